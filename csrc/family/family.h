@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The seam between the module tree and a tensor library. The tree asks only what is declared here.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace modtree {
+
+namespace py = pybind11;
+
+// One tensor library as the tree sees it; the C++ face of a modtree.families.base.TensorFamily.
+//
+// Contract of every function: a `PyObject *` result is a new reference, or null with a Python error set; an `int` result is 0/1
+// for a question and 0 for an action, or -1 with a Python error set. Arguments are borrowed. Any of them may run Python code.
+// Unless a line says otherwise, the tensor arguments belong to this family.
+class TensorFamily {
+public:
+  explicit TensorFamily(py::object python_family) : object(std::move(python_family)) {}
+  TensorFamily(const TensorFamily &) = delete;
+  TensorFamily &operator=(const TensorFamily &) = delete;
+  virtual ~TensorFamily() = default;
+
+  // What is it?
+  virtual int is_parameter(PyObject *tensor) = 0;      // isinstance(tensor, Parameter)
+  virtual int is_buffer(PyObject *tensor) = 0;         // isinstance(tensor, Buffer)
+  virtual int is_uninitialized(PyObject *tensor) = 0;  // lazy tensor without a shape
+  virtual int is_meta(PyObject *tensor) = 0;
+  virtual int is_floating_point(PyObject *tensor) = 0;
+  virtual int is_complex(PyObject *tensor) = 0;
+  virtual PyObject *shape(PyObject *tensor) = 0;  // tuple of int
+  // Equal shapes; `other` may belong to another family.
+  virtual int same_shape(PyObject *tensor, PyObject *other) = 0;
+
+  // Gradients.
+  virtual int requires_grad(PyObject *tensor) = 0;
+  virtual int set_requires_grad(PyObject *tensor, bool flag) = 0;  // tensor.requires_grad_(flag)
+  virtual int has_grad_fn(PyObject *tensor) = 0;
+  virtual PyObject *grad(PyObject *tensor) = 0;  // None when there is none
+  virtual int set_grad(PyObject *tensor, PyObject *grad) = 0;
+  // Module.zero_grad for one parameter (BEHAVIOUR 5.4): drop the gradient, or zero it in place.
+  virtual int zero_grad(PyObject *tensor, bool set_to_none) = 0;
+  // A context manager under which nothing is recorded; null object (no error) when the family needs none.
+  virtual PyObject *no_grad() = 0;
+
+  // Handles and payloads.
+  virtual PyObject *detach(PyObject *tensor) = 0;
+  virtual PyObject *make_parameter(PyObject *data, bool requires_grad) = 0;
+  // May `tensor.data = other` be done? (false between meta and real storage); `other` may be any object.
+  virtual int can_swap_payload(PyObject *tensor, PyObject *other) = 0;
+  virtual int swap_payload(PyObject *tensor, PyObject *other) = 0;
+  // tensor.copy_(source) with conversion of dtype; `source` may belong to another family.
+  virtual int copy_into(PyObject *tensor, PyObject *source) = 0;
+
+  // Conversions. `device`, `dtype`, `memory_format` may be None: leave as it is.
+  virtual PyObject *to(PyObject *tensor, PyObject *device, PyObject *dtype, bool non_blocking,
+                       PyObject *memory_format) = 0;
+  virtual PyObject *empty_like(PyObject *tensor, PyObject *device) = 0;
+
+  const py::object object;  // the Python family: for everything that is not asked per entry of a tree
+};
+
+// The family of values of this type, or null without an error when the type is no tensor type. Runs Python only the first time a type
+// is met. Returns null with an error set when looking for the family failed: check PyErr_Occurred() after a null on first sight
+// of a type; `family_of` below does that for you.
+TensorFamily *family_of_type(PyTypeObject *type);
+
+// 1 and *family set; 0 when `value` is no tensor; -1 with an error set.
+int family_of(PyObject *value, TensorFamily **family);
+
+// Does the type expose __torch_function__ (BEHAVIOUR T1, "tensor-like")? The value itself may as well. -1 on error.
+int is_tensor_like(PyObject *value);
+
+// The tree's one question on every assignment, answered in one pass.
+enum class ValueKind { other, tensor, buffer, parameter };
+// -1 with an error set on failure.
+int value_kind(PyObject *value, ValueKind *kind);
+
+// Makes `family` known for `type` (the NumPy family registers its exact types so that nothing is looked up). The family lives for ever.
+void register_family(PyTypeObject *type, TensorFamily *family);
+
+// Creates the adapter that answers through the methods of the Python object.
+TensorFamily *new_python_family(py::object python_family);
+
+void bind_family(py::module_ &m);
+
+}  // namespace modtree

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The only place that looks at PY_VERSION_HEX: differences between CPython versions, and private API with its fallback.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace modtree {
+
+// Borrowed value of `name` along the MRO of `type`, or null without an error. Uses the type's method cache.
+inline PyObject *type_lookup(PyTypeObject *type, PyObject *name) { return _PyType_Lookup(type, name); }
+
+// The version tag of a type, or 0 when the type has none at the moment (then nothing about it may be cached).
+inline unsigned int type_version(PyTypeObject *type) {
+#if PY_VERSION_HEX < 0x030C0000
+  return PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG) ? type->tp_version_tag : 0;
+#else
+  return type->tp_version_tag;
+#endif
+}
+
+// Borrowed value or null without an error. `key` is a str with a known hash, so no user code runs.
+inline PyObject *dict_get_str(PyObject *dict, PyObject *key) {
+  Py_hash_t hash = reinterpret_cast<PyASCIIObject *>(key)->hash;
+  if (hash == -1) {
+    hash = PyObject_Hash(key);
+  }
+  PyObject *value = _PyDict_GetItem_KnownHash(dict, key, hash);
+  return value;
+}
+
+#if PY_VERSION_HEX < 0x030D0000
+inline int dict_pop(PyObject *dict, PyObject *key, PyObject **result) {
+  PyObject *value = PyDict_GetItemWithError(dict, key);
+  if (!value) {
+    *result = nullptr;
+    return PyErr_Occurred() ? -1 : 0;
+  }
+  Py_INCREF(value);
+  if (PyDict_DelItem(dict, key) < 0) {
+    Py_DECREF(value);
+    *result = nullptr;
+    return -1;
+  }
+  *result = value;
+  return 1;
+}
+#else
+inline int dict_pop(PyObject *dict, PyObject *key, PyObject **result) {
+  return PyDict_Pop(dict, key, result);
+}
+#endif
+
+}  // namespace modtree

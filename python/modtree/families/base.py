@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the module tree may ask of a tensor library: the seam between the two.
+
+A family is one object of a subclass of :class:`TensorFamily`. The tree (C++) looks it up by the type of a value, keeps it for
+ever, and asks it instead of looking into a tensor. The methods below are all that it asks; ``csrc/family/family.h`` has the same list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+
+class TensorFamily:
+    """Answers the tree's questions about the tensors of one library.
+
+    The default methods speak the attribute names that torch made common (``x.requires_grad``, ``x.data``, ``x.copy_(y)``,
+    ...), so that a family for a library with such tensors overrides little.
+    """
+
+    #: Short name, for messages: ``"numpy"``, ``"torch"``.
+    name: str
+    #: The class of all tensors of the library.
+    tensor_type: type
+    #: The class made by :meth:`make_parameter`.
+    parameter_type: type
+
+    # -- what is it? -----------------------------------------------------------------------------------------------------
+
+    def is_parameter(self, tensor: Any) -> bool:
+        """Is it a parameter (by class or by a truthy ``_is_param``)?"""
+        return isinstance(tensor, self.parameter_type) or bool(getattr(tensor, "_is_param", False))
+
+    def is_buffer(self, tensor: Any) -> bool:
+        """Was it made by ``Buffer`` (a truthy ``_is_buffer``)?"""
+        return bool(getattr(tensor, "_is_buffer", False))
+
+    def is_uninitialized(self, tensor: Any) -> bool:
+        """Is it a lazy tensor whose shape is not known yet?"""
+        return False
+
+    def is_meta(self, tensor: Any) -> bool:
+        """Has it a shape and a dtype but no storage?"""
+        return tensor.is_meta
+
+    def is_floating_point(self, tensor: Any) -> bool:
+        return tensor.is_floating_point()
+
+    def is_complex(self, tensor: Any) -> bool:
+        return tensor.is_complex()
+
+    def shape(self, tensor: Any) -> tuple[int, ...]:
+        return tensor.shape
+
+    def dtype_name(self, tensor: Any) -> str:
+        """The dtype without a library's name: ``"float32"``."""
+        return str(tensor.dtype).rpartition(".")[2]
+
+    def type_name(self, tensor: Any) -> str:
+        """How error messages call the type of this tensor, for example ``"torch.FloatTensor"``."""
+        raise NotImplementedError
+
+    # -- gradients -------------------------------------------------------------------------------------------------------
+
+    def requires_grad(self, tensor: Any) -> bool:
+        return tensor.requires_grad
+
+    def set_requires_grad(self, tensor: Any, flag: bool) -> None:
+        tensor.requires_grad_(flag)
+
+    def has_grad_fn(self, tensor: Any) -> bool:
+        """Was it computed by a recorded operation (a non-leaf)?"""
+        return tensor.grad_fn is not None
+
+    def grad(self, tensor: Any) -> Any:
+        return tensor.grad
+
+    def set_grad(self, tensor: Any, grad: Any) -> None:
+        tensor.grad = grad
+
+    def zero_grad(self, tensor: Any, set_to_none: bool) -> None:
+        """Drops the gradient, or cuts it off its graph and zeroes it in place."""
+        grad = tensor.grad
+        if grad is None:
+            return
+        if set_to_none:
+            tensor.grad = None
+            return
+        if grad.grad_fn is not None:
+            grad.detach_()
+        else:
+            grad.requires_grad_(False)
+        grad.zero_()
+
+    def no_grad(self) -> AbstractContextManager[Any] | None:
+        """A context under which nothing is recorded, or None when the library records nothing."""
+        return None
+
+    # -- handles and payloads --------------------------------------------------------------------------------------------
+
+    def detach(self, tensor: Any) -> Any:
+        return tensor.detach()
+
+    def make_parameter(self, data: Any, requires_grad: bool) -> Any:
+        """A new parameter sharing storage with ``data``."""
+        raise NotImplementedError
+
+    def make_buffer(self, data: Any, persistent: bool) -> Any:
+        """A new plain tensor sharing storage with ``data`` that is marked as a buffer."""
+        raise NotImplementedError
+
+    def can_swap_payload(self, tensor: Any, other: Any) -> bool:
+        """May ``tensor.data = other`` be done?"""
+        raise NotImplementedError
+
+    def swap_payload(self, tensor: Any, other: Any) -> None:
+        tensor.data = other
+
+    def copy_into(self, tensor: Any, source: Any) -> None:
+        """Copies values with conversion of dtype; ``source`` may be a tensor of another family."""
+        tensor.copy_(source)
+
+    # -- conversions -----------------------------------------------------------------------------------------------------
+
+    def to(self, tensor: Any, device: Any, dtype: Any, non_blocking: bool, memory_format: Any) -> Any:
+        """A tensor on that device, of that dtype (None: as it is); the same object when nothing changes.
+
+        ``dtype`` may be of another library: families translate by name.
+        """
+        raise NotImplementedError
+
+    def empty_like(self, tensor: Any, device: Any) -> Any:
+        raise NotImplementedError
+
+    def share_memory(self, tensor: Any) -> Any:
+        """Moves the storage to shared memory and returns the tensor."""
+        raise NotImplementedError(f"{self.name} tensors cannot be moved to shared memory")
+
+    # -- exchange of contents (modtree.__future__) -----------------------------------------------------------------------
+
+    def swap_tensors(self, tensor: Any, other: Any) -> None:
+        """Exchanges the contents of two tensors; the Python identity of both stays."""
+        raise NotImplementedError
+
+    def module_load(self, tensor: Any, source: Any, assign: bool) -> Any:
+        """What swap mode stores in place of ``tensor`` when ``source`` is loaded."""
+        raise NotImplementedError
+
+    # -- backward hooks --------------------------------------------------------------------------------------------------
+
+    def backward_tap(
+        self,
+        module: Any,
+        backward_hooks: Sequence[Callable[..., Any]],
+        backward_pre_hooks: Sequence[Callable[..., Any]],
+    ) -> Any:
+        """An object with ``setup_input_hook(args)`` and ``setup_output_hook(output)`` for one call of ``module``.
+
+        Both return their argument with its tensors passed through an identity that reports gradients to the hooks.
+        None when the library has no gradients.
+        """
+        return None
