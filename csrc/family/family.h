@@ -81,6 +81,5 @@ void register_family(PyTypeObject *type, TensorFamily *family);
 // Creates the adapter that answers through the methods of the Python object.
 TensorFamily *new_python_family(py::object python_family);
 
-void bind_family(py::module_ &m);
 
 }  // namespace modtree

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "family/family.h"
+
+#include <vector>
+
+#include "py/interned.h"
+#include "py/type_cache.h"
+
+namespace modtree {
+
+namespace {
+
+// Families live for ever: trees and caches hold plain pointers to them.
+std::vector<TensorFamily *> known_families;
+TypeCache<TensorFamily *> family_cache;
+
+// Types of which the overwhelming majority of attribute values are, and which are never tensors.
+bool is_common_plain_type(PyTypeObject *type) {
+  return type == Py_TYPE(Py_None) || type == &PyLong_Type || type == &PyBool_Type || type == &PyFloat_Type ||
+         type == &PyUnicode_Type || type == &PyTuple_Type || type == &PyList_Type || type == &PyDict_Type ||
+         type == &PyFunction_Type;
+}
+
+// The native family for a Python family object; made on first sight.
+TensorFamily *native_family(py::handle python_family) {
+  for (TensorFamily *family : known_families) {
+    if (family->object.is(python_family)) {
+      return family;
+    }
+  }
+  TensorFamily *family = new_python_family(py::reinterpret_borrow<py::object>(python_family));
+  known_families.push_back(family);
+  return family;
+}
+
+TensorFamily *find_family(PyTypeObject *type) {
+  const py::object find = py::module_::import("modtree.families").attr("find");
+  const py::object found = find(py::handle(reinterpret_cast<PyObject *>(type)));
+  TensorFamily *family = found.is_none() ? nullptr : native_family(found);
+  // A lookup makes CPython give the type a version tag, without which nothing is cached.
+  type_lookup(type, names.torch_function);
+  family_cache.store(type, family);
+  return family;
+}
+
+}  // namespace
+
+TensorFamily *family_of_type(PyTypeObject *type) {
+  if (is_common_plain_type(type)) {
+    return nullptr;
+  }
+  if (TensorFamily **cached = family_cache.find(type)) {
+    return *cached;
+  }
+  try {
+    return find_family(type);
+  } catch (py::error_already_set &error) {
+    error.restore();
+  } catch (const std::exception &error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+  }
+  return nullptr;
+}
+
+int family_of(PyObject *value, TensorFamily **family) {
+  *family = family_of_type(Py_TYPE(value));
+  if (*family) {
+    return 1;
+  }
+  return PyErr_Occurred() ? -1 : 0;
+}
+
+int is_tensor_like(PyObject *value) {
+  TensorFamily *family;
+  const int is_tensor = family_of(value, &family);
+  if (is_tensor != 0) {
+    return is_tensor;
+  }
+  if (is_common_plain_type(Py_TYPE(value))) {
+    return 0;
+  }
+  PyObject *found = PyObject_GetAttr(value, names.torch_function);
+  if (found) {
+    Py_DECREF(found);
+    return 1;
+  }
+  if (!PyErr_ExceptionMatches(PyExc_AttributeError)) {
+    return -1;
+  }
+  PyErr_Clear();
+  return 0;
+}
+
+int value_kind(PyObject *value, ValueKind *kind) {
+  TensorFamily *family;
+  const int is_tensor = family_of(value, &family);
+  *kind = ValueKind::other;
+  if (is_tensor <= 0) {
+    return is_tensor;
+  }
+  int answer = family->is_parameter(value);
+  if (answer < 0) {
+    return -1;
+  }
+  if (answer) {
+    *kind = ValueKind::parameter;
+    return 0;
+  }
+  answer = family->is_buffer(value);
+  if (answer < 0) {
+    return -1;
+  }
+  *kind = answer ? ValueKind::buffer : ValueKind::tensor;
+  return 0;
+}
+
+void register_family(PyTypeObject *type, TensorFamily *family) {
+  bool known = false;
+  for (TensorFamily *other : known_families) {
+    known = known || other == family;
+  }
+  if (!known) {
+    known_families.push_back(family);
+  }
+  type_lookup(type, names.torch_function);
+  family_cache.store(type, family);
+}
+
+}  // namespace modtree

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The adapter that answers for any library through the methods of a Python object.
+#include "family/family.h"
+#include "py/slot_guard.h"
+
+namespace modtree {
+
+namespace {
+
+// A result that answers a question: 0/1, or -1 with an error set. Steals `result`, which may be null.
+int truth_of(PyObject *result) {
+  if (!result) {
+    return -1;
+  }
+  if (result == Py_True || result == Py_False) {
+    const int truth = result == Py_True;
+    Py_DECREF(result);
+    return truth;
+  }
+  const int truth = PyObject_IsTrue(result);
+  Py_DECREF(result);
+  return truth;
+}
+
+// The result of an action: 0, or -1 with an error set. Steals `result`, which may be null.
+int done(PyObject *result) {
+  if (!result) {
+    return -1;
+  }
+  Py_DECREF(result);
+  return 0;
+}
+
+template <class... Args>
+PyObject *call(const py::object &function, Args... args) {
+  // One slot in front for PY_VECTORCALL_ARGUMENTS_OFFSET, so that bound methods need not copy.
+  PyObject *stack[] = {nullptr, args...};
+  return PyObject_Vectorcall(function.ptr(), stack + 1, sizeof...(args) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
+}
+
+// Bound methods are looked up once: a family is not patched after its first use.
+class PythonFamily final : public TensorFamily {
+public:
+  explicit PythonFamily(py::object python_family)
+      : TensorFamily(std::move(python_family)),
+        is_parameter_(object.attr("is_parameter")),
+        is_buffer_(object.attr("is_buffer")),
+        is_uninitialized_(object.attr("is_uninitialized")),
+        is_meta_(object.attr("is_meta")),
+        is_floating_point_(object.attr("is_floating_point")),
+        is_complex_(object.attr("is_complex")),
+        shape_(object.attr("shape")),
+        requires_grad_(object.attr("requires_grad")),
+        set_requires_grad_(object.attr("set_requires_grad")),
+        has_grad_fn_(object.attr("has_grad_fn")),
+        grad_(object.attr("grad")),
+        set_grad_(object.attr("set_grad")),
+        zero_grad_(object.attr("zero_grad")),
+        no_grad_(object.attr("no_grad")),
+        detach_(object.attr("detach")),
+        make_parameter_(object.attr("make_parameter")),
+        can_swap_payload_(object.attr("can_swap_payload")),
+        swap_payload_(object.attr("swap_payload")),
+        copy_into_(object.attr("copy_into")),
+        to_(object.attr("to")),
+        empty_like_(object.attr("empty_like")) {}
+
+  int is_parameter(PyObject *tensor) override { return truth_of(call(is_parameter_, tensor)); }
+  int is_buffer(PyObject *tensor) override { return truth_of(call(is_buffer_, tensor)); }
+  int is_uninitialized(PyObject *tensor) override { return truth_of(call(is_uninitialized_, tensor)); }
+  int is_meta(PyObject *tensor) override { return truth_of(call(is_meta_, tensor)); }
+  int is_floating_point(PyObject *tensor) override { return truth_of(call(is_floating_point_, tensor)); }
+  int is_complex(PyObject *tensor) override { return truth_of(call(is_complex_, tensor)); }
+
+  PyObject *shape(PyObject *tensor) override { return call(shape_, tensor); }
+
+  int same_shape(PyObject *tensor, PyObject *other) override {
+    TensorFamily *other_family = this;
+    const int is_tensor = family_of(other, &other_family);
+    if (is_tensor < 0) {
+      return -1;
+    }
+    const auto mine = py::reinterpret_steal<py::object>(shape(tensor));
+    const auto theirs = py::reinterpret_steal<py::object>(
+        is_tensor ? other_family->shape(other) : PyObject_GetAttrString(other, "shape"));
+    if (!mine || !theirs) {
+      return -1;
+    }
+    return PyObject_RichCompareBool(mine.ptr(), theirs.ptr(), Py_EQ);
+  }
+
+  int requires_grad(PyObject *tensor) override { return truth_of(call(requires_grad_, tensor)); }
+  int set_requires_grad(PyObject *tensor, bool flag) override {
+    return done(call(set_requires_grad_, tensor, flag ? Py_True : Py_False));
+  }
+  int has_grad_fn(PyObject *tensor) override { return truth_of(call(has_grad_fn_, tensor)); }
+  PyObject *grad(PyObject *tensor) override { return call(grad_, tensor); }
+  int set_grad(PyObject *tensor, PyObject *grad) override { return done(call(set_grad_, tensor, grad)); }
+  int zero_grad(PyObject *tensor, bool set_to_none) override {
+    return done(call(zero_grad_, tensor, set_to_none ? Py_True : Py_False));
+  }
+
+  PyObject *no_grad() override {
+    PyObject *context = PyObject_CallNoArgs(no_grad_.ptr());
+    if (context == Py_None) {
+      Py_DECREF(context);
+      return nullptr;
+    }
+    return context;
+  }
+
+  PyObject *detach(PyObject *tensor) override { return call(detach_, tensor); }
+  PyObject *make_parameter(PyObject *data, bool requires_grad) override {
+    return call(make_parameter_, data, requires_grad ? Py_True : Py_False);
+  }
+  int can_swap_payload(PyObject *tensor, PyObject *other) override {
+    return truth_of(call(can_swap_payload_, tensor, other));
+  }
+  int swap_payload(PyObject *tensor, PyObject *other) override { return done(call(swap_payload_, tensor, other)); }
+  int copy_into(PyObject *tensor, PyObject *source) override { return done(call(copy_into_, tensor, source)); }
+
+  PyObject *to(PyObject *tensor, PyObject *device, PyObject *dtype, bool non_blocking,
+               PyObject *memory_format) override {
+    return call(to_, tensor, device, dtype, non_blocking ? Py_True : Py_False, memory_format);
+  }
+  PyObject *empty_like(PyObject *tensor, PyObject *device) override { return call(empty_like_, tensor, device); }
+
+private:
+  py::object is_parameter_, is_buffer_, is_uninitialized_, is_meta_, is_floating_point_, is_complex_, shape_;
+  py::object requires_grad_, set_requires_grad_, has_grad_fn_, grad_, set_grad_, zero_grad_, no_grad_;
+  py::object detach_, make_parameter_, can_swap_payload_, swap_payload_, copy_into_, to_, empty_like_;
+};
+
+}  // namespace
+
+TensorFamily *new_python_family(py::object python_family) { return new PythonFamily(std::move(python_family)); }
+
+}  // namespace modtree

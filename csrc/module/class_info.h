@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Which of Module's virtual methods does a class (or an instance) override?
+#pragma once
+
+#include "module/object.h"
+
+namespace modtree {
+
+// X(enumerator, member of Names)
+#define MODTREE_VIRTUALS(X)                     \
+  X(forward, forward)                           \
+  X(call_impl, call_impl)                       \
+  X(compiled_call_impl, compiled_call_impl)     \
+  X(named_modules, named_modules)               \
+  X(named_children, named_children)             \
+  X(children, children)                         \
+  X(modules, modules)                           \
+  X(named_parameters, named_parameters)         \
+  X(parameters, parameters)                     \
+  X(named_buffers, named_buffers)               \
+  X(buffers, buffers)                           \
+  X(named_members, named_members)               \
+  X(train, train)                               \
+  X(eval, eval)                                 \
+  X(apply, apply)                               \
+  X(apply_, apply_)                             \
+  X(requires_grad_, requires_grad_)             \
+  X(zero_grad, zero_grad)                       \
+  X(state_dict, state_dict)                     \
+  X(load_state_dict, load_state_dict)           \
+  X(save_to_state_dict, save_to_state_dict)     \
+  X(load_from_state_dict, load_from_state_dict) \
+  X(get_extra_state, get_extra_state)           \
+  X(set_extra_state, set_extra_state)           \
+  X(register_parameter, register_parameter)     \
+  X(register_buffer, register_buffer)           \
+  X(add_module, add_module)                     \
+  X(get_name, get_name)                         \
+  X(extra_repr, extra_repr)                     \
+  X(repr, repr)                                 \
+  X(version, version_)                          \
+  X(setattr, setattr)                           \
+  X(getattr, getattr)                           \
+  X(getattribute, getattribute)                 \
+  X(getstate, getstate)                         \
+  X(setstate, setstate)                         \
+  X(reduce, reduce)                             \
+  X(reduce_ex, reduce_ex)                       \
+  X(copy, copy)                                 \
+  X(deepcopy, deepcopy)                         \
+  X(is_replica, is_replica)
+
+enum class Virtual : std::uint8_t {
+#define MODTREE_ENUMERATOR(enumerator, member) enumerator,
+  MODTREE_VIRTUALS(MODTREE_ENUMERATOR)
+#undef MODTREE_ENUMERATOR
+      count
+};
+constexpr int kVirtualCount = static_cast<int>(Virtual::count);
+
+PyObject *virtual_name(Virtual method);  // borrowed, interned
+
+struct ClassInfo {
+  std::uint64_t overridden = 0;  // one bit per Virtual: the class attribute is not Module's own
+  bool identity_hash = false;    // no __eq__ or __hash__ of its own: a set of modules is a set of addresses
+  PyObject *forward = nullptr;   // borrowed from the class: its `forward` when that is a plain Python function
+
+  bool overrides(Virtual method) const { return (overridden >> static_cast<int>(method)) & 1; }
+};
+
+// Facts about a Module class; valid until user code runs. Runs no user code itself.
+const ClassInfo *class_info(PyTypeObject *type);
+
+// Does the instance dict hold an attribute of that name?
+inline bool instance_overrides(ModuleObject *module, Virtual method) {
+  if (!module->state.exposed && !module->state.instance_overrides) {
+    return false;
+  }
+  return instance_attribute(module, virtual_name(method)) != nullptr;
+}
+
+// Would looking up the method on this module find something other than Module's own?
+inline bool overrides(ModuleObject *module, Virtual method) {
+  const ClassInfo *info = class_info(Py_TYPE(module));
+  // A __getattribute__ in Python may answer anything for any name.
+  return info->overrides(method) || info->overrides(Virtual::getattribute) || instance_overrides(module, method);
+}
+
+// Declares the Python class whose attributes count as Module's own; called once, when modtree.module has defined it.
+void seal_module_class(PyTypeObject *module_class);
+
+// The name without a module path, as `type(x).__name__` gives it.
+const char *type_short_name(PyTypeObject *type);
+
+}  // namespace modtree

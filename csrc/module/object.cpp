@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "module/object.h"
+
+#include <array>
+#include <cstring>
+
+#include "module/class_info.h"
+
+namespace modtree {
+
+PyTypeObject *module_base_type = nullptr;
+
+namespace {
+
+PyObject *ordered_dict_type = nullptr;
+
+// Interned strings never move, so a name is found by its address.
+constexpr std::size_t kSpecialTableSize = 256;
+std::array<SpecialName, kSpecialTableSize> special_table;
+PyObject *special_by_text = nullptr;  // dict: name -> index into special_table, for strings that are not interned
+
+std::size_t special_index(PyObject *name) {
+  const auto bits = reinterpret_cast<std::uintptr_t>(name);
+  return ((bits >> 4) ^ (bits >> 12)) & (kSpecialTableSize - 1);
+}
+
+void add_special_name(PyObject *name, int slot, bool is_virtual) {
+  std::size_t index = special_index(name);
+  while (special_table[index].name) {
+    index = (index + 1) & (kSpecialTableSize - 1);
+  }
+  special_table[index] = SpecialName{name, slot, is_virtual};
+  const auto position = py::reinterpret_steal<py::object>(PyLong_FromSize_t(index));
+  if (!position || PyDict_SetItem(special_by_text, name, position.ptr()) < 0) {
+    throw py::error_already_set();
+  }
+}
+
+bool is_set_like(PyObject *value) { return PyAnySet_Check(value) && !PyFrozenSet_Check(value); }
+
+// Can compact mode hold this value in this slot?
+bool fits_compact(Slot slot, PyObject *value) {
+  switch (slot) {
+    case Slot::training:
+    case Slot::is_full_backward_hook:
+      return true;
+    case Slot::non_persistent_buffers_set:
+      return is_set_like(value);
+    default:
+      return PyDict_Check(value);
+  }
+}
+
+// A new empty value for a slot; null on error.
+PyObject *default_value(Slot slot) {
+  switch (slot) {
+    case Slot::training:
+      return Py_NewRef(Py_True);
+    case Slot::is_full_backward_hook:
+      return Py_NewRef(Py_None);
+    case Slot::non_persistent_buffers_set:
+      return PySet_New(nullptr);
+    case Slot::parameters:
+    case Slot::buffers:
+    case Slot::modules:
+      return PyDict_New();
+    default:
+      return new_ordered_dict();
+  }
+}
+
+PyObject **writable_cell(ModuleObject *module, Slot slot) {
+  ModuleState &state = module->state;
+  if (PyObject **cell = compact_cell(state, slot)) {
+    return cell;
+  }
+  state.hooks = static_cast<HookBlock *>(PyMem_Calloc(1, sizeof(HookBlock)));
+  if (!state.hooks) {
+    PyErr_NoMemory();
+    return nullptr;
+  }
+  return compact_cell(state, slot);
+}
+
+}  // namespace
+
+PyObject *slot_name(Slot slot) {
+  switch (slot) {
+    case Slot::training:
+      return names.training;
+    case Slot::parameters:
+      return names.parameters_;
+    case Slot::buffers:
+      return names.buffers_;
+    case Slot::non_persistent_buffers_set:
+      return names.non_persistent_buffers_set;
+    case Slot::backward_pre_hooks:
+      return names.backward_pre_hooks;
+    case Slot::backward_hooks:
+      return names.backward_hooks;
+    case Slot::is_full_backward_hook:
+      return names.is_full_backward_hook;
+    case Slot::forward_hooks:
+      return names.forward_hooks;
+    case Slot::forward_hooks_with_kwargs:
+      return names.forward_hooks_with_kwargs;
+    case Slot::forward_hooks_always_called:
+      return names.forward_hooks_always_called;
+    case Slot::forward_pre_hooks:
+      return names.forward_pre_hooks;
+    case Slot::forward_pre_hooks_with_kwargs:
+      return names.forward_pre_hooks_with_kwargs;
+    case Slot::state_dict_hooks:
+      return names.state_dict_hooks;
+    case Slot::state_dict_pre_hooks:
+      return names.state_dict_pre_hooks;
+    case Slot::load_state_dict_pre_hooks:
+      return names.load_state_dict_pre_hooks;
+    case Slot::load_state_dict_post_hooks:
+      return names.load_state_dict_post_hooks;
+    case Slot::modules:
+      return names.modules_;
+  }
+  return nullptr;
+}
+
+void init_special_names() {
+  ordered_dict_type = py::module_::import("collections").attr("OrderedDict").release().ptr();
+  special_by_text = PyDict_New();
+  if (!special_by_text) {
+    throw py::error_already_set();
+  }
+  for (int slot = 0; slot < kSlotCount; ++slot) {
+    add_special_name(slot_name(static_cast<Slot>(slot)), slot, false);
+  }
+  for (int i = 0; i < kVirtualCount; ++i) {
+    add_special_name(virtual_name(static_cast<Virtual>(i)), -1, true);
+  }
+}
+
+const SpecialName *find_special_name(PyObject *name) {
+  if (PyUnicode_CHECK_INTERNED(name)) {
+    for (std::size_t index = special_index(name); special_table[index].name; index = (index + 1) & (kSpecialTableSize - 1)) {
+      if (special_table[index].name == name) {
+        return &special_table[index];
+      }
+    }
+    return nullptr;
+  }
+  PyObject *position = dict_get_str(special_by_text, name);
+  return position ? &special_table[PyLong_AsSize_t(position)] : nullptr;
+}
+
+void raise_missing_slot(ModuleObject *module, Slot slot) {
+  PyErr_Format(PyExc_AttributeError, "'%.100s' object has no attribute '%U'; was super().__init__() called?",
+               type_short_name(Py_TYPE(module)), slot_name(slot));
+}
+
+PyObject *require(ModuleObject *module, Slot slot) {
+  if (PyObject *value = peek(module, slot)) {
+    return value;
+  }
+  if (!has_slot(module, slot)) {
+    raise_missing_slot(module, slot);
+    return nullptr;
+  }
+  PyObject **cell = writable_cell(module, slot);
+  if (cell) {
+    *cell = default_value(slot);
+  }
+  return cell ? *cell : nullptr;
+}
+
+int registry_contains(ModuleObject *module, Slot slot, PyObject *name) {
+  PyObject *mapping = peek(module, slot);
+  if (!mapping) {
+    return 0;
+  }
+  return PyDict_Check(mapping) ? PyDict_Contains(mapping, name) : PySequence_Contains(mapping, name);
+}
+
+int store_slot(ModuleObject *module, Slot slot, PyObject *value) {
+  if (!module->state.exposed && module->state.initialized && fits_compact(slot, value)) {
+    PyObject **cell = writable_cell(module, slot);
+    if (!cell) {
+      return -1;
+    }
+    PyObject *old = *cell;
+    *cell = Py_NewRef(value);
+    Py_XDECREF(old);
+    return 0;
+  }
+  if (expose(module) < 0) {
+    return -1;
+  }
+  return PyDict_SetItem(module->dict, slot_name(slot), value);
+}
+
+int delete_slot(ModuleObject *module, Slot slot) {
+  if (!has_slot(module, slot)) {
+    return 0;
+  }
+  if (expose(module) < 0) {
+    return -1;
+  }
+  PyObject *old;
+  const int found = dict_pop(module->dict, slot_name(slot), &old);
+  Py_XDECREF(old);
+  return found;
+}
+
+int expose(ModuleObject *module) {
+  if (module->state.exposed) {
+    return 0;
+  }
+  const auto dict = py::reinterpret_steal<py::object>(PyDict_New());
+  if (!dict) {
+    return -1;
+  }
+  if (module->state.initialized) {
+    for (int i = 0; i < kSlotCount; ++i) {
+      const Slot slot = static_cast<Slot>(i);
+      PyObject *value = peek(module, slot);
+      const auto entry = py::reinterpret_steal<py::object>(value ? Py_NewRef(value) : default_value(slot));
+      if (!entry || PyDict_SetItem(dict.ptr(), slot_name(slot), entry.ptr()) < 0) {
+        return -1;
+      }
+    }
+  }
+  if (module->dict && PyDict_Update(dict.ptr(), module->dict) < 0) {
+    return -1;
+  }
+  ModuleState old = module->state;
+  module->state = ModuleState{};
+  module->state.initialized = old.initialized;
+  module->state.exposed = true;
+  module->state.instance_overrides = old.instance_overrides;
+  PyObject *old_dict = module->dict;
+  module->dict = Py_NewRef(dict.ptr());
+  clear_state(old);
+  Py_XDECREF(old_dict);
+  return 0;
+}
+
+int reset_state(ModuleObject *module) {
+  if (!module->state.exposed) {
+    ModuleState old = module->state;
+    module->state = ModuleState{};
+    module->state.training = Py_NewRef(Py_True);
+    module->state.initialized = true;
+    module->state.instance_overrides = old.instance_overrides;
+    clear_state(old);
+    return 0;
+  }
+  for (int i = 0; i < kSlotCount; ++i) {
+    const Slot slot = static_cast<Slot>(i);
+    const auto entry = py::reinterpret_steal<py::object>(default_value(slot));
+    if (!entry || PyDict_SetItem(module->dict, slot_name(slot), entry.ptr()) < 0) {
+      return -1;
+    }
+  }
+  return 0;
+}
+
+void clear_state(ModuleState &state) {
+  ModuleState old = state;
+  state.training = state.parameters = state.buffers = state.modules = state.non_persistent = nullptr;
+  state.hooks = nullptr;
+  Py_XDECREF(old.training);
+  Py_XDECREF(old.parameters);
+  Py_XDECREF(old.buffers);
+  Py_XDECREF(old.modules);
+  Py_XDECREF(old.non_persistent);
+  if (old.hooks) {
+    for (PyObject *value : old.hooks->values) {
+      Py_XDECREF(value);
+    }
+    PyMem_Free(old.hooks);
+  }
+}
+
+PyObject *instance_dict(ModuleObject *module) {
+  if (!module->dict) {
+    module->dict = PyDict_New();
+  }
+  return module->dict;
+}
+
+PyObject *new_ordered_dict() { return PyObject_CallNoArgs(ordered_dict_type); }
+
+int RegistryItems::start_snapshot(PyObject *mapping) {
+  // Iterating `.items()` is what a Python loop over the mapping would do; a list of it is safe against any change.
+  PyObject *items = PyMapping_Items(mapping);
+  if (!items) {
+    return -1;
+  }
+  items_ = items;
+  position_ = 0;
+  return 0;
+}
+
+int RegistryItems::next_of_snapshot(PyObject **key, PyObject **value) {
+  if (position_ >= PyList_GET_SIZE(items_)) {
+    return 0;
+  }
+  PyObject *pair = PyList_GET_ITEM(items_, position_++);
+  if (!PyTuple_Check(pair) || PyTuple_GET_SIZE(pair) != 2) {
+    PyErr_SetString(PyExc_TypeError, "a registry's items() must give (name, value) pairs");
+    return -1;
+  }
+  *key = PyTuple_GET_ITEM(pair, 0);
+  *value = PyTuple_GET_ITEM(pair, 1);
+  return 1;
+}
+
+int RegistryItems::raise_changed_size() {
+  size_ = -1;  // the loop stays broken, as a dict iterator does
+  PyErr_SetString(PyExc_RuntimeError, "dictionary changed size during iteration");
+  return -1;
+}
+
+}  // namespace modtree

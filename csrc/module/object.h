@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The module object, its two storage modes, and how all other code reads its internal attributes.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+
+#include "py/compat.h"
+#include "py/interned.h"
+
+namespace modtree {
+
+namespace py = pybind11;
+
+// The 17 internal attributes, in the order in which `__dict__` shows them.
+enum class Slot : std::uint8_t {
+  training,
+  parameters,
+  buffers,
+  non_persistent_buffers_set,
+  backward_pre_hooks,
+  backward_hooks,
+  is_full_backward_hook,
+  forward_hooks,
+  forward_hooks_with_kwargs,
+  forward_hooks_always_called,
+  forward_pre_hooks,
+  forward_pre_hooks_with_kwargs,
+  state_dict_hooks,
+  state_dict_pre_hooks,
+  load_state_dict_pre_hooks,
+  load_state_dict_post_hooks,
+  modules,
+};
+constexpr int kSlotCount = 17;
+
+// The hook tables and _is_full_backward_hook (null: None); allocated when the first of them is made.
+struct HookBlock {
+  PyObject *values[12];
+};
+
+// State in compact mode; in exposed mode (`exposed`) every pointer here is null and the instance dict holds all 17 entries.
+// - training: any object; null until Module.__init__ has run.
+// - parameters, buffers, modules: a dict (or a subclass of dict), null while empty and never looked at.
+// - non_persistent: a set, null like them.
+// - hooks: null until a hook table is made.
+// - initialized: Module.__init__ (or __setstate__) has run.
+// - instance_overrides: the instance dict may hold a name that is a virtual method of Module, such as `forward`.
+struct ModuleState {
+  PyObject *training;
+  PyObject *parameters;
+  PyObject *buffers;
+  PyObject *modules;
+  PyObject *non_persistent;
+  HookBlock *hooks;
+  bool initialized;
+  bool exposed;
+  bool instance_overrides;
+};
+
+struct ModuleObject {
+  PyObject_HEAD
+  PyObject *dict;
+  PyObject *weakrefs;
+  ModuleState state;
+};
+
+extern PyTypeObject *module_base_type;
+
+inline bool is_module(PyObject *value) { return PyObject_TypeCheck(value, module_base_type); }
+inline ModuleObject *as_module(PyObject *value) { return reinterpret_cast<ModuleObject *>(value); }
+inline PyObject *as_object(ModuleObject *module) { return reinterpret_cast<PyObject *>(module); }
+
+PyObject *slot_name(Slot slot);  // borrowed, interned
+
+// What the attribute protocol must know of a name, beyond plain attributes.
+struct SpecialName {
+  PyObject *name = nullptr;
+  int slot = -1;            // a Slot, or -1
+  bool is_virtual = false;  // a method of Module that an instance attribute may override
+};
+// Null for an ordinary name. `name` is any str.
+const SpecialName *find_special_name(PyObject *name);
+// Fills the table; called once, after intern_names().
+void init_special_names();
+
+// --- reading --------------------------------------------------------------------------------------------------------------
+
+inline PyObject **compact_cell(ModuleState &state, Slot slot) {
+  switch (slot) {
+    case Slot::training:
+      return &state.training;
+    case Slot::parameters:
+      return &state.parameters;
+    case Slot::buffers:
+      return &state.buffers;
+    case Slot::modules:
+      return &state.modules;
+    case Slot::non_persistent_buffers_set:
+      return &state.non_persistent;
+    default:
+      // backward_pre_hooks .. load_state_dict_post_hooks
+      return state.hooks ? &state.hooks->values[static_cast<int>(slot) - static_cast<int>(Slot::backward_pre_hooks)] : nullptr;
+  }
+}
+
+// Borrowed; null without an error when the entry is missing, or (compact) empty and not made yet.
+inline PyObject *peek(ModuleObject *module, Slot slot) {
+  if (module->state.exposed) {
+    return dict_get_str(module->dict, slot_name(slot));
+  }
+  PyObject **cell = compact_cell(module->state, slot);
+  return cell ? *cell : nullptr;
+}
+
+// Has the module this entry at all? False before Module.__init__, or after the entry was deleted.
+inline bool has_slot(ModuleObject *module, Slot slot) {
+  if (module->state.exposed) {
+    return dict_get_str(module->dict, slot_name(slot)) != nullptr;
+  }
+  return module->state.initialized;
+}
+
+// Sets the AttributeError that torch raises when an entry is missing.
+void raise_missing_slot(ModuleObject *module, Slot slot);
+
+// For walks: 1 and the borrowed mapping; 0 (and null) when there is nothing in it; -1 with AttributeError when the entry is missing.
+inline int registry(ModuleObject *module, Slot slot, PyObject **mapping) {
+  *mapping = peek(module, slot);
+  if (*mapping) {
+    return 1;
+  }
+  if (!has_slot(module, slot)) {
+    raise_missing_slot(module, slot);
+    return -1;
+  }
+  return 0;
+}
+
+// Borrowed; makes the empty container in compact mode. Null with AttributeError when the entry is missing.
+PyObject *require(ModuleObject *module, Slot slot);
+
+// Is `name` in the registry? Only for dict registries; -1 with an error set on failure. Missing entry: 0.
+int registry_contains(ModuleObject *module, Slot slot, PyObject *name);
+
+// --- writing --------------------------------------------------------------------------------------------------------------
+
+// Replaces an entry whatever it is; a value that compact mode cannot hold makes the module exposed. -1 on error.
+int store_slot(ModuleObject *module, Slot slot, PyObject *value);
+
+// Deletes an entry (the module becomes exposed). 1 deleted, 0 was missing, -1 on error.
+int delete_slot(ModuleObject *module, Slot slot);
+
+// Moves the 17 entries into the instance dict, in front of the plain attributes. -1 on error; nothing happens when exposed already.
+int expose(ModuleObject *module);
+
+// The state of a fresh Module.__init__: all registrations are lost, plain attributes stay. -1 on error.
+int reset_state(ModuleObject *module);
+
+// Drops every reference of the state; runs user code only after the state is empty.
+void clear_state(ModuleState &state);
+
+// The instance dict for plain attributes (compact) or everything (exposed), made when missing. Borrowed; null on error.
+PyObject *instance_dict(ModuleObject *module);
+
+// Borrowed value of a plain attribute, or null without an error. Does not look at the 17 entries in compact mode.
+inline PyObject *instance_attribute(ModuleObject *module, PyObject *name) {
+  return module->dict ? dict_get_str(module->dict, name) : nullptr;
+}
+
+// A new empty OrderedDict; null on error.
+PyObject *new_ordered_dict();
+
+// --- items of a registry ----------------------------------------------------------------------------------------------------
+
+// Loops over a registry whatever mapping it is. For a plain dict it walks in place and sees changes of values; growing or shrinking is an
+// error as in a Python loop. Other mappings (OrderedDict may be reordered) are walked over a snapshot of their items.
+class RegistryItems {
+public:
+  RegistryItems() = default;
+  RegistryItems(const RegistryItems &) = delete;
+  RegistryItems &operator=(const RegistryItems &) = delete;
+  RegistryItems(RegistryItems &&other) noexcept { *this = std::move(other); }
+  RegistryItems &operator=(RegistryItems &&other) noexcept {
+    std::swap(mapping_, other.mapping_);
+    std::swap(items_, other.items_);
+    std::swap(position_, other.position_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ~RegistryItems() { reset(); }
+
+  // Borrows nothing afterwards: keeps the mapping alive. -1 on error.
+  int start(PyObject *mapping) {
+    reset();
+    if (!mapping) {
+      return 0;
+    }
+    if (!PyDict_CheckExact(mapping)) {
+      return start_snapshot(mapping);
+    }
+    Py_INCREF(mapping);
+    mapping_ = mapping;
+    position_ = 0;
+    size_ = PyDict_GET_SIZE(mapping);
+    return 0;
+  }
+
+  // 1 and borrowed key and value (valid until user code runs), 0 at the end, -1 with RuntimeError when the dict changed size.
+  int next(PyObject **key, PyObject **value) {
+    if (mapping_) {
+      if (PyDict_GET_SIZE(mapping_) != size_) {
+        return raise_changed_size();
+      }
+      return PyDict_Next(mapping_, &position_, key, value);
+    }
+    return items_ ? next_of_snapshot(key, value) : 0;
+  }
+
+  void reset() {
+    Py_CLEAR(mapping_);
+    Py_CLEAR(items_);
+  }
+
+  int traverse(visitproc visit, void *arg) const {
+    Py_VISIT(mapping_);
+    Py_VISIT(items_);
+    return 0;
+  }
+
+private:
+  int start_snapshot(PyObject *mapping);
+  int next_of_snapshot(PyObject **key, PyObject **value);
+  int raise_changed_size();
+
+  PyObject *mapping_ = nullptr;
+  PyObject *items_ = nullptr;
+  Py_ssize_t position_ = 0;
+  Py_ssize_t size_ = 0;
+};
+
+}  // namespace modtree
