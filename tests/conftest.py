@@ -88,11 +88,11 @@ def gc_tester() -> Callable[[Any], None]:
 @pytest.fixture(autouse=True)
 def _no_global_hooks_left(request: pytest.FixtureRequest):
     """A test that leaves a global hook behind would change the ones after it."""
+    name = next((n for n in ("impl", "ours") if n in request.fixturenames), None)
+    module = request.getfixturevalue(name).module if name else None
     yield
-    if "impl" not in request.fixturenames and "ours" not in request.fixturenames:
+    if module is None:
         return
-    name = "impl" if "impl" in request.fixturenames else "ours"
-    module = request.getfixturevalue(name).module
     left = [k for k, v in vars(module).items() if k.startswith("_global_") and isinstance(v, dict) and v]
     for key in left:
         getattr(module, key).clear()
