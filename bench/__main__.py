@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""``python -m bench``: measures, prints the tables, writes JSON and a plot."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+# One thread, and before any library reads it.
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
+import gc  # noqa: E402
+from pathlib import Path  # noqa: E402
+
+from . import bench_tree, growth, micro, plot, trees  # noqa: E402
+from .common import (  # noqa: E402
+    OURS,
+    OURS_TORCH,
+    ROOT,
+    TORCH,
+    Result,
+    Row,
+    machine,
+    subtract,
+    table,
+    time_row,
+    to_json,
+    write_json,
+)
+
+PARTS = ("module", "experts", "resnet50", "chain900", "growth")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench", description="Measure modtree, torch and the floor."
+    )
+    parser.add_argument(
+        "--only", action="append", choices=PARTS, help="measure this part (may be repeated)"
+    )
+    parser.add_argument("--rows", default="", help="measure rows whose key contains this text")
+    parser.add_argument(
+        "--sides", default=f"{OURS};{OURS_TORCH};{TORCH}", help="sides, separated by semicolons"
+    )
+    parser.add_argument("--repeats", type=int, default=15, help="runs of each side per row")
+    parser.add_argument(
+        "--seconds", type=float, default=2.5, help="time after which a side stops repeating a row"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=ROOT / "build" / "bench",
+        help="folder for bench.json and bench.png",
+    )
+    return parser.parse_args()
+
+
+def _sides(names: str) -> list[trees.Side]:
+    found = []
+    for name in names.split(";"):
+        try:
+            found.append(trees.side(name))
+        except ImportError as error:
+            print(f"without {name}: {error}", file=sys.stderr)
+    return found
+
+
+def _time(rows: list[Row], options: argparse.Namespace) -> list[Result]:
+    results: dict[str, Result] = {}
+    wanted = {r.key for r in rows if options.rows in r.key}
+    wanted |= {r.minus for r in rows if r.key in wanted and r.minus}
+    gc.collect()
+    gc.freeze()  # what is there by now need not be looked at again before every run
+    for row in rows:
+        if row.key not in wanted:
+            continue
+        print(f"  {row.key}", end="\r", file=sys.stderr)
+        results[row.key] = time_row(row, options.repeats, options.seconds)
+        print(" " * 60, end="\r", file=sys.stderr)
+    for row in rows:
+        if row.minus and row.key in results:
+            subtract(results[row.key], results[row.minus])
+    gc.unfreeze()
+    return list(results.values())
+
+
+def main() -> int:
+    options = _arguments()
+    sides = _sides(options.sides)
+    parts = options.only or PARTS
+    record = {"machine": machine()}
+    for key, value in record["machine"].items():
+        print(f"{key}: {value}")
+    builders = {
+        "module": (micro.rows, "A single module"),
+        "experts": (bench_tree.expert_rows, "The expert tree: 15,862 modules, 47,092 parameters"),
+        "resnet50": (bench_tree.resnet_rows, "The shape of ResNet-50: 151 modules, 320 tensors"),
+        "chain900": (bench_tree.chain_rows, "A chain of 900 modules with one parameter each"),
+    }
+    results: list[Result] = []
+    for part, (build, title) in builders.items():
+        if part not in parts:
+            continue
+        found = _time(build(sides), options)
+        if part == "module" and "bytes".startswith(options.rows[:5]):
+            found += micro.memory(sides)
+        print(f"\n## {title}\n\n{table(found)}", flush=True)
+        results += found
+    record["rows"] = [to_json(r) for r in results]
+    if "growth" in parts and not options.rows:
+        record["growth"] = growth.measure(sides)
+        print(f"\n## Growth, ns per entry by number of entries\n\n{growth.table(record['growth'])}")
+
+    write_json(options.out / "bench.json", record)
+    print(f"\nwrote {options.out / 'bench.json'}")
+    try:
+        plot.draw(record, options.out / "bench.png")
+        print(f"wrote {options.out / 'bench.png'}")
+    except ImportError as error:
+        print(f"no plot: {error} (pip install '.[bench]')")
+
+    verdicts = [(r, *v) for r in results for v in r.verdicts()]
+    missed = [v for v in verdicts if not v[3]]
+    print(f"\nbudgets: {len(verdicts) - len(missed)} met, {len(missed)} missed")
+    for result, budget, value, _ in missed:
+        print(
+            f"  {result.key} [{budget.side}]: {value:,.1f} {result.unit}, allowed {budget.allowed(result.values):,.1f} ({budget})"
+        )
+    failed = [(r.key, side, text) for r in results for side, text in r.errors.items()]
+    for key, side, text in failed:
+        print(f"  could not measure {key} [{side}]: {text}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

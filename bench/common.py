@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Timing, the record of the machine, and the JSON file that a run writes."""
+
+from __future__ import annotations
+
+import gc
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# What a row may time. A floor is the least CPython or NumPy (or torch) work that gives the same result.
+FLOOR = "floor"
+TORCH_FLOOR = "torch floor"
+OURS = "modtree"
+OURS_TORCH = "modtree, torch leaves"
+TORCH = "torch"
+SIDES = (FLOOR, OURS, OURS_TORCH, TORCH_FLOOR, TORCH)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """``side`` should cost at most ``limit`` times ``of``; ``of=None`` makes ``limit`` nanoseconds (or bytes)."""
+
+    limit: float
+    side: str = OURS
+    of: str | None = FLOOR
+
+    def __str__(self) -> str:
+        return f"<= {self.limit:g}" + (f" x {self.of}" if self.of else "")
+
+    def allowed(self, values: Mapping[str, float]) -> float | None:
+        """The most that ``side`` may cost, or None when what it is measured by is missing."""
+        if self.of is None:
+            return self.limit
+        return self.limit * values[self.of] if self.of in values else None
+
+
+@dataclass
+class Row:
+    """One line of the table: the same operation on every side.
+
+    Attributes:
+        runs: For each side the function to time. Its result is dropped after the clock has stopped.
+        setups: For some sides a function called before every timed run; the run gets its result.
+        items: What one run is divided by.
+    """
+
+    key: str
+    title: str
+    per: str
+    items: int
+    runs: dict[str, Callable[..., Any]]
+    setups: dict[str, Callable[[], Any]] = field(default_factory=dict)
+    budgets: tuple[Budget, ...] = ()
+    #: Subtract this row's value on the same side (the row "one forward hook more").
+    minus: str | None = None
+    #: The value is used by other rows only.
+    hidden: bool = False
+
+
+@dataclass
+class Result:
+    key: str
+    title: str
+    per: str
+    values: dict[str, float]
+    budgets: tuple[Budget, ...] = ()
+    errors: dict[str, str] = field(default_factory=dict)
+    unit: str = "ns"
+    hidden: bool = False
+
+    def verdicts(self) -> list[tuple[Budget, float, bool]]:
+        """Each budget with the measured value and whether it is met; budgets without a measurement are left out."""
+        found = []
+        for budget in self.budgets:
+            value, allowed = self.values.get(budget.side), budget.allowed(self.values)
+            if value is not None and allowed is not None:
+                found.append((budget, value, value <= allowed))
+        return found
+
+
+def unrolled(
+    statement: str, copies: int = 50, rounds: int = 200, **names: Any
+) -> Callable[[], None]:
+    """A function that runs ``statement`` ``copies * rounds`` times with ``names`` as locals.
+
+    The loop itself costs less than half a nanosecond per statement.
+    """
+    body = "\n        ".join([statement] * copies)
+    arguments = ", ".join(f"{n}={n}" for n in names)
+    source = (
+        f"def run({arguments}, _rounds=range({rounds})):\n    for _ in _rounds:\n        {body}\n"
+    )
+    scope = dict(names)
+    exec(source, scope)
+    return scope["run"]
+
+
+UNROLLED = 50 * 200
+
+
+def time_row(row: Row, repeats: int, seconds: float) -> Result:
+    """The minimum of interleaved runs of each side, in ns per item.
+
+    Sides take turns, so that a slow moment of the machine hits all of them. A side gets at least three runs, and then stops when it
+    has used up ``seconds``.
+    """
+    best: dict[str, float] = {}
+    spent = dict.fromkeys(row.runs, 0.0)
+    errors: dict[str, str] = {}
+    clock = time.perf_counter_ns
+    for round_ in range(repeats):
+        for side, run in row.runs.items():
+            if side in errors or (round_ >= 3 and spent[side] > seconds):
+                continue
+            begin = clock()
+            try:
+                setup = row.setups.get(side)
+                arguments = () if setup is None else (setup(),)
+                gc.collect()
+                gc.disable()
+                start = clock()
+                result = run(*arguments)
+                took = clock() - start
+            except Exception as error:  # a side that cannot do this: reported in the table
+                errors[side] = f"{type(error).__name__}: {error}"
+                continue
+            finally:
+                gc.enable()
+            del result, arguments
+            best[side] = min(best.get(side, float("inf")), took)
+            spent[side] += (clock() - begin) / 1e9
+    values = {
+        side: best[side] / row.items for side in row.runs if side in best and side not in errors
+    }
+    return Result(row.key, row.title, row.per, values, row.budgets, errors, hidden=row.hidden)
+
+
+def subtract(result: Result, base: Result) -> None:
+    """Turns the values of ``result`` into what they cost more than those of ``base``."""
+    result.values = {
+        s: max(0.0, v - base.values[s]) for s, v in result.values.items() if s in base.values
+    }
+
+
+# -- the record --------------------------------------------------------------------------------------------------------
+
+
+def _cpu() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _git(*arguments: str) -> str:
+    try:
+        done = subprocess.run(
+            ["git", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=10
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _modtree_version() -> str | None:
+    try:
+        import modtree
+    except ImportError:
+        return None
+    return modtree.__version__
+
+
+def machine() -> dict[str, Any]:
+    """Where and with what the numbers were measured."""
+    commit = _git("rev-parse", "--short=12", "HEAD") or "unknown"
+    if _git("status", "--porcelain", "--", "csrc", "python"):
+        commit += " with local changes"
+    return {
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
+        "system": platform.platform(terse=True),
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "numpy": _version("numpy"),
+        "torch": _version("torch"),
+        "modtree": _modtree_version(),
+        "commit": commit,
+        "date": time.strftime("%Y-%m-%d"),
+        "command": " ".join(["python", "-m", "bench", *sys.argv[1:]]),
+    }
+
+
+def to_json(result: Result) -> dict[str, Any]:
+    return {
+        "key": result.key,
+        "title": result.title,
+        "per": result.per,
+        "unit": result.unit,
+        "values": {side: round(value, 2) for side, value in result.values.items()},
+        "budgets": [
+            {"side": b.side, "budget": str(b), "value": round(v, 2), "met": met}
+            for b, v, met in result.verdicts()
+        ],
+        "errors": result.errors,
+    }
+
+
+def write_json(path: Path, record: Mapping[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record, indent=1) + "\n")
+
+
+# -- the table ---------------------------------------------------------------------------------------------------------
+
+
+def number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
+
+
+def table(results: list[Result]) -> str:
+    """A Markdown table: a value per side, torch over modtree, and the budget of each row."""
+    head = ["operation", "per", *SIDES, "torch / modtree", "budget"]
+    lines = [head, ["---"] * 2 + ["---:"] * (len(SIDES) + 1) + ["---"]]
+    for result in results:
+        if result.hidden:
+            continue
+        values = result.values
+        ratio = "-"
+        if values.get(OURS) and TORCH in values:
+            ratio = f"{values[TORCH] / values[OURS]:.1f}"
+        notes = []
+        for budget, value, met in result.verdicts():
+            allowed = budget.allowed(values) or 1.0
+            which = "torch leaves " if budget.side == OURS_TORCH else ""
+            notes.append(
+                f"{which}{budget}: " + ("met" if met else f"missed, {value / allowed:.2f} of it")
+            )
+        cells = ["error" if s in result.errors else number(values.get(s)) for s in SIDES]
+        per = result.per if result.unit == "ns" else f"{result.per}, {result.unit}"
+        lines.append([result.title, per, *cells, ratio, "; ".join(notes) or "-"])
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The plot of a run: ns per item of each operation, and growth."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from .common import FLOOR, OURS, OURS_TORCH, TORCH
+
+_COLORS = {FLOOR: "0.6", OURS: "tab:blue", OURS_TORCH: "tab:cyan", TORCH: "tab:red"}
+
+
+def draw(record: dict[str, Any], path: Path) -> None:
+    """Writes the PNG; ImportError when matplotlib is missing."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    rows = [
+        r
+        for r in record["rows"]
+        if "." not in r["key"] or not r["key"].startswith(("resnet50", "chain900"))
+    ]
+    rows = [r for r in rows if r["unit"] == "ns" and OURS in r["values"]]
+    figure, axes = pyplot.subplots(1, 2, figsize=(15, 8), width_ratios=(3, 2))
+    left, right = axes
+    for i, row in enumerate(reversed(rows)):
+        for side, color in _COLORS.items():
+            if side in row["values"]:
+                left.plot(max(row["values"][side], 0.5), i, "o", color=color, markersize=7)
+    left.set_yticks(range(len(rows)), [r["title"].replace("`", "") for r in reversed(rows)])
+    left.set_xscale("log")
+    left.set_xlabel("ns per item (less is better)")
+    left.grid(axis="x", alpha=0.3)
+    for side, color in _COLORS.items():
+        left.plot([], [], "o", color=color, label=side)
+    left.legend(loc="lower right")
+
+    for operation, style in (("load_state_dict", "-"), ("named_parameters", "--")):
+        for side, color in _COLORS.items():
+            points = [
+                p for p in record.get("growth", ())
+                if p["side"] == side and p["operation"] == operation and p["shape"] == "one flat list"
+            ]  # fmt: skip
+            if points:
+                label = f"{operation}, {side}"
+                right.plot([p["entries"] for p in points], [p["ns"] for p in points], style + "o", color=color,
+                           label=label)  # fmt: skip
+    right.set_xscale("log")
+    right.set_yscale("log")
+    right.set_xlabel("entries of one flat list of experts")
+    right.set_ylabel("ns per entry")
+    right.grid(alpha=0.3)
+    if right.lines:
+        right.legend()
+    machine = record["machine"]
+    figure.suptitle(
+        f"{machine['cpu']}, {machine['python']}, torch {machine['torch']}, modtree {machine['commit']}"
+    )
+    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)
