@@ -125,7 +125,7 @@ PyObject *slot_name(Slot slot) {
 }
 
 void init_special_names() {
-  ordered_dict_type = py::module_::import("collections").attr("OrderedDict").release().ptr();
+  ordered_dict_type = py::object(py::module_::import("collections").attr("OrderedDict")).release().ptr();
   special_by_text = PyDict_New();
   if (!special_by_text) {
     throw py::error_already_set();

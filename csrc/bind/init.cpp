@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <pybind11/pybind11.h>
+
+#include "module/class_info.h"
+#include "module/globals.h"
+#include "module/type.h"
+#include "py/interned.h"
+
+namespace modtree {
+
+namespace {
+
+void bind_module(py::module_ &m) {
+  make_module_type(m);
+  bind_global_hooks(m);
+  m.def(
+      "_seal_module_class", [](py::type cls) { seal_module_class(reinterpret_cast<PyTypeObject *>(cls.ptr())); },
+      "Declares the class whose attributes count as Module's own; everything else is an override.");
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_C, m) {
+  m.doc() = "Native parts of modtree.";
+  m.attr("__version__") = MODTREE_VERSION;
+  intern_names();
+  init_special_names();
+  bind_module(m);
+}
+
+}  // namespace modtree

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "module/attributes.h"
+
+#include "module/class_info.h"
+#include "module/registration.h"
+
+namespace modtree {
+
+namespace {
+
+bool has_native_getattro(PyTypeObject *type) { return type->tp_getattro == module_tp_getattro; }
+
+// New reference from parameters, buffers or modules, in this order. 1 found, 0 in none, -1 on error.
+int find_registered(ModuleObject *module, PyObject *name, PyObject **value) {
+  for (const Slot slot : {Slot::parameters, Slot::buffers, Slot::modules}) {
+    PyObject *mapping = peek(module, slot);
+    if (!mapping) {
+      continue;
+    }
+    if (PyDict_Check(mapping)) {
+      *value = Py_XNewRef(dict_get_str(mapping, name));
+    } else {
+      // Somebody put a mapping that is no dict into `__dict__`.
+      *value = PyObject_GetItem(mapping, name);
+      if (!*value) {
+        if (!PyErr_ExceptionMatches(PyExc_KeyError)) {
+          return -1;
+        }
+        PyErr_Clear();
+      }
+    }
+    if (*value) {
+      return 1;
+    }
+  }
+  *value = nullptr;
+  return 0;
+}
+
+// After a descriptor of the class raised: torch falls back to the registries, and so do we; but the error of the getter, which
+// torch hides behind a generic one, is kept when no registry has the name.
+PyObject *after_descriptor_error(ModuleObject *module, PyObject *name) {
+  if (!has_native_getattro(Py_TYPE(module)) || !PyErr_ExceptionMatches(PyExc_AttributeError)) {
+    return nullptr;
+  }
+  PyObject *type, *error, *traceback;
+  PyErr_Fetch(&type, &error, &traceback);
+  PyObject *value;
+  if (find_registered(module, name, &value) == 0) {
+    PyErr_Restore(type, error, traceback);
+    return nullptr;
+  }
+  Py_XDECREF(type);
+  Py_XDECREF(error);
+  Py_XDECREF(traceback);
+  return value;
+}
+
+PyObject *get_slot_value(ModuleObject *module, Slot slot) {
+  PyObject *value = require(module, slot);
+  return Py_XNewRef(value);
+}
+
+// Deletes a plain attribute. -1 with AttributeError when there is none.
+int delete_plain(ModuleObject *module, PyObject *name, const SpecialName *special) {
+  PyTypeObject *type = Py_TYPE(module);
+  if (PyObject *descriptor = type_lookup(type, name)) {
+    if (const descrsetfunc set = Py_TYPE(descriptor)->tp_descr_set) {
+      const auto keep = py::reinterpret_borrow<py::object>(descriptor);
+      return set(descriptor, as_object(module), nullptr);
+    }
+  }
+  if (special && special->slot >= 0) {
+    const int deleted = delete_slot(module, static_cast<Slot>(special->slot));
+    if (deleted == 0) {
+      raise_no_attribute(as_object(module), name);
+    }
+    return deleted == 1 ? 0 : -1;
+  }
+  PyObject *old = nullptr;
+  const int found = module->dict ? dict_pop(module->dict, name, &old) : 0;
+  if (found == 0) {
+    raise_no_attribute(as_object(module), name);
+  }
+  Py_XDECREF(old);
+  return found == 1 ? 0 : -1;
+}
+
+// `del module.name` (BEHAVIOUR 2.9).
+int delete_attribute(ModuleObject *module, PyObject *name) {
+  for (const Slot slot : {Slot::parameters, Slot::buffers, Slot::modules}) {
+    PyObject *mapping;
+    const int found = registry(module, slot, &mapping);
+    if (found < 0) {
+      return -1;
+    }
+    if (!found) {
+      continue;
+    }
+    const int deleted = mapping_discard(mapping, name);
+    if (deleted < 0) {
+      return -1;
+    }
+    if (deleted) {
+      return slot == Slot::buffers ? discard_non_persistent(module, name) : 0;
+    }
+  }
+  return delete_plain(module, name, find_special_name(name));
+}
+
+}  // namespace
+
+void raise_no_attribute(PyObject *self_obj, PyObject *name) {
+  PyErr_Format(PyExc_AttributeError, "'%.200s' object has no attribute '%U'", type_short_name(Py_TYPE(self_obj)), name);
+}
+
+PyObject *module_tp_getattro(PyObject *self_obj, PyObject *name) {
+  if (!PyUnicode_Check(name)) {
+    PyErr_Format(PyExc_TypeError, "attribute name must be string, not '%.200s'", Py_TYPE(name)->tp_name);
+    return nullptr;
+  }
+  ModuleObject *self = as_module(self_obj);
+  PyTypeObject *type = Py_TYPE(self);
+
+  PyObject *descriptor = type_lookup(type, name);
+  descrgetfunc get = nullptr;
+  if (descriptor) {
+    get = Py_TYPE(descriptor)->tp_descr_get;
+    if (get && PyDescr_IsData(descriptor)) {
+      Py_INCREF(descriptor);
+      PyObject *value = get(descriptor, self_obj, reinterpret_cast<PyObject *>(type));
+      Py_DECREF(descriptor);
+      return value ? value : after_descriptor_error(self, name);
+    }
+  }
+  if (PyObject *dict = self->dict) {
+    if (PyObject *value = dict_get_str(dict, name)) {
+      return Py_NewRef(value);
+    }
+  }
+  if (!self->state.exposed && self->state.initialized) {
+    const SpecialName *special = find_special_name(name);
+    if (special && special->slot >= 0) {
+      return get_slot_value(self, static_cast<Slot>(special->slot));
+    }
+  }
+  if (descriptor) {
+    if (!get) {
+      return Py_NewRef(descriptor);
+    }
+    Py_INCREF(descriptor);
+    PyObject *value = get(descriptor, self_obj, reinterpret_cast<PyObject *>(type));
+    Py_DECREF(descriptor);
+    return value ? value : after_descriptor_error(self, name);
+  }
+  // Under the two-step slot the class's own __getattr__ decides, and reaches the registries through super().
+  if (has_native_getattro(type)) {
+    PyObject *value;
+    if (find_registered(self, name, &value) != 0) {
+      return value;
+    }
+  }
+  raise_no_attribute(self_obj, name);
+  return nullptr;
+}
+
+PyObject *module_getattr(PyObject *self_obj, PyObject *name) {
+  if (!PyUnicode_Check(name)) {
+    PyErr_Format(PyExc_TypeError, "attribute name must be string, not '%.200s'", Py_TYPE(name)->tp_name);
+    return nullptr;
+  }
+  PyObject *value;
+  if (find_registered(as_module(self_obj), name, &value) != 0) {
+    return value;
+  }
+  raise_no_attribute(self_obj, name);
+  return nullptr;
+}
+
+void install_native_getattro(PyTypeObject *type) {
+  const ClassInfo *info = class_info(type);
+  if (info->overrides(Virtual::getattr) || info->overrides(Virtual::getattribute)) {
+    return;
+  }
+  type->tp_getattro = module_tp_getattro;
+  PyType_Modified(type);
+}
+
+int has_attribute(ModuleObject *module, PyObject *name) {
+  PyTypeObject *type = Py_TYPE(module);
+  if (has_native_getattro(type) && !type_lookup(type, name)) {
+    if (module->dict && dict_get_str(module->dict, name)) {
+      return 1;
+    }
+    const SpecialName *special = find_special_name(name);
+    if (special && special->slot >= 0 && has_slot(module, static_cast<Slot>(special->slot))) {
+      return 1;
+    }
+    PyObject *value;
+    const int found = find_registered(module, name, &value);
+    Py_XDECREF(value);
+    return found;
+  }
+  PyObject *value = PyObject_GetAttr(as_object(module), name);
+  if (value) {
+    Py_DECREF(value);
+    return 1;
+  }
+  if (!PyErr_ExceptionMatches(PyExc_AttributeError)) {
+    return -1;
+  }
+  PyErr_Clear();
+  return 0;
+}
+
+int module_tp_setattro(PyObject *self_obj, PyObject *name, PyObject *value) {
+  if (!PyUnicode_Check(name)) {
+    PyErr_Format(PyExc_TypeError, "attribute name must be string, not '%.200s'", Py_TYPE(name)->tp_name);
+    return -1;
+  }
+  return value ? assign(as_module(self_obj), name, value) : delete_attribute(as_module(self_obj), name);
+}
+
+}  // namespace modtree

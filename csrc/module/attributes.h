@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The attribute protocol of a module: reading, writing, deleting (BEHAVIOUR 2).
+#pragma once
+
+#include "module/object.h"
+
+namespace modtree {
+
+PyObject *module_tp_getattro(PyObject *self_obj, PyObject *name);
+int module_tp_setattro(PyObject *self_obj, PyObject *name, PyObject *value);
+
+// Module.__getattr__(name): the registries only; what `super().__getattr__(name)` reaches.
+PyObject *module_getattr(PyObject *self_obj, PyObject *name);
+
+// Uses the native slot for a class whose __getattr__ and __getattribute__ are Module's own. CPython gives every class below one with a
+// __getattr__ the slow two-step slot; called when an instance is made, so that later patches of the class still win.
+void install_native_getattro(PyTypeObject *type);
+
+// Does `hasattr(module, name)` hold? -1 when a getter raises something else than AttributeError.
+int has_attribute(ModuleObject *module, PyObject *name);
+
+// Sets torch's AttributeError for a missing attribute.
+void raise_no_attribute(PyObject *self_obj, PyObject *name);
+
+}  // namespace modtree

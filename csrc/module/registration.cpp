@@ -1,0 +1,594 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "module/registration.h"
+
+#include "family/family.h"
+#include "module/attributes.h"
+#include "module/class_info.h"
+#include "module/globals.h"
+#include "py/arguments.h"
+#include "py/slot_guard.h"
+
+namespace modtree {
+
+namespace {
+
+// KeyError with `format` filled with the arguments.
+template <class... Args>
+void raise_key_error(const char *format, Args... args) {
+  const auto message = py::reinterpret_steal<py::object>(PyUnicode_FromFormat(format, args...));
+  if (message) {
+    PyErr_SetObject(PyExc_KeyError, message.ptr());
+  }
+}
+
+// Who holds a name that cannot be registered: for the message only. Never fails.
+const char *holder_of(ModuleObject *module, PyObject *name) {
+  if (registry_contains(module, Slot::parameters, name) == 1) {
+    return "a parameter";
+  }
+  if (registry_contains(module, Slot::buffers, name) == 1) {
+    return "a buffer";
+  }
+  if (registry_contains(module, Slot::modules, name) == 1) {
+    return "a child module";
+  }
+  if (instance_attribute(module, name)) {
+    return "a plain attribute";
+  }
+  return type_lookup(Py_TYPE(module), name) ? "an attribute of its class" : "an attribute that its class computes";
+}
+
+int raise_already_exists(ModuleObject *module, PyObject *name) {
+  raise_key_error("attribute '%U' already exists in %s as %s; delete it first, or choose another name", name,
+                  type_short_name(Py_TYPE(module)), holder_of(module, name));
+  return -1;
+}
+
+// Checks 2-4 of the table in BEHAVIOUR 3.1 for parameters and buffers; `kind` is "parameter" or "buffer".
+int check_own_name(PyObject *name, const char *kind) {
+  if (!PyUnicode_Check(name)) {
+    return slot_guard(-1, [&] {
+      PyErr_Format(PyExc_TypeError, "%s name should be a string. Got %U", kind, type_name(name).ptr());
+      return -1;
+    });
+  }
+  const int dots = PyUnicode_Contains(name, names.dot);
+  if (dots != 0) {
+    if (dots > 0) {
+      raise_key_error("%s name can't contain \".\", got: %U", kind, name);
+    }
+    return -1;
+  }
+  if (PyUnicode_GET_LENGTH(name) == 0) {
+    raise_key_error("%s name can't be empty string \"\"", kind);
+    return -1;
+  }
+  return 0;
+}
+
+// The TypeError for a value that a place cannot take; `format` gets the value's type and the name.
+int raise_wrong_value(const char *format, PyObject *value, PyObject *name) {
+  return slot_guard(-1, [&] {
+    PyErr_Format(PyExc_TypeError, format, type_name(value).ptr(), name);
+    return -1;
+  });
+}
+
+// Stores with the registration hooks of one kind.
+int store_with_hooks(ModuleObject *module, Slot slot, PyObject *hooks, PyObject *name, PyObject *value) {
+  const auto kept = py::reinterpret_steal<py::object>(run_registration_hooks(hooks, as_object(module), name, value));
+  if (!kept) {
+    return -1;
+  }
+  PyObject *mapping = require(module, slot);
+  return mapping ? mapping_set(mapping, name, kept.ptr()) : -1;
+}
+
+// Checks 7 and 8 of register_parameter. -1 with an error set when `value` may not be a parameter.
+int check_parameter(PyObject *name, PyObject *value) {
+  ValueKind kind;
+  if (value_kind(value, &kind) < 0) {
+    return -1;
+  }
+  if (kind != ValueKind::parameter) {
+    return raise_wrong_value(
+        "cannot assign '%U' object to parameter '%U' (torch.nn.Parameter or None required)", value, name);
+  }
+  TensorFamily *family;
+  if (family_of(value, &family) < 0) {
+    return -1;
+  }
+  const int non_leaf = family->has_grad_fn(value);
+  if (non_leaf > 0) {
+    PyErr_Format(PyExc_ValueError,
+                 "Cannot assign non-leaf Tensor to parameter '%U': a parameter must be created by the user, not computed. "
+                 "To make '%U' depend on another tensor, compute it in forward()",
+                 name, name);
+  }
+  return non_leaf == 0 ? 0 : -1;
+}
+
+int store_persistence(ModuleObject *module, PyObject *name, bool persistent) {
+  if (persistent) {
+    return discard_non_persistent(module, name);
+  }
+  PyObject *set = require(module, Slot::non_persistent_buffers_set);
+  if (!set) {
+    return -1;
+  }
+  return PySet_Check(set) ? PySet_Add(set, name)
+                          : slot_guard(-1, [&] {
+                              py::handle(set).attr("add")(py::handle(name));
+                              return 0;
+                            });
+}
+
+// --- assignment -------------------------------------------------------------------------------------------------------------
+
+// Copies of the containers that held a name, put back when an assignment fails: torch loses the old entry then.
+class Rollback {
+public:
+  int save(ModuleObject *module, PyObject *name) {
+    module_ = module;
+    const Slot slots[] = {Slot::buffers, Slot::modules, Slot::non_persistent_buffers_set};
+    for (int i = 0; i < 3; ++i) {
+      PyObject *container = peek(module, slots[i]);
+      const int held = container ? PySequence_Contains(container, name) : 0;
+      if (held < 0) {
+        return -1;
+      }
+      if (held) {
+        saved_[i].container = py::reinterpret_borrow<py::object>(container);
+        saved_[i].copy = py::reinterpret_steal<py::object>(PyObject_CallMethod(container, "copy", nullptr));
+        if (!saved_[i].copy) {
+          return -1;
+        }
+      }
+    }
+    const SpecialName *special = find_special_name(name);
+    if (special && special->slot >= 0 && expose(module) < 0) {
+      return -1;
+    }
+    if (instance_attribute(module, name)) {
+      saved_[3].container = py::reinterpret_borrow<py::object>(module->dict);
+      saved_[3].copy = py::reinterpret_steal<py::object>(PyDict_Copy(module->dict));
+      return saved_[3].copy ? 0 : -1;
+    }
+    return 0;
+  }
+
+  // Keeps the Python error that is set.
+  void restore() {
+    PyObject *type, *error, *traceback;
+    PyErr_Fetch(&type, &error, &traceback);
+    for (Saved &saved : saved_) {
+      if (saved.container) {
+        put_back(saved);
+      }
+    }
+    PyErr_Restore(type, error, traceback);
+  }
+
+private:
+  struct Saved {
+    py::object container;
+    py::object copy;
+  };
+
+  static void put_back(const Saved &saved) {
+    for (const char *method : {"clear", "update"}) {
+      const bool update = method[0] == 'u';
+      const auto result = py::reinterpret_steal<py::object>(
+          update ? PyObject_CallMethod(saved.container.ptr(), method, "O", saved.copy.ptr())
+                 : PyObject_CallMethod(saved.container.ptr(), method, nullptr));
+      if (!result) {
+        PyErr_WriteUnraisable(saved.container.ptr());
+        return;
+      }
+    }
+  }
+
+  ModuleObject *module_ = nullptr;
+  Saved saved_[4];
+};
+
+// Removes a name from the instance dict, the given registries and the non-persistent set.
+int remove_from_others(ModuleObject *module, PyObject *name, std::initializer_list<Slot> registries) {
+  const SpecialName *special = find_special_name(name);
+  if (special && special->slot >= 0) {
+    if (delete_slot(module, static_cast<Slot>(special->slot)) < 0) {
+      return -1;
+    }
+  } else if (module->dict && mapping_discard(module->dict, name) < 0) {
+    return -1;
+  }
+  for (const Slot slot : registries) {
+    PyObject *mapping = peek(module, slot);
+    if (mapping && mapping_discard(mapping, name) < 0) {
+      return -1;
+    }
+  }
+  return discard_non_persistent(module, name);
+}
+
+// May a parameter or a module go in by a plain dict store? No hook, override, class attribute or internal name is in the way.
+bool stores_directly(ModuleObject *module, PyObject *name, PyObject *hooks) {
+  return !has_entries(hooks) && Py_TYPE(module)->tp_getattro == module_tp_getattro && !type_lookup(Py_TYPE(module), name) &&
+         !find_special_name(name);
+}
+
+int call_register_parameter(ModuleObject *module, PyObject *name, PyObject *value) {
+  if (!overrides(module, Virtual::register_parameter)) {
+    return register_parameter(module, name, value);
+  }
+  PyObject *result =
+      PyObject_CallMethodObjArgs(as_object(module), names.register_parameter, name, value, nullptr);
+  Py_XDECREF(result);
+  return result ? 0 : -1;
+}
+
+int assign_parameter(ModuleObject *module, PyObject *name, PyObject *value) {
+  if (!has_slot(module, Slot::parameters)) {
+    PyErr_SetString(PyExc_AttributeError,
+                    "cannot assign parameters before Module.__init__() call: call super().__init__() first");
+    return -1;
+  }
+  const bool direct = stores_directly(module, name, global_hooks.parameter_registration) &&
+                      !overrides(module, Virtual::register_parameter);
+  if (direct) {
+    const int known = registry_contains(module, Slot::parameters, name);
+    if (known < 0 || (!known && check_own_name(name, "parameter") < 0) || check_parameter(name, value) < 0) {
+      return -1;
+    }
+    if (remove_from_others(module, name, {Slot::buffers, Slot::modules}) < 0) {
+      return -1;
+    }
+    PyObject *parameters = require(module, Slot::parameters);
+    return parameters ? mapping_set(parameters, name, value) : -1;
+  }
+  Rollback rollback;
+  if (rollback.save(module, name) < 0) {
+    return -1;
+  }
+  if (remove_from_others(module, name, {Slot::buffers, Slot::modules}) < 0 ||
+      call_register_parameter(module, name, value) < 0) {
+    rollback.restore();
+    return -1;
+  }
+  return 0;
+}
+
+int warn_of_odd_child_name(ModuleObject *module, PyObject *name) {
+  const int dots = PyUnicode_Contains(name, names.dot);
+  if (dots < 0) {
+    return -1;
+  }
+  if (!dots && PyUnicode_GET_LENGTH(name) > 0) {
+    return 0;
+  }
+  return PyErr_WarnFormat(PyExc_UserWarning, 1,
+                          "the child module name %R of %.200s contains a dot or is empty: its entries may collide with others in "
+                          "state_dict(), and get_submodule() cannot reach it",
+                          name, type_short_name(Py_TYPE(module)));
+}
+
+int assign_module(ModuleObject *module, PyObject *name, PyObject *value) {
+  if (!has_slot(module, Slot::modules)) {
+    PyErr_SetString(PyExc_AttributeError, "cannot assign module before Module.__init__() call: call super().__init__() first");
+    return -1;
+  }
+  const int known = registry_contains(module, Slot::modules, name);
+  if (known < 0 || (!known && warn_of_odd_child_name(module, name) < 0)) {
+    return -1;
+  }
+  if (!has_entries(global_hooks.module_registration)) {
+    if (remove_from_others(module, name, {Slot::parameters, Slot::buffers}) < 0) {
+      return -1;
+    }
+    PyObject *modules = require(module, Slot::modules);
+    return modules ? mapping_set(modules, name, value) : -1;
+  }
+  Rollback rollback;
+  if (rollback.save(module, name) < 0) {
+    return -1;
+  }
+  if (remove_from_others(module, name, {Slot::parameters, Slot::buffers}) < 0 ||
+      store_with_hooks(module, Slot::modules, global_hooks.module_registration, name, value) < 0) {
+    rollback.restore();
+    return -1;
+  }
+  return 0;
+}
+
+// Calls an overridden register_buffer, which may be older than the `persistent` argument.
+int call_overridden_register_buffer(ModuleObject *module, PyObject *name, PyObject *value, bool persistent) {
+  return slot_guard(-1, [&] {
+    const py::object method = py::handle(as_object(module)).attr(py::handle(names.register_buffer));
+    const py::object signature = py::module_::import("inspect").attr("signature")(method);
+    const bool takes_persistent = signature.attr("parameters").contains("persistent");
+    if (takes_persistent) {
+      method(py::handle(name), py::handle(value), py::bool_(persistent));
+    } else if (persistent) {
+      method(py::handle(name), py::handle(value));
+    } else {
+      PyErr_Format(PyExc_RuntimeError,
+                   "Registering a non-persistent buffer on a Module subclass whose register_buffer() has no argument 'persistent' "
+                   "is not possible: add the argument to %.200s.register_buffer",
+                   type_short_name(Py_TYPE(module)));
+      throw py::error_already_set();
+    }
+    return 0;
+  });
+}
+
+int is_persistent(ModuleObject *module, PyObject *name, PyObject *value, bool is_buffer_object) {
+  if (is_buffer_object) {
+    const auto persistent = py::reinterpret_steal<py::object>(PyObject_GetAttr(value, names.persistent));
+    return persistent ? PyObject_IsTrue(persistent.ptr()) : -1;
+  }
+  PyObject *set = peek(module, Slot::non_persistent_buffers_set);
+  const int listed = set ? PySequence_Contains(set, name) : 0;
+  return listed < 0 ? -1 : !listed;
+}
+
+int assign_buffer(ModuleObject *module, PyObject *name, PyObject *value, bool is_buffer_object, bool known) {
+  if (!has_slot(module, Slot::buffers)) {
+    PyErr_SetString(PyExc_AttributeError, "cannot assign buffer before Module.__init__() call: call super().__init__() first");
+    return -1;
+  }
+  if (value != Py_None) {
+    const int tensor_like = is_tensor_like(value);
+    if (tensor_like <= 0) {
+      return tensor_like < 0 ? -1
+                             : raise_wrong_value(
+                                   "cannot assign '%U' as buffer '%U' (torch.nn.Buffer, torch.Tensor or None expected)", value, name);
+    }
+  }
+  if (known && !is_buffer_object && stores_directly(module, name, global_hooks.buffer_registration) &&
+      !overrides(module, Virtual::register_buffer)) {
+    return mapping_set(peek(module, Slot::buffers), name, value);
+  }
+  const int persistent = is_persistent(module, name, value, is_buffer_object);
+  if (persistent < 0) {
+    return -1;
+  }
+  return overrides(module, Virtual::register_buffer)
+             ? call_overridden_register_buffer(module, name, value, persistent == 1)
+             : register_buffer(module, name, value, persistent == 1);
+}
+
+}  // namespace
+
+int assign(ModuleObject *module, PyObject *name, PyObject *value) {
+  ValueKind kind;
+  if (value_kind(value, &kind) < 0) {
+    return -1;
+  }
+  if (kind == ValueKind::parameter) {
+    return assign_parameter(module, name, value);
+  }
+  int known = registry_contains(module, Slot::parameters, name);
+  if (known != 0) {
+    if (known > 0 && value == Py_None) {
+      return call_register_parameter(module, name, value);
+    }
+    return known < 0 ? -1
+                     : raise_wrong_value("cannot assign '%U' as parameter '%U' (torch.nn.Parameter or None expected)", value, name);
+  }
+  if (is_module(value)) {
+    return assign_module(module, name, value);
+  }
+  known = registry_contains(module, Slot::modules, name);
+  if (known != 0) {
+    if (known > 0 && value == Py_None) {
+      return store_with_hooks(module, Slot::modules, global_hooks.module_registration, name, value);
+    }
+    return known < 0 ? -1
+                     : raise_wrong_value("cannot assign '%U' as child module '%U' (torch.nn.Module or None expected)", value, name);
+  }
+  known = registry_contains(module, Slot::buffers, name);
+  if (known < 0) {
+    return -1;
+  }
+  if (known || kind == ValueKind::buffer) {
+    return assign_buffer(module, name, value, kind == ValueKind::buffer, known != 0);
+  }
+  return assign_plain(module, name, value);
+}
+
+int assign_plain(ModuleObject *module, PyObject *name, PyObject *value) {
+  if (PyObject *descriptor = type_lookup(Py_TYPE(module), name)) {
+    if (const descrsetfunc set = Py_TYPE(descriptor)->tp_descr_set) {
+      const auto keep = py::reinterpret_borrow<py::object>(descriptor);
+      return set(descriptor, as_object(module), value);
+    }
+  }
+  if (const SpecialName *special = find_special_name(name)) {
+    if (special->slot >= 0 && has_slot(module, static_cast<Slot>(special->slot))) {
+      return store_slot(module, static_cast<Slot>(special->slot), value);
+    }
+    if (special->slot >= 0 && expose(module) < 0) {
+      return -1;
+    }
+    module->state.instance_overrides = module->state.instance_overrides || special->is_virtual;
+  }
+  PyObject *dict = instance_dict(module);
+  return dict ? PyDict_SetItem(dict, name, value) : -1;
+}
+
+int register_parameter(ModuleObject *module, PyObject *name, PyObject *parameter) {
+  if (!has_slot(module, Slot::parameters)) {
+    PyErr_SetString(PyExc_AttributeError,
+                    "cannot assign parameter before Module.__init__() call: call super().__init__() first");
+    return -1;
+  }
+  if (check_own_name(name, "parameter") < 0) {
+    return -1;
+  }
+  const int known = registry_contains(module, Slot::parameters, name);
+  const int exists = known == 0 ? has_attribute(module, name) : 0;
+  if (known < 0 || exists != 0) {
+    return exists > 0 ? raise_already_exists(module, name) : -1;
+  }
+  if (parameter == Py_None) {
+    PyObject *parameters = require(module, Slot::parameters);
+    return parameters ? mapping_set(parameters, name, parameter) : -1;
+  }
+  if (check_parameter(name, parameter) < 0) {
+    return -1;
+  }
+  return store_with_hooks(module, Slot::parameters, global_hooks.parameter_registration, name, parameter);
+}
+
+int register_buffer(ModuleObject *module, PyObject *name, PyObject *tensor, bool persistent) {
+  if (!has_slot(module, Slot::buffers)) {
+    PyErr_SetString(PyExc_AttributeError, "cannot assign buffer before Module.__init__() call: call super().__init__() first");
+    return -1;
+  }
+  if (check_own_name(name, "buffer") < 0) {
+    return -1;
+  }
+  const int known = registry_contains(module, Slot::buffers, name);
+  const int exists = known == 0 ? has_attribute(module, name) : 0;
+  if (known < 0 || exists != 0) {
+    return exists > 0 ? raise_already_exists(module, name) : -1;
+  }
+  if (tensor != Py_None) {
+    const int tensor_like = is_tensor_like(tensor);
+    if (tensor_like <= 0) {
+      return tensor_like < 0
+                 ? -1
+                 : raise_wrong_value("cannot assign '%U' object to buffer '%U' (torch Tensor or None required)", tensor, name);
+    }
+  }
+  if (store_with_hooks(module, Slot::buffers, global_hooks.buffer_registration, name, tensor) < 0) {
+    return -1;
+  }
+  return store_persistence(module, name, persistent);
+}
+
+int add_module(ModuleObject *module, PyObject *name, PyObject *child) {
+  if (child != Py_None && !is_module(child)) {
+    return slot_guard(-1, [&] {
+      PyErr_Format(PyExc_TypeError, "%U is not a Module subclass", type_name(child).ptr());
+      return -1;
+    });
+  }
+  if (!PyUnicode_Check(name)) {
+    return slot_guard(-1, [&] {
+      PyErr_Format(PyExc_TypeError, "module name should be a string. Got %U", type_name(name).ptr());
+      return -1;
+    });
+  }
+  if (!has_slot(module, Slot::modules)) {
+    raise_missing_slot(module, Slot::modules);
+    return -1;
+  }
+  const int known = registry_contains(module, Slot::modules, name);
+  const int exists = known == 0 ? has_attribute(module, name) : 0;
+  if (known < 0 || exists != 0) {
+    return exists > 0 ? raise_already_exists(module, name) : -1;
+  }
+  const int dots = PyUnicode_Contains(name, names.dot);
+  if (dots != 0) {
+    if (dots > 0) {
+      raise_key_error("module name can't contain \".\", got: %U", name);
+    }
+    return -1;
+  }
+  if (PyUnicode_GET_LENGTH(name) == 0) {
+    PyErr_SetString(PyExc_KeyError, "module name can't be empty string \"\"");
+    return -1;
+  }
+  return store_with_hooks(module, Slot::modules, global_hooks.module_registration, name, child);
+}
+
+int mapping_set(PyObject *mapping, PyObject *name, PyObject *value) {
+  return PyDict_CheckExact(mapping) ? PyDict_SetItem(mapping, name, value) : PyObject_SetItem(mapping, name, value);
+}
+
+int mapping_discard(PyObject *mapping, PyObject *name) {
+  if (PyDict_CheckExact(mapping)) {
+    if (PyDict_GET_SIZE(mapping) == 0) {
+      return 0;
+    }
+    PyObject *old;
+    const int found = dict_pop(mapping, name, &old);
+    Py_XDECREF(old);
+    return found;
+  }
+  const int found = PySequence_Contains(mapping, name);
+  if (found != 1) {
+    return found;
+  }
+  return PyObject_DelItem(mapping, name) < 0 ? -1 : 1;
+}
+
+int discard_non_persistent(ModuleObject *module, PyObject *name) {
+  PyObject *set = peek(module, Slot::non_persistent_buffers_set);
+  if (!set) {
+    return 0;
+  }
+  if (PySet_Check(set)) {
+    return PySet_GET_SIZE(set) == 0 ? 0 : PySet_Discard(set, name) < 0 ? -1 : 0;
+  }
+  return slot_guard(-1, [&] {
+    py::handle(set).attr("discard")(py::handle(name));
+    return 0;
+  });
+}
+
+py::str type_name(py::handle value) {
+  TensorFamily *family;
+  if (family_of(value.ptr(), &family) < 0) {
+    throw py::error_already_set();
+  }
+  if (family) {
+    return py::str(family->object.attr("type_name")(value));
+  }
+  const bool names_itself = py::hasattr(value, "__qualname__");
+  const py::object named = names_itself ? py::reinterpret_borrow<py::object>(value) : py::object(py::type::of(value));
+  const py::object module = py::getattr(named, "__module__", py::none());
+  const py::str qualname(named.attr("__qualname__"));
+  if (!py::isinstance<py::str>(module) || py::len(module) == 0 || module.equal(py::str("builtins"))) {
+    return qualname;
+  }
+  return py::str("{}.{}").format(module, qualname);
+}
+
+// --- methods ----------------------------------------------------------------------------------------------------------------
+
+PyObject *module_register_parameter(PyObject *self_obj, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+  static const ArgumentNames kNames = {"register_parameter", {"name", "param"}, 2};
+  PyObject *values[2] = {};
+  if (parse_arguments(kNames, args, count, keywords, values) < 0 ||
+      register_parameter(as_module(self_obj), values[0], values[1]) < 0) {
+    return nullptr;
+  }
+  Py_RETURN_NONE;
+}
+
+PyObject *module_register_buffer(PyObject *self_obj, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+  static const ArgumentNames kNames = {"register_buffer", {"name", "tensor", "persistent"}, 2};
+  PyObject *values[3] = {};
+  if (parse_arguments(kNames, args, count, keywords, values) < 0) {
+    return nullptr;
+  }
+  const int persistent = values[2] ? PyObject_IsTrue(values[2]) : 1;
+  if (persistent < 0 || register_buffer(as_module(self_obj), values[0], values[1], persistent == 1) < 0) {
+    return nullptr;
+  }
+  Py_RETURN_NONE;
+}
+
+PyObject *module_add_module(PyObject *self_obj, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+  static const ArgumentNames kNames = {"add_module", {"name", "module"}, 2};
+  PyObject *values[2] = {};
+  if (parse_arguments(kNames, args, count, keywords, values) < 0 ||
+      add_module(as_module(self_obj), values[0], values[1]) < 0) {
+    return nullptr;
+  }
+  Py_RETURN_NONE;
+}
+
+}  // namespace modtree

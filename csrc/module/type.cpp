@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "module/type.h"
+
+#include <structmember.h>
+
+#include <cstddef>
+
+#include "module/attributes.h"
+#include "module/class_info.h"
+#include "module/registration.h"
+#include "py/slot_guard.h"
+
+namespace modtree {
+
+namespace {
+
+PyObject *module_tp_new(PyTypeObject *type, PyObject *, PyObject *) {
+  if (type->tp_getattro != module_tp_getattro) {
+    install_native_getattro(type);
+  }
+  // tp_alloc gives zeroed memory, which is the valid state "not initialized".
+  return type->tp_alloc(type, 0);
+}
+
+// TypeError for the first argument that Module.__init__ does not take (BEHAVIOUR 1.6).
+int raise_unexpected_arguments(PyObject *self_obj, PyObject *args, PyObject *keywords) {
+  const char *class_name = type_short_name(Py_TYPE(self_obj));
+  Py_ssize_t position = 0;
+  PyObject *key, *value;
+  if (keywords && PyDict_Next(keywords, &position, &key, &value)) {
+    PyErr_Format(PyExc_TypeError, "%.200s.__init__() got an unexpected keyword argument '%U'", class_name, key);
+    return -1;
+  }
+  PyErr_Format(PyExc_TypeError, "%.200s.__init__() takes 1 positional argument but %zd were given", class_name,
+               PyTuple_GET_SIZE(args) + 1);
+  return -1;
+}
+
+// 1 when the class asks for cooperative construction.
+int calls_super_init(PyObject *self_obj) {
+  PyObject *flag = type_lookup(Py_TYPE(self_obj), names.call_super_init);
+  if (flag == Py_False || !flag) {
+    return 0;
+  }
+  const auto value = py::reinterpret_steal<py::object>(PyObject_GetAttr(self_obj, names.call_super_init));
+  return value ? PyObject_IsTrue(value.ptr()) : -1;
+}
+
+int module_tp_init(PyObject *self_obj, PyObject *args, PyObject *keywords) {
+  const int cooperative = calls_super_init(self_obj);
+  if (cooperative < 0) {
+    return -1;
+  }
+  if (!cooperative && ((keywords && PyDict_GET_SIZE(keywords) > 0) || PyTuple_GET_SIZE(args) > 0)) {
+    return raise_unexpected_arguments(self_obj, args, keywords);
+  }
+  if (reset_state(as_module(self_obj)) < 0) {
+    return -1;
+  }
+  if (!cooperative) {
+    return 0;
+  }
+  return slot_guard(-1, [&] {
+    const py::object super = py::reinterpret_steal<py::object>(PyObject_CallFunctionObjArgs(
+        reinterpret_cast<PyObject *>(&PySuper_Type), reinterpret_cast<PyObject *>(module_base_type), self_obj, nullptr));
+    if (!super) {
+      return -1;
+    }
+    const py::object init = super.attr(py::handle(names.init));
+    PyObject *result = PyObject_Call(init.ptr(), args, keywords);
+    Py_XDECREF(result);
+    return result ? 0 : -1;
+  });
+}
+
+int module_tp_traverse(PyObject *self_obj, visitproc visit, void *arg) {
+  Py_VISIT(Py_TYPE(self_obj));
+  ModuleObject *self = as_module(self_obj);
+  Py_VISIT(self->dict);
+  Py_VISIT(self->state.training);
+  Py_VISIT(self->state.parameters);
+  Py_VISIT(self->state.buffers);
+  Py_VISIT(self->state.modules);
+  Py_VISIT(self->state.non_persistent);
+  if (self->state.hooks) {
+    for (PyObject *value : self->state.hooks->values) {
+      Py_VISIT(value);
+    }
+  }
+  return 0;
+}
+
+int module_tp_clear(PyObject *self_obj) {
+  ModuleObject *self = as_module(self_obj);
+  clear_state(self->state);
+  Py_CLEAR(self->dict);
+  return 0;
+}
+
+void module_tp_dealloc(PyObject *self_obj) {
+  PyObject_GC_UnTrack(self_obj);
+  Py_TRASHCAN_BEGIN(self_obj, module_tp_dealloc)
+  ModuleObject *self = as_module(self_obj);
+  PyTypeObject *type = Py_TYPE(self_obj);
+  if (self->weakrefs) {
+    PyObject_ClearWeakRefs(self_obj);
+  }
+  module_tp_clear(self_obj);
+  type->tp_free(self_obj);
+  Py_DECREF(type);
+  Py_TRASHCAN_END
+}
+
+// --- __dict__ ---------------------------------------------------------------------------------------------------------------
+
+PyObject *module_get_dict(PyObject *self_obj, void *) {
+  ModuleObject *self = as_module(self_obj);
+  if (expose(self) < 0) {
+    return nullptr;
+  }
+  return Py_NewRef(self->dict);
+}
+
+int module_set_dict(PyObject *self_obj, PyObject *value, void *) {
+  ModuleObject *self = as_module(self_obj);
+  if (value && !PyDict_Check(value)) {
+    PyErr_Format(PyExc_TypeError, "__dict__ must be set to a dictionary, not a '%.200s'", Py_TYPE(value)->tp_name);
+    return -1;
+  }
+  PyObject *replacement = value ? Py_NewRef(value) : PyDict_New();
+  if (!replacement) {
+    return -1;
+  }
+  ModuleState old = self->state;
+  self->state = ModuleState{};
+  self->state.initialized = true;
+  self->state.exposed = true;
+  PyObject *old_dict = self->dict;
+  self->dict = replacement;
+  clear_state(old);
+  Py_XDECREF(old_dict);
+  return 0;
+}
+
+PyGetSetDef module_getset[] = {
+    {"__dict__", module_get_dict, module_set_dict, "The attributes of the module, with its 17 internal ones.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyMemberDef module_members[] = {
+    {"__dictoffset__", T_PYSSIZET, offsetof(ModuleObject, dict), READONLY, nullptr},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(ModuleObject, weakrefs), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+PyCFunction as_method(PyObject *(*function)(PyObject *, PyObject *const *, Py_ssize_t, PyObject *)) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
+}
+
+PyMethodDef module_methods[] = {
+    {"__getattr__", module_getattr, METH_O,
+     "__getattr__($self, name, /)\n--\n\nLooks a name up in the parameters, buffers and children."},
+    {"register_parameter", as_method(module_register_parameter), METH_FASTCALL | METH_KEYWORDS,
+     "register_parameter($self, name, param)\n--\n\nAdds a parameter, or reserves its place when `param` is None."},
+    {"register_buffer", as_method(module_register_buffer), METH_FASTCALL | METH_KEYWORDS,
+     "register_buffer($self, name, tensor, persistent=True)\n--\n\n"
+     "Adds a buffer; one that is not persistent stays out of state_dict()."},
+    {"add_module", as_method(module_add_module), METH_FASTCALL | METH_KEYWORDS,
+     "add_module($self, name, module)\n--\n\nAdds a child module, or reserves its place when `module` is None."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyType_Slot module_slots[] = {
+    {Py_tp_new, reinterpret_cast<void *>(module_tp_new)},
+    {Py_tp_init, reinterpret_cast<void *>(module_tp_init)},
+    {Py_tp_dealloc, reinterpret_cast<void *>(module_tp_dealloc)},
+    {Py_tp_traverse, reinterpret_cast<void *>(module_tp_traverse)},
+    {Py_tp_clear, reinterpret_cast<void *>(module_tp_clear)},
+    {Py_tp_getattro, reinterpret_cast<void *>(module_tp_getattro)},
+    {Py_tp_setattro, reinterpret_cast<void *>(module_tp_setattro)},
+    {Py_tp_methods, module_methods},
+    {Py_tp_members, module_members},
+    {Py_tp_getset, module_getset},
+    {0, nullptr},
+};
+
+PyType_Spec module_spec = {
+    "modtree._C.ModuleBase",
+    sizeof(ModuleObject),
+    0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+    module_slots,
+};
+
+}  // namespace
+
+void make_module_type(py::module_ &m) {
+  PyObject *type = PyType_FromModuleAndSpec(m.ptr(), &module_spec, nullptr);
+  if (!type) {
+    throw py::error_already_set();
+  }
+  // The one reference for the life of the process: walkers compare against it at any time.
+  module_base_type = reinterpret_cast<PyTypeObject *>(type);
+  m.add_object("ModuleBase", type);
+}
+
+}  // namespace modtree

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The heap type `_C.ModuleBase`: its slot table.
+#pragma once
+
+#include "module/object.h"
+
+namespace modtree {
+
+// Creates the type and publishes it in `_C`.
+void make_module_type(py::module_ &m);
+
+}  // namespace modtree
