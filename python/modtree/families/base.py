@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+import numpy as np
+
 
 class TensorFamily:
     """Answers the tree's questions about the tensors of one library.
@@ -26,11 +28,18 @@ class TensorFamily:
     #: The class made by :meth:`make_parameter`.
     parameter_type: type
 
+    def owns(self, cls: type) -> bool:
+        """Are the instances of this type, which derives from one of the library's, its tensors?"""
+        return issubclass(cls, self.tensor_type)
+
     # -- what is it? -----------------------------------------------------------------------------------------------------
 
     def is_parameter(self, tensor: Any) -> bool:
         """Is it a parameter (by class or by a truthy ``_is_param``)?"""
-        return isinstance(tensor, self.parameter_type) or bool(getattr(tensor, "_is_param", False))
+        # Parameter classes answer isinstance() by asking this method.
+        if type.__instancecheck__(self.parameter_type, tensor):
+            return True
+        return bool(getattr(tensor, "_is_param", False))
 
     def is_buffer(self, tensor: Any) -> bool:
         """Was it made by ``Buffer`` (a truthy ``_is_buffer``)?"""
@@ -120,6 +129,10 @@ class TensorFamily:
     def copy_into(self, tensor: Any, source: Any) -> None:
         """Copies values with conversion of dtype; ``source`` may be a tensor of another family."""
         tensor.copy_(source)
+
+    def to_numpy(self, tensor: Any) -> Any:
+        """The values as an ``ndarray``, sharing memory if that is possible: how values cross from one family to another."""
+        return np.asarray(self.detach(tensor))
 
     # -- conversions -----------------------------------------------------------------------------------------------------
 

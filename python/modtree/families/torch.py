@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""torch tensors as leaves of a module tree; imported when the first of them is met.
+
+The tree asks some of these questions once per entry of a tree, so most methods are static: a plain function is what native code calls
+fastest (and faster than an ``operator.methodcaller``).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.parameter import UninitializedTensorMixin
+from torch.utils.hooks import BackwardHook
+
+from modtree.families import base, family_of
+
+_Tensor = torch.Tensor
+_Parameter = torch.nn.Parameter
+_is_real_parameter = type.__instancecheck__.__get__(_Parameter)
+_may_swap = torch._has_compatible_shallow_copy_type
+
+
+class TorchFamily(base.TensorFamily):
+    name = "torch"
+    tensor_type = _Tensor
+    parameter_type = _Parameter
+
+    # -- what is it? -----------------------------------------------------------------------------
+
+    @staticmethod
+    def is_parameter(tensor: Any) -> bool:
+        return _is_real_parameter(tensor) or bool(getattr(tensor, "_is_param", False))
+
+    @staticmethod
+    def is_buffer(tensor: Any) -> bool:
+        return bool(getattr(tensor, "_is_buffer", False))
+
+    # A bound builtin: the real isinstance() without a frame.
+    is_uninitialized = staticmethod(type.__instancecheck__.__get__(UninitializedTensorMixin))
+    is_meta = staticmethod(operator.attrgetter("is_meta"))
+    shape = staticmethod(operator.attrgetter("shape"))
+
+    def type_name(self, tensor: Any) -> str:
+        if self.is_uninitialized(tensor):  # refuses to be asked for its type()
+            return f"torch.nn.parameter.{type(tensor).__name__}"
+        return tensor.type()
+
+    # -- gradients -------------------------------------------------------------------------------
+
+    requires_grad = staticmethod(operator.attrgetter("requires_grad"))
+    grad = staticmethod(operator.attrgetter("grad"))
+
+    @staticmethod
+    def zero_grad(tensor: Any, set_to_none: bool) -> None:
+        grad = tensor.grad
+        if grad is None:
+            return
+        if set_to_none:
+            tensor.grad = None
+            return
+        if grad.grad_fn is not None:
+            grad.detach_()
+        else:
+            grad.requires_grad_(False)
+        grad.zero_()
+
+    no_grad = staticmethod(torch.no_grad)
+
+    # -- handles and payloads --------------------------------------------------------------------
+
+    @staticmethod
+    def detach(tensor: Any) -> Any:
+        return tensor.detach()
+
+    @staticmethod
+    def make_parameter(data: Any, requires_grad: bool) -> Any:
+        return _Parameter(data, requires_grad)
+
+    @staticmethod
+    def make_buffer(data: Any, persistent: bool) -> Any:
+        return torch.nn.Buffer(data, persistent=persistent)
+
+    @staticmethod
+    def can_swap_payload(tensor: Any, other: Any) -> bool:
+        return isinstance(other, _Tensor) and _may_swap(tensor, other)
+
+    @staticmethod
+    def swap_payload(tensor: Any, other: Any) -> None:
+        tensor.data = other
+
+    @staticmethod
+    def copy_into(tensor: Any, source: Any) -> None:
+        if not isinstance(source, _Tensor):
+            source = as_torch(source)
+        tensor.copy_(source)
+
+    @staticmethod
+    def to_numpy(tensor: Any) -> Any:
+        tensor = tensor.detach()
+        if tensor.dtype in _WITHOUT_NUMPY:
+            tensor = tensor.float()
+        return tensor.cpu().resolve_conj().resolve_neg().numpy()
+
+    # -- conversions -----------------------------------------------------------------------------
+
+    @staticmethod
+    def to(tensor: Any, device: Any, dtype: Any, non_blocking: bool, memory_format: Any) -> Any:
+        device, dtype = as_torch_device(device), as_torch_dtype(dtype)
+        if memory_format is None:
+            return tensor.to(device, dtype, non_blocking)
+        return tensor.to(device, dtype, non_blocking, memory_format=memory_format)
+
+    @staticmethod
+    def empty_like(tensor: Any, device: Any) -> Any:
+        return torch.empty_like(tensor, device=as_torch_device(device))
+
+    @staticmethod
+    def share_memory(tensor: Any) -> Any:
+        return tensor.share_memory_()
+
+    # -- exchange of contents --------------------------------------------------------------------
+
+    @staticmethod
+    def swap_tensors(tensor: Any, other: Any) -> None:
+        torch.utils.swap_tensors(tensor, other)
+
+    @staticmethod
+    def module_load(tensor: Any, source: Any, assign: bool) -> Any:
+        if not isinstance(source, _Tensor):
+            source = as_torch(source)
+        return tensor.module_load(source, assign=assign)
+
+    # -- backward hooks --------------------------------------------------------------------------
+
+    @staticmethod
+    def backward_tap(
+        module: Any,
+        backward_hooks: Sequence[Callable[..., Any]],
+        backward_pre_hooks: Sequence[Callable[..., Any]],
+    ) -> Any:
+        return BackwardHook(module, backward_hooks, backward_pre_hooks)
+
+
+# dtypes that NumPy has no name for, and that float32 holds exactly.
+_WITHOUT_NUMPY = {
+    getattr(torch, name)
+    for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
+    if hasattr(torch, name)
+}
+
+
+def as_torch(value: Any) -> torch.Tensor:
+    """A torch tensor with the values of a tensor of any family; shares memory where that is possible."""
+    family = family_of(value)
+    if family is None:
+        raise TypeError(
+            f"cannot copy from '{type(value).__name__}' into a torch tensor: expected a tensor of torch or of a "
+            "library with a registered family (modtree.families.register)"
+        )
+    if family.name == "torch":
+        return value
+    if family.is_meta(value):
+        dtype = getattr(torch, family.dtype_name(value))
+        return torch.empty(tuple(family.shape(value)), dtype=dtype, device="meta")
+    array = np.asarray(family.to_numpy(value))
+    if not array.flags.writeable or not array.dtype.isnative or min(array.strides, default=0) < 0:
+        array = array.astype(array.dtype.newbyteorder("="), order="C", copy=True)
+    return torch.from_numpy(array)
+
+
+def as_torch_dtype(dtype: Any) -> torch.dtype | None:
+    """The torch dtype of that name: of a dtype of torch, modtree or NumPy; None for None."""
+    if dtype is None or isinstance(dtype, torch.dtype):
+        return dtype
+    if isinstance(dtype, type) and issubclass(dtype, np.generic):
+        dtype = np.dtype(dtype)
+    name = str(dtype).rpartition(".")[2]
+    found = getattr(torch, name, None)
+    if not isinstance(found, torch.dtype):
+        raise TypeError(f"torch has no dtype named like {dtype!r}; pass a torch.dtype")
+    return found
+
+
+def as_torch_device(device: Any) -> Any:
+    """A device as torch takes it: its own kinds as they are, others by their name."""
+    if device is None or isinstance(device, (torch.device, str, int)):
+        return device
+    return torch.device(str(device))
+
+
+family = TorchFamily()
