@@ -23,6 +23,10 @@ _families: dict[str, TensorFamily | str] = {
     "torch": "modtree.families.torch",
 }
 
+# Where the `Tensor` of our own families lives. Most types of these libraries are no tensors and need no family, and torch may
+# be half imported when its first module is made.
+_tensor_home = {"modtree.families.numpy": "modtree.tensor", "modtree.families.torch": "torch"}
+
 # Answers for the callers in Python; the native code has a cache of its own.
 _found: weakref.WeakKeyDictionary[type, TensorFamily | None] = weakref.WeakKeyDictionary()
 
@@ -98,11 +102,10 @@ def _load(root: str, mro: tuple[type, ...]) -> TensorFamily | None:
     entry = _families[root]
     if not isinstance(entry, str):
         return entry
-    library = sys.modules.get(root)
+    library = sys.modules.get(_tensor_home.get(entry, root))
     if library is None:
         return None
-    # Both families of our own have a `Tensor`; most other types of torch (and it may still be importing itself) need no family.
-    if entry.startswith("modtree.families.") and vars(library).get("Tensor") not in mro:
+    if entry in _tensor_home and vars(library).get("Tensor") not in mro:
         return None
     family = importlib.import_module(entry).family
     if not isinstance(family, TensorFamily):

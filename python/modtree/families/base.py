@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What the module tree may ask of a tensor library: the seam between the two.
 
-A family is one object of a subclass of :class:`TensorFamily`. The tree (C++) looks it up by the type of a value, keeps it for
-ever, and asks it instead of looking into a tensor. The methods below are all that it asks; ``csrc/family/family.h`` has the same list.
+A family is one object of a subclass of :class:`TensorFamily`. The tree (C++) looks it up by the type of a value, keeps it
+for ever, and asks it instead of looking into a tensor. The methods below are all that it asks; ``csrc/family/family.h`` has
+the same list.
 """
 
 from __future__ import annotations
@@ -136,7 +137,9 @@ class TensorFamily:
 
     # -- conversions -----------------------------------------------------------------------------------------------------
 
-    def to(self, tensor: Any, device: Any, dtype: Any, non_blocking: bool, memory_format: Any) -> Any:
+    def to(
+        self, tensor: Any, device: Any, dtype: Any, non_blocking: bool, memory_format: Any
+    ) -> Any:
         """A tensor on that device, of that dtype (None: as it is); the same object when nothing changes.
 
         ``dtype`` may be of another library: families translate by name.

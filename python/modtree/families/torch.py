@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """torch tensors as leaves of a module tree; imported when the first of them is met.
 
-The tree asks some of these questions once per entry of a tree, so most methods are static: a plain function is what native code calls
-fastest (and faster than an ``operator.methodcaller``).
+The tree asks some of these questions once per entry of a tree, so most methods are static: a plain function is what native
+code calls fastest (faster than an ``operator.methodcaller``).
 """
 
 from __future__ import annotations

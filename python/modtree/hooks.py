@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Handles of hooks, and the parts of a module call that only hooks on gradients need."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from modtree.families import family_of
+
+__all__ = ["RemovableHandle", "WrappedHook", "attach_legacy_backward_hooks", "make_backward_tap"]
+
+_Hook = Callable[..., Any]
+_Ref = Callable[[], Any]
+
+
+class RemovableHandle:
+    """What registering a hook returns: removes the hook with :meth:`remove`, or at the end of a ``with`` block.
+
+    Args:
+        hooks_dict: The table in which the hook stands under :attr:`id`. Held weakly, so it must be an ``OrderedDict`` or
+            another mapping that can be weakly referenced.
+        extra_dict: A further table, or a list of them, from which the id is removed as well.
+    """
+
+    #: The id that the next hook of any kind gets.
+    next_id: int = 0
+
+    id: int
+    hooks_dict_ref: _Ref
+    extra_dict_ref: tuple[_Ref, ...]
+
+    def __init__(self, hooks_dict: Any, *, extra_dict: Any = None) -> None:
+        self.hooks_dict_ref = weakref.ref(hooks_dict)
+        if extra_dict is None:
+            extra_dict = ()
+        elif isinstance(extra_dict, Mapping):
+            extra_dict = (extra_dict,)
+        self.extra_dict_ref = tuple(weakref.ref(table) for table in extra_dict)
+        self.id = RemovableHandle.next_id
+        RemovableHandle.next_id += 1
+
+    def remove(self) -> None:
+        """Removes the hook; does nothing if that is done, or if its module is gone."""
+        for ref in (self.hooks_dict_ref, *self.extra_dict_ref):
+            table = ref()
+            if table is not None:
+                table.pop(self.id, None)
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
+        self.remove()
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return self.hooks_dict_ref(), self.id, tuple(ref() for ref in self.extra_dict_ref)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        # Older states end after the id.
+        hooks_dict, self.id = state[:2]
+        extra_dicts = state[2] if len(state) > 2 and state[2] is not None else ()
+        self.hooks_dict_ref = _ref_or_dead(hooks_dict)
+        self.extra_dict_ref = tuple(map(_ref_or_dead, extra_dicts))
+        RemovableHandle.next_id = max(RemovableHandle.next_id, self.id + 1)
+
+
+def _ref_or_dead(table: Any) -> _Ref:
+    # A reference to a table that dies at once, when there is none.
+    return weakref.ref(OrderedDict() if table is None else table)
+
+
+class WrappedHook:
+    """A hook that gets its module as first argument without keeping the module alive.
+
+    It looks like the function it wraps (``__name__``, ``__wrapped__``, attributes). A copy made together with the module,
+    by ``copy.deepcopy`` or ``pickle``, belongs to the copied module.
+
+    Args:
+        hook: The function to call.
+        module: The first argument; without it the hook gets only the arguments of the call.
+    """
+
+    def __init__(self, hook: _Hook, module: Any = None) -> None:
+        self._set(hook, module is not None, module)
+
+    def _set(self, hook: _Hook, with_module: bool, module: Any) -> None:
+        functools.update_wrapper(
+            self, hook
+        )  # first: an attribute of the hook must not replace ours
+        self.hook = hook
+        self.with_module = with_module
+        self.module = None if module is None else weakref.ref(module)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not self.with_module:
+            return self.hook(*args, **kwargs)
+        module = None if self.module is None else self.module()
+        if module is None:
+            raise RuntimeError(
+                f"cannot call the hook of a dead Module: the module of hook "
+                f"'{getattr(self, '__name__', self.hook)}' was deleted"
+            )
+        return self.hook(module, *args, **kwargs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {"hook": self.hook, "with_module": self.with_module}
+        if self.with_module:
+            state["module"] = None if self.module is None else self.module()
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._set(state["hook"], state["with_module"], state.get("module"))
+
+
+# -- full backward hooks ---------------------------------------------------------------------------
+
+
+def make_backward_tap(
+    module: Any, full_hooks: Sequence[_Hook], pre_hooks: Sequence[_Hook], args: Any
+) -> BackwardTap:
+    """What carries the gradients of one call of ``module`` to its backward hooks.
+
+    The tensors among the positional arguments decide which library's gradients are meant; the output does when there
+    are none.
+    """
+    tap = BackwardTap(module, full_hooks, pre_hooks)
+    tap.choose(args)
+    return tap
+
+
+class BackwardTap:
+    """Passes the inputs and the output of one call through taps of the family that their tensors belong to.
+
+    Values of a family without gradients pass through as they are.
+    """
+
+    def __init__(
+        self, module: Any, full_hooks: Sequence[_Hook], pre_hooks: Sequence[_Hook]
+    ) -> None:
+        self.module = module
+        self.full_hooks = full_hooks
+        self.pre_hooks = pre_hooks
+        self.tap: Any = None
+        self.args: Any = ()
+
+    def choose(self, values: Any) -> None:
+        """Takes the tap of the first value whose family has one."""
+        for value in values:
+            family = family_of(value)
+            if family is None:
+                continue
+            self.tap = family.backward_tap(self.module, self.full_hooks, self.pre_hooks)
+            if self.tap is not None:
+                return
+
+    def setup_input_hook(self, args: Any) -> Any:
+        self.args = args
+        return args if self.tap is None else self.tap.setup_input_hook(args)
+
+    def setup_output_hook(self, output: Any) -> Any:
+        if not isinstance(output, tuple) and family_of(output) is None:
+            warnings.warn(
+                "For backward hooks to be called, module output should be a Tensor or a tuple of Tensors but received "
+                f"{type(output)}",
+                stacklevel=2,
+            )
+        if self.tap is None:
+            self.choose(output if isinstance(output, tuple) else (output,))
+            if self.tap is not None:
+                # It has no tensor to tap here, but it counts the arguments.
+                self.tap.setup_input_hook(self.args)
+        return output if self.tap is None else self.tap.setup_output_hook(output)
+
+
+# -- legacy backward hooks -------------------------------------------------------------------------
+
+
+def attach_legacy_backward_hooks(
+    module: Any, args: Any, output: Any, hooks: Sequence[_Hook]
+) -> None:
+    """Puts hooks of ``register_backward_hook`` on the graph node that made the first tensor of the output."""
+    tensor = _first_tensor(output)
+    if tensor is None:
+        warnings.warn(
+            f"the non-full backward hooks of '{type(module).__name__}' are not called: no tensor was found in its output "
+            f"of type {type(output)}. Use register_full_backward_hook on a module that returns a tensor or a tuple of "
+            "tensors.",
+            stacklevel=2,
+        )
+        return
+    node = tensor.grad_fn
+    if node is None:
+        return
+    for hook in hooks:
+        node.register_hook(WrappedHook(hook, module))
+    module._maybe_warn_non_full_backward_hook(args, output, node)
+
+
+def _first_tensor(value: Any) -> Any:
+    """The first tensor at the front of nested containers; None when there is none."""
+    seen = set()
+    while family_of(value) is None:
+        # A str is its own first element, and a list may hold itself.
+        if value is None or isinstance(value, (str, bytes)) or id(value) in seen:
+            return None
+        seen.add(id(value))
+        if isinstance(value, Mapping):
+            value = next((v for v in value.values() if family_of(v) is not None), None)
+            continue
+        try:
+            value = value[0]
+        except (TypeError, LookupError, AttributeError, ValueError):
+            return None
+    return value
+
+
+def warn_non_full_backward_hook(args: Any, output: Any, node: Any) -> None:
+    """Warns when hooks on ``node``, which made the output, see other gradients than those of the module."""
+    if not _is_flat(output):
+        _warn_legacy(
+            "on a module whose output is not a tensor or a tuple of tensors misses some of grad_output"
+        )
+        return
+    if not _is_flat(args):
+        _warn_legacy(
+            "on a module whose input is not a tensor or a tuple of tensors misses some of grad_input"
+        )
+        return
+    outputs = output if isinstance(output, tuple) else (output,)
+    output_nodes = {t.grad_fn for t in outputs if t.grad_fn is not None}
+    if output_nodes != {node}:
+        if len(output_nodes) > 1:
+            _warn_legacy(
+                "on a module whose outputs come from different graph nodes misses some of grad_output"
+            )
+        else:
+            _warn_legacy("on a module with a nested output misses some of grad_output")
+        return
+    inputs = args if isinstance(args, tuple) else (args,)
+    if {t.grad_fn for t in inputs if t.grad_fn is not None} != {n for n, _ in node.next_functions}:
+        _warn_legacy(
+            "on a module whose forward makes several graph nodes misses some of grad_input"
+        )
+
+
+def _is_flat(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(family_of(v) is not None for v in value)
+    return family_of(value) is not None
+
+
+def _warn_legacy(what: str) -> None:
+    warnings.warn(
+        f"Using a non-full backward hook {what}. Please use register_full_backward_hook instead; this kind of hook is "
+        "deprecated.",
+        FutureWarning,
+        stacklevel=4,
+    )
