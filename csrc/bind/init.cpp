@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <pybind11/pybind11.h>
 
+#include "bind/bind_kernels.h"
 #include "module/class_info.h"
 #include "module/globals.h"
 #include "module/type.h"
@@ -26,6 +27,7 @@ PYBIND11_MODULE(_C, m) {
   intern_names();
   init_special_names();
   bind_module(m);
+  bind_kernels(m);
 }
 
 }  // namespace modtree

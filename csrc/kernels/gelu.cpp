@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/gelu.h"
+
+#include <cmath>
+
+#include "kernels/vector_math.h"
+
+namespace modtree::kernels {
+namespace {
+
+// x Phi(x) = max(x, 0) - a Phi(-a) with a = |x|. The second term is exp(-a^2/2) times a smooth function of
+// t = 1 / (1 + 0.3 a): the polynomial below, fitted to a relative error of 1.5e-7 on [0, 14]. No cancellation: the
+// negative tail keeps its relative accuracy.
+MODTREE_ALWAYS_INLINE float gelu(float x) {
+  const float a = x < 0.0f ? -x : x;
+  const float t = 1.0f / (1.0f + 0.3f * a);
+  float q = 0.035674799233675f;
+  q = q * t - 0.15720316767692566f;
+  q = q * t + 0.20635361969470978f;
+  q = q * t - 0.053683727979660034f;
+  q = q * t + 0.12856166064739227f;
+  q = q * t + 0.09991348534822464f;
+  q = q * t + 0.12075395882129669f;
+  q = q * t + 0.11962930113077164f;
+  const float tail = a * (exp_approx(-0.5f * a * a) * (q * t));
+  const float y = (x > 0.0f ? x : 0.0f) - tail;
+  return x > 14.0f ? x : y;  // +inf would give inf * 0 above
+}
+
+// Double precision is for checking, not for speed: the C library's function, not vectorised.
+MODTREE_ALWAYS_INLINE double gelu(double x) { return 0.5 * x * std::erfc(x * -0.70710678118654752440); }
+
+// 0.5 x (1 + tanh(u)) = x / (1 + exp(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3)
+template <class T>
+MODTREE_ALWAYS_INLINE T gelu_tanh(T x) {
+  const T minus_2u = static_cast<T>(-1.59576912160573071176) * (x + static_cast<T>(0.044715) * x * x * x);
+  return x / (static_cast<T>(1) + exp_approx(minus_2u));
+}
+
+template <class T>
+MODTREE_ALWAYS_INLINE void gelu_loop(const T *x, T *out, std::ptrdiff_t n) {
+  for (std::ptrdiff_t i = 0; i < n; ++i) {
+    out[i] = gelu(x[i]);
+  }
+}
+
+template <class T>
+MODTREE_ALWAYS_INLINE void gelu_tanh_loop(const T *x, T *out, std::ptrdiff_t n) {
+  for (std::ptrdiff_t i = 0; i < n; ++i) {
+    out[i] = gelu_tanh(x[i]);
+  }
+}
+
+}  // namespace
+
+MODTREE_DEFINE_KERNEL(gelu_f32, (const float *x, float *out, std::ptrdiff_t n), gelu_loop, (x, out, n))
+MODTREE_DEFINE_KERNEL(gelu_f64, (const double *x, double *out, std::ptrdiff_t n), gelu_loop, (x, out, n))
+MODTREE_DEFINE_KERNEL(gelu_tanh_f32, (const float *x, float *out, std::ptrdiff_t n), gelu_tanh_loop, (x, out, n))
+MODTREE_DEFINE_KERNEL(gelu_tanh_f64, (const double *x, double *out, std::ptrdiff_t n), gelu_tanh_loop, (x, out, n))
+
+}  // namespace modtree::kernels

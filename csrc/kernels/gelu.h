@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// GELU on contiguous memory: x * Phi(x), exact or in its tanh form. `out` may be `x`.
+#pragma once
+
+#include <cstddef>
+
+namespace modtree::kernels {
+
+void gelu_f32(const float *x, float *out, std::ptrdiff_t n);
+void gelu_f64(const double *x, double *out, std::ptrdiff_t n);
+void gelu_tanh_f32(const float *x, float *out, std::ptrdiff_t n);
+void gelu_tanh_f64(const double *x, double *out, std::ptrdiff_t n);
+
+}  // namespace modtree::kernels

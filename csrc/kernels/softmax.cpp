@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/softmax.h"
+
+#include <cmath>
+
+#include "kernels/vector_math.h"
+
+namespace modtree::kernels {
+namespace {
+
+template <class T>
+MODTREE_ALWAYS_INLINE void softmax_rows(const T *x, T *out, std::ptrdiff_t rows, std::ptrdiff_t n) {
+  if (n == 0) {
+    return;
+  }
+  for (std::ptrdiff_t row = 0; row < rows; ++row, x += n, out += n) {
+    const T largest = max_value(x, n);
+    const T *from = x;
+    T *to = out;
+    const double sum = block_sum<T>(n, [=](std::ptrdiff_t i) { return to[i] = exp_approx(from[i] - largest); });
+    const auto scale = static_cast<T>(1.0 / sum);
+    for (std::ptrdiff_t i = 0; i < n; ++i) {
+      out[i] *= scale;
+    }
+  }
+}
+
+template <class T>
+MODTREE_ALWAYS_INLINE void log_softmax_rows(const T *x, T *out, std::ptrdiff_t rows, std::ptrdiff_t n) {
+  if (n == 0) {
+    return;
+  }
+  for (std::ptrdiff_t row = 0; row < rows; ++row, x += n, out += n) {
+    const T largest = max_value(x, n);
+    const T *from = x;
+    T *to = out;
+    // The shifted values are stored in between: in one expression the compiler may compute x - (largest + log(sum)),
+    // which rounds the small term away when values are large.
+    const double sum = block_sum<T>(n, [=](std::ptrdiff_t i) {
+      to[i] = from[i] - largest;
+      return exp_approx(to[i]);
+    });
+    const auto log_sum = static_cast<T>(std::log(sum));
+    for (std::ptrdiff_t i = 0; i < n; ++i) {
+      out[i] -= log_sum;
+    }
+  }
+}
+
+}  // namespace
+
+MODTREE_DEFINE_KERNEL(softmax_f32, (const float *x, float *out, std::ptrdiff_t rows, std::ptrdiff_t n), softmax_rows,
+                      (x, out, rows, n))
+MODTREE_DEFINE_KERNEL(softmax_f64, (const double *x, double *out, std::ptrdiff_t rows, std::ptrdiff_t n), softmax_rows,
+                      (x, out, rows, n))
+MODTREE_DEFINE_KERNEL(log_softmax_f32, (const float *x, float *out, std::ptrdiff_t rows, std::ptrdiff_t n),
+                      log_softmax_rows, (x, out, rows, n))
+MODTREE_DEFINE_KERNEL(log_softmax_f64, (const double *x, double *out, std::ptrdiff_t rows, std::ptrdiff_t n),
+                      log_softmax_rows, (x, out, rows, n))
+
+}  // namespace modtree::kernels

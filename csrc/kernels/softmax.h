@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Softmax and log-softmax of `rows` contiguous rows of `n` values. `out` may be `x`.
+//
+// A row with a NaN or +inf, or of nothing but -inf, becomes NaN, as in torch; other -inf entries get 0 (log: -inf).
+#pragma once
+
+#include <cstddef>
+
+namespace modtree::kernels {
+
+void softmax_f32(const float *x, float *out, std::ptrdiff_t rows, std::ptrdiff_t n);
+void softmax_f64(const double *x, double *out, std::ptrdiff_t rows, std::ptrdiff_t n);
+void log_softmax_f32(const float *x, float *out, std::ptrdiff_t rows, std::ptrdiff_t n);
+void log_softmax_f64(const double *x, double *out, std::ptrdiff_t rows, std::ptrdiff_t n);
+
+}  // namespace modtree::kernels
