@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Modules that hold modules or parameters: in a row, in a list, in a dict.
+
+They are ordinary model code on the public API of :class:`modtree.nn.Module`.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+from ..module import Module
+from .module_dict import ModuleDict
+from .module_list import ModuleList
+from .parameter_dict import MissingKeyError, ParameterDict
+from .parameter_list import ParameterList
+from .sequential import Sequential
+
+__all__ = [
+    "Container",
+    "MissingKeyError",
+    "ModuleDict",
+    "ModuleList",
+    "ParameterDict",
+    "ParameterList",
+    "Sequential",
+]
+
+
+class Container(Module):
+    """Deprecated: a module with the given children. Subclass :class:`Module` instead.
+
+    Example:
+        >>> c = nn.Container(encoder=nn.Identity())   # FutureWarning
+        >>> c.encoder
+        Identity()
+    """
+
+    def __init__(self, **kwargs: Module | None) -> None:
+        super().__init__()
+        warnings.warn(
+            "nn.Container is deprecated: a plain nn.Module holds children just as well, "
+            "subclass that instead",
+            FutureWarning,
+            stacklevel=2,
+        )
+        for name, module in kwargs.items():
+            self.add_module(name, module)
