@@ -219,7 +219,7 @@ def _first_tensor(value: Any) -> Any:
     return value
 
 
-def warn_non_full_backward_hook(args: Any, output: Any, node: Any) -> None:
+def warn_non_full_backward_hook(module: Any, args: Any, output: Any, node: Any) -> None:
     """Warns when hooks on ``node``, which made the output, see other gradients than those of the module."""
     if not _is_flat(output):
         _warn_legacy(
