@@ -50,6 +50,12 @@ def storage_shared(a: Any, b: Any) -> bool:
     return np.shares_memory(np.asarray(a.detach()), np.asarray(b.detach()))
 
 
+def same_shapes(text: str) -> str:
+    """Shapes in messages, in one of the forms ``torch.Size([2])``, ``(2,)`` and ``[2]``, as ``(2)``."""
+    text = re.sub(r"torch\.Size\(\[(.*?)\]\)|\[([\d, ]*)\]", r"(\1\2)", text)
+    return text.replace(",)", ")")
+
+
 def future(impl: Any) -> Any:
     return importlib.import_module("torch.__future__" if impl.is_torch else "modtree.__future__")
 

@@ -42,9 +42,7 @@ def test_missing_forward(impl):
     class Nothing(impl.nn.Module):
         pass
 
-    with raises(
-        NotImplementedError, 'Module [Nothing] is missing the required "forward" function'
-    ):
+    with raises(NotImplementedError, 'Module [Nothing] is missing the required "forward" function'):
         Nothing()(1)
 
 

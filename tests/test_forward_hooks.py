@@ -83,9 +83,7 @@ def test_pre_hook_with_kwargs_returning_none(impl):
     assert m() == ((), {})
 
 
-@pytest.mark.parametrize(
-    "returned", [3, (3,), (1, 2, 3), [(3,), {}], {}, False, "ab"], ids=repr
-)
+@pytest.mark.parametrize("returned", [3, (3,), (1, 2, 3), [(3,), {}], {}, False, "ab"], ids=repr)
 def test_pre_hook_with_kwargs_returning_something_else(impl, returned):
     m = echo(impl)
     m.register_forward_pre_hook(lambda m, a, k: returned, with_kwargs=True)

@@ -70,9 +70,7 @@ def test_global_pre_hook_gets_no_kwargs(impl, scope):
 def test_global_forward_hook_with_kwargs(impl, scope):
     m = nested(impl)
     seen = []
-    scope(
-        impl.module.register_module_forward_hook(lambda *a: seen.append(a), with_kwargs=True)
-    )
+    scope(impl.module.register_module_forward_hook(lambda *a: seen.append(a), with_kwargs=True))
     m(1, k=2)
     assert seen == [(m.inner, (1,), {}, 1), (m, (1,), {"k": 2}, 1)]
 

@@ -128,9 +128,12 @@ def test_registration_hooks_fire_for_every_module(impl, name, value):
     with getattr(impl.module, f"register_module_{name}_registration_hook")(
         lambda *a: seen.append(a)
     ):
-        getattr(m, {"parameter": "register_parameter", "buffer": "register_buffer"}.get(name, "add_module"))(
-            "x", made
-        )
+        getattr(
+            m,
+            {"parameter": "register_parameter", "buffer": "register_buffer"}.get(
+                name, "add_module"
+            ),
+        )("x", made)
     assert seen == [(m, "x", made)] or [tuple(map(id, s[::2])) for s in seen] == [(id(m), id(made))]
     assert m.x is made
     m2 = nn.Module()

@@ -27,8 +27,7 @@ def test_result_is_an_ordered_dict_with_metadata(impl):
     assert isinstance(sd, OrderedDict)
     assert type(sd._metadata) is OrderedDict
     assert list(sd._metadata.items()) == [
-        (name, {"version": 1})
-        for name in ("", "body", "body.first", "body.second", "head")
+        (name, {"version": 1}) for name in ("", "body", "body.first", "body.second", "head")
     ]
 
 
@@ -420,9 +419,7 @@ def test_clone_gives_values_of_their_own(ours):
     sd = net.state_dict(clone=True)
     assert list(sd) == KEYS
     assert values(sd["gain"]) == [5.0]
-    assert not any(
-        storage_shared(sd[k], v) for k, v in net.state_dict(keep_vars=True).items()
-    )
+    assert not any(storage_shared(sd[k], v) for k, v in net.state_dict(keep_vars=True).items())
     assert sd._metadata == net.state_dict()._metadata
     with ours.lib.no_grad():
         net.gain.fill_(8.0)
