@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 namespace modtree {
 
@@ -14,6 +15,18 @@ public:
   PointerSet() = default;
   PointerSet(const PointerSet &) = delete;
   PointerSet &operator=(const PointerSet &) = delete;
+  PointerSet(PointerSet &&other) noexcept { swap(other); }
+  PointerSet &operator=(PointerSet &&other) noexcept {
+    swap(other);
+    return *this;
+  }
+
+  void swap(PointerSet &other) noexcept {
+    std::swap(size_, other.size_);
+    std::swap(capacity_, other.capacity_);
+    std::swap(heap_, other.heap_);
+    std::swap(inline_, other.inline_);
+  }
 
   // True when `pointer` (not null) was not in the set before.
   bool insert(const void *pointer) {

@@ -8,6 +8,7 @@
 #include "module/attributes.h"
 #include "module/class_info.h"
 #include "module/registration.h"
+#include "module/traverse.h"
 #include "py/slot_guard.h"
 
 namespace modtree {
@@ -167,6 +168,22 @@ PyMethodDef module_methods[] = {
      "Adds a buffer; one that is not persistent stays out of state_dict()."},
     {"add_module", as_method(module_add_module), METH_FASTCALL | METH_KEYWORDS,
      "add_module($self, name, module)\n--\n\nAdds a child module, or reserves its place when `module` is None."},
+    {"parameters", as_method(module_parameters), METH_FASTCALL | METH_KEYWORDS,
+     "parameters($self, recurse=True)\n--\n\nIterates over the parameters of the tree, each once."},
+    {"named_parameters", as_method(module_named_parameters), METH_FASTCALL | METH_KEYWORDS,
+     "named_parameters($self, prefix='', recurse=True, remove_duplicate=True)\n--\n\nIterates over (name, parameter)."},
+    {"buffers", as_method(module_buffers), METH_FASTCALL | METH_KEYWORDS,
+     "buffers($self, recurse=True)\n--\n\nIterates over the buffers of the tree, each once."},
+    {"named_buffers", as_method(module_named_buffers), METH_FASTCALL | METH_KEYWORDS,
+     "named_buffers($self, prefix='', recurse=True, remove_duplicate=True)\n--\n\nIterates over (name, buffer)."},
+    {"modules", as_method(module_modules), METH_FASTCALL | METH_KEYWORDS,
+     "modules($self, remove_duplicate=True)\n--\n\nIterates over the modules of the tree, this one first."},
+    {"named_modules", as_method(module_named_modules), METH_FASTCALL | METH_KEYWORDS,
+     "named_modules($self, memo=None, prefix='', remove_duplicate=True)\n--\n\nIterates over (name, module)."},
+    {"_named_members", as_method(module_named_members), METH_FASTCALL | METH_KEYWORDS,
+     "_named_members($self, get_members_fn, prefix='', recurse=True, remove_duplicate=True)\n--\n\nIterates over (name, member) with the members that `get_members_fn(module)` gives."},
+    {"children", module_children, METH_NOARGS, "children($self)\n--\n\nIterates over the direct children."},
+    {"named_children", module_named_children, METH_NOARGS, "named_children($self)\n--\n\nIterates over (name, child)."},
     {nullptr, nullptr, 0, nullptr},
 };
 

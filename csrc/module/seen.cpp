@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "module/seen.h"
+
+#include <utility>
+
+namespace modtree {
+
+PyObject *SeenSet::as_set() {
+  if (set_) {
+    return set_;
+  }
+  PyObject *set = PySet_New(nullptr);
+  if (!set) {
+    return nullptr;
+  }
+  bool failed = false;
+  pointers_.for_each([&](const void *pointer) {
+    // Members so far are compared by identity: hashing them runs no user code.
+    failed = failed || PySet_Add(set, static_cast<PyObject *>(const_cast<void *>(pointer))) < 0;
+  });
+  if (failed) {
+    Py_DECREF(set);
+    return nullptr;
+  }
+  set_ = set;
+  return set_;
+}
+
+int SeenSet::visit_set(PyObject *object, bool remember) {
+  PyObject *set = as_set();
+  if (!set) {
+    return -1;
+  }
+  Py_INCREF(set);
+  int result = PySequence_Contains(set, object);
+  if (result == 0 && remember) {
+    if (PySet_Check(set)) {
+      result = PySet_Add(set, object);
+    } else {
+      PyObject *added = PyObject_CallMethod(set, "add", "O", object);
+      result = added ? 0 : -1;
+      Py_XDECREF(added);
+    }
+  }
+  Py_DECREF(set);
+  return result < 0 ? -1 : result == 0;
+}
+
+void SeenSet::clear() {
+  Py_CLEAR(set_);
+  PointerSet old;
+  std::swap(old, pointers_);
+  old.for_each([](const void *pointer) { Py_DECREF(static_cast<PyObject *>(const_cast<void *>(pointer))); });
+}
+
+int SeenSet::traverse(visitproc visit, void *arg) const {
+  Py_VISIT(set_);
+  int result = 0;
+  pointers_.for_each([&](const void *pointer) {
+    if (result == 0) {
+      result = visit(static_cast<PyObject *>(const_cast<void *>(pointer)), arg);
+    }
+  });
+  return result;
+}
+
+}  // namespace modtree
