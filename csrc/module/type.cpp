@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "module/attributes.h"
+#include "module/call.h"
 #include "module/class_info.h"
 #include "module/registration.h"
 #include "module/traverse.h"
@@ -161,6 +162,8 @@ PyCFunction as_method(PyObject *(*function)(PyObject *, PyObject *const *, Py_ss
 PyMethodDef module_methods[] = {
     {"__getattr__", module_getattr, METH_O,
      "__getattr__($self, name, /)\n--\n\nLooks a name up in the parameters, buffers and children."},
+    {"_call_impl", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(module_call_impl)), METH_VARARGS | METH_KEYWORDS,
+     "_call_impl($self, /, *args, **kwargs)\n--\n\nRuns the hooks and `forward`."},
     {"register_parameter", as_method(module_register_parameter), METH_FASTCALL | METH_KEYWORDS,
      "register_parameter($self, name, param)\n--\n\nAdds a parameter, or reserves its place when `param` is None."},
     {"register_buffer", as_method(module_register_buffer), METH_FASTCALL | METH_KEYWORDS,
@@ -193,6 +196,7 @@ PyType_Slot module_slots[] = {
     {Py_tp_dealloc, reinterpret_cast<void *>(module_tp_dealloc)},
     {Py_tp_traverse, reinterpret_cast<void *>(module_tp_traverse)},
     {Py_tp_clear, reinterpret_cast<void *>(module_tp_clear)},
+    {Py_tp_call, reinterpret_cast<void *>(module_tp_call)},
     {Py_tp_getattro, reinterpret_cast<void *>(module_tp_getattro)},
     {Py_tp_setattro, reinterpret_cast<void *>(module_tp_setattro)},
     {Py_tp_methods, module_methods},
