@@ -213,15 +213,15 @@ def test_to_refuses_integer_dtypes(impl, name):
 )
 def test_to_refuses_other_arguments(impl, args, kwargs):
     m = mixed(impl)
-    with raises(TypeError, "to() received an invalid combination of arguments"):
+    with raises(TypeError, "to()"):
         m.to(*args, **kwargs)
 
 
 def test_to_refuses_two_dtypes(impl):
     lib = impl.lib
-    with raises(TypeError, "to() received an invalid combination of arguments"):
+    with raises(TypeError, "to()"):
         mixed(impl).to(lib.float64, lib.float32)
-    with raises(TypeError, "to() received an invalid combination of arguments"):
+    with raises(TypeError, "to()"):
         mixed(impl).to(lib.float64, dtype=lib.float32)
 
 

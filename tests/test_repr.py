@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
+from conftest import _implementation, needs_torch
 from support import leaf, raises
 
 
@@ -137,6 +140,28 @@ def test_cycle_is_a_recursion_error(impl):
     m.again = m
     with pytest.raises(RecursionError):
         repr(m)
+
+
+@needs_torch
+@pytest.mark.parametrize("kind", ["modtree", "modtree-torch"])
+def test_random_trees_print_as_in_torch(kind):
+    pieces = ("", " ", "x=1", "\t", "a\tb", "    deep", "\r", "ü", "\x0b", "\u2028y")
+
+    def grow(impl, rng, depth):
+        kind = rng.randrange(10)
+        extra = "\n".join(rng.choices(pieces, k=rng.randrange(5)))
+        if kind == 0:
+            cls = type("Own", (impl.nn.Module,), {"__repr__": lambda self: extra})
+        else:
+            cls = type("Net", (impl.nn.Module,), {"extra_repr": lambda self: extra})
+        m = cls()
+        for i in range(rng.randrange(4) if depth else 0):
+            m._modules[f"c{i}"] = None if rng.random() < 0.1 else grow(impl, rng, depth - 1)
+        return m
+
+    for seed in range(200):
+        shown = [repr(grow(_implementation(k), random.Random(seed), 3)) for k in ("torch", kind)]
+        assert shown[1] == shown[0], seed
 
 
 def test_deep_tree(ours):
