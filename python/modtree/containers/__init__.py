@@ -7,6 +7,7 @@ They are ordinary model code on the public API of :class:`modtree.nn.Module`.
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 from ..module import Module
 from .module_dict import ModuleDict
@@ -35,13 +36,22 @@ class Container(Module):
         Identity()
     """
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        _warn(stacklevel=3)
+        super().__init_subclass__(**kwargs)
+
     def __init__(self, **kwargs: Module | None) -> None:
         super().__init__()
-        warnings.warn(
-            "nn.Container is deprecated: a plain nn.Module holds children just as well, "
-            "subclass that instead",
-            FutureWarning,
-            stacklevel=2,
-        )
+        if type(self) is Container:  # a subclass was warned about when it was made
+            _warn(stacklevel=3)
         for name, module in kwargs.items():
             self.add_module(name, module)
+
+
+def _warn(stacklevel: int) -> None:
+    warnings.warn(
+        "nn.Container is deprecated: a plain nn.Module holds children just as well, "
+        "subclass that instead",
+        FutureWarning,
+        stacklevel=stacklevel,
+    )
