@@ -505,11 +505,14 @@ def test_list_extend_is_all_or_nothing(ours):
     assert not hasattr(entries, "3")
 
 
-def test_list_repr_of_an_uninitialized_parameter(ours):
-    if not hasattr(ours.lib, "nn"):
+def test_repr_of_an_uninitialized_parameter(ours):
+    if not hasattr(ours.lib, "nn") or not hasattr(ours.lib.nn, "UninitializedParameter"):
         pytest.skip("this library has no uninitialized tensors yet")
-    entries = ours.nn.ParameterList([ours.lib.nn.UninitializedParameter()])
-    assert "Parameter containing: [torch.float32 of unknown size]" in repr(entries)
+    lazy = ours.lib.nn.UninitializedParameter()
+    entries = ours.nn.ParameterList([lazy])
+    assert f"Parameter containing: [{ours.lib.float32} of unknown size]" in repr(entries)
+    assert "Parameter containing: [" in repr(ours.nn.ParameterDict({"a": lazy}))
+    assert "of unknown size]" in repr(ours.nn.ParameterDict({"a": lazy}))
 
 
 @pytest.mark.parametrize("name", [3, "keys", "a.b", ""])
