@@ -52,6 +52,14 @@ def _joined(names: list[str]) -> tuple[list[str], list[str]]:
     ]
 
 
+def _by_owner(names: list[str]) -> dict[str, dict[str, Any]]:
+    """A dict like a module's registry for every module that has entries, by the module's prefix."""
+    owners: dict[str, dict[str, Any]] = {}
+    for prefix, key in zip(*_joined(names), strict=True):
+        owners.setdefault(prefix, {})[key] = None
+    return owners
+
+
 def walks(w: Walked, fresh: Callable[[Side], Callable[[], Any]] | None) -> list[Row]:
     """Reading rows: traversal and state_dict. ``fresh`` makes, for a side, a function that builds a new tree."""
     label, count = w.label, len(w.names)
@@ -149,12 +157,8 @@ def loads(w: Walked) -> list[Row]:
         Row(f"{w.label}.load", "`m.load_state_dict(sd)`", "entry", count, runs, budgets=budgets)
     ]
 
-    registries = [
-        (dict.fromkeys(("w1", "w2", "w3")), key)
-        for _ in range(count // 3)
-        for key in ("w1", "w2", "w3")
-    ]
-    slots = list(zip(registries, w.entries))  # noqa: B905
+    owners = _by_owner(w.entries)
+    slots = [((owners[o], key), o + key) for o, key in zip(*_joined(w.entries), strict=True)]
     source = dict(zip(w.entries, others, strict=True))
 
     def floor_assign() -> None:
