@@ -89,12 +89,12 @@ def family_of(value: Any) -> TensorFamily | None:
     """The family of a value; None when it is no tensor."""
     cls = type(value)
     try:
-        return _found[cls]
-    except KeyError:
-        family = _found[cls] = find(cls)
-        return family
+        if cls in _found:
+            return _found[cls]
     except Exception:  # a metaclass without a usable __hash__ or __eq__
         return find(cls)
+    family = _found[cls] = find(cls)
+    return family
 
 
 def _load(root: str, mro: tuple[type, ...]) -> TensorFamily | None:
