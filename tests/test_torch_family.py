@@ -251,9 +251,9 @@ def test_checkpoints_move_between_the_systems():
 
 # -- copies ---------------------------------------------------------------------------------------
 
-PICKLED = make_classes(mnn)
-for _cls in (PICKLED.Net, PICKLED.Dense):
-    _cls.__qualname__ = f"PICKLED.{_cls.__name__}"
+_classes = make_classes(mnn)
+Dense, Net = _classes.Dense, _classes.Net
+Dense.__qualname__, Net.__qualname__ = "Dense", "Net"
 
 
 def test_deepcopy(kit):
@@ -269,7 +269,7 @@ def test_deepcopy(kit):
 
 @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
 def test_pickle(protocol):
-    net = PICKLED.Net()
+    net = Net()
     net.second.bias = net.first.bias
     loaded = pickle.loads(pickle.dumps(net, protocol))
     assert type(loaded.first.weight) is torch.nn.Parameter
