@@ -79,11 +79,10 @@ def small_tree(impl: Any) -> Any:
     right.register_buffer("empty", None)
     right.own = param(impl, 5)
     root.left = left
-    root.none = None
+    root.add_module("none", None)
     root.scale = param(impl, 6)
     root.right = right
     root.again = left
-    root.none = None
     return root
 
 
