@@ -65,7 +65,7 @@ def walks(w: Walked, fresh: Callable[[Side], Callable[[], Any]] | None) -> list[
     label, count = w.label, len(w.names)
     prefixes, keys = _joined(w.names)
     module_prefixes, module_keys = _joined(w.module_names)
-    registries = [dict.fromkeys(("w1", "w2", "w3")) for _ in range(count // 3)]
+    registries = list(_by_owner(w.names).values())
     parameters, modules, entries = w.parameters, w.modules, w.entries
 
     def floor_parameters() -> list[Any]:
