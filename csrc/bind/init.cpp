@@ -3,6 +3,7 @@
 
 #include "bind/bind_kernels.h"
 #include "module/class_info.h"
+#include "module/conversion.h"
 #include "module/globals.h"
 #include "module/traverse.h"
 #include "module/type.h"
@@ -15,6 +16,7 @@ namespace {
 void bind_module(py::module_ &m) {
   make_module_type(m);
   make_walk_type(m);
+  make_conversion_types(m);
   bind_global_hooks(m);
   m.def(
       "_seal_module_class", [](py::type cls) { seal_module_class(reinterpret_cast<PyTypeObject *>(cls.ptr())); },

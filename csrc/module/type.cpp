@@ -5,6 +5,7 @@
 
 #include <cstddef>
 
+#include "module/apply.h"
 #include "module/attributes.h"
 #include "module/call.h"
 #include "module/class_info.h"
@@ -187,6 +188,17 @@ PyMethodDef module_methods[] = {
      "_named_members($self, get_members_fn, prefix='', recurse=True, remove_duplicate=True)\n--\n\nIterates over (name, member) with the members that `get_members_fn(module)` gives."},
     {"children", module_children, METH_NOARGS, "children($self)\n--\n\nIterates over the direct children."},
     {"named_children", module_named_children, METH_NOARGS, "named_children($self)\n--\n\nIterates over (name, child)."},
+    {"apply", as_method(module_apply), METH_FASTCALL | METH_KEYWORDS,
+     "apply($self, fn)\n--\n\nCalls `fn(module)` for every module, children first."},
+    {"_apply", as_method(module_apply_), METH_FASTCALL | METH_KEYWORDS,
+     "_apply($self, fn, recurse=True)\n--\n\nReplaces every parameter, gradient and buffer by what `fn` makes of it."},
+    {"train", as_method(module_train), METH_FASTCALL | METH_KEYWORDS,
+     "train($self, mode=True)\n--\n\nSets training mode for the tree."},
+    {"requires_grad_", as_method(module_requires_grad_), METH_FASTCALL | METH_KEYWORDS,
+     "requires_grad_($self, requires_grad=True)\n--\n\nSets whether the parameters require gradients."},
+    {"zero_grad", as_method(module_zero_grad), METH_FASTCALL | METH_KEYWORDS,
+     "zero_grad($self, set_to_none=True)\n--\n\nDrops or zeroes the gradients of the parameters."},
+    {"eval", module_eval, METH_NOARGS, "eval($self)\n--\n\nSets evaluation mode for the tree: train(False)."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import builtins
 import warnings
 from typing import Any
 
@@ -25,7 +26,7 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _is_dtype(value: Any) -> bool:
-    return type(value).__name__ == "dtype" or isinstance(value, type) or hasattr(value, "dtype")
+    return builtins.type(value).__name__ == "dtype" or isinstance(value, builtins.type) or hasattr(value, "dtype")
 
 
 def _parse_to(
@@ -57,11 +58,11 @@ def _parse_to(
     non_blocking = bool(given.get("non_blocking", False))
     if "tensor" in given:
         if not _is_tensor(given["tensor"]):
-            raise TypeError(f"to() expected a tensor, got {type(given['tensor'])}")
+            raise TypeError(f"to() expected a tensor, got {builtins.type(given['tensor'])}")
         return given["tensor"].device, given["tensor"].dtype, non_blocking, memory_format
     device, dtype = given.get("device"), given.get("dtype")
     if dtype is not None and not _is_dtype(dtype):
-        raise TypeError(f"to() expected a dtype, got {type(dtype)}: {dtype!r}")
+        raise TypeError(f"to() expected a dtype, got {builtins.type(dtype)}: {dtype!r}")
     return device, dtype, non_blocking, memory_format
 
 
@@ -72,7 +73,7 @@ def _dtype_kind(dtype: Any) -> str:
     if getattr(dtype, "is_complex", False):
         return "complex"
     kind = getattr(getattr(dtype, "dtype", dtype), "kind", None)
-    if kind is None and isinstance(dtype, type):
+    if kind is None and isinstance(dtype, builtins.type):
         import numpy
 
         kind = numpy.dtype(dtype).kind
@@ -131,7 +132,7 @@ def to_empty(self: Any, *, device: Any, recurse: bool = True, preserve_ties: boo
     def empty_like(tensor: Any) -> Any:
         family = family_of(tensor)
         if family is None:
-            raise TypeError(f"to_empty() needs tensors, got {type(tensor)}")
+            raise TypeError(f"to_empty() needs tensors, got {builtins.type(tensor)}")
         return family.empty_like(tensor, device)
 
     return self._apply(_C.KeepTies(empty_like) if preserve_ties else empty_like, recurse=recurse)

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "module/convert_members.h"
+
+#include "module/class_info.h"
+#include "module/conversion.h"
+#include "module/registration.h"
+#include "py/slot_guard.h"
+
+namespace modtree {
+
+namespace {
+
+// Keeps a family's no_grad context open; one is entered per family as tensors are met, all are left together.
+class NoGrad {
+public:
+  NoGrad() = default;
+  NoGrad(const NoGrad &) = delete;
+  NoGrad &operator=(const NoGrad &) = delete;
+  ~NoGrad() {
+    if (context_) {
+      PyObject *type, *value, *traceback;
+      PyErr_Fetch(&type, &value, &traceback);
+      if (leave() < 0) {
+        PyErr_WriteUnraisable(nullptr);
+      }
+      PyErr_Restore(type, value, traceback);
+    }
+  }
+
+  // -1 on error. Entering for the family that is open already costs nothing.
+  int enter(TensorFamily *family) {
+    if (family == family_) {
+      return 0;
+    }
+    if (context_ && leave() < 0) {
+      return -1;
+    }
+    family_ = family;
+    context_ = py::reinterpret_steal<py::object>(family->no_grad());
+    if (!context_) {
+      return PyErr_Occurred() ? -1 : 0;
+    }
+    const auto entered = py::reinterpret_steal<py::object>(PyObject_CallMethod(context_.ptr(), "__enter__", nullptr));
+    if (!entered) {
+      context_ = py::object();
+      return -1;
+    }
+    return 0;
+  }
+
+  int leave() {
+    const py::object context = std::move(context_);
+    context_ = py::object();
+    family_ = nullptr;
+    if (!context) {
+      return 0;
+    }
+    const auto left =
+        py::reinterpret_steal<py::object>(PyObject_CallMethod(context.ptr(), "__exit__", "OOO", Py_None, Py_None, Py_None));
+    return left ? 0 : -1;
+  }
+
+private:
+  TensorFamily *family_ = nullptr;
+  py::object context_;
+};
+
+int raise_no_tensor(ModuleObject *module, PyObject *key, PyObject *value) {
+  PyErr_Format(PyExc_AttributeError, "the parameter %R of %.200s is a '%.200s' object, which is no tensor: it has no attribute 'data'",
+               key, type_short_name(Py_TYPE(module)), Py_TYPE(value)->tp_name);
+  return -1;
+}
+
+}  // namespace
+
+MemberConversion::MemberConversion(PyObject *fn)
+    : fn_(py::reinterpret_borrow<py::object>(fn)), keep_ties_(is_keep_ties(fn)) {
+  const py::module_ future = py::module_::import("modtree.__future__");
+  overwrite_ = py::bool_(future.attr("get_overwrite_module_params_on_conversion")());
+  swap_ = py::bool_(future.attr("get_swap_module_params_on_conversion")());
+}
+
+int MemberConversion::convert(ModuleObject *module) {
+  return convert_parameters(module) < 0 ? -1 : convert_buffers(module);
+}
+
+int MemberConversion::convert_parameters(ModuleObject *module) {
+  PyObject *mapping;
+  RegistryItems items;
+  if (registry(module, Slot::parameters, &mapping) < 0 || items.start(mapping) < 0) {
+    return -1;
+  }
+  NoGrad no_grad;
+  PyObject *key_ptr, *value_ptr;
+  int more;
+  while ((more = items.next(&key_ptr, &value_ptr)) > 0) {
+    if (value_ptr == Py_None) {
+      continue;
+    }
+    const auto key = py::reinterpret_borrow<py::object>(key_ptr);
+    const auto parameter = py::reinterpret_borrow<py::object>(value_ptr);
+    TensorFamily *family;
+    const int is_tensor = family_of(value_ptr, &family);
+    if (is_tensor <= 0) {
+      return is_tensor < 0 ? -1 : raise_no_tensor(module, key.ptr(), parameter.ptr());
+    }
+    if (no_grad.enter(family) < 0 || convert_parameter(module, key.ptr(), family, parameter.ptr()) < 0) {
+      return -1;
+    }
+  }
+  return more < 0 ? -1 : no_grad.leave();
+}
+
+int MemberConversion::convert_parameter(ModuleObject *module, PyObject *key, TensorFamily *family, PyObject *parameter) {
+  if (keep_ties_) {
+    PyObject *known;
+    const int found = find_converted(fn_.ptr(), parameter, &known);
+    if (found != 0) {
+      const auto replacement = py::reinterpret_steal<py::object>(known);
+      return found < 0 ? -1 : replacement.ptr() == parameter ? 0 : mapping_set(require(module, Slot::parameters), key, known);
+    }
+  }
+  const auto converted = py::reinterpret_steal<py::object>(PyObject_CallOneArg(fn_.ptr(), parameter));
+  if (!converted) {
+    return -1;
+  }
+  // The gradient belongs to the old parameter: a new one starts without.
+  const auto grad = py::reinterpret_steal<py::object>(family->grad(parameter));
+  py::object stored;
+  if (!grad || store_parameter(module, key, family, parameter, converted.ptr(), &stored) < 0) {
+    return -1;
+  }
+  if (!grad.is_none() && convert_grad(module, key, family, parameter, grad.ptr(), stored.ptr()) < 0) {
+    return -1;
+  }
+  return keep_ties_ ? remember_converted(fn_.ptr(), parameter, stored.ptr()) : 0;
+}
+
+int MemberConversion::may_swap_payload(TensorFamily *family, PyObject *tensor, PyObject *converted) {
+  return overwrite_ ? 0 : family->can_swap_payload(tensor, converted);
+}
+
+// Puts the converted value in place of the parameter; *stored is what the registry holds then.
+int MemberConversion::store_parameter(ModuleObject *module, PyObject *key, TensorFamily *family, PyObject *parameter,
+                                      PyObject *converted, py::object *stored) {
+  *stored = py::reinterpret_borrow<py::object>(parameter);
+  if (!swap_) {
+    if (converted == parameter && !overwrite_) {
+      return 0;
+    }
+    const int swappable = may_swap_payload(family, parameter, converted);
+    if (swappable != 0) {
+      return swappable < 0 ? -1 : family->swap_payload(parameter, converted);
+    }
+  }
+  const int requires_grad = family->requires_grad(parameter);
+  if (requires_grad < 0) {
+    return -1;
+  }
+  const auto replacement = py::reinterpret_steal<py::object>(family->make_parameter(converted, requires_grad == 1));
+  if (!replacement) {
+    return -1;
+  }
+  if (swap_) {
+    return swap_contents(module, key, family, parameter, replacement.ptr(), false);
+  }
+  *stored = replacement;
+  PyObject *mapping = require(module, Slot::parameters);
+  return mapping ? mapping_set(mapping, key, replacement.ptr()) : -1;
+}
+
+int MemberConversion::convert_grad(ModuleObject *module, PyObject *key, TensorFamily *family, PyObject *parameter, PyObject *grad,
+                                   PyObject *stored) {
+  const auto converted = py::reinterpret_steal<py::object>(PyObject_CallOneArg(fn_.ptr(), grad));
+  if (!converted) {
+    return -1;
+  }
+  if (converted.ptr() == grad && stored == parameter && !overwrite_) {
+    return 0;
+  }
+  const int requires_grad = family->requires_grad(grad);
+  if (requires_grad < 0) {
+    return -1;
+  }
+  if (swap_) {
+    if (family->set_requires_grad(converted.ptr(), requires_grad == 1) < 0) {
+      return -1;
+    }
+    return swap_contents(module, key, family, grad, converted.ptr(), true);
+  }
+  const int swappable = stored == parameter ? may_swap_payload(family, grad, converted.ptr()) : 0;
+  if (swappable != 0) {
+    return swappable < 0 ? -1 : family->swap_payload(grad, converted.ptr());
+  }
+  if (family->set_requires_grad(converted.ptr(), requires_grad == 1) < 0) {
+    return -1;
+  }
+  return family->set_grad(stored, converted.ptr());
+}
+
+int MemberConversion::swap_contents(ModuleObject *module, PyObject *key, TensorFamily *family, PyObject *tensor, PyObject *other,
+                                    bool is_grad) {
+  return slot_guard(-1, [&] {
+    try {
+      family->object.attr("swap_tensors")(py::handle(tensor), py::handle(other));
+    } catch (py::error_already_set &error) {
+      if (!error.matches(PyExc_Exception)) {
+        throw;
+      }
+      const py::str message = py::str("_apply(): Couldn't swap {}.{}{}").format(type_short_name(Py_TYPE(module)), py::handle(key),
+                                                                               is_grad ? ".grad" : "");
+      py::raise_from(error, PyExc_RuntimeError, std::string(message).c_str());
+      throw py::error_already_set();
+    }
+    return 0;
+  });
+}
+
+int MemberConversion::convert_buffers(ModuleObject *module) {
+  PyObject *mapping;
+  RegistryItems items;
+  if (registry(module, Slot::buffers, &mapping) < 0 || items.start(mapping) < 0) {
+    return -1;
+  }
+  PyObject *key_ptr, *value_ptr;
+  int more;
+  while ((more = items.next(&key_ptr, &value_ptr)) > 0) {
+    if (value_ptr == Py_None) {
+      continue;
+    }
+    const auto key = py::reinterpret_borrow<py::object>(key_ptr);
+    const auto buffer = py::reinterpret_borrow<py::object>(value_ptr);
+    PyObject *known = nullptr;
+    const int found = keep_ties_ ? find_converted(fn_.ptr(), buffer.ptr(), &known) : 0;
+    const auto converted =
+        py::reinterpret_steal<py::object>(found != 0 ? known : PyObject_CallOneArg(fn_.ptr(), buffer.ptr()));
+    if (!converted || (keep_ties_ && !found && remember_converted(fn_.ptr(), buffer.ptr(), converted.ptr()) < 0)) {
+      return -1;
+    }
+    PyObject *target = require(module, Slot::buffers);
+    if (!target || (!converted.is(buffer) && mapping_set(target, key.ptr(), converted.ptr()) < 0)) {
+      return -1;
+    }
+  }
+  return more;
+}
+
+}  // namespace modtree
