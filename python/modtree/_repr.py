@@ -75,8 +75,8 @@ def _opening(
         return
     yield depth, f"{label}{name}("
     for line in extra:
-        # A blank line keeps only the indentation of its own module.
-        yield (depth + 1, line) if line.strip() or depth == 0 else (0, "  " + line)
+        # A blank line of a nested module is printed empty.
+        yield (depth + 1, line) if line.strip() or depth == 0 else (0, "")
     if not children:
         yield depth, ")"
 
@@ -85,4 +85,4 @@ def _foreign(depth: int, label: str, text: str) -> Iterator[tuple[int, str]]:
     first, *rest = text.split("\n")
     yield depth, label + first
     for line in rest:
-        yield (depth, line) if line.strip() else (0, line)
+        yield (depth, line) if line.strip() else (0, "")
