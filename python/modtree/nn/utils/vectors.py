@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""All parameters as one vector, and back."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from ... import families
+
+
+def parameters_to_vector(parameters: Iterable[Any]) -> Any:
+    """Joins the parameters, each flattened, into one vector; gradients flow back through it.
+
+    Args:
+        parameters: tensors of one library on one device, for example ``module.parameters()``.
+
+    Raises:
+        ValueError: there are none.
+        TypeError: one is no tensor, or they are of several libraries or on different devices.
+        RuntimeError: one is not contiguous, or only some are on the ``meta`` device.
+
+    Example:
+        >>> parameters_to_vector(nn.Linear(3, 2).parameters()).shape
+        (8,)
+    """
+    tensors = list(parameters)
+    if not tensors:
+        raise ValueError("parameters_to_vector: expected a non-empty list of tensors")
+    family = _family_of(tensors[0], "parameters_to_vector")
+    for i, tensor in enumerate(tensors):
+        other = _family_of(tensor, "parameters_to_vector")
+        if other is not family:
+            raise TypeError(
+                f"parameters_to_vector: tensor 0 is of {family.name}, tensor {i} of {other.name}; "
+                f"one vector cannot hold both"
+            )
+        if _device(tensor) != _device(tensors[0]):
+            kinds = {_device(tensor)[0], _device(tensors[0])[0]}
+            raise (RuntimeError if "meta" in kinds else TypeError)(
+                f"parameters_to_vector: tensors are on different devices ({tensors[0].device} and, "
+                f"tensor {i}, {tensor.device}), this is not supported; move them to one first"
+            )
+    library = importlib.import_module(family.tensor_type.__module__.partition(".")[0])
+    return library.cat([tensor.view(-1) for tensor in tensors])
+
+
+def vector_to_parameters(vec: Any, parameters: Iterable[Any]) -> None:
+    """Makes every parameter a view of its piece of ``vec``, in order; the parameters stay the same objects.
+
+    The storage is shared: writing to ``vec`` later changes the parameters. What is left over at the end of ``vec`` is ignored.
+
+    Args:
+        vec: a vector with at least as many elements as the parameters have together.
+        parameters: the parameters to change.
+
+    Raises:
+        TypeError: ``vec`` is no tensor.
+        RuntimeError: it is too short. Nothing has changed.
+
+    Example:
+        >>> vector_to_parameters(mt.arange(8.0), net.parameters())
+    """
+    family = families.find(type(vec))
+    if family is None:
+        raise TypeError(f"vector_to_parameters: expected a tensor, but got: {type(vec).__name__}")
+    params = list(parameters)
+    shapes = [tuple(_family_of(p, "vector_to_parameters").shape(p)) for p in params]
+    needed = sum(map(math.prod, shapes))
+    shape = tuple(family.shape(vec))
+    if len(shape) == 1 and shape[0] < needed:
+        raise RuntimeError(
+            f"vector_to_parameters: the parameters have {needed} elements, the vector {shape[0]}"
+        )
+    values = family.detach(vec)
+    start = 0
+    for param, size in zip(params, shapes, strict=True):
+        stop = start + math.prod(size)
+        families.find(type(param)).swap_payload(param, values[start:stop].view(size))
+        start = stop
+
+
+def _family_of(tensor: Any, caller: str) -> Any:
+    family = families.find(type(tensor))
+    if family is None:
+        raise TypeError(f"{caller}: expected tensors, got {type(tensor).__name__}")
+    return family
+
+
+def _device(tensor: Any) -> tuple[str, Any]:
+    device = tensor.device
+    return (getattr(device, "type", device), getattr(device, "index", None))
