@@ -15,8 +15,10 @@ namespace py = pybind11;
 namespace modtree {
 namespace {
 
+constexpr int kAligned = py::detail::npy_api::NPY_ARRAY_ALIGNED_;
+
 template <class T>
-using Contiguous = py::array_t<T, py::array::c_style | py::array::forcecast>;
+using Contiguous = py::array_t<T, py::array::c_style | py::array::forcecast | kAligned>;
 
 enum class Float { f32, f64 };
 
@@ -47,8 +49,8 @@ py::array_t<T> output(const char *kernel, const py::array &x, const py::object &
   if (shape_of(array) != shape_of(x)) {
     throw py::value_error(std::string(kernel) + ": out must have the input's shape");
   }
-  if (!array.writeable()) {
-    throw py::value_error(std::string(kernel) + ": out is read-only");
+  if (!array.writeable() || !(array.flags() & kAligned)) {
+    throw py::value_error(std::string(kernel) + ": out is read-only or not aligned");
   }
   return array;
 }

@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Functions on tensors that layers are made of, under torch's names and with torch's arguments.
+
+They take :class:`modtree.Tensor` and run in NumPy and in small native kernels. For a module with torch leaves, ``forward``
+calls torch's own functions.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from ..creation import empty_like
+from ..grad_mode import no_grad
+from ..tensor import Tensor
+from . import _ops
+
+__all__ = [
+    "dropout",
+    "embedding",
+    "gelu",
+    "layer_norm",
+    "linear",
+    "log_softmax",
+    "multi_head_attention_forward",
+    "normalize",
+    "relu",
+    "relu_",
+    "scaled_dot_product_attention",
+    "sigmoid",
+    "silu",
+    "softmax",
+    "tanh",
+]
+
+
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """``input @ weight.T + bias``; the weight has shape (out_features, in_features) or (in_features,)."""
+    return _ops.linear(input, weight, bias)
+
+
+def embedding(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
+    """Rows of ``weight`` chosen by the integers in ``input``.
+
+    Args:
+        input: Indices of dtype int64 or int32, any shape.
+        weight: The table, (number of rows, width).
+        padding_idx: The row that gets no gradient; may count from the end.
+        max_norm: Rows that are looked up and have a larger norm are scaled down to it first, in ``weight`` itself.
+        norm_type: The p of that norm.
+        scale_grad_by_freq: Divide the gradient of a row by how often it was looked up.
+        sparse: Accepted for compatibility; gradients are dense.
+    """
+    rows = weight.shape[0]
+    if padding_idx is not None and not -rows <= padding_idx < rows:
+        raise AssertionError(
+            f"Padding_idx must be within num_embeddings: got {padding_idx}, the table has {rows} rows"
+        )
+    if max_norm is not None:
+        _renormalize_rows(input, weight, max_norm, norm_type)
+    return _ops.embedding(input, weight)
+
+
+def _renormalize_rows(input: Tensor, weight: Tensor, max_norm: float, norm_type: float) -> None:
+    with no_grad():
+        if input.is_meta or weight.is_meta:
+            return
+        used = input.reshape(-1)
+        rows = _ops.embedding(used, weight)
+        norm = _ops.vector_norm(rows, float(norm_type), 1)
+        scale = (max_norm / (norm + 1e-7)).clamp(max=1.0)
+        weight.detach()[used] = rows * scale
+
+
+def layer_norm(
+    input: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Normalizes over the last axes, whose sizes are ``normalized_shape``: mean 0, biased variance 1."""
+    if isinstance(normalized_shape, int):
+        raise TypeError("layer_norm(): argument 'normalized_shape' must be tuple of ints, not int")
+    return _ops.layer_norm(input, weight, bias, tuple(normalized_shape), eps)
+
+
+def gelu(input: Tensor, approximate: str = "none") -> Tensor:
+    """``x * Phi(x)``, exact, or with ``approximate="tanh"`` its approximation by tanh."""
+    if approximate not in ("none", "tanh"):
+        raise RuntimeError(f"approximate argument must be either none or tanh, got {approximate!r}")
+    return _ops.gelu(input, approximate == "tanh")
+
+
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    """``max(x, 0)``."""
+    return _ops.relu.inplace(input) if inplace else _ops.relu(input)
+
+
+def relu_(input: Tensor) -> Tensor:
+    """:func:`relu` in place."""
+    return relu(input, inplace=True)
+
+
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
+    """``x * sigmoid(x)``."""
+    return _ops.silu.inplace(input) if inplace else _ops.silu(input)
+
+
+def sigmoid(input: Tensor) -> Tensor:
+    """``1 / (1 + exp(-x))``."""
+    return _ops.sigmoid(input)
+
+
+def tanh(input: Tensor) -> Tensor:
+    """Hyperbolic tangent."""
+    return input.tanh()
+
+
+def _implicit_dim(name: str, ndim: int, stacklevel: int) -> int:
+    warnings.warn(
+        f"Implicit dimension choice for {name} has been deprecated. "
+        "Change the call to include dim=X as an argument.",
+        stacklevel=stacklevel + 1,
+    )
+    return 0 if ndim in (0, 1, 3) else 1
+
+
+def _checked_dim(dim: int, ndim: int) -> int:
+    limit = max(ndim, 1)
+    if not -limit <= dim < limit:
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-limit}, {limit - 1}], but got {dim})"
+        )
+    return dim
+
+
+def softmax(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
+) -> Tensor:
+    """``exp(x) / sum(exp(x))`` along ``dim``; the input is converted to ``dtype`` first."""
+    if dim is None:
+        dim = _implicit_dim("softmax", input.dim(), _stacklevel)
+    if dtype is not None:
+        input = input.to(dtype)
+    return _ops.softmax(input, _checked_dim(dim, input.dim()))
+
+
+def log_softmax(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
+) -> Tensor:
+    """``log(softmax(x))`` along ``dim``, computed without forming the softmax."""
+    if dim is None:
+        dim = _implicit_dim("log_softmax", input.dim(), _stacklevel)
+    if dtype is not None:
+        input = input.to(dtype)
+    return _ops.log_softmax(input, _checked_dim(dim, input.dim()))
+
+
+def _check_probability(p: float) -> None:
+    if not 0.0 <= p <= 1.0:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+
+
+def _kept(input: Tensor, p: float) -> Tensor:
+    """A mask of the input's shape and dtype: 0 with probability p, else 1 / (1 - p)."""
+    with no_grad():
+        mask = empty_like(input)
+        if p == 1.0:
+            return mask.zero_()
+        return mask.bernoulli_(1.0 - p).div_(1.0 - p)
+
+
+def dropout(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """While training, sets each value to 0 with probability ``p`` and scales the others by ``1 / (1 - p)``."""
+    _check_probability(p)
+    if not training or p == 0.0:
+        return input
+    mask = _kept(input, p)
+    return input.mul_(mask) if inplace else input * mask
+
+
+def normalize(
+    input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None
+) -> Tensor:
+    """``x / max(norm(x, p), eps)`` along ``dim``."""
+    norm = _ops.vector_norm(input, float(p), _checked_dim(dim, input.dim()))
+    result = input / norm.clamp(min=eps)
+    return result if out is None else out.copy_(result)
+
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """``softmax(query @ key.T * scale + mask) @ value`` over the last two axes.
+
+    Args:
+        query: (..., L, E).
+        key: (..., S, E).
+        value: (..., S, Ev).
+        attn_mask: Broadcast to (..., L, S). Of dtype bool, True means "takes part"; of a floating dtype, it is
+            added. A query whose keys are all masked gets 0.
+        dropout_p: Probability of dropping an attention weight. Applied whatever the mode of a module is.
+        is_causal: Query i sees the keys 0 to i.
+        scale: Default ``1 / sqrt(E)``.
+        enable_gqa: Repeat the heads of key and value (axis -3) to the number of heads of the query.
+    """
+    _check_probability(dropout_p)
+    if enable_gqa:
+        key, value = (_repeat_heads(query, kv) for kv in (key, value))
+    if dropout_p == 0.0:
+        return _ops.attention(query, key, value, attn_mask, is_causal, scale)
+    # The weights are needed on their own: attention over an identity gives them.
+    width = key.shape[-2]
+    identity = _identity_like(key, width)
+    weights = _ops.attention(query, key, identity, attn_mask, is_causal, scale)
+    return dropout(weights, dropout_p) @ value
+
+
+def _identity_like(key: Tensor, n: int) -> Tensor:
+    from ..creation import eye
+
+    return eye(n, dtype=key.dtype, device=key.device).expand(*key.shape[:-2], n, n)
+
+
+def _repeat_heads(query: Tensor, kv: Tensor) -> Tensor:
+    heads, own = query.shape[-3], kv.shape[-3]
+    if heads == own:
+        return kv
+    if own == 0 or heads % own:
+        raise RuntimeError(
+            "scaled_dot_product_attention: enable_gqa needs the number of query heads to be a "
+            f"multiple of the heads of key and value, got {heads} and {own}"
+        )
+    lead, tail = kv.shape[:-3], kv.shape[-2:]
+    spread = kv.unsqueeze(-3).expand(*lead, own, heads // own, *tail)
+    return spread.reshape(*lead, heads, *tail)
+
+
+from ._multi_head import multi_head_attention_forward  # noqa: E402  (needs the functions above)

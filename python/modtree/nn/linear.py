@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Linear layers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..creation import empty
+from ..module import Module
+from ..parameter import Parameter
+from ..tensor import Tensor
+from . import functional as F
+from . import init
+
+__all__ = ["Identity", "Linear"]
+
+
+class Identity(Module):
+    """Returns its input; takes and ignores any arguments.
+
+    Example:
+        >>> nn.Identity(54, unused=True)(x) is x
+        True
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+
+    def forward(self, input: Any) -> Any:
+        return input
+
+
+class Linear(Module):
+    """``x @ weight.T + bias`` on the last axis.
+
+    Args:
+        in_features: Size of the last axis of the input.
+        out_features: Size of the last axis of the output.
+        bias: False leaves the bias out (``layer.bias`` is None).
+        device: Where the parameters are made.
+        dtype: Their dtype.
+
+    Parameters: ``weight`` (out_features, in_features) and ``bias`` (out_features), both uniform in
+    plus or minus ``1 / sqrt(in_features)``.
+    """
+
+    in_features: int
+    out_features: int
+    weight: Tensor
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.in_features = in_features
+        self.out_features = out_features
+        self.weight = Parameter(empty((out_features, in_features), device=device, dtype=dtype))
+        if bias:
+            self.bias = Parameter(empty(out_features, device=device, dtype=dtype))
+        else:
+            self.register_parameter("bias", None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws the parameters anew: the weight first, then the bias."""
+        init.kaiming_uniform_(self.weight, a=math.sqrt(5))  # bound 1 / sqrt(in_features)
+        if self.bias is not None:
+            bound = 1 / math.sqrt(self.in_features) if self.in_features > 0 else 0
+            init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.linear(input, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        return (
+            f"in_features={self.in_features}, out_features={self.out_features}, "
+            f"bias={self.bias is not None}"
+        )
+
+
+class NonDynamicallyQuantizableLinear(Linear):
+    """What attention calls its output projection, so that a printed model reads as in torch."""
