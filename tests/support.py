@@ -50,6 +50,11 @@ def storage_shared(a: Any, b: Any) -> bool:
     return np.shares_memory(np.asarray(a.detach()), np.asarray(b.detach()))
 
 
+def parameter_type(impl: Any) -> type:
+    """The class of the parameters that ``impl.nn.Parameter`` makes of its library's tensors."""
+    return impl.lib.nn.Parameter if impl.leaves == "torch" else impl.nn.Parameter
+
+
 def same_shapes(text: str) -> str:
     """Shapes in messages, in one of the forms ``torch.Size([2])``, ``(2,)`` and ``[2]``, as ``(2)``."""
     text = re.sub(r"torch\.Size\(\[(.*?)\]\)|\[([\d, ]*)\]", r"(\1\2)", text)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from support import dtype, leaf, overwrite_mode, raises, swap_mode, tree, values
+from support import dtype, leaf, overwrite_mode, parameter_type, raises, swap_mode, tree, values
 
 # -- apply ---------------------------------------------------------------------------------------
 
@@ -271,7 +271,7 @@ def test_conversion_keeps_the_parameter_object(impl):
     assert w.note == "kept"
     assert dtype(w) == "float64"
     assert w.requires_grad
-    assert type(w) is impl.nn.Parameter
+    assert type(w) is parameter_type(impl)
     assert values(w) == [1.0, 2.0]
 
 
@@ -318,7 +318,7 @@ def test_move_to_meta_replaces_the_parameter(impl):
     old.requires_grad_(False)
     m.to("meta")
     assert m.a is not old
-    assert type(m.a) is impl.nn.Parameter
+    assert type(m.a) is parameter_type(impl)
     assert m.a.is_meta and not old.is_meta
     assert m.a.requires_grad is False and m.b.requires_grad is True
     assert not hasattr(m.a, "note")
@@ -350,7 +350,7 @@ def test_overwrite_flag_replaces_even_an_unchanged_tensor(impl):
     with overwrite_mode(impl):
         m._apply(lambda t: t)
     assert m.w is not old
-    assert type(m.w) is impl.nn.Parameter
+    assert type(m.w) is parameter_type(impl)
     assert values(m.w) == [1.0, 2.0]
     assert m.w.requires_grad
 
@@ -476,12 +476,14 @@ def test_buffer_mark_is_lost_but_the_registration_stays(impl):
 # -- preserve_ties -------------------------------------------------------------------------------
 
 
-def test_preserve_ties_maps_each_tensor_once(ours):
+def test_ties_can_be_kept_for_any_function(ours):
+    from modtree import _C
+
     m = leaf(ours, "a")
     m.b = m.a
     m.child = ours.nn.Module()
     m.child.c = m.a
-    m._apply(lambda t: t * 2, preserve_ties=True)
+    m._apply(_C.KeepTies(lambda t: t * 2))
     assert m.a is m.b is m.child.c
     assert values(m.a) == [2.0, 4.0]
 

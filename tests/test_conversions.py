@@ -6,7 +6,7 @@ from __future__ import annotations
 import collections
 
 import pytest
-from support import dtype, leaf, quiet, raises, tree, values, warns
+from support import dtype, leaf, parameter_type, quiet, raises, tree, values, warns
 
 
 def mixed(impl):
@@ -281,7 +281,7 @@ def test_to_empty_from_meta(impl):
     old.requires_grad_(False)
     assert m.to_empty(device="cpu") is m
     assert m.w is not old
-    assert type(m.w) is impl.nn.Parameter and m.w.requires_grad is False
+    assert type(m.w) is parameter_type(impl) and m.w.requires_grad is False
     assert not any(t.is_meta for t in (*m.parameters(), *m.buffers()))
     assert dtypes(m) == ["float32", "float32", "int64", "bool"]
     assert [tuple(t.shape) for t in (*m.parameters(), *m.buffers())] == [(2,), (1,), (2,), (2,)]

@@ -45,6 +45,8 @@ def _parse_to(
     else:
         names = ("device", "dtype", "non_blocking")
     if len(args) > len(names):
+        if names[0] == "device" and len(args) == 4:
+            raise RuntimeError(".to() does not accept copy argument")
         raise TypeError(
             f"to() takes at most {len(names)} positional arguments ({', '.join(names)}), got {len(args)}"
         )
@@ -55,12 +57,16 @@ def _parse_to(
         if name in given:
             raise TypeError(f"to() got multiple values for argument '{name}'")
         given[name] = value
-    non_blocking = bool(given.get("non_blocking", False))
+    non_blocking = given.get("non_blocking", False)
+    if not isinstance(non_blocking, bool):
+        raise TypeError(f"to() expected a bool as non_blocking, got {non_blocking!r}")
     if "tensor" in given:
         if not _is_tensor(given["tensor"]):
             raise TypeError(f"to() expected a tensor, got {builtins.type(given['tensor'])}")
         return given["tensor"].device, given["tensor"].dtype, non_blocking, memory_format
     device, dtype = given.get("device"), given.get("dtype")
+    if not (device is None or isinstance(device, (str, int)) or hasattr(device, "type")):
+        raise TypeError(f"to() expected a device, a dtype or a tensor, got {device!r}")
     if dtype is not None and not _is_dtype(dtype):
         raise TypeError(f"to() expected a dtype, got {builtins.type(dtype)}: {dtype!r}")
     return device, dtype, non_blocking, memory_format
