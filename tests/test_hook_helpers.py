@@ -88,7 +88,8 @@ def test_wrapped_hook_is_bound_to_the_copy(Wrapped, how):
     assert other is not owner
     assert other.table[1](5) == ((other, 5), {})
     assert other.table[2](5) == (other, (5,))
-    assert other.table[1].__name__ == "plain" and other.table[1].note == "attribute"
+    if Wrapped is hooks.WrappedHook:  # torch drops them
+        assert other.table[1].__name__ == "plain" and other.table[1].note == "attribute"
     assert owner.table[1](5) == ((owner, 5), {})
 
 
@@ -106,14 +107,14 @@ def test_attributes_of_the_function_do_not_replace_fields():
     assert hooks.WrappedHook(odd)() == "called"
 
 
-def test_copy_of_a_dead_hook_is_dead():
+@pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_dead_hook_cannot_be_copied(how):
     owner = Owner()
     w = hooks.WrappedHook(plain, owner)
     del owner
     gc.collect()
-    for other in (copy.copy(w), copy.deepcopy(w), pickle.loads(pickle.dumps(w))):
-        with raises(RuntimeError, "hook of a dead Module", "'plain'"):
-            other()
+    with raises(RuntimeError, "hook of a dead Module", "'plain'"):
+        how(w)
 
 
 # -- taps -----------------------------------------------------------------------------------------

@@ -94,23 +94,27 @@ class WrappedHook:
         )  # first: an attribute of the hook must not replace ours
         self.hook = hook
         self.with_module = with_module
-        self.module = None if module is None else weakref.ref(module)
+        if with_module:
+            self.module = weakref.ref(module)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not self.with_module:
             return self.hook(*args, **kwargs)
-        module = None if self.module is None else self.module()
+        return self.hook(self._living_module("call"), *args, **kwargs)
+
+    def _living_module(self, purpose: str) -> Any:
+        module = self.module()
         if module is None:
             raise RuntimeError(
-                f"cannot call the hook of a dead Module: the module of hook "
+                f"cannot {purpose} the hook of a dead Module: the module of hook "
                 f"'{getattr(self, '__name__', self.hook)}' was deleted"
             )
-        return self.hook(module, *args, **kwargs)
+        return module
 
     def __getstate__(self) -> dict[str, Any]:
         state = {"hook": self.hook, "with_module": self.with_module}
         if self.with_module:
-            state["module"] = None if self.module is None else self.module()
+            state["module"] = self._living_module("copy")
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
