@@ -92,7 +92,9 @@ class SentenceEmbedder:
         rows: list[Any] = [None] * len(sentences)
         for start in range(0, len(order), batch_size):
             chosen = order[start : start + batch_size]
-            for i, row in zip(chosen, self._embed_batch([sentences[i] for i in chosen]), strict=True):
+            for i, row in zip(
+                chosen, self._embed_batch([sentences[i] for i in chosen]), strict=True
+            ):
                 rows[i] = row
         return np.stack(rows)
 
@@ -131,18 +133,31 @@ def format_matrix(sentences: Sequence[str], similarity: Any) -> str:
     digits = len(str(len(sentences)))
     lines = [f"{i + 1:>{digits}}  {s}" for i, s in enumerate(sentences)]
     width = max(5, digits + 1)
-    lines += ["", " " * digits + " " + "".join(f"{i + 1:>{width + 1}}" for i in range(len(sentences)))]
+    lines += [
+        "",
+        " " * digits + " " + "".join(f"{i + 1:>{width + 1}}" for i in range(len(sentences))),
+    ]
     for i, row in enumerate(similarity):
         lines.append(f"{i + 1:>{digits}} " + "".join(f"{value:>{width + 1}.2f}" for value in row))
     return "\n".join(lines)
 
 
 def parse(argv: Iterable[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Embed sentences and print their cosine similarities.")
+    parser = argparse.ArgumentParser(
+        description="Embed sentences and print their cosine similarities."
+    )
     parser.add_argument("sentences", nargs="*", help="default: a built-in set of six")
-    parser.add_argument("--model-dir", type=Path, help="a folder with config.json, tokenizer.json and model.safetensors")
-    parser.add_argument("--json", action="store_true", help="print the similarities and embeddings as JSON")
-    parser.add_argument("--time", action="store_true", help="say how long loading and embedding took")
+    parser.add_argument(
+        "--model-dir",
+        type=Path,
+        help="a folder with config.json, tokenizer.json and model.safetensors",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print the similarities and embeddings as JSON"
+    )
+    parser.add_argument(
+        "--time", action="store_true", help="say how long loading and embedding took"
+    )
     return parser.parse_args(None if argv is None else list(argv))
 
 

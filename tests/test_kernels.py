@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The binding of the native kernels: layouts, dtypes, ``out``, errors. Their values are also checked in tests/cpp/test_kernels.cpp."""
+"""The binding of the native kernels: layouts, dtypes, ``out``, errors.
+
+Their values are also checked in tests/cpp/test_kernels.cpp.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,6 @@ import threading
 
 import numpy as np
 import pytest
-
 from modtree._C import kernels
 
 TOLERANCE = {"float32": 1e-6, "float64": 1e-12}
@@ -74,7 +76,9 @@ def test_values_in_every_layout(kernel, reference, dtype):
         got = kernel(array)
         assert got.dtype == dtype, name
         assert got.flags.c_contiguous, name
-        np.testing.assert_allclose(got, expected, atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype], err_msg=name)
+        np.testing.assert_allclose(
+            got, expected, atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype], err_msg=name
+        )
 
 
 @case

@@ -13,7 +13,7 @@ from ..containers import (
 )
 from ..module import Module
 from ..parameter import Buffer, Parameter
-from . import functional, init
+from . import functional, init, utils
 from .activation import GELU, LogSoftmax, ReLU, Sigmoid, SiLU, Softmax, Tanh
 from .attention import MultiheadAttention
 from .dropout import Dropout
@@ -48,4 +48,5 @@ __all__ = [
     "Tanh",
     "functional",
     "init",
+    "utils",
 ]

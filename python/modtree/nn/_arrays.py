@@ -28,7 +28,9 @@ def _in_kernel_dtype(kernel: Callable[[Array], Array], x: Array) -> Array:
 
 def _need_floating(name: str, x: Array) -> None:
     if x.dtype.kind != "f":
-        raise NotImplementedError(f'"{name}" not implemented for {x.dtype}: expected a floating dtype')
+        raise NotImplementedError(
+            f'"{name}" not implemented for {x.dtype}: expected a floating dtype'
+        )
 
 
 def _sizes(shape: tuple[int, ...]) -> str:
@@ -71,7 +73,9 @@ def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
     shape = x.shape[:-1] + weight.shape[:-1]
     if bias is not None:
         if np.broadcast_shapes(shape, bias.shape) != shape:
-            raise RuntimeError(f"linear: a bias of shape {bias.shape} does not fit an output of {shape}")
+            raise RuntimeError(
+                f"linear: a bias of shape {bias.shape} does not fit an output of {shape}"
+            )
         if bias.ndim > 1:
             return y.reshape(shape) + bias
         y += bias
@@ -116,7 +120,9 @@ def embedding_meta(indices: Array, weight: Array) -> Spec:
 # -- layer norm ----------------------------------------------------------------------------------
 
 
-def _check_layer_norm(x: Array, weight: Array | None, bias: Array | None, shape: tuple[int, ...]) -> None:
+def _check_layer_norm(
+    x: Array, weight: Array | None, bias: Array | None, shape: tuple[int, ...]
+) -> None:
     if not shape:
         raise RuntimeError(
             "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least "
@@ -164,25 +170,9 @@ def gelu(x: Array, tanh: bool = False) -> Array:
     return _in_kernel_dtype(lambda v: kernels.gelu(v, tanh), x)
 
 
-def relu(x: Array) -> Array:
-    if x.dtype == np.bool_:
-        raise RuntimeError("Boolean inputs not supported for relu")
-    return np.maximum(x, x.dtype.type(0))
-
-
-def sigmoid(x: Array) -> Array:
-    # exp of a negative number only: no overflow in either tail.
-    e = np.exp(-np.abs(x))
-    y = np.where(x >= 0, x.dtype.type(1), e)
-    y /= 1 + e
-    return y
-
-
 def silu(x: Array) -> Array:
     _need_floating("silu", x)
-    y = sigmoid(x)
-    y *= x
-    return y
+    return x / (1 + np.exp(-x))
 
 
 def same_meta(x: Array, *args: Any) -> Spec:
@@ -190,31 +180,12 @@ def same_meta(x: Array, *args: Any) -> Spec:
     return x.shape, x.dtype
 
 
-# -- softmax -------------------------------------------------------------------------------------
-
-
-def _last_axis(kernel: Callable[[Array], Array], name: str, x: Array, dim: int) -> Array:
-    _need_floating(name, x)
-    if x.ndim == 0:
-        return _in_kernel_dtype(kernel, x)
-    if dim in (-1, x.ndim - 1):
-        return _in_kernel_dtype(kernel, x)
-    moved = _in_kernel_dtype(kernel, np.moveaxis(x, dim, -1))
-    return np.ascontiguousarray(np.moveaxis(moved, -1, dim))
-
-
-def softmax(x: Array, dim: int) -> Array:
-    return _last_axis(kernels.softmax, "softmax", x, dim)
-
-
-def log_softmax(x: Array, dim: int) -> Array:
-    return _last_axis(kernels.log_softmax, "log_softmax", x, dim)
-
-
 # -- attention -----------------------------------------------------------------------------------
 
 
-def _check_attention(query: Array, key: Array, value: Array, mask: Array | None, causal: bool) -> None:
+def _check_attention(
+    query: Array, key: Array, value: Array, mask: Array | None, causal: bool
+) -> None:
     if min(query.ndim, key.ndim, value.ndim) < 2:
         raise RuntimeError(
             "Expected query, key, and value to all be at least 2 dimensional, but got query.dim: "
@@ -300,28 +271,3 @@ def attention_meta(
 ) -> Spec:
     _check_attention(query, key, value, mask, causal)
     return _attention_shape(query, key, value), query.dtype
-
-
-# -- norms ---------------------------------------------------------------------------------------
-
-
-def vector_norm(x: Array, p: float, dim: int | tuple[int, ...]) -> Array:
-    """The p-norm along ``dim``, whose axis stays with size 1."""
-    if x.dtype.kind not in "fc":
-        raise RuntimeError(f"vector_norm: expected a floating point or complex tensor, got {x.dtype}")
-    size = np.abs(x)
-    if p == 2:
-        return np.sqrt(np.sum(size * size, axis=dim, keepdims=True))
-    if p == math.inf:
-        return size.max(axis=dim, keepdims=True)
-    if p == -math.inf:
-        return size.min(axis=dim, keepdims=True)
-    if p == 0:
-        return np.sum(size != 0, axis=dim, keepdims=True, dtype=size.dtype)
-    return np.sum(size**p, axis=dim, keepdims=True) ** size.dtype.type(1 / p)
-
-
-def vector_norm_meta(x: Array, p: float, dim: int | tuple[int, ...]) -> Spec:
-    axes = dim if isinstance(dim, tuple) else (dim,)
-    axes = tuple(a % max(x.ndim, 1) for a in axes)
-    return tuple(1 if i in axes else n for i, n in enumerate(x.shape)), np.empty(0, x.dtype).real.dtype

@@ -76,7 +76,7 @@ def _renormalize_rows(input: Tensor, weight: Tensor, max_norm: float, norm_type:
             return
         used = input.reshape(-1)
         rows = _ops.embedding(used, weight)
-        norm = _ops.vector_norm(rows, float(norm_type), 1)
+        norm = rows.norm(norm_type, 1, keepdim=True)
         scale = (max_norm / (norm + 1e-7)).clamp(max=1.0)
         weight.detach()[used] = rows * scale
 
@@ -180,9 +180,7 @@ def _kept(input: Tensor, p: float) -> Tensor:
         return mask.bernoulli_(1.0 - p).div_(1.0 - p)
 
 
-def dropout(
-    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
-) -> Tensor:
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """While training, sets each value to 0 with probability ``p`` and scales the others by ``1 / (1 - p)``."""
     _check_probability(p)
     if not training or p == 0.0:
@@ -195,7 +193,7 @@ def normalize(
     input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None
 ) -> Tensor:
     """``x / max(norm(x, p), eps)`` along ``dim``."""
-    norm = _ops.vector_norm(input, float(p), _checked_dim(dim, input.dim()))
+    norm = input.norm(p, dim, keepdim=True)
     result = input / norm.clamp(min=eps)
     return result if out is None else out.copy_(result)
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Filling tensors with starting values, in place.
 
-Every function takes a tensor of any library whose tensors have torch's in-place methods, records no gradients, and returns its
-argument. Random values come from the library's own generator, or from ``generator=``. A tensor without values (device ``meta``) is left alone and
-no random number is drawn.
+Every function takes a tensor of any library whose tensors have torch's in-place methods, records no
+gradients, and returns its argument. Random values come from the library's own generator, or from
+``generator=``. A tensor without values (device ``meta``) is left alone and no random number is drawn.
 """
 
 from __future__ import annotations
@@ -195,7 +195,9 @@ def _truncated_cdf(low: float, high: float) -> tuple[np.ndarray, np.ndarray]:
 def eye_(tensor: Any) -> Any:
     """The identity matrix, cut off where the tensor is not square."""
     if len(tensor.shape) != 2:
-        raise ValueError(f"Only tensors with 2 dimensions are supported, got shape {tuple(tensor.shape)}")
+        raise ValueError(
+            f"Only tensors with 2 dimensions are supported, got shape {tuple(tensor.shape)}"
+        )
     if not tensor.is_meta:
         _write(tensor, np.eye(*tensor.shape))
     return tensor
@@ -205,7 +207,9 @@ def dirac_(tensor: Any, groups: int = 1) -> Any:
     """A convolution's weight that passes channels through: per group, channel d to channel d as far as both exist."""
     shape = tuple(tensor.shape)
     if len(shape) not in (3, 4, 5):
-        raise ValueError(f"Only tensors with 3, 4, or 5 dimensions are supported, got shape {shape}")
+        raise ValueError(
+            f"Only tensors with 3, 4, or 5 dimensions are supported, got shape {shape}"
+        )
     if shape[0] % groups:
         raise ValueError(f"dim 0 must be divisible by groups, got {shape[0]} and groups={groups}")
     if tensor.is_meta:
@@ -312,7 +316,9 @@ def sparse_(tensor: Any, sparsity: float, std: float = 0.01, generator: Any = No
     Which ones is drawn from the library's global generator.
     """
     if len(tensor.shape) != 2:
-        raise ValueError(f"Only tensors with 2 dimensions are supported, got shape {tuple(tensor.shape)}")
+        raise ValueError(
+            f"Only tensors with 2 dimensions are supported, got shape {tuple(tensor.shape)}"
+        )
     if tensor.is_meta:
         return tensor
     rows, columns = tensor.shape
