@@ -5,6 +5,7 @@
 #include "module/class_info.h"
 #include "module/conversion.h"
 #include "module/globals.h"
+#include "module/state_metadata.h"
 #include "module/traverse.h"
 #include "module/type.h"
 #include "py/interned.h"
@@ -21,6 +22,10 @@ void bind_module(py::module_ &m) {
   m.def(
       "_seal_module_class", [](py::type cls) { seal_module_class(reinterpret_cast<PyTypeObject *>(cls.ptr())); },
       "Declares the class whose attributes count as Module's own; everything else is an override.");
+  m.def(
+      "_make_state_metadata",
+      [](py::handle record) { return make_state_metadata(record); },
+      "Makes the `_metadata` of a StateDict from its compact record.");
 }
 
 }  // namespace

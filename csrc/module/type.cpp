@@ -10,6 +10,7 @@
 #include "module/call.h"
 #include "module/class_info.h"
 #include "module/registration.h"
+#include "module/state_dict.h"
 #include "module/traverse.h"
 #include "py/slot_guard.h"
 
@@ -199,6 +200,18 @@ PyMethodDef module_methods[] = {
     {"zero_grad", as_method(module_zero_grad), METH_FASTCALL | METH_KEYWORDS,
      "zero_grad($self, set_to_none=True)\n--\n\nDrops or zeroes the gradients of the parameters."},
     {"eval", module_eval, METH_NOARGS, "eval($self)\n--\n\nSets evaluation mode for the tree: train(False)."},
+    {"state_dict", as_method(module_state_dict), METH_FASTCALL | METH_KEYWORDS,
+     "state_dict($self, *args, destination=None, prefix='', keep_vars=False, clone=False)\n--\n\n"
+     "The parameters, persistent buffers and extra states of the whole tree under their dotted names.\n\n"
+     "Values share storage with the module.\n\n"
+     "Args:\n"
+     "    destination: the mapping to fill, instead of a new one.\n"
+     "    prefix: what stands in front of every name.\n"
+     "    keep_vars: store the tensors themselves instead of detached ones.\n"
+     "    clone: store copies that later changes of the module do not reach."},
+    {"_save_to_state_dict", as_method(module_save_to_state_dict), METH_FASTCALL | METH_KEYWORDS,
+     "_save_to_state_dict($self, destination, prefix, keep_vars)\n--\n\n"
+     "Stores the parameters, persistent buffers and the extra state of this module, without its children; override it to save more."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -35,13 +35,16 @@ namespace modtree {
   X(children, "children")                                               \
   X(compiled_call_impl, "_compiled_call_impl")                          \
   X(copy, "__copy__")                                                   \
+  X(clone, "clone")                                                     \
   X(deepcopy, "__deepcopy__")                                           \
   X(destination, "destination")                                         \
+  X(detach, "detach")                                                   \
   X(dict, "__dict__")                                                   \
   X(eval, "eval")                                                       \
   X(extra_repr, "extra_repr")                                           \
   X(extra_state, "_extra_state")                                        \
   X(forward, "forward")                                                 \
+  X(from_public_api, "_from_public_api")                                \
   X(get_extra_state, "get_extra_state")                                 \
   X(get_name, "_get_name")                                              \
   X(getattr, "__getattr__")                                             \
@@ -54,6 +57,7 @@ namespace modtree {
   X(load_state_dict, "load_state_dict")                                 \
   X(memo, "memo")                                                       \
   X(metadata, "_metadata")                                              \
+  X(metadata_record, "_metadata_record")                                \
   X(modules, "modules")                                                 \
   X(named_buffers, "named_buffers")                                     \
   X(named_children, "named_children")                                   \

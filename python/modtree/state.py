@@ -41,7 +41,6 @@ class StateDict(OrderedDict):
                 pass
             else:
                 self._metadata = _C._make_state_metadata(record)
-                del self._metadata_record
                 return self._metadata
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
