@@ -52,11 +52,11 @@ def _joined(names: list[str]) -> tuple[list[str], list[str]]:
     ]
 
 
-def _by_owner(names: list[str]) -> dict[str, dict[str, Any]]:
+def _by_owner(names: list[str], values: list[Any]) -> dict[str, dict[str, Any]]:
     """A dict like a module's registry for every module that has entries, by the module's prefix."""
     owners: dict[str, dict[str, Any]] = {}
-    for prefix, key in zip(*_joined(names), strict=True):
-        owners.setdefault(prefix, {})[key] = None
+    for prefix, key, value in zip(*_joined(names), values, strict=True):
+        owners.setdefault(prefix, {})[key] = value
     return owners
 
 
@@ -65,7 +65,7 @@ def walks(w: Walked, fresh: Callable[[Side], Callable[[], Any]] | None) -> list[
     label, count = w.label, len(w.names)
     prefixes, keys = _joined(w.names)
     module_prefixes, module_keys = _joined(w.module_names)
-    registries = list(_by_owner(w.names).values())
+    registries = list(_by_owner(w.names, w.parameters).values())
     parameters, modules, entries = w.parameters, w.modules, w.entries
 
     def floor_parameters() -> list[Any]:
@@ -157,7 +157,7 @@ def loads(w: Walked) -> list[Row]:
         Row(f"{w.label}.load", "`m.load_state_dict(sd)`", "entry", count, runs, budgets=budgets)
     ]
 
-    owners = _by_owner(w.entries)
+    owners = _by_owner(w.entries, others)
     slots = [((owners[o], key), o + key) for o, key in zip(*_joined(w.entries), strict=True)]
     source = dict(zip(w.entries, others, strict=True))
 
