@@ -26,7 +26,7 @@ class ModuleDict(Module):
         ['relu', 'gelu']
     """
 
-    _modules: dict[str, Module]
+    _modules: dict[str, Module]  # type: ignore[assignment]  # None entries are rare: no check at every use
 
     def __init__(
         self,

@@ -37,7 +37,7 @@ class ModuleList(Module):
         >>> for layer in layers: x = layer(x)
     """
 
-    _modules: dict[str, Module]
+    _modules: dict[str, Module]  # type: ignore[assignment]  # None entries are rare: no check at every use
 
     def __init__(self, modules: Iterable[Module | None] | None = None) -> None:
         super().__init__()
@@ -64,7 +64,10 @@ class ModuleList(Module):
         """The module named by that position, or a list of a slice, numbered anew."""
         if isinstance(idx, slice):
             return type(self)(list(self._modules.values())[idx])
-        return self._modules[self._get_abs_string_index(idx)]
+        modules = self._modules
+        if type(idx) is int and 0 <= idx < len(modules):  # the usual case, without the calls
+            return modules[str(idx)]
+        return modules[self._get_abs_string_index(idx)]
 
     def __setitem__(self, idx: SupportsIndex, module: Module | None) -> None:
         setattr(self, self._get_abs_string_index(idx), module)

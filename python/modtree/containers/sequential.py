@@ -45,7 +45,7 @@ class Sequential(Module):
         ReLU()
     """
 
-    _modules: dict[str, Module]
+    _modules: dict[str, Module]  # type: ignore[assignment]  # None entries are rare: no check at every use
 
     @overload
     def __init__(self, *args: Module | None) -> None: ...

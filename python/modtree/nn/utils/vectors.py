@@ -67,7 +67,8 @@ def vector_to_parameters(vec: Any, parameters: Iterable[Any]) -> None:
     if family is None:
         raise TypeError(f"vector_to_parameters: expected a tensor, but got: {type(vec).__name__}")
     params = list(parameters)
-    shapes = [tuple(_family_of(p, "vector_to_parameters").shape(p)) for p in params]
+    owners = [_family_of(p, "vector_to_parameters") for p in params]
+    shapes = [tuple(owner.shape(p)) for owner, p in zip(owners, params, strict=True)]
     needed = sum(map(math.prod, shapes))
     shape = tuple(family.shape(vec))
     if len(shape) == 1 and shape[0] < needed:
@@ -76,9 +77,9 @@ def vector_to_parameters(vec: Any, parameters: Iterable[Any]) -> None:
         )
     values = family.detach(vec)
     start = 0
-    for param, size in zip(params, shapes, strict=True):
+    for owner, param, size in zip(owners, params, shapes, strict=True):
         stop = start + math.prod(size)
-        families.find(type(param)).swap_payload(param, values[start:stop].view(size))
+        owner.swap_payload(param, values[start:stop].view(size))
         start = stop
 
 
