@@ -85,6 +85,17 @@ def gc_tester() -> Callable[[Any], None]:
     return check
 
 
+@pytest.fixture(scope="module")
+def quick_collections():
+    """Collections in this file need not look at what was imported before: with torch that is most of the work."""
+    if HAS_TORCH:
+        importlib.import_module("torch")
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @pytest.fixture(autouse=True)
 def _no_global_hooks_left(request: pytest.FixtureRequest):
     """A test that leaves a global hook behind would change the ones after it."""
