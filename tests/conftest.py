@@ -21,8 +21,9 @@ needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="needs torch")
 def _implementation(kind: str) -> SimpleNamespace:
     """The namespace behind ``impl``: one module system with one tensor library for its leaves.
 
-    ``nn`` is the module namespace (``nn.Module``, ``nn.Parameter``, containers), ``lib`` the tensor library (``lib.zeros``, ``lib.float32``,
-    ``lib.Tensor``, ``lib.no_grad``), ``module`` the home of global hooks and registries, ``is_torch`` true for the oracle alone.
+    ``nn`` is the module namespace (``nn.Module``, ``nn.Parameter``, containers), ``lib`` the tensor library (``lib.zeros``,
+    ``lib.float32``, ``lib.Tensor``, ``lib.no_grad``), ``module`` the home of global hooks and registries, ``is_torch`` true for
+    the oracle alone.
     """
     if kind == "torch":
         import torch

@@ -16,7 +16,6 @@ from conftest import HAS_TORCH, _implementation
 from support import raises
 from util import names, param, small_tree, tensor
 
-
 pytestmark = pytest.mark.usefixtures("quick_collections")
 
 
