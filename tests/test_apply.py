@@ -110,7 +110,7 @@ def test_apply_on_a_cycle_is_a_recursion_error(impl):
 def test_apply_names_the_cycle(ours):
     a, b = ours.nn.Module(), ours.nn.Module()
     a.down, b.up = b, a
-    with pytest.raises(RecursionError, match="down.up"):
+    with pytest.raises(RecursionError, match="(?s)(down.*up)|(up.*down)"):
         a.apply(lambda m: None)
 
 
