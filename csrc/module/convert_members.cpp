@@ -71,6 +71,14 @@ int raise_no_tensor(ModuleObject *module, PyObject *key, PyObject *value) {
   return -1;
 }
 
+// The family of what `fn` returned for a tensor of `own`: it may come from another library. A value that is no tensor is left to
+// `own`, which says what is wrong with it. Null with an error set on failure.
+TensorFamily *family_of_result(PyObject *converted, TensorFamily *own) {
+  TensorFamily *family;
+  const int is_tensor = family_of(converted, &family);
+  return is_tensor < 0 ? nullptr : is_tensor ? family : own;
+}
+
 }  // namespace
 
 MemberConversion::MemberConversion(PyObject *fn)
@@ -157,7 +165,9 @@ int MemberConversion::store_parameter(ModuleObject *module, PyObject *key, Tenso
   if (requires_grad < 0) {
     return -1;
   }
-  const auto replacement = py::reinterpret_steal<py::object>(family->make_parameter(converted, requires_grad == 1));
+  TensorFamily *new_family = family_of_result(converted, family);
+  const auto replacement =
+      py::reinterpret_steal<py::object>(new_family ? new_family->make_parameter(converted, requires_grad == 1) : nullptr);
   if (!replacement) {
     return -1;
   }
@@ -182,8 +192,17 @@ int MemberConversion::convert_grad(ModuleObject *module, PyObject *key, TensorFa
   if (requires_grad < 0) {
     return -1;
   }
+  TensorFamily *new_family;
+  const int is_tensor = family_of(converted.ptr(), &new_family);
+  if (is_tensor <= 0) {
+    if (is_tensor == 0) {
+      PyErr_Format(PyExc_TypeError, "the conversion of the gradient of parameter %R of %.200s gave a '%.200s' object, which is no tensor",
+                   key, type_short_name(Py_TYPE(module)), Py_TYPE(converted.ptr())->tp_name);
+    }
+    return -1;
+  }
   if (swap_) {
-    if (family->set_requires_grad(converted.ptr(), requires_grad == 1) < 0) {
+    if (new_family->set_requires_grad(converted.ptr(), requires_grad == 1) < 0) {
       return -1;
     }
     return swap_contents(module, key, family, grad, converted.ptr(), true);
@@ -192,10 +211,11 @@ int MemberConversion::convert_grad(ModuleObject *module, PyObject *key, TensorFa
   if (swappable != 0) {
     return swappable < 0 ? -1 : family->swap_payload(grad, converted.ptr());
   }
-  if (family->set_requires_grad(converted.ptr(), requires_grad == 1) < 0) {
+  TensorFamily *stored_family = family_of_result(stored, family);
+  if (!stored_family || new_family->set_requires_grad(converted.ptr(), requires_grad == 1) < 0) {
     return -1;
   }
-  return family->set_grad(stored, converted.ptr());
+  return stored_family->set_grad(stored, converted.ptr());
 }
 
 int MemberConversion::swap_contents(ModuleObject *module, PyObject *key, TensorFamily *family, PyObject *tensor, PyObject *other,
