@@ -19,7 +19,7 @@ from ._C import (
     _global_module_registration_hooks,
     _global_parameter_registration_hooks,
 )
-from .hooks import RemovableHandle
+from .hooks import RemovableHandle, warn_non_full_backward_hook
 from .parameter import Parameter
 from .state import _IncompatibleKeys
 
@@ -293,6 +293,8 @@ class Module(_C.ModuleBase):
             elif is_full is False:
                 legacy += table.values()
         return full, legacy
+
+    _maybe_warn_non_full_backward_hook = warn_non_full_backward_hook
 
     def _get_backward_pre_hooks(self) -> list[Any]:
         """The backward-pre hooks, global ones first."""
