@@ -9,6 +9,7 @@
 #include "module/traverse.h"
 #include "module/type.h"
 #include "py/interned.h"
+#include "tensor/bind.h"
 
 namespace modtree {
 
@@ -37,6 +38,7 @@ PYBIND11_MODULE(_C, m) {
   init_special_names();
   bind_module(m);
   bind_kernels(m);
+  bind_tensor(m);
 }
 
 }  // namespace modtree

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tensor/create.h"
+
+#include "tensor/op.h"
+
+namespace modtree {
+
+namespace {
+
+void check_gradient_dtype(TensorObject *self) {
+  if (!is_float_category(dtype_of(self->array)->category)) {
+    PyErr_Format(PyExc_RuntimeError,
+                 "Only Tensors of floating point and complex dtype can require gradients, got %S",
+                 reinterpret_cast<PyObject *>(dtype_of(self->array)));
+    throw py::error_already_set();
+  }
+}
+
+// A tensor sharing memory with `array`.
+py::object from_array(py::object array, bool requires_grad) {
+  py::object result = py::reinterpret_steal<py::object>(
+      tensor_from_array(tensor_type, array.release().ptr()));
+  if (!result) {
+    throw py::error_already_set();
+  }
+  if (requires_grad) {
+    check_gradient_dtype(as_tensor(result.ptr()));
+    as_tensor(result.ptr())->requires_grad = true;
+  }
+  return result;
+}
+
+py::object empty_meta(py::object shape, py::object dtype, bool requires_grad) {
+  PyArray_Dims dims{nullptr, 0};
+  if (PyArray_IntpConverter(shape.ptr(), &dims) != NPY_SUCCEED) {
+    throw py::error_already_set();
+  }
+  DTypeObject *type = dtype_from_object(dtype.ptr());
+  PyArrayObject *bare = nullptr;
+  if (type != nullptr) {
+    bare = meta_array(dims.len, dims.ptr, type->descr);
+  }
+  PyDimMem_FREE(dims.ptr);
+  py::object result =
+      py::reinterpret_steal<py::object>(bare == nullptr ? nullptr : wrap_array(bare, true));
+  if (!result) {
+    throw py::error_already_set();
+  }
+  if (requires_grad) {
+    check_gradient_dtype(as_tensor(result.ptr()));
+    as_tensor(result.ptr())->requires_grad = true;
+  }
+  return result;
+}
+
+// A new object of class `cls` sharing memory and version with `data`: how Parameter and Buffer are made.
+py::object make_subclass(py::type cls, py::object data, bool requires_grad) {
+  auto *type = reinterpret_cast<PyTypeObject *>(cls.ptr());
+  if (!PyType_IsSubtype(type, tensor_base_type) || !is_tensor(data.ptr())) {
+    throw py::type_error("_make_subclass: expected a subclass of Tensor and a Tensor");
+  }
+  TensorObject *source = as_tensor(data.ptr());
+  if (requires_grad) {
+    check_gradient_dtype(source);
+  }
+  PyObject *obj = make_alias(type, source);
+  if (obj == nullptr) {
+    throw py::error_already_set();
+  }
+  as_tensor(obj)->requires_grad = requires_grad;
+  return py::reinterpret_steal<py::object>(obj);
+}
+
+// Exchanges everything but the identity (and weak references, which stay with the object).
+void swap_contents(py::handle a, py::handle b) {
+  if (!is_tensor(a.ptr()) || !is_tensor(b.ptr())) {
+    throw py::type_error("swap_tensors: expected two Tensors");
+  }
+  TensorObject *left = as_tensor(a.ptr());
+  TensorObject *right = as_tensor(b.ptr());
+  if (left->weakrefs != nullptr || right->weakrefs != nullptr) {
+    throw std::runtime_error("Cannot swap a tensor that has weakref(s) associated with it");
+  }
+  std::swap(left->array, right->array);
+  std::swap(left->grad, right->grad);
+  std::swap(left->grad_fn, right->grad_fn);
+  std::swap(left->cell, right->cell);
+  std::swap(left->dict, right->dict);
+  std::swap(left->requires_grad, right->requires_grad);
+  std::swap(left->is_meta, right->is_meta);
+  std::swap(left->retains_grad, right->retains_grad);
+}
+
+}  // namespace
+
+void bind_create(py::module_ &m) {
+  m.def("from_array", &from_array, py::arg("array"), py::arg("requires_grad") = false);
+  m.def("empty_meta", &empty_meta, py::arg("shape"), py::arg("dtype"),
+        py::arg("requires_grad") = false);
+  m.def("make_subclass", &make_subclass, py::arg("cls"), py::arg("data"),
+        py::arg("requires_grad") = false);
+  m.def("swap_contents", &swap_contents);
+  m.def("wrap", [](py::object result) {
+    PyObject *wrapped = wrap_result(result.release().ptr());
+    if (wrapped == nullptr) {
+      throw py::error_already_set();
+    }
+    return py::reinterpret_steal<py::object>(wrapped);
+  });
+  m.def("bump_version", [](py::handle tensor) {
+    if (!is_tensor(tensor.ptr())) {
+      throw py::type_error("expected a Tensor");
+    }
+    if (bump_version(as_tensor(tensor.ptr())) < 0) {
+      throw py::error_already_set();
+    }
+  });
+  // Raises unless `tensor` may be changed in place now.
+  m.def("check_inplace", [](py::handle tensor) {
+    if (!is_tensor(tensor.ptr())) {
+      throw py::type_error("expected a Tensor");
+    }
+    if (check_inplace(as_tensor(tensor.ptr())) < 0) {
+      throw py::error_already_set();
+    }
+  });
+}
+
+}  // namespace modtree

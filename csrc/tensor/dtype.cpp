@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tensor/dtype.h"
+
+#include <array>
+#include <cstring>
+
+namespace modtree {
+
+PyTypeObject *dtype_type = nullptr;
+
+namespace {
+
+struct DTypeInfo {
+  int num;
+  const char *name;
+  const char *alias;  // second public name, or null
+  const char *type_name;
+  const char *scalar_name;
+  DTypeCategory category;
+  bool is_signed;
+};
+
+using C = DTypeCategory;
+
+constexpr std::array<DTypeInfo, 14> kTable{{
+    {NPY_BOOL, "bool", nullptr, "BoolTensor", "Bool", C::boolean, false},
+    {NPY_UINT8, "uint8", nullptr, "ByteTensor", "Byte", C::integral, false},
+    {NPY_INT8, "int8", nullptr, "CharTensor", "Char", C::integral, true},
+    {NPY_INT16, "int16", "short", "ShortTensor", "Short", C::integral, true},
+    {NPY_INT32, "int32", "int", "IntTensor", "Int", C::integral, true},
+    {NPY_INT64, "int64", "long", "LongTensor", "Long", C::integral, true},
+    {NPY_UINT16, "uint16", nullptr, "UInt16Tensor", "UInt16", C::integral, false},
+    {NPY_UINT32, "uint32", nullptr, "UInt32Tensor", "UInt32", C::integral, false},
+    {NPY_UINT64, "uint64", nullptr, "UInt64Tensor", "UInt64", C::integral, false},
+    {NPY_FLOAT16, "float16", "half", "HalfTensor", "Half", C::floating, true},
+    {NPY_FLOAT32, "float32", "float", "FloatTensor", "Float", C::floating, true},
+    {NPY_FLOAT64, "float64", "double", "DoubleTensor", "Double", C::floating, true},
+    {NPY_COMPLEX64, "complex64", "cfloat", "ComplexFloatTensor", "ComplexFloat", C::complex, true},
+    {NPY_COMPLEX128, "complex128", "cdouble", "ComplexDoubleTensor", "ComplexDouble", C::complex,
+     true},
+}};
+
+constexpr int kNums = NPY_NTYPES_LEGACY;
+DTypeObject *g_by_num[kNums] = {};
+int g_default_float = NPY_FLOAT32;
+
+DTypeObject *as_dtype(PyObject *obj) { return reinterpret_cast<DTypeObject *>(obj); }
+
+PyObject *dtype_tp_repr(PyObject *self) {
+  return PyUnicode_FromFormat("modtree.%U", as_dtype(self)->name);
+}
+
+Py_hash_t dtype_tp_hash(PyObject *self) {
+  return PyObject_Hash(reinterpret_cast<PyObject *>(as_dtype(self)->descr));
+}
+
+PyObject *dtype_tp_richcompare(PyObject *self, PyObject *other, int op) {
+  if (op != Py_EQ && op != Py_NE) {
+    Py_RETURN_NOTIMPLEMENTED;
+  }
+  bool equal = self == other;
+  if (!equal && Py_TYPE(other) != dtype_type) {
+    if (!PyArray_DescrCheck(other)) {
+      Py_RETURN_NOTIMPLEMENTED;
+    }
+    equal = PyArray_EquivTypes(as_dtype(self)->descr, reinterpret_cast<PyArray_Descr *>(other));
+  }
+  return PyBool_FromLong((op == Py_EQ) == equal);
+}
+
+PyObject *dtype_reduce(PyObject *self, PyObject *) {
+  py::object getter = py::module_::import("modtree.dtypes").attr("_dtype_by_name");
+  return Py_BuildValue("O(O)", getter.ptr(), as_dtype(self)->name);
+}
+
+PyObject *dtype_copy(PyObject *self, PyObject *) {
+  Py_INCREF(self);
+  return self;
+}
+
+PyObject *dtype_deepcopy(PyObject *self, PyObject *) {
+  Py_INCREF(self);
+  return self;
+}
+
+PyObject *dtype_get_name(PyObject *self, void *) {
+  PyObject *name = as_dtype(self)->name;
+  Py_INCREF(name);
+  return name;
+}
+
+PyObject *dtype_get_type_name(PyObject *self, void *) {
+  PyObject *name = as_dtype(self)->type_name;
+  Py_INCREF(name);
+  return name;
+}
+
+// NumPy looks for this attribute: it makes `np.zeros(3, dtype=modtree.float32)` work.
+PyObject *dtype_get_dtype(PyObject *self, void *) {
+  PyObject *descr = reinterpret_cast<PyObject *>(as_dtype(self)->descr);
+  Py_INCREF(descr);
+  return descr;
+}
+
+PyObject *dtype_get_itemsize(PyObject *self, void *) {
+  return PyLong_FromSsize_t(PyDataType_ELSIZE(as_dtype(self)->descr));
+}
+
+PyObject *dtype_get_is_floating_point(PyObject *self, void *) {
+  return PyBool_FromLong(as_dtype(self)->category == C::floating);
+}
+
+PyObject *dtype_get_is_complex(PyObject *self, void *) {
+  return PyBool_FromLong(as_dtype(self)->category == C::complex);
+}
+
+PyObject *dtype_get_is_signed(PyObject *self, void *) {
+  return PyBool_FromLong(as_dtype(self)->is_signed);
+}
+
+void dtype_tp_dealloc(PyObject *self) {
+  PyTypeObject *type = Py_TYPE(self);
+  Py_XDECREF(reinterpret_cast<PyObject *>(as_dtype(self)->descr));
+  Py_XDECREF(as_dtype(self)->name);
+  Py_XDECREF(as_dtype(self)->type_name);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyMethodDef kMethods[] = {
+    {"__reduce__", dtype_reduce, METH_NOARGS, nullptr},
+    {"__copy__", dtype_copy, METH_NOARGS, nullptr},
+    {"__deepcopy__", dtype_deepcopy, METH_O, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyGetSetDef kGetSet[] = {
+    {"name", dtype_get_name, nullptr, "The name without the package: 'float32'.", nullptr},
+    {"dtype", dtype_get_dtype, nullptr, "The NumPy dtype.", nullptr},
+    {"itemsize", dtype_get_itemsize, nullptr, "Bytes of one element.", nullptr},
+    {"is_floating_point", dtype_get_is_floating_point, nullptr, nullptr, nullptr},
+    {"is_complex", dtype_get_is_complex, nullptr, nullptr, nullptr},
+    {"is_signed", dtype_get_is_signed, nullptr, nullptr, nullptr},
+    {"_type_name", dtype_get_type_name, nullptr, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyType_Slot kSlots[] = {
+    {Py_tp_repr, reinterpret_cast<void *>(dtype_tp_repr)},
+    {Py_tp_hash, reinterpret_cast<void *>(dtype_tp_hash)},
+    {Py_tp_richcompare, reinterpret_cast<void *>(dtype_tp_richcompare)},
+    {Py_tp_dealloc, reinterpret_cast<void *>(dtype_tp_dealloc)},
+    {Py_tp_methods, kMethods},
+    {Py_tp_getset, kGetSet},
+    {Py_tp_doc, const_cast<char *>("The type of a tensor's elements; the objects of this class "
+                                   "are modtree.float32 and its siblings.")},
+    {0, nullptr},
+};
+
+PyType_Spec kSpec = {"modtree.dtype", sizeof(DTypeObject), 0,
+                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION |
+                         Py_TPFLAGS_IMMUTABLETYPE,
+                     kSlots};
+
+DTypeObject *find_by_name(const char *name) {
+  for (const DTypeInfo &info : kTable) {
+    if (std::strcmp(info.name, name) == 0 ||
+        (info.alias != nullptr && std::strcmp(info.alias, name) == 0)) {
+      return g_by_num[info.num];
+    }
+  }
+  return nullptr;
+}
+
+// A dtype object of another library whose text is "<library>.<our name>".
+DTypeObject *find_by_text(PyObject *obj) {
+  py::object text = py::reinterpret_steal<py::object>(PyObject_Str(obj));
+  const char *chars = text ? PyUnicode_AsUTF8(text.ptr()) : nullptr;
+  if (chars == nullptr) {
+    PyErr_Clear();
+    return nullptr;
+  }
+  const char *dot = std::strrchr(chars, '.');
+  return dot == nullptr ? nullptr : find_by_name(dot + 1);
+}
+
+}  // namespace
+
+DTypeObject *dtype_of_num(int type_num) {
+  if (type_num >= 0 && type_num < kNums) {
+    return g_by_num[type_num];
+  }
+  return nullptr;
+}
+
+const char *scalar_type_name(int type_num) {
+  for (const DTypeInfo &info : kTable) {
+    if (info.num == type_num) {
+      return info.scalar_name;
+    }
+  }
+  return "unsupported";
+}
+
+int default_float_num() { return g_default_float; }
+
+int default_complex_num() {
+  return g_default_float == NPY_FLOAT64 ? NPY_COMPLEX128 : NPY_COMPLEX64;
+}
+
+DTypeObject *dtype_from_object(PyObject *obj) {
+  if (Py_TYPE(obj) == dtype_type) {
+    return as_dtype(obj);
+  }
+  if (obj == reinterpret_cast<PyObject *>(&PyFloat_Type)) {
+    return g_by_num[NPY_FLOAT64];
+  }
+  if (PyArray_DescrCheck(obj) || PyType_Check(obj) || PyUnicode_Check(obj)) {
+    PyArray_Descr *descr = nullptr;
+    if (PyArray_DescrConverter(obj, &descr) == NPY_SUCCEED && descr != nullptr) {
+      for (const DTypeInfo &info : kTable) {
+        DTypeObject *candidate = g_by_num[info.num];
+        if (PyArray_EquivTypes(candidate->descr, descr)) {
+          Py_DECREF(descr);
+          return candidate;
+        }
+      }
+      Py_DECREF(descr);
+    }
+    PyErr_Clear();
+  } else if (DTypeObject *found = find_by_text(obj)) {
+    return found;
+  }
+  py::object text = py::reinterpret_steal<py::object>(PyObject_Repr(obj));
+  if (text && PyUnicode_Find(text.ptr(), py::str("bfloat16").ptr(), 0, PY_SSIZE_T_MAX, 1) >= 0) {
+    PyErr_SetString(PyExc_TypeError,
+                    "bfloat16 is not available: NumPy has no such dtype. Use modtree.float32 (the "
+                    "same range), or convert the values with .float() before they come here");
+    return nullptr;
+  }
+  PyErr_Clear();
+  PyErr_Format(PyExc_TypeError, "expected a dtype such as modtree.float32, got %R", obj);
+  return nullptr;
+}
+
+void bind_dtype(py::module_ &m) {
+  PyObject *type = PyType_FromModuleAndSpec(m.ptr(), &kSpec, nullptr);
+  if (type == nullptr) {
+    throw py::error_already_set();
+  }
+  dtype_type = reinterpret_cast<PyTypeObject *>(type);  // kept for the life of the process
+  m.add_object("dtype", py::reinterpret_borrow<py::object>(type));
+  for (const DTypeInfo &info : kTable) {
+    auto *self = reinterpret_cast<DTypeObject *>(dtype_type->tp_alloc(dtype_type, 0));
+    if (self == nullptr) {
+      throw py::error_already_set();
+    }
+    self->descr = PyArray_DescrFromType(info.num);
+    self->name = PyUnicode_InternFromString(info.name);
+    self->type_name = PyUnicode_InternFromString(info.type_name);
+    self->num = info.num;
+    self->category = info.category;
+    self->is_signed = info.is_signed;
+    g_by_num[info.num] = self;
+    py::handle obj(reinterpret_cast<PyObject *>(self));
+    m.attr(("_dtype_" + std::string(info.name)).c_str()) = obj;
+  }
+  py::dict names;
+  for (const DTypeInfo &info : kTable) {
+    py::handle obj(reinterpret_cast<PyObject *>(g_by_num[info.num]));
+    names[info.name] = obj;
+    if (info.alias != nullptr) {
+      names[info.alias] = obj;
+    }
+    PyObject_DelAttrString(m.ptr(), ("_dtype_" + std::string(info.name)).c_str());
+  }
+  m.attr("_dtypes") = names;  // every public name -> its object
+  m.def("as_dtype", [](py::handle obj) {
+    DTypeObject *found = dtype_from_object(obj.ptr());
+    if (found == nullptr) {
+      throw py::error_already_set();
+    }
+    return py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject *>(found));
+  });
+  m.def("get_default_dtype", [] {
+    return py::reinterpret_borrow<py::object>(
+        reinterpret_cast<PyObject *>(g_by_num[g_default_float]));
+  });
+  m.def("set_default_dtype", [](py::handle obj) {
+    DTypeObject *found = dtype_from_object(obj.ptr());
+    if (found == nullptr) {
+      throw py::error_already_set();
+    }
+    if (found->category != C::floating) {
+      PyErr_Format(PyExc_TypeError,
+                   "only floating-point types are supported as the default type, got %S",
+                   reinterpret_cast<PyObject *>(found));
+      throw py::error_already_set();
+    }
+    g_default_float = found->num;
+  });
+}
+
+}  // namespace modtree

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// modtree.dtype: one immortal object per supported NumPy dtype, under torch's names.
+#pragma once
+
+#include "tensor/numpy_api.h"
+
+namespace modtree {
+
+namespace py = pybind11;
+
+// Order matters: a higher category wins in type promotion.
+enum class DTypeCategory : unsigned char { boolean, integral, floating, complex };
+
+struct DTypeObject {
+  PyObject_HEAD
+  PyArray_Descr *descr;  // owned
+  PyObject *name;        // owned str, "float32"
+  PyObject *type_name;   // owned str, "FloatTensor"
+  int num;               // NumPy's type number, canonical (one per size)
+  DTypeCategory category;
+  bool is_signed;
+};
+
+extern PyTypeObject *dtype_type;
+
+// Borrowed; null without an error when NumPy's type number has no dtype here.
+DTypeObject *dtype_of_num(int type_num);
+inline DTypeObject *dtype_of(PyArrayObject *array) { return dtype_of_num(PyArray_TYPE(array)); }
+
+// Borrowed dtype for a modtree.dtype, a NumPy dtype or scalar type, a Python type, or a dtype of another library that is named like
+// one of ours ("torch.float32"); null with TypeError set.
+DTypeObject *dtype_from_object(PyObject *obj);
+
+// The number of the default floating dtype and of the complex dtype of the same precision.
+int default_float_num();
+int default_complex_num();
+
+inline bool is_float_category(DTypeCategory c) { return c >= DTypeCategory::floating; }
+
+// torch's name of a scalar type in messages: "Float", "Long".
+const char *scalar_type_name(int type_num);
+
+void bind_dtype(py::module_ &m);
+
+}  // namespace modtree

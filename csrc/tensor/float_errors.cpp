@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tensor/float_errors.h"
+
+#include <vector>
+
+namespace modtree {
+
+namespace {
+
+PyObject *g_variable = nullptr;  // NumPy's context variable; null when this NumPy has none
+PyObject *g_ignore = nullptr;    // its value that ignores every error
+
+// Contexts that hold g_ignore and are entered by nobody. One per thread that was ever inside an operation at the same time.
+std::vector<PyObject *> *g_pool = nullptr;
+
+PyObject *take_context() {
+  if (!g_pool->empty()) {
+    PyObject *context = g_pool->back();
+    g_pool->pop_back();
+    return context;
+  }
+  PyObject *context = PyContext_New();
+  if (context == nullptr || PyContext_Enter(context) < 0) {
+    Py_XDECREF(context);
+    return nullptr;
+  }
+  PyObject *token = PyContextVar_Set(g_variable, g_ignore);
+  PyContext_Exit(context);
+  if (token == nullptr) {
+    Py_DECREF(context);
+    return nullptr;
+  }
+  Py_DECREF(token);
+  return context;
+}
+
+}  // namespace
+
+// A failure to silence is no failure of the operation: it runs with the user's own error state.
+SilenceFloatErrors::SilenceFloatErrors(Work work) {
+  if (g_variable == nullptr) {
+    return;
+  }
+  PyObject *current = nullptr;
+  if (PyContextVar_Get(g_variable, nullptr, &current) < 0) {
+    PyErr_Clear();
+    return;
+  }
+  Py_XDECREF(current);  // only compared
+  if (current == g_ignore) {
+    return;
+  }
+  if (work == Work::native) {
+    context_ = take_context();
+    if (context_ != nullptr && PyContext_Enter(context_) < 0) {
+      Py_CLEAR(context_);
+    }
+  } else {
+    token_ = PyContextVar_Set(g_variable, g_ignore);
+  }
+  if (context_ == nullptr && token_ == nullptr) {
+    PyErr_Clear();
+  }
+}
+
+SilenceFloatErrors::~SilenceFloatErrors() {
+  if (context_ != nullptr) {
+    PyContext_Exit(context_);
+    g_pool->push_back(context_);
+  } else if (token_ != nullptr) {
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    if (PyContextVar_Reset(g_variable, token_) < 0) {
+      PyErr_Clear();
+    }
+    Py_DECREF(token_);
+    PyErr_Restore(type, value, trace);
+  }
+}
+
+void bind_float_errors(py::module_ &) {
+  g_pool = new std::vector<PyObject *>();
+  try {
+    py::module_ umath = py::module_::import("numpy._core.umath");
+    py::object ignore = umath.attr("_make_extobj")(py::arg("all") = "ignore");
+    g_ignore = ignore.release().ptr();
+    py::object variable = umath.attr("_extobj_contextvar");
+    g_variable = variable.release().ptr();
+  } catch (py::error_already_set &) {
+    // A NumPy without these private names: its warnings are shown.
+    g_variable = nullptr;
+  }
+}
+
+}  // namespace modtree

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The native methods and attributes of a tensor: what runs once per entry of a tree or once per layer.
+#pragma once
+
+#include "tensor/object.h"
+
+namespace modtree {
+
+PyMethodDef *tensor_methods();
+PyGetSetDef *tensor_getset();
+
+// tensor.copy_(source): values with conversion of dtype and broadcasting. `source` may be a tensor, an ndarray, or an object of another
+// library with a family. The caller has checked that self may be changed. 0, or -1 with an error set.
+int copy_values(TensorObject *self, PyObject *source);
+
+// A tensor with this dtype (null: as it is) on meta or cpu. A new reference to self when nothing changes and copy is false.
+PyObject *convert_tensor(TensorObject *self, DTypeObject *dtype, bool to_meta, bool copy);
+
+// 1 for meta, 0 for cpu, -1 with an error set. None is not accepted.
+int device_is_meta(PyObject *device);
+
+void bind_methods(py::module_ &m);
+
+}  // namespace modtree

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tensor/number.h"
+
+#include <cstring>
+
+#include "tensor/op.h"
+
+namespace modtree {
+
+namespace {
+
+// The operations behind operators; modtree/ops fills them in when it is imported.
+enum SlotOp {
+  kAdd,
+  kSub,
+  kMul,
+  kTrueDiv,
+  kFloorDiv,
+  kRemainder,
+  kPow,
+  kMatmul,
+  kAnd,
+  kOr,
+  kXor,
+  kLShift,
+  kRShift,
+  kLt,
+  kLe,
+  kEq,
+  kNe,
+  kGt,
+  kGe,
+  kNeg,
+  kAbs,
+  kInvert,
+  kGetItem,
+  kSlotOps,
+};
+constexpr const char *kSlotNames[kSlotOps] = {
+    "add", "sub", "mul", "true_divide", "floor_divide", "remainder", "pow", "matmul",
+    "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift",
+    "lt", "le", "eq", "ne", "gt", "ge", "neg", "abs", "bitwise_not", "getitem",
+};
+OpObject *g_ops[kSlotOps] = {};
+
+OpObject *slot_op(int index) {
+  if (g_ops[index] == nullptr) {
+    PyErr_Format(PyExc_RuntimeError, "the operation '%s' is not defined: import modtree first",
+                 kSlotNames[index]);
+  }
+  return g_ops[index];
+}
+
+PyObject *call_slot(int index, PyObject *const *args, Py_ssize_t nargs) {
+  OpObject *op = slot_op(index);
+  return op == nullptr ? nullptr : op_call(op, args, nargs, nullptr);
+}
+
+template <int kIndex>
+PyObject *binary(PyObject *a, PyObject *b) {
+  if (!is_operand(a) || !is_operand(b)) {
+    Py_RETURN_NOTIMPLEMENTED;
+  }
+  PyObject *args[2] = {a, b};
+  return call_slot(kIndex, args, 2);
+}
+
+template <int kIndex>
+PyObject *inplace(PyObject *a, PyObject *b) {
+  if (!is_tensor(a) || !is_operand(b)) {
+    Py_RETURN_NOTIMPLEMENTED;
+  }
+  OpObject *op = slot_op(kIndex);
+  if (op == nullptr || op_inplace(op, as_tensor(a), &b, 1, nullptr) < 0) {
+    return nullptr;
+  }
+  Py_INCREF(a);
+  return a;
+}
+
+template <int kIndex>
+PyObject *unary(PyObject *a) {
+  return call_slot(kIndex, &a, 1);
+}
+
+PyObject *power(PyObject *a, PyObject *b, PyObject *modulus) {
+  if (modulus != Py_None || !is_operand(a) || !is_operand(b)) {
+    Py_RETURN_NOTIMPLEMENTED;
+  }
+  PyObject *args[2] = {a, b};
+  return call_slot(kPow, args, 2);
+}
+
+PyObject *inplace_power(PyObject *a, PyObject *b, PyObject *modulus) {
+  if (modulus != Py_None) {
+    Py_RETURN_NOTIMPLEMENTED;
+  }
+  return inplace<kPow>(a, b);
+}
+
+PyObject *positive(PyObject *a) {
+  Py_INCREF(a);
+  return a;
+}
+
+PyObject *richcompare(PyObject *a, PyObject *b, int op) {
+  if (!is_operand(b)) {
+    Py_RETURN_NOTIMPLEMENTED;
+  }
+  static_assert(Py_LT == 0 && Py_LE == 1 && Py_EQ == 2 && Py_NE == 3 && Py_GT == 4 && Py_GE == 5,
+                "the comparison slots follow Python's numbering");
+  PyObject *args[2] = {a, b};
+  return call_slot(kLt + op, args, 2);
+}
+
+// The single element as a Python object; null with RuntimeError when there is not exactly one.
+PyObject *single_item(PyObject *obj, const char *what) {
+  TensorObject *self = as_tensor(obj);
+  if (self->is_meta) {
+    PyErr_Format(PyExc_RuntimeError, "%s: a tensor on 'meta' has no values", what);
+    return nullptr;
+  }
+  if (PyArray_SIZE(self->array) != 1) {
+    PyErr_Format(PyExc_RuntimeError, "a Tensor with %zd elements cannot be converted to Scalar",
+                 PyArray_SIZE(self->array));
+    return nullptr;
+  }
+  return PyArray_GETITEM(self->array, PyArray_BYTES(self->array));
+}
+
+int nb_bool(PyObject *obj) {
+  TensorObject *self = as_tensor(obj);
+  npy_intp size = PyArray_SIZE(self->array);
+  if (size != 1) {
+    PyErr_Format(PyExc_RuntimeError, "Boolean value of Tensor with %s value%s is ambiguous",
+                 size == 0 ? "no" : "more than one", size == 0 ? "s" : "");
+    return -1;
+  }
+  PyObject *item = single_item(obj, "bool()");
+  int result = item == nullptr ? -1 : PyObject_IsTrue(item);
+  Py_XDECREF(item);
+  return result;
+}
+
+PyObject *nb_int(PyObject *obj) {
+  py::object item = py::reinterpret_steal<py::object>(single_item(obj, "int()"));
+  return item ? PyNumber_Long(item.ptr()) : nullptr;
+}
+
+PyObject *nb_float(PyObject *obj) {
+  py::object item = py::reinterpret_steal<py::object>(single_item(obj, "float()"));
+  return item ? PyNumber_Float(item.ptr()) : nullptr;
+}
+
+PyObject *nb_index(PyObject *obj) {
+  TensorObject *self = as_tensor(obj);
+  bool integral = !is_float_category(dtype_of(self->array)->category);
+  if (!integral || PyArray_SIZE(self->array) != 1) {
+    PyErr_SetString(PyExc_TypeError,
+                    "only integer tensors of a single element can be converted to an index");
+    return nullptr;
+  }
+  return nb_int(obj);
+}
+
+Py_ssize_t mp_length(PyObject *obj) {
+  PyArrayObject *array = as_tensor(obj)->array;
+  if (PyArray_NDIM(array) == 0) {
+    PyErr_SetString(PyExc_TypeError, "len() of a 0-d tensor");
+    return -1;
+  }
+  return PyArray_DIM(array, 0);
+}
+
+bool check_slice(PyObject *item) {
+  if (PySlice_Check(item)) {
+    PyObject *step = reinterpret_cast<PySliceObject *>(item)->step;
+    int overflow;
+    if (PyLong_Check(step) && PyLong_AsLongLongAndOverflow(step, &overflow) <= 0 && overflow <= 0) {
+      PyErr_SetString(PyExc_ValueError,
+                      "step must be greater than zero; use flip() to reverse a dimension");
+      return false;
+    }
+  }
+  return true;
+}
+
+// The index with a final Ellipsis, so that NumPy answers with a view (never a scalar) whatever is selected.
+py::object full_index(PyObject *index, bool add_ellipsis) {
+  bool is_tuple = PyTuple_Check(index);
+  Py_ssize_t n = is_tuple ? PyTuple_GET_SIZE(index) : 1;
+  bool has_ellipsis = false;
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject *item = is_tuple ? PyTuple_GET_ITEM(index, i) : index;
+    has_ellipsis |= item == Py_Ellipsis;
+    if (!check_slice(item)) {
+      return py::object();
+    }
+  }
+  bool extend = add_ellipsis && !has_ellipsis;
+  py::object full = py::reinterpret_steal<py::object>(PyTuple_New(n + (extend ? 1 : 0)));
+  if (!full) {
+    return full;
+  }
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject *item = is_tuple ? PyTuple_GET_ITEM(index, i) : index;
+    Py_INCREF(item);
+    PyTuple_SET_ITEM(full.ptr(), i, item);
+  }
+  if (extend) {
+    Py_INCREF(Py_Ellipsis);
+    PyTuple_SET_ITEM(full.ptr(), n, Py_Ellipsis);
+  }
+  return full;
+}
+
+// A list of tensors inside an index means their values, as a list of ints would.
+PyObject *mp_subscript(PyObject *obj, PyObject *index) {
+  PyArrayObject *array = as_tensor(obj)->array;
+  if (PyArray_NDIM(array) == 0 && PyLong_CheckExact(index)) {
+    PyErr_SetString(PyExc_IndexError,
+                    "invalid index of a 0-dim tensor. Use `tensor.item()` to get its value");
+    return nullptr;
+  }
+  py::object full = full_index(index, true);
+  if (!full) {
+    return nullptr;
+  }
+  PyObject *args[2] = {obj, full.ptr()};
+  return call_slot(kGetItem, args, 2);
+}
+
+PyObject *plain_value(PyObject *value) {
+  if (is_tensor(value)) {
+    PyObject *array = as_object(as_tensor(value)->array);
+    Py_INCREF(array);
+    return array;
+  }
+  Py_INCREF(value);
+  return value;
+}
+
+int mp_ass_subscript(PyObject *obj, PyObject *index, PyObject *value) {
+  TensorObject *self = as_tensor(obj);
+  if (value == nullptr) {
+    PyErr_SetString(PyExc_TypeError, "elements of a Tensor cannot be deleted");
+    return -1;
+  }
+  if (!is_operand(value)) {
+    PyErr_Format(PyExc_TypeError, "can't assign a %s to a Tensor of %s", Py_TYPE(value)->tp_name,
+                 scalar_type_name(PyArray_TYPE(self->array)));
+    return -1;
+  }
+  if (check_inplace(self) < 0) {
+    return -1;
+  }
+  if (is_tensor(value) && as_tensor(value)->is_meta && !self->is_meta) {
+    PyErr_SetString(PyExc_NotImplementedError, "Cannot copy out of meta tensor; no data!");
+    return -1;
+  }
+  py::object full = full_index(index, false);
+  if (!full) {
+    return -1;
+  }
+  Py_ssize_t n = PyTuple_GET_SIZE(full.ptr());
+  py::object plain = py::reinterpret_steal<py::object>(PyTuple_New(n));
+  if (!plain) {
+    return -1;
+  }
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyTuple_SET_ITEM(plain.ptr(), i, plain_value(PyTuple_GET_ITEM(full.ptr(), i)));
+  }
+  py::object source = py::reinterpret_steal<py::object>(plain_value(value));
+  py::object target = py::reinterpret_borrow<py::object>(as_object(self->array));
+  if (self->is_meta) {
+    return bump_version(self);
+  }
+  if (PyObject_SetItem(target.ptr(), plain.ptr(), source.ptr()) < 0) {
+    if (PyErr_ExceptionMatches(PyExc_ValueError)) {
+      py::error_already_set error;
+      PyErr_Format(PyExc_RuntimeError, "assignment to a Tensor: %S", error.value().ptr());
+    }
+    return -1;
+  }
+  return bump_version(self);
+}
+
+template <typename F>
+PyType_Slot slot(int id, F function) {
+  return {id, reinterpret_cast<void *>(function)};
+}
+
+}  // namespace
+
+void add_number_slots(std::vector<PyType_Slot> &slots) {
+  const PyType_Slot kAll[] = {
+      slot(Py_nb_add, binary<kAdd>),
+      slot(Py_nb_subtract, binary<kSub>),
+      slot(Py_nb_multiply, binary<kMul>),
+      slot(Py_nb_true_divide, binary<kTrueDiv>),
+      slot(Py_nb_floor_divide, binary<kFloorDiv>),
+      slot(Py_nb_remainder, binary<kRemainder>),
+      slot(Py_nb_matrix_multiply, binary<kMatmul>),
+      slot(Py_nb_and, binary<kAnd>),
+      slot(Py_nb_or, binary<kOr>),
+      slot(Py_nb_xor, binary<kXor>),
+      slot(Py_nb_lshift, binary<kLShift>),
+      slot(Py_nb_rshift, binary<kRShift>),
+      slot(Py_nb_power, power),
+      slot(Py_nb_inplace_add, inplace<kAdd>),
+      slot(Py_nb_inplace_subtract, inplace<kSub>),
+      slot(Py_nb_inplace_multiply, inplace<kMul>),
+      slot(Py_nb_inplace_true_divide, inplace<kTrueDiv>),
+      slot(Py_nb_inplace_floor_divide, inplace<kFloorDiv>),
+      slot(Py_nb_inplace_remainder, inplace<kRemainder>),
+      slot(Py_nb_inplace_and, inplace<kAnd>),
+      slot(Py_nb_inplace_or, inplace<kOr>),
+      slot(Py_nb_inplace_xor, inplace<kXor>),
+      slot(Py_nb_inplace_lshift, inplace<kLShift>),
+      slot(Py_nb_inplace_rshift, inplace<kRShift>),
+      slot(Py_nb_inplace_power, inplace_power),
+      slot(Py_nb_negative, unary<kNeg>),
+      slot(Py_nb_positive, positive),
+      slot(Py_nb_absolute, unary<kAbs>),
+      slot(Py_nb_invert, unary<kInvert>),
+      slot(Py_nb_bool, nb_bool),
+      slot(Py_nb_int, nb_int),
+      slot(Py_nb_float, nb_float),
+      slot(Py_nb_index, nb_index),
+      slot(Py_tp_richcompare, richcompare),
+      slot(Py_mp_length, mp_length),
+      slot(Py_mp_subscript, mp_subscript),
+      slot(Py_mp_ass_subscript, mp_ass_subscript),
+  };
+  slots.insert(slots.end(), std::begin(kAll), std::end(kAll));
+}
+
+void bind_number(py::module_ &m) {
+  m.def("_set_slot_op", [](const char *name, py::object op) {
+    if (Py_TYPE(op.ptr()) != op_type) {
+      throw py::type_error("expected an Op");
+    }
+    for (int i = 0; i < kSlotOps; ++i) {
+      if (std::strcmp(kSlotNames[i], name) == 0) {
+        g_ops[i] = reinterpret_cast<OpObject *>(op.release().ptr());  // kept for ever
+        return;
+      }
+    }
+    throw py::value_error(std::string("no operator has the operation ") + name);
+  });
+  py::list names;
+  for (const char *name : kSlotNames) {
+    names.append(name);
+  }
+  m.attr("_slot_ops") = names;
+}
+
+}  // namespace modtree

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tensor/numpy_family.h"
+
+#include <cstring>
+
+#include "family/family.h"
+#include "tensor/methods.h"
+
+namespace modtree {
+
+namespace {
+
+PyTypeObject *g_parameter_type = nullptr;  // modtree.nn.Parameter
+PyObject *g_is_param = nullptr;            // "_is_param"
+PyObject *g_is_buffer = nullptr;           // "_is_buffer"
+
+PyObject *as_bool_object(bool flag) { return flag ? Py_True : Py_False; }
+
+// Truth of an attribute that only marks set: on a plain tensor it can only be in the instance dict.
+int has_mark(PyObject *tensor, PyObject *name) {
+  PyTypeObject *type = Py_TYPE(tensor);
+  if (type == tensor_type || type == g_parameter_type) {
+    PyObject *dict = as_tensor(tensor)->dict;
+    if (dict == nullptr) {
+      return 0;
+    }
+    PyObject *value = PyDict_GetItemWithError(dict, name);
+    if (value == nullptr) {
+      return PyErr_Occurred() ? -1 : 0;
+    }
+    py::object held = py::reinterpret_borrow<py::object>(value);
+    return PyObject_IsTrue(value);
+  }
+  py::object value = py::reinterpret_steal<py::object>(PyObject_GetAttr(tensor, name));
+  if (!value) {
+    if (!PyErr_ExceptionMatches(PyExc_AttributeError)) {
+      return -1;
+    }
+    PyErr_Clear();
+    return 0;
+  }
+  return PyObject_IsTrue(value.ptr());
+}
+
+class NumpyFamily final : public TensorFamily {
+public:
+  using TensorFamily::TensorFamily;
+
+  int is_parameter(PyObject *tensor) override {
+    if (PyType_IsSubtype(Py_TYPE(tensor), g_parameter_type)) {
+      return 1;
+    }
+    return has_mark(tensor, g_is_param);
+  }
+
+  int is_buffer(PyObject *tensor) override { return has_mark(tensor, g_is_buffer); }
+
+  int is_uninitialized(PyObject *tensor) override {
+    PyTypeObject *type = Py_TYPE(tensor);
+    if (type == tensor_type || type == g_parameter_type) {
+      return 0;
+    }
+    py::object answer = call("is_uninitialized", tensor);
+    return answer ? PyObject_IsTrue(answer.ptr()) : -1;
+  }
+
+  int is_meta(PyObject *tensor) override { return as_tensor(tensor)->is_meta; }
+
+  int is_floating_point(PyObject *tensor) override {
+    return PyTypeNum_ISFLOAT(PyArray_TYPE(as_tensor(tensor)->array));
+  }
+
+  int is_complex(PyObject *tensor) override {
+    return PyTypeNum_ISCOMPLEX(PyArray_TYPE(as_tensor(tensor)->array));
+  }
+
+  PyObject *shape(PyObject *tensor) override {
+    return is_plain(tensor) ? size_of_array(as_tensor(tensor)->array)
+                            : PyObject_GetAttrString(tensor, "shape");
+  }
+
+  int same_shape(PyObject *tensor, PyObject *other) override {
+    if (is_plain(tensor) && is_tensor(other)) {
+      return PyArray_SAMESHAPE(as_tensor(tensor)->array, as_tensor(other)->array);
+    }
+    py::object a = py::reinterpret_steal<py::object>(shape(tensor));
+    py::object b = py::reinterpret_steal<py::object>(PyObject_GetAttrString(other, "shape"));
+    if (!a || !b) {
+      return -1;
+    }
+    return PyObject_RichCompareBool(a.ptr(), b.ptr(), Py_EQ);
+  }
+
+  int requires_grad(PyObject *tensor) override { return as_tensor(tensor)->requires_grad; }
+
+  int set_requires_grad(PyObject *tensor, bool flag) override {
+    if (is_plain(tensor)) {
+      return modtree::set_requires_grad(as_tensor(tensor), flag);
+    }
+    py::object done = py::reinterpret_steal<py::object>(
+        PyObject_CallMethod(tensor, "requires_grad_", "O", as_bool_object(flag)));
+    return done ? 0 : -1;
+  }
+
+  int has_grad_fn(PyObject *tensor) override { return as_tensor(tensor)->grad_fn != nullptr; }
+
+  PyObject *grad(PyObject *tensor) override {
+    PyObject *grad = as_tensor(tensor)->grad;
+    grad = grad == nullptr ? Py_None : grad;
+    Py_INCREF(grad);
+    return grad;
+  }
+
+  int set_grad(PyObject *tensor, PyObject *grad) override {
+    return assign_grad(as_tensor(tensor), grad);
+  }
+
+  int zero_grad(PyObject *tensor, bool set_to_none) override {
+    TensorObject *self = as_tensor(tensor);
+    if (self->grad == nullptr) {
+      return 0;
+    }
+    if (set_to_none) {
+      Py_CLEAR(self->grad);
+      return 0;
+    }
+    py::object grad = py::reinterpret_borrow<py::object>(self->grad);
+    TensorObject *values = as_tensor(grad.ptr());
+    Py_CLEAR(values->grad_fn);
+    values->requires_grad = false;
+    py::object done =
+        py::reinterpret_steal<py::object>(PyObject_CallMethod(grad.ptr(), "zero_", nullptr));
+    return done ? 0 : -1;
+  }
+
+  PyObject *no_grad() override {
+    return PyObject_CallMethod(object.ptr(), "no_grad", nullptr);
+  }
+
+  PyObject *detach(PyObject *tensor) override {
+    return is_plain(tensor) ? tensor_alias(as_tensor(tensor))
+                            : PyObject_CallMethod(tensor, "detach", nullptr);
+  }
+
+  PyObject *make_parameter(PyObject *data, bool requires_grad) override {
+    return PyObject_CallFunction(reinterpret_cast<PyObject *>(g_parameter_type), "OO", data,
+                                 as_bool_object(requires_grad));
+  }
+
+  int can_swap_payload(PyObject *tensor, PyObject *other) override {
+    return is_tensor(other) && as_tensor(tensor)->is_meta == as_tensor(other)->is_meta;
+  }
+
+  int swap_payload(PyObject *tensor, PyObject *other) override {
+    return swap_array(as_tensor(tensor), other);
+  }
+
+  int copy_into(PyObject *tensor, PyObject *source) override {
+    if (is_plain(tensor)) {
+      return copy_values(as_tensor(tensor), source);
+    }
+    py::object done = py::reinterpret_steal<py::object>(
+        PyObject_CallMethod(tensor, "copy_", "O", source));
+    return done ? 0 : -1;
+  }
+
+  PyObject *to(PyObject *tensor, PyObject *device, PyObject *dtype, bool, PyObject *) override {
+    TensorObject *self = as_tensor(tensor);
+    DTypeObject *target = nullptr;
+    if (dtype != Py_None && (target = dtype_from_object(dtype)) == nullptr) {
+      return nullptr;
+    }
+    int to_meta = device == Py_None ? self->is_meta : device_is_meta(device);
+    return to_meta < 0 ? nullptr : convert_tensor(self, target, to_meta == 1, false);
+  }
+
+  PyObject *empty_like(PyObject *tensor, PyObject *device) override {
+    if (!is_plain(tensor)) {
+      py::object made = call("empty_like", tensor, device);
+      return made.release().ptr();
+    }
+    TensorObject *self = as_tensor(tensor);
+    int to_meta = device == Py_None ? self->is_meta : device_is_meta(device);
+    if (to_meta < 0) {
+      return nullptr;
+    }
+    PyArrayObject *array = self->array;
+    if (to_meta) {
+      PyArrayObject *bare =
+          meta_array(PyArray_NDIM(array), PyArray_DIMS(array), PyArray_DESCR(array));
+      return bare == nullptr ? nullptr : wrap_array(bare, true);
+    }
+    PyObject *fresh = PyArray_SimpleNew(PyArray_NDIM(array), PyArray_DIMS(array),
+                                        PyArray_TYPE(array));
+    return fresh == nullptr ? nullptr : wrap_array(as_array(fresh));
+  }
+
+private:
+  // Of a class whose methods are ours: no need to call them through Python.
+  static bool is_plain(PyObject *tensor) {
+    return Py_TYPE(tensor) == tensor_type || Py_TYPE(tensor) == g_parameter_type;
+  }
+
+  template <typename... Args>
+  py::object call(const char *method, Args... args) {
+    return py::reinterpret_steal<py::object>(PyObject_CallMethodObjArgs(
+        object.ptr(), py::str(method).ptr(), args..., nullptr));
+  }
+};
+
+}  // namespace
+
+void bind_numpy_family(py::module_ &m) {
+  g_is_param = PyUnicode_InternFromString("_is_param");
+  g_is_buffer = PyUnicode_InternFromString("_is_buffer");
+  // Called once by modtree.families.numpy.
+  m.def("_register_numpy_family", [](py::object python_family, py::type parameter) {
+    auto *type = reinterpret_cast<PyTypeObject *>(parameter.ptr());
+    if (!PyType_IsSubtype(type, tensor_base_type)) {
+      throw py::type_error("Parameter must be a subclass of Tensor");
+    }
+    Py_INCREF(type);
+    g_parameter_type = type;
+    auto *family = new NumpyFamily(std::move(python_family));  // families live for ever
+    register_family(tensor_type, family);
+    register_family(type, family);
+  });
+}
+
+}  // namespace modtree

@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tensor/object.h"
+
+#include <structmember.h>
+
+#include <cstddef>
+#include <cstdlib>
+
+#include "tensor/grad_mode.h"
+#include "tensor/methods.h"
+#include "tensor/number.h"
+
+namespace modtree {
+
+PyTypeObject *tensor_base_type = nullptr;
+PyTypeObject *tensor_type = nullptr;
+
+namespace {
+
+PyTypeObject *g_size_type = nullptr;  // modtree.Size
+
+VersionCell *ensure_cell(TensorObject *self) {
+  if (self->cell == nullptr) {
+    auto *cell = static_cast<VersionCell *>(PyMem_Malloc(sizeof(VersionCell)));
+    if (cell == nullptr) {
+      PyErr_NoMemory();
+      return nullptr;
+    }
+    cell->refs = 1;
+    cell->version = 0;
+    self->cell = cell;
+  }
+  return self->cell;
+}
+
+void release_cell(VersionCell *cell) {
+  if (cell != nullptr && --cell->refs == 0) {
+    PyMem_Free(cell);
+  }
+}
+
+int share_cell(TensorObject *from, TensorObject *to) {
+  VersionCell *cell = ensure_cell(from);
+  if (cell == nullptr) {
+    return -1;
+  }
+  ++cell->refs;
+  release_cell(to->cell);
+  to->cell = cell;
+  return 0;
+}
+
+// Steals `array`, also on failure.
+inline PyObject *new_tensor(PyTypeObject *type, PyArrayObject *array, bool is_meta) {
+  PyObject *obj = type->tp_alloc(type, 0);
+  if (obj == nullptr) {
+    Py_DECREF(array);
+    return nullptr;
+  }
+  TensorObject *self = as_tensor(obj);
+  self->array = array;
+  self->is_meta = is_meta;
+  return obj;
+}
+
+PyArrayObject *empty_payload() {
+  npy_intp zero = 0;
+  return as_array(PyArray_SimpleNew(1, &zero, default_float_num()));
+}
+
+PyObject *tensor_tp_new(PyTypeObject *type, PyObject *, PyObject *) {
+  PyArrayObject *array = empty_payload();
+  return array == nullptr ? nullptr : new_tensor(type, array, false);
+}
+
+int tensor_tp_traverse(PyObject *obj, visitproc visit, void *arg) {
+  TensorObject *self = as_tensor(obj);
+  Py_VISIT(Py_TYPE(obj));
+  Py_VISIT(self->grad);
+  Py_VISIT(self->grad_fn);
+  Py_VISIT(self->dict);
+  return 0;  // an ndarray takes no part in collection
+}
+
+// The array stays: a tensor that something still reaches during collection must not crash.
+int tensor_tp_clear(PyObject *obj) {
+  TensorObject *self = as_tensor(obj);
+  Py_CLEAR(self->grad);
+  Py_CLEAR(self->grad_fn);
+  Py_CLEAR(self->dict);
+  return 0;
+}
+
+void tensor_tp_dealloc(PyObject *obj) {
+  TensorObject *self = as_tensor(obj);
+  PyTypeObject *type = Py_TYPE(obj);
+  PyObject_GC_UnTrack(obj);
+  if (self->weakrefs != nullptr) {
+    PyObject_ClearWeakRefs(obj);
+  }
+  tensor_tp_clear(obj);
+  release_cell(self->cell);
+  Py_XDECREF(as_object(self->array));
+  type->tp_free(obj);
+  Py_DECREF(type);
+}
+
+Py_hash_t tensor_tp_hash(PyObject *obj) { return _Py_HashPointer(obj); }
+
+PyMemberDef kMembers[] = {
+    {"__dictoffset__", T_PYSSIZET, offsetof(TensorObject, dict), READONLY, nullptr},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(TensorObject, weakrefs), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+PyTypeObject *make_type(py::module_ &m) {
+  std::vector<PyType_Slot> slots{
+      {Py_tp_new, reinterpret_cast<void *>(tensor_tp_new)},
+      {Py_tp_traverse, reinterpret_cast<void *>(tensor_tp_traverse)},
+      {Py_tp_clear, reinterpret_cast<void *>(tensor_tp_clear)},
+      {Py_tp_dealloc, reinterpret_cast<void *>(tensor_tp_dealloc)},
+      {Py_tp_hash, reinterpret_cast<void *>(tensor_tp_hash)},
+      {Py_tp_members, kMembers},
+      {Py_tp_methods, tensor_methods()},
+      {Py_tp_getset, tensor_getset()},
+      {Py_tp_doc, const_cast<char *>("The native part of modtree.Tensor.")},
+  };
+  add_number_slots(slots);
+  slots.push_back({0, nullptr});
+  PyType_Spec spec = {"modtree._C.TensorBase", sizeof(TensorObject), 0,
+                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots.data()};
+  return reinterpret_cast<PyTypeObject *>(PyType_FromModuleAndSpec(m.ptr(), &spec, nullptr));
+}
+
+}  // namespace
+
+PyObject *tensor_from_array(PyTypeObject *type, PyObject *array) {
+  if (!PyArray_Check(array)) {
+    PyErr_Format(PyExc_TypeError, "expected np.ndarray, got %s", Py_TYPE(array)->tp_name);
+    Py_DECREF(array);
+    return nullptr;
+  }
+  PyArrayObject *payload = as_array(array);
+  DTypeObject *dtype = dtype_of(payload);
+  bool exact = dtype != nullptr && PyArray_DESCR(payload) == dtype->descr;
+  if (!exact) {
+    // The same kind and size under another type number (long long), or another byte order.
+    if (dtype == nullptr && PyTypeNum_ISNUMBER(PyArray_TYPE(payload))) {
+      dtype = dtype_from_object(reinterpret_cast<PyObject *>(PyArray_DESCR(payload)));
+      PyErr_Clear();
+    }
+    if (dtype == nullptr) {
+      PyErr_Format(PyExc_TypeError,
+                   "can't convert np.ndarray of type %S. The only supported types are: float64, "
+                   "float32, float16, complex64, complex128, int64, int32, int16, int8, uint64, "
+                   "uint32, uint16, uint8, and bool.",
+                   reinterpret_cast<PyObject *>(PyArray_DESCR(payload)));
+      Py_DECREF(array);
+      return nullptr;
+    }
+    if (PyArray_DESCR(payload)->byteorder == '>' || PyArray_DESCR(payload)->byteorder == '<') {
+      PyErr_SetString(PyExc_ValueError,
+                      "given numpy array has byte order different from the native byte order; "
+                      "convert it first: array.astype(array.dtype.newbyteorder('='))");
+      Py_DECREF(array);
+      return nullptr;
+    }
+    Py_INCREF(dtype->descr);
+    PyObject *view = PyArray_View(payload, dtype->descr, &PyArray_Type);
+    Py_DECREF(array);
+    if (view == nullptr) {
+      return nullptr;
+    }
+    array = view;
+  } else if (!PyArray_CheckExact(array)) {
+    PyObject *view = PyArray_View(payload, nullptr, &PyArray_Type);
+    Py_DECREF(array);
+    if (view == nullptr) {
+      return nullptr;
+    }
+    array = view;
+  }
+  return new_tensor(type, as_array(array), false);
+}
+
+PyObject *wrap_array(PyArrayObject *array, bool is_meta) {
+  DTypeObject *dtype = dtype_of(array);
+  if (dtype == nullptr || PyArray_DESCR(array) != dtype->descr) {
+    return tensor_from_array(tensor_type, as_object(array));
+  }
+  return new_tensor(tensor_type, array, is_meta);
+}
+
+PyObject *make_alias(PyTypeObject *type, TensorObject *base) {
+  Py_INCREF(base->array);
+  PyObject *obj = new_tensor(type, base->array, base->is_meta);
+  if (obj != nullptr && share_cell(base, as_tensor(obj)) < 0) {
+    Py_CLEAR(obj);
+  }
+  return obj;
+}
+
+PyArrayObject *storage_owner(PyArrayObject *array) {
+  for (;;) {
+    PyObject *base = PyArray_BASE(array);
+    if (base == nullptr || !PyArray_Check(base)) {
+      return array;
+    }
+    array = as_array(base);
+  }
+}
+
+PyObject *wrap_view(TensorObject *base, PyArrayObject *array) {
+  bool shares = base->is_meta || storage_owner(array) == storage_owner(base->array);
+  PyObject *obj = wrap_array(array, base->is_meta);
+  if (obj != nullptr && shares && share_cell(base, as_tensor(obj)) < 0) {
+    Py_CLEAR(obj);
+  }
+  return obj;
+}
+
+PyArrayObject *meta_array(int ndim, const npy_intp *shape, PyArray_Descr *descr) {
+  PyArrayObject *cell = as_array(PyArray_Zeros(0, nullptr, (Py_INCREF(descr), descr), 0));
+  if (cell == nullptr) {
+    return nullptr;
+  }
+  npy_intp strides[NPY_MAXDIMS] = {};
+  Py_INCREF(descr);
+  PyObject *view = PyArray_NewFromDescr(&PyArray_Type, descr, ndim, shape, strides,
+                                        PyArray_DATA(cell), 0, nullptr);
+  if (view == nullptr) {
+    Py_DECREF(cell);
+    return nullptr;
+  }
+  if (PyArray_SetBaseObject(as_array(view), as_object(cell)) < 0) {  // steals cell
+    Py_DECREF(view);
+    return nullptr;
+  }
+  return as_array(view);
+}
+
+int bump_version(TensorObject *self) {
+  VersionCell *cell = ensure_cell(self);
+  if (cell == nullptr) {
+    return -1;
+  }
+  ++cell->version;
+  return 0;
+}
+
+int check_inplace(TensorObject *self) {
+  if (self->requires_grad && self->grad_fn == nullptr && grad_enabled()) {
+    PyErr_SetString(PyExc_RuntimeError,
+                    "a leaf Variable that requires grad is being used in an in-place operation. "
+                    "Do it under modtree.no_grad(), or on a clone");
+    return -1;
+  }
+  return 0;
+}
+
+int swap_array(TensorObject *self, PyObject *other) {
+  if (other == nullptr || !is_tensor(other)) {
+    PyErr_Format(PyExc_TypeError, "Variable data has to be a tensor, but got %s",
+                 other == nullptr ? "nothing (data cannot be deleted)" : Py_TYPE(other)->tp_name);
+    return -1;
+  }
+  TensorObject *source = as_tensor(other);
+  if (self->is_meta != source->is_meta) {
+    PyErr_Format(PyExc_RuntimeError,
+                 "Attempted to call `tensor.data = other`, but the two have incompatible tensor "
+                 "type: one is on '%s', the other on '%s'",
+                 self->is_meta ? "meta" : "cpu", source->is_meta ? "meta" : "cpu");
+    return -1;
+  }
+  if (self->requires_grad && !is_float_category(dtype_of(source->array)->category)) {
+    PyErr_SetString(PyExc_RuntimeError, "data set to a tensor that requires gradients must be "
+                                        "floating point or complex dtype");
+    return -1;
+  }
+  PyArrayObject *old = self->array;
+  Py_INCREF(source->array);
+  self->array = source->array;
+  Py_DECREF(old);
+  return 0;
+}
+
+int set_requires_grad(TensorObject *self, bool flag) {
+  if (flag && !is_float_category(dtype_of(self->array)->category)) {
+    PyErr_Format(PyExc_RuntimeError,
+                 "only Tensors of floating point dtype can require gradients (this one is %S)",
+                 reinterpret_cast<PyObject *>(dtype_of(self->array)));
+    return -1;
+  }
+  if (!flag && self->grad_fn != nullptr) {
+    PyErr_SetString(PyExc_RuntimeError,
+                    "you can only change requires_grad flags of leaf variables. Use "
+                    "var_no_grad = var.detach() for a handle outside the graph");
+    return -1;
+  }
+  self->requires_grad = flag;
+  return 0;
+}
+
+int assign_grad(TensorObject *self, PyObject *value) {
+  PyObject *fresh = nullptr;
+  if (value != nullptr && value != Py_None) {
+    if (!is_tensor(value)) {
+      PyErr_Format(PyExc_TypeError,
+                   "assigned grad expected to be a Tensor or None but got grad of type %s",
+                   Py_TYPE(value)->tp_name);
+      return -1;
+    }
+    TensorObject *grad = as_tensor(value);
+    if (grad == self) {
+      PyErr_SetString(PyExc_RuntimeError, "can't assign Variable as its own grad");
+      return -1;
+    }
+    if (PyArray_TYPE(grad->array) != PyArray_TYPE(self->array)) {
+      PyErr_Format(PyExc_RuntimeError,
+                   "assigned grad has data of a different type: %S for a tensor of %S",
+                   reinterpret_cast<PyObject *>(dtype_of(grad->array)),
+                   reinterpret_cast<PyObject *>(dtype_of(self->array)));
+      return -1;
+    }
+    if (grad->is_meta != self->is_meta) {
+      PyErr_SetString(PyExc_RuntimeError, "assigned grad has data located on a different device");
+      return -1;
+    }
+    if (!PyArray_SAMESHAPE(grad->array, self->array)) {
+      PyErr_SetString(PyExc_RuntimeError, "assigned grad has data of a different size");
+      return -1;
+    }
+    Py_INCREF(value);
+    fresh = value;
+  }
+  PyObject *old = self->grad;
+  self->grad = fresh;
+  Py_XDECREF(old);
+  return 0;
+}
+
+PyObject *size_of_array(PyArrayObject *array) {
+  int ndim = PyArray_NDIM(array);
+  PyObject *size = g_size_type->tp_alloc(g_size_type, ndim);
+  if (size == nullptr) {
+    return nullptr;
+  }
+  for (int i = 0; i < ndim; ++i) {
+    PyObject *extent = PyLong_FromSsize_t(PyArray_DIM(array, i));
+    if (extent == nullptr) {
+      Py_DECREF(size);
+      return nullptr;
+    }
+    PyTuple_SET_ITEM(size, i, extent);
+  }
+  return size;
+}
+
+void bind_object(py::module_ &m) {
+  tensor_base_type = make_type(m);
+  if (tensor_base_type == nullptr) {
+    throw py::error_already_set();
+  }
+  tensor_type = tensor_base_type;
+  m.add_object("TensorBase", py::reinterpret_borrow<py::object>(
+                                 reinterpret_cast<PyObject *>(tensor_base_type)));
+  g_size_type = &PyTuple_Type;
+  // Called once by modtree.tensor with its classes.
+  m.def("_set_tensor_classes", [](py::type tensor, py::type size) {
+    auto *type = reinterpret_cast<PyTypeObject *>(tensor.ptr());
+    auto *size_type = reinterpret_cast<PyTypeObject *>(size.ptr());
+    if (!PyType_IsSubtype(type, tensor_base_type) || !PyType_IsSubtype(size_type, &PyTuple_Type)) {
+      throw py::type_error("expected a subclass of TensorBase and a subclass of tuple");
+    }
+    Py_INCREF(type);
+    Py_INCREF(size_type);
+    tensor_type = type;
+    g_size_type = size_type;
+  });
+  m.def("_version_of", [](py::handle t) -> std::uint32_t {
+    if (!is_tensor(t.ptr())) {
+      throw py::type_error("expected a Tensor");
+    }
+    VersionCell *cell = as_tensor(t.ptr())->cell;
+    return cell == nullptr ? 0 : cell->version;
+  });
+}
+
+}  // namespace modtree

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The one dispatch point: every operation on tensors is a call of an Op, which unwraps, promotes, runs and wraps.
+#pragma once
+
+#include "tensor/promote.h"
+
+namespace modtree {
+
+// What happens to the operands before the forward function sees them, and which dtype comes out.
+enum class Promotion : unsigned char {
+  none,      // arrays go in as they are
+  arith,     // operands meet in their result type
+  floating,  // the same, and integers become the default floating dtype
+  compare,   // operands meet, the result is bool
+  logical,   // arrays go in as they are, the result is bool
+  bitwise,   // arith on integers and bools only
+  same,      // operands must have one dtype already
+};
+
+// One row of the table of operations (modtree/ops/table.py). `forward` works on ndarrays with NumPy's own argument names, so
+// that np.f(t) and t.f() are the same row; derivative rules belong to rows as well.
+struct OpObject {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  PyObject *name;     // owned str
+  PyObject *forward;  // owned callable
+  PyObject *meta;     // owned: (arrays..., **kwargs) -> (shape, dtype) for meta tensors, or null
+  PyObject *doc;      // owned, or null
+  PyObject *dict;     // attributes, made on demand
+  int first;          // index of the first operand among the positional arguments
+  int operands;       // how many operands take part in promotion (-1: the items of the argument `first`)
+  Promotion promotion;
+  bool is_view;     // the result may share memory with the first argument
+  bool is_ufunc;    // forward is a NumPy ufunc: runs no Python code
+  bool no_bool;     // not defined for bool (subtraction)
+  bool check_zero;  // integer division: a zero divisor is an error
+};
+
+extern PyTypeObject *op_type;
+
+// Calls with the vectorcall convention; keyword values follow the positional ones. New reference.
+PyObject *op_call(OpObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+
+// self = op(self, others...), written into self. 0, or -1 with an error set.
+int op_inplace(OpObject *op, TensorObject *self, PyObject *const *args, Py_ssize_t nargs,
+               PyObject *kwnames);
+
+// A tensor, an ndarray or a number: what arithmetic takes.
+inline bool is_operand(PyObject *obj) {
+  DTypeCategory category;
+  return is_tensor(obj) || number_category(obj, &category) || PyArray_Check(obj);
+}
+
+// A result of NumPy as the caller gets it: arrays and NumPy scalars become tensors, also inside a tuple or list. Steals.
+PyObject *wrap_result(PyObject *result);
+
+void bind_op(py::module_ &m);
+
+}  // namespace modtree

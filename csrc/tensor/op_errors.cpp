@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tensor/op_errors.h"
+
+#include <string>
+
+namespace modtree {
+
+namespace {
+
+std::string shape_string(int ndim, const npy_intp *shape) {
+  std::string text = "[";
+  for (int i = 0; i < ndim; ++i) {
+    text += (i > 0 ? ", " : "") + std::to_string(shape[i]);
+  }
+  return text + "]";
+}
+
+std::string shape_string(PyArrayObject *array) {
+  return shape_string(PyArray_NDIM(array), PyArray_DIMS(array));
+}
+
+// The dimension at which two shapes do not broadcast; false when they do.
+bool find_mismatch(PyArrayObject *a, PyArrayObject *b, npy_intp *size_a, npy_intp *size_b,
+                   int *dim) {
+  int na = PyArray_NDIM(a);
+  int nb = PyArray_NDIM(b);
+  int n = std::max(na, nb);
+  for (int i = 1; i <= std::min(na, nb); ++i) {
+    *size_a = PyArray_DIM(a, na - i);
+    *size_b = PyArray_DIM(b, nb - i);
+    if (*size_a != *size_b && *size_a != 1 && *size_b != 1) {
+      *dim = n - i;
+      return true;
+    }
+  }
+  return false;
+}
+
+// "(float32[2, 3], float32[4])"
+std::string describe(PyObject *const *args, Py_ssize_t nargs) {
+  std::string text = "(";
+  bool first = true;
+  for (Py_ssize_t i = 0; i < nargs; ++i) {
+    if (!PyArray_Check(args[i])) {
+      continue;
+    }
+    DTypeObject *dtype = dtype_of(as_array(args[i]));
+    const char *name = dtype == nullptr ? nullptr : PyUnicode_AsUTF8(dtype->name);
+    text += first ? "" : ", ";
+    text += name == nullptr ? "?" : name;
+    text += shape_string(as_array(args[i]));
+    first = false;
+  }
+  return text + ")";
+}
+
+bool translate_axis_error(py::object &value) {
+  py::object axis = py::getattr(value, "axis", py::none());
+  py::object ndim = py::getattr(value, "ndim", py::none());
+  if (!PyLong_Check(axis.ptr()) || !PyLong_Check(ndim.ptr())) {
+    return false;
+  }
+  long n = std::max(1L, PyLong_AsLong(ndim.ptr()));
+  PyErr_Format(PyExc_IndexError,
+               "Dimension out of range (expected to be in range of [%ld, %ld], but got %S)", -n,
+               n - 1, axis.ptr());
+  return true;
+}
+
+}  // namespace
+
+PyObject *shape_text(PyArrayObject *array) {
+  return PyUnicode_FromString(shape_string(array).c_str());
+}
+
+void translate_error(PyObject *op_name, PyObject *const *args, Py_ssize_t nargs,
+                     PyArrayObject *target) {
+  if (!PyErr_ExceptionMatches(PyExc_ValueError)) {
+    return;
+  }
+  py::error_already_set error;  // takes the pending error
+  py::object value = error.value();
+  if (PyErr_GivenExceptionMatches(error.type().ptr(), PyExc_IndexError)) {
+    if (translate_axis_error(value)) {
+      return;
+    }
+    error.restore();
+    return;
+  }
+  if (!error.type().is(py::handle(PyExc_ValueError))) {
+    error.restore();  // UnicodeError and other subclasses have nothing to do with shapes
+    return;
+  }
+  std::string details;
+  if (nargs >= 2 && PyArray_Check(args[0]) && PyArray_Check(args[1])) {
+    npy_intp size_a, size_b;
+    int dim;
+    std::string message = py::str(value);
+    if (message.find("broadcast") != std::string::npos &&
+        find_mismatch(as_array(args[0]), as_array(args[1]), &size_a, &size_b, &dim)) {
+      PyErr_Format(PyExc_RuntimeError,
+                   "The size of tensor a (%zd) must match the size of tensor b (%zd) at "
+                   "non-singleton dimension %d (in %U, shapes %s and %s)",
+                   size_a, size_b, dim, op_name, shape_string(as_array(args[0])).c_str(),
+                   shape_string(as_array(args[1])).c_str());
+      return;
+    }
+    if (target != nullptr && message.find("broadcast") != std::string::npos) {
+      npy_intp shape[NPY_MAXDIMS];
+      int ndim = 0;
+      if (broadcast_into(as_array(args[0]), shape, &ndim) &&
+          broadcast_into(as_array(args[1]), shape, &ndim)) {
+        PyErr_Format(PyExc_RuntimeError,
+                     "output with shape %s doesn't match the broadcast shape %s (in %U_)",
+                     shape_string(target).c_str(), shape_string(ndim, shape).c_str(), op_name);
+      }
+      return;
+    }
+  }
+  PyErr_Format(PyExc_RuntimeError, "%U%s: %S", op_name, describe(args, nargs).c_str(),
+               value.ptr());
+}
+
+void raise_no_bool(PyObject *op_name) {
+  PyErr_Format(PyExc_RuntimeError,
+               "%U: the `-` operator, with two bool tensors is not supported. Use `^` or "
+               "logical_xor() instead, and `~` or logical_not() for the negation",
+               op_name);
+}
+
+void raise_dtype_mismatch(PyObject *op_name, int a, int b) {
+  PyErr_Format(PyExc_RuntimeError,
+               "%U: expected operands to have the same dtype, but got: %s and %s. Convert one "
+               "with .to(dtype)",
+               op_name, scalar_type_name(b), scalar_type_name(a));
+}
+
+void raise_output_shape(PyArrayObject *target, PyArrayObject *result) {
+  PyErr_Format(PyExc_RuntimeError, "output with shape %s doesn't match the broadcast shape %s",
+               shape_string(target).c_str(), shape_string(result).c_str());
+}
+
+bool broadcast_into(PyArrayObject *array, npy_intp *shape, int *ndim) {
+  int n = PyArray_NDIM(array);
+  if (n > *ndim) {  // shift what is there to the right
+    int shift = n - *ndim;
+    for (int i = *ndim - 1; i >= 0; --i) {
+      shape[i + shift] = shape[i];
+    }
+    for (int i = 0; i < shift; ++i) {
+      shape[i] = 1;
+    }
+    *ndim = n;
+  }
+  for (int i = 1; i <= n; ++i) {
+    npy_intp size = PyArray_DIM(array, n - i);
+    npy_intp &have = shape[*ndim - i];
+    if (have == 1) {
+      have = size;
+    } else if (size != 1 && size != have) {
+      PyErr_Format(PyExc_RuntimeError,
+                   "The size of tensor a (%zd) must match the size of tensor b (%zd) at "
+                   "non-singleton dimension %d",
+                   have, size, *ndim - i);
+      return false;
+    }
+  }
+  return true;
+}
+
+PyObject *meta_from_spec(PyObject *spec) {
+  if (PyList_CheckExact(spec)) {
+    Py_ssize_t n = PyList_GET_SIZE(spec);
+    py::object result = py::reinterpret_steal<py::object>(PyTuple_New(n));
+    for (Py_ssize_t i = 0; result && i < n; ++i) {
+      PyObject *item = meta_from_spec(PyList_GET_ITEM(spec, i));
+      if (item == nullptr) {
+        return nullptr;
+      }
+      PyTuple_SET_ITEM(result.ptr(), i, item);
+    }
+    return result.release().ptr();
+  }
+  PyObject *shape_obj, *dtype_obj;
+  if (!PyArg_ParseTuple(spec, "OO:meta", &shape_obj, &dtype_obj)) {
+    return nullptr;
+  }
+  PyArray_Dims dims{nullptr, 0};
+  if (PyArray_IntpConverter(shape_obj, &dims) != NPY_SUCCEED) {
+    return nullptr;
+  }
+  PyObject *result = nullptr;
+  if (DTypeObject *dtype = dtype_from_object(dtype_obj)) {
+    result = reinterpret_cast<PyObject *>(meta_array(dims.len, dims.ptr, dtype->descr));
+  }
+  PyDimMem_FREE(dims.ptr);
+  return result;
+}
+
+}  // namespace modtree

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tensor/special.h"
+
+#include <cmath>
+#include <limits>
+
+#include "tensor/object.h"
+
+namespace modtree {
+
+namespace {
+
+// Inverse of erf: a rational start value in log(1 - x^2), sharpened by Halley steps.
+double erf_inverse(double x) {
+  if (!(std::fabs(x) < 1.0)) {
+    return std::fabs(x) == 1.0 ? std::copysign(std::numeric_limits<double>::infinity(), x)
+                               : std::numeric_limits<double>::quiet_NaN();
+  }
+  const double kPi = 3.141592653589793;
+  const double a = 0.147;
+  double log_term = std::log1p(-x * x);
+  double half = 2.0 / (kPi * a) + log_term / 2.0;
+  double y = std::copysign(std::sqrt(std::sqrt(half * half - log_term / a) - half), x);
+  for (int i = 0; i < 4; ++i) {
+    // erfc keeps its digits in the tails, where erf is 1 - tiny.
+    double error = x > 0 ? (1.0 - x) - std::erfc(y) : std::erfc(-y) - (1.0 + x);
+    double slope = 2.0 / std::sqrt(kPi) * std::exp(-y * y);
+    if (slope == 0.0) {
+      break;
+    }
+    double step = error / slope;
+    y -= step / (1.0 + y * step);
+  }
+  return y;
+}
+
+double erf_of(double x) { return std::erf(x); }
+double erfc_of(double x) { return std::erfc(x); }
+double lgamma_of(double x) { return std::lgamma(x); }
+
+// Applies a function of one double to a real floating array; the result has the dtype of the input.
+template <double (*kFunction)(double)>
+PyObject *apply(PyObject *, PyObject *arg) {
+  if (!PyArray_Check(arg) || !PyTypeNum_ISFLOAT(PyArray_TYPE(as_array(arg)))) {
+    PyErr_SetString(PyExc_TypeError, "expected an array of a real floating dtype");
+    return nullptr;
+  }
+  PyArrayObject *array = as_array(arg);
+  py::object input = py::reinterpret_steal<py::object>(
+      PyArray_FromArray(array, PyArray_DescrFromType(NPY_DOUBLE),
+                        NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST));
+  if (!input) {
+    return nullptr;
+  }
+  py::object output = py::reinterpret_steal<py::object>(PyArray_SimpleNew(
+      PyArray_NDIM(array), PyArray_DIMS(array), NPY_DOUBLE));
+  if (!output) {
+    return nullptr;
+  }
+  const auto *from = static_cast<const double *>(PyArray_DATA(as_array(input.ptr())));
+  auto *to = static_cast<double *>(PyArray_DATA(as_array(output.ptr())));
+  npy_intp n = PyArray_SIZE(array);
+  {
+    py::gil_scoped_release release;
+    for (npy_intp i = 0; i < n; ++i) {
+      to[i] = kFunction(from[i]);
+    }
+  }
+  PyArray_Descr *descr = PyArray_DESCR(array);
+  Py_INCREF(descr);
+  return PyArray_CastToType(as_array(output.ptr()), descr, 0);
+}
+
+PyMethodDef kFunctions[] = {
+    {"_erf", apply<erf_of>, METH_O, nullptr},
+    {"_erfc", apply<erfc_of>, METH_O, nullptr},
+    {"_erfinv", apply<erf_inverse>, METH_O, nullptr},
+    {"_lgamma", apply<lgamma_of>, METH_O, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
+void bind_special(py::module_ &m) {
+  if (PyModule_AddFunctions(m.ptr(), kFunctions) < 0) {
+    throw py::error_already_set();
+  }
+}
+
+}  // namespace modtree

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""modtree: PyTorch's module system as a C++ extension, on NumPy, for any tensor library."""
+
+from __future__ import annotations
+
+from modtree._C import _promote_types as promote_types
+from modtree._C import _result_type as result_type
+from modtree._C import __version__
+from modtree.creation import *  # noqa: F403
+from modtree.devices import device
+from modtree.dtypes import *  # noqa: F403
+from modtree.grad_mode import (
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
+from modtree.ops.functions import *  # noqa: F403
+from modtree.random import (
+    Generator,
+    default_generator,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    seed,
+    set_rng_state,
+)
+from modtree.tensor import Size, Tensor, is_tensor
+
+from modtree import nn  # isort: skip
+from modtree.families import numpy as _numpy_family  # isort: skip  # announces the native family
+
+__all__ = [
+    "Generator",
+    "Size",
+    "Tensor",
+    "__version__",
+    "default_generator",
+    "device",
+    "enable_grad",
+    "get_rng_state",
+    "inference_mode",
+    "initial_seed",
+    "is_grad_enabled",
+    "is_inference_mode_enabled",
+    "is_tensor",
+    "manual_seed",
+    "nn",
+    "no_grad",
+    "promote_types",
+    "result_type",
+    "seed",
+    "set_grad_enabled",
+    "set_rng_state",
+]

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""modtree's own tensors as leaves of a module tree.
+
+The tree asks the native family (``csrc/tensor/numpy_family.cpp``), which answers without Python; what is here is for what is asked a few times
+per program, and for tensors of classes that users derive.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from modtree import _C, creation
+from modtree.devices import as_device
+from modtree.families import base
+from modtree.grad_mode import no_grad
+from modtree.parameter import Buffer, Parameter
+from modtree.tensor import Tensor
+
+
+class NumpyFamily(base.TensorFamily):
+    name = "numpy"
+    tensor_type = Tensor
+    parameter_type = Parameter
+
+    def is_meta(self, tensor: Any) -> bool:
+        return tensor.is_meta
+
+    def dtype_name(self, tensor: Any) -> str:
+        return tensor.dtype.name
+
+    def type_name(self, tensor: Any) -> str:
+        return f"modtree.{tensor.dtype._type_name}"
+
+    def no_grad(self) -> Any:
+        return no_grad()
+
+    def make_parameter(self, data: Any, requires_grad: bool) -> Any:
+        return Parameter(data, requires_grad)
+
+    def make_buffer(self, data: Any, persistent: bool) -> Any:
+        return Buffer(data, persistent=persistent)
+
+    def can_swap_payload(self, tensor: Any, other: Any) -> bool:
+        return isinstance(other, Tensor) and other.is_meta == tensor.is_meta
+
+    def to_numpy(self, tensor: Any) -> Any:
+        return tensor.detach().numpy()
+
+    def to(self, tensor: Any, device: Any, dtype: Any, non_blocking: bool, memory_format: Any) -> Any:
+        return tensor._convert(dtype, None if device is None else as_device(device), False)
+
+    def empty_like(self, tensor: Any, device: Any) -> Any:
+        return creation.empty_like(tensor, device=None if device is None else as_device(device))
+
+    def share_memory(self, tensor: Any) -> Any:
+        return tensor.share_memory_()
+
+    def swap_tensors(self, tensor: Any, other: Any) -> None:
+        _C.swap_contents(tensor, other)
+
+    def module_load(self, tensor: Any, source: Any, assign: bool) -> Any:
+        if assign:
+            return source.detach() if isinstance(source, Tensor) else creation.tensor(source)
+        result = tensor.detach().clone()
+        result.copy_(source)
+        return result
+
+
+family = NumpyFamily()
+_C._register_numpy_family(family, Parameter)

@@ -1,0 +1,452 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Element-wise operations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from modtree import _C
+from modtree.ops.table import define, expose, inplace_of, ops
+
+# -- one operand -------------------------------------------------------------------------------------------------------
+
+_FLOATING = {
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "expm1": np.expm1,
+    "log": np.log,
+    "log2": np.log2,
+    "log10": np.log10,
+    "log1p": np.log1p,
+    "sqrt": np.sqrt,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "tanh": np.tanh,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "deg2rad": np.deg2rad,
+    "rad2deg": np.rad2deg,
+    "reciprocal": np.reciprocal,
+}
+_ARITH = {
+    "square": np.square,
+    "ceil": np.ceil,
+    "floor": np.floor,
+    "trunc": np.trunc,
+    "conj": np.conjugate,
+    "sign": np.sign,
+}
+_LOGICAL = {
+    "isnan": np.isnan,
+    "isinf": np.isinf,
+    "isfinite": np.isfinite,
+    "signbit": np.signbit,
+    "logical_not": np.logical_not,
+}
+
+
+def _rsqrt(x: Any) -> Any:
+    return np.reciprocal(np.sqrt(x))
+
+
+def _sigmoid(x: Any) -> Any:
+    return np.reciprocal(1 + np.exp(np.negative(x)))
+
+
+def _relu(x: Any) -> Any:
+    return np.maximum(x, np.zeros((), x.dtype))
+
+
+def _frac(x: Any) -> Any:
+    return x - np.trunc(x)
+
+
+def _sign(x: Any) -> Any:
+    return x if x.dtype.kind == "b" else np.sign(x)
+
+
+def _rounding(function: Any) -> Any:
+    def forward(x: Any) -> Any:
+        return x.copy() if x.dtype.kind in "iub" else function(x)
+
+    return forward
+
+
+for _name, _ufunc in _FLOATING.items():
+    define(_name, _ufunc, promote="floating", operands=1, numpy=_ufunc)
+for _name, _ufunc in _ARITH.items():
+    _forward: Any = _ufunc
+    if _name in ("ceil", "floor", "trunc"):
+        _forward = _rounding(_ufunc)
+    elif _name == "sign":
+        _forward = _sign
+    define(_name, _forward, promote="arith", operands=1, numpy=_ufunc)
+for _name, _ufunc in _LOGICAL.items():
+    define(_name, _ufunc, promote="logical", operands=1, numpy=_ufunc)
+define("rsqrt", _rsqrt, promote="floating", operands=1)
+define("sigmoid", _sigmoid, promote="floating", operands=1)
+define("relu", _relu, promote="arith", operands=1)
+define("frac", _frac, promote="arith", operands=1)
+for _name in ("erf", "erfc", "erfinv", "lgamma"):
+    define(_name, getattr(_C, "_" + _name), promote="floating", operands=1)
+define("neg", np.negative, promote="arith", operands=1, no_bool=True, numpy=np.negative)
+define(
+    "abs",
+    np.absolute,
+    promote="arith",
+    operands=1,
+    numpy=np.absolute,
+    meta=lambda x: (x.shape, x.real.dtype),
+)
+define("bitwise_not", np.invert, promote="bitwise", operands=1, numpy=np.invert)
+
+for _name in (*_FLOATING, *_ARITH, *_LOGICAL, "rsqrt", "sigmoid", "relu", "frac", "erf", "erfc"):
+    expose(_name, ops[_name])
+    if _name not in ("isnan", "isinf", "isfinite", "signbit"):
+        expose(_name + "_", inplace_of(ops[_name]))
+for _name in ("erfinv", "lgamma", "neg", "abs", "bitwise_not"):
+    expose(_name, ops[_name])
+    expose(_name + "_", inplace_of(ops[_name]))
+expose("negative", ops["neg"])
+expose("absolute", ops["abs"])
+for _name in ("sin", "cos", "tan", "sinh", "cosh", "tanh"):
+    if not _name.endswith("tanh"):
+        expose("arc" + _name, ops["a" + _name])
+expose("arctanh", ops["atanh"])
+
+
+def _round(x: Any, decimals: int) -> Any:
+    return x.copy() if x.dtype.kind in "iub" else np.round(x, decimals)
+
+
+define("round", _round, promote="arith", operands=1)
+
+
+def round(input: Any, *, decimals: int = 0) -> Any:  # noqa: A001
+    """Rounds half to even, to a number of decimals."""
+    return ops["round"](input, decimals)
+
+
+expose("round", round)
+expose("round_", lambda self, *, decimals=0: ops["round"].inplace(self, decimals))
+
+# -- two operands ------------------------------------------------------------------------------------------------------
+
+define("add", np.add, promote="arith", operands=2, numpy=np.add)
+define("sub", np.subtract, promote="arith", operands=2, no_bool=True, numpy=np.subtract)
+define("mul", np.multiply, promote="arith", operands=2, numpy=np.multiply)
+define("true_divide", np.true_divide, promote="floating", operands=2, numpy=np.true_divide)
+
+
+def _typed(function: Any) -> Any:
+    """NumPy's function where its answer for bools would be a small integer: torch's keeps the dtype."""
+
+    def forward(a: Any, b: Any) -> Any:
+        result = function(a, b)
+        return result if a.dtype.kind != "b" else result.astype(a.dtype)
+
+    return forward
+
+
+def _power(a: Any, b: Any) -> Any:
+    """Integers wrap around; a negative exponent array gives what 1 / a ** b truncates to."""
+    if a.dtype.kind == "b":
+        return np.logical_or(a, np.logical_not(b))
+    if a.dtype.kind == "i" and b.ndim and (b < 0).any():
+        a, b = np.broadcast_arrays(a, b)
+        odd = np.where(b % 2 == 0, a * a, a)
+        return np.where(b < 0, np.where(np.abs(a) == 1, odd, 0), np.power(a, np.maximum(b, 0))).astype(
+            a.dtype
+        )
+    return np.power(a, b)
+
+
+define(
+    "floor_divide",
+    np.floor_divide,
+    promote="arith",
+    operands=2,
+    check_zero=True,
+    numpy=np.floor_divide,
+)
+define(
+    "remainder",
+    np.remainder,
+    promote="arith",
+    operands=2,
+    check_zero=True,
+    numpy=np.remainder,
+)
+define("fmod", np.fmod, promote="arith", operands=2, check_zero=True, numpy=np.fmod)
+define("pow", _power, promote="arith", operands=2, numpy=np.power)
+define("atan2", np.arctan2, promote="floating", operands=2, numpy=np.arctan2)
+define("hypot", np.hypot, promote="arith", operands=2, numpy=np.hypot)
+define("logaddexp", np.logaddexp, promote="arith", operands=2, numpy=np.logaddexp)
+define("copysign", np.copysign, promote="floating", operands=2, numpy=np.copysign)
+define("nextafter", np.nextafter, promote="arith", operands=2, numpy=np.nextafter)
+for _name in ("maximum", "minimum", "fmax", "fmin"):
+    define(_name, getattr(np, _name), promote="arith", operands=2, numpy=getattr(np, _name))
+for _name, _ufunc in {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}.items():
+    define(_name, _ufunc, promote="compare", operands=2, numpy=_ufunc)
+for _name in ("logical_and", "logical_or", "logical_xor"):
+    define(_name, getattr(np, _name), promote="logical", operands=2, numpy=getattr(np, _name))
+for _name, _ufunc in {
+    "bitwise_and": np.bitwise_and,
+    "bitwise_or": np.bitwise_or,
+    "bitwise_xor": np.bitwise_xor,
+    "bitwise_left_shift": np.left_shift,
+    "bitwise_right_shift": np.right_shift,
+}.items():
+    define(_name, _ufunc, promote="bitwise", operands=2, numpy=_ufunc)
+
+for _name in (
+    "mul true_divide floor_divide remainder fmod pow atan2 hypot logaddexp copysign nextafter maximum minimum fmax "
+    "fmin eq ne lt le gt ge logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor "
+    "bitwise_left_shift bitwise_right_shift"
+).split():
+    expose(_name, ops[_name])
+    expose(_name + "_", inplace_of(ops[_name]))
+for _alias, _name in {
+    "multiply": "mul",
+    "arctan2": "atan2",
+    "greater": "gt",
+    "greater_equal": "ge",
+    "less": "lt",
+    "less_equal": "le",
+    "not_equal": "ne",
+}.items():
+    expose(_alias, ops[_name])
+
+_add, _sub, _mul, _div = ops["add"], ops["sub"], ops["mul"], ops["true_divide"]
+
+
+def add(input: Any, other: Any, *, alpha: Any = 1) -> Any:
+    """input + alpha * other."""
+    return _add(input, other if alpha == 1 else _mul(other, alpha))
+
+
+def sub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
+    """input - alpha * other."""
+    return _sub(input, other if alpha == 1 else _mul(other, alpha))
+
+
+def add_(self: Any, other: Any, *, alpha: Any = 1) -> Any:
+    """self += alpha * other, in place."""
+    return _add.inplace(self, other if alpha == 1 else _mul(other, alpha))
+
+
+def sub_(self: Any, other: Any, *, alpha: Any = 1) -> Any:
+    """self -= alpha * other, in place."""
+    return _sub.inplace(self, other if alpha == 1 else _mul(other, alpha))
+
+
+def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
+    """other - alpha * input."""
+    return sub(other, input, alpha=alpha)
+
+
+def _rounded_quotient(input: Any, other: Any, mode: str) -> Any:
+    if mode == "floor":
+        return ops["floor_divide"](input, other)
+    if mode == "trunc":
+        return ops["trunc_divide"](input, other)
+    raise RuntimeError(f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found {mode!r}")
+
+
+def _trunc_divide(a: Any, b: Any) -> Any:
+    if a.dtype.kind in "iu":
+        quotient = np.floor_divide(a, b)
+        return quotient + ((quotient < 0) & (quotient * b != a)).astype(a.dtype)
+    return np.trunc(np.true_divide(a, b))
+
+
+define("trunc_divide", _trunc_divide, promote="arith", operands=2, check_zero=True)
+
+
+def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
+    """input / other; whole quotients with rounding_mode "floor" or "trunc"."""
+    if rounding_mode is None:
+        return _div(input, other)
+    return _rounded_quotient(input, other, rounding_mode)
+
+
+def div_(self: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
+    """self /= other, in place."""
+    if rounding_mode is None:
+        return _div.inplace(self, other)
+    name = {"floor": "floor_divide", "trunc": "trunc_divide"}.get(rounding_mode)
+    return ops[name].inplace(self, other) if name else _rounded_quotient(self, other, rounding_mode)
+
+
+for _function in (add, sub, rsub, div):
+    expose(_function.__name__, _function)
+expose("subtract", sub)
+expose("divide", div)
+for _function in (add_, sub_, div_):
+    expose(_function.__name__, _function, function=False)
+
+# -- more operands -----------------------------------------------------------------------------------------------------
+
+
+def _where(condition: Any, a: Any, b: Any) -> Any:
+    if condition.dtype.kind != "b" and condition.dtype != np.uint8:
+        raise RuntimeError(
+            f"where expected condition to be a boolean tensor, but got a tensor with dtype {condition.dtype}"
+        )
+    return np.where(condition, a, b)
+
+
+def _clamp(x: Any, low: Any, high: Any) -> Any:
+    if low is not None:
+        x = np.maximum(x, low)
+    if high is not None:
+        x = np.minimum(x, high)
+    return x
+
+
+def _masked_fill(x: Any, mask: Any, value: Any) -> Any:
+    if mask.dtype.kind != "b":
+        raise RuntimeError(f"masked_fill only supports boolean masks, but got mask with dtype {mask.dtype}")
+    return np.where(mask, np.asarray(value).astype(x.dtype), x)
+
+
+def _lerp(start: Any, end: Any, weight: Any) -> Any:
+    return start + weight * (end - start)
+
+
+define(
+    "where",
+    _where,
+    promote="arith",
+    first=1,
+    operands=2,
+    meta=lambda c, a, b: (np.broadcast_shapes(c.shape, np.shape(a), np.shape(b)), np.result_type(a, b)),
+)
+define("clamp", _clamp, promote="arith", operands=3, meta=lambda x, low, high: (x.shape, x.dtype))
+define(
+    "masked_fill",
+    _masked_fill,
+    meta=lambda x, m, v: (np.broadcast_shapes(x.shape, m.shape), x.dtype),
+)
+define("lerp", _lerp, promote="arith", operands=3)
+define("addcmul", lambda x, a, b, v: x + v * a * b, promote="arith", operands=3)
+define("addcdiv", lambda x, a, b, v: x + v * (a / b), promote="arith", operands=3)
+define(
+    "nan_to_num",
+    lambda x, nan, posinf, neginf: np.nan_to_num(x, nan=nan or 0.0, posinf=posinf, neginf=neginf),
+    meta=lambda x, *_: (x.shape, x.dtype),
+)
+
+
+def where(condition: Any, input: Any = None, other: Any = None) -> Any:
+    """Elements of input where condition holds, else of other; with one argument the indices where it holds."""
+    if input is None and other is None:
+        return ops["nonzero_tuple"](condition)
+    return ops["where"](condition, input, other)
+
+
+def clamp(input: Any, min: Any = None, max: Any = None) -> Any:  # noqa: A002
+    """Limits values to [min, max]; either may be None."""
+    if min is None and max is None:
+        raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
+    return ops["clamp"](input, min, max)
+
+
+def clamp_(self: Any, min: Any = None, max: Any = None) -> Any:  # noqa: A002
+    """Limits values to [min, max], in place."""
+    return ops["clamp"].inplace(self, min, max)
+
+
+def masked_fill(input: Any, mask: Any, value: Any) -> Any:
+    """input with value where mask holds."""
+    return ops["masked_fill"](input, mask, value)
+
+
+def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
+    """input + value * tensor1 * tensor2."""
+    return ops["addcmul"](input, tensor1, tensor2, value)
+
+
+def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
+    """input + value * tensor1 / tensor2."""
+    return ops["addcdiv"](input, tensor1, tensor2, value)
+
+
+def nan_to_num(input: Any, nan: Any = None, posinf: Any = None, neginf: Any = None) -> Any:
+    """Replaces NaN and infinities by numbers."""
+    return ops["nan_to_num"](input, nan, posinf, neginf)
+
+
+def isclose(input: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
+    """|input - other| <= atol + rtol * |other|, element-wise."""
+    return ops["isclose"](input, other, rtol, atol, equal_nan)
+
+
+def _isclose(a: Any, b: Any, rtol: float, atol: float, equal_nan: bool) -> Any:
+    return np.isclose(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan)
+
+
+define("isclose", _isclose, promote="same", operands=2)
+
+expose("where", where)
+expose("clamp", clamp)
+expose("clip", clamp)
+expose("clamp_", clamp_, function=False)
+expose("clip_", clamp_, function=False)
+expose("clamp_min", lambda input, min: clamp(input, min=min))  # noqa: A006
+expose("clamp_max", lambda input, max: clamp(input, max=max))  # noqa: A006
+expose("clamp_min_", lambda self, min: clamp_(self, min=min), function=False)
+expose("clamp_max_", lambda self, max: clamp_(self, max=max), function=False)
+expose("masked_fill", masked_fill)
+expose("masked_fill_", lambda self, mask, value: ops["masked_fill"].inplace(self, mask, value), function=False)
+expose("lerp", ops["lerp"])
+expose("lerp_", inplace_of(ops["lerp"]), function=False)
+expose("addcmul", addcmul)
+expose("addcdiv", addcdiv)
+expose(
+    "addcmul_",
+    lambda self, tensor1, tensor2, *, value=1: ops["addcmul"].inplace(self, tensor1, tensor2, value),
+    function=False,
+)
+expose(
+    "addcdiv_",
+    lambda self, tensor1, tensor2, *, value=1: ops["addcdiv"].inplace(self, tensor1, tensor2, value),
+    function=False,
+)
+expose("nan_to_num", nan_to_num)
+expose("isclose", isclose)
+
+
+def _where_method(self: Any, condition: Any, other: Any) -> Any:
+    return ops["where"](condition, self, other)
+
+
+def allclose(input: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
+    """Are all elements close?"""
+    return bool(isclose(input, other, rtol, atol, equal_nan)._array.all())
+
+
+def equal(input: Any, other: Any) -> bool:
+    """Same shape and same values?"""
+    return input.shape == other.shape and bool(np.array_equal(input._array, other._array))
+
+
+expose("where", _where_method, function=False)
+expose("allclose", allclose)
+expose("equal", equal)

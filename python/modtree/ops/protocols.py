@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""NumPy's functions called with tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from modtree import _C
+from modtree.ops.table import by_function
+
+_Base = _C.TensorBase
+
+
+def _plain(value: Any, name: str) -> Any:
+    """Arguments with arrays in place of tensors, at any depth of lists, tuples and dicts."""
+    if isinstance(value, _Base):
+        if value.is_meta:
+            raise NotImplementedError(f"np.{name} is not available for tensors on 'meta': they have no values")
+        if value.requires_grad and _C.is_grad_enabled():
+            raise RuntimeError(
+                f"np.{name} on a tensor that requires grad would lose its gradient: use tensor.detach(), or call it "
+                "under modtree.no_grad()"
+            )
+        return value._array
+    if isinstance(value, (list, tuple)):
+        items = [_plain(item, name) for item in value]
+        return items if isinstance(value, list) else tuple(items)
+    if isinstance(value, dict):
+        return {key: _plain(item, name) for key, item in value.items()}
+    return value
+
+
+def _check_out(out: Any, name: str) -> None:
+    for target in out if isinstance(out, tuple) else (out,):
+        if target is not None and not isinstance(target, _Base):
+            raise TypeError(
+                f"np.{name}: out= must be a modtree.Tensor when an input is one (got {type(target).__name__}); "
+                "call it on tensor.detach().numpy() to fill an array"
+            )
+
+
+def call_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What ``Tensor.__array_ufunc__`` does."""
+    name = ufunc.__name__
+    out = kwargs.pop("out", None)
+    if out is not None:
+        _check_out(out, name)
+        if len(out) == 1 and method != "at":
+            result = call_ufunc(ufunc, method, inputs, kwargs)
+            return out[0].copy_(result)
+        raise TypeError(f"np.{name}: out= with several tensors is not available")
+    op = by_function.get(ufunc)
+    if op is not None and method == "__call__" and not kwargs:
+        return op(*inputs)
+    if method == "at":
+        _C.check_inplace(inputs[0])
+        target, *rest = inputs
+        ufunc.at(target._array, *_plain(tuple(rest), name))
+        _C.bump_version(target)
+        return None
+    with np.errstate(all="ignore"):
+        result = getattr(ufunc, method)(*_plain(inputs, name), **_plain(kwargs, name))
+    return _C.wrap(result)
+
+
+def call_function(function: Any, args: Any, kwargs: Any) -> Any:
+    """What ``Tensor.__array_function__`` does."""
+    name = function.__name__
+    out = kwargs.get("out")
+    if out is not None:
+        _check_out(out, name)
+        rest = {key: value for key, value in kwargs.items() if key != "out"}
+        return out.copy_(call_function(function, args, rest))
+    op = by_function.get(function)
+    if op is not None:
+        return op(*args, **kwargs)
+    special = _SPECIAL.get(function)
+    if special is not None:
+        return special(*args, **kwargs)
+    with np.errstate(all="ignore"):
+        result = function(*_plain(args, name), **_plain(kwargs, name))
+    if function in _PLAIN_RESULT:
+        return result
+    return _C.wrap(result)
+
+
+def _concatenate(arrays: Any, axis: Any = 0, **kwargs: Any) -> Any:
+    from modtree.ops.table import ops
+
+    if axis is None or kwargs:
+        arrays = _plain(arrays, "concatenate")
+        return _C.wrap(np.concatenate(arrays, axis, **kwargs))
+    return ops["cat"](_as_tensors(arrays), axis)
+
+
+def _stack(arrays: Any, axis: int = 0, **kwargs: Any) -> Any:
+    from modtree.ops.table import ops
+
+    if kwargs:
+        return _C.wrap(np.stack(_plain(arrays, "stack"), axis, **kwargs))
+    return ops["stack"](_as_tensors(arrays), axis)
+
+
+def _as_tensors(arrays: Any) -> list[Any]:
+    return [a if isinstance(a, _Base) else _C.from_array(np.asarray(a)) for a in arrays]
+
+
+def _copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
+    if not isinstance(dst, _Base):
+        np.copyto(dst, _plain(src, "copyto"), casting=casting, where=_plain(where, "copyto"))
+        return
+    _C.check_inplace(dst)
+    np.copyto(dst._array, _plain(src, "copyto"), casting=casting, where=_plain(where, "copyto"))
+    _C.bump_version(dst)
+
+
+_SPECIAL = {np.concatenate: _concatenate, np.stack: _stack, np.copyto: _copyto}
+
+# Their results are facts about arrays, not arrays.
+_PLAIN_RESULT = {np.shape, np.ndim, np.size, np.allclose, np.array_equal, np.shares_memory, np.may_share_memory, np.result_type}

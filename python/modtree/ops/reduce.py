@@ -1,0 +1,460 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Reductions, scans, sorting."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+
+from modtree._C import as_dtype
+from modtree.ops.table import define, expose, ops
+
+_SCALAR_NAMES = {"b": "Bool", "i": "Long", "u": "Byte"}
+
+
+def _reduced_shape(x: Any, axis: Any, keepdims: bool) -> tuple[int, ...]:
+    if axis is None:
+        return (1,) * x.ndim if keepdims else ()
+    axes = {a % max(x.ndim, 1) for a in ((axis,) if isinstance(axis, int) else axis)}
+    kept = ((1 if i in axes else n) for i, n in enumerate(x.shape) if keepdims or i not in axes)
+    return tuple(kept)
+
+
+def _meta(dtype: Any = None) -> Any:
+    """The meta rule of a reduction; dtype is a fixed one, or a function of the array's, or None for the same."""
+
+    def rule(x: Any, axis: Any = None, keepdims: bool = False, *rest: Any, **kwargs: Any) -> Any:
+        result = dtype(x.dtype) if callable(dtype) else dtype or x.dtype
+        return _reduced_shape(x, axis, keepdims), kwargs.get("dtype") or result
+
+    return rule
+
+
+def _axis(input: Any, dim: Any) -> Any:
+    """NumPy's axis for torch's dim: an empty list means all; a 0-d tensor has the dims 0 and -1."""
+    if dim is None:
+        return None
+    if isinstance(dim, (list, tuple)):
+        if len(dim) == 0:
+            return None
+        dim = tuple(int(d) for d in dim)
+        if input.ndim == 0 and all(d in (0, -1) for d in dim):
+            return None
+        return dim
+    if input.ndim == 0 and dim in (0, -1):
+        return None
+    return int(dim)
+
+
+def _integral_to_int64(dtype: Any) -> Any:
+    return np.dtype(np.int64) if dtype.kind in "bui" else dtype
+
+
+def _accumulate(ufunc: Any) -> Any:
+    """sum and prod: integers become int64, float16 adds up in float32."""
+
+    def forward(x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> Any:
+        target = _integral_to_int64(x.dtype) if dtype is None else dtype
+        if x.dtype.kind == "c" and np.dtype(target).kind == "f":
+            x = x.real
+        wide = np.float32 if target == np.float16 else target
+        result = ufunc.reduce(x, axis=axis, keepdims=keepdims, dtype=wide)
+        return result if wide is target else result.astype(target)
+
+    return forward
+
+
+def _require_float(name: str, x: Any) -> None:
+    if x.dtype.kind not in "fc":
+        raise RuntimeError(
+            f"{name}(): could not infer output dtype. Input dtype must be either a floating point or complex "
+            f"dtype. Got: {_SCALAR_NAMES.get(x.dtype.kind, x.dtype)} instead. Pass dtype=, or convert with .float()"
+        )
+
+
+def _mean(x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> Any:
+    if dtype is not None:
+        x = x.astype(dtype)
+    _require_float("mean", x)
+    return np.asarray(x).mean(axis=axis, keepdims=keepdims) if x.size else _empty_mean(x, axis, keepdims)
+
+
+def _empty_mean(x: Any, axis: Any, keepdims: bool) -> Any:
+    return np.full(_reduced_shape(x, axis, keepdims), np.nan, x.dtype)
+
+
+def _count(x: Any, axis: Any) -> int:
+    axes = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
+    count = 1
+    for a in axes:
+        count *= x.shape[a]
+    return count
+
+
+def _var(x: Any, axis: Any = None, keepdims: bool = False, correction: float = 1) -> Any:
+    _require_float("var", x)
+    n = _count(x, axis)
+    work = x.astype(np.float32) if x.dtype == np.float16 else x
+    if n == 0:
+        return _empty_mean(x, axis, keepdims)
+    centred = work - work.mean(axis=axis, keepdims=True)
+    squares = (centred * centred.conj()).real if x.dtype.kind == "c" else centred * centred
+    total = np.add.reduce(squares, axis=axis, keepdims=keepdims)
+    divisor = max(n - correction, 0)
+    result = np.asarray(total) / np.asarray(divisor, total.dtype)
+    return result.astype(np.float16) if x.dtype == np.float16 else result
+
+
+def _std(x: Any, axis: Any = None, keepdims: bool = False, correction: float = 1) -> Any:
+    return np.sqrt(_var(x, axis, keepdims, correction))
+
+
+def _logsumexp(x: Any, axis: Any, keepdims: bool = False) -> Any:
+    peak = x.max(axis=axis, keepdims=True)
+    peak = np.where(np.isfinite(peak), peak, np.zeros((), x.dtype))
+    total = np.log(np.exp(x - peak).sum(axis=axis, keepdims=True)) + peak
+    return total if keepdims else total.reshape(_reduced_shape(x, axis, False))
+
+
+def _extreme(function: Any) -> Any:
+    def forward(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+        if _count(x, axis) == 0:
+            raise RuntimeError(
+                "max()/min(): Expected reduction dim to be specified for input.numel() == 0, and to have a size "
+                f"of 1 or more (got shape {list(x.shape)})"
+            )
+        return function(x, axis=axis, keepdims=keepdims)
+
+    return forward
+
+
+def _arg(function: Any) -> Any:
+    def forward(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+        if x.ndim == 0:
+            return np.zeros((), np.int64)
+        return function(x, axis=axis, keepdims=keepdims).astype(np.int64)
+
+    return forward
+
+
+def _argsort(x: Any, axis: int, descending: bool) -> Any:
+    if x.ndim == 0:
+        return np.zeros((), np.int64)
+    if not descending:
+        return np.argsort(x, axis=axis, kind="stable").astype(np.int64)
+    # Stable and descending: sort the reversed array and count from the end.
+    order = np.argsort(np.flip(x, axis), axis=axis, kind="stable")
+    return np.flip(x.shape[axis] - 1 - order, axis).astype(np.int64)
+
+
+def _norm(x: Any, axis: Any, keepdims: bool, p: Any) -> Any:
+    size = np.abs(x)
+    if p == 2 or p == "fro":
+        total = np.add.reduce(size * size, axis=axis, keepdims=keepdims)
+        return np.sqrt(total)
+    if p == float("inf"):
+        return np.max(size, axis=axis, keepdims=keepdims, initial=0)
+    if p == float("-inf"):
+        return np.min(size, axis=axis, keepdims=keepdims)
+    if p == 0:
+        return np.add.reduce((size != 0).astype(size.dtype), axis=axis, keepdims=keepdims)
+    if p == 1:
+        return np.add.reduce(size, axis=axis, keepdims=keepdims)
+    return np.add.reduce(size**p, axis=axis, keepdims=keepdims) ** (1.0 / p)
+
+
+def _scan(function: Any) -> Any:
+    def forward(x: Any, axis: int, dtype: Any = None) -> Any:
+        target = _integral_to_int64(x.dtype) if dtype is None else np.dtype(dtype)
+        return x.astype(target) if x.ndim == 0 else function(x, axis=axis, dtype=target)
+
+    return forward
+
+
+def _scan_meta(x: Any, axis: int, dtype: Any = None) -> Any:
+    return x.shape, dtype or _integral_to_int64(x.dtype)
+
+
+def _softmax(x: Any, axis: int) -> Any:
+    _require_softmax_float(x)
+    if x.ndim == 0:
+        return np.ones_like(x)
+    shifted = np.exp(x - x.max(axis=axis, keepdims=True)) if x.size else x.copy()
+    shifted /= shifted.sum(axis=axis, keepdims=True)
+    return shifted
+
+
+def _log_softmax(x: Any, axis: int) -> Any:
+    _require_softmax_float(x)
+    if x.ndim == 0:
+        return np.zeros_like(x)
+    if not x.size:
+        return x.copy()
+    shifted = x - x.max(axis=axis, keepdims=True)
+    shifted -= np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
+    return shifted
+
+
+def _require_softmax_float(x: Any) -> None:
+    if x.dtype.kind != "f":
+        raise NotImplementedError(
+            f"\"softmax\" not implemented for '{_SCALAR_NAMES.get(x.dtype.kind, x.dtype)}': convert with .float()"
+        )
+
+
+def _same(x: Any, *args: Any, **kwargs: Any) -> Any:
+    return x.shape, x.dtype
+
+
+_real = {np.dtype(np.complex64): np.dtype(np.float32), np.dtype(np.complex128): np.dtype(np.float64)}
+
+
+def _real_dtype(dtype: Any) -> Any:
+    return _real.get(dtype, dtype)
+
+
+define("sum", _accumulate(np.add), meta=_meta(_integral_to_int64))
+define("prod", _accumulate(np.multiply), meta=_meta(_integral_to_int64))
+define("mean", _mean, meta=_meta())
+define("var", _var, meta=_meta(_real_dtype))
+define("std", _std, meta=_meta(_real_dtype))
+define("logsumexp", _logsumexp, promote="floating", operands=1, meta=_meta())
+define("amax", _extreme(np.max), meta=_meta())
+define("amin", _extreme(np.min), meta=_meta())
+define("argmax", _arg(np.argmax), meta=_meta(np.int64))
+define("argmin", _arg(np.argmin), meta=_meta(np.int64))
+define("all", np.all, meta=_meta(np.bool_))
+define("any", np.any, meta=_meta(np.bool_))
+define(
+    "count_nonzero",
+    lambda x, axis=None: np.asarray(np.count_nonzero(x, axis=axis), np.int64),
+    meta=_meta(np.int64),
+)
+define("norm", _norm, meta=_meta(_real_dtype))
+define("cumsum", _scan(np.cumsum), meta=_scan_meta)
+define("cumprod", _scan(np.cumprod), meta=_scan_meta)
+define("softmax", _softmax, meta=_same)
+define("log_softmax", _log_softmax, meta=_same)
+define("argsort", _argsort, meta=lambda x, axis, descending: (x.shape, np.int64))
+define(
+    "take_along_dim",
+    lambda x, index, axis: x if x.ndim == 0 else np.take_along_axis(x, index, axis),
+    meta=lambda x, index, axis: (index.shape, x.dtype),
+)
+
+
+def _reduction(name: str) -> Any:
+    op = ops[name]
+    has_dtype = name in ("sum", "prod", "mean")
+
+    if has_dtype:
+
+        def reduce(
+            input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None
+        ) -> Any:
+            dim = axis if dim is None else dim
+            if dim is None and dtype is None and not keepdim:
+                return op(input)
+            if dtype is not None:
+                dtype = as_dtype(dtype).dtype
+            return op(input, axis=_axis(input, dim), keepdims=keepdim, dtype=dtype)
+
+    else:
+
+        def reduce(input: Any, dim: Any = None, keepdim: bool = False, *, axis: Any = None) -> Any:
+            dim = axis if dim is None else dim
+            return op(input, axis=_axis(input, dim), keepdims=keepdim)
+
+    reduce.__name__ = reduce.__qualname__ = name
+    reduce.__doc__ = f"{name} over the dimension(s) dim, or over all."
+    return reduce
+
+
+for _name in ("sum", "prod", "mean", "amax", "amin", "argmax", "argmin", "all", "any", "logsumexp"):
+    expose(_name, _reduction(_name))
+
+
+def _moment(name: str) -> Any:
+    op = ops[name]
+
+    def reduce(
+        input: Any,
+        dim: Any = None,
+        unbiased: Any = None,
+        keepdim: bool = False,
+        *,
+        correction: Any = None,
+    ) -> Any:
+        if isinstance(dim, bool):  # var(unbiased)
+            dim, unbiased = None, dim
+        if correction is None:
+            correction = 1 if unbiased is None else int(unbiased)
+        return op(input, axis=_axis(input, dim), keepdims=keepdim, correction=correction)
+
+    reduce.__name__ = reduce.__qualname__ = name
+    reduce.__doc__ = f"{name} over the dimension(s) dim, or over all; divides by n - correction."
+    return reduce
+
+
+var = _moment("var")
+std = _moment("std")
+expose("var", var)
+expose("std", std)
+
+
+def var_mean(input: Any, dim: Any = None, unbiased: Any = None, keepdim: bool = False, **kwargs: Any) -> Any:
+    """Variance and mean."""
+    mean = ops["mean"](input, axis=_axis(input, None if isinstance(dim, bool) else dim), keepdims=keepdim)
+    return var(input, dim, unbiased, keepdim, **kwargs), mean
+
+
+expose("var_mean", var_mean, method=False)
+
+
+def norm(input: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+    """The p-norm over dim, or of all elements as one vector."""
+    if dtype is not None:
+        input = input.to(dtype)
+    if not (input.is_floating_point() or input.is_complex()):
+        raise RuntimeError(
+            "linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
+            f"{str(input.dtype).rpartition('.')[2]}; convert with .float()"
+        )
+    return ops["norm"](input, _axis(input, dim), keepdim, 2 if p is None else p)
+
+
+def count_nonzero(input: Any, dim: Any = None) -> Any:
+    """How many elements are not zero."""
+    return ops["count_nonzero"](input, axis=_axis(input, dim))
+
+
+def _return_type(name: str) -> Any:
+    return namedtuple(name, ["values", "indices"])  # noqa: PYI024
+
+
+_max_result = _return_type("max")
+_min_result = _return_type("min")
+_sort_result = _return_type("sort")
+_topk_result = _return_type("topk")
+_median_result = _return_type("median")
+_kthvalue_result = _return_type("kthvalue")
+
+
+def _extreme_function(name: str, result_type: Any, binary: str) -> Any:
+    arg, amount = ops["arg" + name], ops["a" + name]
+
+    def extreme(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
+        if other is not None or (dim is not None and not isinstance(dim, int)):
+            return ops[binary](input, dim if other is None else other)
+        if dim is None:
+            return amount(input)
+        axis = _axis(input, dim)
+        indices = arg(input, axis=axis, keepdims=keepdim)
+        return result_type(amount(input, axis=axis, keepdims=keepdim), indices)
+
+    extreme.__name__ = extreme.__qualname__ = name
+    extreme.__doc__ = f"The {name} of all elements; (values, indices) along dim; or element-wise with a tensor."
+    return extreme
+
+
+def sort(input: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
+    """Sorted values and their indices along dim."""
+    order = ops["argsort"](input, dim, descending)
+    return _sort_result(ops["take_along_dim"](input, order, dim), order)
+
+
+def argsort(input: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
+    """Indices that sort along dim."""
+    return ops["argsort"](input, dim, descending)
+
+
+def topk(input: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:  # noqa: A002
+    """The k largest (or smallest) values and their indices along dim."""
+    size = input.size(dim) if input.ndim else 1
+    if not 0 <= k <= size:
+        raise RuntimeError(f"selected index k out of range: k = {k} for a dimension of size {size}")
+    order = ops["argsort"](input, dim, largest)
+    if input.ndim:
+        order = order.narrow(dim, 0, k)
+    return _topk_result(ops["take_along_dim"](input, order, dim), order)
+
+
+def kthvalue(input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    """The k-th smallest value along dim (k from 1) and its index."""
+    order = ops["argsort"](input, dim, False).narrow(dim, k - 1, 1)
+    values = ops["take_along_dim"](input, order, dim)
+    if keepdim:
+        return _kthvalue_result(values, order)
+    return _kthvalue_result(values.squeeze(dim), order.squeeze(dim))
+
+
+def median(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    """The median (the lower one of two); with dim also its index."""
+    if dim is None:
+        flat = input.reshape(-1)
+        return kthvalue(flat, (flat.numel() + 1) // 2, 0).values
+    return _median_result(*kthvalue(input, (input.size(dim) + 1) // 2, dim, keepdim))
+
+
+def cumsum(input: Any, dim: int, *, dtype: Any = None) -> Any:
+    """Running sum along dim."""
+    return ops["cumsum"](input, dim, dtype=None if dtype is None else as_dtype(dtype).dtype)
+
+
+def cumprod(input: Any, dim: int, *, dtype: Any = None) -> Any:
+    """Running product along dim."""
+    return ops["cumprod"](input, dim, dtype=None if dtype is None else as_dtype(dtype).dtype)
+
+
+def softmax(input: Any, dim: int, dtype: Any = None) -> Any:
+    """exp(x) / sum(exp(x)) along dim."""
+    return ops["softmax"](input if dtype is None else input.to(dtype), dim)
+
+
+def log_softmax(input: Any, dim: int, dtype: Any = None) -> Any:
+    """log(softmax(x)) along dim, computed without overflow."""
+    return ops["log_softmax"](input if dtype is None else input.to(dtype), dim)
+
+
+def unique(
+    input: Any,
+    sorted: bool = True,  # noqa: A002
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: Any = None,
+) -> Any:
+    """The distinct values, sorted."""
+    return ops["unique"](input, return_inverse, return_counts, dim)
+
+
+def _unique(x: Any, inverse: bool, counts: bool, axis: Any) -> Any:
+    result = np.unique(x, return_inverse=inverse, return_counts=counts, axis=axis)
+    if not isinstance(result, tuple):
+        return result
+    values, *rest = result
+    if inverse and axis is None:
+        rest[0] = rest[0].reshape(x.shape)
+    return (values, *rest)
+
+
+define("unique", _unique)
+
+expose("max", _extreme_function("max", _max_result, "maximum"))
+expose("min", _extreme_function("min", _min_result, "minimum"))
+for _function in (
+    norm,
+    count_nonzero,
+    sort,
+    argsort,
+    topk,
+    kthvalue,
+    median,
+    cumsum,
+    cumprod,
+    softmax,
+    log_softmax,
+    unique,
+):
+    expose(_function.__name__, _function)

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The table of operations: every computation on tensors is a call of one of its rows.
+
+A row has a name, a forward function on arrays with NumPy's own argument names, and a promotion rule. Calling it (C++) takes tensors apart,
+brings their dtypes together as torch does, runs the function and wraps what comes out. ``np.exp(t)``, ``t.exp()`` and ``modtree.exp(t)`` are calls
+of one row. Derivative rules belong to rows too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from modtree._C import Op, _set_slot_op, _slot_ops
+
+__all__ = ["by_function", "define", "expose", "find", "functions", "inplace_of", "methods", "ops"]
+
+#: Name -> row.
+ops: dict[str, Op] = {}
+#: NumPy function -> row: what NumPy's protocols look up.
+by_function: dict[Any, Op] = {}
+
+
+def define(
+    name: str,
+    forward: Callable[..., Any],
+    *,
+    promote: str = "none",
+    first: int = 0,
+    operands: int = 0,
+    view: bool = False,
+    meta: Callable[..., Any] | None = None,
+    numpy: Any = None,
+    doc: str | None = None,
+    **flags: bool,
+) -> Op:
+    """Adds a row to the table.
+
+    Args:
+        name: Its name in the table, in messages, and of the method where it is one.
+        forward: The function on arrays.
+        promote: What happens to the operands: "none", "arith" (they meet in one dtype), "floating" (and integers become the default floating
+            dtype), "compare", "logical", "bitwise", "same" (they must be of one dtype).
+        first: Index of the first operand among the positional arguments.
+        operands: Number of operands; -1 when the argument ``first`` is a sequence of them.
+        view: The result may share memory with the first argument.
+        meta: ``meta(*arrays, **kwargs) -> (shape, dtype)`` (or a list of such pairs) for meta tensors. Element-wise rows and views need none.
+        numpy: The NumPy function that means this row; ``forward`` when that is a ufunc.
+        doc: What ``help()`` shows.
+    """
+    if name in ops:
+        raise ValueError(f"the operation '{name}' is in the table already")
+    op = Op(
+        name,
+        forward,
+        promote=promote,
+        first=first,
+        operands=operands,
+        view=view,
+        meta=meta,
+        doc=doc,
+        **flags,
+    )
+    ops[name] = op
+    if numpy is not None:
+        by_function[numpy] = op
+    if name in _slot_ops:
+        _set_slot_op(name, op)
+    return op
+
+
+def find(name: str) -> Op:
+    """The row of that name (where a pickled one comes back)."""
+    return ops[name]
+
+
+#: What the class Tensor gets as methods, and the package as functions.
+methods: dict[str, Any] = {}
+functions: dict[str, Any] = {}
+
+
+def expose(name: str, value: Any, *, method: bool = True, function: bool = True) -> None:
+    """Makes an operation, or a function on top of one, public."""
+    if method:
+        methods[name] = value
+    if function:
+        functions[name] = value
+
+
+def inplace_of(op: Op) -> Callable[..., Any]:
+    """The method that writes the result of a row into its first argument."""
+    write = op.inplace
+
+    def method(self: Any, *args: Any) -> Any:
+        return write(self, *args)
+
+    method.__name__ = method.__qualname__ = op.__name__ + "_"
+    method.__doc__ = f"{op.__name__}() in place."
+    return method

@@ -1,0 +1,587 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The tensor: an ndarray with torch's methods, a gradient slot and a device."""
+
+from __future__ import annotations
+
+import copy
+import operator
+from typing import Any
+
+import numpy as np
+
+from modtree import _C, creation, dtypes
+from modtree.devices import as_device, device
+from modtree.ops import table
+from modtree.random import bits_of, normal, uniform
+
+# The modules of operations fill the table when they are imported.
+from modtree.ops import linalg, pointwise, reduce, shape  # noqa: F401  # isort: skip
+
+__all__ = ["Size", "Tensor", "is_tensor"]
+
+
+class Size(tuple):
+    """The extents of a tensor: a tuple of ints that prints as ``modtree.Size([2, 3])``."""
+
+    __slots__ = ()
+
+    def __new__(cls, sizes: Any = ()) -> Size:
+        return tuple.__new__(cls, map(operator.index, sizes))
+
+    def numel(self) -> int:
+        """The number of elements of such a tensor."""
+        total = 1
+        for size in self:
+            total *= size
+        return total
+
+    def __repr__(self) -> str:
+        return f"modtree.Size([{', '.join(map(str, self))}])"
+
+    __str__ = __repr__
+
+    def __getitem__(self, index: Any) -> Any:
+        result = tuple.__getitem__(self, index)
+        return Size(result) if isinstance(index, slice) else result
+
+    def __add__(self, other: Any) -> Any:
+        return Size(tuple.__add__(self, tuple(other))) if isinstance(other, tuple) else NotImplemented
+
+    def __mul__(self, count: Any) -> Any:
+        return Size(tuple.__mul__(self, count))
+
+    __rmul__ = __mul__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Size, (tuple(self),)
+
+
+_no_gradients = (
+    "gradients of NumPy tensors are not available in this version: use torch tensors as leaves of the modules where "
+    "you need backward()"
+)
+
+
+class Tensor(_C.TensorBase):
+    """A multi-dimensional array of numbers with torch's interface, holding its values in a NumPy array.
+
+    Made by :func:`modtree.tensor`, :func:`modtree.zeros`, ... and by operations. ``Tensor(2, 3)`` makes one with these sizes whose values are not
+    set, ``Tensor([1, 2])`` one of the default dtype with these values.
+
+    A tensor is a handle: ``t.data = other`` gives it another array, and it stays the same object. NumPy's functions work on it and give
+    tensors: ``np.exp(t)``.
+    """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Tensor:
+        self = _C.TensorBase.__new__(cls)
+        if cls is Tensor or cls.__init__ is object.__init__:
+            _fill_from_constructor(self, args, kwargs)
+        return self
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    @staticmethod
+    def _make_subclass(cls: type, data: Tensor, require_grad: bool = False) -> Any:
+        """A new object of a class of tensors that shares the memory of ``data``."""
+        return _C.make_subclass(cls, data, require_grad)
+
+    as_subclass = lambda self, cls: _C.make_subclass(cls, self, self.requires_grad)  # noqa: E731
+
+    # -- text ----------------------------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        from modtree._format import tensor_text
+
+        return tensor_text(self)
+
+    def __format__(self, spec: str) -> str:
+        if self.ndim == 0 and not self.is_meta:
+            return format(self.item(), spec)
+        return object.__format__(self, spec)
+
+    # -- conversion ----------------------------------------------------------------------------------------------------
+
+    def to(self, *args: Any, **kwargs: Any) -> Tensor:
+        """This tensor with another dtype or on another device; itself when nothing changes.
+
+        Called as ``to(dtype)``, ``to(device, dtype=None)`` or ``to(other)``, each with ``non_blocking=False, copy=False``.
+        """
+        kind, place, copy = _parse_to(args, kwargs)
+        return self._convert(kind, place, copy)
+
+    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+        """The name of its type ("modtree.FloatTensor"), or this tensor with another dtype."""
+        if dtype is None:
+            return f"modtree.{self.dtype._type_name}"
+        if isinstance(dtype, str):
+            name = dtype.rpartition(".")[2]
+            for known in _C._dtypes.values():
+                if known._type_name == name:
+                    return self._convert(known, None, False)
+            raise ValueError(f"invalid type: '{dtype}'; expected a name such as 'modtree.FloatTensor'")
+        return self._convert(dtype, None, False)
+
+    def type_as(self, other: Tensor) -> Tensor:
+        """This tensor with the dtype and device of another."""
+        return self._convert(other.dtype, other.device, False)
+
+    def bfloat16(self) -> Tensor:
+        return self._convert("bfloat16", None, False)
+
+    def cpu(self, memory_format: Any = None) -> Tensor:
+        """This tensor in main memory."""
+        return self._convert(None, device("cpu"), False)
+
+    def cuda(self, *args: Any, **kwargs: Any) -> Tensor:
+        raise RuntimeError("NumPy tensors live in main memory only: there is no cuda device")
+
+    def numpy(self, *, force: bool = False) -> np.ndarray:
+        """The array inside, sharing memory."""
+        if force:
+            return self.detach().cpu()._array
+        if self.requires_grad:
+            raise RuntimeError(
+                "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
+            )
+        if self.is_meta:
+            raise TypeError("can't convert a tensor on 'meta' to an array: it has no values")
+        return self._array
+
+    def tolist(self) -> Any:
+        """The values as nested lists of Python numbers."""
+        if self.is_meta:
+            raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+        return self._array.tolist()
+
+    # -- NumPy's protocols ---------------------------------------------------------------------------------------------
+
+    __array_priority__ = 1000
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        array = self.numpy()
+        if dtype is not None and np.dtype(dtype) != array.dtype:
+            if copy is False:
+                raise ValueError(f"an array of {np.dtype(dtype)} cannot be made of {array.dtype} without a copy")
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        from modtree.ops.protocols import call_ufunc
+
+        return call_ufunc(ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        from modtree.ops.protocols import call_function
+
+        return call_function(function, args, kwargs)
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        return self.numpy().__dlpack__(**kwargs)
+
+    def __dlpack_device__(self) -> tuple[Any, int]:
+        return self.numpy().__dlpack_device__()
+
+    # -- layout --------------------------------------------------------------------------------------------------------
+
+    def stride(self, dim: int | None = None) -> Any:
+        """Distances between neighbours, in elements."""
+        array = self._array
+        if self.is_meta:
+            strides, step = [], 1
+            for size in reversed(array.shape):
+                strides.append(step)
+                step *= max(size, 1)
+            steps = tuple(reversed(strides))
+        else:
+            steps = tuple(s // array.itemsize for s in array.strides)
+        return steps if dim is None else steps[dim]
+
+    def storage_offset(self) -> int:
+        """Distance of the first element from the start of the memory, in elements."""
+        if self.is_meta:
+            return 0
+        owner = _owner(self._array)
+        start = self._array.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
+        return start // self._array.itemsize
+
+    @property
+    def T(self) -> Tensor:  # noqa: N802
+        """All dimensions in reverse order."""
+        return table.ops["permute"](self)
+
+    @property
+    def mT(self) -> Tensor:  # noqa: N802
+        """The last two dimensions exchanged."""
+        if self.ndim < 2:
+            raise RuntimeError(f"tensor.mT is only supported on matrices or batches of matrices. Got {self.ndim}-D tensor.")
+        return table.ops["swapaxes"](self, -2, -1)
+
+    @property
+    def H(self) -> Tensor:  # noqa: N802
+        """The conjugate transpose of a matrix."""
+        return self.mT.conj() if self.is_complex() else self.mT
+
+    @property
+    def real(self) -> Tensor:
+        return table.ops["real"](self)
+
+    @property
+    def imag(self) -> Tensor:
+        if not self.is_complex():
+            raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
+        return table.ops["imag"](self)
+
+    @property
+    def itemsize(self) -> int:
+        return self.element_size()
+
+    @property
+    def nbytes(self) -> int:
+        return self.numel() * self.element_size()
+
+    @property
+    def layout(self) -> str:
+        return "strided"
+
+    @property
+    def names(self) -> tuple[None, ...]:
+        return (None,) * self.ndim
+
+    def get_device(self) -> int:
+        return -1
+
+    def is_signed(self) -> bool:
+        return self.dtype.is_signed
+
+    def is_pinned(self) -> bool:
+        return False
+
+    def is_shared(self) -> bool:
+        """Is the memory shared with other processes?"""
+        from modtree.shared import is_shared
+
+        return is_shared(self)
+
+    def share_memory_(self) -> Tensor:
+        """Moves the values into memory that is shared with child processes, in place."""
+        from modtree.shared import share
+
+        share(self)
+        return self
+
+    def is_same_size(self, other: Tensor) -> bool:
+        return self.shape == other.shape
+
+    # -- gradients -----------------------------------------------------------------------------------------------------
+
+    @property
+    def retains_grad(self) -> bool:
+        return False
+
+    def retain_grad(self) -> None:
+        """Keeps the gradient of a non-leaf; nothing to do for a leaf."""
+        if not self.requires_grad:
+            raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+
+    def backward(self, gradient: Any = None, *args: Any, **kwargs: Any) -> None:
+        raise RuntimeError(_no_gradients)
+
+    def register_hook(self, hook: Any) -> Any:
+        raise RuntimeError(_no_gradients)
+
+    def register_post_accumulate_grad_hook(self, hook: Any) -> Any:
+        raise RuntimeError(_no_gradients)
+
+    # -- in place ------------------------------------------------------------------------------------------------------
+
+    def fill_(self, value: Any) -> Tensor:
+        """Sets all elements."""
+        _C.check_inplace(self)
+        if not self.is_meta:
+            if isinstance(value, Tensor):
+                if value.ndim:
+                    raise RuntimeError(
+                        f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions."
+                    )
+                value = value.item()
+            if isinstance(value, float) and self.dtype.dtype.kind in "iu":
+                value = int(value)
+            self._array[...] = value
+        _C.bump_version(self)
+        return self
+
+    def uniform_(self, from_: float = 0.0, to: float = 1.0, *, generator: Any = None, **kwargs: Any) -> Tensor:
+        """Fills with numbers uniform in [from, to)."""
+        low, high = kwargs.pop("from", from_), kwargs.pop("a", to)
+        if low > high:
+            raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low} > to={high}")
+        return _draw(self, "uniform", lambda bits, s, d: uniform(bits, s, d, low, high), generator)
+
+    def normal_(self, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Tensor:
+        """Fills with normally distributed numbers."""
+        if std < 0:
+            raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+        return _draw(self, "normal", lambda bits, s, d: normal(bits, s, d, mean, std), generator)
+
+    def exponential_(self, lambd: float = 1.0, *, generator: Any = None) -> Tensor:
+        """Fills with exponentially distributed numbers."""
+        return _draw(
+            self, "exponential", lambda bits, s, d: (bits.standard_exponential(s) / lambd).astype(d), generator
+        )
+
+    def bernoulli_(self, p: Any = 0.5, *, generator: Any = None) -> Tensor:
+        """Fills with ones, of probability p, and zeros."""
+        chance = p._array if isinstance(p, Tensor) else p
+        return _draw(self, None, lambda bits, s, d: (bits.random(s) < chance).astype(d), generator)
+
+    def random_(self, from_: int = 0, to: int | None = None, *, generator: Any = None) -> Tensor:
+        """Fills with random integers in [from, to)."""
+        low, high = (0, from_) if to is None and from_ else (from_, to)
+        if high is None:
+            high = 2**24 if self.is_floating_point() else int(dtypes.iinfo(self.dtype).max)
+        return _draw(self, None, lambda bits, s, d: bits.integers(low, high, s).astype(d), generator)
+
+    def set_(self, source: Tensor) -> Tensor:
+        """Makes this a handle of the memory of another tensor."""
+        self.data = source
+        return self
+
+    def resize_(self, *size: Any) -> Tensor:
+        """Another shape; elements that fit keep their values."""
+        _C.check_inplace(self)
+        fresh = creation.zeros(*size, dtype=self.dtype, device=self.device)
+        if not self.is_meta:
+            count = min(fresh.numel(), self.numel())
+            fresh._array.reshape(-1)[:count] = self._array.reshape(-1)[:count]
+        self.data = fresh
+        return self
+
+    def apply_(self, function: Any) -> Tensor:
+        """Replaces each element by what the function makes of it."""
+        _C.check_inplace(self)
+        flat = [function(v) for v in self._array.reshape(-1).tolist()]
+        self._array[...] = np.array(flat, self._array.dtype).reshape(self._array.shape)
+        _C.bump_version(self)
+        return self
+
+    # -- siblings ------------------------------------------------------------------------------------------------------
+
+    def new_tensor(self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+        """modtree.tensor() with the dtype and device of this tensor."""
+        return creation.tensor(
+            data,
+            dtype=self.dtype if dtype is None else dtype,
+            device=self.device if device is None else device,
+            requires_grad=requires_grad,
+        )
+
+    def _new(self, make: Any, size: Any, kwargs: Any) -> Tensor:
+        kwargs.setdefault("dtype", self.dtype)
+        kwargs.setdefault("device", self.device)
+        kwargs = {k: v for k, v in kwargs.items() if v is not None}
+        kwargs.setdefault("dtype", self.dtype)
+        return make(*size, **kwargs)
+
+    def new_zeros(self, *size: Any, **kwargs: Any) -> Tensor:
+        """Zeros with the dtype and device of this tensor."""
+        return self._new(creation.zeros, size, kwargs)
+
+    def new_ones(self, *size: Any, **kwargs: Any) -> Tensor:
+        """Ones with the dtype and device of this tensor."""
+        return self._new(creation.ones, size, kwargs)
+
+    def new_empty(self, *size: Any, **kwargs: Any) -> Tensor:
+        """Unset values with the dtype and device of this tensor."""
+        return self._new(creation.empty, size, kwargs)
+
+    def new_full(self, size: Any, fill_value: Any, **kwargs: Any) -> Tensor:
+        """One value with the dtype and device of this tensor."""
+        return self._new(lambda **kw: creation.full(size, fill_value, **kw), (), kwargs)
+
+    # -- containers' protocols -----------------------------------------------------------------------------------------
+
+    def __iter__(self) -> Any:
+        if self.ndim == 0:
+            raise TypeError("iteration over a 0-d tensor")
+        return iter(table.ops["unbind"](self, 0))
+
+    def __contains__(self, element: Any) -> bool:
+        if not isinstance(element, (Tensor, int, float, complex, bool, np.generic)):
+            raise RuntimeError(
+                f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}."
+            )
+        return bool((self == element).any())
+
+    def __reversed__(self) -> Tensor:
+        return self if self.ndim == 0 else self.flip(0)
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def __dir__(self) -> list[str]:
+        return sorted({*object.__dir__(self), *self.__dict__})
+
+    # -- copies --------------------------------------------------------------------------------------------------------
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        state = self.__dict__ or None
+        if self.is_meta:
+            return _rebuild_meta, (type(self), tuple(self.shape), self.dtype, self.requires_grad), state
+        return _rebuild, (type(self), self._array, self.requires_grad), state
+
+    def __setstate__(self, state: Any) -> None:
+        if state:
+            self.__dict__.update(state)
+
+    def __copy__(self) -> Tensor:
+        result = _C.make_subclass(type(self), self, self.requires_grad)
+        result.__dict__.update(self.__dict__)
+        return result
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        known = memo.get(id(self))
+        if known is not None:
+            return known
+        if not self.is_leaf:
+            raise RuntimeError(
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the "
+                "moment. Use detach() first"
+            )
+        plain = self.detach() if self.is_meta else _C.from_array(_deepcopy_array(self._array, memo))
+        result = _C.make_subclass(type(self), plain, self.requires_grad)
+        memo[id(self)] = result
+        if self.grad is not None:
+            result.grad = copy.deepcopy(self.grad, memo)
+        result.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return result
+
+
+def is_tensor(obj: Any) -> bool:
+    """Is it a modtree tensor?"""
+    return isinstance(obj, Tensor)
+
+
+def _fill_from_constructor(self: Tensor, args: Any, kwargs: Any) -> None:
+    """Tensor(), Tensor(2, 3), Tensor([1., 2.]), Tensor(other)."""
+    place = kwargs.pop("device", None)
+    if kwargs:
+        raise TypeError(f"new() received an invalid keyword argument '{next(iter(kwargs))}'")
+    if not args:
+        values = None
+    elif len(args) == 1 and isinstance(args[0], Tensor):
+        values = args[0].detach()
+    elif len(args) == 1 and isinstance(args[0], Size):
+        values = creation.empty(*args)
+    elif len(args) == 1 and not isinstance(args[0], (int, np.integer)):
+        values = creation.tensor(args[0], dtype=dtypes.get_default_dtype())
+    else:
+        values = creation.empty(*args)
+    if place is not None and as_device(place).type == "meta":
+        raise RuntimeError("legacy constructor expects device type: cpu but device type: meta was passed")
+    if values is not None:
+        self.data = values
+
+
+def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, bool]:
+    """(dtype, device, copy) of the arguments of to(); dtype and device may be None."""
+    kind = kwargs.pop("dtype", None)
+    place = kwargs.pop("device", None)
+    copy = kwargs.pop("copy", False)
+    kwargs.pop("non_blocking", None)
+    kwargs.pop("memory_format", None)
+    other = kwargs.pop("other", kwargs.pop("tensor", None))
+    if kwargs:
+        raise TypeError(f"to() received an invalid keyword argument '{next(iter(kwargs))}'")
+    flags = 0
+    for arg in args:
+        if isinstance(arg, Tensor) and other is None:
+            other = arg
+        elif isinstance(arg, bool):
+            copy = arg if flags else copy
+            flags += 1
+        elif arg is None:
+            continue
+        elif isinstance(arg, (str, device)) and place is None:
+            place = arg
+        elif kind is None and (isinstance(arg, _C.dtype) or _is_dtype(arg)):
+            kind = arg
+        elif isinstance(arg, int) and place is None:
+            place = arg
+        elif place is None and type(arg).__name__ == "device":
+            place = arg
+        else:
+            raise TypeError(f"to() received an invalid argument {arg!r} (expected a dtype, a device or a Tensor)")
+    if other is not None:
+        return other.dtype, other.device, copy
+    return kind, None if place is None else as_device(place), copy
+
+
+def _is_dtype(value: Any) -> bool:
+    if isinstance(value, (bool, int, str)):
+        return False
+    try:
+        _C.as_dtype(value)
+    except TypeError:
+        if "bfloat16" in repr(value):
+            raise
+        return False
+    return True
+
+
+def _draw(self: Tensor, needs_float: str | None, make: Any, generator: Any) -> Tensor:
+    """Random values in place; none are drawn for a meta tensor."""
+    _C.check_inplace(self)
+    if needs_float and not (self.is_floating_point() or self.is_complex()):
+        raise NotImplementedError(f"\"{needs_float}\" not implemented for '{self.dtype}': it needs a floating dtype")
+    if not self.is_meta:
+        array = self._array
+        array[...] = make(bits_of(generator), array.shape, array.dtype)
+    _C.bump_version(self)
+    return self
+
+
+def _owner(array: np.ndarray) -> np.ndarray:
+    """The array that owns the memory."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+def _deepcopy_array(array: np.ndarray, memo: dict[int, Any]) -> np.ndarray:
+    """A copy of the array; arrays over one memory that are copied with one memo share the copy's memory."""
+    owner = _owner(array)
+    if owner is array or not (owner.flags.c_contiguous or owner.flags.f_contiguous):
+        if owner is not array:
+            return array.copy()
+        done = memo.get(id(owner))
+        if done is None:
+            done = memo[id(owner)] = owner.copy(order="K")
+            memo.setdefault(id(memo), []).append(owner)  # the id stays taken while the memo lives
+        return done
+    done = memo.get(id(owner))
+    if done is None:
+        done = memo[id(owner)] = owner.copy(order="K")
+        memo.setdefault(id(memo), []).append(owner)
+    offset = array.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
+    flat = done.reshape(-1, order="A").view(np.uint8)
+    return np.ndarray(array.shape, array.dtype, flat, offset, array.strides)
+
+
+def _rebuild(cls: type, array: np.ndarray, requires_grad: bool) -> Tensor:
+    """Where a pickled tensor comes back."""
+    return _C.make_subclass(cls, _C.from_array(array), requires_grad)
+
+
+def _rebuild_meta(cls: type, sizes: Any, dtype: Any, requires_grad: bool) -> Tensor:
+    return _C.make_subclass(cls, _C.empty_meta(sizes, dtype), requires_grad)
+
+
+def _install_methods() -> None:
+    for name, value in table.methods.items():
+        if name not in Tensor.__dict__:
+            setattr(Tensor, name, value)
+
+
+_install_methods()
+_C._set_tensor_classes(Tensor, Size)
