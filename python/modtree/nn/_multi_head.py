@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 
 from ..creation import zeros
-from ..ops.table import cat
+from ..ops.shape import cat
 from ..tensor import Tensor
 from . import functional as F
 
