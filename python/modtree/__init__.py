@@ -32,6 +32,9 @@ from modtree.tensor import Size, Tensor, is_tensor
 from modtree import nn  # isort: skip
 from modtree.families import numpy as _numpy_family  # isort: skip  # announces the native family
 
+# The submodule of the same name has taken the function's place when it was imported.
+from modtree.creation import tensor  # isort: skip
+
 __all__ = [
     "Generator",
     "Size",
@@ -54,4 +57,5 @@ __all__ = [
     "seed",
     "set_grad_enabled",
     "set_rng_state",
+    "tensor",
 ]
