@@ -9,6 +9,8 @@
 #include "module/attributes.h"
 #include "module/call.h"
 #include "module/class_info.h"
+#include "module/load_module.h"
+#include "module/load_state_dict.h"
 #include "module/registration.h"
 #include "module/state_dict.h"
 #include "module/traverse.h"
@@ -212,6 +214,19 @@ PyMethodDef module_methods[] = {
     {"_save_to_state_dict", as_method(module_save_to_state_dict), METH_FASTCALL | METH_KEYWORDS,
      "_save_to_state_dict($self, destination, prefix, keep_vars)\n--\n\n"
      "Stores the parameters, persistent buffers and the extra state of this module, without its children; override it to save more."},
+    {"load_state_dict", as_method(module_load_state_dict), METH_FASTCALL | METH_KEYWORDS,
+     "load_state_dict($self, state_dict, strict=True, assign=False)\n--\n\n"
+     "Copies the entries of a state dict into the parameters and buffers of the tree.\n\n"
+     "Everything is checked before the first value is written; modules with a `_load_from_state_dict` or load hooks of their own do\n"
+     "what these do.\n\n"
+     "Args:\n"
+     "    state_dict: a mapping such as another module's state_dict().\n"
+     "    strict: raise when the two do not have the same keys.\n"
+     "    assign: put the given tensors in place of the module's instead of copying their values.\n\n"
+     "Returns the missing and the unexpected keys."},
+    {"_load_from_state_dict", as_method(module_load_from_state_dict), METH_FASTCALL | METH_KEYWORDS,
+     "_load_from_state_dict($self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)\n--\n\n"
+     "Loads the entries of this module, without its children; override it to read older checkpoints."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -80,8 +80,11 @@ namespace modtree {
   X(set_extra_state, "set_extra_state")                                 \
   X(setattr, "__setattr__")                                             \
   X(setstate, "__setstate__")                                           \
+  X(shape, "shape")                                                     \
+  X(size, "size")                                                       \
   X(slots, "__slots__")                                                 \
   X(state_dict, "state_dict")                                           \
+  X(swap_module_params, "_swap_module_params_on_conversion")            \
   X(torch_function, "__torch_function__")                               \
   X(train, "train")                                                     \
   X(version, "version")                                                 \

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The first pass of load_state_dict: finds and checks every entry of the native modules of a tree, and writes nothing.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "module/key_index.h"
+#include "module/load_entry.h"
+#include "module/object.h"
+
+namespace modtree {
+
+// What a part of the tree loads from: the caller's mapping, or the dict that a module with Python code got and may have changed.
+struct LoadRegion {
+  py::object dict;                  // an exact dict or an OrderedDict
+  std::shared_ptr<KeyIndex> index;  // of the dict or of one that had the same entries; null until needed
+  KeyIndex::NodeId node = KeyIndex::kRoot;  // of the region in the index
+};
+
+// What is to be done, in torch's order, and what is to be reported when.
+class LoadPlan {
+public:
+  enum class Kind : std::uint8_t {
+    entry,        // store `source` into `tensor`
+    extra_state,  // call set_extra_state(source)
+    python,       // a module with Python code: its _load_from_state_dict, then a plan for its children; `key` is its prefix
+    post_hooks,   // a native module is done
+  };
+  // Owns its references but the family; the module is that of the visit.
+  struct Step {
+    Kind kind;
+    std::uint32_t visit;
+    PyObject *name;
+    PyObject *key;
+    PyObject *tensor;
+    PyObject *source;
+    TensorFamily *family;
+  };
+  // A module on the walk; owns its references.
+  struct Visit {
+    PyObject *module;
+    PyObject *name;  // null for the root
+    std::uint32_t parent;
+    std::uint32_t step;  // the number of steps before it
+    bool judged;         // native: its unexpected keys are found here
+    KeyIndex::NodeId node;
+  };
+  // A text for one of the three lists, due when the step of that number is reached.
+  struct Report {
+    std::size_t step;
+    py::object text;
+  };
+
+  LoadPlan() = default;
+  LoadPlan(const LoadPlan &) = delete;
+  LoadPlan &operator=(const LoadPlan &) = delete;
+  ~LoadPlan();
+
+  std::vector<Step> steps;
+  std::vector<Visit> visits;
+  std::vector<Report> missing, unexpected, errors;
+  bool has_python = false;
+  bool has_post_hooks = false;
+};
+
+// Does this module need its own dict and Python calls when it is loaded?
+bool loads_through_python(PyObject *module);
+
+// 1 when the mapping of hooks or children (null: none) has entries, -1 on error.
+int is_nonempty(PyObject *mapping);
+
+struct LoadPlanOptions {
+  LoadMode mode;
+  PyObject *bad_metadata = nullptr;  // a set of module paths whose metadata is no mapping, or null
+};
+
+// Plans the tree below `root`, whose prefix is given. `root_is_done`: its own entries are loaded already. May fill region.index. -1 on error.
+int build_load_plan(LoadRegion &region, PyObject *root, PyObject *prefix, bool root_is_done, const LoadPlanOptions &options,
+                    LoadPlan *plan);
+
+}  // namespace modtree
