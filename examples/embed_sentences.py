@@ -138,7 +138,8 @@ def format_matrix(sentences: Sequence[str], similarity: Any) -> str:
         " " * digits + " " + "".join(f"{i + 1:>{width + 1}}" for i in range(len(sentences))),
     ]
     for i, row in enumerate(similarity):
-        lines.append(f"{i + 1:>{digits}} " + "".join(f"{value:>{width + 1}.2f}" for value in row))
+        rounded = (round(float(value), 2) + 0.0 for value in row)  # + 0.0: no "-0.00"
+        lines.append(f"{i + 1:>{digits}} " + "".join(f"{v:>{width + 1}.2f}" for v in rounded))
     return "\n".join(lines)
 
 

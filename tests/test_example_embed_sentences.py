@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import json
 import math
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -58,7 +59,9 @@ def torch_encoder(weights, config, input_ids, attention_mask):
         return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
 
     def norm(name, x):
-        return F.layer_norm(x, x.shape[-1:], w[f"{name}.weight"], w[f"{name}.bias"], config.layer_norm_eps)
+        return F.layer_norm(
+            x, x.shape[-1:], w[f"{name}.weight"], w[f"{name}.bias"], config.layer_norm_eps
+        )
 
     ids = torch.from_numpy(np.asarray(input_ids))
     mask = torch.from_numpy(np.asarray(attention_mask))
@@ -77,7 +80,9 @@ def torch_encoder(weights, config, input_ids, attention_mask):
 
         scores = split("query") @ split("key").mT / math.sqrt(size // heads) + penalty
         y = (scores.softmax(-1) @ split("value")).permute(0, 2, 1, 3).reshape(batch, length, size)
-        x = norm(f"{layer}.attention.output.LayerNorm", linear(f"{layer}.attention.output.dense", y) + x)
+        x = norm(
+            f"{layer}.attention.output.LayerNorm", linear(f"{layer}.attention.output.dense", y) + x
+        )
         y = F.gelu(linear(f"{layer}.intermediate.dense", x))
         x = norm(f"{layer}.output.LayerNorm", linear(f"{layer}.output.dense", y) + x)
     return x
@@ -229,7 +234,9 @@ def test_batches_do_not_change_an_embedding(embedder):
 
 def run(*arguments, **kwargs):
     command = [sys.executable, str(EXAMPLES / "embed_sentences.py"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, **kwargs)
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=300, check=False, **kwargs
+    )
 
 
 @needs_weights
@@ -249,8 +256,6 @@ def test_command_line():
 def test_json_output_and_torch_is_not_imported(tmp_path):
     guard = tmp_path / "torch.py"
     guard.write_text("raise RuntimeError('torch was imported')")
-    import os
-
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     done = run("one", "two", "--json", env={**os.environ, "PYTHONPATH": path})
     assert done.returncode == 0, done.stderr

@@ -21,7 +21,7 @@ floating = pytest.mark.parametrize("dtype", ["float32", "float64"])
 
 def pair(shape, dtype="float32", seed=0, scale=1.0):
     """The same random numbers as a tensor of modtree and of torch."""
-    array = (np.random.default_rng(seed).standard_normal(shape) * scale).astype(dtype)
+    array = np.asarray(np.random.default_rng(seed).standard_normal(shape) * scale, dtype)
     return mt.from_numpy(array.copy()), torch.from_numpy(array.copy())
 
 
@@ -152,7 +152,9 @@ def test_layer_norm_of_half_and_of_nothing():
 
 def test_layer_norm_errors():
     x = pair((2, 3))[0]
-    with raises(RuntimeError, "Given normalized_shape=[4], expected input with shape [*, 4]", "[2, 3]"):
+    with raises(
+        RuntimeError, "Given normalized_shape=[4], expected input with shape [*, 4]", "[2, 3]"
+    ):
         F.layer_norm(x, (4,))
     with raises(RuntimeError, "at least 1-dimensional"):
         F.layer_norm(x, ())
@@ -253,21 +255,26 @@ def test_softmax_arguments(name):
     check(ours(x, 0, dtype=mt.float64), theirs(tx, 0, dtype=torch.float64))
     with raises(NotImplementedError, "not implemented"):
         ours(x, 0)
-    with raises(IndexError, "Dimension out of range (expected to be in range of [-2, 1], but got 2)"):
+    with raises(
+        IndexError, "Dimension out of range (expected to be in range of [-2, 1], but got 2)"
+    ):
         ours(mt.ones(2, 2), 2)
 
 
 @pytest.mark.parametrize("ndim", [1, 2, 3, 4])
 def test_softmax_without_dim_warns(ndim):
     x, tx = pair((2,) * ndim)
-    with warns(UserWarning, "Implicit dimension choice for softmax has been deprecated"):
+    with warns(UserWarning, "Implicit dimension choice for softmax has been deprecated") as caught:
         got = F.softmax(x)
+    assert caught[0].filename == __file__
     with pytest.warns(UserWarning, match="Implicit"):
         check(got, TF.softmax(tx))
 
 
 def test_masked_rows():
-    x, tx = both(np.array([[-math.inf, 0.0, 1.0], [-math.inf] * 3, [math.nan, 0, 1], [math.inf, 0, 1]]))
+    x, tx = both(
+        np.array([[-math.inf, 0.0, 1.0], [-math.inf] * 3, [math.nan, 0, 1], [math.inf, 0, 1]])
+    )
     check(F.softmax(x, -1), TF.softmax(tx, -1))
     check(F.log_softmax(x, -1), TF.log_softmax(tx, -1))
     check(F.softmax(x, 0), TF.softmax(tx, 0))

@@ -85,7 +85,9 @@ def test_distribution(library, name, kwargs, expected):
         assert values.min() < low + 0.001 * width
         assert values.max() > high - 0.001 * width
         deciles = np.quantile(values, np.linspace(0.1, 0.9, 9))
-        np.testing.assert_allclose(deciles, low + width * np.linspace(0.1, 0.9, 9), atol=0.02 * width)
+        np.testing.assert_allclose(
+            deciles, low + width * np.linspace(0.1, 0.9, 9), atol=0.02 * width
+        )
     else:
         assert abs(values.mean()) < 0.02 * expected
         assert abs(values.std() / expected - 1) < 0.02
@@ -192,7 +194,14 @@ CALLS = {
     "kaiming_normal_": {},
     "orthogonal_": {},
 }
-ALL = {**CALLS, "sparse_": {"sparsity": 0.5}, "eye_": {}, "ones_": {}, "zeros_": {}, "constant_": {"val": 3}}
+ALL = {
+    **CALLS,
+    "sparse_": {"sparsity": 0.5},
+    "eye_": {},
+    "ones_": {},
+    "zeros_": {},
+    "constant_": {"val": 3},
+}
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -245,10 +254,14 @@ def test_integers_are_refused(library, name):
         getattr(library.init, name)(library.empty(3, 3, dtype="int64"))
 
 
-@pytest.mark.parametrize("name", ["xavier_uniform_", "xavier_normal_", "kaiming_uniform_", "kaiming_normal_"])
+@pytest.mark.parametrize(
+    "name", ["xavier_uniform_", "xavier_normal_", "kaiming_uniform_", "kaiming_normal_"]
+)
 def test_fans_need_two_dimensions(library, name):
     function = getattr(library.init, name)
-    with raises(ValueError, "Fan in and fan out can not be computed for tensor with fewer than 2 dimensions"):
+    with raises(
+        ValueError, "Fan in and fan out can not be computed for tensor with fewer than 2 dimensions"
+    ):
         function(library.empty(3))
     if name.startswith("xavier"):
         with raises(ZeroDivisionError):

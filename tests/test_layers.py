@@ -90,9 +90,9 @@ def check(got, expected, tolerance=1e-6):
 @pytest.mark.parametrize("name", sorted({case.split()[0] for case in LAYERS}))
 def test_arguments_are_torchs(name):
     def arguments(cls):
-        found = inspect.signature(cls.__init__).parameters.values()
-        named = [(p.name, p.default) for p in found if p.kind == p.POSITIONAL_OR_KEYWORD]
-        return named
+        found = list(inspect.signature(cls.__init__).parameters.values())
+        named = [p for p in found if p.kind == p.POSITIONAL_OR_KEYWORD and p.name != "self"]
+        return [(p.name, p.default) for p in named]
 
     assert arguments(getattr(nn, name)) == arguments(getattr(torch.nn, name))
 
@@ -130,7 +130,12 @@ def test_pickle(case):
 
 
 @pytest.mark.parametrize(
-    "case", [c for c in LAYERS if c.split()[0] in ("Linear", "Embedding", "LayerNorm", "MultiheadAttention")]
+    "case",
+    [
+        c
+        for c in LAYERS
+        if c.split()[0] in ("Linear", "Embedding", "LayerNorm", "MultiheadAttention")
+    ],
 )
 def test_device_and_dtype(case):
     args, kwargs = LAYERS[case]

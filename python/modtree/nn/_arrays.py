@@ -37,6 +37,12 @@ def _sizes(shape: tuple[int, ...]) -> str:
     return "x".join(map(str, shape))
 
 
+def _broadcasts_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
+    """Can a tensor of ``shape`` be repeated to fill ``target``?"""
+    tail = target[len(target) - len(shape) :]
+    return len(shape) <= len(target) and all(a in (1, b) for a, b in zip(shape, tail, strict=True))
+
+
 # -- linear --------------------------------------------------------------------------------------
 
 
@@ -72,7 +78,7 @@ def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
         y = np.matmul(x, weight.T)
     shape = x.shape[:-1] + weight.shape[:-1]
     if bias is not None:
-        if np.broadcast_shapes(shape, bias.shape) != shape:
+        if not _broadcasts_to(bias.shape, shape):
             raise RuntimeError(
                 f"linear: a bias of shape {bias.shape} does not fit an output of {shape}"
             )
