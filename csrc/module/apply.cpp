@@ -2,6 +2,7 @@
 #include "module/apply.h"
 
 #include "family/family.h"
+#include "module/conversion.h"
 #include "module/convert_members.h"
 #include "module/registration.h"
 #include "module/tree_walk.h"
@@ -141,17 +142,22 @@ PyObject *module_apply(PyObject *self_obj, PyObject *const *args, Py_ssize_t cou
 }
 
 PyObject *module_apply_(PyObject *self_obj, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-  static const ArgumentNames kNames = {"_apply", {"fn", "recurse"}, 1};
-  PyObject *values[2] = {};
+  static const ArgumentNames kNames = {"_apply", {"fn", "recurse", "preserve_ties"}, 1, 2};
+  PyObject *values[3] = {};
   if (parse_arguments(kNames, args, count, keywords, values) < 0) {
     return nullptr;
   }
   const int recurse = values[1] ? PyObject_IsTrue(values[1]) : 1;
-  if (recurse < 0) {
+  const int preserve_ties = values[2] ? PyObject_IsTrue(values[2]) : 0;
+  if (recurse < 0 || preserve_ties < 0) {
+    return nullptr;
+  }
+  const auto fn = preserve_ties ? py::reinterpret_steal<py::object>(new_keep_ties(values[0])) : py::reinterpret_borrow<py::object>(values[0]);
+  if (!fn) {
     return nullptr;
   }
   const int done = slot_guard(-1, [&] {
-    ConvertVisitor visitor{MemberConversion(values[0])};
+    ConvertVisitor visitor{MemberConversion(fn.ptr())};
     return recurse ? TreeWalk<ConvertVisitor>(Virtual::apply_, visitor).run(self_obj) : visitor.leave(self_obj);
   });
   return done < 0 ? nullptr : Py_NewRef(self_obj);

@@ -281,6 +281,8 @@ void make_conversion_types(py::module_ &m) {
 
 bool is_keep_ties(PyObject *fn) { return Py_IS_TYPE(fn, keep_ties_type); }
 
+PyObject *new_keep_ties(PyObject *fn) { return PyObject_CallOneArg(reinterpret_cast<PyObject *>(keep_ties_type), fn); }
+
 int find_converted(PyObject *keep_ties, PyObject *tensor, PyObject **replacement) {
   *replacement = nullptr;
   const auto id = py::reinterpret_steal<py::object>(PyLong_FromVoidPtr(tensor));

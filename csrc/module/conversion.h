@@ -11,6 +11,7 @@ namespace modtree {
 void make_conversion_types(py::module_ &m);
 
 bool is_keep_ties(PyObject *fn);
+PyObject *new_keep_ties(PyObject *fn);  // new reference; null on error
 
 // What a tensor registered under another name became earlier in this conversion: 1 and a new reference, 0, or -1 on error.
 int find_converted(PyObject *keep_ties, PyObject *tensor, PyObject **replacement);

@@ -288,22 +288,18 @@ PyObject *instance_dict(ModuleObject *module) {
 
 PyObject *new_ordered_dict() { return PyObject_CallNoArgs(ordered_dict_type); }
 
-int RegistryItems::start_snapshot(PyObject *mapping) {
-  // Iterating `.items()` is what a Python loop over the mapping would do; a list of it is safe against any change.
-  PyObject *items = PyMapping_Items(mapping);
-  if (!items) {
-    return -1;
-  }
-  items_ = items;
-  position_ = 0;
-  return 0;
+int RegistryItems::start_iterator(PyObject *mapping) {
+  const auto items = py::reinterpret_steal<py::object>(PyObject_CallMethod(mapping, "items", nullptr));
+  items_ = items ? PyObject_GetIter(items.ptr()) : nullptr;
+  return items_ ? 0 : -1;
 }
 
-int RegistryItems::next_of_snapshot(PyObject **key, PyObject **value) {
-  if (position_ >= PyList_GET_SIZE(items_)) {
-    return 0;
+int RegistryItems::next_of_iterator(PyObject **key, PyObject **value) {
+  PyObject *pair = PyIter_Next(items_);
+  Py_XSETREF(pair_, pair);
+  if (!pair) {
+    return PyErr_Occurred() ? -1 : 0;
   }
-  PyObject *pair = PyList_GET_ITEM(items_, position_++);
   if (!PyTuple_Check(pair) || PyTuple_GET_SIZE(pair) != 2) {
     PyErr_SetString(PyExc_TypeError, "a registry's items() must give (name, value) pairs");
     return -1;

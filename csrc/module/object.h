@@ -175,7 +175,7 @@ PyObject *new_ordered_dict();
 // --- items of a registry ----------------------------------------------------------------------------------------------------
 
 // Loops over a registry whatever mapping it is. For a plain dict it walks in place and sees changes of values; growing or shrinking is an
-// error as in a Python loop. Other mappings (OrderedDict may be reordered) are walked over a snapshot of their items.
+// error as in a Python loop. Any other mapping (an OrderedDict may have another order than its dict) is walked by its own items() iterator.
 class RegistryItems {
 public:
   RegistryItems() = default;
@@ -185,6 +185,7 @@ public:
   RegistryItems &operator=(RegistryItems &&other) noexcept {
     std::swap(mapping_, other.mapping_);
     std::swap(items_, other.items_);
+    std::swap(pair_, other.pair_);
     std::swap(position_, other.position_);
     std::swap(size_, other.size_);
     return *this;
@@ -198,7 +199,7 @@ public:
       return 0;
     }
     if (!PyDict_CheckExact(mapping)) {
-      return start_snapshot(mapping);
+      return start_iterator(mapping);
     }
     Py_INCREF(mapping);
     mapping_ = mapping;
@@ -215,27 +216,30 @@ public:
       }
       return PyDict_Next(mapping_, &position_, key, value);
     }
-    return items_ ? next_of_snapshot(key, value) : 0;
+    return items_ ? next_of_iterator(key, value) : 0;
   }
 
   void reset() {
     Py_CLEAR(mapping_);
     Py_CLEAR(items_);
+    Py_CLEAR(pair_);
   }
 
   int traverse(visitproc visit, void *arg) const {
     Py_VISIT(mapping_);
     Py_VISIT(items_);
+    Py_VISIT(pair_);
     return 0;
   }
 
 private:
-  int start_snapshot(PyObject *mapping);
-  int next_of_snapshot(PyObject **key, PyObject **value);
+  int start_iterator(PyObject *mapping);
+  int next_of_iterator(PyObject **key, PyObject **value);
   int raise_changed_size();
 
   PyObject *mapping_ = nullptr;
-  PyObject *items_ = nullptr;
+  PyObject *items_ = nullptr;  // iterator of the mapping's items()
+  PyObject *pair_ = nullptr;   // its last item, which owns what next() lent
   Py_ssize_t position_ = 0;
   Py_ssize_t size_ = 0;
 };

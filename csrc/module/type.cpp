@@ -11,6 +11,7 @@
 #include "module/class_info.h"
 #include "module/load_module.h"
 #include "module/load_state_dict.h"
+#include "module/copy.h"
 #include "module/registration.h"
 #include "module/state_dict.h"
 #include "module/traverse.h"
@@ -194,7 +195,7 @@ PyMethodDef module_methods[] = {
     {"apply", as_method(module_apply), METH_FASTCALL | METH_KEYWORDS,
      "apply($self, fn)\n--\n\nCalls `fn(module)` for every module, children first."},
     {"_apply", as_method(module_apply_), METH_FASTCALL | METH_KEYWORDS,
-     "_apply($self, fn, recurse=True)\n--\n\nReplaces every parameter, gradient and buffer by what `fn` makes of it."},
+     "_apply($self, fn, recurse=True, *, preserve_ties=False)\n--\n\nReplaces every parameter, gradient and buffer by what `fn` makes of it."},
     {"train", as_method(module_train), METH_FASTCALL | METH_KEYWORDS,
      "train($self, mode=True)\n--\n\nSets training mode for the tree."},
     {"requires_grad_", as_method(module_requires_grad_), METH_FASTCALL | METH_KEYWORDS,
@@ -227,6 +228,11 @@ PyMethodDef module_methods[] = {
     {"_load_from_state_dict", as_method(module_load_from_state_dict), METH_FASTCALL | METH_KEYWORDS,
      "_load_from_state_dict($self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)\n--\n\n"
      "Loads the entries of this module, without its children; override it to read older checkpoints."},
+    {"__getstate__", module_getstate, METH_NOARGS, "__getstate__($self)\n--\n\nA shallow copy of `__dict__`."},
+    {"__setstate__", module_setstate, METH_O, "__setstate__($self, state, /)\n--\n\nRestores what `__getstate__` gave."},
+    {"__reduce_ex__", module_reduce_ex, METH_O, "__reduce_ex__($self, protocol, /)\n--\n\nHelper for pickle."},
+    {"__copy__", module_copy, METH_NOARGS, "__copy__($self)\n--\n\nA shallow copy; the registries are shared."},
+    {"__deepcopy__", module_deepcopy, METH_O, "__deepcopy__($self, memo, /)\n--\n\nA copy of the whole tree."},
     {nullptr, nullptr, 0, nullptr},
 };
 

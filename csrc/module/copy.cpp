@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "module/copy.h"
+
+#include "module/class_info.h"
+#include "module/deepcopy.h"
+#include "py/slot_guard.h"
+
+namespace modtree {
+
+namespace {
+
+// Entries that torch's __setstate__ does not make up when a state lacks them.
+bool must_be_in_state(Slot slot) {
+  switch (slot) {
+    case Slot::training:
+    case Slot::parameters:
+    case Slot::buffers:
+    case Slot::modules:
+    case Slot::backward_hooks:
+    case Slot::forward_hooks:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool is_empty_container(PyObject *value) {
+  return !value || (PyDict_CheckExact(value) && PyDict_GET_SIZE(value) == 0) ||
+         (PyAnySet_CheckExact(value) && PySet_GET_SIZE(value) == 0) || (PyODict_CheckExact(value) && PyODict_SIZE(value) == 0);
+}
+
+int add_plain_attributes(ModuleObject *module, PyObject *state) {
+  if (module->dict && PyDict_Update(state, module->dict) < 0) {
+    return -1;
+  }
+  PyObject *compiled;
+  if (dict_pop(state, names.compiled_call_impl, &compiled) < 0) {
+    return -1;
+  }
+  Py_XDECREF(compiled);
+  return 0;
+}
+
+// What __dict__ would show, without making the module exposed. New reference.
+PyObject *full_state(ModuleObject *module) {
+  auto state = py::reinterpret_steal<py::object>(PyDict_New());
+  if (!state) {
+    return nullptr;
+  }
+  if (!module->state.exposed && module->state.initialized) {
+    for (int i = 0; i < kSlotCount; ++i) {
+      const Slot slot = static_cast<Slot>(i);
+      PyObject *value = require(module, slot);
+      if (!value || PyDict_SetItem(state.ptr(), slot_name(slot), value) < 0) {
+        return nullptr;
+      }
+    }
+  }
+  return add_plain_attributes(module, state.ptr()) < 0 ? nullptr : state.release().ptr();
+}
+
+// The state that is pickled when no Python code looks at it: empty tables are left out, or None where a state must have them.
+PyObject *lean_state(ModuleObject *module) {
+  auto state = py::reinterpret_steal<py::object>(PyDict_New());
+  if (!state) {
+    return nullptr;
+  }
+  for (int i = 0; i < kSlotCount; ++i) {
+    const Slot slot = static_cast<Slot>(i);
+    PyObject *value = peek(module, slot);
+    const bool empty = slot != Slot::training && is_empty_container(value);
+    if (empty && !must_be_in_state(slot)) {
+      continue;
+    }
+    if (PyDict_SetItem(state.ptr(), slot_name(slot), empty ? Py_None : value) < 0) {
+      return nullptr;
+    }
+  }
+  return add_plain_attributes(module, state.ptr()) < 0 ? nullptr : state.release().ptr();
+}
+
+// Puts one entry of a state into the module, as an update of its __dict__ would.
+int restore_entry(ModuleObject *module, PyObject *key, PyObject *value) {
+  const SpecialName *special = PyUnicode_Check(key) ? find_special_name(key) : nullptr;
+  if (special && special->slot >= 0 && !module->state.exposed) {
+    const Slot slot = static_cast<Slot>(special->slot);
+    if (value == Py_None && slot != Slot::training) {
+      PyObject **cell = compact_cell(module->state, slot);
+      if (cell) {
+        Py_CLEAR(*cell);
+      }
+      return 0;
+    }
+    return store_slot(module, slot, value);
+  }
+  if (special && special->is_virtual) {
+    module->state.instance_overrides = true;
+  }
+  PyObject *dict = instance_dict(module);
+  return dict ? PyDict_SetItem(dict, key, value) : -1;
+}
+
+// In exposed mode the entries that a lean state spells None, and those that torch makes up, need their containers.
+int fill_exposed(ModuleObject *module, PyObject *state) {
+  const auto fresh = py::reinterpret_steal<py::object>(module_base_type->tp_alloc(module_base_type, 0));
+  if (!fresh || reset_state(as_module(fresh.ptr())) < 0) {
+    return -1;
+  }
+  for (int i = 0; i < kSlotCount; ++i) {
+    const Slot slot = static_cast<Slot>(i);
+    PyObject *name = slot_name(slot);
+    PyObject *given = dict_get_str(state, name);
+    const bool is_missing = !dict_get_str(module->dict, name) && !must_be_in_state(slot);
+    const bool is_lean = given == Py_None && slot != Slot::training && slot != Slot::is_full_backward_hook;
+    if (is_missing || is_lean) {
+      PyObject *value = require(as_module(fresh.ptr()), slot);
+      if (!value || PyDict_SetItem(module->dict, name, value) < 0) {
+        return -1;
+      }
+    }
+  }
+  return 0;
+}
+
+bool lacks_required_entry(PyObject *state) {
+  for (int i = 0; i < kSlotCount; ++i) {
+    const Slot slot = static_cast<Slot>(i);
+    if (must_be_in_state(slot) && !dict_get_str(state, slot_name(slot))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+int set_state(ModuleObject *module, PyObject *state) {
+  if (!module->state.initialized && !module->state.exposed) {
+    if (lacks_required_entry(state)) {
+      // The missing entries stay missing, which only a dict can express.
+      if (expose(module) < 0) {
+        return -1;
+      }
+    } else if (reset_state(module) < 0) {
+      return -1;
+    }
+  }
+  Py_ssize_t position = 0;
+  PyObject *key, *value;
+  while (PyDict_Next(state, &position, &key, &value)) {
+    const auto keep_key = py::reinterpret_borrow<py::object>(key);
+    const auto keep_value = py::reinterpret_borrow<py::object>(value);
+    if (restore_entry(module, key, value) < 0) {
+      return -1;
+    }
+  }
+  return module->state.exposed ? fill_exposed(module, state) : 0;
+}
+
+py::tuple newobj_reduction(PyObject *self_obj, PyObject *state) {
+  const py::handle cls(reinterpret_cast<PyObject *>(Py_TYPE(self_obj)));
+  return py::make_tuple(py::module_::import("copyreg").attr("__newobj__"), py::make_tuple(cls), py::handle(state));
+}
+
+bool defines(PyObject *self_obj, const char *name) {
+  const auto text = py::str(name);
+  return type_lookup(Py_TYPE(self_obj), text.ptr()) != nullptr;
+}
+
+}  // namespace
+
+bool has_own_copy_protocol(ModuleObject *module) {
+  for (const Virtual method :
+       {Virtual::getstate, Virtual::setstate, Virtual::reduce, Virtual::reduce_ex, Virtual::copy, Virtual::deepcopy}) {
+    if (overrides(module, method)) {
+      return true;
+    }
+  }
+  return defines(as_object(module), "__getnewargs_ex__") || defines(as_object(module), "__getnewargs__");
+}
+
+PyObject *module_getstate(PyObject *self_obj, PyObject *) {
+  return slot_guard<PyObject *>(nullptr, [&] { return full_state(as_module(self_obj)); });
+}
+
+PyObject *module_setstate(PyObject *self_obj, PyObject *state) {
+  if (!PyDict_Check(state)) {
+    PyErr_Format(PyExc_TypeError, "the state of a module must be a dict, got %.200s", Py_TYPE(state)->tp_name);
+    return nullptr;
+  }
+  // A copy: storing an entry may run code that changes the caller's dict.
+  const auto entries = py::reinterpret_steal<py::object>(PyDict_Copy(state));
+  if (!entries || slot_guard(-1, [&] { return set_state(as_module(self_obj), entries.ptr()); }) < 0) {
+    return nullptr;
+  }
+  Py_RETURN_NONE;
+}
+
+PyObject *module_reduce_ex(PyObject *self_obj, PyObject *protocol) {
+  return slot_guard<PyObject *>(nullptr, [&]() -> PyObject * {
+    ModuleObject *self = as_module(self_obj);
+    if (!has_own_copy_protocol(self) && !self->state.exposed && self->state.initialized) {
+      const auto state = py::reinterpret_steal<py::object>(lean_state(self));
+      return state ? newobj_reduction(self_obj, state.ptr()).release().ptr() : nullptr;
+    }
+    // Protocols 0 and 1 cannot describe an object with native state; protocol 2's description works in all of them.
+    const py::object object_reduce = py::handle(reinterpret_cast<PyObject *>(&PyBaseObject_Type)).attr("__reduce_ex__");
+    const int number = py::cast<int>(py::handle(protocol));
+    return object_reduce(py::handle(self_obj), number < 2 ? 2 : number).release().ptr();
+  });
+}
+
+PyObject *module_copy(PyObject *self_obj, PyObject *) {
+  return slot_guard<PyObject *>(nullptr, [&]() -> PyObject * {
+    if (has_own_copy_protocol(as_module(self_obj))) {
+      return py::module_::import("modtree._copying").attr("copy_by_protocol")(py::handle(self_obj)).release().ptr();
+    }
+    const auto state = py::reinterpret_steal<py::object>(full_state(as_module(self_obj)));
+    PyTypeObject *type = Py_TYPE(self_obj);
+    auto copy = py::reinterpret_steal<py::object>(type->tp_new(type, py::tuple().ptr(), nullptr));
+    if (!state || !copy || set_state(as_module(copy.ptr()), state.ptr()) < 0) {
+      return nullptr;
+    }
+    return copy.release().ptr();
+  });
+}
+
+PyObject *module_deepcopy(PyObject *self_obj, PyObject *memo) {
+  return slot_guard<PyObject *>(nullptr, [&]() -> PyObject * {
+    if (!PyDict_Check(memo) || !copies_natively(as_module(self_obj))) {
+      return py::module_::import("modtree._copying").attr("deepcopy_by_protocol")(py::handle(self_obj), py::handle(memo)).release().ptr();
+    }
+    return deepcopy_tree(self_obj, memo);
+  });
+}
+
+}  // namespace modtree

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "module/deepcopy.h"
+
+#include <vector>
+
+#include "family/family.h"
+#include "module/class_info.h"
+
+namespace modtree {
+
+namespace {
+
+// Values that are their own deep copy.
+bool is_atomic(PyObject *value) {
+  return value == Py_None || PyBool_Check(value) || PyLong_CheckExact(value) || PyFloat_CheckExact(value) ||
+         PyUnicode_CheckExact(value) || PyBytes_CheckExact(value) || PyFunction_Check(value) || PyType_Check(value) ||
+         PyCFunction_CheckExact(value);
+}
+
+py::object checked(PyObject *result) {
+  if (!result) {
+    throw py::error_already_set();
+  }
+  return py::reinterpret_steal<py::object>(result);
+}
+
+void check(int result) {
+  if (result < 0) {
+    throw py::error_already_set();
+  }
+}
+
+// One run of copy.deepcopy over modules. Each module gets an empty copy when it is first met and is filled later, so that neither depth nor
+// cycles matter; everything that is not a plain module goes through copy.deepcopy. Errors travel as error_already_set.
+class TreeCopy {
+public:
+  explicit TreeCopy(PyObject *memo) : memo_(py::reinterpret_borrow<py::object>(memo)) {}
+
+  py::object run(PyObject *root) {
+    py::object copy = shell_of(root);
+    while (!pending_.empty()) {
+      const Pending next = std::move(pending_.back());
+      pending_.pop_back();
+      fill(as_module(next.source.ptr()), as_module(next.copy.ptr()));
+    }
+    return copy;
+  }
+
+private:
+  struct Pending {
+    py::object source;
+    py::object copy;
+  };
+
+  // Borrowed; null when the object was not copied yet.
+  PyObject *known_copy(PyObject *value) {
+    const py::object id = checked(PyLong_FromVoidPtr(value));
+    PyObject *copy = PyDict_GetItemWithError(memo_.ptr(), id.ptr());
+    if (!copy && PyErr_Occurred()) {
+      throw py::error_already_set();
+    }
+    return copy;
+  }
+
+  // Remembers a copy, and keeps the source alive as long as the memo is: its id must stay its own.
+  void remember(PyObject *value, PyObject *copy) {
+    check(PyDict_SetItem(memo_.ptr(), checked(PyLong_FromVoidPtr(value)).ptr(), copy));
+    if (!kept_) {
+      const py::object id = checked(PyLong_FromVoidPtr(memo_.ptr()));
+      PyObject *kept = PyDict_GetItemWithError(memo_.ptr(), id.ptr());
+      kept_ = kept ? py::reinterpret_borrow<py::object>(kept) : py::object(py::list());
+      if (!kept) {
+        check(PyErr_Occurred() ? -1 : PyDict_SetItem(memo_.ptr(), id.ptr(), kept_.ptr()));
+      }
+    }
+    if (PyList_Check(kept_.ptr())) {
+      check(PyList_Append(kept_.ptr(), value));
+    }
+  }
+
+  py::object shell_of(PyObject *module) {
+    PyTypeObject *type = Py_TYPE(module);
+    py::object copy = checked(type->tp_new(type, py::tuple().ptr(), nullptr));
+    remember(module, copy.ptr());
+    pending_.push_back(Pending{py::reinterpret_borrow<py::object>(module), copy});
+    return copy;
+  }
+
+  py::object copy_of(PyObject *value) {
+    if (is_atomic(value)) {
+      return py::reinterpret_borrow<py::object>(value);
+    }
+    if (PyObject *known = known_copy(value)) {
+      return py::reinterpret_borrow<py::object>(known);
+    }
+    if (is_module(value) && copies_natively(as_module(value))) {
+      return shell_of(value);
+    }
+    if (is_module(value) || !family_of_type(Py_TYPE(value))) {
+      if (PyErr_Occurred()) {
+        throw py::error_already_set();
+      }
+      return deepcopy_function()(py::handle(value), memo_);
+    }
+    py::object copy = checked(PyObject_CallMethodOneArg(value, names.deepcopy, memo_.ptr()));
+    if (copy.ptr() != value) {
+      remember(value, copy.ptr());
+    }
+    return copy;
+  }
+
+  const py::object &deepcopy_function() {
+    if (!deepcopy_) {
+      deepcopy_ = py::module_::import("copy").attr("deepcopy");
+    }
+    return deepcopy_;
+  }
+
+  // A dict whose values are copied; another holder of the same dict (copy.copy shares them) gets the same copy.
+  py::object copy_of_registry(PyObject *registry) {
+    if (!PyDict_CheckExact(registry)) {
+      return deepcopy_function()(py::handle(registry), memo_);
+    }
+    const bool shared = Py_REFCNT(registry) > 1;
+    if (shared) {
+      if (PyObject *known = known_copy(registry)) {
+        return py::reinterpret_borrow<py::object>(known);
+      }
+    }
+    const auto keep = py::reinterpret_borrow<py::object>(registry);
+    py::object copy = checked(PyDict_New());
+    if (shared) {
+      remember(registry, copy.ptr());
+    }
+    RegistryItems items;
+    check(items.start(registry));
+    PyObject *key, *value;
+    int more;
+    while ((more = items.next(&key, &value)) > 0) {
+      const auto keep_key = py::reinterpret_borrow<py::object>(key);
+      const auto keep_value = py::reinterpret_borrow<py::object>(value);
+      check(PyDict_SetItem(copy.ptr(), key, copy_of(value).ptr()));
+    }
+    check(more);
+    return copy;
+  }
+
+  void fill(ModuleObject *source, ModuleObject *copy) {
+    check(reset_state(copy));
+    for (int i = 0; i < kSlotCount; ++i) {
+      const Slot slot = static_cast<Slot>(i);
+      PyObject *value = peek(source, slot);
+      if (!value) {
+        continue;
+      }
+      const bool is_registry = slot == Slot::parameters || slot == Slot::buffers || slot == Slot::modules;
+      if (is_registry && PyDict_GET_SIZE(value) == 0 && Py_REFCNT(value) == 1) {
+        continue;
+      }
+      const auto keep = py::reinterpret_borrow<py::object>(value);
+      check(store_slot(copy, slot, (is_registry ? copy_of_registry(value) : copy_of(value)).ptr()));
+    }
+    copy->state.instance_overrides = source->state.instance_overrides;
+    if (source->dict) {
+      fill_plain_attributes(source, copy);
+    }
+  }
+
+  void fill_plain_attributes(ModuleObject *source, ModuleObject *copy) {
+    // A copy of the dict: copying a value may run code that changes the module.
+    const py::object attributes = checked(PyDict_Copy(source->dict));
+    PyObject *target = instance_dict(copy);
+    check(target ? 0 : -1);
+    const auto keep_target = py::reinterpret_borrow<py::object>(target);
+    Py_ssize_t position = 0;
+    PyObject *key, *value;
+    while (PyDict_Next(attributes.ptr(), &position, &key, &value)) {
+      if (key != names.compiled_call_impl) {
+        check(PyDict_SetItem(target, key, copy_of(value).ptr()));
+      }
+    }
+  }
+
+  py::object memo_;
+  py::object kept_;
+  py::object deepcopy_;
+  std::vector<Pending> pending_;
+};
+
+}  // namespace
+
+bool copies_natively(ModuleObject *module) {
+  return module->state.initialized && !module->state.exposed && !has_own_copy_protocol(module);
+}
+
+PyObject *deepcopy_tree(PyObject *root, PyObject *memo) { return TreeCopy(memo).run(root).release().ptr(); }
+
+}  // namespace modtree
