@@ -409,6 +409,22 @@ def test_register_a_module_or_its_name(monkeypatch):
     assert families.find(Vector) is lists
 
 
+def test_register_after_a_value_was_met(monkeypatch):
+    class Late(Vector):
+        __module__ = "late_library"
+
+    m = nn.Module()
+    monkeypatch.setattr(
+        families, "_families", {k: v for k, v in families._families.items() if v != lists}
+    )
+    m.first = Late([1.0])
+    with raises(TypeError, "cannot assign"):
+        m.register_buffer("b", Late([1.0]))
+    families.register("late_library", lists)
+    m.register_buffer("b", Late([1.0]))
+    assert list(m._buffers) == ["b"]
+
+
 def test_register_refuses_other_things():
     with raises(ValueError, "top-level module", "'a.b'"):
         families.register("a.b", lists)

@@ -2,6 +2,7 @@
 #include <pybind11/pybind11.h>
 
 #include "bind/bind_kernels.h"
+#include "family/family.h"
 #include "module/class_info.h"
 #include "module/conversion.h"
 #include "module/globals.h"
@@ -37,6 +38,7 @@ PYBIND11_MODULE(_C, m) {
   intern_names();
   init_special_names();
   bind_module(m);
+  m.def("_forget_families", &forget_families, "Makes the tree ask modtree.families.find again for every type.");
   bind_kernels(m);
   bind_tensor(m);
 }

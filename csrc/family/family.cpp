@@ -114,6 +114,8 @@ int value_kind(PyObject *value, ValueKind *kind) {
   return 0;
 }
 
+void forget_families() { family_cache.clear(); }
+
 void register_family(PyTypeObject *type, TensorFamily *family) {
   bool known = false;
   for (TensorFamily *other : known_families) {

@@ -78,6 +78,9 @@ int value_kind(PyObject *value, ValueKind *kind);
 // Makes `family` known for `type` (the NumPy family registers its exact types so that nothing is looked up). The family lives for ever.
 void register_family(PyTypeObject *type, TensorFamily *family);
 
+// Forgets which types have which family, or none: the next value of each type asks modtree.families.find again.
+void forget_families();
+
 // Creates the adapter that answers through the methods of the Python object.
 TensorFamily *new_python_family(py::object python_family);
 

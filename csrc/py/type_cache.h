@@ -32,6 +32,8 @@ public:
     return &entry.facts;
   }
 
+  void clear() { entries_.fill(Entry{}); }
+
 private:
   struct Entry {
     PyTypeObject *type = nullptr;

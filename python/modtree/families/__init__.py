@@ -13,6 +13,7 @@ import weakref
 from types import ModuleType
 from typing import Any
 
+from modtree import _C
 from modtree.families.base import TensorFamily
 
 __all__ = ["TensorFamily", "family_of", "find", "register"]
@@ -44,7 +45,7 @@ def register(root_module_name: str, family: TensorFamily | ModuleType | str) -> 
         family: A :class:`TensorFamily`, or a module (or the name of one, imported when the first type of the library is
             met) that holds it under the name ``family``.
 
-    Register before the first value of the library reaches a module tree: until then its types count as plain values.
+    Values that are attributes of a module already stay what they are: register before building modules.
     """
     if not isinstance(root_module_name, str) or not root_module_name.isidentifier():
         raise ValueError(
@@ -59,6 +60,7 @@ def register(root_module_name: str, family: TensorFamily | ModuleType | str) -> 
         )
     _families[root_module_name] = family
     _found.clear()
+    _C._forget_families()
 
 
 def find(cls: type) -> TensorFamily | None:
