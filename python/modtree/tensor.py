@@ -428,7 +428,8 @@ class Tensor(_C.TensorBase):
         state = self.__dict__ or None
         if self.is_meta:
             return _rebuild_meta, (type(self), tuple(self.shape), self.dtype, self.requires_grad), state
-        return _rebuild, (type(self), self._array, self.requires_grad), state
+        # An array object of its own: handles that share storage come back independent, as torch's do.
+        return _rebuild, (type(self), self._array.view(), self.requires_grad), state
 
     def __setstate__(self, state: Any) -> None:
         if state:
