@@ -482,7 +482,7 @@ def test_copy_from_other_arrays():
     readonly.flags.writeable = False
     for source in (
         mt.from_numpy(np.arange(3.0)),
-        mt.from_numpy(np.arange(3.0)[::-1].copy()[::-1]),
+        mt.tensor([2.0, 1.0, 0.0]).flip(0),
         mt.tensor([0, 1, 2]),
         mt.tensor([0.0, 1.0, 2.0], dtype=mt.float16),
     ):
