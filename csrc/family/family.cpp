@@ -79,16 +79,10 @@ int is_tensor_like(PyObject *value) {
   if (is_common_plain_type(Py_TYPE(value))) {
     return 0;
   }
-  PyObject *found = PyObject_GetAttr(value, names.torch_function);
-  if (found) {
-    Py_DECREF(found);
-    return 1;
-  }
-  if (!PyErr_ExceptionMatches(PyExc_AttributeError)) {
-    return -1;
-  }
-  PyErr_Clear();
-  return 0;
+  PyObject *found;
+  const int has_function = optional_attr(value, names.torch_function, &found);
+  Py_XDECREF(found);
+  return has_function;
 }
 
 int value_kind(PyObject *value, ValueKind *kind) {

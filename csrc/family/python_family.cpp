@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The adapter that answers for any library through the methods of a Python object.
 #include "family/family.h"
-#include "py/slot_guard.h"
+#include "py/compat.h"
+#include "py/interned.h"
 
 namespace modtree {
 
@@ -38,11 +39,14 @@ PyObject *call(const py::object &function, Args... args) {
   return PyObject_Vectorcall(function.ptr(), stack + 1, sizeof...(args) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
 }
 
-// Bound methods are looked up once: a family is not patched after its first use.
+// Bound methods are looked up once: a family is not patched after its first use. Where the library's tensors have the common names
+// (`has_common_names`), the short questions are asked of the tensor itself, which saves a Python call each.
 class PythonFamily final : public TensorFamily {
 public:
   explicit PythonFamily(py::object python_family)
       : TensorFamily(std::move(python_family)),
+        common_names_(py::bool_(object.attr("has_common_names"))),
+        parameter_type_(object.attr("parameter_type")),
         is_parameter_(object.attr("is_parameter")),
         is_buffer_(object.attr("is_buffer")),
         is_uninitialized_(object.attr("is_uninitialized")),
@@ -65,14 +69,31 @@ public:
         to_(object.attr("to")),
         empty_like_(object.attr("empty_like")) {}
 
-  int is_parameter(PyObject *tensor) override { return truth_of(call(is_parameter_, tensor)); }
-  int is_buffer(PyObject *tensor) override { return truth_of(call(is_buffer_, tensor)); }
+  int is_parameter(PyObject *tensor) override {
+    if (reinterpret_cast<PyObject *>(Py_TYPE(tensor)) == parameter_type_.ptr()) {
+      return 1;
+    }
+    return common_names_ && !PyObject_TypeCheck(tensor, reinterpret_cast<PyTypeObject *>(parameter_type_.ptr()))
+               ? has_mark(tensor, names.is_param)
+               : truth_of(call(is_parameter_, tensor));
+  }
+  int is_buffer(PyObject *tensor) override {
+    return common_names_ ? has_mark(tensor, names.is_buffer) : truth_of(call(is_buffer_, tensor));
+  }
   int is_uninitialized(PyObject *tensor) override { return truth_of(call(is_uninitialized_, tensor)); }
-  int is_meta(PyObject *tensor) override { return truth_of(call(is_meta_, tensor)); }
-  int is_floating_point(PyObject *tensor) override { return truth_of(call(is_floating_point_, tensor)); }
-  int is_complex(PyObject *tensor) override { return truth_of(call(is_complex_, tensor)); }
+  int is_meta(PyObject *tensor) override {
+    return truth_of(common_names_ ? PyObject_GetAttr(tensor, names.is_meta) : call(is_meta_, tensor));
+  }
+  int is_floating_point(PyObject *tensor) override {
+    return truth_of(common_names_ ? PyObject_CallMethodNoArgs(tensor, names.is_floating_point) : call(is_floating_point_, tensor));
+  }
+  int is_complex(PyObject *tensor) override {
+    return truth_of(common_names_ ? PyObject_CallMethodNoArgs(tensor, names.is_complex) : call(is_complex_, tensor));
+  }
 
-  PyObject *shape(PyObject *tensor) override { return call(shape_, tensor); }
+  PyObject *shape(PyObject *tensor) override {
+    return common_names_ ? PyObject_GetAttr(tensor, names.shape) : call(shape_, tensor);
+  }
 
   int same_shape(PyObject *tensor, PyObject *other) override {
     TensorFamily *other_family = this;
@@ -81,22 +102,44 @@ public:
       return -1;
     }
     const auto mine = py::reinterpret_steal<py::object>(shape(tensor));
-    const auto theirs = py::reinterpret_steal<py::object>(
-        is_tensor ? other_family->shape(other) : PyObject_GetAttrString(other, "shape"));
+    const auto theirs = py::reinterpret_steal<py::object>(is_tensor ? other_family->shape(other) : PyObject_GetAttr(other, names.shape));
     if (!mine || !theirs) {
       return -1;
     }
     return PyObject_RichCompareBool(mine.ptr(), theirs.ptr(), Py_EQ);
   }
 
-  int requires_grad(PyObject *tensor) override { return truth_of(call(requires_grad_, tensor)); }
+  int requires_grad(PyObject *tensor) override {
+    return truth_of(common_names_ ? PyObject_GetAttr(tensor, names.requires_grad) : call(requires_grad_, tensor));
+  }
   int set_requires_grad(PyObject *tensor, bool flag) override {
     return done(call(set_requires_grad_, tensor, flag ? Py_True : Py_False));
   }
-  int has_grad_fn(PyObject *tensor) override { return truth_of(call(has_grad_fn_, tensor)); }
-  PyObject *grad(PyObject *tensor) override { return call(grad_, tensor); }
-  int set_grad(PyObject *tensor, PyObject *grad) override { return done(call(set_grad_, tensor, grad)); }
+  int has_grad_fn(PyObject *tensor) override {
+    if (!common_names_) {
+      return truth_of(call(has_grad_fn_, tensor));
+    }
+    PyObject *node = PyObject_GetAttr(tensor, names.grad_fn);
+    Py_XDECREF(node);
+    return node ? node != Py_None : -1;
+  }
+  PyObject *grad(PyObject *tensor) override {
+    return common_names_ ? PyObject_GetAttr(tensor, names.grad) : call(grad_, tensor);
+  }
+  int set_grad(PyObject *tensor, PyObject *grad) override {
+    return common_names_ ? PyObject_SetAttr(tensor, names.grad, grad) : done(call(set_grad_, tensor, grad));
+  }
   int zero_grad(PyObject *tensor, bool set_to_none) override {
+    if (common_names_) {
+      PyObject *grad = PyObject_GetAttr(tensor, names.grad);
+      Py_XDECREF(grad);
+      if (!grad || grad == Py_None) {
+        return grad ? 0 : -1;
+      }
+      if (set_to_none) {
+        return PyObject_SetAttr(tensor, names.grad, Py_None);
+      }
+    }
     return done(call(zero_grad_, tensor, set_to_none ? Py_True : Py_False));
   }
 
@@ -109,15 +152,25 @@ public:
     return context;
   }
 
-  PyObject *detach(PyObject *tensor) override { return call(detach_, tensor); }
+  PyObject *detach(PyObject *tensor) override {
+    return common_names_ ? PyObject_CallMethodNoArgs(tensor, names.detach) : call(detach_, tensor);
+  }
   PyObject *make_parameter(PyObject *data, bool requires_grad) override {
     return call(make_parameter_, data, requires_grad ? Py_True : Py_False);
   }
   int can_swap_payload(PyObject *tensor, PyObject *other) override {
     return truth_of(call(can_swap_payload_, tensor, other));
   }
-  int swap_payload(PyObject *tensor, PyObject *other) override { return done(call(swap_payload_, tensor, other)); }
-  int copy_into(PyObject *tensor, PyObject *source) override { return done(call(copy_into_, tensor, source)); }
+  int swap_payload(PyObject *tensor, PyObject *other) override {
+    return common_names_ ? PyObject_SetAttr(tensor, names.data, other) : done(call(swap_payload_, tensor, other));
+  }
+  int copy_into(PyObject *tensor, PyObject *source) override {
+    const bool own = common_names_ && family_of_type(Py_TYPE(source)) == this;
+    if (!own && PyErr_Occurred()) {
+      return -1;
+    }
+    return done(own ? PyObject_CallMethodOneArg(tensor, names.copy_in_place, source) : call(copy_into_, tensor, source));
+  }
 
   PyObject *to(PyObject *tensor, PyObject *device, PyObject *dtype, bool non_blocking,
                PyObject *memory_format) override {
@@ -126,6 +179,15 @@ public:
   PyObject *empty_like(PyObject *tensor, PyObject *device) override { return call(empty_like_, tensor, device); }
 
 private:
+  // Truth of an attribute that most tensors do not have.
+  static int has_mark(PyObject *tensor, PyObject *name) {
+    PyObject *mark;
+    const int found = optional_attr(tensor, name, &mark);
+    return found > 0 ? truth_of(mark) : found;
+  }
+
+  const bool common_names_;
+  py::object parameter_type_;
   py::object is_parameter_, is_buffer_, is_uninitialized_, is_meta_, is_floating_point_, is_complex_, shape_;
   py::object requires_grad_, set_requires_grad_, has_grad_fn_, grad_, set_grad_, zero_grad_, no_grad_;
   py::object detach_, make_parameter_, can_swap_payload_, swap_payload_, copy_into_, to_, empty_like_;

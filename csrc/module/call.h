@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Calling a module: the fast path, and the pipeline of hooks (BEHAVIOUR 6).
+// Calling a module (BEHAVIOUR 6): dispatch and the path without hooks.
 #pragma once
 
 #include "module/object.h"

@@ -79,6 +79,17 @@ TensorFamily *family_of_result(PyObject *converted, TensorFamily *own) {
   return is_tensor < 0 ? nullptr : is_tensor ? family : own;
 }
 
+// Only a tensor can take a parameter's place. -1 with TypeError.
+int check_converted(ModuleObject *module, PyObject *key, PyObject *converted) {
+  TensorFamily *family;
+  const int is_tensor = family_of(converted, &family);
+  if (is_tensor == 0) {
+    PyErr_Format(PyExc_TypeError, "the function given to _apply() must return a tensor for parameter %R of %.200s, got '%.200s'", key,
+                 type_short_name(Py_TYPE(module)), Py_TYPE(converted)->tp_name);
+  }
+  return is_tensor > 0 ? 0 : -1;
+}
+
 }  // namespace
 
 MemberConversion::MemberConversion(PyObject *fn)
@@ -129,7 +140,7 @@ int MemberConversion::convert_parameter(ModuleObject *module, PyObject *key, Ten
     }
   }
   const auto converted = py::reinterpret_steal<py::object>(PyObject_CallOneArg(fn_.ptr(), parameter));
-  if (!converted) {
+  if (!converted || check_converted(module, key, converted.ptr()) < 0) {
     return -1;
   }
   // The gradient belongs to the old parameter: a new one starts without.
@@ -205,7 +216,8 @@ int MemberConversion::convert_grad(ModuleObject *module, PyObject *key, TensorFa
     if (new_family->set_requires_grad(converted.ptr(), requires_grad == 1) < 0) {
       return -1;
     }
-    return swap_contents(module, key, family, grad, converted.ptr(), true);
+    // Swapping the parameters took the gradient along to the other tensor.
+    return swap_contents(module, key, family, grad, converted.ptr(), true) < 0 ? -1 : family->set_grad(stored, grad);
   }
   const int swappable = stored == parameter ? may_swap_payload(family, grad, converted.ptr()) : 0;
   if (swappable != 0) {

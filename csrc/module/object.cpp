@@ -164,11 +164,12 @@ PyObject *require(ModuleObject *module, Slot slot) {
     raise_missing_slot(module, slot);
     return nullptr;
   }
-  PyObject **cell = writable_cell(module, slot);
-  if (cell) {
-    *cell = default_value(slot);
+  // Making the container may run the collector, and a finalizer could change the module's mode: look for the place afterwards.
+  auto value = py::reinterpret_steal<py::object>(default_value(slot));
+  if (!value || store_slot(module, slot, value.ptr()) < 0) {
+    return nullptr;
   }
-  return cell ? *cell : nullptr;
+  return peek(module, slot);
 }
 
 int registry_contains(ModuleObject *module, Slot slot, PyObject *name) {

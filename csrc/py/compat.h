@@ -28,6 +28,15 @@ inline PyObject *dict_get_str(PyObject *dict, PyObject *key) {
   return value;
 }
 
+// 1 and a new reference, 0 (and null) without an error when there is no such attribute, -1 on another error.
+inline int optional_attr(PyObject *object, PyObject *name, PyObject **value) {
+#if PY_VERSION_HEX < 0x030D0000
+  return _PyObject_LookupAttr(object, name, value);
+#else
+  return PyObject_GetOptionalAttr(object, name, value);
+#endif
+}
+
 #if PY_VERSION_HEX < 0x030D0000
 inline int dict_pop(PyObject *dict, PyObject *key, PyObject **result) {
   PyObject *value = PyDict_GetItemWithError(dict, key);

@@ -89,6 +89,16 @@ namespace modtree {
   X(train, "train")                                                     \
   X(version, "version")                                                 \
   X(version_, "_version")                                               \
+  X(copy_in_place, "copy_")                                             \
+  X(data, "data")                                                       \
+  X(grad, "grad")                                                       \
+  X(grad_fn, "grad_fn")                                                 \
+  X(is_buffer, "_is_buffer")                                            \
+  X(is_complex, "is_complex")                                           \
+  X(is_floating_point, "is_floating_point")                             \
+  X(is_meta, "is_meta")                                                 \
+  X(is_param, "_is_param")                                              \
+  X(requires_grad, "requires_grad")                                     \
   X(zero_grad, "zero_grad")
 
 struct Names {

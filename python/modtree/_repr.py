@@ -27,33 +27,37 @@ def module_repr(self: Any) -> str:
 
 def _lines(root: Any) -> Iterator[tuple[int, str]]:
     """The lines of a repr as (depth, text without the indentation of that depth)."""
+    open_modules: dict[int, str] = {}  # id -> the name under which its parent holds it
     stack: list[tuple[Iterator[tuple[str, Any]], Any]] = []
-    path = {id(root)}
-    head, children = _open(root)
-    yield from _opening(0, "", head, children)
-    if children:
-        stack.append((iter(children), root))
-    while stack:
-        depth = len(stack)
-        key, child = next(stack[-1][0], (None, None))
-        if key is None:
-            _, module = stack.pop()
-            path.discard(id(module))
-            yield depth - 1, ")"
-            continue
-        if not _prints_natively(child):
-            yield from _foreign(depth, f"({key}): ", repr(child))
-            continue
-        if id(child) in path:
-            raise RecursionError(
-                f"the module tree contains itself: child {key!r} of {type(stack[-1][1]).__name__} "
-                f"is {type(child).__name__}, one of the modules around it"
-            )
-        head, children = _open(child)
-        yield from _opening(depth, f"({key}): ", head, children)
+
+    def enter(depth: int, key: str | None, module: Any) -> Iterator[tuple[int, str]]:
+        head, children = _open(module)
+        yield from _opening(depth, "" if key is None else f"({key}): ", head, children)
         if children:
-            path.add(id(child))
-            stack.append((iter(children), child))
+            open_modules[id(module)] = key or ""
+            stack.append((iter(children), module))
+
+    yield from enter(0, None, root)
+    while stack:
+        children, module = stack[-1]
+        item = next(children, None)
+        if item is None:
+            stack.pop()
+            del open_modules[id(module)]
+            yield len(stack), ")"
+            continue
+        key, child = item
+        if not _prints_natively(child):
+            yield from _foreign(len(stack), f"({key}): ", repr(child))
+        elif id(child) in open_modules:
+            names = list(open_modules.values())[1:]
+            first = names[: list(open_modules).index(id(child))]
+            raise RecursionError(
+                f"the module tree contains itself: {'.'.join([*names, key])!r} is the module at "
+                f"{'.'.join(first)!r} again, so its repr has no end"
+            )
+        else:
+            yield from enter(len(stack), key, child)
 
 
 def _prints_natively(child: Any) -> bool:

@@ -28,6 +28,10 @@ class TensorFamily:
     tensor_type: type
     #: The class made by :meth:`make_parameter`.
     parameter_type: type
+    #: True when the tensors have torch's attributes with torch's meaning: ``shape``, ``is_meta``, ``requires_grad``, ``grad``,
+    #: ``grad_fn``, ``data``, ``_is_param``, ``_is_buffer``, ``is_floating_point()``, ``is_complex()``, ``detach()``,
+    #: ``copy_()``. Native code then asks the tensor instead of calling the method of the family.
+    has_common_names: bool = False
 
     def owns(self, cls: type) -> bool:
         """Are the instances of this type, which derives from one of the library's, its tensors?"""

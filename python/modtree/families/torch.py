@@ -28,6 +28,7 @@ class TorchFamily(base.TensorFamily):
     name = "torch"
     tensor_type = _Tensor
     parameter_type = _Parameter
+    has_common_names = True
 
     # -- what is it? -----------------------------------------------------------------------------
 

@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "module/hooked_call.h"
+
+#include <vector>
+
+#include "module/class_info.h"
+#include "module/globals.h"
+#include "py/slot_guard.h"
+
+namespace modtree {
+
+namespace {
+
+// A hook as it was when its phase began: removing it or its flags later changes nothing in this call.
+struct Hook {
+  py::object id;
+  py::object function;
+  bool with_kwargs = false;
+  bool always_call = false;
+  bool is_global = false;
+};
+
+// Tables that flag hooks by id; each may be null.
+struct FlagTables {
+  PyObject *with_kwargs;
+  PyObject *always_called;
+};
+
+// Is the id in the table? -1 on error.
+int has_flag(PyObject *table, PyObject *id) { return is_empty_table(table) ? 0 : PySequence_Contains(table, id); }
+
+int append_hook(std::vector<Hook> &hooks, PyObject *id, PyObject *function, const FlagTables &flags, bool is_global) {
+  Hook hook;
+  hook.id = py::reinterpret_borrow<py::object>(id);
+  hook.function = py::reinterpret_borrow<py::object>(function);
+  hook.is_global = is_global;
+  const int with_kwargs = has_flag(flags.with_kwargs, id);
+  const int always_call = with_kwargs < 0 ? -1 : has_flag(flags.always_called, id);
+  if (always_call < 0) {
+    return -1;
+  }
+  hook.with_kwargs = with_kwargs == 1;
+  hook.always_call = always_call == 1;
+  hooks.push_back(std::move(hook));
+  return 0;
+}
+
+int append_hooks(std::vector<Hook> &hooks, PyObject *table, const FlagTables &flags, bool is_global) {
+  if (is_empty_table(table)) {
+    return 0;
+  }
+  const auto keep = py::reinterpret_borrow<py::object>(table);
+  if (PyDict_Check(table) && PyDict_GET_SIZE(table) == 1) {
+    // One entry has no order, so the order that an OrderedDict keeps beside its dict does not matter.
+    Py_ssize_t position = 0;
+    PyObject *id, *function;
+    PyDict_Next(table, &position, &id, &function);
+    return append_hook(hooks, id, function, flags, is_global);
+  }
+  const auto items = py::reinterpret_steal<py::object>(PyMapping_Items(table));
+  if (!items) {
+    return -1;
+  }
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.ptr()); ++i) {
+    PyObject *pair = PyList_GET_ITEM(items.ptr(), i);
+    if (!PyTuple_Check(pair) || PyTuple_GET_SIZE(pair) != 2) {
+      PyErr_SetString(PyExc_TypeError, "a hook table's items() must give (id, hook) pairs");
+      return -1;
+    }
+    if (append_hook(hooks, PyTuple_GET_ITEM(pair, 0), PyTuple_GET_ITEM(pair, 1), flags, is_global) < 0) {
+      return -1;
+    }
+  }
+  return 0;
+}
+
+int collect_pre_hooks(ModuleObject *module, std::vector<Hook> &hooks) {
+  if (append_hooks(hooks, global_hooks.forward_pre, FlagTables{}, true) < 0) {
+    return -1;
+  }
+  const FlagTables flags{peek(module, Slot::forward_pre_hooks_with_kwargs), nullptr};
+  return append_hooks(hooks, peek(module, Slot::forward_pre_hooks), flags, false);
+}
+
+int collect_forward_hooks(ModuleObject *module, std::vector<Hook> &hooks) {
+  const FlagTables global_flags{global_hooks.forward_with_kwargs, global_hooks.forward_always_called};
+  if (append_hooks(hooks, global_hooks.forward, global_flags, true) < 0) {
+    return -1;
+  }
+  const FlagTables flags{peek(module, Slot::forward_hooks_with_kwargs), peek(module, Slot::forward_hooks_always_called)};
+  return append_hooks(hooks, peek(module, Slot::forward_hooks), flags, false);
+}
+
+template <class... Args>
+py::object call(const py::object &function, Args... args) {
+  PyObject *stack[] = {nullptr, args...};
+  return py::reinterpret_steal<py::object>(
+      PyObject_Vectorcall(function.ptr(), stack + 1, sizeof...(args) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+}
+
+// One call through the hooks. Functions return 0, or -1 with a Python error set.
+class HookedCall {
+public:
+  HookedCall(PyObject *self_obj, PyObject *args, PyObject *kwargs)
+      : self_(self_obj),
+        args_(py::reinterpret_borrow<py::object>(args)),
+        kwargs_(py::reinterpret_borrow<py::object>(kwargs)),
+        result_(py::none()) {}
+
+  PyObject *run() {
+    if (run_normally() == 0) {
+      return result_.release().ptr();
+    }
+    if (PyErr_ExceptionMatches(PyExc_Exception)) {
+      run_always_called();
+    }
+    return nullptr;
+  }
+
+private:
+  ModuleObject *module() const { return as_module(self_); }
+
+  int run_normally() {
+    // forward is looked up before any hook runs: one that replaces it takes effect in the next call.
+    if (PyObject *function = plain_forward(module())) {
+      forward_ = py::reinterpret_borrow<py::object>(function);
+      unbound_ = true;
+    } else {
+      forward_ = py::reinterpret_steal<py::object>(PyObject_GetAttr(self_, names.forward));
+    }
+    if (!forward_ || collect_backward_hooks() < 0 || run_pre_hooks() < 0 || tap_input() < 0) {
+      return -1;
+    }
+    if (take_result(call_forward()) < 0 || run_forward_hooks() < 0) {
+      return -1;
+    }
+    return finish_backward_hooks();
+  }
+
+  int take_result(PyObject *result) {
+    if (!result) {
+      return -1;
+    }
+    result_ = py::reinterpret_steal<py::object>(result);
+    return 0;
+  }
+
+  PyObject *call_forward() {
+    // A pre-hook may have put another sequence or mapping in place of the arguments.
+    if (!PyTuple_CheckExact(args_.ptr())) {
+      auto tuple = py::reinterpret_steal<py::object>(PySequence_Tuple(args_.ptr()));
+      if (!tuple) {
+        return nullptr;
+      }
+      return call_forward_with(tuple.ptr());
+    }
+    return call_forward_with(args_.ptr());
+  }
+
+  PyObject *call_forward_with(PyObject *args) {
+    py::object kwargs = kwargs_;
+    if (kwargs && !PyDict_Check(kwargs.ptr())) {
+      kwargs = py::reinterpret_steal<py::object>(PyDict_New());
+      if (!kwargs || PyDict_Update(kwargs.ptr(), kwargs_.ptr()) < 0) {
+        return nullptr;
+      }
+    }
+    return unbound_ ? call_unbound(forward_.ptr(), self_, args, kwargs.ptr()) : PyObject_Call(forward_.ptr(), args, kwargs.ptr());
+  }
+
+  // The dict of keyword arguments, made for the first hook that wants it. In-place changes reach forward, not the caller.
+  PyObject *kwargs() {
+    if (!kwargs_) {
+      kwargs_ = py::reinterpret_steal<py::object>(PyDict_New());
+    }
+    return kwargs_.ptr();
+  }
+
+  // --- forward hooks --------------------------------------------------------------------------------------------------------
+
+  int run_pre_hooks() {
+    std::vector<Hook> hooks;
+    if (collect_pre_hooks(module(), hooks) < 0) {
+      return -1;
+    }
+    for (const Hook &hook : hooks) {
+      if ((hook.with_kwargs ? run_pre_hook_with_kwargs(hook) : run_pre_hook(hook)) < 0) {
+        return -1;
+      }
+    }
+    return 0;
+  }
+
+  int run_pre_hook(const Hook &hook) {
+    const py::object result = call(hook.function, self_, args_.ptr());
+    if (!result) {
+      return -1;
+    }
+    if (!result.is_none()) {
+      args_ = PyTuple_Check(result.ptr()) ? result : py::reinterpret_steal<py::object>(PyTuple_Pack(1, result.ptr()));
+    }
+    return args_ ? 0 : -1;
+  }
+
+  int run_pre_hook_with_kwargs(const Hook &hook) {
+    if (!kwargs()) {
+      return -1;
+    }
+    const py::object result = call(hook.function, self_, args_.ptr(), kwargs_.ptr());
+    if (!result || result.is_none()) {
+      return result ? 0 : -1;
+    }
+    if (!PyTuple_Check(result.ptr()) || PyTuple_GET_SIZE(result.ptr()) != 2) {
+      PyErr_Format(PyExc_RuntimeError, "forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got %R.",
+                   result.ptr());
+      return -1;
+    }
+    args_ = py::reinterpret_borrow<py::object>(PyTuple_GET_ITEM(result.ptr(), 0));
+    kwargs_ = py::reinterpret_borrow<py::object>(PyTuple_GET_ITEM(result.ptr(), 1));
+    return 0;
+  }
+
+  int run_forward_hooks() {
+    std::vector<Hook> hooks;
+    if (collect_forward_hooks(module(), hooks) < 0) {
+      return -1;
+    }
+    for (const Hook &hook : hooks) {
+      if (hook.always_call) {
+        started_.push_back(hook.id);
+      }
+      if (run_forward_hook(hook) < 0) {
+        return -1;
+      }
+    }
+    return 0;
+  }
+
+  int run_forward_hook(const Hook &hook) {
+    if (hook.with_kwargs && !kwargs()) {
+      return -1;
+    }
+    const py::object result = hook.with_kwargs ? call(hook.function, self_, args_.ptr(), kwargs_.ptr(), result_.ptr())
+                                               : call(hook.function, self_, args_.ptr(), result_.ptr());
+    if (result && !result.is_none()) {
+      result_ = result;
+    }
+    return result ? 0 : -1;
+  }
+
+  // --- backward hooks -------------------------------------------------------------------------------------------------------
+
+  int collect_backward_hooks() {
+    const bool hooks = has_entries(global_hooks.backward) || !is_empty_table(peek(module(), Slot::backward_hooks));
+    const bool pre_hooks = has_entries(global_hooks.backward_pre) || !is_empty_table(peek(module(), Slot::backward_pre_hooks));
+    if (!hooks && !pre_hooks) {
+      return 0;
+    }
+    return slot_guard(-1, [&] {
+      const py::handle self(self_);
+      full_hooks_ = legacy_hooks_ = backward_pre_hooks_ = py::list();
+      if (hooks) {
+        const py::tuple both = self.attr("_get_backward_hooks")();
+        full_hooks_ = both[0];
+        legacy_hooks_ = both[1];
+      }
+      if (pre_hooks) {
+        backward_pre_hooks_ = self.attr("_get_backward_pre_hooks")();
+      }
+      return 0;
+    });
+  }
+
+  int tap_input() {
+    if (!full_hooks_) {
+      return 0;
+    }
+    return slot_guard(-1, [&] {
+      if (py::len(full_hooks_) > 0 || py::len(backward_pre_hooks_) > 0) {
+        const py::object make_tap = py::module_::import("modtree.hooks").attr("make_backward_tap");
+        tap_ = make_tap(py::handle(self_), full_hooks_, backward_pre_hooks_, args_);
+        args_ = tap_.attr("setup_input_hook")(args_);
+      }
+      return 0;
+    });
+  }
+
+  int finish_backward_hooks() {
+    if (!full_hooks_) {
+      return 0;
+    }
+    return slot_guard(-1, [&] {
+      if (tap_) {
+        result_ = tap_.attr("setup_output_hook")(result_);
+      }
+      if (py::len(legacy_hooks_) > 0) {
+        const py::object attach = py::module_::import("modtree.hooks").attr("attach_legacy_backward_hooks");
+        attach(py::handle(self_), args_, result_, legacy_hooks_);
+      }
+      return 0;
+    });
+  }
+
+  // --- after an error -------------------------------------------------------------------------------------------------------
+
+  bool was_started(const py::object &id) const {
+    for (const py::object &started : started_) {
+      if (started.is(id)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  // Every always_call hook that had no turn yet gets one; what such a hook raises is only warned of. The error that is set stays, unless
+  // something worse than an Exception replaces it.
+  void run_always_called() {
+    PyObject *type, *error, *traceback;
+    PyErr_Fetch(&type, &error, &traceback);
+    std::vector<Hook> hooks;
+    int done = collect_forward_hooks(module(), hooks);
+    for (const Hook &hook : hooks) {
+      if (done < 0) {
+        break;
+      }
+      if (hook.always_call && !was_started(hook.id) && run_forward_hook(hook) < 0) {
+        done = PyErr_ExceptionMatches(PyExc_Exception) ? warn_of_silenced(hook) : -1;
+      }
+    }
+    if (done < 0) {
+      Py_XDECREF(type);
+      Py_XDECREF(error);
+      Py_XDECREF(traceback);
+      return;
+    }
+    PyErr_Restore(type, error, traceback);
+  }
+
+  // Turns the error that is set into a warning. -1 when the warning is an error.
+  static int warn_of_silenced(const Hook &hook) {
+    PyObject *type, *error, *traceback;
+    PyErr_Fetch(&type, &error, &traceback);
+    PyErr_NormalizeException(&type, &error, &traceback);
+    const int warned = PyErr_WarnFormat(
+        PyExc_UserWarning, 1,
+        "%s forward hook with ``always_call=True`` raised an exception that was silenced as another error was raised in forward: %R",
+        hook.is_global ? "global module" : "module", error ? error : Py_None);
+    Py_XDECREF(type);
+    Py_XDECREF(error);
+    Py_XDECREF(traceback);
+    return warned;
+  }
+
+  PyObject *self_;
+  py::object forward_;
+  bool unbound_ = false;
+  py::object args_;
+  py::object kwargs_;  // null while there are none
+  py::object result_;
+  py::object full_hooks_;  // these three are null together when there is no hook on gradients
+  py::object legacy_hooks_;
+  py::object backward_pre_hooks_;
+  py::object tap_;
+  std::vector<py::object> started_;
+};
+
+}  // namespace
+
+PyObject *call_unbound(PyObject *function, PyObject *self_obj, PyObject *args, PyObject *kwargs) {
+  constexpr Py_ssize_t kSmall = 8;
+  const Py_ssize_t count = PyTuple_GET_SIZE(args);
+  PyObject *small[kSmall + 1];
+  std::vector<PyObject *> large;
+  PyObject **stack = small;
+  if (count > kSmall) {
+    large.resize(static_cast<std::size_t>(count) + 1);
+    stack = large.data();
+  }
+  stack[0] = self_obj;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    stack[i + 1] = PyTuple_GET_ITEM(args, i);
+  }
+  // A patch of the class during the call must not free the function that runs.
+  Py_INCREF(function);
+  PyObject *result = PyObject_VectorcallDict(function, stack, static_cast<std::size_t>(count) + 1, kwargs);
+  Py_DECREF(function);
+  return result;
+}
+
+PyObject *plain_forward(ModuleObject *module) {
+  const ClassInfo *info = class_info(Py_TYPE(module));
+  return info->forward && !info->overrides(Virtual::getattribute) && !instance_overrides(module, Virtual::forward) ? info->forward
+                                                                                                                    : nullptr;
+}
+
+PyObject *call_with_hooks(PyObject *self_obj, PyObject *args, PyObject *kwargs) {
+  const auto keep = py::reinterpret_borrow<py::object>(self_obj);
+  return slot_guard<PyObject *>(nullptr, [&] { return HookedCall(self_obj, args, kwargs).run(); });
+}
+
+}  // namespace modtree
