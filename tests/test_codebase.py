@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import ast
 import importlib.metadata
+import importlib.util
 import inspect
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -241,14 +241,20 @@ def test_check_script_runs_the_commands_of_readme():
 
 
 @needs_sources
-@pytest.mark.skipif(shutil.which("ruff") is None, reason="ruff is not installed")
+@pytest.mark.skipif(importlib.util.find_spec("ruff") is None, reason="ruff is not installed")
 def test_ruff():
-    done = subprocess.run(["ruff", "check", "-q", "."], cwd=ROOT, capture_output=True, text=True)
+    command = [sys.executable, "-m", "ruff", "check", "-q", "."]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
 
 
 @needs_sources
-@pytest.mark.skipif(shutil.which("mypy") is None, reason="mypy is not installed")
-def test_mypy():
-    done = subprocess.run([sys.executable, "-m", "mypy"], cwd=ROOT, capture_output=True, text=True)
+@pytest.mark.skipif(importlib.util.find_spec("mypy") is None, reason="mypy is not installed")
+def test_the_stub_is_well_formed():
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--follow-imports=silent", str(PACKAGE / "_C.pyi")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stdout

@@ -3,7 +3,7 @@
 # Inside the classes below `int`, `float` and `bool` are methods: the builtins go by the names of these aliases.
 import builtins
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from types import TracebackType
 from typing import Any, Generic, SupportsIndex, TypeVar
 
@@ -77,6 +77,20 @@ class ModuleBase:
     ) -> Any: ...
     def _save_to_state_dict(
         self, destination: MutableMapping[str, Any], prefix: str, keep_vars: bool
+    ) -> None: ...
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> Any: ...
+    def _load_from_state_dict(
+        self,
+        state_dict: Mapping[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
     ) -> None: ...
 
 class Conversion:
@@ -167,7 +181,7 @@ class TensorBase:
     def __imod__(self, other: Any, /) -> Self: ...
     def __pow__(self, other: Any, modulus: None = None, /) -> Self: ...
     def __rpow__(self, other: Any, modulus: None = None, /) -> Self: ...
-    def __ipow__(self, other: Any, /) -> Self: ...
+    def __ipow__(self, other: Any, /) -> Self: ...  # type: ignore[misc]
     def __matmul__(self, other: Any, /) -> Self: ...
     def __rmatmul__(self, other: Any, /) -> Self: ...
     def __and__(self, other: Any, /) -> Self: ...
