@@ -11,6 +11,7 @@ import threading
 
 import numpy as np
 import pytest
+
 from modtree._C import kernels
 
 TOLERANCE = {"float32": 1e-6, "float64": 1e-12}

@@ -78,7 +78,6 @@ class ModuleBase:
     def _save_to_state_dict(
         self, destination: MutableMapping[str, Any], prefix: str, keep_vars: bool
     ) -> None: ...
-
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
     ) -> Any: ...

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
+from modtree._C import __version__
 from modtree._C import _promote_types as promote_types
 from modtree._C import _result_type as result_type
-from modtree._C import __version__
 from modtree.creation import *  # noqa: F403
 from modtree.devices import device
 from modtree.dtypes import *  # noqa: F403
@@ -30,7 +30,7 @@ from modtree.random import (
 from modtree.tensor import Size, Tensor, is_tensor
 
 from modtree import nn  # isort: skip
-from modtree.families import numpy as _numpy_family  # isort: skip  # announces the native family
+from modtree.families import numpy as _numpy_family  # noqa: F401  # isort: skip  # announces the native family
 
 # The submodule of the same name has taken the function's place when it was imported.
 from modtree.creation import tensor  # isort: skip

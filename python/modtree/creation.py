@@ -210,7 +210,7 @@ def empty_strided(size: Any, stride: Any, *, dtype: Any = None, device: Any = No
     size, stride = _sizes((size,)), _sizes((stride,))
 
     def make(shape: Any, kind: Any) -> Any:
-        extent = 1 + sum((n - 1) * s for n, s in zip(shape, stride)) if 0 not in shape else 0
+        extent = 1 + sum((n - 1) * s for n, s in zip(shape, stride, strict=True)) if 0 not in shape else 0
         flat = np.empty(extent, kind)
         return np.lib.stride_tricks.as_strided(flat, shape, [s * kind.itemsize for s in stride])
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -21,7 +20,7 @@ from ._C import (
 )
 from .hooks import RemovableHandle, warn_non_full_backward_hook
 from .parameter import Parameter
-from .state import _IncompatibleKeys
+from .state import _IncompatibleKeys  # noqa: F401 (part of the public face, as in torch)
 
 __all__ = [
     "Module",

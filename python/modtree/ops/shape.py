@@ -77,7 +77,7 @@ def _expand(x: Any, sizes: Any) -> Any:
     view = np.lib.stride_tricks.as_strided(
         x.reshape((1,) * extra + x.shape),
         target,
-        [0 if n == 1 and t != 1 else s for n, t, s in zip((1,) * extra + x.shape, target, (0,) * extra + x.strides)],
+        [0 if n == 1 and t != 1 else s for n, t, s in zip((1,) * extra + x.shape, target, (0,) * extra + x.strides, strict=True)],
     )
     return view
 
@@ -328,7 +328,7 @@ def _repeat(x: Any, counts: Any) -> Any:
 
 def _repeat_meta(x: Any, counts: Any) -> Any:
     shape = (1,) * (len(counts) - x.ndim) + x.shape
-    return [a * b for a, b in zip(shape, counts)], x.dtype
+    return [a * b for a, b in zip(shape, counts, strict=True)], x.dtype
 
 
 def _gather(x: Any, axis: int, index: Any) -> Any:
