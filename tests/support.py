@@ -56,8 +56,8 @@ def parameter_type(impl: Any) -> type:
 
 
 def same_shapes(text: str) -> str:
-    """Shapes in messages, in one of the forms ``torch.Size([2])``, ``(2,)`` and ``[2]``, as ``(2)``."""
-    text = re.sub(r"torch\.Size\(\[(.*?)\]\)|\[([\d, ]*)\]", r"(\1\2)", text)
+    """Shapes in messages, in one of the forms ``torch.Size([2])``, ``modtree.Size([2])``, ``(2,)``, as ``(2)``."""
+    text = re.sub(r"\w+\.Size\(\[(.*?)\]\)|\[([\d, ]*)\]", r"(\1\2)", text)
     return text.replace(",)", ")")
 
 

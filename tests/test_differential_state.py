@@ -282,6 +282,9 @@ def check(kind: str, seed: int) -> None:
     ]
     where += f", strict={strict}, assign={assign}, keys {list(saved[0])}"
     expected, got = results
+    if isinstance(expected, Exception):  # extra state is set only by a load that succeeds
+        for c in cases:
+            c.events[:] = [e for e in c.events if e[0] != "extra state"]
     assert cases[1].events == cases[0].events, where
     if isinstance(expected, Exception):
         assert type(got) is type(expected), (where, expected, got)
