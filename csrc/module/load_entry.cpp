@@ -40,8 +40,8 @@ int is_scalar_from_one(PyObject *tensor, PyObject *source) {
 
 PyObject *size_mismatch(PyObject *key, PyObject *tensor, PyObject *source) {
   // As the libraries print them.
-  const Owned theirs = steal(PyObject_GetAttr(source, names.shape));
-  const Owned mine = theirs ? steal(PyObject_GetAttr(tensor, names.shape)) : Owned();
+  const Owned theirs = steal(shape_of(source));
+  const Owned mine = theirs ? steal(shape_of(tensor)) : Owned();
   if (!mine) {
     return nullptr;
   }

@@ -84,7 +84,13 @@ public:
       return PyArray_SAMESHAPE(as_tensor(tensor)->array, as_tensor(other)->array);
     }
     py::object a = py::reinterpret_steal<py::object>(shape(tensor));
-    py::object b = py::reinterpret_steal<py::object>(PyObject_GetAttrString(other, "shape"));
+    TensorFamily *other_family = this;
+    const int found = family_of(other, &other_family);
+    if (found < 0) {
+      return -1;
+    }
+    py::object b = py::reinterpret_steal<py::object>(found ? other_family->shape(other)
+                                                           : PyObject_GetAttrString(other, "shape"));
     if (!a || !b) {
       return -1;
     }
