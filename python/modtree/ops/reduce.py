@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from modtree._C import as_dtype
+from modtree._C import as_dtype, kernels
 from modtree.ops.table import define, expose, ops
 
 _SCALAR_NAMES = {"b": "Bool", "i": "Long", "u": "Byte"}
@@ -177,24 +177,22 @@ def _scan_meta(x: Any, axis: int, dtype: Any = None) -> Any:
     return x.shape, dtype or _integral_to_int64(x.dtype)
 
 
-def _softmax(x: Any, axis: int) -> Any:
+def _along(kernel: Any, x: Any, axis: int) -> Any:
+    """A kernel that works along the last axis, along ``axis``."""
     _require_softmax_float(x)
-    if x.ndim == 0:
-        return np.ones_like(x)
-    shifted = np.exp(x - x.max(axis=axis, keepdims=True)) if x.size else x.copy()
-    shifted /= shifted.sum(axis=axis, keepdims=True)
-    return shifted
+    if x.dtype == np.float16:
+        return _along(kernel, x.astype(np.float32), axis).astype(np.float16)
+    if x.ndim == 0 or axis in (-1, x.ndim - 1):
+        return kernel(x)
+    return np.ascontiguousarray(np.moveaxis(kernel(np.moveaxis(x, axis, -1)), -1, axis))
+
+
+def _softmax(x: Any, axis: int) -> Any:
+    return _along(kernels.softmax, x, axis)
 
 
 def _log_softmax(x: Any, axis: int) -> Any:
-    _require_softmax_float(x)
-    if x.ndim == 0:
-        return np.zeros_like(x)
-    if not x.size:
-        return x.copy()
-    shifted = x - x.max(axis=axis, keepdims=True)
-    shifted -= np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
-    return shifted
+    return _along(kernels.log_softmax, x, axis)
 
 
 def _require_softmax_float(x: Any) -> None:
