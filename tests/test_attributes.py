@@ -100,8 +100,18 @@ def test_instance_entries_shadow_the_registries(impl):
     m.__dict__["x"] = "plain"
     assert m.x == "plain"
     m._buffers["y"] = tensor(impl)
-    object.__setattr__(m, "y", "plain")
+    vars(m)["y"] = "plain"
     assert m.y == "plain"
+
+
+def test_object_setattr_is_refused(ours):
+    """CPython lets nobody jump over a native ``__setattr__``; ``m.__dict__[name]`` does what is meant (docs/compat.md)."""
+    m = ours.nn.Module()
+    with raises(TypeError, "can't apply this __setattr__ to Module object"):
+        object.__setattr__(m, "x", 1)
+    with raises(TypeError, "can't apply this __delattr__ to Module object"):
+        object.__delattr__(m, "training")
+    assert m.training is True
 
 
 def test_data_descriptors_win_over_the_instance(impl):

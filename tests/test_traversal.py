@@ -703,8 +703,9 @@ def test_cycles_that_cannot_be_walked(impl, walk, shape):
     with pytest.raises(RecursionError) as info:
         walk(m)
     if not impl.is_torch:
-        path = {"self": "a.b.me", "parent": "a.b.up", "third": "a.b.root"}[shape]
-        assert path in str(info.value)
+        last = {"self": "me", "parent": "up", "third": "root"}[shape]
+        text = str(info.value)
+        assert f"a.b.{last}" in text or (f"'{last}'" in text and "'a.b'" in text)
 
 
 def test_cycles_are_found_where_the_walk_starts_inside(ours):

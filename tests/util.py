@@ -133,11 +133,11 @@ def _fancy(nn: Any) -> type:
 
         @property
         def rw(self) -> Any:
-            return self.__dict__.get("rw_value", "unset")
+            return getattr(self, "rw_value", "unset")
 
         @rw.setter
         def rw(self, value: Any) -> None:
-            object.__setattr__(self, "rw_value", value)
+            super().__setattr__("rw_value", value)
 
         @property
         def bad(self) -> Any:

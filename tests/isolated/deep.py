@@ -57,12 +57,12 @@ class Deep:
         assert p is bottom.w and b is bottom.b
 
     def named_parameters(self):
-        m, bottom = self.make(DEEP)
+        m, bottom = self.make(NAMED)
         for flag in (True, False):
             ((name, p),) = m.named_parameters(remove_duplicate=flag)
-            assert p is bottom.w and name == "c." * (DEEP - 1) + "w"
+            assert p is bottom.w and name == "c." * (NAMED - 1) + "w"
         ((name, b),) = m.named_buffers("p")
-        assert b is bottom.b and len(name) == 2 * DEEP + 1
+        assert b is bottom.b and len(name) == 2 * NAMED + 1
 
     def named_modules(self):
         m, _ = self.make(NAMED)
