@@ -191,6 +191,12 @@ def _modtree_version() -> str | None:
     return modtree.__version__
 
 
+def _program() -> str:
+    """The name that was given to ``python -m``."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return spec.name.removesuffix(".__main__") if spec else "bench"
+
+
 def machine() -> dict[str, Any]:
     """Where and with what the numbers were measured."""
     commit = _git("rev-parse", "--short=12", "HEAD") or "unknown"
@@ -206,7 +212,7 @@ def machine() -> dict[str, Any]:
         "modtree": _modtree_version(),
         "commit": commit,
         "date": time.strftime("%Y-%m-%d"),
-        "command": " ".join(["python", "-m", "bench", *sys.argv[1:]]),
+        "command": " ".join(["python", "-m", _program(), *sys.argv[1:]]),
     }
 
 
@@ -239,10 +245,10 @@ def number(value: float | None) -> str:
     return f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
 
 
-def table(results: list[Result]) -> str:
+def table(results: list[Result], sides: tuple[str, ...] = SIDES) -> str:
     """A Markdown table: a value per side, torch over modtree, and the budget of each row."""
-    head = ["operation", "per", *SIDES, "torch / modtree", "budget"]
-    lines = [head, ["---"] * 2 + ["---:"] * (len(SIDES) + 1) + ["---"]]
+    head = ["operation", "per", *sides, "torch / modtree", "budget"]
+    lines = [head, ["---"] * 2 + ["---:"] * (len(sides) + 1) + ["---"]]
     for result in results:
         if result.hidden:
             continue
@@ -257,7 +263,7 @@ def table(results: list[Result]) -> str:
             notes.append(
                 f"{which}{budget}: " + ("met" if met else f"missed, {value / allowed:.2f} of it")
             )
-        cells = ["error" if s in result.errors else number(values.get(s)) for s in SIDES]
+        cells = ["error" if s in result.errors else number(values.get(s)) for s in sides]
         per = result.per if result.unit == "ns" else f"{result.per}, {result.unit}"
         lines.append([result.title, per, *cells, ratio, "; ".join(notes) or "-"])
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
