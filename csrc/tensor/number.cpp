@@ -214,7 +214,53 @@ py::object full_index(PyObject *index, bool add_ellipsis) {
   return full;
 }
 
-// A list of tensors inside an index means their values, as a list of ints would.
+bool is_advanced(PyObject *item) {
+  PyArrayObject *array = is_tensor(item)       ? as_tensor(item)->array
+                         : PyArray_Check(item) ? as_array(item)
+                                               : nullptr;
+  return array != nullptr ? PyArray_NDIM(array) > 0 : PyList_Check(item) != 0;
+}
+
+// torch applies integers before index arrays, so that they do not count as index arrays themselves, which would move the result's dimensions.
+// Splits such a mixed index into a basic one and one for what that leaves. False: not mixed, or an error is set.
+bool split_index(PyObject *full, py::object &basic, py::object &rest) {
+  Py_ssize_t n = PyTuple_GET_SIZE(full);
+  bool has_int = false;
+  bool has_advanced = false;
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject *item = PyTuple_GET_ITEM(full, i);
+    has_int |= PyLong_CheckExact(item) != 0;
+    has_advanced |= is_advanced(item);
+  }
+  if (!has_int || !has_advanced) {
+    return false;
+  }
+  py::list first, second;
+  const py::object all = py::slice(py::none{}, py::none{}, py::none{});
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    py::handle item(PyTuple_GET_ITEM(full, i));
+    if (is_advanced(item.ptr())) {
+      // A mask takes as many dimensions as it has.
+      PyArrayObject *array = is_tensor(item.ptr())       ? as_tensor(item.ptr())->array
+                             : PyArray_Check(item.ptr()) ? as_array(item.ptr())
+                                                         : nullptr;
+      bool is_mask = array != nullptr && PyArray_TYPE(array) == NPY_BOOL;
+      for (int d = 0; d < (is_mask ? PyArray_NDIM(array) : 1); ++d) {
+        first.append(all);
+      }
+      second.append(item);
+    } else {
+      first.append(item);
+      if (!PyLong_CheckExact(item.ptr())) {
+        second.append(item.is(py::ellipsis()) ? item : py::handle(all));
+      }
+    }
+  }
+  basic = py::tuple(first);
+  rest = py::tuple(second);
+  return true;
+}
+
 PyObject *mp_subscript(PyObject *obj, PyObject *index) {
   PyArrayObject *array = as_tensor(obj)->array;
   if (PyArray_NDIM(array) == 0 && PyLong_CheckExact(index)) {
@@ -225,6 +271,13 @@ PyObject *mp_subscript(PyObject *obj, PyObject *index) {
   py::object full = full_index(index, true);
   if (!full) {
     return nullptr;
+  }
+  py::object basic, rest;
+  if (split_index(full.ptr(), basic, rest)) {
+    PyObject *first[2] = {obj, basic.ptr()};
+    py::object view = py::reinterpret_steal<py::object>(call_slot(kGetItem, first, 2));
+    PyObject *second[2] = {view.ptr(), rest.ptr()};
+    return view ? call_slot(kGetItem, second, 2) : nullptr;
   }
   PyObject *args[2] = {obj, full.ptr()};
   return call_slot(kGetItem, args, 2);
@@ -261,6 +314,12 @@ int mp_ass_subscript(PyObject *obj, PyObject *index, PyObject *value) {
   py::object full = full_index(index, false);
   if (!full) {
     return -1;
+  }
+  py::object basic, rest;
+  if (split_index(full.ptr(), basic, rest)) {
+    PyObject *first[2] = {obj, basic.ptr()};
+    py::object view = py::reinterpret_steal<py::object>(call_slot(kGetItem, first, 2));
+    return view ? PyObject_SetItem(view.ptr(), rest.ptr(), value) : -1;
   }
   Py_ssize_t n = PyTuple_GET_SIZE(full.ptr());
   py::object plain = py::reinterpret_steal<py::object>(PyTuple_New(n));

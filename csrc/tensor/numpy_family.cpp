@@ -227,6 +227,7 @@ void bind_numpy_family(py::module_ &m) {
     }
     Py_INCREF(type);
     g_parameter_type = type;
+    use_native_dealloc(type);
     auto *family = new NumpyFamily(std::move(python_family));  // families live for ever
     register_family(tensor_type, family);
     register_family(type, family);

@@ -94,6 +94,9 @@ int tensor_tp_clear(PyObject *obj) {
 void tensor_tp_dealloc(PyObject *obj) {
   TensorObject *self = as_tensor(obj);
   PyTypeObject *type = Py_TYPE(obj);
+  if (type->tp_finalize != nullptr && PyObject_CallFinalizerFromDealloc(obj) < 0) {
+    return;  // brought back to life
+  }
   PyObject_GC_UnTrack(obj);
   if (self->weakrefs != nullptr) {
     PyObject_ClearWeakRefs(obj);
@@ -133,6 +136,13 @@ PyTypeObject *make_type(py::module_ &m) {
 }
 
 }  // namespace
+
+// A Python class without slots of its own adds nothing that our dealloc would have to release: let it skip CPython's generic one.
+void use_native_dealloc(PyTypeObject *type) {
+  if (type->tp_basicsize == tensor_base_type->tp_basicsize) {
+    type->tp_dealloc = tensor_tp_dealloc;
+  }
+}
 
 PyObject *tensor_from_array(PyTypeObject *type, PyObject *array) {
   if (!PyArray_Check(array)) {
@@ -375,6 +385,7 @@ void bind_object(py::module_ &m) {
     Py_INCREF(type);
     Py_INCREF(size_type);
     tensor_type = type;
+    use_native_dealloc(type);
     g_size_type = size_type;
   });
   m.def("_version_of", [](py::handle t) -> std::uint32_t {

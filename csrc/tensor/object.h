@@ -73,6 +73,9 @@ int assign_grad(TensorObject *self, PyObject *value);
 // A modtree.Size. New reference.
 PyObject *size_of_array(PyArrayObject *array);
 
+// For a Python subclass of ours: frees its instances without CPython's generic detour.
+void use_native_dealloc(PyTypeObject *type);
+
 void bind_object(py::module_ &m);
 
 }  // namespace modtree

@@ -360,6 +360,12 @@ PyObject *wrap_meta(TensorObject *base, PyObject *result) {
   return result;
 }
 
+// A result that had to be copied, of an operation that promises a view.
+bool is_copy(TensorObject *base, PyObject *result) {
+  return PyArray_Check(result) && PyArray_SIZE(as_array(result)) != 0 &&
+         storage_owner(as_array(result)) != storage_owner(base->array);
+}
+
 PyObject *wrap_views(TensorObject *base, PyObject *result) {
   if (PyArray_CheckExact(result)) {
     return wrap_view(base, as_array(result));
@@ -512,13 +518,13 @@ bool parse_promotion(const char *text, Promotion *promotion) {
 
 PyObject *op_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
   static const char *kKeywords[] = {"name", "forward", "promote", "first",      "operands", "view",
-                                    "meta", "doc",     "no_bool", "check_zero", nullptr};
+                                    "meta", "doc",     "no_bool", "check_zero", "strict_view", nullptr};
   PyObject *name, *forward, *meta = Py_None, *doc = Py_None;
   const char *promote_text = "none";
-  int first = 0, operands = 0, view = 0, no_bool = 0, check_zero = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "UO|siipOOpp:Op", const_cast<char **>(kKeywords),
+  int first = 0, operands = 0, view = 0, no_bool = 0, check_zero = 0, strict_view = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "UO|siipOOppp:Op", const_cast<char **>(kKeywords),
                                    &name, &forward, &promote_text, &first, &operands, &view, &meta,
-                                   &doc, &no_bool, &check_zero)) {
+                                   &doc, &no_bool, &check_zero, &strict_view)) {
     return nullptr;
   }
   Promotion promotion;
@@ -559,6 +565,7 @@ PyObject *op_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
   op->operands = operands;
   op->promotion = promotion;
   op->is_view = view != 0;
+  op->is_strict_view = strict_view != 0;
   op->is_ufunc = is_ufunc != 0;
   op->no_bool = no_bool != 0;
   op->check_zero = check_zero != 0;
@@ -670,6 +677,14 @@ PyObject *op_call(OpObject *op, PyObject *const *args, Py_ssize_t nargs, PyObjec
   }
   if (arguments.any_meta) {
     return wrap_meta(op->is_view ? base : nullptr, result);
+  }
+  if (op->is_strict_view && base != nullptr && is_copy(base, result)) {
+    Py_DECREF(result);
+    PyErr_Format(PyExc_RuntimeError,
+                 "%U size is not compatible with input tensor's size and stride (at least one "
+                 "dimension spans across two contiguous subspaces). Use .reshape(...) instead.",
+                 op->name);
+    return nullptr;
   }
   return op->is_view && base != nullptr ? wrap_views(base, result) : wrap_result(result);
 }

@@ -31,6 +31,7 @@ struct OpObject {
   int operands;       // how many operands take part in promotion (-1: the items of the argument `first`)
   Promotion promotion;
   bool is_view;     // the result may share memory with the first argument
+  bool is_strict_view;  // it must
   bool is_ufunc;    // forward is a NumPy ufunc: runs no Python code
   bool no_bool;     // not defined for bool (subtraction)
   bool check_zero;  // integer division: a zero divisor is an error

@@ -36,7 +36,8 @@ class _Numbers:
                 self.scientific = wide or high > 1e8 or low < 1e-4
         else:
             self.whole = values.size > 0
-        self.width = max((len(self._text(v)) for v in values.tolist()), default=1)
+        # NaN, infinities and zeros do not widen a column.
+        self.width = max((len(self._text(v)) for v in finite.tolist()), default=1)
 
     def _text(self, value: Any) -> str:
         if not self.is_float:

@@ -276,7 +276,9 @@ def _foreign_array(data: Any) -> Any:
 
 
 def _array_of_python(data: Any, dtype: Any) -> Any:
-    if isinstance(data, (str, bytes)) or data is None:
+    if data is None:
+        raise RuntimeError("Could not infer dtype of NoneType")
+    if isinstance(data, (str, bytes)):
         raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
     if isinstance(data, (int, float, builtins.complex)):
         return np.array(data, _numpy_dtype(_scalar_dtype(data) if dtype is None else dtype))

@@ -67,6 +67,8 @@ def _relu(x: Any) -> Any:
 
 
 def _frac(x: Any) -> Any:
+    if x.dtype.kind != "f":
+        raise NotImplementedError(f"\"frac\" not implemented for '{x.dtype}': convert with .float()")
     return x - np.trunc(x)
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import namedtuple
 from typing import Any
 
@@ -40,6 +41,8 @@ def _axis(input: Any, dim: Any) -> Any:
         if len(dim) == 0:
             return None
         dim = tuple(int(d) for d in dim)
+        if len({d % max(input.ndim, 1) for d in dim}) < len(dim):
+            raise RuntimeError(f"a dim appears multiple times in the list of dims {list(dim)}")
         if input.ndim == 0 and all(d in (0, -1) for d in dim):
             return None
         return dim
@@ -52,15 +55,22 @@ def _integral_to_int64(dtype: Any) -> Any:
     return np.dtype(np.int64) if dtype.kind in "bui" else dtype
 
 
+_SUMMED_AS_THEY_ARE = frozenset(map(np.dtype, (np.float32, np.float64, np.int64)))
+
+
 def _accumulate(ufunc: Any) -> Any:
     """sum and prod: integers become int64, float16 adds up in float32."""
 
+    reduce = ufunc.reduce
+
     def forward(x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> Any:
+        if dtype is None and x.dtype in _SUMMED_AS_THEY_ARE:
+            return reduce(x, axis, None, None, keepdims)
         target = _integral_to_int64(x.dtype) if dtype is None else dtype
         if x.dtype.kind == "c" and np.dtype(target).kind == "f":
             x = x.real
         wide = np.float32 if target == np.float16 else target
-        result = ufunc.reduce(x, axis=axis, keepdims=keepdims, dtype=wide)
+        result = reduce(x, axis, wide, None, keepdims)
         return result if wide is target else result.astype(target)
 
     return forward
@@ -103,6 +113,12 @@ def _var(x: Any, axis: Any = None, keepdims: bool = False, correction: float = 1
     squares = (centred * centred.conj()).real if x.dtype.kind == "c" else centred * centred
     total = np.add.reduce(squares, axis=axis, keepdims=keepdims)
     divisor = max(n - correction, 0)
+    if divisor == 0:
+        warnings.warn(
+            f"var()/std(): degrees of freedom is <= 0 ({n} elements with correction={correction}): the result is not a "
+            "number; use correction=0 or more elements",
+            stacklevel=4,
+        )
     result = np.asarray(total) / np.asarray(divisor, total.dtype)
     return result.astype(np.float16) if x.dtype == np.float16 else result
 
@@ -126,6 +142,19 @@ def _extreme(function: Any) -> Any:
                 f"of 1 or more (got shape {list(x.shape)})"
             )
         return function(x, axis=axis, keepdims=keepdims)
+
+    return forward
+
+
+def _truth_dtype(dtype: Any) -> Any:
+    """all() and any() of uint8 give uint8, from the days when bools were bytes."""
+    return dtype if dtype == np.uint8 else np.dtype(np.bool_)
+
+
+def _truth(function: Any) -> Any:
+    def forward(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+        result = function(x, axis=axis, keepdims=keepdims)
+        return result.astype(np.uint8) if x.dtype == np.uint8 else result
 
     return forward
 
@@ -223,8 +252,8 @@ define("amax", _extreme(np.max), meta=_meta())
 define("amin", _extreme(np.min), meta=_meta())
 define("argmax", _arg(np.argmax), meta=_meta(np.int64))
 define("argmin", _arg(np.argmin), meta=_meta(np.int64))
-define("all", np.all, meta=_meta(np.bool_))
-define("any", np.any, meta=_meta(np.bool_))
+define("all", _truth(np.all), meta=_meta(_truth_dtype))
+define("any", _truth(np.any), meta=_meta(_truth_dtype))
 define(
     "count_nonzero",
     lambda x, axis=None: np.asarray(np.count_nonzero(x, axis=axis), np.int64),
@@ -245,6 +274,7 @@ define(
 
 def _reduction(name: str) -> Any:
     op = ops[name]
+    is_arg = name.startswith("arg")
     has_dtype = name in ("sum", "prod", "mean")
 
     if has_dtype:
@@ -263,6 +293,8 @@ def _reduction(name: str) -> Any:
 
         def reduce(input: Any, dim: Any = None, keepdim: bool = False, *, axis: Any = None) -> Any:
             dim = axis if dim is None else dim
+            if is_arg and input._array.dtype.kind == "b":
+                raise RuntimeError(f"{name}(): does not support bool input: convert with .int()")
             return op(input, axis=_axis(input, dim), keepdims=keepdim)
 
     reduce.__name__ = reduce.__qualname__ = name

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import Any
 
@@ -16,7 +17,10 @@ def _ints(values: tuple[Any, ...]) -> tuple[int, ...]:
     """Sizes given one by one or as one sequence."""
     if len(values) == 1 and isinstance(values[0], (tuple, list)):
         values = tuple(values[0])
-    return tuple(operator.index(v) for v in values)
+    for value in values:
+        if type(value) is not int:
+            return tuple(operator.index(v) for v in values)
+    return values
 
 
 def _dim(dim: int, ndim: int) -> int:
@@ -29,23 +33,6 @@ def _dim(dim: int, ndim: int) -> int:
 
 
 # -- views -------------------------------------------------------------------------------------------------------------
-
-
-def _view(x: Any, shape: Any) -> Any:
-    result = x.reshape(shape)
-    if result.size and not np.may_share_memory(result, x):
-        raise RuntimeError(
-            "view size is not compatible with input tensor's size and stride (at least one dimension spans across "
-            "two contiguous subspaces). Use .reshape(...) instead."
-        )
-    return result
-
-
-def _reshape(x: Any, shape: Any) -> Any:
-    try:
-        return x.reshape(shape)
-    except ValueError:
-        raise RuntimeError(f"shape '{list(shape)}' is invalid for input of size {x.size}") from None
 
 
 def _squeeze(x: Any, axes: Any) -> Any:
@@ -82,13 +69,13 @@ def _expand(x: Any, sizes: Any) -> Any:
     return view
 
 
-define("view", _view, view=True)
-define("reshape", _reshape, view=True)
+define("view", np.ndarray.reshape, view=True, strict_view=True)
+define("reshape", np.ndarray.reshape, view=True)
 define("view_dtype", lambda x, kind: x.view(kind), view=True)
-define("permute", np.transpose, view=True)
-define("swapaxes", lambda x, a, b: x.swapaxes(a, b) if x.ndim else x.view(), view=True)
+define("permute", np.ndarray.transpose, view=True)
+define("swapaxes", np.ndarray.swapaxes, view=True)
 define("squeeze", _squeeze, view=True)
-define("unsqueeze", np.expand_dims, view=True)
+define("unsqueeze", lambda x, axis: x[(slice(None),) * axis + (None,)], view=True)
 define("expand", _expand, view=True)
 define("getitem", operator.getitem, view=True)
 define("contiguous", np.ascontiguousarray, view=True)
@@ -127,20 +114,36 @@ def view(input: Any, *shape: Any, dtype: Any = None) -> Any:
     """The same memory in another shape, or read as another dtype."""
     if dtype is not None or (len(shape) == 1 and (isinstance(shape[0], _dtype))):
         return ops["view_dtype"](input, as_dtype(shape[0] if dtype is None else dtype).dtype)
-    return ops["view"](input, _ints(shape))
+    return _reshaped(_view_op, input, _ints(shape))
 
 
 _dtype = dtype
+_view_op, _reshape_op, _swapaxes = ops["view"], ops["reshape"], ops["swapaxes"]
+
+
+def _reshaped(op: Any, input: Any, shape: tuple[int, ...]) -> Any:
+    try:
+        return op(input, shape)
+    except RuntimeError:
+        known = [n for n in shape if n != -1]
+        size = input.numel()
+        if len(known) == len(shape):
+            fits = math.prod(known) == size
+        else:
+            fits = len(known) == len(shape) - 1 and math.prod(known) and size % math.prod(known) == 0
+        if fits and min(known, default=0) >= 0:
+            raise
+        raise RuntimeError(f"shape '{list(shape)}' is invalid for input of size {size}") from None
 
 
 def reshape(input: Any, *shape: Any) -> Any:
     """Another shape: a view where possible, else a copy."""
-    return ops["reshape"](input, _ints(shape))
+    return _reshaped(_reshape_op, input, _ints(shape))
 
 
 def reshape_function(input: Any, shape: Any) -> Any:
     """Another shape: a view where possible, else a copy."""
-    return ops["reshape"](input, _ints((shape,) if not isinstance(shape, int) else (shape,)))
+    return _reshaped(_reshape_op, input, _ints((shape,)))
 
 
 def permute(input: Any, *dims: Any) -> Any:
@@ -156,7 +159,9 @@ def permute(input: Any, *dims: Any) -> Any:
 
 def transpose(input: Any, dim0: int, dim1: int) -> Any:
     """Two dimensions exchanged."""
-    return ops["swapaxes"](input, dim0, dim1)
+    if input.ndim == 0:
+        return input[...] if _dim(dim0, 0) == _dim(dim1, 0) else input
+    return _swapaxes(input, dim0, dim1)
 
 
 def t(input: Any) -> Any:
@@ -287,8 +292,6 @@ def _cat_meta(items: Any, axis: int) -> Any:
 
 
 def _cat(items: Any, axis: int) -> Any:
-    if not items:
-        raise RuntimeError("expected a non-empty list of Tensors")
     if any(i.ndim == 0 for i in items):
         raise RuntimeError("zero-dimensional tensor (at position 0) cannot be concatenated; use stack()")
     # torch skips empty 1-D tensors whatever the rank of the others.
@@ -432,7 +435,11 @@ define("take", lambda x, index: x.reshape(-1)[index], meta=lambda x, index: (ind
 
 def cat(tensors: Any, dim: int = 0, *, axis: Any = None) -> Any:
     """Joins tensors along a dimension."""
-    return ops["cat"](tensors if isinstance(tensors, (list, tuple)) else list(tensors), dim if axis is None else axis)
+    if not isinstance(tensors, (list, tuple)):
+        tensors = list(tensors)
+    if not tensors:
+        raise ValueError("cat(): expected a non-empty list of Tensors")
+    return ops["cat"](tensors, dim if axis is None else axis)
 
 
 def stack(tensors: Any, dim: int = 0) -> Any:
