@@ -415,6 +415,44 @@ def test_attention_errors():
         F.scaled_dot_product_attention(q, v, v)
 
 
+def test_causal_attention_of_longer_queries_is_defined():
+    q, kv = mt.zeros(5, 3), mt.arange(2).float().unsqueeze(1)
+    got = F.scaled_dot_product_attention(q, mt.ones(2, 3), kv, is_causal=True)
+    assert got.flatten().tolist() == [0.0, 0.5, 0.5, 0.5, 0.5]
+
+
+# -- what is different from torch ----------------------------------------------------------------
+
+
+def test_gelu_of_infinity_is_infinity():
+    for dtype in (mt.float32, mt.float64):
+        x = mt.full((40,), math.inf, dtype=dtype)
+        assert (F.gelu(x) == math.inf).all()
+
+
+def test_tensors_of_another_library_are_refused_by_name():
+    x = torch.ones(2, 2)
+    w = mt.ones(2, 2)
+    calls = [
+        lambda: F.linear(x, w),
+        lambda: F.linear(w, w, x),
+        lambda: F.embedding(x.long(), w),
+        lambda: F.layer_norm(x, (2,)),
+        lambda: F.gelu(x),
+        lambda: F.silu(x),
+        lambda: F.softmax(x, 0),
+        lambda: F.log_softmax(x, 0),
+        lambda: F.normalize(x),
+        lambda: F.dropout(x),
+        lambda: F.scaled_dot_product_attention(w, x, w),
+    ]
+    for call in calls:
+        with raises(TypeError, "expected a modtree.Tensor, got torch.Tensor"):
+            call()
+    with raises(TypeError, "got list"):
+        F.linear([1.0], w)
+
+
 # -- meta ----------------------------------------------------------------------------------------
 
 

@@ -26,7 +26,20 @@ def _in_kernel_dtype(kernel: Callable[[Array], Array], x: Array) -> Array:
     return kernel(x)
 
 
+def _need_arrays(name: str, *arguments: Any) -> None:
+    """Tensors have become arrays before they come here; what has not is no tensor of ours."""
+    for x in arguments:
+        if not isinstance(x, np.ndarray):
+            kind = f"{type(x).__module__}.{type(x).__qualname__}".removeprefix("builtins.")
+            raise TypeError(
+                f"{name}: expected a modtree.Tensor, got {kind}. The layers of modtree.nn compute on "
+                "NumPy tensors: convert with modtree.tensor(...) or modtree.from_numpy(...), or use the "
+                "functions of the library that the tensor comes from"
+            )
+
+
 def _need_floating(name: str, x: Array) -> None:
+    _need_arrays(name, x)
     if x.dtype.kind != "f":
         raise NotImplementedError(
             f'"{name}" not implemented for {x.dtype}: expected a floating dtype'
@@ -47,6 +60,7 @@ def _broadcasts_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
 
 
 def _check_linear(x: Array, weight: Array, bias: Array | None) -> None:
+    _need_arrays("linear", x, weight, *(() if bias is None else (bias,)))
     if x.ndim == 0 or weight.ndim == 0:
         raise RuntimeError(
             "both arguments to linear need to be at least 1D, "
@@ -97,6 +111,7 @@ def linear_meta(x: Array, weight: Array, bias: Array | None = None) -> Spec:
 
 
 def _check_embedding(indices: Array, weight: Array) -> None:
+    _need_arrays("embedding", indices, weight)
     if weight.ndim != 2:
         raise RuntimeError(f"'weight' must be 2-D, got shape {weight.shape}")
     if indices.dtype not in (np.int64, np.int32):
@@ -129,6 +144,7 @@ def embedding_meta(indices: Array, weight: Array) -> Spec:
 def _check_layer_norm(
     x: Array, weight: Array | None, bias: Array | None, shape: tuple[int, ...]
 ) -> None:
+    _need_arrays("layer_norm", x, *(v for v in (weight, bias) if v is not None))
     if not shape:
         raise RuntimeError(
             "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least "
@@ -192,6 +208,8 @@ def same_meta(x: Array, *args: Any) -> Spec:
 def _check_attention(
     query: Array, key: Array, value: Array, mask: Array | None, causal: bool
 ) -> None:
+    masks = () if mask is None else (mask,)
+    _need_arrays("scaled_dot_product_attention", query, key, value, *masks)
     if min(query.ndim, key.ndim, value.ndim) < 2:
         raise RuntimeError(
             "Expected query, key, and value to all be at least 2 dimensional, but got query.dim: "
@@ -229,16 +247,16 @@ def _mask_scores(scores: Array, mask: Array | None, causal: bool) -> Array | Non
     """Adds the mask in place; returns which rows have no key left, or None when none can be."""
     if causal:
         shape = scores.shape[-2:]
-        np.copyto(scores, -np.inf, where=~np.tri(*shape, dtype=bool))
+        np.copyto(scores, -np.inf, where=~np.tri(*shape, dtype=np.bool_))
         return None
     if mask is None:
         return None
     if mask.dtype == np.bool_:
         np.copyto(scores, -np.inf, where=~mask)
-        dead = ~mask.any(axis=-1, keepdims=True)
+        dead: Array = ~np.any(mask, axis=-1, keepdims=True)
     else:
         scores += mask.astype(scores.dtype, copy=False)
-        dead = np.isneginf(mask).all(axis=-1, keepdims=True)
+        dead = np.all(np.isneginf(mask), axis=-1, keepdims=True)
     return dead if dead.any() else None
 
 
@@ -251,8 +269,8 @@ def attention(
     if query.dtype == np.float16:
         if mask is not None and mask.dtype == np.float16:
             mask = mask.astype(np.float32)
-        wide = (a.astype(np.float32) for a in (query, key, value))
-        return attention(*wide, mask, causal, scale).astype(np.float16)
+        q, k, v = (a.astype(np.float32) for a in (query, key, value))
+        return attention(q, k, v, mask, causal, scale).astype(np.float16)
     if scale is None:
         scale = 1.0 / math.sqrt(query.shape[-1]) if query.shape[-1] else 1.0
     scores = np.matmul(query * query.dtype.type(scale), key.swapaxes(-1, -2))

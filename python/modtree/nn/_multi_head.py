@@ -119,10 +119,11 @@ def multi_head_attention_forward(
     padding = _additive(key_padding_mask, "key_padding_mask", query)
 
     if use_separate_proj_weight:
-        weights = [q_proj_weight, k_proj_weight, v_proj_weight]
-        missing = [n for n, w in zip("qkv", weights, strict=True) if w is None]
-        if missing:
-            raise _fail(f"use_separate_proj_weight is True but {missing[0]}_proj_weight is None")
+        given = {"q": q_proj_weight, "k": k_proj_weight, "v": v_proj_weight}
+        weights = [w for w in given.values() if w is not None]
+        if len(weights) != 3:
+            missing = next(name for name, w in given.items() if w is None)
+            raise _fail(f"use_separate_proj_weight is True but {missing}_proj_weight is None")
         q, k, v = _project(query, key, value, weights, in_proj_bias)
     else:
         if in_proj_weight is None:

@@ -126,6 +126,12 @@ def tanh(input: Tensor) -> Tensor:
     return input.tanh()
 
 
+def _need_tensor(name: str, input: Tensor) -> None:
+    if not isinstance(input, Tensor):
+        kind = f"{type(input).__module__}.{type(input).__qualname__}".removeprefix("builtins.")
+        raise TypeError(f"{name}: expected a modtree.Tensor, got {kind}")
+
+
 def _implicit_dim(name: str, ndim: int, stacklevel: int) -> int:
     warnings.warn(
         f"Implicit dimension choice for {name} has been deprecated. "
@@ -148,6 +154,7 @@ def softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
 ) -> Tensor:
     """``exp(x) / sum(exp(x))`` along ``dim``; the input is converted to ``dtype`` first."""
+    _need_tensor("softmax", input)
     if dim is None:
         dim = _implicit_dim("softmax", input.dim(), _stacklevel)
     if dtype is not None:
@@ -159,6 +166,7 @@ def log_softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
 ) -> Tensor:
     """``log(softmax(x))`` along ``dim``, computed without forming the softmax."""
+    _need_tensor("log_softmax", input)
     if dim is None:
         dim = _implicit_dim("log_softmax", input.dim(), _stacklevel)
     if dtype is not None:
@@ -185,6 +193,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     _check_probability(p)
     if not training or p == 0.0:
         return input
+    _need_tensor("dropout", input)
     mask = _kept(input, p)
     return input.mul_(mask) if inplace else input * mask
 
@@ -193,6 +202,7 @@ def normalize(
     input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None
 ) -> Tensor:
     """``x / max(norm(x, p), eps)`` along ``dim``."""
+    _need_tensor("normalize", input)
     norm = input.norm(p, dim, keepdim=True)
     result = input / norm.clamp(min=eps)
     return result if out is None else out.copy_(result)

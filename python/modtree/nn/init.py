@@ -219,7 +219,8 @@ def dirac_(tensor: Any, groups: int = 1) -> Any:
     channels = np.arange(min(per_group, shape[1]))
     centre = tuple(size // 2 for size in shape[2:])
     for group in range(groups):
-        weight[(group * per_group + channels, channels, *centre)] = 1
+        ones = (group * per_group + channels, channels, *centre)
+        weight[ones] = 1
     _write(tensor, weight)
     return tensor
 
