@@ -100,7 +100,9 @@ def test_requires_grad():
         mt.arange(2).requires_grad_()
     with pytest.raises(RuntimeError, match=text):
         mt.arange(2).requires_grad = True
-    with pytest.raises(RuntimeError, match="Only Tensors of floating point and complex dtype can require gradients"):
+    with pytest.raises(
+        RuntimeError, match="Only Tensors of floating point and complex dtype can require gradients"
+    ):
         mt.ones(2, dtype=mt.int64, requires_grad=True)
     with pytest.raises(TypeError):
         t.requires_grad_(1)
@@ -290,7 +292,11 @@ def test_operation_in_a_cycle():
 def test_wrong_self_is_a_type_error():
     for cls in (_C.TensorBase, _C.Op, _C.dtype):
         for name, member in vars(cls).items():
-            if callable(member) and not isinstance(member, (type, staticmethod)) and name != "__new__":
+            if (
+                callable(member)
+                and not isinstance(member, (type, staticmethod))
+                and name != "__new__"
+            ):
                 with pytest.raises((TypeError, AttributeError)):
                     member(3)
     for name, member in vars(_C.TensorBase).items():
@@ -374,16 +380,25 @@ def test_payload_swapped_while_it_is_used():
 
 def test_dtype_objects():
     assert repr(mt.float32) == "modtree.float32" and mt.half is mt.float16 and mt.long is mt.int64
-    assert mt.float is mt.float32 and mt.double is mt.float64 and mt.int is mt.int32 and mt.short is mt.int16
+    assert (
+        mt.float is mt.float32
+        and mt.double is mt.float64
+        and mt.int is mt.int32
+        and mt.short is mt.int16
+    )
     for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
         assert pickle.loads(pickle.dumps(mt.float32, protocol)) is mt.float32
     assert copy.deepcopy(mt.int8) is mt.int8 and copy.copy(mt.int8) is mt.int8
     assert mt.float32 == np.float32().dtype and np.dtype("float32") == mt.float32
-    assert mt.float32 != mt.float64 and mt.float32 != np.dtype("float64") and mt.float32 != "float32"
+    assert (
+        mt.float32 != mt.float64 and mt.float32 != np.dtype("float64") and mt.float32 != "float32"
+    )
     assert hash(mt.float32) == hash(np.dtype("float32"))
     assert np.zeros(3, dtype=mt.float32.dtype).dtype == mt.float32
     assert np.zeros(3, dtype=mt.float16).dtype == np.float16
-    assert mt.complex64.is_complex and mt.float16.is_floating_point and not mt.int8.is_floating_point
+    assert (
+        mt.complex64.is_complex and mt.float16.is_floating_point and not mt.int8.is_floating_point
+    )
     assert mt.int8.itemsize == 1 and mt.complex128.itemsize == 16
     assert mt.zeros(2, dtype=np.float64).dtype is mt.float64
     assert mt.zeros(2, dtype="int16").dtype is mt.int16
@@ -419,7 +434,13 @@ def test_size():
 
 def test_to():
     t = mt.ones(2)
-    assert t.to() is t and t.to(mt.float32) is t and t.to("cpu") is t and t.float() is t and t.cpu() is t
+    assert (
+        t.to() is t
+        and t.to(mt.float32) is t
+        and t.to("cpu") is t
+        and t.float() is t
+        and t.cpu() is t
+    )
     assert t.to(t.device, mt.float32) is t and t.to(dtype=None) is t
     assert t.to(mt.float32, copy=True) is not t and t.to(mt.float32, False, True) is not t
     assert t.to(mt.float64).dtype is mt.float64 and t.to("cpu", mt.int64).dtype is mt.int64

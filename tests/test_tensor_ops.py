@@ -23,7 +23,11 @@ def _compare(ours, theirs, what=""):
         assert str(ours.dtype)[8:] == str(theirs.dtype)[6:], what
         tolerance = 2e-3 if theirs.dtype == torch.float16 else 2e-5
         np.testing.assert_allclose(
-            ours.numpy(), theirs.resolve_conj().numpy(), rtol=tolerance, atol=tolerance / 10, err_msg=what
+            ours.numpy(),
+            theirs.resolve_conj().numpy(),
+            rtol=tolerance,
+            atol=tolerance / 10,
+            err_msg=what,
         )
     elif isinstance(theirs, (tuple, list)):
         assert len(ours) == len(theirs), what
@@ -98,10 +102,27 @@ def test_erfinv_is_exact_in_double():
     "eq ne lt le gt ge logical_and logical_or logical_xor hypot".split(),
 )
 def test_binary(name):
-    for a, b in [((), ()), ((3,), ()), ((2, 3), (3,)), ((2, 1), (1, 3)), ((0, 3), (3,)), ((2, 3), (2, 3))]:
+    for a, b in [
+        ((), ()),
+        ((3,), ()),
+        ((2, 3), (3,)),
+        ((2, 1), (1, 3)),
+        ((0, 3), (3,)),
+        ((2, 3), (2, 3)),
+    ]:
         _check(f"m.{name}(x, y)", {"x": _array(a, low=-2.0), "y": _array(b, seed=1)})
     _check(f"x.{name}(y)", {"x": _array((3,)), "y": _array((4,))})
-    if name not in ("atan2", "maximum", "minimum", "fmax", "fmin", "logical_and", "logical_or", "logical_xor", "hypot"):
+    if name not in (
+        "atan2",
+        "maximum",
+        "minimum",
+        "fmax",
+        "fmin",
+        "logical_and",
+        "logical_or",
+        "logical_xor",
+        "hypot",
+    ):
         _check(f"x.{name}(2)", {"x": _array((3,))})
 
 
@@ -171,12 +192,16 @@ def test_reductions(expression):
     for shape in [(2, 3), (3, 1), (2, 3, 4)]:
         _check(expression, {"x": _array(shape)})
     for dtype in ("float64", "int64", "int32", "uint8", "bool"):
-        if dtype not in ("float64",) and any(k in expression for k in ("sort", "topk", "median", "kthvalue")):
+        if dtype not in ("float64",) and any(
+            k in expression for k in ("sort", "topk", "median", "kthvalue")
+        ):
             continue  # the order of equal elements is not specified
         _check(expression, {"x": _array((3, 4), dtype, low=-3 if dtype != "uint8" else 0)})
 
 
-@pytest.mark.parametrize("expression", [e for e in REDUCTIONS if "(1" not in e and "=1" not in e and "(0, 1)" not in e])
+@pytest.mark.parametrize(
+    "expression", [e for e in REDUCTIONS if "(1" not in e and "=1" not in e and "(0, 1)" not in e]
+)
 def test_reductions_of_scalars(expression):
     if "kthvalue" in expression or "topk(2)" in expression:
         return

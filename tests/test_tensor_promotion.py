@@ -12,9 +12,7 @@ import modtree as mt
 
 torch = pytest.importorskip("torch")
 
-DTYPES = (
-    "bool uint8 int8 int16 int32 int64 float16 float32 float64 complex64 complex128".split()
-)
+DTYPES = "bool uint8 int8 int16 int32 int64 float16 float32 float64 complex64 complex128".split()
 OPERATORS = {
     "+": operator.add,
     "-": operator.sub,
@@ -59,7 +57,14 @@ def _compare(symbol, ours, theirs, what):
     assert not isinstance(ours, type), f"{what}: torch gives {theirs}, we raise {ours}"
     assert _name(ours.dtype) == _name(theirs.dtype), what
     assert tuple(ours.shape) == tuple(theirs.shape), what
-    exact = theirs.dtype in (torch.bool, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+    exact = theirs.dtype in (
+        torch.bool,
+        torch.int64,
+        torch.int32,
+        torch.int16,
+        torch.int8,
+        torch.uint8,
+    )
     if theirs.dtype == torch.complex32:
         return
     if exact:
@@ -123,7 +128,8 @@ def test_result_type_agrees_for_every_combination():
                         mt.zeros(sa, dtype=getattr(mt, da)), mt.zeros(sb, dtype=getattr(mt, db))
                     )
                     theirs = torch.result_type(
-                        torch.zeros(sa, dtype=getattr(torch, da)), torch.zeros(sb, dtype=getattr(torch, db))
+                        torch.zeros(sa, dtype=getattr(torch, da)),
+                        torch.zeros(sb, dtype=getattr(torch, db)),
                     )
                     assert _name(ours) == _name(theirs), (da, sa, db, sb)
 
@@ -160,7 +166,9 @@ def test_integers_wrap_around(dtype):
 
 def test_in_place_results_must_fit():
     t = mt.tensor([1, 2])
-    with pytest.raises(RuntimeError, match="result type Float can't be cast to the desired output type Long"):
+    with pytest.raises(
+        RuntimeError, match="result type Float can't be cast to the desired output type Long"
+    ):
         t += 1.5
     with pytest.raises(RuntimeError, match="result type Float can't be cast"):
         t /= 2

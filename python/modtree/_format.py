@@ -95,7 +95,10 @@ def _body(array: np.ndarray, write: Any, indent: int, shorten: bool) -> str:
     if shorten and len(array) > 2 * EDGE:
         parts = [_body(array[i], write, indent + 1, shorten) for i in range(EDGE)]
         parts.append("...")
-        parts += [_body(array[i], write, indent + 1, shorten) for i in range(len(array) - EDGE, len(array))]
+        parts += [
+            _body(array[i], write, indent + 1, shorten)
+            for i in range(len(array) - EDGE, len(array))
+        ]
     else:
         parts = [_body(row, write, indent + 1, shorten) for row in array]
     separator = "," + "\n" * (array.ndim - 1) + " " * (indent + 1)
@@ -126,7 +129,10 @@ def tensor_text(tensor: Any) -> str:
         shown = _shown(array, shorten)
         write = _Complex(shown) if array.dtype.kind == "c" else _Numbers(shown)
         body = _body(array, write, len(start), shorten)
-        if not usual and not (array.dtype.kind == "c" and array.dtype.itemsize == 2 * dtypes.get_default_dtype().itemsize):
+        if not usual and not (
+            array.dtype.kind == "c"
+            and array.dtype.itemsize == 2 * dtypes.get_default_dtype().itemsize
+        ):
             suffixes.append(f"dtype={tensor.dtype}")
     if tensor.grad_fn is not None:
         suffixes.append(f"grad_fn=<{type(tensor.grad_fn).__name__}>")

@@ -112,7 +112,9 @@ def _factory(name: str, make: Any, text: str) -> Any:
 
 def _float_only(name: str, dtype: np.dtype) -> None:
     if dtype.kind not in "fc":
-        raise NotImplementedError(f"\"{name}\" not implemented for '{dtype}': ask for a floating dtype")
+        raise NotImplementedError(
+            f"\"{name}\" not implemented for '{dtype}': ask for a floating dtype"
+        )
 
 
 def _rand(shape: Any, dtype: Any, generator: Any) -> Any:
@@ -127,7 +129,9 @@ def _randn(shape: Any, dtype: Any, generator: Any) -> Any:
 
 zeros = _factory("zeros", lambda shape, dtype, _: np.zeros(shape, dtype), "A tensor of zeros.")
 ones = _factory("ones", lambda shape, dtype, _: np.ones(shape, dtype), "A tensor of ones.")
-empty = _factory("empty", lambda shape, dtype, _: np.empty(shape, dtype), "A tensor whose values are not set.")
+empty = _factory(
+    "empty", lambda shape, dtype, _: np.empty(shape, dtype), "A tensor whose values are not set."
+)
 rand = _factory("rand", _rand, "Random numbers, uniform in [0, 1).")
 randn = _factory("randn", _randn, "Random numbers from the standard normal distribution.")
 
@@ -149,7 +153,11 @@ def full(
     if dtype is None:
         dtype = _scalar_dtype(fill_value)
     result = _make(
-        lambda shape, kind: np.full(shape, fill_value, kind), _sizes((size,)), dtype, device, requires_grad
+        lambda shape, kind: np.full(shape, fill_value, kind),
+        _sizes((size,)),
+        dtype,
+        device,
+        requires_grad,
     )
     return result if out is None else out.copy_(result)
 
@@ -183,7 +191,11 @@ def _like_factory(create: Any, name: str, text: str) -> Any:
     ) -> Any:
         dtype, device = _like(input, dtype, device)
         return create(
-            tuple(input.shape), dtype=dtype, device=device, requires_grad=requires_grad, generator=generator
+            tuple(input.shape),
+            dtype=dtype,
+            device=device,
+            requires_grad=requires_grad,
+            generator=generator,
         )
 
     like.__name__ = like.__qualname__ = name
@@ -191,26 +203,44 @@ def _like_factory(create: Any, name: str, text: str) -> Any:
     return like
 
 
-zeros_like = _like_factory(zeros, "zeros_like", "Zeros with the shape, dtype and device of another tensor.")
-ones_like = _like_factory(ones, "ones_like", "Ones with the shape, dtype and device of another tensor.")
-empty_like = _like_factory(empty, "empty_like", "Unset values with the shape, dtype and device of another tensor.")
-rand_like = _like_factory(rand, "rand_like", "rand() with the shape, dtype and device of another tensor.")
-randn_like = _like_factory(randn, "randn_like", "randn() with the shape, dtype and device of another tensor.")
+zeros_like = _like_factory(
+    zeros, "zeros_like", "Zeros with the shape, dtype and device of another tensor."
+)
+ones_like = _like_factory(
+    ones, "ones_like", "Ones with the shape, dtype and device of another tensor."
+)
+empty_like = _like_factory(
+    empty, "empty_like", "Unset values with the shape, dtype and device of another tensor."
+)
+rand_like = _like_factory(
+    rand, "rand_like", "rand() with the shape, dtype and device of another tensor."
+)
+randn_like = _like_factory(
+    randn, "randn_like", "randn() with the shape, dtype and device of another tensor."
+)
 
 
-def full_like(input: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, **kwargs: Any) -> Any:
+def full_like(
+    input: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, **kwargs: Any
+) -> Any:
     """One value with the shape, dtype and device of another tensor."""
     dtype, device = _like(input, dtype, device)
     kwargs.pop("memory_format", None)
     return full(tuple(input.shape), fill_value, dtype=dtype, device=device, **kwargs)
 
 
-def empty_strided(size: Any, stride: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+def empty_strided(
+    size: Any, stride: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Any:
     """Unset values laid out with these strides (in elements)."""
     size, stride = _sizes((size,)), _sizes((stride,))
 
     def make(shape: Any, kind: Any) -> Any:
-        extent = 1 + sum((n - 1) * s for n, s in zip(shape, stride, strict=True)) if 0 not in shape else 0
+        extent = (
+            1 + sum((n - 1) * s for n, s in zip(shape, stride, strict=True))
+            if 0 not in shape
+            else 0
+        )
         flat = np.empty(extent, kind)
         return np.lib.stride_tricks.as_strided(flat, shape, [s * kind.itemsize for s in stride])
 
@@ -302,7 +332,9 @@ def _array_of_python(data: Any, dtype: Any) -> Any:
         return array.astype(_numpy_dtype(None))
     if array.dtype == np.float64 and not isinstance(_first_scalar(data), (np.generic, np.ndarray)):
         return array.astype(_numpy_dtype(None))
-    if array.dtype == np.complex128 and not isinstance(_first_scalar(data), (np.generic, np.ndarray)):
+    if array.dtype == np.complex128 and not isinstance(
+        _first_scalar(data), (np.generic, np.ndarray)
+    ):
         return array.astype(_numpy_dtype(_scalar_dtype(1j)))
     return array
 
@@ -331,7 +363,12 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:
 
 
 def asarray(
-    obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False
+    obj: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    copy: bool | None = None,
+    requires_grad: bool = False,
 ) -> Any:
     """as_tensor(), or a copy with copy=True."""
     result = tensor(obj, dtype=dtype, device=device) if copy else as_tensor(obj, dtype, device)
@@ -350,9 +387,17 @@ def from_numpy(array: np.ndarray) -> Any:
     return _from_array(array)
 
 
-def scalar_tensor(value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+def scalar_tensor(
+    value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Any:
     """A 0-d tensor of the default dtype."""
-    return full((), value, dtype=get_default_dtype() if dtype is None else dtype, device=device, requires_grad=requires_grad)
+    return full(
+        (),
+        value,
+        dtype=get_default_dtype() if dtype is None else dtype,
+        device=device,
+        requires_grad=requires_grad,
+    )
 
 
 # -- ranges ------------------------------------------------------------------------------------------------------------
@@ -380,7 +425,9 @@ def arange(
     if step == 0:
         raise RuntimeError("step must be nonzero")
     if (end - start) * step < 0:
-        raise RuntimeError(f"upper bound and lower bound inconsistent with step sign: {start}, {end}, {step}")
+        raise RuntimeError(
+            f"upper bound and lower bound inconsistent with step sign: {start}, {end}, {step}"
+        )
     if dtype is None:
         integral = builtins.all(isinstance(v, int) for v in (start, end, step))
         dtype = "int64" if integral else get_default_dtype()
@@ -391,17 +438,34 @@ def arange(
 
 
 def linspace(
-    start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    start: Any,
+    end: Any,
+    steps: int,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Any:
     """`steps` numbers from start to end, both included."""
     start, end = _number(start), _number(end)
     return _make(
-        lambda shape, kind: np.linspace(start, end, shape[0]).astype(kind), (int(steps),), dtype, device, requires_grad
+        lambda shape, kind: np.linspace(start, end, shape[0]).astype(kind),
+        (int(steps),),
+        dtype,
+        device,
+        requires_grad,
     )
 
 
 def logspace(
-    start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    start: Any,
+    end: Any,
+    steps: int,
+    base: float = 10.0,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Any:
     """base to the powers of linspace()."""
     return _make(
@@ -413,17 +477,35 @@ def logspace(
     )
 
 
-def eye(n: int, m: int | None = None, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **_: Any) -> Any:
+def eye(
+    n: int,
+    m: int | None = None,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    **_: Any,
+) -> Any:
     """The identity matrix."""
-    return _make(lambda shape, kind: np.eye(*shape, dtype=kind), (n, n if m is None else m), dtype, device, requires_grad)
+    return _make(
+        lambda shape, kind: np.eye(*shape, dtype=kind),
+        (n, n if m is None else m),
+        dtype,
+        device,
+        requires_grad,
+    )
 
 
-def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = "int64", device: Any = None) -> Any:
+def tril_indices(
+    row: int, col: int, offset: int = 0, *, dtype: Any = "int64", device: Any = None
+) -> Any:
     """Indices of a lower triangle, as two rows."""
     return _from_array(np.stack(np.tril_indices(row, offset, col)).astype(_numpy_dtype(dtype)))
 
 
-def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = "int64", device: Any = None) -> Any:
+def triu_indices(
+    row: int, col: int, offset: int = 0, *, dtype: Any = "int64", device: Any = None
+) -> Any:
     """Indices of an upper triangle, as two rows."""
     return _from_array(np.stack(np.triu_indices(row, offset, col)).astype(_numpy_dtype(dtype)))
 
@@ -450,7 +532,9 @@ def randint(
     if size is None:
         low, high, size = 0, low, high
     if high <= low:
-        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
+        raise RuntimeError(
+            f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
+        )
 
     def make(shape: Any, kind: Any) -> Any:
         return bits_of(generator).integers(low, high, shape, dtype=np.int64).astype(kind)
@@ -458,7 +542,9 @@ def randint(
     return _make(make, _sizes((size,)), "int64" if dtype is None else dtype, device, requires_grad)
 
 
-def randint_like(input: Any, low: int, high: Any = None, *, dtype: Any = None, device: Any = None) -> Any:
+def randint_like(
+    input: Any, low: int, high: Any = None, *, dtype: Any = None, device: Any = None
+) -> Any:
     """randint() with the shape, dtype and device of another tensor."""
     if high is None:
         low, high = 0, low
@@ -467,7 +553,12 @@ def randint_like(input: Any, low: int, high: Any = None, *, dtype: Any = None, d
 
 
 def randperm(
-    n: int, *, generator: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    n: int,
+    *,
+    generator: Any = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Any:
     """The numbers 0..n-1 in random order."""
     return _make(
@@ -488,7 +579,9 @@ def bernoulli(input: Any, p: Any = None, *, generator: Any = None) -> Any:
     return _from_array(np.asarray(draw < threshold).astype(input.dtype.dtype))
 
 
-def multinomial(input: Any, num_samples: int, replacement: bool = False, *, generator: Any = None) -> Any:
+def multinomial(
+    input: Any, num_samples: int, replacement: bool = False, *, generator: Any = None
+) -> Any:
     """Indices drawn with the probabilities in the last dimension."""
     rows = input._array.reshape(-1, input.shape[-1]).astype(np.float64)
     bits = bits_of(generator)

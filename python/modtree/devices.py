@@ -79,7 +79,9 @@ def as_device(value: Any) -> device:
     if value is None:
         return _known["cpu"]
     if isinstance(value, int):
-        raise RuntimeError(f"device {value} is an accelerator's number: NumPy tensors know cpu and meta")
+        raise RuntimeError(
+            f"device {value} is an accelerator's number: NumPy tensors know cpu and meta"
+        )
     return device(value)
 
 

@@ -45,7 +45,9 @@ class Size(tuple):
         return Size(result) if isinstance(index, slice) else result
 
     def __add__(self, other: Any) -> Any:
-        return Size(tuple.__add__(self, tuple(other))) if isinstance(other, tuple) else NotImplemented
+        return (
+            Size(tuple.__add__(self, tuple(other))) if isinstance(other, tuple) else NotImplemented
+        )
 
     def __mul__(self, count: Any) -> Any:
         return Size(tuple.__mul__(self, count))
@@ -119,7 +121,9 @@ class Tensor(_C.TensorBase):
             for known in _C._dtypes.values():
                 if known._type_name == name:
                     return self._convert(known, None, False)
-            raise ValueError(f"invalid type: '{dtype}'; expected a name such as 'modtree.FloatTensor'")
+            raise ValueError(
+                f"invalid type: '{dtype}'; expected a name such as 'modtree.FloatTensor'"
+            )
         return self._convert(dtype, None, False)
 
     def type_as(self, other: Tensor) -> Tensor:
@@ -162,7 +166,9 @@ class Tensor(_C.TensorBase):
         array = self.numpy()
         if dtype is not None and np.dtype(dtype) != array.dtype:
             if copy is False:
-                raise ValueError(f"an array of {np.dtype(dtype)} cannot be made of {array.dtype} without a copy")
+                raise ValueError(
+                    f"an array of {np.dtype(dtype)} cannot be made of {array.dtype} without a copy"
+                )
             return array.astype(dtype)
         return array.copy() if copy else array
 
@@ -214,7 +220,9 @@ class Tensor(_C.TensorBase):
     def mT(self) -> Tensor:  # noqa: N802
         """The last two dimensions exchanged."""
         if self.ndim < 2:
-            raise RuntimeError(f"tensor.mT is only supported on matrices or batches of matrices. Got {self.ndim}-D tensor.")
+            raise RuntimeError(
+                f"tensor.mT is only supported on matrices or batches of matrices. Got {self.ndim}-D tensor."
+            )
         return table.ops["swapaxes"](self, -2, -1)
 
     @property
@@ -311,11 +319,15 @@ class Tensor(_C.TensorBase):
         _C.bump_version(self)
         return self
 
-    def uniform_(self, from_: float = 0.0, to: float = 1.0, *, generator: Any = None, **kwargs: Any) -> Tensor:
+    def uniform_(
+        self, from_: float = 0.0, to: float = 1.0, *, generator: Any = None, **kwargs: Any
+    ) -> Tensor:
         """Fills with numbers uniform in [from, to)."""
         low, high = kwargs.pop("from", from_), kwargs.pop("a", to)
         if low > high:
-            raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low} > to={high}")
+            raise RuntimeError(
+                f"uniform_ expects to return a [from, to) range, but found from={low} > to={high}"
+            )
         return _draw(self, "uniform", lambda bits, s, d: uniform(bits, s, d, low, high), generator)
 
     def normal_(self, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Tensor:
@@ -327,7 +339,10 @@ class Tensor(_C.TensorBase):
     def exponential_(self, lambd: float = 1.0, *, generator: Any = None) -> Tensor:
         """Fills with exponentially distributed numbers."""
         return _draw(
-            self, "exponential", lambda bits, s, d: (bits.standard_exponential(s) / lambd).astype(d), generator
+            self,
+            "exponential",
+            lambda bits, s, d: (bits.standard_exponential(s) / lambd).astype(d),
+            generator,
         )
 
     def bernoulli_(self, p: Any = 0.5, *, generator: Any = None) -> Tensor:
@@ -340,7 +355,9 @@ class Tensor(_C.TensorBase):
         low, high = (0, from_) if to is None and from_ else (from_, to)
         if high is None:
             high = 2**24 if self.is_floating_point() else int(dtypes.iinfo(self.dtype).max)
-        return _draw(self, None, lambda bits, s, d: bits.integers(low, high, s).astype(d), generator)
+        return _draw(
+            self, None, lambda bits, s, d: bits.integers(low, high, s).astype(d), generator
+        )
 
     def set_(self, source: Tensor) -> Tensor:
         """Makes this a handle of the memory of another tensor."""
@@ -367,7 +384,9 @@ class Tensor(_C.TensorBase):
 
     # -- siblings ------------------------------------------------------------------------------------------------------
 
-    def new_tensor(self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    def new_tensor(
+        self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    ) -> Tensor:
         """modtree.tensor() with the dtype and device of this tensor."""
         return creation.tensor(
             data,
@@ -427,7 +446,11 @@ class Tensor(_C.TensorBase):
     def __reduce_ex__(self, protocol: Any) -> Any:
         state = self.__dict__ or None
         if self.is_meta:
-            return _rebuild_meta, (type(self), tuple(self.shape), self.dtype, self.requires_grad), state
+            return (
+                _rebuild_meta,
+                (type(self), tuple(self.shape), self.dtype, self.requires_grad),
+                state,
+            )
         # An array object of its own: handles that share storage come back independent, as torch's do.
         return _rebuild, (type(self), self._array.view(), self.requires_grad), state
 
@@ -479,7 +502,9 @@ def _fill_from_constructor(self: Tensor, args: Any, kwargs: Any) -> None:
     else:
         values = creation.empty(*args)
     if place is not None and as_device(place).type == "meta":
-        raise RuntimeError("legacy constructor expects device type: cpu but device type: meta was passed")
+        raise RuntimeError(
+            "legacy constructor expects device type: cpu but device type: meta was passed"
+        )
     if values is not None:
         self.data = values
 
@@ -512,7 +537,9 @@ def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, 
         elif place is None and type(arg).__name__ == "device":
             place = arg
         else:
-            raise TypeError(f"to() received an invalid argument {arg!r} (expected a dtype, a device or a Tensor)")
+            raise TypeError(
+                f"to() received an invalid argument {arg!r} (expected a dtype, a device or a Tensor)"
+            )
     if other is not None:
         return other.dtype, other.device, copy
     return kind, None if place is None else as_device(place), copy
@@ -534,7 +561,9 @@ def _draw(self: Tensor, needs_float: str | None, make: Any, generator: Any) -> T
     """Random values in place; none are drawn for a meta tensor."""
     _C.check_inplace(self)
     if needs_float and not (self.is_floating_point() or self.is_complex()):
-        raise NotImplementedError(f"\"{needs_float}\" not implemented for '{self.dtype}': it needs a floating dtype")
+        raise NotImplementedError(
+            f"\"{needs_float}\" not implemented for '{self.dtype}': it needs a floating dtype"
+        )
     if not self.is_meta:
         array = self._array
         array[...] = make(bits_of(generator), array.shape, array.dtype)

@@ -46,7 +46,9 @@ class NumpyFamily(base.TensorFamily):
     def to_numpy(self, tensor: Any) -> Any:
         return tensor.detach().numpy()
 
-    def to(self, tensor: Any, device: Any, dtype: Any, non_blocking: bool, memory_format: Any) -> Any:
+    def to(
+        self, tensor: Any, device: Any, dtype: Any, non_blocking: bool, memory_format: Any
+    ) -> Any:
         return tensor._convert(dtype, None if device is None else as_device(device), False)
 
     def empty_like(self, tensor: Any, device: Any) -> Any:

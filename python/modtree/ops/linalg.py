@@ -78,7 +78,9 @@ _mm = ops["matmul"]
 def _need(name: str, ndim: int, *tensors: Any) -> None:
     for tensor in tensors:
         if tensor.ndim != ndim:
-            raise RuntimeError(f"{name}: expected {ndim}D tensors, got a {tensor.ndim}D one of shape {list(tensor.shape)}")
+            raise RuntimeError(
+                f"{name}: expected {ndim}D tensors, got a {tensor.ndim}D one of shape {list(tensor.shape)}"
+            )
 
 
 def mm(input: Any, mat2: Any) -> Any:
@@ -153,11 +155,20 @@ expose("matmul", ops["matmul"])
 expose("dot", ops["dot"])
 expose("outer", ops["outer"])
 expose("ger", ops["outer"])
-expose("inner", lambda input, other: (input * other).sum(-1) if input.ndim == 1 else _mm(input, other.mT))
+expose(
+    "inner",
+    lambda input, other: (input * other).sum(-1) if input.ndim == 1 else _mm(input, other.mT),
+)
 expose("trace", ops["trace"])
 expose("det", ops["det"])
 expose("inverse", ops["inverse"])
 expose("kron", ops["kron"])
 expose("einsum", einsum, method=False)
 expose("tensordot", tensordot, method=False)
-expose("addmm_", lambda self, mat1, mat2, *, beta=1, alpha=1: self.copy_(addmm(self, mat1, mat2, beta=beta, alpha=alpha)), function=False)
+expose(
+    "addmm_",
+    lambda self, mat1, mat2, *, beta=1, alpha=1: self.copy_(
+        addmm(self, mat1, mat2, beta=beta, alpha=alpha)
+    ),
+    function=False,
+)

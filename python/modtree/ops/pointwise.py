@@ -68,7 +68,9 @@ def _relu(x: Any) -> Any:
 
 def _frac(x: Any) -> Any:
     if x.dtype.kind != "f":
-        raise NotImplementedError(f"\"frac\" not implemented for '{x.dtype}': convert with .float()")
+        raise NotImplementedError(
+            f"\"frac\" not implemented for '{x.dtype}': convert with .float()"
+        )
     return x - np.trunc(x)
 
 
@@ -166,9 +168,9 @@ def _power(a: Any, b: Any) -> Any:
     if a.dtype.kind == "i" and b.ndim and (b < 0).any():
         a, b = np.broadcast_arrays(a, b)
         odd = np.where(b % 2 == 0, a * a, a)
-        return np.where(b < 0, np.where(np.abs(a) == 1, odd, 0), np.power(a, np.maximum(b, 0))).astype(
-            a.dtype
-        )
+        return np.where(
+            b < 0, np.where(np.abs(a) == 1, odd, 0), np.power(a, np.maximum(b, 0))
+        ).astype(a.dtype)
     return np.power(a, b)
 
 
@@ -268,7 +270,9 @@ def _rounded_quotient(input: Any, other: Any, mode: str) -> Any:
         return ops["floor_divide"](input, other)
     if mode == "trunc":
         return ops["trunc_divide"](input, other)
-    raise RuntimeError(f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found {mode!r}")
+    raise RuntimeError(
+        f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found {mode!r}"
+    )
 
 
 def _trunc_divide(a: Any, b: Any) -> Any:
@@ -324,7 +328,9 @@ def _clamp(x: Any, low: Any, high: Any) -> Any:
 
 def _masked_fill(x: Any, mask: Any, value: Any) -> Any:
     if mask.dtype.kind != "b":
-        raise RuntimeError(f"masked_fill only supports boolean masks, but got mask with dtype {mask.dtype}")
+        raise RuntimeError(
+            f"masked_fill only supports boolean masks, but got mask with dtype {mask.dtype}"
+        )
     return np.where(mask, np.asarray(value).astype(x.dtype), x)
 
 
@@ -338,7 +344,10 @@ define(
     promote="arith",
     first=1,
     operands=2,
-    meta=lambda c, a, b: (np.broadcast_shapes(c.shape, np.shape(a), np.shape(b)), np.result_type(a, b)),
+    meta=lambda c, a, b: (
+        np.broadcast_shapes(c.shape, np.shape(a), np.shape(b)),
+        np.result_type(a, b),
+    ),
 )
 define("clamp", _clamp, promote="arith", operands=3, meta=lambda x, low, high: (x.shape, x.dtype))
 define(
@@ -395,7 +404,9 @@ def nan_to_num(input: Any, nan: Any = None, posinf: Any = None, neginf: Any = No
     return ops["nan_to_num"](input, nan, posinf, neginf)
 
 
-def isclose(input: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
+def isclose(
+    input: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Any:
     """|input - other| <= atol + rtol * |other|, element-wise."""
     return ops["isclose"](input, other, rtol, atol, equal_nan)
 
@@ -416,19 +427,27 @@ expose("clamp_max", lambda input, max: clamp(input, max=max))  # noqa: A006
 expose("clamp_min_", lambda self, min: clamp_(self, min=min), function=False)
 expose("clamp_max_", lambda self, max: clamp_(self, max=max), function=False)
 expose("masked_fill", masked_fill)
-expose("masked_fill_", lambda self, mask, value: ops["masked_fill"].inplace(self, mask, value), function=False)
+expose(
+    "masked_fill_",
+    lambda self, mask, value: ops["masked_fill"].inplace(self, mask, value),
+    function=False,
+)
 expose("lerp", ops["lerp"])
 expose("lerp_", inplace_of(ops["lerp"]), function=False)
 expose("addcmul", addcmul)
 expose("addcdiv", addcdiv)
 expose(
     "addcmul_",
-    lambda self, tensor1, tensor2, *, value=1: ops["addcmul"].inplace(self, tensor1, tensor2, value),
+    lambda self, tensor1, tensor2, *, value=1: ops["addcmul"].inplace(
+        self, tensor1, tensor2, value
+    ),
     function=False,
 )
 expose(
     "addcdiv_",
-    lambda self, tensor1, tensor2, *, value=1: ops["addcdiv"].inplace(self, tensor1, tensor2, value),
+    lambda self, tensor1, tensor2, *, value=1: ops["addcdiv"].inplace(
+        self, tensor1, tensor2, value
+    ),
     function=False,
 )
 expose("nan_to_num", nan_to_num)
@@ -439,7 +458,9 @@ def _where_method(self: Any, condition: Any, other: Any) -> Any:
     return ops["where"](condition, self, other)
 
 
-def allclose(input: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
+def allclose(
+    input: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> bool:
     """Are all elements close?"""
     return bool(isclose(input, other, rtol, atol, equal_nan)._array.all())
 

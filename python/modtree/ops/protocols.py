@@ -17,7 +17,9 @@ def _plain(value: Any, name: str) -> Any:
     """Arguments with arrays in place of tensors, at any depth of lists, tuples and dicts."""
     if isinstance(value, _Base):
         if value.is_meta:
-            raise NotImplementedError(f"np.{name} is not available for tensors on 'meta': they have no values")
+            raise NotImplementedError(
+                f"np.{name} is not available for tensors on 'meta': they have no values"
+            )
         if value.requires_grad and _C.is_grad_enabled():
             raise RuntimeError(
                 f"np.{name} on a tensor that requires grad would lose its gradient: use tensor.detach(), or call it "
@@ -119,4 +121,13 @@ def _copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -
 _SPECIAL = {np.concatenate: _concatenate, np.stack: _stack, np.copyto: _copyto}
 
 # Their results are facts about arrays, not arrays.
-_PLAIN_RESULT = {np.shape, np.ndim, np.size, np.allclose, np.array_equal, np.shares_memory, np.may_share_memory, np.result_type}
+_PLAIN_RESULT = {
+    np.shape,
+    np.ndim,
+    np.size,
+    np.allclose,
+    np.array_equal,
+    np.shares_memory,
+    np.may_share_memory,
+    np.result_type,
+}

@@ -88,7 +88,11 @@ def _mean(x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) -
     if dtype is not None:
         x = x.astype(dtype)
     _require_float("mean", x)
-    return np.asarray(x).mean(axis=axis, keepdims=keepdims) if x.size else _empty_mean(x, axis, keepdims)
+    return (
+        np.asarray(x).mean(axis=axis, keepdims=keepdims)
+        if x.size
+        else _empty_mean(x, axis, keepdims)
+    )
 
 
 def _empty_mean(x: Any, axis: Any, keepdims: bool) -> Any:
@@ -235,7 +239,10 @@ def _same(x: Any, *args: Any, **kwargs: Any) -> Any:
     return x.shape, x.dtype
 
 
-_real = {np.dtype(np.complex64): np.dtype(np.float32), np.dtype(np.complex128): np.dtype(np.float64)}
+_real = {
+    np.dtype(np.complex64): np.dtype(np.float32),
+    np.dtype(np.complex128): np.dtype(np.float64),
+}
 
 
 def _real_dtype(dtype: Any) -> Any:
@@ -280,7 +287,12 @@ def _reduction(name: str) -> Any:
     if has_dtype:
 
         def reduce(
-            input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None
+            input: Any,
+            dim: Any = None,
+            keepdim: bool = False,
+            *,
+            dtype: Any = None,
+            axis: Any = None,
         ) -> Any:
             dim = axis if dim is None else dim
             if dim is None and dtype is None and not keepdim:
@@ -334,16 +346,22 @@ expose("var", var)
 expose("std", std)
 
 
-def var_mean(input: Any, dim: Any = None, unbiased: Any = None, keepdim: bool = False, **kwargs: Any) -> Any:
+def var_mean(
+    input: Any, dim: Any = None, unbiased: Any = None, keepdim: bool = False, **kwargs: Any
+) -> Any:
     """Variance and mean."""
-    mean = ops["mean"](input, axis=_axis(input, None if isinstance(dim, bool) else dim), keepdims=keepdim)
+    mean = ops["mean"](
+        input, axis=_axis(input, None if isinstance(dim, bool) else dim), keepdims=keepdim
+    )
     return var(input, dim, unbiased, keepdim, **kwargs), mean
 
 
 expose("var_mean", var_mean, method=False)
 
 
-def norm(input: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+def norm(
+    input: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None
+) -> Any:
     """The p-norm over dim, or of all elements as one vector."""
     if dtype is not None:
         input = input.to(dtype)
@@ -385,7 +403,9 @@ def _extreme_function(name: str, result_type: Any, binary: str) -> Any:
         return result_type(amount(input, axis=axis, keepdims=keepdim), indices)
 
     extreme.__name__ = extreme.__qualname__ = name
-    extreme.__doc__ = f"The {name} of all elements; (values, indices) along dim; or element-wise with a tensor."
+    extreme.__doc__ = (
+        f"The {name} of all elements; (values, indices) along dim; or element-wise with a tensor."
+    )
     return extreme
 
 

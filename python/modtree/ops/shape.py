@@ -36,7 +36,9 @@ def _dim(dim: int, ndim: int) -> int:
 
 
 def _squeeze(x: Any, axes: Any) -> Any:
-    return x.reshape([n for i, n in enumerate(x.shape) if not (n == 1 and (axes is None or i in axes))])
+    return x.reshape(
+        [n for i, n in enumerate(x.shape) if not (n == 1 and (axes is None or i in axes))]
+    )
 
 
 def _expand(x: Any, sizes: Any) -> Any:
@@ -64,7 +66,12 @@ def _expand(x: Any, sizes: Any) -> Any:
     view = np.lib.stride_tricks.as_strided(
         x.reshape((1,) * extra + x.shape),
         target,
-        [0 if n == 1 and t != 1 else s for n, t, s in zip((1,) * extra + x.shape, target, (0,) * extra + x.strides, strict=True)],
+        [
+            0 if n == 1 and t != 1 else s
+            for n, t, s in zip(
+                (1,) * extra + x.shape, target, (0,) * extra + x.strides, strict=True
+            )
+        ],
     )
     return view
 
@@ -130,7 +137,9 @@ def _reshaped(op: Any, input: Any, shape: tuple[int, ...]) -> Any:
         if len(known) == len(shape):
             fits = math.prod(known) == size
         else:
-            fits = len(known) == len(shape) - 1 and math.prod(known) and size % math.prod(known) == 0
+            fits = (
+                len(known) == len(shape) - 1 and math.prod(known) and size % math.prod(known) == 0
+            )
         if fits and min(known, default=0) >= 0:
             raise
         raise RuntimeError(f"shape '{list(shape)}' is invalid for input of size {size}") from None
@@ -182,7 +191,11 @@ def flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
     joined = 1
     for size in shape[start : end + 1]:
         joined *= size
-    return input if start == end else ops["reshape"](input, (*shape[:start], joined, *shape[end + 1 :]))
+    return (
+        input
+        if start == end
+        else ops["reshape"](input, (*shape[:start], joined, *shape[end + 1 :]))
+    )
 
 
 def unflatten(input: Any, dim: int, sizes: Any) -> Any:
@@ -253,7 +266,9 @@ def chunk(input: Any, chunks: int, dim: int = 0) -> Any:
     if chunks <= 0:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     size = input.size(dim)
-    return split(input, max(-(-size // chunks), 1) if size else 1, dim) if size else (input,) * chunks
+    return (
+        split(input, max(-(-size // chunks), 1) if size else 1, dim) if size else (input,) * chunks
+    )
 
 
 def split(input: Any, split_size: Any, dim: int = 0) -> Any:
@@ -261,7 +276,9 @@ def split(input: Any, split_size: Any, dim: int = 0) -> Any:
     total = input.size(dim)
     if isinstance(split_size, int):
         if split_size < 0 or (split_size == 0 and total):
-            raise RuntimeError(f"split expects split_size be non-negative, but got split_size={split_size}")
+            raise RuntimeError(
+                f"split expects split_size be non-negative, but got split_size={split_size}"
+            )
         sizes = [min(split_size, total - i) for i in range(0, total, split_size)] if total else [0]
     else:
         sizes = [operator.index(s) for s in split_size]
@@ -293,10 +310,16 @@ def _cat_meta(items: Any, axis: int) -> Any:
 
 def _cat(items: Any, axis: int) -> Any:
     if any(i.ndim == 0 for i in items):
-        raise RuntimeError("zero-dimensional tensor (at position 0) cannot be concatenated; use stack()")
+        raise RuntimeError(
+            "zero-dimensional tensor (at position 0) cannot be concatenated; use stack()"
+        )
     # torch skips empty 1-D tensors whatever the rank of the others.
     rest = [i for i in items if i.shape != (0,)] or items[:1]
-    shapes = {(*i.shape[: axis % i.ndim], *i.shape[axis % i.ndim + 1 :]) for i in rest if -i.ndim <= axis < i.ndim}
+    shapes = {
+        (*i.shape[: axis % i.ndim], *i.shape[axis % i.ndim + 1 :])
+        for i in rest
+        if -i.ndim <= axis < i.ndim
+    }
     if len(shapes) > 1 or len({i.ndim for i in rest}) > 1:
         raise RuntimeError(
             f"Sizes of tensors must match except in dimension {axis}. Got {[list(i.shape) for i in rest]}"
@@ -362,9 +385,13 @@ def _index_select(x: Any, axis: int, index: Any) -> Any:
     size = x.shape[axis] if x.ndim else 1
     if index.size and (index.min() < 0 or index.max() >= size):
         raise IndexError("index out of range in self")
-    return np.take(x.reshape(1) if x.ndim == 0 else x, index.reshape(-1), axis=axis).reshape(
-        () if x.ndim == 0 and index.ndim == 0 else -1
-    ) if x.ndim == 0 else np.take(x, index.reshape(-1), axis=axis)
+    return (
+        np.take(x.reshape(1) if x.ndim == 0 else x, index.reshape(-1), axis=axis).reshape(
+            () if x.ndim == 0 and index.ndim == 0 else -1
+        )
+        if x.ndim == 0
+        else np.take(x, index.reshape(-1), axis=axis)
+    )
 
 
 def _index_select_meta(x: Any, axis: int, index: Any) -> Any:
@@ -427,9 +454,16 @@ define("flip", np.flip, view=False, meta=_same)
 define("tril", np.tril, meta=_same)
 define("triu", np.triu, meta=_same)
 define("diag", _diag)
-define("nonzero", lambda x: np.stack(np.nonzero(np.atleast_1d(x)), -1)[:, : x.ndim].astype(np.int64))
+define(
+    "nonzero", lambda x: np.stack(np.nonzero(np.atleast_1d(x)), -1)[:, : x.ndim].astype(np.int64)
+)
 define("nonzero_tuple", lambda x: np.nonzero(np.atleast_1d(x)))
-define("masked_select", lambda x, mask: np.broadcast_arrays(x, mask)[0][np.broadcast_to(mask, np.broadcast_shapes(x.shape, mask.shape))])
+define(
+    "masked_select",
+    lambda x, mask: np.broadcast_arrays(x, mask)[0][
+        np.broadcast_to(mask, np.broadcast_shapes(x.shape, mask.shape))
+    ],
+)
 define("take", lambda x, index: x.reshape(-1)[index], meta=lambda x, index: (index.shape, x.dtype))
 
 
@@ -473,12 +507,16 @@ def index_select(input: Any, dim: int, index: Any) -> Any:
     return ops["index_select"](input, dim, index)
 
 
-def scatter(input: Any, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: Any = None) -> Any:
+def scatter(
+    input: Any, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: Any = None
+) -> Any:
     """A copy with the values of src put where index says."""
     return ops["scatter"](input, dim, index, value if src is None else src, reduce)
 
 
-def scatter_(self: Any, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: Any = None) -> Any:
+def scatter_(
+    self: Any, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: Any = None
+) -> Any:
     """Puts the values of src where index says."""
     return ops["scatter"].inplace(self, dim, index, value if src is None else src, reduce)
 
@@ -608,7 +646,11 @@ expose("take", ops["take"])
 expose("take_along_dim", lambda input, indices, dim: ops["take_along_dim"](input, indices, dim))
 expose("view_as", lambda self, other: ops["view"](self, tuple(other.shape)), function=False)
 expose("reshape_as", lambda self, other: ops["reshape"](self, tuple(other.shape)), function=False)
-expose("unfold", lambda self, dimension, size, step: ops["unfold"](self, dimension, size, step), function=False)
+expose(
+    "unfold",
+    lambda self, dimension, size, step: ops["unfold"](self, dimension, size, step),
+    function=False,
+)
 expose("ravel", lambda input: ops["reshape"](input, (-1,)))
 expose("broadcast_to", lambda input, size: ops["expand"](input, tuple(size)))
 expose("fliplr", lambda input: flip(input, 1))
