@@ -282,11 +282,17 @@ def test_cycle_through_grad(gc_tester):
 
 
 def test_operation_in_a_cycle():
-    op = _C.Op("loop", lambda x: x)
-    op.me = op
-    op.fn = lambda: op
-    del op
+    class Mark:
+        pass
+
+    def make():
+        op = _C.Op("loop", lambda x: op)
+        op.mark, op.me = Mark(), op
+        return weakref.ref(op.mark)
+
+    mark = make()
     gc.collect()
+    assert mark() is None
 
 
 def test_wrong_self_is_a_type_error():
@@ -299,7 +305,7 @@ def test_wrong_self_is_a_type_error():
             ):
                 with pytest.raises((TypeError, AttributeError)):
                     member(3)
-    for name, member in vars(_C.TensorBase).items():
+    for member in vars(_C.TensorBase).values():
         if type(member).__name__ == "getset_descriptor":
             with pytest.raises(TypeError):
                 member.__get__(3)
@@ -314,9 +320,9 @@ def test_wrong_self_is_a_type_error():
 
 
 def test_no_leaks():
-    code = """
+    code = f"sys_path = {sys.path!r}\n" + textwrap.dedent("""
     import gc, resource, sys
-    sys.path[:0] = %r
+    sys.path[:0] = sys_path
     import numpy as np
     import modtree as mt
 
@@ -352,8 +358,8 @@ def test_no_leaks():
     after, grown = count()
     assert after - blocks < 200, (blocks, after)
     assert grown - memory < 8000, (memory, grown)
-    """ % (sys.path,)
-    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, timeout=120)
+    """)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
 def test_payload_swapped_while_it_is_used():
