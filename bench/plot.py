@@ -36,7 +36,7 @@ def draw(record: dict[str, Any], path: Path) -> None:
     left.grid(axis="x", alpha=0.3)
     for side, color in _COLORS.items():
         left.plot([], [], "o", color=color, label=side)
-    left.legend(loc="lower right")
+    left.legend(loc="upper center", bbox_to_anchor=(0.5, 1.06), ncols=4, frameon=False)
 
     for operation, style in (("load_state_dict", "-"), ("named_parameters", "--")):
         for side, color in _COLORS.items():
@@ -55,6 +55,8 @@ def draw(record: dict[str, Any], path: Path) -> None:
     right.grid(alpha=0.3)
     if right.lines:
         right.legend()
+    else:
+        right.set_visible(False)
     machine = record["machine"]
     figure.suptitle(
         f"{machine['cpu']}, {machine['python']}, torch {machine['torch']}, modtree {machine['commit']}"

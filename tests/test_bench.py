@@ -178,3 +178,19 @@ def test_every_row_runs_on_a_small_tree(side):
             result = run(*(() if setup is None else (setup(),)))
             if isinstance(result, list | dict) and row.per in ("item", "entry", "tensor"):
                 assert len(result) == row.items, (row.key, name)
+
+
+def test_readme_table_goes_between_its_marks():
+    readme = load("readme")
+    machine = dict.fromkeys(("cpu", "python", "numpy", "torch", "commit", "command"), "x")
+    common = load("common")
+    values = {common.FLOOR: 1.0, common.OURS: 2.0, common.TORCH: 9.0}
+    rows = [common.to_json(common.Result("call", "the call", "call", values))]
+    text = readme.text_of({"machine": machine, "rows": rows})
+    assert "| the call | call | 1.0 | 2.0 | - | 9.0 | 4.5 |" in text
+    page = "a\n<!-- bench: begin -->\nold\n<!-- bench: end -->\nb\n"
+    new = readme.insert(page, text)
+    assert new.startswith("a\n") and new.endswith("\nb\n") and "old" not in new and text in new
+    assert readme.insert(new, text) == new
+    with pytest.raises(ValueError, match="no <!-- bench"):
+        readme.insert("nothing", text)
