@@ -6,6 +6,7 @@
 
 #include "family/family.h"
 #include "module/class_info.h"
+#include "module/save_module.h"
 #include "module/state_metadata.h"
 #include "module/state_path.h"
 #include "py/arguments.h"
@@ -20,119 +21,13 @@ using Owned = py::object;
 Owned steal(PyObject *object) { return py::reinterpret_steal<Owned>(object); }
 Owned borrow(PyObject *object) { return py::reinterpret_borrow<Owned>(object); }
 
-using SetItem = int (*)(PyObject *, PyObject *, PyObject *);
-
-// The cheapest store that the destination's own class would do as well.
-SetItem setter_of(PyObject *destination, PyObject *state_dict_type) {
-  if (PyDict_CheckExact(destination)) {
-    return PyDict_SetItem;
-  }
-  if (PyODict_CheckExact(destination) || reinterpret_cast<PyObject *>(Py_TYPE(destination)) == state_dict_type) {
-    return PyODict_SetItem;
-  }
-  return PyObject_SetItem;
-}
-
-// Where entries go, and how.
-struct Destination {
-  PyObject *object;  // borrowed
-  SetItem set;
-  bool keep_vars;
-
-  int store(PyObject *key, PyObject *value) const { return set(object, key, value); }
-};
-
-// What is stored for a tensor: new reference, null on error.
-PyObject *saved_value(PyObject *tensor, bool keep_vars) {
-  if (keep_vars) {
-    return Py_NewRef(tensor);
-  }
-  TensorFamily *family;
-  const int is_tensor = family_of(tensor, &family);
-  if (is_tensor < 0) {
-    return nullptr;
-  }
-  return is_tensor ? family->detach(tensor) : PyObject_CallMethodNoArgs(tensor, names.detach);
-}
-
-int save_entry(const Destination &destination, PyObject *prefix, PyObject *name, PyObject *tensor) {
-  const Owned key = steal(state_key(prefix, name));
-  const Owned value = key ? steal(saved_value(tensor, destination.keep_vars)) : Owned();
-  return value ? destination.store(key.ptr(), value.ptr()) : -1;
-}
-
-// 1 when the set of non-persistent names holds `name`; -1 on error.
-int contains_name(PyObject *set, PyObject *name) {
-  if (!set) {
-    return 0;
-  }
-  return PyAnySet_Check(set) ? (PySet_GET_SIZE(set) ? PySet_Contains(set, name) : 0) : PySequence_Contains(set, name);
-}
-
-// `get_prefix()` is asked only when there is an entry: borrowed, null on error.
-template <class GetPrefix>
-int save_own(PyObject *module_obj, const Destination &destination, GetPrefix get_prefix) {
-  ModuleObject *module = as_module(module_obj);
-  PyObject *mapping, *name, *tensor;
-  RegistryItems items;
-  int more = registry(module, Slot::parameters, &mapping);
-  if (more < 0 || items.start(mapping) < 0) {
-    return -1;
-  }
-  while ((more = items.next(&name, &tensor)) > 0) {
-    if (tensor == Py_None) {
-      continue;
-    }
-    // The registry may change while a family or a destination runs Python code.
-    const Owned held_name = borrow(name), held_tensor = borrow(tensor);
-    PyObject *prefix = get_prefix();
-    if (!prefix || save_entry(destination, prefix, name, tensor) < 0) {
-      return -1;
-    }
-  }
-  if (more < 0 || registry(module, Slot::buffers, &mapping) < 0 || items.start(mapping) < 0) {
-    return -1;
-  }
-  while ((more = items.next(&name, &tensor)) > 0) {
-    if (tensor == Py_None) {
-      continue;
-    }
-    PyObject *non_persistent;
-    if (registry(module, Slot::non_persistent_buffers_set, &non_persistent) < 0) {
-      return -1;
-    }
-    const Owned held_name = borrow(name), held_tensor = borrow(tensor), held_set = borrow(non_persistent);
-    const int left_out = contains_name(non_persistent, name);
-    if (left_out) {
-      if (left_out < 0) {
-        return -1;
-      }
-      continue;
-    }
-    PyObject *prefix = get_prefix();
-    if (!prefix || save_entry(destination, prefix, name, tensor) < 0) {
-      return -1;
-    }
-  }
-  if (more < 0) {
-    return -1;
-  }
-  if (!class_info(Py_TYPE(module_obj))->overrides(Virtual::get_extra_state)) {
-    return 0;
-  }
-  PyObject *prefix = get_prefix();
-  const Owned key = prefix ? steal(extra_state_key(prefix)) : Owned();
-  const Owned state = key ? steal(PyObject_CallMethodNoArgs(module_obj, names.get_extra_state)) : Owned();
-  return state ? destination.store(key.ptr(), state.ptr()) : -1;
-}
-
 // Is the hook of the kind that must return None? The table entry's own class says so, not an attribute of the function.
 bool is_public_hook(PyObject *hook) { return type_lookup(Py_TYPE(hook), names.from_public_api) == Py_True; }
 
 class Saver {
 public:
   Saver(PyObject *destination, PyObject *keep_vars_object, bool keep_vars, PyObject *state_dict_type)
-      : destination_{destination, setter_of(destination, state_dict_type), keep_vars}, keep_vars_object_(keep_vars_object) {}
+      : destination_(destination, keep_vars, state_dict_type), keep_vars_object_(keep_vars_object) {}
 
   // The destination is ours and new: note its metadata in a record.
   void start_record(PyObject *prefix) { record_ = std::make_unique<MetadataRecord>(prefix); }
@@ -222,7 +117,7 @@ private:
     }
     const int saved = overrides(module, Virtual::save_to_state_dict)
                           ? call_save(module_obj)
-                          : save_own(module_obj, destination_, [this] { return path_.prefix(); });
+                          : save_own(module_obj, destination_, [](void *path) { return static_cast<StatePath *>(path)->prefix(); }, &path_);
     PyObject *children;
     if (saved < 0 || registry(module, Slot::modules, &children) < 0) {
       return -1;
@@ -518,27 +413,6 @@ PyObject *module_state_dict(PyObject *self_obj, PyObject *const *args, Py_ssize_
       return nullptr;
     }
     return state_dict(self_obj, arguments);
-  });
-}
-
-PyObject *module_save_to_state_dict(PyObject *self_obj, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-  return slot_guard<PyObject *>(nullptr, [&]() -> PyObject * {
-    static const ArgumentNames names_of = {"_save_to_state_dict", {"destination", "prefix", "keep_vars"}, 3};
-    PyObject *values[kMaxArguments] = {};
-    if (parse_arguments(names_of, args, count, keywords, values) < 0) {
-      return nullptr;
-    }
-    const int keep_vars = PyObject_IsTrue(values[2]);
-    PyObject *type = state_type("StateDict");
-    if (keep_vars < 0 || !type) {
-      return nullptr;
-    }
-    const Owned destination = borrow(values[0]), prefix = borrow(values[1]);
-    const Destination target{destination.ptr(), setter_of(destination.ptr(), type), keep_vars != 0};
-    if (save_own(self_obj, target, [&] { return prefix.ptr(); }) < 0) {
-      return nullptr;
-    }
-    return Py_NewRef(Py_None);
   });
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Module.state_dict and Module._save_to_state_dict (BEHAVIOUR 7).
+// Module.state_dict (BEHAVIOUR 7).
 #pragma once
 
 #include "module/object.h"
@@ -8,9 +8,6 @@ namespace modtree {
 
 // state_dict($self, *args, destination=None, prefix='', keep_vars=False, clone=False)
 PyObject *module_state_dict(PyObject *self_obj, PyObject *const *args, Py_ssize_t count, PyObject *keywords);
-
-// _save_to_state_dict($self, destination, prefix, keep_vars)
-PyObject *module_save_to_state_dict(PyObject *self_obj, PyObject *const *args, Py_ssize_t count, PyObject *keywords);
 
 // Borrowed attribute of modtree.state, imported on first use; null on error. Kept for the life of the process.
 PyObject *state_type(const char *name);

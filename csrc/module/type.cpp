@@ -13,6 +13,7 @@
 #include "module/load_state_dict.h"
 #include "module/copy.h"
 #include "module/registration.h"
+#include "module/save_module.h"
 #include "module/state_dict.h"
 #include "module/traverse.h"
 #include "py/slot_guard.h"

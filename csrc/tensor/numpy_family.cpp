@@ -149,6 +149,13 @@ public:
   }
 
   PyObject *make_parameter(PyObject *data, bool requires_grad) override {
+    if (is_plain(data) && (!requires_grad || is_floating_point(data) || is_complex(data))) {
+      PyObject *parameter = make_alias(g_parameter_type, as_tensor(data));
+      if (parameter != nullptr) {
+        as_tensor(parameter)->requires_grad = requires_grad;
+      }
+      return parameter;
+    }
     return PyObject_CallFunction(reinterpret_cast<PyObject *>(g_parameter_type), "OO", data,
                                  as_bool_object(requires_grad));
   }
