@@ -416,7 +416,20 @@ def test_order_of_unexpected_keys(impl):
     m.a.b = leaf(impl, "w")
     m.add_module("none", None)
     one = impl.lib.tensor([1.0, 2.0])
-    keys = ["x.y", "a.b.q", "a._extra_state", "a.z", "a.b.c.d", "w", "a.w", "a.b.w", "none.w", "a", "_extra_state", "x"]
+    keys = [
+        "x.y",
+        "a.b.q",
+        "a._extra_state",
+        "a.z",
+        "a.b.c.d",
+        "w",
+        "a.w",
+        "a.b.w",
+        "none.w",
+        "a",
+        "_extra_state",
+        "x",
+    ]
     got = m.load_state_dict({k: one for k in keys}, strict=False)
     assert got.missing_keys == []
     assert got.unexpected_keys == [
