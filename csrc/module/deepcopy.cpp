@@ -96,7 +96,8 @@ private:
     if (is_module(value) && copies_natively(as_module(value))) {
       return shell_of(value);
     }
-    if (is_module(value) || !family_of_type(Py_TYPE(value))) {
+    // A tensor without a __deepcopy__ of its own is copied by the general protocol, like any other object.
+    if (is_module(value) || !family_of_type(Py_TYPE(value)) || !type_lookup(Py_TYPE(value), names.deepcopy)) {
       if (PyErr_Occurred()) {
         throw py::error_already_set();
       }

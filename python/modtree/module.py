@@ -299,9 +299,6 @@ class Module(_C.ModuleBase):
         """The backward-pre hooks, global ones first."""
         return [*_global_backward_pre_hooks.values(), *self._backward_pre_hooks.values()]
 
-    def _maybe_warn_non_full_backward_hook(self, args: Any, result: Any, grad_fn: Any) -> None:
-        warn_non_full_backward_hook(args, result, grad_fn)
-
     # -- state -----------------------------------------------------------------------------------------------------------
 
     register_state_dict_pre_hook = state.register_state_dict_pre_hook
