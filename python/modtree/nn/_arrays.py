@@ -92,7 +92,7 @@ def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
         y = np.matmul(x, weight.T)
     shape = x.shape[:-1] + weight.shape[:-1]
     if bias is not None:
-        if not _broadcasts_to(bias.shape, shape):
+        if bias.shape != weight.shape[:-1] and not _broadcasts_to(bias.shape, shape):
             raise RuntimeError(
                 f"linear: a bias of shape {bias.shape} does not fit an output of {shape}"
             )
