@@ -46,12 +46,16 @@ def check(got, expected, tolerance=None):
 
 @floating
 @pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("shape", [(5,), (4, 5), (2, 3, 5), (2, 1, 3, 5), (0, 5), (2, 0, 5)])
+@pytest.mark.parametrize(
+    "shape", [(5,), (4, 5), (2, 3, 5), (2, 1, 3, 5), (0, 5), (2, 0, 5), (2, 100, 5)]
+)
 def test_linear(dtype, bias, shape):
     x, tx = pair(shape, dtype)
     w, tw = pair((3, 5), dtype, 1)
     b, tb = pair((3,), dtype, 2) if bias else (None, None)
-    check(F.linear(x, w, b), TF.linear(tx, tw, tb))
+    got = F.linear(x, w, b)
+    check(got, TF.linear(tx, tw, tb))
+    assert got.is_contiguous()
 
 
 def test_linear_layouts_and_other_dtypes():

@@ -59,6 +59,11 @@ def _broadcasts_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
 # -- linear --------------------------------------------------------------------------------------
 
 
+# Up to so many rows, OpenBLAS multiplies weight by input.T up to 1.8 times faster than input by weight.T (measured with 16
+# and 128 rows and the sizes of MiniLM), which pays for the transposed copy.
+_FEW_ROWS = 128
+
+
 def _check_linear(x: Array, weight: Array, bias: Array | None) -> None:
     _need_arrays("linear", x, weight, *(() if bias is None else (bias,)))
     if x.ndim == 0 or weight.ndim == 0:
@@ -85,20 +90,31 @@ def _check_linear(x: Array, weight: Array, bias: Array | None) -> None:
 
 def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
     _check_linear(x, weight, bias)
-    if x.ndim > 2:
-        # One matrix product instead of one for each entry of the leading axes.
-        y = np.matmul(x.reshape(-1, x.shape[-1]), weight.T)
-    else:
-        y = np.matmul(x, weight.T)
+    # One matrix product instead of one for each entry of the leading axes.
+    rows = x if x.ndim < 2 else x.reshape(-1, x.shape[-1])
     shape = x.shape[:-1] + weight.shape[:-1]
-    if bias is not None:
-        if bias.shape != weight.shape[:-1] and not _broadcasts_to(bias.shape, shape):
-            raise RuntimeError(
-                f"linear: a bias of shape {bias.shape} does not fit an output of {shape}"
-            )
-        if bias.ndim > 1:
-            return y.reshape(shape) + bias
-        y += bias
+    if (
+        bias is not None
+        and bias.shape != weight.shape[:-1]
+        and not _broadcasts_to(bias.shape, shape)
+    ):
+        raise RuntimeError(
+            f"linear: a bias of shape {bias.shape} does not fit an output of {shape}"
+        )
+    if (
+        rows.ndim == weight.ndim == 2
+        and len(rows) <= _FEW_ROWS
+        and (bias is None or bias.ndim == 1)
+    ):
+        y = np.matmul(weight, rows.T).T
+        y = np.ascontiguousarray(y) if bias is None else np.add(y, bias, order="C")
+        return y.reshape(shape)
+    y = np.matmul(rows, weight.T)
+    if bias is None:
+        return y.reshape(shape)
+    if bias.ndim > 1:
+        return y.reshape(shape) + bias
+    y += bias
     return y.reshape(shape)
 
 
