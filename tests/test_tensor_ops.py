@@ -31,7 +31,7 @@ def _compare(ours, theirs, what=""):
         )
     elif isinstance(theirs, (tuple, list)):
         assert len(ours) == len(theirs), what
-        for a, b in zip(ours, theirs):
+        for a, b in zip(ours, theirs, strict=True):
             _compare(a, b, what)
     elif isinstance(theirs, float):
         assert ours == pytest.approx(theirs, rel=1e-5, nan_ok=True), what
@@ -614,5 +614,5 @@ def test_random_expressions():
             for step in chosen:
                 new = eval(step, {"m": lib, "x": state[0], "y": state[1]})  # noqa: S307
                 state[:] = [new, state[0]]
-        for a, b in zip(states[mt], states[torch]):
+        for a, b in zip(states[mt], states[torch], strict=True):
             _compare(a, b, f"seed {seed}: {chosen}")
