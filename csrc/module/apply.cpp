@@ -18,7 +18,7 @@ namespace {
 struct ApplyVisitor {
   PyObject *fn;
 
-  int enter(PyObject *) { return 1; }
+  int enter(PyObject *) { return 0; }
 
   int leave(PyObject *module) {
     PyObject *result = PyObject_CallOneArg(fn, module);
@@ -38,7 +38,7 @@ struct ApplyVisitor {
 struct ConvertVisitor {
   MemberConversion conversion;
 
-  int enter(PyObject *) { return 1; }
+  int enter(PyObject *) { return 0; }
   int leave(PyObject *module) { return conversion.convert(as_module(module)); }
 
   int call_override(PyObject *child) {
@@ -56,12 +56,12 @@ struct TrainVisitor {
   int enter(PyObject *module_obj) {
     ModuleObject *module = as_module(module_obj);
     if (overrides(module, Virtual::setattr) || type_lookup(Py_TYPE(module), names.training)) {
-      return PyObject_SetAttr(module_obj, names.training, mode) < 0 ? -1 : 1;
+      return PyObject_SetAttr(module_obj, names.training, mode) < 0 ? -1 : 0;
     }
     if (registry_contains(module, Slot::parameters, names.training) != 0 ||
         registry_contains(module, Slot::modules, names.training) != 0 ||
         registry_contains(module, Slot::buffers, names.training) != 0) {
-      return PyErr_Occurred() || assign(module, names.training, mode) < 0 ? -1 : 1;
+      return PyErr_Occurred() || assign(module, names.training, mode) < 0 ? -1 : 0;
     }
     if (module->state.initialized && !module->state.exposed) {
       PyObject *old = module->state.training;
@@ -69,9 +69,9 @@ struct TrainVisitor {
         module->state.training = Py_NewRef(mode);
         Py_XDECREF(old);
       }
-      return 1;
+      return 0;
     }
-    return assign_plain(module, names.training, mode) < 0 ? -1 : 1;
+    return assign_plain(module, names.training, mode) < 0 ? -1 : 0;
   }
 
   int leave(PyObject *) { return 0; }

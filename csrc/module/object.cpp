@@ -172,14 +172,6 @@ PyObject *require(ModuleObject *module, Slot slot) {
   return peek(module, slot);
 }
 
-int registry_contains(ModuleObject *module, Slot slot, PyObject *name) {
-  PyObject *mapping = peek(module, slot);
-  if (!mapping) {
-    return 0;
-  }
-  return PyDict_Check(mapping) ? PyDict_Contains(mapping, name) : PySequence_Contains(mapping, name);
-}
-
 int store_slot(ModuleObject *module, Slot slot, PyObject *value) {
   if (!module->state.exposed && module->state.initialized && fits_compact(slot, value)) {
     PyObject **cell = writable_cell(module, slot);

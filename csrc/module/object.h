@@ -141,8 +141,17 @@ inline int registry(ModuleObject *module, Slot slot, PyObject **mapping) {
 // Borrowed; makes the empty container in compact mode. Null with AttributeError when the entry is missing.
 PyObject *require(ModuleObject *module, Slot slot);
 
-// Is `name` in the registry? Only for dict registries; -1 with an error set on failure. Missing entry: 0.
-int registry_contains(ModuleObject *module, Slot slot, PyObject *name);
+// Is `name` in the registry? -1 with an error set on failure. Missing entry: 0.
+inline int registry_contains(ModuleObject *module, Slot slot, PyObject *name) {
+  PyObject *mapping = peek(module, slot);
+  if (!mapping) {
+    return 0;
+  }
+  if (PyDict_Check(mapping) && PyUnicode_Check(name)) {
+    return dict_get_str(mapping, name) != nullptr;
+  }
+  return PySequence_Contains(mapping, name);
+}
 
 // --- writing --------------------------------------------------------------------------------------------------------------
 

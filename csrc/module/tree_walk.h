@@ -12,7 +12,7 @@
 namespace modtree {
 
 // Walks without recursion. A visitor has
-//   int enter(PyObject *module)            before the children: 1 go in, 0 leave this subtree out, -1 error
+//   int enter(PyObject *module)            before the children: 0, or -1 on error
 //   int leave(PyObject *module)            after the children: 0, or -1 on error
 //   int call_override(PyObject *child)     for a child that overrides `method`, or is not one of our modules: 0, or -1 on error
 // Children come from the registry, or from an overridden children() of the parent. Each is kept alive while it is visited.
@@ -23,7 +23,7 @@ public:
 
   // 0, or -1 with an error set.
   int run(PyObject *root) {
-    if (push(root, nullptr) < 0) {
+    if (visit(root, nullptr) < 0) {
       return -1;
     }
     while (!stack_.empty()) {
@@ -41,7 +41,7 @@ public:
         continue;
       }
       const bool native = is_module(child.ptr()) && !overrides(as_module(child.ptr()), method_);
-      if ((native ? push(child.ptr(), key.ptr()) : visitor_.call_override(child.ptr())) < 0) {
+      if ((native ? visit(child.ptr(), key.ptr()) : visitor_.call_override(child.ptr())) < 0) {
         return -1;
       }
     }
@@ -52,34 +52,44 @@ private:
   struct Frame {
     py::object module;
     py::object key;
+    py::object registry;
     RegistryItems children;
-    py::object iterator;  // of an overridden children()
-    std::unique_ptr<SeenSet> seen;  // siblings; only where there can be a second one
+    py::object iterator;            // of an overridden children()
+    std::unique_ptr<SeenSet> seen;  // siblings; made when one may come twice
   };
 
-  int push(PyObject *module, PyObject *key) {
-    const int entered = visitor_.enter(module);
-    if (entered <= 0) {
-      return entered;
+  // Enters a module; one without children is left at once.
+  int visit(PyObject *module, PyObject *key) {
+    if (visitor_.enter(module) < 0) {
+      return -1;
     }
+    const bool overridden = overrides(as_module(module), Virtual::children) || overrides(as_module(module), Virtual::named_children);
+    PyObject *children = nullptr;
+    if (!overridden) {
+      const int found = registry(as_module(module), Slot::modules, &children);
+      if (found < 0) {
+        return -1;
+      }
+      if (!found || (PyDict_CheckExact(children) && PyDict_GET_SIZE(children) == 0)) {
+        return visitor_.leave(module);
+      }
+    }
+    return push(module, key, children);
+  }
+
+  int push(PyObject *module, PyObject *key, PyObject *children) {
     Frame frame;
     frame.module = py::reinterpret_borrow<py::object>(module);
     frame.key = py::reinterpret_borrow<py::object>(key);
-    if (overrides(as_module(module), Virtual::children) || overrides(as_module(module), Virtual::named_children)) {
-      const auto children = py::reinterpret_steal<py::object>(PyObject_CallMethodNoArgs(module, names.children));
-      frame.iterator = children ? py::reinterpret_steal<py::object>(PyObject_GetIter(children.ptr())) : py::object();
-      if (!frame.iterator) {
+    if (children) {
+      frame.registry = py::reinterpret_borrow<py::object>(children);
+      if (frame.children.start(children) < 0) {
         return -1;
       }
     } else {
-      PyObject *children;
-      const int found = registry(as_module(module), Slot::modules, &children);
-      if (found < 0 || frame.children.start(children) < 0) {
-        return -1;
-      }
-      if (found && PyObject_Size(children) > 1) {
-        frame.seen = std::make_unique<SeenSet>();
-      } else if (found && PyErr_Occurred()) {
+      const auto iterable = py::reinterpret_steal<py::object>(PyObject_CallMethodNoArgs(module, names.children));
+      frame.iterator = iterable ? py::reinterpret_steal<py::object>(PyObject_GetIter(iterable.ptr())) : py::object();
+      if (!frame.iterator) {
         return -1;
       }
     }
@@ -100,21 +110,48 @@ private:
       if (child_ptr == Py_None) {
         continue;
       }
+      const bool only_here = Py_REFCNT(child_ptr) == 1;
       *key = py::reinterpret_borrow<py::object>(key_ptr);
       *child = py::reinterpret_borrow<py::object>(child_ptr);
       const bool by_identity = is_module(child_ptr) && class_info(Py_TYPE(child_ptr))->identity_hash;
-      if (!frame.seen && by_identity) {
-        return 1;
-      }
-      if (!frame.seen) {
-        frame.seen = std::make_unique<SeenSet>();
-      }
-      const int is_new = frame.seen->visit(child_ptr, by_identity, true);
+      // Nobody but this registry holds it: it cannot be one of its other children.
+      const int is_new = only_here && by_identity && !frame.seen ? 1 : remember_sibling(frame, key_ptr, child_ptr, by_identity);
       if (is_new != 0) {
         return is_new;
       }
     }
     return more;
+  }
+
+  // 1 when the child was not met under this parent before, 0 when it was, -1 on error.
+  int remember_sibling(Frame &frame, PyObject *key, PyObject *child, bool by_identity) {
+    if (!frame.seen) {
+      frame.seen = std::make_unique<SeenSet>();
+      if (remember_earlier_siblings(frame, key) < 0) {
+        return -1;
+      }
+    }
+    return frame.seen->visit(child, by_identity, true);
+  }
+
+  int remember_earlier_siblings(Frame &frame, PyObject *until) {
+    RegistryItems items;
+    if (items.start(frame.registry.ptr()) < 0) {
+      return -1;
+    }
+    PyObject *key, *child;
+    int more;
+    while ((more = items.next(&key, &child)) > 0 && key != until) {
+      if (child == Py_None) {
+        continue;
+      }
+      const auto keep = py::reinterpret_borrow<py::object>(child);
+      const bool by_identity = is_module(child) && class_info(Py_TYPE(child))->identity_hash;
+      if (frame.seen->visit(child, by_identity, true) < 0) {
+        return -1;
+      }
+    }
+    return more < 0 ? -1 : 0;
   }
 
   // A module that contains itself makes the stack grow for ever, so looking for a repetition at doubling depths is enough.

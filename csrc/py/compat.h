@@ -18,13 +18,17 @@ inline unsigned int type_version(PyTypeObject *type) {
 #endif
 }
 
-// Borrowed value or null without an error. `key` is a str with a known hash, so no user code runs.
+// Borrowed value or null without an error. `key` is a str: user code runs only for a key of another type with the same hash.
 inline PyObject *dict_get_str(PyObject *dict, PyObject *key) {
   Py_hash_t hash = reinterpret_cast<PyASCIIObject *>(key)->hash;
   if (hash == -1) {
     hash = PyObject_Hash(key);
   }
   PyObject *value = _PyDict_GetItem_KnownHash(dict, key, hash);
+  if (!value && PyErr_Occurred()) {
+    // A key of another type in this dict, whose __eq__ raised: it is not the one looked for.
+    PyErr_Clear();
+  }
   return value;
 }
 
