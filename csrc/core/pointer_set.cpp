@@ -37,7 +37,7 @@ void PointerSet::erase(const void *pointer) {
 }
 
 void PointerSet::grow() {
-  const std::size_t capacity = capacity_ * 4;
+  const std::size_t capacity = capacity_ * 2;
   std::unique_ptr<const void *[]> slots(new const void *[capacity]());
   for_each([&](const void *pointer) { place(slots.get(), capacity, pointer); });
   heap_ = std::move(slots);

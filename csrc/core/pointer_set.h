@@ -59,9 +59,10 @@ private:
   static constexpr std::size_t kInlineCapacity = 16;
 
   static std::size_t home(const void *pointer, std::size_t capacity) {
-    // Objects are 16-byte aligned: the low bits say nothing. Fibonacci hashing spreads the rest.
-    const auto bits = reinterpret_cast<std::uintptr_t>(pointer) >> 4;
-    return static_cast<std::size_t>((bits * 0x9E3779B97F4A7C15ull) >> 20) & (capacity - 1);
+    // Objects are 16-byte aligned, and those that are made one after the other lie one after the other: keeping that order makes a walk
+    // touch the table in order too. The upper bits set blocks of memory apart.
+    const auto bits = reinterpret_cast<std::uintptr_t>(pointer);
+    return static_cast<std::size_t>((bits >> 4) ^ (bits >> 16)) & (capacity - 1);
   }
 
   static bool place(const void **slots, std::size_t capacity, const void *pointer) {

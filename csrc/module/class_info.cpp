@@ -4,14 +4,14 @@
 #include <array>
 #include <cstring>
 
-#include "py/type_cache.h"
 
 namespace modtree {
+
+TypeCache<ClassInfo> class_cache;
 
 namespace {
 
 std::array<PyObject *, kVirtualCount> own_attributes{};  // strong; null until the class is sealed, or when Module has no such attribute
-TypeCache<ClassInfo> class_cache;
 
 ClassInfo compute(PyTypeObject *type) {
   ClassInfo info;
@@ -43,12 +43,7 @@ PyObject *virtual_name(Virtual method) {
   }
 }
 
-const ClassInfo *class_info(PyTypeObject *type) {
-  if (const ClassInfo *cached = class_cache.find(type)) {
-    return cached;
-  }
-  return class_cache.store(type, compute(type));
-}
+const ClassInfo *compute_class_info(PyTypeObject *type) { return class_cache.store(type, compute(type)); }
 
 void seal_module_class(PyTypeObject *module_class) {
   for (int i = 0; i < kVirtualCount; ++i) {

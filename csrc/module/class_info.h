@@ -3,6 +3,7 @@
 #pragma once
 
 #include "module/object.h"
+#include "py/type_cache.h"
 
 namespace modtree {
 
@@ -68,8 +69,22 @@ struct ClassInfo {
   bool overrides(Virtual method) const { return (overridden >> static_cast<int>(method)) & 1; }
 };
 
+extern TypeCache<ClassInfo> class_cache;  // holds Module classes only
+const ClassInfo *compute_class_info(PyTypeObject *type);
+
 // Facts about a Module class; valid until user code runs. Runs no user code itself.
-const ClassInfo *class_info(PyTypeObject *type);
+inline const ClassInfo *class_info(PyTypeObject *type) {
+  const ClassInfo *cached = class_cache.find(type);
+  return cached ? cached : compute_class_info(type);
+}
+
+// The facts about the class of any value; null when the value is no module. Quicker than asking is_module() first.
+inline const ClassInfo *class_info_of(PyObject *value) {
+  if (const ClassInfo *cached = class_cache.find(Py_TYPE(value))) {
+    return cached;
+  }
+  return is_module(value) ? compute_class_info(Py_TYPE(value)) : nullptr;
+}
 
 // Does the instance dict hold an attribute of that name?
 inline bool instance_overrides(ModuleObject *module, Virtual method) {
@@ -80,11 +95,11 @@ inline bool instance_overrides(ModuleObject *module, Virtual method) {
 }
 
 // Would looking up the method on this module find something other than Module's own?
-inline bool overrides(ModuleObject *module, Virtual method) {
-  const ClassInfo *info = class_info(Py_TYPE(module));
+inline bool overrides(ModuleObject *module, const ClassInfo *info, Virtual method) {
   // A __getattribute__ in Python may answer anything for any name.
   return info->overrides(method) || info->overrides(Virtual::getattribute) || instance_overrides(module, method);
 }
+inline bool overrides(ModuleObject *module, Virtual method) { return overrides(module, class_info(Py_TYPE(module)), method); }
 
 // Declares the Python class whose attributes count as Module's own; called once, when modtree.module has defined it.
 void seal_module_class(PyTypeObject *module_class);

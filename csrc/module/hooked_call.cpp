@@ -160,6 +160,11 @@ private:
   PyObject *call_forward_with(PyObject *args) {
     py::object kwargs = kwargs_;
     if (kwargs && !PyDict_Check(kwargs.ptr())) {
+      if (!PyMapping_Check(kwargs.ptr())) {
+        PyErr_Format(PyExc_TypeError, "a forward pre-hook of %.200s gave keyword arguments that are no mapping: %R",
+                     type_short_name(Py_TYPE(self_)), kwargs.ptr());
+        return nullptr;
+      }
       kwargs = py::reinterpret_steal<py::object>(PyDict_New());
       if (!kwargs || PyDict_Update(kwargs.ptr(), kwargs_.ptr()) < 0) {
         return nullptr;

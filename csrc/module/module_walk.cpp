@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "module/module_walk.h"
 
-#include <string>
-
-#include "module/class_info.h"
 #include "module/name_cache.h"
 
 namespace modtree {
@@ -15,10 +12,40 @@ ModuleWalk::ModuleWalk(PyObject *prefix, bool remove_duplicate, bool named, PyOb
   }
 }
 
+int unpack_pair(PyObject *pair, py::object *first, py::object *second) {
+  if (PyTuple_CheckExact(pair) && PyTuple_GET_SIZE(pair) == 2) {
+    *first = py::reinterpret_borrow<py::object>(PyTuple_GET_ITEM(pair, 0));
+    *second = py::reinterpret_borrow<py::object>(PyTuple_GET_ITEM(pair, 1));
+    return 0;
+  }
+  const auto parts = py::reinterpret_steal<py::object>(PySequence_Fast(pair, "expected (name, value) pairs from an override"));
+  if (!parts) {
+    return -1;
+  }
+  const Py_ssize_t size = PySequence_Fast_GET_SIZE(parts.ptr());
+  if (size != 2) {
+    PyErr_Format(PyExc_ValueError, "%s values to unpack (expected 2, got %zd): an override must give (name, value) pairs",
+                 size > 2 ? "too many" : "not enough", size);
+    return -1;
+  }
+  *first = py::reinterpret_borrow<py::object>(PySequence_Fast_GET_ITEM(parts.ptr(), 0));
+  *second = py::reinterpret_borrow<py::object>(PySequence_Fast_GET_ITEM(parts.ptr(), 1));
+  return 0;
+}
+
+int Visit::unpack() {
+  if (!item) {
+    return 0;
+  }
+  const py::object pair = std::move(item);
+  item = py::object();
+  return unpack_pair(pair.ptr(), &name, &module);
+}
+
 int ModuleWalk::start_with_pairs(PyObject *iterable) {
   Frame frame;
-  frame.pairs = py::reinterpret_steal<py::object>(PyObject_GetIter(iterable));
-  if (!frame.pairs) {
+  frame.items = py::reinterpret_steal<py::object>(PyObject_GetIter(iterable));
+  if (!frame.items) {
     return -1;
   }
   stack_.push_back(std::move(frame));
@@ -29,14 +56,17 @@ int ModuleWalk::next(Visit *visit) {
   if (root_) {
     const py::object root = std::move(root_);
     root_ = py::object();
-    const int entered = enter(root.ptr(), nullptr, visit);
+    const int entered = enter(root.ptr(), class_info(Py_TYPE(root.ptr())), nullptr, visit);
     if (entered != 0) {
       return entered;
     }
   }
+  if (entered_.module && open_entered() < 0) {
+    return -1;
+  }
   while (!stack_.empty()) {
     bool found = false;
-    const int result = stack_.back().pairs ? next_pair(visit, &found) : next_child(visit, &found);
+    const int result = stack_.back().items ? next_item(visit, &found) : next_child(visit, &found);
     if (result < 0) {
       return -1;
     }
@@ -48,27 +78,46 @@ int ModuleWalk::next(Visit *visit) {
 }
 
 // Visits a module natively: 1 and *visit set, 0 when it was seen before, -1 on error.
-int ModuleWalk::enter(PyObject *module, PyObject *key, Visit *visit) {
-  const int is_new = seen_.visit(module, class_info(Py_TYPE(module))->identity_hash, remove_duplicate_);
+int ModuleWalk::enter(PyObject *module, const ClassInfo *info, PyObject *key, Visit *visit) {
+  const int is_new = seen_.visit(module, info->identity_hash, remove_duplicate_);
   if (is_new <= 0) {
     return is_new;
   }
   if (!remove_duplicate_ && !on_path_.insert(module)) {
     return raise_cycle(module, key);
   }
-  Frame frame;
-  frame.module = py::reinterpret_borrow<py::object>(module);
-  frame.key = py::reinterpret_borrow<py::object>(key);
+  entered_.module = py::reinterpret_borrow<py::object>(module);
+  entered_.key = py::reinterpret_borrow<py::object>(key);
   if (named_) {
-    frame.prefix = full_name(key);
-    if (!frame.prefix) {
+    entered_.prefix = full_name(key);
+    if (!entered_.prefix) {
       return -1;
     }
-    visit->name = frame.prefix;
+    visit->name = entered_.prefix;
   }
-  visit->module = frame.module;
-  stack_.push_back(std::move(frame));
+  visit->module = entered_.module;
   return 1;
+}
+
+// Opens the module that was entered last, if it has children now.
+int ModuleWalk::open_entered() {
+  Place place = std::move(entered_);
+  entered_ = Place();
+  PyObject *children;
+  const int found = registry(as_module(place.module.ptr()), Slot::modules, &children);
+  if (found < 0) {
+    return -1;
+  }
+  if (!found || (PyDict_CheckExact(children) && PyDict_GET_SIZE(children) == 0)) {
+    if (!remove_duplicate_) {
+      on_path_.erase(place.module.ptr());
+    }
+    return 0;
+  }
+  stack_.emplace_back();
+  Frame &frame = stack_.back();
+  frame.place = std::move(place);
+  return frame.children.start(children);
 }
 
 // Lets Python walk a subtree: an overridden named_modules(), or a child that is not one of our modules.
@@ -83,22 +132,14 @@ int ModuleWalk::enter_foreign(PyObject *module, PyObject *key) {
     return -1;
   }
   const auto keep_memo = py::reinterpret_borrow<py::object>(memo);
-  const auto pairs = py::reinterpret_steal<py::object>(PyObject_CallMethodObjArgs(
+  const auto items = py::reinterpret_steal<py::object>(PyObject_CallMethodObjArgs(
       module, names.named_modules, memo, child_prefix.ptr(), remove_duplicate_ ? Py_True : Py_False, nullptr));
-  return pairs ? start_with_pairs(pairs.ptr()) : -1;
+  return items ? start_with_pairs(items.ptr()) : -1;
 }
 
 int ModuleWalk::next_child(Visit *visit, bool *found) {
-  Frame &frame = stack_.back();
-  if (!frame.opened) {
-    frame.opened = true;
-    PyObject *modules;
-    if (registry(as_module(frame.module.ptr()), Slot::modules, &modules) < 0 || frame.children.start(modules) < 0) {
-      return -1;
-    }
-  }
   PyObject *key, *child;
-  const int more = frame.children.next(&key, &child);
+  const int more = stack_.back().children.next(&key, &child);
   if (more <= 0) {
     if (more == 0) {
       pop();
@@ -110,35 +151,25 @@ int ModuleWalk::next_child(Visit *visit, bool *found) {
   }
   const auto keep_key = py::reinterpret_borrow<py::object>(key);
   const auto keep_child = py::reinterpret_borrow<py::object>(child);
-  if (!is_module(child) || overrides(as_module(child), Virtual::named_modules)) {
+  const ClassInfo *info = class_info_of(child);
+  if (!info || overrides(as_module(child), info, Virtual::named_modules)) {
     return enter_foreign(child, key);
   }
-  const int entered = enter(child, key, visit);
+  const int entered = enter(child, info, key, visit);
   *found = entered > 0;
   return entered;
 }
 
-int ModuleWalk::next_pair(Visit *visit, bool *found) {
-  const py::object pairs = stack_.back().pairs;
-  const auto pair = py::reinterpret_steal<py::object>(PyIter_Next(pairs.ptr()));
-  if (!pair) {
+int ModuleWalk::next_item(Visit *visit, bool *found) {
+  const py::object items = stack_.back().items;
+  visit->item = py::reinterpret_steal<py::object>(PyIter_Next(items.ptr()));
+  if (!visit->item) {
     if (PyErr_Occurred()) {
       return -1;
     }
     pop();
     return 0;
   }
-  const auto parts = py::reinterpret_steal<py::object>(PySequence_Fast(pair.ptr(), "named_modules() must give (name, module) pairs"));
-  if (!parts) {
-    return -1;
-  }
-  if (PySequence_Fast_GET_SIZE(parts.ptr()) != 2) {
-    PyErr_Format(PyExc_ValueError, "named_modules() must give (name, module) pairs, got %zd items",
-                 PySequence_Fast_GET_SIZE(parts.ptr()));
-    return -1;
-  }
-  visit->name = py::reinterpret_borrow<py::object>(PySequence_Fast_GET_ITEM(parts.ptr(), 0));
-  visit->module = py::reinterpret_borrow<py::object>(PySequence_Fast_GET_ITEM(parts.ptr(), 1));
   *found = true;
   return 0;
 }
@@ -147,8 +178,8 @@ void ModuleWalk::pop() {
   // The frame dies after the stack is in order: its end may run user code.
   const Frame frame = std::move(stack_.back());
   stack_.pop_back();
-  if (!remove_duplicate_ && frame.module) {
-    on_path_.erase(frame.module.ptr());
+  if (!remove_duplicate_ && frame.place.module) {
+    on_path_.erase(frame.place.module.ptr());
   }
 }
 
@@ -156,15 +187,15 @@ py::object ModuleWalk::full_name(PyObject *key) {
   if (!key) {
     return prefix_;
   }
-  return py::reinterpret_steal<py::object>(name_caches().modules.get(position_++, stack_.back().prefix.ptr(), key));
+  return py::reinterpret_steal<py::object>(name_caches().modules.get(position_++, stack_.back().place.prefix.ptr(), key));
 }
 
 // The dotted name of the innermost open module; null with an error set on failure.
 py::object ModuleWalk::path_of_top() {
   py::object path = prefix_;
   for (const Frame &frame : stack_) {
-    if (frame.key) {
-      path = py::reinterpret_steal<py::object>(make_name(NameForm::dotted, path.ptr(), frame.key.ptr()));
+    if (frame.place.key) {
+      path = py::reinterpret_steal<py::object>(make_name(NameForm::dotted, path.ptr(), frame.place.key.ptr()));
       if (!path) {
         return path;
       }
@@ -181,13 +212,13 @@ int ModuleWalk::raise_cycle(PyObject *module, PyObject *key) {
   }
   py::object first = prefix_;
   for (const Frame &frame : stack_) {
-    if (frame.key) {
-      first = py::reinterpret_steal<py::object>(make_name(NameForm::dotted, first.ptr(), frame.key.ptr()));
+    if (frame.place.key) {
+      first = py::reinterpret_steal<py::object>(make_name(NameForm::dotted, first.ptr(), frame.place.key.ptr()));
     }
     if (!first) {
       return -1;
     }
-    if (frame.module.ptr() == module) {
+    if (frame.place.module.ptr() == module) {
       break;
     }
   }
@@ -199,13 +230,14 @@ int ModuleWalk::raise_cycle(PyObject *module, PyObject *key) {
 
 int ModuleWalk::traverse(visitproc visit, void *arg) const {
   for (const Frame &frame : stack_) {
-    Py_VISIT(frame.module.ptr());
-    Py_VISIT(frame.pairs.ptr());
+    Py_VISIT(frame.place.module.ptr());
+    Py_VISIT(frame.items.ptr());
     if (const int result = frame.children.traverse(visit, arg)) {
       return result;
     }
   }
   Py_VISIT(root_.ptr());
+  Py_VISIT(entered_.module.ptr());
   return seen_.traverse(visit, arg);
 }
 

@@ -4,16 +4,23 @@
 
 #include <vector>
 
-#include "module/object.h"
+#include "module/class_info.h"
 #include "module/seen.h"
 
 namespace modtree {
 
-// A module that the walk has reached; both owned. `name` is null when the walk makes no names.
+// What the walk has reached: a module with its name (null when the walk makes no names), or an item that an override gave, as it came.
 struct Visit {
   py::object name;
   py::object module;
+  py::object item;
+
+  // Makes sure that `name` and `module` are there; -1 when the item is no pair.
+  int unpack();
 };
+
+// Two owned values out of a pair given by user code, with Python's errors of unpacking. -1 on error.
+int unpack_pair(PyObject *pair, py::object *first, py::object *second);
 
 class ModuleWalk {
 public:
@@ -33,25 +40,30 @@ public:
   int traverse(visitproc visit, void *arg) const;
 
 private:
-  // One open module: its children are being visited. Or, with `pairs`, one subtree that Python walks.
-  struct Frame {
+  // A module with its place in the tree.
+  struct Place {
     py::object module;
     py::object key;     // the name under which the parent holds the module
     py::object prefix;  // full name; null when not made
+  };
+  // One open module: its children are being visited. Or, with `items`, one subtree that Python walks.
+  struct Frame {
+    Place place;
     RegistryItems children;
-    bool opened = false;
-    py::object pairs;
+    py::object items;
   };
 
-  int enter(PyObject *module, PyObject *key, Visit *visit);
+  int enter(PyObject *module, const ClassInfo *info, PyObject *key, Visit *visit);
   int enter_foreign(PyObject *module, PyObject *key);
+  int open_entered();
   int next_child(Visit *visit, bool *found);
-  int next_pair(Visit *visit, bool *found);
+  int next_item(Visit *visit, bool *found);
   void pop();
   py::object full_name(PyObject *key);
   py::object path_of_top();
   int raise_cycle(PyObject *module, PyObject *key);
 
+  Place entered_;  // reached last; its children are looked at when the next one is wanted, so that those added meanwhile are seen
   std::vector<Frame> stack_;
   SeenSet seen_;
   PointerSet on_path_;  // only without de-duplication, which would walk a cycle for ever

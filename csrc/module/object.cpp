@@ -308,4 +308,10 @@ int RegistryItems::raise_changed_size() {
   return -1;
 }
 
+int RegistryItems::raise_changed_keys() {
+  size_ = -1;
+  PyErr_SetString(PyExc_RuntimeError, "dictionary keys changed during iteration");
+  return -1;
+}
+
 }  // namespace modtree

@@ -197,6 +197,7 @@ public:
     std::swap(pair_, other.pair_);
     std::swap(position_, other.position_);
     std::swap(size_, other.size_);
+    std::swap(left_, other.left_);
     return *this;
   }
   ~RegistryItems() { reset(); }
@@ -213,7 +214,7 @@ public:
     Py_INCREF(mapping);
     mapping_ = mapping;
     position_ = 0;
-    size_ = PyDict_GET_SIZE(mapping);
+    size_ = left_ = PyDict_GET_SIZE(mapping);
     return 0;
   }
 
@@ -223,7 +224,10 @@ public:
       if (PyDict_GET_SIZE(mapping_) != size_) {
         return raise_changed_size();
       }
-      return PyDict_Next(mapping_, &position_, key, value);
+      if (!PyDict_Next(mapping_, &position_, key, value)) {
+        return 0;
+      }
+      return --left_ >= 0 ? 1 : raise_changed_keys();
     }
     return items_ ? next_of_iterator(key, value) : 0;
   }
@@ -245,12 +249,14 @@ private:
   int start_iterator(PyObject *mapping);
   int next_of_iterator(PyObject **key, PyObject **value);
   int raise_changed_size();
+  int raise_changed_keys();
 
   PyObject *mapping_ = nullptr;
   PyObject *items_ = nullptr;  // iterator of the mapping's items()
   PyObject *pair_ = nullptr;   // its last item, which owns what next() lent
   Py_ssize_t position_ = 0;
   Py_ssize_t size_ = 0;
+  Py_ssize_t left_ = 0;  // items that may still come: more means that keys were removed and added
 };
 
 }  // namespace modtree

@@ -13,14 +13,12 @@ PyObject *SeenSet::as_set() {
   if (!set) {
     return nullptr;
   }
-  bool failed = false;
-  pointers_.for_each([&](const void *pointer) {
+  for (PyObject *member : owned_) {
     // Members so far are compared by identity: hashing them runs no user code.
-    failed = failed || PySet_Add(set, static_cast<PyObject *>(const_cast<void *>(pointer))) < 0;
-  });
-  if (failed) {
-    Py_DECREF(set);
-    return nullptr;
+    if (PySet_Add(set, member) < 0) {
+      Py_DECREF(set);
+      return nullptr;
+    }
   }
   set_ = set;
   return set_;
@@ -48,20 +46,21 @@ int SeenSet::visit_set(PyObject *object, bool remember) {
 
 void SeenSet::clear() {
   Py_CLEAR(set_);
-  PointerSet old;
-  std::swap(old, pointers_);
-  old.for_each([](const void *pointer) { Py_DECREF(static_cast<PyObject *>(const_cast<void *>(pointer))); });
+  PointerSet pointers;
+  std::swap(pointers, pointers_);
+  std::vector<PyObject *> owned;
+  owned.swap(owned_);
+  for (PyObject *member : owned) {
+    Py_DECREF(member);
+  }
 }
 
 int SeenSet::traverse(visitproc visit, void *arg) const {
   Py_VISIT(set_);
-  int result = 0;
-  pointers_.for_each([&](const void *pointer) {
-    if (result == 0) {
-      result = visit(static_cast<PyObject *>(const_cast<void *>(pointer)), arg);
-    }
-  });
-  return result;
+  for (PyObject *member : owned_) {
+    Py_VISIT(member);
+  }
+  return 0;
 }
 
 }  // namespace modtree

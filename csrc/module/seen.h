@@ -4,6 +4,8 @@
 
 #include <pybind11/pybind11.h>
 
+#include <vector>
+
 #include "core/pointer_set.h"
 
 namespace modtree {
@@ -32,6 +34,7 @@ public:
       if (!pointers_.insert(object)) {
         return 0;
       }
+      owned_.push_back(object);
       Py_INCREF(object);
       return 1;
     }
@@ -48,6 +51,7 @@ private:
   int visit_set(PyObject *object, bool remember);
 
   PointerSet pointers_;
+  std::vector<PyObject *> owned_;  // the same members in the order of the walk, which is kinder to the cache than the table's
   PyObject *set_ = nullptr;
 };
 

@@ -46,6 +46,7 @@ struct Walk {
   py::object owner;
   py::object current;
   SeenSet seen;
+  PyTypeObject *tensor_type = nullptr;  // of the last tensor; borrowed, only compared with the types of living values
   std::size_t position = 0;
 
   int start();
@@ -55,7 +56,9 @@ struct Walk {
   PyObject *next_child();
   PyObject *next_module();
   int open(PyObject *module);
-  int next_entry(py::object *key, py::object *value);
+  int next_pair_of_members(py::object *key, py::object *value);
+  PyObject *next_registered();
+  PyObject *next_given();
   PyObject *item(PyObject *key, PyObject *value);
   int start_modules();
   int start_override(Virtual method, PyObject *result);
@@ -179,32 +182,13 @@ int Walk::open(PyObject *module) {
   return foreign ? entries.start(foreign.ptr()) : -1;
 }
 
-// The next (key, value) of the current module: 1, 0 at its end, -1 on error.
-int Walk::next_entry(py::object *key, py::object *value) {
-  if (!members) {
-    PyObject *key_ptr, *value_ptr;
-    const int more = entries.next(&key_ptr, &value_ptr);
-    if (more > 0) {
-      *key = py::reinterpret_borrow<py::object>(key_ptr);
-      *value = py::reinterpret_borrow<py::object>(value_ptr);
-    }
-    return more;
-  }
+// The next (key, value) that get_members_fn gave for the current module: 1, 0 at its end, -1 on error.
+int Walk::next_pair_of_members(py::object *key, py::object *value) {
   const auto pair = py::reinterpret_steal<py::object>(PyIter_Next(members.ptr()));
   if (!pair) {
     return PyErr_Occurred() ? -1 : 0;
   }
-  const auto parts = py::reinterpret_steal<py::object>(PySequence_Fast(pair.ptr(), "get_members_fn must give (name, value) pairs"));
-  if (!parts) {
-    return -1;
-  }
-  if (PySequence_Fast_GET_SIZE(parts.ptr()) != 2) {
-    PyErr_Format(PyExc_ValueError, "get_members_fn must give (name, value) pairs, got %zd items", PySequence_Fast_GET_SIZE(parts.ptr()));
-    return -1;
-  }
-  *key = py::reinterpret_borrow<py::object>(PySequence_Fast_GET_ITEM(parts.ptr(), 0));
-  *value = py::reinterpret_borrow<py::object>(PySequence_Fast_GET_ITEM(parts.ptr(), 1));
-  return 1;
+  return unpack_pair(pair.ptr(), key, value) < 0 ? -1 : 1;
 }
 
 // Tensors are compared by identity; anything else that somebody put into a registry by its own __hash__ and __eq__.
@@ -227,33 +211,73 @@ PyObject *Walk::item(PyObject *key, PyObject *value) {
   return name ? pair_of(name.ptr(), value) : nullptr;
 }
 
-PyObject *Walk::next_member() {
-  while (true) {
-    while (current) {
-      py::object key, value;
-      const int more = next_entry(&key, &value);
-      if (more < 0) {
-        return nullptr;
+// The next new value of the current module's registry, without touching reference counts on the way; null at its end or on error (then
+// PyErr_Occurred).
+PyObject *Walk::next_registered() {
+  PyObject *key, *value;
+  while (entries.next(&key, &value) > 0) {
+    if (value == Py_None) {
+      continue;
+    }
+    PyTypeObject *type = Py_TYPE(value);
+    if (type == tensor_type) {
+      // Seen before in this walk: values of this type are compared by identity, which runs no user code.
+      const int is_new = seen.visit(value, true, request.remove_duplicate);
+      if (is_new > 0) {
+        return item(key, value);
       }
-      if (more == 0) {
-        current = py::object();
-        break;
-      }
-      if (value.is_none()) {
+      if (is_new == 0) {
         continue;
       }
-      const int by_identity = compared_by_identity(value.ptr());
-      const int is_new = by_identity < 0 ? -1 : seen.visit(value.ptr(), by_identity == 1, request.remove_duplicate);
-      if (is_new != 0) {
-        return is_new < 0 ? nullptr : item(key.ptr(), value.ptr());
+      return nullptr;
+    }
+    const auto keep_key = py::reinterpret_borrow<py::object>(key);
+    const auto keep_value = py::reinterpret_borrow<py::object>(value);
+    const int by_identity = compared_by_identity(value);
+    const int is_new = by_identity < 0 ? -1 : seen.visit(value, by_identity == 1, request.remove_duplicate);
+    if (by_identity == 1) {
+      tensor_type = type;
+    }
+    if (is_new != 0) {
+      return is_new < 0 ? nullptr : item(key, value);
+    }
+  }
+  return nullptr;
+}
+
+// The same for the pairs that get_members_fn gave.
+PyObject *Walk::next_given() {
+  while (true) {
+    py::object key, value;
+    const int more = next_pair_of_members(&key, &value);
+    if (more <= 0) {
+      return nullptr;
+    }
+    if (value.is_none()) {
+      continue;
+    }
+    const int by_identity = compared_by_identity(value.ptr());
+    const int is_new = by_identity < 0 ? -1 : seen.visit(value.ptr(), by_identity == 1, request.remove_duplicate);
+    if (is_new != 0) {
+      return is_new < 0 ? nullptr : item(key.ptr(), value.ptr());
+    }
+  }
+}
+
+PyObject *Walk::next_member() {
+  while (true) {
+    if (current) {
+      PyObject *found = members ? next_given() : next_registered();
+      if (found || PyErr_Occurred()) {
+        return found;
       }
+      current = py::object();
     }
     if (!modules) {
       return nullptr;
     }
     Visit visit;
-    const int found = modules->next(&visit);
-    if (found <= 0) {
+    if (modules->next(&visit) <= 0 || visit.unpack() < 0) {
       return nullptr;
     }
     owner = std::move(visit.name);
@@ -266,6 +290,12 @@ PyObject *Walk::next_member() {
 PyObject *Walk::next_module() {
   Visit visit;
   if (modules->next(&visit) <= 0) {
+    return nullptr;
+  }
+  if (visit.item && request.named) {
+    return visit.item.release().ptr();
+  }
+  if (visit.unpack() < 0) {
     return nullptr;
   }
   return request.named ? pair_of(visit.name.ptr(), visit.module.ptr()) : visit.module.release().ptr();
@@ -294,15 +324,8 @@ PyObject *Walk::next_pair() {
   if (!pair || request.named) {
     return pair.release().ptr();
   }
-  const auto parts = py::reinterpret_steal<py::object>(PySequence_Fast(pair.ptr(), "an override must give (name, value) pairs"));
-  if (!parts) {
-    return nullptr;
-  }
-  if (PySequence_Fast_GET_SIZE(parts.ptr()) != 2) {
-    PyErr_Format(PyExc_ValueError, "an override must give (name, value) pairs, got %zd items", PySequence_Fast_GET_SIZE(parts.ptr()));
-    return nullptr;
-  }
-  return Py_NewRef(PySequence_Fast_GET_ITEM(parts.ptr(), 1));
+  py::object name, value;
+  return unpack_pair(pair.ptr(), &name, &value) < 0 ? nullptr : value.release().ptr();
 }
 
 PyObject *Walk::next() {

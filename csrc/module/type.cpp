@@ -26,6 +26,11 @@ PyObject *module_tp_new(PyTypeObject *type, PyObject *, PyObject *) {
   if (type->tp_getattro != module_tp_getattro) {
     install_native_getattro(type);
   }
+  if (PyType_HasFeature(type, Py_TPFLAGS_IS_ABSTRACT)) {
+    // object.__new__ raises the TypeError that lists the abstract methods.
+    const auto no_arguments = py::reinterpret_steal<py::object>(PyTuple_New(0));
+    return no_arguments ? PyBaseObject_Type.tp_new(type, no_arguments.ptr(), nullptr) : nullptr;
+  }
   // tp_alloc gives zeroed memory, which is the valid state "not initialized".
   return type->tp_alloc(type, 0);
 }

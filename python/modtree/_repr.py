@@ -35,7 +35,7 @@ def _lines(root: Any) -> Iterator[tuple[int, str]]:
         yield from _opening(depth, "" if key is None else f"({key}): ", head, children)
         if children:
             open_modules[id(module)] = key or ""
-            stack.append((iter(children), module))
+            stack.append((iter(children.items()), module))
 
     yield from enter(0, None, root)
     while stack:
@@ -64,13 +64,13 @@ def _prints_natively(child: Any) -> bool:
     return type(child).__repr__ is module_repr
 
 
-def _open(module: Any) -> tuple[list[str], list[tuple[str, Any]]]:
+def _open(module: Any) -> tuple[list[str], dict[str, Any]]:
     extra = module.extra_repr()
-    return [module._get_name(), *(extra.split("\n") if extra else ())], list(module._modules.items())
+    return [module._get_name(), *(extra.split("\n") if extra else ())], module._modules
 
 
 def _opening(
-    depth: int, label: str, head: list[str], children: list[tuple[str, Any]]
+    depth: int, label: str, head: list[str], children: dict[str, Any]
 ) -> Iterator[tuple[int, str]]:
     """The lines of a module before its children; all of its lines when it has none."""
     name, *extra = head
