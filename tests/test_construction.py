@@ -25,6 +25,11 @@ def test_module_is_an_ordinary_class(impl):
     assert weakref.ref(m)() is m
 
 
+def test_the_native_base_is_the_only_one(impl):
+    between = impl.nn.Module.__mro__[1:-1]
+    assert [base.__name__ for base in between] == ([] if impl.is_torch else ["ModuleBase"])
+
+
 def test_equality_and_hash_are_identity(impl):
     a, b = impl.nn.Module(), impl.nn.Module()
     assert a == a and a != b

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import copyreg
 import pickle
 import sys
 from collections import OrderedDict
@@ -234,9 +235,10 @@ def test_a_user_deepcopy_of_a_child_is_used(impl):
     assert copy.deepcopy(m).child is m.child
 
 
-def test_there_is_no_deepcopy_method_to_inherit(impl):
-    assert not hasattr(impl.nn.Module(), "__deepcopy__")
-    assert not hasattr(impl.nn.Module(), "__copy__")
+def test_only_ours_copies_by_methods_of_its_own(impl):
+    # A native copy of the whole tree instead of a walk through the pickling protocol.
+    assert hasattr(impl.nn.Module(), "__deepcopy__") is not impl.is_torch
+    assert hasattr(impl.nn.Module(), "__copy__") is not impl.is_torch
 
 
 def test_user_state_methods(impl, duplicate):
@@ -294,9 +296,24 @@ def test_gradients_are_dropped(impl, duplicate):
 
 def test_reduction_is_the_standard_one(impl):
     m = full(impl)
-    reduced = m.__reduce_ex__(2)
-    assert reduced[1][0] is type(m) and reduced[2].keys() == m.__dict__.keys()
+    function, args, state = m.__reduce_ex__(2)[:3]
+    assert function is copyreg.__newobj__ and args == (type(m),)
+    assert m.__getstate__().keys() == m.__dict__.keys()
     assert type(m).__new__(type(m)).__dict__ == {}
+    # Once `__dict__` was looked at, the state that is pickled is all of it, as in torch.
+    assert m.__reduce_ex__(2)[2].keys() == m.__dict__.keys()
+    assert impl.is_torch or state.keys() < m.__dict__.keys()
+
+
+def test_empty_tables_are_not_pickled(ours):
+    m = full(ours)
+    state = m.__reduce_ex__(2)[2]
+    assert "_state_dict_hooks" not in state and state["_forward_hooks"] is None
+    assert state["_parameters"] is m._parameters and state["plain"] == m.plain
+    again = type(m).__new__(type(m))
+    again.__setstate__(state)
+    assert again.__dict__.keys() == m.__dict__.keys()
+    assert type(again._forward_hooks) is type(m._forward_hooks) and not again._forward_hooks
 
 
 # -- copy.copy -----------------------------------------------------------------------------------

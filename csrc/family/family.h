@@ -39,8 +39,9 @@ public:
   virtual int set_grad(PyObject *tensor, PyObject *grad) = 0;
   // Module.zero_grad for one parameter (BEHAVIOUR 5.4): drop the gradient, or zero it in place.
   virtual int zero_grad(PyObject *tensor, bool set_to_none) = 0;
-  // A context manager under which nothing is recorded; null object (no error) when the family needs none.
-  virtual PyObject *no_grad() = 0;
+  // Stops recording on this thread; the result is for exit_no_grad. Use NoGradScopes.
+  virtual PyObject *enter_no_grad() = 0;
+  virtual int exit_no_grad(PyObject *scope) = 0;
 
   // Handles and payloads.
   virtual PyObject *detach(PyObject *tensor) = 0;

@@ -61,6 +61,8 @@ public:
         set_grad_(object.attr("set_grad")),
         zero_grad_(object.attr("zero_grad")),
         no_grad_(object.attr("no_grad")),
+        is_grad_enabled_(object.attr("is_grad_enabled")),
+        set_grad_enabled_(object.attr("set_grad_enabled")),
         detach_(object.attr("detach")),
         make_parameter_(object.attr("make_parameter")),
         can_swap_payload_(object.attr("can_swap_payload")),
@@ -143,13 +145,23 @@ public:
     return done(call(zero_grad_, tensor, set_to_none ? Py_True : Py_False));
   }
 
-  PyObject *no_grad() override {
-    PyObject *context = PyObject_CallNoArgs(no_grad_.ptr());
-    if (context == Py_None) {
-      Py_DECREF(context);
-      return nullptr;
+  // A library that has a switch is asked for it (the scope is its old value); the others give a context manager, or None.
+  PyObject *enter_no_grad() override {
+    if (!set_grad_enabled_.is_none()) {
+      auto old = py::reinterpret_steal<py::object>(PyObject_CallNoArgs(is_grad_enabled_.ptr()));
+      return old && done(call(set_grad_enabled_, Py_False)) == 0 ? old.release().ptr() : nullptr;
     }
-    return context;
+    auto context = py::reinterpret_steal<py::object>(PyObject_CallNoArgs(no_grad_.ptr()));
+    if (!context || context.is_none()) {
+      return context.release().ptr();
+    }
+    return done(PyObject_CallMethod(context.ptr(), "__enter__", nullptr)) == 0 ? context.release().ptr() : nullptr;
+  }
+  int exit_no_grad(PyObject *scope) override {
+    if (!set_grad_enabled_.is_none()) {
+      return done(call(set_grad_enabled_, scope));
+    }
+    return scope == Py_None ? 0 : done(PyObject_CallMethod(scope, "__exit__", "OOO", Py_None, Py_None, Py_None));
   }
 
   PyObject *detach(PyObject *tensor) override {
@@ -189,7 +201,8 @@ private:
   const bool common_names_;
   py::object parameter_type_;
   py::object is_parameter_, is_buffer_, is_uninitialized_, is_meta_, is_floating_point_, is_complex_, shape_;
-  py::object requires_grad_, set_requires_grad_, has_grad_fn_, grad_, set_grad_, zero_grad_, no_grad_;
+  py::object requires_grad_, set_requires_grad_, has_grad_fn_, grad_, set_grad_, zero_grad_, no_grad_, is_grad_enabled_,
+      set_grad_enabled_;
   py::object detach_, make_parameter_, can_swap_payload_, swap_payload_, copy_into_, to_, empty_like_;
 };
 

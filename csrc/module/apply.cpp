@@ -4,6 +4,7 @@
 #include "family/family.h"
 #include "module/conversion.h"
 #include "module/convert_members.h"
+#include "module/module_walk.h"
 #include "module/registration.h"
 #include "module/tree_walk.h"
 #include "py/arguments.h"
@@ -18,7 +19,7 @@ namespace {
 struct ApplyVisitor {
   PyObject *fn;
 
-  int enter(PyObject *) { return 0; }
+  int enter(PyObject *, const ClassInfo *) { return 0; }
 
   int leave(PyObject *module) {
     PyObject *result = PyObject_CallOneArg(fn, module);
@@ -38,7 +39,7 @@ struct ApplyVisitor {
 struct ConvertVisitor {
   MemberConversion conversion;
 
-  int enter(PyObject *) { return 0; }
+  int enter(PyObject *, const ClassInfo *) { return 0; }
   int leave(PyObject *module) { return conversion.convert(as_module(module)); }
 
   int call_override(PyObject *child) {
@@ -53,25 +54,30 @@ struct ConvertVisitor {
 struct TrainVisitor {
   PyObject *mode;
 
-  int enter(PyObject *module_obj) {
+  int enter(PyObject *module_obj, const ClassInfo *info) {
     ModuleObject *module = as_module(module_obj);
-    if (overrides(module, Virtual::setattr) || type_lookup(Py_TYPE(module), names.training)) {
+    if (info->overrides(Virtual::setattr) || info->overrides(Virtual::training)) {
       return PyObject_SetAttr(module_obj, names.training, mode) < 0 ? -1 : 0;
     }
-    if (registry_contains(module, Slot::parameters, names.training) != 0 ||
-        registry_contains(module, Slot::modules, names.training) != 0 ||
-        registry_contains(module, Slot::buffers, names.training) != 0) {
-      return PyErr_Occurred() || assign(module, names.training, mode) < 0 ? -1 : 0;
+    if (!module->state.initialized || module->state.exposed || is_registered(module)) {
+      return assign(module, names.training, mode);
     }
-    if (module->state.initialized && !module->state.exposed) {
-      PyObject *old = module->state.training;
-      if (old != mode) {
-        module->state.training = Py_NewRef(mode);
-        Py_XDECREF(old);
+    PyObject *old = module->state.training;
+    if (old != mode) {
+      module->state.training = Py_NewRef(mode);
+      Py_XDECREF(old);
+    }
+    return 0;
+  }
+
+  // Has somebody put a parameter, buffer or child named `training` into the module?
+  static bool is_registered(ModuleObject *module) {
+    for (PyObject *mapping : {module->state.parameters, module->state.buffers, module->state.modules}) {
+      if (mapping && PyDict_GET_SIZE(mapping) != 0 && dict_get_str(mapping, names.training)) {
+        return true;
       }
-      return 0;
     }
-    return assign_plain(module, names.training, mode) < 0 ? -1 : 0;
+    return false;
   }
 
   int leave(PyObject *) { return 0; }
@@ -91,22 +97,77 @@ PyObject *train(PyObject *self_obj, PyObject *mode) {
 
 // --- over self.parameters() -------------------------------------------------------------------------------------------------
 
+template <class Function>
+int visit_parameter(PyObject *self_obj, PyObject *parameter, Function visit) {
+  TensorFamily *family;
+  const int is_tensor = family_of(parameter, &family);
+  if (is_tensor == 0) {
+    PyErr_Format(PyExc_AttributeError, "a parameter of %.200s is a '%.200s', which is no tensor", type_short_name(Py_TYPE(self_obj)),
+                 Py_TYPE(parameter)->tp_name);
+  }
+  return is_tensor <= 0 ? -1 : visit(family, parameter);
+}
+
+// Over the registries themselves: a parameter with several names is visited for each, so `visit` must do nothing the second time.
+template <class Function>
+int for_each_registered_parameter(PyObject *self_obj, Function visit) {
+  ModuleWalk walk(names.empty, true, false, nullptr);
+  walk.start(self_obj);
+  Visit reached;
+  int more;
+  while ((more = walk.next(&reached)) > 0) {
+    if (reached.unpack() < 0) {
+      return -1;
+    }
+    PyObject *mapping = nullptr;
+    auto foreign = py::object();
+    if (is_module(reached.module.ptr())) {
+      if (registry(as_module(reached.module.ptr()), Slot::parameters, &mapping) < 0) {
+        return -1;
+      }
+    } else {
+      foreign = py::reinterpret_steal<py::object>(PyObject_GetAttr(reached.module.ptr(), names.parameters_));
+      mapping = foreign.ptr();
+      if (!mapping) {
+        return -1;
+      }
+    }
+    RegistryItems items;
+    if (items.start(mapping) < 0) {
+      return -1;
+    }
+    PyObject *key, *value;
+    int left;
+    while ((left = items.next(&key, &value)) > 0) {
+      const auto parameter = py::reinterpret_borrow<py::object>(value);
+      if (value != Py_None && visit_parameter(self_obj, value, visit) < 0) {
+        return -1;
+      }
+    }
+    if (left < 0) {
+      return -1;
+    }
+  }
+  return more;
+}
+
 // Calls visit(family, parameter) for each of self.parameters(); 0, or -1 on error.
-template <class Visit>
-int for_each_parameter(PyObject *self_obj, Visit visit) {
+template <class Function>
+int for_each_parameter(PyObject *self_obj, Function visit) {
+  bool overridden = false;
+  for (const Virtual method : {Virtual::parameters, Virtual::named_parameters, Virtual::named_members, Virtual::named_modules}) {
+    overridden = overridden || overrides(as_module(self_obj), method);
+  }
+  if (!overridden) {
+    return for_each_registered_parameter(self_obj, visit);
+  }
   const auto walk = py::reinterpret_steal<py::object>(PyObject_CallMethodNoArgs(self_obj, names.parameters));
   const auto iterator = walk ? py::reinterpret_steal<py::object>(PyObject_GetIter(walk.ptr())) : py::object();
   if (!iterator) {
     return -1;
   }
   while (const auto parameter = py::reinterpret_steal<py::object>(PyIter_Next(iterator.ptr()))) {
-    TensorFamily *family;
-    const int is_tensor = family_of(parameter.ptr(), &family);
-    if (is_tensor == 0) {
-      PyErr_Format(PyExc_AttributeError, "a parameter of %.200s is a '%.200s', which is no tensor", type_short_name(Py_TYPE(self_obj)),
-                   Py_TYPE(parameter.ptr())->tp_name);
-    }
-    if (is_tensor <= 0 || visit(family, parameter.ptr()) < 0) {
+    if (visit_parameter(self_obj, parameter.ptr(), visit) < 0) {
       return -1;
     }
   }

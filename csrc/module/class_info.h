@@ -22,6 +22,7 @@ namespace modtree {
   X(buffers, buffers)                           \
   X(named_members, named_members)               \
   X(train, train)                               \
+  X(training, training)                         \
   X(eval, eval)                                 \
   X(apply, apply)                               \
   X(apply_, apply_)                             \

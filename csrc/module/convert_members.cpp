@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "module/convert_members.h"
 
+#include "family/no_grad.h"
 #include "module/class_info.h"
 #include "module/conversion.h"
 #include "module/registration.h"
@@ -9,61 +10,6 @@
 namespace modtree {
 
 namespace {
-
-// Keeps a family's no_grad context open; one is entered per family as tensors are met, all are left together.
-class NoGrad {
-public:
-  NoGrad() = default;
-  NoGrad(const NoGrad &) = delete;
-  NoGrad &operator=(const NoGrad &) = delete;
-  ~NoGrad() {
-    if (context_) {
-      PyObject *type, *value, *traceback;
-      PyErr_Fetch(&type, &value, &traceback);
-      if (leave() < 0) {
-        PyErr_WriteUnraisable(nullptr);
-      }
-      PyErr_Restore(type, value, traceback);
-    }
-  }
-
-  // -1 on error. Entering for the family that is open already costs nothing.
-  int enter(TensorFamily *family) {
-    if (family == family_) {
-      return 0;
-    }
-    if (context_ && leave() < 0) {
-      return -1;
-    }
-    family_ = family;
-    context_ = py::reinterpret_steal<py::object>(family->no_grad());
-    if (!context_) {
-      return PyErr_Occurred() ? -1 : 0;
-    }
-    const auto entered = py::reinterpret_steal<py::object>(PyObject_CallMethod(context_.ptr(), "__enter__", nullptr));
-    if (!entered) {
-      context_ = py::object();
-      return -1;
-    }
-    return 0;
-  }
-
-  int leave() {
-    const py::object context = std::move(context_);
-    context_ = py::object();
-    family_ = nullptr;
-    if (!context) {
-      return 0;
-    }
-    const auto left =
-        py::reinterpret_steal<py::object>(PyObject_CallMethod(context.ptr(), "__exit__", "OOO", Py_None, Py_None, Py_None));
-    return left ? 0 : -1;
-  }
-
-private:
-  TensorFamily *family_ = nullptr;
-  py::object context_;
-};
 
 int raise_no_tensor(ModuleObject *module, PyObject *key, PyObject *value) {
   PyErr_Format(PyExc_AttributeError, "the parameter %R of %.200s is a '%.200s' object, which is no tensor: it has no attribute 'data'",
@@ -109,7 +55,7 @@ int MemberConversion::convert_parameters(ModuleObject *module) {
   if (registry(module, Slot::parameters, &mapping) < 0 || items.start(mapping) < 0) {
     return -1;
   }
-  NoGrad no_grad;
+  NoGradScopes no_grad;
   PyObject *key_ptr, *value_ptr;
   int more;
   while ((more = items.next(&key_ptr, &value_ptr)) > 0) {
@@ -127,7 +73,7 @@ int MemberConversion::convert_parameters(ModuleObject *module) {
       return -1;
     }
   }
-  return more < 0 ? -1 : no_grad.leave();
+  return more < 0 ? -1 : no_grad.exit();
 }
 
 int MemberConversion::convert_parameter(ModuleObject *module, PyObject *key, TensorFamily *family, PyObject *parameter) {

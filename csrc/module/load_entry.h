@@ -2,10 +2,8 @@
 // One entry of load_state_dict: may it be stored, and how (BEHAVIOUR 8.5, 8.9).
 #pragma once
 
-#include <utility>
-#include <vector>
-
 #include "family/family.h"
+#include "family/no_grad.h"
 #include "module/object.h"
 
 namespace modtree {
@@ -33,24 +31,5 @@ int check_entry(const LoadEntry &entry, const LoadMode &mode, py::object *source
 
 // 1: stored. 0: an exception, which `message` reports. -1: an error that is not to be collected.
 int store_entry(const LoadEntry &entry, const LoadMode &mode, PyObject *source, py::object *message);
-
-// Under a family's no_grad, entered when a tensor of the family is first stored and left before user code runs.
-class NoGradScopes {
-public:
-  NoGradScopes() = default;
-  NoGradScopes(const NoGradScopes &) = delete;
-  NoGradScopes &operator=(const NoGradScopes &) = delete;
-  ~NoGradScopes();
-
-  int enter(TensorFamily *family) { return family == last_ ? 0 : enter_slowly(family); }
-  // Keeps an error that is set already. -1 on error.
-  int exit();
-
-private:
-  int enter_slowly(TensorFamily *family);
-
-  TensorFamily *last_ = nullptr;
-  std::vector<std::pair<TensorFamily *, py::object>> open_;
-};
 
 }  // namespace modtree

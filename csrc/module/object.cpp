@@ -134,7 +134,10 @@ void init_special_names() {
     add_special_name(slot_name(static_cast<Slot>(slot)), slot, false);
   }
   for (int i = 0; i < kVirtualCount; ++i) {
-    add_special_name(virtual_name(static_cast<Virtual>(i)), -1, true);
+    PyObject *name = virtual_name(static_cast<Virtual>(i));
+    if (!find_special_name(name)) {
+      add_special_name(name, -1, true);
+    }
   }
 }
 

@@ -12,7 +12,7 @@
 namespace modtree {
 
 // Walks without recursion. A visitor has
-//   int enter(PyObject *module)            before the children: 0, or -1 on error
+//   int enter(PyObject *module, const ClassInfo *info)   before the children: 0, or -1 on error
 //   int leave(PyObject *module)            after the children: 0, or -1 on error
 //   int call_override(PyObject *child)     for a child that overrides `method`, or is not one of our modules: 0, or -1 on error
 // Children come from the registry, or from an overridden children() of the parent. Each is kept alive while it is visited.
@@ -23,12 +23,13 @@ public:
 
   // 0, or -1 with an error set.
   int run(PyObject *root) {
-    if (visit(root, nullptr) < 0) {
+    if (visit(root, class_info(Py_TYPE(root)), nullptr) < 0) {
       return -1;
     }
     while (!stack_.empty()) {
       py::object key, child;
-      const int more = next_child(&key, &child);
+      const ClassInfo *info = nullptr;
+      const int more = next_child(&key, &child, &info);
       if (more < 0) {
         return -1;
       }
@@ -40,8 +41,8 @@ public:
         }
         continue;
       }
-      const bool native = is_module(child.ptr()) && !overrides(as_module(child.ptr()), method_);
-      if ((native ? visit(child.ptr(), key.ptr()) : visitor_.call_override(child.ptr())) < 0) {
+      const bool native = info && !overrides(as_module(child.ptr()), info, method_);
+      if ((native ? visit(child.ptr(), info, key.ptr()) : visitor_.call_override(child.ptr())) < 0) {
         return -1;
       }
     }
@@ -59,11 +60,12 @@ private:
   };
 
   // Enters a module; one without children is left at once.
-  int visit(PyObject *module, PyObject *key) {
-    if (visitor_.enter(module) < 0) {
+  int visit(PyObject *module, const ClassInfo *info, PyObject *key) {
+    const bool overridden =
+        overrides(as_module(module), info, Virtual::children) || overrides(as_module(module), info, Virtual::named_children);
+    if (visitor_.enter(module, info) < 0) {
       return -1;
     }
-    const bool overridden = overrides(as_module(module), Virtual::children) || overrides(as_module(module), Virtual::named_children);
     PyObject *children = nullptr;
     if (!overridden) {
       const int found = registry(as_module(module), Slot::modules, &children);
@@ -97,11 +99,12 @@ private:
     return check_depth();
   }
 
-  // 1 and the next child, 0 at the end, -1 on error.
-  int next_child(py::object *key, py::object *child) {
+  // 1 and the next child with the facts about its class (null when it is none of our modules), 0 at the end, -1 on error.
+  int next_child(py::object *key, py::object *child, const ClassInfo **info) {
     Frame &frame = stack_.back();
     if (frame.iterator) {
       *child = py::reinterpret_steal<py::object>(PyIter_Next(frame.iterator.ptr()));
+      *info = *child ? class_info_of(child->ptr()) : nullptr;
       return *child ? 1 : PyErr_Occurred() ? -1 : 0;
     }
     PyObject *key_ptr, *child_ptr;
@@ -113,10 +116,13 @@ private:
       const bool only_here = Py_REFCNT(child_ptr) == 1;
       *key = py::reinterpret_borrow<py::object>(key_ptr);
       *child = py::reinterpret_borrow<py::object>(child_ptr);
-      const bool by_identity = is_module(child_ptr) && class_info(Py_TYPE(child_ptr))->identity_hash;
+      *info = class_info_of(child_ptr);
+      const bool by_identity = *info && (*info)->identity_hash;
       // Nobody but this registry holds it: it cannot be one of its other children.
       const int is_new = only_here && by_identity && !frame.seen ? 1 : remember_sibling(frame, key_ptr, child_ptr, by_identity);
       if (is_new != 0) {
+        // Comparing siblings may have run user code.
+        *info = by_identity ? *info : class_info_of(child_ptr);
         return is_new;
       }
     }

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "family/family.h"
+#include "tensor/grad_mode.h"
 #include "tensor/methods.h"
 
 namespace modtree {
@@ -139,8 +140,10 @@ public:
     return done ? 0 : -1;
   }
 
-  PyObject *no_grad() override {
-    return PyObject_CallMethod(object.ptr(), "no_grad", nullptr);
+  PyObject *enter_no_grad() override { return Py_NewRef(as_bool_object(set_grad_enabled(false))); }
+  int exit_no_grad(PyObject *scope) override {
+    set_grad_enabled(scope == Py_True);
+    return 0;
   }
 
   PyObject *detach(PyObject *tensor) override {

@@ -111,6 +111,11 @@ class TensorFamily:
         """A context under which nothing is recorded, or None when the library records nothing."""
         return None
 
+    #: Instead of :meth:`no_grad`, the library's switch of this thread: functions ``is_grad_enabled()`` and
+    #: ``set_grad_enabled(flag)``. Native code uses them when both are there, which is cheaper than a context manager.
+    is_grad_enabled: Callable[[], bool] | None = None
+    set_grad_enabled: Callable[[bool], Any] | None = None
+
     # -- handles and payloads --------------------------------------------------------------------------------------------
 
     def detach(self, tensor: Any) -> Any:

@@ -70,6 +70,8 @@ class TorchFamily(base.TensorFamily):
         grad.zero_()
 
     no_grad = staticmethod(torch.no_grad)
+    is_grad_enabled = staticmethod(torch.is_grad_enabled)
+    set_grad_enabled = staticmethod(torch._C._set_grad_enabled)
 
     # -- handles and payloads --------------------------------------------------------------------
 
