@@ -85,14 +85,13 @@ int is_tensor_like(PyObject *value) {
   return has_function;
 }
 
-int value_kind(PyObject *value, ValueKind *kind) {
-  TensorFamily *family;
-  const int is_tensor = family_of(value, &family);
+int value_kind(PyObject *value, ValueKind *kind, TensorFamily **family) {
+  const int is_tensor = family_of(value, family);
   *kind = ValueKind::other;
   if (is_tensor <= 0) {
     return is_tensor;
   }
-  int answer = family->is_parameter(value);
+  int answer = (*family)->is_parameter(value);
   if (answer < 0) {
     return -1;
   }
@@ -100,15 +99,13 @@ int value_kind(PyObject *value, ValueKind *kind) {
     *kind = ValueKind::parameter;
     return 0;
   }
-  answer = family->is_buffer(value);
+  answer = (*family)->is_buffer(value);
   if (answer < 0) {
     return -1;
   }
   *kind = answer ? ValueKind::buffer : ValueKind::tensor;
   return 0;
 }
-
-void forget_families() { family_cache.clear(); }
 
 void register_family(PyTypeObject *type, TensorFamily *family) {
   bool known = false;

@@ -73,8 +73,8 @@ int is_tensor_like(PyObject *value);
 
 // The tree's one question on every assignment, answered in one pass.
 enum class ValueKind { other, tensor, buffer, parameter };
-// -1 with an error set on failure.
-int value_kind(PyObject *value, ValueKind *kind);
+// -1 with an error set on failure. *family is null for a value that is no tensor.
+int value_kind(PyObject *value, ValueKind *kind, TensorFamily **family);
 
 // Makes `family` known for `type` (the NumPy family registers its exact types so that nothing is looked up). The family lives for ever.
 void register_family(PyTypeObject *type, TensorFamily *family);

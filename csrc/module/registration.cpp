@@ -84,21 +84,9 @@ int store_with_hooks(ModuleObject *module, Slot slot, PyObject *hooks, PyObject 
   return mapping ? mapping_set(mapping, name, kept.ptr()) : -1;
 }
 
-// Checks 7 and 8 of register_parameter. -1 with an error set when `value` may not be a parameter.
-int check_parameter(PyObject *name, PyObject *value) {
-  ValueKind kind;
-  if (value_kind(value, &kind) < 0) {
-    return -1;
-  }
-  if (kind != ValueKind::parameter) {
-    return raise_wrong_value(
-        "cannot assign '%U' object to parameter '%U' (torch.nn.Parameter or None required)", value, name);
-  }
-  TensorFamily *family;
-  if (family_of(value, &family) < 0) {
-    return -1;
-  }
-  const int non_leaf = family->has_grad_fn(value);
+// A parameter is a leaf. -1 with an error set when it is not.
+int check_leaf(PyObject *name, TensorFamily *family, PyObject *parameter) {
+  const int non_leaf = family->has_grad_fn(parameter);
   if (non_leaf > 0) {
     PyErr_Format(PyExc_ValueError,
                  "Cannot assign non-leaf Tensor to parameter '%U': a parameter must be created by the user, not computed. "
@@ -106,6 +94,20 @@ int check_parameter(PyObject *name, PyObject *value) {
                  name, name);
   }
   return non_leaf == 0 ? 0 : -1;
+}
+
+// Checks 7 and 8 of register_parameter. -1 with an error set when `value` may not be a parameter.
+int check_parameter(PyObject *name, PyObject *value) {
+  ValueKind kind;
+  TensorFamily *family;
+  if (value_kind(value, &kind, &family) < 0) {
+    return -1;
+  }
+  if (kind != ValueKind::parameter) {
+    return raise_wrong_value(
+        "cannot assign '%U' object to parameter '%U' (torch.nn.Parameter or None required)", value, name);
+  }
+  return check_leaf(name, family, value);
 }
 
 int store_persistence(ModuleObject *module, PyObject *name, bool persistent) {
@@ -227,7 +229,7 @@ int call_register_parameter(ModuleObject *module, PyObject *name, PyObject *valu
   return result ? 0 : -1;
 }
 
-int assign_parameter(ModuleObject *module, PyObject *name, PyObject *value) {
+int assign_parameter(ModuleObject *module, PyObject *name, PyObject *value, TensorFamily *family) {
   if (!has_slot(module, Slot::parameters)) {
     PyErr_SetString(PyExc_AttributeError,
                     "cannot assign parameters before Module.__init__() call: call super().__init__() first");
@@ -237,7 +239,7 @@ int assign_parameter(ModuleObject *module, PyObject *name, PyObject *value) {
                       !overrides(module, Virtual::register_parameter);
   if (direct) {
     const int known = registry_contains(module, Slot::parameters, name);
-    if (known < 0 || (!known && check_own_name(name, "parameter") < 0) || check_parameter(name, value) < 0) {
+    if (known < 0 || (!known && check_own_name(name, "parameter") < 0) || check_leaf(name, family, value) < 0) {
       return -1;
     }
     if (remove_from_others(module, name, {Slot::buffers, Slot::modules}) < 0) {
@@ -361,11 +363,12 @@ int assign_buffer(ModuleObject *module, PyObject *name, PyObject *value, bool is
 
 int assign(ModuleObject *module, PyObject *name, PyObject *value) {
   ValueKind kind;
-  if (value_kind(value, &kind) < 0) {
+  TensorFamily *family;
+  if (value_kind(value, &kind, &family) < 0) {
     return -1;
   }
   if (kind == ValueKind::parameter) {
-    return assign_parameter(module, name, value);
+    return assign_parameter(module, name, value, family);
   }
   int known = registry_contains(module, Slot::parameters, name);
   if (known != 0) {
@@ -375,7 +378,7 @@ int assign(ModuleObject *module, PyObject *name, PyObject *value) {
     return known < 0 ? -1
                      : raise_wrong_value("cannot assign '%U' as parameter '%U' (torch.nn.Parameter or None expected)", value, name);
   }
-  if (is_module(value)) {
+  if (!family && class_info_of(value)) {
     return assign_module(module, name, value);
   }
   known = registry_contains(module, Slot::modules, name);
@@ -504,12 +507,16 @@ int add_module(ModuleObject *module, PyObject *name, PyObject *child) {
 }
 
 int mapping_set(PyObject *mapping, PyObject *name, PyObject *value) {
-  return PyDict_CheckExact(mapping) ? PyDict_SetItem(mapping, name, value) : PyObject_SetItem(mapping, name, value);
+  // The end of the old value may run code that drops the mapping.
+  Py_INCREF(mapping);
+  const int result = PyDict_CheckExact(mapping) ? PyDict_SetItem(mapping, name, value) : PyObject_SetItem(mapping, name, value);
+  Py_DECREF(mapping);
+  return result;
 }
 
 int mapping_discard(PyObject *mapping, PyObject *name) {
   if (PyDict_CheckExact(mapping)) {
-    if (PyDict_GET_SIZE(mapping) == 0) {
+    if (PyDict_GET_SIZE(mapping) == 0 || !dict_get_str(mapping, name)) {
       return 0;
     }
     PyObject *old;
@@ -517,6 +524,7 @@ int mapping_discard(PyObject *mapping, PyObject *name) {
     Py_XDECREF(old);
     return found;
   }
+  const auto keep = py::reinterpret_borrow<py::object>(mapping);
   const int found = PySequence_Contains(mapping, name);
   if (found != 1) {
     return found;
