@@ -119,4 +119,6 @@ void register_family(PyTypeObject *type, TensorFamily *family) {
   family_cache.store(type, family);
 }
 
+void forget_families() { family_cache.clear(); }
+
 }  // namespace modtree
