@@ -227,6 +227,31 @@ def test_user_getattribute_with_super(impl):
         _ = m.nope
 
 
+def test_deleting_asks_getattr_for_a_registry_that_is_gone(impl):
+    """As a module does that shows the registries of another one instead of its own."""
+
+    class Stand(impl.nn.Module):
+        def __init__(self, other):
+            super().__init__()
+            self.__dict__["other"] = other
+            for name in ("_parameters", "_buffers", "_modules", "training"):
+                delattr(self, name)
+
+        def __getattr__(self, name):
+            if "other" not in self.__dict__:
+                return super().__getattr__(name)
+            return getattr(self.other, name)
+
+    other = impl.nn.Module()
+    other.p, other.b = param(impl), buffer(impl)
+    m = Stand(other)
+    assert m._parameters is other._parameters and m.training is True
+    del m.p
+    assert names(other.named_parameters()) == [] and names(other.named_buffers()) == ["b"]
+    with pytest.raises(AttributeError):
+        del m.nothing
+
+
 def test_a_mixin_getattr_before_module(impl):
     class Mixin:
         def __getattr__(self, name):

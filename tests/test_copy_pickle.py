@@ -7,7 +7,7 @@ import copy
 import copyreg
 import pickle
 import sys
-from collections import OrderedDict
+from collections import OrderedDict, UserDict
 
 import pytest
 from support import raises, values
@@ -235,10 +235,20 @@ def test_a_user_deepcopy_of_a_child_is_used(impl):
     assert copy.deepcopy(m).child is m.child
 
 
-def test_only_ours_copies_by_methods_of_its_own(impl):
-    # A native copy of the whole tree instead of a walk through the pickling protocol.
-    assert hasattr(impl.nn.Module(), "__deepcopy__") is not impl.is_torch
-    assert hasattr(impl.nn.Module(), "__copy__") is not impl.is_torch
+def test_there_is_no_deepcopy_method_to_inherit(impl):
+    # Ours has a native one all the same, which only copy.deepcopy gets to see.
+    assert not hasattr(impl.nn.Module(), "__deepcopy__")
+    assert not hasattr(impl.nn.Module(), "__copy__")
+    with raises(AttributeError, "object has no attribute '__deepcopy__'"):
+        impl.nn.Module().__deepcopy__({})
+
+
+def test_deepcopy_of_a_module_needs_a_dict_as_memo(ours):
+    class Memo(UserDict):
+        pass
+
+    with raises(TypeError, "with a dict as its memo"):
+        copy.deepcopy(full(ours), Memo())
 
 
 def test_user_state_methods(impl, duplicate):

@@ -378,6 +378,113 @@ def test_uninitialized_parameters(kit):
     assert m.w.shape == (2, 3) and type(w) is torch.nn.Parameter
 
 
+def uninitialized(kit):
+    m = kit.nn.Module()
+    m.w = torch.nn.parameter.UninitializedParameter()
+    m.register_parameter("v", torch.nn.parameter.UninitializedParameter(requires_grad=False))
+    m.register_buffer("b", torch.nn.parameter.UninitializedBuffer())
+    return m
+
+
+def test_uninitialized_parameters_keep_their_slot_through_conversions(kit):
+    m = uninitialized(kit)
+    before = [*m.parameters(), *m.buffers()]
+    m.to(torch.bfloat16).half().cpu().train().zero_grad()
+    assert [id(t) for t in m.parameters()] == [id(t) for t in before[:2]]
+    assert {t.dtype for t in m.parameters()} == {torch.float16}
+    assert repr(m) == "Module()" and [name for name, _ in m.named_parameters()] == ["w", "v"]
+    m.to("meta")
+    assert [tuple(p.shape) for p in m.parameters()] == [(0,), (0,)]
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        lambda m: m.state_dict(),
+        lambda m: m.type(torch.float64),
+        lambda m: m.requires_grad_(),
+        lambda m: m.to_empty(device="cpu"),
+        lambda m: copy.deepcopy(m),  # the buffer
+    ],
+    ids=["state_dict", "type", "requires_grad_", "to_empty", "deepcopy"],
+)
+def test_what_uninitialized_tensors_refuse(kit, operation):
+    with raises(ValueError, "Attempted to use an uninitialized parameter in"):
+        operation(uninitialized(kit))
+
+
+def test_uninitialized_tensors_cannot_be_shared_with_other_processes(kit):
+    with raises(RuntimeError, "Can't share memory on an uninitialized parameter or buffer"):
+        uninitialized(kit).share_memory()
+
+
+def test_bfloat16_of_uninitialized_tensors():
+    """torch refuses the method and takes ``to(torch.bfloat16)``; to ours both are the same."""
+    with raises(ValueError, "Attempted to use an uninitialized parameter in"):
+        uninitialized(SimpleNamespace(nn=torch.nn)).bfloat16()
+    m = uninitialized(SimpleNamespace(nn=mnn))
+    assert m.bfloat16().w.dtype is torch.bfloat16
+
+
+def test_uninitialized_slots_in_checkpoints(kit):
+    m, net = uninitialized(kit), kit.Net()
+    with raises(RuntimeError, "While copying the parameter named"):
+        m.load_state_dict({"w": torch.ones(2), "v": torch.ones(2), "b": torch.ones(2)})
+    state = net.state_dict()
+    state["first.weight"] = m.w
+    with raises(RuntimeError, "Can't access the shape of an uninitialized parameter or buffer"):
+        net.load_state_dict(state)
+
+
+def test_materialize_keeps_the_slot(kit):
+    m = uninitialized(kit)
+    w, b = m.w, m.b
+    w.materialize((2, 3), dtype=torch.float64)
+    b.materialize((4,))
+    assert m.w is w and m.b is b and list(m._parameters) == ["w", "v"]
+    assert (tuple(m.w.shape), tuple(m.b.shape), m.w.dtype) == ((2, 3), (4,), torch.float64)
+
+
+# -- utilities that write into the registries ------------------------------------------------------
+
+
+def test_pruning(kit):
+    prune = import_module("torch.nn.utils.prune")
+    net = kit.Net()
+    layer, weight = net.first, net.first.weight
+    prune.l1_unstructured(layer, "weight", amount=3)
+    prune.l1_unstructured(layer, "weight", amount=2)
+    assert list(layer._parameters) == ["bias", "weight_orig"]
+    assert list(layer._buffers) == ["weight_mask"] and len(layer._forward_pre_hooks) == 1
+    net(torch.ones(1, 3)).sum().backward()
+    assert weight.grad is not None and int((layer.weight == 0).sum()) == 5
+    assert "first.weight_orig" in net.state_dict() and prune.is_pruned(net)
+    prune.remove(layer, "weight")
+    assert layer.weight is weight and list(layer._parameters) == ["bias", "weight"]
+    assert not layer._forward_pre_hooks and int((weight == 0).sum()) == 5
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_norms_of_the_older_kind(kit):
+    utils = torch.nn.utils
+    net, x = kit.Net(), torch.ones(2, 3)
+    before = net(x)
+    utils.weight_norm(net.first)
+    assert list(net.first._parameters) == ["bias", "weight_g", "weight_v"]
+    assert torch.allclose(net(x), before)
+    with raises(RuntimeError, "Cannot register two weight_norm hooks"):
+        utils.weight_norm(net.first)
+    utils.remove_weight_norm(net.first)
+    assert torch.allclose(net(x), before) and list(net.first._parameters) == ["bias", "weight"]
+    utils.spectral_norm(net.second)
+    net(x).sum().backward()
+    assert net.state_dict()._metadata["second"]["spectral_norm"] == {"weight.version": 1}
+    other = kit.Net()
+    utils.spectral_norm(other.second)
+    other.load_state_dict(net.state_dict())
+    assert torch.allclose(other.eval()(x), net.eval()(x))
+
+
 # -- swapping contents ----------------------------------------------------------------------------
 
 

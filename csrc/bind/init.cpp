@@ -5,6 +5,7 @@
 #include "family/family.h"
 #include "module/class_info.h"
 #include "module/conversion.h"
+#include "module/copy.h"
 #include "module/globals.h"
 #include "module/state_metadata.h"
 #include "module/traverse.h"
@@ -37,6 +38,7 @@ PYBIND11_MODULE(_C, m) {
   m.attr("__version__") = MODTREE_VERSION;
   intern_names();
   init_special_names();
+  init_copying();
   bind_module(m);
   m.def("_forget_families", &forget_families, "Makes the tree ask modtree.families.find again for every type.");
   bind_kernels(m);

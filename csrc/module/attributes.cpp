@@ -2,6 +2,7 @@
 #include "module/attributes.h"
 
 #include "module/class_info.h"
+#include "module/copy.h"
 #include "module/registration.h"
 
 namespace modtree {
@@ -66,8 +67,8 @@ int delete_plain(ModuleObject *module, PyObject *name, const SpecialName *specia
   PyTypeObject *type = Py_TYPE(module);
   if (PyObject *descriptor = type_lookup(type, name)) {
     if (const descrsetfunc set = Py_TYPE(descriptor)->tp_descr_set) {
-      const auto keep = py::reinterpret_borrow<py::object>(descriptor);
-      return set(descriptor, as_object(module), nullptr);
+      const auto keep = py::reinterpret_borrow<py::object>(own_dict_descriptor(descriptor, name));
+      return set(keep.ptr(), as_object(module), nullptr);
     }
   }
   if (special && special->slot >= 0) {
@@ -89,15 +90,20 @@ int delete_plain(ModuleObject *module, PyObject *name, const SpecialName *specia
 // `del module.name` (BEHAVIOUR 2.9).
 int delete_attribute(ModuleObject *module, PyObject *name) {
   for (const Slot slot : {Slot::parameters, Slot::buffers, Slot::modules}) {
-    PyObject *mapping;
-    const int found = registry(module, slot, &mapping);
-    if (found < 0) {
-      return -1;
+    py::object mapping;
+    if (has_slot(module, slot)) {
+      mapping = py::reinterpret_borrow<py::object>(peek(module, slot));
+      if (!mapping) {
+        continue;
+      }
+    } else {
+      // Missing: a __getattr__ of the class may know better (a module that stands for another one).
+      mapping = py::reinterpret_steal<py::object>(PyObject_GetAttr(as_object(module), slot_name(slot)));
+      if (!mapping) {
+        return -1;
+      }
     }
-    if (!found) {
-      continue;
-    }
-    const int deleted = mapping_discard(mapping, name);
+    const int deleted = mapping_discard(mapping.ptr(), name);
     if (deleted < 0) {
       return -1;
     }
@@ -109,6 +115,15 @@ int delete_attribute(ModuleObject *module, PyObject *name) {
 }
 
 }  // namespace
+
+PyObject *own_dict_descriptor(PyObject *descriptor, PyObject *name) {
+  if (!Py_IS_TYPE(descriptor, &PyGetSetDescr_Type) || PyDescr_TYPE(descriptor) == module_base_type ||
+      PyUnicode_Compare(name, names.dict) != 0) {
+    return descriptor;
+  }
+  PyObject *own = type_lookup(module_base_type, names.dict);
+  return own ? own : descriptor;
+}
 
 void raise_no_attribute(PyObject *self_obj, PyObject *name) {
   PyErr_Format(PyExc_AttributeError, "'%.200s' object has no attribute '%U'", type_short_name(Py_TYPE(self_obj)), name);
@@ -127,6 +142,7 @@ PyObject *module_tp_getattro(PyObject *self_obj, PyObject *name) {
   if (descriptor) {
     get = Py_TYPE(descriptor)->tp_descr_get;
     if (get && PyDescr_IsData(descriptor)) {
+      descriptor = own_dict_descriptor(descriptor, name);
       Py_INCREF(descriptor);
       PyObject *value = get(descriptor, self_obj, reinterpret_cast<PyObject *>(type));
       Py_DECREF(descriptor);
@@ -158,6 +174,12 @@ PyObject *module_tp_getattro(PyObject *self_obj, PyObject *name) {
     PyObject *value;
     if (find_registered(self, name, &value) != 0) {
       return value;
+    }
+  }
+  if (PyUnicode_Compare(name, names.deepcopy) == 0) {
+    PyObject *method = native_deepcopy(self_obj);
+    if (method || PyErr_Occurred()) {
+      return method;
     }
   }
   raise_no_attribute(self_obj, name);

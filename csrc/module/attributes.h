@@ -19,6 +19,10 @@ void install_native_getattro(PyTypeObject *type);
 // Does `hasattr(module, name)` hold? -1 when a getter raises something else than AttributeError.
 int has_attribute(ModuleObject *module, PyObject *name);
 
+// The data descriptor to use where the class of a module has `descriptor` under `name` (both borrowed). A plain class in front of Module
+// in the bases brings CPython's own `__dict__`, which knows nothing of the 17 entries: Module's takes its place.
+PyObject *own_dict_descriptor(PyObject *descriptor, PyObject *name);
+
 // Sets torch's AttributeError for a missing attribute.
 void raise_no_attribute(PyObject *self_obj, PyObject *name);
 

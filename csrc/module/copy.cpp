@@ -160,6 +160,20 @@ py::tuple newobj_reduction(PyObject *self_obj, PyObject *state) {
   return py::make_tuple(py::module_::import("copyreg").attr("__newobj__"), py::make_tuple(cls), py::handle(state));
 }
 
+// Code objects of copy.copy and copy.deepcopy, kept for good.
+PyObject *copy_code = nullptr;
+PyObject *deepcopy_code = nullptr;
+
+// Is this the Python code that runs now, so that it called us with no other frame between?
+bool is_running(PyObject *code) {
+  PyFrameObject *frame = PyEval_GetFrame();
+  if (!frame) {
+    return false;
+  }
+  const auto running = py::reinterpret_steal<py::object>(reinterpret_cast<PyObject *>(PyFrame_GetCode(frame)));
+  return running.ptr() == code;
+}
+
 bool defines(PyObject *self_obj, const char *name) {
   const auto text = py::str(name);
   return type_lookup(Py_TYPE(self_obj), text.ptr()) != nullptr;
@@ -197,7 +211,8 @@ PyObject *module_setstate(PyObject *self_obj, PyObject *state) {
 PyObject *module_reduce_ex(PyObject *self_obj, PyObject *protocol) {
   return slot_guard<PyObject *>(nullptr, [&]() -> PyObject * {
     ModuleObject *self = as_module(self_obj);
-    if (!has_own_copy_protocol(self) && !self->state.exposed && self->state.initialized) {
+    // copy.copy shares the registries with the original, so it needs all of them.
+    if (copies_natively(self) && !is_running(copy_code)) {
       const auto state = py::reinterpret_steal<py::object>(lean_state(self));
       return state ? newobj_reduction(self_obj, state.ptr()).release().ptr() : nullptr;
     }
@@ -208,28 +223,26 @@ PyObject *module_reduce_ex(PyObject *self_obj, PyObject *protocol) {
   });
 }
 
-PyObject *module_copy(PyObject *self_obj, PyObject *) {
-  return slot_guard<PyObject *>(nullptr, [&]() -> PyObject * {
-    if (has_own_copy_protocol(as_module(self_obj))) {
-      return py::module_::import("modtree._copying").attr("copy_by_protocol")(py::handle(self_obj)).release().ptr();
-    }
-    const auto state = py::reinterpret_steal<py::object>(full_state(as_module(self_obj)));
-    PyTypeObject *type = Py_TYPE(self_obj);
-    auto copy = py::reinterpret_steal<py::object>(type->tp_new(type, py::tuple().ptr(), nullptr));
-    if (!state || !copy || set_state(as_module(copy.ptr()), state.ptr()) < 0) {
-      return nullptr;
-    }
-    return copy.release().ptr();
-  });
+PyObject *module_deepcopy(PyObject *self_obj, PyObject *memo) {
+  if (!PyDict_Check(memo) || !copies_natively(as_module(self_obj))) {
+    PyErr_Format(PyExc_TypeError, "__deepcopy__ of '%.200s' serves copy.deepcopy with a dict as its memo: call that", type_short_name(Py_TYPE(self_obj)));
+    return nullptr;
+  }
+  return slot_guard<PyObject *>(nullptr, [&] { return deepcopy_tree(self_obj, memo); });
 }
 
-PyObject *module_deepcopy(PyObject *self_obj, PyObject *memo) {
-  return slot_guard<PyObject *>(nullptr, [&]() -> PyObject * {
-    if (!PyDict_Check(memo) || !copies_natively(as_module(self_obj))) {
-      return py::module_::import("modtree._copying").attr("deepcopy_by_protocol")(py::handle(self_obj), py::handle(memo)).release().ptr();
-    }
-    return deepcopy_tree(self_obj, memo);
-  });
+PyObject *native_deepcopy(PyObject *self_obj) {
+  static PyMethodDef method = {"__deepcopy__", module_deepcopy, METH_O, nullptr};
+  if (!is_running(deepcopy_code) || !copies_natively(as_module(self_obj))) {
+    return nullptr;
+  }
+  return PyCFunction_New(&method, self_obj);
+}
+
+void init_copying() {
+  const py::module_ copy = py::module_::import("copy");
+  copy_code = py::getattr(copy.attr("copy"), "__code__", py::none()).release().ptr();
+  deepcopy_code = py::getattr(copy.attr("deepcopy"), "__code__", py::none()).release().ptr();
 }
 
 }  // namespace modtree

@@ -402,8 +402,8 @@ int assign(ModuleObject *module, PyObject *name, PyObject *value) {
 int assign_plain(ModuleObject *module, PyObject *name, PyObject *value) {
   if (PyObject *descriptor = type_lookup(Py_TYPE(module), name)) {
     if (const descrsetfunc set = Py_TYPE(descriptor)->tp_descr_set) {
-      const auto keep = py::reinterpret_borrow<py::object>(descriptor);
-      return set(descriptor, as_object(module), value);
+      const auto keep = py::reinterpret_borrow<py::object>(own_dict_descriptor(descriptor, name));
+      return set(keep.ptr(), as_object(module), value);
     }
   }
   if (const SpecialName *special = find_special_name(name)) {

@@ -22,7 +22,12 @@ namespace modtree {
 
 namespace {
 
-PyObject *module_tp_new(PyTypeObject *type, PyObject *, PyObject *) {
+PyObject *module_tp_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+  if (type->tp_new != module_tp_new && ((args && PyTuple_GET_SIZE(args) > 0) || (keywords && PyDict_GET_SIZE(keywords) > 0))) {
+    // Called by a __new__ of the class; the arguments are for __init__ alone.
+    PyErr_SetString(PyExc_TypeError, "Module.__new__() takes exactly one argument (the type to instantiate)");
+    return nullptr;
+  }
   if (type->tp_getattro != module_tp_getattro) {
     install_native_getattro(type);
   }
@@ -239,8 +244,6 @@ PyMethodDef module_methods[] = {
     {"__getstate__", module_getstate, METH_NOARGS, "__getstate__($self)\n--\n\nA shallow copy of `__dict__`."},
     {"__setstate__", module_setstate, METH_O, "__setstate__($self, state, /)\n--\n\nRestores what `__getstate__` gave."},
     {"__reduce_ex__", module_reduce_ex, METH_O, "__reduce_ex__($self, protocol, /)\n--\n\nHelper for pickle."},
-    {"__copy__", module_copy, METH_NOARGS, "__copy__($self)\n--\n\nA shallow copy; the registries are shared."},
-    {"__deepcopy__", module_deepcopy, METH_O, "__deepcopy__($self, memo, /)\n--\n\nA copy of the whole tree."},
     {nullptr, nullptr, 0, nullptr},
 };
 
