@@ -61,9 +61,18 @@ class StateDict(OrderedDict):
             pass
 
     def __reduce__(self) -> Any:
+        # Pickled as what torch's state dicts are, so that files can be read without modtree and by torch's restricted unpickler.
         getattr(self, "_metadata", None)
-        made = (type(self), ())
-        return *made, dict(vars(self)) or None, None, iter(self.items())
+        cls = OrderedDict if type(self) is StateDict else type(self)
+        return cls, (), dict(vars(self)) or None, None, iter(self.items())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> StateDict:
+        new = memo[id(self)] = type(self)()
+        getattr(self, "_metadata", None)
+        vars(new).update(copy.deepcopy(vars(self), memo))
+        for key, value in self.items():
+            new[copy.deepcopy(key, memo)] = copy.deepcopy(value, memo)
+        return new
 
     def __copy__(self) -> StateDict:
         new = type(self)(self)
