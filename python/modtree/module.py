@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The module class: the native base plus what is called a few times per program, and the process-wide hooks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -86,7 +84,7 @@ class Module(_C.ModuleBase):
     _state_dict_pre_hooks: dict[int, Callable[..., Any]]
     _load_state_dict_pre_hooks: dict[int, Callable[..., Any]]
     _load_state_dict_post_hooks: dict[int, Callable[..., Any]]
-    _modules: dict[str, Module | None]
+    _modules: dict[str, "Module | None"]
 
     dump_patches: bool = False
     _version: int = 1
@@ -101,16 +99,16 @@ class Module(_C.ModuleBase):
     __getattribute__ = _C.ModuleBase.__getattribute__
     __setattr__ = _C.ModuleBase.__setattr__
     __delattr__ = _C.ModuleBase.__delattr__
-    __call__ = _C.ModuleBase.__call__
+    __call__: Callable[..., Any] = _C.ModuleBase.__call__
     _wrapped_call_impl = __call__
 
     # -- registration and paths ------------------------------------------------------------------------------------------
 
-    def register_module(self, name: str, module: Module | None) -> None:
+    def register_module(self, name: str, module: "Module | None") -> None:
         """Same as :meth:`add_module`."""
         self.add_module(name, module)
 
-    def get_submodule(self, target: str) -> Module:
+    def get_submodule(self, target: str) -> "Module":
         """The module at a dotted path; ``""`` is the module itself.
 
         Raises:
@@ -129,7 +127,7 @@ class Module(_C.ModuleBase):
                 raise AttributeError(f"`{atom}` is not an nn.Module (looking for {target!r})")
         return module
 
-    def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
+    def set_submodule(self, target: str, module: "Module", strict: bool = False) -> None:
         """Puts ``module`` at a dotted path.
 
         Args:
