@@ -21,6 +21,7 @@ int find_registered(ModuleObject *module, PyObject *name, PyObject **value) {
     if (PyDict_Check(mapping)) {
       *value = Py_XNewRef(dict_get_str(mapping, name));
     } else {
+      const auto keep = py::reinterpret_borrow<py::object>(mapping);
       // Somebody put a mapping that is no dict into `__dict__`.
       *value = PyObject_GetItem(mapping, name);
       if (!*value) {
@@ -79,7 +80,8 @@ int delete_plain(ModuleObject *module, PyObject *name, const SpecialName *specia
     return deleted == 1 ? 0 : -1;
   }
   PyObject *old = nullptr;
-  const int found = module->dict ? dict_pop(module->dict, name, &old) : 0;
+  const auto dict = py::reinterpret_borrow<py::object>(module->dict);
+  const int found = dict ? dict_pop(dict.ptr(), name, &old) : 0;
   if (found == 0) {
     raise_no_attribute(as_object(module), name);
   }

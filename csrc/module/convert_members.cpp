@@ -82,7 +82,11 @@ int MemberConversion::convert_parameter(ModuleObject *module, PyObject *key, Ten
     const int found = find_converted(fn_.ptr(), parameter, &known);
     if (found != 0) {
       const auto replacement = py::reinterpret_steal<py::object>(known);
-      return found < 0 ? -1 : replacement.ptr() == parameter ? 0 : mapping_set(require(module, Slot::parameters), key, known);
+      if (found < 0 || replacement.ptr() == parameter) {
+        return found < 0 ? -1 : 0;
+      }
+      PyObject *mapping = require(module, Slot::parameters);
+      return mapping ? mapping_set(mapping, key, known) : -1;
     }
   }
   const auto converted = py::reinterpret_steal<py::object>(PyObject_CallOneArg(fn_.ptr(), parameter));

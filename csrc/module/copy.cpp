@@ -30,7 +30,8 @@ bool is_empty_container(PyObject *value) {
 }
 
 int add_plain_attributes(ModuleObject *module, PyObject *state) {
-  if (module->dict && PyDict_Update(state, module->dict) < 0) {
+  const auto attributes = py::reinterpret_borrow<py::object>(module->dict);
+  if (attributes && PyDict_Update(state, attributes.ptr()) < 0) {
     return -1;
   }
   PyObject *compiled;
@@ -96,13 +97,14 @@ int restore_entry(ModuleObject *module, PyObject *key, PyObject *value) {
   if (special && special->is_virtual) {
     module->state.instance_overrides = true;
   }
-  PyObject *dict = instance_dict(module);
-  return dict ? PyDict_SetItem(dict, key, value) : -1;
+  const auto dict = py::reinterpret_borrow<py::object>(instance_dict(module));
+  return dict ? PyDict_SetItem(dict.ptr(), key, value) : -1;
 }
 
 // In exposed mode the entries that a lean state spells None, and those that torch makes up, need their containers.
 int fill_exposed(ModuleObject *module, PyObject *state) {
   const auto fresh = py::reinterpret_steal<py::object>(module_base_type->tp_alloc(module_base_type, 0));
+  const auto dict = py::reinterpret_borrow<py::object>(module->dict);
   if (!fresh || reset_state(as_module(fresh.ptr())) < 0) {
     return -1;
   }
@@ -110,11 +112,11 @@ int fill_exposed(ModuleObject *module, PyObject *state) {
     const Slot slot = static_cast<Slot>(i);
     PyObject *name = slot_name(slot);
     PyObject *given = dict_get_str(state, name);
-    const bool is_missing = !dict_get_str(module->dict, name) && !must_be_in_state(slot);
+    const bool is_missing = !dict_get_str(dict.ptr(), name) && !must_be_in_state(slot);
     const bool is_lean = given == Py_None && slot != Slot::training && slot != Slot::is_full_backward_hook;
     if (is_missing || is_lean) {
       PyObject *value = require(as_module(fresh.ptr()), slot);
-      if (!value || PyDict_SetItem(module->dict, name, value) < 0) {
+      if (!value || PyDict_SetItem(dict.ptr(), name, value) < 0) {
         return -1;
       }
     }

@@ -154,7 +154,7 @@ private:
       if (!value) {
         continue;
       }
-      const bool is_registry = slot == Slot::parameters || slot == Slot::buffers || slot == Slot::modules;
+      const bool is_registry = !source->state.exposed && (slot == Slot::parameters || slot == Slot::buffers || slot == Slot::modules);
       if (is_registry && PyDict_GET_SIZE(value) == 0 && Py_REFCNT(value) == 1) {
         continue;
       }
@@ -170,14 +170,17 @@ private:
   void fill_plain_attributes(ModuleObject *source, ModuleObject *copy) {
     // A copy of the dict: copying a value may run code that changes the module.
     const py::object attributes = checked(PyDict_Copy(source->dict));
-    PyObject *target = instance_dict(copy);
-    check(target ? 0 : -1);
-    const auto keep_target = py::reinterpret_borrow<py::object>(target);
+    if (source->state.exposed) {
+      // By something that was copied before and looked at it: the dict has the internal attributes too.
+      check(expose(copy));
+    }
     Py_ssize_t position = 0;
     PyObject *key, *value;
     while (PyDict_Next(attributes.ptr(), &position, &key, &value)) {
       if (key != names.compiled_call_impl) {
-        check(PyDict_SetItem(target, key, copy_of(value).ptr()));
+        const py::object copied = copy_of(value);
+        PyObject *target = instance_dict(copy);  // not before: what is copied may look at the copy's __dict__, which replaces it
+        check(target ? PyDict_SetItem(target, key, copied.ptr()) : -1);
       }
     }
   }

@@ -22,8 +22,13 @@ struct Hook {
 
 // Tables that flag hooks by id; each may be null.
 struct FlagTables {
-  PyObject *with_kwargs;
-  PyObject *always_called;
+  FlagTables() = default;
+  FlagTables(PyObject *with_kwargs_table, PyObject *always_called_table)
+      : with_kwargs(py::reinterpret_borrow<py::object>(with_kwargs_table)),
+        always_called(py::reinterpret_borrow<py::object>(always_called_table)) {}
+
+  py::object with_kwargs;
+  py::object always_called;
 };
 
 // Is the id in the table? -1 on error.
@@ -34,8 +39,8 @@ int append_hook(std::vector<Hook> &hooks, PyObject *id, PyObject *function, cons
   hook.id = py::reinterpret_borrow<py::object>(id);
   hook.function = py::reinterpret_borrow<py::object>(function);
   hook.is_global = is_global;
-  const int with_kwargs = has_flag(flags.with_kwargs, id);
-  const int always_call = with_kwargs < 0 ? -1 : has_flag(flags.always_called, id);
+  const int with_kwargs = has_flag(flags.with_kwargs.ptr(), id);
+  const int always_call = with_kwargs < 0 ? -1 : has_flag(flags.always_called.ptr(), id);
   if (always_call < 0) {
     return -1;
   }

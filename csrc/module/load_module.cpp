@@ -45,6 +45,7 @@ PyObject *local_state(ModuleObject *module) {
     return nullptr;
   }
   while ((more = items.next(&name, &tensor)) > 0) {
+    const Owned held_name = borrow(name), held_tensor = borrow(tensor);
     if (tensor != Py_None && PyDict_SetItem(state.ptr(), name, tensor) < 0) {
       return nullptr;
     }

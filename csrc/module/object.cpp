@@ -189,7 +189,8 @@ int store_slot(ModuleObject *module, Slot slot, PyObject *value) {
   if (expose(module) < 0) {
     return -1;
   }
-  return PyDict_SetItem(module->dict, slot_name(slot), value);
+  const auto dict = py::reinterpret_borrow<py::object>(module->dict);
+  return PyDict_SetItem(dict.ptr(), slot_name(slot), value);
 }
 
 int delete_slot(ModuleObject *module, Slot slot) {
@@ -200,7 +201,8 @@ int delete_slot(ModuleObject *module, Slot slot) {
     return -1;
   }
   PyObject *old;
-  const int found = dict_pop(module->dict, slot_name(slot), &old);
+  const auto dict = py::reinterpret_borrow<py::object>(module->dict);
+  const int found = dict_pop(dict.ptr(), slot_name(slot), &old);
   Py_XDECREF(old);
   return found;
 }
@@ -223,8 +225,12 @@ int expose(ModuleObject *module) {
       }
     }
   }
-  if (module->dict && PyDict_Update(dict.ptr(), module->dict) < 0) {
+  const auto attributes = py::reinterpret_borrow<py::object>(module->dict);
+  if (attributes && PyDict_Update(dict.ptr(), attributes.ptr()) < 0) {
     return -1;
+  }
+  if (module->state.exposed) {
+    return 0;  // by a name that looked at the module while it was compared
   }
   ModuleState old = module->state;
   module->state = ModuleState{};
@@ -251,7 +257,8 @@ int reset_state(ModuleObject *module) {
   for (int i = 0; i < kSlotCount; ++i) {
     const Slot slot = static_cast<Slot>(i);
     const auto entry = py::reinterpret_steal<py::object>(default_value(slot));
-    if (!entry || PyDict_SetItem(module->dict, slot_name(slot), entry.ptr()) < 0) {
+    const auto dict = py::reinterpret_borrow<py::object>(module->dict);
+    if (!entry || PyDict_SetItem(dict.ptr(), slot_name(slot), entry.ptr()) < 0) {
       return -1;
     }
   }

@@ -150,6 +150,8 @@ inline int registry_contains(ModuleObject *module, Slot slot, PyObject *name) {
   if (PyDict_Check(mapping) && PyUnicode_Check(name)) {
     return dict_get_str(mapping, name) != nullptr;
   }
+  // Comparing names may run code that puts another mapping in its place.
+  const auto keep = py::reinterpret_borrow<py::object>(mapping);
   return PySequence_Contains(mapping, name);
 }
 

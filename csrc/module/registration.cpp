@@ -118,6 +118,7 @@ int store_persistence(ModuleObject *module, PyObject *name, bool persistent) {
   if (!set) {
     return -1;
   }
+  const auto keep = py::reinterpret_borrow<py::object>(set);
   return PySet_Check(set) ? PySet_Add(set, name)
                           : slot_guard(-1, [&] {
                               py::handle(set).attr("add")(py::handle(name));
@@ -134,7 +135,8 @@ public:
     module_ = module;
     const Slot slots[] = {Slot::buffers, Slot::modules, Slot::non_persistent_buffers_set};
     for (int i = 0; i < 3; ++i) {
-      PyObject *container = peek(module, slots[i]);
+      const auto keep = py::reinterpret_borrow<py::object>(peek(module, slots[i]));
+      PyObject *container = keep.ptr();
       const int held = container ? PySequence_Contains(container, name) : 0;
       if (held < 0) {
         return -1;
@@ -329,6 +331,7 @@ int is_persistent(ModuleObject *module, PyObject *name, PyObject *value, bool is
     return persistent ? PyObject_IsTrue(persistent.ptr()) : -1;
   }
   PyObject *set = peek(module, Slot::non_persistent_buffers_set);
+  const auto keep = py::reinterpret_borrow<py::object>(set);
   const int listed = set ? PySequence_Contains(set, name) : 0;
   return listed < 0 ? -1 : !listed;
 }
@@ -348,7 +351,8 @@ int assign_buffer(ModuleObject *module, PyObject *name, PyObject *value, bool is
   }
   if (known && !is_buffer_object && stores_directly(module, name, global_hooks.buffer_registration) &&
       !overrides(module, Virtual::register_buffer)) {
-    return mapping_set(peek(module, Slot::buffers), name, value);
+    PyObject *buffers = require(module, Slot::buffers);
+    return buffers ? mapping_set(buffers, name, value) : -1;
   }
   const int persistent = is_persistent(module, name, value, is_buffer_object);
   if (persistent < 0) {
@@ -415,8 +419,8 @@ int assign_plain(ModuleObject *module, PyObject *name, PyObject *value) {
     }
     module->state.instance_overrides = module->state.instance_overrides || special->is_virtual;
   }
-  PyObject *dict = instance_dict(module);
-  return dict ? PyDict_SetItem(dict, name, value) : -1;
+  const auto dict = py::reinterpret_borrow<py::object>(instance_dict(module));
+  return dict ? PyDict_SetItem(dict.ptr(), name, value) : -1;
 }
 
 int register_parameter(ModuleObject *module, PyObject *name, PyObject *parameter) {
@@ -506,15 +510,14 @@ int add_module(ModuleObject *module, PyObject *name, PyObject *child) {
   return store_with_hooks(module, Slot::modules, global_hooks.module_registration, name, child);
 }
 
+// Comparing names, or the end of the old value, may run code that puts another mapping in the place of this one: it is kept alive.
 int mapping_set(PyObject *mapping, PyObject *name, PyObject *value) {
-  // The end of the old value may run code that drops the mapping.
-  Py_INCREF(mapping);
-  const int result = PyDict_CheckExact(mapping) ? PyDict_SetItem(mapping, name, value) : PyObject_SetItem(mapping, name, value);
-  Py_DECREF(mapping);
-  return result;
+  const auto keep = py::reinterpret_borrow<py::object>(mapping);
+  return PyDict_CheckExact(mapping) ? PyDict_SetItem(mapping, name, value) : PyObject_SetItem(mapping, name, value);
 }
 
 int mapping_discard(PyObject *mapping, PyObject *name) {
+  const auto keep = py::reinterpret_borrow<py::object>(mapping);
   if (PyDict_CheckExact(mapping)) {
     if (PyDict_GET_SIZE(mapping) == 0 || !dict_get_str(mapping, name)) {
       return 0;
@@ -537,6 +540,7 @@ int discard_non_persistent(ModuleObject *module, PyObject *name) {
   if (!set) {
     return 0;
   }
+  const auto keep = py::reinterpret_borrow<py::object>(set);
   if (PySet_Check(set)) {
     return PySet_GET_SIZE(set) == 0 ? 0 : PySet_Discard(set, name) < 0 ? -1 : 0;
   }

@@ -292,6 +292,11 @@ int clone_values(PyObject *destination, PyObject *before) {
   }
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.ptr()); ++i) {
     PyObject *pair = PyList_GET_ITEM(items.ptr(), i);
+    if (!PyTuple_Check(pair) || PyTuple_GET_SIZE(pair) != 2) {
+      PyErr_Format(PyExc_TypeError, "state_dict: items() of the destination, a %.200s, must give (key, value) pairs",
+                   Py_TYPE(destination)->tp_name);
+      return -1;
+    }
     PyObject *key = PyTuple_GET_ITEM(pair, 0), *value = PyTuple_GET_ITEM(pair, 1);
     PyObject *old = before ? PyDict_GetItemWithError(before, key) : nullptr;
     if (!old && PyErr_Occurred()) {

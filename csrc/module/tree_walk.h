@@ -114,8 +114,13 @@ private:
         continue;
       }
       const bool only_here = Py_REFCNT(child_ptr) == 1;
-      *key = py::reinterpret_borrow<py::object>(key_ptr);
-      *child = py::reinterpret_borrow<py::object>(child_ptr);
+      {
+        auto new_key = py::reinterpret_borrow<py::object>(key_ptr);
+        auto new_child = py::reinterpret_borrow<py::object>(child_ptr);
+        std::swap(*key, new_key);
+        std::swap(*child, new_child);
+        // Those of the round before die here, which may change the registry: the new ones are owned by now.
+      }
       *info = class_info_of(child_ptr);
       const bool by_identity = *info && (*info)->identity_hash;
       // Nobody but this registry holds it: it cannot be one of its other children.

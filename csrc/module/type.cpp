@@ -110,10 +110,13 @@ int module_tp_traverse(PyObject *self_obj, visitproc visit, void *arg) {
 
 int module_tp_clear(PyObject *self_obj) {
   ModuleObject *self = as_module(self_obj);
-  // What still holds the module may look at it: it is as before Module.__init__ then.
-  self->state.initialized = self->state.exposed = self->state.instance_overrides = false;
-  clear_state(self->state);
-  Py_CLEAR(self->dict);
+  // What dies here may still reach the module, which is then one before Module.__init__: not in exposed mode without a dict.
+  ModuleState old = self->state;
+  self->state = ModuleState{};
+  PyObject *dict = self->dict;
+  self->dict = nullptr;
+  clear_state(old);
+  Py_XDECREF(dict);
   return 0;
 }
 

@@ -18,17 +18,24 @@ inline unsigned int type_version(PyTypeObject *type) {
 #endif
 }
 
-// Borrowed value or null without an error. `key` is a str: user code runs only for a key of another type with the same hash.
+// Borrowed value or null without an error. `key` is a str: user code runs only for a key of another type with the same hash, or
+// when either is of a subclass of str.
 inline PyObject *dict_get_str(PyObject *dict, PyObject *key) {
+  // That code may replace the dict where it is kept.
+  Py_INCREF(dict);
   Py_hash_t hash = reinterpret_cast<PyASCIIObject *>(key)->hash;
   if (hash == -1) {
     hash = PyObject_Hash(key);
   }
-  PyObject *value = _PyDict_GetItem_KnownHash(dict, key, hash);
+  PyObject *value = hash == -1 ? nullptr : _PyDict_GetItem_KnownHash(dict, key, hash);
   if (!value && PyErr_Occurred()) {
     // A key of another type in this dict, whose __eq__ raised: it is not the one looked for.
     PyErr_Clear();
   }
+  if (Py_REFCNT(dict) == 1) {
+    value = nullptr;  // it goes with the dict
+  }
+  Py_DECREF(dict);
   return value;
 }
 
@@ -41,6 +48,7 @@ inline int optional_attr(PyObject *object, PyObject *name, PyObject **value) {
 #endif
 }
 
+// 1 and a new reference, 0 (and null) when there is no such key, -1 on error. The caller keeps the dict alive.
 #if PY_VERSION_HEX < 0x030D0000
 inline int dict_pop(PyObject *dict, PyObject *key, PyObject **result) {
   PyObject *value = PyDict_GetItemWithError(dict, key);

@@ -4,6 +4,8 @@
 #include <array>
 #include <cstring>
 
+#include "py/slot_guard.h"
+
 namespace modtree {
 
 PyTypeObject *dtype_type = nullptr;
@@ -69,8 +71,10 @@ PyObject *dtype_tp_richcompare(PyObject *self, PyObject *other, int op) {
 }
 
 PyObject *dtype_reduce(PyObject *self, PyObject *) {
-  py::object getter = py::module_::import("modtree.dtypes").attr("_dtype_by_name");
-  return Py_BuildValue("O(O)", getter.ptr(), as_dtype(self)->name);
+  return slot_guard<PyObject *>(nullptr, [&] {
+    py::object getter = py::module_::import("modtree.dtypes").attr("_dtype_by_name");
+    return Py_BuildValue("O(O)", getter.ptr(), as_dtype(self)->name);
+  });
 }
 
 PyObject *dtype_copy(PyObject *self, PyObject *) {

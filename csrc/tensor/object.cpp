@@ -91,6 +91,15 @@ int tensor_tp_clear(PyObject *obj) {
   return 0;
 }
 
+void free_tensor(PyObject *obj) {
+  PyTypeObject *type = Py_TYPE(obj);
+  tensor_tp_clear(obj);
+  release_cell(as_tensor(obj)->cell);
+  Py_XDECREF(as_object(as_tensor(obj)->array));
+  type->tp_free(obj);
+  Py_DECREF(type);
+}
+
 void tensor_tp_dealloc(PyObject *obj) {
   TensorObject *self = as_tensor(obj);
   PyTypeObject *type = Py_TYPE(obj);
@@ -101,11 +110,14 @@ void tensor_tp_dealloc(PyObject *obj) {
   if (self->weakrefs != nullptr) {
     PyObject_ClearWeakRefs(obj);
   }
-  tensor_tp_clear(obj);
-  release_cell(self->cell);
-  Py_XDECREF(as_object(self->array));
-  type->tp_free(obj);
-  Py_DECREF(type);
+  if (self->grad == nullptr && self->grad_fn == nullptr && self->dict == nullptr) {
+    free_tensor(obj);
+    return;
+  }
+  // What it holds may be the head of a long chain of tensors, such as gradients of gradients.
+  Py_TRASHCAN_BEGIN(obj, tensor_tp_dealloc)
+  free_tensor(obj);
+  Py_TRASHCAN_END
 }
 
 Py_hash_t tensor_tp_hash(PyObject *obj) { return _Py_HashPointer(obj); }

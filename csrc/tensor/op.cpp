@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "py/slot_guard.h"
 #include "tensor/float_errors.h"
 #include "tensor/op_errors.h"
 
@@ -168,11 +169,8 @@ bool convert_number(PyObject *number, int num, bool is_compare, PyObject **fresh
     int overflow = 0;
     long long value = PyLong_AsLongLongAndOverflow(plain, &overflow);
     Py_ssize_t bits = 8 * PyDataType_ELSIZE(dtype->descr) - (dtype->is_signed ? 1 : 0);
-    bool fits = overflow == 0 && (value >= 0 ? bits >= 63 || value < (1LL << bits)
-                                             : dtype->is_signed && value >= -(1LL << bits));
-    if (bits >= 63 && overflow == 0 && dtype->is_signed) {
-      fits = true;
-    }
+    bool fits = overflow == 0 && (value >= 0 || dtype->is_signed) &&
+                (bits >= 63 || (value < (1LL << bits) && value >= -(1LL << bits)));
     if (!fits && overflow == 0) {  // wraps around, as a cast from int64 does
       PyObject *wide = PyArray_FromAny(plain, PyArray_DescrFromType(NPY_INT64), 0, 0, 0, nullptr);
       if (wide == nullptr) {
@@ -579,8 +577,10 @@ PyObject *op_get_doc(PyObject *self, void *) {
 }
 
 PyObject *op_reduce(PyObject *self, PyObject *) {
-  py::object find = py::module_::import("modtree.ops.table").attr("find");
-  return Py_BuildValue("O(O)", find.ptr(), as_op(self)->name);
+  return slot_guard<PyObject *>(nullptr, [&] {
+    py::object find = py::module_::import("modtree.ops.table").attr("find");
+    return Py_BuildValue("O(O)", find.ptr(), as_op(self)->name);
+  });
 }
 
 PyMethodDef kMethods[] = {

@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "py/slot_guard.h"
+
 namespace modtree {
 
 namespace {
@@ -67,17 +69,8 @@ bool translate_axis_error(py::object &value) {
   return true;
 }
 
-}  // namespace
-
-PyObject *shape_text(PyArrayObject *array) {
-  return PyUnicode_FromString(shape_string(array).c_str());
-}
-
-void translate_error(PyObject *op_name, PyObject *const *args, Py_ssize_t nargs,
-                     PyArrayObject *target) {
-  if (!PyErr_ExceptionMatches(PyExc_ValueError)) {
-    return;
-  }
+void translate_value_error(PyObject *op_name, PyObject *const *args, Py_ssize_t nargs,
+                           PyArrayObject *target) {
   py::error_already_set error;  // takes the pending error
   py::object value = error.value();
   if (PyErr_GivenExceptionMatches(error.type().ptr(), PyExc_IndexError)) {
@@ -119,6 +112,23 @@ void translate_error(PyObject *op_name, PyObject *const *args, Py_ssize_t nargs,
   }
   PyErr_Format(PyExc_RuntimeError, "%U%s: %S", op_name, describe(args, nargs).c_str(),
                value.ptr());
+}
+
+}  // namespace
+
+PyObject *shape_text(PyArrayObject *array) {
+  return PyUnicode_FromString(shape_string(array).c_str());
+}
+
+void translate_error(PyObject *op_name, PyObject *const *args, Py_ssize_t nargs,
+                     PyArrayObject *target) {
+  if (PyErr_ExceptionMatches(PyExc_ValueError)) {
+    // Asking a foreign error for its text may fail in its turn.
+    slot_guard(0, [&] {
+      translate_value_error(op_name, args, nargs, target);
+      return 0;
+    });
+  }
 }
 
 void raise_no_bool(PyObject *op_name) {
