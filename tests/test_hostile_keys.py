@@ -2,7 +2,7 @@
 """Keys that replace the very dict they are looked up in, and finalizers that use what is being taken apart.
 
 A key with the hash of the wanted name is compared with it, which may run any code. Each use ends in a result or in a Python error, and
-the module works after a new ``__init__``.
+the module works after a new ``__init__``. Not on torch: there some of these end the process, in CPython's own attribute access.
 """
 
 from __future__ import annotations
@@ -89,24 +89,26 @@ USES = {
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
 @pytest.mark.parametrize("replace", REPLACE.values(), ids=REPLACE)
 @pytest.mark.parametrize("registry", ["_parameters", "_buffers", "_modules"])
-def test_a_registry_key_that_replaces_its_registry(impl, registry, replace, use):
-    m = impl.nn.Module()
-    getattr(m, registry)[Key("x", lambda: replace(m, registry))] = None
-    attempt(use, m, "x", impl)
-    assert_usable(impl, m)
+def test_a_registry_key_that_replaces_its_registry(ours, registry, replace, use):
+    for name in ("x", "training"):
+        m = ours.nn.Module()
+        for other in ("_parameters", "_buffers", "_modules"):
+            getattr(m, other)[Key(name, lambda m=m: replace(m, registry))] = None
+        attempt(use, m, name, ours)
+    assert_usable(ours, m)
 
 
 @pytest.mark.parametrize("name", ["x", "_parameters", "training", "forward", "_forward_hooks"])
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
 @pytest.mark.parametrize("replace", ["clear dict", "new dict"])
-def test_an_attribute_key_that_replaces_the_instance_dict(impl, replace, use, name):
-    m = impl.nn.Module()
+def test_an_attribute_key_that_replaces_the_instance_dict(ours, replace, use, name):
+    m = ours.nn.Module()
     entries = {k: v for k, v in m.__dict__.items() if k != name}
     entries[Key(name, lambda: REPLACE[replace](m, None))] = 1
     m.__dict__ = entries
     del entries
-    attempt(use, m, name, impl)
-    assert_usable(impl, m)
+    attempt(use, m, name, ours)
+    assert_usable(ours, m)
 
 
 @pytest.mark.parametrize(
@@ -128,8 +130,8 @@ def test_an_attribute_key_that_replaces_the_instance_dict(impl, replace, use, na
     [lambda m: m.__dict__, lambda m: setattr(m, "__dict__", {}), lambda m: m.__init__()],
     ids=["look", "new dict", "init"],
 )
-def test_a_str_subclass_as_name_that_changes_the_module(impl, action, use):
-    m = impl.nn.Module()
+def test_a_str_subclass_as_name_that_changes_the_module(ours, action, use):
+    m = ours.nn.Module()
     setattr(m, Text("x"), 1)
     setattr(m, Text("training"), 1)
     m.y = 2
@@ -138,14 +140,14 @@ def test_a_str_subclass_as_name_that_changes_the_module(impl, action, use):
         attempt(use, m)
     finally:
         Text.action = None
-    assert_usable(impl, m)
+    assert_usable(ours, m)
 
 
 @pytest.mark.parametrize(
     "table", ["_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called"]
 )
-def test_a_hook_id_that_replaces_its_table(impl, table):
-    class Echo(impl.nn.Module):
+def test_a_hook_id_that_replaces_its_table(ours, table):
+    class Echo(ours.nn.Module):
         def forward(self, x):
             return x
 
@@ -162,7 +164,7 @@ def test_a_hook_id_that_replaces_its_table(impl, table):
 # -- finalizers ----------------------------------------------------------------------------------
 
 
-def test_a_finalizer_that_uses_a_module_the_collector_has_cleared(impl):
+def test_a_finalizer_that_uses_a_module_the_collector_has_cleared(ours):
     seen = []
 
     class Late:
@@ -172,7 +174,7 @@ def test_a_finalizer_that_uses_a_module_the_collector_has_cleared(impl):
         def __del__(self):
             self.action()
 
-    class M(impl.nn.Module):
+    class M(ours.nn.Module):
         def __del__(self):
             ref = weakref.ref(self)
 
@@ -182,7 +184,7 @@ def test_a_finalizer_that_uses_a_module_the_collector_has_cleared(impl):
                     seen.append("gone")
                     return
                 for use in USES.values():
-                    attempt(use, m, "x", impl)
+                    attempt(use, m, "x", ours)
                 seen.append(len(m.__dict__) >= 0)
 
             self.__dict__["late"] = Late(look)
@@ -232,7 +234,7 @@ def test_deepcopy_of_something_that_looks_at_the_dict_of_its_owner(impl, where, 
                 assert memo[id(m)].__dict__ is not None
             return self
 
-    class LooksToo(impl.nn.Parameter):
+    class LooksToo(type(param(impl))):
         __deepcopy__ = Looks.__deepcopy__
 
     m = impl.nn.Module()

@@ -72,8 +72,9 @@ struct TrainVisitor {
 
   // Has somebody put a parameter, buffer or child named `training` into the module?
   static bool is_registered(ModuleObject *module) {
-    for (PyObject *mapping : {module->state.parameters, module->state.buffers, module->state.modules}) {
-      if (mapping && PyDict_GET_SIZE(mapping) != 0 && dict_get_str(mapping, names.training)) {
+    for (const Slot slot : {Slot::parameters, Slot::buffers, Slot::modules}) {
+      PyObject *mapping = peek(module, slot);  // not before its turn: comparing names may run code that replaces it
+      if (mapping && PyDict_Check(mapping) && PyDict_GET_SIZE(mapping) != 0 && dict_get_str(mapping, names.training)) {
         return true;
       }
     }

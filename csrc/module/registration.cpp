@@ -527,7 +527,6 @@ int mapping_discard(PyObject *mapping, PyObject *name) {
     Py_XDECREF(old);
     return found;
   }
-  const auto keep = py::reinterpret_borrow<py::object>(mapping);
   const int found = PySequence_Contains(mapping, name);
   if (found != 1) {
     return found;
