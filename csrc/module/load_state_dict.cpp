@@ -357,7 +357,7 @@ private:
     }
     const Owned separator = steal(PyUnicode_FromString("\n\t"));
     const Owned joined = separator ? steal(PyUnicode_Join(separator.ptr(), errors_.ptr())) : Owned();
-    const Owned class_name = joined ? steal(PyType_GetName(Py_TYPE(root))) : Owned();
+    const Owned class_name = joined ? steal(PyUnicode_FromString(type_short_name(Py_TYPE(root)))) : Owned();
     if (class_name) {
       PyErr_Format(PyExc_RuntimeError, "Error(s) in loading state_dict for %U:\n\t%U", class_name.ptr(), joined.ptr());
     }
