@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import gc
 import inspect
+import sys
 import typing
 import weakref
 
@@ -285,6 +286,10 @@ class Proxy:
         return getattr(self.module, name)
 
 
+@pytest.mark.skipif(
+    sys.version_info < (3, 11),
+    reason="object has no __getstate__ yet: copy asks the proxy, which forwards to the module's",
+)
 def test_deepcopy_of_a_proxy_is_a_proxy(impl):
     m = impl.nn.Module()
     m.p = param(impl)
