@@ -61,7 +61,7 @@ struct Walk {
   PyObject *next_given();
   PyObject *item(PyObject *key, PyObject *value);
   int start_modules();
-  int start_override(Virtual method, PyObject *result);
+  int start_override(PyObject *result);
 };
 
 struct WalkObject {
@@ -114,7 +114,7 @@ int Walk::start_modules() {
 }
 
 // Uses what an override returned as the source of pairs; steals `result`.
-int Walk::start_override(Virtual, PyObject *result) {
+int Walk::start_override(PyObject *result) {
   const auto iterable = py::reinterpret_steal<py::object>(result);
   if (!iterable) {
     return -1;
@@ -129,7 +129,7 @@ int Walk::start() {
   ModuleObject *module = as_module(root.ptr());
   if (request.kind == WalkKind::children) {
     if (!request.named && overrides(module, Virtual::named_children)) {
-      return start_override(Virtual::named_children, PyObject_CallMethodNoArgs(root.ptr(), names.named_children));
+      return start_override(PyObject_CallMethodNoArgs(root.ptr(), names.named_children));
     }
     PyObject *children;
     return registry(module, Slot::modules, &children) < 0 ? -1 : entries.start(children);
@@ -143,7 +143,7 @@ int Walk::start() {
     if (!request.named && overrides(module, named_method)) {
       py::kwargs keywords;
       keywords["recurse"] = py::bool_(request.recurse);
-      return start_override(named_method, call_with_keywords(root.ptr(), virtual_name(named_method), keywords));
+      return start_override(call_with_keywords(root.ptr(), virtual_name(named_method), keywords));
     }
     if (overrides(module, Virtual::named_members)) {
       py::kwargs keywords;
@@ -151,8 +151,7 @@ int Walk::start() {
       keywords["recurse"] = py::bool_(request.recurse);
       keywords["remove_duplicate"] = py::bool_(request.remove_duplicate);
       const auto bound = py::reinterpret_steal<py::object>(PyObject_GetAttr(root.ptr(), names.named_members));
-      return start_override(Virtual::named_members,
-                            bound ? PyObject_Call(bound.ptr(), py::make_tuple(items_getter(request.kind)).ptr(), keywords.ptr())
+      return start_override(bound ? PyObject_Call(bound.ptr(), py::make_tuple(items_getter(request.kind)).ptr(), keywords.ptr())
                                   : nullptr);
     }
   }
