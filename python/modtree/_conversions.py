@@ -26,12 +26,14 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _is_dtype(value: Any) -> bool:
-    return builtins.type(value).__name__ == "dtype" or isinstance(value, builtins.type) or hasattr(value, "dtype")
+    return (
+        builtins.type(value).__name__ == "dtype"
+        or isinstance(value, builtins.type)
+        or hasattr(value, "dtype")
+    )
 
 
-def _parse_to(
-    args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[Any, Any, bool, Any]:
+def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, bool, Any]:
     """(device, dtype, non_blocking, memory_format) from the three call forms of ``to``."""
     memory_format = kwargs.pop("memory_format", None)
     if "copy" in kwargs:
@@ -40,7 +42,9 @@ def _parse_to(
         names = ("tensor", "non_blocking")
         if "other" in kwargs:
             kwargs["tensor"] = kwargs.pop("other")
-    elif args and args[0] is not None and not isinstance(args[0], (str, int)) and _is_dtype(args[0]):
+    elif (
+        args and args[0] is not None and not isinstance(args[0], (str, int)) and _is_dtype(args[0])
+    ):
         names = ("dtype", "non_blocking")
     else:
         names = ("device", "dtype", "non_blocking")
@@ -239,5 +243,3 @@ def _replicate_for_data_parallel(self: Any) -> Any:
     replica._modules = replica._modules.copy()
     replica._is_replica = True
     return replica
-
-

@@ -9,11 +9,25 @@ of one row. Derivative rules belong to rows too.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from modtree._C import Op, _set_slot_op, _slot_ops
 
-__all__ = ["by_function", "define", "expose", "find", "functions", "inplace_of", "methods", "ops"]
+__all__ = [
+    "by_function",
+    "define",
+    "derivatives",
+    "derive",
+    "derive_jointly",
+    "expose",
+    "find",
+    "functions",
+    "inplace_of",
+    "methods",
+    "not_differentiable",
+    "ops",
+]
 
 #: Name -> row.
 ops: dict[str, Op] = {}
@@ -67,6 +81,59 @@ def define(
     if name in _slot_ops:
         _set_slot_op(name, op)
     return op
+
+
+@dataclass(frozen=True)
+class Derivative:
+    """How gradients go backward through one row; made by :func:`derive`, :func:`derive_jointly`, :func:`not_differentiable`."""
+
+    functions: tuple[Callable[..., Any] | None, ...] = ()
+    joint: Callable[..., Any] | None = None
+    twice: bool = True
+
+
+#: Name -> derivative.
+derivatives: dict[str, Derivative] = {}
+
+
+def derive(name: str, *functions: Callable[..., Any] | None, twice: bool = True) -> None:
+    """Gives a row its derivative, one function for each positional argument that has one.
+
+    A function is called as ``f(g, out, *args, **kwargs)``: the gradient of the result, the result, and the arguments as the forward function
+    got them. The names of its parameters say what the graph keeps: ``x`` the array, ``_x`` nothing (None comes in its place), ``x_like`` a
+    stand-in without memory that has its shape and dtype. Numbers, shapes and None always come as they are. It returns the
+    gradient of that argument; a gradient that was broadcast is summed to the argument's shape, and cast to its dtype, afterwards. No array it
+    gets may be changed.
+
+    Args:
+        name: The row's name.
+        functions: One per positional argument, None for those without a gradient. For an argument that is a sequence of tensors it
+            returns a list.
+        twice: The functions run on tensors too (operators and NumPy functions that are rows), so that the gradient itself can be derived.
+    """
+    _add_derivative(name, Derivative(functions, None, twice))
+
+
+def derive_jointly(name: str, function: Callable[..., Any], *, twice: bool = False) -> None:
+    """Gives a row its derivative as one function for all its arguments.
+
+    Called as ``f(needs, g, out, *args, **kwargs)``; ``needs`` says for each positional argument whether its gradient is wanted. It returns a tuple
+    of gradients for the positional arguments (None where there is none). Parameter names mean what they mean to :func:`derive`.
+    """
+    _add_derivative(name, Derivative((), function, twice))
+
+
+def not_differentiable(*names: str) -> None:
+    """Rows whose results need no gradient whatever goes in: comparisons, indices."""
+    for name in names:
+        _add_derivative(name, Derivative())
+
+
+def _add_derivative(name: str, derivative: Derivative) -> None:
+    if name in derivatives:
+        raise ValueError(f"the operation '{name}' has a derivative already")
+    ops[name]  # must exist
+    derivatives[name] = derivative
 
 
 def find(name: str) -> Op:

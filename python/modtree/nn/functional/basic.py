@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Functions on tensors that layers are made of, under torch's names and with torch's arguments.
-
-They take :class:`modtree.Tensor` and run in NumPy and in small native kernels. For a module with torch leaves, ``forward``
-calls torch's own functions.
-"""
+"""Functions of single layers."""
 
 from __future__ import annotations
 
@@ -11,10 +7,10 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from ..creation import empty_like
-from ..grad_mode import no_grad
-from ..tensor import Tensor
-from . import _ops
+from ...creation import empty_like
+from ...grad_mode import no_grad
+from ...tensor import Tensor
+from .. import rows
 
 __all__ = [
     "dropout",
@@ -23,7 +19,6 @@ __all__ = [
     "layer_norm",
     "linear",
     "log_softmax",
-    "multi_head_attention_forward",
     "normalize",
     "relu",
     "relu_",
@@ -37,7 +32,7 @@ __all__ = [
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``input @ weight.T + bias``; the weight has shape (out_features, in_features) or (in_features,)."""
-    return _ops.linear(input, weight, bias)
+    return rows.linear(input, weight, bias)
 
 
 def embedding(
@@ -67,7 +62,7 @@ def embedding(
         )
     if max_norm is not None:
         _renormalize_rows(input, weight, max_norm, norm_type)
-    return _ops.embedding(input, weight)
+    return rows.embedding(input, weight)
 
 
 def _renormalize_rows(input: Tensor, weight: Tensor, max_norm: float, norm_type: float) -> None:
@@ -75,10 +70,10 @@ def _renormalize_rows(input: Tensor, weight: Tensor, max_norm: float, norm_type:
         if input.is_meta or weight.is_meta:
             return
         used = input.reshape(-1)
-        rows = _ops.embedding(used, weight)
-        norm = rows.norm(norm_type, 1, keepdim=True)
+        chosen = rows.embedding(used, weight)
+        norm = chosen.norm(norm_type, 1, keepdim=True)
         scale = (max_norm / (norm + 1e-7)).clamp(max=1.0)
-        weight.detach()[used] = rows * scale
+        weight.detach()[used] = chosen * scale
 
 
 def layer_norm(
@@ -91,19 +86,19 @@ def layer_norm(
     """Normalizes over the last axes, whose sizes are ``normalized_shape``: mean 0, biased variance 1."""
     if isinstance(normalized_shape, int):
         raise TypeError("layer_norm(): argument 'normalized_shape' must be tuple of ints, not int")
-    return _ops.layer_norm(input, weight, bias, tuple(normalized_shape), eps)
+    return rows.layer_norm(input, weight, bias, tuple(normalized_shape), eps)
 
 
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     """``x * Phi(x)``, exact, or with ``approximate="tanh"`` its approximation by tanh."""
     if approximate not in ("none", "tanh"):
         raise RuntimeError(f"approximate argument must be either none or tanh, got {approximate!r}")
-    return _ops.gelu(input, approximate == "tanh")
+    return rows.gelu(input, approximate == "tanh")
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """``max(x, 0)``."""
-    return _ops.relu.inplace(input) if inplace else _ops.relu(input)
+    return rows.relu.inplace(input) if inplace else rows.relu(input)
 
 
 def relu_(input: Tensor) -> Tensor:
@@ -113,12 +108,12 @@ def relu_(input: Tensor) -> Tensor:
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """``x * sigmoid(x)``."""
-    return _ops.silu.inplace(input) if inplace else _ops.silu(input)
+    return rows.silu.inplace(input) if inplace else rows.silu(input)
 
 
 def sigmoid(input: Tensor) -> Tensor:
     """``1 / (1 + exp(-x))``."""
-    return _ops.sigmoid(input)
+    return rows.sigmoid(input)
 
 
 def tanh(input: Tensor) -> Tensor:
@@ -159,7 +154,7 @@ def softmax(
         dim = _implicit_dim("softmax", input.dim(), _stacklevel)
     if dtype is not None:
         input = input.to(dtype)
-    return _ops.softmax(input, _checked_dim(dim, input.dim()))
+    return rows.softmax(input, _checked_dim(dim, input.dim()))
 
 
 def log_softmax(
@@ -171,7 +166,7 @@ def log_softmax(
         dim = _implicit_dim("log_softmax", input.dim(), _stacklevel)
     if dtype is not None:
         input = input.to(dtype)
-    return _ops.log_softmax(input, _checked_dim(dim, input.dim()))
+    return rows.log_softmax(input, _checked_dim(dim, input.dim()))
 
 
 def _check_probability(p: float) -> None:
@@ -235,16 +230,16 @@ def scaled_dot_product_attention(
     if enable_gqa:
         key, value = (_repeat_heads(query, kv) for kv in (key, value))
     if dropout_p == 0.0:
-        return _ops.attention(query, key, value, attn_mask, is_causal, scale)
+        return rows.attention(query, key, value, attn_mask, is_causal, scale)
     # The weights are needed on their own: attention over an identity gives them.
     width = key.shape[-2]
     identity = _identity_like(key, width)
-    weights = _ops.attention(query, key, identity, attn_mask, is_causal, scale)
+    weights = rows.attention(query, key, identity, attn_mask, is_causal, scale)
     return dropout(weights, dropout_p) @ value
 
 
 def _identity_like(key: Tensor, n: int) -> Tensor:
-    from ..creation import eye
+    from ...creation import eye
 
     return eye(n, dtype=key.dtype, device=key.device).expand(*key.shape[:-2], n, n)
 
@@ -261,6 +256,3 @@ def _repeat_heads(query: Tensor, kv: Tensor) -> Tensor:
     lead, tail = kv.shape[:-3], kv.shape[-2:]
     spread = kv.unsqueeze(-3).expand(*lead, own, heads // own, *tail)
     return spread.reshape(*lead, heads, *tail)
-
-
-from ._multi_head import multi_head_attention_forward  # noqa: E402  (needs the functions above)

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import math
 
-from ..creation import zeros
-from ..ops.shape import cat
-from ..tensor import Tensor
-from . import functional as F
+from ...creation import zeros
+from ...ops.shape import cat
+from ...tensor import Tensor
+from . import basic as F
 
 MINUS_INF = float("-inf")
 

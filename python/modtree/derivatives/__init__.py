@@ -1,0 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Derivatives of the rows of :mod:`modtree.ops`, one file for each of its files; importing this package enters them into the table."""
+
+from __future__ import annotations
