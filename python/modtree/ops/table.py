@@ -31,6 +31,8 @@ __all__ = [
 
 #: Name -> row.
 ops: dict[str, Op] = {}
+#: Name -> the forward function that also returns what the derivative needs.
+recording: dict[str, Callable[..., Any]] = {}
 #: NumPy function -> row: what NumPy's protocols look up.
 by_function: dict[Any, Op] = {}
 
@@ -46,6 +48,7 @@ def define(
     meta: Callable[..., Any] | None = None,
     numpy: Any = None,
     doc: str | None = None,
+    record: Callable[..., Any] | None = None,
     **flags: bool,
 ) -> Op:
     """Adds a row to the table.
@@ -61,6 +64,8 @@ def define(
         meta: ``meta(*arrays, **kwargs) -> (shape, dtype)`` (or a list of such pairs) for meta tensors. Element-wise rows and views need none.
         numpy: The NumPy function that means this row; ``forward`` when that is a ufunc.
         doc: What ``help()`` shows.
+        record: The forward function while operations are recorded: returns ``(result, saved)``, and ``saved`` comes to the derivative in place
+            of the result.
     """
     if name in ops:
         raise ValueError(f"the operation '{name}' is in the table already")
@@ -76,6 +81,8 @@ def define(
         **flags,
     )
     ops[name] = op
+    if record is not None:
+        recording[name] = record
     if numpy is not None:
         by_function[numpy] = op
     if name in _slot_ops:

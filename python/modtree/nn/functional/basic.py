@@ -55,10 +55,10 @@ def embedding(
         scale_grad_by_freq: Divide the gradient of a row by how often it was looked up.
         sparse: Accepted for compatibility; gradients are dense.
     """
-    rows = weight.shape[0]
-    if padding_idx is not None and not -rows <= padding_idx < rows:
+    count = weight.shape[0]
+    if padding_idx is not None and not -count <= padding_idx < count:
         raise AssertionError(
-            f"Padding_idx must be within num_embeddings: got {padding_idx}, the table has {rows} rows"
+            f"Padding_idx must be within num_embeddings: got {padding_idx}, the table has {count} rows"
         )
     if max_norm is not None:
         _renormalize_rows(input, weight, max_norm, norm_type)
