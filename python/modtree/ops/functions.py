@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from modtree.ops import linalg, pointwise, reduce, shape  # noqa: F401  # they fill the table
+from modtree.ops import indexing, joining, linalg, pointwise, reduce, shape  # noqa: F401  # they fill the table
 from modtree.ops.table import functions
 
 globals().update(functions)

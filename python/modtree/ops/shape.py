@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Views, joining, splitting, indexing."""
+"""Views: other shapes, orders and parts of the same memory."""
 
 from __future__ import annotations
 
@@ -298,295 +298,75 @@ def unbind(input: Any, dim: int = 0) -> Any:
 
 define("movedim", np.moveaxis, view=True)
 
-# -- copies ------------------------------------------------------------------------------------------------------------
-
-
-def _cat_meta(items: Any, axis: int) -> Any:
-    items = [i for i in items if i.shape != (0,)] or items[:1]
-    shape = list(items[0].shape)
-    shape[axis] = sum(i.shape[axis] for i in items)
-    return shape, items[0].dtype
-
-
-def _cat(items: Any, axis: int) -> Any:
-    if any(i.ndim == 0 for i in items):
-        raise RuntimeError(
-            "zero-dimensional tensor (at position 0) cannot be concatenated; use stack()"
-        )
-    # torch skips empty 1-D tensors whatever the rank of the others.
-    rest = [i for i in items if i.shape != (0,)] or items[:1]
-    shapes = {
-        (*i.shape[: axis % i.ndim], *i.shape[axis % i.ndim + 1 :])
-        for i in rest
-        if -i.ndim <= axis < i.ndim
-    }
-    if len(shapes) > 1 or len({i.ndim for i in rest}) > 1:
-        raise RuntimeError(
-            f"Sizes of tensors must match except in dimension {axis}. Got {[list(i.shape) for i in rest]}"
-        )
-    return np.concatenate(rest, axis=axis)
-
-
-def _stack_meta(items: Any, axis: int) -> Any:
-    shape = list(items[0].shape)
-    shape.insert(axis if axis >= 0 else axis + len(shape) + 1, len(items))
-    return shape, items[0].dtype
-
-
-def _stack(items: Any, axis: int) -> Any:
-    if not items:
-        raise RuntimeError("stack expects a non-empty TensorList")
-    if len({i.shape for i in items}) > 1:
-        raise RuntimeError(
-            f"stack expects each tensor to be equal size, but got {[list(i.shape) for i in items]}"
-        )
-    return np.stack(items, axis=axis)
-
-
-def _repeat(x: Any, counts: Any) -> Any:
-    if len(counts) < x.ndim:
-        raise RuntimeError(
-            "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor: got "
-            f"{list(counts)} for shape {list(x.shape)}"
-        )
-    return np.tile(x, counts)
-
-
-def _repeat_meta(x: Any, counts: Any) -> Any:
-    shape = (1,) * (len(counts) - x.ndim) + x.shape
-    return [a * b for a, b in zip(shape, counts, strict=True)], x.dtype
-
-
-def _gather(x: Any, axis: int, index: Any) -> Any:
-    _check_index(index, "gather")
-    if x.ndim == 0:
-        return x.reshape(index.shape) if index.ndim == 0 else x.reshape(1)[index]
-    if x.ndim != index.ndim:
-        raise RuntimeError("Index tensor must have the same number of dimensions as input tensor")
-    return x[_grid(index, axis)]
-
-
-def _grid(index: Any, axis: int) -> Any:
-    """Index arrays that address (i, j, ...) with index[i, j, ...] in the dimension `axis`."""
-    grid = list(np.ogrid[tuple(slice(n) for n in index.shape)]) if index.ndim else []
-    if index.ndim == 1:
-        grid = [np.arange(index.shape[0])]
-    grid[axis] = index
-    return tuple(grid)
-
-
-def _check_index(index: Any, name: str) -> None:
-    if index.dtype.kind not in "iu":
-        raise RuntimeError(f"{name}(): Expected dtype int64 for index, got {index.dtype}")
-
-
-def _index_select(x: Any, axis: int, index: Any) -> Any:
-    _check_index(index, "index_select")
-    size = x.shape[axis] if x.ndim else 1
-    if index.size and (index.min() < 0 or index.max() >= size):
-        raise IndexError("index out of range in self")
-    return (
-        np.take(x.reshape(1) if x.ndim == 0 else x, index.reshape(-1), axis=axis).reshape(
-            () if x.ndim == 0 and index.ndim == 0 else -1
-        )
-        if x.ndim == 0
-        else np.take(x, index.reshape(-1), axis=axis)
-    )
-
-
-def _index_select_meta(x: Any, axis: int, index: Any) -> Any:
-    shape = list(x.shape)
-    shape[axis] = index.size
-    return shape, x.dtype
-
-
-def _scatter(x: Any, axis: int, index: Any, source: Any, mode: Any) -> Any:
-    result = x.copy()
-    place = _grid(index, axis)
-    if isinstance(source, np.ndarray) and source.ndim:
-        source = source[tuple(slice(n) for n in index.shape)]
-    if mode is None:
-        result[place] = source
-    else:
-        {"add": np.add, "multiply": np.multiply}[mode].at(result, place, source)
-    return result
-
-
-def _index_add(x: Any, axis: int, index: Any, source: Any, alpha: Any) -> Any:
-    result = x.copy()
-    place = (slice(None),) * (axis % x.ndim) + (index,)
-    np.add.at(result, place, source if alpha == 1 else source * alpha)
-    return result
-
-
-def _index_put(x: Any, axis: int, index: Any, source: Any) -> Any:
-    result = x.copy()
-    result[(slice(None),) * (axis % x.ndim) + (index,)] = source
-    return result
-
-
-def _roll(x: Any, shifts: Any, axis: Any) -> Any:
-    return np.roll(x, shifts, axis)
-
-
-def _diag(x: Any, k: int) -> Any:
-    return np.diag(x, k).copy()
-
-
-def _same(x: Any, *args: Any, **kwargs: Any) -> Any:
-    return x.shape, x.dtype
-
-
-define("cat", _cat, promote="arith", operands=-1, meta=_cat_meta)
-define("stack", _stack, promote="arith", operands=-1, meta=_stack_meta)
-define("repeat", _repeat, meta=_repeat_meta)
-define(
-    "repeat_interleave",
-    lambda x, repeats, axis: np.repeat(x, repeats, axis),
-)
-define("gather", _gather, meta=lambda x, axis, index: (index.shape, x.dtype))
-define("index_select", _index_select, meta=_index_select_meta)
-define("scatter", _scatter, meta=_same)
-define("index_add", _index_add, meta=_same)
-define("index_put", _index_put, meta=_same)
-define("roll", _roll, meta=_same)
-define("flip", np.flip, view=False, meta=_same)
-define("tril", np.tril, meta=_same)
-define("triu", np.triu, meta=_same)
-define("diag", _diag)
-define(
-    "nonzero", lambda x: np.stack(np.nonzero(np.atleast_1d(x)), -1)[:, : x.ndim].astype(np.int64)
-)
-define("nonzero_tuple", lambda x: np.nonzero(np.atleast_1d(x)))
-define(
-    "masked_select",
-    lambda x, mask: np.broadcast_arrays(x, mask)[0][
-        np.broadcast_to(mask, np.broadcast_shapes(x.shape, mask.shape))
-    ],
-)
-define("take", lambda x, index: x.reshape(-1)[index], meta=lambda x, index: (index.shape, x.dtype))
-
-
-def cat(tensors: Any, dim: int = 0, *, axis: Any = None) -> Any:
-    """Joins tensors along a dimension."""
-    if not isinstance(tensors, (list, tuple)):
-        tensors = list(tensors)
-    if not tensors:
-        raise ValueError("cat(): expected a non-empty list of Tensors")
-    return ops["cat"](tensors, dim if axis is None else axis)
-
-
-def stack(tensors: Any, dim: int = 0) -> Any:
-    """Joins tensors along a new dimension."""
-    return ops["stack"](tensors if isinstance(tensors, (list, tuple)) else list(tensors), dim)
-
-
-def repeat(input: Any, *sizes: Any) -> Any:
-    """A copy repeated along each dimension."""
-    return ops["repeat"](input, _ints(sizes))
-
-
-def tile(input: Any, *dims: Any) -> Any:
-    """repeat() that fills in leading ones."""
-    counts = _ints(dims)
-    return ops["repeat"](input, (1,) * (input.ndim - len(counts)) + counts)
-
-
-def repeat_interleave(input: Any, repeats: Any, dim: Any = None) -> Any:
-    """Each element (or slice) repeated in place."""
-    return ops["repeat_interleave"](input, repeats, dim)
-
-
-def gather(input: Any, dim: int, index: Any) -> Any:
-    """input[i][index[i][j]] for dim 1, and so on."""
-    return ops["gather"](input, dim, index)
-
-
-def index_select(input: Any, dim: int, index: Any) -> Any:
-    """The slices of a dimension that index names."""
-    return ops["index_select"](input, dim, index)
-
-
-def scatter(
-    input: Any, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: Any = None
-) -> Any:
-    """A copy with the values of src put where index says."""
-    return ops["scatter"](input, dim, index, value if src is None else src, reduce)
-
-
-def scatter_(
-    self: Any, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: Any = None
-) -> Any:
-    """Puts the values of src where index says."""
-    return ops["scatter"].inplace(self, dim, index, value if src is None else src, reduce)
-
-
-def scatter_add(input: Any, dim: int, index: Any, src: Any) -> Any:
-    """A copy with the values of src added where index says."""
-    return ops["scatter"](input, dim, index, src, "add")
-
-
-def scatter_add_(self: Any, dim: int, index: Any, src: Any) -> Any:
-    """Adds the values of src where index says."""
-    return ops["scatter"].inplace(self, dim, index, src, "add")
-
-
-def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
-    """A copy with slices of source added to the slices that index names."""
-    return ops["index_add"](input, dim, index, source, alpha)
-
-
-def index_add_(self: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
-    """Adds slices of source to the slices that index names."""
-    return ops["index_add"].inplace(self, dim, index, source, alpha)
-
-
-def index_copy_(self: Any, dim: int, index: Any, source: Any) -> Any:
-    """Replaces the slices that index names."""
-    return ops["index_put"].inplace(self, dim, index, source)
-
-
-def index_fill_(self: Any, dim: int, index: Any, value: Any) -> Any:
-    """Fills the slices that index names."""
-    return ops["index_put"].inplace(self, dim, index, value)
-
-
-def flip(input: Any, *dims: Any) -> Any:
-    """A copy with dimensions reversed."""
-    return ops["clone_order"](ops["flip"](input, _ints(dims)))
-
-
-define("clone_order", np.ascontiguousarray, meta=_same)
-
-
-def roll(input: Any, shifts: Any, dims: Any = None) -> Any:
-    """Elements moved along dimensions, those beyond the end coming in at the start."""
-    return ops["roll"](input, shifts, dims)
-
-
-def tril(input: Any, diagonal: int = 0) -> Any:
-    """The lower triangle; zeros elsewhere."""
-    return ops["tril"](input, diagonal)
-
-
-def triu(input: Any, diagonal: int = 0) -> Any:
-    """The upper triangle; zeros elsewhere."""
-    return ops["triu"](input, diagonal)
-
-
-def diag(input: Any, diagonal: int = 0) -> Any:
-    """The diagonal of a matrix, or a matrix with this diagonal."""
-    return ops["diag"](input, diagonal)
-
-
-def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
-    """The indices of elements that are not zero."""
-    return ops["nonzero_tuple"](input) if as_tuple else ops["nonzero"](input)
-
 
 def contiguous(input: Any, memory_format: Any = None) -> Any:
     """Itself when its memory is in C order, else a copy that is."""
     return input if input.is_contiguous() else ops["contiguous"](input)
+
+
+def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> Any:
+    """Pieces between the indices given, or a number of pieces as equal as possible (the first ones larger)."""
+    size = input.size(dim)
+    if isinstance(indices_or_sections, int):
+        sections = indices_or_sections
+        if sections <= 0:
+            raise RuntimeError(
+                f"number of sections must be larger than 0, got {sections}: pass at least 1"
+            )
+        least, larger = divmod(size, sections)
+        return ops["split"](input, [least + (i < larger) for i in range(sections)], dim)
+    bounds = [operator.index(i) for i in indices_or_sections]
+    starts = [0, *(min(max(b + size if b < 0 else b, 0), size) for b in bounds)]
+    stops = [*starts[1:], size]
+    dim = _dim(dim, input.ndim)
+    lead = (slice(None),) * dim
+    return tuple(
+        ops["getitem"](input, (*lead, slice(a, b))) for a, b in zip(starts, stops, strict=True)
+    )
+
+
+def _split_along(name: str, dim: int, least: int) -> Any:
+    def pieces(input: Any, indices_or_sections: Any) -> Any:
+        if input.ndim < least:
+            raise RuntimeError(
+                f"{name} requires a tensor with at least {least} dimension(s), but got a tensor with {input.ndim}"
+            )
+        axis = dim if input.ndim > 1 else 0
+        if isinstance(indices_or_sections, int) and input.size(axis) % indices_or_sections:
+            raise RuntimeError(
+                f"{name} attempted to split along dimension {axis}, but the size of the dimension {input.size(axis)} "
+                f"is not divisible by the split_size {indices_or_sections}!"
+            )
+        return tensor_split(input, indices_or_sections, axis)
+
+    pieces.__name__ = pieces.__qualname__ = name
+    pieces.__doc__ = f"Equal pieces, or those between the indices given, as {name} says."
+    return pieces
+
+
+def atleast(ndim: int) -> Any:
+    """The function that gives tensors at least so many dimensions, as NumPy places them."""
+
+    def widen(*tensors: Any) -> Any:
+        items = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else None
+        if items is None and len(tensors) == 1:
+            return _widened(tensors[0], ndim)
+        return tuple(_widened(t, ndim) for t in (tensors if items is None else items))
+
+    widen.__name__ = widen.__qualname__ = f"atleast_{ndim}d"
+    widen.__doc__ = f"Tensors with at least {ndim} dimension(s)."
+    return widen
+
+
+def _widened(tensor: Any, ndim: int) -> Any:
+    shape = tuple(tensor.shape)
+    if len(shape) >= ndim:
+        return tensor
+    if ndim == 3 and shape:
+        shape = (1, *shape, 1) if len(shape) == 1 else (*shape, 1)
+    else:
+        shape = (1,) * (ndim - len(shape)) + shape
+    return ops["reshape"](tensor, shape)
 
 
 for _function in (
@@ -603,47 +383,22 @@ for _function in (
     diagonal,
     chunk,
     split,
+    tensor_split,
     unbind,
-    tile,
-    repeat_interleave,
-    gather,
-    index_select,
-    scatter,
-    scatter_add,
-    index_add,
-    flip,
-    roll,
-    tril,
-    triu,
-    diag,
-    nonzero,
+    _split_along("hsplit", 1, 1),
+    _split_along("vsplit", 0, 2),
+    _split_along("dsplit", 2, 3),
 ):
     expose(_function.__name__, _function)
-for _function in (
-    view,
-    reshape,
-    expand,
-    expand_as,
-    repeat,
-    contiguous,
-    scatter_,
-    scatter_add_,
-    index_add_,
-    index_copy_,
-    index_fill_,
-):
+for _function in (view, reshape, expand, expand_as, contiguous):
     expose(_function.__name__, _function, function=False)
+for _function in (atleast(1), atleast(2), atleast(3)):
+    expose(_function.__name__, _function, method=False)
 expose("reshape", reshape_function, method=False)
 expose("swapaxes", transpose)
 expose("swapdims", transpose)
 expose("moveaxis", movedim)
-expose("cat", cat, method=False)
-expose("concat", cat, method=False)
-expose("concatenate", cat, method=False)
-expose("stack", stack, method=False)
-expose("masked_select", ops["masked_select"])
-expose("take", ops["take"])
-expose("take_along_dim", lambda input, indices, dim: ops["take_along_dim"](input, indices, dim))
+expose("adjoint", lambda input: input.mH)
 expose("view_as", lambda self, other: ops["view"](self, tuple(other.shape)), function=False)
 expose("reshape_as", lambda self, other: ops["reshape"](self, tuple(other.shape)), function=False)
 expose(
@@ -653,10 +408,6 @@ expose(
 )
 expose("ravel", lambda input: ops["reshape"](input, (-1,)))
 expose("broadcast_to", lambda input, size: ops["expand"](input, tuple(size)))
-expose("fliplr", lambda input: flip(input, 1))
-expose("flipud", lambda input: flip(input, 0))
-expose("tril_", lambda self, diagonal=0: ops["tril"].inplace(self, diagonal), function=False)
-expose("triu_", lambda self, diagonal=0: ops["triu"].inplace(self, diagonal), function=False)
 
 
 def broadcast_tensors(*tensors: Any) -> Any:
@@ -666,24 +417,25 @@ def broadcast_tensors(*tensors: Any) -> Any:
 
 
 def meshgrid(*tensors: Any, indexing: str = "ij") -> Any:
-    """Coordinate grids of 1-D tensors."""
+    """Coordinate grids of 1-D tensors: views of them."""
     items = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
-    return ops["meshgrid"](*items, indexing=indexing)
+    if indexing not in ("ij", "xy"):
+        raise RuntimeError(
+            f'meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}'
+        )
+    for item in items:
+        if item.ndim > 1:
+            raise RuntimeError(
+                f"meshgrid: Expected 0D or 1D tensor in the tensor list but got: {item.ndim}D"
+            )
+    shape = [item.numel() for item in items]
+    rank = len(shape)
+    grids = [
+        ops["expand"](ops["reshape"](x, (1,) * i + (-1,) + (1,) * (rank - 1 - i)), tuple(shape))
+        for i, x in enumerate(items)
+    ]
+    return tuple(g.swapaxes(0, 1) for g in grids) if indexing == "xy" and rank > 1 else tuple(grids)
 
 
-define("meshgrid", lambda *xs, indexing: tuple(np.meshgrid(*xs, indexing=indexing)))
-
-
-def _joined(function: Any) -> Any:
-    def join(tensors: Any) -> Any:
-        return ops[function](list(tensors))
-
-    return join
-
-
-define("vstack", np.vstack, promote="arith", operands=-1)
-define("hstack", np.hstack, promote="arith", operands=-1)
 expose("broadcast_tensors", broadcast_tensors, method=False)
 expose("meshgrid", meshgrid, method=False)
-expose("vstack", _joined("vstack"), method=False)
-expose("hstack", _joined("hstack"), method=False)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 
 from ...creation import zeros
-from ...ops.shape import cat
+from ...ops.joining import cat
 from ...tensor import Tensor
 from . import basic as F
 
