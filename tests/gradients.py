@@ -35,7 +35,13 @@ BINARY = [
     ((0, 3), (3,)),
     ((2, 3), (2, 3)),
 ]
-TERNARY = [((), (), ()), ((3,), (), (3,)), ((2, 1), (1, 3), (3,)), ((0, 3), (3,), ()), ((2, 3),) * 3]
+TERNARY = [
+    ((), (), ()),
+    ((3,), (), (3,)),
+    ((2, 1), (1, 3), (3,)),
+    ((0, 3), (3,), ()),
+    ((2, 3),) * 3,
+]
 
 Sampler = Callable[[np.random.Generator, tuple[int, ...]], Any]
 
@@ -132,7 +138,9 @@ def _variations(case: Case) -> list[tuple[str, Callable[[Case, Any], None]]]:
 
 def _inputs(case: Case, shapes: Any) -> list[Any]:
     rng = np.random.default_rng(zlib.crc32(f"{case.name}{shapes}".encode()))
-    samplers = case.sample if isinstance(case.sample, (list, tuple)) else [case.sample] * len(shapes)
+    samplers = (
+        case.sample if isinstance(case.sample, (list, tuple)) else [case.sample] * len(shapes)
+    )
     return [np.asarray(s(rng, shape)) for s, shape in zip(samplers, shapes, strict=True)]
 
 

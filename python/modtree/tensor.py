@@ -15,7 +15,16 @@ from modtree.ops import table
 from modtree.random import bits_of, normal, uniform
 
 # The modules of operations fill the table when they are imported.
-from modtree.ops import indexing, joining, linalg, pointwise, reduce, shape  # noqa: F401  # isort: skip
+from modtree.ops import (  # noqa: F401  # isort: skip
+    indexing,
+    joining,
+    linalg,
+    pointwise,
+    reduce,
+    shape,
+    sorting,
+    special,
+)
 
 __all__ = ["Size", "Tensor", "is_tensor"]
 

@@ -2,3 +2,7 @@
 """Derivatives of the rows of :mod:`modtree.ops`, one file for each of its files; importing this package enters them into the table."""
 
 from __future__ import annotations
+
+from modtree.derivatives import pointwise, reduce
+
+__all__ = ["pointwise", "reduce"]

@@ -5,7 +5,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from modtree.ops import indexing, joining, linalg, pointwise, reduce, shape  # noqa: F401  # they fill the table
+from modtree.ops import (  # noqa: F401  # they fill the table
+    indexing,
+    joining,
+    linalg,
+    pointwise,
+    reduce,
+    shape,
+    sorting,
+    special,
+)
 from modtree.ops.table import functions
 
 globals().update(functions)

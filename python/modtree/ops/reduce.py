@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reductions, scans, sorting."""
+"""Reductions and scans."""
 
 from __future__ import annotations
 
 import warnings
-from collections import namedtuple
 from typing import Any
 
 import numpy as np
@@ -138,13 +137,17 @@ def _logsumexp(x: Any, axis: Any, keepdims: bool = False) -> Any:
     return total if keepdims else total.reshape(_reduced_shape(x, axis, False))
 
 
+def _require_size(x: Any, axis: Any) -> None:
+    if _count(x, axis) == 0:
+        raise RuntimeError(
+            "max()/min(): Expected reduction dim to be specified for input.numel() == 0, and to have a size "
+            f"of 1 or more (got shape {list(x.shape)})"
+        )
+
+
 def _extreme(function: Any) -> Any:
     def forward(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-        if _count(x, axis) == 0:
-            raise RuntimeError(
-                "max()/min(): Expected reduction dim to be specified for input.numel() == 0, and to have a size "
-                f"of 1 or more (got shape {list(x.shape)})"
-            )
+        _require_size(x, axis)
         return function(x, axis=axis, keepdims=keepdims)
 
     return forward
@@ -161,25 +164,6 @@ def _truth(function: Any) -> Any:
         return result.astype(np.uint8) if x.dtype == np.uint8 else result
 
     return forward
-
-
-def _arg(function: Any) -> Any:
-    def forward(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-        if x.ndim == 0:
-            return np.zeros((), np.int64)
-        return function(x, axis=axis, keepdims=keepdims).astype(np.int64)
-
-    return forward
-
-
-def _argsort(x: Any, axis: int, descending: bool) -> Any:
-    if x.ndim == 0:
-        return np.zeros((), np.int64)
-    if not descending:
-        return np.argsort(x, axis=axis, kind="stable").astype(np.int64)
-    # Stable and descending: sort the reversed array and count from the end.
-    order = np.argsort(np.flip(x, axis), axis=axis, kind="stable")
-    return np.flip(x.shape[axis] - 1 - order, axis).astype(np.int64)
 
 
 def _norm(x: Any, axis: Any, keepdims: bool, p: Any) -> Any:
@@ -257,8 +241,6 @@ define("std", _std, meta=_meta(_real_dtype))
 define("logsumexp", _logsumexp, promote="floating", operands=1, meta=_meta())
 define("amax", _extreme(np.max), meta=_meta())
 define("amin", _extreme(np.min), meta=_meta())
-define("argmax", _arg(np.argmax), meta=_meta(np.int64))
-define("argmin", _arg(np.argmin), meta=_meta(np.int64))
 define("all", _truth(np.all), meta=_meta(_truth_dtype))
 define("any", _truth(np.any), meta=_meta(_truth_dtype))
 define(
@@ -271,12 +253,6 @@ define("cumsum", _scan(np.cumsum), meta=_scan_meta)
 define("cumprod", _scan(np.cumprod), meta=_scan_meta)
 define("softmax", _softmax, meta=_same)
 define("log_softmax", _log_softmax, meta=_same)
-define("argsort", _argsort, meta=lambda x, axis, descending: (x.shape, np.int64))
-define(
-    "take_along_dim",
-    lambda x, index, axis: x if x.ndim == 0 else np.take_along_axis(x, index, axis),
-    meta=lambda x, index, axis: (index.shape, x.dtype),
-)
 
 
 def _reduction(name: str) -> Any:
@@ -314,7 +290,7 @@ def _reduction(name: str) -> Any:
     return reduce
 
 
-for _name in ("sum", "prod", "mean", "amax", "amin", "argmax", "argmin", "all", "any", "logsumexp"):
+for _name in ("sum", "prod", "mean", "amax", "amin", "all", "any", "logsumexp"):
     expose(_name, _reduction(_name))
 
 
@@ -378,76 +354,6 @@ def count_nonzero(input: Any, dim: Any = None) -> Any:
     return ops["count_nonzero"](input, axis=_axis(input, dim))
 
 
-def _return_type(name: str) -> Any:
-    return namedtuple(name, ["values", "indices"])  # noqa: PYI024
-
-
-_max_result = _return_type("max")
-_min_result = _return_type("min")
-_sort_result = _return_type("sort")
-_topk_result = _return_type("topk")
-_median_result = _return_type("median")
-_kthvalue_result = _return_type("kthvalue")
-
-
-def _extreme_function(name: str, result_type: Any, binary: str) -> Any:
-    arg, amount = ops["arg" + name], ops["a" + name]
-
-    def extreme(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
-        if other is not None or (dim is not None and not isinstance(dim, int)):
-            return ops[binary](input, dim if other is None else other)
-        if dim is None:
-            return amount(input)
-        axis = _axis(input, dim)
-        indices = arg(input, axis=axis, keepdims=keepdim)
-        return result_type(amount(input, axis=axis, keepdims=keepdim), indices)
-
-    extreme.__name__ = extreme.__qualname__ = name
-    extreme.__doc__ = (
-        f"The {name} of all elements; (values, indices) along dim; or element-wise with a tensor."
-    )
-    return extreme
-
-
-def sort(input: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
-    """Sorted values and their indices along dim."""
-    order = ops["argsort"](input, dim, descending)
-    return _sort_result(ops["take_along_dim"](input, order, dim), order)
-
-
-def argsort(input: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
-    """Indices that sort along dim."""
-    return ops["argsort"](input, dim, descending)
-
-
-def topk(input: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:  # noqa: A002
-    """The k largest (or smallest) values and their indices along dim."""
-    size = input.size(dim) if input.ndim else 1
-    if not 0 <= k <= size:
-        raise RuntimeError(f"selected index k out of range: k = {k} for a dimension of size {size}")
-    order = ops["argsort"](input, dim, largest)
-    if input.ndim:
-        order = order.narrow(dim, 0, k)
-    return _topk_result(ops["take_along_dim"](input, order, dim), order)
-
-
-def kthvalue(input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
-    """The k-th smallest value along dim (k from 1) and its index."""
-    order = ops["argsort"](input, dim, False).narrow(dim, k - 1, 1)
-    values = ops["take_along_dim"](input, order, dim)
-    if keepdim:
-        return _kthvalue_result(values, order)
-    return _kthvalue_result(values.squeeze(dim), order.squeeze(dim))
-
-
-def median(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    """The median (the lower one of two); with dim also its index."""
-    if dim is None:
-        flat = input.reshape(-1)
-        return kthvalue(flat, (flat.numel() + 1) // 2, 0).values
-    return _median_result(*kthvalue(input, (input.size(dim) + 1) // 2, dim, keepdim))
-
-
 def cumsum(input: Any, dim: int, *, dtype: Any = None) -> Any:
     """Running sum along dim."""
     return ops["cumsum"](input, dim, dtype=None if dtype is None else as_dtype(dtype).dtype)
@@ -468,43 +374,5 @@ def log_softmax(input: Any, dim: int, dtype: Any = None) -> Any:
     return ops["log_softmax"](input if dtype is None else input.to(dtype), dim)
 
 
-def unique(
-    input: Any,
-    sorted: bool = True,  # noqa: A002
-    return_inverse: bool = False,
-    return_counts: bool = False,
-    dim: Any = None,
-) -> Any:
-    """The distinct values, sorted."""
-    return ops["unique"](input, return_inverse, return_counts, dim)
-
-
-def _unique(x: Any, inverse: bool, counts: bool, axis: Any) -> Any:
-    result = np.unique(x, return_inverse=inverse, return_counts=counts, axis=axis)
-    if not isinstance(result, tuple):
-        return result
-    values, *rest = result
-    if inverse and axis is None:
-        rest[0] = rest[0].reshape(x.shape)
-    return (values, *rest)
-
-
-define("unique", _unique)
-
-expose("max", _extreme_function("max", _max_result, "maximum"))
-expose("min", _extreme_function("min", _min_result, "minimum"))
-for _function in (
-    norm,
-    count_nonzero,
-    sort,
-    argsort,
-    topk,
-    kthvalue,
-    median,
-    cumsum,
-    cumprod,
-    softmax,
-    log_softmax,
-    unique,
-):
+for _function in (norm, count_nonzero, cumsum, cumprod, softmax, log_softmax):
     expose(_function.__name__, _function)

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What derivatives compute with: functions of arrays in a backward pass, of tensors when the backward pass is recorded itself.
+
+Operators, methods that both have, and NumPy's ufuncs need none of this.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from modtree._C import TensorBase
+from modtree.ops.table import ops
+
+# Below this size a filled copy costs less than NumPy's broadcast_to().
+_COPY_BELOW = 4096
+
+
+def row(name: str) -> Callable[..., Any]:
+    """A row of the table as a function of arrays or of tensors: what its first argument is decides."""
+    op = ops[name]
+    forward = op.forward
+
+    def call(x: Any, *args: Any, **kwargs: Any) -> Any:
+        return (op if isinstance(x, TensorBase) else forward)(x, *args, **kwargs)
+
+    return call
+
+
+_sum = row("sum")
+_expand = row("expand")
+_where = ops["where"]
+
+
+def conj(x: Any) -> Any:
+    """The complex conjugate; what is real comes back as it is."""
+    try:
+        return x.conj()
+    except AttributeError:
+        return x.conjugate()
+
+
+def where(condition: Any, a: Any, b: Any) -> Any:
+    """numpy.where."""
+    if isinstance(condition, TensorBase) or isinstance(a, TensorBase) or isinstance(b, TensorBase):
+        return _where(condition, a, b)
+    return np.where(condition, a, b)
+
+
+def zeros(x: Any) -> Any:
+    """Zeros like x."""
+    return x.new_zeros(x.shape) if isinstance(x, TensorBase) else np.zeros(x.shape, x.dtype)
+
+
+def ones(x: Any) -> Any:
+    """Ones like x."""
+    return x.new_ones(x.shape) if isinstance(x, TensorBase) else np.ones(x.shape, x.dtype)
+
+
+def numbers(mask: Any, like: Any) -> Any:
+    """A mask as ones and zeros of the dtype of another array."""
+    return mask.to(like.dtype) if isinstance(mask, TensorBase) else mask.astype(like.dtype)
+
+
+def expand(g: Any, shape: tuple[int, ...]) -> Any:
+    """g, broadcast to a shape."""
+    if g.shape == shape:
+        return g
+    if isinstance(g, TensorBase):
+        return _expand(g, shape)
+    if math.prod(shape) >= _COPY_BELOW:
+        return np.broadcast_to(g, shape)
+    result = np.empty(shape, g.dtype)
+    result[...] = g
+    return result
+
+
+def kept(g: Any, axis: Any, keepdims: bool, ndim: int) -> Any:
+    """The result of a reduction over an axis, with the dimensions it lost back as 1."""
+    if keepdims or axis is None:
+        return g
+    shape = list(g.shape)
+    for a in sorted((axis,) if isinstance(axis, int) else (a % ndim for a in axis)):
+        shape.insert(a if a >= 0 else a + ndim, 1)
+    return g.reshape(shape)
+
+
+def total(x: Any, axis: Any) -> Any:
+    """The sum over an axis, which stays with size 1."""
+    if isinstance(x, TensorBase):
+        return _sum(x, axis=axis, keepdims=True)
+    return np.add.reduce(x, axis, None, None, True)
+
+
+def count(shape: tuple[int, ...], axis: Any) -> int:
+    """How many elements a reduction over an axis brings together."""
+    if axis is None:
+        return math.prod(shape)
+    if isinstance(axis, int):
+        return shape[axis]
+    return math.prod(shape[a] for a in axis)
