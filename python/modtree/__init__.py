@@ -29,7 +29,7 @@ from modtree.random import (
 )
 from modtree.tensor import Size, Tensor, is_tensor
 
-from modtree import nn  # isort: skip
+from modtree import nn, optim  # isort: skip
 from modtree.families import numpy as _numpy_family  # noqa: F401  # isort: skip  # announces the native family
 
 # The submodule of the same name has taken the function's place when it was imported.
@@ -52,6 +52,7 @@ __all__ = [
     "manual_seed",
     "nn",
     "no_grad",
+    "optim",
     "promote_types",
     "result_type",
     "seed",

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Optimizers and learning-rate schedules."""
+
+from __future__ import annotations
+
+from modtree.optim import lr_scheduler
+from modtree.optim.adagrad import Adadelta, Adagrad
+from modtree.optim.adam import Adam, AdamW
+from modtree.optim.adam_variants import Adamax, NAdam, RAdam
+from modtree.optim.optimizer import Optimizer
+from modtree.optim.rmsprop import RMSprop
+from modtree.optim.sgd import SGD
+
+__all__ = [
+    "SGD",
+    "Adadelta",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Adamax",
+    "NAdam",
+    "Optimizer",
+    "RAdam",
+    "RMSprop",
+    "lr_scheduler",
+]

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Steps on arrays: the loop over parameters, working memory, and checks of options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from modtree import _C
+from modtree.optim.optimizer import Optimizer, run_closure
+from modtree.tensor import Tensor
+
+# What checkpoints written before an option existed stand for.
+_MEANT_BY_ABSENCE = {
+    "amsgrad": False,
+    "capturable": False,
+    "centered": False,
+    "decoupled_weight_decay": False,
+    "differentiable": False,
+    "foreach": None,
+    "fused": None,
+    "maximize": False,
+    "momentum": 0,
+    "nesterov": False,
+}
+
+#: State that counts: 0-d tensors in memory, numbers in old checkpoints.
+_COUNTERS = ("step", "mu_product")
+
+
+class ArrayOptimizer(Optimizer):
+    """An optimizer whose step is a few ufuncs on the arrays of each parameter.
+
+    ``foreach``, ``fused`` and ``capturable`` choose among torch's implementations; they are kept for its state dicts and change
+    nothing here. A subclass gives :meth:`_start`, the state of a parameter before its first step, and :meth:`_step_group`.
+    """
+
+    def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
+        if defaults.get("fused") and defaults.get("differentiable"):
+            raise RuntimeError("`fused` does not support `differentiable`")
+        if defaults.get("fused") and defaults.get("foreach"):
+            raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+        if defaults.get("differentiable"):
+            raise RuntimeError(
+                f"{type(self).__name__}(differentiable=True): steps change arrays in place and are not recorded; "
+                "compute the update from tensors with autograd.grad(..., create_graph=True) instead"
+            )
+        super().__init__(params, defaults)
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:
+            for name in self.defaults:
+                if name in _MEANT_BY_ABSENCE:
+                    group.setdefault(name, _MEANT_BY_ABSENCE[name])
+            for p in group["params"]:
+                own = self.state.get(p, {})
+                for name in _COUNTERS:
+                    if name in own and not isinstance(own[name], Tensor):
+                        own[name] = counter(float(own[name]))
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Updates every parameter that has a gradient.
+
+        Args:
+            closure: computes the loss anew, with gradients; its value is returned.
+        """
+        loss = run_closure(closure)
+        with np.errstate(all="ignore"):  # as torch: infinities and NaN go on silently
+            for group in self.param_groups:
+                self._step_group(group)
+        return loss
+
+    def _start(self, p: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+        raise NotImplementedError
+
+    def _step_group(self, group: dict[str, Any]) -> None:
+        raise NotImplementedError
+
+    def _active(self, group: dict[str, Any]) -> Iterator[tuple[Any, Any, dict[str, Any]]]:
+        """Array, gradient and state of each parameter to be changed; the change is announced when the loop goes on."""
+        states = self.state
+        for p in group["params"]:
+            grad = p.grad
+            if grad is None:
+                continue
+            state = states.get(p)
+            if not state:
+                state = {}
+                self._start(p, state, group)
+                if state:  # parameters without state have no place in a state_dict
+                    states[p] = state
+            if p.is_meta:
+                continue
+            yield p._array, grad._array, state
+            _C.bump_version(p)
+
+    def _scratch(self, like: Any, slot: int) -> Any:
+        """Working memory of an array's shape and dtype. Arrays share it: what it holds is gone with the next array."""
+        key = (slot, like.shape, like.dtype)
+        # Not in __init__: unpickled optimizers do not pass through it.
+        views = self.__dict__.setdefault("_scratch_views", {})
+        view = views.get(key)
+        if view is None:
+            pools = self.__dict__.setdefault("_scratch_pools", {})
+            pool = pools.get((slot, like.dtype))
+            if pool is None or pool.size < like.size:
+                pool = pools[slot, like.dtype] = np.empty(like.size, like.dtype)
+                # Views of the smaller pool would keep it alive.
+                for old in [k for k in views if k[0] == slot and k[2] == like.dtype]:
+                    views[old] = pool[: views[old].size].reshape(old[1])
+            view = views[key] = pool[: like.size].reshape(like.shape)
+        return view
+
+    def _gradient(self, array: Any, grad: Any, decay: float, maximize: bool) -> Any:
+        """The gradient to go down: with the penalty's, and turned round for ``maximize``."""
+        if decay:
+            out = np.multiply(array, decay, out=self._scratch(array, 0))
+            return (np.subtract if maximize else np.add)(out, grad, out=out)
+        return np.negative(grad, out=self._scratch(array, 0)) if maximize else grad
+
+
+def counter(value: float = 0.0) -> Any:
+    """A 0-d tensor for a number of the state, as torch's state dicts have it."""
+    kind = np.float64 if _C.get_default_dtype() is _C.as_dtype("float64") else np.float32
+    return _C.from_array(np.array(value, kind))
+
+
+def count(state: dict[str, Any]) -> float:
+    """One more step; how many that makes."""
+    steps = state["step"]._array
+    steps += 1
+    return float(steps)
+
+
+def zeros_like(p: Any) -> Any:
+    """State of a parameter's shape, dtype and layout in memory."""
+    if p.is_meta:
+        return _C.empty_meta(p.shape, p.dtype)
+    return _C.from_array(np.zeros_like(p._array))
+
+
+def array_of(state: dict[str, Any], name: str) -> Any:
+    """The array of an optional entry of the state."""
+    value = state.get(name)
+    return None if value is None else value._array
+
+
+def real_parts(*arrays: Any) -> tuple[tuple[Any, ...], ...]:
+    """The arrays, or for complex ones first their real parts and then the imaginary ones: both are stepped alone."""
+    if arrays[0].dtype.kind != "c":
+        return (arrays,)
+    return (
+        tuple(None if a is None else a.real for a in arrays),
+        tuple(None if a is None else a.imag for a in arrays),
+    )
+
+
+# -- checks of options ------------------------------------------------------------------------------
+
+
+def check_lr(lr: Any) -> None:
+    if isinstance(lr, Tensor) and lr.numel() != 1:
+        raise ValueError("Tensor lr must be 1-element")
+    check_not_negative("learning rate", lr)
+
+
+def check_not_negative(name: str, value: Any) -> None:
+    if not 0.0 <= value:  # NaN is refused too
+        raise ValueError(f"Invalid {name}: {value}")
+
+
+def check_betas(betas: Any) -> None:
+    for i in range(2):
+        if not 0.0 <= betas[i] < 1.0:
+            raise ValueError(f"Invalid beta parameter at index {i}: {betas[i]}")

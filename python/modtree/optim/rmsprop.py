@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""RMSprop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from modtree.optim._arrays import (
+    ArrayOptimizer,
+    array_of,
+    check_lr,
+    check_not_negative,
+    count,
+    counter,
+    real_parts,
+    zeros_like,
+)
+
+__all__ = ["RMSprop"]
+
+
+class RMSprop(ArrayOptimizer):
+    """Gradients divided by the root of the running mean of their squares (Hinton's lectures).
+
+    Args:
+        params: tensors, ``(name, tensor)`` pairs or parameter groups.
+        lr: the learning rate.
+        alpha: how much of the mean stays at each step.
+        eps: added to the root.
+        weight_decay: factor of the L2 penalty.
+        momentum: how much of the last update stays in the next.
+        centered: divide by an estimate of the standard deviation instead.
+        maximize: go up instead of down.
+
+    Raises:
+        ValueError: an option is out of its range.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-2,
+        alpha: float = 0.99,
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        momentum: float = 0,
+        centered: bool = False,
+        capturable: bool = False,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check_lr(lr)
+        check_not_negative("epsilon value", eps)
+        check_not_negative("momentum value", momentum)
+        check_not_negative("weight_decay value", weight_decay)
+        check_not_negative("alpha value", alpha)
+        super().__init__(
+            params,
+            {
+                "lr": lr,
+                "momentum": momentum,
+                "alpha": alpha,
+                "eps": eps,
+                "centered": centered,
+                "weight_decay": weight_decay,
+                "capturable": capturable,
+                "foreach": foreach,
+                "maximize": maximize,
+                "differentiable": differentiable,
+            },
+        )
+
+    def _start(self, p: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+        state["step"] = counter()
+        state["square_avg"] = zeros_like(p)
+        if group["momentum"] > 0:
+            state["momentum_buffer"] = zeros_like(p)
+        if group["centered"]:
+            state["grad_avg"] = zeros_like(p)
+
+    def _step_group(self, group: dict[str, Any]) -> None:
+        lr, eps, decay = float(group["lr"]), float(group["eps"]), float(group["weight_decay"])
+        alpha, momentum = float(group["alpha"]), float(group["momentum"])
+        centered, maximize = group["centered"], group["maximize"]
+        for a, g, state in self._active(group):
+            count(state)
+            for part in real_parts(
+                a,
+                self._gradient(a, g, decay, maximize),
+                state["square_avg"]._array,
+                array_of(state, "grad_avg") if centered else None,
+                array_of(state, "momentum_buffer") if momentum > 0 else None,
+            ):
+                rmsprop_update(*part, self._scratch(part[0], 1), lr, alpha, eps, momentum)
+
+
+def rmsprop_update(
+    a: Any,
+    g: Any,
+    square: Any,
+    mean: Any,
+    buffer: Any,
+    work: Any,
+    lr: float,
+    alpha: float,
+    eps: float,
+    momentum: float,
+) -> None:
+    """Changes an array and its state by one step; ``mean`` is there if centered, ``buffer`` if there is momentum."""
+    np.multiply(g, g, out=work)
+    work *= 1 - alpha
+    square *= alpha
+    square += work
+    if mean is None:
+        np.sqrt(square, out=work)
+    else:
+        np.subtract(g, mean, out=work)
+        work *= 1 - alpha
+        mean += work
+        np.multiply(mean, mean, out=work)
+        np.subtract(square, work, out=work)
+        np.sqrt(work, out=work)
+    work += eps
+    np.divide(g, work, out=work)
+    if buffer is None:
+        work *= lr
+    else:
+        buffer *= momentum
+        buffer += work
+        np.multiply(buffer, lr, out=work)
+    a -= work

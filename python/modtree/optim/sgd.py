@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Stochastic gradient descent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from modtree import _C
+from modtree.optim._arrays import (
+    ArrayOptimizer,
+    array_of,
+    check_lr,
+    check_not_negative,
+    zeros_like,
+)
+
+__all__ = ["SGD"]
+
+
+class SGD(ArrayOptimizer):
+    """Gradient descent, with momentum if asked for.
+
+    Args:
+        params: tensors, ``(name, tensor)`` pairs or parameter groups.
+        lr: the learning rate.
+        momentum: how much of the last update stays in the next.
+        dampening: how much of a gradient is kept out of the momentum.
+        weight_decay: factor of the L2 penalty.
+        nesterov: look ahead along the momentum; needs one, and no dampening.
+        maximize: go up instead of down.
+
+    Raises:
+        ValueError: an option is out of its range.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        momentum: float = 0,
+        dampening: float = 0,
+        weight_decay: float = 0,
+        nesterov: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        check_lr(lr)
+        check_not_negative("momentum value", momentum)
+        check_not_negative("weight_decay value", weight_decay)
+        if nesterov and (momentum <= 0 or dampening != 0):
+            raise ValueError("Nesterov momentum requires a momentum and zero dampening")
+        super().__init__(
+            params,
+            {
+                "lr": lr,
+                "momentum": momentum,
+                "dampening": dampening,
+                "weight_decay": weight_decay,
+                "nesterov": nesterov,
+                "maximize": maximize,
+                "foreach": foreach,
+                "differentiable": differentiable,
+                "fused": fused,
+            },
+        )
+
+    def _start(self, p: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+        if group["momentum"]:
+            # None: the first gradient becomes the momentum.
+            state["momentum_buffer"] = zeros_like(p) if p.is_meta else None
+
+    def _step_group(self, group: dict[str, Any]) -> None:
+        lr, momentum = float(group["lr"]), float(group["momentum"])
+        decay, fresh = float(group["weight_decay"]), 1 - float(group["dampening"])
+        nesterov, maximize = group["nesterov"], group["maximize"]
+        for a, g, state in self._active(group):
+            g = self._gradient(a, g, decay, maximize)
+            update = self._scratch(a, 1)
+            if momentum:
+                buffer = array_of(state, "momentum_buffer")
+                if buffer is None:
+                    buffer = np.array(g)
+                    state["momentum_buffer"] = _C.from_array(buffer)
+                else:
+                    buffer *= momentum
+                    buffer += g if fresh == 1 else np.multiply(g, fresh, out=update)
+                if nesterov:
+                    np.multiply(buffer, momentum, out=update)
+                    update += g
+                    update *= lr
+                else:
+                    np.multiply(buffer, lr, out=update)
+            else:
+                np.multiply(g, lr, out=update)
+            a -= update
