@@ -88,6 +88,13 @@ def kept(g: Any, axis: Any, keepdims: bool, ndim: int) -> Any:
     return g.reshape(shape)
 
 
+def cat(items: list[Any], axis: int) -> Any:
+    """The items, one after the other along an axis."""
+    if isinstance(items[0], TensorBase):
+        return ops["cat"](items, axis)
+    return np.concatenate(items, axis)
+
+
 def total(x: Any, axis: Any) -> Any:
     """The sum over an axis, which stays with size 1."""
     if isinstance(x, TensorBase):

@@ -13,6 +13,7 @@ import numpy as np
 
 from modtree._C import TensorBase
 from modtree.derivatives.both import (
+    cat,
     conj,
     count,
     expand,
@@ -26,7 +27,7 @@ from modtree.derivatives.both import (
 )
 from modtree.ops.table import derive, not_differentiable
 
-_cat, _cumprod, _cumsum, _flip = row("cat"), row("cumprod"), row("cumsum"), row("flip")
+_cumprod, _cumsum, _flip = row("cumprod"), row("cumsum"), row("flip")
 _permute, _sign, _take = row("permute"), row("sgn"), row("take_along_dim")
 _add_along = row("add_along_dim")
 
@@ -122,8 +123,8 @@ def _prod(
 def _products_of_others(x: Any) -> Any:
     """For each element the product of the others in its row, without a division."""
     one = ones(x[..., :1])
-    before = _cumprod(_cat([one, x[..., :-1]], -1), -1)
-    after = _flip(_cumprod(_cat([one, _flip(x[..., 1:], -1)], -1), -1), -1)
+    before = _cumprod(cat([one, x[..., :-1]], -1), -1)
+    after = _flip(_cumprod(cat([one, _flip(x[..., 1:], (-1,))], -1), -1), (-1,))
     return before * after
 
 
@@ -131,7 +132,7 @@ derive("prod", _prod)
 
 
 def _running_total_from_end(x: Any, axis: int) -> Any:
-    return _flip(_cumsum(_flip(x, axis), axis), axis)
+    return _flip(_cumsum(_flip(x, (axis,)), axis), (axis,))
 
 
 def _cumsum_gradient(g: Any, _out: Any, x_like: Any, axis: int, dtype: Any = None) -> Any:
@@ -160,12 +161,12 @@ def _cumprod_one_by_one(g: Any, x: Any, axis: int) -> Any:
     for i in range(x.shape[axis]):
         rest = x.shape[axis] - i
         at = x.narrow(axis, i, 1)
-        others = _cat(
+        others = cat(
             [x.narrow(axis, 0, i), at.new_ones(at.shape), x.narrow(axis, i + 1, rest - 1)], axis
         )
         products = _cumprod(others, axis).narrow(axis, i, rest)
         pieces.append(total(g.narrow(axis, i, rest) * conj(products), axis))
-    return _cat(pieces, axis)
+    return cat(pieces, axis)
 
 
 derive("cumsum", _cumsum_gradient)
