@@ -8,29 +8,33 @@ from typing import Any
 import numpy as np
 
 from modtree import _C
+from modtree.ops.numpy_reductions import numpy_reductions
 from modtree.ops.table import by_function
 
 _Base = _C.TensorBase
 
 
-def _plain(value: Any, name: str) -> Any:
-    """Arguments with arrays in place of tensors, at any depth of lists, tuples and dicts."""
+def _plain(value: Any, name: str, has_gradient: bool = True) -> Any:
+    """Arguments with arrays in place of tensors, at any depth of lists, tuples and dicts.
+
+    A tensor that requires grad is refused where the result would have had a gradient.
+    """
     if isinstance(value, _Base):
         if value.is_meta:
             raise NotImplementedError(
                 f"np.{name} is not available for tensors on 'meta': they have no values"
             )
-        if value.requires_grad and _C.is_grad_enabled():
+        if has_gradient and value.requires_grad and _C.is_grad_enabled():
             raise RuntimeError(
                 f"np.{name} on a tensor that requires grad would lose its gradient: use tensor.detach(), or call it "
                 "under modtree.no_grad()"
             )
         return value._array
     if isinstance(value, (list, tuple)):
-        items = [_plain(item, name) for item in value]
+        items = [_plain(item, name, has_gradient) for item in value]
         return items if isinstance(value, list) else tuple(items)
     if isinstance(value, dict):
-        return {key: _plain(item, name) for key, item in value.items()}
+        return {key: _plain(item, name, has_gradient) for key, item in value.items()}
     return value
 
 
@@ -80,11 +84,14 @@ def call_function(function: Any, args: Any, kwargs: Any) -> Any:
         return op(*args, **kwargs)
     special = _SPECIAL.get(function)
     if special is not None:
-        return special(*args, **kwargs)
+        result = special(*args, **kwargs)
+        if result is not NotImplemented:
+            return result
+    if function in _PLAIN_RESULT:
+        with np.errstate(all="ignore"):
+            return function(*_plain(args, name, False), **_plain(kwargs, name, False))
     with np.errstate(all="ignore"):
         result = function(*_plain(args, name), **_plain(kwargs, name))
-    if function in _PLAIN_RESULT:
-        return result
     return _C.wrap(result)
 
 
@@ -118,7 +125,12 @@ def _copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -
     _C.bump_version(dst)
 
 
-_SPECIAL = {np.concatenate: _concatenate, np.stack: _stack, np.copyto: _copyto}
+_SPECIAL = {
+    **numpy_reductions,
+    np.concatenate: _concatenate,
+    np.stack: _stack,
+    np.copyto: _copyto,
+}
 
 # Their results are facts about arrays, not arrays.
 _PLAIN_RESULT = {
