@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import warnings
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -193,11 +194,13 @@ class Optimizer:
         """
         for hook in self._optimizer_state_dict_pre_hooks.values():  # type: ignore[attr-defined]
             hook(self)
-        numbers: dict[int, int] = {}
+        # A parameter's number is its place in the list of all; its last place, if a group has it twice.
+        places = itertools.count()
+        numbers = {id(p): next(places) for group in self.param_groups for p in group["params"]}
         groups = []
         for group in self.param_groups:
             packed = {key: value for key, value in group.items() if key != "params"}
-            packed["params"] = [numbers.setdefault(id(p), len(numbers)) for p in group["params"]]
+            packed["params"] = [numbers[id(p)] for p in group["params"]]
             groups.append(packed)
         state = {
             numbers[id(key)] if isinstance(key, Tensor) else key: value
