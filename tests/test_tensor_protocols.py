@@ -46,9 +46,9 @@ def test_asarray_shares_memory_unless_gradients_would_be_lost():
         with pytest.raises(RuntimeError, match=r"detach\(\)\.numpy\(\)"):
             use(t)
     with pytest.raises(RuntimeError, match="would lose its gradient"):
-        np.linalg.norm(t)
+        np.percentile(t, 50)
     with mt.no_grad():
-        assert np.linalg.norm(t).item() > 5
+        assert np.percentile(t, 50).item() == 3
     with pytest.raises(TypeError):
         np.asarray(mt.ones(2, device="meta"))
 
