@@ -189,7 +189,7 @@ COMPLEX = [
         mixed=False,
     ),
     Case("complex pow", lambda lib, x, y: x**y, [((3,), (3,))], imaginary, mixed=False),
-    Case("complex square", lambda lib, x: x**2, [((3,),)], imaginary),
+    Case("complex number to a power", lambda lib, x: x**2, [((3,),)], imaginary),
     Case("complex number factor", lambda lib, x: x * (1 + 2j), [((3,),)], imaginary),
 ]
 
