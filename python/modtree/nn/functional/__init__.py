@@ -7,8 +7,26 @@ calls torch's own functions.
 
 from __future__ import annotations
 
+from .activation import *  # noqa: F403
+from .activation import __all__ as _activation
 from .basic import *  # noqa: F403
 from .basic import __all__ as _basic
+from .class_loss import *  # noqa: F403
+from .class_loss import __all__ as _class_loss
+from .distance import *  # noqa: F403
+from .distance import __all__ as _distance
+from .loss import *  # noqa: F403
+from .loss import __all__ as _loss
 from .multi_head import multi_head_attention_forward
+from .sparse import *  # noqa: F403
+from .sparse import __all__ as _sparse
 
-__all__ = [*_basic, "multi_head_attention_forward"]
+__all__ = [
+    *_activation,
+    *_basic,
+    *_class_loss,
+    *_distance,
+    *_loss,
+    *_sparse,
+    "multi_head_attention_forward",
+]

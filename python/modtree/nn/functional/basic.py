@@ -3,30 +3,21 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
-from typing import Any
 
 from ...creation import empty_like
 from ...grad_mode import no_grad
 from ...tensor import Tensor
 from .. import rows
+from ._common import need_tensor
 
 __all__ = [
     "dropout",
     "embedding",
-    "gelu",
     "layer_norm",
     "linear",
-    "log_softmax",
     "normalize",
-    "relu",
-    "relu_",
     "scaled_dot_product_attention",
-    "sigmoid",
-    "silu",
-    "softmax",
-    "tanh",
 ]
 
 
@@ -61,11 +52,13 @@ def embedding(
             f"Padding_idx must be within num_embeddings: got {padding_idx}, the table has {count} rows"
         )
     if max_norm is not None:
-        _renormalize_rows(input, weight, max_norm, norm_type)
-    return rows.embedding(input, weight)
+        renormalize_rows(input, weight, max_norm, norm_type)
+    if padding_idx is not None:
+        padding_idx %= count
+    return rows.embedding(input, weight, padding_idx, scale_grad_by_freq)
 
 
-def _renormalize_rows(input: Tensor, weight: Tensor, max_norm: float, norm_type: float) -> None:
+def renormalize_rows(input: Tensor, weight: Tensor, max_norm: float, norm_type: float) -> None:
     with no_grad():
         if input.is_meta or weight.is_meta:
             return
@@ -89,86 +82,6 @@ def layer_norm(
     return rows.layer_norm(input, weight, bias, tuple(normalized_shape), eps)
 
 
-def gelu(input: Tensor, approximate: str = "none") -> Tensor:
-    """``x * Phi(x)``, exact, or with ``approximate="tanh"`` its approximation by tanh."""
-    if approximate not in ("none", "tanh"):
-        raise RuntimeError(f"approximate argument must be either none or tanh, got {approximate!r}")
-    return rows.gelu(input, approximate == "tanh")
-
-
-def relu(input: Tensor, inplace: bool = False) -> Tensor:
-    """``max(x, 0)``."""
-    return rows.relu.inplace(input) if inplace else rows.relu(input)
-
-
-def relu_(input: Tensor) -> Tensor:
-    """:func:`relu` in place."""
-    return relu(input, inplace=True)
-
-
-def silu(input: Tensor, inplace: bool = False) -> Tensor:
-    """``x * sigmoid(x)``."""
-    return rows.silu.inplace(input) if inplace else rows.silu(input)
-
-
-def sigmoid(input: Tensor) -> Tensor:
-    """``1 / (1 + exp(-x))``."""
-    return rows.sigmoid(input)
-
-
-def tanh(input: Tensor) -> Tensor:
-    """Hyperbolic tangent."""
-    return input.tanh()
-
-
-def _need_tensor(name: str, input: Tensor) -> None:
-    if not isinstance(input, Tensor):
-        kind = f"{type(input).__module__}.{type(input).__qualname__}".removeprefix("builtins.")
-        raise TypeError(f"{name}: expected a modtree.Tensor, got {kind}")
-
-
-def _implicit_dim(name: str, ndim: int, stacklevel: int) -> int:
-    warnings.warn(
-        f"Implicit dimension choice for {name} has been deprecated. "
-        "Change the call to include dim=X as an argument.",
-        stacklevel=stacklevel,
-    )
-    return 0 if ndim in (0, 1, 3) else 1
-
-
-def _checked_dim(dim: int, ndim: int) -> int:
-    limit = max(ndim, 1)
-    if not -limit <= dim < limit:
-        raise IndexError(
-            f"Dimension out of range (expected to be in range of [{-limit}, {limit - 1}], but got {dim})"
-        )
-    return dim
-
-
-def softmax(
-    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
-) -> Tensor:
-    """``exp(x) / sum(exp(x))`` along ``dim``; the input is converted to ``dtype`` first."""
-    _need_tensor("softmax", input)
-    if dim is None:
-        dim = _implicit_dim("softmax", input.dim(), _stacklevel)
-    if dtype is not None:
-        input = input.to(dtype)
-    return rows.softmax(input, _checked_dim(dim, input.dim()))
-
-
-def log_softmax(
-    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
-) -> Tensor:
-    """``log(softmax(x))`` along ``dim``, computed without forming the softmax."""
-    _need_tensor("log_softmax", input)
-    if dim is None:
-        dim = _implicit_dim("log_softmax", input.dim(), _stacklevel)
-    if dtype is not None:
-        input = input.to(dtype)
-    return rows.log_softmax(input, _checked_dim(dim, input.dim()))
-
-
 def _check_probability(p: float) -> None:
     if not 0.0 <= p <= 1.0:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
@@ -188,7 +101,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     _check_probability(p)
     if not training or p == 0.0:
         return input
-    _need_tensor("dropout", input)
+    need_tensor("dropout", input)
     mask = _kept(input, p)
     return input.mul_(mask) if inplace else input * mask
 
@@ -197,7 +110,7 @@ def normalize(
     input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None
 ) -> Tensor:
     """``x / max(norm(x, p), eps)`` along ``dim``."""
-    _need_tensor("normalize", input)
+    need_tensor("normalize", input)
     norm = input.norm(p, dim, keepdim=True)
     result = input / norm.clamp(min=eps)
     return result if out is None else out.copy_(result)
@@ -229,19 +142,7 @@ def scaled_dot_product_attention(
     _check_probability(dropout_p)
     if enable_gqa:
         key, value = (_repeat_heads(query, kv) for kv in (key, value))
-    if dropout_p == 0.0:
-        return rows.attention(query, key, value, attn_mask, is_causal, scale)
-    # The weights are needed on their own: attention over an identity gives them.
-    width = key.shape[-2]
-    identity = _identity_like(key, width)
-    weights = rows.attention(query, key, identity, attn_mask, is_causal, scale)
-    return dropout(weights, dropout_p) @ value
-
-
-def _identity_like(key: Tensor, n: int) -> Tensor:
-    from ...creation import eye
-
-    return eye(n, dtype=key.dtype, device=key.device).expand(*key.shape[:-2], n, n)
+    return rows.attention(query, key, value, attn_mask, is_causal, scale, float(dropout_p))
 
 
 def _repeat_heads(query: Tensor, kv: Tensor) -> Tensor:

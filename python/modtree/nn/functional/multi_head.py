@@ -9,6 +9,7 @@ from ...creation import zeros
 from ...ops.joining import cat
 from ...tensor import Tensor
 from . import basic as F
+from .activation import softmax
 
 MINUS_INF = float("-inf")
 
@@ -171,7 +172,7 @@ def multi_head_attention_forward(
     probabilities = None
     if need_weights:
         scores = (q * (1.0 / math.sqrt(head))) @ k.transpose(-2, -1)
-        probabilities = F.softmax(scores if mask is None else scores + mask, -1)
+        probabilities = softmax(scores if mask is None else scores + mask, -1)
         probabilities = F.dropout(probabilities, dropout_p)
         out = probabilities @ v
     else:

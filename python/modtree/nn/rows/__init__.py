@@ -7,21 +7,83 @@ derivative, and the row made of them.
 
 from __future__ import annotations
 
-from .activation import gelu, log_softmax, relu, sigmoid, silu, softmax
+from .activation import (
+    gelu,
+    log_softmax,
+    logsigmoid,
+    mish,
+    relu,
+    sigmoid,
+    silu,
+    softmax,
+    softplus,
+    softsign,
+)
 from .attention import attention
+from .cross_entropy import cross_entropy, nll_loss
 from .embedding import embedding
+from .embedding_bag import embedding_bag
+from .gru import gru
 from .layer_norm import layer_norm
 from .linear import linear
+from .loss import (
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    huber_loss,
+    kl_div,
+    l1_loss,
+    mse_loss,
+    smooth_l1_loss,
+)
+from .lstm import lstm
+from .piecewise import (
+    elu,
+    hardshrink,
+    hardsigmoid,
+    hardswish,
+    hardtanh,
+    leaky_relu,
+    prelu,
+    softshrink,
+    threshold,
+)
+from .recurrent import rnn
 
 __all__ = [
     "attention",
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "cross_entropy",
+    "elu",
     "embedding",
+    "embedding_bag",
     "gelu",
+    "gru",
+    "hardshrink",
+    "hardsigmoid",
+    "hardswish",
+    "hardtanh",
+    "huber_loss",
+    "kl_div",
+    "l1_loss",
     "layer_norm",
+    "leaky_relu",
     "linear",
     "log_softmax",
+    "logsigmoid",
+    "lstm",
+    "mish",
+    "mse_loss",
+    "nll_loss",
+    "prelu",
     "relu",
+    "rnn",
     "sigmoid",
     "silu",
+    "smooth_l1_loss",
     "softmax",
+    "softplus",
+    "softshrink",
+    "softsign",
+    "threshold",
 ]

@@ -40,6 +40,21 @@ def need_floating(name: str, x: Array) -> None:
         )
 
 
+def is_array(x: Any) -> bool:
+    """False where a derivative runs on tensors, for the derivative of a gradient."""
+    return isinstance(x, np.ndarray)
+
+
+def on_arrays_or_tensors(op: Any) -> Callable[..., Any]:
+    """The row as a derivative calls it: arrays give an array, tensors are recorded."""
+    forward = op.forward
+
+    def call(x: Any, *args: Any) -> Any:
+        return forward(x, *args) if isinstance(x, np.ndarray) else op(x, *args)
+
+    return call
+
+
 def sizes(shape: tuple[int, ...]) -> str:
     return "x".join(map(str, shape))
 

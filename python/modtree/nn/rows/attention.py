@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
-from ..._C import kernels
-from ...ops.table import define
-from ._common import Array, Spec, need_arrays, need_floating
+from ..._C import kernels, wrap
+from ...ops.table import define, derive_jointly
+from ...random import bits_of
+from ._common import Array, Spec, is_array, need_arrays, need_floating
 
 
 def _check_attention(
@@ -67,20 +69,34 @@ def _mask_scores(scores: Array, mask: Array | None, causal: bool) -> Array | Non
     return dead if dead.any() else None
 
 
-def _attention(
-    query: Array, key: Array, value: Array, mask: Array | None, causal: bool, scale: float | None
-) -> Array:
-    """softmax(query key^T scale + mask) value; a row whose keys are all masked gives 0."""
+def _scale_of(query: Any, scale: float | None) -> float:
+    if scale is not None:
+        return scale
+    return 1.0 / math.sqrt(query.shape[-1]) if query.shape[-1] else 1.0
+
+
+def _recorded(
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None,
+    causal: bool,
+    scale: float | None,
+    dropout: float = 0.0,
+) -> tuple[Array, tuple[Array, Array | None, Array]]:
+    """The result, and for the derivative: the weights, what dropout multiplied them by, the result.
+
+    softmax(query key^T scale + mask) value; a row whose keys are all masked gives 0.
+    """
     _check_attention(query, key, value, mask, causal)
     need_floating("scaled_dot_product_attention", query)
     if query.dtype == np.float16:
         if mask is not None and mask.dtype == np.float16:
             mask = mask.astype(np.float32)
         q, k, v = (a.astype(np.float32) for a in (query, key, value))
-        return _attention(q, k, v, mask, causal, scale).astype(np.float16)
-    if scale is None:
-        scale = 1.0 / math.sqrt(query.shape[-1]) if query.shape[-1] else 1.0
-    scores = np.matmul(query * query.dtype.type(scale), key.swapaxes(-1, -2))
+        out, saved = _recorded(q, k, v, mask, causal, scale, dropout)
+        return out.astype(np.float16), saved
+    scores = np.matmul(query * query.dtype.type(_scale_of(query, scale)), key.swapaxes(-1, -2))
     if mask is not None:
         shape = np.broadcast_shapes(scores.shape, mask.shape)
         if shape != scores.shape:
@@ -89,19 +105,108 @@ def _attention(
     weights = kernels.softmax(scores, out=scores)
     if dead is not None:
         np.copyto(weights, 0, where=dead)
+    kept = _kept(weights, dropout) if dropout else None
+    used = weights if kept is None else weights * kept
     if query.ndim != 4 or weights.shape[:-2] != value.shape[:-2]:
-        return np.matmul(weights, value)
+        out = np.matmul(used, value)
+        return out, (weights, kept, out)
     # (batch, heads, length, width) stored as (batch, length, heads, width): what callers reshape it to next.
     batch, heads, length, _ = weights.shape
     out = np.empty((batch, length, heads, value.shape[-1]), value.dtype).transpose(0, 2, 1, 3)
-    return np.matmul(weights, value, out=out)
+    np.matmul(used, value, out=out)
+    return out, (weights, kept, out)
+
+
+def _kept(weights: Array, dropout: float) -> Array:
+    """0 with probability ``dropout``, else 1 / (1 - dropout)."""
+    if dropout == 1.0:
+        return np.zeros_like(weights)
+    drawn = bits_of(None).random(weights.shape, dtype=np.float32) >= dropout
+    return drawn * weights.dtype.type(1.0 / (1.0 - dropout))
+
+
+def _attention(
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None,
+    causal: bool,
+    scale: float | None,
+    dropout: float = 0.0,
+) -> Array:
+    return _recorded(query, key, value, mask, causal, scale, dropout)[0]
+
+
+def _attention_backward(
+    needs: Any,
+    g: Any,
+    saved: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any,
+    causal: bool,
+    scale: float | None,
+    dropout: float = 0.0,
+) -> tuple[Any, ...]:
+    weights, kept, out = saved
+    if not is_array(g):
+        weights, kept, out = _on_tensors(saved, query, key, value, mask, causal, scale)
+    used = weights if kept is None else weights * kept
+    gv = np.matmul(used.swapaxes(-1, -2), g) if needs[2] else None
+    if not (needs[0] or needs[1] or needs[3]):
+        return None, None, gv, None
+    gs = np.matmul(g, value.swapaxes(-1, -2))
+    if kept is not None:
+        gs = gs * kept
+    # The sum over the keys of gradient times weight, found over the narrower axis of the values.
+    gs = (gs - (g * out).sum(-1)[..., None]) * weights
+    factor = _scale_of(query, scale)
+    gq = np.matmul(gs, key) * factor if needs[0] else None
+    gk = np.matmul(gs.swapaxes(-1, -2), query * factor) if needs[1] else None
+    return gq, gk, gv, gs if needs[3] else None
+
+
+def _on_tensors(
+    saved: Any, query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: float | None
+) -> tuple[Any, Any, Any]:
+    """What :func:`_recorded` saves, computed again as tensors that know where they come from."""
+    kept = None if saved[1] is None else wrap(saved[1])
+    scores = np.matmul(query * _scale_of(query, scale), key.swapaxes(-1, -2))
+    if causal:
+        scores = scores.masked_fill(wrap(~np.tri(*scores.shape[-2:], dtype=np.bool_)), -math.inf)
+    elif mask is not None:
+        plain = mask._array
+        if plain.dtype == np.bool_:
+            scores = scores.masked_fill(~mask, -math.inf)
+            dead = ~plain.any(-1, keepdims=True)
+        else:
+            scores = scores + mask
+            dead = np.isneginf(plain).all(-1, keepdims=True)
+        if dead.any():
+            live = wrap(~dead)
+            weights = scores.masked_fill(~live, 0.0).softmax(-1) * live
+            used = weights if kept is None else weights * kept
+            return weights, kept, np.matmul(used, value)
+    weights = scores.softmax(-1)
+    used = weights if kept is None else weights * kept
+    return weights, kept, np.matmul(used, value)
 
 
 def _attention_meta(
-    query: Array, key: Array, value: Array, mask: Array | None, causal: bool, scale: float | None
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None,
+    causal: bool,
+    scale: float | None,
+    dropout: float = 0.0,
 ) -> Spec:
     _check_attention(query, key, value, mask, causal)
     return _attention_shape(query, key, value), query.dtype
 
 
-attention = define("scaled_dot_product_attention", _attention, meta=_attention_meta)
+attention = define(
+    "scaled_dot_product_attention", _attention, meta=_attention_meta, record=_recorded
+)
+derive_jointly("scaled_dot_product_attention", _attention_backward, twice=True)

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the functions of this package share."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from ...tensor import Tensor
+
+
+def need_tensor(name: str, *arguments: Any) -> None:
+    for x in arguments:
+        if not isinstance(x, Tensor):
+            kind = f"{type(x).__module__}.{type(x).__qualname__}".removeprefix("builtins.")
+            raise TypeError(f"{name}: expected a modtree.Tensor, got {kind}")
+
+
+def checked_dim(dim: int, ndim: int) -> int:
+    limit = max(ndim, 1)
+    if not -limit <= dim < limit:
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-limit}, {limit - 1}], but got {dim})"
+        )
+    return dim
+
+
+def reduction_of(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
+    """One of "none", "mean", "sum", from today's argument or from the two that came before it."""
+    if size_average is not None or reduce is not None:
+        size_average = True if size_average is None else size_average
+        reduction = "none" if reduce is False else "mean" if size_average else "sum"
+        warnings.warn(
+            f"size_average and reduce args will be deprecated, please use reduction={reduction!r} instead.",
+            stacklevel=3,
+        )
+    return reduction
+
+
+def checked_reduction(reduction: str) -> str:
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(
+            f"{reduction} is not a valid value for reduction: use 'none', 'mean' or 'sum'"
+        )
+    return reduction
+
+
+def reduced(loss: Tensor, reduction: str) -> Tensor:
+    """The mean or the sum of a loss, or the loss."""
+    checked_reduction(reduction)
+    return loss.mean() if reduction == "mean" else loss.sum() if reduction == "sum" else loss

@@ -1,0 +1,363 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Activations."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from ...creation import empty_like, zeros_like
+from ...grad_mode import no_grad
+from ...tensor import Tensor
+from .. import rows
+from ._common import checked_dim, need_tensor
+
+__all__ = [
+    "celu",
+    "celu_",
+    "elu",
+    "elu_",
+    "gelu",
+    "glu",
+    "gumbel_softmax",
+    "hardshrink",
+    "hardsigmoid",
+    "hardswish",
+    "hardtanh",
+    "hardtanh_",
+    "leaky_relu",
+    "leaky_relu_",
+    "log_softmax",
+    "logsigmoid",
+    "mish",
+    "prelu",
+    "relu",
+    "relu6",
+    "relu_",
+    "rrelu",
+    "rrelu_",
+    "selu",
+    "selu_",
+    "sigmoid",
+    "silu",
+    "softmax",
+    "softmin",
+    "softplus",
+    "softshrink",
+    "softsign",
+    "tanh",
+    "tanhshrink",
+    "threshold",
+    "threshold_",
+]
+
+# Klambauer et al., 2017: with these, activations keep mean 0 and variance 1.
+_SELU_ALPHA = 1.6732632423543772848170429916717
+_SELU_SCALE = 1.0507009873554804934193349852946
+
+
+def _run(row: Any, input: Tensor, *options: Any, inplace: bool) -> Tensor:
+    return row.inplace(input, *options) if inplace else row(input, *options)
+
+
+def gelu(input: Tensor, approximate: str = "none") -> Tensor:
+    """``x * Phi(x)``, exact, or with ``approximate="tanh"`` its approximation by tanh."""
+    if approximate not in ("none", "tanh"):
+        raise RuntimeError(f"approximate argument must be either none or tanh, got {approximate!r}")
+    return rows.gelu(input, approximate == "tanh")
+
+
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    """``max(x, 0)``."""
+    return rows.relu.inplace(input) if inplace else rows.relu(input)
+
+
+def relu_(input: Tensor) -> Tensor:
+    """:func:`relu` in place."""
+    return relu(input, inplace=True)
+
+
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+    """``min(max(x, 0), 6)``."""
+    return _run(rows.hardtanh, input, 0.0, 6.0, inplace=inplace)
+
+
+def hardtanh(
+    input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
+) -> Tensor:
+    """x limited to [min_val, max_val]; the gradient at the bounds is 0."""
+    if min_val > max_val:
+        raise ValueError(f"min_val cannot be greater than max_val, got {min_val} and {max_val}")
+    return _run(rows.hardtanh, input, min_val, max_val, inplace=inplace)
+
+
+def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+    """:func:`hardtanh` in place."""
+    return hardtanh(input, min_val, max_val, inplace=True)
+
+
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    """x where it is positive, else ``negative_slope * x``."""
+    if negative_slope < 0:
+        return _of_pieces("leaky_relu", input, input, input * negative_slope, inplace)
+    return _run(rows.leaky_relu, input, negative_slope, inplace=inplace)
+
+
+def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
+    """:func:`leaky_relu` in place."""
+    return leaky_relu(input, negative_slope, inplace=True)
+
+
+def _of_pieces(name: str, input: Tensor, above: Tensor, below: Tensor, inplace: bool) -> Tensor:
+    """``above`` where the input is positive, else ``below``: where the result does not tell which it was."""
+    if inplace:
+        raise RuntimeError(
+            f"{name} in place with a negative factor cannot be differentiated: the result does not tell on "
+            "which side of 0 the input was. Use inplace=False"
+        )
+    return above.where(input > 0, below)
+
+
+def _elu(
+    name: str, input: Tensor, alpha: float, scale: float, input_scale: float, inplace: bool
+) -> Tensor:
+    if alpha < 0:
+        below = (input.clamp(max=0) * input_scale).expm1() * (alpha * scale)
+        return _of_pieces(name, input, input * scale, below, inplace)
+    return _run(rows.elu, input, alpha, scale, input_scale, inplace=inplace)
+
+
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """x where it is positive, else ``alpha * (exp(x) - 1)``."""
+    return _elu("elu", input, alpha, 1.0, 1.0, inplace)
+
+
+def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """:func:`elu` in place."""
+    return elu(input, alpha, inplace=True)
+
+
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
+    """ELU with the scale and alpha that keep mean 0 and variance 1."""
+    return _elu("selu", input, _SELU_ALPHA, _SELU_SCALE, 1.0, inplace)
+
+
+def selu_(input: Tensor) -> Tensor:
+    """:func:`selu` in place."""
+    return selu(input, inplace=True)
+
+
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """x where it is positive, else ``alpha * (exp(x / alpha) - 1)``."""
+    if alpha == 0:
+        raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
+    if alpha < 0:
+        below = (input.clamp(max=0) / alpha).expm1() * alpha
+        return _of_pieces("celu", input, input, below, inplace)
+    return _run(rows.elu, input, alpha, 1.0, 1.0 / alpha, inplace=inplace)
+
+
+def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """:func:`celu` in place."""
+    return celu(input, alpha, inplace=True)
+
+
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
+    """``x * sigmoid(x)``."""
+    return _run(rows.silu, input, inplace=inplace)
+
+
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
+    """``x * tanh(softplus(x))``."""
+    return _run(rows.mish, input, inplace=inplace)
+
+
+def sigmoid(input: Tensor) -> Tensor:
+    """``1 / (1 + exp(-x))``."""
+    return rows.sigmoid(input)
+
+
+def tanh(input: Tensor) -> Tensor:
+    """Hyperbolic tangent."""
+    return input.tanh()
+
+
+def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
+    """``log(1 + exp(beta * x)) / beta``; x itself where ``beta * x`` is above the threshold."""
+    return rows.softplus(input, beta, threshold)
+
+
+def softsign(input: Tensor) -> Tensor:
+    """``x / (1 + |x|)``."""
+    return rows.softsign(input)
+
+
+def logsigmoid(input: Tensor) -> Tensor:
+    """``log(sigmoid(x))``, computed without overflow."""
+    return rows.logsigmoid(input)
+
+
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
+    """``x * relu6(x + 3) / 6``."""
+    return _run(rows.hardswish, input, inplace=inplace)
+
+
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+    """``relu6(x + 3) / 6``."""
+    return _run(rows.hardsigmoid, input, inplace=inplace)
+
+
+def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """x where ``|x| > lambd``, else 0."""
+    return rows.hardshrink(input, lambd)
+
+
+def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """x moved towards 0 by ``lambd``; 0 where ``|x| <= lambd``."""
+    if lambd < 0:
+        raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
+    return rows.softshrink(input, lambd)
+
+
+def tanhshrink(input: Tensor) -> Tensor:
+    """``x - tanh(x)``."""
+    return input - input.tanh()
+
+
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+    """x where it is above the threshold, else ``value``."""
+    return _run(rows.threshold, input, threshold, value, inplace=inplace)
+
+
+def threshold_(input: Tensor, threshold_: float, value: float) -> Tensor:
+    """:func:`threshold` in place."""
+    return threshold(input, threshold_, value, inplace=True)
+
+
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    """x where it is positive, else ``weight * x``.
+
+    Args:
+        input: (N, C, ...) or any shape.
+        weight: One slope, or C slopes for the channels, which are the second axis (of a 1-D input: there is one channel).
+    """
+    need_tensor("prelu", input, weight)
+    if weight.dtype is not input.dtype:
+        raise RuntimeError(
+            f"prelu: Type promoting not supported. Got {input.dtype} and {weight.dtype}"
+        )
+    if weight.dim() > 1:
+        raise RuntimeError(
+            f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.dim()}"
+        )
+    if weight.numel() != 1:
+        if input.dim() == 0:
+            raise RuntimeError("Not allow zero-dim input tensor.")
+        channels = input.shape[1] if input.dim() >= 2 else 1
+        if channels != weight.numel():
+            raise RuntimeError(
+                "Mismatch of parameter numbers and input channel size. Found parameter numbers = "
+                f"{weight.numel()} and channel size = {channels}."
+            )
+    if weight.dim() and input.dim() != 1:
+        shape = (1, -1, *(1,) * (input.dim() - 2)) if input.dim() >= 2 else ()
+        weight = weight.reshape(shape)
+    return rows.prelu(input, weight)
+
+
+def rrelu(
+    input: Tensor,
+    lower: float = 1.0 / 8,
+    upper: float = 1.0 / 3,
+    training: bool = False,
+    inplace: bool = False,
+) -> Tensor:
+    """Leaky ReLU with a slope for each value, drawn from [lower, upper] while training, else their mean."""
+    need_tensor("rrelu", input)
+    if not training:
+        return leaky_relu(input, (lower + upper) / 2, inplace)
+    with no_grad():
+        slopes = empty_like(input).uniform_(lower, upper)
+        factor = slopes.masked_fill(input > 0, 1.0)
+    return input.mul_(factor) if inplace else input * factor
+
+
+def rrelu_(
+    input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False
+) -> Tensor:
+    """:func:`rrelu` in place."""
+    return rrelu(input, lower, upper, training, inplace=True)
+
+
+def glu(input: Tensor, dim: int = -1) -> Tensor:
+    """``a * sigmoid(b)``, where a and b are the halves of the input along ``dim``."""
+    need_tensor("glu", input)
+    if input.dim() == 0:
+        raise RuntimeError(
+            "glu does not support scalars because halving size must be even: got a 0-D input"
+        )
+    size = input.shape[checked_dim(dim, input.dim())]
+    if size % 2:
+        raise RuntimeError(
+            f"Halving dimension must be even, but dimension {dim % input.dim()} is size {size}"
+        )
+    a, b = input.split(size // 2, dim) if size else (input, input)
+    return a * rows.sigmoid(b)
+
+
+def _implicit_dim(name: str, ndim: int, stacklevel: int) -> int:
+    warnings.warn(
+        f"Implicit dimension choice for {name} has been deprecated. "
+        "Change the call to include dim=X as an argument.",
+        stacklevel=stacklevel,
+    )
+    return 0 if ndim in (0, 1, 3) else 1
+
+
+def _along(
+    name: str, row: Any, input: Tensor, dim: int | None, stacklevel: int, dtype: Any
+) -> Tensor:
+    need_tensor(name, input)
+    if dim is None:
+        dim = _implicit_dim(name, input.dim(), stacklevel + 1)
+    if dtype is not None:
+        input = input.to(dtype)
+    return row(input, checked_dim(dim, input.dim()))
+
+
+def softmax(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
+) -> Tensor:
+    """``exp(x) / sum(exp(x))`` along ``dim``; the input is converted to ``dtype`` first."""
+    return _along("softmax", rows.softmax, input, dim, _stacklevel, dtype)
+
+
+def softmin(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
+) -> Tensor:
+    """:func:`softmax` of ``-x``."""
+    need_tensor("softmin", input)
+    return _along("softmin", rows.softmax, -input, dim, _stacklevel, dtype)
+
+
+def log_softmax(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
+) -> Tensor:
+    """``log(softmax(x))`` along ``dim``, computed without forming the softmax."""
+    return _along("log_softmax", rows.log_softmax, input, dim, _stacklevel, dtype)
+
+
+def gumbel_softmax(
+    logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
+) -> Tensor:
+    """Samples that are nearly one-hot (Gumbel-softmax), or with ``hard`` one-hot but with the gradient of the soft ones."""
+    need_tensor("gumbel_softmax", logits)
+    with no_grad():
+        noise = -empty_like(logits).exponential_().log()
+    soft = softmax((logits + noise) / tau, dim)
+    if not hard:
+        return soft
+    with no_grad():
+        chosen = soft.detach().argmax(dim, keepdim=True)
+        sample = zeros_like(soft).scatter_(dim, chosen, 1.0)
+    return sample - soft.detach() + soft

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Losses over classes."""
+
+from __future__ import annotations
+
+from ...tensor import Tensor
+from .. import rows
+from ._common import checked_reduction, need_tensor, reduced, reduction_of
+
+__all__ = ["cross_entropy", "nll_loss"]
+
+
+def nll_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """Minus the log probability of the right class.
+
+    Args:
+        input: Log probabilities, (C), (N, C) or (N, C, d1, ...).
+        target: Class numbers, int64: (), (N) or (N, d1, ...).
+        weight: What each class counts, (C). The mean divides by the sum of what the targets count.
+        size_average: Before ``reduction``.
+        ignore_index: Targets of this number do not count.
+        reduce: Before ``reduction``.
+        reduction: "mean", "sum" or "none".
+    """
+    need_tensor("nll_loss", input, target)
+    reduction = checked_reduction(reduction_of(size_average, reduce, reduction))
+    return rows.nll_loss(input, target, weight, ignore_index, reduction)
+
+
+def cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """Log softmax over the classes, and the negative log likelihood of the target.
+
+    Args:
+        input: Logits, (C), (N, C) or (N, C, d1, ...).
+        target: Class numbers, int64: (), (N) or (N, d1, ...). Or probabilities of the classes: of the input's shape and floating.
+        weight: What each class counts, (C).
+        size_average: Before ``reduction``.
+        ignore_index: Class numbers equal to this do not count.
+        reduce: Before ``reduction``.
+        reduction: "mean", "sum" or "none".
+        label_smoothing: How much of the target is spread evenly over all classes, 0 to 1.
+    """
+    need_tensor("cross_entropy", input, target)
+    reduction = checked_reduction(reduction_of(size_average, reduce, reduction))
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+    if target.shape == input.shape and input.dim():
+        if not target.is_floating_point():
+            raise RuntimeError(
+                "Expected floating point type for target with class probabilities, got "
+                f"{target.dtype}"
+            )
+        return _with_probabilities(
+            input, target, weight, ignore_index, reduction, float(label_smoothing)
+        )
+    return rows.cross_entropy(
+        input, target, weight, ignore_index, reduction, float(label_smoothing)
+    )
+
+
+def _with_probabilities(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    ignore_index: int,
+    reduction: str,
+    smoothing: float,
+) -> Tensor:
+    if ignore_index >= 0:
+        raise RuntimeError(
+            "ignore_index is not supported for floating point target: there are no class numbers to compare"
+        )
+    axis = 1 if input.dim() > 1 else 0
+    classes = input.shape[axis]
+    if weight is not None and tuple(weight.shape) != (classes,):
+        raise RuntimeError(
+            f"cross_entropy: weight tensor should be defined either for all {classes} classes or no classes but got "
+            f"weight tensor of shape: {list(weight.shape)}"
+        )
+    if smoothing:
+        target = target * (1 - smoothing) + smoothing / classes
+    logp = rows.log_softmax(input, axis)
+    if weight is not None:
+        logp = logp * weight.reshape((1,) * axis + (classes,) + (1,) * (input.dim() - axis - 1))
+    loss = -(logp * target)
+    if reduction == "mean":
+        return loss.sum() / (input.numel() // max(classes, 1))
+    return reduced(loss.sum(axis) if reduction == "none" else loss, reduction)

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Losses over classes that are given by their number.
+
+Inputs are (classes,), (batch, classes) or (batch, classes, ...), targets the same without the classes. Inside, every input is a matrix
+(places, classes) and every target a vector.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..._C import kernels
+from ...ops.table import define, derive_jointly
+from ._common import Array, Spec, is_array, need_arrays, need_floating
+
+_KINDS = {"f": "Float", "b": "Bool", "c": "ComplexFloat"}
+
+
+def _check(name: str, x: Array, target: Array, weight: Array | None) -> None:
+    need_arrays(name, x, target, *(() if weight is None else (weight,)))
+    if x.ndim == 0:
+        raise ValueError(f"{name}: Expected 1 or more dimensions (got 0)")
+    if x.ndim > 1 and (target.ndim == 0 or x.shape[0] != target.shape[0]):
+        got = target.shape[0] if target.ndim else "none: it is 0-D"
+        raise ValueError(
+            f"Expected input batch_size ({x.shape[0]}) to match target batch_size ({got})."
+        )
+    expected = x.shape[:1] + x.shape[2:] if x.ndim > 1 else ()
+    if target.shape != expected and not (x.ndim == 1 and target.shape == (1,)):
+        raise RuntimeError(
+            f"{name}: Expected target size {list(expected)}, got {list(target.shape)} for an input of "
+            f"size {list(x.shape)}"
+        )
+    need_floating(name, x)
+    if target.dtype not in (np.int64, np.uint8):
+        kind = _KINDS.get(target.dtype.kind, str(target.dtype))
+        raise RuntimeError(
+            f"expected scalar type Long but found {kind}: {name} takes class numbers; convert with .long()"
+        )
+    if weight is not None:
+        classes = x.shape[1 if x.ndim > 1 else 0]
+        if weight.shape != (classes,):
+            raise RuntimeError(
+                f"{name}: weight tensor should be defined either for all {classes} classes or no classes "
+                f"but got weight tensor of shape: {list(weight.shape)}"
+            )
+        if weight.dtype != x.dtype:
+            raise RuntimeError(
+                f"expected scalar type {x.dtype} but found {weight.dtype}: {name}'s weight must be of "
+                "the input's dtype"
+            )
+
+
+def _as_matrix(x: Any) -> Any:
+    if x.ndim <= 2:
+        return x.reshape((-1, x.shape[-1]))
+    return np.moveaxis(x, 1, -1).reshape((-1, x.shape[1]))
+
+
+def _as_input(rows: Any, shape: tuple[int, ...]) -> Any:
+    """The inverse of :func:`_as_matrix`."""
+    if len(shape) <= 2:
+        return rows.reshape(shape)
+    return np.moveaxis(rows.reshape((shape[0], *shape[2:], shape[1])), -1, 1)
+
+
+def _chosen(target: Array, classes: int, ignore: int) -> tuple[Array, Array | None]:
+    """Class numbers that can be looked up, and where they count (None: everywhere)."""
+    index = target.reshape(-1)
+    if not index.size:
+        return index, None
+    counts = None
+    low, high = index.min(), index.max()
+    if low < 0 or high >= classes or low <= ignore <= high:
+        counts = index != ignore
+        index = np.where(counts, index, 0)
+        low, high = index.min(), index.max()
+        if low < 0 or high >= classes:
+            raise IndexError(
+                f"Target {low if low < 0 else high} is out of bounds: there are {classes} classes"
+            )
+    return index, counts
+
+
+def _weights(index: Array, counts: Array | None, weight: Array | None, dtype: Any) -> Array | None:
+    """How much each place counts; None: all 1."""
+    if weight is None:
+        return None if counts is None else counts.astype(dtype)
+    chosen = weight[index]
+    return chosen if counts is None else chosen * counts
+
+
+def _total(places: Array | None, index: Array, dtype: Any) -> Any:
+    return dtype.type(index.size) if places is None else places.sum()
+
+
+def _picked(
+    logp: Array, index: Array, places: Array | None, target: Array, reduction: str
+) -> tuple[Array, Any]:
+    """Minus the value at each place's class, reduced; and what a mean divides by."""
+    loss = -logp[np.arange(index.size), index]
+    if places is not None:
+        loss = np.where(places == 0, 0, loss * places)  # what is ignored may be infinite
+    total = _total(places, index, logp.dtype) if reduction == "mean" else None
+    if reduction == "none":
+        return loss.reshape(target.shape), total
+    return (loss.sum() if total is None else loss.sum() / total), total
+
+
+def _place_gradients(g: Any, total: Any) -> Any:
+    """The gradient of each place's loss: a column, or one number for all."""
+    if total is not None:
+        return g / total
+    return g.reshape((-1, 1)) if g.ndim else g
+
+
+# -- negative log likelihood ----------------------------------------------------------------------------------------------
+
+
+def _nll_recorded(
+    x: Array, target: Array, weight: Array | None, ignore: int, reduction: str
+) -> tuple[Any, Any]:
+    _check("nll_loss", x, target, weight)
+    rows = _as_matrix(x)
+    index, counts = _chosen(target, rows.shape[1], ignore)
+    places = _weights(index, counts, weight, x.dtype)
+    out, total = _picked(rows, index, places, target, reduction)
+    return out, (index, places, total)
+
+
+def _nll(x: Array, target: Array, weight: Array | None, ignore: int, reduction: str) -> Any:
+    return _nll_recorded(x, target, weight, ignore, reduction)[0]
+
+
+def _nll_backward(
+    needs: Any,
+    g: Any,
+    saved: Any,
+    x_like: Any,
+    _target: Any,
+    _weight: Any,
+    ignore: int,
+    reduction: str,
+) -> tuple[Any, ...]:
+    index, places, total = saved
+    shape = x_like.shape
+    classes = shape[1 if len(shape) > 1 else 0]
+    rows = np.zeros((index.size, classes), x_like.dtype if is_array(g) else g._array.dtype)
+    rows[np.arange(index.size), index] = -1 if places is None else -places
+    g = _place_gradients(g, total)
+    return (_as_input(g * rows, shape),)
+
+
+def _meta(
+    x: Array, target: Array, weight: Array | None, ignore: int, reduction: str, *_: Any
+) -> Spec:
+    _check("nll_loss", x, target, weight)
+    return (target.shape if reduction == "none" else ()), x.dtype
+
+
+nll_loss = define("nll_loss", _nll, meta=_meta, record=_nll_recorded)
+derive_jointly("nll_loss", _nll_backward, twice=True)
+
+# -- cross entropy: log softmax and negative log likelihood in one -----------------------------------------------------------
+
+
+def _cross_entropy_recorded(
+    x: Array,
+    target: Array,
+    weight: Array | None,
+    ignore: int,
+    reduction: str,
+    smoothing: float,
+) -> tuple[Any, Any]:
+    """The loss, and for the derivative: log probabilities, classes, what each place counts, which count, what the mean divides by."""
+    _check("cross_entropy", x, target, weight)
+    if x.dtype == np.float16:
+        weight = None if weight is None else weight.astype(np.float32)
+        out, saved = _cross_entropy_recorded(
+            x.astype(np.float32), target, weight, ignore, reduction, smoothing
+        )
+        return out.astype(np.float16), saved
+    logp = kernels.log_softmax(_as_matrix(x))
+    classes = logp.shape[1]
+    index, counts = _chosen(target, classes, ignore)
+    places = _weights(index, counts, weight, x.dtype)
+    out, total = _picked(logp, index, places, target, reduction)
+    if smoothing:
+        even = -(logp.sum(1) if weight is None else logp @ weight)
+        if counts is not None:
+            even = even * counts
+        even = even.reshape(target.shape) if reduction == "none" else even.sum()
+        if total is not None:
+            even = even / total
+        out = out * (1 - smoothing) + even * (smoothing / classes)
+    return out, (logp, index, places, counts, total)
+
+
+def _cross_entropy(
+    x: Array,
+    target: Array,
+    weight: Array | None,
+    ignore: int,
+    reduction: str,
+    smoothing: float,
+) -> Any:
+    return _cross_entropy_recorded(x, target, weight, ignore, reduction, smoothing)[0]
+
+
+def _cross_entropy_backward(
+    needs: Any,
+    g: Any,
+    saved: Any,
+    x: Any,
+    _target: Any,
+    weight: Any,
+    ignore: int,
+    reduction: str,
+    smoothing: float,
+) -> tuple[Any, ...]:
+    logp, index, places, counts, total = saved
+    array = is_array(g)
+    c = _place_gradients(g, total)
+    if array and not smoothing and places is None:  # the usual loss: nothing but the softmax
+        rows = np.exp(logp)
+        rows[np.arange(index.size), index] -= 1
+        rows *= c
+        return (_as_input(rows, x.shape),)
+    # The loss is -sum(share * log p); its derivative is p * sum(share) - share.
+    share = np.zeros_like(logp)
+    share[np.arange(index.size), index] = (
+        (1 - smoothing) if places is None else (1 - smoothing) * places
+    )
+    if smoothing:
+        plain = None if weight is None else weight if is_array(weight) else weight._array
+        each = np.full(logp.shape[1], smoothing / logp.shape[1], logp.dtype)
+        each = each if plain is None else each * plain
+        share += each if counts is None else counts[:, None] * each
+    if array:
+        p = np.exp(logp)
+    else:
+        p = _as_matrix(x).softmax(-1)
+    return (_as_input(c * (p * share.sum(1, keepdims=True) - share), x.shape),)
+
+
+cross_entropy = define("cross_entropy", _cross_entropy, meta=_meta, record=_cross_entropy_recorded)
+derive_jointly("cross_entropy", _cross_entropy_backward, twice=True)

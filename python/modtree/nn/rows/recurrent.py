@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""One layer and direction of a plain recurrent network, over a whole sequence; and what the LSTM and the GRU share with it.
+
+A sequence is (time, batch, width). What does not depend on the step before is one matrix product for all steps: the projection of the
+inputs, and at the end the gradients of the weights. Inside, steps are counted in the order they are computed; a reversed layer runs over
+a reversed view.
+
+``sizes`` (or None) says how many sequences, the first ones, take part in each step in time order: those that have ended, or have not begun,
+keep their state.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...ops.table import define, derive_jointly
+from ._common import Array, Spec, need_arrays, need_floating
+
+Sizes = tuple[int, ...] | None
+
+
+def check_sequence(
+    name: str, gates: int, x: Array, states: list[Array], weights: list[Array | None]
+) -> None:
+    """Shapes and dtypes fit; ``weights``: input weight, hidden weight, the biases."""
+    given = [w for w in weights if w is not None]
+    need_arrays(name, x, *states, *given)
+    need_floating(name, x)
+    w_ih, w_hh = given[:2]
+    if x.shape[-1] != w_ih.shape[1]:
+        raise RuntimeError(
+            f"input.size(-1) must be equal to input_size. Expected {w_ih.shape[1]}, got {x.shape[-1]}"
+        )
+    if w_ih.shape[0] != w_hh.shape[0] or w_ih.shape[0] % gates:
+        raise RuntimeError(
+            f"{name}: weights of shapes {w_ih.shape} and {w_hh.shape} do not belong together"
+        )
+    for other in (*states, *given):
+        if other.dtype != x.dtype:
+            raise RuntimeError(
+                f"{name}: input, hidden state and weights must have the same dtype, got {x.dtype} and "
+                f"{other.dtype}. Convert the input or the module with .to(dtype)"
+            )
+
+
+def in_order(x: Array, reverse: bool) -> Array:
+    """Time order as the order of computation, and back."""
+    return x[::-1] if reverse else x
+
+
+def step_sizes(sizes: Sizes, reverse: bool, steps: int, batch: int) -> Sizes:
+    """None where all sequences take part in all steps."""
+    if sizes is None or all(n == batch for n in sizes):
+        return None
+    return sizes[::-1] if reverse else sizes
+
+
+def project(x: Array, weight: Array, bias: Array | None, reverse: bool) -> Array:
+    """x weight^T + bias for all steps: a new (steps, batch, rows of the weight)."""
+    steps, batch, width = x.shape
+    flat = np.matmul(x.reshape(-1, width), weight.T)
+    if bias is not None:
+        flat += bias
+    out = flat.reshape(steps, batch, weight.shape[0])
+    # Steps in order of computation without a copy: what reads them goes one by one.
+    return in_order(out, reverse)
+
+
+def weight_gradient(g: Array, x: Array) -> Array:
+    """Sum over steps and batch of the outer products."""
+    return np.matmul(g.reshape(-1, g.shape[-1]).T, x.reshape(-1, x.shape[-1]))
+
+
+def sequence_meta(x: Array, states: list[Array], width: int) -> list[Spec]:
+    return [((*x.shape[:2], width), x.dtype), *((s.shape, x.dtype) for s in states)]
+
+
+def output_gradients(g: Array | None, shape: tuple[int, ...], dtype: Any, reverse: bool) -> Array:
+    """The gradients of the outputs of each step; zeros where there are none."""
+    if g is None:
+        return np.broadcast_to(np.zeros((), dtype), shape)
+    return in_order(g, reverse)
+
+
+def input_gradients(
+    needs: Any, first: int, dg: Array, x: Array, w_ih: Array, b_ih: Array | None, reverse: bool
+) -> tuple[Any, Any, Any]:
+    """Gradients of the inputs, of their weight and of its bias, from those of the gates.
+
+    ``first`` is the place of the weight among the row's arguments; the hidden weight and the two biases come after it.
+    """
+    flat = in_order(dg, reverse)  # time order
+    gx = np.matmul(flat.reshape(-1, flat.shape[-1]), w_ih).reshape(x.shape) if needs[0] else None
+    gw = weight_gradient(flat, x) if needs[first] else None
+    gb = dg.sum((0, 1)) if b_ih is not None and needs[first + 2] else None
+    return gx, gw, gb
+
+
+# -- the plain recurrence ---------------------------------------------------------------------------------------------
+
+
+def _rnn_recorded(
+    x: Array,
+    h0: Array,
+    w_ih: Array,
+    w_hh: Array,
+    b_ih: Array | None,
+    b_hh: Array | None,
+    relu: bool,
+    reverse: bool,
+    sizes: Sizes,
+) -> tuple[tuple[Array, Array], Array]:
+    """(outputs, last state), and all states."""
+    check_sequence("rnn", 1, x, [h0], [w_ih, w_hh, b_ih, b_hh])
+    steps, batch = x.shape[:2]
+    counts = step_sizes(sizes, reverse, steps, batch)
+    bias = b_ih if b_hh is None else b_hh if b_ih is None else b_ih + b_hh
+    pre = project(x, w_ih, bias, reverse)
+    states = np.empty((steps + 1, batch, w_hh.shape[1]), x.dtype)
+    states[0] = h0
+    turned = np.ascontiguousarray(w_hh.T)  # a product that OpenBLAS does up to 1.7 times faster
+    for s in range(steps):
+        n = batch if counts is None else counts[s]
+        now = np.matmul(states[s, :n], turned, out=states[s + 1, :n])
+        now += pre[s, :n]
+        if relu:
+            np.maximum(now, 0, out=now)
+        else:
+            np.tanh(now, out=now)
+        if n < batch:
+            states[s + 1, n:] = states[s, n:]
+    return (in_order(states[1:], reverse), states[-1].copy()), states
+
+
+def _rnn(
+    x: Array,
+    h0: Array,
+    w_ih: Array,
+    w_hh: Array,
+    b_ih: Array | None,
+    b_hh: Array | None,
+    relu: bool,
+    reverse: bool,
+    sizes: Sizes,
+) -> tuple[Array, Array]:
+    return _rnn_recorded(x, h0, w_ih, w_hh, b_ih, b_hh, relu, reverse, sizes)[0]
+
+
+def _rnn_backward(
+    needs: Any,
+    g: Any,
+    states: Array,
+    x: Array,
+    h0_like: Any,
+    w_ih: Array,
+    w_hh: Array,
+    b_ih_like: Any,
+    b_hh_like: Any,
+    relu: bool,
+    reverse: bool,
+    sizes: Sizes,
+) -> tuple[Any, ...]:
+    steps, batch = x.shape[:2]
+    counts = step_sizes(sizes, reverse, steps, batch)
+    gy = output_gradients(g[0], states[1:].shape, x.dtype, reverse)
+    slope = (states[1:] > 0).astype(x.dtype) if relu else 1 - np.square(states[1:])
+    dg = np.zeros(slope.shape, x.dtype) if counts is not None else np.empty(slope.shape, x.dtype)
+    dh = np.zeros(h0_like.shape, x.dtype) if g[1] is None else np.array(g[1])
+    for s in range(steps - 1, -1, -1):
+        n = batch if counts is None else counts[s]
+        dh += gy[s]
+        np.multiply(dh[:n], slope[s, :n], out=dg[s, :n])
+        np.matmul(dg[s, :n], w_hh, out=dh[:n])
+    gx, gw, gb = input_gradients(needs, 2, dg, x, w_ih, b_ih_like, reverse)
+    gu = weight_gradient(dg, states[:-1]) if needs[3] else None
+    gc = None
+    if b_hh_like is not None and needs[5]:
+        gc = dg.sum((0, 1)) if gb is None else gb
+    return gx, dh, gw, gu, gb, gc
+
+
+def _rnn_meta(
+    x: Array, h0: Array, w_ih: Array, w_hh: Array, b_ih: Any, b_hh: Any, *_: Any
+) -> list[Spec]:
+    check_sequence("rnn", 1, x, [h0], [w_ih, w_hh, b_ih, b_hh])
+    return sequence_meta(x, [h0], w_hh.shape[1])
+
+
+rnn = define("rnn", _rnn, meta=_rnn_meta, record=_rnn_recorded)
+derive_jointly("rnn", _rnn_backward)
