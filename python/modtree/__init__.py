@@ -29,7 +29,7 @@ from modtree.random import (
 )
 from modtree.tensor import Size, Tensor, is_tensor
 
-from modtree import nn, optim  # isort: skip
+from modtree import linalg, nn, optim  # isort: skip
 from modtree.families import numpy as _numpy_family  # noqa: F401  # isort: skip  # announces the native family
 
 # The submodule of the same name has taken the function's place when it was imported.
@@ -49,6 +49,7 @@ __all__ = [
     "is_grad_enabled",
     "is_inference_mode_enabled",
     "is_tensor",
+    "linalg",
     "manual_seed",
     "nn",
     "no_grad",

@@ -14,8 +14,10 @@ from modtree.devices import as_device, device
 from modtree.ops import table
 from modtree.random import bits_of, normal, uniform
 
-# The modules of operations fill the table when they are imported.
+# The modules of operations fill the table, and the namespace of linear algebra adds methods, when they are imported.
 from modtree.ops import (  # noqa: F401  # isort: skip
+    decompositions,
+    einsum,
     indexing,
     joining,
     linalg,
@@ -25,6 +27,7 @@ from modtree.ops import (  # noqa: F401  # isort: skip
     sorting,
     special,
 )
+from modtree import linalg as _linear_algebra  # noqa: F401  # isort: skip
 
 __all__ = ["Size", "Tensor", "is_tensor"]
 

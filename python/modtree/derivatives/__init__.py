@@ -3,6 +3,6 @@
 
 from __future__ import annotations
 
-from modtree.derivatives import pointwise, reduce
+from modtree.derivatives import decompositions, indexing, linalg, pointwise, reduce, shape
 
-__all__ = ["pointwise", "reduce"]
+__all__ = ["decompositions", "indexing", "linalg", "pointwise", "reduce", "shape"]

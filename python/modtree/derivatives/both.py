@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from modtree._C import TensorBase
+from modtree._C import TensorBase, from_array
 from modtree.ops.table import ops
 
 # Below this size a filled copy costs less than NumPy's broadcast_to().
@@ -26,6 +26,17 @@ def row(name: str) -> Callable[..., Any]:
 
     def call(x: Any, *args: Any, **kwargs: Any) -> Any:
         return (op if isinstance(x, TensorBase) else forward)(x, *args, **kwargs)
+
+    return call
+
+
+def row_of_many(name: str) -> Callable[..., Any]:
+    """The same for a row whose first argument is a list: what the first of the list is decides."""
+    op = ops[name]
+    forward = op.forward
+
+    def call(items: list[Any], *args: Any) -> Any:
+        return (op if isinstance(items[0], TensorBase) else forward)(items, *args)
 
     return call
 
@@ -53,6 +64,31 @@ def where(condition: Any, a: Any, b: Any) -> Any:
 def zeros(x: Any) -> Any:
     """Zeros like x."""
     return x.new_zeros(x.shape) if isinstance(x, TensorBase) else np.zeros(x.shape, x.dtype)
+
+
+def zeros_of(shape: Any, like: Any) -> Any:
+    """Zeros of a shape, of the dtype of another array."""
+    if isinstance(like, TensorBase):
+        return like.new_zeros(tuple(shape))
+    return np.zeros(shape, like.dtype)
+
+
+def eye(size: int, like: Any) -> Any:
+    """The unit matrix, of the dtype of another array."""
+    if isinstance(like, TensorBase):
+        return from_array(np.eye(size, dtype=like.dtype.dtype))
+    return np.eye(size, dtype=like.dtype)
+
+
+def is_complex(x: Any) -> bool:
+    """Has it a complex dtype?"""
+    return x.is_complex() if isinstance(x, TensorBase) else x.dtype.kind == "c"
+
+
+def adjoint(x: Any) -> Any:
+    """Matrices transposed and conjugated."""
+    x = x.swapaxes(-1, -2)
+    return x.conj() if is_complex(x) else x
 
 
 def ones(x: Any) -> Any:

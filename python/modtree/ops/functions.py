@@ -5,7 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from modtree import linalg as _linear_algebra  # noqa: F401  # it fills the table of functions
 from modtree.ops import (  # noqa: F401  # they fill the table
+    decompositions,
+    einsum,
     indexing,
     joining,
     linalg,

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
+from modtree.ops.einsum import tensordot
 from modtree.ops.table import define, expose, ops
 
 
@@ -22,7 +24,8 @@ def _matmul(a: Any, b: Any) -> Any:
         )
     if a.ndim > 2 and b.ndim == 2:
         # One product instead of NumPy's loop over the leading dimensions.
-        return (a.reshape(-1, a.shape[-1]) @ b).reshape(*a.shape[:-1], b.shape[-1])
+        rows = a.reshape(math.prod(a.shape[:-1]), a.shape[-1])
+        return (rows @ b).reshape(*a.shape[:-1], b.shape[-1])
     return np.matmul(a, b)
 
 
@@ -44,33 +47,50 @@ def _dot(a: Any, b: Any) -> Any:
     return np.dot(a, b)
 
 
+def _outer(a: Any, b: Any) -> Any:
+    for name, x in (("self", a), ("vec2", b)):
+        if x.ndim != 1:
+            raise RuntimeError(f"outer: Expected 1-D argument {name}, but got {x.ndim}-D")
+    return np.multiply.outer(a, b)
+
+
 define("matmul", _matmul, promote="same", operands=2, meta=_matmul_meta, numpy=np.matmul)
 define("dot", _dot, promote="same", operands=2, meta=lambda a, b: ((), a.dtype))
 define(
     "outer",
-    lambda a, b: np.multiply.outer(a, b),
+    _outer,
     promote="arith",
     operands=2,
     meta=lambda a, b: ((*a.shape, *b.shape), a.dtype),
 )
-define(
-    "einsum",
-    lambda equation, *xs: np.einsum(equation, *xs, optimize=len(xs) > 2 or "optimal"),
-)
-define("kron", np.kron, promote="arith", operands=2)
+
+
+def _cross(a: Any, b: Any, axis: int) -> Any:
+    if a.ndim != b.ndim:
+        raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
+    if a.shape[axis] != 3 or b.shape[axis] != 3:
+        raise RuntimeError(
+            f"linalg.cross: inputs dimension {axis} must have length 3. Got {a.shape[axis]} and {b.shape[axis]}"
+        )
+    return np.cross(a, b, axis=axis)
+
+
+def _trace(x: Any) -> Any:
+    if x.ndim != 2:
+        raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {x.ndim}")
+    return np.trace(x)
+
+
 define(
     "cross",
-    lambda a, b, axis: np.cross(a, b, axis=axis),
-    promote="arith",
+    _cross,
+    promote="same",
     operands=2,
+    meta=lambda a, b, axis: (np.broadcast_shapes(a.shape, b.shape), a.dtype),
 )
-define("trace", np.trace)
-define("qr", lambda x, mode: tuple(np.linalg.qr(x, mode)))
-define("svd", lambda x, full: tuple(np.linalg.svd(x, full)))
-define("inverse", np.linalg.inv)
-define("det", np.linalg.det)
-define("cholesky", np.linalg.cholesky)
-define("solve", np.linalg.solve, promote="same", operands=2)
+define(
+    "trace", _trace, meta=lambda x: ((), np.dtype(np.int64) if x.dtype.kind in "bui" else x.dtype)
+)
 
 _mm = ops["matmul"]
 
@@ -129,42 +149,61 @@ def addmv(input: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1) -> A
     return product if beta == 0 else _scaled(input, beta) + product
 
 
-def einsum(equation: str, *operands: Any) -> Any:
-    """Sums of products, as the equation says: einsum("ij,jk->ik", a, b)."""
-    if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
-        operands = tuple(operands[0])
-    return ops["einsum"](equation.replace(" ", ""), *operands)
-
-
-def cross(input: Any, other: Any, dim: int = -1) -> Any:
-    """The cross product of 3-vectors along dim."""
+def cross(input: Any, other: Any, dim: Any = None) -> Any:
+    """The cross product of 3-vectors along dim (the first dimension of size 3 when none is given)."""
+    if dim is None:
+        dim = next((i for i, n in enumerate(input.shape) if n == 3), None)
+        if dim is None:
+            raise RuntimeError(f"no dimension of size 3 in input of shape {list(input.shape)}")
     return ops["cross"](input, other, dim)
 
 
-def tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
-    """Contracts dimensions of two tensors."""
-    return ops["tensordot"](a, b, dims)
+def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """beta * input + alpha * the sum of batch1 @ batch2 over the batch."""
+    product = _scaled(bmm(batch1, batch2).sum(0), alpha)
+    return product if beta == 0 else _scaled(input, beta) + product
 
 
-define("tensordot", lambda a, b, axes: np.tensordot(a, b, axes), promote="same", operands=2)
+def addr(input: Any, vec1: Any, vec2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """beta * input + alpha * the outer product of vec1 and vec2."""
+    product = _scaled(ops["outer"](vec1, vec2), alpha)
+    return product if beta == 0 else _scaled(input, beta) + product
 
 
-for _function in (mm, bmm, mv, addmm, baddbmm, addmv, cross):
+def inner(input: Any, other: Any) -> Any:
+    """Products summed over the last dimension of both."""
+    if input.ndim == 0 or other.ndim == 0:
+        return input * other
+    if input.shape[-1] != other.shape[-1]:
+        raise RuntimeError(
+            f"inner() the last dimension must match on both input tensors but got shapes {list(input.shape)} and "
+            f"{list(other.shape)}"
+        )
+    return tensordot(input, other, ([-1], [-1]))
+
+
+def kron(input: Any, other: Any) -> Any:
+    """Kronecker product: blocks of other, one for each element of input, times that element."""
+    rank = max(input.ndim, other.ndim)
+    first = (1,) * (rank - input.ndim) + tuple(input.shape)
+    second = (1,) * (rank - other.ndim) + tuple(other.shape)
+    spread = input.reshape([n for size in first for n in (size, 1)])
+    product = spread * other.reshape([n for size in second for n in (1, size)])
+    return product.reshape([a * b for a, b in zip(first, second, strict=True)])
+
+
+def vdot(input: Any, other: Any) -> Any:
+    """The dot product of two vectors, the first one conjugated."""
+    return ops["dot"](input.conj() if input.is_complex() else input, other)
+
+
+for _function in (mm, bmm, mv, addmm, baddbmm, addmv, addbmm, addr, cross, inner, kron, vdot):
     expose(_function.__name__, _function)
 expose("matmul", ops["matmul"])
 expose("dot", ops["dot"])
 expose("outer", ops["outer"])
 expose("ger", ops["outer"])
-expose(
-    "inner",
-    lambda input, other: (input * other).sum(-1) if input.ndim == 1 else _mm(input, other.mT),
-)
 expose("trace", ops["trace"])
-expose("det", ops["det"])
-expose("inverse", ops["inverse"])
-expose("kron", ops["kron"])
-expose("einsum", einsum, method=False)
-expose("tensordot", tensordot, method=False)
 expose(
     "addmm_",
     lambda self, mat1, mat2, *, beta=1, alpha=1: self.copy_(
