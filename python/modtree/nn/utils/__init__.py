@@ -1,14 +1,24 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Helpers around modules: parameters as one vector, construction without initialization, names in state dicts."""
+"""Helpers around modules: gradients in bounds, parameters as one vector, construction without initialization, names in state dicts."""
 
 from __future__ import annotations
 
+from .clip_grad import (
+    clip_grad_norm_,
+    clip_grad_value_,
+    clip_grads_with_norm_,
+    get_total_norm,
+)
 from .prefix import consume_prefix_in_state_dict_if_present
 from .skip_init import skip_init
 from .vectors import parameters_to_vector, vector_to_parameters
 
 __all__ = [
+    "clip_grad_norm_",
+    "clip_grad_value_",
+    "clip_grads_with_norm_",
     "consume_prefix_in_state_dict_if_present",
+    "get_total_norm",
     "parameters_to_vector",
     "skip_init",
     "vector_to_parameters",

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Gradients kept in bounds: by their norm together, or each value."""
+
+from __future__ import annotations
+
+import importlib
+import types
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from ... import _C, families
+
+__all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
+
+
+def _listed(tensors: Any) -> list[Any]:
+    return [tensors] if families.find(type(tensors)) is not None else list(tensors)
+
+
+def _grads(parameters: list[Any]) -> list[Any]:
+    return [p.grad for p in parameters if p.grad is not None]
+
+
+def _library(tensors: list[Any], caller: str) -> Any:
+    """The library that all the tensors are of; modtree if there are none.
+
+    Raises:
+        TypeError: one is no tensor, or they are of several libraries.
+    """
+    found: dict[str, Any] = {}
+    for tensor in tensors:
+        family = families.find(type(tensor))
+        if family is None:
+            raise TypeError(f"{caller}: expected tensors, got {type(tensor).__name__}")
+        found[family.name] = family
+    if len(found) > 1:
+        raise TypeError(f"{caller}: tensors are of several libraries: {', '.join(sorted(found))}")
+    for family in found.values():
+        return importlib.import_module(family.tensor_type.__module__.partition(".")[0])
+    return importlib.import_module("modtree")
+
+
+def get_total_norm(
+    tensors: Any,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Any:
+    """The norm of all elements of the tensors together, as a 0-d tensor; 0 for no tensors.
+
+    Args:
+        tensors: a tensor, or tensors of one library.
+        norm_type: the order; ``float("inf")`` for the largest magnitude.
+        error_if_nonfinite: raise if it is infinite or NaN.
+        foreach: chooses an implementation of torch, for tensors of torch.
+
+    Raises:
+        RuntimeError: the norm is not finite and ``error_if_nonfinite`` is set.
+    """
+    tensors = _listed(tensors)
+    library = _library(tensors, "get_total_norm")
+    if library.__name__ != "modtree":
+        return library.nn.utils.get_total_norm(tensors, norm_type, error_if_nonfinite, foreach)
+    order = float(norm_type)
+    if not tensors:
+        return library.tensor(0.0)
+    with np.errstate(all="ignore"):
+        norms = np.stack([_norm(tensor._array, order) for tensor in tensors])
+        total = _norm(norms, order)
+    if error_if_nonfinite and not np.isfinite(total):
+        raise RuntimeError(
+            f"The total norm of order {order} for gradients from `parameters` is non-finite ({float(total)}), so it cannot be "
+            "clipped. To disable this error and scale the gradients by the non-finite norm anyway, set "
+            "`error_if_nonfinite=False`"
+        )
+    return _C.from_array(np.asarray(total))
+
+
+def _norm(array: Any, order: float) -> Any:
+    if array.dtype.kind not in "fc":
+        raise RuntimeError(
+            f"a norm needs floating or complex elements, got {array.dtype}; convert with .float() first"
+        )
+    flat = array.ravel(order="K")
+    if order == 2:
+        if flat.dtype.kind == "c":
+            return np.sqrt(np.vdot(flat, flat).real)
+        return np.sqrt(np.dot(flat, flat))
+    if flat.size == 0:
+        return flat.real.dtype.type(0)
+    # A NumPy scalar of the array's precision comes out of all of these.
+    return np.linalg.norm(flat, order)
+
+
+def clip_grads_with_norm_(
+    parameters: Any, max_norm: float, total_norm: Any, foreach: bool | None = None
+) -> None:
+    """Scales the gradients by ``max_norm / (total_norm + 1e-6)`` if that is below 1.
+
+    Args:
+        parameters: a tensor or tensors; those without gradient are passed over.
+        max_norm: the norm they may have.
+        total_norm: the one they have, as :func:`get_total_norm` gives it.
+        foreach: chooses an implementation of torch, for tensors of torch.
+    """
+    parameters = _listed(parameters)
+    grads = _grads(parameters)
+    if not grads:
+        return
+    library = _library(grads, "clip_grads_with_norm_")
+    if library.__name__ != "modtree":
+        library.nn.utils.clip_grads_with_norm_(parameters, max_norm, total_norm, foreach)
+        return
+    with library.no_grad():
+        factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
+        if float(factor) == 1.0:
+            return
+        for grad in grads:
+            grad.mul_(factor)
+
+
+def clip_grad_norm_(
+    parameters: Any,
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Any:
+    """Scales the gradients, in place, so that their norm together is at most ``max_norm``.
+
+    Args:
+        parameters: a tensor or tensors; those without gradient are passed over.
+        max_norm: the norm they may have.
+        norm_type: the order; ``float("inf")`` for the largest magnitude.
+        error_if_nonfinite: raise instead of scaling by an infinite or NaN norm.
+        foreach: chooses an implementation of torch, for tensors of torch.
+
+    Returns:
+        The norm they had, as a 0-d tensor.
+
+    Raises:
+        RuntimeError: the norm is not finite and ``error_if_nonfinite`` is set. Nothing has changed.
+
+    Example:
+        >>> loss.backward()
+        >>> clip_grad_norm_(net.parameters(), 1.0)
+    """
+    exhausted = isinstance(parameters, types.GeneratorType)
+    parameters = _listed(parameters)
+    if exhausted and not parameters:
+        warnings.warn(
+            "`parameters` is an empty generator, no gradient clipping will occur.", stacklevel=2
+        )
+    total = get_total_norm(_grads(parameters), norm_type, error_if_nonfinite, foreach)
+    clip_grads_with_norm_(parameters, max_norm, total, foreach)
+    return total
+
+
+def clip_grad_value_(
+    parameters: Any | Iterable[Any], clip_value: float, foreach: bool | None = None
+) -> None:
+    """Brings every value of the gradients, in place, into ``[-clip_value, clip_value]``.
+
+    Args:
+        parameters: a tensor or tensors; those without gradient are passed over.
+        clip_value: the bound.
+        foreach: chooses an implementation of torch, for tensors of torch.
+    """
+    parameters = _listed(parameters)
+    grads = _grads(parameters)
+    library = _library(grads, "clip_grad_value_")
+    if library.__name__ != "modtree":
+        library.nn.utils.clip_grad_value_(parameters, clip_value, foreach)
+        return
+    bound = float(clip_value)
+    with library.no_grad():
+        for grad in grads:
+            grad.clamp_(min=-bound, max=bound)
