@@ -34,16 +34,6 @@ ONE = [
     *_one("asin acos atanh erfinv", between(-0.95, 0.95)),
     *_one("acosh", between(1.1, 4)),
     *_one("reciprocal abs relu sign sgn ceil floor trunc round", away_from(0.3, 2)),
-    # torch's own values of the second derivative are less exact.
-    *_one("digamma", between(0.3, 4), tolerance=1e-8),
-    *_one("lgamma", between(0.3, 4), tolerance=1e-8),
-    Case(
-        "lgamma of negative numbers",
-        lambda lib, x: lib.lgamma(x),
-        sample=of(-0.3, -1.7, -2.2),
-        twice=False,
-    ),
-    Case("polygamma", lambda lib, x: lib.polygamma(2, x), sample=between(0.3, 4), tolerance=1e-7),
     Case("round to decimals", lambda lib, x: lib.round(x, decimals=1)),
     Case("nan_to_num", lambda lib, x: lib.nan_to_num(x)),
     Case(

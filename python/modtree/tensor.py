@@ -26,6 +26,7 @@ from modtree.ops import (  # noqa: F401  # isort: skip
     shape,
     sorting,
     special,
+    statistics,
 )
 from modtree import linalg as _linear_algebra  # noqa: F401  # isort: skip
 

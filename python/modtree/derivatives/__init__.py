@@ -3,6 +3,14 @@
 
 from __future__ import annotations
 
-from modtree.derivatives import decompositions, indexing, linalg, pointwise, reduce, shape
+from modtree.derivatives import (
+    decompositions,
+    indexing,
+    linalg,
+    pointwise,
+    reduce,
+    shape,
+    special,
+)
 
-__all__ = ["decompositions", "indexing", "linalg", "pointwise", "reduce", "shape"]
+__all__ = ["decompositions", "indexing", "linalg", "pointwise", "reduce", "shape", "special"]

@@ -54,6 +54,11 @@ def conj(x: Any) -> Any:
         return x.conjugate()
 
 
+def is_real(x: Any) -> bool:
+    """Is the dtype not a complex one?"""
+    return not x.is_complex() if isinstance(x, TensorBase) else x.dtype.kind != "c"
+
+
 def where(condition: Any, a: Any, b: Any) -> Any:
     """numpy.where."""
     if isinstance(condition, TensorBase) or isinstance(a, TensorBase) or isinstance(b, TensorBase):

@@ -12,14 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from modtree.derivatives.both import conj, row, where, zeros
+from modtree.derivatives.both import conj, is_real, row, where, zeros
 from modtree.ops.table import derive, not_differentiable
 
 _LN2, _LN10 = math.log(2), math.log(10)
 _DEGREE = math.pi / 180
 _ERF = 2 / math.sqrt(math.pi)
 
-_digamma, _polygamma = row("digamma"), row("polygamma")
 _sign = row("sgn")
 
 # -- one operand -------------------------------------------------------------------------------------------------------
@@ -55,23 +54,16 @@ derive("frac", lambda g, _out, _x: g)
 derive("erf", lambda g, _out, x: g * (np.exp(-(x * x)) * _ERF))
 derive("erfc", lambda g, _out, x: g * (np.exp(-(x * x)) * -_ERF))
 derive("erfinv", lambda g, out, _x: g * (np.exp(out * out) / _ERF))
-derive("lgamma", lambda g, _out, x: g * _digamma(x))
-derive("digamma", lambda g, _out, x: g * _polygamma(x, 1))
-derive("polygamma", lambda g, _out, x, n: g * _polygamma(x, n + 1))
 derive("abs", lambda g, _out, x: g * _sign(x))
 
 
 def _acosh(g: Any, _out: Any, x: Any) -> Any:
     # Of a complex number the two roots have branch cuts of their own.
-    root = np.sqrt(x * x - 1) if _is_real(x) else np.sqrt(x - 1) * np.sqrt(x + 1)
+    root = np.sqrt(x * x - 1) if is_real(x) else np.sqrt(x - 1) * np.sqrt(x + 1)
     return g / root.conj()
 
 
 derive("acosh", _acosh)
-
-
-def _is_real(x: Any) -> bool:
-    return not str(x.dtype).rpartition(".")[2].startswith("complex")
 
 
 def _relu(g: Any, out: Any, _x: Any) -> Any:
@@ -81,7 +73,7 @@ def _relu(g: Any, out: Any, _x: Any) -> Any:
 
 def _sign_gradient(g: Any, out: Any, x: Any) -> Any:
     """The sign of a complex number turns with its angle: only the part of g across it counts."""
-    if _is_real(x):
+    if is_real(x):
         return zeros(g)
     size = np.absolute(x)
     along = (g * out.conj()).real

@@ -17,6 +17,7 @@ from modtree.ops import (  # noqa: F401  # they fill the table
     shape,
     sorting,
     special,
+    statistics,
 )
 from modtree.ops.table import functions
 

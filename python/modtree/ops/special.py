@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Special functions that NumPy does not have."""
+"""Special functions, most of which NumPy does not have."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from modtree._C import TensorBase, as_dtype
 from modtree.ops.table import define, expose, inplace_of, ops
 
 # Bernoulli numbers B(2), B(4), ...: coefficients of the series for large arguments.
@@ -63,9 +64,44 @@ def _polygamma(x: Any, n: int) -> Any:
     return (math.factorial(n) * (-1.0) ** (n + 1) * result).astype(x.dtype)
 
 
+def _sinc(x: Any) -> Any:
+    return np.sinc(x).astype(x.dtype)
+
+
+def _logit(x: Any, eps: float | None) -> Any:
+    if eps is not None:
+        x = np.minimum(np.maximum(x, eps), 1 - eps)
+    return np.log(x / (1 - x))
+
+
+def _xlogy(x: Any, y: Any) -> Any:
+    """x * log(y), and 0 where x is 0 whatever y is, except NaN."""
+    zero = (x == 0) & ~np.isnan(y)
+    return np.where(zero, 0, x * np.log(np.where(zero, 1, y)))
+
+
+def _angle(x: Any) -> Any:
+    """Of a real number 0 or pi; torch lets NaN through."""
+    result = np.angle(x).astype(x.real.dtype)
+    return result if x.dtype.kind == "c" else np.where(np.isnan(x), x, np.where(x < 0, result, 0))
+
+
 define("digamma", _digamma, promote="floating", operands=1)
 define("polygamma", _polygamma, promote="floating", operands=1)
 define("sgn", np.sign, promote="arith", operands=1)
+define("sinc", _sinc, promote="floating", operands=1, numpy=np.sinc)
+define("logit", _logit, promote="floating", operands=1)
+define("xlogy", _xlogy, promote="floating", operands=2)
+define("logaddexp2", np.logaddexp2, promote="floating", operands=2, numpy=np.logaddexp2)
+define("heaviside", np.heaviside, promote="same", operands=2, numpy=np.heaviside)
+define(
+    "angle",
+    _angle,
+    promote="floating",
+    operands=1,
+    numpy=np.angle,
+    meta=lambda x: (x.shape, x.real.dtype),
+)
 
 
 def polygamma(n: int, input: Any) -> Any:
@@ -73,8 +109,46 @@ def polygamma(n: int, input: Any) -> Any:
     return ops["polygamma"](input, n)
 
 
-for _name in ("digamma", "sgn"):
+def logit(input: Any, eps: float | None = None) -> Any:
+    """log(x / (1 - x)), the inverse of sigmoid(); with eps, of x limited to [eps, 1 - eps]."""
+    return ops["logit"](input, eps)
+
+
+def mvlgamma(input: Any, p: int) -> Any:
+    """The logarithm of the multivariate gamma function of dimension p."""
+    result = p * (p - 1) / 4 * math.log(math.pi) + ops["lgamma"](input)
+    for i in range(1, p):
+        result = result + ops["lgamma"](input - i / 2)
+    return result
+
+
+def float_power(input: Any, exponent: Any) -> Any:
+    """input ** exponent, computed in double precision."""
+    return ops["pow"](*(_double(v) for v in (input, exponent)))
+
+
+def _double(value: Any) -> Any:
+    if not isinstance(value, TensorBase):
+        return value
+    return value.to(as_dtype(np.complex128 if value.is_complex() else np.float64))
+
+
+def ldexp(input: Any, other: Any) -> Any:
+    """input * 2 ** other."""
+    return input * ops["pow"](2.0, other)
+
+
+for _name in ("digamma", "sgn", "sinc", "xlogy", "heaviside"):
     expose(_name, ops[_name])
-    expose(_name + "_", inplace_of(ops[_name]))
+    expose(_name + "_", inplace_of(ops[_name]), function=False)
+for _name in ("angle", "logaddexp2"):
+    expose(_name, ops[_name])
+for _function in (logit, mvlgamma, float_power, ldexp):
+    expose(_function.__name__, _function)
 expose("polygamma", polygamma, method=False)
 expose("polygamma", lambda self, n: ops["polygamma"](self, n), function=False)
+expose("fix", ops["trunc"])
+expose("fix_", inplace_of(ops["trunc"]), function=False)
+expose("positive", lambda input: input)
+expose("isposinf", lambda input: ops["eq"](input, math.inf))
+expose("isneginf", lambda input: ops["eq"](input, -math.inf))
