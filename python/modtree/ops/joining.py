@@ -310,6 +310,23 @@ def diagflat(input: Any, offset: int = 0) -> Any:
     return ops["diag"](input.reshape(-1), offset)
 
 
+def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    """Differences of neighbours along dim, n times over; prepend and append are joined on first."""
+    if input.ndim == 0:
+        raise RuntimeError("diff expects input to be at least one-dimensional")
+    if n < 0:
+        raise RuntimeError(f"order must be non-negative but got {n}")
+    ends = [t for t in (prepend, input, append) if t is not None]
+    result = cat(ends, dim) if len(ends) > 1 else input
+    for _ in range(n):
+        size = result.size(dim)
+        if size == 0:
+            break
+        later, earlier = result.narrow(dim, 1, size - 1), result.narrow(dim, 0, size - 1)
+        result = later ^ earlier if later._array.dtype.kind == "b" else later - earlier
+    return result.clone() if result is input else result
+
+
 def cartesian_prod(*tensors: Any) -> Any:
     """All tuples of one element of each 1-D tensor."""
     if len(tensors) == 1:
@@ -328,6 +345,7 @@ for _function in (
     diag,
     diag_embed,
     diagflat,
+    diff,
 ):
     expose(_function.__name__, _function)
 for _function in (

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from modtree import _C
+from modtree import _C, linalg
+from modtree.ops.numpy_linalg import numpy_linalg
 from modtree.ops.numpy_reductions import numpy_reductions
-from modtree.ops.table import by_function
+from modtree.ops.numpy_shapes import as_tensors, numpy_shapes
+from modtree.ops.table import by_function, functions
 
 _Base = _C.TensorBase
 
@@ -26,8 +28,8 @@ def _plain(value: Any, name: str, has_gradient: bool = True) -> Any:
             )
         if has_gradient and value.requires_grad and _C.is_grad_enabled():
             raise RuntimeError(
-                f"np.{name} on a tensor that requires grad would lose its gradient: use tensor.detach(), or call it "
-                "under modtree.no_grad()"
+                f"np.{name} on a tensor that requires grad would lose its gradient: {_instead(name)}call it on "
+                "tensor.detach(), or under modtree.no_grad()"
             )
         return value._array
     if isinstance(value, (list, tuple)):
@@ -36,6 +38,15 @@ def _plain(value: Any, name: str, has_gradient: bool = True) -> Any:
     if isinstance(value, dict):
         return {key: _plain(item, name, has_gradient) for key, item in value.items()}
     return value
+
+
+def _instead(name: str) -> str:
+    """What to call in place of a NumPy function that is not recorded, or not with these arguments."""
+    if name in functions:
+        return f"call modtree.{name}() with torch's arguments, or "
+    if name in linalg.__all__:
+        return f"call modtree.linalg.{name}() with torch's arguments, or "
+    return "write it with recorded functions, or "
 
 
 def _check_out(out: Any, name: str) -> None:
@@ -60,6 +71,11 @@ def call_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[st
     op = by_function.get(ufunc)
     if op is not None and method == "__call__" and not kwargs:
         return op(*inputs)
+    if method in ("reduce", "accumulate", "outer"):
+        result = _method_of_ufunc(ufunc, method, inputs, kwargs)
+        if result is not NotImplemented:
+            return result
+        name = f"{name}.{method}"
     if method == "at":
         _C.check_inplace(inputs[0])
         target, *rest = inputs
@@ -90,30 +106,10 @@ def call_function(function: Any, args: Any, kwargs: Any) -> Any:
     if function in _PLAIN_RESULT:
         with np.errstate(all="ignore"):
             return function(*_plain(args, name, False), **_plain(kwargs, name, False))
+    recorded = function not in _NO_GRADIENT
     with np.errstate(all="ignore"):
-        result = function(*_plain(args, name), **_plain(kwargs, name))
+        result = function(*_plain(args, name, recorded), **_plain(kwargs, name, recorded))
     return _C.wrap(result)
-
-
-def _concatenate(arrays: Any, axis: Any = 0, **kwargs: Any) -> Any:
-    from modtree.ops.table import ops
-
-    if axis is None or kwargs:
-        arrays = _plain(arrays, "concatenate")
-        return _C.wrap(np.concatenate(arrays, axis, **kwargs))
-    return ops["cat"](_as_tensors(arrays), axis)
-
-
-def _stack(arrays: Any, axis: int = 0, **kwargs: Any) -> Any:
-    from modtree.ops.table import ops
-
-    if kwargs:
-        return _C.wrap(np.stack(_plain(arrays, "stack"), axis, **kwargs))
-    return ops["stack"](_as_tensors(arrays), axis)
-
-
-def _as_tensors(arrays: Any) -> list[Any]:
-    return [a if isinstance(a, _Base) else _C.from_array(np.asarray(a)) for a in arrays]
 
 
 def _copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
@@ -125,12 +121,7 @@ def _copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -
     _C.bump_version(dst)
 
 
-_SPECIAL = {
-    **numpy_reductions,
-    np.concatenate: _concatenate,
-    np.stack: _stack,
-    np.copyto: _copyto,
-}
+_SPECIAL = {**numpy_reductions, **numpy_shapes, **numpy_linalg, np.copyto: _copyto}
 
 # Their results are facts about arrays, not arrays.
 _PLAIN_RESULT = {
@@ -139,7 +130,67 @@ _PLAIN_RESULT = {
     np.size,
     np.allclose,
     np.array_equal,
+    np.array_equiv,
     np.shares_memory,
     np.may_share_memory,
     np.result_type,
+    np.can_cast,
+    np.min_scalar_type,
+    np.iscomplexobj,
+    np.isrealobj,
+    np.array_repr,
+    np.array_str,
+    np.array2string,
+    np.save,
+    np.savez,
+    np.savetxt,
 }
+
+# Their results are indices, counts and truths, or constants: no gradient goes through them.
+_NO_GRADIENT = {
+    np.argpartition,
+    np.argwhere,
+    np.bincount,
+    np.count_nonzero,
+    np.digitize,
+    np.flatnonzero,
+    np.isclose,
+    np.iscomplex,
+    np.isin,
+    np.isneginf,
+    np.isposinf,
+    np.isreal,
+    np.lexsort,
+    np.linalg.matrix_rank,
+    np.nanargmax,
+    np.nanargmin,
+    np.nonzero,
+    np.searchsorted,
+    np.tril_indices_from,
+    np.triu_indices_from,
+}
+
+_REDUCING = {
+    np.add: np.sum,
+    np.multiply: np.prod,
+    np.maximum: np.max,
+    np.minimum: np.min,
+    np.logical_and: np.all,
+    np.logical_or: np.any,
+}
+_ACCUMULATING = {np.add: np.cumsum, np.multiply: np.cumprod}
+
+
+def _method_of_ufunc(ufunc: Any, method: str, inputs: Any, kwargs: dict[str, Any]) -> Any:
+    """``np.add.reduce(t)`` and its kind as rows; NotImplemented where there is none."""
+    if method == "outer" and len(inputs) == 2 and not kwargs and ufunc in by_function:
+        a, b = as_tensors(inputs)
+        return by_function[ufunc](a.reshape(tuple(a.shape) + (1,) * b.ndim), b)
+    table = {"reduce": _REDUCING, "accumulate": _ACCUMULATING}.get(method, {})
+    function = table.get(ufunc)
+    if function is None or len(inputs) > 1 or not isinstance(inputs[0], _Base):
+        return NotImplemented
+    if kwargs.get("where", True) is not True or kwargs.get("initial") is not None:
+        return NotImplemented
+    taken = {k: kwargs[k] for k in ("keepdims", "dtype") if kwargs.get(k) is not None}
+    return call_function(function, inputs, {"axis": kwargs.get("axis", 0), **taken})
