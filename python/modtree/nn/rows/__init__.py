@@ -48,8 +48,17 @@ from .piecewise import (
     threshold,
 )
 from .recurrent import rnn
+from .convolution import conv_transpose, convolution
+from .folding import fold, unfold
+from .group_norm import group_norm
+from .batch_norm import batch_norm
+from .padding import pad
+from .pooling import adaptive_max_pool, avg_pool, max_pool, max_pool_with_indices
+from .resampling import resample
+from .rms_norm import rms_norm
 
 __all__ = [
+    "adaptive_max_pool",
     "attention",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
@@ -66,6 +75,12 @@ __all__ = [
     "huber_loss",
     "kl_div",
     "l1_loss",
+    "avg_pool",
+    "batch_norm",
+    "conv_transpose",
+    "convolution",
+    "fold",
+    "group_norm",
     "layer_norm",
     "leaky_relu",
     "linear",
@@ -78,6 +93,11 @@ __all__ = [
     "prelu",
     "relu",
     "rnn",
+    "max_pool",
+    "max_pool_with_indices",
+    "pad",
+    "resample",
+    "rms_norm",
     "sigmoid",
     "silu",
     "smooth_l1_loss",
@@ -86,4 +106,5 @@ __all__ = [
     "softshrink",
     "softsign",
     "threshold",
+    "unfold",
 ]

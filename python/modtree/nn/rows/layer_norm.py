@@ -3,15 +3,20 @@
 
 from __future__ import annotations
 
-from ..._C import kernels
-from ...ops.table import define
+from typing import Any
+
+from ..._C import TensorBase, kernels
+from ...ops.table import define, derive_jointly
 from ._common import Array, Spec, in_kernel_dtype, need_arrays, need_floating
+from ._moments import normalized, summed, through_normalized
+from ._windows import wide
 
 
-def _check_layer_norm(
-    x: Array, weight: Array | None, bias: Array | None, shape: tuple[int, ...]
+def check_normalized(
+    what: str, x: Array, weight: Array | None, bias: Array | None, shape: tuple[int, ...]
 ) -> None:
-    need_arrays("layer_norm", x, *(v for v in (weight, bias) if v is not None))
+    """Do the sizes and dtypes fit a normalization over the last axes?"""
+    need_arrays(what, x, *(v for v in (weight, bias) if v is not None))
     if not shape:
         raise RuntimeError(
             "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least "
@@ -25,7 +30,7 @@ def _check_layer_norm(
             )
         if value is not None and value.dtype != x.dtype:
             raise RuntimeError(
-                f"layer_norm: all inputs must share same datatype, got {x.dtype} and a {name} of {value.dtype}"
+                f"{what}: all inputs must share same datatype, got {x.dtype} and a {name} of {value.dtype}"
             )
     if x.shape[max(x.ndim - len(shape), 0) :] != shape:
         expected = ", ".join(["*", *map(str, shape)])
@@ -33,13 +38,13 @@ def _check_layer_norm(
             f"Given normalized_shape={list(shape)}, expected input with shape [{expected}], "
             f"but got input of size{list(x.shape)}"
         )
-    need_floating("layer_norm", x)
+    need_floating(what, x)
 
 
 def _layer_norm(
     x: Array, weight: Array | None, bias: Array | None, shape: tuple[int, ...], eps: float
 ) -> Array:
-    _check_layer_norm(x, weight, bias, shape)
+    check_normalized("layer_norm", x, weight, bias, shape)
     axes = len(shape)
     return in_kernel_dtype(lambda v: kernels.layer_norm(v, axes, weight, bias, eps), x)
 
@@ -47,8 +52,37 @@ def _layer_norm(
 def _layer_norm_meta(
     x: Array, weight: Array | None, bias: Array | None, shape: tuple[int, ...], eps: float
 ) -> Spec:
-    _check_layer_norm(x, weight, bias, shape)
+    check_normalized("layer_norm", x, weight, bias, shape)
     return x.shape, x.dtype
 
 
 layer_norm = define("layer_norm", _layer_norm, meta=_layer_norm_meta)
+
+
+def _gradients(
+    needs: Any,
+    g: Any,
+    _out: Any,
+    x: Any,
+    weight: Any,
+    _bias: Any,
+    shape: tuple[int, ...],
+    eps: float,
+) -> tuple[Any, ...]:
+    if not isinstance(g, TensorBase):
+        g, x, weight = wide(g, x, weight)
+    lead = g.ndim - len(shape)
+    axes = tuple(range(lead, g.ndim))
+    gx = gw = gb = None
+    if needs[0] or needs[1]:
+        y, rstd = normalized(x, axes, eps)
+        if needs[0]:
+            gx = through_normalized(g if weight is None else g * weight, y, rstd, axes)
+        if needs[1]:
+            gw = summed(g * y, tuple(range(lead)))
+    if needs[2]:
+        gb = summed(g, tuple(range(lead)))
+    return gx, gw, gb
+
+
+derive_jointly("layer_norm", _gradients, twice=True)

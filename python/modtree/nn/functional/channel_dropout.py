@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Dropout of whole channels, and dropout that keeps mean and variance."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from ...creation import empty
+from ...grad_mode import no_grad
+from ...tensor import Tensor
+from ._sizes import need_tensor
+
+__all__ = ["alpha_dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout"]
+
+
+def _check(name: str, input: Tensor, p: float) -> None:
+    if not 0.0 <= p <= 1.0:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+    need_tensor(name, input)
+
+
+def _kept(input: Tensor, p: float, channels: bool) -> Tensor:
+    """1 where values are kept, 0 with probability ``p``; one draw per channel or per value."""
+    shape: Any = tuple(input.shape)
+    if channels:
+        shape = (*shape[:2], *(1,) * (len(shape) - 2))
+    with no_grad():
+        mask = empty(shape, dtype=input.dtype, device=input.device)
+        return mask.zero_() if p == 1.0 else mask.bernoulli_(1.0 - p)
+
+
+def _drop_channels(input: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
+    if not training or p == 0.0:
+        return input
+    if input.dim() < 2:
+        raise RuntimeError(
+            f"Feature dropout requires at least 2 dimensions in the input, got shape {list(input.shape)}"
+        )
+    mask = _kept(input, p, True)
+    if p < 1.0:
+        mask = mask / (1.0 - p)
+    return input.mul_(mask) if inplace else input * mask
+
+
+def dropout1d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """While training, sets whole channels of (N, C, L) or (C, L) to 0 with probability ``p`` and scales the others by ``1 / (1 - p)``."""
+    _check("dropout1d", input, p)
+    if input.dim() not in (2, 3):
+        raise RuntimeError(
+            f"dropout1d: Expected 2D or 3D input, but received a {input.dim()}D input. Note that dropout1d exists to "
+            "provide channel-wise dropout on inputs with 1 spatial dimension, a channel dimension, and an optional "
+            "batch dimension (i.e. 2D or 3D inputs)."
+        )
+    if input.dim() == 3:
+        return _drop_channels(input, p, training, inplace)
+    return _drop_channels(input.unsqueeze(0), p, training, inplace).squeeze(0)
+
+
+def _warn_dimensions(name: str, input: Tensor, n: int) -> None:
+    warnings.warn(
+        f"{name}: Received a {input.dim()}-D input to {name}, which is deprecated and will result in an error in a future "
+        f"release. To retain the behavior and silence this warning, please use dropout instead. Note that {name} exists "
+        f"to provide channel-wise dropout on inputs with {n} spatial dimensions, a channel dimension, and an optional "
+        f"batch dimension (i.e. {n + 1}D or {n + 2}D inputs).",
+        stacklevel=3,
+    )
+
+
+def dropout2d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """While training, sets whole channels of (N, C, H, W) to 0 with probability ``p`` and scales the others by ``1 / (1 - p)``.
+
+    As in torch, a 3-D input is read as (N, C, L), with a warning.
+    """
+    _check("dropout2d", input, p)
+    if input.dim() not in (3, 4):
+        _warn_dimensions("dropout2d", input, 2)
+    if input.dim() == 3:
+        warnings.warn(
+            "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout behavior is desired - "
+            "the input is read as (N, C, L). Use dropout1d for that, or add a batch dimension for (N, C, H, W).",
+            stacklevel=2,
+        )
+    return _drop_channels(input, p, training, inplace)
+
+
+def dropout3d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """While training, sets whole channels of (N, C, D, H, W) or (C, D, H, W) to 0 with probability ``p``; the others are scaled by ``1 / (1 - p)``."""
+    _check("dropout3d", input, p)
+    if input.dim() not in (4, 5):
+        _warn_dimensions("dropout3d", input, 3)
+    if input.dim() != 4:
+        return _drop_channels(input, p, training, inplace)
+    return _drop_channels(input.unsqueeze(0), p, training, inplace).squeeze(0)
+
+
+#: What SELU tends to for large negative values: dropped values take it.
+_SELU_LIMIT = -1.7580993408473766
+
+
+def _alpha_dropout(
+    input: Tensor, p: float, training: bool, inplace: bool, channels: bool
+) -> Tensor:
+    if not training or p == 0.0:
+        return input
+    kept = _kept(input, p, channels)
+    if p == 1.0:
+        result = input * kept
+    else:
+        # Scale and shift bring mean and variance back to what they were before.
+        scale = ((1.0 - p) * (1.0 + p * _SELU_LIMIT**2)) ** -0.5
+        result = input * (kept * scale) + ((1 - kept) * _SELU_LIMIT + p * -_SELU_LIMIT) * scale
+    return input.copy_(result) if inplace else result
+
+
+def alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """Dropout for networks of SELU: dropped values take SELU's lower limit, and mean 0 and variance 1 stay."""
+    _check("alpha_dropout", input, p)
+    return _alpha_dropout(input, p, training, inplace, False)
+
+
+def feature_alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """:func:`alpha_dropout` of whole channels; the input is (N, C, ...)."""
+    _check("feature_alpha_dropout", input, p)
+    return _alpha_dropout(input, p, training, inplace, True)

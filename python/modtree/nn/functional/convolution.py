@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Convolutions and transposed convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...tensor import Tensor
+from .. import rows
+from ._sizes import conv_sizes, need_tensor
+
+__all__ = [
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
+]
+
+Ints = int | tuple[int, ...]
+
+
+def _batched(name: str, n: int, input: Tensor) -> bool:
+    """Has the input a batch axis?"""
+    need_tensor(name, input)
+    if input.dim() not in (n + 1, n + 2):
+        raise RuntimeError(
+            f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to {name}, but got input of size: {list(input.shape)}"
+        )
+    return input.dim() == n + 2
+
+
+def _conv(
+    n: int,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Ints,
+    padding: str | Ints,
+    dilation: Ints,
+    groups: int,
+) -> Tensor:
+    name = f"conv{n}d"
+    batched = _batched(name, n, input)
+    need_tensor(name, weight)
+    x = input if batched else input.unsqueeze(0)
+    strides, dilations = (
+        conv_sizes(name, "stride", stride, n),
+        conv_sizes(name, "dilation", dilation, n),
+    )
+    if isinstance(padding, str):
+        x, paddings = _named_padding(x, weight, padding, strides, dilations)
+    else:
+        paddings = conv_sizes(name, "padding", padding, n)
+    y = rows.convolution(x, weight, bias, strides, paddings, dilations, groups)
+    return y if batched else y.squeeze(0)
+
+
+def _named_padding(
+    x: Tensor, weight: Tensor, padding: str, stride: tuple[int, ...], dilation: tuple[int, ...]
+) -> tuple[Tensor, tuple[int, ...]]:
+    if padding == "valid":
+        return x, (0,) * len(stride)
+    if padding != "same":
+        raise RuntimeError(f"Invalid padding string: '{padding}', should be 'valid' or 'same'")
+    if max(stride) > 1:
+        raise RuntimeError("padding='same' is not supported for strided convolutions")
+    totals = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:], strict=True)]
+    if any(total % 2 for total in totals):
+        # The odd element goes to the end.
+        pads = ((0, 0), (0, 0), *((0, total % 2) for total in totals))
+        x = rows.pad(x, pads, 0)
+    return x, tuple(total // 2 for total in totals)
+
+
+def _conv_transpose(
+    n: int,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Ints,
+    padding: Ints,
+    output_padding: Ints,
+    groups: int,
+    dilation: Ints,
+) -> Tensor:
+    name = f"conv_transpose{n}d"
+    batched = _batched(name, n, input)
+    need_tensor(name, weight)
+    x = input if batched else input.unsqueeze(0)
+    y = rows.conv_transpose(
+        x,
+        weight,
+        bias,
+        conv_sizes(name, "stride", stride, n),
+        conv_sizes(name, "padding", padding, n),
+        conv_sizes(name, "output_padding", output_padding, n),
+        conv_sizes(name, "dilation", dilation, n),
+        groups,
+    )
+    return y if batched else y.squeeze(0)
+
+
+def _named(function: Callable[..., Any], name: str, doc: str) -> Any:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
+
+
+def _make_conv(n: int) -> Any:
+    def conv(
+        input: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: Ints = 1,
+        padding: str | Ints = 0,
+        dilation: Ints = 1,
+        groups: int = 1,
+    ) -> Tensor:
+        return _conv(n, input, weight, bias, stride, padding, dilation, groups)
+
+    axes = ", ".join("LHWD"[i] for i in ((0,), (1, 2), (3, 1, 2))[n - 1])
+    return _named(
+        conv,
+        f"conv{n}d",
+        f"""Convolution over {n} {"axis" if n == 1 else "axes"}.
+
+    Args:
+        input: (N, C, {axes}), or without N.
+        weight: (O, C / groups, *kernel).
+        bias: (O).
+        stride: Distance of windows.
+        padding: Zeros around the input, or ``"valid"`` for none, or ``"same"`` for as many as keep its size.
+        dilation: Distance of the elements of a window.
+        groups: The channels are split into so many groups that do not see each other.
+
+    Returns (N, O, *number of windows). RuntimeError for sizes or dtypes that do not fit.
+    """,
+    )
+
+
+def _make_conv_transpose(n: int) -> Any:
+    def conv_transpose(
+        input: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: Ints = 1,
+        padding: Ints = 0,
+        output_padding: Ints = 0,
+        groups: int = 1,
+        dilation: Ints = 1,
+    ) -> Tensor:
+        return _conv_transpose(
+            n, input, weight, bias, stride, padding, output_padding, groups, dilation
+        )
+
+    return _named(
+        conv_transpose,
+        f"conv_transpose{n}d",
+        f"""The transpose of ``conv{n}d``: every element of the input adds a multiple of the kernel to the result.
+
+    Args:
+        input: (N, C, *sizes), or without N.
+        weight: (C, O / groups, *kernel).
+        bias: (O).
+        stride: Distance of the places where neighbours add.
+        padding: How many elements are cut off on each side.
+        output_padding: How many elements are added at the end.
+        groups: The channels are split into so many groups that do not see each other.
+        dilation: Distance of the elements of a window.
+
+    Returns (N, O, *sizes): ``(size - 1) * stride - 2 * padding + dilation * (kernel - 1) + 1 + output_padding``.
+    """,
+    )
+
+
+conv1d, conv2d, conv3d = map(_make_conv, (1, 2, 3))
+conv_transpose1d, conv_transpose2d, conv_transpose3d = map(_make_conv_transpose, (1, 2, 3))

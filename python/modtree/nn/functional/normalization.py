@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Normalization of batches, instances, groups, and by the root of the mean square."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ..._C import bump_version
+from ...dtypes import finfo
+from ...grad_mode import no_grad
+from ...tensor import Tensor
+from .. import rows
+from ._sizes import need_tensor
+
+__all__ = ["batch_norm", "group_norm", "instance_norm", "local_response_norm", "rms_norm"]
+
+
+def batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Each channel with mean 0 and variance 1, times ``weight`` plus ``bias``.
+
+    Args:
+        input: (N, C, ...), of a floating dtype.
+        running_mean: (C). While training it moves towards the mean of the batch, in place; else it is the mean that is used.
+        running_var: (C), likewise; of the batch it takes the unbiased variance.
+        weight: (C).
+        bias: (C).
+        training: Use mean and variance of the batch.
+        momentum: How far the running values move.
+        eps: Added to the variance.
+
+    ValueError when training with one value per channel.
+    """
+    need_tensor("batch_norm", input)
+    if training:
+        _need_several(input)
+    y = rows.batch_norm(
+        input, weight, bias, running_mean, running_var, bool(training), momentum, eps
+    )
+    if training:
+        for running in (running_mean, running_var):
+            if running is not None:
+                bump_version(running)
+    return y
+
+
+def _need_several(input: Tensor) -> None:
+    shape = input.shape
+    if len(shape) > 1 and shape[0] * math.prod(shape[2:]) == 1:
+        raise ValueError(
+            f"Expected more than 1 value per channel when training, got input size {list(shape)}"
+        )
+
+
+def instance_norm(
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Each channel of each sample with mean 0 and variance 1, times ``weight`` plus ``bias``.
+
+    Args:
+        input: (N, C, ...), of a floating dtype.
+        running_mean: (C). Moves towards the mean over the samples, in place; used when ``use_input_stats`` is False.
+        running_var: (C), likewise.
+        weight: (C).
+        bias: (C).
+        use_input_stats: Use mean and variance of the input.
+        momentum: How far the running values move.
+        eps: Added to the variance.
+
+    ValueError when there is only one value per channel of a sample.
+    """
+    need_tensor("instance_norm", input)
+    if not use_input_stats:
+        return rows.batch_norm(
+            input, weight, bias, running_mean, running_var, False, momentum, eps
+        )
+    if math.prod(input.shape[2:]) == 1:
+        raise ValueError(
+            f"Expected more than 1 spatial element when training, got input size {list(input.shape)}"
+        )
+    _track_instances(input, running_mean, running_var, momentum)
+    return rows.group_norm(input, weight, bias, input.shape[1], eps)
+
+
+def _track_instances(
+    input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, momentum: float
+) -> None:
+    if input.is_meta or (running_mean is None and running_var is None):
+        return
+    with no_grad():
+        axes = tuple(range(2, input.dim()))
+        if running_mean is not None:
+            running_mean.mul_(1 - momentum).add_(input.mean(axes).mean(0) * momentum)
+        if running_var is not None:
+            running_var.mul_(1 - momentum).add_(input.var(axes).mean(0) * momentum)
+
+
+def group_norm(
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Each group of channels of each sample with mean 0 and variance 1; ``weight`` and ``bias`` (C) are per channel.
+
+    Args:
+        input: (N, C, ...), of a floating dtype; C must be a multiple of ``num_groups``.
+        num_groups: Number of groups.
+        weight: (C).
+        bias: (C).
+        eps: Added to the variance.
+    """
+    need_tensor("group_norm", input)
+    shape = input.shape
+    if len(shape) > 1 and num_groups > 0 and shape[1] % num_groups == 0:
+        values = shape[0] * math.prod(shape[1:]) // num_groups
+        if values == 1:
+            raise ValueError(
+                f"Expected more than 1 value per channel when training, got input size {list(shape)}"
+            )
+    return rows.group_norm(input, weight, bias, num_groups, eps)
+
+
+def rms_norm(
+    input: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    eps: float | None = None,
+) -> Tensor:
+    """``x / sqrt(mean(x^2) + eps) * weight``, the mean over the last axes, whose sizes are ``normalized_shape``.
+
+    ``eps`` None means the smallest step from 1 of the input's dtype.
+    """
+    need_tensor("rms_norm", input)
+    if isinstance(normalized_shape, int):
+        raise TypeError("rms_norm(): argument 'normalized_shape' must be tuple of ints, not int")
+    if eps is None:
+        eps = finfo(input.dtype).eps if input.is_floating_point() else 0.0
+    return rows.rms_norm(input, weight, tuple(normalized_shape), float(eps))
+
+
+def local_response_norm(
+    input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Tensor:
+    """``x / (k + alpha * mean of x^2 over neighbouring channels) ** beta``.
+
+    Args:
+        input: (N, C, ...).
+        size: Number of channels in a neighbourhood.
+        alpha: Factor of the mean.
+        beta: Exponent.
+        k: What is added to the mean.
+    """
+    need_tensor("local_response_norm", input)
+    if input.dim() < 3:
+        raise ValueError(
+            f"Expected 3D or higher dimensionality input (got {input.dim()} dimensions)"
+        )
+    if input.numel() == 0:
+        return input
+    none = (0, 0)
+    squares = rows.pad(
+        input * input, (none, (size // 2, (size - 1) // 2), *(none,) * (input.dim() - 2)), 0
+    )
+    mean = squares.unfold(1, size, 1).mean(-1)
+    return input / (mean * alpha + k) ** beta

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Padding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...tensor import Tensor
+from .. import rows
+from ._sizes import need_tensor
+
+__all__ = ["pad"]
+
+
+def pad(
+    input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None
+) -> Tensor:
+    """Adds elements around the last axes; negative numbers take elements away.
+
+    Args:
+        input: Any shape; for the modes other than ``"constant"`` one or two axes more than are padded.
+        pad: Numbers before and after, beginning with the last axis: ``(left, right, top, bottom, ...)``.
+        mode: ``"constant"``, ``"reflect"`` (mirrored, without the border), ``"replicate"`` (the border) or ``"circular"`` (from the other side).
+        value: The constant; 0 when None.
+    """
+    need_tensor("pad", input)
+    sizes = [int(n) for n in pad]
+    if len(sizes) % 2:
+        raise RuntimeError(f"Padding length must be divisible by 2, got {len(sizes)} numbers")
+    count = len(sizes) // 2
+    if count > input.dim():
+        raise RuntimeError(
+            "Padding length should be less than or equal to two times the input dimension but got padding length "
+            f"{len(sizes)} and input of dimension {input.dim()}"
+        )
+    if mode == "constant":
+        lead = ((0, 0),) * (input.dim() - count)
+        pairs = tuple((sizes[2 * i], sizes[2 * i + 1]) for i in reversed(range(count)))
+        return rows.pad(input, lead + pairs, 0 if value is None else value)
+    if mode not in _PLACES:
+        raise NotImplementedError(f"Unrecognised padding mode {mode}")
+    if value is not None and value != 0:
+        raise RuntimeError(f'Padding mode "{mode}" doesn\'t take in value argument')
+    if count > 3 or not count + 1 <= input.dim() <= count + 2:
+        raise NotImplementedError(
+            f"Padding size {len(sizes)} is not supported for {input.dim()}D input tensor with mode {mode!r}: two numbers "
+            "take 2D or 3D input, four 3D or 4D, six 4D or 5D"
+        )
+    return _pad_from_inside(input, sizes, mode)
+
+
+def _pad_from_inside(input: Tensor, sizes: list[int], mode: str) -> Tensor:
+    shape = tuple(input.shape)
+    for i in range(len(sizes) // 2):
+        axis = len(shape) - 1 - i
+        size, before, after = shape[axis], sizes[2 * i], sizes[2 * i + 1]
+        if size + before + after < 0:
+            raise RuntimeError(
+                f"pad: the input size {size} plus the negative padding {before} and {after} resulted in a negative "
+                f"output size, {size + before + after}, for dimension {axis}"
+            )
+        _check_fits(mode, axis, shape, before, after)
+        if before or after:
+            places = _PLACES[mode](np.arange(-before, size + after), size)
+            input = rows.resample(input, axis, places[None], None, size)
+    return input
+
+
+def _check_fits(mode: str, axis: int, shape: tuple[int, ...], before: int, after: int) -> None:
+    size = shape[axis]
+    if mode == "reflect" and max(before, after) >= size:
+        raise RuntimeError(
+            "Padding size should be less than the corresponding input dimension, but got: padding "
+            f"({before}, {after}) at dimension {axis} of input {list(shape)}"
+        )
+    if mode == "circular" and max(before, after) > size:
+        raise RuntimeError("Padding value causes wrapping around more than once.")
+    if mode == "replicate" and size == 0:
+        raise RuntimeError(f"pad: nothing to replicate in dimension {axis} of input {list(shape)}")
+
+
+def _reflected(places: Any, size: int) -> Any:
+    places = np.abs(places)
+    return np.where(places >= size, 2 * (size - 1) - places, places)
+
+
+_PLACES: dict[str, Any] = {
+    "reflect": _reflected,
+    "replicate": lambda places, size: places.clip(0, size - 1),
+    "circular": lambda places, size: places % size if size else places,
+}

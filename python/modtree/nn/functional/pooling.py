@@ -1,0 +1,320 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Pooling: windows, or a given number of parts, replaced by their maximum or mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...tensor import Tensor
+from .. import rows
+from ._sizes import Sizes, need_tensor, pool_sizes
+
+__all__ = [
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool1d_with_indices",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool2d_with_indices",
+    "avg_pool1d",
+    "avg_pool2d",
+    "avg_pool3d",
+    "max_pool1d",
+    "max_pool1d_with_indices",
+    "max_pool2d",
+    "max_pool2d_with_indices",
+    "max_pool3d",
+    "max_pool3d_with_indices",
+]
+
+Ints = int | tuple[int, ...]
+
+
+def _check_input(name: str, n: int, input: Tensor) -> None:
+    need_tensor(name, input)
+    if input.dim() not in (n + 1, n + 2):
+        raise RuntimeError(
+            f"{name}: Expected {n + 1}D or {n + 2}D (batch mode) tensor with optional 0 dim batch size for input, but "
+            f"got:{list(input.shape)}"
+        )
+    if 0 in input.shape[-n - 1 :]:
+        raise RuntimeError(
+            f"{name}: Expected {n + 1}D or {n + 2}D (batch mode) tensor with optional 0 dim batch size for input, but "
+            f"got:{list(input.shape)}"
+        )
+
+
+def _window_sizes(
+    name: str, n: int, kernel_size: Any, stride: Any, padding: Any, dilation: Any
+) -> tuple[Sizes, Sizes, Sizes, Sizes]:
+    kernel = pool_sizes(name, "kernel_size", kernel_size, n)
+    steps = (
+        kernel
+        if stride is None or (isinstance(stride, (tuple, list)) and not stride)
+        else pool_sizes(name, "stride", stride, n)
+    )
+    pads, spread = (
+        pool_sizes(name, "padding", padding, n),
+        pool_sizes(name, "dilation", dilation, n),
+    )
+    if min(kernel) < 1:
+        raise RuntimeError(f"{name}: kernel_size should be greater than zero, but got {kernel_size}")
+    if min(steps) < 1:
+        raise RuntimeError(f"{name}: stride should not be zero, it must be positive: got {stride}")
+    if min(spread) < 1:
+        raise RuntimeError(f"{name}: dilation should be greater than zero, but got {dilation}")
+    for k, p, d in zip(kernel, pads, spread, strict=True):
+        if p < 0:
+            raise RuntimeError(f"{name}: pad must be non-negative, but got pad: {p}")
+        if p > (d * (k - 1) + 1) // 2:
+            raise RuntimeError(
+                f"{name}: pad should be at most half of effective kernel size, but got pad={p}, kernel_size={k} and "
+                f"dilation={d}"
+            )
+    return kernel, steps, pads, spread
+
+
+def _max_pool(
+    name: str, n: int, input: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, both: bool
+) -> Any:
+    _check_input(name, n, input)
+    sizes = _window_sizes(name, n, kernel_size, stride, padding, dilation)
+    row = rows.max_pool_with_indices if both else rows.max_pool
+    return row(input, *sizes, bool(ceil_mode))
+
+
+def _make_max_pool(n: int) -> Any:
+    name = f"max_pool{n}d"
+
+    def max_pool_with_indices(
+        input: Tensor,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: Ints = 0,
+        dilation: Ints = 1,
+        ceil_mode: bool = False,
+        return_indices: bool = False,
+    ) -> tuple[Tensor, Tensor]:
+        return _max_pool(name, n, input, kernel_size, stride, padding, dilation, ceil_mode, True)
+
+    def max_pool(
+        input: Tensor,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: Ints = 0,
+        dilation: Ints = 1,
+        ceil_mode: bool = False,
+        return_indices: bool = False,
+    ) -> Any:
+        return _max_pool(
+            name, n, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices
+        )
+
+    max_pool.__name__ = max_pool.__qualname__ = name
+    max_pool.__doc__ = f"""The largest value of each window over the last {n} axes.
+
+    Args:
+        input: (N, C, *sizes), or without N.
+        kernel_size: Extent of a window.
+        stride: Distance of windows; by default their extent.
+        padding: Places around the input that never win, at most half a window.
+        dilation: Distance of the elements of a window.
+        ceil_mode: Also a last window that ends outside of the input.
+        return_indices: Return ``(values, indices)``; the indices (int64) count within the flattened plane of the input.
+    """
+    max_pool_with_indices.__name__ = max_pool_with_indices.__qualname__ = name + "_with_indices"
+    max_pool_with_indices.__doc__ = f":func:`{name}` with ``return_indices=True``."
+    return max_pool, max_pool_with_indices
+
+
+max_pool1d, max_pool1d_with_indices = _make_max_pool(1)
+max_pool2d, max_pool2d_with_indices = _make_max_pool(2)
+max_pool3d, max_pool3d_with_indices = _make_max_pool(3)
+
+
+def _avg_pool(
+    n: int,
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: int | None,
+) -> Tensor:
+    name = f"avg_pool{n}d"
+    _check_input(name, n, input)
+    kernel, steps, pads, _ = _window_sizes(name, n, kernel_size, stride, padding, 1)
+    if divisor_override == 0:
+        raise RuntimeError(f"{name}: divisor must be not zero")
+    return rows.avg_pool(
+        input, kernel, steps, pads, bool(ceil_mode), bool(count_include_pad), divisor_override
+    )
+
+
+def avg_pool1d(
+    input: Tensor,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Tensor:
+    """The mean of each window over the last axis; see :func:`avg_pool2d`."""
+    return _avg_pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
+
+
+def avg_pool2d(
+    input: Tensor,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """The mean of each window over the last two axes.
+
+    Args:
+        input: (N, C, H, W), or without N; of a floating dtype.
+        kernel_size: Extent of a window.
+        stride: Distance of windows; by default their extent.
+        padding: Zeros around the input, at most half a window.
+        ceil_mode: Also a last window that ends outside of the input.
+        count_include_pad: The zeros count in the mean.
+        divisor_override: Divide the sums by this number instead.
+    """
+    return _avg_pool(
+        2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+    )
+
+
+def avg_pool3d(
+    input: Tensor,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """The mean of each window over the last three axes; see :func:`avg_pool2d`."""
+    return _avg_pool(
+        3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+    )
+
+
+# -- a given number of parts ---------------------------------------------------------------------------------------------
+
+
+def _parts(name: str, n: int, input: Tensor, output_size: Any) -> Sizes:
+    """The wanted sizes; None means the size of the input."""
+    need_tensor(name, input)
+    if input.dim() not in (n + 1, n + 2):
+        raise RuntimeError(
+            f"{name}(): Expected {n + 1}D or {n + 2}D tensor, but got {list(input.shape)}"
+        )
+    if 0 in input.shape[1:]:
+        axis = list(input.shape).index(0, 1)
+        raise RuntimeError(
+            f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes "
+            f"{list(input.shape)} with dimension {axis} being empty"
+        )
+    wanted = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * n
+    if len(wanted) != n:
+        raise RuntimeError(f"{name}: output_size must be {n} (got {len(wanted)} sizes)")
+    sizes = tuple(
+        have if want is None else int(want)
+        for want, have in zip(wanted, input.shape[-n:], strict=True)
+    )
+    if min(sizes) < 0:
+        raise RuntimeError(f"{name}: elements of output_size must be greater than or equal to 0")
+    return sizes
+
+
+def _adaptive_avg_pool(name: str, n: int, input: Tensor, output_size: Any) -> Tensor:
+    counts = _parts(name, n, input, output_size)
+    sizes = tuple(input.shape[-n:])
+    if 0 not in counts and not any(size % count for size, count in zip(sizes, counts, strict=True)):
+        kernel = tuple(size // count for size, count in zip(sizes, counts, strict=True))
+        return _equal_parts(input, counts, kernel)
+    first = input.dim() - n
+    for axis, (size, count) in enumerate(zip(sizes, counts, strict=True), first):
+        taps, weights = _mean_taps(size, count)
+        input = rows.resample(input, axis, taps, weights, size)
+    return input
+
+
+def _equal_parts(input: Tensor, counts: Sizes, kernel: Sizes) -> Tensor:
+    n = len(counts)
+    lead = tuple(input.shape[:-n])
+    split = [e for pair in zip(counts, kernel, strict=True) for e in pair]
+    first = len(lead)
+    return input.reshape(*lead, *split).mean(tuple(first + 2 * i + 1 for i in range(n)))
+
+
+def _mean_taps(size: int, count: int) -> tuple[Any, Any]:
+    """Which elements each part consists of, and their shares; shorter parts are filled up with shares of 0."""
+    i = np.arange(count)
+    begin, end = i * size // max(count, 1), -((i + 1) * size // -max(count, 1))
+    reach = np.arange((end - begin).max() if count else 1)[:, None]
+    taps = np.minimum(begin + reach, end - 1)
+    return taps, np.where(begin + reach < end, 1.0 / (end - begin), 0.0)
+
+
+def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
+    """Splits the last axis into ``output_size`` parts and takes their means."""
+    return _adaptive_avg_pool("adaptive_avg_pool1d", 1, input, output_size)
+
+
+def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
+    """Splits each of the last two axes into ``output_size`` parts (None: as many as elements) and takes the means of the cells.
+
+    Args:
+        input: (N, C, H, W), or without N.
+        output_size: One number, or one for each axis.
+    """
+    return _adaptive_avg_pool("adaptive_avg_pool2d", 2, input, output_size)
+
+
+def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
+    """:func:`adaptive_avg_pool2d` over the last three axes."""
+    return _adaptive_avg_pool("adaptive_avg_pool3d", 3, input, output_size)
+
+
+def _adaptive_max_pool(name: str, n: int, input: Tensor, output_size: Any, both: bool) -> Any:
+    values, indices = rows.adaptive_max_pool(input, _parts(name, n, input, output_size))
+    return (values, indices) if both else values
+
+
+def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """Splits the last axis into ``output_size`` parts and takes their largest values; see :func:`max_pool1d` for the indices."""
+    return _adaptive_max_pool("adaptive_max_pool1d", 1, input, output_size, return_indices)
+
+
+def adaptive_max_pool1d_with_indices(
+    input: Tensor, output_size: Any, return_indices: bool = False
+) -> tuple[Tensor, Tensor]:
+    """:func:`adaptive_max_pool1d` with ``return_indices=True``."""
+    return adaptive_max_pool1d(input, output_size, True)
+
+
+def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """Splits each of the last two axes into ``output_size`` parts (None: as many as elements) and takes the largest values.
+
+    Args:
+        input: (N, C, H, W), or without N.
+        output_size: One number, or one for each axis.
+        return_indices: Return ``(values, indices)``; the indices (int64) count within the flattened plane of the input.
+    """
+    return _adaptive_max_pool("adaptive_max_pool2d", 2, input, output_size, return_indices)
+
+
+def adaptive_max_pool2d_with_indices(
+    input: Tensor, output_size: Any, return_indices: bool = False
+) -> tuple[Tensor, Tensor]:
+    """:func:`adaptive_max_pool2d` with ``return_indices=True``."""
+    return adaptive_max_pool2d(input, output_size, True)

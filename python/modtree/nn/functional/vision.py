@@ -1,0 +1,369 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Images: resizing, moving channels into space and back, patches as columns and back."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...tensor import Tensor
+from .. import rows
+from ._sizes import Sizes, need_tensor, pool_sizes
+from .pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
+
+__all__ = [
+    "channel_shuffle",
+    "fold",
+    "interpolate",
+    "pixel_shuffle",
+    "pixel_unshuffle",
+    "unfold",
+    "upsample",
+    "upsample_bilinear",
+    "upsample_nearest",
+]
+
+_AXES = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
+
+
+# -- resizing ------------------------------------------------------------------------------------------------------------
+
+
+def interpolate(
+    input: Tensor,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Tensor:
+    """Resizes the axes after the first two.
+
+    Args:
+        input: (N, C, ...) with one to three more axes.
+        size: The new sizes, one number or one for each axis.
+        scale_factor: Factors instead of sizes; the new size is rounded down.
+        mode: ``"nearest"``, ``"nearest-exact"``, ``"linear"`` (3-D input), ``"bilinear"``, ``"bicubic"`` (4-D), ``"trilinear"`` (5-D) or ``"area"``
+            (means over equal parts).
+        align_corners: The outer elements stay where they are and distances are scaled between them; for the linear and cubic modes only.
+        recompute_scale_factor: Compute the factors anew from the (rounded) sizes.
+        antialias: When sizes shrink, average over as much as one new element covers (``"bilinear"`` and ``"bicubic"``).
+    """
+    need_tensor("interpolate", input)
+    n = input.dim() - 2
+    modes = ("nearest", "nearest-exact", "area", *_AXES)
+    if mode not in modes or not 1 <= n <= 3 or (mode == "bicubic" and n != 2):
+        raise NotImplementedError(
+            "Input Error: Only 3D, 4D and 5D input Tensors supported (got "
+            f"{input.dim()}D) for the modes: {' | '.join(modes)} (got {mode})"
+        )
+    if mode not in _AXES:
+        if align_corners is not None:
+            raise ValueError(
+                "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
+            )
+    elif n != _AXES[mode]:
+        raise NotImplementedError(
+            f"Got {input.dim()}D input, but {mode} mode needs {_AXES[mode] + 2}D input"
+        )
+    if antialias and (mode not in ("bilinear", "bicubic") or n != 2):
+        raise ValueError(
+            "Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as input"
+        )
+    sizes, factors = _target(input, n, size, scale_factor, recompute_scale_factor)
+    if mode == "area":
+        return (adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d)[n - 1](input, sizes)
+    if min(sizes) < 1 or 0 in input.shape[2:]:
+        raise RuntimeError(
+            f"Input and output sizes should be greater than 0, but got input {list(input.shape[2:])} output {list(sizes)}"
+        )
+    return _resize(input, sizes, factors, mode, bool(align_corners), antialias)
+
+
+def _target(
+    input: Tensor, n: int, size: Any, scale_factor: Any, recompute: bool | None
+) -> tuple[Sizes, list[float | None]]:
+    """The new sizes, and the factors that were given (None where the sizes were)."""
+    spatial = tuple(input.shape[2:])
+    if size is not None and scale_factor is not None:
+        raise ValueError("only one of size or scale_factor should be defined")
+    if size is not None:
+        if recompute:
+            raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
+        sizes = tuple(size) if isinstance(size, (tuple, list)) else (size,) * n
+        if len(sizes) != n:
+            raise ValueError(
+                "Input and output must have the same number of spatial dimensions, but got input with spatial "
+                f"dimensions of {list(spatial)} and output size of {size}. Please provide input tensor in "
+                "(N, C, d1, d2, ...,dK) format and output size in (o1, o2, ...,oK) format."
+            )
+        return tuple(int(s) for s in sizes), [None] * n
+    if scale_factor is None:
+        raise ValueError("either size or scale_factor should be defined")
+    factors = (
+        list(scale_factor) if isinstance(scale_factor, (tuple, list)) else [scale_factor] * n
+    )
+    if len(factors) != n:
+        raise ValueError(
+            "Input and scale_factor must have the same number of spatial dimensions, but got input with spatial "
+            f"dimensions of {list(spatial)} and scale_factor of shape {scale_factor}. Please provide input tensor in "
+            "(N, C, d1, d2, ...,dK) format and scale_factor in (s1, s2, ...,sK) format."
+        )
+    sizes = tuple(math.floor(float(a) * f) for a, f in zip(spatial, factors, strict=True))
+    return sizes, [None] * n if recompute else [float(f) for f in factors]
+
+
+def _resize(
+    input: Tensor,
+    sizes: Sizes,
+    factors: list[float | None],
+    mode: str,
+    align_corners: bool,
+    antialias: bool,
+) -> Tensor:
+    # Positions are computed in the precision of the input, as torch does it: rounding decides which neighbour is nearest.
+    exact = mode not in ("nearest", "nearest-exact") and input.element_size() == 8
+    real = np.float64 if exact else np.float32
+    taps_of = _TAPS[mode]
+    for axis, (new, factor) in enumerate(zip(sizes, factors, strict=True), 2):
+        old = input.shape[axis]
+        if antialias:
+            taps, weights = _antialiased(old, new, factor, mode, align_corners)
+        else:
+            if new == old and (factor is None or factor == 1):
+                continue
+            taps, weights = taps_of(old, new, factor, align_corners, real)
+        input = rows.resample(input, axis, taps, weights, old)
+    return input
+
+
+def _step(old: int, new: int, factor: float | None, align_corners: bool, real: Any) -> Any:
+    """The distance of two new elements, in old ones."""
+    if align_corners:
+        return real(old - 1) / real(new - 1) if new > 1 else real(0)
+    return real(1.0 / factor) if factor is not None and factor > 0 else real(old) / real(new)
+
+
+def _nearest(old: int, new: int, factor: float | None, align_corners: bool, real: Any) -> Any:
+    places = np.floor(np.arange(new, dtype=real) * _step(old, new, factor, False, real))
+    return np.minimum(places.astype(np.int64), old - 1)[None], None
+
+
+def _nearest_exact(
+    old: int, new: int, factor: float | None, align_corners: bool, real: Any
+) -> Any:
+    step = _step(old, new, factor, False, real)
+    places = np.floor((np.arange(new, dtype=real) + real(0.5)) * step)
+    return np.minimum(places.astype(np.int64), old - 1)[None], None
+
+
+def _positions(
+    old: int, new: int, factor: float | None, align_corners: bool, real: Any
+) -> Any:
+    step = _step(old, new, factor, align_corners, real)
+    i = np.arange(new, dtype=real)
+    return i * step if align_corners else (i + real(0.5)) * step - real(0.5)
+
+
+def _linear(old: int, new: int, factor: float | None, align_corners: bool, real: Any) -> Any:
+    at = np.maximum(_positions(old, new, factor, align_corners, real), 0)
+    low = np.minimum(at.astype(np.int64), old - 1)
+    part = np.clip(at - low.astype(real), 0, 1)
+    return np.stack([low, np.minimum(low + 1, old - 1)]), np.stack([1 - part, part])
+
+
+def _cubic_weight(distance: Any, a: float = -0.75) -> Any:
+    d = np.abs(distance)
+    near = ((a + 2) * d - (a + 3)) * d * d + 1
+    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+    return np.where(d <= 1, near, np.where(d < 2, far, 0))
+
+
+def _cubic(old: int, new: int, factor: float | None, align_corners: bool, real: Any) -> Any:
+    at = _positions(old, new, factor, align_corners, real)
+    low = np.floor(at)
+    reach = np.arange(-1, 3)[:, None]
+    taps = np.clip(low.astype(np.int64) + reach, 0, old - 1)
+    return taps, _cubic_weight(at - low - reach).astype(real)
+
+
+def _antialiased(
+    old: int, new: int, factor: float | None, mode: str, align_corners: bool
+) -> tuple[Any, Any]:
+    """Each new element is a weighted mean of the old ones that it covers, at least as many as without antialias."""
+    step = float(_step(old, new, factor, align_corners, np.float64))
+    shrink = max(step, 1.0)
+    half = (1.0 if mode == "bilinear" else 2.0) * shrink
+    centre = (np.arange(new) + 0.5) * step
+    begin = np.maximum((centre - half + 0.5).astype(np.int64), 0)
+    end = np.minimum((centre + half + 0.5).astype(np.int64), old)
+    reach = np.arange(max(int((end - begin).max()), 1))[:, None]
+    distance = (begin + reach - centre + 0.5) / shrink
+    if mode == "bilinear":
+        weights = np.maximum(1 - np.abs(distance), 0)
+    else:
+        weights = _cubic_weight(distance, -0.5)
+    weights = np.where(begin + reach < end, weights, 0)
+    return np.minimum(begin + reach, old - 1), weights / weights.sum(0)
+
+
+_TAPS: dict[str, Callable[..., Any]] = {
+    "nearest": _nearest,
+    "nearest-exact": _nearest_exact,
+    "linear": _linear,
+    "bilinear": _linear,
+    "trilinear": _linear,
+    "bicubic": _cubic,
+}
+
+
+def upsample(
+    input: Tensor,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+) -> Tensor:
+    """The old name of :func:`interpolate`."""
+    warnings.warn(
+        "`nn.functional.upsample` is deprecated. Use `nn.functional.interpolate` instead.",
+        stacklevel=2,
+    )
+    return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """The old name of :func:`interpolate` with ``mode="nearest"``."""
+    warnings.warn(
+        "`nn.functional.upsample_nearest` is deprecated. Use `nn.functional.interpolate` instead.",
+        stacklevel=2,
+    )
+    return interpolate(input, size, scale_factor, "nearest")
+
+
+def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """The old name of :func:`interpolate` with ``mode="bilinear", align_corners=True``."""
+    warnings.warn(
+        "`nn.functional.upsample_bilinear` is deprecated. Use `nn.functional.interpolate` instead.",
+        stacklevel=2,
+    )
+    return interpolate(input, size, scale_factor, "bilinear", True)
+
+
+# -- channels and space --------------------------------------------------------------------------------------------------
+
+
+def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
+    """(..., C * r * r, H, W) becomes (..., C, H * r, W * r), r being ``upscale_factor``."""
+    need_tensor("pixel_shuffle", input)
+    r = upscale_factor
+    _check_pixels("pixel_shuffle", "upscale_factor", input, r)
+    *lead, channels, height, width = input.shape
+    if channels % (r * r):
+        raise RuntimeError(
+            "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, "
+            f"but input.size(-3)={channels} is not divisible by {r * r}"
+        )
+    c, n = channels // (r * r), len(lead)
+    x = input.reshape(*lead, c, r, r, height, width)
+    x = x.permute(*range(n + 1), n + 3, n + 1, n + 4, n + 2)
+    return x.reshape(*lead, c, height * r, width * r)
+
+
+def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
+    """(..., C, H * r, W * r) becomes (..., C * r * r, H, W), r being ``downscale_factor``."""
+    need_tensor("pixel_unshuffle", input)
+    r = downscale_factor
+    _check_pixels("pixel_unshuffle", "downscale_factor", input, r)
+    *lead, channels, height, width = input.shape
+    for name, dim, size in (("height", -2, height), ("width", -1, width)):
+        if size % r:
+            raise RuntimeError(
+                f"pixel_unshuffle expects {name} to be divisible by downscale_factor, but input.size({dim})={size} is "
+                f"not divisible by {r}"
+            )
+    n = len(lead)
+    x = input.reshape(*lead, channels, height // r, r, width // r, r)
+    x = x.permute(*range(n + 1), n + 2, n + 4, n + 1, n + 3)
+    return x.reshape(*lead, channels * r * r, height // r, width // r)
+
+
+def _check_pixels(name: str, argument: str, input: Tensor, factor: int) -> None:
+    if input.dim() < 3:
+        raise RuntimeError(
+            f"{name} expects input to have at least 3 dimensions, but got input with {input.dim()} dimension(s)"
+        )
+    if factor <= 0:
+        raise RuntimeError(f"{name} expects a positive {argument}, but got {factor}")
+
+
+def channel_shuffle(input: Tensor, groups: int) -> Tensor:
+    """Interleaves the channels of ``groups`` equal groups; the input is (N, C, ...)."""
+    need_tensor("channel_shuffle", input)
+    if input.dim() < 3:
+        raise RuntimeError(
+            f"channel_shuffle expects input with > 2 dims, but got input with sizes {list(input.shape)}"
+        )
+    n, channels, *rest = input.shape
+    if groups <= 0 or channels % groups:
+        raise RuntimeError(
+            f"Number of groups to divide channels in must be positive, and number of channels must be divisible by "
+            f"groups. Got {channels} channels and {groups} groups."
+        )
+    return input.reshape(n, groups, channels // groups, *rest).transpose(1, 2).reshape(n, channels, *rest)
+
+
+# -- patches -------------------------------------------------------------------------------------------------------------
+
+
+def unfold(
+    input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+) -> Tensor:
+    """Windows as columns: (N, C, H, W) becomes (N, C * elements of a window, number of windows); N may be missing."""
+    need_tensor("unfold", input)
+    if input.dim() not in (3, 4):
+        raise RuntimeError(
+            f"Expected 3D or 4D (batch mode) tensor for input, but got: {list(input.shape)}"
+        )
+    return rows.unfold(input, *_patch_sizes("unfold", kernel_size, dilation, padding, stride))
+
+
+def fold(
+    input: Tensor,
+    output_size: Any,
+    kernel_size: Any,
+    dilation: Any = 1,
+    padding: Any = 0,
+    stride: Any = 1,
+) -> Tensor:
+    """Columns as windows, added up where they overlap: (N, C * elements of a window, number of windows) becomes (N, C, *output_size)."""
+    need_tensor("fold", input)
+    if input.dim() not in (2, 3):
+        raise RuntimeError(
+            "Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and non-zero dimensions for "
+            f"input, but got: {list(input.shape)}"
+        )
+    sizes = pool_sizes("fold", "output_size", output_size, 2)
+    return rows.fold(input, sizes, *_patch_sizes("fold", kernel_size, dilation, padding, stride))
+
+
+def _patch_sizes(name: str, kernel: Any, dilation: Any, padding: Any, stride: Any) -> list[Sizes]:
+    found = []
+    for what, value, least in (
+        ("kernel_size", kernel, 1),
+        ("dilation", dilation, 1),
+        ("padding", padding, 0),
+        ("stride", stride, 1),
+    ):
+        sizes = pool_sizes(name, what, value, 2)
+        if min(sizes) < least:
+            raise RuntimeError(
+                f"{name}: {what} should be {'greater than zero' if least else 'not negative'}, but got {value}"
+            )
+        found.append(sizes)
+    return found
