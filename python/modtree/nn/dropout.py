@@ -7,12 +7,17 @@ from ..module import Module
 from ..tensor import Tensor
 from . import functional as F
 
-__all__ = ["Dropout"]
+__all__ = [
+    "AlphaDropout",
+    "Dropout",
+    "Dropout1d",
+    "Dropout2d",
+    "Dropout3d",
+    "FeatureAlphaDropout",
+]
 
 
-class Dropout(Module):
-    """While training, sets values to 0 with probability ``p`` and scales the others by ``1 / (1 - p)``."""
-
+class _Dropout(Module):
     p: float
     inplace: bool
 
@@ -23,8 +28,47 @@ class Dropout(Module):
         self.p = p
         self.inplace = inplace
 
+    def extra_repr(self) -> str:
+        return f"p={self.p}, inplace={self.inplace}"
+
+
+class Dropout(_Dropout):
+    """While training, sets values to 0 with probability ``p`` and scales the others by ``1 / (1 - p)``."""
+
     def forward(self, input: Tensor) -> Tensor:
         return F.dropout(input, self.p, self.training, self.inplace)
 
-    def extra_repr(self) -> str:
-        return f"p={self.p}, inplace={self.inplace}"
+
+class Dropout1d(_Dropout):
+    """While training, sets whole channels of (N, C, L) or (C, L) to 0 with probability ``p``; the others are scaled by ``1 / (1 - p)``."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.dropout1d(input, self.p, self.training, self.inplace)
+
+
+class Dropout2d(_Dropout):
+    """While training, sets whole channels of (N, C, H, W) to 0 with probability ``p``; the others are scaled by ``1 / (1 - p)``."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.dropout2d(input, self.p, self.training, self.inplace)
+
+
+class Dropout3d(_Dropout):
+    """While training, sets whole channels of (N, C, D, H, W) or (C, D, H, W) to 0 with probability ``p``; the others are scaled by ``1 / (1 - p)``."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.dropout3d(input, self.p, self.training, self.inplace)
+
+
+class AlphaDropout(_Dropout):
+    """Dropout for networks of SELU: dropped values take SELU's lower limit, and mean 0 and variance 1 stay."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.alpha_dropout(input, self.p, self.training)
+
+
+class FeatureAlphaDropout(_Dropout):
+    """:class:`AlphaDropout` of whole channels."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.feature_alpha_dropout(input, self.p, self.training)

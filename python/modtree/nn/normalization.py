@@ -13,7 +13,7 @@ from ..tensor import Tensor
 from . import functional as F
 from . import init
 
-__all__ = ["LayerNorm"]
+__all__ = ["GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
 
 
 class LayerNorm(Module):
@@ -68,3 +68,139 @@ class LayerNorm(Module):
             f"{self.normalized_shape}, eps={self.eps}, "
             f"elementwise_affine={self.elementwise_affine}, bias={self.bias is not None}"
         )
+
+
+class GroupNorm(Module):
+    """Normalizes each group of channels of each sample to mean 0 and variance 1, then scales and shifts each channel.
+
+    Args:
+        num_groups: Number of groups.
+        num_channels: C of the input (N, C, ...), a multiple of ``num_groups``.
+        eps: Added to the variance.
+        affine: False leaves ``weight`` and ``bias`` out (both None).
+        device: Where the parameters are made.
+        dtype: Their dtype.
+        bias: False leaves ``bias`` out.
+
+    Parameters: ``weight`` (ones) and ``bias`` (zeros), both of shape (num_channels).
+    """
+
+    num_groups: int
+    num_channels: int
+    eps: float
+    affine: bool
+
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        if num_channels % num_groups != 0:
+            raise ValueError(
+                f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})"
+            )
+        self.num_groups = num_groups
+        self.num_channels = num_channels
+        self.eps = eps
+        self.affine = affine
+        for name, wanted in (("weight", affine), ("bias", affine and bias)):
+            value = empty(num_channels, device=device, dtype=dtype) if wanted else None
+            self.register_parameter(name, None if value is None else Parameter(value))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Back to ones and zeros."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, "
+            f"bias={self.bias is not None}"
+        )
+
+
+class RMSNorm(Module):
+    """Divides by the root of the mean square over the last axes, then scales.
+
+    Args:
+        normalized_shape: Sizes of the axes; an int means the last axis.
+        eps: Added to the mean square; None means the smallest step from 1 of the input's dtype.
+        elementwise_affine: False leaves ``weight`` out (None).
+        device: Where the parameter is made.
+        dtype: Its dtype.
+
+    Parameter: ``weight`` (ones), of shape ``normalized_shape``.
+    """
+
+    normalized_shape: tuple[int, ...]
+    eps: float | None
+    elementwise_affine: bool
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        sizes = (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape
+        self.normalized_shape = tuple(sizes)
+        self.eps = eps
+        self.elementwise_affine = elementwise_affine
+        if elementwise_affine:
+            self.weight = Parameter(empty(self.normalized_shape, device=device, dtype=dtype))
+        else:
+            self.register_parameter("weight", None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Back to ones."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+        )
+
+
+class LocalResponseNorm(Module):
+    """Divides by a power of the mean square over neighbouring channels; see :func:`modtree.nn.functional.local_response_norm`."""
+
+    size: int
+    alpha: float
+    beta: float
+    k: float
+
+    def __init__(
+        self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+    ) -> None:
+        super().__init__()
+        self.size = size
+        self.alpha = alpha
+        self.beta = beta
+        self.k = k
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"

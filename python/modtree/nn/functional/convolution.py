@@ -71,7 +71,7 @@ def _named_padding(
     if any(total % 2 for total in totals):
         # The odd element goes to the end.
         pads = ((0, 0), (0, 0), *((0, total % 2) for total in totals))
-        x = rows.pad(x, pads, 0)
+        x = rows.pad(x, pads, "constant", 0)
     return x, tuple(total // 2 for total in totals)
 
 

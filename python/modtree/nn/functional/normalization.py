@@ -176,8 +176,7 @@ def local_response_norm(
     if input.numel() == 0:
         return input
     none = (0, 0)
-    squares = rows.pad(
-        input * input, (none, (size // 2, (size - 1) // 2), *(none,) * (input.dim() - 2)), 0
-    )
+    widths = (none, (size // 2, (size - 1) // 2), *(none,) * (input.dim() - 2))
+    squares = rows.pad(input * input, widths, "constant", 0)
     mean = squares.unfold(1, size, 1).mean(-1)
     return input / (mean * alpha + k) ** beta

@@ -39,7 +39,7 @@ def pad(
     if mode == "constant":
         lead = ((0, 0),) * (input.dim() - count)
         pairs = tuple((sizes[2 * i], sizes[2 * i + 1]) for i in reversed(range(count)))
-        return rows.pad(input, lead + pairs, 0 if value is None else value)
+        return _pad_with_value(input, lead + pairs, 0 if value is None else value)
     if mode not in _PLACES:
         raise NotImplementedError(f"Unrecognised padding mode {mode}")
     if value is not None and value != 0:
@@ -52,19 +52,38 @@ def pad(
     return _pad_from_inside(input, sizes, mode)
 
 
+def _pad_with_value(input: Tensor, pairs: tuple[tuple[int, int], ...], value: float) -> Tensor:
+    shape = tuple(input.shape)
+    for axis, (before, after) in enumerate(pairs):
+        _check_size(axis, shape[axis], before, after)
+    if min(map(min, pairs), default=0) < 0:
+        kept = (
+            slice(max(-before, 0), size - max(-after, 0))
+            for size, (before, after) in zip(shape, pairs, strict=True)
+        )
+        input = input[tuple(kept)]
+        pairs = tuple((max(before, 0), max(after, 0)) for before, after in pairs)
+    # Padding by nothing makes a copy too.
+    return rows.pad(input, pairs, "constant", value)
+
+
+def _check_size(axis: int, size: int, before: int, after: int) -> None:
+    if size + before + after < 0:
+        raise RuntimeError(
+            f"pad: the input size {size} plus the negative padding {before} and {after} resulted in a negative output "
+            f"size, {size + before + after}, for dimension {axis}"
+        )
+
+
 def _pad_from_inside(input: Tensor, sizes: list[int], mode: str) -> Tensor:
     shape = tuple(input.shape)
     for i in range(len(sizes) // 2):
         axis = len(shape) - 1 - i
         size, before, after = shape[axis], sizes[2 * i], sizes[2 * i + 1]
-        if size + before + after < 0:
-            raise RuntimeError(
-                f"pad: the input size {size} plus the negative padding {before} and {after} resulted in a negative "
-                f"output size, {size + before + after}, for dimension {axis}"
-            )
+        _check_size(axis, size, before, after)
         _check_fits(mode, axis, shape, before, after)
         if before or after:
-            places = _PLACES[mode](np.arange(-before, size + after), size)
+            places = _PLACES[mode](size, before, after)
             input = rows.resample(input, axis, places[None], None, size)
     return input
 
@@ -82,13 +101,24 @@ def _check_fits(mode: str, axis: int, shape: tuple[int, ...], before: int, after
         raise RuntimeError(f"pad: nothing to replicate in dimension {axis} of input {list(shape)}")
 
 
-def _reflected(places: Any, size: int) -> Any:
-    places = np.abs(places)
+def _reflected(size: int, before: int, after: int) -> Any:
+    places = np.abs(np.arange(-before, size + after))
     return np.where(places >= size, 2 * (size - 1) - places, places)
 
 
+def _replicated(size: int, before: int, after: int) -> Any:
+    return np.arange(-before, size + after).clip(0, size - 1)
+
+
+def _circular(size: int, before: int, after: int) -> Any:
+    # What is taken away does not come back on the other side.
+    first, last = max(-before, 0), size - max(-after, 0)
+    return first + np.arange(-max(before, 0), last - first + max(after, 0)) % max(last - first, 1)
+
+
+#: Which element stands at each place of the padded axis.
 _PLACES: dict[str, Any] = {
     "reflect": _reflected,
-    "replicate": lambda places, size: places.clip(0, size - 1),
-    "circular": lambda places, size: places % size if size else places,
+    "replicate": _replicated,
+    "circular": _circular,
 }

@@ -52,10 +52,12 @@ from .convolution import conv_transpose, convolution
 from .folding import fold, unfold
 from .group_norm import group_norm
 from .batch_norm import batch_norm
-from .padding import pad
+from ...ops.table import ops
 from .pooling import adaptive_max_pool, avg_pool, max_pool, max_pool_with_indices
 from .resampling import resample
 from .rms_norm import rms_norm
+
+pad = ops["pad"]
 
 __all__ = [
     "adaptive_max_pool",

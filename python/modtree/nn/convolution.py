@@ -1,0 +1,367 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Convolution layers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ..creation import empty
+from ..module import Module
+from ..parameter import Parameter
+from ..tensor import Tensor
+from . import functional as F
+from . import init
+from ._tuples import tuple_of
+
+__all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
+
+Ints = int | tuple[int, ...]
+
+_PADDING_NAMES = ("valid", "same")
+_PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
+
+
+class _ConvNd(Module):
+    """What convolutions share: arguments, parameters, starting values, text."""
+
+    in_channels: int
+    out_channels: int
+    kernel_size: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: str | tuple[int, ...]
+    dilation: tuple[int, ...]
+    transposed: bool
+    output_padding: tuple[int, ...]
+    groups: int
+    padding_mode: str
+    weight: Tensor
+    bias: Tensor | None
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: tuple[int, ...],
+        stride: tuple[int, ...],
+        padding: str | tuple[int, ...],
+        dilation: tuple[int, ...],
+        transposed: bool,
+        output_padding: tuple[int, ...],
+        groups: int,
+        bias: bool,
+        padding_mode: str,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        _check_arguments(in_channels, out_channels, stride, padding, groups, padding_mode)
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.kernel_size = kernel_size
+        self.stride = stride
+        self.padding = padding
+        self.dilation = dilation
+        self.transposed = transposed
+        self.output_padding = output_padding
+        self.groups = groups
+        self.padding_mode = padding_mode
+        self._reversed_padding_repeated_twice = _padding_for_pad(padding, kernel_size, dilation)
+        first, second = in_channels, out_channels
+        if not transposed:
+            first, second = second, first
+        shape = (first, second // groups, *kernel_size)
+        self.weight = Parameter(empty(shape, device=device, dtype=dtype))
+        if bias:
+            self.bias = Parameter(empty(out_channels, device=device, dtype=dtype))
+        else:
+            self.register_parameter("bias", None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws the parameters anew, uniform in plus or minus ``1 / sqrt(fan in)``: the weight first, then the bias."""
+        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        if self.bias is not None:
+            fan_in = self.weight.shape[1] * math.prod(self.weight.shape[2:])
+            if fan_in != 0:
+                bound = 1 / math.sqrt(fan_in)
+                init.uniform_(self.bias, -bound, bound)
+
+    def extra_repr(self) -> str:
+        n = len(self.kernel_size)
+        text = (
+            f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, "
+            f"stride={self.stride}"
+        )
+        if self.padding != (0,) * len(self.padding):
+            text += f", padding={self.padding}"
+        if self.dilation != (1,) * n:
+            text += f", dilation={self.dilation}"
+        if self.output_padding != (0,) * n:
+            text += f", output_padding={self.output_padding}"
+        if self.groups != 1:
+            text += f", groups={self.groups}"
+        if self.bias is None:
+            text += ", bias=False"
+        if self.padding_mode != "zeros":
+            text += f", padding_mode={self.padding_mode}"
+        return text
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        # Modules pickled before there were padding modes.
+        if "padding_mode" not in self.__dict__:
+            self.padding_mode = "zeros"
+
+
+def _check_arguments(
+    in_channels: int,
+    out_channels: int,
+    stride: tuple[int, ...],
+    padding: str | tuple[int, ...],
+    groups: int,
+    padding_mode: str,
+) -> None:
+    if groups <= 0:
+        raise ValueError(f"groups must be a positive integer, got {groups}")
+    if in_channels % groups:
+        raise ValueError(
+            f"in_channels must be divisible by groups, got {in_channels} and {groups}"
+        )
+    if out_channels % groups:
+        raise ValueError(
+            f"out_channels must be divisible by groups, got {out_channels} and {groups}"
+        )
+    if isinstance(padding, str):
+        if padding not in _PADDING_NAMES:
+            raise ValueError(
+                f"Invalid padding string {padding!r}, should be one of {', '.join(_PADDING_NAMES)}"
+            )
+        if padding == "same" and any(s != 1 for s in stride):
+            raise ValueError("padding='same' is not supported for strided convolutions")
+    if padding_mode not in _PADDING_MODES:
+        raise ValueError(
+            f"padding_mode must be one of {', '.join(_PADDING_MODES)}, but got padding_mode='{padding_mode}'"
+        )
+
+
+def _padding_for_pad(
+    padding: str | tuple[int, ...], kernel: tuple[int, ...], dilation: tuple[int, ...]
+) -> Any:
+    """The padding as :func:`modtree.nn.functional.pad` takes it: last axis first, before and after."""
+    if not isinstance(padding, str):
+        return tuple(p for p in reversed(padding) for _ in range(2))
+    numbers = [0, 0] * len(kernel)
+    if padding == "same":
+        for i, (d, k) in enumerate(zip(reversed(dilation), reversed(kernel), strict=False)):
+            total = d * (k - 1)
+            numbers[2 * i : 2 * i + 2] = [total // 2, total - total // 2]
+    return numbers
+
+
+class _Conv(_ConvNd):
+    """A convolution over ``_n`` axes."""
+
+    _n: int
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Ints,
+        stride: Ints = 1,
+        padding: str | Ints = 0,
+        dilation: Ints = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        n = self._n
+        super().__init__(
+            in_channels,
+            out_channels,
+            tuple_of(kernel_size, n),
+            tuple_of(stride, n),
+            padding if isinstance(padding, str) else tuple_of(padding, n),
+            tuple_of(dilation, n),
+            False,
+            (0,) * n,
+            groups,
+            bias,
+            padding_mode,
+            device=device,
+            dtype=dtype,
+        )
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        conv = getattr(F, f"conv{self._n}d")
+        padding: Any = self.padding
+        if self.padding_mode != "zeros":
+            input = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
+            padding = (0,) * self._n
+        return conv(input, weight, bias, self.stride, padding, self.dilation, self.groups)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self._conv_forward(input, self.weight, self.bias)
+
+
+class Conv1d(_Conv):
+    """A convolution over the last axis of (N, C, L) or (C, L); see :class:`Conv2d`."""
+
+    _n = 1
+
+
+class Conv2d(_Conv):
+    """A convolution over the last two axes of (N, C, H, W) or (C, H, W).
+
+    Args:
+        in_channels: C of the input.
+        out_channels: C of the result.
+        kernel_size: Extent of a window; like the next ones a number, or one for each axis.
+        stride: Distance of windows.
+        padding: Elements around the input; ``"valid"`` means none, ``"same"`` as many as keep its size (with stride 1).
+        dilation: Distance of the elements of a window.
+        groups: The channels are split into so many groups that do not see each other.
+        bias: False leaves the bias out.
+        padding_mode: What is put around the input: ``"zeros"``, ``"reflect"``, ``"replicate"`` or ``"circular"``.
+        device: Where the parameters are made.
+        dtype: Their dtype.
+
+    Parameters: ``weight`` (out_channels, in_channels / groups, *kernel_size) and ``bias`` (out_channels), both uniform in
+    plus or minus ``1 / sqrt(in_channels / groups * elements of a window)``.
+    """
+
+    _n = 2
+
+
+class Conv3d(_Conv):
+    """A convolution over the last three axes of (N, C, D, H, W) or (C, D, H, W); see :class:`Conv2d`."""
+
+    _n = 3
+
+
+class _ConvTransposeNd(_ConvNd):
+    """A transposed convolution over ``_n`` axes."""
+
+    _n: int
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Ints,
+        stride: Ints = 1,
+        padding: Ints = 0,
+        output_padding: Ints = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Ints = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        n = self._n
+        if padding_mode != "zeros":
+            raise ValueError(
+                f'Only "zeros" padding mode is supported for {type(self).__name__}, got {padding_mode!r}'
+            )
+        super().__init__(
+            in_channels,
+            out_channels,
+            tuple_of(kernel_size, n),
+            tuple_of(stride, n),
+            tuple_of(padding, n),
+            tuple_of(dilation, n),
+            True,
+            tuple_of(output_padding, n),
+            groups,
+            bias,
+            padding_mode,
+            device=device,
+            dtype=dtype,
+        )
+
+    def _output_padding(
+        self, input: Tensor, output_size: Sequence[int] | None
+    ) -> tuple[int, ...]:
+        """The output padding that leads to the wanted size."""
+        if output_size is None:
+            return self.output_padding
+        n = self._n
+        wanted = list(output_size)
+        batched = input.dim() == n + 2
+        extra = 2 if batched else 1
+        if len(wanted) == n + extra:
+            wanted = wanted[extra:]
+        if len(wanted) != n:
+            raise ValueError(
+                f"ConvTranspose{n}D: for {input.dim()}D input, output_size must have {n} or {n + extra} elements (got "
+                f"{len(wanted)})"
+            )
+        spatial = tuple(input.shape[extra:])
+        least = [
+            (a - 1) * s - 2 * p + d * (k - 1) + 1
+            for a, s, p, d, k in zip(
+                spatial, self.stride, self.padding, self.dilation, self.kernel_size, strict=True
+            )
+        ]
+        most = [a + s - 1 for a, s in zip(least, self.stride, strict=True)]
+        if any(not a <= w <= b for a, w, b in zip(least, wanted, most, strict=True)):
+            raise ValueError(
+                f"requested an output size of {tuple(wanted)}, but valid sizes range from {least} to {most} (for an input "
+                f"of {spatial})"
+            )
+        return tuple(w - a for w, a in zip(wanted, least, strict=True))
+
+    def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
+        conv_transpose = getattr(F, f"conv_transpose{self._n}d")
+        return conv_transpose(
+            input,
+            self.weight,
+            self.bias,
+            self.stride,
+            self.padding,
+            self._output_padding(input, output_size),
+            self.groups,
+            self.dilation,
+        )
+
+
+class ConvTranspose1d(_ConvTransposeNd):
+    """The transpose of :class:`Conv1d`; see :class:`ConvTranspose2d`."""
+
+    _n = 1
+
+
+class ConvTranspose2d(_ConvTransposeNd):
+    """The transpose of :class:`Conv2d`: every element of the input adds a multiple of the kernel to the result.
+
+    Args:
+        in_channels: C of the input.
+        out_channels: C of the result.
+        kernel_size: Extent of the kernel; like the next ones a number, or one for each axis.
+        stride: Distance of the places where neighbours add.
+        padding: How many elements are cut off on each side.
+        output_padding: How many elements are added at the end.
+        groups: The channels are split into so many groups that do not see each other.
+        bias: False leaves the bias out.
+        dilation: Distance of the elements of the kernel.
+        padding_mode: ``"zeros"`` only.
+        device: Where the parameters are made.
+        dtype: Their dtype.
+
+    Parameters: ``weight`` (in_channels, out_channels / groups, *kernel_size) and ``bias`` (out_channels).
+
+    Called with ``output_size=`` it chooses the output padding for that size.
+    """
+
+    _n = 2
+
+
+class ConvTranspose3d(_ConvTransposeNd):
+    """The transpose of :class:`Conv3d`; see :class:`ConvTranspose2d`."""
+
+    _n = 3

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Padding layers: 1d, 2d and 3d of each kind, which take one number or (left, right, top, bottom, ...)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..module import Module
+from ..tensor import Tensor
+from . import functional as F
+from ._tuples import tuple_of
+
+__all__ = [
+    "CircularPad1d",
+    "CircularPad2d",
+    "CircularPad3d",
+    "ConstantPad1d",
+    "ConstantPad2d",
+    "ConstantPad3d",
+    "ReflectionPad1d",
+    "ReflectionPad2d",
+    "ReflectionPad3d",
+    "ReplicationPad1d",
+    "ReplicationPad2d",
+    "ReplicationPad3d",
+    "ZeroPad1d",
+    "ZeroPad2d",
+    "ZeroPad3d",
+]
+
+Ints = int | tuple[int, ...]
+
+
+class _ConstantPadNd(Module):
+    value: float
+    padding: tuple[int, ...]
+    _n: int
+
+    def __init__(self, padding: Ints, value: float) -> None:
+        super().__init__()
+        self.value = value
+        self.padding = tuple_of(padding, 2 * self._n)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.pad(input, self.padding, "constant", self.value)
+
+    def extra_repr(self) -> str:
+        return f"padding={self.padding}, value={self.value}"
+
+
+class _PadNd(Module):
+    padding: tuple[int, ...]
+    _n: int
+    _mode: str
+
+    def __init__(self, padding: Ints) -> None:
+        super().__init__()
+        self.padding = tuple_of(padding, 2 * self._n)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.pad(input, self.padding, self._mode)
+
+    def extra_repr(self) -> str:
+        return f"{self.padding}"
+
+
+class ConstantPad1d(_ConstantPadNd):
+    """``value`` around the last axis."""
+
+    _n = 1
+
+
+class ConstantPad2d(_ConstantPadNd):
+    """``value`` around the last two axes."""
+
+    _n = 2
+
+
+class ConstantPad3d(_ConstantPadNd):
+    """``value`` around the last three axes."""
+
+    _n = 3
+
+
+class _ZeroPad:
+    def __init__(self, padding: Ints) -> None:
+        super().__init__(padding, 0.0)  # type: ignore[call-arg]
+
+    def extra_repr(self: Any) -> str:
+        return f"{self.padding}"
+
+
+class ZeroPad1d(_ZeroPad, ConstantPad1d):
+    """Zeros around the last axis."""
+
+
+class ZeroPad2d(_ZeroPad, ConstantPad2d):
+    """Zeros around the last two axes."""
+
+
+class ZeroPad3d(_ZeroPad, ConstantPad3d):
+    """Zeros around the last three axes."""
+
+
+class ReflectionPad1d(_PadNd):
+    """The last axis mirrored at its ends, without repeating the borders."""
+
+    _n, _mode = 1, "reflect"
+
+
+class ReflectionPad2d(_PadNd):
+    """The last two axes mirrored at their ends, without repeating the borders."""
+
+    _n, _mode = 2, "reflect"
+
+
+class ReflectionPad3d(_PadNd):
+    """The last three axes mirrored at their ends, without repeating the borders."""
+
+    _n, _mode = 3, "reflect"
+
+
+class ReplicationPad1d(_PadNd):
+    """The outer elements of the last axis repeated."""
+
+    _n, _mode = 1, "replicate"
+
+
+class ReplicationPad2d(_PadNd):
+    """The outer elements of the last two axes repeated."""
+
+    _n, _mode = 2, "replicate"
+
+
+class ReplicationPad3d(_PadNd):
+    """The outer elements of the last three axes repeated."""
+
+    _n, _mode = 3, "replicate"
+
+
+class CircularPad1d(_PadNd):
+    """The last axis continued from its other end."""
+
+    _n, _mode = 1, "circular"
+
+
+class CircularPad2d(_PadNd):
+    """The last two axes continued from their other ends."""
+
+    _n, _mode = 2, "circular"
+
+
+class CircularPad3d(_PadNd):
+    """The last three axes continued from their other ends."""
+
+    _n, _mode = 3, "circular"
