@@ -126,9 +126,7 @@ def _check_arguments(
     if groups <= 0:
         raise ValueError(f"groups must be a positive integer, got {groups}")
     if in_channels % groups:
-        raise ValueError(
-            f"in_channels must be divisible by groups, got {in_channels} and {groups}"
-        )
+        raise ValueError(f"in_channels must be divisible by groups, got {in_channels} and {groups}")
     if out_channels % groups:
         raise ValueError(
             f"out_channels must be divisible by groups, got {out_channels} and {groups}"
@@ -284,9 +282,7 @@ class _ConvTransposeNd(_ConvNd):
             dtype=dtype,
         )
 
-    def _output_padding(
-        self, input: Tensor, output_size: Sequence[int] | None
-    ) -> tuple[int, ...]:
+    def _output_padding(self, input: Tensor, output_size: Sequence[int] | None) -> tuple[int, ...]:
         """The output padding that leads to the wanted size."""
         if output_size is None:
             return self.output_padding

@@ -40,21 +40,21 @@ class Dropout(_Dropout):
 
 
 class Dropout1d(_Dropout):
-    """While training, sets whole channels of (N, C, L) or (C, L) to 0 with probability ``p``; the others are scaled by ``1 / (1 - p)``."""
+    """While training, sets whole channels of (N, C, L) or (C, L) to 0 with probability ``p`` and scales the others."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.dropout1d(input, self.p, self.training, self.inplace)
 
 
 class Dropout2d(_Dropout):
-    """While training, sets whole channels of (N, C, H, W) to 0 with probability ``p``; the others are scaled by ``1 / (1 - p)``."""
+    """While training, sets whole channels of (N, C, H, W) to 0 with probability ``p`` and scales the others."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.dropout2d(input, self.p, self.training, self.inplace)
 
 
 class Dropout3d(_Dropout):
-    """While training, sets whole channels of (N, C, D, H, W) or (C, D, H, W) to 0 with probability ``p``; the others are scaled by ``1 / (1 - p)``."""
+    """While training, sets whole channels of (N, C, D, H, W) or (C, D, H, W) to 0 with probability ``p`` and scales the others."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.dropout3d(input, self.p, self.training, self.inplace)

@@ -11,15 +11,27 @@ from .activation import *  # noqa: F403
 from .activation import __all__ as _activation
 from .basic import *  # noqa: F403
 from .basic import __all__ as _basic
+from .channel_dropout import *  # noqa: F403
+from .channel_dropout import __all__ as _channel_dropout
 from .class_loss import *  # noqa: F403
 from .class_loss import __all__ as _class_loss
+from .convolution import *  # noqa: F403
+from .convolution import __all__ as _convolution
 from .distance import *  # noqa: F403
 from .distance import __all__ as _distance
 from .loss import *  # noqa: F403
 from .loss import __all__ as _loss
 from .multi_head import multi_head_attention_forward
+from .normalization import *  # noqa: F403
+from .normalization import __all__ as _normalization
+from .padding import *  # noqa: F403
+from .padding import __all__ as _padding
+from .pooling import *  # noqa: F403
+from .pooling import __all__ as _pooling
 from .sparse import *  # noqa: F403
 from .sparse import __all__ as _sparse
+from .vision import *  # noqa: F403
+from .vision import __all__ as _vision
 
 __all__ = [
     *_activation,
@@ -28,25 +40,11 @@ __all__ = [
     *_distance,
     *_loss,
     *_sparse,
-    from .convolution import *  # noqa: F403,
-    from .convolution import __all__ as _convolution,
-    from .channel_dropout import *  # noqa: F403,
-    from .channel_dropout import __all__ as _dropout,
-    from .multi_head import multi_head_attention_forward,
-    from .normalization import *  # noqa: F403,
-    from .normalization import __all__ as _normalization,
-    from .padding import *  # noqa: F403,
-    from .padding import __all__ as _padding,
-    from .pooling import *  # noqa: F403,
-    from .pooling import __all__ as _pooling,
-    from .vision import *  # noqa: F403,
-    from .vision import __all__ as _vision,
-    __all__ = [,
+    "multi_head_attention_forward",
     *_convolution,
-    *_dropout,
+    *_channel_dropout,
     *_normalization,
     *_padding,
     *_pooling,
     *_vision,
-    "multi_head_attention_forward",
 ]

@@ -91,7 +91,7 @@ def dropout2d(
 def dropout3d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
-    """While training, sets whole channels of (N, C, D, H, W) or (C, D, H, W) to 0 with probability ``p``; the others are scaled by ``1 / (1 - p)``."""
+    """While training, sets whole channels of (N, C, D, H, W) or (C, D, H, W) to 0 with probability ``p`` and scales the others."""
     _check("dropout3d", input, p)
     if input.dim() not in (4, 5):
         _warn_dimensions("dropout3d", input, 3)

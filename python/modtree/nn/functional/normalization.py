@@ -87,9 +87,7 @@ def instance_norm(
     """
     need_tensor("instance_norm", input)
     if not use_input_stats:
-        return rows.batch_norm(
-            input, weight, bias, running_mean, running_var, False, momentum, eps
-        )
+        return rows.batch_norm(input, weight, bias, running_mean, running_var, False, momentum, eps)
     if math.prod(input.shape[2:]) == 1:
         raise ValueError(
             f"Expected more than 1 spatial element when training, got input size {list(input.shape)}"

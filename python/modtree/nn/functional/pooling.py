@@ -61,7 +61,9 @@ def _window_sizes(
         pool_sizes(name, "dilation", dilation, n),
     )
     if min(kernel) < 1:
-        raise RuntimeError(f"{name}: kernel_size should be greater than zero, but got {kernel_size}")
+        raise RuntimeError(
+            f"{name}: kernel_size should be greater than zero, but got {kernel_size}"
+        )
     if min(steps) < 1:
         raise RuntimeError(f"{name}: stride should not be zero, it must be positive: got {stride}")
     if min(spread) < 1:
@@ -78,7 +80,15 @@ def _window_sizes(
 
 
 def _max_pool(
-    name: str, n: int, input: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, both: bool
+    name: str,
+    n: int,
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+    both: bool,
 ) -> Any:
     _check_input(name, n, input)
     sizes = _window_sizes(name, n, kernel_size, stride, padding, dilation)

@@ -105,9 +105,7 @@ def _target(
         return tuple(int(s) for s in sizes), [None] * n
     if scale_factor is None:
         raise ValueError("either size or scale_factor should be defined")
-    factors = (
-        list(scale_factor) if isinstance(scale_factor, (tuple, list)) else [scale_factor] * n
-    )
+    factors = list(scale_factor) if isinstance(scale_factor, (tuple, list)) else [scale_factor] * n
     if len(factors) != n:
         raise ValueError(
             "Input and scale_factor must have the same number of spatial dimensions, but got input with spatial "
@@ -154,17 +152,13 @@ def _nearest(old: int, new: int, factor: float | None, align_corners: bool, real
     return np.minimum(places.astype(np.int64), old - 1)[None], None
 
 
-def _nearest_exact(
-    old: int, new: int, factor: float | None, align_corners: bool, real: Any
-) -> Any:
+def _nearest_exact(old: int, new: int, factor: float | None, align_corners: bool, real: Any) -> Any:
     step = _step(old, new, factor, False, real)
     places = np.floor((np.arange(new, dtype=real) + real(0.5)) * step)
     return np.minimum(places.astype(np.int64), old - 1)[None], None
 
 
-def _positions(
-    old: int, new: int, factor: float | None, align_corners: bool, real: Any
-) -> Any:
+def _positions(old: int, new: int, factor: float | None, align_corners: bool, real: Any) -> Any:
     step = _step(old, new, factor, align_corners, real)
     i = np.arange(new, dtype=real)
     return i * step if align_corners else (i + real(0.5)) * step - real(0.5)
@@ -315,7 +309,11 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
             f"Number of groups to divide channels in must be positive, and number of channels must be divisible by "
             f"groups. Got {channels} channels and {groups} groups."
         )
-    return input.reshape(n, groups, channels // groups, *rest).transpose(1, 2).reshape(n, channels, *rest)
+    return (
+        input.reshape(n, groups, channels // groups, *rest)
+        .transpose(1, 2)
+        .reshape(n, channels, *rest)
+    )
 
 
 # -- patches -------------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ derivative, and the row made of them.
 
 from __future__ import annotations
 
+from ...ops.table import ops
 from .activation import (
     gelu,
     log_softmax,
@@ -20,9 +21,13 @@ from .activation import (
     softsign,
 )
 from .attention import attention
+from .batch_norm import batch_norm
+from .convolution import conv_transpose, convolution
 from .cross_entropy import cross_entropy, nll_loss
 from .embedding import embedding
 from .embedding_bag import embedding_bag
+from .folding import fold, unfold
+from .group_norm import group_norm
 from .gru import gru
 from .layer_norm import layer_norm
 from .linear import linear
@@ -47,13 +52,8 @@ from .piecewise import (
     softshrink,
     threshold,
 )
-from .recurrent import rnn
-from .convolution import conv_transpose, convolution
-from .folding import fold, unfold
-from .group_norm import group_norm
-from .batch_norm import batch_norm
-from ...ops.table import ops
 from .pooling import adaptive_max_pool, avg_pool, max_pool, max_pool_with_indices
+from .recurrent import rnn
 from .resampling import resample
 from .rms_norm import rms_norm
 
@@ -62,13 +62,19 @@ pad = ops["pad"]
 __all__ = [
     "adaptive_max_pool",
     "attention",
+    "avg_pool",
+    "batch_norm",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
+    "conv_transpose",
+    "convolution",
     "cross_entropy",
     "elu",
     "embedding",
     "embedding_bag",
+    "fold",
     "gelu",
+    "group_norm",
     "gru",
     "hardshrink",
     "hardsigmoid",
@@ -77,29 +83,23 @@ __all__ = [
     "huber_loss",
     "kl_div",
     "l1_loss",
-    "avg_pool",
-    "batch_norm",
-    "conv_transpose",
-    "convolution",
-    "fold",
-    "group_norm",
     "layer_norm",
     "leaky_relu",
     "linear",
     "log_softmax",
     "logsigmoid",
     "lstm",
+    "max_pool",
+    "max_pool_with_indices",
     "mish",
     "mse_loss",
     "nll_loss",
+    "pad",
     "prelu",
     "relu",
-    "rnn",
-    "max_pool",
-    "max_pool_with_indices",
-    "pad",
     "resample",
     "rms_norm",
+    "rnn",
     "sigmoid",
     "silu",
     "smooth_l1_loss",

@@ -29,9 +29,7 @@ def conj(x: Any) -> Any:
 
 def wide(*arrays: Array | None) -> list[Array | None]:
     """float16 arrays as float32, in which they are added up."""
-    return [
-        a.astype(np.float32) if a is not None and a.dtype == np.float16 else a for a in arrays
-    ]
+    return [a.astype(np.float32) if a is not None and a.dtype == np.float16 else a for a in arrays]
 
 
 def window_count(size: int, kernel: int, stride: int, dilation: int) -> int:
@@ -95,5 +93,3 @@ def add_windows(
         ]
         target += columns[(slice(None),) * lead + place]
     return result
-
-

@@ -4,8 +4,8 @@
 Three rows, each linear in both of its arrays, and each the derivative of the others: the convolution, the transposed convolution (its derivative by
 the input) and the convolution over the batch (its derivative by the weight). So gradients can be derived again, as often as one likes.
 
-A window is copied into a column, and the rest is matrix products. Few columns per sample (small images) join those of the other samples in one product;
-many are made for a few samples at a time, in a buffer that stays in the cache.
+A window is copied into a column, and the rest is matrix products. Few columns per sample (small images) join those of the other samples in
+one product; many are made for a few samples at a time, in a buffer that stays in the cache.
 """
 
 from __future__ import annotations
@@ -101,7 +101,9 @@ def _transposed_sizes(
     """Spatial sizes of the result of a transposed convolution."""
     return tuple(
         (n - 1) * s - 2 * p + d * (k - 1) + 1 + e
-        for n, k, s, p, e, d in zip(y.shape[2:], kernel, stride, padding, extra, dilation, strict=True)
+        for n, k, s, p, e, d in zip(
+            y.shape[2:], kernel, stride, padding, extra, dilation, strict=True
+        )
     )
 
 
@@ -356,21 +358,45 @@ def _bias_gradient(g: Any, *args: Any) -> Any:
 
 
 def _convolution_x(
-    g: Any, _out: Any, x_like: Any, weight: Any, _bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any
+    g: Any,
+    _out: Any,
+    x_like: Any,
+    weight: Any,
+    _bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: Any,
 ) -> Any:
     sizes = tuple(x_like.shape[2:])
     return _scatter_to(sizes, g, conj(weight), stride, padding, dilation, groups)
 
 
 def _convolution_weight(
-    g: Any, _out: Any, x: Any, weight_like: Any, _bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any
+    g: Any,
+    _out: Any,
+    x: Any,
+    weight_like: Any,
+    _bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: Any,
 ) -> Any:
     kernel = tuple(weight_like.shape[2:])
     return run(_conv_over_batch, conj(x), g, kernel, stride, padding, dilation, groups)
 
 
 def _convolution_bias(
-    g: Any, _out: Any, _x: Any, _weight: Any, _bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any
+    g: Any,
+    _out: Any,
+    _x: Any,
+    _weight: Any,
+    _bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: Any,
 ) -> Any:
     return _bias_gradient(g)
 
@@ -429,13 +455,29 @@ derive("conv_transpose", _transposed_y, _transposed_weight, _transposed_bias)
 
 
 def _over_batch_x(
-    g: Any, _out: Any, x_like: Any, y: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, groups: Any
+    g: Any,
+    _out: Any,
+    x_like: Any,
+    y: Any,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: Any,
 ) -> Any:
     return _scatter_to(tuple(x_like.shape[2:]), conj(y), g, stride, padding, dilation, groups)
 
 
 def _over_batch_y(
-    g: Any, _out: Any, x: Any, y_like: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, groups: Any
+    g: Any,
+    _out: Any,
+    x: Any,
+    y_like: Any,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: Any,
 ) -> Any:
     return _gather_to(tuple(y_like.shape[2:]), conj(x), g, stride, padding, dilation, groups)
 

@@ -42,7 +42,13 @@ def _check(x: Array, kernel: Sizes, counts: Sizes, name: str) -> None:
 
 
 def _surrounded(
-    x: Array, counts: Sizes, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, value: Any
+    x: Array,
+    counts: Sizes,
+    kernel: Sizes,
+    stride: Sizes,
+    padding: Sizes,
+    dilation: Sizes,
+    value: Any,
 ) -> Array:
     """The input with its padding, and with what windows beyond the end (ceil_mode) reach."""
     sizes = x.shape[x.ndim - len(kernel) :]
@@ -68,7 +74,9 @@ def _max_windows(
     counts = _counts(sizes, kernel, stride, padding, dilation, ceil)
     _check(x, kernel, counts, "max_pool")
     if x.dtype.kind == "c":
-        raise NotImplementedError('"max_pool" not implemented for complex dtypes: they have no order')
+        raise NotImplementedError(
+            '"max_pool" not implemented for complex dtypes: they have no order'
+        )
     whole = _surrounded(x, counts, kernel, stride, padding, dilation, _lowest(x.dtype))
     return windows(whole, kernel, stride, dilation)
 
@@ -173,9 +181,7 @@ def _take_planes(x: Array, indices: Array, sizes: Sizes) -> Array:
     return np.take_along_axis(flat, indices.reshape(planes, inner), 1).reshape(indices.shape)
 
 
-max_pool = define(
-    "max_pool", _max_pool, meta=_max_pool_meta, record=_max_pool_indices
-)
+max_pool = define("max_pool", _max_pool, meta=_max_pool_meta, record=_max_pool_indices)
 max_pool_with_indices = define(
     "max_pool_with_indices", _max_pool_indices, meta=_with_index(_max_pool_meta)
 )
@@ -185,8 +191,6 @@ _put = define(
     meta=lambda g, i, sizes: ((*g.shape[: g.ndim - len(sizes)], *sizes), g.dtype),
 )
 _take = define("take_planes", _take_planes, meta=lambda x, i, sizes: (i.shape, x.dtype))
-
-
 
 
 def _max_pool_x(g: Any, saved: Any, x_like: Any, kernel: Any, *rest: Any) -> Any:
@@ -348,9 +352,7 @@ def _spread(
     n = len(kernel)
     lead, counts = g.shape[: g.ndim - n], g.shape[g.ndim - n :]
     share = g * _shares(sizes, kernel, stride, padding, ceil, count_padding, divisor, g.dtype)
-    columns = np.broadcast_to(
-        share.reshape(*lead, *(1,) * n, *counts), (*lead, *kernel, *counts)
-    )
+    columns = np.broadcast_to(share.reshape(*lead, *(1,) * n, *counts), (*lead, *kernel, *counts))
     whole = tuple(
         max(a + 2 * p, (c - 1) * s + k)
         for a, p, c, s, k in zip(sizes, padding, counts, stride, kernel, strict=True)

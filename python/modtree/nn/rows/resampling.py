@@ -17,9 +17,7 @@ def _weights_of(weights: Array | None, tap: int, dtype: Any, after: int) -> Any:
     return weights[tap].astype(dtype, copy=False).reshape(-1, *(1,) * after)
 
 
-def _resample(
-    x: Array, axis: int, taps: Array, weights: Array | None, size: int
-) -> Array:
+def _resample(x: Array, axis: int, taps: Array, weights: Array | None, size: int) -> Array:
     """``out[..., i, ...] = sum over t of weights[t, i] * x[..., taps[t, i], ...]``.
 
     Args:
@@ -47,9 +45,7 @@ def _resample_meta(x: Array, axis: int, taps: Array, weights: Array | None, size
     return (*x.shape[:axis], taps.shape[1], *x.shape[axis + 1 :]), x.dtype
 
 
-def _scatter_taps(
-    g: Array, axis: int, taps: Array, weights: Array | None, size: int
-) -> Array:
+def _scatter_taps(g: Array, axis: int, taps: Array, weights: Array | None, size: int) -> Array:
     """The transpose: adds ``weights[t, i] * g[..., i, ...]`` to the element ``taps[t, i]`` of an axis of ``size``."""
     dtype = np.dtype(np.float32) if g.dtype == np.float16 else g.dtype
     result = np.zeros((*g.shape[:axis], size, *g.shape[axis + 1 :]), dtype)
