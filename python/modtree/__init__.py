@@ -29,7 +29,7 @@ from modtree.random import (
 )
 from modtree.tensor import Size, Tensor, is_tensor
 
-from modtree import linalg, nn, optim  # isort: skip
+from modtree import linalg, nn, optim, utils  # isort: skip
 from modtree.families import numpy as _numpy_family  # noqa: F401  # isort: skip  # announces the native family
 
 # The submodule of the same name has taken the function's place when it was imported.
@@ -60,4 +60,5 @@ __all__ = [
     "set_grad_enabled",
     "set_rng_state",
     "tensor",
+    "utils",
 ]

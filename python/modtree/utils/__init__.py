@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Helpers around training."""
+
+from __future__ import annotations
+
+from modtree.utils import data
+
+__all__ = ["data"]
