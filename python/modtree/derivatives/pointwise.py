@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from modtree.derivatives.both import conj, is_real, row, where, zeros
+from modtree.derivatives.both import conj, is_real, row, select, where, zeros
 from modtree.ops.table import derive, not_differentiable
 
 _LN2, _LN10 = math.log(2), math.log(10)
@@ -68,7 +68,7 @@ derive("acosh", _acosh)
 
 def _relu(g: Any, out: Any, _x: Any) -> Any:
     # Not g * (out > 0): an infinite gradient must not become NaN where the output is 0, and NaN lets it through.
-    return where(out <= 0, 0, g)
+    return select(~(out <= 0), g)
 
 
 def _sign_gradient(g: Any, out: Any, x: Any) -> Any:
@@ -119,6 +119,11 @@ derive("fmod", _same, lambda g, _out, a, b: -g * np.trunc(a / b))
 
 def _pow_base(g: Any, _out: Any, a: Any, b: Any) -> Any:
     """Where the exponent is 0 the gradient is 0, also at 0 ** 0."""
+    if type(b) is np.ndarray and b.ndim == 0:
+        number = b.item()
+        if number == 2:
+            return g * (a.conj() * 2)
+        return zeros(g) if number == 0 else g * conj(a ** (number - 1) * number)
     return where(b == 0, 0, g * conj(b * np.power(a, b - 1)))
 
 
@@ -171,11 +176,15 @@ def _nextafter(*_args: Any) -> Any:
 derive("nextafter", _nextafter, _nextafter)
 
 
+def _halved(g: Any, equal: Any) -> Any:
+    return where(equal, g / 2, g) if equal.any() else g
+
+
 def _shared(more: Any) -> tuple[Any, Any]:
     """Of two operands the one for which ``more`` holds gets the gradient; equals get half of it each."""
     return (
-        lambda g, _out, a, b: where(more(b, a), 0, where(a == b, g / 2, g)),
-        lambda g, _out, a, b: where(more(a, b), 0, where(a == b, g / 2, g)),
+        lambda g, _out, a, b: select(~more(b, a), _halved(g, a == b)),
+        lambda g, _out, a, b: select(~more(a, b), _halved(g, a == b)),
     )
 
 
@@ -186,8 +195,8 @@ def _first(at_least: Any) -> tuple[Any, Any]:
         return at_least(a, b) | np.isnan(b)
 
     return (
-        lambda g, _out, a, b: where(chosen(a, b), g, 0),
-        lambda g, _out, a, b: where(chosen(a, b), 0, g),
+        lambda g, _out, a, b: select(chosen(a, b), g),
+        lambda g, _out, a, b: select(~chosen(a, b), g),
     )
 
 
@@ -207,35 +216,35 @@ not_differentiable(
 derive(
     "where",
     None,
-    lambda g, _out, condition, _a, _b: where(condition, g, 0),
-    lambda g, _out, condition, _a, _b: where(condition, 0, g),
+    lambda g, _out, condition, _a, _b: select(condition != 0, g),
+    lambda g, _out, condition, _a, _b: select(condition == 0, g),
 )
 
 
 def _clamp(g: Any, _out: Any, x: Any, low: Any, high: Any) -> Any:
     if low is None:
-        return where(x <= high, g, 0)
+        return select(x <= high, g)
     if high is None:
-        return where(x >= low, g, 0)
-    return where((x >= low) & (x <= high), g, 0)
+        return select(x >= low, g)
+    return select((x >= low) & (x <= high), g)
 
 
 def _clamp_low(g: Any, _out: Any, x: Any, low: Any, high: Any) -> Any:
     below = x < low
-    return where(below if high is None else below & (low < high), g, 0)
+    return select(below if high is None else below & (low < high), g)
 
 
 def _clamp_high(g: Any, _out: Any, x: Any, low: Any, high: Any) -> Any:
     above = x > high
-    return where(above if low is None else above | (high < low), g, 0)
+    return select(above if low is None else above | (high < low), g)
 
 
 derive("clamp", _clamp, _clamp_low, _clamp_high)
 derive(
     "masked_fill",
-    lambda g, _out, _x, mask, _value: where(mask, 0, g),
+    lambda g, _out, _x, mask, _value: select(~mask, g),
     None,
-    lambda g, _out, _x, mask, _value: where(mask, g, 0),
+    lambda g, _out, _x, mask, _value: select(mask, g),
 )
 derive(
     "lerp",
