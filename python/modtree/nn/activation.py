@@ -3,27 +3,84 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from ..creation import empty
 from ..module import Module
+from ..parameter import Parameter
 from ..tensor import Tensor
 from . import functional as F
+from . import init
 
-__all__ = ["GELU", "LogSoftmax", "ReLU", "SiLU", "Sigmoid", "Softmax", "Tanh"]
+__all__ = [
+    "CELU",
+    "ELU",
+    "GELU",
+    "GLU",
+    "SELU",
+    "Hardshrink",
+    "Hardsigmoid",
+    "Hardswish",
+    "LeakyReLU",
+    "LogSigmoid",
+    "LogSoftmax",
+    "Mish",
+    "PReLU",
+    "RReLU",
+    "ReLU",
+    "SiLU",
+    "Sigmoid",
+    "Softmax",
+    "Softmax2d",
+    "Softmin",
+    "Softplus",
+    "Softshrink",
+    "Softsign",
+    "Tanh",
+    "Tanhshrink",
+]
 
 
-class GELU(Module):
-    """``x * Phi(x)``; ``approximate="tanh"`` for its approximation by tanh."""
+def _note(inplace: bool) -> str:
+    return ", inplace=True" if inplace else ""
 
-    approximate: str
 
-    def __init__(self, approximate: str = "none") -> None:
-        super().__init__()
-        self.approximate = approximate
+# -- with nothing to set, or only inplace ------------------------------------------------------------------------------
+
+
+class Tanh(Module):
+    """Hyperbolic tangent."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.gelu(input, approximate=self.approximate)
+        return F.tanh(input)
 
-    def extra_repr(self) -> str:
-        return f"approximate={self.approximate!r}"
+
+class Sigmoid(Module):
+    """``1 / (1 + exp(-x))``."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.sigmoid(input)
+
+
+class LogSigmoid(Module):
+    """``log(sigmoid(x))``, computed without overflow."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.logsigmoid(input)
+
+
+class Softsign(Module):
+    """``x / (1 + |x|)``."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.softsign(input)
+
+
+class Tanhshrink(Module):
+    """``x - tanh(x)``."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.tanhshrink(input)
 
 
 class ReLU(Module):
@@ -58,18 +115,244 @@ class SiLU(Module):
         return "inplace=True" if self.inplace else ""
 
 
-class Tanh(Module):
-    """Hyperbolic tangent."""
+class Mish(Module):
+    """``x * tanh(softplus(x))``; ``inplace=True`` writes into the input."""
+
+    inplace: bool
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.tanh(input)
+        return F.mish(input, inplace=self.inplace)
+
+    def extra_repr(self) -> str:
+        return "inplace=True" if self.inplace else ""
 
 
-class Sigmoid(Module):
-    """``1 / (1 + exp(-x))``."""
+class SELU(Module):
+    """ELU with the scale and alpha that keep mean 0 and variance 1; ``inplace=True`` writes into the input."""
+
+    inplace: bool
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.sigmoid(input)
+        return F.selu(input, self.inplace)
+
+    def extra_repr(self) -> str:
+        return "inplace=True" if self.inplace else ""
+
+
+class Hardswish(Module):
+    """``x * relu6(x + 3) / 6``; ``inplace=True`` writes into the input."""
+
+    inplace: bool
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.inplace = inplace
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.hardswish(input, self.inplace)
+
+
+class Hardsigmoid(Module):
+    """``relu6(x + 3) / 6``; ``inplace=True`` writes into the input."""
+
+    inplace: bool
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.inplace = inplace
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.hardsigmoid(input, self.inplace)
+
+
+# -- with numbers ------------------------------------------------------------------------------------------------------
+
+
+class GELU(Module):
+    """``x * Phi(x)``; ``approximate="tanh"`` for its approximation by tanh."""
+
+    approximate: str
+
+    def __init__(self, approximate: str = "none") -> None:
+        super().__init__()
+        self.approximate = approximate
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.gelu(input, approximate=self.approximate)
+
+    def extra_repr(self) -> str:
+        return f"approximate={self.approximate!r}"
+
+
+class LeakyReLU(Module):
+    """x where it is positive, else ``negative_slope * x``; ``inplace=True`` writes into the input."""
+
+    negative_slope: float
+    inplace: bool
+
+    def __init__(self, negative_slope: float = 1e-2, inplace: bool = False) -> None:
+        super().__init__()
+        self.negative_slope = negative_slope
+        self.inplace = inplace
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.leaky_relu(input, self.negative_slope, self.inplace)
+
+    def extra_repr(self) -> str:
+        return f"negative_slope={self.negative_slope}{_note(self.inplace)}"
+
+
+class ELU(Module):
+    """x where it is positive, else ``alpha * (exp(x) - 1)``; ``inplace=True`` writes into the input."""
+
+    alpha: float
+    inplace: bool
+
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
+        super().__init__()
+        self.alpha = alpha
+        self.inplace = inplace
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.elu(input, self.alpha, self.inplace)
+
+    def extra_repr(self) -> str:
+        return f"alpha={self.alpha}{_note(self.inplace)}"
+
+
+class CELU(Module):
+    """x where it is positive, else ``alpha * (exp(x / alpha) - 1)``; ``inplace=True`` writes into the input."""
+
+    alpha: float
+    inplace: bool
+
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
+        super().__init__()
+        self.alpha = alpha
+        self.inplace = inplace
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.celu(input, self.alpha, self.inplace)
+
+    def extra_repr(self) -> str:
+        return f"alpha={self.alpha}{_note(self.inplace)}"
+
+
+class Softplus(Module):
+    """``log(1 + exp(beta * x)) / beta``; x itself where ``beta * x`` is above the threshold."""
+
+    beta: float
+    threshold: float
+
+    def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
+        super().__init__()
+        self.beta = beta
+        self.threshold = threshold
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.softplus(input, self.beta, self.threshold)
+
+    def extra_repr(self) -> str:
+        return f"beta={self.beta}, threshold={self.threshold}"
+
+
+class Hardshrink(Module):
+    """x where ``|x| > lambd``, else 0."""
+
+    lambd: float
+
+    def __init__(self, lambd: float = 0.5) -> None:
+        super().__init__()
+        self.lambd = lambd
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.hardshrink(input, self.lambd)
+
+    def extra_repr(self) -> str:
+        return str(self.lambd)
+
+
+class Softshrink(Module):
+    """x moved towards 0 by ``lambd``; 0 where ``|x| <= lambd``."""
+
+    lambd: float
+
+    def __init__(self, lambd: float = 0.5) -> None:
+        super().__init__()
+        self.lambd = lambd
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.softshrink(input, self.lambd)
+
+    def extra_repr(self) -> str:
+        return str(self.lambd)
+
+
+class RReLU(Module):
+    """Leaky ReLU with a slope for each value, drawn from [lower, upper] while training, else their mean."""
+
+    lower: float
+    upper: float
+    inplace: bool
+
+    def __init__(
+        self, lower: float = 1.0 / 8, upper: float = 1.0 / 3, inplace: bool = False
+    ) -> None:
+        super().__init__()
+        self.lower = lower
+        self.upper = upper
+        self.inplace = inplace
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
+
+    def extra_repr(self) -> str:
+        return f"lower={self.lower}, upper={self.upper}{_note(self.inplace)}"
+
+
+class PReLU(Module):
+    """x where it is positive, else ``weight * x`` with learned slopes.
+
+    Args:
+        num_parameters: 1, or the number of channels (second axis of the input).
+        init: Starting value of the slopes.
+        device: Where they are made.
+        dtype: Their dtype.
+
+    Parameter: ``weight`` (num_parameters).
+    """
+
+    num_parameters: int
+
+    def __init__(
+        self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None
+    ) -> None:
+        self.num_parameters = num_parameters
+        super().__init__()
+        self.init = init
+        self.weight = Parameter(empty(num_parameters, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Sets all slopes to their starting value."""
+        init.constant_(self.weight, self.init)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.prelu(input, self.weight)
+
+    def extra_repr(self) -> str:
+        return f"num_parameters={self.num_parameters}"
+
+
+# -- along an axis -------------------------------------------------------------------------------------------------------
 
 
 class Softmax(Module):
@@ -88,6 +371,22 @@ class Softmax(Module):
         return f"dim={self.dim}"
 
 
+class Softmin(Module):
+    """Softmax of ``-x`` along ``dim``."""
+
+    dim: int | None
+
+    def __init__(self, dim: int | None = None) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.softmin(input, self.dim, _stacklevel=4)
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}"
+
+
 class LogSoftmax(Module):
     """``log(softmax(x))`` along ``dim``."""
 
@@ -99,6 +398,33 @@ class LogSoftmax(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         return F.log_softmax(input, self.dim, _stacklevel=4)
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}"
+
+
+class Softmax2d(Module):
+    """Softmax over the channels of (N, C, H, W) or (C, H, W)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.dim() not in (3, 4):
+            raise ValueError(
+                f"Softmax2d: expected input to be 3D or 4D, got {input.dim()}D instead"
+            )
+        return F.softmax(input, -3)
+
+
+class GLU(Module):
+    """``a * sigmoid(b)``, where a and b are the halves of the input along ``dim``."""
+
+    dim: int
+
+    def __init__(self, dim: int = -1) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.glu(input, self.dim)
 
     def extra_repr(self) -> str:
         return f"dim={self.dim}"

@@ -25,14 +25,16 @@ def checked_dim(dim: int, ndim: int) -> int:
     return dim
 
 
-def reduction_of(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
+def reduction_of(
+    size_average: bool | None, reduce: bool | None, reduction: str, stacklevel: int = 3
+) -> str:
     """One of "none", "mean", "sum", from today's argument or from the two that came before it."""
     if size_average is not None or reduce is not None:
         size_average = True if size_average is None else size_average
         reduction = "none" if reduce is False else "mean" if size_average else "sum"
         warnings.warn(
             f"size_average and reduce args will be deprecated, please use reduction={reduction!r} instead.",
-            stacklevel=3,
+            stacklevel=stacklevel,
         )
     return reduction
 

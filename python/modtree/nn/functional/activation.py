@@ -215,7 +215,7 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x moved towards 0 by ``lambd``; 0 where ``|x| <= lambd``."""
     if lambd < 0:
-        raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
+        raise RuntimeError(f"softshrink: lambda must not be negative, but found {lambd}")
     return rows.softshrink(input, lambd)
 
 

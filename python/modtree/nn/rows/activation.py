@@ -85,7 +85,6 @@ def _logsigmoid(x: Array) -> Array:
 
 
 def _softsign(x: Array) -> Array:
-    need_floating("softsign", x)
     return x / (np.abs(x) + 1)
 
 
@@ -94,7 +93,7 @@ silu = define("silu", _silu, meta=same_meta)
 mish = define("mish", _mish, meta=same_meta)
 softplus = define("softplus", _softplus, meta=same_meta)
 logsigmoid = define("logsigmoid", _logsigmoid, meta=same_meta)
-softsign = define("softsign", _softsign, meta=same_meta)
+softsign = define("softsign", _softsign, promote="floating", operands=1)
 derive("gelu", _gelu_slope)
 derive("silu", _silu_slope)
 derive("mish", _mish_slope)

@@ -15,8 +15,6 @@ from ..._C import kernels
 from ...ops.table import define, derive_jointly
 from ._common import Array, Spec, is_array, need_arrays, need_floating
 
-_KINDS = {"f": "Float", "b": "Bool", "c": "ComplexFloat"}
-
 
 def _check(name: str, x: Array, target: Array, weight: Array | None) -> None:
     need_arrays(name, x, target, *(() if weight is None else (weight,)))
@@ -27,6 +25,10 @@ def _check(name: str, x: Array, target: Array, weight: Array | None) -> None:
         raise ValueError(
             f"Expected input batch_size ({x.shape[0]}) to match target batch_size ({got})."
         )
+    if x.ndim == 1 and target.ndim == 1 and target.shape != (1,):
+        raise ValueError(
+            f"For 1D input, 1D target must have size 1, but got target size: {target.shape[0]}"
+        )
     expected = x.shape[:1] + x.shape[2:] if x.ndim > 1 else ()
     if target.shape != expected and not (x.ndim == 1 and target.shape == (1,)):
         raise RuntimeError(
@@ -35,9 +37,9 @@ def _check(name: str, x: Array, target: Array, weight: Array | None) -> None:
         )
     need_floating(name, x)
     if target.dtype not in (np.int64, np.uint8):
-        kind = _KINDS.get(target.dtype.kind, str(target.dtype))
         raise RuntimeError(
-            f"expected scalar type Long but found {kind}: {name} takes class numbers; convert with .long()"
+            f"expected target dtype to be Long or Byte, but got {target.dtype}: {name} takes class numbers; "
+            "convert with .long()"
         )
     if weight is not None:
         classes = x.shape[1 if x.ndim > 1 else 0]

@@ -39,7 +39,10 @@ def _recorded(
     ``indices`` (n,), ``offsets`` (bags,) where each bag starts.
     """
     _check(indices, weight, offsets, per_sample)
-    check_range("embedding_bag", indices, weight.shape[0])
+    try:
+        check_range("embedding_bag", indices, weight.shape[0])
+    except IndexError as error:
+        raise RuntimeError(str(error)) from None  # what torch raises for bags
     if offsets.size and (offsets[0] != 0 or offsets[-1] > indices.size):
         raise RuntimeError(
             "embedding_bag: offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from "

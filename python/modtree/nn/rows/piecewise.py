@@ -15,7 +15,9 @@ from ._common import Array, Spec, need_arrays, need_floating, same_meta
 
 
 def _hardtanh(x: Array, low: float, high: float) -> Array:
-    need_floating("hardtanh", x)
+    need_arrays("hardtanh", x)
+    if x.dtype.kind in "iu":
+        return np.clip(x, int(low), int(high))
     return np.minimum(np.maximum(x, low), high)
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from . import rnn
 from .clip_grad import (
     clip_grad_norm_,
     clip_grad_value_,
@@ -20,6 +21,7 @@ __all__ = [
     "consume_prefix_in_state_dict_if_present",
     "get_total_norm",
     "parameters_to_vector",
+    "rnn",
     "skip_init",
     "vector_to_parameters",
 ]

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Modules of two inputs: bilinear forms and distances."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..creation import empty
+from ..module import Module
+from ..parameter import Parameter
+from ..tensor import Tensor
+from . import functional as F
+from . import init
+
+__all__ = ["Bilinear", "CosineSimilarity", "PairwiseDistance"]
+
+
+class Bilinear(Module):
+    """``x1 A x2 + b`` with a matrix A and a number b for each output.
+
+    Args:
+        in1_features: Size of the last axis of the first input.
+        in2_features: Size of the last axis of the second input.
+        out_features: Size of the last axis of the output.
+        bias: False leaves the bias out (``layer.bias`` is None).
+        device: Where the parameters are made.
+        dtype: Their dtype.
+
+    Parameters: ``weight`` (out_features, in1_features, in2_features) and ``bias`` (out_features), both uniform in plus or minus
+    ``1 / sqrt(in1_features)``.
+    """
+
+    in1_features: int
+    in2_features: int
+    out_features: int
+    weight: Tensor
+
+    def __init__(
+        self,
+        in1_features: int,
+        in2_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        if in1_features <= 0:
+            raise ValueError(f"in1_features must be > 0, but got (in1_features={in1_features})")
+        self.in1_features = in1_features
+        self.in2_features = in2_features
+        self.out_features = out_features
+        shape = (out_features, in1_features, in2_features)
+        self.weight = Parameter(empty(shape, device=device, dtype=dtype))
+        if bias:
+            self.bias = Parameter(empty(out_features, device=device, dtype=dtype))
+        else:
+            self.register_parameter("bias", None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws the parameters anew: the weight first, then the bias."""
+        bound = 1 / math.sqrt(self.weight.size(1))
+        init.uniform_(self.weight, -bound, bound)
+        if self.bias is not None:
+            init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
+        return F.bilinear(input1, input2, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        return (
+            f"in1_features={self.in1_features}, in2_features={self.in2_features}, "
+            f"out_features={self.out_features}, bias={self.bias is not None}"
+        )
+
+
+class CosineSimilarity(Module):
+    """Cosine of the angle between vectors along ``dim``; norms count as at least ``eps``."""
+
+    dim: int
+    eps: float
+
+    def __init__(self, dim: int = 1, eps: float = 1e-8) -> None:
+        super().__init__()
+        self.dim = dim
+        self.eps = eps
+
+    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
+        return F.cosine_similarity(x1, x2, self.dim, self.eps)
+
+
+class PairwiseDistance(Module):
+    """The p-norm of ``x1 - x2 + eps`` along the last axis."""
+
+    norm: float
+    eps: float
+    keepdim: bool
+
+    def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> None:
+        super().__init__()
+        self.norm = p
+        self.eps = eps
+        self.keepdim = keepdim
+
+    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
+        return F.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)

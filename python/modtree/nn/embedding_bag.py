@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A table of vectors looked up in bags."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..creation import empty
+from ..grad_mode import no_grad
+from ..module import Module
+from ..parameter import Parameter
+from ..tensor import Tensor
+from . import functional as F
+from . import init
+
+__all__ = ["EmbeddingBag"]
+
+
+class EmbeddingBag(Module):
+    """Sums, means or maxima of rows of a table over bags of indices.
+
+    Args:
+        num_embeddings: Number of rows.
+        embedding_dim: Width of a row.
+        max_norm: Rows with a larger norm are scaled down to it when they are looked up.
+        norm_type: The p of that norm.
+        scale_grad_by_freq: Divide gradients by how often the row occurs in the batch; not for "max".
+        mode: "sum", "mean" or "max".
+        sparse: Accepted for compatibility; gradients are dense.
+        include_last_offset: The last offset is the end of the last bag.
+        padding_idx: Indices of this value do not count; the row starts as zeros; may count from the end.
+        device: Where the table is made.
+        dtype: Its dtype.
+
+    Parameter: ``weight`` (num_embeddings, embedding_dim), drawn from the standard normal distribution.
+    """
+
+    num_embeddings: int
+    embedding_dim: int
+    max_norm: float | None
+    norm_type: float
+    scale_grad_by_freq: bool
+    weight: Tensor
+    mode: str
+    sparse: bool
+    include_last_offset: bool
+    padding_idx: int | None
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        mode: str = "mean",
+        sparse: bool = False,
+        _weight: Tensor | None = None,
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.num_embeddings = num_embeddings
+        self.embedding_dim = embedding_dim
+        self.max_norm = max_norm
+        self.norm_type = norm_type
+        self.scale_grad_by_freq = scale_grad_by_freq
+        if padding_idx is not None:
+            if not -num_embeddings <= padding_idx < num_embeddings:
+                raise AssertionError(
+                    f"padding_idx must be within num_embeddings: got {padding_idx} for {num_embeddings} rows"
+                )
+            padding_idx %= num_embeddings
+        self.padding_idx = padding_idx
+        if _weight is None:
+            table = empty((num_embeddings, embedding_dim), device=device, dtype=dtype)
+            self.weight = Parameter(table)
+            self.reset_parameters()
+        else:
+            if tuple(_weight.shape) != (num_embeddings, embedding_dim):
+                raise AssertionError(
+                    "Shape of weight does not match num_embeddings and embedding_dim: got "
+                    f"{tuple(_weight.shape)}, expected {(num_embeddings, embedding_dim)}"
+                )
+            self.weight = Parameter(_weight)
+        self.mode = mode
+        self.sparse = sparse
+        self.include_last_offset = include_last_offset
+
+    def reset_parameters(self) -> None:
+        """Draws the table anew; the padding row becomes zeros."""
+        init.normal_(self.weight)
+        self._fill_padding_idx_with_zero()
+
+    def _fill_padding_idx_with_zero(self) -> None:
+        if self.padding_idx is not None:
+            with no_grad():
+                self.weight[self.padding_idx].fill_(0)
+
+    def forward(
+        self,
+        input: Tensor,
+        offsets: Tensor | None = None,
+        per_sample_weights: Tensor | None = None,
+    ) -> Tensor:
+        """One row per bag.
+
+        Args:
+            input: (B, N), B bags of N indices; or (n), all bags one after the other.
+            offsets: Where each bag starts in a 1-D input.
+            per_sample_weights: A factor for each index; for mode "sum" only.
+        """
+        return F.embedding_bag(
+            input,
+            self.weight,
+            offsets,
+            self.max_norm,
+            self.norm_type,
+            self.scale_grad_by_freq,
+            self.mode,
+            self.sparse,
+            per_sample_weights,
+            self.include_last_offset,
+            self.padding_idx,
+        )
+
+    def extra_repr(self) -> str:
+        text = f"{self.num_embeddings}, {self.embedding_dim}"
+        if self.max_norm is not None:
+            text += f", max_norm={self.max_norm}"
+        if self.norm_type != 2:
+            text += f", norm_type={self.norm_type}"
+        if self.scale_grad_by_freq:
+            text += f", scale_grad_by_freq={self.scale_grad_by_freq}"
+        text += f", mode={self.mode!r}"
+        if self.padding_idx is not None:
+            text += f", padding_idx={self.padding_idx}"
+        return text
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        embeddings: Tensor,
+        freeze: bool = True,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        mode: str = "mean",
+        sparse: bool = False,
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+    ) -> EmbeddingBag:
+        """A bag over the given table; frozen (no gradients) unless told otherwise."""
+        if embeddings.dim() != 2:
+            raise AssertionError(
+                f"Embeddings parameter is expected to be 2-dimensional, got {embeddings.dim()}-D"
+            )
+        rows, width = embeddings.shape
+        bag = cls(
+            num_embeddings=rows,
+            embedding_dim=width,
+            _weight=embeddings,
+            max_norm=max_norm,
+            norm_type=norm_type,
+            scale_grad_by_freq=scale_grad_by_freq,
+            mode=mode,
+            sparse=sparse,
+            include_last_offset=include_last_offset,
+            padding_idx=padding_idx,
+        )
+        bag.weight.requires_grad = not freeze
+        return bag
