@@ -1,26 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "bind/bind_kernels.h"
 
-#include <pybind11/numpy.h>
-
 #include <string>
-#include <vector>
 
+#include "bind/kernel_arrays.h"
+#include "kernels/activation.h"
 #include "kernels/gelu.h"
-#include "kernels/layer_norm.h"
 #include "kernels/softmax.h"
 
-namespace py = pybind11;
-
 namespace modtree {
-namespace {
-
-constexpr int kAligned = py::detail::npy_api::NPY_ARRAY_ALIGNED_;
-
-template <class T>
-using Contiguous = py::array_t<T, py::array::c_style | py::array::forcecast | kAligned>;
-
-enum class Float { f32, f64 };
 
 Float float_type(const char *kernel, const py::array &x) {
   const int number = x.dtype().num();
@@ -34,41 +22,35 @@ Float float_type(const char *kernel, const py::array &x) {
                        py::str(x.dtype()).cast<std::string>());
 }
 
-std::vector<py::ssize_t> shape_of(const py::array &x) { return {x.shape(), x.shape() + x.ndim()}; }
-
-// `out` when given (then it has to fit exactly), a new array otherwise. The dtype is T's.
-template <class T>
-py::array_t<T> output(const char *kernel, const py::array &x, const py::object &out) {
-  if (out.is_none()) {
-    return py::array_t<T>(shape_of(x));
+std::string to_string(const Shape &shape) {
+  std::string text = "(";
+  for (py::ssize_t size : shape) {
+    text += (text.size() > 1 ? ", " : "") + std::to_string(size);
   }
-  if (!py::isinstance<py::array_t<T, py::array::c_style>>(out)) {
-    throw py::value_error(std::string(kernel) + ": out must be a C-contiguous array of the input's dtype");
-  }
-  auto array = py::reinterpret_borrow<py::array_t<T>>(out);
-  if (shape_of(array) != shape_of(x)) {
-    throw py::value_error(std::string(kernel) + ": out must have the input's shape");
-  }
-  if (!array.writeable() || !(array.flags() & kAligned)) {
-    throw py::value_error(std::string(kernel) + ": out is read-only or not aligned");
-  }
-  return array;
+  return text + (shape.size() == 1 ? ",)" : ")");
 }
 
-// Runs `kernel(x, out, size)` without the GIL.
-template <class T, class Kernel>
-py::array elementwise(const char *name, const py::array &input, const py::object &out, Kernel kernel) {
-  const Contiguous<T> x(input);
-  py::array_t<T> result = output<T>(name, x, out);
-  const T *from = x.data();
-  T *to = result.mutable_data();
-  const py::ssize_t n = x.size();
-  {
-    py::gil_scoped_release release;
-    kernel(from, to, n);
+Contiguous<std::int64_t> integers(const char *kernel, const char *name, const py::object &value) {
+  const bool array = py::isinstance<py::array>(value);
+  const char kind = array ? py::reinterpret_borrow<py::array>(value).dtype().kind() : 'O';
+  if (kind != 'i' && kind != 'u') {
+    throw py::type_error(std::string(kernel) + ": " + name + " must be an array of integers, got " +
+                         (array ? py::str(value.attr("dtype")).cast<std::string>() : Py_TYPE(value.ptr())->tp_name));
   }
-  return result;
+  return Contiguous<std::int64_t>(value);
 }
+
+void check_indices(const Contiguous<std::int64_t> &indices, py::ssize_t limit, std::optional<std::int64_t> allowed,
+                   const char *before, const char *after) {
+  const std::int64_t *data = indices.data();
+  for (py::ssize_t i = 0; i < indices.size(); ++i) {
+    if ((data[i] < 0 || data[i] >= limit) && data[i] != allowed) {
+      throw py::index_error(before + std::to_string(data[i]) + after + std::to_string(limit));
+    }
+  }
+}
+
+namespace {
 
 // Runs `kernel(x, out, rows, n)` without the GIL, over the rows of the last axis; a 0-d array is one row of one value.
 template <class T, class Kernel>
@@ -99,61 +81,109 @@ py::array log_softmax(const py::array &x, const py::object &out) {
   return rowwise<double>("log_softmax", x, out, kernels::log_softmax_f64);
 }
 
-// The n values of an optional argument; empty when it is None.
 template <class T>
-Contiguous<T> optional_vector(const char *argument, const py::object &value, py::ssize_t n) {
-  if (value.is_none()) {
-    return Contiguous<T>(0);
+using Unary = void (*)(const T *, T *, std::ptrdiff_t);
+template <class T>
+using Binary = void (*)(const T *, const T *, T *, std::ptrdiff_t);
+template <class T>
+using BinaryRows = void (*)(const T *, const T *, T *, std::ptrdiff_t, std::ptrdiff_t);
+
+py::array unary(const char *name, const py::array &x, const py::object &out, Unary<float> f32, Unary<double> f64) {
+  if (float_type(name, x) == Float::f32) {
+    return elementwise<float>(name, x, out, f32);
   }
-  Contiguous<T> array(value);
-  if (array.size() != n) {
-    throw py::value_error(std::string("layer_norm: ") + argument + " has " + std::to_string(array.size()) +
-                          " values, the normalized axes have " + std::to_string(n));
-  }
-  return array;
+  return elementwise<double>(name, x, out, f64);
 }
 
+// A gradient: `kernel(g, x, out, size)`; `x` decides dtype and shape.
 template <class T, class Kernel>
-py::array layer_norm_as(const py::array &x, py::ssize_t n, const py::object &weight, const py::object &bias,
-                        double eps, const py::object &out, Kernel kernel) {
-  const auto w = optional_vector<T>("weight", weight, n);
-  const auto b = optional_vector<T>("bias", bias, n);
-  const T *w_data = weight.is_none() ? nullptr : w.data();
-  const T *b_data = bias.is_none() ? nullptr : b.data();
-  const py::ssize_t rows = n == 0 ? 0 : x.size() / n;
-  return elementwise<T>("layer_norm", x, out, [=](const T *from, T *to, py::ssize_t) {
-    kernel(from, w_data, b_data, to, rows, n, eps);
-  });
+py::array gradient(const char *name, const py::object &g, const py::array &x, const py::object &out, Kernel kernel) {
+  const auto grad = argument<T>(name, "g", g, shape_of(x));
+  const T *from = grad.data();
+  return elementwise<T>(name, x, out, [=](const T *value, T *to, py::ssize_t n) { kernel(from, value, to, n); });
 }
 
-py::array layer_norm(const py::array &x, int axes, const py::object &weight, const py::object &bias, double eps,
-                     const py::object &out) {
-  if (axes < 1 || axes > x.ndim()) {
-    throw py::value_error("layer_norm: cannot normalize the last " + std::to_string(axes) + " axes of an array with " +
-                          std::to_string(x.ndim()));
+void def_gradient(py::module_ &m, const char *name, const char *saved, const char *doc, Binary<float> f32,
+                  Binary<double> f64) {
+  m.def(
+      name,
+      [=](const py::object &g, const py::array &x, const py::object &out) {
+        if (float_type(name, x) == Float::f32) {
+          return gradient<float>(name, g, x, out, f32);
+        }
+        return gradient<double>(name, g, x, out, f64);
+      },
+      py::arg("g"), py::arg(saved), py::arg("out") = py::none(), doc);
+}
+
+template <class T>
+py::array row_gradient(const char *name, const py::object &g, const py::array &y, const py::object &out,
+                       BinaryRows<T> kernel) {
+  const py::ssize_t n = y.ndim() == 0 ? 1 : y.shape(y.ndim() - 1);
+  const py::ssize_t rows = n == 0 ? 0 : y.size() / n;
+  return gradient<T>(name, g, y, out,
+                     [=](const T *grad, const T *value, T *to, py::ssize_t) { kernel(grad, value, to, rows, n); });
+}
+
+void def_row_gradient(py::module_ &m, const char *name, const char *doc, BinaryRows<float> f32,
+                      BinaryRows<double> f64) {
+  m.def(
+      name,
+      [=](const py::object &g, const py::array &y, const py::object &out) {
+        return float_type(name, y) == Float::f32 ? row_gradient<float>(name, g, y, out, f32)
+                                                 : row_gradient<double>(name, g, y, out, f64);
+      },
+      py::arg("g"), py::arg("y"), py::arg("out") = py::none(), doc);
+}
+
+py::array gelu_backward(const py::object &g, const py::array &x, bool tanh, const py::object &out) {
+  if (float_type("gelu_backward", x) == Float::f32) {
+    const Binary<float> kernel =
+        tanh ? Binary<float>(kernels::gelu_tanh_backward) : Binary<float>(kernels::gelu_backward);
+    return gradient<float>("gelu_backward", g, x, out, kernel);
   }
-  py::ssize_t n = 1;
-  for (py::ssize_t axis = x.ndim() - axes; axis < x.ndim(); ++axis) {
-    n *= x.shape(axis);
-  }
-  if (float_type("layer_norm", x) == Float::f32) {
-    return layer_norm_as<float>(x, n, weight, bias, eps, out, kernels::layer_norm_f32);
-  }
-  return layer_norm_as<double>(x, n, weight, bias, eps, out, kernels::layer_norm_f64);
+  const Binary<double> kernel =
+      tanh ? Binary<double>(kernels::gelu_tanh_backward) : Binary<double>(kernels::gelu_backward);
+  return gradient<double>("gelu_backward", g, x, out, kernel);
 }
 
 }  // namespace
 
 void bind_kernels(py::module_ &m) {
-  auto kernels = m.def_submodule("kernels", "Numeric kernels on float32 and float64 arrays; out may be the input.");
-  kernels.def("gelu", &gelu, py::arg("x"), py::arg("tanh") = false, py::arg("out") = py::none(),
-              "x * Phi(x), or its tanh form.");
-  kernels.def("softmax", &softmax, py::arg("x"), py::arg("out") = py::none(), "Softmax over the last axis.");
-  kernels.def("log_softmax", &log_softmax, py::arg("x"), py::arg("out") = py::none(),
-              "Logarithm of the softmax over the last axis.");
-  kernels.def("layer_norm", &layer_norm, py::arg("x"), py::arg("axes") = 1, py::arg("weight") = py::none(),
-              py::arg("bias") = py::none(), py::arg("eps") = 1e-5, py::arg("out") = py::none(),
-              "Normalizes over the last `axes` axes, then scales by weight and adds bias.");
+  auto sub = m.def_submodule("kernels", "Numeric kernels on float32 and float64 arrays; out may be the input.");
+  sub.def("gelu", &gelu, py::arg("x"), py::arg("tanh") = false, py::arg("out") = py::none(),
+          "x * Phi(x), or its tanh form.");
+  sub.def("softmax", &softmax, py::arg("x"), py::arg("out") = py::none(), "Softmax over the last axis.");
+  sub.def("log_softmax", &log_softmax, py::arg("x"), py::arg("out") = py::none(),
+          "Logarithm of the softmax over the last axis.");
+  sub.def(
+      "sigmoid",
+      [](const py::array &x, const py::object &out) {
+        return unary("sigmoid", x, out, kernels::sigmoid, kernels::sigmoid);
+      },
+      py::arg("x"), py::arg("out") = py::none(), "1 / (1 + exp(-x)).");
+  sub.def(
+      "silu",
+      [](const py::array &x, const py::object &out) { return unary("silu", x, out, kernels::silu, kernels::silu); },
+      py::arg("x"), py::arg("out") = py::none(), "x / (1 + exp(-x)).");
+  sub.def("gelu_backward", &gelu_backward, py::arg("g"), py::arg("x"), py::arg("tanh") = false,
+          py::arg("out") = py::none(), "g times the derivative of gelu at x.");
+  def_gradient(sub, "sigmoid_backward", "y", "g times the derivative of sigmoid, from its result y.",
+               kernels::sigmoid_backward, kernels::sigmoid_backward);
+  def_gradient(sub, "tanh_backward", "y", "g times the derivative of tanh, from its result y.", kernels::tanh_backward,
+               kernels::tanh_backward);
+  def_gradient(sub, "silu_backward", "x", "g times the derivative of silu at x.", kernels::silu_backward,
+               kernels::silu_backward);
+  def_gradient(sub, "relu_backward", "x", "g, and 0 where x <= 0.", kernels::relu_backward, kernels::relu_backward);
+  def_row_gradient(sub, "softmax_backward", "Gradient of the input of softmax, from its result y.",
+                   kernels::softmax_backward, kernels::softmax_backward);
+  def_row_gradient(sub, "log_softmax_backward", "Gradient of the input of log_softmax, from its result y.",
+                   kernels::log_softmax_backward, kernels::log_softmax_backward);
+  bind_norm_kernels(sub);
+  bind_loss_kernels(sub);
+  bind_window_kernels(sub);
+  bind_optimizer_kernels(sub);
+  bind_recurrent_kernels(sub);
 }
 
 }  // namespace modtree

@@ -11,4 +11,10 @@ void gelu_f64(const double *x, double *out, std::ptrdiff_t n);
 void gelu_tanh_f32(const float *x, float *out, std::ptrdiff_t n);
 void gelu_tanh_f64(const double *x, double *out, std::ptrdiff_t n);
 
+// g times the derivative at x. `out` may be `g` or `x`.
+void gelu_backward(const float *g, const float *x, float *out, std::ptrdiff_t n);
+void gelu_backward(const double *g, const double *x, double *out, std::ptrdiff_t n);
+void gelu_tanh_backward(const float *g, const float *x, float *out, std::ptrdiff_t n);
+void gelu_tanh_backward(const double *g, const double *x, double *out, std::ptrdiff_t n);
+
 }  // namespace modtree::kernels

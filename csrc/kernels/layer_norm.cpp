@@ -2,6 +2,7 @@
 #include "kernels/layer_norm.h"
 
 #include <cmath>
+#include <vector>
 
 #include "kernels/vector_math.h"
 
@@ -9,8 +10,8 @@ namespace modtree::kernels {
 namespace {
 
 template <class T>
-MODTREE_ALWAYS_INLINE void layer_norm_rows(const T *x, const T *weight, const T *bias, T *out, std::ptrdiff_t rows,
-                                           std::ptrdiff_t n, double eps) {
+MODTREE_ALWAYS_INLINE void layer_norm_rows(const T *x, const T *weight, const T *bias, T *out, T *means, T *rstds,
+                                           std::ptrdiff_t rows, std::ptrdiff_t n, double eps) {
   if (n == 0) {
     return;
   }
@@ -18,11 +19,17 @@ MODTREE_ALWAYS_INLINE void layer_norm_rows(const T *x, const T *weight, const T 
   for (std::ptrdiff_t row = 0; row < rows; ++row, x += n, out += n) {
     const T *from = x;
     const auto mean = static_cast<T>(block_sum<T>(n, [=](std::ptrdiff_t i) { return from[i]; }) / count);
-    const double variance = block_sum<T>(n, [=](std::ptrdiff_t i) {
-                              const T d = from[i] - mean;
-                              return d * d;
-                            }) / count;
+    const double variance = block_sum<T>(n,
+                                         [=](std::ptrdiff_t i) {
+                                           const T d = from[i] - mean;
+                                           return d * d;
+                                         }) /
+                            count;
     const auto scale = static_cast<T>(1.0 / std::sqrt(variance + eps));
+    if (means) {
+      means[row] = mean;
+      rstds[row] = scale;
+    }
     if (weight && bias) {
       for (std::ptrdiff_t i = 0; i < n; ++i) {
         out[i] = (x[i] - mean) * scale * weight[i] + bias[i];
@@ -39,15 +46,64 @@ MODTREE_ALWAYS_INLINE void layer_norm_rows(const T *x, const T *weight, const T 
   }
 }
 
+// With h = (x - mean) rstd and u = g weight: dx = rstd (u - mean(u) - h mean(u h)), dweight = sum of g h over rows, dbias = sum of g.
+template <class T>
+MODTREE_ALWAYS_INLINE void layer_norm_backward_rows(const LayerNormBackward<T> &a) {
+  const std::ptrdiff_t n = a.n;
+  const auto size = static_cast<std::size_t>(n);
+  const std::vector<T> ones(a.weight ? 0 : size, T(1));
+  const T *weight = a.weight ? a.weight : ones.data();
+  ColumnSum<T> dweight(size), dbias(size);
+  for (std::ptrdiff_t row = 0; row < a.rows; ++row) {
+    const T *__restrict g = a.g + row * n;
+    const T *__restrict x = a.x + row * n;
+    const T *__restrict w = weight;
+    T *__restrict sum_gh = dweight.row();
+    T *__restrict sum_g = dbias.row();
+    const T mean = a.mean[row], rstd = a.rstd[row];
+    double total_u = 0.0, total_uh = 0.0;
+    for (std::ptrdiff_t start = 0; start < n; start += kBlock) {
+      const std::ptrdiff_t stop = n - start < kBlock ? n : start + kBlock;
+      T block_u = 0, block_uh = 0;
+      for (std::ptrdiff_t i = start; i < stop; ++i) {
+        const T h = (x[i] - mean) * rstd;
+        const T u = g[i] * w[i];
+        sum_gh[i] += g[i] * h;
+        sum_g[i] += g[i];
+        block_u += u;
+        block_uh += u * h;
+      }
+      total_u += static_cast<double>(block_u);
+      total_uh += static_cast<double>(block_uh);
+    }
+    if (a.dx) {
+      T *__restrict dx = a.dx + row * n;
+      const auto mean_u = static_cast<T>(total_u / static_cast<double>(n));
+      const auto mean_uh = static_cast<T>(total_uh / static_cast<double>(n));
+      for (std::ptrdiff_t i = 0; i < n; ++i) {
+        dx[i] = rstd * (g[i] * w[i] - mean_u - (x[i] - mean) * rstd * mean_uh);
+      }
+    }
+  }
+  if (a.dweight) {
+    dweight.store(a.dweight);
+  }
+  if (a.dbias) {
+    dbias.store(a.dbias);
+  }
+}
+
 }  // namespace
 
 MODTREE_DEFINE_KERNEL(layer_norm_f32,
-                      (const float *x, const float *weight, const float *bias, float *out, std::ptrdiff_t rows,
-                       std::ptrdiff_t n, double eps),
-                      layer_norm_rows, (x, weight, bias, out, rows, n, eps))
+                      (const float *x, const float *weight, const float *bias, float *out, float *mean, float *rstd,
+                       std::ptrdiff_t rows, std::ptrdiff_t n, double eps),
+                      layer_norm_rows, (x, weight, bias, out, mean, rstd, rows, n, eps))
 MODTREE_DEFINE_KERNEL(layer_norm_f64,
-                      (const double *x, const double *weight, const double *bias, double *out, std::ptrdiff_t rows,
-                       std::ptrdiff_t n, double eps),
-                      layer_norm_rows, (x, weight, bias, out, rows, n, eps))
+                      (const double *x, const double *weight, const double *bias, double *out, double *mean,
+                       double *rstd, std::ptrdiff_t rows, std::ptrdiff_t n, double eps),
+                      layer_norm_rows, (x, weight, bias, out, mean, rstd, rows, n, eps))
+MODTREE_DEFINE_KERNEL(layer_norm_backward, (const LayerNormBackward<float> &a), layer_norm_backward_rows, (a))
+MODTREE_DEFINE_KERNEL(layer_norm_backward, (const LayerNormBackward<double> &a), layer_norm_backward_rows, (a))
 
 }  // namespace modtree::kernels

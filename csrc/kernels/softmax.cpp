@@ -47,6 +47,31 @@ MODTREE_ALWAYS_INLINE void log_softmax_rows(const T *x, T *out, std::ptrdiff_t r
   }
 }
 
+template <class T>
+MODTREE_ALWAYS_INLINE void softmax_backward_rows(const T *g, const T *y, T *out, std::ptrdiff_t rows,
+                                                 std::ptrdiff_t n) {
+  for (std::ptrdiff_t row = 0; row < rows; ++row, g += n, y += n, out += n) {
+    const T *grad = g;
+    const T *result = y;
+    const auto sum = static_cast<T>(block_sum<T>(n, [=](std::ptrdiff_t i) { return grad[i] * result[i]; }));
+    for (std::ptrdiff_t i = 0; i < n; ++i) {
+      out[i] = y[i] * (g[i] - sum);
+    }
+  }
+}
+
+template <class T>
+MODTREE_ALWAYS_INLINE void log_softmax_backward_rows(const T *g, const T *y, T *out, std::ptrdiff_t rows,
+                                                     std::ptrdiff_t n) {
+  for (std::ptrdiff_t row = 0; row < rows; ++row, g += n, y += n, out += n) {
+    const T *grad = g;
+    const auto sum = static_cast<T>(block_sum<T>(n, [=](std::ptrdiff_t i) { return grad[i]; }));
+    for (std::ptrdiff_t i = 0; i < n; ++i) {
+      out[i] = g[i] - exp_approx(y[i]) * sum;
+    }
+  }
+}
+
 }  // namespace
 
 MODTREE_DEFINE_KERNEL(softmax_f32, (const float *x, float *out, std::ptrdiff_t rows, std::ptrdiff_t n), softmax_rows,
@@ -57,5 +82,17 @@ MODTREE_DEFINE_KERNEL(log_softmax_f32, (const float *x, float *out, std::ptrdiff
                       log_softmax_rows, (x, out, rows, n))
 MODTREE_DEFINE_KERNEL(log_softmax_f64, (const double *x, double *out, std::ptrdiff_t rows, std::ptrdiff_t n),
                       log_softmax_rows, (x, out, rows, n))
+MODTREE_DEFINE_KERNEL(softmax_backward,
+                      (const float *g, const float *y, float *out, std::ptrdiff_t rows, std::ptrdiff_t n),
+                      softmax_backward_rows, (g, y, out, rows, n))
+MODTREE_DEFINE_KERNEL(softmax_backward,
+                      (const double *g, const double *y, double *out, std::ptrdiff_t rows, std::ptrdiff_t n),
+                      softmax_backward_rows, (g, y, out, rows, n))
+MODTREE_DEFINE_KERNEL(log_softmax_backward,
+                      (const float *g, const float *y, float *out, std::ptrdiff_t rows, std::ptrdiff_t n),
+                      log_softmax_backward_rows, (g, y, out, rows, n))
+MODTREE_DEFINE_KERNEL(log_softmax_backward,
+                      (const double *g, const double *y, double *out, std::ptrdiff_t rows, std::ptrdiff_t n),
+                      log_softmax_backward_rows, (g, y, out, rows, n))
 
 }  // namespace modtree::kernels

@@ -13,4 +13,10 @@ void softmax_f64(const double *x, double *out, std::ptrdiff_t rows, std::ptrdiff
 void log_softmax_f32(const float *x, float *out, std::ptrdiff_t rows, std::ptrdiff_t n);
 void log_softmax_f64(const double *x, double *out, std::ptrdiff_t rows, std::ptrdiff_t n);
 
+// Gradients of the input, from the result `y` and its gradient `g`: y (g - sum(g y)), and g - exp(y) sum(g). `out` may be `g` or `y`.
+void softmax_backward(const float *g, const float *y, float *out, std::ptrdiff_t rows, std::ptrdiff_t n);
+void softmax_backward(const double *g, const double *y, double *out, std::ptrdiff_t rows, std::ptrdiff_t n);
+void log_softmax_backward(const float *g, const float *y, float *out, std::ptrdiff_t rows, std::ptrdiff_t n);
+void log_softmax_backward(const double *g, const double *y, double *out, std::ptrdiff_t rows, std::ptrdiff_t n);
+
 }  // namespace modtree::kernels

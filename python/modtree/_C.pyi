@@ -3,7 +3,7 @@
 # Inside the classes below `int`, `float` and `bool` are methods: the builtins go by the names of these aliases.
 import builtins
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from types import TracebackType
 from typing import Any, Generic, SupportsIndex, TypeVar
 
@@ -289,7 +289,11 @@ def _erfinv(x: Any, /) -> Any: ...
 def _lgamma(x: Any, /) -> Any: ...
 
 class kernels:
-    """A submodule: numeric kernels on float32 and float64 arrays; ``out`` may be the input."""
+    """A submodule: numeric kernels on float32 and float64 arrays; ``out`` may be the input.
+
+    Array arguments beside the first take its dtype and the shape that follows from it: TypeError and ValueError otherwise, IndexError for an index
+    out of range. Arrays may have any layout; only those that an optimizer's step changes in place must be contiguous.
+    """
 
     @staticmethod
     def gelu(
@@ -312,3 +316,240 @@ class kernels:
         eps: float = 1e-05,
         out: np.ndarray[Any, Any] | None = None,
     ) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def sigmoid(
+        x: np.ndarray[Any, Any],
+        out: np.ndarray[Any, Any] | None = None,
+    ) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def silu(
+        x: np.ndarray[Any, Any],
+        out: np.ndarray[Any, Any] | None = None,
+    ) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def gelu_backward(
+        g: np.ndarray[Any, Any],
+        x: np.ndarray[Any, Any],
+        tanh: bool = False,
+        out: np.ndarray[Any, Any] | None = None,
+    ) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def sigmoid_backward(
+        g: np.ndarray[Any, Any],
+        y: np.ndarray[Any, Any],
+        out: np.ndarray[Any, Any] | None = None,
+    ) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def tanh_backward(
+        g: np.ndarray[Any, Any],
+        y: np.ndarray[Any, Any],
+        out: np.ndarray[Any, Any] | None = None,
+    ) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def silu_backward(
+        g: np.ndarray[Any, Any],
+        x: np.ndarray[Any, Any],
+        out: np.ndarray[Any, Any] | None = None,
+    ) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def relu_backward(
+        g: np.ndarray[Any, Any],
+        x: np.ndarray[Any, Any],
+        out: np.ndarray[Any, Any] | None = None,
+    ) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def softmax_backward(
+        g: np.ndarray[Any, Any],
+        y: np.ndarray[Any, Any],
+        out: np.ndarray[Any, Any] | None = None,
+    ) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def log_softmax_backward(
+        g: np.ndarray[Any, Any],
+        y: np.ndarray[Any, Any],
+        out: np.ndarray[Any, Any] | None = None,
+    ) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def layer_norm_stats(
+        x: np.ndarray[Any, Any],
+        axes: int = 1,
+        weight: np.ndarray[Any, Any] | None = None,
+        bias: np.ndarray[Any, Any] | None = None,
+        eps: float = 1e-05,
+    ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]: ...
+    @staticmethod
+    def layer_norm_backward(
+        g: np.ndarray[Any, Any],
+        x: np.ndarray[Any, Any],
+        mean: np.ndarray[Any, Any],
+        rstd: np.ndarray[Any, Any],
+        axes: int = 1,
+        weight: np.ndarray[Any, Any] | None = None,
+        wanted: tuple[bool, bool, bool] = ...,
+    ) -> tuple[
+        np.ndarray[Any, Any] | None, np.ndarray[Any, Any] | None, np.ndarray[Any, Any] | None
+    ]: ...
+    @staticmethod
+    def batch_norm(
+        x: np.ndarray[Any, Any],
+        weight: np.ndarray[Any, Any] | None = None,
+        bias: np.ndarray[Any, Any] | None = None,
+        eps: float = 1e-05,
+    ) -> tuple[
+        np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]
+    ]: ...
+    @staticmethod
+    def batch_norm_inference(
+        x: np.ndarray[Any, Any],
+        mean: np.ndarray[Any, Any],
+        var: np.ndarray[Any, Any],
+        weight: np.ndarray[Any, Any] | None = None,
+        bias: np.ndarray[Any, Any] | None = None,
+        eps: float = 1e-05,
+    ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]: ...
+    @staticmethod
+    def batch_norm_backward(
+        g: np.ndarray[Any, Any],
+        x: np.ndarray[Any, Any],
+        mean: np.ndarray[Any, Any],
+        rstd: np.ndarray[Any, Any],
+        weight: np.ndarray[Any, Any] | None = None,
+        training: bool = True,
+        wanted: tuple[bool, bool, bool] = ...,
+    ) -> tuple[
+        np.ndarray[Any, Any] | None, np.ndarray[Any, Any] | None, np.ndarray[Any, Any] | None
+    ]: ...
+    @staticmethod
+    def cross_entropy(
+        logits: np.ndarray[Any, Any],
+        targets: np.ndarray[Any, Any],
+        weight: np.ndarray[Any, Any] | None = None,
+        ignore_index: int = -100,
+        label_smoothing: float = 0.0,
+    ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]: ...
+    @staticmethod
+    def cross_entropy_backward(
+        g: np.ndarray[Any, Any],
+        logits: np.ndarray[Any, Any],
+        targets: np.ndarray[Any, Any],
+        logsumexp: np.ndarray[Any, Any],
+        weight: np.ndarray[Any, Any] | None = None,
+        ignore_index: int = -100,
+        label_smoothing: float = 0.0,
+    ) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def scatter_add_rows(
+        indices: np.ndarray[Any, Any],
+        g: np.ndarray[Any, Any],
+        rows: int,
+        skip: int | None = None,
+    ) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def max_pool(
+        x: np.ndarray[Any, Any],
+        kernel: tuple[int, int],
+        stride: tuple[int, int] | None = None,
+        padding: tuple[int, int] = (0, 0),
+        dilation: tuple[int, int] = (1, 1),
+        output: tuple[int, int] | None = None,
+    ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]: ...
+    @staticmethod
+    def max_pool_backward(
+        g: np.ndarray[Any, Any],
+        indices: np.ndarray[Any, Any],
+        size: tuple[int, int],
+    ) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def im2col(
+        x: np.ndarray[Any, Any],
+        kernel: tuple[int, int],
+        stride: tuple[int, int] = (1, 1),
+        padding: tuple[int, int] = (0, 0),
+        dilation: tuple[int, int] = (1, 1),
+        output: tuple[int, int] | None = None,
+        batch_last: bool = False,
+    ) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def col2im(
+        columns: np.ndarray[Any, Any],
+        shape: Sequence[int],
+        kernel: tuple[int, int],
+        stride: tuple[int, int] = (1, 1),
+        padding: tuple[int, int] = (0, 0),
+        dilation: tuple[int, int] = (1, 1),
+        output: tuple[int, int] | None = None,
+        batch_last: bool = False,
+    ) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def sgd_step(
+        param: np.ndarray[Any, Any],
+        grad: np.ndarray[Any, Any],
+        momentum_buffer: np.ndarray[Any, Any] | None,
+        *,
+        lr: float,
+        momentum: float = 0.0,
+        dampening: float = 0.0,
+        weight_decay: float = 0.0,
+        nesterov: bool = False,
+        maximize: bool = False,
+        first: bool = False,
+    ) -> None: ...
+    @staticmethod
+    def adam_step(
+        param: np.ndarray[Any, Any],
+        grad: np.ndarray[Any, Any],
+        exp_avg: np.ndarray[Any, Any],
+        exp_avg_sq: np.ndarray[Any, Any],
+        max_exp_avg_sq: np.ndarray[Any, Any] | None,
+        *,
+        step: float,
+        lr: float,
+        beta1: float,
+        beta2: float,
+        eps: float,
+        weight_decay: float = 0.0,
+        decoupled: bool = False,
+        maximize: bool = False,
+    ) -> None: ...
+    @staticmethod
+    def rmsprop_step(
+        param: np.ndarray[Any, Any],
+        grad: np.ndarray[Any, Any],
+        square_avg: np.ndarray[Any, Any],
+        grad_avg: np.ndarray[Any, Any] | None,
+        momentum_buffer: np.ndarray[Any, Any] | None,
+        *,
+        lr: float,
+        alpha: float,
+        eps: float,
+        weight_decay: float = 0.0,
+        momentum: float = 0.0,
+        maximize: bool = False,
+    ) -> None: ...
+    @staticmethod
+    def lstm_cell(
+        from_input: np.ndarray[Any, Any],
+        from_hidden: np.ndarray[Any, Any],
+        c_before: np.ndarray[Any, Any],
+    ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]: ...
+    @staticmethod
+    def lstm_cell_backward(
+        dh: np.ndarray[Any, Any] | None,
+        dc: np.ndarray[Any, Any] | None,
+        gates: np.ndarray[Any, Any],
+        c_before: np.ndarray[Any, Any],
+        c: np.ndarray[Any, Any],
+    ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]: ...
+    @staticmethod
+    def gru_cell(
+        from_input: np.ndarray[Any, Any],
+        from_hidden: np.ndarray[Any, Any],
+        h_before: np.ndarray[Any, Any],
+    ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]: ...
+    @staticmethod
+    def gru_cell_backward(
+        dh: np.ndarray[Any, Any],
+        gates: np.ndarray[Any, Any],
+        from_hidden: np.ndarray[Any, Any],
+        h_before: np.ndarray[Any, Any],
+    ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]: ...

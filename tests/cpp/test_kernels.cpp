@@ -143,7 +143,7 @@ void check_layer_norm(Kernel kernel, double tolerance) {
       for (int given = 0; given < 4; ++given) {
         const T *w = given & 1 ? weight.data() : nullptr;
         const T *b = given & 2 ? bias.data() : nullptr;
-        kernel(x.data(), w, b, out.data(), 2, n, 1e-5);
+        kernel(x.data(), w, b, out.data(), nullptr, nullptr, 2, n, 1e-5);
         for (std::ptrdiff_t row = 0; row < 2; ++row) {
           const T *from = x.data() + row * n;
           double mean = 0.0, variance = 0.0;
@@ -171,11 +171,11 @@ void check_layer_norm(Kernel kernel, double tolerance) {
   for (double poison : {kInf, -kInf, kNaN}) {
     std::vector<T> x(20, T(1)), out(20);
     x[3] = static_cast<T>(poison);
-    kernel(x.data(), nullptr, nullptr, out.data(), 1, 20, 1e-5);
+    kernel(x.data(), nullptr, nullptr, out.data(), nullptr, nullptr, 1, 20, 1e-5);
     CHECK(std::isnan(out[0]));
     CHECK(std::isnan(out[3]));
   }
-  kernel(nullptr, nullptr, nullptr, nullptr, 4, 0, 1e-5);
+  kernel(nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, 4, 0, 1e-5);
 }
 
 }  // namespace

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Kernels that take indices: every index is checked here, before native code uses it.
+#include "bind/kernel_arrays.h"
+
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "kernels/cross_entropy.h"
+#include "kernels/scatter.h"
+
+namespace modtree {
+namespace {
+
+Contiguous<std::int64_t> checked_targets(const char *name, const py::array &logits, const py::object &targets,
+                                         std::int64_t ignored) {
+  if (logits.ndim() != 2) {
+    throw py::value_error(std::string(name) + ": logits must have shape (rows, classes), got " +
+                          to_string(shape_of(logits)));
+  }
+  auto classes = integers(name, "targets", targets);
+  if (shape_of(classes) != Shape{logits.shape(0)}) {
+    throw py::value_error(std::string(name) + ": targets must have shape " + to_string({logits.shape(0)}) + ", got " +
+                          to_string(shape_of(classes)));
+  }
+  check_indices(classes, logits.shape(1), ignored, "Target ", " is out of bounds: the number of classes is ");
+  return classes;
+}
+
+py::tuple cross_entropy(const py::array &logits, const py::object &targets, const py::object &weight,
+                        std::int64_t ignore_index, double label_smoothing) {
+  const char *name = "cross_entropy";
+  return with_float(name, logits, [&](auto zero) {
+    using T = decltype(zero);
+    const auto classes = checked_targets(name, logits, targets, ignore_index);
+    const Contiguous<T> x(logits);
+    const py::ssize_t rows = x.shape(0), n = x.shape(1);
+    const Optional<T> w(name, "weight", weight, {n});
+    const Result<T> loss({rows}), logsumexp({rows});
+    run(kernels::cross_entropy, kernels::CrossEntropy<T>{x.data(), classes.data(), w.data(), loss.data(),
+                                                         logsumexp.data(), rows, n, ignore_index, label_smoothing});
+    return py::make_tuple(loss.value(), logsumexp.value());
+  });
+}
+
+py::object cross_entropy_backward(const py::object &g, const py::array &logits, const py::object &targets,
+                                  const py::object &logsumexp, const py::object &weight, std::int64_t ignore_index,
+                                  double label_smoothing) {
+  const char *name = "cross_entropy_backward";
+  return with_float(name, logits, [&](auto zero) -> py::object {
+    using T = decltype(zero);
+    const auto classes = checked_targets(name, logits, targets, ignore_index);
+    const Contiguous<T> x(logits);
+    const py::ssize_t rows = x.shape(0), n = x.shape(1);
+    const auto grad = argument<T>(name, "g", g, {rows});
+    const auto sums = argument<T>(name, "logsumexp", logsumexp, {rows});
+    const Optional<T> w(name, "weight", weight, {n});
+    const Result<T> dx(shape_of(logits));
+    run(kernels::cross_entropy_backward,
+        kernels::CrossEntropyBackward<T>{grad.data(), x.data(), classes.data(), w.data(), sums.data(), dx.data(), rows,
+                                         n, ignore_index, label_smoothing});
+    return dx.value();
+  });
+}
+
+py::object scatter_add_rows(const py::object &indices, const py::array &g, py::ssize_t rows,
+                            std::optional<std::int64_t> skip) {
+  const char *name = "scatter_add_rows";
+  return with_float(name, g, [&](auto zero) -> py::object {
+    using T = decltype(zero);
+    const auto places = integers(name, "indices", indices);
+    if (rows < 0) {
+      throw py::value_error(std::string(name) + ": rows must not be negative, got " + std::to_string(rows));
+    }
+    if (g.ndim() < 1 || shape_of(places) != Shape(g.shape(), g.shape() + (g.ndim() - 1))) {
+      throw py::value_error(std::string(name) + ": g must have the shape of indices and one axis more, got " +
+                            to_string(shape_of(g)) + " for indices of " + to_string(shape_of(places)));
+    }
+    check_indices(places, rows, skip, "index ", " is out of range: the number of rows is ");
+    const Contiguous<T> from(g);
+    const py::ssize_t width = g.shape(g.ndim() - 1);
+    py::array_t<T> out(Shape{rows, width});
+    T *to = out.mutable_data();
+    const T *data = from.data();
+    const std::int64_t *at = places.data();
+    const py::ssize_t n = places.size();
+    {
+      py::gil_scoped_release release;
+      std::fill(to, to + rows * width, T(0));
+      kernels::scatter_add_rows(at, data, to, n, width, skip.value_or(-1));
+    }
+    return std::move(out);
+  });
+}
+
+}  // namespace
+
+void bind_loss_kernels(py::module_ &m) {
+  m.def("cross_entropy", &cross_entropy, py::arg("logits"), py::arg("targets"), py::arg("weight") = py::none(),
+        py::arg("ignore_index") = -100, py::arg("label_smoothing") = 0.0,
+        "Loss of each row of logits (rows, classes), without reduction, and its log-sum-exp: (loss, logsumexp).");
+  m.def("cross_entropy_backward", &cross_entropy_backward, py::arg("g"), py::arg("logits"), py::arg("targets"),
+        py::arg("logsumexp"), py::arg("weight") = py::none(), py::arg("ignore_index") = -100,
+        py::arg("label_smoothing") = 0.0, "Gradient of the logits, from the gradient of each row's loss.");
+  m.def("scatter_add_rows", &scatter_add_rows, py::arg("indices"), py::arg("g"), py::arg("rows"),
+        py::arg("skip") = py::none(),
+        "Zeros of shape (rows, width) to which row i of g is added at indices[i]; an index of `skip` is left out.");
+}
+
+}  // namespace modtree

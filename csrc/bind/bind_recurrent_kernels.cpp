@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bind/kernel_arrays.h"
+
+#include <string>
+
+#include "kernels/recurrent.h"
+
+namespace modtree {
+namespace {
+
+// (batch, size) of the state; the gates are rows of `gates` times as many values.
+struct CellSizes {
+  CellSizes(const char *kernel, const py::array &state, py::ssize_t gates) {
+    if (state.ndim() != 2) {
+      throw py::value_error(std::string(kernel) + ": the state must have shape (batch, size), got " +
+                            to_string(shape_of(state)));
+    }
+    batch = state.shape(0);
+    size = state.shape(1);
+    state_shape = {batch, size};
+    gates_shape = {batch, gates * size};
+  }
+
+  py::ssize_t batch, size;
+  Shape state_shape, gates_shape;
+};
+
+py::tuple lstm_cell(const py::object &from_input, const py::object &from_hidden, const py::array &c_before) {
+  const char *name = "lstm_cell";
+  return with_float(name, c_before, [&](auto zero) {
+    using T = decltype(zero);
+    const CellSizes sizes(name, c_before, 4);
+    const Contiguous<T> before(c_before);
+    const auto x = argument<T>(name, "from_input", from_input, sizes.gates_shape);
+    const auto y = argument<T>(name, "from_hidden", from_hidden, sizes.gates_shape);
+    const Result<T> h(sizes.state_shape), c(sizes.state_shape), gates(sizes.gates_shape);
+    run(kernels::lstm_cell, kernels::LstmCell<T>{x.data(), y.data(), before.data(), h.data(), c.data(), gates.data(),
+                                                 sizes.batch, sizes.size});
+    return py::make_tuple(h.value(), c.value(), gates.value());
+  });
+}
+
+py::tuple lstm_cell_backward(const py::object &dh, const py::object &dc, const py::object &gates,
+                             const py::array &c_before, const py::object &c) {
+  const char *name = "lstm_cell_backward";
+  return with_float(name, c_before, [&](auto zero) {
+    using T = decltype(zero);
+    const CellSizes sizes(name, c_before, 4);
+    const Contiguous<T> before(c_before);
+    const Optional<T> gh(name, "dh", dh, sizes.state_shape), gc(name, "dc", dc, sizes.state_shape);
+    const auto active = argument<T>(name, "gates", gates, sizes.gates_shape);
+    const auto state = argument<T>(name, "c", c, sizes.state_shape);
+    const Result<T> dgates(sizes.gates_shape), dc_before(sizes.state_shape);
+    run(kernels::lstm_cell_backward,
+        kernels::LstmCellBackward<T>{gh.data(), gc.data(), active.data(), before.data(), state.data(), dgates.data(),
+                                     dc_before.data(), sizes.batch, sizes.size});
+    return py::make_tuple(dgates.value(), dc_before.value());
+  });
+}
+
+py::tuple gru_cell(const py::object &from_input, const py::object &from_hidden, const py::array &h_before) {
+  const char *name = "gru_cell";
+  return with_float(name, h_before, [&](auto zero) {
+    using T = decltype(zero);
+    const CellSizes sizes(name, h_before, 3);
+    const Contiguous<T> before(h_before);
+    const auto x = argument<T>(name, "from_input", from_input, sizes.gates_shape);
+    const auto y = argument<T>(name, "from_hidden", from_hidden, sizes.gates_shape);
+    const Result<T> h(sizes.state_shape), gates(sizes.gates_shape);
+    run(kernels::gru_cell,
+        kernels::GruCell<T>{x.data(), y.data(), before.data(), h.data(), gates.data(), sizes.batch, sizes.size});
+    return py::make_tuple(h.value(), gates.value());
+  });
+}
+
+py::tuple gru_cell_backward(const py::object &dh, const py::object &gates, const py::object &from_hidden,
+                            const py::array &h_before) {
+  const char *name = "gru_cell_backward";
+  return with_float(name, h_before, [&](auto zero) {
+    using T = decltype(zero);
+    const CellSizes sizes(name, h_before, 3);
+    const Contiguous<T> before(h_before);
+    const auto g = argument<T>(name, "dh", dh, sizes.state_shape);
+    const auto active = argument<T>(name, "gates", gates, sizes.gates_shape);
+    const auto y = argument<T>(name, "from_hidden", from_hidden, sizes.gates_shape);
+    const Result<T> dx(sizes.gates_shape), dy(sizes.gates_shape), dbefore(sizes.state_shape);
+    run(kernels::gru_cell_backward,
+        kernels::GruCellBackward<T>{g.data(), active.data(), y.data(), before.data(), dx.data(), dy.data(),
+                                    dbefore.data(), sizes.batch, sizes.size});
+    return py::make_tuple(dx.value(), dy.value(), dbefore.value());
+  });
+}
+
+}  // namespace
+
+void bind_recurrent_kernels(py::module_ &m) {
+  m.def("lstm_cell", &lstm_cell, py::arg("from_input"), py::arg("from_hidden"), py::arg("c_before"),
+        "One step from the two parts of the gates (batch, 4 * size; input, forget, cell, output): (h, c, gates).");
+  m.def("lstm_cell_backward", &lstm_cell_backward, py::arg("dh"), py::arg("dc"), py::arg("gates"), py::arg("c_before"),
+        py::arg("c"), "Gradients (of both parts of the gates, of c_before); dh or dc may be None.");
+  m.def("gru_cell", &gru_cell, py::arg("from_input"), py::arg("from_hidden"), py::arg("h_before"),
+        "One step from the two parts of the gates (batch, 3 * size; reset, update, new): (h, gates).");
+  m.def("gru_cell_backward", &gru_cell_backward, py::arg("dh"), py::arg("gates"), py::arg("from_hidden"),
+        py::arg("h_before"), "Gradients (of from_input, of from_hidden, of h_before).");
+}
+
+}  // namespace modtree

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bind/kernel_arrays.h"
+
+#include <pybind11/stl.h>
+
+#include <array>
+#include <optional>
+#include <string>
+
+#include "kernels/im2col.h"
+#include "kernels/max_pool.h"
+
+namespace modtree {
+namespace {
+
+using Pair = std::array<py::ssize_t, 2>;
+using Maybe = std::optional<Pair>;
+
+// So large a size in one place keeps every product of two below the limits of the integers.
+constexpr py::ssize_t kLargest = py::ssize_t{1} << 30;
+
+void check_range(const char *kernel, const char *name, py::ssize_t value, py::ssize_t least) {
+  if (value < least || value > kLargest) {
+    throw py::value_error(std::string(kernel) + ": " + name + " must be from " + std::to_string(least) + " to " +
+                          std::to_string(kLargest) + ", got " + std::to_string(value));
+  }
+}
+
+// How windows lie on axis `i` (0: rows, 1: columns), with everything checked. A given output size may be any: what lies outside is padding.
+kernels::WindowAxis window_axis(const char *name, std::size_t i, py::ssize_t size, const Pair &kernel,
+                                const Pair &stride, const Pair &padding, const Pair &dilation, const Maybe &output) {
+  check_range(name, "an image's size", size, 0);
+  check_range(name, "kernel", kernel[i], 1);
+  check_range(name, "stride", stride[i], 1);
+  check_range(name, "padding", padding[i], 0);
+  check_range(name, "dilation", dilation[i], 1);
+  const py::ssize_t span = size + 2 * padding[i] - dilation[i] * (kernel[i] - 1) - 1;
+  const py::ssize_t out = output ? (*output)[i] : span < 0 ? 0 : span / stride[i] + 1;
+  if (!output && out == 0) {
+    throw py::value_error(std::string(name) + ": the window is larger than the padded image, which has size " +
+                          std::to_string(size) + " along this axis");
+  }
+  check_range(name, "output", out, 0);
+  return {size, kernel[i], stride[i], padding[i], dilation[i], out};
+}
+
+void check_windows_inside(const char *name, const kernels::WindowAxis &axis) {
+  for (py::ssize_t o = 0; o < axis.out; ++o) {
+    const kernels::WindowRange range = kernels::elements_inside(axis, o);
+    if (range.first == range.last) {
+      throw py::value_error(std::string(name) + ": window " + std::to_string(o) +
+                            " of an axis lies wholly in the padding; use less padding or a smaller output");
+    }
+  }
+}
+
+// The size of the image, the last two axes.
+Pair image_size(const char *name, const py::array &x) {
+  if (x.ndim() < 2) {
+    throw py::value_error(std::string(name) + ": expected at least 2 axes (..., height, width), got shape " +
+                          to_string(shape_of(x)));
+  }
+  return {x.shape(x.ndim() - 2), x.shape(x.ndim() - 1)};
+}
+
+// The shape of x with other images.
+Shape with_image(const py::array &x, py::ssize_t height, py::ssize_t width) {
+  Shape shape = shape_of(x);
+  shape[shape.size() - 2] = height;
+  shape[shape.size() - 1] = width;
+  return shape;
+}
+
+py::ssize_t planes_of(const py::array &x) {
+  py::ssize_t planes = 1;
+  for (py::ssize_t axis = 0; axis + 2 < x.ndim(); ++axis) {
+    planes *= x.shape(axis);
+  }
+  return planes;
+}
+
+py::tuple max_pool(const py::array &input, const Pair &kernel, const Maybe &stride, const Pair &padding,
+                   const Pair &dilation, const Maybe &output) {
+  const char *name = "max_pool";
+  return with_float(name, input, [&](auto zero) {
+    using T = decltype(zero);
+    const Pair size = image_size(name, input);
+    const Pair steps = stride.value_or(kernel);
+    const auto rows = window_axis(name, 0, size[0], kernel, steps, padding, dilation, output);
+    const auto columns = window_axis(name, 1, size[1], kernel, steps, padding, dilation, output);
+    check_windows_inside(name, rows);
+    check_windows_inside(name, columns);
+    const Contiguous<T> x(input);
+    const Shape shape = with_image(input, rows.out, columns.out);
+    const Result<T> out(shape);
+    const Result<std::int64_t> indices(shape);
+    run(kernels::max_pool, kernels::MaxPool<T>{x.data(), out.data(), indices.data(), planes_of(input), rows, columns});
+    return py::make_tuple(out.value(), indices.value());
+  });
+}
+
+py::object max_pool_backward(const py::array &g, const py::object &indices, const Pair &size) {
+  const char *name = "max_pool_backward";
+  return with_float(name, g, [&](auto zero) -> py::object {
+    using T = decltype(zero);
+    const Pair from = image_size(name, g);
+    check_range(name, "size", size[0], 0);
+    check_range(name, "size", size[1], 0);
+    const auto places = integers(name, "indices", indices);
+    if (shape_of(places) != shape_of(g)) {
+      throw py::value_error(std::string(name) + ": indices must have the shape of g, " + to_string(shape_of(g)) +
+                            ", got " + to_string(shape_of(places)));
+    }
+    check_indices(places, size[0] * size[1], std::nullopt, "index ", " is out of range: the image's size is ");
+    const Contiguous<T> grad(g);
+    const Result<T> dx(with_image(g, size[0], size[1]));
+    run(kernels::max_pool_backward, kernels::MaxPoolBackward<T>{grad.data(), places.data(), dx.data(), planes_of(g),
+                                                                from[0] * from[1], size[0] * size[1]});
+    return dx.value();
+  });
+}
+
+// The matrix of windows: (images, rows, windows), or (rows, images * windows).
+struct Layout {
+  Layout(const Shape &image, const kernels::WindowAxis &rows, const kernels::WindowAxis &columns, bool batch_last) {
+    const py::ssize_t height = image[1] * rows.kernel * columns.kernel;
+    const py::ssize_t windows = rows.out * columns.out;
+    shape = batch_last ? Shape{height, image[0] * windows} : Shape{image[0], height, windows};
+    image_stride = batch_last ? windows : height * windows;
+    row_stride = batch_last ? image[0] * windows : windows;
+  }
+
+  Shape shape;
+  py::ssize_t image_stride, row_stride;
+};
+
+void need_four_axes(const char *name, const Shape &shape) {
+  if (shape.size() != 4) {
+    throw py::value_error(std::string(name) + ": images must have shape (N, C, height, width), got " +
+                          to_string(shape));
+  }
+}
+
+py::object im2col(const py::array &input, const Pair &kernel, const Pair &stride, const Pair &padding,
+                  const Pair &dilation, const Maybe &output, bool batch_last) {
+  const char *name = "im2col";
+  return with_float(name, input, [&](auto zero) -> py::object {
+    using T = decltype(zero);
+    const Shape shape = shape_of(input);
+    need_four_axes(name, shape);
+    const auto rows = window_axis(name, 0, shape[2], kernel, stride, padding, dilation, output);
+    const auto columns = window_axis(name, 1, shape[3], kernel, stride, padding, dilation, output);
+    const Contiguous<T> x(input);
+    const Layout layout(shape, rows, columns, batch_last);
+    const Result<T> matrix(layout.shape);
+    // The kernel only reads the images here.
+    run(kernels::im2col, kernels::Columns<T>{const_cast<T *>(x.data()), matrix.data(), shape[0], shape[1], rows,
+                                             columns, layout.image_stride, layout.row_stride});
+    return matrix.value();
+  });
+}
+
+py::object col2im(const py::array &input, const Shape &shape, const Pair &kernel, const Pair &stride,
+                  const Pair &padding, const Pair &dilation, const Maybe &output, bool batch_last) {
+  const char *name = "col2im";
+  return with_float(name, input, [&](auto zero) -> py::object {
+    using T = decltype(zero);
+    need_four_axes(name, shape);
+    check_range(name, "the number of images", shape[0], 0);
+    check_range(name, "the number of channels", shape[1], 0);
+    const auto rows = window_axis(name, 0, shape[2], kernel, stride, padding, dilation, output);
+    const auto columns = window_axis(name, 1, shape[3], kernel, stride, padding, dilation, output);
+    const Layout layout(shape, rows, columns, batch_last);
+    const auto matrix = argument<T>(name, "columns", input, layout.shape);
+    const Result<T> image(shape);
+    // The kernel only reads the matrix here.
+    run(kernels::col2im, kernels::Columns<T>{image.data(), const_cast<T *>(matrix.data()), shape[0], shape[1], rows,
+                                             columns, layout.image_stride, layout.row_stride});
+    return image.value();
+  });
+}
+
+}  // namespace
+
+void bind_window_kernels(py::module_ &m) {
+  const Pair one{1, 1}, none{0, 0};
+  m.def("max_pool", &max_pool, py::arg("x"), py::arg("kernel"), py::arg("stride") = py::none(),
+        py::arg("padding") = none, py::arg("dilation") = one, py::arg("output") = py::none(),
+        "Maxima of windows over the last two axes, and their places in the image: (out, indices).");
+  m.def("max_pool_backward", &max_pool_backward, py::arg("g"), py::arg("indices"), py::arg("size"),
+        "Adds g at `indices` of images of the given (height, width).");
+  m.def("im2col", &im2col, py::arg("x"), py::arg("kernel"), py::arg("stride") = one, py::arg("padding") = none,
+        py::arg("dilation") = one, py::arg("output") = py::none(), py::arg("batch_last") = false,
+        "Windows of (N, C, H, W) as columns: (N, C * kernel, windows), or (C * kernel, N * windows) with batch_last.");
+  m.def("col2im", &col2im, py::arg("columns"), py::arg("shape"), py::arg("kernel"), py::arg("stride") = one,
+        py::arg("padding") = none, py::arg("dilation") = one, py::arg("output") = py::none(),
+        py::arg("batch_last") = false, "Sums columns of im2col into images of the given shape (N, C, H, W).");
+}
+
+}  // namespace modtree

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Arrays on their way into and out of the kernels: dtype, shape and layout are checked here, before native code reads memory.
+#pragma once
+
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace modtree {
+
+namespace py = pybind11;
+
+constexpr int kAligned = py::detail::npy_api::NPY_ARRAY_ALIGNED_;
+
+template <class T>
+using Contiguous = py::array_t<T, py::array::c_style | py::array::forcecast | kAligned>;
+
+using Shape = std::vector<py::ssize_t>;
+
+enum class Float { f32, f64 };
+
+Float float_type(const char *kernel, const py::array &x);
+
+inline Shape shape_of(const py::array &x) { return {x.shape(), x.shape() + x.ndim()}; }
+
+// "(2, 3)"
+std::string to_string(const Shape &shape);
+
+// Calls f(float()) or f(double()) by the dtype of x; TypeError for any other.
+template <class F>
+auto with_float(const char *kernel, const py::array &x, F f) {
+  return float_type(kernel, x) == Float::f32 ? f(float()) : f(double());
+}
+
+// `value` as contiguous memory; it must have T's dtype and exactly this shape.
+template <class T>
+Contiguous<T> argument(const char *kernel, const char *name, const py::object &value, const Shape &shape) {
+  if (!py::isinstance<py::array>(value)) {
+    throw py::type_error(std::string(kernel) + ": " + name + " must be an array, got " + Py_TYPE(value.ptr())->tp_name);
+  }
+  const auto array = py::reinterpret_borrow<py::array>(value);
+  if (array.dtype().num() != py::dtype::num_of<T>()) {
+    throw py::type_error(std::string(kernel) + ": " + name + " must be of " +
+                         py::str(py::dtype::of<T>()).template cast<std::string>() + " like the first array, got " +
+                         py::str(array.dtype()).template cast<std::string>());
+  }
+  if (shape_of(array) != shape) {
+    throw py::value_error(std::string(kernel) + ": " + name + " must have shape " + to_string(shape) + ", got " +
+                          to_string(shape_of(array)));
+  }
+  return Contiguous<T>(array);
+}
+
+// The same for an argument that may be None: then `data()` is null.
+template <class T>
+class Optional {
+public:
+  Optional(const char *kernel, const char *name, const py::object &value, const Shape &shape) {
+    if (!value.is_none()) {
+      array_ = argument<T>(kernel, name, value, shape);
+      data_ = array_.data();
+    }
+  }
+
+  const T *data() const { return data_; }
+
+private:
+  Contiguous<T> array_{0};
+  const T *data_ = nullptr;
+};
+
+// A new array, or None (and a null pointer) when it is not wanted.
+template <class T>
+class Result {
+public:
+  explicit Result(const Shape &shape, bool wanted = true) : value_(py::none()) {
+    if (wanted) {
+      py::array_t<T> array(shape);
+      data_ = array.mutable_data();
+      value_ = std::move(array);
+    }
+  }
+
+  T *data() const { return data_; }
+  const py::object &value() const { return value_; }
+
+private:
+  py::object value_;
+  T *data_ = nullptr;
+};
+
+// `out` when given (then it has to fit exactly), a new array otherwise. The dtype is T's.
+template <class T>
+py::array_t<T> output(const char *kernel, const py::array &x, const py::object &out) {
+  if (out.is_none()) {
+    return py::array_t<T>(shape_of(x));
+  }
+  if (!py::isinstance<py::array_t<T, py::array::c_style>>(out)) {
+    throw py::value_error(std::string(kernel) + ": out must be a C-contiguous array of the input's dtype");
+  }
+  auto array = py::reinterpret_borrow<py::array_t<T>>(out);
+  if (shape_of(array) != shape_of(x)) {
+    throw py::value_error(std::string(kernel) + ": out must have the input's shape");
+  }
+  if (!array.writeable() || !(array.flags() & kAligned)) {
+    throw py::value_error(std::string(kernel) + ": out is read-only or not aligned");
+  }
+  return array;
+}
+
+// Runs `kernel(x, out, size)` without the GIL.
+template <class T, class Kernel>
+py::array elementwise(const char *name, const py::array &input, const py::object &out, Kernel kernel) {
+  const Contiguous<T> x(input);
+  py::array_t<T> result = output<T>(name, x, out);
+  const T *from = x.data();
+  T *to = result.mutable_data();
+  const py::ssize_t n = x.size();
+  {
+    py::gil_scoped_release release;
+    kernel(from, to, n);
+  }
+  return result;
+}
+
+// An array to change in place: exactly T's dtype and `size` values, contiguous, aligned, writeable; TypeError or ValueError otherwise.
+template <class T>
+T *in_place(const char *kernel, const char *name, const py::object &value, py::ssize_t size) {
+  const std::string what = std::string(kernel) + ": " + name;
+  if (!py::isinstance<py::array_t<T>>(value)) {
+    throw py::type_error(what + " must be an array of " + py::str(py::dtype::of<T>()).template cast<std::string>());
+  }
+  auto array = py::reinterpret_borrow<py::array>(value);
+  if (!(array.flags() & py::array::c_style) || !(array.flags() & kAligned) || !array.writeable()) {
+    throw py::value_error(what + " must be C-contiguous, aligned and writeable");
+  }
+  if (array.size() != size) {
+    throw py::value_error(what + " must have " + std::to_string(size) + " values, got " + std::to_string(array.size()));
+  }
+  return static_cast<T *>(array.mutable_data());
+}
+
+template <class T>
+T *optional_in_place(const char *kernel, const char *name, const py::object &value, py::ssize_t size) {
+  return value.is_none() ? nullptr : in_place<T>(kernel, name, value, size);
+}
+
+// An integer array as contiguous int64; TypeError for other dtypes.
+Contiguous<std::int64_t> integers(const char *kernel, const char *name, const py::object &value);
+
+// IndexError unless every index is in [0, limit) or is the one that is allowed.
+void check_indices(const Contiguous<std::int64_t> &indices, py::ssize_t limit, std::optional<std::int64_t> allowed,
+                   const char *before, const char *after);
+
+// Runs `kernel(a)` without the GIL.
+template <class Arguments>
+void run(void (*kernel)(const Arguments &), const Arguments &a) {
+  py::gil_scoped_release release;
+  kernel(a);
+}
+
+// The parts of the binding, one for each file bind_*_kernels.cpp.
+void bind_norm_kernels(py::module_ &kernels);
+void bind_loss_kernels(py::module_ &kernels);
+void bind_window_kernels(py::module_ &kernels);
+void bind_optimizer_kernels(py::module_ &kernels);
+void bind_recurrent_kernels(py::module_ &kernels);
+
+}  // namespace modtree

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/batch_norm.h"
+
+#include <cmath>
+#include <vector>
+
+#include "kernels/vector_math.h"
+
+namespace modtree::kernels {
+namespace {
+
+// Without positions (a matrix of images x channels) loops run along the channels, else along the positions of one channel of one image.
+
+template <class T>
+MODTREE_ALWAYS_INLINE void matrix_statistics(const BatchNorm<T> &a) {
+  const std::ptrdiff_t n = a.channels;
+  const auto count = static_cast<double>(a.images);
+  ColumnSum<T> sums(static_cast<std::size_t>(n));
+  for (std::ptrdiff_t image = 0; image < a.images; ++image) {
+    const T *__restrict x = a.x + image * n;
+    T *__restrict sum = sums.row();
+    for (std::ptrdiff_t i = 0; i < n; ++i) {
+      sum[i] += x[i];
+    }
+  }
+  const double *totals = sums.totals();
+  for (std::ptrdiff_t i = 0; i < n; ++i) {
+    a.mean[i] = static_cast<T>(totals[i] / count);
+  }
+  ColumnSum<T> squares(static_cast<std::size_t>(n));
+  for (std::ptrdiff_t image = 0; image < a.images; ++image) {
+    const T *__restrict x = a.x + image * n;
+    const T *__restrict mean = a.mean;
+    T *__restrict sum = squares.row();
+    for (std::ptrdiff_t i = 0; i < n; ++i) {
+      sum[i] += (x[i] - mean[i]) * (x[i] - mean[i]);
+    }
+  }
+  totals = squares.totals();
+  for (std::ptrdiff_t i = 0; i < n; ++i) {
+    a.var[i] = static_cast<T>(totals[i] / count);
+    a.rstd[i] = static_cast<T>(1.0 / std::sqrt(totals[i] / count + a.eps));
+  }
+}
+
+template <class T>
+MODTREE_ALWAYS_INLINE void channel_statistics(const BatchNorm<T> &a, std::ptrdiff_t channel) {
+  const std::ptrdiff_t n = a.positions, step = a.channels * n;
+  const T *start = a.x + channel * n;
+  const auto count = static_cast<double>(a.images) * static_cast<double>(n);
+  double sum = 0.0;
+  for (std::ptrdiff_t image = 0; image < a.images; ++image) {
+    const T *x = start + image * step;
+    sum += block_sum<T>(n, [=](std::ptrdiff_t i) { return x[i]; });
+  }
+  const auto mean = static_cast<T>(sum / count);
+  sum = 0.0;
+  for (std::ptrdiff_t image = 0; image < a.images; ++image) {
+    const T *x = start + image * step;
+    sum += block_sum<T>(n, [=](std::ptrdiff_t i) { return (x[i] - mean) * (x[i] - mean); });
+  }
+  a.mean[channel] = mean;
+  a.var[channel] = static_cast<T>(sum / count);
+  a.rstd[channel] = static_cast<T>(1.0 / std::sqrt(sum / count + a.eps));
+}
+
+template <class T>
+MODTREE_ALWAYS_INLINE void batch_norm_all(const BatchNorm<T> &a) {
+  const std::ptrdiff_t channels = a.channels, n = a.positions;
+  if (!a.training) {
+    for (std::ptrdiff_t c = 0; c < channels; ++c) {
+      a.rstd[c] = static_cast<T>(1.0 / std::sqrt(static_cast<double>(a.var[c]) + a.eps));
+    }
+  } else if (n == 1) {
+    matrix_statistics(a);
+  }
+  if (n != 1) {
+    for (std::ptrdiff_t c = 0; c < channels; ++c) {
+      if (a.training) {
+        channel_statistics(a, c);
+      }
+      const T mean = a.mean[c], scale = a.weight ? a.rstd[c] * a.weight[c] : a.rstd[c];
+      const T shift = a.bias ? a.bias[c] : static_cast<T>(0);
+      for (std::ptrdiff_t image = 0; image < a.images; ++image) {
+        const T *__restrict x = a.x + (image * channels + c) * n;
+        T *__restrict out = a.out + (image * channels + c) * n;
+        for (std::ptrdiff_t i = 0; i < n; ++i) {
+          out[i] = (x[i] - mean) * scale + shift;
+        }
+      }
+    }
+    return;
+  }
+  const auto size = static_cast<std::size_t>(channels);
+  std::vector<T> scales(a.rstd, a.rstd + channels), shifts(size);
+  for (std::size_t c = 0; c < size; ++c) {
+    scales[c] *= a.weight ? a.weight[c] : static_cast<T>(1);
+    shifts[c] = a.bias ? a.bias[c] : static_cast<T>(0);
+  }
+  for (std::ptrdiff_t image = 0; image < a.images; ++image) {
+    const T *__restrict x = a.x + image * channels;
+    const T *__restrict mean = a.mean;
+    const T *__restrict scale = scales.data();
+    const T *__restrict shift = shifts.data();
+    T *__restrict out = a.out + image * channels;
+    for (std::ptrdiff_t i = 0; i < channels; ++i) {
+      out[i] = (x[i] - mean[i]) * scale[i] + shift[i];
+    }
+  }
+}
+
+// The coefficients of dx = a g + b (x - mean) + c for one channel, from the sums of g and of g (x - mean) rstd.
+template <class T>
+struct InputGradient {
+  T of_g, of_x, constant;
+
+  MODTREE_ALWAYS_INLINE InputGradient(T rstd, T weight, double sum_g, double sum_gh, double count, bool training)
+      : of_g(rstd * weight),
+        of_x(training ? static_cast<T>(-sum_gh / count * static_cast<double>(rstd * rstd * weight))
+                      : static_cast<T>(0)),
+        constant(training ? static_cast<T>(-sum_g / count * static_cast<double>(rstd * weight)) : static_cast<T>(0)) {}
+};
+
+template <class T>
+MODTREE_ALWAYS_INLINE void matrix_backward(const BatchNormBackward<T> &a) {
+  const std::ptrdiff_t n = a.channels;
+  const auto size = static_cast<std::size_t>(n);
+  ColumnSum<T> sums_g(size), sums_gh(size);
+  for (std::ptrdiff_t image = 0; image < a.images; ++image) {
+    const T *__restrict g = a.g + image * n;
+    const T *__restrict x = a.x + image * n;
+    const T *__restrict mean = a.mean;
+    const T *__restrict rstd = a.rstd;
+    T *__restrict sum_g = sums_g.row();
+    T *__restrict sum_gh = sums_gh.row();
+    for (std::ptrdiff_t i = 0; i < n; ++i) {
+      sum_g[i] += g[i];
+      sum_gh[i] += g[i] * ((x[i] - mean[i]) * rstd[i]);
+    }
+  }
+  if (a.dweight) {
+    sums_gh.store(a.dweight);
+  }
+  if (a.dbias) {
+    sums_g.store(a.dbias);
+  }
+  if (!a.dx) {
+    return;
+  }
+  const double *total_g = sums_g.totals(), *total_gh = sums_gh.totals();
+  std::vector<T> of_g(size), of_x(size), constants(size);
+  for (std::size_t c = 0; c < size; ++c) {
+    const InputGradient<T> gradient(a.rstd[c], a.weight ? a.weight[c] : static_cast<T>(1), total_g[c], total_gh[c],
+                                    static_cast<double>(a.images), a.training);
+    of_g[c] = gradient.of_g;
+    of_x[c] = gradient.of_x;
+    constants[c] = gradient.constant;
+  }
+  for (std::ptrdiff_t image = 0; image < a.images; ++image) {
+    const T *__restrict g = a.g + image * n;
+    const T *__restrict x = a.x + image * n;
+    const T *__restrict mean = a.mean;
+    const T *__restrict scale_g = of_g.data();
+    const T *__restrict scale_x = of_x.data();
+    const T *__restrict constant = constants.data();
+    T *__restrict dx = a.dx + image * n;
+    for (std::ptrdiff_t i = 0; i < n; ++i) {
+      dx[i] = g[i] * scale_g[i] + ((x[i] - mean[i]) * scale_x[i] + constant[i]);
+    }
+  }
+}
+
+template <class T>
+MODTREE_ALWAYS_INLINE void channel_backward(const BatchNormBackward<T> &a, std::ptrdiff_t channel) {
+  const std::ptrdiff_t n = a.positions, step = a.channels * n;
+  const T mean = a.mean[channel], rstd = a.rstd[channel];
+  double sum_g = 0.0, sum_gd = 0.0;
+  for (std::ptrdiff_t image = 0; image < a.images; ++image) {
+    const T *__restrict g = a.g + channel * n + image * step;
+    const T *__restrict x = a.x + channel * n + image * step;
+    for (std::ptrdiff_t start = 0; start < n; start += kBlock) {
+      const std::ptrdiff_t stop = n - start < kBlock ? n : start + kBlock;
+      T block_g = 0, block_gd = 0;
+      for (std::ptrdiff_t i = start; i < stop; ++i) {
+        block_g += g[i];
+        block_gd += g[i] * (x[i] - mean);
+      }
+      sum_g += static_cast<double>(block_g);
+      sum_gd += static_cast<double>(block_gd);
+    }
+  }
+  const double sum_gh = sum_gd * static_cast<double>(rstd);
+  if (a.dweight) {
+    a.dweight[channel] = static_cast<T>(sum_gh);
+  }
+  if (a.dbias) {
+    a.dbias[channel] = static_cast<T>(sum_g);
+  }
+  if (!a.dx) {
+    return;
+  }
+  const auto count = static_cast<double>(a.images) * static_cast<double>(n);
+  const InputGradient<T> c(rstd, a.weight ? a.weight[channel] : static_cast<T>(1), sum_g, sum_gh, count, a.training);
+  for (std::ptrdiff_t image = 0; image < a.images; ++image) {
+    const T *__restrict g = a.g + channel * n + image * step;
+    const T *__restrict x = a.x + channel * n + image * step;
+    T *__restrict dx = a.dx + channel * n + image * step;
+    for (std::ptrdiff_t i = 0; i < n; ++i) {
+      dx[i] = g[i] * c.of_g + ((x[i] - mean) * c.of_x + c.constant);
+    }
+  }
+}
+
+template <class T>
+MODTREE_ALWAYS_INLINE void batch_norm_backward_all(const BatchNormBackward<T> &a) {
+  if (a.positions == 1) {
+    matrix_backward(a);
+    return;
+  }
+  for (std::ptrdiff_t c = 0; c < a.channels; ++c) {
+    channel_backward(a, c);
+  }
+}
+
+}  // namespace
+
+MODTREE_DEFINE_KERNEL(batch_norm, (const BatchNorm<float> &a), batch_norm_all, (a))
+MODTREE_DEFINE_KERNEL(batch_norm, (const BatchNorm<double> &a), batch_norm_all, (a))
+MODTREE_DEFINE_KERNEL(batch_norm_backward, (const BatchNormBackward<float> &a), batch_norm_backward_all, (a))
+MODTREE_DEFINE_KERNEL(batch_norm_backward, (const BatchNormBackward<double> &a), batch_norm_backward_all, (a))
+
+}  // namespace modtree::kernels

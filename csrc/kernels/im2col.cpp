@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/im2col.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/dispatch.h"
+
+namespace modtree::kernels {
+namespace {
+
+// Calls visit(image row or null, matrix row, range) for every row of windows, in the order of the matrix' rows.
+template <class T, class Visit>
+MODTREE_ALWAYS_INLINE void for_each_row(const Columns<T> &a, std::ptrdiff_t image, std::ptrdiff_t channel,
+                                        Visit visit) {
+  const WindowAxis &rows = a.rows, &columns = a.columns;
+  T *plane = a.image + (image * a.channels + channel) * rows.size * columns.size;
+  for (std::ptrdiff_t kr = 0; kr < rows.kernel; ++kr) {
+    for (std::ptrdiff_t kc = 0; kc < columns.kernel; ++kc) {
+      const std::ptrdiff_t r = (channel * rows.kernel + kr) * columns.kernel + kc;
+      T *matrix = a.matrix + image * a.image_stride + r * a.row_stride;
+      const WindowRange range = windows_inside(columns, kc);
+      const std::ptrdiff_t shift = kc * columns.dilation - columns.padding;
+      for (std::ptrdiff_t o = 0; o < rows.out; ++o, matrix += columns.out) {
+        const std::ptrdiff_t row = o * rows.stride - rows.padding + kr * rows.dilation;
+        const bool inside = row >= 0 && row < rows.size && range.first < range.last;
+        // Points at the element that window range.first has; never before the plane.
+        T *from = inside ? plane + row * columns.size + (shift + range.first * columns.stride) : nullptr;
+        visit(from, matrix, range);
+      }
+    }
+  }
+}
+
+template <class T>
+MODTREE_ALWAYS_INLINE void im2col_all(const Columns<T> &a) {
+  const std::ptrdiff_t width = a.columns.out, stride = a.columns.stride;
+  for (std::ptrdiff_t channel = 0; channel < a.channels; ++channel) {
+    for (std::ptrdiff_t image = 0; image < a.images; ++image) {
+      for_each_row(a, image, channel, [=](const T *from, T *to, WindowRange range) {
+        if (!from) {
+          std::fill(to, to + width, T(0));
+          return;
+        }
+        std::fill(to, to + range.first, T(0));
+        std::fill(to + range.last, to + width, T(0));
+        const std::ptrdiff_t n = range.last - range.first;
+        T *__restrict target = to + range.first;
+        const T *__restrict source = from;
+        if (stride == 1) {
+          for (std::ptrdiff_t i = 0; i < n; ++i) {
+            target[i] = source[i];
+          }
+        } else if (stride == 2) {
+          for (std::ptrdiff_t i = 0; i < n; ++i) {
+            target[i] = source[2 * i];
+          }
+        } else {
+          for (std::ptrdiff_t i = 0; i < n; ++i) {
+            target[i] = source[stride * i];
+          }
+        }
+      });
+    }
+  }
+}
+
+template <class T>
+MODTREE_ALWAYS_INLINE void col2im_all(const Columns<T> &a) {
+  const std::ptrdiff_t stride = a.columns.stride;
+  const std::ptrdiff_t total = a.images * a.channels * a.rows.size * a.columns.size;
+  std::fill(a.image, a.image + total, T(0));
+  for (std::ptrdiff_t image = 0; image < a.images; ++image) {
+    for (std::ptrdiff_t channel = 0; channel < a.channels; ++channel) {
+      for_each_row(a, image, channel, [=](T *to, const T *from, WindowRange range) {
+        if (!to) {
+          return;
+        }
+        const std::ptrdiff_t n = range.last - range.first;
+        T *__restrict target = to;
+        const T *__restrict source = from + range.first;
+        if (stride == 1) {
+          for (std::ptrdiff_t i = 0; i < n; ++i) {
+            target[i] += source[i];
+          }
+        } else {
+          for (std::ptrdiff_t i = 0; i < n; ++i) {
+            target[stride * i] += source[i];
+          }
+        }
+      });
+    }
+  }
+}
+
+}  // namespace
+
+MODTREE_DEFINE_KERNEL(im2col, (const Columns<float> &a), im2col_all, (a))
+MODTREE_DEFINE_KERNEL(im2col, (const Columns<double> &a), im2col_all, (a))
+MODTREE_DEFINE_KERNEL(col2im, (const Columns<float> &a), col2im_all, (a))
+MODTREE_DEFINE_KERNEL(col2im, (const Columns<double> &a), col2im_all, (a))
+
+}  // namespace modtree::kernels

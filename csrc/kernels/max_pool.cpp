@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/max_pool.h"
+
+#include <limits>
+#include <vector>
+
+#include "kernels/dispatch.h"
+
+namespace modtree::kernels {
+namespace {
+
+// One row of windows at a time: element after element of the window is compared for all windows of the row, which makes the inner loop run
+// along memory and have no branch.
+template <class T, class Index>
+MODTREE_ALWAYS_INLINE void max_pool_planes(const MaxPool<T> &a) {
+  const WindowAxis &rows = a.rows, &columns = a.columns;
+  const auto width = static_cast<std::size_t>(columns.out);
+  std::vector<T> best_values(width);
+  std::vector<Index> best_places(width);
+  std::vector<WindowRange> ranges;
+  for (std::ptrdiff_t k = 0; k < columns.kernel; ++k) {
+    ranges.push_back(windows_inside(columns, k));
+  }
+  for (std::ptrdiff_t plane = 0; plane < a.planes; ++plane) {
+    const T *x = a.x + plane * rows.size * columns.size;
+    for (std::ptrdiff_t o = 0; o < rows.out; ++o) {
+      T *__restrict best = best_values.data();
+      Index *__restrict place = best_places.data();
+      for (std::ptrdiff_t i = 0; i < columns.out; ++i) {
+        best[i] = -std::numeric_limits<T>::infinity();
+        place[i] = -1;
+      }
+      const WindowRange inside = elements_inside(rows, o);
+      for (std::ptrdiff_t kr = inside.first; kr < inside.last; ++kr) {
+        const std::ptrdiff_t row = o * rows.stride - rows.padding + kr * rows.dilation;
+        for (std::ptrdiff_t kc = 0; kc < columns.kernel; ++kc) {
+          const WindowRange range = ranges[static_cast<std::size_t>(kc)];
+          const std::ptrdiff_t start = row * columns.size + kc * columns.dilation - columns.padding;
+          const auto stride = columns.stride;
+          for (std::ptrdiff_t i = range.first; i < range.last; ++i) {
+            const std::ptrdiff_t at = start + i * stride;
+            const T v = x[at];
+            // The first element of a window is taken even when it is -inf; a NaN stays until another one comes.
+            const bool better = v > best[i] || v != v || place[i] < 0;
+            best[i] = better ? v : best[i];
+            place[i] = better ? static_cast<Index>(at) : place[i];
+          }
+        }
+      }
+      T *out = a.out + (plane * rows.out + o) * columns.out;
+      std::int64_t *indices = a.indices + (plane * rows.out + o) * columns.out;
+      for (std::ptrdiff_t i = 0; i < columns.out; ++i) {
+        out[i] = best[i];
+        indices[i] = place[i];
+      }
+    }
+  }
+}
+
+// Places of 32 bits where they fit: vectors of them have the width of vectors of float.
+template <class T>
+MODTREE_ALWAYS_INLINE void max_pool_any(const MaxPool<T> &a) {
+  if (sizeof(T) == 4 && a.rows.size * a.columns.size <= std::numeric_limits<std::int32_t>::max()) {
+    max_pool_planes<T, std::int32_t>(a);
+  } else {
+    max_pool_planes<T, std::int64_t>(a);
+  }
+}
+
+template <class T>
+MODTREE_ALWAYS_INLINE void max_pool_backward_planes(const MaxPoolBackward<T> &a) {
+  for (std::ptrdiff_t i = 0; i < a.planes * a.to; ++i) {
+    a.dx[i] = 0;
+  }
+  for (std::ptrdiff_t plane = 0; plane < a.planes; ++plane) {
+    const T *g = a.g + plane * a.from;
+    const std::int64_t *indices = a.indices + plane * a.from;
+    T *dx = a.dx + plane * a.to;
+    for (std::ptrdiff_t i = 0; i < a.from; ++i) {
+      dx[indices[i]] += g[i];
+    }
+  }
+}
+
+}  // namespace
+
+MODTREE_DEFINE_KERNEL(max_pool, (const MaxPool<float> &a), max_pool_any, (a))
+MODTREE_DEFINE_KERNEL(max_pool, (const MaxPool<double> &a), max_pool_any, (a))
+MODTREE_DEFINE_KERNEL(max_pool_backward, (const MaxPoolBackward<float> &a), max_pool_backward_planes, (a))
+MODTREE_DEFINE_KERNEL(max_pool_backward, (const MaxPoolBackward<double> &a), max_pool_backward_planes, (a))
+
+}  // namespace modtree::kernels

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Native max-pooling and im2col / col2im, against loops over windows in NumPy."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from kernels_common import check, dtypes, sample, strided
+
+from modtree._C import kernels
+
+
+def output_size(size, kernel, stride, padding, dilation):
+    return tuple(
+        (size[i] + 2 * padding[i] - dilation[i] * (kernel[i] - 1) - 1) // stride[i] + 1
+        for i in (0, 1)
+    )
+
+
+def places(size, out, kernel, stride, padding, dilation):
+    """(window, element, row, column) of all elements of all windows inside the image."""
+    ranges = [range(n) for n in (*out, *kernel)]
+    for o_r, o_c, k_r, k_c in itertools.product(*ranges):
+        r = o_r * stride[0] - padding[0] + k_r * dilation[0]
+        c = o_c * stride[1] - padding[1] + k_c * dilation[1]
+        if 0 <= r < size[0] and 0 <= c < size[1]:
+            yield (o_r, o_c), (k_r, k_c), r, c
+
+
+def max_pool(x, out, *window):
+    best = np.full((*x.shape[:-2], *out), -np.inf)
+    indices = np.full(best.shape, -1)
+    for place in np.ndindex(*x.shape[:-2]):
+        for o, _, r, c in places(x.shape[-2:], out, *window):
+            v = x[(*place, r, c)]
+            if indices[place + o] < 0 or v > best[place + o] or np.isnan(v):
+                best[place + o], indices[place + o] = v, r * x.shape[-1] + c
+    return best, indices
+
+
+def im2col(x, out, kernel, *window):
+    matrix = np.zeros((*x.shape[:2], *kernel, *out))
+    for o, k, r, c in places(x.shape[-2:], out, kernel, *window):
+        matrix[(slice(None), slice(None), *k, *o)] = x[:, :, r, c]
+    return matrix.reshape(x.shape[0], x.shape[1] * kernel[0] * kernel[1], out[0] * out[1])
+
+
+def col2im(matrix, shape, out, kernel, *window):
+    matrix = matrix.reshape(*shape[:2], *kernel, *out)
+    image = np.zeros(shape)
+    for o, k, r, c in places(shape[-2:], out, kernel, *window):
+        image[:, :, r, c] += matrix[(slice(None), slice(None), *k, *o)]
+    return image
+
+
+# size, kernel, stride, padding, dilation
+WINDOWS = {
+    "2x2": ((4, 6), (2, 2), (2, 2), (0, 0), (1, 1)),
+    "overlapping": ((7, 9), (3, 3), (2, 2), (1, 1), (1, 1)),
+    "stride 1": ((6, 21), (3, 5), (1, 1), (1, 2), (1, 1)),
+    "dilated": ((9, 11), (3, 2), (1, 3), (1, 0), (2, 3)),
+    "one axis": ((1, 13), (1, 3), (1, 3), (0, 1), (1, 1)),
+    "whole image": ((5, 4), (5, 4), (1, 1), (0, 0), (1, 1)),
+    "gaps": ((11, 12), (2, 1), (5, 4), (0, 0), (1, 1)),
+    "wide padding": ((6, 4), (3, 3), (1, 2), (1, 1), (3, 2)),
+}
+windows = pytest.mark.parametrize("window", WINDOWS.values(), ids=WINDOWS)
+
+
+@windows
+@dtypes
+@pytest.mark.parametrize("leading", [(), (3,), (2, 2)], ids=str)
+def test_max_pool(window, dtype, leading):
+    size, *rest = window
+    x = sample(dtype, (*leading, *size))
+    out = output_size(*window)
+    best, indices = max_pool(x, out, *rest)
+    got, got_indices = kernels.max_pool(x, *rest)
+    assert got_indices.dtype == np.int64
+    assert got.dtype == dtype
+    np.testing.assert_array_equal(got, best)
+    np.testing.assert_array_equal(got_indices, indices)
+    for a, b in zip(kernels.max_pool(strided(x), *rest, output=out), (best, indices), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+    g = sample(dtype, best.shape, 1)
+    expected = np.zeros((*leading, size[0] * size[1]))
+    for place in np.ndindex(*leading):
+        np.add.at(expected[place], indices[place].ravel(), g[place].ravel())
+    expected = expected.reshape(x.shape)
+    check(kernels.max_pool_backward(g, indices, size), expected, dtype)
+    check(kernels.max_pool_backward(strided(g), indices.astype("int32"), size), expected, dtype)
+
+
+def test_max_pool_of_a_larger_output():
+    """What ceil_mode needs: the last window reaches beyond the image."""
+    x = np.arange(25.0).reshape(5, 5)
+    got, indices = kernels.max_pool(x, (2, 2), output=(3, 3))
+    np.testing.assert_array_equal(got, [[6, 8, 9], [16, 18, 19], [21, 23, 24]])
+    np.testing.assert_array_equal(indices, got)
+    with pytest.raises(ValueError, match="window 3 of an axis lies wholly in the padding"):
+        kernels.max_pool(x, (2, 2), output=(3, 4))
+    with pytest.raises(ValueError, match="window 0 of an axis lies wholly in the padding"):
+        kernels.max_pool(x, (2, 2), padding=(2, 0))
+
+
+@dtypes
+def test_max_pool_of_special_values(dtype):
+    inf, nan = np.inf, np.nan
+    x = np.array([[-inf, -inf, 1, nan, 2, 2, nan, nan, inf, nan]], dtype)
+    got, indices = kernels.max_pool(x, (1, 2))
+    np.testing.assert_array_equal(got, [[-inf, nan, 2, nan, nan]])
+    np.testing.assert_array_equal(indices, [[0, 3, 4, 7, 9]])
+
+
+def test_pool_arguments_are_checked():
+    x = np.zeros((2, 4, 4))
+    for bad in (16, -1, 2**40):
+        with pytest.raises(
+            IndexError, match=f"index {bad} is out of range: the image's size is 16"
+        ):
+            kernels.max_pool_backward(x[:, :1, :1], np.array([[[0]], [[bad]]]), (4, 4))
+    with pytest.raises(ValueError, match="indices must have the shape of g"):
+        kernels.max_pool_backward(x, np.zeros((2, 4), int), (4, 4))
+    with pytest.raises(ValueError, match="larger than the padded image"):
+        kernels.max_pool(x, (5, 1))
+    with pytest.raises(ValueError, match="at least 2 axes"):
+        kernels.max_pool(np.zeros(3), (1, 1))
+    for name, arguments in {
+        "kernel": ((0, 1),),
+        "stride": ((1, 1), (1, 0)),
+        "padding": ((1, 1), (1, 1), (-1, 0)),
+        "dilation": ((1, 1), (1, 1), (0, 0), (0, 1)),
+        "output": ((1, 1), (1, 1), (0, 0), (1, 1), (1, -1)),
+    }.items():
+        with pytest.raises(ValueError, match=f"{name} must be from"):
+            kernels.max_pool(x, *arguments)
+    with pytest.raises(ValueError, match="stride must be from 1 to"):
+        kernels.max_pool(x, (1, 1), (2**62, 1))
+    assert kernels.max_pool(np.zeros((0, 4, 4)), (2, 2))[0].shape == (0, 2, 2)
+
+
+@windows
+@dtypes
+@pytest.mark.parametrize("batch_last", [False, True])
+def test_columns(window, dtype, batch_last):
+    size, *rest = window
+    shape = (2, 3, *size)
+    x = sample(dtype, shape)
+    out = output_size(*window)
+    expected = im2col(x, out, *rest)
+    reverse = col2im(sample("float64", expected.shape, 1), shape, out, *rest)
+    matrix = sample(dtype, expected.shape, 1)
+    if batch_last:
+        expected, matrix = (
+            m.transpose(1, 0, 2).reshape(m.shape[1], -1) for m in (expected, matrix)
+        )
+    got = kernels.im2col(x, *rest, batch_last=batch_last)
+    check(got, expected, dtype)
+    np.testing.assert_array_equal(
+        kernels.im2col(strided(x), *rest, output=out, batch_last=batch_last), got
+    )
+    got = kernels.col2im(matrix, shape, *rest, batch_last=batch_last)
+    check(got, reverse, dtype)
+    np.testing.assert_array_equal(
+        kernels.col2im(strided(matrix), shape, *rest, output=out, batch_last=batch_last), got
+    )
+
+
+@pytest.mark.parametrize("out", [(1, 1), (4, 2), (7, 9), (0, 3)], ids=str)
+def test_columns_of_any_output(out):
+    """Windows beyond the image are padding: what 'same' with an even kernel needs."""
+    x = sample("float64", (2, 1, 5, 6))
+    rest = ((2, 4), (1, 2), (0, 1), (1, 1))
+    np.testing.assert_array_equal(kernels.im2col(x, *rest, output=out), im2col(x, out, *rest))
+    matrix = sample("float64", (2, 8, out[0] * out[1]), 1)
+    np.testing.assert_allclose(
+        kernels.col2im(matrix, x.shape, *rest, output=out), col2im(matrix, x.shape, out, *rest)
+    )
+
+
+def test_column_arguments_are_checked():
+    x = np.zeros((2, 3, 4, 4))
+    with pytest.raises(
+        ValueError, match=r"images must have shape \(N, C, height, width\), got \(3, 4, 4\)"
+    ):
+        kernels.im2col(x[0], (2, 2))
+    with pytest.raises(ValueError, match=r"columns must have shape \(2, 12, 9\), got \(2, 12, 8\)"):
+        kernels.col2im(np.zeros((2, 12, 8)), x.shape, (2, 2))
+    with pytest.raises(ValueError, match="larger than the padded image"):
+        kernels.im2col(x, (5, 5))
+    with pytest.raises(ValueError, match="number of channels must be from 0"):
+        kernels.col2im(np.zeros((2, 12, 9)), (2, -3, 4, 4), (2, 2))
+    with pytest.raises(TypeError, match="float32 or float64"):
+        kernels.im2col(x.astype("int32"), (2, 2))
