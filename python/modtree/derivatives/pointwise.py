@@ -84,8 +84,8 @@ derive("relu", _relu)
 derive("sign", _sign_gradient)
 derive("sgn", _sign_gradient)
 for _name in ("ceil", "floor", "trunc", "round"):
-    derive(_name, lambda g, _out, _x, *args: zeros(g))
-derive("nan_to_num", lambda g, _out, x, *args: g * np.isfinite(x))
+    derive(_name, lambda g, _out, _x, *_args: zeros(g))
+derive("nan_to_num", lambda g, _out, x, *_args: g * np.isfinite(x))
 not_differentiable("isnan", "isinf", "isfinite", "signbit", "logical_not", "bitwise_not")
 
 # -- two operands ------------------------------------------------------------------------------------------------------
