@@ -105,7 +105,9 @@ def _no_global_hooks_left(request: pytest.FixtureRequest):
     yield
     if module is None:
         return
-    left = [k for k, v in vars(module).items() if k.startswith("_global_") and isinstance(v, dict) and v]
+    left = [
+        k for k, v in vars(module).items() if k.startswith("_global_") and isinstance(v, dict) and v
+    ]
     for key in left:
         getattr(module, key).clear()
     module._global_is_full_backward_hook = None

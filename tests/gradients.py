@@ -241,12 +241,18 @@ def _evaluate(lib: Any, case: Case, arrays: list[Any], twice: bool) -> list[tupl
         followed, wanted, grad_outputs=cotangents, allow_unused=True, create_graph=twice
     )
     found += [(f"gradient {i}", None if g is None else _values(g)) for i, g in enumerate(first)]
-    again = [g for g in first if g is not None and g.requires_grad] if twice else []
-    if not again:
+    if not twice:
         return found
-    weights = [_random_like(lib, rng, g) for g in again]
+    # A gradient that does not depend on anything has no graph in one library and may have one in the other.
+    weights = [None if g is None else _random_like(lib, rng, g) for g in first]
+    again = [
+        (g, w) for g, w in zip(first, weights, strict=True) if g is not None and g.requires_grad
+    ]
     sources = [*wanted, *cotangents]
-    second = lib.autograd.grad(again, sources, grad_outputs=weights, allow_unused=True)
+    second: Any = [None] * len(sources)
+    if again:
+        roots, weighted = zip(*again, strict=True)
+        second = lib.autograd.grad(roots, sources, grad_outputs=weighted, allow_unused=True)
     return found + [
         (f"second gradient {i}", None if g is None else _values(g)) for i, g in enumerate(second)
     ]

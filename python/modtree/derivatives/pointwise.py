@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from modtree._C import TensorBase
 from modtree.derivatives.both import conj, is_real, row, select, where, zeros
 from modtree.ops.table import derive, not_differentiable
 
@@ -119,7 +120,7 @@ derive("fmod", _same, lambda g, _out, a, b: -g * np.trunc(a / b))
 
 def _pow_base(g: Any, _out: Any, a: Any, b: Any) -> Any:
     """Where the exponent is 0 the gradient is 0, also at 0 ** 0."""
-    if type(b) is np.ndarray and b.ndim == 0:
+    if b.ndim == 0 and not (isinstance(b, TensorBase) and b.requires_grad):
         number = b.item()
         if number == 2:
             return g * (a.conj() * 2)

@@ -23,7 +23,6 @@ from modtree.derivatives.both import (
     row,
     total,
     where,
-    zeros,
 )
 from modtree.ops.table import derive, not_differentiable
 
@@ -71,10 +70,10 @@ derive("std", _std)
 
 
 def _norm(g: Any, out: Any, x: Any, axis: Any, keepdims: bool, p: Any) -> Any:
+    if p == 0:
+        return None
     ndim = x.ndim
     g, out = kept(g, axis, keepdims, ndim), kept(out, axis, keepdims, ndim)
-    if p == 0:
-        return zeros(x)
     if p == 1:
         return g * _sign(x)
     zero = out == 0

@@ -75,7 +75,11 @@ def _frac(x: Any) -> Any:
 
 
 def _sign(x: Any) -> Any:
-    return x if x.dtype.kind == "b" else np.sign(x)
+    """NaN has no sign: it gives 0."""
+    if x.dtype.kind != "f":
+        return x if x.dtype.kind == "b" else np.sign(x)
+    result = np.sign(x)
+    return np.where(np.isnan(x), result.dtype.type(0), result)
 
 
 def _rounding(function: Any) -> Any:

@@ -88,7 +88,7 @@ def _angle(x: Any) -> Any:
 
 define("digamma", _digamma, promote="floating", operands=1)
 define("polygamma", _polygamma, promote="floating", operands=1)
-define("sgn", np.sign, promote="arith", operands=1)
+define("sgn", ops["sign"].forward, promote="arith", operands=1)
 define("sinc", _sinc, promote="floating", operands=1, numpy=np.sinc)
 define("logit", _logit, promote="floating", operands=1)
 define("xlogy", _xlogy, promote="floating", operands=2)
