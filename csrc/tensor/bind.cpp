@@ -2,13 +2,15 @@
 #define MODTREE_IMPORT_ARRAY
 #include "tensor/bind.h"
 
+#include "autograd/bind.h"
+#include "autograd/node.h"
 #include "tensor/create.h"
 #include "tensor/float_errors.h"
 #include "tensor/grad_mode.h"
 #include "tensor/methods.h"
-#include "tensor/number.h"
 #include "tensor/numpy_family.h"
 #include "tensor/op.h"
+#include "tensor/slot_ops.h"
 #include "tensor/special.h"
 
 namespace modtree {
@@ -24,7 +26,9 @@ void bind_tensor(py::module_ &m) {
   bind_methods(m);
   bind_promote(m);
   bind_op(m);
-  bind_number(m);
+  bind_slot_ops(m);
+  bind_node(m);
+  bind_autograd(m);
   bind_create(m);
   bind_special(m);
   bind_numpy_family(m);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tensor/create.h"
 
+#include "autograd/record.h"
+#include "tensor/methods.h"
 #include "tensor/op.h"
 
 namespace modtree {
@@ -89,6 +91,10 @@ void swap_contents(py::handle a, py::handle b) {
   std::swap(left->requires_grad, right->requires_grad);
   std::swap(left->is_meta, right->is_meta);
   std::swap(left->retains_grad, right->retains_grad);
+  std::swap(left->base, right->base);
+  std::swap(left->view_origin, right->view_origin);
+  std::swap(left->output_nr, right->output_nr);
+  std::swap(left->view_version, right->view_version);
 }
 
 }  // namespace
@@ -115,6 +121,17 @@ void bind_create(py::module_ &m) {
       throw py::error_already_set();
     }
   });
+  // All values of `tensor` were replaced: nothing flows back to what they were.
+  m.def("overwritten", [](py::handle tensor, py::handle value) {
+    if (!is_tensor(tensor.ptr())) {
+      throw py::type_error("expected a Tensor");
+    }
+    InplaceRecord recorded;
+    if (begin_fill(recorded, as_tensor(tensor.ptr()), value.ptr()) < 0 ||
+        recorded.finish(as_tensor(tensor.ptr())) < 0) {
+      throw py::error_already_set();
+    }
+  }, py::arg("tensor"), py::arg("value") = py::none());
   // Raises unless `tensor` may be changed in place now.
   m.def("check_inplace", [](py::handle tensor) {
     if (!is_tensor(tensor.ptr())) {

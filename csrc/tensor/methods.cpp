@@ -3,9 +3,14 @@
 
 #include <cstring>
 
+#include "autograd/bind.h"
+#include "autograd/history.h"
+#include "autograd/record.h"
 #include "family/family.h"
 #include "tensor/float_errors.h"
+#include "tensor/grad_methods.h"
 #include "tensor/op_errors.h"
+#include "tensor/slot_ops.h"
 
 namespace modtree {
 
@@ -117,14 +122,28 @@ PyObject *tensor_requires_grad_(PyObject *self, PyObject *const *args, Py_ssize_
 
 PyObject *tensor_detach_(PyObject *obj, PyObject *) {
   TensorObject *self = as_tensor(obj);
-  Py_CLEAR(self->grad_fn);
-  self->requires_grad = false;
-  return new_ref(obj);
+  return drop_history(self) < 0 ? nullptr : new_ref(obj);
+}
+
+// The result of a native method, put on the graph where that is wanted. Steals.
+PyObject *recorded_result(int index, TensorObject *self, PyObject *result) {
+  if (result == nullptr || !grad_enabled() || !needs_grad(self) ||
+      result == reinterpret_cast<PyObject *>(self) || as_tensor(result)->is_meta != self->is_meta) {
+    return result;
+  }
+  PyObject *original = reinterpret_cast<PyObject *>(self);
+  PyObject *value = as_object(self->array);
+  OpObject *op = slot_op(index);
+  if (op == nullptr || record_call(op, &original, &value, 1, 1, nullptr, result) < 0) {
+    Py_CLEAR(result);
+  }
+  return result;
 }
 
 PyObject *tensor_zero_(PyObject *obj, PyObject *) {
   TensorObject *self = as_tensor(obj);
-  if (check_inplace(self) < 0) {
+  InplaceRecord recorded;
+  if (check_inplace(self) < 0 || begin_fill(recorded, self) < 0) {
     return nullptr;
   }
   if (!self->is_meta) {
@@ -141,7 +160,7 @@ PyObject *tensor_zero_(PyObject *obj, PyObject *) {
       }
     }
   }
-  return bump_version(self) < 0 ? nullptr : new_ref(obj);
+  return recorded.finish(self) < 0 ? nullptr : new_ref(obj);
 }
 
 PyObject *tensor_copy_(PyObject *obj, PyObject *const *args, Py_ssize_t nargs, PyObject *) {
@@ -150,13 +169,28 @@ PyObject *tensor_copy_(PyObject *obj, PyObject *const *args, Py_ssize_t nargs, P
     return nullptr;
   }
   TensorObject *self = as_tensor(obj);
-  bool done = check_inplace(self) == 0 && copy_values(self, args[0]) == 0;
+  const bool from_graph = grad_enabled() && any_needs_grad(args, 1);
+  InplaceRecord recorded;
+  if (check_inplace(self, from_graph) < 0) {
+    return nullptr;
+  }
+  if (from_graph || (grad_enabled() && needs_grad(self))) {
+    PyObject *originals[2] = {obj, args[0]};
+    PyObject *values[2] = {as_object(self->array),
+                           is_tensor(args[0]) ? as_object(as_tensor(args[0])->array) : args[0]};
+    OpObject *op = slot_op(kCopy);
+    if (op == nullptr || recorded.begin(op, self, originals, values, 2, 2) < 0) {
+      return nullptr;
+    }
+  }
+  bool done = copy_values(self, args[0]) == 0 && recorded.attach(self) == 0;
   return done ? new_ref(obj) : nullptr;
 }
 
 PyObject *tensor_cast(PyObject *obj, int num) {
   TensorObject *self = as_tensor(obj);
-  return convert_tensor(self, dtype_of_num(num), self->is_meta, false);
+  return recorded_result(kConvert, self,
+                         convert_tensor(self, dtype_of_num(num), self->is_meta, false));
 }
 
 template <int kNum>
@@ -177,17 +211,20 @@ PyObject *tensor_convert(PyObject *obj, PyObject *const *args, Py_ssize_t nargs)
   }
   int to_meta = args[1] == Py_None ? self->is_meta : device_is_meta(args[1]);
   int copy = PyObject_IsTrue(args[2]);
-  return to_meta < 0 || copy < 0 ? nullptr : convert_tensor(self, dtype, to_meta == 1, copy == 1);
+  if (to_meta < 0 || copy < 0) {
+    return nullptr;
+  }
+  return recorded_result(kConvert, self, convert_tensor(self, dtype, to_meta == 1, copy == 1));
 }
 
 PyObject *tensor_clone(PyObject *obj, PyObject *const *, Py_ssize_t, PyObject *) {
   TensorObject *self = as_tensor(obj);
   if (self->is_meta) {
     Py_INCREF(self->array);
-    return wrap_array(self->array, true);
+    return recorded_result(kClone, self, wrap_array(self->array, true));
   }
   PyObject *copy = PyArray_NewCopy(self->array, NPY_KEEPORDER);
-  return copy == nullptr ? nullptr : wrap_array(as_array(copy));
+  return recorded_result(kClone, self, copy == nullptr ? nullptr : wrap_array(as_array(copy)));
 }
 
 PyObject *get_shape(PyObject *self, void *) { return size_of_array(as_tensor(self)->array); }
@@ -204,35 +241,6 @@ PyObject *get_device(PyObject *self, void *) {
     return nullptr;
   }
   return new_ref(device);
-}
-
-PyObject *get_requires_grad(PyObject *self, void *) {
-  return PyBool_FromLong(as_tensor(self)->requires_grad);
-}
-
-int put_requires_grad(PyObject *self, PyObject *value, void *) {
-  if (value == nullptr || !PyBool_Check(value)) {
-    PyErr_SetString(PyExc_RuntimeError, "requires_grad must be a bool");
-    return -1;
-  }
-  return set_requires_grad(as_tensor(self), value == Py_True);
-}
-
-PyObject *get_is_leaf(PyObject *self, void *) {
-  return PyBool_FromLong(as_tensor(self)->grad_fn == nullptr);
-}
-
-PyObject *get_grad(PyObject *self, void *) {
-  PyObject *grad = as_tensor(self)->grad;
-  return new_ref(grad == nullptr ? Py_None : grad);
-}
-int put_grad(PyObject *self, PyObject *value, void *) {
-  return assign_grad(as_tensor(self), value);
-}
-
-PyObject *get_grad_fn(PyObject *self, void *) {
-  PyObject *node = as_tensor(self)->grad_fn;
-  return new_ref(node == nullptr ? Py_None : node);
 }
 
 // A handle with a version of its own: changes through `data` are not seen by a graph.
@@ -300,6 +308,15 @@ PyMethodDef kMethods[] = {
      "cfloat($self)\n--\n\nAs complex64."},
     {"cdouble", as_method(tensor_cast_to<NPY_COMPLEX128>), kFastKw,
      "cdouble($self)\n--\n\nAs complex128."},
+    {"backward", as_method(tensor_backward), METH_VARARGS | METH_KEYWORDS,
+     "backward($self, gradient=None, retain_graph=None, create_graph=False, inputs=None)\n--\n\n"
+     "Adds the gradients of this tensor, weighted by `gradient` (1 for a tensor of one element), to the grad of the leaves it was "
+     "computed from, or of `inputs` only."},
+    {"retain_grad", tensor_retain_grad, METH_NOARGS,
+     "retain_grad($self)\n--\n\nKeeps the gradient of a tensor that is not a leaf in its grad."},
+    {"_is_view", tensor_is_view, METH_NOARGS, nullptr},
+    {"_hook_table", tensor_hook_table, METH_NOARGS, nullptr},
+    {"_post_accumulate_table", tensor_post_accumulate_table, METH_NOARGS, nullptr},
     {"_convert", as_method(tensor_convert), kFast, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -319,6 +336,9 @@ PyGetSetDef kGetSet[] = {
     {"is_leaf", get_is_leaf, nullptr, "Was it not made by a recorded operation?", nullptr},
     {"grad", get_grad, put_grad, "The gradient, or None.", nullptr},
     {"grad_fn", get_grad_fn, nullptr, "The operation that made it, or None.", nullptr},
+    {"output_nr", get_output_nr, nullptr, "Which output of grad_fn it is.", nullptr},
+    {"retains_grad", get_retains_grad, nullptr, "Is the gradient of this non-leaf kept?", nullptr},
+    {"_base", get_base, nullptr, "The tensor that this one is a view of, or None.", nullptr},
     {"data", get_data, put_data, "The same memory without gradients; may be replaced.", nullptr},
     {"_version", get_version, nullptr, "Counts changes in place.", nullptr},
     {"_array", get_array, nullptr, "The ndarray inside.", nullptr},
@@ -378,6 +398,14 @@ int device_is_meta(PyObject *device) {
     return -1;
   }
   return PyUnicode_CompareWithASCIIString(type.ptr(), "meta") == 0;
+}
+
+int begin_fill(InplaceRecord &recorded, TensorObject *self, PyObject *value) {
+  PyObject *originals[2] = {reinterpret_cast<PyObject *>(self), value};
+  PyObject *values[2] = {as_object(self->array),
+                         is_tensor(value) ? as_object(as_tensor(value)->array) : value};
+  OpObject *op = slot_op(kFill);
+  return op == nullptr ? -1 : recorded.begin(op, self, originals, values, 2, 2);
 }
 
 int copy_values(TensorObject *self, PyObject *source) {

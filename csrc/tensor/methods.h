@@ -19,6 +19,10 @@ PyObject *convert_tensor(TensorObject *self, DTypeObject *dtype, bool to_meta, b
 // 1 for meta, 0 for cpu, -1 with an error set. None is not accepted.
 int device_is_meta(PyObject *device);
 
+// Begins to record that all values of `self` become `value` (a number or a 0-d tensor).
+class InplaceRecord;
+int begin_fill(InplaceRecord &recorded, TensorObject *self, PyObject *value = Py_None);
+
 void bind_methods(py::module_ &m);
 
 }  // namespace modtree

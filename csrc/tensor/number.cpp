@@ -1,55 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tensor/number.h"
 
-#include <cstring>
-
-#include "tensor/op.h"
+#include "autograd/record.h"
+#include "tensor/slot_ops.h"
 
 namespace modtree {
 
 namespace {
-
-// The operations behind operators; modtree/ops fills them in when it is imported.
-enum SlotOp {
-  kAdd,
-  kSub,
-  kMul,
-  kTrueDiv,
-  kFloorDiv,
-  kRemainder,
-  kPow,
-  kMatmul,
-  kAnd,
-  kOr,
-  kXor,
-  kLShift,
-  kRShift,
-  kLt,
-  kLe,
-  kEq,
-  kNe,
-  kGt,
-  kGe,
-  kNeg,
-  kAbs,
-  kInvert,
-  kGetItem,
-  kSlotOps,
-};
-constexpr const char *kSlotNames[kSlotOps] = {
-    "add", "sub", "mul", "true_divide", "floor_divide", "remainder", "pow", "matmul",
-    "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift",
-    "lt", "le", "eq", "ne", "gt", "ge", "neg", "abs", "bitwise_not", "getitem",
-};
-OpObject *g_ops[kSlotOps] = {};
-
-OpObject *slot_op(int index) {
-  if (g_ops[index] == nullptr) {
-    PyErr_Format(PyExc_RuntimeError, "the operation '%s' is not defined: import modtree first",
-                 kSlotNames[index]);
-  }
-  return g_ops[index];
-}
 
 PyObject *call_slot(int index, PyObject *const *args, Py_ssize_t nargs) {
   OpObject *op = slot_op(index);
@@ -304,7 +261,7 @@ int mp_ass_subscript(PyObject *obj, PyObject *index, PyObject *value) {
                  scalar_type_name(PyArray_TYPE(self->array)));
     return -1;
   }
-  if (check_inplace(self) < 0) {
+  if (check_inplace(self, grad_enabled() && any_needs_grad(&value, 1)) < 0) {
     return -1;
   }
   if (is_tensor(value) && as_tensor(value)->is_meta && !self->is_meta) {
@@ -331,8 +288,15 @@ int mp_ass_subscript(PyObject *obj, PyObject *index, PyObject *value) {
   }
   py::object source = py::reinterpret_steal<py::object>(plain_value(value));
   py::object target = py::reinterpret_borrow<py::object>(as_object(self->array));
+  PyObject *originals[3] = {obj, plain.ptr(), value};
+  PyObject *values[3] = {target.ptr(), plain.ptr(), source.ptr()};
+  OpObject *op = slot_op(kSetItem);
+  InplaceRecord recorded;
+  if (op == nullptr || recorded.begin(op, self, originals, values, 3, 3) < 0) {
+    return -1;
+  }
   if (self->is_meta) {
-    return bump_version(self);
+    return recorded.finish(self);
   }
   if (PyObject_SetItem(target.ptr(), plain.ptr(), source.ptr()) < 0) {
     if (PyErr_ExceptionMatches(PyExc_ValueError)) {
@@ -341,7 +305,7 @@ int mp_ass_subscript(PyObject *obj, PyObject *index, PyObject *value) {
     }
     return -1;
   }
-  return bump_version(self);
+  return recorded.finish(self);
 }
 
 template <typename F>
@@ -392,26 +356,6 @@ void add_number_slots(std::vector<PyType_Slot> &slots) {
       slot(Py_mp_ass_subscript, mp_ass_subscript),
   };
   slots.insert(slots.end(), std::begin(kAll), std::end(kAll));
-}
-
-void bind_number(py::module_ &m) {
-  m.def("_set_slot_op", [](const char *name, py::object op) {
-    if (Py_TYPE(op.ptr()) != op_type) {
-      throw py::type_error("expected an Op");
-    }
-    for (int i = 0; i < kSlotOps; ++i) {
-      if (std::strcmp(kSlotNames[i], name) == 0) {
-        g_ops[i] = reinterpret_cast<OpObject *>(op.release().ptr());  // kept for ever
-        return;
-      }
-    }
-    throw py::value_error(std::string("no operator has the operation ") + name);
-  });
-  py::list names;
-  for (const char *name : kSlotNames) {
-    names.append(name);
-  }
-  m.attr("_slot_ops") = names;
 }
 
 }  // namespace modtree

@@ -9,6 +9,5 @@
 namespace modtree {
 
 void add_number_slots(std::vector<PyType_Slot> &slots);
-void bind_number(py::module_ &m);
 
 }  // namespace modtree

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdlib>
 
+#include "autograd/history.h"
 #include "tensor/grad_mode.h"
 #include "tensor/methods.h"
 #include "tensor/number.h"
@@ -18,26 +19,6 @@ PyTypeObject *tensor_type = nullptr;
 namespace {
 
 PyTypeObject *g_size_type = nullptr;  // modtree.Size
-
-VersionCell *ensure_cell(TensorObject *self) {
-  if (self->cell == nullptr) {
-    auto *cell = static_cast<VersionCell *>(PyMem_Malloc(sizeof(VersionCell)));
-    if (cell == nullptr) {
-      PyErr_NoMemory();
-      return nullptr;
-    }
-    cell->refs = 1;
-    cell->version = 0;
-    self->cell = cell;
-  }
-  return self->cell;
-}
-
-void release_cell(VersionCell *cell) {
-  if (cell != nullptr && --cell->refs == 0) {
-    PyMem_Free(cell);
-  }
-}
 
 int share_cell(TensorObject *from, TensorObject *to) {
   VersionCell *cell = ensure_cell(from);
@@ -78,6 +59,11 @@ int tensor_tp_traverse(PyObject *obj, visitproc visit, void *arg) {
   Py_VISIT(Py_TYPE(obj));
   Py_VISIT(self->grad);
   Py_VISIT(self->grad_fn);
+  Py_VISIT(self->base);
+  if (self->extra != nullptr) {
+    Py_VISIT(self->extra->hooks);
+    Py_VISIT(self->extra->post_accumulate_hooks);
+  }
   Py_VISIT(self->dict);
   return 0;  // an ndarray takes no part in collection
 }
@@ -87,6 +73,11 @@ int tensor_tp_clear(PyObject *obj) {
   TensorObject *self = as_tensor(obj);
   Py_CLEAR(self->grad);
   Py_CLEAR(self->grad_fn);
+  Py_CLEAR(self->base);
+  if (self->extra != nullptr) {
+    Py_CLEAR(self->extra->hooks);
+    Py_CLEAR(self->extra->post_accumulate_hooks);
+  }
   Py_CLEAR(self->dict);
   return 0;
 }
@@ -94,6 +85,7 @@ int tensor_tp_clear(PyObject *obj) {
 void free_tensor(PyObject *obj) {
   PyTypeObject *type = Py_TYPE(obj);
   tensor_tp_clear(obj);
+  delete as_tensor(obj)->extra;
   release_cell(as_tensor(obj)->cell);
   Py_XDECREF(as_object(as_tensor(obj)->array));
   type->tp_free(obj);
@@ -148,6 +140,26 @@ PyTypeObject *make_type(py::module_ &m) {
 }
 
 }  // namespace
+
+VersionCell *ensure_cell(TensorObject *self) {
+  if (self->cell == nullptr) {
+    auto *cell = static_cast<VersionCell *>(PyMem_Malloc(sizeof(VersionCell)));
+    if (cell == nullptr) {
+      PyErr_NoMemory();
+      return nullptr;
+    }
+    cell->refs = 1;
+    cell->version = 0;
+    self->cell = cell;
+  }
+  return self->cell;
+}
+
+void release_cell(VersionCell *cell) {
+  if (cell != nullptr && --cell->refs == 0) {
+    PyMem_Free(cell);
+  }
+}
 
 // A Python class without slots of its own adds nothing that our dealloc would have to release: let it skip CPython's generic one.
 void use_native_dealloc(PyTypeObject *type) {
@@ -270,11 +282,37 @@ int bump_version(TensorObject *self) {
   return 0;
 }
 
-int check_inplace(TensorObject *self) {
-  if (self->requires_grad && self->grad_fn == nullptr && grad_enabled()) {
+int check_inplace(TensorObject *self, bool others_need_grad) {
+  if (!grad_enabled() || !(others_need_grad || needs_grad(self))) {
+    return 0;
+  }
+  if (self->base == nullptr) {
+    if (self->requires_grad && self->grad_fn == nullptr) {
+      PyErr_SetString(PyExc_RuntimeError,
+                      "a leaf Variable that requires grad is being used in an in-place operation. "
+                      "Do it under modtree.no_grad(), or on a clone");
+      return -1;
+    }
+    return 0;
+  }
+  TensorObject *base = as_tensor(self->base);
+  if (self->view_origin == ViewOrigin::no_grad) {
     PyErr_SetString(PyExc_RuntimeError,
-                    "a leaf Variable that requires grad is being used in an in-place operation. "
-                    "Do it under modtree.no_grad(), or on a clone");
+                    "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Make the view "
+                    "where gradients are recorded, or change it under modtree.no_grad() too");
+    return -1;
+  }
+  if (self->view_origin == ViewOrigin::one_of_many) {
+    PyErr_SetString(PyExc_RuntimeError,
+                    "a view is being modified inplace that is the output of a function that returns multiple views. Such "
+                    "functions do not allow the output views to be modified inplace. You should replace the inplace "
+                    "operation by an out-of-place one");
+    return -1;
+  }
+  if (base->requires_grad && base->grad_fn == nullptr) {
+    PyErr_SetString(PyExc_RuntimeError,
+                    "a view of a leaf Variable that requires grad is being used in an in-place operation. "
+                    "Do it under modtree.no_grad(), or on a view of a clone");
     return -1;
   }
   return 0;

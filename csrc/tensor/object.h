@@ -14,19 +14,33 @@ struct VersionCell {
   std::uint32_t version;
 };
 
+struct LeafExtra;
+
+// How a view came to be, which decides whether it may be written while operations are recorded.
+enum class ViewOrigin : unsigned char {
+  single,
+  one_of_many,  // of an operation that returns several views
+  no_grad,      // while nothing was recorded
+};
+
 // Invariants: `array` is set from tp_new on and is exactly np.ndarray of a supported dtype in native byte order. A meta tensor's array is a
 // read-only view of one element with all strides 0.
 struct TensorObject {
   PyObject_HEAD
   PyArrayObject *array;  // owned
   PyObject *grad;        // owned Tensor, or null
-  PyObject *grad_fn;     // owned; null: nothing records operations yet
+  PyObject *grad_fn;     // owned Node; null: a leaf
+  PyObject *base;        // owned Tensor whose memory this one views (never a view itself), or null
+  LeafExtra *extra;      // owned, or null
   VersionCell *cell;     // shared; null: no other handle, never changed in place
   PyObject *dict;        // made on the first attribute
   PyObject *weakrefs;
   bool requires_grad;
   bool is_meta;
   bool retains_grad;
+  ViewOrigin view_origin;
+  std::uint32_t output_nr;     // which output of grad_fn it is
+  std::uint32_t view_version;  // of a view: the version its grad_fn belongs to
 };
 
 extern PyTypeObject *tensor_base_type;
@@ -37,6 +51,11 @@ inline bool is_tensor(PyObject *obj) {
   return Py_TYPE(obj) == tensor_type || PyObject_TypeCheck(obj, tensor_base_type);
 }
 inline TensorObject *as_tensor(PyObject *obj) { return reinterpret_cast<TensorObject *>(obj); }
+// Do operations on it have to be recorded? A view does what its base does.
+inline bool needs_grad(TensorObject *tensor) {
+  return tensor->requires_grad ||
+         (tensor->base != nullptr && as_tensor(tensor->base)->requires_grad);
+}
 inline PyObject *as_object(PyArrayObject *array) { return reinterpret_cast<PyObject *>(array); }
 inline PyArrayObject *as_array(PyObject *obj) { return reinterpret_cast<PyArrayObject *>(obj); }
 
@@ -60,10 +79,13 @@ PyArrayObject *storage_owner(PyArrayObject *array);
 // A zero-stride array for a meta tensor. New reference.
 PyArrayObject *meta_array(int ndim, const npy_intp *shape, PyArray_Descr *descr);
 
+VersionCell *ensure_cell(TensorObject *self);
+void release_cell(VersionCell *cell);
+
 // The tensor was changed in place.
 int bump_version(TensorObject *self);
-// Raises when a leaf that requires grad would be changed in place while operations are recorded.
-int check_inplace(TensorObject *self);
+// Raises when the tensor may not be changed in place while operations are recorded: a leaf that requires grad, some views.
+int check_inplace(TensorObject *self, bool others_need_grad = false);
 
 // tensor.data = other: the handle takes the array of `other`.
 int swap_array(TensorObject *self, PyObject *other);

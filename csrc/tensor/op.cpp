@@ -1,299 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tensor/op.h"
 
-#include <structmember.h>
-
-#include <cstddef>
-#include <cstring>
-
-#include "py/slot_guard.h"
+#include "autograd/history.h"
+#include "autograd/record.h"
 #include "tensor/float_errors.h"
+#include "tensor/op_arguments.h"
 #include "tensor/op_errors.h"
 
 namespace modtree {
 
-PyTypeObject *op_type = nullptr;
-
 namespace {
-
-constexpr Py_ssize_t kMaxArgs = 14;
-
-OpObject *as_op(PyObject *obj) { return reinterpret_cast<OpObject *>(obj); }
-
-// The arguments of one call with arrays in place of tensors.
-class Arguments {
-public:
-  Arguments() = default;
-  Arguments(const Arguments &) = delete;
-  Arguments &operator=(const Arguments &) = delete;
-  ~Arguments() {
-    for (Py_ssize_t i = 0; i < total; ++i) {
-      Py_DECREF(slot(i));
-    }
-  }
-
-  bool load(OpObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
-    Py_ssize_t count = nargs + (kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames));
-    if (count > kMaxArgs) {
-      PyErr_Format(PyExc_TypeError, "%U() takes at most %zd arguments", op->name, kMaxArgs);
-      return false;
-    }
-    positional = nargs;
-    for (Py_ssize_t i = 0; i < count; ++i) {
-      PyObject *value = convert(args[i]);
-      if (value == nullptr) {
-        return false;
-      }
-      slots_[1 + total++] = value;
-    }
-    if (any_meta && any_cpu) {
-      PyErr_Format(PyExc_RuntimeError,
-                   "%U: Expected all tensors to be on the same device, but found at least two "
-                   "devices, cpu and meta!",
-                   op->name);
-      return false;
-    }
-    return true;
-  }
-
-  PyObject *&slot(Py_ssize_t i) { return slots_[1 + i]; }
-  void replace(Py_ssize_t i, PyObject *fresh) {
-    PyObject *old = slot(i);
-    slot(i) = fresh;
-    Py_DECREF(old);
-  }
-  PyObject *call(PyObject *function, PyObject *kwnames) {
-    return PyObject_Vectorcall(function, slots_ + 1,
-                               static_cast<size_t>(positional) | PY_VECTORCALL_ARGUMENTS_OFFSET,
-                               kwnames);
-  }
-
-  Py_ssize_t total = 0;
-  Py_ssize_t positional = 0;
-  bool any_meta = false;
-  bool any_cpu = false;  // a cpu tensor with dimensions
-
-private:
-  PyObject *unwrap(TensorObject *tensor) {
-    any_meta |= tensor->is_meta;
-    any_cpu |= !tensor->is_meta && PyArray_NDIM(tensor->array) > 0;
-    Py_INCREF(tensor->array);
-    return as_object(tensor->array);
-  }
-
-  PyObject *convert(PyObject *arg) {
-    if (is_tensor(arg)) {
-      return unwrap(as_tensor(arg));
-    }
-    bool is_list = PyList_CheckExact(arg);
-    if (is_list || PyTuple_CheckExact(arg)) {
-      Py_ssize_t n = Py_SIZE(arg);
-      bool found = false;
-      for (Py_ssize_t i = 0; i < n && !found; ++i) {
-        found = is_tensor(is_list ? PyList_GET_ITEM(arg, i) : PyTuple_GET_ITEM(arg, i));
-      }
-      if (found) {
-        PyObject *copy = is_list ? PyList_New(n) : PyTuple_New(n);
-        for (Py_ssize_t i = 0; copy != nullptr && i < n; ++i) {
-          PyObject *item = is_list ? PyList_GET_ITEM(arg, i) : PyTuple_GET_ITEM(arg, i);
-          PyObject *value = item;
-          if (is_tensor(item)) {
-            value = unwrap(as_tensor(item));
-          } else {
-            Py_INCREF(value);
-          }
-          if (is_list) {
-            PyList_SET_ITEM(copy, i, value);
-          } else {
-            PyTuple_SET_ITEM(copy, i, value);
-          }
-        }
-        return copy;
-      }
-    }
-    Py_INCREF(arg);
-    return arg;
-  }
-
-  PyObject *slots_[kMaxArgs + 1];
-};
-
-// Visits each operand slot: fn(borrowed object) -> new object, null for "keep", or *error set.
-template <typename Fn>
-bool for_operands(OpObject *op, Arguments &args, const Fn &fn) {
-  if (op->operands < 0) {
-    if (op->first >= args.positional) {
-      return true;
-    }
-    py::object items = py::reinterpret_steal<py::object>(PySequence_List(args.slot(op->first)));
-    if (!items) {
-      return false;
-    }
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.ptr()); ++i) {
-      PyObject *fresh = nullptr;
-      if (!fn(PyList_GET_ITEM(items.ptr(), i), &fresh)) {
-        return false;
-      }
-      if (fresh != nullptr && PyList_SetItem(items.ptr(), i, fresh) < 0) {
-        return false;
-      }
-    }
-    args.replace(op->first, items.release().ptr());
-    return true;
-  }
-  for (Py_ssize_t i = op->first; i < op->first + op->operands && i < args.positional; ++i) {
-    PyObject *fresh = nullptr;
-    if (!fn(args.slot(i), &fresh)) {
-      return false;
-    }
-    if (fresh != nullptr) {
-      args.replace(i, fresh);
-    }
-  }
-  return true;
-}
-
-// A number that NumPy will treat as a weak Python scalar of dtype `num`; null: keep the object. False with an error set.
-bool convert_number(PyObject *number, int num, bool is_compare, PyObject **fresh) {
-  PyObject *plain = number;
-  py::object held;
-  if (PyArray_CheckScalar(number)) {
-    held = py::reinterpret_steal<py::object>(PyObject_CallMethod(number, "item", nullptr));
-    if (!held) {
-      return false;
-    }
-    plain = held.ptr();
-  }
-  DTypeObject *dtype = dtype_of_num(num);
-  if (PyLong_Check(plain) && dtype->category == DTypeCategory::integral && !is_compare) {
-    int overflow = 0;
-    long long value = PyLong_AsLongLongAndOverflow(plain, &overflow);
-    Py_ssize_t bits = 8 * PyDataType_ELSIZE(dtype->descr) - (dtype->is_signed ? 1 : 0);
-    bool fits = overflow == 0 && (value >= 0 || dtype->is_signed) &&
-                (bits >= 63 || (value < (1LL << bits) && value >= -(1LL << bits)));
-    if (!fits && overflow == 0) {  // wraps around, as a cast from int64 does
-      PyObject *wide = PyArray_FromAny(plain, PyArray_DescrFromType(NPY_INT64), 0, 0, 0, nullptr);
-      if (wide == nullptr) {
-        return false;
-      }
-      *fresh = PyArray_CastToType(as_array(wide), (Py_INCREF(dtype->descr), dtype->descr), 0);
-      Py_DECREF(wide);
-      return *fresh != nullptr;
-    }
-  }
-  if (held) {
-    *fresh = held.release().ptr();
-  }
-  return true;
-}
-
-// Casts the operands to the dtype in which they meet; *num is that dtype, -1 when there is none.
-bool promote(OpObject *op, Arguments &args, int *num) {
-  *num = -1;
-  if (op->promotion == Promotion::none || op->promotion == Promotion::logical) {
-    return true;
-  }
-  ResultType type;
-  bool ok = for_operands(op, args, [&](PyObject *value, PyObject **) {
-    DTypeCategory category;
-    if (PyArray_Check(value)) {
-      if (dtype_of(as_array(value)) == nullptr) {
-        PyErr_Format(PyExc_TypeError, "%U: unsupported dtype %S of an operand", op->name,
-                     reinterpret_cast<PyObject *>(PyArray_DESCR(as_array(value))));
-        return false;
-      }
-      type.add_array(as_array(value));
-    } else if (number_category(value, &category)) {
-      type.add_number(category);
-    } else if (value != Py_None) {
-      PyErr_Format(PyExc_TypeError, "%U(): expected a Tensor or a number, got %s", op->name,
-                   Py_TYPE(value)->tp_name);
-      return false;
-    }
-    return true;
-  });
-  int result = type.result();
-  if (!ok || result < 0) {
-    return ok;
-  }
-  DTypeCategory category = dtype_of_num(result)->category;
-  if (op->promotion == Promotion::floating && !is_float_category(category)) {
-    result = default_float_num();
-  }
-  if (op->promotion == Promotion::bitwise && is_float_category(category)) {
-    PyErr_Format(PyExc_NotImplementedError, "\"%U\" not implemented for '%s'", op->name,
-                 scalar_type_name(result));
-    return false;
-  }
-  if (op->no_bool && result == NPY_BOOL) {
-    raise_no_bool(op->name);
-    return false;
-  }
-  *num = result;
-  PyArray_Descr *descr = dtype_of_num(result)->descr;
-  bool is_compare = op->promotion == Promotion::compare;
-  return for_operands(op, args, [&](PyObject *value, PyObject **fresh) {
-    if (PyArray_Check(value)) {
-      PyArrayObject *array = as_array(value);
-      if (PyArray_TYPE(array) == result) {
-        return true;
-      }
-      if (op->promotion == Promotion::same) {
-        raise_dtype_mismatch(op->name, PyArray_TYPE(array), result);
-        return false;
-      }
-      if (args.any_meta) {
-        *fresh = as_object(meta_array(PyArray_NDIM(array), PyArray_DIMS(array), descr));
-      } else {
-        Py_INCREF(descr);
-        *fresh = PyArray_CastToType(array, descr, 0);
-      }
-      return *fresh != nullptr;
-    }
-    if (value == Py_None) {
-      return true;
-    }
-    if (!convert_number(value, result, is_compare, fresh)) {
-      return false;
-    }
-    if (!op->is_ufunc && (*fresh == nullptr || !PyArray_Check(*fresh))) {
-      // Only ufuncs know weak Python numbers: everything else gets a 0-d array.
-      PyObject *number = *fresh == nullptr ? value : *fresh;
-      Py_INCREF(descr);
-      PyObject *array = PyArray_FromAny(number, descr, 0, 0, NPY_ARRAY_FORCECAST, nullptr);
-      Py_XDECREF(*fresh);
-      *fresh = array;
-      return array != nullptr;
-    }
-    return true;
-  });
-}
-
-bool divisor_is_valid(OpObject *op, Arguments &args, int num) {
-  if (!op->check_zero || num < 0 || is_float_category(dtype_of_num(num)->category) ||
-      args.positional < 2 || args.any_meta) {
-    return true;
-  }
-  PyObject *divisor = args.slot(1);
-  bool zero;
-  if (PyArray_Check(divisor)) {
-    npy_intp nonzero = PyArray_CountNonzero(as_array(divisor));
-    if (nonzero < 0) {
-      return false;
-    }
-    zero = nonzero != PyArray_SIZE(as_array(divisor));
-  } else {
-    int truth = PyObject_IsTrue(divisor);
-    if (truth < 0) {
-      return false;
-    }
-    zero = truth == 0;
-  }
-  if (zero) {
-    PyErr_SetString(PyExc_RuntimeError, "ZeroDivisionError: integer division by zero");
-  }
-  return !zero;
-}
 
 // The result of an operation on meta tensors: shape and dtype only.
 PyObject *call_on_meta(OpObject *op, Arguments &args, PyObject *kwnames, int num) {
@@ -364,9 +80,13 @@ bool is_copy(TensorObject *base, PyObject *result) {
          storage_owner(as_array(result)) != storage_owner(base->array);
 }
 
-PyObject *wrap_views(TensorObject *base, PyObject *result) {
+PyObject *wrap_views(TensorObject *base, PyObject *result, bool one_of_many = false) {
   if (PyArray_CheckExact(result)) {
-    return wrap_view(base, as_array(result));
+    PyObject *view = wrap_view(base, as_array(result));
+    if (view != nullptr && base->cell != nullptr && as_tensor(view)->cell == base->cell) {
+      set_base(as_tensor(view), base, one_of_many);
+    }
+    return view;
   }
   if (PyList_CheckExact(result) || PyTuple_CheckExact(result)) {
     py::object items = py::reinterpret_steal<py::object>(PySequence_Tuple(result));
@@ -379,7 +99,7 @@ PyObject *wrap_views(TensorObject *base, PyObject *result) {
     for (Py_ssize_t i = 0; wrapped && i < n; ++i) {
       PyObject *item = PyTuple_GET_ITEM(items.ptr(), i);
       Py_INCREF(item);
-      PyObject *value = wrap_views(base, item);
+      PyObject *value = wrap_views(base, item, true);
       if (value == nullptr) {
         return nullptr;
       }
@@ -397,6 +117,21 @@ PyObject *run(OpObject *op, Arguments &args, PyObject *kwnames) {
   SilenceFloatErrors silence(op->is_ufunc ? SilenceFloatErrors::Work::native
                                           : SilenceFloatErrors::Work::python);
   return args.call(op->forward, kwnames);
+}
+
+// Runs the forward function that also says what to save for the derivative.
+PyObject *run_recording(OpObject *op, Arguments &args, PyObject *kwnames, py::object &saved) {
+  SilenceFloatErrors silence(SilenceFloatErrors::Work::python);
+  py::object both = py::reinterpret_steal<py::object>(args.call(op->record, kwnames));
+  if (!both) {
+    return nullptr;
+  }
+  if (!PyTuple_CheckExact(both.ptr()) || PyTuple_GET_SIZE(both.ptr()) != 2) {
+    PyErr_Format(PyExc_TypeError, "%U: its recording function must return (result, saved)", op->name);
+    return nullptr;
+  }
+  saved = py::reinterpret_borrow<py::object>(PyTuple_GET_ITEM(both.ptr(), 1));
+  return Py_NewRef(PyTuple_GET_ITEM(both.ptr(), 0));
 }
 
 // Two cpu tensors of one dtype that needs no promotion: the case worth a path of its own. False: not that case.
@@ -432,197 +167,36 @@ bool call_fast(OpObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *
   } else {
     *result = wrap_result(*result);
   }
+  if (*result != nullptr && (needs_grad(a) || needs_grad(b)) && grad_enabled() &&
+      record_call(op, args, stack + 1, 2, 2, nullptr, *result) < 0) {
+    Py_CLEAR(*result);
+  }
   Py_DECREF(array_a);
   Py_DECREF(array_b);
   return true;
 }
 
-PyObject *op_tp_vectorcall(PyObject *self, PyObject *const *args, size_t nargsf,
-                           PyObject *kwnames) {
-  return op_call(as_op(self), args, PyVectorcall_NARGS(nargsf), kwnames);
-}
-
-PyObject *op_tp_descr_get(PyObject *self, PyObject *obj, PyObject *) {
-  if (obj == nullptr || obj == Py_None) {
-    Py_INCREF(self);
-    return self;
+// The derivative may want the values that are about to be overwritten: it gets a copy of them.
+int begin_inplace(InplaceRecord &recorded, OpObject *op, TensorObject *self, PyObject *const *originals,
+                  Arguments &arguments, PyObject *kwnames) {
+  bool wants_self = false;
+  for (int i = 0; i < kMaxArgs; ++i) {
+    wants_self |= (op->keep[i].arrays & 1u) != 0;
   }
-  return PyMethod_New(self, obj);
-}
-
-PyObject *op_inplace_method(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-                            PyObject *kwnames) {
-  if (nargs < 1 || !is_tensor(args[0])) {
-    PyErr_Format(PyExc_TypeError, "%U_: the first argument must be a Tensor", as_op(self)->name);
-    return nullptr;
-  }
-  if (op_inplace(as_op(self), as_tensor(args[0]), args + 1, nargs - 1, kwnames) < 0) {
-    return nullptr;
-  }
-  Py_INCREF(args[0]);
-  return args[0];
-}
-
-PyObject *op_tp_repr(PyObject *self) {
-  return PyUnicode_FromFormat("<modtree operation %U>", as_op(self)->name);
-}
-
-int op_tp_traverse(PyObject *self, visitproc visit, void *arg) {
-  OpObject *op = as_op(self);
-  Py_VISIT(Py_TYPE(self));
-  Py_VISIT(op->forward);
-  Py_VISIT(op->meta);
-  Py_VISIT(op->dict);
-  return 0;
-}
-
-int op_tp_clear(PyObject *self) {
-  Py_CLEAR(as_op(self)->dict);
-  return 0;  // forward stays: whoever still holds the operation may call it
-}
-
-void op_tp_dealloc(PyObject *self) {
-  PyTypeObject *type = Py_TYPE(self);
-  PyObject_GC_UnTrack(self);
-  OpObject *op = as_op(self);
-  Py_XDECREF(op->name);
-  Py_XDECREF(op->forward);
-  Py_XDECREF(op->meta);
-  Py_XDECREF(op->doc);
-  Py_XDECREF(op->dict);
-  type->tp_free(self);
-  Py_DECREF(type);
-}
-
-bool parse_promotion(const char *text, Promotion *promotion) {
-  static const struct {
-    const char *name;
-    Promotion value;
-  } kNames[] = {
-      {"none", Promotion::none},       {"arith", Promotion::arith},
-      {"floating", Promotion::floating}, {"compare", Promotion::compare},
-      {"logical", Promotion::logical}, {"bitwise", Promotion::bitwise},
-      {"same", Promotion::same},
-  };
-  for (const auto &entry : kNames) {
-    if (std::strcmp(entry.name, text) == 0) {
-      *promotion = entry.value;
-      return true;
+  PyObject *own = arguments.slot(0);
+  py::object copy = py::reinterpret_borrow<py::object>(own);
+  if (wants_self && grad_enabled() && !self->is_meta && own == as_object(self->array)) {
+    copy = py::reinterpret_steal<py::object>(PyArray_NewCopy(self->array, NPY_KEEPORDER));
+    if (!copy) {
+      return -1;
     }
   }
-  PyErr_Format(PyExc_ValueError, "unknown promotion '%s'", text);
-  return false;
+  arguments.slot(0) = copy.ptr();
+  const int status = recorded.begin(op, self, originals, arguments.values(), arguments.positional,
+                                    arguments.total, kwnames);
+  arguments.slot(0) = own;
+  return status;
 }
-
-PyObject *op_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-  static const char *kKeywords[] = {"name", "forward", "promote", "first",      "operands", "view",
-                                    "meta", "doc",     "no_bool", "check_zero", "strict_view", nullptr};
-  PyObject *name, *forward, *meta = Py_None, *doc = Py_None;
-  const char *promote_text = "none";
-  int first = 0, operands = 0, view = 0, no_bool = 0, check_zero = 0, strict_view = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "UO|siipOOppp:Op", const_cast<char **>(kKeywords),
-                                   &name, &forward, &promote_text, &first, &operands, &view, &meta,
-                                   &doc, &no_bool, &check_zero, &strict_view)) {
-    return nullptr;
-  }
-  Promotion promotion;
-  if (!parse_promotion(promote_text, &promotion)) {
-    return nullptr;
-  }
-  if (!PyCallable_Check(forward) || first < 0 || operands < -1) {
-    PyErr_SetString(PyExc_ValueError, "Op: forward must be callable, first >= 0, operands >= -1");
-    return nullptr;
-  }
-  py::object ufunc_type;
-  try {
-    ufunc_type = py::module_::import("numpy").attr("ufunc");
-  } catch (py::error_already_set &e) {
-    e.restore();
-    return nullptr;
-  }
-  int is_ufunc = PyObject_IsInstance(forward, ufunc_type.ptr());
-  PyObject *self = is_ufunc < 0 ? nullptr : type->tp_alloc(type, 0);
-  if (self == nullptr) {
-    return nullptr;
-  }
-  OpObject *op = as_op(self);
-  op->vectorcall = op_tp_vectorcall;
-  Py_INCREF(name);
-  op->name = name;
-  Py_INCREF(forward);
-  op->forward = forward;
-  if (meta != Py_None) {
-    Py_INCREF(meta);
-    op->meta = meta;
-  }
-  if (doc != Py_None) {
-    Py_INCREF(doc);
-    op->doc = doc;
-  }
-  op->first = first;
-  op->operands = operands;
-  op->promotion = promotion;
-  op->is_view = view != 0;
-  op->is_strict_view = strict_view != 0;
-  op->is_ufunc = is_ufunc != 0;
-  op->no_bool = no_bool != 0;
-  op->check_zero = check_zero != 0;
-  return self;
-}
-
-PyObject *op_get_doc(PyObject *self, void *) {
-  PyObject *doc = as_op(self)->doc == nullptr ? Py_None : as_op(self)->doc;
-  Py_INCREF(doc);
-  return doc;
-}
-
-PyObject *op_reduce(PyObject *self, PyObject *) {
-  return slot_guard<PyObject *>(nullptr, [&] {
-    py::object find = py::module_::import("modtree.ops.table").attr("find");
-    return Py_BuildValue("O(O)", find.ptr(), as_op(self)->name);
-  });
-}
-
-PyMethodDef kMethods[] = {
-    {"inplace",
-     reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(op_inplace_method)),
-     METH_FASTCALL | METH_KEYWORDS, "inplace($self, tensor, *args)\n--\n\nWrites into tensor."},
-    {"__reduce__", op_reduce, METH_NOARGS, nullptr},
-    {nullptr, nullptr, 0, nullptr},
-};
-
-PyMemberDef kMembers[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(OpObject, vectorcall), READONLY, nullptr},
-    {"__dictoffset__", T_PYSSIZET, offsetof(OpObject, dict), READONLY, nullptr},
-    {"__name__", T_OBJECT, offsetof(OpObject, name), READONLY, nullptr},
-    {"forward", T_OBJECT, offsetof(OpObject, forward), READONLY, "The function on arrays."},
-    {nullptr, 0, 0, 0, nullptr},
-};
-
-PyGetSetDef kGetSet[] = {
-    {"__doc__", op_get_doc, nullptr, nullptr, nullptr},
-    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
-    {nullptr, nullptr, nullptr, nullptr, nullptr},
-};
-
-PyType_Slot kSlots[] = {
-    {Py_tp_new, reinterpret_cast<void *>(op_tp_new)},
-    {Py_tp_call, reinterpret_cast<void *>(PyVectorcall_Call)},
-    {Py_tp_descr_get, reinterpret_cast<void *>(op_tp_descr_get)},
-    {Py_tp_repr, reinterpret_cast<void *>(op_tp_repr)},
-    {Py_tp_traverse, reinterpret_cast<void *>(op_tp_traverse)},
-    {Py_tp_clear, reinterpret_cast<void *>(op_tp_clear)},
-    {Py_tp_dealloc, reinterpret_cast<void *>(op_tp_dealloc)},
-    {Py_tp_methods, kMethods},
-    {Py_tp_members, kMembers},
-    {Py_tp_getset, kGetSet},
-    {0, nullptr},
-};
-
-PyType_Spec kSpec = {"modtree._C.Op", sizeof(OpObject), 0,
-                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
-                         Py_TPFLAGS_METHOD_DESCRIPTOR,
-                     kSlots};
 
 }  // namespace
 
@@ -668,17 +242,21 @@ PyObject *op_call(OpObject *op, PyObject *const *args, Py_ssize_t nargs, PyObjec
       !divisor_is_valid(op, arguments, num)) {
     return nullptr;
   }
+  const bool records = arguments.any_needs_grad && grad_enabled();
   TensorObject *base = nargs > 0 && is_tensor(args[0]) ? as_tensor(args[0]) : nullptr;
-  result = arguments.any_meta ? call_on_meta(op, arguments, kwnames, num)
-                              : run(op, arguments, kwnames);
+  py::object saved;
+  if (arguments.any_meta) {
+    result = call_on_meta(op, arguments, kwnames, num);
+  } else if (records && op->record != nullptr) {
+    result = run_recording(op, arguments, kwnames, saved);
+  } else {
+    result = run(op, arguments, kwnames);
+  }
   if (result == nullptr) {
     translate_error(op->name, &arguments.slot(0), arguments.positional);
     return nullptr;
   }
-  if (arguments.any_meta) {
-    return wrap_meta(op->is_view ? base : nullptr, result);
-  }
-  if (op->is_strict_view && base != nullptr && is_copy(base, result)) {
+  if (!arguments.any_meta && op->is_strict_view && base != nullptr && is_copy(base, result)) {
     Py_DECREF(result);
     PyErr_Format(PyExc_RuntimeError,
                  "%U size is not compatible with input tensor's size and stride (at least one "
@@ -686,12 +264,21 @@ PyObject *op_call(OpObject *op, PyObject *const *args, Py_ssize_t nargs, PyObjec
                  op->name);
     return nullptr;
   }
-  return op->is_view && base != nullptr ? wrap_views(base, result) : wrap_result(result);
+  if (arguments.any_meta) {
+    result = wrap_meta(op->is_view ? base : nullptr, result);
+  } else {
+    result = op->is_view && base != nullptr ? wrap_views(base, result) : wrap_result(result);
+  }
+  if (result != nullptr && records &&
+      record_call(op, args, arguments.values(), nargs, arguments.total, kwnames, result, saved.ptr()) < 0) {
+    Py_CLEAR(result);
+  }
+  return result;
 }
 
 int op_inplace(OpObject *op, TensorObject *self, PyObject *const *args, Py_ssize_t nargs,
                PyObject *kwnames) {
-  if (check_inplace(self) < 0) {
+  if (check_inplace(self, grad_enabled() && any_needs_grad(args, nargs)) < 0) {
     return -1;
   }
   Py_ssize_t extra = nargs + (kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames));
@@ -720,6 +307,10 @@ int op_inplace(OpObject *op, TensorObject *self, PyObject *const *args, Py_ssize
   PyArrayObject *target = self->array;
   py::object held = py::reinterpret_borrow<py::object>(as_object(target));
   py::object result;
+  InplaceRecord recorded;
+  if (arguments.any_needs_grad && begin_inplace(recorded, op, self, stack, arguments, kwnames) < 0) {
+    return -1;
+  }
   if (arguments.any_meta && !self->is_meta) {
     PyErr_Format(PyExc_RuntimeError, "%U_: a meta tensor cannot be written into a cpu tensor",
                  op->name);
@@ -766,16 +357,7 @@ int op_inplace(OpObject *op, TensorObject *self, PyObject *const *args, Py_ssize
     raise_output_shape(target, as_array(result.ptr()));
     return -1;
   }
-  return bump_version(self);
-}
-
-void bind_op(py::module_ &m) {
-  op_type = reinterpret_cast<PyTypeObject *>(PyType_FromModuleAndSpec(m.ptr(), &kSpec, nullptr));
-  if (op_type == nullptr) {
-    throw py::error_already_set();
-  }
-  m.add_object("Op",
-               py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject *>(op_type)));
+  return recorded.finish(self);
 }
 
 }  // namespace modtree

@@ -17,9 +17,25 @@ enum class Promotion : unsigned char {
   same,      // operands must have one dtype already
 };
 
+constexpr Py_ssize_t kMaxArgs = 14;
+
 // One row of the table of operations (modtree/ops/table.py). `forward` works on ndarrays with NumPy's own argument names, so
 // that np.f(t) and t.f() are the same row; derivative rules belong to rows as well.
 struct OpObject {
+  // What a derivative function wants of the call: bits are positional arguments.
+  struct Keep {
+    std::uint32_t arrays;  // the arrays themselves
+    std::uint32_t shapes;  // stand-ins with their shapes and dtypes
+    bool result;
+
+    void merge(const Keep &other) {
+      arrays |= other.arrays;
+      shapes |= other.shapes;
+      result |= other.result;
+    }
+  };
+  enum class Derivative : unsigned char { unknown, none, known };
+
   PyObject_HEAD
   vectorcallfunc vectorcall;
   PyObject *name;     // owned str
@@ -35,6 +51,15 @@ struct OpObject {
   bool is_ufunc;    // forward is a NumPy ufunc: runs no Python code
   bool no_bool;     // not defined for bool (subtraction)
   bool check_zero;  // integer division: a zero divisor is an error
+  // -- the derivative; functions[i] belongs to positional argument i: null where there is none, True where the gradient passes unchanged
+  Derivative derivative;
+  bool runs_on_tensors;     // the functions do, so that gradients can be derived again
+  int n_functions;
+  PyObject *functions[kMaxArgs];  // owned
+  Keep keep[kMaxArgs];            // of each function; keep[0] of the joint one
+  PyObject *joint;                // owned: one function for all arguments, or null
+  PyObject *record;               // owned: the forward function that also returns what to save, or null
+  PyObject *backward_name;        // owned: "MulBackward0"
 };
 
 extern PyTypeObject *op_type;

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "autograd/pass_hooks.h"
+
+#include "autograd/gradient.h"
+#include "autograd/history.h"
+#include "tensor/slot_ops.h"
+
+namespace modtree {
+
+namespace {
+
+// The hooks of a table as they are now: hooks may add and remove hooks.
+py::object snapshot(PyObject *table) {
+  return table == nullptr || PyDict_Size(table) == 0 ? py::object()
+                                                     : py::reinterpret_steal<py::object>(PyDict_Values(table));
+}
+
+bool is_meta_output(NodeObject *node, std::size_t nr) {
+  return output_spec(node, static_cast<std::uint32_t>(nr)).is_meta;
+}
+
+// A gradient that a hook returned in place of `spec`'s. New reference.
+PyObject *checked(PyObject *hook, PyObject *value, OutputSpec &spec, bool on_tensors) {
+  py::object name = py::reinterpret_steal<py::object>(PyObject_GetAttrString(hook, "__name__"));
+  if (!name) {
+    PyErr_Clear();
+    name = py::str("unknown");
+  }
+  if (!is_tensor(value)) {
+    PyErr_Format(PyExc_TypeError, "expected Variable, but hook '%S' returned '%s': a hook returns a Tensor or None",
+                 name.ptr(), Py_TYPE(value)->tp_name);
+    return nullptr;
+  }
+  TensorObject *tensor = as_tensor(value);
+  if (!same_shape(tensor->array, spec)) {
+    PyErr_Format(PyExc_RuntimeError, "hook '%S' has changed the size of value", name.ptr());
+    return nullptr;
+  }
+  if (PyArray_TYPE(tensor->array) != spec.num) {
+    PyErr_Format(PyExc_RuntimeError, "hook '%S' has changed the type of value (was %S got %S)", name.ptr(),
+                 reinterpret_cast<PyObject *>(dtype_of_num(spec.num)),
+                 reinterpret_cast<PyObject *>(dtype_of(tensor->array)));
+    return nullptr;
+  }
+  return gradient_from_tensor(value, on_tensors);
+}
+
+int run_table(NodeObject *node, std::uint32_t nr, PyObject *table, PyObject *&gradient, bool on_tensors) {
+  const py::object hooks = snapshot(table);
+  for (Py_ssize_t i = 0; hooks && i < PyList_GET_SIZE(hooks.ptr()); ++i) {
+    PyObject *hook = PyList_GET_ITEM(hooks.ptr(), i);
+    py::object tensor = py::reinterpret_steal<py::object>(gradient_to_tensor(gradient, is_meta_output(node, nr)));
+    py::object result = py::reinterpret_steal<py::object>(tensor ? PyObject_CallOneArg(hook, tensor.ptr()) : nullptr);
+    if (!result) {
+      return -1;
+    }
+    if (!result.is_none()) {
+      OutputSpec spec = output_spec(node, nr);
+      PyObject *replaced = checked(hook, result.ptr(), spec, on_tensors);
+      if (replaced == nullptr) {
+        return -1;
+      }
+      Py_SETREF(gradient, replaced);
+    }
+  }
+  return hooks || !PyErr_Occurred() ? 0 : -1;
+}
+
+// The gradients as a tuple of tensors and Nones.
+py::object as_tuple(NodeObject *node, Gradients &gradients, bool are_outputs) {
+  py::object tuple = py::reinterpret_steal<py::object>(PyTuple_New(static_cast<Py_ssize_t>(gradients.size())));
+  for (std::size_t i = 0; tuple && i < gradients.size(); ++i) {
+    bool is_meta = false;
+    if (gradients[i] != nullptr) {
+      is_meta = are_outputs ? is_meta_output(node, i)
+                            : output_spec(node->edges[i].node, node->edges[i].nr).is_meta;
+    }
+    PyObject *tensor = gradient_to_tensor(gradients[i], is_meta);
+    if (tensor == nullptr) {
+      return py::object();
+    }
+    PyTuple_SET_ITEM(tuple.ptr(), static_cast<Py_ssize_t>(i), tensor);
+  }
+  return tuple;
+}
+
+// Takes over what a hook of a node returned: a tuple, or one gradient where there is one.
+int replace_all(NodeObject *node, PyObject *hook, PyObject *value, Gradients &gradients, bool are_outputs,
+                bool on_tensors) {
+  py::object held = py::reinterpret_borrow<py::object>(value);
+  if (!PyTuple_Check(value)) {
+    held = py::reinterpret_steal<py::object>(PyTuple_Pack(1, value));
+    value = held.ptr();
+  }
+  if (value == nullptr) {
+    return -1;
+  }
+  if (static_cast<std::size_t>(PyTuple_GET_SIZE(value)) != gradients.size()) {
+    PyErr_Format(PyExc_RuntimeError, "hook has returned an incorrect number of values (got %zd, but expected %zu)",
+                 PyTuple_GET_SIZE(value), gradients.size());
+    return -1;
+  }
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    PyObject *item = PyTuple_GET_ITEM(value, static_cast<Py_ssize_t>(i));
+    PyObject *replaced = nullptr;
+    if (item != Py_None) {
+      if (!are_outputs && node->edges[i].node == nullptr) {
+        continue;
+      }
+      OutputSpec spec = are_outputs ? output_spec(node, static_cast<std::uint32_t>(i))
+                                    : output_spec(node->edges[i].node, node->edges[i].nr);
+      replaced = checked(hook, item, spec, on_tensors);
+      if (replaced == nullptr) {
+        return -1;
+      }
+    }
+    PyObject *old = gradients[i];
+    gradients[i] = replaced;
+    Py_XDECREF(old);
+  }
+  return 0;
+}
+
+int keep_retained(NodeObject *node, Gradients &outputs, bool on_tensors) {
+  for (std::size_t i = 0; node->hooks != nullptr && i < node->hooks->retained.size(); ++i) {
+    const auto &entry = node->hooks->retained[i];
+    auto tensor = py::reinterpret_borrow<py::object>(PyWeakref_GET_OBJECT(entry.tensor));
+    PyObject *gradient = outputs[entry.nr];
+    if (tensor.is_none() || gradient == nullptr) {
+      continue;
+    }
+    if (accumulate_grad(as_tensor(tensor.ptr()), Py_NewRef(gradient), on_tensors) < 0) {
+      return -1;
+    }
+  }
+  return 0;
+}
+
+// May the array become somebody's grad without a copy? Only when nobody else holds it or its memory.
+bool is_ours_alone(PyObject *array) {
+  return Py_REFCNT(array) == 1 && PyArray_CheckExact(array) && PyArray_BASE(as_array(array)) == nullptr &&
+         PyArray_ISWRITEABLE(as_array(array));
+}
+
+}  // namespace
+
+int run_tensor_hooks(NodeObject *node, Gradients &outputs, bool on_tensors) {
+  if (node->kind == NodeKind::accumulate) {
+    LeafExtra *extra = as_tensor(node->target)->extra;
+    if (extra == nullptr || extra->hooks == nullptr || outputs[0] == nullptr) {
+      return 0;
+    }
+    auto table = py::reinterpret_borrow<py::object>(extra->hooks);
+    return run_table(node, 0, table.ptr(), outputs[0], on_tensors);
+  }
+  for (std::size_t i = 0; node->hooks != nullptr && i < node->hooks->tensor_tables.size(); ++i) {
+    const std::uint32_t nr = node->hooks->tensor_tables[i].nr;
+    auto table = py::reinterpret_borrow<py::object>(node->hooks->tensor_tables[i].table);
+    if (outputs[nr] != nullptr && run_table(node, nr, table.ptr(), outputs[nr], on_tensors) < 0) {
+      return -1;
+    }
+  }
+  return keep_retained(node, outputs, on_tensors);
+}
+
+int run_pre_hooks(NodeObject *node, Gradients &outputs, bool on_tensors) {
+  const py::object hooks = snapshot(node->hooks == nullptr ? nullptr : node->hooks->pre);
+  for (Py_ssize_t i = 0; hooks && i < PyList_GET_SIZE(hooks.ptr()); ++i) {
+    PyObject *hook = PyList_GET_ITEM(hooks.ptr(), i);
+    const py::object gradients = as_tuple(node, outputs, true);
+    const auto result =
+        py::reinterpret_steal<py::object>(gradients ? PyObject_CallOneArg(hook, gradients.ptr()) : nullptr);
+    if (!result || (!result.is_none() && replace_all(node, hook, result.ptr(), outputs, true, on_tensors) < 0)) {
+      return -1;
+    }
+  }
+  return 0;
+}
+
+bool has_post_hooks(NodeObject *node) {
+  return node->hooks != nullptr && node->hooks->post != nullptr && PyDict_Size(node->hooks->post) > 0;
+}
+
+int run_post_hooks(NodeObject *node, Gradients &inputs, Gradients &outputs, bool on_tensors) {
+  const py::object hooks = snapshot(node->hooks == nullptr ? nullptr : node->hooks->post);
+  for (Py_ssize_t i = 0; hooks && i < PyList_GET_SIZE(hooks.ptr()); ++i) {
+    PyObject *hook = PyList_GET_ITEM(hooks.ptr(), i);
+    const py::object grad_inputs = as_tuple(node, inputs, false);
+    const py::object grad_outputs = as_tuple(node, outputs, true);
+    if (!grad_inputs || !grad_outputs) {
+      return -1;
+    }
+    const auto result = py::reinterpret_steal<py::object>(
+        PyObject_CallFunctionObjArgs(hook, grad_inputs.ptr(), grad_outputs.ptr(), nullptr));
+    if (!result || (!result.is_none() && replace_all(node, hook, result.ptr(), inputs, false, on_tensors) < 0)) {
+      return -1;
+    }
+  }
+  return 0;
+}
+
+int run_post_accumulate_hooks(TensorObject *leaf) {
+  const py::object hooks = snapshot(leaf->extra == nullptr ? nullptr : leaf->extra->post_accumulate_hooks);
+  for (Py_ssize_t i = 0; hooks && i < PyList_GET_SIZE(hooks.ptr()); ++i) {
+    const auto result = py::reinterpret_steal<py::object>(
+        PyObject_CallOneArg(PyList_GET_ITEM(hooks.ptr(), i), reinterpret_cast<PyObject *>(leaf)));
+    if (!result) {
+      return -1;
+    }
+    if (!result.is_none()) {
+      PyErr_SetString(PyExc_RuntimeError, "Tensor post accumulate grad hooks should return None.");
+      return -1;
+    }
+  }
+  return 0;
+}
+
+int accumulate_grad(TensorObject *tensor, PyObject *gradient, bool on_tensors) {
+  py::object held = py::reinterpret_steal<py::object>(gradient);
+  PyObject *grad = tensor->grad;
+  if (on_tensors) {
+    PyObject *args[2] = {grad, gradient};
+    OpObject *op = slot_op(kAdd);
+    const auto fresh = py::reinterpret_steal<py::object>(
+        op == nullptr     ? nullptr
+        : grad == nullptr ? PyObject_CallMethod(gradient, "clone", nullptr)
+                          : op_call(op, args, 2, nullptr));
+    return fresh ? assign_grad(tensor, fresh.ptr()) : -1;
+  }
+  if (grad == nullptr) {
+    PyObject *array = held.release().ptr();
+    if (!tensor->is_meta && !is_ours_alone(array)) {
+      PyObject *copy = PyArray_NewCopy(as_array(array), NPY_KEEPORDER);
+      Py_DECREF(array);
+      if (copy == nullptr) {
+        return -1;
+      }
+      array = copy;
+    }
+    PyObject *fresh = wrap_array(as_array(array), tensor->is_meta);
+    if (fresh == nullptr) {
+      return -1;
+    }
+    tensor->grad = fresh;
+    return 0;
+  }
+  if (tensor->is_meta) {
+    return bump_version(as_tensor(grad));
+  }
+  // In place, so that who holds the old grad sees the sum; a grad that is on a graph itself is replaced.
+  auto keep = py::reinterpret_borrow<py::object>(grad);
+  PyObject *array = as_object(as_tensor(grad)->array);
+  if (!needs_grad(as_tensor(grad)) && PyArray_ISWRITEABLE(as_array(array))) {
+    return add_in_place(array, gradient) < 0 ? -1 : bump_version(as_tensor(grad));
+  }
+  PyObject *sum = add_gradients(Py_NewRef(array), false, gradient, false);
+  const auto fresh = py::reinterpret_steal<py::object>(sum == nullptr ? nullptr : wrap_array(as_array(sum)));
+  return fresh ? assign_grad(tensor, fresh.ptr()) : -1;
+}
+
+}  // namespace modtree

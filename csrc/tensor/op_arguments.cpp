@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tensor/op_arguments.h"
+
+#include "tensor/op_errors.h"
+
+namespace modtree {
+
+namespace {
+
+// Visits each operand slot: fn(borrowed object) -> new object, null for "keep", or *error set.
+template <typename Fn>
+bool for_operands(OpObject *op, Arguments &args, const Fn &fn) {
+  if (op->operands < 0) {
+    if (op->first >= args.positional) {
+      return true;
+    }
+    py::object items = py::reinterpret_steal<py::object>(PySequence_List(args.slot(op->first)));
+    if (!items) {
+      return false;
+    }
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.ptr()); ++i) {
+      PyObject *fresh = nullptr;
+      if (!fn(PyList_GET_ITEM(items.ptr(), i), &fresh)) {
+        return false;
+      }
+      if (fresh != nullptr && PyList_SetItem(items.ptr(), i, fresh) < 0) {
+        return false;
+      }
+    }
+    args.replace(op->first, items.release().ptr());
+    return true;
+  }
+  for (Py_ssize_t i = op->first; i < op->first + op->operands && i < args.positional; ++i) {
+    PyObject *fresh = nullptr;
+    if (!fn(args.slot(i), &fresh)) {
+      return false;
+    }
+    if (fresh != nullptr) {
+      args.replace(i, fresh);
+    }
+  }
+  return true;
+}
+
+// A number that NumPy will treat as a weak Python scalar of dtype `num`; null: keep the object. False with an error set.
+bool convert_number(PyObject *number, int num, bool is_compare, PyObject **fresh) {
+  PyObject *plain = number;
+  py::object held;
+  if (PyArray_CheckScalar(number)) {
+    held = py::reinterpret_steal<py::object>(PyObject_CallMethod(number, "item", nullptr));
+    if (!held) {
+      return false;
+    }
+    plain = held.ptr();
+  }
+  DTypeObject *dtype = dtype_of_num(num);
+  if (PyLong_Check(plain) && dtype->category == DTypeCategory::integral && !is_compare) {
+    int overflow = 0;
+    long long value = PyLong_AsLongLongAndOverflow(plain, &overflow);
+    Py_ssize_t bits = 8 * PyDataType_ELSIZE(dtype->descr) - (dtype->is_signed ? 1 : 0);
+    bool fits = overflow == 0 && (value >= 0 || dtype->is_signed) &&
+                (bits >= 63 || (value < (1LL << bits) && value >= -(1LL << bits)));
+    if (!fits && overflow == 0) {  // wraps around, as a cast from int64 does
+      PyObject *wide = PyArray_FromAny(plain, PyArray_DescrFromType(NPY_INT64), 0, 0, 0, nullptr);
+      if (wide == nullptr) {
+        return false;
+      }
+      *fresh = PyArray_CastToType(as_array(wide), (Py_INCREF(dtype->descr), dtype->descr), 0);
+      Py_DECREF(wide);
+      return *fresh != nullptr;
+    }
+  }
+  if (held) {
+    *fresh = held.release().ptr();
+  }
+  return true;
+}
+
+}  // namespace
+
+bool promote(OpObject *op, Arguments &args, int *num) {
+  *num = -1;
+  if (op->promotion == Promotion::none || op->promotion == Promotion::logical) {
+    return true;
+  }
+  ResultType type;
+  bool ok = for_operands(op, args, [&](PyObject *value, PyObject **) {
+    DTypeCategory category;
+    if (PyArray_Check(value)) {
+      if (dtype_of(as_array(value)) == nullptr) {
+        PyErr_Format(PyExc_TypeError, "%U: unsupported dtype %S of an operand", op->name,
+                     reinterpret_cast<PyObject *>(PyArray_DESCR(as_array(value))));
+        return false;
+      }
+      type.add_array(as_array(value));
+    } else if (number_category(value, &category)) {
+      type.add_number(category);
+    } else if (value != Py_None) {
+      PyErr_Format(PyExc_TypeError, "%U(): expected a Tensor or a number, got %s", op->name,
+                   Py_TYPE(value)->tp_name);
+      return false;
+    }
+    return true;
+  });
+  int result = type.result();
+  if (!ok || result < 0) {
+    return ok;
+  }
+  DTypeCategory category = dtype_of_num(result)->category;
+  if (op->promotion == Promotion::floating && !is_float_category(category)) {
+    result = default_float_num();
+  }
+  if (op->promotion == Promotion::bitwise && is_float_category(category)) {
+    PyErr_Format(PyExc_NotImplementedError, "\"%U\" not implemented for '%s'", op->name,
+                 scalar_type_name(result));
+    return false;
+  }
+  if (op->no_bool && result == NPY_BOOL) {
+    raise_no_bool(op->name);
+    return false;
+  }
+  *num = result;
+  PyArray_Descr *descr = dtype_of_num(result)->descr;
+  bool is_compare = op->promotion == Promotion::compare;
+  return for_operands(op, args, [&](PyObject *value, PyObject **fresh) {
+    if (PyArray_Check(value)) {
+      PyArrayObject *array = as_array(value);
+      if (PyArray_TYPE(array) == result) {
+        return true;
+      }
+      if (op->promotion == Promotion::same) {
+        raise_dtype_mismatch(op->name, PyArray_TYPE(array), result);
+        return false;
+      }
+      if (args.any_meta) {
+        *fresh = as_object(meta_array(PyArray_NDIM(array), PyArray_DIMS(array), descr));
+      } else {
+        Py_INCREF(descr);
+        *fresh = PyArray_CastToType(array, descr, 0);
+      }
+      return *fresh != nullptr;
+    }
+    if (value == Py_None) {
+      return true;
+    }
+    if (!convert_number(value, result, is_compare, fresh)) {
+      return false;
+    }
+    if (!op->is_ufunc && (*fresh == nullptr || !PyArray_Check(*fresh))) {
+      // Only ufuncs know weak Python numbers: everything else gets a 0-d array.
+      PyObject *number = *fresh == nullptr ? value : *fresh;
+      Py_INCREF(descr);
+      PyObject *array = PyArray_FromAny(number, descr, 0, 0, NPY_ARRAY_FORCECAST, nullptr);
+      Py_XDECREF(*fresh);
+      *fresh = array;
+      return array != nullptr;
+    }
+    return true;
+  });
+}
+
+bool divisor_is_valid(OpObject *op, Arguments &args, int num) {
+  if (!op->check_zero || num < 0 || is_float_category(dtype_of_num(num)->category) ||
+      args.positional < 2 || args.any_meta) {
+    return true;
+  }
+  PyObject *divisor = args.slot(1);
+  bool zero;
+  if (PyArray_Check(divisor)) {
+    npy_intp nonzero = PyArray_CountNonzero(as_array(divisor));
+    if (nonzero < 0) {
+      return false;
+    }
+    zero = nonzero != PyArray_SIZE(as_array(divisor));
+  } else {
+    int truth = PyObject_IsTrue(divisor);
+    if (truth < 0) {
+      return false;
+    }
+    zero = truth == 0;
+  }
+  if (zero) {
+    PyErr_SetString(PyExc_RuntimeError, "ZeroDivisionError: integer division by zero");
+  }
+  return !zero;
+}
+
+}  // namespace modtree

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The arguments of one call of an Op: unwrapped, and brought to one dtype.
+#pragma once
+
+#include "tensor/op.h"
+
+namespace modtree {
+
+// The arguments of one call with arrays in place of tensors.
+class Arguments {
+public:
+  Arguments() = default;
+  Arguments(const Arguments &) = delete;
+  Arguments &operator=(const Arguments &) = delete;
+  ~Arguments() {
+    for (Py_ssize_t i = 0; i < total; ++i) {
+      Py_DECREF(slot(i));
+    }
+  }
+
+  bool load(OpObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
+    Py_ssize_t count = nargs + (kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames));
+    if (count > kMaxArgs) {
+      PyErr_Format(PyExc_TypeError, "%U() takes at most %zd arguments", op->name, kMaxArgs);
+      return false;
+    }
+    positional = nargs;
+    for (Py_ssize_t i = 0; i < count; ++i) {
+      PyObject *value = convert(args[i]);
+      if (value == nullptr) {
+        return false;
+      }
+      slots_[1 + total++] = value;
+    }
+    if (any_meta && any_cpu) {
+      PyErr_Format(PyExc_RuntimeError,
+                   "%U: Expected all tensors to be on the same device, but found at least two "
+                   "devices, cpu and meta!",
+                   op->name);
+      return false;
+    }
+    return true;
+  }
+
+  PyObject *&slot(Py_ssize_t i) { return slots_[1 + i]; }
+  PyObject *const *values() const { return slots_ + 1; }
+  void replace(Py_ssize_t i, PyObject *fresh) {
+    PyObject *old = slot(i);
+    slot(i) = fresh;
+    Py_DECREF(old);
+  }
+  PyObject *call(PyObject *function, PyObject *kwnames) {
+    return PyObject_Vectorcall(function, slots_ + 1,
+                               static_cast<size_t>(positional) | PY_VECTORCALL_ARGUMENTS_OFFSET,
+                               kwnames);
+  }
+
+  Py_ssize_t total = 0;
+  Py_ssize_t positional = 0;
+  bool any_meta = false;
+  bool any_cpu = false;  // a cpu tensor with dimensions
+  bool any_needs_grad = false;
+
+private:
+  PyObject *unwrap(TensorObject *tensor) {
+    any_meta |= tensor->is_meta;
+    any_needs_grad |= needs_grad(tensor);
+    any_cpu |= !tensor->is_meta && PyArray_NDIM(tensor->array) > 0;
+    Py_INCREF(tensor->array);
+    return as_object(tensor->array);
+  }
+
+  PyObject *convert(PyObject *arg) {
+    if (is_tensor(arg)) {
+      return unwrap(as_tensor(arg));
+    }
+    bool is_list = PyList_CheckExact(arg);
+    if (is_list || PyTuple_CheckExact(arg)) {
+      Py_ssize_t n = Py_SIZE(arg);
+      bool found = false;
+      for (Py_ssize_t i = 0; i < n && !found; ++i) {
+        found = is_tensor(is_list ? PyList_GET_ITEM(arg, i) : PyTuple_GET_ITEM(arg, i));
+      }
+      if (found) {
+        PyObject *copy = is_list ? PyList_New(n) : PyTuple_New(n);
+        for (Py_ssize_t i = 0; copy != nullptr && i < n; ++i) {
+          PyObject *item = is_list ? PyList_GET_ITEM(arg, i) : PyTuple_GET_ITEM(arg, i);
+          PyObject *value = item;
+          if (is_tensor(item)) {
+            value = unwrap(as_tensor(item));
+          } else {
+            Py_INCREF(value);
+          }
+          if (is_list) {
+            PyList_SET_ITEM(copy, i, value);
+          } else {
+            PyTuple_SET_ITEM(copy, i, value);
+          }
+        }
+        return copy;
+      }
+    }
+    Py_INCREF(arg);
+    return arg;
+  }
+
+  PyObject *slots_[kMaxArgs + 1];
+};
+
+// Casts the operands to the dtype in which they meet; *num is that dtype, -1 when there is none.
+bool promote(OpObject *op, Arguments &args, int *num);
+
+// False with an error set: an integer division by zero.
+bool divisor_is_valid(OpObject *op, Arguments &args, int num);
+
+}  // namespace modtree

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The Python type of a row of the table of operations.
+#include "tensor/op.h"
+
+#include <structmember.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+#include "py/slot_guard.h"
+
+namespace modtree {
+
+PyTypeObject *op_type = nullptr;
+
+namespace {
+
+OpObject *as_op(PyObject *obj) { return reinterpret_cast<OpObject *>(obj); }
+
+PyObject *op_tp_vectorcall(PyObject *self, PyObject *const *args, size_t nargsf,
+                           PyObject *kwnames) {
+  return op_call(as_op(self), args, PyVectorcall_NARGS(nargsf), kwnames);
+}
+
+PyObject *op_tp_descr_get(PyObject *self, PyObject *obj, PyObject *) {
+  if (obj == nullptr || obj == Py_None) {
+    Py_INCREF(self);
+    return self;
+  }
+  return PyMethod_New(self, obj);
+}
+
+PyObject *op_inplace_method(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+                            PyObject *kwnames) {
+  if (nargs < 1 || !is_tensor(args[0])) {
+    PyErr_Format(PyExc_TypeError, "%U_: the first argument must be a Tensor", as_op(self)->name);
+    return nullptr;
+  }
+  if (op_inplace(as_op(self), as_tensor(args[0]), args + 1, nargs - 1, kwnames) < 0) {
+    return nullptr;
+  }
+  Py_INCREF(args[0]);
+  return args[0];
+}
+
+PyObject *op_tp_repr(PyObject *self) {
+  return PyUnicode_FromFormat("<modtree operation %U>", as_op(self)->name);
+}
+
+int op_tp_traverse(PyObject *self, visitproc visit, void *arg) {
+  OpObject *op = as_op(self);
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(op->forward);
+  Py_VISIT(op->meta);
+  Py_VISIT(op->dict);
+  Py_VISIT(op->joint);
+  Py_VISIT(op->record);
+  for (PyObject *function : op->functions) {
+    Py_VISIT(function);
+  }
+  return 0;
+}
+
+int op_tp_clear(PyObject *self) {
+  Py_CLEAR(as_op(self)->dict);
+  return 0;  // the functions stay: whoever still holds the operation may call it
+}
+
+void op_tp_dealloc(PyObject *self) {
+  PyTypeObject *type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  OpObject *op = as_op(self);
+  Py_XDECREF(op->name);
+  Py_XDECREF(op->forward);
+  Py_XDECREF(op->meta);
+  Py_XDECREF(op->doc);
+  Py_XDECREF(op->dict);
+  Py_XDECREF(op->joint);
+  Py_XDECREF(op->record);
+  Py_XDECREF(op->backward_name);
+  for (PyObject *function : op->functions) {
+    Py_XDECREF(function);
+  }
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+bool parse_promotion(const char *text, Promotion *promotion) {
+  static const struct {
+    const char *name;
+    Promotion value;
+  } kNames[] = {
+      {"none", Promotion::none},       {"arith", Promotion::arith},
+      {"floating", Promotion::floating}, {"compare", Promotion::compare},
+      {"logical", Promotion::logical}, {"bitwise", Promotion::bitwise},
+      {"same", Promotion::same},
+  };
+  for (const auto &entry : kNames) {
+    if (std::strcmp(entry.name, text) == 0) {
+      *promotion = entry.value;
+      return true;
+    }
+  }
+  PyErr_Format(PyExc_ValueError, "unknown promotion '%s'", text);
+  return false;
+}
+
+PyObject *op_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+  static const char *kKeywords[] = {"name", "forward", "promote", "first",      "operands", "view",
+                                    "meta", "doc",     "no_bool", "check_zero", "strict_view", nullptr};
+  PyObject *name, *forward, *meta = Py_None, *doc = Py_None;
+  const char *promote_text = "none";
+  int first = 0, operands = 0, view = 0, no_bool = 0, check_zero = 0, strict_view = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "UO|siipOOppp:Op", const_cast<char **>(kKeywords),
+                                   &name, &forward, &promote_text, &first, &operands, &view, &meta,
+                                   &doc, &no_bool, &check_zero, &strict_view)) {
+    return nullptr;
+  }
+  Promotion promotion;
+  if (!parse_promotion(promote_text, &promotion)) {
+    return nullptr;
+  }
+  if (!PyCallable_Check(forward) || first < 0 || operands < -1) {
+    PyErr_SetString(PyExc_ValueError, "Op: forward must be callable, first >= 0, operands >= -1");
+    return nullptr;
+  }
+  py::object ufunc_type;
+  try {
+    ufunc_type = py::module_::import("numpy").attr("ufunc");
+  } catch (py::error_already_set &e) {
+    e.restore();
+    return nullptr;
+  }
+  int is_ufunc = PyObject_IsInstance(forward, ufunc_type.ptr());
+  PyObject *self = is_ufunc < 0 ? nullptr : type->tp_alloc(type, 0);
+  if (self == nullptr) {
+    return nullptr;
+  }
+  OpObject *op = as_op(self);
+  op->vectorcall = op_tp_vectorcall;
+  Py_INCREF(name);
+  op->name = name;
+  Py_INCREF(forward);
+  op->forward = forward;
+  if (meta != Py_None) {
+    Py_INCREF(meta);
+    op->meta = meta;
+  }
+  if (doc != Py_None) {
+    Py_INCREF(doc);
+    op->doc = doc;
+  }
+  op->first = first;
+  op->operands = operands;
+  op->promotion = promotion;
+  op->is_view = view != 0;
+  op->is_strict_view = strict_view != 0;
+  op->is_ufunc = is_ufunc != 0;
+  op->no_bool = no_bool != 0;
+  op->check_zero = check_zero != 0;
+  return self;
+}
+
+PyObject *op_get_doc(PyObject *self, void *) {
+  PyObject *doc = as_op(self)->doc == nullptr ? Py_None : as_op(self)->doc;
+  Py_INCREF(doc);
+  return doc;
+}
+
+PyObject *op_reduce(PyObject *self, PyObject *) {
+  return slot_guard<PyObject *>(nullptr, [&] {
+    py::object find = py::module_::import("modtree.ops.table").attr("find");
+    return Py_BuildValue("O(O)", find.ptr(), as_op(self)->name);
+  });
+}
+
+bool parse_keep(PyObject *masks, OpObject::Keep *keep) {
+  unsigned arrays, shapes;
+  int result;
+  if (!PyArg_ParseTuple(masks, "IIp", &arrays, &shapes, &result)) {
+    return false;
+  }
+  *keep = {arrays, shapes, result != 0};
+  return true;
+}
+
+// _set_derivative(name, functions, keep, joint, record, on_tensors): see modtree.ops.table. Once per row.
+PyObject *op_set_derivative(PyObject *self, PyObject *args) {
+  PyObject *name, *functions, *keep, *joint, *record;
+  int on_tensors;
+  if (!PyArg_ParseTuple(args, "UO!O!OOp", &name, &PyTuple_Type, &functions, &PyTuple_Type, &keep, &joint,
+                        &record, &on_tensors)) {
+    return nullptr;
+  }
+  OpObject *op = as_op(self);
+  const Py_ssize_t count = PyTuple_GET_SIZE(functions);
+  if (op->derivative != OpObject::Derivative::unknown || count > kMaxArgs ||
+      PyTuple_GET_SIZE(keep) != (joint == Py_None ? count : 1)) {
+    PyErr_Format(PyExc_ValueError, "%U: not a derivative for this row, or its second one", op->name);
+    return nullptr;
+  }
+  OpObject::Keep masks[kMaxArgs] = {};
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keep); ++i) {
+    if (!parse_keep(PyTuple_GET_ITEM(keep, i), &masks[i])) {
+      return nullptr;
+    }
+  }
+  std::copy(masks, masks + kMaxArgs, op->keep);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject *function = PyTuple_GET_ITEM(functions, i);
+    op->functions[i] = function == Py_None ? nullptr : Py_NewRef(function);
+  }
+  op->n_functions = static_cast<int>(count);
+  op->joint = joint == Py_None ? nullptr : Py_NewRef(joint);
+  op->record = record == Py_None ? nullptr : Py_NewRef(record);
+  op->backward_name = Py_NewRef(name);
+  op->runs_on_tensors = on_tensors != 0;
+  op->derivative = count == 0 && joint == Py_None ? OpObject::Derivative::none : OpObject::Derivative::known;
+  Py_RETURN_NONE;
+}
+
+PyMethodDef kMethods[] = {
+    {"_set_derivative", op_set_derivative, METH_VARARGS, nullptr},
+    {"inplace",
+     reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(op_inplace_method)),
+     METH_FASTCALL | METH_KEYWORDS, "inplace($self, tensor, *args)\n--\n\nWrites into tensor."},
+    {"__reduce__", op_reduce, METH_NOARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyMemberDef kMembers[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(OpObject, vectorcall), READONLY, nullptr},
+    {"__dictoffset__", T_PYSSIZET, offsetof(OpObject, dict), READONLY, nullptr},
+    {"__name__", T_OBJECT, offsetof(OpObject, name), READONLY, nullptr},
+    {"forward", T_OBJECT, offsetof(OpObject, forward), READONLY, "The function on arrays."},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+PyGetSetDef kGetSet[] = {
+    {"__doc__", op_get_doc, nullptr, nullptr, nullptr},
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyType_Slot kSlots[] = {
+    {Py_tp_new, reinterpret_cast<void *>(op_tp_new)},
+    {Py_tp_call, reinterpret_cast<void *>(PyVectorcall_Call)},
+    {Py_tp_descr_get, reinterpret_cast<void *>(op_tp_descr_get)},
+    {Py_tp_repr, reinterpret_cast<void *>(op_tp_repr)},
+    {Py_tp_traverse, reinterpret_cast<void *>(op_tp_traverse)},
+    {Py_tp_clear, reinterpret_cast<void *>(op_tp_clear)},
+    {Py_tp_dealloc, reinterpret_cast<void *>(op_tp_dealloc)},
+    {Py_tp_methods, kMethods},
+    {Py_tp_members, kMembers},
+    {Py_tp_getset, kGetSet},
+    {0, nullptr},
+};
+
+PyType_Spec kSpec = {"modtree._C.Op", sizeof(OpObject), 0,
+                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
+                         Py_TPFLAGS_METHOD_DESCRIPTOR,
+                     kSlots};
+
+}  // namespace
+
+void bind_op(py::module_ &m) {
+  op_type = reinterpret_cast<PyTypeObject *>(PyType_FromModuleAndSpec(m.ptr(), &kSpec, nullptr));
+  if (op_type == nullptr) {
+    throw py::error_already_set();
+  }
+  m.add_object("Op",
+               py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject *>(op_type)));
+}
+
+}  // namespace modtree

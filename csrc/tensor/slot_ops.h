@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The rows of the table of operations that C++ calls itself: those behind operators, and those that native methods record.
+#pragma once
+
+#include "tensor/op.h"
+
+namespace modtree {
+
+enum SlotOp {
+  kAdd,
+  kSub,
+  kMul,
+  kTrueDiv,
+  kFloorDiv,
+  kRemainder,
+  kPow,
+  kMatmul,
+  kAnd,
+  kOr,
+  kXor,
+  kLShift,
+  kRShift,
+  kLt,
+  kLe,
+  kEq,
+  kNe,
+  kGt,
+  kGe,
+  kNeg,
+  kAbs,
+  kInvert,
+  kGetItem,
+  kSetItem,
+  kClone,
+  kConvert,
+  kCopy,
+  kFill,
+  kSlotOps,
+};
+
+// The row; null with an error set while modtree.ops has not filled it in.
+OpObject *slot_op(int index);
+
+void bind_slot_ops(py::module_ &m);
+
+}  // namespace modtree
