@@ -391,7 +391,12 @@ int apply_without_graph(NodeObject *node, Gradients &outputs, const std::vector<
   }
   py::object name = py::reinterpret_steal<py::object>(node_name(node));
   py::object refuse = py::reinterpret_steal<py::object>(PyObject_CallOneArg(g_refuse_second, name.ptr()));
-  return refuse ? record_python(name.ptr(), py::tuple(inputs).ptr(), py::tuple(made).ptr(), refuse.ptr()) : -1;
+  if (!refuse) {
+    return -1;
+  }
+  NodeObject *recorded = record_python(name.ptr(), py::tuple(inputs).ptr(), py::tuple(made).ptr(), refuse.ptr());
+  Py_XDECREF(reinterpret_cast<PyObject *>(recorded));
+  return recorded == nullptr ? -1 : 0;
 }
 
 }  // namespace
@@ -469,12 +474,12 @@ int apply_node(NodeObject *node, Gradients &outputs, const std::vector<bool> &wa
   return 0;
 }
 
-int record_python(PyObject *name, PyObject *inputs, PyObject *outputs, PyObject *function) {
+NodeObject *record_python(PyObject *name, PyObject *inputs, PyObject *outputs, PyObject *function) {
   const auto n_inputs = static_cast<std::size_t>(PyTuple_GET_SIZE(inputs));
   const auto n_outputs = static_cast<std::size_t>(PyTuple_GET_SIZE(outputs));
   NodeObject *node = new_node(NodeKind::python, n_inputs, n_outputs);
   if (node == nullptr) {
-    return -1;
+    return nullptr;
   }
   py::object held = py::reinterpret_steal<py::object>(as_object(node));
   node->name = Py_NewRef(name);
@@ -482,7 +487,7 @@ int record_python(PyObject *name, PyObject *inputs, PyObject *outputs, PyObject 
   for (std::size_t i = 0; i < n_inputs; ++i) {
     PyObject *input = PyTuple_GET_ITEM(inputs, static_cast<Py_ssize_t>(i));
     if (is_tensor(input) && set_edge(node, i, as_tensor(input), i) < 0) {
-      return -1;
+      return nullptr;
     }
   }
   for (std::size_t i = 0; i < n_outputs; ++i) {
@@ -492,13 +497,13 @@ int record_python(PyObject *name, PyObject *inputs, PyObject *outputs, PyObject 
     }
     TensorObject *tensor = as_tensor(output);
     if (set_output(node, i, tensor->array, tensor->is_meta) < 0) {
-      return -1;
+      return nullptr;
     }
     if (is_float_category(dtype_of(tensor->array)->category)) {
       set_history(tensor, node, static_cast<std::uint32_t>(i));
     }
   }
-  return 0;
+  return as_node(held.release().ptr());
 }
 
 void bind_derivative(py::module_ &m) {
@@ -506,9 +511,34 @@ void bind_derivative(py::module_ &m) {
   m.def("_set_refuse_second", [](py::object refuse) { g_refuse_second = refuse.release().ptr(); });
   // Puts a Python function on the graph: function(*gradients of the outputs) -> tuple of gradients, one per input.
   m.def("record_python", [](py::str name, py::tuple inputs, py::tuple outputs, py::object function) {
-    if (record_python(name.ptr(), inputs.ptr(), outputs.ptr(), function.ptr()) < 0) {
+    NodeObject *node = record_python(name.ptr(), inputs.ptr(), outputs.ptr(), function.ptr());
+    if (node == nullptr) {
       throw py::error_already_set();
     }
+    return py::reinterpret_steal<py::object>(as_object(node));
+  });
+  // Another handle of the tensor as output `nr` of a node.
+  m.def("with_history", [](py::object tensor, py::object node, std::uint32_t nr) {
+    if (!is_tensor(tensor.ptr()) || !is_node(node.ptr()) || nr >= as_node(node.ptr())->n_outputs) {
+      throw py::type_error("with_history: expected a Tensor, a Node and the number of one of its outputs");
+    }
+    auto alias = py::reinterpret_steal<py::object>(tensor_alias(as_tensor(tensor.ptr())));
+    if (!alias) {
+      throw py::error_already_set();
+    }
+    set_history(as_tensor(alias.ptr()), as_node(node.ptr()), nr);
+    return alias;
+  });
+  // (node, output number) that the gradient of a tensor goes to.
+  m.def("gradient_edge", [](py::object tensor) {
+    Edge edge{};
+    if (!is_tensor(tensor.ptr())) {
+      throw py::type_error("expected a Tensor");
+    }
+    if (gradient_edge(as_tensor(tensor.ptr()), &edge) < 0) {
+      throw py::error_already_set();
+    }
+    return py::make_tuple(py::reinterpret_steal<py::object>(as_object(edge.node)), edge.nr);
   });
 }
 

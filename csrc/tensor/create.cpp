@@ -133,14 +133,15 @@ void bind_create(py::module_ &m) {
     }
   }, py::arg("tensor"), py::arg("value") = py::none());
   // Raises unless `tensor` may be changed in place now.
-  m.def("check_inplace", [](py::handle tensor) {
+  m.def("check_inplace", [](py::handle tensor, py::handle value) {
     if (!is_tensor(tensor.ptr())) {
       throw py::type_error("expected a Tensor");
     }
-    if (check_inplace(as_tensor(tensor.ptr())) < 0) {
+    PyObject *other = value.ptr();
+    if (check_inplace(as_tensor(tensor.ptr()), any_needs_grad(&other, 1)) < 0) {
       throw py::error_already_set();
     }
-  });
+  }, py::arg("tensor"), py::arg("value") = py::none());
 }
 
 }  // namespace modtree

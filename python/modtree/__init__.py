@@ -29,7 +29,8 @@ from modtree.random import (
 )
 from modtree.tensor import Size, Tensor, is_tensor
 
-from modtree import linalg, nn, optim, utils  # isort: skip
+from modtree import derivatives as _derivatives  # noqa: F401  # isort: skip  # fills the table's second half
+from modtree import autograd, linalg, nn, optim, utils  # isort: skip
 from modtree.families import numpy as _numpy_family  # noqa: F401  # isort: skip  # announces the native family
 
 # The submodule of the same name has taken the function's place when it was imported.
@@ -40,6 +41,7 @@ __all__ = [
     "Size",
     "Tensor",
     "__version__",
+    "autograd",
     "default_generator",
     "device",
     "enable_grad",

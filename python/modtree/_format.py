@@ -135,7 +135,7 @@ def tensor_text(tensor: Any) -> str:
         ):
             suffixes.append(f"dtype={tensor.dtype}")
     if tensor.grad_fn is not None:
-        suffixes.append(f"grad_fn=<{type(tensor.grad_fn).__name__}>")
+        suffixes.append(f"grad_fn=<{tensor.grad_fn.name()}>")
     elif tensor.requires_grad:
         suffixes.append("requires_grad=True")
     return _joined(start + body, suffixes, len(start))

@@ -21,6 +21,7 @@ from modtree.ops import (  # noqa: F401  # isort: skip
     indexing,
     joining,
     linalg,
+    native,
     pointwise,
     reduce,
     shape,
@@ -69,12 +70,6 @@ class Size(tuple):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Size, (tuple(self),)
-
-
-_no_gradients = (
-    "gradients of NumPy tensors are not available in this version: use torch tensors as leaves of the modules where "
-    "you need backward()"
-)
 
 
 class Tensor(_C.TensorBase):
@@ -296,40 +291,39 @@ class Tensor(_C.TensorBase):
 
     # -- gradients -----------------------------------------------------------------------------------------------------
 
-    @property
-    def retains_grad(self) -> bool:
-        return False
-
-    def retain_grad(self) -> None:
-        """Keeps the gradient of a non-leaf; nothing to do for a leaf."""
-        if not self.requires_grad:
-            raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
-
-    def backward(self, gradient: Any = None, *args: Any, **kwargs: Any) -> None:
-        raise RuntimeError(_no_gradients)
-
     def register_hook(self, hook: Any) -> Any:
-        raise RuntimeError(_no_gradients)
+        """Calls ``hook(grad)`` whenever the gradient of this tensor is computed; a tensor that it returns takes the gradient's place."""
+        if not self.requires_grad:
+            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+        return _register(self._hook_table(), hook)
 
     def register_post_accumulate_grad_hook(self, hook: Any) -> Any:
-        raise RuntimeError(_no_gradients)
+        """Calls ``hook(tensor)`` after a gradient was added to the ``grad`` of this leaf."""
+        if not self.requires_grad:
+            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+        if not self.is_leaf:
+            raise RuntimeError(
+                "post accumulate grad hooks cannot be registered on non-leaf tensors"
+            )
+        return _register(self._post_accumulate_table(), hook)
 
     # -- in place ------------------------------------------------------------------------------------------------------
 
     def fill_(self, value: Any) -> Tensor:
         """Sets all elements."""
-        _C.check_inplace(self)
+        _C.check_inplace(self, value)
+        number = value
+        if isinstance(value, Tensor):
+            if value.ndim:
+                raise RuntimeError(
+                    f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions."
+                )
+            number = 0 if self.is_meta else value.item()
+        if isinstance(number, float) and self.dtype.dtype.kind in "iu":
+            number = int(number)
         if not self.is_meta:
-            if isinstance(value, Tensor):
-                if value.ndim:
-                    raise RuntimeError(
-                        f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions."
-                    )
-                value = value.item()
-            if isinstance(value, float) and self.dtype.dtype.kind in "iu":
-                value = int(value)
-            self._array[...] = value
-        _C.bump_version(self)
+            self._array[...] = number
+        _C.overwritten(self, value)
         return self
 
     def uniform_(
@@ -392,7 +386,7 @@ class Tensor(_C.TensorBase):
         _C.check_inplace(self)
         flat = [function(v) for v in self._array.reshape(-1).tolist()]
         self._array[...] = np.array(flat, self._array.dtype).reshape(self._array.shape)
-        _C.bump_version(self)
+        _C.overwritten(self)
         return self
 
     # -- siblings ------------------------------------------------------------------------------------------------------
@@ -494,6 +488,14 @@ class Tensor(_C.TensorBase):
         return result
 
 
+def _register(table: dict[int, Any], hook: Any) -> Any:
+    from modtree.hooks import RemovableHandle
+
+    handle = RemovableHandle(table)
+    table[handle.id] = hook
+    return handle
+
+
 def is_tensor(obj: Any) -> bool:
     """Is it a modtree tensor?"""
     return isinstance(obj, Tensor)
@@ -580,7 +582,7 @@ def _draw(self: Tensor, needs_float: str | None, make: Any, generator: Any) -> T
     if not self.is_meta:
         array = self._array
         array[...] = make(bits_of(generator), array.shape, array.dtype)
-    _C.bump_version(self)
+    _C.overwritten(self)
     return self
 
 

@@ -7,10 +7,20 @@ from modtree.derivatives import (
     decompositions,
     indexing,
     linalg,
+    native,
     pointwise,
     reduce,
     shape,
     special,
 )
 
-__all__ = ["decompositions", "indexing", "linalg", "pointwise", "reduce", "shape", "special"]
+__all__ = [
+    "decompositions",
+    "indexing",
+    "linalg",
+    "native",
+    "pointwise",
+    "reduce",
+    "shape",
+    "special",
+]

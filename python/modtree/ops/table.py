@@ -8,6 +8,7 @@ of one row. Derivative rules belong to rows too.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,7 @@ __all__ = [
     "methods",
     "not_differentiable",
     "ops",
+    "unchanged",
 ]
 
 #: Name -> row.
@@ -139,8 +141,67 @@ def not_differentiable(*names: str) -> None:
 def _add_derivative(name: str, derivative: Derivative) -> None:
     if name in derivatives:
         raise ValueError(f"the operation '{name}' has a derivative already")
-    ops[name]  # must exist
     derivatives[name] = derivative
+    # True stands for "the gradient passes unchanged", which needs no call.
+    functions = tuple(True if f is unchanged else f for f in derivative.functions)
+    if derivative.joint is not None:
+        kept = (_kept(derivative.joint, 3),)
+    else:
+        kept = tuple((0, 0, False) if f is None else _kept(f, 2) for f in derivative.functions)
+    ops[name]._set_derivative(
+        _backward_name(name),
+        functions,
+        kept,
+        derivative.joint,
+        recording.get(name),
+        derivative.twice,
+    )
+
+
+def unchanged(g: Any, _out: Any = None, *_args: Any, **_kwargs: Any) -> Any:
+    """The derivative of what hands its argument on: addition, reshaping by broadcasting."""
+    return g
+
+
+#: Positional arguments that a row can have.
+_MAX_ARGUMENTS = 14
+
+
+def _kept(function: Callable[..., Any], first: int) -> tuple[int, int, bool]:
+    """(arrays, shapes, result): what a derivative function names; bits are positional arguments, which start at parameter ``first``."""
+    if function is unchanged:
+        return 0, 0, False
+    parameters = list(inspect.signature(function).parameters.values())
+    named = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    rest = [p for p in parameters if p.kind is p.VAR_POSITIONAL]
+    names = [p.name for p in named]
+    if rest:
+        names += [rest[0].name] * (_MAX_ARGUMENTS + first - len(names))
+    arrays = shapes = 0
+    for i, name in enumerate(names[first:]):
+        if name.startswith("_"):
+            continue
+        if name.endswith("_like"):
+            shapes |= 1 << i
+        else:
+            arrays |= 1 << i
+    return arrays, shapes, not names[first - 1].startswith("_")
+
+
+#: Names that torch gives to nodes, where the row has another.
+_BACKWARD_NAMES = {
+    "true_divide": "DivBackward0",
+    "matmul": "MmBackward0",
+    "convert": "ToCopyBackward0",
+    "copy": "CopyBackwards",
+    "max": "MaxBackward1",
+    "min": "MinBackward1",
+}
+
+
+def _backward_name(name: str) -> str:
+    camel = "".join(part[:1].upper() + part[1:] for part in name.split("_"))
+    return _BACKWARD_NAMES.get(name, camel + "Backward0")
 
 
 def find(name: str) -> Op:

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Functions whose derivative the user writes."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from modtree import _C
+from modtree.grad_mode import no_grad
+
+__all__ = ["Function", "FunctionCtx", "once_differentiable"]
+
+
+class FunctionCtx:
+    """What one call of a :class:`Function` keeps for its backward."""
+
+    def __init__(self) -> None:
+        self.needs_input_grad: tuple[bool, ...] = ()
+        self.materialize_grads = True
+        self._saved: tuple[Any, ...] = ()
+        self._dirty: tuple[Any, ...] = ()
+        self._non_differentiable: tuple[Any, ...] = ()
+        self._outputs: list[int] = []
+        self._node: Any = None
+        self._versions: list[int] = []
+
+    def save_for_backward(self, *tensors: Any) -> None:
+        """Keeps tensors (or None) for ``backward``, as ``saved_tensors``."""
+        self._saved = tensors
+
+    save_for_forward = save_for_backward
+
+    def mark_dirty(self, *tensors: Any) -> None:
+        """Says that ``forward`` changed these inputs in place; it must return them."""
+        self._dirty = tensors
+
+    def mark_non_differentiable(self, *tensors: Any) -> None:
+        """Says that these outputs need no gradient."""
+        self._non_differentiable = tensors
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """With False, ``backward`` gets None for an output without a gradient; the default is zeros."""
+        self.materialize_grads = value
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        """What was saved, checked for changes in place since."""
+        result = []
+        for tensor, version in zip(self._saved, self._versions, strict=True):
+            if isinstance(tensor, _SavedOutput):
+                tensor = tensor.restore(self._node())
+            if tensor is not None and tensor._version != version:
+                raise RuntimeError(
+                    "one of the variables needed for gradient computation has been modified by an inplace operation: a saved "
+                    f"tensor of shape {list(tensor.shape)} is at version {tensor._version}; expected version {version}"
+                )
+            result.append(tensor)
+        return tuple(result)
+
+    def _settle(self, outputs: list[Any], node: Any) -> None:
+        """After forward: an output that was saved is held without its node, which holds this object."""
+        self._node = weakref.ref(node)
+        self._versions = [0 if t is None else t._version for t in self._saved]
+        places = {id(t): i for i, t in enumerate(outputs) if isinstance(t, _C.TensorBase)}
+        self._saved = tuple(
+            _SavedOutput(t, places[id(t)]) if t is not None and id(t) in places else t
+            for t in self._saved
+        )
+
+
+class _SavedOutput:
+    def __init__(self, tensor: Any, nr: int) -> None:
+        self.tensor = tensor.detach()
+        self.nr = nr
+
+    def restore(self, node: Any) -> Any:
+        return self.tensor if node is None else _C.with_history(self.tensor, node, self.nr)
+
+
+class Function:
+    """Base of functions with a derivative of their own.
+
+    A subclass has static methods ``forward(ctx, *args)`` and ``backward(ctx, *grad_outputs)``, which returns a gradient (or None) for each
+    argument of ``forward``; ``forward(*args)`` with ``setup_context(ctx, inputs, output)`` works too. It is called as
+    ``MyFunction.apply(*args)``.
+    """
+
+    @staticmethod
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        """Computes the result; nothing in it is recorded."""
+        raise NotImplementedError("a Function needs a static method forward()")
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        """The gradients of the arguments from those of the results."""
+        raise NotImplementedError("a Function needs a static method backward() to be derived")
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:
+        """Keeps what ``backward`` needs, where ``forward`` takes no ctx."""
+        raise NotImplementedError
+
+    vjp = backward
+
+    @classmethod
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        """Calls ``forward`` and puts the call on the graph."""
+        ctx = FunctionCtx()
+        ctx.needs_input_grad = tuple(isinstance(a, _C.TensorBase) and a.requires_grad for a in args)
+        with no_grad():
+            if cls.setup_context is Function.setup_context:
+                result = cls.forward(ctx, *args, **kwargs)
+            else:
+                result = cls.forward(*args, **kwargs)
+                cls.setup_context(ctx, args, result)
+        if not (_C.is_grad_enabled() and any(ctx.needs_input_grad)):
+            ctx._versions = [0 if t is None else t._version for t in ctx._saved]
+            return result
+        outputs = list(result) if isinstance(result, (tuple, list)) else [result]
+        tensors = _outputs_of(ctx, args, outputs)
+        places = [i for i, t in enumerate(tensors) if t is not None]
+        node = _C.record_python(
+            cls.__name__ + "Backward",
+            args,
+            tuple(tensors[i] for i in places),
+            functools.partial(
+                _run_backward, cls, ctx, len(args), len(outputs), places, tensors_like(tensors)
+            ),
+        )
+        saved = [t if t is not None else o for t, o in zip(tensors, outputs, strict=True)]
+        renamed = {id(o): t for o, t in zip(outputs, saved, strict=True)}
+        ctx._saved = tuple(renamed.get(id(t), t) for t in ctx._saved)
+        ctx._settle([tensors[i] for i in places], node)
+        if not isinstance(result, (tuple, list)):
+            return saved[0]
+        return tuple(saved)
+
+
+def tensors_like(tensors: list[Any]) -> list[Any]:
+    """(shape, dtype, device) of each tensor, for zeros in its place."""
+    return [None if t is None else (tuple(t.shape), t.dtype, t.device) for t in tensors]
+
+
+def _outputs_of(ctx: FunctionCtx, args: tuple[Any, ...], outputs: list[Any]) -> list[Any]:
+    """The tensors that get a history: fresh handles of what forward returned; None for what has no gradient."""
+    inputs = {id(a) for a in args}
+    dirty = {id(t) for t in ctx._dirty}
+    excluded = {id(t) for t in ctx._non_differentiable}
+    result: list[Any] = []
+    for value in outputs:
+        floating = isinstance(value, _C.TensorBase) and (
+            value.is_floating_point() or value.is_complex()
+        )
+        if not floating or id(value) in excluded:
+            result.append(None)
+        elif id(value) in dirty:
+            if value.is_leaf and value.requires_grad:
+                raise RuntimeError(
+                    "a leaf Variable that requires grad has been used in an in-place operation."
+                )
+            _C.bump_version(value)
+            result.append(value)
+        elif id(value) in inputs or not value.is_leaf or value.requires_grad:
+            result.append(value.detach())
+        else:
+            result.append(value)
+    return result
+
+
+def _run_backward(
+    cls: type[Function],
+    ctx: FunctionCtx,
+    n_args: int,
+    n_outputs: int,
+    places: list[int],
+    like: list[Any],
+    *gradients: Any,
+) -> tuple[Any, ...]:
+    from modtree.creation import zeros
+
+    all_gradients: list[Any] = [None] * n_outputs
+    for place, gradient in zip(places, gradients, strict=True):
+        if gradient is None and ctx.materialize_grads:
+            shape, dtype, device = like[place]
+            gradient = zeros(shape, dtype=dtype, device=device)
+        all_gradients[place] = gradient
+    function = cls.vjp if cls.vjp is not Function.vjp else cls.backward
+    result = function(ctx, *all_gradients)
+    if not isinstance(result, tuple):
+        result = tuple(result) if isinstance(result, list) else (result,)
+    if len(result) > n_args and all(r is None for r in result[n_args:]):
+        result = result[:n_args]
+    if len(result) != n_args:
+        raise RuntimeError(
+            f"function {cls.__name__}Backward returned an incorrect number of gradients (expected {n_args}, got {len(result)})"
+        )
+    return result
+
+
+def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
+    """For a ``backward`` whose own operations must not be derived: its results refuse a second derivative."""
+
+    @functools.wraps(function)
+    def wrapper(ctx: Any, *gradients: Any) -> Any:
+        with no_grad():
+            result = function(ctx, *gradients)
+        if not _C.is_grad_enabled():
+            return result
+        needed = tuple(g for g in gradients if isinstance(g, _C.TensorBase) and g.requires_grad)
+        if not needed:
+            return result
+        from modtree.autograd import _refuse_second
+
+        items = result if isinstance(result, tuple) else (result,)
+        fresh = tuple(t.detach() if isinstance(t, _C.TensorBase) else t for t in items)
+        made = tuple(t for t in fresh if isinstance(t, _C.TensorBase))
+        _C.record_python(
+            "once_differentiable", needed, made, _refuse_second("a once_differentiable backward")
+        )
+        return fresh if isinstance(result, tuple) else fresh[0]
+
+    return wrapper

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Derivatives of what C++ records itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from modtree.ops.table import derive, ops, unchanged
+
+
+def _setitem_kept(g: Any, _out: Any, _x: Any, index: Any, _value: Any) -> Any:
+    """The old values live on where nothing was assigned."""
+    return ops["setitem"](g, index, 0) if not isinstance(g, np.ndarray) else _without(g, index)
+
+
+def _without(g: Any, index: Any) -> Any:
+    result = g.copy()
+    result[index] = 0
+    return result
+
+
+derive("setitem", _setitem_kept, None, lambda g, _out, _x, index, _value: g[index])
+derive("clone", unchanged)
+derive("convert", unchanged)
+derive("copy", None, unchanged)
+derive("fill", None, lambda g, _out, _x, _value: np.sum(g))
