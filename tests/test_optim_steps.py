@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import pickle
 import random
 
@@ -186,6 +187,23 @@ def test_steps_of_non_contiguous_parameters_and_gradients(name):
     assert not np.array_equal(results[0][0]["array"], a.T)
 
 
+@pytest.mark.parametrize("name", ["SGD", "Adam", "RMSprop"])
+def test_kernels_and_ufuncs_agree(name, monkeypatch):
+    """What the kernels do for contiguous arrays, in ufuncs."""
+    results = []
+    module = importlib.import_module(f"modtree.optim.{name.lower()}")
+    for fits in (module.fits_kernel, lambda *arrays: False):
+        monkeypatch.setattr(module, "fits_kernel", fits)
+        for seed in range(6):
+            rng = np.random.default_rng(seed)
+            options = config(name, random.Random(f"{name} both {seed}"))
+            pair = make(mt, name, arrays_of(rng), options)
+            run([(mt, pair)], rng, STEPS)
+            results.append(plain([*pair[0], pair[1].state_dict()]))
+    for ufuncs, kernels in zip(results[6:], results[:6], strict=True):
+        assert_close(ufuncs, kernels)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_state_of_torch_goes_on_in_modtree(name):
     rng = np.random.default_rng(8)
@@ -291,14 +309,15 @@ def test_values_without_bound_go_on_silently():
 
 
 def test_scratch_grows_and_is_shared():
-    params = [mt.nn.Parameter(mt.ones(n)) for n in (2, 500, 3)]
+    # No kernel takes float16.
+    params = [mt.nn.Parameter(mt.ones(n, dtype=mt.float16)) for n in (2, 500, 3)]
     optimizer = mt.optim.SGD(params, lr=1.0)
     for p in params:
         p.grad = mt.ones_like(p)
     for _ in range(2):
         optimizer.step()
     assert all((p.detach().numpy() == -1).all() for p in params)
-    pool = optimizer._scratch_pools[1, np.dtype(np.float32)]
+    pool = optimizer._scratch_pools[1, np.dtype(np.float16)]
     assert all(np.shares_memory(view, pool) for view in optimizer._scratch_views.values())
 
 

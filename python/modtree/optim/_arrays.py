@@ -31,7 +31,7 @@ _COUNTERS = ("step", "mu_product")
 
 
 class ArrayOptimizer(Optimizer):
-    """An optimizer whose step is a few ufuncs on the arrays of each parameter.
+    """An optimizer whose step is one kernel or a few ufuncs on the arrays of each parameter.
 
     ``foreach``, ``fused`` and ``capturable`` choose among torch's implementations; they are kept for its state dicts and change
     nothing here. A subclass gives :meth:`_start`, the state of a parameter before its first step, and :meth:`_step_group`.
@@ -155,6 +155,18 @@ def real_parts(*arrays: Any) -> tuple[tuple[Any, ...], ...]:
     return (
         tuple(None if a is None else a.real for a in arrays),
         tuple(None if a is None else a.imag for a in arrays),
+    )
+
+
+_KERNEL_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+def fits_kernel(array: Any, *state: Any) -> bool:
+    """Can the kernels work on these arrays? The array is float32 or float64, and all that are there are C-contiguous."""
+    return (
+        array.dtype in _KERNEL_DTYPES
+        and array.flags.c_contiguous
+        and all(a is None or a.flags.c_contiguous for a in state)
     )
 
 

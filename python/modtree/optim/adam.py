@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from modtree._C import kernels
 from modtree.optim._arrays import (
     ArrayOptimizer,
     array_of,
@@ -16,12 +17,15 @@ from modtree.optim._arrays import (
     check_not_negative,
     count,
     counter,
+    fits_kernel,
     real_parts,
     zeros_like,
 )
 from modtree.tensor import Tensor
 
 __all__ = ["Adam", "AdamW"]
+
+adam_kernel = kernels.adam_step
 
 
 class Adam(ArrayOptimizer):
@@ -93,22 +97,31 @@ class Adam(ArrayOptimizer):
     def _step_group(self, group: dict[str, Any]) -> None:
         lr, eps, decay = float(group["lr"]), float(group["eps"]), float(group["weight_decay"])
         beta1, beta2 = map(float, group["betas"])
+        amsgrad, maximize = group["amsgrad"], group["maximize"]
+        settings = {
+            "lr": lr,
+            "beta1": beta1,
+            "beta2": beta2,
+            "eps": eps,
+            "weight_decay": decay,
+            "decoupled": bool(group["decoupled_weight_decay"]),
+            "maximize": bool(maximize),
+        }
         shrink = 1 - lr * decay if group["decoupled_weight_decay"] else 1.0
         decay = 0.0 if group["decoupled_weight_decay"] else decay
-        amsgrad, maximize = group["amsgrad"], group["maximize"]
         for a, g, state in self._active(group):
             steps = count(state)
+            mean, square = state["exp_avg"]._array, state["exp_avg_sq"]._array
+            largest = array_of(state, "max_exp_avg_sq") if amsgrad else None
+            if fits_kernel(a, mean, square, largest):
+                adam_kernel(a, g, mean, square, largest, step=steps, **settings)
+                continue
             root = (1 - beta2**steps) ** 0.5
             rate = lr * root / (1 - beta1**steps)
             if shrink != 1:
                 a *= shrink
-            for part in real_parts(
-                a,
-                self._gradient(a, g, decay, maximize),
-                state["exp_avg"]._array,
-                state["exp_avg_sq"]._array,
-                array_of(state, "max_exp_avg_sq") if amsgrad else None,
-            ):
+            g = self._gradient(a, g, decay, maximize)
+            for part in real_parts(a, g, mean, square, largest):
                 adam_update(*part, self._scratch(part[0], 1), beta1, beta2, rate, eps * root)
 
 
@@ -124,7 +137,7 @@ def adam_update(
     rate: float,
     eps: float,
 ) -> None:
-    """Changes an array and its two means by one step; ``rate`` and ``eps`` have both means' corrections in them."""
+    """The kernel's step for arrays that it does not take; ``rate`` and ``eps`` have both means' corrections in them."""
     np.subtract(g, mean, out=work)
     work *= 1 - beta1
     mean += work

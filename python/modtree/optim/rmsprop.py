@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from modtree._C import kernels
 from modtree.optim._arrays import (
     ArrayOptimizer,
     array_of,
@@ -15,11 +16,14 @@ from modtree.optim._arrays import (
     check_not_negative,
     count,
     counter,
+    fits_kernel,
     real_parts,
     zeros_like,
 )
 
 __all__ = ["RMSprop"]
+
+rmsprop_kernel = kernels.rmsprop_step
 
 
 class RMSprop(ArrayOptimizer):
@@ -86,15 +90,24 @@ class RMSprop(ArrayOptimizer):
         lr, eps, decay = float(group["lr"]), float(group["eps"]), float(group["weight_decay"])
         alpha, momentum = float(group["alpha"]), float(group["momentum"])
         centered, maximize = group["centered"], group["maximize"]
+        settings = {
+            "lr": lr,
+            "alpha": alpha,
+            "eps": eps,
+            "weight_decay": decay,
+            "momentum": momentum,
+            "maximize": bool(maximize),
+        }
         for a, g, state in self._active(group):
             count(state)
-            for part in real_parts(
-                a,
-                self._gradient(a, g, decay, maximize),
-                state["square_avg"]._array,
-                array_of(state, "grad_avg") if centered else None,
-                array_of(state, "momentum_buffer") if momentum > 0 else None,
-            ):
+            square = state["square_avg"]._array
+            mean = array_of(state, "grad_avg") if centered else None
+            buffer = array_of(state, "momentum_buffer") if momentum > 0 else None
+            if fits_kernel(a, square, mean, buffer):
+                rmsprop_kernel(a, g, square, mean, buffer, **settings)
+                continue
+            g = self._gradient(a, g, decay, maximize)
+            for part in real_parts(a, g, square, mean, buffer):
                 rmsprop_update(*part, self._scratch(part[0], 1), lr, alpha, eps, momentum)
 
 
@@ -110,7 +123,7 @@ def rmsprop_update(
     eps: float,
     momentum: float,
 ) -> None:
-    """Changes an array and its state by one step; ``mean`` is there if centered, ``buffer`` if there is momentum."""
+    """The kernel's step for arrays that it does not take; ``mean`` is there if centered, ``buffer`` if there is momentum."""
     np.multiply(g, g, out=work)
     work *= 1 - alpha
     square *= alpha

@@ -14,10 +14,13 @@ from modtree.optim._arrays import (
     array_of,
     check_lr,
     check_not_negative,
+    fits_kernel,
     zeros_like,
 )
 
 __all__ = ["SGD"]
+
+sgd_kernel = _C.kernels.sgd_step
 
 
 class SGD(ArrayOptimizer):
@@ -79,12 +82,27 @@ class SGD(ArrayOptimizer):
         lr, momentum = float(group["lr"]), float(group["momentum"])
         decay, fresh = float(group["weight_decay"]), 1 - float(group["dampening"])
         nesterov, maximize = group["nesterov"], group["maximize"]
+        settings = {
+            "lr": lr,
+            "momentum": momentum,
+            "dampening": float(group["dampening"]),
+            "weight_decay": decay,
+            "nesterov": bool(nesterov),
+            "maximize": bool(maximize),
+        }
         for a, g, state in self._active(group):
+            buffer = array_of(state, "momentum_buffer") if momentum else None
+            first = buffer is None and momentum
+            if fits_kernel(a, buffer):
+                if first:
+                    buffer = np.empty_like(a)
+                    state["momentum_buffer"] = _C.from_array(buffer)
+                sgd_kernel(a, g, buffer, first=bool(first), **settings)
+                continue
             g = self._gradient(a, g, decay, maximize)
             update = self._scratch(a, 1)
             if momentum:
-                buffer = array_of(state, "momentum_buffer")
-                if buffer is None:
+                if first:
                     buffer = np.array(g)
                     state["momentum_buffer"] = _C.from_array(buffer)
                 else:
