@@ -25,8 +25,6 @@ from modtree.tensor import Tensor
 
 __all__ = ["Adam", "AdamW"]
 
-adam_kernel = kernels.adam_step
-
 
 class Adam(ArrayOptimizer):
     """Steps scaled by running means of the gradient and of its square (Kingma and Ba, 2014).
@@ -114,7 +112,7 @@ class Adam(ArrayOptimizer):
             mean, square = state["exp_avg"]._array, state["exp_avg_sq"]._array
             largest = array_of(state, "max_exp_avg_sq") if amsgrad else None
             if fits_kernel(a, mean, square, largest):
-                adam_kernel(a, g, mean, square, largest, step=steps, **settings)
+                kernels.adam_step(a, g, mean, square, largest, step=steps, **settings)
                 continue
             root = (1 - beta2**steps) ** 0.5
             rate = lr * root / (1 - beta1**steps)

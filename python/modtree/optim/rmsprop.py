@@ -23,8 +23,6 @@ from modtree.optim._arrays import (
 
 __all__ = ["RMSprop"]
 
-rmsprop_kernel = kernels.rmsprop_step
-
 
 class RMSprop(ArrayOptimizer):
     """Gradients divided by the root of the running mean of their squares (Hinton's lectures).
@@ -104,7 +102,7 @@ class RMSprop(ArrayOptimizer):
             mean = array_of(state, "grad_avg") if centered else None
             buffer = array_of(state, "momentum_buffer") if momentum > 0 else None
             if fits_kernel(a, square, mean, buffer):
-                rmsprop_kernel(a, g, square, mean, buffer, **settings)
+                kernels.rmsprop_step(a, g, square, mean, buffer, **settings)
                 continue
             g = self._gradient(a, g, decay, maximize)
             for part in real_parts(a, g, square, mean, buffer):

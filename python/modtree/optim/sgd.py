@@ -20,8 +20,6 @@ from modtree.optim._arrays import (
 
 __all__ = ["SGD"]
 
-sgd_kernel = _C.kernels.sgd_step
-
 
 class SGD(ArrayOptimizer):
     """Gradient descent, with momentum if asked for.
@@ -97,7 +95,7 @@ class SGD(ArrayOptimizer):
                 if first:
                     buffer = np.empty_like(a)
                     state["momentum_buffer"] = _C.from_array(buffer)
-                sgd_kernel(a, g, buffer, first=bool(first), **settings)
+                _C.kernels.sgd_step(a, g, buffer, first=bool(first), **settings)
                 continue
             g = self._gradient(a, g, decay, maximize)
             update = self._scratch(a, 1)
