@@ -19,7 +19,8 @@ from modtree.ops.table import ops
 _COPY_BELOW = 4096
 # Above this size a product costs less than numpy.where(), ten times less where the mask has no pattern.
 _WHERE_BELOW = 1024
-_ZEROS = {np.dtype(kind): np.zeros((), kind) for kind in "efdFD"}
+#: Zero of each dtype, as an array: NumPy takes longer to convert a number.
+ZEROS = {np.dtype(kind): np.zeros((), kind) for kind in "efdFD"}
 
 
 def row(name: str) -> Callable[..., Any]:
@@ -50,11 +51,10 @@ _where = ops["where"]
 
 
 def conj(x: Any) -> Any:
-    """The complex conjugate; what is real comes back as it is."""
-    try:
-        return x.conj()
-    except AttributeError:
-        return x.conjugate()
+    """The complex conjugate of an array, a tensor or a number; what is real comes back as it is."""
+    if x.__class__ is float or x.__class__ is int:
+        return x
+    return x.conjugate() if x.__class__ is complex else x.conj()
 
 
 def is_real(x: Any) -> bool:
@@ -77,7 +77,19 @@ def select(mask: Any, g: Any) -> Any:
         result = g * mask
         if np.isfinite(np.add.reduce(result, None)):
             return result
-    return np.where(mask, g, _ZEROS[g.dtype])
+    return np.where(mask, g, ZEROS[g.dtype])
+
+
+def any_of(mask: Any) -> bool:
+    """Does the mask hold anywhere?"""
+    return bool(mask.any() if isinstance(mask, TensorBase) else np.count_nonzero(mask))
+
+
+def backwards(x: Any, axis: int) -> Any:
+    """x in reverse order along an axis."""
+    if isinstance(x, TensorBase):
+        return ops["flip"](x, (axis,))
+    return x[(slice(None),) * (axis % x.ndim) + (slice(None, None, -1),)]
 
 
 def zeros(x: Any) -> Any:

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from modtree._C import TensorBase
-from modtree.derivatives.both import conj, is_real, row, select, where, zeros
+from modtree._C import TensorBase, as_dtype
+from modtree.derivatives.both import ZEROS, any_of, conj, is_real, row, select, where, zeros
 from modtree.ops.table import derive, not_differentiable
 
 _LN2, _LN10 = math.log(2), math.log(10)
 _DEGREE = math.pi / 180
+_BOOL = {np.dtype(bool), as_dtype(bool)}
 _ERF = 2 / math.sqrt(math.pi)
 
 _sign = row("sgn")
@@ -69,6 +70,9 @@ derive("acosh", _acosh)
 
 def _relu(g: Any, out: Any, _x: Any) -> Any:
     # Not g * (out > 0): an infinite gradient must not become NaN where the output is 0, and NaN lets it through.
+    if isinstance(out, np.ndarray) and out.size <= 1024:
+        zero = ZEROS[out.dtype]
+        return np.where(out <= zero, zero, g)
     return select(~(out <= 0), g)
 
 
@@ -178,7 +182,7 @@ derive("nextafter", _nextafter, _nextafter)
 
 
 def _halved(g: Any, equal: Any) -> Any:
-    return where(equal, g / 2, g) if equal.any() else g
+    return where(equal, g / 2, g) if any_of(equal) else g
 
 
 def _shared(more: Any) -> tuple[Any, Any]:
@@ -214,11 +218,17 @@ not_differentiable(
 
 # -- more operands -----------------------------------------------------------------------------------------------------
 
+
+def _truth(condition: Any) -> Any:
+    """The condition of where(), which may be of uint8."""
+    return condition if condition.dtype in _BOOL else condition != 0
+
+
 derive(
     "where",
     None,
-    lambda g, _out, condition, _a, _b: select(condition != 0, g),
-    lambda g, _out, condition, _a, _b: select(condition == 0, g),
+    lambda g, _out, condition, _a, _b: select(_truth(condition), g),
+    lambda g, _out, condition, _a, _b: select(~_truth(condition), g),
 )
 
 

@@ -13,6 +13,8 @@ import numpy as np
 
 from modtree._C import TensorBase
 from modtree.derivatives.both import (
+    any_of,
+    backwards,
     cat,
     conj,
     count,
@@ -26,7 +28,7 @@ from modtree.derivatives.both import (
 )
 from modtree.ops.table import derive, not_differentiable
 
-_cumprod, _cumsum, _flip = row("cumprod"), row("cumsum"), row("flip")
+_cumprod, _cumsum = row("cumprod"), row("cumsum")
 _permute, _sign, _take = row("permute"), row("sgn"), row("take_along_dim")
 _add_along = row("add_along_dim")
 
@@ -108,7 +110,7 @@ def _prod(
 ) -> Any:
     shape, ndim = tuple(x.shape), x.ndim
     g = kept(g, axis, keepdims, ndim)
-    if not (x == 0).any():
+    if not any_of(x == 0):
         return g * conj(kept(out, axis, keepdims, ndim) / x)
     axes = range(ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
     last = [a % ndim for a in axes]
@@ -123,7 +125,7 @@ def _products_of_others(x: Any) -> Any:
     """For each element the product of the others in its row, without a division."""
     one = ones(x[..., :1])
     before = _cumprod(cat([one, x[..., :-1]], -1), -1)
-    after = _flip(_cumprod(cat([one, _flip(x[..., 1:], (-1,))], -1), -1), (-1,))
+    after = backwards(_cumprod(cat([one, backwards(x[..., 1:], -1)], -1), -1), -1)
     return before * after
 
 
@@ -131,7 +133,7 @@ derive("prod", _prod)
 
 
 def _running_total_from_end(x: Any, axis: int) -> Any:
-    return _flip(_cumsum(_flip(x, (axis,)), axis), (axis,))
+    return backwards(_cumsum(backwards(x, axis), axis), axis)
 
 
 def _cumsum_gradient(g: Any, _out: Any, x_like: Any, axis: int, dtype: Any = None) -> Any:
@@ -143,7 +145,7 @@ def _cumprod_gradient(g: Any, out: Any, x: Any, axis: int, dtype: Any = None) ->
     if x.ndim == 0:
         return g
     zero = x == 0
-    if not zero.any():
+    if not any_of(zero):
         return _running_total_from_end(g * conj(out), axis) / conj(x)
     if isinstance(x, TensorBase):
         return _cumprod_one_by_one(g, x, axis)

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from modtree.derivatives.both import conj, is_real, row, where, zeros
+from modtree.derivatives.both import backwards, conj, is_real, row, where, zeros
 from modtree.ops.table import derive, not_differentiable
 
 _digamma, _polygamma = row("digamma"), row("polygamma")
-_logcumsumexp, _flip = row("logcumsumexp"), row("flip")
+_logcumsumexp = row("logcumsumexp")
 
 derive("lgamma", lambda g, _out, x: g * _digamma(x))
 derive("digamma", lambda g, _out, x: g * _polygamma(x, 1))
@@ -77,7 +77,7 @@ def _logcumsumexp_gradient(g: Any, out: Any, x: Any, axis: int) -> Any:
     def part(sign: int) -> Any:
         wanted = g * sign > 0
         logs = where(wanted, np.log(where(wanted, g * sign, 1)) - out, -math.inf)
-        return np.exp(_flip(_logcumsumexp(_flip(logs, (axis,)), axis), (axis,)) + x)
+        return np.exp(backwards(_logcumsumexp(backwards(logs, axis), axis), axis) + x)
 
     return part(1) - part(-1)
 

@@ -87,11 +87,12 @@ def _mean(x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) -
     if dtype is not None:
         x = x.astype(dtype)
     _require_float("mean", x)
-    return (
-        np.asarray(x).mean(axis=axis, keepdims=keepdims)
-        if x.size
-        else _empty_mean(x, axis, keepdims)
-    )
+    if not x.size:
+        return _empty_mean(x, axis, keepdims)
+    if x.dtype == np.float16:
+        return x.mean(axis=axis, keepdims=keepdims)
+    # What mean() of an array does, less its Python.
+    return np.add.reduce(x, axis, None, None, keepdims) / _count(x, axis)
 
 
 def _empty_mean(x: Any, axis: Any, keepdims: bool) -> Any:
