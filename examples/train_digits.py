@@ -202,7 +202,7 @@ class Trainer:
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_suffix(".part")
         need("safetensors.numpy").save_file(
-            {name: np.ascontiguousarray(t.detach().numpy()) for name, t in arrays.items()},
+            {name: np.array(t.detach().numpy(), order="C") for name, t in arrays.items()},
             unfinished,
             {"training": json.dumps(meta)},
         )

@@ -132,7 +132,7 @@ def count(state: dict[str, Any]) -> float:
     """One more step; how many that makes."""
     steps = state["step"]._array
     steps += 1
-    return float(steps)
+    return steps.item()
 
 
 def zeros_like(p: Any) -> Any:

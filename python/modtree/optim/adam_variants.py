@@ -112,8 +112,8 @@ class NAdam(ArrayOptimizer):
             mu_next = beta1 * (1 - 0.5 * 0.96 ** ((steps + 1) * momentum_decay))
             product = state["mu_product"]._array
             product *= mu
-            of_grad = lr * (1 - mu) / (1 - float(product))
-            of_mean = lr * mu_next / (1 - float(product) * mu_next)
+            of_grad = lr * (1 - mu) / (1 - product.item())
+            of_mean = lr * mu_next / (1 - product.item() * mu_next)
             if shrink != 1:
                 a *= shrink
             g = self._gradient(a, g, decay, maximize)
