@@ -36,6 +36,7 @@ class Layer:
         kwargs: Keyword arguments of the constructor.
         sample: ``sample(rng, shape)`` draws the input; by default from the normal distribution.
         call: Keyword arguments of the call.
+        on_meta: Also call it with tensors without values.
         tolerance: Bound on differences in float32; float64 is compared to 1e-9.
     """
 
@@ -45,6 +46,7 @@ class Layer:
     kwargs: dict[str, Any] = dataclasses.field(default_factory=dict)
     sample: Callable[..., Any] = lambda rng, shape: rng.standard_normal(shape)
     call: dict[str, Any] = dataclasses.field(default_factory=dict)
+    on_meta: bool = True
     tolerance: float = 1e-5
 
     @property
@@ -183,19 +185,21 @@ def check_meta(case: Layer) -> None:
 def suite(cases: Sequence[Layer]) -> tuple[Callable[..., None], ...]:
     """Six test functions over all cases: arguments, text, checkpoint, outputs, gradients, meta."""
     assert len({case.id for case in cases}) == len(cases), "two cases have the same id"
-    each = pytest.mark.parametrize("case", cases, ids=lambda case: case.id)
     names = sorted({case.name for case in cases})
 
     @pytest.mark.parametrize("name", names)
     def test_arguments(name: str) -> None:
         check_arguments(Layer(name, ()))
 
-    def on_each(check: Callable[[Layer], None]) -> Callable[..., None]:
-        @each
+    def on_each(
+        check: Callable[[Layer], None], cases: Sequence[Layer] = cases
+    ) -> Callable[..., None]:
+        @pytest.mark.parametrize("case", cases, ids=lambda case: case.id)
         def test(case: Layer) -> None:
             check(case)
 
         return test
 
-    checks = (check_text, check_checkpoint, check_outputs, check_gradients, check_meta)
-    return (test_arguments, *map(on_each, checks))
+    checks = (check_text, check_checkpoint, check_outputs, check_gradients)
+    on_meta = on_each(check_meta, [case for case in cases if case.on_meta])
+    return (test_arguments, *map(on_each, checks), on_meta)

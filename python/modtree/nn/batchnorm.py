@@ -226,19 +226,16 @@ class _InstanceNorm(_NormBase):
     ) -> None:
         # Checkpoints of version 1 hold statistics also of layers that track none.
         if local_metadata.get("version", None) is None and not self.track_running_stats:
-            found = [
-                key
-                for name in ("running_mean", "running_var")
-                if (key := prefix + name) in state_dict
-            ]
+            found = [n for n in ("running_mean", "running_var") if prefix + n in state_dict]
+            names = [f'"{prefix}{n}"' for n in found]
             if found:
                 error_msgs.append(
-                    f"Unexpected running stats buffer(s) {' and '.join(map(repr, found))} for {type(self).__name__} with "
+                    f"Unexpected running stats buffer(s) {' and '.join(names)} for {type(self).__name__} with "
                     "track_running_stats=False. If state_dict is a checkpoint saved before instance norm stopped tracking "
                     "by default, delete these keys, or make the layer with track_running_stats=True"
                 )
-                for key in found:
-                    state_dict.pop(key)
+                for name in found:
+                    state_dict.pop(prefix + name)
         super()._load_from_state_dict(
             state_dict,
             prefix,

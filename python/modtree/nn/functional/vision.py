@@ -124,7 +124,7 @@ def _resize(
     align_corners: bool,
     antialias: bool,
 ) -> Tensor:
-    # Positions are computed in the precision of the input, as torch does it: rounding decides which neighbour is nearest.
+    # As in torch, positions have the precision of the input, but float32 where rounding decides which neighbour is nearest.
     exact = mode not in ("nearest", "nearest-exact") and input.element_size() == 8
     real = np.float64 if exact else np.float32
     taps_of = _TAPS[mode]
