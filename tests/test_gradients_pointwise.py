@@ -82,6 +82,7 @@ TWO = [
         )
         for name in "div remainder fmod".split()
     ],
+    Case("nextafter", lambda lib, x, y: lib.nextafter(x, y), BINARY, mixed=False),
     Case("copysign", lambda lib, x, y: lib.copysign(x, y), BINARY, away_from(0.4, 2)),
     Case("add with alpha", lambda lib, x, y: lib.add(x, y, alpha=2.5), BINARY, mixed=False),
     Case("sub with alpha", lambda lib, x, y: x.sub(y, alpha=3), BINARY),
@@ -204,13 +205,6 @@ def test_results_without_gradient(function):
         assert not function(lib, lib.ones(3, requires_grad=True)).requires_grad
 
 
-def test_nextafter_has_no_derivative():
-    for lib in (mt, torch):
-        x = lib.ones(2, requires_grad=True)
-        with pytest.raises(RuntimeError, match="nextafter"):
-            lib.nextafter(x, x).sum().backward()
-
-
 def test_numpy_functions_record_like_methods():
     x = np.random.default_rng(0).uniform(0.3, 1, (2, 3))
     t, u = mt.tensor(x, requires_grad=True), torch.tensor(x, requires_grad=True)
@@ -236,3 +230,44 @@ def test_what_a_mask_drops_stays_dropped_when_it_is_infinite(size):
         lambda lib, x: lib.maximum(x, lib.zeros(size, dtype=x.dtype)).sqrt(),
     ):
         check(function, x)
+
+
+INPLACE = [
+    lambda lib, x: x.exp_(),
+    lambda lib, x: x.sin_(),
+    lambda lib, x: x.mul_(x + 1),
+    lambda lib, x: x.pow_(3).tanh_(),
+    lambda lib, x: x.div_(2.5).add_(x, alpha=2),
+    lambda lib, x: x.clamp_(-0.5, 0.5),
+    lambda lib, x: x.masked_fill_(x > 0, 2.0),
+    lambda lib, x: x.relu_(),
+    lambda lib, x: x.addcmul_(x * 2, x + 1, value=0.5),
+    lambda lib, x: x.lerp_(lib.ones(3, dtype=x.dtype), 0.3),
+    lambda lib, x: x.sigmoid_(),
+    lambda lib, x: x.abs_().rsqrt_(),
+    lambda lib, x: x.remainder_(0.7),
+    lambda lib, x: x.sub_(x[:1].clone()).square_(),
+]
+
+
+@pytest.mark.parametrize("change", INPLACE)
+def test_methods_that_write_in_place(change):
+    x = np.random.default_rng(0).uniform(0.2, 1, (4, 3)) * np.resize([1, -1], (4, 3))
+    check(lambda lib, x: change(lib, x * 1.0) * 2, x, twice=True)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x: x.exp_().mul_(2),
+        lambda x: x.sigmoid_().log_(),
+        lambda x: x.relu_().sqrt_(),
+        lambda x: x.mul_(x),
+        lambda x: (x * x, x.add_(1))[0],
+    ],
+)
+def test_changes_of_what_the_backward_pass_needs_are_refused(change):
+    for lib in (mt, torch):
+        x = lib.ones(3, requires_grad=True)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            change(x * 2.0).sum().backward()

@@ -172,13 +172,7 @@ def _copysign(g: Any, out: Any, a: Any, _b: Any) -> Any:
 derive("copysign", _copysign, _none)
 
 
-def _nextafter(*_args: Any) -> Any:
-    raise NotImplementedError(
-        "nextafter() has no derivative: call it on tensor.detach(), or under modtree.no_grad()"
-    )
-
-
-derive("nextafter", _nextafter, _nextafter)
+derive("nextafter", _same, _none)
 
 
 def _halved(g: Any, equal: Any) -> Any:
