@@ -234,6 +234,11 @@ class Tensor(_C.TensorBase):
         return table.ops["swapaxes"](self, -2, -1)
 
     @property
+    def mH(self) -> Tensor:  # noqa: N802
+        """The conjugate transposes of matrices."""
+        return self.mT.conj() if self.is_complex() else self.mT
+
+    @property
     def H(self) -> Tensor:  # noqa: N802
         """The conjugate transpose of a matrix."""
         return self.mT.conj() if self.is_complex() else self.mT

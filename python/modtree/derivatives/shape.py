@@ -74,7 +74,13 @@ derive(
 not_differentiable("view_dtype")
 
 
+def _pieces(g: Any) -> Any:
+    """The gradients of the pieces; that of a single piece comes without a tuple."""
+    return g if isinstance(g, tuple) else (g,)
+
+
 def _split_back(g: Any, _out: Any, x_like: Any, sizes: Any, axis: int) -> Any:
+    g = _pieces(g)
     one = next(piece for piece in g if piece is not None)
     shape = list(x_like.shape)
     pieces = []
@@ -85,6 +91,7 @@ def _split_back(g: Any, _out: Any, x_like: Any, sizes: Any, axis: int) -> Any:
 
 
 def _unbind_back(g: Any, _out: Any, _x: Any, axis: int) -> Any:
+    g = _pieces(g)
     one = next(piece for piece in g if piece is not None)
     return _stack([zeros_of(one.shape, one) if piece is None else piece for piece in g], axis)
 

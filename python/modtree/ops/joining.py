@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from modtree._C import _result_type
 from modtree.ops.shape import _dim, _ints, atleast, meshgrid
 from modtree.ops.table import define, expose, ops
 
@@ -97,11 +98,12 @@ def _diagonal_backward(g: Any, shape: tuple[int, ...], offset: int, axis1: int, 
 def _unfold_backward(g: Any, shape: tuple[int, ...], axis: int, size: int, step: int) -> Any:
     """The sum of windows at the places where unfold() took them."""
     result = np.zeros(shape, g.dtype)
-    wide = result if result.ndim else result.reshape(1)
-    lead = (slice(None),) * (axis % wide.ndim)
-    count = g.shape[axis % wide.ndim]
+    if result.ndim == 0:
+        return result + g.sum(dtype=g.dtype)
+    lead = (slice(None),) * (axis % result.ndim)
+    count = g.shape[axis % result.ndim]
     for i in range(size):
-        wide[(*lead, slice(i, i + step * count, step))] += g[..., i]
+        result[(*lead, slice(i, i + step * count, step))] += g[..., i]
     return result
 
 
@@ -262,7 +264,8 @@ _atleast_1d, _atleast_2d, _atleast_3d = atleast(1), atleast(2), atleast(3)
 
 def block_diag(*tensors: Any) -> Any:
     """The tensors as blocks along the diagonal of a matrix of zeros."""
-    items = _atleast_2d(list(tensors))
+    kind = _result_type(*tensors)
+    items = _atleast_2d([t.to(kind) for t in tensors])
     width = sum(t.size(1) for t in items)
     rows, start = [], 0
     for t in items:

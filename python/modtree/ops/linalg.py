@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from modtree._C import as_dtype
 from modtree.ops.einsum import tensordot
 from modtree.ops.table import define, expose, ops
 
@@ -131,22 +132,31 @@ def _scaled(value: Any, factor: Any) -> Any:
     return value if factor == 1 else value * factor
 
 
+def _plus(input: Any, beta: Any, product: Any) -> Any:
+    """beta * input + product; with beta 0 what is not finite in input does not count."""
+    if beta == 0:
+        if not input.requires_grad:
+            return product
+        input = input.masked_fill(input.new_ones((), dtype=as_dtype("bool")), 0)
+    return _scaled(input, 1 if beta == 0 else beta) + product
+
+
 def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """beta * input + alpha * mat1 @ mat2."""
     product = _scaled(mm(mat1, mat2), alpha)
-    return product if beta == 0 else _scaled(input, beta) + product
+    return _plus(input, beta, product)
 
 
 def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """beta * input + alpha * batch1 @ batch2."""
     product = _scaled(bmm(batch1, batch2), alpha)
-    return product if beta == 0 else _scaled(input, beta) + product
+    return _plus(input, beta, product)
 
 
 def addmv(input: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """beta * input + alpha * mat @ vec."""
     product = _scaled(mv(mat, vec), alpha)
-    return product if beta == 0 else _scaled(input, beta) + product
+    return _plus(input, beta, product)
 
 
 def cross(input: Any, other: Any, dim: Any = None) -> Any:
@@ -161,13 +171,13 @@ def cross(input: Any, other: Any, dim: Any = None) -> Any:
 def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """beta * input + alpha * the sum of batch1 @ batch2 over the batch."""
     product = _scaled(bmm(batch1, batch2).sum(0), alpha)
-    return product if beta == 0 else _scaled(input, beta) + product
+    return _plus(input, beta, product)
 
 
 def addr(input: Any, vec1: Any, vec2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """beta * input + alpha * the outer product of vec1 and vec2."""
     product = _scaled(ops["outer"](vec1, vec2), alpha)
-    return product if beta == 0 else _scaled(input, beta) + product
+    return _plus(input, beta, product)
 
 
 def inner(input: Any, other: Any) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 from modtree import linalg
 from modtree._C import _result_type
 from modtree.ops.numpy_reductions import numpy_reductions
-from modtree.ops.numpy_shapes import as_tensor, as_tensors
+from modtree.ops.numpy_shapes import as_tensors
 from modtree.ops.table import functions, ops
 
 #: NumPy function -> the function for tensors. It returns NotImplemented where NumPy's own has to do.
@@ -30,13 +30,13 @@ def _means(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return enter
 
 
-def _same_dtype(a: Any, b: Any) -> tuple[Any, Any]:
-    """Both as tensors of the dtype in which they meet: NumPy's products take two dtypes, torch's do not."""
-    a, b = as_tensor(a), as_tensor(b)
-    if a.dtype != b.dtype:
-        kind = _result_type(a, b)
-        a, b = a.to(kind), b.to(kind)
-    return a, b
+def _same_dtype(*values: Any) -> list[Any]:
+    """Tensors of the dtype in which they meet: NumPy's products take several dtypes, torch's do not."""
+    tensors = as_tensors(values)
+    if len({t.dtype for t in tensors}) > 1:
+        kind = _result_type(*tensors)
+        tensors = [t.to(kind) for t in tensors]
+    return tensors
 
 
 # -- products ----------------------------------------------------------------------------------------------------------
@@ -81,11 +81,10 @@ def _einsum(*operands: Any, out: Any = None, optimize: Any = False, **kwargs: An
     if kwargs:
         return NotImplemented
     if isinstance(operands[0], str):
-        return functions["einsum"](operands[0], *as_tensors(operands[1:]))
-    pairs = [
-        as_tensor(x) if i % 2 == 0 and i < len(operands) - len(operands) % 2 else x
-        for i, x in enumerate(operands)
-    ]
+        return functions["einsum"](operands[0], *_same_dtype(*operands[1:]))
+    count = len(operands) // 2
+    tensors = iter(_same_dtype(*operands[: 2 * count : 2]))
+    pairs = [next(tensors) if i % 2 == 0 and i < 2 * count else x for i, x in enumerate(operands)]
     return functions["einsum"](*pairs)
 
 
@@ -116,7 +115,7 @@ def _linalg_cross(x1: Any, x2: Any, *, axis: int = -1) -> Any:
 
 @_means("linalg.matmul")
 def _matmul(x1: Any, x2: Any) -> Any:
-    return ops["matmul"](*as_tensors((x1, x2)))
+    return ops["matmul"](*_same_dtype(x1, x2))
 
 
 @_means("linalg.vecdot")
@@ -126,7 +125,7 @@ def _vecdot(x1: Any, x2: Any, *, axis: int = -1) -> Any:
 
 @_means("linalg.multi_dot")
 def _multi_dot(arrays: Any, *, out: Any = None) -> Any:
-    return linalg.multi_dot(as_tensors(arrays))
+    return linalg.multi_dot(_same_dtype(*arrays))
 
 
 @_means("trace")

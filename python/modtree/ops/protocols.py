@@ -71,7 +71,7 @@ def call_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[st
     op = by_function.get(ufunc)
     if op is not None and method == "__call__" and not kwargs:
         return op(*inputs)
-    if method in ("reduce", "accumulate", "outer"):
+    if method not in ("__call__", "at"):
         result = _method_of_ufunc(ufunc, method, inputs, kwargs)
         if result is not NotImplemented:
             return result

@@ -107,7 +107,9 @@ def _unbind(x: Any, axis: int) -> Any:
 
 def _unfold(x: Any, axis: int, size: int, step: int) -> Any:
     if x.ndim == 0:
-        x = x.reshape(1)
+        if size > 1:
+            raise RuntimeError(f"maximum size for tensor at dimension 0 is 1 but size is {size}")
+        return x.reshape(1)[:size]
     windows = np.lib.stride_tricks.sliding_window_view(x, size, axis=axis, writeable=True)
     return windows[(slice(None),) * (axis % x.ndim) + (slice(None, None, step),)]
 
@@ -424,6 +426,10 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> Any:
             f'meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}'
         )
     for item in items:
+        if item.dtype != items[0].dtype:
+            raise RuntimeError(
+                f"meshgrid expects all tensors to have the same dtype, got {items[0].dtype} and {item.dtype}"
+            )
         if item.ndim > 1:
             raise RuntimeError(
                 f"meshgrid: Expected 0D or 1D tensor in the tensor list but got: {item.ndim}D"
