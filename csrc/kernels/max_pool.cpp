@@ -69,13 +69,13 @@ MODTREE_ALWAYS_INLINE void max_pool_any(const MaxPool<T> &a) {
 
 template <class T>
 MODTREE_ALWAYS_INLINE void max_pool_backward_planes(const MaxPoolBackward<T> &a) {
-  for (std::ptrdiff_t i = 0; i < a.planes * a.to; ++i) {
-    a.dx[i] = 0;
-  }
   for (std::ptrdiff_t plane = 0; plane < a.planes; ++plane) {
     const T *g = a.g + plane * a.from;
     const std::int64_t *indices = a.indices + plane * a.from;
     T *dx = a.dx + plane * a.to;
+    for (std::ptrdiff_t i = 0; i < a.to; ++i) {
+      dx[i] = 0;
+    }
     for (std::ptrdiff_t i = 0; i < a.from; ++i) {
       dx[indices[i]] += g[i];
     }

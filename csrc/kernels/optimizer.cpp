@@ -90,8 +90,8 @@ MODTREE_ALWAYS_INLINE void adam_loop(const AdamStep<T> &a) {
   }
 }
 
-template <class T>
-MODTREE_ALWAYS_INLINE void rmsprop_loop(const RmspropStep<T> &a) {
+template <bool centered, bool with_momentum, class T>
+MODTREE_ALWAYS_INLINE void rmsprop_loop_as(const RmspropStep<T> &a) {
   T *__restrict param = a.param;
   T *__restrict square = a.square_avg;
   T *__restrict mean = a.grad_avg;
@@ -106,19 +106,33 @@ MODTREE_ALWAYS_INLINE void rmsprop_loop(const RmspropStep<T> &a) {
     const T s = square[i] * alpha + fresh * g * g;
     square[i] = s;
     T variance = s;
-    if (mean) {
+    if (centered) {
       const T m = lerp(mean[i], g, fresh);
       mean[i] = m;
       variance = s - m * m;
     }
     const T scale = std::sqrt(variance) + eps;
-    if (buffer) {
+    if (with_momentum) {
       const T b = buffer[i] * momentum + g / scale;
       buffer[i] = b;
       param[i] = param[i] + lr * b;
     } else {
       param[i] = param[i] + lr * g / scale;
     }
+  }
+}
+
+// One loop for each kind: with the questions inside it would not be vectorized.
+template <class T>
+MODTREE_ALWAYS_INLINE void rmsprop_loop(const RmspropStep<T> &a) {
+  if (a.grad_avg && a.momentum_buffer) {
+    rmsprop_loop_as<true, true>(a);
+  } else if (a.grad_avg) {
+    rmsprop_loop_as<true, false>(a);
+  } else if (a.momentum_buffer) {
+    rmsprop_loop_as<false, true>(a);
+  } else {
+    rmsprop_loop_as<false, false>(a);
   }
 }
 

@@ -1,10 +1,29 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/recurrent.h"
 
+#include <vector>
+
 #include "kernels/vector_math.h"
 
 namespace modtree::kernels {
 namespace {
+
+// One function for each loop, and one transcendental function in each loop: GCC does not vectorize more than that at a time.
+template <class T>
+MODTREE_ALWAYS_INLINE void sigmoid_of_sum(const T *__restrict x, const T *__restrict y, T *__restrict out,
+                                          std::ptrdiff_t n) {
+  for (std::ptrdiff_t i = 0; i < n; ++i) {
+    out[i] = sigmoid_approx(x[i] + y[i]);
+  }
+}
+
+template <class T>
+MODTREE_ALWAYS_INLINE void tanh_of_sum(const T *__restrict x, const T *__restrict y, T *__restrict out,
+                                       std::ptrdiff_t n) {
+  for (std::ptrdiff_t i = 0; i < n; ++i) {
+    out[i] = tanh_approx(x[i] + y[i]);
+  }
+}
 
 template <class T>
 MODTREE_ALWAYS_INLINE void lstm_rows(const LstmCell<T> &a) {
@@ -16,45 +35,53 @@ MODTREE_ALWAYS_INLINE void lstm_rows(const LstmCell<T> &a) {
     T *__restrict gates = a.gates + row * 4 * n;
     T *__restrict c = a.c + row * n;
     T *__restrict h = a.h + row * n;
+    sigmoid_of_sum(x, y, gates, 2 * n);
+    tanh_of_sum(x + 2 * n, y + 2 * n, gates + 2 * n, n);
+    sigmoid_of_sum(x + 3 * n, y + 3 * n, gates + 3 * n, n);
     for (std::ptrdiff_t i = 0; i < n; ++i) {
-      const T input = sigmoid_approx(x[i] + y[i]);
-      const T forget = sigmoid_approx(x[n + i] + y[n + i]);
-      const T cell = tanh_approx(x[2 * n + i] + y[2 * n + i]);
-      const T output = sigmoid_approx(x[3 * n + i] + y[3 * n + i]);
-      gates[i] = input;
-      gates[n + i] = forget;
-      gates[2 * n + i] = cell;
-      gates[3 * n + i] = output;
-      const T state = forget * before[i] + input * cell;
-      c[i] = state;
-      h[i] = output * tanh_approx(state);
+      c[i] = gates[n + i] * before[i] + gates[i] * gates[2 * n + i];
     }
+    for (std::ptrdiff_t i = 0; i < n; ++i) {
+      h[i] = tanh_approx(c[i]) * gates[3 * n + i];
+    }
+  }
+}
+
+// A parameter for each part of a row of gates: the compiler is to know that they do not overlap. `dbefore` holds tanh(c) at first.
+template <class T>
+MODTREE_ALWAYS_INLINE void lstm_backward_row(const T *__restrict dh, const T *__restrict dc, const T *__restrict gates,
+                                             const T *__restrict before, T *__restrict dinput, T *__restrict dforget,
+                                             T *__restrict dcell, T *__restrict doutput, T *__restrict dbefore,
+                                             std::ptrdiff_t n) {
+  const T one = 1;
+  for (std::ptrdiff_t i = 0; i < n; ++i) {
+    const T input = gates[i], forget = gates[n + i], cell = gates[2 * n + i], output = gates[3 * n + i];
+    const T squashed = dbefore[i];
+    const T g = dh[i];
+    const T state = dc[i] + g * output * (one - squashed * squashed);
+    dinput[i] = state * cell * input * (one - input);
+    dforget[i] = state * before[i] * forget * (one - forget);
+    dcell[i] = state * input * (one - cell * cell);
+    doutput[i] = g * squashed * output * (one - output);
+    dbefore[i] = state * forget;
   }
 }
 
 template <class T>
 MODTREE_ALWAYS_INLINE void lstm_backward_rows(const LstmCellBackward<T> &a) {
   const std::ptrdiff_t n = a.size;
-  const T one = 1;
+  const std::vector<T> zeros(a.dh && a.dc ? 0 : static_cast<std::size_t>(n));
   for (std::ptrdiff_t row = 0; row < a.batch; ++row) {
-    const T *dh = a.dh ? a.dh + row * n : nullptr;
-    const T *dc = a.dc ? a.dc + row * n : nullptr;
-    const T *__restrict gates = a.gates + row * 4 * n;
-    const T *__restrict before = a.c_before + row * n;
+    const T *dh = a.dh ? a.dh + row * n : zeros.data();
+    const T *dc = a.dc ? a.dc + row * n : zeros.data();
     const T *__restrict c = a.c + row * n;
-    T *__restrict dgates = a.dgates + row * 4 * n;
     T *__restrict dbefore = a.dc_before + row * n;
     for (std::ptrdiff_t i = 0; i < n; ++i) {
-      const T input = gates[i], forget = gates[n + i], cell = gates[2 * n + i], output = gates[3 * n + i];
-      const T squashed = tanh_approx(c[i]);
-      const T g = dh ? dh[i] : static_cast<T>(0);
-      const T state = (dc ? dc[i] : static_cast<T>(0)) + g * output * (one - squashed * squashed);
-      dgates[i] = state * cell * input * (one - input);
-      dgates[n + i] = state * before[i] * forget * (one - forget);
-      dgates[2 * n + i] = state * input * (one - cell * cell);
-      dgates[3 * n + i] = g * squashed * output * (one - output);
-      dbefore[i] = state * forget;
+      dbefore[i] = tanh_approx(c[i]);
     }
+    T *dgates = a.dgates + row * 4 * n;
+    lstm_backward_row(dh, dc, a.gates + row * 4 * n, a.c_before + row * n, dgates, dgates + n, dgates + 2 * n,
+                      dgates + 3 * n, dbefore, n);
   }
 }
 
@@ -67,43 +94,45 @@ MODTREE_ALWAYS_INLINE void gru_rows(const GruCell<T> &a) {
     const T *__restrict before = a.h_before + row * n;
     T *__restrict gates = a.gates + row * 3 * n;
     T *__restrict h = a.h + row * n;
+    sigmoid_of_sum(x, y, gates, 2 * n);
     for (std::ptrdiff_t i = 0; i < n; ++i) {
-      const T reset = sigmoid_approx(x[i] + y[i]);
-      const T update = sigmoid_approx(x[n + i] + y[n + i]);
-      const T fresh = tanh_approx(x[2 * n + i] + reset * y[2 * n + i]);
-      gates[i] = reset;
-      gates[n + i] = update;
-      gates[2 * n + i] = fresh;
-      h[i] = fresh + update * (before[i] - fresh);
+      gates[2 * n + i] = tanh_approx(x[2 * n + i] + gates[i] * y[2 * n + i]);
     }
+    for (std::ptrdiff_t i = 0; i < n; ++i) {
+      h[i] = gates[2 * n + i] + gates[n + i] * (before[i] - gates[2 * n + i]);
+    }
+  }
+}
+
+template <class T>
+MODTREE_ALWAYS_INLINE void gru_backward_row(const T *__restrict g, const T *__restrict gates, const T *__restrict y,
+                                            const T *__restrict before, T *__restrict dx_reset, T *__restrict dx_update,
+                                            T *__restrict dx_fresh, T *__restrict dy_reset, T *__restrict dy_update,
+                                            T *__restrict dy_fresh, T *__restrict dbefore, std::ptrdiff_t n) {
+  const T one = 1;
+  for (std::ptrdiff_t i = 0; i < n; ++i) {
+    const T reset = gates[i], update = gates[n + i], fresh = gates[2 * n + i];
+    const T dfresh = g[i] * (one - update) * (one - fresh * fresh);
+    const T dreset = dfresh * y[2 * n + i] * reset * (one - reset);
+    const T dupdate = g[i] * (before[i] - fresh) * update * (one - update);
+    dx_reset[i] = dreset;
+    dy_reset[i] = dreset;
+    dx_update[i] = dupdate;
+    dy_update[i] = dupdate;
+    dx_fresh[i] = dfresh;
+    dy_fresh[i] = dfresh * reset;
+    dbefore[i] = g[i] * update;
   }
 }
 
 template <class T>
 MODTREE_ALWAYS_INLINE void gru_backward_rows(const GruCellBackward<T> &a) {
   const std::ptrdiff_t n = a.size;
-  const T one = 1;
   for (std::ptrdiff_t row = 0; row < a.batch; ++row) {
-    const T *__restrict g = a.dh + row * n;
-    const T *__restrict gates = a.gates + row * 3 * n;
-    const T *__restrict y = a.from_hidden + row * 3 * n;
-    const T *__restrict before = a.h_before + row * n;
-    T *__restrict dx = a.dfrom_input + row * 3 * n;
-    T *__restrict dy = a.dfrom_hidden + row * 3 * n;
-    T *__restrict dbefore = a.dh_before + row * n;
-    for (std::ptrdiff_t i = 0; i < n; ++i) {
-      const T reset = gates[i], update = gates[n + i], fresh = gates[2 * n + i];
-      const T dfresh = g[i] * (one - update) * (one - fresh * fresh);
-      const T dreset = dfresh * y[2 * n + i] * reset * (one - reset);
-      const T dupdate = g[i] * (before[i] - fresh) * update * (one - update);
-      dx[i] = dreset;
-      dy[i] = dreset;
-      dx[n + i] = dupdate;
-      dy[n + i] = dupdate;
-      dx[2 * n + i] = dfresh;
-      dy[2 * n + i] = dfresh * reset;
-      dbefore[i] = g[i] * update;
-    }
+    T *dx = a.dfrom_input + row * 3 * n;
+    T *dy = a.dfrom_hidden + row * 3 * n;
+    gru_backward_row(a.dh + row * n, a.gates + row * 3 * n, a.from_hidden + row * 3 * n, a.h_before + row * n, dx,
+                     dx + n, dx + 2 * n, dy, dy + n, dy + 2 * n, a.dh_before + row * n, n);
   }
 }
 
