@@ -211,6 +211,16 @@ derive(
 derive("add_along_dim", lambda g, _out, _source, index, axis, shape: _take(g, index, axis))
 
 
+def _extreme_at(g: Any, _out: Any, x_like: Any, index: Any, axis: int, keepdims: bool) -> Any:
+    shape = tuple(x_like.shape)
+    g, index = (kept(v, axis, keepdims, len(shape)) for v in (g, index))
+    return _add_along(g, index, axis, shape)
+
+
+derive("max", _extreme_at)
+derive("min", _extreme_at)
+
+
 def _unique(*_args: Any) -> Any:
     raise NotImplementedError(
         "unique() has no derivative: call it on tensor.detach(), or under modtree.no_grad()"

@@ -113,17 +113,17 @@ def _var(x: Any, axis: Any = None, keepdims: bool = False, correction: float = 1
     work = x.astype(np.float32) if x.dtype == np.float16 else x
     if n == 0:
         return _empty_mean(x, axis, keepdims)
-    centred = work - work.mean(axis=axis, keepdims=True)
+    centred = work - np.add.reduce(work, axis, None, None, True) / n
     squares = (centred * centred.conj()).real if x.dtype.kind == "c" else centred * centred
-    total = np.add.reduce(squares, axis=axis, keepdims=keepdims)
-    divisor = max(n - correction, 0)
+    total = np.add.reduce(squares, axis, None, None, keepdims)
+    divisor = float(max(n - correction, 0))
     if divisor == 0:
         warnings.warn(
             f"var()/std(): degrees of freedom is <= 0 ({n} elements with correction={correction}): the result is not a "
             "number; use correction=0 or more elements",
             stacklevel=4,
         )
-    result = np.asarray(total) / np.asarray(divisor, total.dtype)
+    result = total / divisor if divisor else total / total.dtype.type(0)
     return result.astype(np.float16) if x.dtype == np.float16 else result
 
 
@@ -132,9 +132,9 @@ def _std(x: Any, axis: Any = None, keepdims: bool = False, correction: float = 1
 
 
 def _logsumexp(x: Any, axis: Any, keepdims: bool = False) -> Any:
-    peak = x.max(axis=axis, keepdims=True)
+    peak = np.maximum.reduce(x, axis, None, None, True)
     peak = np.where(np.isfinite(peak), peak, np.zeros((), x.dtype))
-    total = np.log(np.exp(x - peak).sum(axis=axis, keepdims=True)) + peak
+    total = np.log(np.add.reduce(np.exp(x - peak), axis, None, None, True)) + peak
     return total if keepdims else total.reshape(_reduced_shape(x, axis, False))
 
 
@@ -149,7 +149,7 @@ def _require_size(x: Any, axis: Any) -> None:
 def _extreme(function: Any) -> Any:
     def forward(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
         _require_size(x, axis)
-        return function(x, axis=axis, keepdims=keepdims)
+        return function(x, axis, None, None, keepdims)
 
     return forward
 
@@ -161,7 +161,7 @@ def _truth_dtype(dtype: Any) -> Any:
 
 def _truth(function: Any) -> Any:
     def forward(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-        result = function(x, axis=axis, keepdims=keepdims)
+        result = function(x, axis, None, None, keepdims)
         return result.astype(np.uint8) if x.dtype == np.uint8 else result
 
     return forward
@@ -186,7 +186,7 @@ def _norm(x: Any, axis: Any, keepdims: bool, p: Any) -> Any:
 def _scan(function: Any) -> Any:
     def forward(x: Any, axis: int, dtype: Any = None) -> Any:
         target = _integral_to_int64(x.dtype) if dtype is None else np.dtype(dtype)
-        return x.astype(target) if x.ndim == 0 else function(x, axis=axis, dtype=target)
+        return x.astype(target) if x.ndim == 0 else function(x, axis, target)
 
     return forward
 
@@ -240,18 +240,18 @@ define("mean", _mean, meta=_meta())
 define("var", _var, meta=_meta(_real_dtype))
 define("std", _std, meta=_meta(_real_dtype))
 define("logsumexp", _logsumexp, promote="floating", operands=1, meta=_meta())
-define("amax", _extreme(np.max), meta=_meta())
-define("amin", _extreme(np.min), meta=_meta())
-define("all", _truth(np.all), meta=_meta(_truth_dtype))
-define("any", _truth(np.any), meta=_meta(_truth_dtype))
+define("amax", _extreme(np.maximum.reduce), meta=_meta())
+define("amin", _extreme(np.minimum.reduce), meta=_meta())
+define("all", _truth(np.logical_and.reduce), meta=_meta(_truth_dtype))
+define("any", _truth(np.logical_or.reduce), meta=_meta(_truth_dtype))
 define(
     "count_nonzero",
     lambda x, axis=None: np.asarray(np.count_nonzero(x, axis=axis), np.int64),
     meta=_meta(np.int64),
 )
 define("norm", _norm, meta=_meta(_real_dtype))
-define("cumsum", _scan(np.cumsum), meta=_scan_meta)
-define("cumprod", _scan(np.cumprod), meta=_scan_meta)
+define("cumsum", _scan(np.add.accumulate), meta=_scan_meta)
+define("cumprod", _scan(np.multiply.accumulate), meta=_scan_meta)
 define("softmax", _softmax, meta=_same)
 define("log_softmax", _log_softmax, meta=_same)
 

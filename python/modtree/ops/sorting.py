@@ -18,7 +18,7 @@ def _arg(function: Any) -> Any:
         if x.ndim == 0:
             return np.zeros((), np.int64)
         _require_size(x, axis)
-        return function(x, axis=axis, keepdims=keepdims).astype(np.int64)
+        return function(x, axis, None, keepdims=keepdims).astype(np.int64, copy=False)
 
     return forward
 
@@ -70,11 +70,22 @@ def _median(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     return flat[-1] if flat[-1] != flat[-1] else flat[(flat.size - 1) // 2]
 
 
-define("argmax", _arg(np.argmax), meta=_meta(np.int64))
-define("argmin", _arg(np.argmin), meta=_meta(np.int64))
+define("argmax", _arg(np.ndarray.argmax), meta=_meta(np.int64))
+define("argmin", _arg(np.ndarray.argmin), meta=_meta(np.int64))
 define("argsort", _argsort, meta=lambda x, axis, descending: (x.shape, np.int64))
 define("take_along_dim", _take_along, meta=_take_along_meta)
 define("add_along_dim", _add_along, meta=lambda source, index, axis, shape: (shape, source.dtype))
+# Extremes whose gradient goes to one place, the index that is reported, where amax() shares it.
+define(
+    "max",
+    lambda x, index, axis, keepdims: np.maximum.reduce(x, axis, None, None, keepdims),
+    meta=lambda x, index, axis, keepdims: (index.shape, x.dtype),
+)
+define(
+    "min",
+    lambda x, index, axis, keepdims: np.minimum.reduce(x, axis, None, None, keepdims),
+    meta=lambda x, index, axis, keepdims: (index.shape, x.dtype),
+)
 define("median", _median, meta=_meta())
 for _name in ("argmax", "argmin"):
     expose(_name, _reduction(_name))
@@ -103,12 +114,8 @@ def _extreme_function(name: str, result_type: Any, binary: str) -> Any:
         axis = _axis(input, dim)
         if axis is None:
             return result_type(amount(input), arg(input))
-        # The gradient goes to the one place that is reported, unlike that of amax().
-        indices = arg(input, axis=axis, keepdims=True)
-        values = ops["take_along_dim"](input, indices, axis)
-        if keepdim:
-            return result_type(values, indices)
-        return result_type(values.squeeze(axis), indices.squeeze(axis))
+        indices = arg(input, axis=axis, keepdims=keepdim)
+        return result_type(ops[name](input, indices, axis, keepdim), indices)
 
     extreme.__name__ = extreme.__qualname__ = name
     extreme.__doc__ = (

@@ -194,8 +194,6 @@ _BACKWARD_NAMES = {
     "matmul": "MmBackward0",
     "convert": "ToCopyBackward0",
     "copy": "CopyBackwards",
-    "max": "MaxBackward1",
-    "min": "MinBackward1",
 }
 
 
