@@ -184,9 +184,9 @@ def test_modtree_alone_learns(run, name):
     assert ported.torch is mt
     model = ported.build(**SMALL[name])
     data = ported.example(**DATA[name])
-    optimizer = mt.optim.AdamW(model.parameters(), lr=5e-3)
+    optimizer = mt.optim.AdamW(model.parameters(), lr=3e-2)
     losses = []
-    for _ in range(15):
+    for _ in range(40):
         loss = ported.loss(model, *data)
         optimizer.zero_grad()
         loss.backward()
