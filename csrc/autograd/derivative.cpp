@@ -123,8 +123,35 @@ PyObject *argument_on_tensors(NodeObject *node, std::size_t arg) {
   return list;
 }
 
-PyObject *output_gradient(Gradients &outputs) {
-  if (outputs.size() == 1) {
+// The result as the functions get it. New reference.
+PyObject *saved_result(NodeObject *node, bool on_tensors) {
+  PyObject *result = node->result == nullptr ? Py_None : node->result;
+  if (!on_tensors || node->op->record != nullptr) {
+    return Py_NewRef(result);
+  }
+  if (PyArray_Check(result)) {
+    return revive(result, node, 0);
+  }
+  if (!node->has_many || !PyTuple_Check(result)) {
+    return Py_NewRef(result);
+  }
+  PyObject *tensors = PyTuple_New(PyTuple_GET_SIZE(result));
+  for (Py_ssize_t i = 0; tensors != nullptr && i < PyTuple_GET_SIZE(result); ++i) {
+    PyObject *item = PyTuple_GET_ITEM(result, i);
+    PyObject *tensor = PyArray_Check(item) && is_float_category(dtype_of(as_array(item))->category)
+                           ? revive(item, node, static_cast<std::uint32_t>(i))
+                           : Py_NewRef(item);
+    if (tensor == nullptr) {
+      Py_CLEAR(tensors);
+      break;
+    }
+    PyTuple_SET_ITEM(tensors, i, tensor);
+  }
+  return tensors;
+}
+
+PyObject *output_gradient(NodeObject *node, Gradients &outputs) {
+  if (!node->has_many) {
     return Py_NewRef(outputs[0]);
   }
   PyObject *tuple = PyTuple_New(static_cast<Py_ssize_t>(outputs.size()));
@@ -212,21 +239,16 @@ int apply_op(NodeObject *node, Gradients &outputs, const std::vector<bool> &want
     }
     stack.push(needs);
   }
-  PyObject *gradient = output_gradient(outputs);
+  PyObject *gradient = output_gradient(node, outputs);
   if (gradient == nullptr) {
     return -1;
   }
   stack.push(gradient);
-  PyObject *result = node->result == nullptr ? Py_None : node->result;
-  if (on_tensors && PyArray_Check(result) && op->record == nullptr) {
-    result = revive(result, node, 0);
-    if (result == nullptr) {
-      return -1;
-    }
-    stack.push(result);
-  } else {
-    stack.push(Py_NewRef(result));
+  PyObject *result = saved_result(node, on_tensors);
+  if (result == nullptr) {
+    return -1;
   }
+  stack.push(result);
   for (std::size_t i = 0; i < node->n_args; ++i) {
     PyObject *value = node->args[i] == nullptr ? Py_NewRef(Py_None)
                       : on_tensors             ? argument_on_tensors(node, i)

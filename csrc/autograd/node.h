@@ -76,6 +76,7 @@ struct NodeObject {
   bool released;          // its saved values are gone
   bool saved_something;   // it had some
   bool keeps_result;      // the derivative wants the result
+  bool has_many;          // the result was a tuple, even if of one
   std::uint16_t n_edges;
   std::uint16_t n_outputs;
   std::uint16_t n_args;        // saved arguments, positional ones first

@@ -106,12 +106,15 @@ int save_result(NodeObject *node, PyObject *wrapped) {
   if (arrays == nullptr) {
     return -1;
   }
+  node->result = arrays;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(wrapped); ++i) {
     PyObject *item = PyTuple_GET_ITEM(wrapped, i);
-    PyTuple_SET_ITEM(arrays, i,
-                     Py_NewRef(is_tensor(item) ? as_object(as_tensor(item)->array) : item));
+    PyObject *value = is_tensor(item) ? as_object(as_tensor(item)->array) : item;
+    PyTuple_SET_ITEM(arrays, i, Py_NewRef(value));
+    if (save_version(node, item, value, kResult) < 0) {
+      return -1;
+    }
   }
-  node->result = arrays;
   return 0;
 }
 
@@ -170,7 +173,7 @@ NodeObject *make_op_node(OpObject *op, PyObject *const *originals, PyObject *con
                          Py_ssize_t n_positional, Py_ssize_t n_total, PyObject *kwnames,
                          std::size_t n_outputs) {
   std::size_t n_edges = 0;
-  std::size_t n_versions = 1;
+  std::size_t n_versions = 0;
   OpObject::Keep keep{};
   for (Py_ssize_t i = 0; i < n_positional; ++i) {
     const std::size_t count = count_edges(originals[i]);
@@ -189,7 +192,7 @@ NodeObject *make_op_node(OpObject *op, PyObject *const *originals, PyObject *con
     return nullptr;
   }
   NodeObject *node = new_node(NodeKind::op, n_edges, n_outputs, static_cast<std::size_t>(n_total),
-                              n_versions + static_cast<std::size_t>(n_total - n_positional));
+                              n_versions + n_outputs + static_cast<std::size_t>(n_total - n_positional));
   if (node == nullptr) {
     return nullptr;
   }
@@ -233,6 +236,7 @@ int attach_results(NodeObject *node, PyObject *wrapped, PyObject *saved) {
     return -1;
   }
   const bool is_tuple = PyTuple_Check(wrapped);
+  node->has_many = is_tuple;
   const std::size_t count = is_tuple ? static_cast<std::size_t>(PyTuple_GET_SIZE(wrapped)) : 1;
   for (std::size_t i = 0; i < count; ++i) {
     PyObject *item = is_tuple ? PyTuple_GET_ITEM(wrapped, static_cast<Py_ssize_t>(i)) : wrapped;
