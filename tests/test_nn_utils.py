@@ -57,11 +57,21 @@ def test_parameters_to_vector_on_two_devices(impl):
 
 
 def test_parameters_to_vector_is_differentiable(impl):
-    if impl.leaves == "numpy":
-        pytest.skip("NumPy leaves have no gradients yet")
     ps = params(impl)
-    utils(impl).parameters_to_vector(ps).sum().backward()
-    assert values(ps[1].grad) == [[1, 1], [1, 1]]
+    vector = utils(impl).parameters_to_vector(ps)
+    (vector * impl.lib.arange(6.0)).sum().backward()
+    assert values(ps[0].grad) == [0, 1]
+    assert values(ps[1].grad) == [[2, 3], [4, 5]]
+
+
+def test_vector_to_parameters_leaves_them_leaves(impl):
+    """The values come without the vector's history, as from ``.data``."""
+    ps = params(impl)
+    vector = utils(impl).parameters_to_vector(ps) * 2
+    utils(impl).vector_to_parameters(vector, ps)
+    assert all(p.is_leaf and p.requires_grad and p.grad_fn is None for p in ps)
+    (ps[1] ** 2).sum().backward()
+    assert values(ps[1].grad) == [[12, 16], [20, 24]]
 
 
 def test_parameters_to_vector_errors(ours):

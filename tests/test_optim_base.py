@@ -210,6 +210,20 @@ def test_other_implementations_give_the_same(lib, option):
     assert results[0] == pytest.approx(results[1], rel=1e-6)
 
 
+def test_capturable_changes_nothing():
+    results = []
+    for capturable in (False, True):
+        p = param(mt, 1.0, 2.0, grad=[0.5, -0.5])
+        mt.optim.Adam([p], capturable=capturable).step()
+        results.append(listed(p))
+    assert results[0] == results[1] != [1.0, 2.0]
+
+
+def test_sgd_refuses_nan():
+    with pytest.raises(ValueError, match="Invalid learning rate: nan"):
+        mt.optim.SGD([param(mt)], lr=float("nan"))
+
+
 def test_differentiable_steps_are_refused():
     with pytest.raises(RuntimeError, match="autograd.grad"):
         mt.optim.SGD([param(mt)], differentiable=True)
