@@ -28,7 +28,9 @@ MAY_INCLUDE = {
     "py": {"core", "py"},
     "family": {"core", "py", "family"},
     "module": {"core", "py", "family", "module"},
-    "tensor": {"core", "py", "family", "kernels", "tensor"},
+    # One layer in two folders: a tensor knows its place on the graph, and nodes hold what tensors held.
+    "tensor": {"core", "py", "family", "kernels", "tensor", "autograd"},
+    "autograd": {"core", "py", "tensor", "autograd"},
     "bind": {"core", "kernels", "py", "family", "module", "tensor", "bind"},
 }
 
