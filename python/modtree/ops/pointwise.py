@@ -171,17 +171,23 @@ def _typed(function: Any) -> Any:
 
 def _power(a: Any, b: Any) -> Any:
     """Integers wrap around; a negative exponent array gives what 1 / a ** b truncates to."""
-    if a.dtype.kind == "b":
+    kind = a.dtype.kind
+    if kind == "f" and b.ndim == 0:
+        # The usual exponents have shorter ways, which torch takes too.
+        short = _SHORT_POWERS.get(b.item())
+        return np.power(a, b) if short is None else short(a)
+    if kind == "b":
         return np.logical_or(a, np.logical_not(b))
-    if a.dtype.kind == "i" and b.ndim and (b < 0).any():
+    if kind == "i" and b.ndim and (b < 0).any():
         a, b = np.broadcast_arrays(a, b)
         odd = np.where(b % 2 == 0, a * a, a)
         return np.where(
             b < 0, np.where(np.abs(a) == 1, odd, 0), np.power(a, np.maximum(b, 0))
         ).astype(a.dtype)
-    if b.ndim == 0 and a.dtype.kind == "f" and b == 3:
-        return a * a * a  # NumPy knows a short way for the exponent 2 alone
     return np.power(a, b)
+
+
+_SHORT_POWERS = {2.0: np.square, 3.0: lambda a: a * a * a, 0.5: np.sqrt}
 
 
 define(

@@ -133,9 +133,10 @@ def _std(x: Any, axis: Any = None, keepdims: bool = False, correction: float = 1
 
 def _logsumexp(x: Any, axis: Any, keepdims: bool = False) -> Any:
     peak = np.maximum.reduce(x, axis, None, None, True)
-    peak = np.where(np.isfinite(peak), peak, np.zeros((), x.dtype))
-    total = np.log(np.add.reduce(np.exp(x - peak), axis, None, None, True)) + peak
-    return total if keepdims else total.reshape(_reduced_shape(x, axis, False))
+    if not np.isfinite(np.add.reduce(peak, None)):
+        peak = np.where(np.isfinite(peak), peak, np.zeros((), x.dtype))
+    total = np.log(np.add.reduce(np.exp(x - peak), axis, None, None, keepdims))
+    return total + (peak if keepdims else peak.reshape(total.shape))
 
 
 def _require_size(x: Any, axis: Any) -> None:
