@@ -190,7 +190,7 @@ def test_what_numpy_functions_give_without_gradients():
 
 
 REFUSED = {
-    "a function without a row": (lambda x: np.percentile(x, 50), "percentile.*recorded functions"),
+    "a function without a row": (lambda x: np.convolve(x[0], x[1]), "convolve.*recorded functions"),
     "an argument without a row": (lambda x: np.sum(x, where=MATRIX > 0), r"modtree\.sum\(\)"),
     "another order": (lambda x: np.reshape(x, (3, 2), order="F"), r"modtree\.reshape\(\)"),
     "another mode": (lambda x: np.pad(x, 1, mode="mean"), "lose its gradient"),
@@ -225,4 +225,4 @@ def test_numpy_functions_pass_meta_tensors_through():
     ):
         assert call().is_meta and tuple(call().shape) == shape
     with pytest.raises(NotImplementedError, match="meta"):
-        np.percentile(x, 50)
+        np.convolve(x[0], x[1])

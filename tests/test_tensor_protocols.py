@@ -46,9 +46,9 @@ def test_asarray_shares_memory_unless_gradients_would_be_lost():
         with pytest.raises(RuntimeError, match=r"detach\(\)\.numpy\(\)"):
             use(t)
     with pytest.raises(RuntimeError, match="would lose its gradient"):
-        np.percentile(t, 50)
+        np.convolve(t, t)
     with mt.no_grad():
-        assert np.percentile(t, 50).item() == 3
+        assert np.convolve(t, t).tolist() == [25, 10, 1]
     with pytest.raises(TypeError):
         np.asarray(mt.ones(2, device="meta"))
 
