@@ -10,18 +10,23 @@ namespace {
 bool is_sequence(PyObject *obj) { return PyList_CheckExact(obj) || PyTuple_CheckExact(obj); }
 PyObject **items_of(PyObject *sequence) { return PySequence_Fast_ITEMS(sequence); }
 
-// How many edges an argument takes: a tensor one, a sequence with a tensor that needs a gradient one per tensor.
-std::size_t count_edges(PyObject *arg) {
+// How many tensors an argument is: each may be saved with its version.
+std::size_t count_tensors(PyObject *arg) {
   if (is_tensor(arg)) {
     return 1;
   }
   std::size_t count = 0;
-  if (is_sequence(arg) && any_needs_grad(&arg, 1)) {
+  if (is_sequence(arg)) {
     for (Py_ssize_t i = 0; i < Py_SIZE(arg); ++i) {
       count += is_tensor(items_of(arg)[i]);
     }
   }
   return count;
+}
+
+// How many edges an argument takes: a tensor one, a sequence with a tensor that needs a gradient one per tensor.
+std::size_t count_edges(PyObject *arg) {
+  return is_tensor(arg) || any_needs_grad(&arg, 1) ? count_tensors(arg) : 0;
 }
 
 bool is_array_sequence(PyObject *value) {
@@ -178,7 +183,7 @@ NodeObject *make_op_node(OpObject *op, PyObject *const *originals, PyObject *con
   for (Py_ssize_t i = 0; i < n_positional; ++i) {
     const std::size_t count = count_edges(originals[i]);
     n_edges += count;
-    n_versions += count;
+    n_versions += count_tensors(originals[i]);
     if (count != 0 && i < op->n_functions && any_needs_grad(originals + i, 1)) {
       keep.merge(op->keep[i]);
     }
@@ -186,13 +191,16 @@ NodeObject *make_op_node(OpObject *op, PyObject *const *originals, PyObject *con
   if (op->joint != nullptr) {
     keep = op->keep[0];
   }
+  for (Py_ssize_t i = n_positional; i < n_total; ++i) {
+    n_versions += count_tensors(originals[i]);
+  }
   if (n_total > n_positional && any_needs_grad(originals + n_positional, n_total - n_positional)) {
     PyErr_Format(PyExc_RuntimeError,
                  "%U: a tensor that requires grad was passed by keyword; pass it by position", op->name);
     return nullptr;
   }
   NodeObject *node = new_node(NodeKind::op, n_edges, n_outputs, static_cast<std::size_t>(n_total),
-                              n_versions + n_outputs + static_cast<std::size_t>(n_total - n_positional));
+                              n_versions + n_outputs);
   if (node == nullptr) {
     return nullptr;
   }
