@@ -9,7 +9,7 @@ import numpy as np
 
 from modtree.derivatives.both import row, row_of_many, zeros_of
 from modtree.ops.joining import inner, padded_index
-from modtree.ops.table import derive, not_differentiable
+from modtree.ops.table import derive, not_differentiable, unchanged
 
 _cat, _stack = row_of_many("cat"), row_of_many("stack")
 _split, _unbind, _sum = row("split"), row("unbind"), row("sum")
@@ -44,9 +44,9 @@ derive("unsqueeze", _reshape_back)
 derive("permute", _permute_back)
 derive("swapaxes", lambda g, _out, _x, a, b: g.swapaxes(a, b))
 derive("movedim", lambda g, _out, _x, source, target: _movedim(g, target, source))
-derive("expand", lambda g, _out, _x, sizes: g)
-derive("contiguous", lambda g, _out, _x: g)
-derive("real", lambda g, _out, _x: g)
+derive("expand", unchanged)
+derive("contiguous", unchanged)
+derive("real", unchanged)
 derive("imag", lambda g, _out, _x: g * 1j)
 derive(
     "getitem",

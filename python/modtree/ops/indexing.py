@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import Any
 
 import numpy as np
 
-from modtree.ops.accumulate import add_rows, positions, sum_at
+from modtree.ops.accumulate import flat_places, positions, sum_at, sum_rows
 from modtree.ops.shape import _dim
 from modtree.ops.table import define, expose, ops
 
@@ -70,8 +71,8 @@ def _gather_backward(g: Any, shape: tuple[int, ...], axis: int, index: Any) -> A
     """Zeros of a shape with each g added where gather() picked it."""
     wide = tuple(shape) or (1,)
     index = _at_least_1d(index)
-    places = positions(wide, place_of(index, axis % len(wide)))
-    return sum_at(int(np.prod(wide)), places, g).reshape(shape)
+    places = flat_places(wide, place_of(index, axis % len(wide)))
+    return sum_at(math.prod(wide), places, g).reshape(shape)
 
 
 def _index_select(x: Any, axis: int, index: Any) -> Any:
@@ -94,10 +95,14 @@ def _index_select_meta(x: Any, axis: int, index: Any) -> Any:
 
 def _index_select_backward(g: Any, shape: tuple[int, ...], axis: int, index: Any) -> Any:
     """Zeros of a shape with each slice of g added where index_select() picked it."""
-    result = np.zeros(shape, g.dtype)
-    wide = _at_least_1d(result)
-    add_rows(np.moveaxis(wide, axis, 0), index.reshape(-1), np.moveaxis(_at_least_1d(g), axis, 0))
-    return result
+    if not shape:
+        return g.sum(dtype=g.dtype).reshape(())
+    return _sum_slices(g, shape[axis], axis, index.reshape(-1))
+
+
+def _sum_slices(slices: Any, size: int, axis: int, index: Any) -> Any:
+    summed = sum_rows(index, np.moveaxis(slices, axis, 0), size)
+    return np.moveaxis(summed, 0, axis)
 
 
 def _scatter(x: Any, axis: int, index: Any, source: Any, mode: Any) -> Any:
@@ -118,7 +123,7 @@ def _scatter(x: Any, axis: int, index: Any, source: Any, mode: Any) -> Any:
     if mode is None:
         wide[place] = source
     elif mode == "add" and x.dtype.kind in "fc":
-        picked = positions(wide.shape, place)
+        picked = flat_places(wide.shape, place)
         wide += sum_at(wide.size, picked, np.broadcast_to(source, picked.shape)).reshape(wide.shape)
     elif mode in ("add", "multiply"):
         {"add": np.add, "multiply": np.multiply}[mode].at(wide, place, source)
@@ -142,7 +147,7 @@ def _index_add(x: Any, axis: int, index: Any, source: Any, alpha: Any) -> Any:
     if index.size and (index.min() < 0 or index.max() >= wide.shape[axis]):
         raise IndexError("index out of range in self")
     rows = source if alpha == 1 else source * alpha
-    add_rows(np.moveaxis(wide, axis, 0), index, np.moveaxis(rows, axis, 0))
+    wide += _sum_slices(rows, wide.shape[axis], axis, index)
     return result
 
 
@@ -250,28 +255,38 @@ def index_fill_(self: Any, dim: int, index: Any, value: Any) -> Any:
 # -- indices of every kind ---------------------------------------------------------------------------------------------
 
 
-def _index_arrays(index: Any) -> list[Any]:
-    """The parts of an index that may name an element twice."""
-    parts = index if isinstance(index, tuple) else (index,)
-    arrays = [np.asarray(p) for p in parts if isinstance(p, (np.ndarray, list))]
-    return [a for a in arrays if a.dtype.kind != "b" and a.size > 1]
+def _is_index_array(part: Any) -> bool:
+    return isinstance(part, (np.ndarray, list)) and np.asarray(part).dtype.kind != "b"
+
+
+def _is_whole(part: Any) -> bool:
+    return part is Ellipsis or (isinstance(part, slice) and part == slice(None))
 
 
 def _getitem_backward(g: Any, shape: tuple[int, ...], index: Any) -> Any:
     """Zeros of a shape with each g added where ``x[index]`` picked it."""
-    arrays = _index_arrays(index)
-    if not arrays:
+    parts = index if isinstance(index, tuple) else (index,)
+    arrays = [np.asarray(part) for part in parts if _is_index_array(part)]
+    if not any(a.size > 1 for a in arrays):  # no element is named twice
         result = np.zeros(shape, g.dtype)
         result[index] = g
         return result
-    parts = index if isinstance(index, tuple) else (index,)
-    simple = all(isinstance(p, slice) and p == slice(None) or p is Ellipsis for p in parts[1:])
-    if len(arrays) == 1 and simple and isinstance(parts[0], (np.ndarray, list)):
-        result = np.zeros(shape, g.dtype)
-        add_rows(result, arrays[0].reshape(-1), g.reshape(-1, *shape[1:]) if g.size else g)
-        return result
-    size = int(np.prod(shape))
-    return sum_at(size, positions(tuple(shape), index), g).reshape(shape)
+    count = len(arrays)
+    if all(_is_index_array(p) for p in parts[:count]) and all(map(_is_whole, parts[count:])):
+        places = flat_places(shape[:count], arrays)
+        if count == len(shape):
+            return sum_at(math.prod(shape), places, g).reshape(shape)
+        rows = g.reshape(places.size, *shape[count:])
+        return sum_rows(places.reshape(-1), rows, math.prod(shape[:count])).reshape(shape)
+    if (
+        count == 1
+        and arrays[0].ndim == 1
+        and all(_is_whole(p) or _is_index_array(p) for p in parts)
+    ):
+        at = next(i for i, part in enumerate(parts) if _is_index_array(part))
+        axis = at if Ellipsis not in parts[:at] else len(shape) - (len(parts) - at)
+        return _sum_slices(g, shape[axis], axis, arrays[0])
+    return sum_at(math.prod(shape), positions(tuple(shape), index), g).reshape(shape)
 
 
 def _index_put(x: Any, index: Any, values: Any, accumulate: bool = False) -> Any:
