@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ from support import raises
 
 import modtree as mt
 from modtree import nn
+from modtree.nn.rows import _columns
 
 torch = pytest.importorskip("torch")
 
@@ -31,6 +31,7 @@ LAYERS = [
     Layer("Conv2d", LONE, (4, 6, (3, 2)), {"stride": (2, 1), "padding": (0, 1), "bias": False}),
     Layer("Conv2d", IMAGE, (4, 6, 3, 2, 2, 2, 2, True)),
     Layer("Conv2d", LARGE, (4, 8, 3), {"groups": 4, "padding": 1}),
+    Layer("Conv2d", IMAGE, (4, 4, (3, 2), (1, 2), 1, 2), {"groups": 4}),
     Layer("Conv2d", IMAGE, (4, 6, 1)),
     Layer("Conv2d", LARGE, (4, 6, 1), {"groups": 2, "stride": 2}),
     Layer("Conv2d", IMAGE, (4, 6, (4, 3)), {"padding": "same"}),
@@ -48,6 +49,8 @@ LAYERS = [
     Layer("ConvTranspose2d", LARGE, (4, 6, 3, 2, 1, 1, 2)),
     Layer("ConvTranspose2d", LONE, (4, 6, (3, 2)), {"stride": (2, 3), "bias": False}),
     Layer("ConvTranspose2d", IMAGE, (4, 6, 3), {"dilation": (3, 2), "output_padding": (2, 1)}),
+    Layer("ConvTranspose2d", IMAGE, (4, 4, 3, 2, 1), {"groups": 4}),
+    Layer("ConvTranspose2d", LONE, (4, 8, 3), {"groups": 4, "dilation": 2}),
     Layer("ConvTranspose2d", IMAGE, (4, 6, 1)),
     Layer("ConvTranspose2d", IMAGE, (4, 6, 3, 2), call={"output_size": (16, 14)}),
     Layer("ConvTranspose2d", LONE, (4, 6, 3, 2), call={"output_size": (6, 15, 14)}),
@@ -123,23 +126,24 @@ def test_other_dtypes(dtype):
     np.testing.assert_array_equal(mine, theirs)
 
 
-def test_many_samples_are_worked_on_in_parts(monkeypatch):
+@pytest.mark.parametrize("size", [(10, 9), (7, 5)], ids=["large images", "small images"])
+@pytest.mark.parametrize("name", ["conv2d", "conv_transpose2d"])
+def test_many_samples_are_worked_on_in_parts(monkeypatch, name, size):
     """The buffer of columns holds some of the samples at a time: every part must come out right."""
-    # The package has the row under the module's name.
-    module = sys.modules["modtree.nn.rows.convolution"]
     rng = np.random.default_rng(2)
-    x, w = rng.standard_normal((7, 3, 10, 9)), rng.standard_normal((4, 3, 3, 3))
+    x, w = rng.standard_normal((37, 4, *size)), rng.standard_normal((4, 4, 3, 3))
 
-    def run():
-        a, b = (mt.from_numpy(v).requires_grad_() for v in (x.copy(), w.copy()))
-        y = mt.nn.functional.conv2d(a, b, padding=1)
+    def run(lib):
+        a, b = (lib.from_numpy(v.copy()).requires_grad_() for v in (x, w))
+        y = getattr(lib.nn.functional, name)(a, b, padding=1)
         (y * y).sum().backward()
         return [t.detach().numpy() for t in (y, a.grad, b.grad)]
 
-    whole = run()
-    monkeypatch.setattr(module, "_CHUNK", 3 * 27 * 90 * 8)  # three samples
-    for mine, expected in zip(run(), whole, strict=True):
-        np.testing.assert_allclose(mine, expected, rtol=1e-11)
+    expected = run(torch)
+    for samples in (1, 5, 1000):
+        monkeypatch.setattr(_columns, "CHUNK", samples * 36 * math.prod(size) * 8)
+        for mine, theirs in zip(run(mt), expected, strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-9)
 
 
 def test_arguments_are_left_alone():

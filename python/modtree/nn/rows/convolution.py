@@ -4,26 +4,20 @@
 Three rows, each linear in both of its arrays, and each the derivative of the others: the convolution, the transposed convolution (its derivative by
 the input) and the convolution over the batch (its derivative by the weight). So gradients can be derived again, as often as one likes.
 
-A window is copied into a column, and the rest is matrix products. Few columns per sample (small images) join those of the other samples in
-one product; many are made for a few samples at a time, in a buffer that stays in the cache.
+A window is copied into a column, and the rest is matrix products (:mod:`._columns`); where each channel has a window of its own, products of
+shifted images (:mod:`._depthwise`).
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from ...ops.table import define, derive
+from . import _columns, _depthwise
 from ._common import Array, Spec, need_arrays
-from ._windows import Sizes, add_windows, conj, cropped, padded, run, wide, window_count, windows
-
-# Up to so many columns per sample, one product over all samples is faster than one for each.
-_FEW_COLUMNS = 64
-# Bytes of columns made at a time.
-_CHUNK = 1 << 22
-
+from ._windows import Sizes, conj, cropped, padded, run, wide, window_count
 
 # -- shapes --------------------------------------------------------------------------------------------------------------
 
@@ -107,9 +101,9 @@ def _transposed_sizes(
     )
 
 
-def _step(bytes_of_one: int, count: int) -> int:
-    """How many samples' columns to make at a time."""
-    return max(1, min(count, _CHUNK // max(bytes_of_one, 1)))
+def _is_depthwise(weight: Array, groups: int) -> bool:
+    """Does every output channel see one input channel only (and there are several)?"""
+    return groups > 1 and weight.shape[1] == 1
 
 
 # -- the convolution -----------------------------------------------------------------------------------------------------
@@ -129,34 +123,11 @@ def _convolution(
     counts = _counts(x, weight.shape[2:], stride, padding, dilation)
     dtype = x.dtype
     x, weight, bias = wide(x, weight, bias)
-    y = _columns_product(padded(x, padding, padding), weight, stride, dilation, groups, counts)
+    way = _depthwise if _is_depthwise(weight, groups) else _columns
+    y = way.convolution(padded(x, padding, padding), weight, stride, dilation, groups, counts)
     if bias is not None:
         y += bias.reshape(-1, *(1,) * len(counts))
     return y.astype(dtype, copy=False)
-
-
-def _columns_product(
-    x: Array, weight: Array, stride: Sizes, dilation: Sizes, groups: int, counts: Sizes
-) -> Array:
-    n, o, kernel = x.shape[0], weight.shape[0], weight.shape[2:]
-    length, depth = math.prod(counts), math.prod(weight.shape[1:])
-    matrices = weight.reshape(groups, o // groups, depth)
-    view = windows(x, kernel, stride, dilation)
-    if groups == 1 and n > 1 and length <= _FEW_COLUMNS:
-        columns = np.ascontiguousarray(np.moveaxis(view, 0, 1 + len(kernel)))
-        y = np.matmul(matrices[0], columns.reshape(depth, n * length))
-        return np.ascontiguousarray(y.reshape(o, n, *counts).swapaxes(0, 1))
-    y = np.empty((n, groups, o // groups, length), x.dtype)
-    if math.prod(kernel) == 1 and max(stride) == 1:
-        np.matmul(matrices, x.reshape(n, groups, depth, length), out=y)
-    else:
-        step = _step(depth * groups * length * x.itemsize, n)
-        columns = np.empty((min(step, n), *view.shape[1:]), x.dtype)
-        for i in range(0, n, step):
-            part = columns[: min(step, n - i)]
-            np.copyto(part, view[i : i + step])
-            np.matmul(matrices, part.reshape(-1, groups, depth, length), out=y[i : i + step])
-    return y.reshape(n, o, *counts)
 
 
 def _convolution_meta(
@@ -191,7 +162,11 @@ def _transposed(
     sizes = _checked_sizes(y, weight, stride, padding, extra, dilation)
     dtype = y.dtype
     y, weight, bias = wide(y, weight, bias)
-    x = _columns_scattered(y, weight, stride, padding, dilation, groups, sizes)
+    whole = tuple(n + 2 * p for n, p in zip(sizes, padding, strict=True))
+    way = _depthwise if _is_depthwise(weight, groups) else _columns
+    x = way.transposed(y, weight, stride, dilation, groups, whole)
+    if whole != sizes:
+        x = np.ascontiguousarray(cropped(x, padding, sizes))
     if bias is not None:
         x += bias.reshape(-1, *(1,) * len(sizes))
     return x.astype(dtype, copy=False)
@@ -212,40 +187,6 @@ def _checked_sizes(
             "Output size is too small"
         )
     return sizes
-
-
-def _columns_scattered(
-    y: Array,
-    weight: Array,
-    stride: Sizes,
-    padding: Sizes,
-    dilation: Sizes,
-    groups: int,
-    sizes: Sizes,
-) -> Array:
-    n, o, counts = y.shape[0], y.shape[1], y.shape[2:]
-    c, kernel = weight.shape[1] * groups, weight.shape[2:]
-    length, depth = math.prod(counts), math.prod(weight.shape[1:])
-    matrices = weight.reshape(groups, o // groups, depth).swapaxes(1, 2)
-    whole = tuple(a + 2 * p for a, p in zip(sizes, padding, strict=True))
-    if math.prod(kernel) == 1 and max(stride) == 1 and whole == counts:
-        x = np.matmul(matrices, y.reshape(n, groups, o // groups, length)).reshape(n, c, *counts)
-        return x if whole == sizes else np.ascontiguousarray(cropped(x, padding, sizes))
-    if groups == 1 and n > 1 and length <= _FEW_COLUMNS:
-        rows = y.reshape(n, o, length).swapaxes(0, 1).reshape(o, n * length)
-        columns = np.matmul(matrices[0], rows).reshape(c, *kernel, n, *counts)
-        x = add_windows(np.moveaxis(columns, 1 + len(kernel), 1), whole, stride, dilation)
-        return np.ascontiguousarray(cropped(x.swapaxes(0, 1), padding, sizes))
-    y = y.reshape(n, groups, o // groups, length)
-    x = np.zeros((n, c, *whole), y.dtype)
-    step = _step(depth * groups * length * y.itemsize, n)
-    columns = np.empty((min(step, n), groups, depth, length), y.dtype)
-    for i in range(0, n, step):
-        part = columns[: min(step, n - i)]
-        np.matmul(matrices, y[i : i + step], out=part)
-        part = part.reshape(-1, c, *kernel, *counts)
-        add_windows(part, whole, stride, dilation, out=x[i : i + step])
-    return x if whole == sizes else np.ascontiguousarray(cropped(x, padding, sizes))
 
 
 def _transposed_meta(
@@ -278,28 +219,11 @@ def _over_batch(
     """(N, C, *sizes) and (N, O, *counts) give (O, C / groups, *kernel)."""
     dtype = x.dtype
     x, y = wide(x, y)
-    n, c, o, counts = x.shape[0], x.shape[1], y.shape[1], y.shape[2:]
-    length, depth = math.prod(counts), c // groups * math.prod(kernel)
-    if math.prod(kernel) == 1 and max(stride) == 1 and not any(padding) and x.shape[2:] == counts:
-        # The columns are the input itself.
-        a = y.reshape(n, groups, o // groups, length)
-        b = x.reshape(n, groups, depth, length).swapaxes(2, 3)
-        total = np.add.reduce(np.matmul(a, b), axis=0) if length > _FEW_COLUMNS else None
-        if total is not None:
-            return total.reshape(o, c // groups, *kernel).astype(dtype, copy=False)
-    view = windows(padded(x, padding, padding), kernel, stride, dilation)
-    # A stride or padding of the other direction may leave more windows than `counts`.
-    view = view[(..., *(slice(m) for m in counts))]
-    step = _step(c * math.prod(kernel) * length * x.itemsize, n)
-    total = np.zeros((groups, o // groups, depth), x.dtype)
-    spare = np.empty(total.shape, x.dtype)
-    for i in range(0, n, step):
-        columns = np.ascontiguousarray(np.moveaxis(view[i : i + step], 0, 1 + len(kernel)))
-        rows = y[i : i + step].reshape(-1, o, length).swapaxes(0, 1)
-        rows = rows.reshape(groups, o // groups, -1)
-        columns = columns.reshape(groups, depth, -1)
-        total += np.matmul(rows, columns.swapaxes(1, 2), out=spare)
-    return total.reshape(o, c // groups, *kernel).astype(dtype, copy=False)
+    x = padded(x, padding, padding)
+    channels = x.shape[1] // groups
+    way = _depthwise if groups > 1 and channels == 1 else _columns
+    weight = way.over_batch(x, y, kernel, stride, dilation, groups)
+    return weight.reshape(y.shape[1], channels, *kernel).astype(dtype, copy=False)
 
 
 def _over_batch_meta(
