@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Mean 0 and variance 1 over some axes, and how gradients go through that.
 
-The functions take arrays, or tensors when a derivative is derived itself: they use what both have.
+The functions run on tensors, for derivatives that are derived themselves; on arrays there are kernels.
 """
 
 from __future__ import annotations
@@ -11,17 +11,8 @@ from typing import Any
 import numpy as np
 
 from ..._C import TensorBase, from_array
-from ._common import Array
 
 Axes = tuple[int, ...]
-
-
-def moments(x: Array, axes: Axes) -> tuple[Array, Array]:
-    """Mean and biased variance over the axes, which stay with size 1."""
-    mean = x.mean(axes, keepdims=True)
-    centred = x - mean
-    centred *= centred
-    return mean, centred.mean(axes, keepdims=True)
 
 
 def normalized(x: Any, axes: Axes, eps: float) -> tuple[Any, Any]:

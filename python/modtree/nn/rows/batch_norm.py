@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ..._C import TensorBase
+from ..._C import TensorBase, kernels
 from ...ops.table import define, derive_jointly
 from ._common import Array, Spec, need_arrays, need_floating
-from ._moments import like, moments, normalized, through_normalized
+from ._moments import like, normalized, through_normalized
 from ._windows import wide
 
 
@@ -50,9 +50,8 @@ def _recorded(
     _check(x, weight, bias, mean, var)
     dtype = x.dtype
     x, weight, bias = wide(x, weight, bias)
-    shape = (-1, *(1,) * (x.ndim - 2))
     if training:
-        centre, spread = (v.reshape(-1) for v in moments(x, (0, *range(2, x.ndim))))
+        y, centre, spread, rstd = kernels.batch_norm(x, weight, bias, eps)
         _track(mean, var, centre, spread, momentum, math.prod(x.shape) // max(x.shape[1], 1))
     else:
         if mean is None or var is None:
@@ -60,12 +59,7 @@ def _recorded(
             raise RuntimeError(f"{missing} must be defined in evaluation mode")
         # Copies: a later step of training may overwrite them before the derivative is taken.
         centre, spread = mean.astype(x.dtype), var.astype(x.dtype)
-    rstd = 1.0 / np.sqrt(spread + eps)
-    scale = rstd if weight is None else rstd * weight
-    y = x - centre.reshape(shape)
-    y *= scale.reshape(shape)
-    if bias is not None:
-        y += bias.reshape(shape)
+        y, rstd = kernels.batch_norm_inference(x, centre, spread, weight, bias, eps)
     return y.astype(dtype, copy=False), (centre, rstd)
 
 
@@ -113,11 +107,13 @@ def _gradients(
     momentum: float,
     eps: float,
 ) -> tuple[Any, ...]:
-    shape = (-1, *(1,) * (g.ndim - 2))
-    axes = (0, *range(2, g.ndim))
     if not isinstance(g, TensorBase):
         g, x, weight = wide(g, x, weight)
-    if training and isinstance(g, TensorBase):
+        wanted = (bool(needs[0]), bool(needs[1]), bool(needs[2]))
+        return kernels.batch_norm_backward(g, x, *saved, weight, training, wanted)
+    shape = (-1, *(1,) * (g.ndim - 2))
+    axes = (0, *range(2, g.ndim))
+    if training:
         y, rstd = normalized(x, axes, eps)
     else:
         centre, rstd = (like(v, g).reshape(shape) for v in saved)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..._C import TensorBase, kernels
 from ...ops.table import define, derive_jointly
-from ._common import Array, Spec, in_kernel_dtype, need_arrays, need_floating
+from ._common import Array, Spec, need_arrays, need_floating
 from ._moments import normalized, through_normalized
 from ._windows import wide
 
@@ -45,18 +45,28 @@ def _grouped(x: Any, groups: int) -> tuple[int, int, int]:
     return x.shape[0], groups, math.prod(x.shape[1:]) // groups
 
 
-def _group_norm(
+def _recorded(
     x: Array, weight: Array | None, bias: Array | None, groups: int, eps: float
-) -> Array:
+) -> tuple[Array, tuple[Array, Array]]:
+    """The result, and mean and 1 / deviation of each group, (samples, groups)."""
     _check(x, weight, bias, groups)
-    rows = np.ascontiguousarray(x).reshape(_grouped(x, groups))
-    y = in_kernel_dtype(lambda v: kernels.layer_norm(v, 1, None, None, eps), rows).reshape(x.shape)
-    shape = (-1, *(1,) * (x.ndim - 2))
+    dtype = x.dtype
+    x, weight, bias = wide(x, weight, bias)
+    rows, mean, rstd = kernels.layer_norm_stats(x.reshape(_grouped(x, groups)), 1, None, None, eps)
+    y = rows.reshape(x.shape)
     if weight is not None:
-        y *= weight.reshape(shape)
+        y *= _per_channel(weight, x.ndim)
     if bias is not None:
-        y += bias.reshape(shape)
-    return y
+        y += _per_channel(bias, x.ndim)
+    return y.astype(dtype, copy=False), (mean, rstd)
+
+
+def _per_channel(values: Any, ndim: int) -> Any:
+    return values.reshape(-1, *(1,) * (ndim - 2))
+
+
+def _group_norm(*args: Any) -> Array:
+    return _recorded(*args)[0]
 
 
 def _group_norm_meta(
@@ -67,17 +77,26 @@ def _group_norm_meta(
 
 
 def _gradients(
-    needs: Any, g: Any, _out: Any, x: Any, weight: Any, _bias: Any, groups: int, eps: float
+    needs: Any, g: Any, saved: Any, x: Any, weight: Any, _bias: Any, groups: int, eps: float
 ) -> tuple[Any, ...]:
-    if not isinstance(g, TensorBase):
-        g, x, weight = wide(g, x, weight)
     shape, rows = tuple(x.shape), _grouped(x, groups)
     axes = (0, *range(2, len(shape)))
+    if not isinstance(g, TensorBase):
+        g, x, weight = wide(g, x, weight)
+    gy = g if weight is None else g * _per_channel(weight, len(shape))
     gx = gw = gb = None
-    if needs[0] or needs[1]:
+    if not isinstance(g, TensorBase):
+        if needs[0]:
+            # Every group is a row of a layer normalization without parameters.
+            flags = (True, False, False)
+            gx = kernels.layer_norm_backward(
+                gy.reshape(rows), x.reshape(rows), *saved, 1, None, flags
+            )[0].reshape(shape)
+        if needs[1]:
+            gw = _weight_gradient(g, x, *saved)
+    elif needs[0] or needs[1]:
         y, rstd = normalized(x.reshape(rows), (2,), eps)
         if needs[0]:
-            gy = g if weight is None else g * weight.reshape(-1, *(1,) * (len(shape) - 2))
             gx = through_normalized(gy.reshape(rows), y, rstd, (2,)).reshape(shape)
         if needs[1]:
             gw = np.sum(g * y.reshape(shape), axis=axes)
@@ -86,5 +105,14 @@ def _gradients(
     return gx, gw, gb
 
 
-group_norm = define("group_norm", _group_norm, meta=_group_norm_meta)
+def _weight_gradient(g: Array, x: Array, mean: Array, rstd: Array) -> Array:
+    """The sums of ``g * (x - mean) * rstd`` over each channel, without an array of that size."""
+    n, c = x.shape[:2]
+    g, x = g.reshape(n, c, -1 if g.size else 0), x.reshape(n, c, -1 if x.size else 0)
+    width = c // mean.shape[1]
+    mean, rstd = np.repeat(mean, width, 1), np.repeat(rstd, width, 1)
+    return ((np.einsum("ncl,ncl->nc", g, x) - mean * g.sum(2)) * rstd).sum(0)
+
+
+group_norm = define("group_norm", _group_norm, meta=_group_norm_meta, record=_recorded)
 derive_jointly("group_norm", _gradients, twice=True)

@@ -49,6 +49,17 @@ def _layer_norm(
     return in_kernel_dtype(lambda v: kernels.layer_norm(v, axes, weight, bias, eps), x)
 
 
+def _recorded(
+    x: Array, weight: Array | None, bias: Array | None, shape: tuple[int, ...], eps: float
+) -> tuple[Array, tuple[Array, Array]]:
+    """The result, and mean and 1 / deviation of each row."""
+    check_normalized("layer_norm", x, weight, bias, shape)
+    dtype = x.dtype
+    x, weight, bias = wide(x, weight, bias)
+    y, mean, rstd = kernels.layer_norm_stats(x, len(shape), weight, bias, eps)
+    return y.astype(dtype, copy=False), (mean, rstd)
+
+
 def _layer_norm_meta(
     x: Array, weight: Array | None, bias: Array | None, shape: tuple[int, ...], eps: float
 ) -> Spec:
@@ -56,13 +67,13 @@ def _layer_norm_meta(
     return x.shape, x.dtype
 
 
-layer_norm = define("layer_norm", _layer_norm, meta=_layer_norm_meta)
+layer_norm = define("layer_norm", _layer_norm, meta=_layer_norm_meta, record=_recorded)
 
 
 def _gradients(
     needs: Any,
     g: Any,
-    _out: Any,
+    saved: Any,
     x: Any,
     weight: Any,
     _bias: Any,
@@ -71,6 +82,8 @@ def _gradients(
 ) -> tuple[Any, ...]:
     if not isinstance(g, TensorBase):
         g, x, weight = wide(g, x, weight)
+        wanted = (bool(needs[0]), bool(needs[1]), bool(needs[2]))
+        return kernels.layer_norm_backward(g, x, *saved, len(shape), weight, wanted)
     lead = g.ndim - len(shape)
     axes = tuple(range(lead, g.ndim))
     gx = gw = gb = None

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..._C import kernels
 from ...ops.table import define, derive
 from ._common import Array, Spec, need_arrays
 from ._windows import Sizes, add_windows, padded, run, window_count, windows
@@ -66,6 +67,25 @@ def _lowest(dtype: Any) -> Any:
     return -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
 
 
+def _has_kernel(x: Array) -> bool:
+    return x.dtype == np.float32 or x.dtype == np.float64
+
+
+def _by_kernel(
+    x: Array, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, ceil: bool
+) -> tuple[Array, Array]:
+    """Largest values and their places, for one or two axes of floats."""
+    sizes = x.shape[x.ndim - len(kernel) :]
+    counts = _counts(sizes, kernel, stride, padding, dilation, ceil)
+    _check(x, kernel, counts, "max_pool")
+    if len(kernel) == 2:
+        return kernels.max_pool(x, kernel, stride, padding, dilation, counts)
+    # One axis is an image of one row.
+    pairs = ((1, *kernel), (1, *stride), (0, *padding), (1, *dilation), (1, *counts))
+    values, indices = kernels.max_pool(x[..., None, :], *pairs)
+    return values[..., 0, :], indices[..., 0, :]
+
+
 def _max_windows(
     x: Array, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, ceil: bool
 ) -> Array:
@@ -85,6 +105,8 @@ def _max_pool(
     x: Array, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, ceil: bool
 ) -> Array:
     """The largest value of each window over the last axes."""
+    if len(kernel) < 3 and _has_kernel(x):
+        return _by_kernel(x, kernel, stride, padding, dilation, ceil)[0]
     view = _max_windows(x, kernel, stride, padding, dilation, ceil)
     lead = (slice(None),) * (x.ndim - len(kernel))
     best = None
@@ -98,7 +120,9 @@ def _max_pool(
 def _max_pool_indices(
     x: Array, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, ceil: bool
 ) -> tuple[Array, Array]:
-    """The largest values, and where each stands in its (flattened) plane of the input; the first of several, the last NaN."""
+    """The largest values, and where each stands in its (flattened) plane of the input; the first of several, or a NaN."""
+    if len(kernel) < 3 and _has_kernel(x):
+        return _by_kernel(x, kernel, stride, padding, dilation, ceil)
     view = _max_windows(x, kernel, stride, padding, dilation, ceil)
     lead = (slice(None),) * (x.ndim - len(kernel))
     best = view[lead + (0,) * len(kernel)].copy()
@@ -137,7 +161,7 @@ def _plane_indices(
         shape = (-1, *(1,) * (n - 1 - i))
         starts = starts + (begin * step).reshape(shape)
         inside = begin + -(np.minimum(begin, 0) // dilation[i]) * dilation[i]
-        first = first + (inside * step).reshape(shape)
+        first = first + (np.minimum(inside, sizes[i] - 1) * step).reshape(shape)
         offsets = offsets + (np.arange(kernel[i]) * dilation[i] * step).reshape(shape)
     indices = offsets.reshape(-1)[which] + starts
     if any(padding):
@@ -167,6 +191,10 @@ def _put_planes(values: Array, indices: Array, sizes: Sizes) -> Array:
     """Adds values into planes of ``sizes``, each where its index says; zero elsewhere."""
     lead = values.shape[: values.ndim - len(sizes)]
     planes, plane = math.prod(lead), math.prod(sizes)
+    if _has_kernel(values):
+        flat = values.reshape(*lead, 1, -1) if values.size else values.reshape(*lead, 1, 0)
+        total = kernels.max_pool_backward(flat, indices.reshape(flat.shape), (1, plane))
+        return total.reshape(*lead, *sizes)
     inner = math.prod(indices.shape[len(lead) :])
     flat = indices.reshape(planes, inner) + np.arange(planes)[:, None] * plane
     total = np.bincount(flat.reshape(-1), values.reshape(-1), planes * plane)
