@@ -387,6 +387,42 @@ def test_batches_of_tensors(lib, data):
     assert x.tolist() == [[0, 1], [2, 3]] and y.tolist() == [0, 1]
 
 
+def test_batches_of_tensors_in_one_piece(lib, data):
+    """The short way for parts of a TensorDataset gives what sample after sample does."""
+    x, y = lib.arange(24.0).reshape(8, 3), lib.arange(8)
+    part = data.Subset(data.Subset(data.TensorDataset(x, y), [7, 5, 3, 1]), [3, 0, 2])
+    for dataset in (part, data.TensorDataset(x, y)):
+        short = list(data.DataLoader(dataset, 2))
+        long = list(data.DataLoader(dataset, 2, collate_fn=lambda b: data.default_collate(b)))
+        assert plain(short, lib) == plain(long, lib)
+        assert type(short[0]) is list
+    with pytest.raises(IndexError):
+        list(data.DataLoader(data.TensorDataset(x), sampler=[8]))
+    with pytest.raises((TypeError, IndexError)):
+        list(data.DataLoader(data.TensorDataset(x), sampler=["a"]))
+    row = x.clone().requires_grad_()
+    next(iter(data.DataLoader(data.TensorDataset(row), 2)))[0].sum().backward()
+    assert row.grad.sum().item() == 6
+    batch = next(iter(data.DataLoader(data.TensorDataset(x), 8)))[0]
+    batch.zero_()
+    assert x[0, 1].item() == 1
+
+
+def test_subclasses_of_tensor_dataset_keep_their_samples(lib, data):
+    class Doubled(data.TensorDataset):
+        def __getitem__(self, i):
+            return tuple(2 * t for t in super().__getitem__(i))
+
+    (batch,) = next(iter(data.DataLoader(Doubled(lib.arange(3)), 3)))
+    assert batch.tolist() == [0, 2, 4]
+
+
+def test_arrays_in_a_tensor_dataset():
+    loader = mt.utils.data.DataLoader(mt.utils.data.TensorDataset(np.arange(3), mt.arange(3)), 3)
+    a, b = next(iter(loader))
+    assert isinstance(a, mt.Tensor) and a.tolist() == b.tolist() == [0, 1, 2]
+
+
 def test_shuffle(lib, data):
     loader = data.DataLoader(Squares(30), batch_size=30, shuffle=True)
     lib.manual_seed(0)

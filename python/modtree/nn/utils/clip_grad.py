@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import types
 import warnings
 from collections.abc import Iterable
@@ -31,10 +32,10 @@ def _library(tensors: list[Any], caller: str) -> Any:
         TypeError: one is no tensor, or they are of several libraries.
     """
     found: dict[str, Any] = {}
-    for tensor in tensors:
-        family = families.find(type(tensor))
+    for kind in set(map(type, tensors)):
+        family = families.find(kind)
         if family is None:
-            raise TypeError(f"{caller}: expected tensors, got {type(tensor).__name__}")
+            raise TypeError(f"{caller}: expected tensors, got {kind.__name__}")
         found[family.name] = family
     if len(found) > 1:
         raise TypeError(f"{caller}: tensors are of several libraries: {', '.join(sorted(found))}")
@@ -67,32 +68,34 @@ def get_total_norm(
     order = float(norm_type)
     if not tensors:
         return library.tensor(0.0)
+    arrays = [tensor._array for tensor in tensors]
+    kinds = {array.dtype for array in arrays}
+    for kind in kinds:
+        if kind.kind not in "fc":
+            raise RuntimeError(
+                f"a norm needs floating or complex elements, got {kind}; convert with .float() first"
+            )
     with np.errstate(all="ignore"):
-        norms = np.stack([_norm(tensor._array, order) for tensor in tensors])
-        total = _norm(norms, order)
-    if error_if_nonfinite and not np.isfinite(total):
+        total = _norm(arrays, order)
+        result = np.asarray(total, np.result_type(*kinds).type(0).real.dtype)
+    if error_if_nonfinite and not math.isfinite(total):
         raise RuntimeError(
-            f"The total norm of order {order} for gradients from `parameters` is non-finite ({float(total)}), so it cannot be "
+            f"The total norm of order {order} for gradients from `parameters` is non-finite ({total}), so it cannot be "
             "clipped. To disable this error and scale the gradients by the non-finite norm anyway, set "
             "`error_if_nonfinite=False`"
         )
-    return _C.from_array(np.asarray(total))
+    return _C.from_array(result)
 
 
-def _norm(array: Any, order: float) -> Any:
-    if array.dtype.kind not in "fc":
-        raise RuntimeError(
-            f"a norm needs floating or complex elements, got {array.dtype}; convert with .float() first"
-        )
-    flat = array.ravel(order="K")
+def _norm(arrays: list[Any], order: float) -> float:
+    """The norm of the norms of the arrays: of the order, that is the norm of all elements."""
+    flats = [array.ravel(order="K") for array in arrays]
     if order == 2:
-        if flat.dtype.kind == "c":
-            return np.sqrt(np.vdot(flat, flat).real)
-        return np.sqrt(np.dot(flat, flat))
-    if flat.size == 0:
-        return flat.real.dtype.type(0)
-    # A NumPy scalar of the array's precision comes out of all of these.
-    return np.linalg.norm(flat, order)
+        # Sums of squares need no root in between.
+        squares = [float((np.vdot if f.dtype.kind == "c" else np.dot)(f, f).real) for f in flats]
+        return math.sqrt(sum(squares))
+    norms = [float(np.linalg.norm(flat, order)) if flat.size else 0.0 for flat in flats]
+    return float(np.linalg.norm(norms, order))
 
 
 def clip_grads_with_norm_(
@@ -114,10 +117,10 @@ def clip_grads_with_norm_(
     if library.__name__ != "modtree":
         library.nn.utils.clip_grads_with_norm_(parameters, max_norm, total_norm, foreach)
         return
+    factor = float(max_norm) / (float(total_norm) + 1e-6)
+    if factor >= 1.0:  # false for NaN, which goes into the gradients
+        return
     with library.no_grad():
-        factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
-        if float(factor) == 1.0:
-            return
         for grad in grads:
             grad.mul_(factor)
 

@@ -8,8 +8,9 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from modtree.tensor import Tensor
 from modtree.utils.data.collate import default_collate, default_convert
-from modtree.utils.data.dataset import IterableDataset, fetch
+from modtree.utils.data.dataset import IterableDataset, Subset, TensorDataset, fetch
 from modtree.utils.data.sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 
 __all__ = ["DataLoader", "get_worker_info"]
@@ -144,8 +145,11 @@ class DataLoader:
         for key in keys:
             if self.batch_sampler is None:
                 yield self.collate_fn(self.dataset[key])
-            else:
-                yield self.collate_fn(fetch(self.dataset, key))
+                continue
+            batch = None
+            if self.collate_fn is default_collate:
+                batch = _rows_together(self.dataset, key)
+            yield self.collate_fn(fetch(self.dataset, key)) if batch is None else batch
 
     def _stream(
         self, keys: Iterator[Any], samples: Iterator[Any], announced: int | None
@@ -183,6 +187,18 @@ class DataLoader:
 def get_worker_info() -> None:
     """None: batches are made in the main process."""
     return None
+
+
+def _rows_together(dataset: Any, keys: Any) -> list[Any] | None:
+    """What collating the samples of a TensorDataset, or of a part of one, gives: taken in one piece. None for other datasets."""
+    # Exact classes: a subclass may have a __getitem__ of its own.
+    while type(dataset) is Subset:
+        dataset, keys = dataset.dataset, [dataset.indices[key] for key in keys]
+    if type(dataset) is not TensorDataset or not keys:
+        return None
+    if not all(type(tensor) is Tensor for tensor in dataset.tensors):
+        return None
+    return [tensor[keys] for tensor in dataset.tensors]
 
 
 def _check_workers(
