@@ -271,3 +271,28 @@ def test_changes_of_what_the_backward_pass_needs_are_refused(change):
         x = lib.ones(3, requires_grad=True)
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             change(x * 2.0).sum().backward()
+
+
+EXTREME = [0.0, -0.0, 1.0, -1.0, math.inf, -math.inf, math.nan, 0.5, -2.5, 3.0, 1e-300, 1e300]
+
+
+@pytest.mark.parametrize(
+    "name",
+    (
+        "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
+        "sigmoid square neg abs sign sgn ceil floor trunc round frac reciprocal relu erf erfc erfinv lgamma sinc"
+    ).split(),
+)
+def test_infinities_zeros_and_nan(name):
+    check(lambda lib, x: getattr(lib, name)(x), np.array(EXTREME))
+
+
+@pytest.mark.parametrize(
+    "name",
+    (
+        "add sub mul div pow remainder fmod atan2 hypot logaddexp logaddexp2 copysign maximum minimum fmax fmin xlogy"
+    ).split(),
+)
+def test_pairs_of_infinities_zeros_and_nan(name):
+    x, y = np.meshgrid(EXTREME[:-2], EXTREME[:-2])
+    check(lambda lib, x, y: getattr(lib, name)(x, y), x, y)

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from gradients import Case, away_from, between, distinct, imaginary, of, suite, whole
+from gradients import Case, away_from, between, check, distinct, imaginary, of, suite, whole
 
 import modtree as mt
 
@@ -270,6 +270,38 @@ def test_unique_has_no_derivative():
         x = lib.ones(2, requires_grad=True)
         with pytest.raises(RuntimeError, match="unique"):
             lib.unique(x).sum().backward()
+
+
+UNUSUAL = [
+    [math.inf, 1.0, 2.0],
+    [-math.inf, 1.0, 2.0],
+    [-math.inf] * 3,
+    [math.inf, math.inf, 1.0],
+    [math.inf, -math.inf, 0.0],
+    [math.nan, 1.0, 2.0],
+    [1.0, math.nan, math.nan],
+    [0.0, -0.0, 0.0],
+    [1e200, 1e200, 1.0],
+    [1e-200, 0.0, 1e-200],
+]
+
+
+@pytest.mark.parametrize(
+    "name",
+    (
+        "sum mean prod var std amax amin max min median sort logsumexp softmax log_softmax cumsum cumprod norm "
+        "logcumsumexp cummax cummin nansum nanmean"
+    ).split(),
+)
+def test_infinities_zeros_and_nan(name):
+    for row in UNUSUAL:
+        x = np.array(row)
+        if name not in ("norm", "nansum", "nanmean"):
+            check(lambda lib, x: getattr(lib, name)(x, 0), x)
+        if name in ("sum", "mean", "prod", "var", "std", "max", "min", "median", "norm", "nansum"):
+            check(lambda lib, x: getattr(lib, name)(x), x)
+    if name in ("max", "min", "median", "sort"):
+        check(lambda lib, x: getattr(lib, name)(x, 0), np.array(2.0))
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ derive(
 )
 derive("floor_divide", _none, _none)
 derive("trunc_divide", _none, _none)
-derive("remainder", _same, lambda g, _out, a, b: -g * np.floor(a / b))
+derive("remainder", _same, lambda g, _out, a, b: -g * np.floor_divide(a, b))
 derive("fmod", _same, lambda g, _out, a, b: -g * np.trunc(a / b))
 
 

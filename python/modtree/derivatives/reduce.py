@@ -203,7 +203,19 @@ def _extreme(g: Any, out: Any, x: Any, axis: Any = None, keepdims: bool = False)
 
 derive("amax", _extreme)
 derive("amin", _extreme)
-derive("median", _extreme)
+
+
+def _evenly(g: Any, out: Any, x: Any, *_args: Any, **_kwargs: Any) -> Any:
+    """Shared by all elements that equal the result, which may be NaN."""
+    equal = x == out
+    if not any_of(equal):
+        equal = np.isnan(x)
+    equal = numbers(equal, x)
+    return g * (equal / total(equal, None))
+
+
+for _name in ("max_all", "min_all", "median"):
+    derive(_name, _evenly)
 derive(
     "take_along_dim",
     lambda g, _out, x_like, index, axis: _add_along(g, index, axis, tuple(x_like.shape)),
@@ -228,4 +240,4 @@ def _unique(*_args: Any) -> Any:
 
 
 derive("unique", _unique)
-not_differentiable("argmax", "argmin", "argsort", "all", "any", "count_nonzero")
+not_differentiable("argmax", "argmin", "argsort", "all", "any", "count_nonzero", "median_place")

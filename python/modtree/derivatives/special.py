@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from modtree.derivatives.both import backwards, conj, is_real, row, where, zeros
+from modtree.derivatives.both import backwards, conj, is_real, row, select, where, zeros
 from modtree.ops.table import derive, not_differentiable
 
 _digamma, _polygamma = row("digamma"), row("polygamma")
@@ -20,10 +20,11 @@ derive("polygamma", lambda g, _out, x, n: g * _polygamma(x, n + 1))
 
 
 def _sinc(g: Any, _out: Any, x: Any) -> Any:
-    zero = x == 0
-    angle = where(zero, 1, x) * math.pi
+    angle = x * math.pi
+    flat = angle * angle == 0
+    angle = where(flat, 1, angle)
     slope = (np.cos(angle) * angle - np.sin(angle)) / (angle * angle) * math.pi
-    return where(zero, 0, g * slope)
+    return select(~flat, g * slope)
 
 
 def _logit(g: Any, _out: Any, x: Any, eps: float | None) -> Any:

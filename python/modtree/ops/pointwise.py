@@ -351,7 +351,12 @@ def _masked_fill(x: Any, mask: Any, value: Any) -> Any:
 
 
 def _lerp(start: Any, end: Any, weight: Any) -> Any:
-    return start + weight * (end - start)
+    """From the nearer end, so that weight 1 gives exactly ``end``."""
+    step = end - start
+    near = np.abs(weight) < 0.5
+    if near.ndim == 0:
+        return start + weight * step if near else end - step * (1 - weight)
+    return np.where(near, start + weight * step, end - step * (1 - weight))
 
 
 define(

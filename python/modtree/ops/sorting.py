@@ -75,6 +75,33 @@ define("argmin", _arg(np.ndarray.argmin), meta=_meta(np.int64))
 define("argsort", _argsort, meta=lambda x, axis, descending: (x.shape, np.int64))
 define("take_along_dim", _take_along, meta=_take_along_meta)
 define("add_along_dim", _add_along, meta=lambda source, index, axis, shape: (shape, source.dtype))
+
+
+def _median_place(x: Any, axis: int) -> Any:
+    """Where the median along an axis is, kept as 1; the first NaN where there is one."""
+    if x.ndim == 0:
+        return np.zeros((), np.int64)
+    order = np.argsort(x, axis, kind="stable")
+    place = np.take(order, [(x.shape[axis] - 1) // 2], axis)
+    if x.dtype.kind == "f":
+        missing = np.isnan(x)
+        if missing.any():
+            first = missing.argmax(axis, keepdims=True)
+            place = np.where(missing.any(axis, keepdims=True), first, place)
+    return place.astype(np.int64, copy=False)
+
+
+def _one_kept(x: Any, axis: int) -> Any:
+    shape = list(x.shape)
+    if shape:
+        shape[axis] = 1
+    return shape, np.int64
+
+
+define("median_place", _median_place, meta=_one_kept)
+# Of all elements: NaN is equal to NaN when the gradient is shared, which amax() does not know.
+define("max_all", ops["amax"].forward, meta=_meta())
+define("min_all", ops["amin"].forward, meta=_meta())
 # Extremes whose gradient goes to one place, the index that is reported, where amax() shares it.
 define(
     "max",
@@ -104,7 +131,7 @@ _kthvalue_result = _return_type("kthvalue")
 
 
 def _extreme_function(name: str, result_type: Any, binary: str) -> Any:
-    arg, amount = ops["arg" + name], ops["a" + name]
+    arg, amount = ops["arg" + name], ops[name + "_all"]
 
     def extreme(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
         if other is not None or (dim is not None and not isinstance(dim, int)):
@@ -159,7 +186,13 @@ def median(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
     """The median (the lower one of two); with dim also its index."""
     if dim is None:
         return ops["median"](input)
-    return _median_result(*kthvalue(input, (input.size(dim) + 1) // 2, dim, keepdim))
+    if input.ndim and input.size(dim) == 0:
+        raise IndexError(f"median(): Expected reduction dim {dim} to have non-zero size.")
+    indices = ops["median_place"](input, dim)
+    values = ops["take_along_dim"](input, indices, dim)
+    if keepdim or input.ndim == 0:
+        return _median_result(values, indices)
+    return _median_result(values.squeeze(dim), indices.squeeze(dim))
 
 
 def unique(

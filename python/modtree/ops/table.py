@@ -194,6 +194,8 @@ _BACKWARD_NAMES = {
     "matmul": "MmBackward0",
     "convert": "ToCopyBackward0",
     "copy": "CopyBackwards",
+    "max_all": "MaxBackward1",
+    "min_all": "MinBackward1",
 }
 
 
