@@ -144,8 +144,7 @@ def _index_add(x: Any, axis: int, index: Any, source: Any, alpha: Any) -> Any:
             f"index_add(): source of shape {list(source.shape)} does not match {list(expected)}: self's shape with the "
             f"{index.size} indices in dimension {axis}"
         )
-    if index.size and (index.min() < 0 or index.max() >= wide.shape[axis]):
-        raise IndexError("index out of range in self")
+    _check_bounds(index, wide.shape[axis], axis)
     rows = source if alpha == 1 else source * alpha
     wide += _sum_slices(rows, wide.shape[axis], axis, index)
     return result
