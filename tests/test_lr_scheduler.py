@@ -347,7 +347,7 @@ def test_get_lr_outside_a_step_warns(lib, kind):
 
 
 def test_own_schedule(lib):
-    class Halve(lib.optim.lr_scheduler.LRScheduler):
+    class Halve(lib.optim.lr_scheduler._LRScheduler):
         def get_lr(self):
             return [base / 2**self.last_epoch for base in self.base_lrs]
 

@@ -322,6 +322,39 @@ def test_own_optimizer(lib):
     assert optimizer.state_dict()["state"] == {0: {"n": 1}}
 
 
+def test_closure_with_a_backward_pass(lib):
+    p = param(lib, 3.0)
+    optimizer = lib.optim.SGD([p], lr=0.25)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = (p**2).sum()
+        loss.backward()
+        return loss
+
+    with lib.no_grad():
+        assert optimizer.step(closure).item() == 9.0
+    assert listed(p) == [1.5]
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "RMSprop", "Adagrad", "NAdam"])
+def test_a_step_between_two_backward_passes_is_noticed(lib, name):
+    """The graph holds the weights from before the step."""
+    p = param(lib, 3.0)
+    loss = (p**2).sum()
+    loss.backward(retain_graph=True)
+    getattr(lib.optim, name)([p]).step()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_a_step_is_not_recorded(lib):
+    p = param(lib, 3.0)
+    (p**2).sum().backward()
+    lib.optim.Adam([p]).step()
+    assert p.is_leaf and p.grad_fn is None and p.requires_grad
+
+
 # -- hooks -----------------------------------------------------------------------------------------
 
 

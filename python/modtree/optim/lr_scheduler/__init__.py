@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from modtree.optim.lr_scheduler._base import LRScheduler
+from modtree.optim.lr_scheduler._base import LRScheduler, _LRScheduler
 from modtree.optim.lr_scheduler._combined import ChainedScheduler, SequentialLR
 from modtree.optim.lr_scheduler._cyclic import CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR
 from modtree.optim.lr_scheduler._plateau import ReduceLROnPlateau
@@ -20,6 +20,7 @@ from modtree.optim.lr_scheduler._simple import (
 )
 
 __all__ = [
+    "_LRScheduler",
     "ChainedScheduler",
     "ConstantLR",
     "CosineAnnealingLR",

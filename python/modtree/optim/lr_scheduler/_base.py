@@ -179,6 +179,10 @@ class LRScheduler:
         return [group["lr"] * factor for group in self.optimizer.param_groups]
 
 
+class _LRScheduler(LRScheduler):
+    """The name that schedules of older programs derive from."""
+
+
 def _notice_steps(optimizer: Any) -> None:
     """Makes the optimizer remember that a step was taken, for the warning about the order."""
     if hasattr(optimizer.step, "_wrapped_by_lr_sched"):
