@@ -345,3 +345,37 @@ def test_what_numpy_alone_can_do_is_refused_where_it_would_lose_the_gradient():
     with pytest.raises(RuntimeError, match="would lose its gradient"):
         np.convolve(t, t)
     assert np.shape(t) == (3,) and np.allclose(t, 1)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda lib, x: x.max(1).values,
+        lambda lib, x: x.max(1).indices.float() + x.sum(1),
+        lambda lib, x: x.median(1).values,
+        lambda lib, x: x.sort(0).values,
+        lambda lib, x: x.topk(2).values,
+        lambda lib, x: x.amax(0, keepdim=True),
+        lambda lib, x: x.max(),
+        lambda lib, x: x.cummax(0).values,
+        lambda lib, x: x.logcumsumexp(1),
+        lambda lib, x: x.cumprod(0),
+        lambda lib, x: x.prod(),
+        lambda lib, x: x.std((0, 1)),
+        lambda lib, x: x.norm(dim=1),
+        lambda lib, x: x.logsumexp(1, keepdim=True),
+        lambda lib, x: x.quantile(0.5, 1),
+        lambda lib, x: lib.cdist(x, x),
+        lambda lib, x: x.diff(),
+    ],
+)
+def test_shapes_alone_go_forward_and_backward_on_meta(function):
+    shapes = []
+    for lib in (mt, torch):
+        x = lib.empty(2, 3, device="meta", requires_grad=True)
+        result = function(lib, x)
+        assert result.is_meta
+        result.sum().backward()
+        assert x.grad.is_meta and x.grad.shape == x.shape and x.grad.dtype == lib.float32
+        shapes.append(tuple(result.shape))
+    assert shapes[0] == shapes[1]

@@ -26,7 +26,8 @@ def _meta(dtype: Any = None) -> Any:
     """The meta rule of a reduction; dtype is a fixed one, or a function of the array's, or None for the same."""
 
     def rule(x: Any, axis: Any = None, keepdims: bool = False, *rest: Any, **kwargs: Any) -> Any:
-        result = dtype(x.dtype) if callable(dtype) else dtype or x.dtype
+        rule_of_dtype = callable(dtype) and not isinstance(dtype, type)
+        result = dtype(x.dtype) if rule_of_dtype else dtype or x.dtype
         return _reduced_shape(x, axis, keepdims), kwargs.get("dtype") or result
 
     return rule
