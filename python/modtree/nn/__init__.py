@@ -112,6 +112,8 @@ from .pooling import (
 )
 from .recurrent import GRU, LSTM, RNN, RNNBase
 from .recurrent_cell import GRUCell, LSTMCell, RNNCell, RNNCellBase
+from .transformer import Transformer, TransformerDecoder, TransformerEncoder
+from .transformer_layer import TransformerDecoderLayer, TransformerEncoderLayer
 from .vision import (
     ChannelShuffle,
     Fold,
@@ -242,6 +244,11 @@ __all__ = [
     "Tanh",
     "Tanhshrink",
     "Threshold",
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerDecoderLayer",
+    "TransformerEncoder",
+    "TransformerEncoderLayer",
     "TripletMarginLoss",
     "TripletMarginWithDistanceLoss",
     "Unflatten",
