@@ -89,7 +89,7 @@ class TransformerEncoderLayer(Module):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool = False,
     ) -> Tensor:
-        """The sequence, transformed. Masks are as :meth:`MultiheadAttention.forward` takes them; ``is_causal`` says that ``src_mask`` is the causal one."""
+        """The sequence, transformed. Masks are as :meth:`MultiheadAttention.forward` takes them; ``is_causal``: ``src_mask`` is causal."""
         x = src
         masks = (src_mask, src_key_padding_mask, is_causal)
         if self.norm_first:

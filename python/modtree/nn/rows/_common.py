@@ -20,6 +20,13 @@ def in_kernel_dtype(kernel: Callable[[Array], Array], x: Array) -> Array:
     return kernel(x)
 
 
+def slope_in_kernel_dtype(kernel: Callable[..., Array], g: Array, x: Array, *args: Any) -> Array:
+    """Likewise for a kernel that gets a gradient and a value."""
+    if x.dtype == np.float16:
+        return kernel(g.astype(np.float32), x.astype(np.float32), *args).astype(np.float16)
+    return kernel(g, x, *args)
+
+
 def need_arrays(name: str, *arguments: Any) -> None:
     """Tensors have become arrays before they come here; what has not is no tensor of ours."""
     for x in arguments:

@@ -10,7 +10,14 @@ import numpy as np
 
 from ..._C import kernels
 from ...ops.table import define, derive, ops
-from ._common import Array, in_kernel_dtype, is_array, need_floating, same_meta
+from ._common import (
+    Array,
+    in_kernel_dtype,
+    is_array,
+    need_floating,
+    same_meta,
+    slope_in_kernel_dtype,
+)
 
 _SQRT_HALF = math.sqrt(0.5)
 _DENSITY_AT_0 = 1 / math.sqrt(2 * math.pi)
@@ -24,28 +31,25 @@ def _gelu(x: Array, tanh: bool = False) -> Array:
     return in_kernel_dtype(lambda v: kernels.gelu(v, tanh), x)
 
 
-def _gelu_slope(g: Any, out: Any, x: Any, tanh: bool = False) -> Any:
+def _gelu_slope(g: Any, _out: Any, x: Any, tanh: bool = False) -> Any:
+    if is_array(g):
+        return slope_in_kernel_dtype(kernels.gelu_backward, g, x, tanh)
     if tanh:
         t = np.tanh((x * x * _TANH_CUBIC + 1) * x * _TANH_SCALE)
         inner = (x * x * (3 * _TANH_CUBIC) + 1) * _TANH_SCALE
         return g * ((t + 1) * 0.5 + x * 0.5 * (1 - t * t) * inner)
     density = np.exp(x * x * -0.5) * _DENSITY_AT_0
-    if not is_array(x):
-        return g * (((x * _SQRT_HALF).erf() + 1) * 0.5 + x * density)
-    # The result over x is the distribution function: no erf, which costs several times a division.
-    below = np.full_like(x, 0.5)
-    np.divide(out, x, out=below, where=x != 0)
-    density *= x
-    density += below
-    return g * density
+    return g * (((x * _SQRT_HALF).erf() + 1) * 0.5 + x * density)
 
 
 def _silu(x: Array) -> Array:
     need_floating("silu", x)
-    return x / (1 + np.exp(-x))
+    return in_kernel_dtype(kernels.silu, x)
 
 
 def _silu_slope(g: Any, _out: Any, x: Any) -> Any:
+    if is_array(g):
+        return slope_in_kernel_dtype(kernels.silu_backward, g, x)
     s = 1 / (1 + np.exp(-x))
     return g * (s * (x * (1 - s) + 1))
 

@@ -83,8 +83,8 @@ def _recorded(
     causal: bool,
     scale: float | None,
     dropout: float = 0.0,
-) -> tuple[Array, tuple[Array, Array | None, Array]]:
-    """The result, and for the derivative: the weights, what dropout multiplied them by, the result.
+) -> tuple[Array, tuple[Array, Array | None]]:
+    """The result, and for the derivative: the weights, and what dropout multiplied them by.
 
     softmax(query key^T scale + mask) value; a row whose keys are all masked gives 0.
     """
@@ -109,12 +109,12 @@ def _recorded(
     used = weights if kept is None else weights * kept
     if query.ndim != 4 or weights.shape[:-2] != value.shape[:-2]:
         out = np.matmul(used, value)
-        return out, (weights, kept, out)
+        return out, (weights, kept)
     # (batch, heads, length, width) stored as (batch, length, heads, width): what callers reshape it to next.
     batch, heads, length, _ = weights.shape
     out = np.empty((batch, length, heads, value.shape[-1]), value.dtype).transpose(0, 2, 1, 3)
     np.matmul(used, value, out=out)
-    return out, (weights, kept, out)
+    return out, (weights, kept)
 
 
 def _kept(weights: Array, dropout: float) -> Array:
@@ -149,9 +149,12 @@ def _attention_backward(
     scale: float | None,
     dropout: float = 0.0,
 ) -> tuple[Any, ...]:
-    weights, kept, out = saved
+    weights, kept = saved
     if not is_array(g):
-        weights, kept, out = _on_tensors(saved, query, key, value, mask, causal, scale)
+        weights, kept = _on_tensors(saved, query, key, mask, causal, scale)
+    elif g.dtype == np.float16:
+        halves = (a.astype(np.float32) for a in (g, query, key, value))
+        g, query, key, value = halves
     used = weights if kept is None else weights * kept
     gv = np.matmul(used.swapaxes(-1, -2), g) if needs[2] else None
     if not (needs[0] or needs[1] or needs[3]):
@@ -159,8 +162,10 @@ def _attention_backward(
     gs = np.matmul(g, value.swapaxes(-1, -2))
     if kept is not None:
         gs = gs * kept
-    # The sum over the keys of gradient times weight, found over the narrower axis of the values.
-    gs = (gs - (g * out).sum(-1)[..., None]) * weights
+    if is_array(g):
+        gs = kernels.softmax_backward(gs, weights, out=gs)
+    else:
+        gs = (gs - (gs * weights).sum(-1)[..., None]) * weights
     factor = _scale_of(query, scale)
     gq = np.matmul(gs, key) * factor if needs[0] else None
     gk = np.matmul(gs.swapaxes(-1, -2), query * factor) if needs[1] else None
@@ -168,8 +173,8 @@ def _attention_backward(
 
 
 def _on_tensors(
-    saved: Any, query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: float | None
-) -> tuple[Any, Any, Any]:
+    saved: Any, query: Any, key: Any, mask: Any, causal: bool, scale: float | None
+) -> tuple[Any, Any]:
     """What :func:`_recorded` saves, computed again as tensors that know where they come from."""
     kept = None if saved[1] is None else wrap(saved[1])
     scores = np.matmul(query * _scale_of(query, scale), key.swapaxes(-1, -2))
@@ -185,12 +190,8 @@ def _on_tensors(
             dead = np.isneginf(plain).all(-1, keepdims=True)
         if dead.any():
             live = wrap(~dead)
-            weights = scores.masked_fill(~live, 0.0).softmax(-1) * live
-            used = weights if kept is None else weights * kept
-            return weights, kept, np.matmul(used, value)
-    weights = scores.softmax(-1)
-    used = weights if kept is None else weights * kept
-    return weights, kept, np.matmul(used, value)
+            return scores.masked_fill(~live, 0.0).softmax(-1) * live, kept
+    return scores.softmax(-1), kept
 
 
 def _attention_meta(

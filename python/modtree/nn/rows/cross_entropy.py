@@ -176,7 +176,7 @@ def _cross_entropy_recorded(
     reduction: str,
     smoothing: float,
 ) -> tuple[Any, Any]:
-    """The loss, and for the derivative: log probabilities, classes, what each place counts, which count, what the mean divides by."""
+    """The loss, and for the derivative: classes, the logarithm of the softmax's denominator, what the mean divides by."""
     _check("cross_entropy", x, target, weight)
     if x.dtype == np.float16:
         weight = None if weight is None else weight.astype(np.float32)
@@ -184,20 +184,21 @@ def _cross_entropy_recorded(
             x.astype(np.float32), target, weight, ignore, reduction, smoothing
         )
         return out.astype(np.float16), saved
-    logp = kernels.log_softmax(_as_matrix(x))
-    classes = logp.shape[1]
-    index, counts = _chosen(target, classes, ignore)
-    places = _weights(index, counts, weight, x.dtype)
-    out, total = _picked(logp, index, places, target, reduction)
-    if smoothing:
-        even = -(logp.sum(1) if weight is None else logp @ weight)
-        if counts is not None:
-            even = even * counts
-        even = even.reshape(target.shape) if reduction == "none" else even.sum()
-        if total is not None:
-            even = even / total
-        out = out * (1 - smoothing) + even * (smoothing / classes)
-    return out, (logp, index, places, counts, total)
+    logits = _as_matrix(x)
+    index = target.reshape(-1)
+    if index.dtype != np.int64:
+        index = index.astype(np.int64)
+    losses, denominator = kernels.cross_entropy(logits, index, weight, ignore, smoothing)
+    if reduction == "none":
+        return losses.reshape(target.shape), (index, denominator, None)
+    if reduction == "sum":
+        return losses.sum(), (index, denominator, None)
+    counts = index != ignore
+    if weight is None:
+        total = losses.dtype.type(np.count_nonzero(counts))
+    else:
+        total = weight[index[counts]].sum()
+    return losses.sum() / total, (index, denominator, total)
 
 
 def _cross_entropy(
@@ -222,29 +223,40 @@ def _cross_entropy_backward(
     reduction: str,
     smoothing: float,
 ) -> tuple[Any, ...]:
-    logp, index, places, counts, total = saved
-    array = is_array(g)
-    c = _place_gradients(g, total)
-    if array and not smoothing and places is None:  # the usual loss: nothing but the softmax
-        rows = np.exp(logp)
-        rows[np.arange(index.size), index] -= 1
-        rows *= c
-        return (_as_input(rows, x.shape),)
-    # The loss is -sum(share * log p); its derivative is p * sum(share) - share.
-    share = np.zeros_like(logp)
-    share[np.arange(index.size), index] = (
-        (1 - smoothing) if places is None else (1 - smoothing) * places
-    )
-    if smoothing:
-        plain = None if weight is None else weight if is_array(weight) else weight._array
-        each = np.full(logp.shape[1], smoothing / logp.shape[1], logp.dtype)
-        each = each if plain is None else each * plain
-        share += each if counts is None else counts[:, None] * each
-    if array:
-        p = np.exp(logp)
-    else:
+    index, denominator, total = saved
+    if not is_array(g):
+        g = _place_gradients(g, total)
+        share = _shares(index, x.shape, weight, ignore, smoothing, denominator.dtype)
         p = _as_matrix(x).softmax(-1)
-    return (_as_input(c * (p * share.sum(1, keepdims=True) - share), x.shape),)
+        rows = g * (p * share.sum(1, keepdims=True) - share)
+        return (_as_input(rows, x.shape),)
+    if x.dtype == np.float16:
+        x, g = x.astype(np.float32), g.astype(np.float32)
+        weight = None if weight is None else weight.astype(np.float32)
+    each = np.empty(index.shape, denominator.dtype)
+    each[...] = g.reshape(-1) if total is None else g / total
+    rows = kernels.cross_entropy_backward(
+        each, _as_matrix(x), index, denominator, weight, ignore, smoothing
+    )
+    return (_as_input(rows, x.shape),)
+
+
+def _shares(
+    index: Array,
+    shape: tuple[int, ...],
+    weight: Any,
+    ignore: int,
+    smoothing: float,
+    dtype: Any,
+) -> Array:
+    """s such that the loss of each place is -sum(s * log p): its derivative is p * sum(s) - s. It does not depend on the input."""
+    classes = shape[1 if len(shape) > 1 else 0]
+    each = np.ones(classes, dtype) if weight is None else weight._array
+    counts = index != ignore
+    share = np.zeros((index.size, classes), dtype)
+    places = np.flatnonzero(counts)
+    share[places, index[places]] = (1 - smoothing) * each[index[places]]
+    return share + counts[:, None] * each * (smoothing / classes)
 
 
 cross_entropy = define("cross_entropy", _cross_entropy, meta=_meta, record=_cross_entropy_recorded)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..._C import from_array, kernels
 from ...ops.table import define, derive, ops
 from ._common import Array, Spec, need_arrays, on_arrays_or_tensors
 
@@ -57,8 +58,6 @@ def summed_by_index(
 ) -> Array:
     """A (count, width) table: each row of ``rows`` added at its index.
 
-    Rows of one index are brought together and summed at once: ``np.add.at`` is many times slower.
-
     Args:
         rows: (n, width).
         indices: (n,) integers.
@@ -66,24 +65,13 @@ def summed_by_index(
         padding: This row stays zero.
         by_frequency: Mean over the rows of one index instead of their sum.
     """
-    table = np.zeros((count, rows.shape[-1]), rows.dtype)
-    if not indices.size:
-        return table
-    order = np.argsort(indices, kind="stable")
-    ordered = indices[order]
-    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
-    if len(starts) == len(order):  # all different
-        sums = rows[order]
-    else:
-        sums = np.add.reduceat(rows[order], starts, axis=0)
-    used = ordered[starts]
     if by_frequency:
-        counts = np.diff(np.append(starts, len(order)))
-        sums = sums / counts.astype(rows.dtype)[:, None]
-    table[used] = sums
-    if padding is not None:
-        table[padding] = 0
-    return table
+        counts = np.bincount(indices, minlength=count)[indices]
+        rows = rows / counts.astype(rows.dtype)[:, None]
+    if rows.dtype == np.float16:
+        wide = rows.astype(np.float32)
+        return kernels.scatter_add_rows(indices, wide, count, padding).astype(np.float16)
+    return kernels.scatter_add_rows(indices, rows, count, padding)
 
 
 def _embedding_backward(
@@ -107,8 +95,6 @@ def _embedding_twice(
     factor = factor[..., None]
     if isinstance(g, np.ndarray):
         return g.take(indices, axis=0) * factor
-    from ..._C import from_array
-
     return embedding(indices, g) * from_array(factor)
 
 
