@@ -34,7 +34,9 @@ def _elu(x: Array, alpha: float, scale: float, input_scale: float) -> Array:
 
 
 def _elu_slope(g: Any, out: Any, _x: Any, alpha: float, scale: float, input_scale: float) -> Any:
-    return g * np.where(out > 0, scale + out * 0, (out + alpha * scale) * input_scale)
+    # At 0 the second derivative is 0: torch's choice.
+    below = (out * (out < 0) + alpha * scale) * input_scale
+    return g * np.where(out > 0, below * 0 + scale, below)
 
 
 def _threshold(x: Array, threshold: float, value: float) -> Array:
