@@ -10,6 +10,20 @@ from ._common import checked_reduction, need_tensor, reduced, reduction_of
 __all__ = ["cross_entropy", "nll_loss"]
 
 
+def _check_places(input: Tensor, target: Tensor) -> None:
+    if input.dim() == 0:
+        raise ValueError("Expected 1 or more dimensions (got 0)")
+    if input.dim() > 1 and (target.dim() == 0 or input.shape[0] != target.shape[0]):
+        got = target.shape[0] if target.dim() else "none: it is 0-D"
+        raise ValueError(
+            f"Expected input batch_size ({input.shape[0]}) to match target batch_size ({got})."
+        )
+    if input.dim() == 1 and target.dim() == 1 and target.shape[0] != 1:
+        raise ValueError(
+            f"For 1D input, 1D target must have size 1, but got target size: {target.shape[0]}"
+        )
+
+
 def nll_loss(
     input: Tensor,
     target: Tensor,
@@ -32,6 +46,7 @@ def nll_loss(
     """
     need_tensor("nll_loss", input, target)
     reduction = checked_reduction(reduction_of(size_average, reduce, reduction))
+    _check_places(input, target)
     return rows.nll_loss(input, target, weight, ignore_index, reduction)
 
 
@@ -70,6 +85,7 @@ def cross_entropy(
         return _with_probabilities(
             input, target, weight, ignore_index, reduction, float(label_smoothing)
         )
+    _check_places(input, target)
     return rows.cross_entropy(
         input, target, weight, ignore_index, reduction, float(label_smoothing)
     )

@@ -106,7 +106,10 @@ def huber_loss(
     delta: float = 1.0,
     weight: Tensor | None = None,
 ) -> Tensor:
-    """``0.5 * d**2`` where ``d = |input - target|`` is at most ``delta``, else ``delta * (d - 0.5 * delta)``."""
+    """``0.5 * d**2`` where ``d = |input - target|`` is at most ``delta``, else ``delta * (d - 0.5 * delta)``.
+
+    With ``weight``, of the input's shape, each is multiplied by its weight; the mean divides by their number all the same.
+    """
     need_tensor("huber_loss", input, target)
     _warn_of_sizes(input, target)
     if delta <= 0:
@@ -115,7 +118,8 @@ def huber_loss(
         )
     checked_reduction(reduction)
     if weight is not None:
-        return _weighted(rows.huber_loss(input, target, "none", float(delta)), weight, reduction)
+        loss = rows.huber_loss(input, target, "none", float(delta))
+        return reduced(_weighted(loss, weight, "none"), reduction)
     return rows.huber_loss(input, target, reduction, float(delta))
 
 

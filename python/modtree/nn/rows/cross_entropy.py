@@ -18,17 +18,6 @@ from ._common import Array, Spec, is_array, need_arrays, need_floating
 
 def _check(name: str, x: Array, target: Array, weight: Array | None) -> None:
     need_arrays(name, x, target, *(() if weight is None else (weight,)))
-    if x.ndim == 0:
-        raise ValueError(f"{name}: Expected 1 or more dimensions (got 0)")
-    if x.ndim > 1 and (target.ndim == 0 or x.shape[0] != target.shape[0]):
-        got = target.shape[0] if target.ndim else "none: it is 0-D"
-        raise ValueError(
-            f"Expected input batch_size ({x.shape[0]}) to match target batch_size ({got})."
-        )
-    if x.ndim == 1 and target.ndim == 1 and target.shape != (1,):
-        raise ValueError(
-            f"For 1D input, 1D target must have size 1, but got target size: {target.shape[0]}"
-        )
     expected = x.shape[:1] + x.shape[2:] if x.ndim > 1 else ()
     if target.shape != expected and not (x.ndim == 1 and target.shape == (1,)):
         raise RuntimeError(
@@ -99,7 +88,7 @@ def _total(places: Array | None, index: Array, dtype: Any) -> Any:
 
 
 def _picked(
-    logp: Array, index: Array, places: Array | None, target: Array, reduction: str
+    logp: Array, index: Array, places: Array | None, shape: tuple[int, ...], reduction: str
 ) -> tuple[Array, Any]:
     """Minus the value at each place's class, reduced; and what a mean divides by."""
     loss = -logp[np.arange(index.size), index]
@@ -107,7 +96,7 @@ def _picked(
         loss = np.where(places == 0, 0, loss * places)  # what is ignored may be infinite
     total = _total(places, index, logp.dtype) if reduction == "mean" else None
     if reduction == "none":
-        return loss.reshape(target.shape), total
+        return loss.reshape(shape), total
     return (loss.sum() if total is None else loss.sum() / total), total
 
 
@@ -128,7 +117,8 @@ def _nll_recorded(
     rows = _as_matrix(x)
     index, counts = _chosen(target, rows.shape[1], ignore)
     places = _weights(index, counts, weight, x.dtype)
-    out, total = _picked(rows, index, places, target, reduction)
+    shape = target.shape if x.ndim > 1 else ()
+    out, total = _picked(rows, index, places, shape, reduction)
     return out, (index, places, total)
 
 
@@ -149,9 +139,18 @@ def _nll_backward(
     index, places, total = saved
     shape = x_like.shape
     classes = shape[1 if len(shape) > 1 else 0]
-    rows = np.zeros((index.size, classes), x_like.dtype if is_array(g) else g._array.dtype)
-    rows[np.arange(index.size), index] = -1 if places is None else -places
+    array = is_array(g)
+    dtype = x_like.dtype if array else g._array.dtype
+    rows = np.zeros((index.size, classes), dtype)
     g = _place_gradients(g, total)
+    if array:
+        # Where a place does not count, the gradient is 0 even if the mean over nothing is not a number.
+        slope = (
+            -g.reshape(-1) if places is None else np.where(places == 0, 0, -g.reshape(-1) * places)
+        )
+        rows[np.arange(index.size), index] = slope
+        return (_as_input(rows, shape),)
+    rows[np.arange(index.size), index] = -1 if places is None else -places
     return (_as_input(g * rows, shape),)
 
 
@@ -159,7 +158,7 @@ def _meta(
     x: Array, target: Array, weight: Array | None, ignore: int, reduction: str, *_: Any
 ) -> Spec:
     _check("nll_loss", x, target, weight)
-    return (target.shape if reduction == "none" else ()), x.dtype
+    return (target.shape if reduction == "none" and x.ndim > 1 else ()), x.dtype
 
 
 nll_loss = define("nll_loss", _nll, meta=_meta, record=_nll_recorded)
@@ -190,7 +189,7 @@ def _cross_entropy_recorded(
         index = index.astype(np.int64)
     losses, denominator = kernels.cross_entropy(logits, index, weight, ignore, smoothing)
     if reduction == "none":
-        return losses.reshape(target.shape), (index, denominator, None)
+        return losses.reshape(target.shape if x.ndim > 1 else ()), (index, denominator, None)
     if reduction == "sum":
         return losses.sum(), (index, denominator, None)
     counts = index != ignore

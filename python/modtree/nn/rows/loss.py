@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...ops.table import define, derive
-from ._common import Array, Spec, need_floating
+from ._common import Array, Spec, is_array, need_floating
 
 
 def reduced(values: Array, reduction: str) -> Any:
@@ -38,10 +38,9 @@ def _meta(x: Array, y: Array, reduction: str, *options: Any) -> Spec:
 
 
 def _mse(x: Array, y: Array, reduction: str) -> Any:
-    d = x - y
-    if d.dtype.kind != "c":
-        need_floating("mse_loss", d)
-    return reduced(np.square(d), reduction)
+    if x.dtype.kind != "c":
+        need_floating("mse_loss", x)
+    return reduced(np.square(x - y), reduction)
 
 
 def _mse_slope(g: Any, _out: Any, x: Any, y: Any, reduction: str) -> Any:
@@ -111,8 +110,13 @@ def _kl_div(x: Array, y: Array, reduction: str, log_target: bool) -> Any:
 
 
 def _kl_div_input(g: Any, _out: Any, x_like: Any, y: Any, reduction: str, log_target: bool) -> Any:
-    shape = np.empty(np.broadcast_shapes(x_like.shape, y.shape), np.bool_)
-    return spread(g, shape, reduction) * -(np.exp(y) if log_target else y)
+    shape = np.broadcast_shapes(x_like.shape, y.shape)
+    if reduction == "mean":
+        g = g / max(math.prod(shape), 1)
+    slope = g * -(np.exp(y) if log_target else y)
+    if slope.shape == shape:
+        return slope
+    return np.broadcast_to(slope, shape) if is_array(slope) else slope.expand(shape)
 
 
 def _kl_div_target(g: Any, _out: Any, x: Any, y: Any, reduction: str, log_target: bool) -> Any:
