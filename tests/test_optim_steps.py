@@ -350,6 +350,24 @@ def test_tensor_options():
     assert_close(*results)
 
 
+def test_state_of_arrays():
+    """A checkpoint that was kept as NumPy arrays."""
+    p, q = mt.nn.Parameter(mt.ones(2)), mt.nn.Parameter(mt.ones(2))
+    p.grad = mt.tensor([1.0, -2.0])
+    first, second = mt.optim.Adam([p]), mt.optim.Adam([q])
+    first.step()
+    q.data.copy_(p.data)
+    state = first.state_dict()
+    arrays = _converted(state, mt.Tensor, lambda t: np.array(t.numpy()))
+    second.load_state_dict(arrays)
+    for _ in range(2):
+        q.grad = p.grad
+        first.step()
+        second.step()
+    assert_same((([p], first)), ([q], second))
+    assert arrays["state"][0]["step"] == 1
+
+
 def test_old_checkpoints_get_what_they_lack():
     state = {
         "state": {0: {"step": 3, "exp_avg": mt.zeros(2), "exp_avg_sq": mt.ones(2)}},

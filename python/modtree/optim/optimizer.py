@@ -217,7 +217,7 @@ class Optimizer:
         """Takes over what :meth:`state_dict` returned, of modtree or of torch.
 
         Tensors of the state get their parameter's device and, if floating, its dtype; a tensor that fits already is used
-        itself. Tensors of another library are converted.
+        itself. Arrays and tensors of another library are converted.
 
         Raises:
             ValueError: the groups, or the numbers of parameters in them, differ. Nothing has changed.
@@ -362,7 +362,9 @@ def _check_param(p: Any, defaults: Mapping[str, Any]) -> None:
 
 
 def as_own_tensor(value: Any) -> Any:
-    """A copy of another library's tensor as one of modtree; other values as they are."""
+    """A copy of an array or of another library's tensor as a tensor of modtree; other values as they are."""
+    if isinstance(value, np.ndarray):
+        return _C.from_array(np.array(value))
     if isinstance(value, Tensor) or not all(
         hasattr(value, name) for name in ("detach", "cpu", "numpy", "dtype")
     ):
