@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from gradients import BINARY, Case, away_from, between, distinct, imaginary, of, suite, whole
+from gradients import BINARY, Case, away_from, between, check, distinct, imaginary, of, suite, whole
 
 import modtree as mt
 
@@ -180,3 +180,38 @@ def test_diff_of_bools_is_exclusive_or():
         assert lib.diff(lib.tensor([1]), 3).shape == (0,)
         with pytest.raises(RuntimeError, match="at least one-dimensional"):
             lib.diff(lib.tensor(1.0))
+
+
+def test_polygamma_is_exact():
+    for dtype, bound in ((mt.float64, 1e-14), (mt.float32, 1e-6)):
+        x = mt.tensor([1.0, 0.5], dtype=dtype)
+        ours = mt.polygamma(1, x).tolist()
+        assert ours == pytest.approx([math.pi**2 / 6, math.pi**2 / 2], rel=bound)
+        assert mt.polygamma(2, x)[0].item() == pytest.approx(-2 * 1.2020569031595943, rel=bound)
+
+
+def test_the_second_derivative_of_a_power_of_0_is_0():
+    x = mt.tensor([0.5, 2.0], requires_grad=True)
+    (slope,) = mt.autograd.grad((0.0**x).sum(), x, create_graph=True)
+    slope.sum().backward()
+    assert slope.tolist() == x.grad.tolist() == [0, 0]
+
+
+def test_gradients_of_running_sums_of_exponentials_do_not_overflow():
+    check(lambda lib, x: lib.logcumsumexp(x, 0), np.array([1000.0, -1000, 0, 1001]))
+    check(lambda lib, x: lib.logit(x), np.array([0.0, -0.0, 1.0, 0.25]))
+
+
+def test_cdist_has_second_derivatives():
+    rng = np.random.default_rng(0)
+    x, y = (
+        mt.tensor(rng.normal(size=(3, 4)), requires_grad=True),
+        mt.tensor(rng.normal(size=(2, 4))),
+    )
+    (first,) = mt.autograd.grad(mt.cdist(x, y).sum(), x, create_graph=True)
+    first.square().sum().backward()
+    u = torch.tensor(x.detach().numpy(), requires_grad=True)
+    distances = (u[:, None] - torch.tensor(y.numpy())).norm(dim=-1)
+    (slope,) = torch.autograd.grad(distances.sum(), u, create_graph=True)
+    slope.square().sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), u.grad.numpy(), rtol=1e-10, atol=1e-12)

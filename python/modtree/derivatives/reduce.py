@@ -84,7 +84,7 @@ def _norm(g: Any, out: Any, x: Any, axis: Any, keepdims: bool, p: Any) -> Any:
     size = np.absolute(x)
     if abs(p) == float("inf"):
         equal = numbers(size == out, size)
-        return g * _sign(x) * (equal / total(equal, axis))
+        return g * _sign(x) * (equal / np.maximum(total(equal, axis), 1))  # 0 equal NaN
     scale = where(zero, 0, g / where(zero, 1, out) ** (p - 1))
     if p < 2:
         # |x| ** (p - 1) is infinite at 0 for p below 1, where torch gives no gradient.

@@ -33,7 +33,8 @@ def _logit(g: Any, _out: Any, x: Any, eps: float | None) -> Any:
         inside, outside = (x >= 0) & (x <= 1), math.nan
     else:
         inside, outside = (x >= eps) & (x <= 1 - eps), 0
-    return where(inside, g / (x * (1 - x)), outside)
+    # + 0.0 makes zeros of one sign: the slope is infinite upwards at both ends.
+    return where(inside, g / (x * (1 - x) + 0.0), outside)
 
 
 def _xlogy(g: Any, _out: Any, x: Any, y: Any) -> Any:
