@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""``python -m bench.readme bench.json``: puts the table of a run into README.md."""
+"""``python -m bench.readme``: puts the tables of the last runs of bench and bench.bench_autograd into README.md."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from .common import FLOOR, OURS, OURS_TORCH, ROOT, TORCH, number
 
-_BEGIN, _END = "<!-- bench: begin -->", "<!-- bench: end -->"
+_TREE, _TRAINING = "bench", "bench-autograd"
 
 _ROWS = (
     "read.parameter",
@@ -61,21 +61,52 @@ def text_of(record: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def insert(page: str, text: str) -> str:
-    """The page with ``text`` between its two marks."""
-    pattern = re.compile(re.escape(_BEGIN) + ".*?" + re.escape(_END), re.DOTALL)
+def training_text_of(record: dict[str, Any]) -> str:
+    """The same for the run of bench.bench_autograd: all its rows."""
+    machine = record["machine"]
+    lines = [
+        f"The same machine and versions, commit {machine['commit']}, `{machine['command']}`. The floor is NumPy on bare "
+        "arrays, for convolutions the matrix products alone.",
+        "",
+        "| operation | per | floor | modtree | torch | modtree / torch |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
+    for row in record["rows"]:
+        values = [row["values"].get(side) for side in (FLOOR, OURS, TORCH)]
+        ours, torch = values[1], values[2]
+        ratio = f"{ours / torch:.2f}" if ours and torch else "-"
+        cells = " | ".join(number(v) for v in values)
+        lines.append(f"| {row['title']} | {row['per']}, {row['unit']} | {cells} | {ratio} |")
+    return "\n".join(lines)
+
+
+def insert(page: str, text: str, mark: str = _TREE) -> str:
+    """The page with ``text`` between the two comments that name ``mark``."""
+    begin, end = f"<!-- {mark}: begin -->", f"<!-- {mark}: end -->"
+    pattern = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
     if not pattern.search(page):
-        raise ValueError(f"the page has no {_BEGIN} ... {_END}")
-    return pattern.sub(lambda _: f"{_BEGIN}\n{text}\n{_END}", page)
+        raise ValueError(f"the page has no {begin} ... {end}")
+    return pattern.sub(lambda _: f"{begin}\n{text}\n{end}", page)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.readme", description=__doc__)
-    parser.add_argument("record", type=Path, nargs="?", default=ROOT / "build/bench/bench.json")
+    parser.add_argument(
+        "folder", type=Path, nargs="?", default=ROOT / "build/bench", help="where both wrote JSON"
+    )
     parser.add_argument("--page", type=Path, default=ROOT / "README.md")
     options = parser.parse_args()
-    record = json.loads(options.record.read_text())
-    options.page.write_text(insert(options.page.read_text(), text_of(record)))
+    page = options.page.read_text()
+    for name, mark, make in (
+        ("bench.json", _TREE, text_of),
+        ("autograd.json", _TRAINING, training_text_of),
+    ):
+        path = options.folder / name
+        if path.is_file():
+            page = insert(page, make(json.loads(path.read_text())), mark)
+        else:
+            print(f"{path} is not there: its table stays as it was")
+    options.page.write_text(page)
     return 0
 
 
