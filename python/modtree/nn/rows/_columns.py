@@ -25,9 +25,16 @@ def _step(bytes_of_one: int, count: int, least: int) -> int:
     return max(1, min(count, max(least, CHUNK // max(bytes_of_one, 1))))
 
 
-def _samples_innermost(x: Array) -> Array:
-    """A copy in which neighbouring samples are neighbours in memory; the same shape."""
-    return np.moveaxis(np.ascontiguousarray(np.moveaxis(x, 0, -1)), -1, 0)
+def _samples_last(x: Array) -> Array:
+    """(N, ...) as a contiguous (..., N)."""
+    n, m = x.shape[0], math.prod(x.shape[1:])
+    rows = x.reshape(n, m)
+    if (m * x.itemsize) % 4096 == 0:
+        # Rows at such distances compete for the same few lines of the cache.
+        wide = np.empty((n, m + 16), x.dtype)
+        wide[:, :m] = rows
+        rows = wide[:, :m]
+    return np.ascontiguousarray(rows.T).reshape(*x.shape[1:], n)
 
 
 def _copies_nothing(kernel: Sizes, stride: Sizes) -> bool:
@@ -46,7 +53,7 @@ def convolution(
         y = np.empty((n, o, *counts), x.dtype)
         step = _step(depth * length * x.itemsize, n, 16)
         for i in range(0, n, step):
-            part = _samples_innermost(x[i : i + step])
+            part = np.moveaxis(_samples_last(x[i : i + step]), -1, 0)
             columns = np.moveaxis(windows(part, kernel, stride, dilation), 0, -1)
             product = np.matmul(matrices[0], columns.reshape(depth, -1))
             y[i : i + step] = np.moveaxis(product.reshape(o, *counts, -1), -1, 0)
@@ -81,7 +88,7 @@ def transposed(
         x = np.empty((n, c, *sizes), y.dtype)
         step = _step(depth * length * y.itemsize, n, 16)
         for i in range(0, n, step):
-            rows = np.moveaxis(y[i : i + step], 0, -1).reshape(o, -1)
+            rows = _samples_last(y[i : i + step]).reshape(o, -1)
             columns = np.matmul(matrices[0], rows).reshape(c, *kernel, *counts, -1)
             sums = np.zeros((c, *sizes, columns.shape[-1]), y.dtype)
             add_windows(
@@ -113,17 +120,20 @@ def over_batch(
         return np.add.reduce(np.matmul(rows, columns), axis=0)
     small = length <= SMALL
     step = _step(c * math.prod(kernel) * length * x.itemsize, n, 16 if small else 1)
-    total = np.zeros((groups, o // groups, depth), x.dtype)
+    # With more rows than columns, products are up to a third faster than the other way round.
+    total = np.zeros((groups, depth, o // groups), x.dtype)
     product = np.empty(total.shape, x.dtype)
-    # Where the samples stand: innermost, or before the places of the windows.
-    place = -1 if small else 1
     for i in range(0, n, step):
-        part = _samples_innermost(x[i : i + step]) if small else x[i : i + step]
+        part, rows = x[i : i + step], y[i : i + step]
+        if small:
+            part, rows = np.moveaxis(_samples_last(part), -1, 0), _samples_last(rows)
+        else:
+            rows = rows.swapaxes(0, 1)
         view = windows(part, kernel, stride, dilation)
         # The stride and padding of a transposed convolution may leave room for more windows.
         view = view[(..., *(slice(m) for m in counts))]
         columns = np.moveaxis(view, 0, -1 if small else 1 + len(kernel))
         columns = np.ascontiguousarray(columns).reshape(groups, depth, -1)
-        rows = np.moveaxis(y[i : i + step], 0, place).reshape(groups, o // groups, -1)
-        total += np.matmul(rows, columns.swapaxes(1, 2), out=product)
-    return total
+        rows = rows.reshape(groups, o // groups, -1)
+        total += np.matmul(columns, rows.swapaxes(1, 2), out=product)
+    return total.swapaxes(1, 2)

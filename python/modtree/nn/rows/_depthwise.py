@@ -11,7 +11,10 @@ import math
 import numpy as np
 
 from ._common import Array
-from ._windows import Sizes, windows
+from ._windows import Sizes
+
+#: Bytes of products at a time.
+CHUNK = 1 << 18
 
 
 def _spread(weight: Array, groups: int, place: Sizes) -> Array:
@@ -28,17 +31,25 @@ def _target(place: Sizes, counts: Sizes, stride: Sizes, dilation: Sizes) -> tupl
     )
 
 
+def _step(x: Array) -> int:
+    """How many samples to work on at a time: as many as stay in the cache."""
+    return max(1, CHUNK // max(x[0].nbytes, 1)) if len(x) else 1
+
+
 def convolution(
     x: Array, weight: Array, stride: Sizes, dilation: Sizes, groups: int, counts: Sizes
 ) -> Array:
     """(N, groups, *sizes), padded already, and (O, 1, *kernel) give (N, O, *counts)."""
     n, o, kernel = x.shape[0], weight.shape[0], weight.shape[2:]
-    view = windows(x, kernel, stride, dilation)
     y = np.zeros((n, groups, o // groups, *counts), x.dtype)
-    product = np.empty(y.shape, x.dtype)
-    for place in np.ndindex(*kernel):
-        part = view[(slice(None), slice(None), *place)][:, :, None]
-        y += np.multiply(part, _spread(weight, groups, place), out=product)
+    step = _step(y)
+    product = np.empty((min(step, n), *y.shape[1:]), x.dtype)
+    for i in range(0, n, step):
+        sums = y[i : i + step]
+        for place in np.ndindex(*kernel):
+            source = x[(slice(i, i + step), ..., *_target(place, counts, stride, dilation))]
+            values = _spread(weight, groups, place)
+            sums += np.multiply(source[:, :, None], values, out=product[: len(sums)])
     return y.reshape(n, o, *counts)
 
 
@@ -47,15 +58,19 @@ def transposed(
 ) -> Array:
     """(N, O, *counts) and (O, 1, *kernel) give (N, groups, *sizes), padding included."""
     n, o, counts, kernel = y.shape[0], y.shape[1], y.shape[2:], weight.shape[2:]
-    parts = y.reshape(n, groups, o // groups, *counts)
     x = np.zeros((n, groups, *sizes), y.dtype)
     if 0 in y.shape:
         return x
-    product = np.empty(parts.shape, y.dtype)
-    for place in np.ndindex(*kernel):
-        np.multiply(parts, _spread(weight, groups, place), out=product)
-        target = x[(..., *_target(place, counts, stride, dilation))]
-        target += product[:, :, 0] if o == groups else product.sum(2)
+    y = y.reshape(n, groups, o // groups, *counts)
+    step = _step(y)
+    product = np.empty((min(step, n), *y.shape[1:]), y.dtype)
+    for i in range(0, n, step):
+        part = y[i : i + step]
+        for place in np.ndindex(*kernel):
+            values = _spread(weight, groups, place)
+            shares = np.multiply(part, values, out=product[: len(part)])
+            target = x[(slice(i, i + step), ..., *_target(place, counts, stride, dilation))]
+            target += shares[:, :, 0] if o == groups else shares.sum(2)
     return x
 
 
@@ -64,13 +79,17 @@ def over_batch(
 ) -> Array:
     """(N, groups, *sizes), padded already, and (N, O, *counts) give (groups, O / groups, elements of a window)."""
     n, o, counts = y.shape[0], y.shape[1], y.shape[2:]
-    parts = y.reshape(n, groups, o // groups, *counts)
     total = np.zeros((groups, o // groups, math.prod(kernel)), x.dtype)
     if 0 in y.shape:
         return total
-    product = np.empty(parts.shape, x.dtype)
-    axes = (0, *range(3, parts.ndim))
-    for i, place in enumerate(np.ndindex(*kernel)):
-        source = x[(..., *_target(place, counts, stride, dilation))]
-        total[..., i] = np.multiply(parts, source[:, :, None], out=product).sum(axes)
+    y = y.reshape(n, groups, o // groups, *counts)
+    step = _step(y)
+    product = np.empty((min(step, n), *y.shape[1:]), x.dtype)
+    axes = (0, *range(3, y.ndim))
+    for i in range(0, n, step):
+        part = y[i : i + step]
+        for k, place in enumerate(np.ndindex(*kernel)):
+            source = x[(slice(i, i + step), ..., *_target(place, counts, stride, dilation))]
+            shares = np.multiply(part, source[:, :, None], out=product[: len(part)])
+            total[..., k] += shares.sum(axes)
     return total

@@ -50,19 +50,49 @@ def _scatter_taps(g: Array, axis: int, taps: Array, weights: Array | None, size:
     dtype = np.dtype(np.float32) if g.dtype == np.float16 else g.dtype
     result = np.zeros((*g.shape[:axis], size, *g.shape[axis + 1 :]), dtype)
     places = taps.reshape(-1)
-    if places.size == 0 or g.size == 0:
+    if places.size == 0 or result.size == 0:
         return result.astype(g.dtype, copy=False)
+    back = _reversed_taps(taps, weights, size)
+    if back is not None:
+        return _resample(g, axis, *back, taps.shape[1])
     # What goes to one element stands side by side, to be added up by reduceat.
     order = np.argsort(places, kind="stable")
     parts = g.take(order % taps.shape[1], axis)
     if weights is not None:
-        after = g.ndim - axis - 1
         factors = weights.reshape(-1)[order].astype(dtype, copy=False)
-        parts = parts * factors.reshape(-1, *(1,) * after)
+        parts = parts * factors.reshape(-1, *(1,) * (g.ndim - axis - 1))
     targets, begins = np.unique(places[order], return_index=True)
     lead = (slice(None),) * axis
     result[(*lead, targets)] = np.add.reduceat(parts, begins, axis, dtype)
     return result.astype(g.dtype, copy=False)
+
+
+def _reversed_taps(
+    taps: Array, weights: Array | None, size: int
+) -> tuple[Array, Array | None] | None:
+    """The taps of the transpose; None when a few elements have so many that filling up the others would cost more than sorting."""
+    new = taps.shape[1]
+    places = taps.reshape(-1)
+    if weights is not None:
+        # Taps of weight 0 only fill up.
+        used = np.flatnonzero(weights.reshape(-1))
+        places = places[used]
+    else:
+        used = np.arange(places.size)
+    counts = np.bincount(places, minlength=size)
+    most = int(counts.max()) if counts.size else 0
+    if most == 0 or most * size > 3 * taps.size + size:
+        return None
+    order = np.argsort(places, kind="stable")
+    begins = np.cumsum(counts) - counts
+    row = np.arange(places.size) - begins[places[order]]
+    back = np.zeros((most, size), np.int64)
+    factors = np.zeros((most, size), np.float64 if weights is None else weights.dtype)
+    back[row, places[order]] = used[order] % new
+    factors[row, places[order]] = 1 if weights is None else weights.reshape(-1)[used[order]]
+    if weights is None and (counts == most).all():
+        return back, None
+    return back, factors
 
 
 resample = define("resample", _resample, meta=_resample_meta)
