@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from modtree._C import TensorBase, as_dtype
+from modtree._C import TensorBase, as_dtype, kernels
 from modtree.derivatives.both import ZEROS, any_of, conj, is_real, row, select, where, zeros
+from modtree.ops.by_kernel import native
 from modtree.ops.table import derive, not_differentiable
 
 _LN2, _LN10 = math.log(2), math.log(10)
@@ -44,10 +45,24 @@ derive("acos", lambda g, _out, x: -g / np.sqrt(1 - x * x).conj())
 derive("atan", lambda g, _out, x: g / (x * x + 1).conj())
 derive("sinh", lambda g, _out, x: g * np.cosh(x).conj())
 derive("cosh", lambda g, _out, x: g * np.sinh(x).conj())
-derive("tanh", lambda g, out, _x: g * (1 - out * out).conj())
+
+
+def _tanh(g: Any, out: Any, _x: Any) -> Any:
+    if native(g, out):
+        return kernels.tanh_backward(g, out)
+    return g * (1 - out * out).conj()
+
+
+def _sigmoid(g: Any, out: Any, _x: Any) -> Any:
+    if native(g, out):
+        return kernels.sigmoid_backward(g, out)
+    return g * (out * (1 - out)).conj()
+
+
+derive("tanh", _tanh)
 derive("asinh", lambda g, _out, x: g / np.sqrt(x * x + 1).conj())
 derive("atanh", lambda g, _out, x: g / (1 - x * x).conj())
-derive("sigmoid", lambda g, out, _x: g * (out * (1 - out)).conj())
+derive("sigmoid", _sigmoid)
 derive("deg2rad", lambda g, _out, _x: g * _DEGREE)
 derive("rad2deg", lambda g, _out, _x: g * (1 / _DEGREE))
 derive("neg", lambda g, _out, _x: -g)
@@ -69,6 +84,8 @@ derive("acosh", _acosh)
 
 
 def _relu(g: Any, out: Any, _x: Any) -> Any:
+    if native(g, out):
+        return kernels.relu_backward(g, out)
     # Not g * (out > 0): an infinite gradient must not become NaN where the output is 0, and NaN lets it through.
     if isinstance(out, np.ndarray) and out.size <= 1024:
         zero = ZEROS[out.dtype]

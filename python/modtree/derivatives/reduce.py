@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from modtree._C import TensorBase
+from modtree._C import TensorBase, kernels
 from modtree.derivatives.both import (
     any_of,
     backwards,
@@ -26,6 +26,7 @@ from modtree.derivatives.both import (
     total,
     where,
 )
+from modtree.ops.by_kernel import native
 from modtree.ops.table import derive, not_differentiable
 
 _cumprod, _cumsum = row("cumprod"), row("cumsum")
@@ -177,11 +178,15 @@ derive("cumprod", _cumprod_gradient)
 
 
 def _softmax(g: Any, out: Any, _x: Any, axis: int) -> Any:
+    if native(g, out) and axis in (-1, out.ndim - 1):
+        return kernels.softmax_backward(g, out)
     weighted = g * out
     return weighted - out * _along(weighted, axis)
 
 
 def _log_softmax(g: Any, out: Any, _x: Any, axis: int) -> Any:
+    if native(g, out) and axis in (-1, out.ndim - 1):
+        return kernels.log_softmax_backward(g, out)
     return g - np.exp(out) * _along(g, axis)
 
 

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from modtree import _C
+from modtree._C import kernels
+from modtree.ops.by_kernel import native
 from modtree.ops.table import define, expose, inplace_of, ops
 
 # -- one operand -------------------------------------------------------------------------------------------------------
@@ -60,6 +62,8 @@ def _rsqrt(x: Any) -> Any:
 
 
 def _sigmoid(x: Any) -> Any:
+    if native(x):
+        return kernels.sigmoid(x)
     return np.reciprocal(1 + np.exp(np.negative(x)))
 
 
