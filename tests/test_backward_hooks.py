@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Backward hooks, with torch's gradients."""
+"""Backward hooks: full ones, those before them, the legacy ones, and how they mix."""
 
 from __future__ import annotations
 
@@ -7,13 +7,7 @@ import collections
 import contextlib
 
 import pytest
-from conftest import needs_torch
 from support import quiet, raises, warns
-
-pytestmark = [
-    needs_torch,
-    pytest.mark.parametrize("impl", ["modtree-torch", "torch"], indirect=True),
-]
 
 
 @pytest.fixture

@@ -539,6 +539,20 @@ void bind_derivative(py::module_ &m) {
     }
     return py::reinterpret_steal<py::object>(as_object(node));
   });
+  // A view of a tensor, of all of it, for a function that returns its input. What the function computes backward would be lost if the
+  // view were changed in place, so that is refused.
+  m.def("function_view", [](py::object tensor, bool one_of_many) {
+    if (!is_tensor(tensor.ptr())) {
+      throw py::type_error("function_view: expected a Tensor");
+    }
+    auto view = py::reinterpret_steal<py::object>(tensor_alias(as_tensor(tensor.ptr())));
+    if (!view) {
+      throw py::error_already_set();
+    }
+    set_base(as_tensor(view.ptr()), as_tensor(tensor.ptr()),
+             one_of_many ? ViewOrigin::one_of_many : ViewOrigin::of_function);
+    return view;
+  });
   // Another handle of the tensor as output `nr` of a node.
   m.def("with_history", [](py::object tensor, py::object node, std::uint32_t nr) {
     if (!is_tensor(tensor.ptr()) || !is_node(node.ptr()) || nr >= as_node(node.ptr())->n_outputs) {

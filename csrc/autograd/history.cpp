@@ -125,11 +125,31 @@ NodeObject *make_copy_slices(TensorObject *view, NodeObject *inner) {
 
 }  // namespace
 
+void raise_refused_inplace(TensorObject *view, const char *event) {
+  py::object name = view->grad_fn == nullptr ? py::str("a function")
+                                             : py::reinterpret_steal<py::object>(node_name(as_node(view->grad_fn)));
+  if (!name) {
+    return;
+  }
+  PyErr_Format(PyExc_RuntimeError, "Output %u of %U is a view and %s. %s", static_cast<unsigned>(view->output_nr),
+               name.ptr(), event,
+               view->view_origin == ViewOrigin::one_of_many
+                   ? "This view is the output of a function that returns multiple views. Such functions do not allow the "
+                     "output views to be modified inplace. You should replace the inplace operation by an out-of-place one"
+                   : "This view was created inside a custom Function (or because an input was returned as-is), whose own "
+                     "derivative the change would bypass. You can fix this by cloning the output of the custom Function");
+}
+
 NodeObject *current_grad_fn(TensorObject *tensor, bool *error) {
   *error = false;
   if (tensor->base != nullptr && tensor->view_origin != ViewOrigin::no_grad &&
       version_of(tensor) != tensor->view_version && needs_grad(as_tensor(tensor->base)) &&
       shares_memory_with_base(tensor)) {
+    if (refuses_inplace(tensor)) {
+      raise_refused_inplace(tensor, "its base or another view of its base has been modified inplace");
+      *error = true;
+      return nullptr;
+    }
     if (renew_view(tensor) < 0) {
       *error = true;
       return nullptr;
@@ -216,13 +236,13 @@ int drop_history(TensorObject *tensor) {
   return 0;
 }
 
-void set_base(TensorObject *view, TensorObject *base, bool one_of_many) {
+void set_base(TensorObject *view, TensorObject *base, ViewOrigin origin) {
   if (!is_float_category(dtype_of(view->array)->category)) {
     return;
   }
-  ViewOrigin origin = !grad_enabled() ? ViewOrigin::no_grad
-                      : one_of_many   ? ViewOrigin::one_of_many
-                                      : ViewOrigin::single;
+  if (!grad_enabled()) {
+    origin = ViewOrigin::no_grad;
+  }
   PyObject *root = reinterpret_cast<PyObject *>(base);
   if (base->base != nullptr) {
     root = base->base;

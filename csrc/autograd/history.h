@@ -29,7 +29,14 @@ int rebase_history(TensorObject *tensor, NodeObject *node);
 int drop_history(TensorObject *tensor);
 
 // The tensor is a view, made now, of another one (or of that one's base).
-void set_base(TensorObject *view, TensorObject *base, bool one_of_many);
+void set_base(TensorObject *view, TensorObject *base, ViewOrigin origin);
+
+// Would a change in place of this view, or of what it is a view of, bypass the node that made it?
+inline bool refuses_inplace(TensorObject *tensor) {
+  return tensor->view_origin == ViewOrigin::of_function || tensor->view_origin == ViewOrigin::one_of_many;
+}
+// "Output 0 of UnbindBackward0 is a view and <event>. ..."
+void raise_refused_inplace(TensorObject *view, const char *event);
 
 // Keeps the gradient of a tensor that is not a leaf.
 int retain_grad(TensorObject *tensor);

@@ -302,11 +302,8 @@ int check_inplace(TensorObject *self, bool others_need_grad) {
                     "where gradients are recorded, or change it under modtree.no_grad() too");
     return -1;
   }
-  if (self->view_origin == ViewOrigin::one_of_many) {
-    PyErr_SetString(PyExc_RuntimeError,
-                    "a view is being modified inplace that is the output of a function that returns multiple views. Such "
-                    "functions do not allow the output views to be modified inplace. You should replace the inplace "
-                    "operation by an out-of-place one");
+  if (refuses_inplace(self)) {
+    raise_refused_inplace(self, "is being modified inplace");
     return -1;
   }
   if (base->requires_grad && base->grad_fn == nullptr) {

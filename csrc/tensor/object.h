@@ -19,6 +19,7 @@ struct LeafExtra;
 // How a view came to be, which decides whether it may be written while operations are recorded.
 enum class ViewOrigin : unsigned char {
   single,
+  of_function,  // of a function whose derivative is not that of a view
   one_of_many,  // of an operation that returns several views
   no_grad,      // while nothing was recorded
 };

@@ -84,7 +84,7 @@ PyObject *wrap_views(TensorObject *base, PyObject *result, bool one_of_many = fa
   if (PyArray_CheckExact(result)) {
     PyObject *view = wrap_view(base, as_array(result));
     if (view != nullptr && base->cell != nullptr && as_tensor(view)->cell == base->cell) {
-      set_base(as_tensor(view), base, one_of_many);
+      set_base(as_tensor(view), base, one_of_many ? ViewOrigin::one_of_many : ViewOrigin::single);
     }
     return view;
   }

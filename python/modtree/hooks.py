@@ -129,8 +129,8 @@ def make_backward_tap(
 ) -> BackwardTap:
     """What carries the gradients of one call of ``module`` to its backward hooks.
 
-    The tensors among the positional arguments decide which library's gradients are meant; the output does when there
-    are none.
+    The first tensor among the positional arguments that requires gradients decides which library's gradients are meant;
+    the output does when there is none.
     """
     tap = BackwardTap(module, full_hooks, pre_hooks)
     tap.choose(args)
@@ -140,7 +140,7 @@ def make_backward_tap(
 class BackwardTap:
     """Passes the inputs and the output of one call through taps of the family that their tensors belong to.
 
-    Values of a family without gradients pass through as they are.
+    Values of other families pass through as they are.
     """
 
     def __init__(
@@ -153,10 +153,10 @@ class BackwardTap:
         self.args: Any = ()
 
     def choose(self, values: Any) -> None:
-        """Takes the tap of the first value whose family has one."""
+        """Takes the tap of the first value that requires gradients and whose family has one."""
         for value in values:
             family = family_of(value)
-            if family is None:
+            if family is None or not family.requires_grad(value):
                 continue
             self.tap = family.backward_tap(self.module, self.full_hooks, self.pre_hooks)
             if self.tap is not None:
@@ -176,7 +176,7 @@ class BackwardTap:
         if self.tap is None:
             self.choose(output if isinstance(output, tuple) else (output,))
             if self.tap is not None:
-                # It has no tensor to tap here, but it counts the arguments.
+                # No argument requires gradients, so it has nothing to tap here, but it counts them.
                 self.tap.setup_input_hook(self.args)
         return output if self.tap is None else self.tap.setup_output_hook(output)
 

@@ -7,9 +7,11 @@ per program, and for tensors of classes that users derive.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from modtree import _C, creation
+from modtree.autograd.module_tap import ModuleTap
 from modtree.devices import as_device
 from modtree.families import base
 from modtree.grad_mode import no_grad
@@ -66,6 +68,14 @@ class NumpyFamily(base.TensorFamily):
         result = tensor.detach().clone()
         result.copy_(source)
         return result
+
+    def backward_tap(
+        self,
+        module: Any,
+        backward_hooks: Sequence[Callable[..., Any]],
+        backward_pre_hooks: Sequence[Callable[..., Any]],
+    ) -> Any:
+        return ModuleTap(module, backward_hooks, backward_pre_hooks)
 
 
 family = NumpyFamily()
