@@ -318,9 +318,11 @@ def test_legacy_hook_with_a_dict_output(impl):
 
 
 def test_legacy_hook_warns_of_several_nodes(impl):
+    two, three = impl.lib.tensor([2.0]), impl.lib.tensor([3.0])
+
     class Makes(impl.nn.Module):
         def forward(self, x):
-            return (x * 2) * 3
+            return (x * two) * three
 
     m = Makes()
     seen = []
@@ -330,6 +332,19 @@ def test_legacy_hook_warns_of_several_nodes(impl):
         out = m(x)
     out.sum().backward()
     assert seen == [([3.0], None)]
+
+
+def test_numbers_have_no_place_in_the_gradients_of_a_node(impl):
+    class Makes(impl.nn.Module):
+        def forward(self, x):
+            return x * 2
+
+    m = Makes()
+    seen = []
+    m.register_backward_hook(lambda m, gi, go: seen.append(lists(gi)))
+    with quiet():
+        m(leaf_input(impl, 1.0)).sum().backward()
+    assert seen == [([2.0],) if impl.leaves == "numpy" else ([2.0], None)]
 
 
 def test_kinds_exclude_each_other_on_one_module(impl):

@@ -108,8 +108,12 @@ def test_requires_grad():
         t.requires_grad_(1)
     with pytest.raises(RuntimeError):
         t.requires_grad = 1
-    with pytest.raises(RuntimeError, match="gradients of NumPy tensors are not available"):
-        mt.ones(2, requires_grad=True).sum().backward()
+    t = mt.ones(2, requires_grad=True)
+    t.sum().backward()
+    assert t.grad.tolist() == [1.0, 1.0]
+    assert t.detach_() is t and not t.requires_grad
+    with pytest.raises(RuntimeError, match="does not require grad and does not have a grad_fn"):
+        t.sum().backward()
 
 
 def test_leaf_in_place():

@@ -163,7 +163,10 @@ def _outputs_of(ctx: FunctionCtx, args: tuple[Any, ...], outputs: list[Any]) -> 
                 )
             _C.bump_version(value)
             result.append(value)
-        elif id(value) in inputs or not value.is_leaf or value.requires_grad:
+        elif id(value) in inputs:
+            # A view, so that changes in place of either are noticed.
+            result.append(_C.function_view(value, len(outputs) > 1))
+        elif not value.is_leaf or value.requires_grad:
             result.append(value.detach())
         else:
             result.append(value)

@@ -165,16 +165,12 @@ def _tap(values: Any, report: Callable[..., tuple[Any, ...]]) -> list[Any] | Non
     tensors = tuple(values[i] for i in places)
     if not (_C.is_grad_enabled() and any(t.requires_grad for t in tensors)):
         return None
-    group = _Group(
-        places, len(values), tuple((tuple(t.shape), t.dtype, t.device) for t in tensors)
-    )
+    group = _Group(places, len(values), tuple((tuple(t.shape), t.dtype, t.device) for t in tensors))
     tapped = tuple(_C.function_view(t, len(tensors) > 1) for t in tensors)
     _C.record_python(
         _NODE_NAME,
         tensors,
-        tuple(
-            new if old.requires_grad else None for new, old in zip(tapped, tensors, strict=True)
-        ),
+        tuple(new if old.requires_grad else None for new, old in zip(tapped, tensors, strict=True)),
         lambda *gradients: report(group, gradients),
     )
     result = list(values)
