@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from gradients import Case, suite
+from gradients import Case, away_from, suite, whole
 
 import modtree as mt
 
@@ -130,7 +130,56 @@ ALONG = [
 ]
 test_gradients_along_a_dimension = suite(ALONG)
 
+# Without self, torch counts it among equal extreme values all the same, and so loses a part of the gradient: no ties with self here.
+REDUCTIONS = [
+    Case(
+        f"{mode}, {'with' if include else 'without'} self",
+        lambda lib, x, y, mode=mode, include=include: x.scatter_reduce(
+            1, lib.tensor([[0, 2, 0], [3, 3, 3]]), y, mode, include_self=include
+        ),
+        [((2, 4), (2, 3)), ((3, 4), (2, 3))],
+        [whole(-1, 3) if include else away_from(0.1, 0.9), whole(-1, 3)],
+        twice=mode in ("sum", "mean"),
+        mixed=False,
+    )
+    for mode in ("sum", "mean", "prod", "amax", "amin")
+    for include in (True, False)
+]
+test_gradients_of_scatter_reduce = suite(REDUCTIONS)
+
+
+def test_scatter_reduce_in_place_and_twice():
+    x, y = mt.ones(3, requires_grad=True), mt.tensor([2.0, 3.0, 4.0], requires_grad=True)
+    z = x * 2
+    z.scatter_reduce_(0, mt.tensor([0, 0, 2]), y, "prod")
+    assert z.tolist() == [12, 2, 8]
+    (g,) = mt.autograd.grad((z * z).sum(), y, create_graph=False)
+    assert g.tolist() == [2 * 12 * 6, 2 * 12 * 4, 2 * 8 * 2]
+    z = x.scatter_reduce(0, mt.tensor([0, 0, 2]), y, "prod")
+    with pytest.raises(RuntimeError, match="no second derivative"):
+        mt.autograd.grad(z.sum(), y, create_graph=True)
+
+
 PUT = [
+    Case("put", lambda lib, x, y: lib.put(x, lib.tensor([1, 4]), y), [((2, 3), (2,))], mixed=False),
+    Case(
+        "put that adds",
+        lambda lib, x, y: x.put(lib.tensor([1, 4, 1]), y, True),
+        [((2, 3), (3,))],
+        mixed=False,
+    ),
+    Case(
+        "diagonal_scatter",
+        lambda lib, x, y: lib.diagonal_scatter(x, y),
+        [((3, 4), (3,)), ((3, 3, 2), (2, 3))],
+        mixed=False,
+    ),
+    Case(
+        "diagonal_scatter beside, apart",
+        lambda lib, x, y: lib.diagonal_scatter(x, y, -1, 2, 0),
+        [((3, 2, 4), (2, 3))],
+        mixed=False,
+    ),
     Case(
         "index_put",
         lambda lib, x, y: x.index_put((lib.tensor([0, 2]), lib.tensor([1, 3])), y),

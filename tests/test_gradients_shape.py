@@ -82,6 +82,21 @@ VIEWS = [
     Case("real", lambda lib, x: x.real, [((2, 3),), ((),)], imaginary, twice=False),
     Case("imag", lambda lib, x: x.imag, [((2, 3),), ((),)], imaginary, twice=False),
     Case("H", lambda lib, x: x.H * 1j, [((2, 3),)], imaginary, twice=False),
+    Case(
+        "view_as_real",
+        lambda lib, x: lib.view_as_real(x),
+        [((2, 3),), ((),)],
+        imaginary,
+        twice=False,
+    ),
+    Case(
+        "view_as_complex",
+        lambda lib, x: lib.view_as_complex(x) * 1j,
+        [((2, 3, 2),), ((2,),)],
+        twice=False,
+        layouts=False,
+    ),
+    Case("split_with_sizes", lambda lib, x: x.split_with_sizes([1, 2], 1), [((2, 3),)]),
     Case("broadcast_tensors", lambda lib, x, y: lib.broadcast_tensors(x, y), [((3, 1), (1, 4))]),
     Case(
         "meshgrid", lambda lib, x, y: lib.meshgrid(x, y, indexing="ij"), [((3,), (2,))], mixed=False

@@ -242,6 +242,24 @@ SHAPES = [
     "x.masked_select(m.tensor([1, 0, 1, 0]))",
     "x.repeat_interleave(m.tensor([1, 0, 2]), 1)",
     "x.adjoint()",
+    "m.broadcast_shapes((2, 1), (3,), 1) == (2, 3)",
+    "m.broadcast_shapes((2,), (3,))",
+    "m.argwhere(x > 0)",
+    "m.view_as_real(x)",
+    "m.view_as_complex(x)",
+    "m.view_as_complex(x[..., :2].contiguous())",
+    "m.put(x, m.tensor([0, -1]), m.tensor([1.0, 2.0]))",
+    "m.diagonal_scatter(x, m.zeros(4, 2))",
+    "m.diagonal_scatter(x, m.zeros(3))",
+    "x.scatter_reduce(0, m.zeros(1, 3, 4).long(), x, 'amax')",
+    "x.scatter_reduce(0, m.zeros(1, 3, 4).long(), x, 'median')",
+    "x.scatter_reduce(0, m.zeros(1, 3).long(), x, 'sum')",
+    "m.arange(3).scatter_reduce(0, m.tensor([0, 0, 1]), m.tensor([5, 8, 1]), 'mean')",
+    "m.arange(3).scatter_reduce(0, m.tensor([0, 0, 1]), m.tensor([5, 8, 1]), 'amin', include_self=False)",
+    "x[0, 0].addmv_(x[0, :, :].mT @ x[0], x[0, 0])",
+    "x[:, :, :3].clone().baddbmm_(x, x.mT)",
+    "x[0, :, :3].clone().addbmm_(x, x.mT, beta=2)",
+    "x[0, :3, :4].clone().addr_(x[0, :3, 0], x[0, 0])",
 ]
 
 
@@ -253,7 +271,7 @@ def test_joins_and_lookups(expression):
 
 # What needs values, or makes tensors of its own that are not on meta.
 NOT_ON_META = (
-    "eig m.tensor( x> x[0]> rank lstsq m.ones m.zeros m.arange m.full matrix_power(c,0) unitriangular"
+    "eig m.tensor( x> x[0]> rank lstsq m.ones m.zeros m.arange m.full matrix_power(c,0) unitriangular view_as"
 ).split()
 
 

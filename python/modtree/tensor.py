@@ -24,6 +24,7 @@ from modtree.ops import (  # noqa: F401  # isort: skip
     native,
     pointwise,
     reduce,
+    scattering,
     shape,
     sorting,
     special,

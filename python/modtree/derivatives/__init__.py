@@ -10,6 +10,7 @@ from modtree.derivatives import (
     native,
     pointwise,
     reduce,
+    scattering,
     shape,
     special,
 )
@@ -21,6 +22,7 @@ __all__ = [
     "native",
     "pointwise",
     "reduce",
+    "scattering",
     "shape",
     "special",
 ]

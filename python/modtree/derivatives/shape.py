@@ -20,6 +20,9 @@ _unfold_backward, _pick_backward = row("unfold_backward"), row("index_select_bac
 _pick, _roll, _flip, _pad = (row(n) for n in ("index_select", "roll", "flip", "pad"))
 _tril, _triu = row("tril"), row("triu")
 
+_contiguous = row("contiguous")
+_as_complex, _as_real = row("view_as_complex"), row("view_as_real")
+
 # -- views -------------------------------------------------------------------------------------------------------------
 
 
@@ -47,6 +50,9 @@ derive("movedim", lambda g, _out, _x, source, target: _movedim(g, target, source
 derive("expand", unchanged)
 derive("contiguous", unchanged)
 derive("real", unchanged)
+# Of a complex number two real ones are as much as one complex one: the gradient is the pair.
+derive("view_as_real", lambda g, _out, _x: _as_complex(_contiguous(g)))
+derive("view_as_complex", lambda g, _out, _x: _as_real(g))
 derive("imag", lambda g, _out, _x: g * 1j)
 derive(
     "getitem",

@@ -14,6 +14,7 @@ from modtree.ops import (  # noqa: F401  # they fill the table
     linalg,
     pointwise,
     reduce,
+    scattering,
     shape,
     sorting,
     special,

@@ -405,7 +405,41 @@ def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
     return ops["nonzero_tuple"](input) if as_tuple else ops["nonzero"](input)
 
 
+def argwhere(input: Any) -> Any:
+    """The indices of elements that are not zero, one row for each."""
+    return ops["nonzero"](input)
+
+
+def diagonal_scatter(input: Any, src: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    """A copy with src in place of a diagonal."""
+    expected = tuple(ops["diagonal"](input, offset, dim1, dim2).shape)
+    if tuple(src.shape) != expected:
+        raise RuntimeError(
+            f"expected src to have a size equal to the slice of self. src size = {list(src.shape)}, slice size = "
+            f"{list(expected)}"
+        )
+    first, second = _dim(dim1, input.ndim), _dim(dim2, input.ndim)
+    line = np.arange(expected[-1])
+    place: list[Any] = [slice(None)] * input.ndim
+    place[first], place[second] = line - min(offset, 0), line + max(offset, 0)
+    # The two index arrays put the diagonal first when they do not stand together.
+    if abs(first - second) != 1:
+        src = src.movedim(-1, 0)
+    else:
+        src = src.movedim(-1, min(first, second))
+    return ops["index_put"](input, tuple(place), src)
+
+
+def put(input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
+    """A copy with values put (or added) at places counted over all elements."""
+    flat = ops["index_put"](input.reshape(-1), (index.reshape(-1),), source.reshape(-1), accumulate)
+    return flat.reshape(tuple(input.shape))
+
+
 for _function in (
+    argwhere,
+    diagonal_scatter,
+    put,
     gather,
     index_select,
     take_along_dim,

@@ -213,6 +213,14 @@ expose("matmul", ops["matmul"])
 expose("dot", ops["dot"])
 expose("outer", ops["outer"])
 expose("ger", ops["outer"])
+for _function in (addmv, addbmm, addr, baddbmm):
+
+    def _in_place(self: Any, *args: Any, _function: Any = _function, **kwargs: Any) -> Any:
+        return self.copy_(_function(self, *args, **kwargs))
+
+    _in_place.__name__ = _in_place.__qualname__ = _function.__name__ + "_"
+    _in_place.__doc__ = f"{_function.__name__}() in place."
+    expose(_in_place.__name__, _in_place, function=False)
 expose("trace", ops["trace"])
 expose(
     "addmm_",

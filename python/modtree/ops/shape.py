@@ -87,6 +87,25 @@ define("expand", _expand, view=True)
 define("getitem", operator.getitem, view=True)
 define("contiguous", np.ascontiguousarray, view=True)
 define("diagonal", np.diagonal, view=True)
+
+
+def _view_as_real(x: Any) -> Any:
+    if x.dtype.kind != "c":
+        raise RuntimeError(f"view_as_real is only supported for complex tensors, got {x.dtype}")
+    return x.reshape((*x.shape, 1)).view(x.real.dtype)
+
+
+def _view_as_complex(x: Any) -> Any:
+    if x.dtype.kind != "f" or x.shape[-1:] != (2,) or x.strides[-1] != x.itemsize:
+        raise RuntimeError(
+            f"view_as_complex: expected real numbers whose last dimension has size 2 and stride 1, got {x.dtype} of "
+            f"shape {list(x.shape)}"
+        )
+    return x.view(np.result_type(x.dtype, np.complex64))[..., 0]
+
+
+define("view_as_real", _view_as_real, view=True)
+define("view_as_complex", _view_as_complex, view=True)
 define("real", lambda x: x.real, view=True)
 define("imag", lambda x: x.imag, view=True)
 
@@ -292,6 +311,35 @@ def split(input: Any, split_size: Any, dim: int = 0) -> Any:
     return ops["split"](input, sizes, dim)
 
 
+def split_with_sizes(input: Any, split_sizes: Any, dim: int = 0) -> Any:
+    """split() into pieces of the sizes given."""
+    return split(input, list(split_sizes), dim)
+
+
+def view_as_real(input: Any) -> Any:
+    """Complex numbers as pairs of real ones, in a new last dimension."""
+    return ops["view_as_real"](input)
+
+
+def view_as_complex(input: Any) -> Any:
+    """Pairs of real numbers, in the last dimension, as complex ones."""
+    return ops["view_as_complex"](input)
+
+
+def broadcast_shapes(*shapes: Any) -> Any:
+    """The shape that tensors of these shapes have together."""
+    from modtree.tensor import Size
+
+    try:
+        return Size(
+            np.broadcast_shapes(*((s,) if isinstance(s, int) else tuple(s) for s in shapes))
+        )
+    except ValueError:
+        raise RuntimeError(
+            f"Shape mismatch: objects cannot be broadcast to a single shape: {[list(s) for s in shapes]}"
+        ) from None
+
+
 def unbind(input: Any, dim: int = 0) -> Any:
     """The slices along a dimension, without it."""
     input.size(dim)
@@ -387,6 +435,9 @@ for _function in (
     split,
     tensor_split,
     unbind,
+    split_with_sizes,
+    view_as_real,
+    view_as_complex,
     _split_along("hsplit", 1, 1),
     _split_along("vsplit", 0, 2),
     _split_along("dsplit", 2, 3),
@@ -443,5 +494,6 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> Any:
     return tuple(g.swapaxes(0, 1) for g in grids) if indexing == "xy" and rank > 1 else tuple(grids)
 
 
+expose("broadcast_shapes", broadcast_shapes, method=False)
 expose("broadcast_tensors", broadcast_tensors, method=False)
 expose("meshgrid", meshgrid, method=False)
