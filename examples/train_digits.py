@@ -236,14 +236,16 @@ def plot(histories: dict[str, History], path: Path) -> None:
     need("matplotlib").use("Agg")
     plt = need("matplotlib.pyplot")
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-    for name, history in histories.items():
+    # The curves of the two libraries lie on each other: dashes let the first show through.
+    for (name, history), style in zip(histories.items(), ("-", "--"), strict=False):
         epochs = range(1, len(history.loss) + 1)
-        left.plot(epochs, history.loss, label=name)
-        right.plot(epochs, [100 * a for a in history.accuracy], label=name)
-    left.set(xlabel="epoch", ylabel="training loss", yscale="log")
+        left.plot(epochs, history.loss, style, label=name)
+        right.plot(epochs, [100 * a for a in history.accuracy], style, label=name)
+    left.set(xlabel="epoch", ylabel="training loss")
     right.set(xlabel="epoch", ylabel="recognized of the held-out digits [%]")
     for axes in (left, right):
         axes.grid(alpha=0.3)
+        axes.xaxis.get_major_locator().set_params(integer=True)
         axes.legend()
     figure.savefig(path, dpi=120)
     plt.close(figure)

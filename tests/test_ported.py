@@ -106,7 +106,7 @@ def test_outputs_and_gradients(run, name):
     for loss in losses:
         loss.backward()
     pair.assert_same(gradients)
-    assert all(array(g).any() for n, g in gradients(pair.models[0]).items() if "k_proj" not in n)
+    assert all(array(g).any() for g in gradients(pair.models[0]).values())
     pair.assert_same(lambda model: model.state_dict())
 
 
