@@ -13,7 +13,8 @@ from ..ops.joining import cat, stack
 from ..parameter import Parameter
 from ..tensor import Tensor
 from . import functional as F
-from . import init, rows
+from . import init
+from .functional.recurrent import recurrence
 from .utils.rnn import PackedSequence, padded_steps, picked_steps
 
 __all__ = ["GRU", "LSTM", "RNN", "RNNBase"]
@@ -169,15 +170,9 @@ class RNNBase(Module):
     ) -> tuple[Tensor, ...]:
         """One layer in one direction: the outputs and the last states."""
         weights = [getattr(self, name) for name in names]
-        w_ih, w_hh, *rest = weights
-        b_ih, b_hh = rest[:2] if self.bias else (None, None)
-        if self.mode == "LSTM":
-            w_hr = weights[-1] if self.proj_size else None
-            return rows.lstm(x, *states, w_ih, w_hh, b_ih, b_hh, w_hr, reverse, sizes)
-        if self.mode == "GRU":
-            return rows.gru(x, *states, w_ih, w_hh, b_ih, b_hh, reverse, sizes)
-        relu = self.mode == "RNN_RELU"
-        return rows.rnn(x, *states, w_ih, w_hh, b_ih, b_hh, relu, reverse, sizes)
+        projection = weights.pop() if self.proj_size else None
+        weights += [None] * (4 - len(weights))
+        return recurrence(self.mode, x, states, weights, projection, reverse, sizes)
 
     def _layers(
         self, x: Tensor, states: list[Tensor] | None, sizes: Any

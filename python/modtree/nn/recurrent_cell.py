@@ -10,7 +10,8 @@ from ..creation import empty, zeros
 from ..module import Module
 from ..parameter import Parameter
 from ..tensor import Tensor
-from . import init, rows
+from . import init
+from .functional.recurrent import recurrence
 
 __all__ = ["GRUCell", "LSTMCell", "RNNCell", "RNNCellBase"]
 
@@ -133,7 +134,7 @@ class RNNCell(RNNCellBase):
         if self.nonlinearity not in ("tanh", "relu"):
             raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
         x, (h,) = self._prepared(input, None if hx is None else [hx], 1)
-        _, h = rows.rnn(x, h, *self._weights(), self.nonlinearity == "relu", False, None)
+        _, h = recurrence("RNN_" + self.nonlinearity.upper(), x, [h], self._weights())
         return h if input.dim() == 2 else h.squeeze(0)
 
 
@@ -155,7 +156,7 @@ class LSTMCell(RNNCellBase):
     ) -> tuple[Tensor, Tensor]:
         """The next hidden and cell state; ``hx`` is the pair before, zeros by default."""
         x, (h, c) = self._prepared(input, None if hx is None else list(hx), 2)
-        _, h, c = rows.lstm(x, h, c, *self._weights(), None, False, None)
+        _, h, c = recurrence("LSTM", x, [h, c], self._weights())
         return (h, c) if input.dim() == 2 else (h.squeeze(0), c.squeeze(0))
 
 
@@ -175,5 +176,5 @@ class GRUCell(RNNCellBase):
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         """The next hidden state, as :meth:`RNNCell.forward` gives it."""
         x, (h,) = self._prepared(input, None if hx is None else [hx], 1)
-        _, h = rows.gru(x, h, *self._weights(), False, None)
+        _, h = recurrence("GRU", x, [h], self._weights())
         return h if input.dim() == 2 else h.squeeze(0)

@@ -77,13 +77,6 @@ def sequence_meta(x: Array, states: list[Array], width: int) -> list[Spec]:
     return [((*x.shape[:2], width), x.dtype), *((s.shape, x.dtype) for s in states)]
 
 
-def output_gradients(g: Array | None, shape: tuple[int, ...], dtype: Any, reverse: bool) -> Array:
-    """The gradients of the outputs of each step; zeros where there are none."""
-    if g is None:
-        return np.broadcast_to(np.zeros((), dtype), shape)
-    return in_order(g, reverse)
-
-
 def input_gradients(
     needs: Any, first: int, dg: Array, x: Array, w_ih: Array, b_ih: Array | None, reverse: bool
 ) -> tuple[Any, Any, Any]:
@@ -164,13 +157,14 @@ def _rnn_backward(
 ) -> tuple[Any, ...]:
     steps, batch = x.shape[:2]
     counts = step_sizes(sizes, reverse, steps, batch)
-    gy = output_gradients(g[0], states[1:].shape, x.dtype, reverse)
+    gy = None if g[0] is None else in_order(g[0], reverse)
     slope = (states[1:] > 0).astype(x.dtype) if relu else 1 - np.square(states[1:])
     dg = np.zeros(slope.shape, x.dtype) if counts is not None else np.empty(slope.shape, x.dtype)
     dh = np.zeros(h0_like.shape, x.dtype) if g[1] is None else np.array(g[1])
     for s in range(steps - 1, -1, -1):
         n = batch if counts is None else counts[s]
-        dh += gy[s]
+        if gy is not None:
+            dh += gy[s]
         np.multiply(dh[:n], slope[s, :n], out=dg[s, :n])
         np.matmul(dg[s, :n], w_hh, out=dh[:n])
     gx, gw, gb = input_gradients(needs, 2, dg, x, w_ih, b_ih_like, reverse)
