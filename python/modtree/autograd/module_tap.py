@@ -98,8 +98,6 @@ class ModuleTap:
             self.grad_output = grad_output
         else:
             self._run_without_inputs(grad_output)
-        if not self.pre_hooks:
-            return group.filled(gradients)
         return self._checked(group, group.collect(grad_output), "backward pre-hook")
 
     def _leave_module(self, group: _Group, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -120,7 +118,7 @@ class ModuleTap:
             "Full backward hook is firing when gradients are computed with respect to module outputs since no inputs "
             f"require gradients: the hooks of '{type(self.module).__name__}' get None as the gradient of every input. Let "
             "an input require gradients, or put the hook on a parameter.",
-            stacklevel=2,
+            stacklevel=4,  # whoever called backward()
         )
         for hook in self.hooks:
             result = hook(self.module, (None,) * self.n_args, grad_output)
