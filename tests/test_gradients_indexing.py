@@ -139,23 +139,44 @@ REDUCTIONS = [
         ),
         [((2, 4), (2, 3)), ((3, 4), (2, 3))],
         [whole(-1, 3) if include else away_from(0.1, 0.9), whole(-1, 3)],
-        twice=mode in ("sum", "mean"),
+        twice=mode != "prod",
         mixed=False,
     )
     for mode in ("sum", "mean", "prod", "amax", "amin")
     for include in (True, False)
 ]
+REDUCTIONS += [
+    Case(
+        f"product of factors that are not 0, {'with' if include else 'without'} self",
+        lambda lib, x, y, include=include: x.scatter_reduce(
+            0, lib.tensor([0, 3, 0]), y, "prod", include_self=include
+        ),
+        [((4,), (3,))],
+        away_from(0.5, 2),
+        mixed=False,
+    )
+    for include in (True, False)
+]
 test_gradients_of_scatter_reduce = suite(REDUCTIONS)
 
 
-def test_scatter_reduce_in_place_and_twice():
+def test_equal_extreme_values_share_the_whole_gradient():
+    x, y = mt.ones(2), mt.ones(4, requires_grad=True)
+    index = mt.tensor([0, 0, 0, 1])
+    x.scatter_reduce(0, index, y, "amax", include_self=False).sum().backward()
+    assert y.grad.tolist() == pytest.approx([1 / 3, 1 / 3, 1 / 3, 1])
+
+
+def test_a_product_with_a_zero_has_only_a_first_derivative():
     x, y = mt.ones(3, requires_grad=True), mt.tensor([2.0, 3.0, 4.0], requires_grad=True)
     z = x * 2
     z.scatter_reduce_(0, mt.tensor([0, 0, 2]), y, "prod")
     assert z.tolist() == [12, 2, 8]
     (g,) = mt.autograd.grad((z * z).sum(), y, create_graph=False)
     assert g.tolist() == [2 * 12 * 6, 2 * 12 * 4, 2 * 8 * 2]
+    y = mt.tensor([2.0, 0.0, 4.0], requires_grad=True)
     z = x.scatter_reduce(0, mt.tensor([0, 0, 2]), y, "prod")
+    assert mt.autograd.grad(z.sum(), y, retain_graph=True)[0].tolist() == [0, 2, 1]
     with pytest.raises(RuntimeError, match="no second derivative"):
         mt.autograd.grad(z.sum(), y, create_graph=True)
 

@@ -12,17 +12,18 @@ from modtree.derivatives.both import row
 from modtree.ops.scattering import corner, counts, places_of
 from modtree.ops.table import derive
 
-_gather, _pad = row("gather"), row("pad")
+_gather, _getitem, _pad = row("gather"), row("getitem"), row("pad")
 
 
 def _array(x: Any) -> Any:
     return x._array if isinstance(x, TensorBase) else x
 
 
-def _refuse_second(g: Any, mode: str) -> None:
-    if mode == "prod" and isinstance(g, TensorBase):
+def _check_factors(*factors: Any) -> None:
+    if any((_array(f) == 0).any() for f in factors):
         raise RuntimeError(
-            "scatter_reduce(reduce='prod') has no second derivative: gather the factors and use prod()"
+            "scatter_reduce(reduce='prod') has no second derivative where a factor is zero: gather the factors and use "
+            "prod()"
         )
 
 
@@ -76,7 +77,9 @@ def _same_kind(g: Any, share: Any) -> Any:
 def _to_self(
     g: Any, out: Any, x: Any, axis: int, index: Any, source: Any, mode: str, include_self: bool
 ) -> Any:
-    _refuse_second(g, mode)
+    if mode == "prod" and include_self and isinstance(g, TensorBase):
+        _check_factors(x)
+        return g * out / x
     share, _ = _shares(out, x, axis, index, source, mode, include_self)
     return g * _same_kind(g, share)
 
@@ -84,9 +87,13 @@ def _to_self(
 def _to_source(
     g: Any, out: Any, x: Any, axis: int, index: Any, source: Any, mode: str, include_self: bool
 ) -> Any:
-    _refuse_second(g, mode)
-    _, share = _shares(out, x, axis, index, source, mode, include_self)
-    result = _gather(g, axis, index) * _same_kind(g, share)
+    if mode == "prod" and isinstance(g, TensorBase):
+        _check_factors(source)
+        used = tuple(slice(n) for n in index.shape)
+        result = _gather(g * out, axis, index) / _getitem(source, used)
+    else:
+        _, share = _shares(out, x, axis, index, source, mode, include_self)
+        result = _gather(g, axis, index) * _same_kind(g, share)
     if tuple(result.shape) == tuple(source.shape):
         return result
     widths = [(0, n - m) for n, m in zip(source.shape, result.shape, strict=True)]
