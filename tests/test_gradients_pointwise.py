@@ -296,3 +296,25 @@ def test_infinities_zeros_and_nan(name):
 def test_pairs_of_infinities_zeros_and_nan(name):
     x, y = np.meshgrid(EXTREME[:-2], EXTREME[:-2])
     check(lambda lib, x, y: getattr(lib, name)(x, y), x, y)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64", "int64", "uint8"])
+def test_masks_on_large_arrays_choose_what_numpy_chooses(dtype):
+    rng = np.random.default_rng(0)
+    for shapes in (
+        [(100, 80)] * 3,
+        [(100, 80), (), (100, 80)],
+        [(80,), (100, 80), (100, 1)],
+        [(5000, 1), (5000, 1), (1, 3)],
+        [(100, 80), (), ()],
+    ):
+        mask = rng.integers(0, 2, shapes[0]).astype(bool)
+        a, b = (np.asarray(rng.normal(size=shape) * 9).astype(dtype) for shape in shapes[1:])
+        if dtype == "float32" and a.size > 3:
+            a.reshape(-1)[:4] = [np.nan, np.inf, -np.inf, -0.0]
+        ours = mt.where(mt.tensor(mask), mt.tensor(a), mt.tensor(b))
+        assert ours.numpy().dtype == np.dtype(dtype)
+        np.testing.assert_array_equal(ours.numpy(), np.where(mask, a, b))
+    a, mask = rng.normal(size=(100, 80)), rng.integers(0, 2, (100, 80)).astype(bool)
+    ours = mt.where(mt.tensor(mask).T, mt.tensor(a).T, mt.tensor(-a).T)
+    np.testing.assert_array_equal(ours.numpy(), np.where(mask.T, a.T, -a.T))

@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 
 from modtree._C import TensorBase, from_array
+from modtree.ops import masks
 from modtree.ops.table import ops
 
 # Below this size a filled copy costs less than NumPy's broadcast_to().
 _COPY_BELOW = 4096
-# Above this size a product costs less than numpy.where(), ten times less where the mask has no pattern.
-_WHERE_BELOW = 1024
 #: Zero of each dtype, as an array: NumPy takes longer to convert a number.
 ZEROS = {np.dtype(kind): np.zeros((), kind) for kind in "efdFD"}
 
@@ -73,11 +72,9 @@ def select(mask: Any, g: Any) -> Any:
     """g where the mask holds, 0 elsewhere, also where g is infinite or NaN there."""
     if isinstance(g, TensorBase):
         return _where(mask, g, 0)
-    if g.size > _WHERE_BELOW:
-        result = g * mask
-        if np.isfinite(np.add.reduce(result, None)):
-            return result
-    return np.where(mask, g, ZEROS[g.dtype])
+    if g.size < masks.LARGE:
+        return np.where(mask, g, ZEROS[g.dtype])
+    return masks.keep(mask, g)
 
 
 def any_of(mask: Any) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 
 from modtree import _C
 from modtree._C import kernels
+from modtree.ops import masks
 from modtree.ops.by_kernel import native
 from modtree.ops.table import define, expose, inplace_of, ops
 
@@ -335,7 +336,7 @@ def _where(condition: Any, a: Any, b: Any) -> Any:
         raise RuntimeError(
             f"where expected condition to be a boolean tensor, but got a tensor with dtype {condition.dtype}"
         )
-    return np.where(condition, a, b)
+    return masks.where(condition if condition.dtype.kind == "b" else condition != 0, a, b)
 
 
 def _clamp(x: Any, low: Any, high: Any) -> Any:
@@ -351,7 +352,7 @@ def _masked_fill(x: Any, mask: Any, value: Any) -> Any:
         raise RuntimeError(
             f"masked_fill only supports boolean masks, but got mask with dtype {mask.dtype}"
         )
-    return np.where(mask, np.asarray(value).astype(x.dtype), x)
+    return masks.where(mask, np.asarray(value).astype(x.dtype), x)
 
 
 def _lerp(start: Any, end: Any, weight: Any) -> Any:
