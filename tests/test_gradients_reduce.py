@@ -209,6 +209,10 @@ EXTREMES = [
     Case(
         "topk of the smallest", lambda lib, x: lib.topk(x, 2, dim=0, largest=False), ROWS, distinct
     ),
+    Case(
+        "topk of many", lambda lib, x: lib.topk(x, 2, dim=1), [((3, 40),), ((2, 30, 2),)], distinct
+    ),
+    Case("smallest of many", lambda lib, x: x.topk(3, -1, largest=False), [((50,),)], distinct),
     Case("kthvalue", lambda lib, x: lib.kthvalue(x, 2), ROWS, distinct),
     Case(
         "take_along_dim",
@@ -379,3 +383,27 @@ def test_shapes_alone_go_forward_and_backward_on_meta(function):
         assert x.grad.is_meta and x.grad.shape == x.shape and x.grad.dtype == lib.float32
         shapes.append(tuple(result.shape))
     assert shapes[0] == shapes[1]
+
+
+def test_topk_of_many_takes_nan_for_the_largest():
+    x = np.random.default_rng(0).normal(size=(4, 50))
+    x[1, 3] = x[1, 7] = np.nan
+    for largest in (True, False):
+        ours = mt.topk(mt.tensor(x), 3, largest=largest).values.numpy()
+        theirs = torch.topk(torch.tensor(x), 3, largest=largest).values.numpy()
+        np.testing.assert_array_equal(ours, theirs)
+    assert mt.topk(mt.ones(2, 50), 0).values.shape == (2, 0)
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+def test_softmax_along_any_dim_of_unusual_rows(name):
+    x = np.array([*UNUSUAL[:-2], [1000.0, 0.0, -1000.0]])
+    for array, dim in ((x, 1), (np.ascontiguousarray(x.T), 0), (x.T, 0)):
+        for dtype in (np.float64, np.float32):
+            check(
+                lambda lib, t, dim=dim: getattr(lib, name)(t, dim),
+                array.astype(dtype),
+                tolerance=1e-6,
+            )
+    assert getattr(mt, name)(mt.ones(0, 3), 0).shape == (0, 3)
+    assert getattr(mt, name)(mt.ones(2, 3).half(), 0).dtype == mt.float16

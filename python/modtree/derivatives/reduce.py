@@ -245,4 +245,6 @@ def _unique(*_args: Any) -> Any:
 
 
 derive("unique", _unique)
-not_differentiable("argmax", "argmin", "argsort", "all", "any", "count_nonzero", "median_place")
+not_differentiable(
+    "argmax", "argmin", "argsort", "all", "any", "count_nonzero", "median_place", "topk_places"
+)

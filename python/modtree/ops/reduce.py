@@ -197,22 +197,33 @@ def _scan_meta(x: Any, axis: int, dtype: Any = None) -> Any:
     return x.shape, dtype or _integral_to_int64(x.dtype)
 
 
-def _along(kernel: Any, x: Any, axis: int) -> Any:
-    """A kernel that works along the last axis, along ``axis``."""
+def _along(kernel: Any, otherwise: Any, x: Any, axis: int) -> Any:
+    """A kernel along the last axis; along others NumPy's functions, which go through the memory in order."""
     _require_softmax_float(x)
     if x.dtype == np.float16:
-        return _along(kernel, x.astype(np.float32), axis).astype(np.float16)
+        return _along(kernel, otherwise, x.astype(np.float32), axis).astype(np.float16)
     if x.ndim == 0 or axis in (-1, x.ndim - 1):
         return kernel(x)
-    return np.ascontiguousarray(np.moveaxis(kernel(np.moveaxis(x, axis, -1)), -1, axis))
+    return otherwise(x - np.maximum.reduce(x, axis, None, None, True, -np.inf), axis)
+
+
+def _normalized_exp(x: Any, axis: int) -> Any:
+    np.exp(x, out=x)
+    x /= np.add.reduce(x, axis, None, None, True)
+    return x
+
+
+def _less_log_sum_exp(x: Any, axis: int) -> Any:
+    x -= np.log(np.add.reduce(np.exp(x), axis, None, None, True))
+    return x
 
 
 def _softmax(x: Any, axis: int) -> Any:
-    return _along(kernels.softmax, x, axis)
+    return _along(kernels.softmax, _normalized_exp, x, axis)
 
 
 def _log_softmax(x: Any, axis: int) -> Any:
-    return _along(kernels.log_softmax, x, axis)
+    return _along(kernels.log_softmax, _less_log_sum_exp, x, axis)
 
 
 def _require_softmax_float(x: Any) -> None:
