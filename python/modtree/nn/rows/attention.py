@@ -101,6 +101,7 @@ def _recorded(
         shape = np.broadcast_shapes(scores.shape, mask.shape)
         if shape != scores.shape:
             scores = np.broadcast_to(scores, shape).copy()
+    scores = np.ascontiguousarray(scores)  # what matmul makes has the layout of its operands
     dead = _mask_scores(scores, mask, causal)
     weights = kernels.softmax(scores, out=scores)
     if dead is not None:
@@ -163,6 +164,7 @@ def _attention_backward(
     if kept is not None:
         gs = gs * kept
     if is_array(g):
+        gs = np.ascontiguousarray(gs)
         gs = kernels.softmax_backward(gs, weights, out=gs)
     else:
         gs = (gs - (gs * weights).sum(-1)[..., None]) * weights
