@@ -189,6 +189,30 @@ def test_what_numpy_functions_give_without_gradients():
     assert np.shape(x) == (2, 3) and np.iscomplexobj(x) is False
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: np.linalg.inv(a=x),
+        lambda x: np.linalg.matrix_power(a=x, n=2),
+        lambda x: np.transpose(a=x, axes=None),
+        lambda x: np.concatenate((x, x), axis=1),
+        lambda x: np.tensordot(a=x, b=x, axes=1),
+        lambda x: np.flip(m=x, axis=0),
+        lambda x: np.tile(A=x, reps=2),
+        lambda x: np.pad(array=x, pad_width=1),
+        lambda x: np.split(ary=x, indices_or_sections=3)[0],
+        lambda x: np.linalg.eigh(a=x, UPLO="U")[0],
+        lambda x: np.swapaxes(a=x, axis1=0, axis2=1),
+        lambda x: np.roll(a=x, shift=1),
+    ],
+)
+def test_arguments_have_the_names_of_numpy(call):
+    x = mt.tensor(POSITIVE, requires_grad=True)
+    np.testing.assert_allclose(call(x).detach().numpy(), call(POSITIVE), rtol=1e-12)
+    call(x).sum().backward()
+    assert x.grad.shape == x.shape
+
+
 REFUSED = {
     "a function without a row": (lambda x: np.convolve(x[0], x[1]), "convolve.*recorded functions"),
     "an argument without a row": (lambda x: np.sum(x, where=MATRIX > 0), r"modtree\.sum\(\)"),

@@ -152,8 +152,23 @@ def _matrix_transpose(x: Any) -> Any:
 
 # -- inverses and factors ----------------------------------------------------------------------------------------------
 
-for _name in ("inv", "det", "slogdet", "eig", "eigvals", "svdvals", "matrix_power", "tensorinv"):
-    numpy_linalg[getattr(np.linalg, _name)] = getattr(linalg, _name)
+for _name in ("inv", "det", "slogdet", "eig", "eigvals"):
+    _means("linalg." + _name)(lambda a, _f=getattr(linalg, _name): _f(a))
+
+
+@_means("linalg.svdvals")
+def _svdvals(x: Any) -> Any:
+    return linalg.svdvals(x)
+
+
+@_means("linalg.matrix_power")
+def _matrix_power(a: Any, n: int) -> Any:
+    return linalg.matrix_power(a, n)
+
+
+@_means("linalg.tensorinv")
+def _tensorinv(a: Any, ind: int = 2) -> Any:
+    return linalg.tensorinv(a, ind)
 
 
 @_means("linalg.solve")
