@@ -37,11 +37,11 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
             f"{list(input1.shape)} and {list(input2.shape)}"
         )
     out, in1, in2 = weight.shape
-    if input1.shape[-1] != in1 or input2.shape[-1] != in2:
-        raise RuntimeError(
-            f"bilinear(): input sizes do not match weight size: got {input1.shape[-1]} and "
-            f"{input2.shape[-1]} but expected {in1} and {in2}"
-        )
+    for name, given, expected in (("input1", input1, in1), ("input2", input2, in2)):
+        if given.shape[-1] != expected:
+            raise RuntimeError(
+                f"bilinear(): {name} size does not match weight size: got {given.shape[-1]} but expected {expected}"
+            )
     if bias is not None and bias.shape[0] != out:
         raise RuntimeError(
             f"bilinear(): bias size does not match weight size: got {bias.shape[0]} but expected {out}"

@@ -43,11 +43,14 @@ def _recorded(
         check_range("embedding_bag", indices, weight.shape[0])
     except IndexError as error:
         raise RuntimeError(str(error)) from None  # what torch raises for bags
-    if offsets.size and (offsets[0] != 0 or offsets[-1] > indices.size):
+    if offsets.size and offsets[0] != 0:
         raise RuntimeError(
-            "embedding_bag: offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from "
-            f"position 0, and the last must not exceed the number of indices ({indices.size}); got "
-            f"{offsets[0]} and {offsets[-1]}"
+            "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. "
+            f"However, got {offsets[0]}"
+        )
+    if offsets.size and offsets[-1] > indices.size:
+        raise RuntimeError(
+            f"offsets[-1] can not be greater than input's length {indices.size} but got offsets[-1] of {offsets[-1]}"
         )
     bags = len(offsets)
     sizes = np.diff(np.append(offsets, indices.size))
