@@ -152,8 +152,13 @@ def _matrix_transpose(x: Any) -> Any:
 
 # -- inverses and factors ----------------------------------------------------------------------------------------------
 
+
+def _of_matrix(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda a: function(a)
+
+
 for _name in ("inv", "det", "slogdet", "eig", "eigvals"):
-    _means("linalg." + _name)(lambda a, _f=getattr(linalg, _name): _f(a))
+    _means("linalg." + _name)(_of_matrix(getattr(linalg, _name)))
 
 
 @_means("linalg.svdvals")
