@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "bind/kernel_arrays.h"
 
+#include <pybind11/stl.h>
+
+#include <array>
 #include <string>
 
 #include "kernels/recurrent.h"
 
 namespace modtree {
 namespace {
+
+// The arrays that get the results, or None for new ones.
+template <std::size_t N>
+using Outputs = std::array<py::object, N>;
 
 // (batch, size) of the state; the gates are rows of `gates` times as many values.
 struct CellSizes {
@@ -25,7 +32,8 @@ struct CellSizes {
   Shape state_shape, gates_shape;
 };
 
-py::tuple lstm_cell(const py::object &from_input, const py::object &from_hidden, const py::array &c_before) {
+py::tuple lstm_cell(const py::object &from_input, const py::object &from_hidden, const py::array &c_before,
+                    const Outputs<3> &out) {
   const char *name = "lstm_cell";
   return with_float(name, c_before, [&](auto zero) {
     using T = decltype(zero);
@@ -33,7 +41,9 @@ py::tuple lstm_cell(const py::object &from_input, const py::object &from_hidden,
     const Contiguous<T> before(c_before);
     const auto x = argument<T>(name, "from_input", from_input, sizes.gates_shape);
     const auto y = argument<T>(name, "from_hidden", from_hidden, sizes.gates_shape);
-    const Result<T> h(sizes.state_shape), c(sizes.state_shape), gates(sizes.gates_shape);
+    const auto h = Result<T>::into(name, out[0], sizes.state_shape);
+    const auto c = Result<T>::into(name, out[1], sizes.state_shape);
+    const auto gates = Result<T>::into(name, out[2], sizes.gates_shape);
     run(kernels::lstm_cell, kernels::LstmCell<T>{x.data(), y.data(), before.data(), h.data(), c.data(), gates.data(),
                                                  sizes.batch, sizes.size});
     return py::make_tuple(h.value(), c.value(), gates.value());
@@ -58,7 +68,8 @@ py::tuple lstm_cell_backward(const py::object &dh, const py::object &dc, const p
   });
 }
 
-py::tuple gru_cell(const py::object &from_input, const py::object &from_hidden, const py::array &h_before) {
+py::tuple gru_cell(const py::object &from_input, const py::object &from_hidden, const py::array &h_before,
+                   const Outputs<2> &out) {
   const char *name = "gru_cell";
   return with_float(name, h_before, [&](auto zero) {
     using T = decltype(zero);
@@ -66,7 +77,8 @@ py::tuple gru_cell(const py::object &from_input, const py::object &from_hidden, 
     const Contiguous<T> before(h_before);
     const auto x = argument<T>(name, "from_input", from_input, sizes.gates_shape);
     const auto y = argument<T>(name, "from_hidden", from_hidden, sizes.gates_shape);
-    const Result<T> h(sizes.state_shape), gates(sizes.gates_shape);
+    const auto h = Result<T>::into(name, out[0], sizes.state_shape);
+    const auto gates = Result<T>::into(name, out[1], sizes.gates_shape);
     run(kernels::gru_cell,
         kernels::GruCell<T>{x.data(), y.data(), before.data(), h.data(), gates.data(), sizes.batch, sizes.size});
     return py::make_tuple(h.value(), gates.value());
@@ -94,12 +106,17 @@ py::tuple gru_cell_backward(const py::object &dh, const py::object &gates, const
 }  // namespace
 
 void bind_recurrent_kernels(py::module_ &m) {
-  m.def("lstm_cell", &lstm_cell, py::arg("from_input"), py::arg("from_hidden"), py::arg("c_before"),
-        "One step from the two parts of the gates (batch, 4 * size; input, forget, cell, output): (h, c, gates).");
+  m.def(
+      "lstm_cell", &lstm_cell, py::arg("from_input"), py::arg("from_hidden"), py::arg("c_before"),
+      py::arg("out") = Outputs<3>{py::none(), py::none(), py::none()},
+      "One step from the two parts of the gates (batch, 4 * size; input, forget, cell, output): (h, c, gates). Of the "
+      "arrays in out, gates may be from_input.");
   m.def("lstm_cell_backward", &lstm_cell_backward, py::arg("dh"), py::arg("dc"), py::arg("gates"), py::arg("c_before"),
         py::arg("c"), "Gradients (of both parts of the gates, of c_before); dh or dc may be None.");
   m.def("gru_cell", &gru_cell, py::arg("from_input"), py::arg("from_hidden"), py::arg("h_before"),
-        "One step from the two parts of the gates (batch, 3 * size; reset, update, new): (h, gates).");
+        py::arg("out") = Outputs<2>{py::none(), py::none()},
+        "One step from the two parts of the gates (batch, 3 * size; reset, update, new): (h, gates). Of the arrays in "
+        "out, gates may be from_input.");
   m.def("gru_cell_backward", &gru_cell_backward, py::arg("dh"), py::arg("gates"), py::arg("from_hidden"),
         py::arg("h_before"), "Gradients (of from_input, of from_hidden, of h_before).");
 }

@@ -89,6 +89,9 @@ public:
   T *data() const { return data_; }
   const py::object &value() const { return value_; }
 
+  // Takes the caller's array instead, where it gave one: it must fit exactly.
+  static Result into(const char *kernel, const py::object &out, const Shape &shape);
+
 private:
   py::object value_;
   T *data_ = nullptr;
@@ -143,6 +146,26 @@ T *in_place(const char *kernel, const char *name, const py::object &value, py::s
     throw py::value_error(what + " must have " + std::to_string(size) + " values, got " + std::to_string(array.size()));
   }
   return static_cast<T *>(array.mutable_data());
+}
+
+template <class T>
+Result<T> Result<T>::into(const char *kernel, const py::object &out, const Shape &shape) {
+  if (out.is_none()) {
+    return Result(shape);
+  }
+  py::ssize_t size = 1;
+  for (py::ssize_t n : shape) {
+    size *= n;
+  }
+  Result result(shape, false);
+  result.data_ = in_place<T>(kernel, "out", out, size);
+  result.value_ = out;
+  const Shape got = shape_of(py::reinterpret_borrow<py::array>(out));
+  if (got != shape) {
+    throw py::value_error(std::string(kernel) + ": out must have shape " + to_string(shape) + ", got " +
+                          to_string(got));
+  }
+  return result;
 }
 
 template <class T>

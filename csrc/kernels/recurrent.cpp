@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/recurrent.h"
 
+#include <cstring>
 #include <vector>
 
 #include "kernels/vector_math.h"
@@ -10,18 +11,16 @@ namespace {
 
 // One function for each loop, and one transcendental function in each loop: GCC does not vectorize more than that at a time.
 template <class T>
-MODTREE_ALWAYS_INLINE void sigmoid_of_sum(const T *__restrict x, const T *__restrict y, T *__restrict out,
-                                          std::ptrdiff_t n) {
+MODTREE_ALWAYS_INLINE void add_sigmoid(T *__restrict gates, const T *__restrict y, std::ptrdiff_t n) {
   for (std::ptrdiff_t i = 0; i < n; ++i) {
-    out[i] = sigmoid_approx(x[i] + y[i]);
+    gates[i] = sigmoid_approx(gates[i] + y[i]);
   }
 }
 
 template <class T>
-MODTREE_ALWAYS_INLINE void tanh_of_sum(const T *__restrict x, const T *__restrict y, T *__restrict out,
-                                       std::ptrdiff_t n) {
+MODTREE_ALWAYS_INLINE void add_tanh(T *__restrict gates, const T *__restrict y, std::ptrdiff_t n) {
   for (std::ptrdiff_t i = 0; i < n; ++i) {
-    out[i] = tanh_approx(x[i] + y[i]);
+    gates[i] = tanh_approx(gates[i] + y[i]);
   }
 }
 
@@ -29,15 +28,17 @@ template <class T>
 MODTREE_ALWAYS_INLINE void lstm_rows(const LstmCell<T> &a) {
   const std::ptrdiff_t n = a.size;
   for (std::ptrdiff_t row = 0; row < a.batch; ++row) {
-    const T *__restrict x = a.from_input + row * 4 * n;
     const T *__restrict y = a.from_hidden + row * 4 * n;
     const T *__restrict before = a.c_before + row * n;
     T *__restrict gates = a.gates + row * 4 * n;
     T *__restrict c = a.c + row * n;
     T *__restrict h = a.h + row * n;
-    sigmoid_of_sum(x, y, gates, 2 * n);
-    tanh_of_sum(x + 2 * n, y + 2 * n, gates + 2 * n, n);
-    sigmoid_of_sum(x + 3 * n, y + 3 * n, gates + 3 * n, n);
+    if (a.gates != a.from_input) {
+      std::memcpy(gates, a.from_input + row * 4 * n, static_cast<std::size_t>(4 * n) * sizeof(T));
+    }
+    add_sigmoid(gates, y, 2 * n);
+    add_tanh(gates + 2 * n, y + 2 * n, n);
+    add_sigmoid(gates + 3 * n, y + 3 * n, n);
     for (std::ptrdiff_t i = 0; i < n; ++i) {
       c[i] = gates[n + i] * before[i] + gates[i] * gates[2 * n + i];
     }
@@ -86,18 +87,26 @@ MODTREE_ALWAYS_INLINE void lstm_backward_rows(const LstmCellBackward<T> &a) {
 }
 
 template <class T>
+MODTREE_ALWAYS_INLINE void new_gate(T *__restrict fresh, const T *__restrict reset, const T *__restrict y,
+                                    std::ptrdiff_t n) {
+  for (std::ptrdiff_t i = 0; i < n; ++i) {
+    fresh[i] = tanh_approx(fresh[i] + reset[i] * y[i]);
+  }
+}
+
+template <class T>
 MODTREE_ALWAYS_INLINE void gru_rows(const GruCell<T> &a) {
   const std::ptrdiff_t n = a.size;
   for (std::ptrdiff_t row = 0; row < a.batch; ++row) {
-    const T *__restrict x = a.from_input + row * 3 * n;
     const T *__restrict y = a.from_hidden + row * 3 * n;
     const T *__restrict before = a.h_before + row * n;
     T *__restrict gates = a.gates + row * 3 * n;
     T *__restrict h = a.h + row * n;
-    sigmoid_of_sum(x, y, gates, 2 * n);
-    for (std::ptrdiff_t i = 0; i < n; ++i) {
-      gates[2 * n + i] = tanh_approx(x[2 * n + i] + gates[i] * y[2 * n + i]);
+    if (a.gates != a.from_input) {
+      std::memcpy(gates, a.from_input + row * 3 * n, static_cast<std::size_t>(3 * n) * sizeof(T));
     }
+    add_sigmoid(gates, y, 2 * n);
+    new_gate(gates + 2 * n, gates, y + 2 * n, n);
     for (std::ptrdiff_t i = 0; i < n; ++i) {
       h[i] = gates[2 * n + i] + gates[n + i] * (before[i] - gates[2 * n + i]);
     }

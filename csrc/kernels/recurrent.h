@@ -7,6 +7,7 @@
 namespace modtree::kernels {
 
 // Gates are rows of 4 size values: input, forget, cell, output, before their activations the sum of `from_input` and `from_hidden`.
+// `gates` may be `from_input`.
 // c = forget c_before + input cell, h = output tanh(c); `gates` gets the activated ones.
 template <class T>
 struct LstmCell {

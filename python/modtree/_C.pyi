@@ -596,6 +596,7 @@ class kernels:
         from_input: np.ndarray[Any, Any],
         from_hidden: np.ndarray[Any, Any],
         c_before: np.ndarray[Any, Any],
+        out: Sequence[np.ndarray[Any, Any] | None] = ...,
     ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]: ...
     @staticmethod
     def lstm_cell_backward(
@@ -610,6 +611,7 @@ class kernels:
         from_input: np.ndarray[Any, Any],
         from_hidden: np.ndarray[Any, Any],
         h_before: np.ndarray[Any, Any],
+        out: Sequence[np.ndarray[Any, Any] | None] = ...,
     ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]: ...
     @staticmethod
     def gru_cell_backward(
