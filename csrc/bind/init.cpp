@@ -8,7 +8,7 @@
 #include "module/copy.h"
 #include "module/globals.h"
 #include "module/state_metadata.h"
-#include "module/traverse.h"
+#include "module/walk.h"
 #include "module/type.h"
 #include "py/interned.h"
 #include "tensor/bind.h"

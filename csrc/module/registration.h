@@ -17,11 +17,6 @@ int register_parameter(ModuleObject *module, PyObject *name, PyObject *parameter
 int register_buffer(ModuleObject *module, PyObject *name, PyObject *tensor, bool persistent);
 int add_module(ModuleObject *module, PyObject *name, PyObject *child);
 
-// Their Python methods.
-PyObject *module_register_parameter(PyObject *self_obj, PyObject *const *args, Py_ssize_t count, PyObject *keywords);
-PyObject *module_register_buffer(PyObject *self_obj, PyObject *const *args, Py_ssize_t count, PyObject *keywords);
-PyObject *module_add_module(PyObject *self_obj, PyObject *const *args, Py_ssize_t count, PyObject *keywords);
-
 // Mapping access that takes the short way for a plain dict. Discard: 1 removed, 0 was missing, -1 on error.
 int mapping_set(PyObject *mapping, PyObject *name, PyObject *value);
 int mapping_discard(PyObject *mapping, PyObject *name);

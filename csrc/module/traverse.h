@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The eight walks of a module (BEHAVIOUR 4) as lazy iterators.
+// The eight walks of a module (BEHAVIOUR 4): the methods; walk.h has the iterator.
 #pragma once
 
 #include "module/object.h"
@@ -15,8 +15,5 @@ PyObject *module_named_children(PyObject *self_obj, PyObject *);
 PyObject *module_modules(PyObject *self_obj, PyObject *const *args, Py_ssize_t count, PyObject *keywords);
 PyObject *module_named_modules(PyObject *self_obj, PyObject *const *args, Py_ssize_t count, PyObject *keywords);
 PyObject *module_named_members(PyObject *self_obj, PyObject *const *args, Py_ssize_t count, PyObject *keywords);
-
-// Creates the iterator type and publishes it in `_C` as `Walk`.
-void make_walk_type(py::module_ &m);
 
 }  // namespace modtree

@@ -12,6 +12,7 @@
 #include "module/load_module.h"
 #include "module/load_state_dict.h"
 #include "module/copy.h"
+#include "module/register_methods.h"
 #include "module/registration.h"
 #include "module/save_module.h"
 #include "module/state_dict.h"
