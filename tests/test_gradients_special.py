@@ -134,6 +134,34 @@ STATISTICS = [
         distinct,
     ),
     Case("quantile, kept", lambda lib, x: x.quantile(0.6, dim=0, keepdim=True), ROWS, distinct),
+    Case("mode", lambda lib, x: lib.mode(x, 0), CUBE, distinct),
+    Case(
+        "mode of equals",
+        lambda lib, x: x.mode(keepdim=True),
+        [((3, 7),)],
+        of(2.0, 1.0, 1.0, 2.0, 3.0),
+    ),
+    Case("nanmedian", lambda lib, x: lib.nanmedian(x), ROWS, WITH_NAN),
+    Case("nanmedian along a dim", lambda lib, x: x.nanmedian(-1), ROWS, WITH_NAN),
+    Case("cov", lambda lib, x: lib.cov(x), [((3, 5),), ((5,),)]),
+    Case("cov, uncorrected", lambda lib, x: lib.cov(x, correction=0), [((3, 5),)]),
+    Case(
+        "cov, counted and weighted",
+        lambda lib, x: lib.cov(
+            x,
+            fweights=lib.tensor([1, 2, 1, 3]),
+            aweights=lib.tensor([0.5, 1.0, 2.0, 0.1]).to(x.dtype),
+        ),
+        [((3, 4),)],
+    ),
+    Case("corrcoef", lambda lib, x: lib.corrcoef(x), [((3, 5),), ((5,),)], twice=False),
+    Case(
+        "polar",
+        lambda lib, x, y: lib.polar(x, y),
+        [((3,), (3,)), ((2, 3), (3,))],
+        (between(0.5, 2), between(-2, 2)),
+        mixed=False,
+    ),
     Case("msort", lambda lib, x: lib.msort(x), ROWS, distinct),
 ]
 
@@ -215,3 +243,61 @@ def test_cdist_has_second_derivatives():
     (slope,) = torch.autograd.grad(distances.sum(), u, create_graph=True)
     slope.square().sum().backward()
     np.testing.assert_allclose(x.grad.numpy(), u.grad.numpy(), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "m.bincount(i)",
+        "m.bincount(i, minlength=9)",
+        "m.bincount(i, x[:6])",
+        "m.histc(x, 4)",
+        "m.histc(x, bins=5, min=-1, max=1)",
+        "m.searchsorted(x.sort().values, x * 0.9)",
+        "m.searchsorted(i.sort().values, i, right=True)",
+        "m.searchsorted(m.stack([x, x + 1]).sort(-1).values, m.stack([x, x]), side='right')",
+        "m.bucketize(x, m.tensor([-1.0, 0.0, 0.5]))",
+        "m.isin(i, m.tensor([1, 3]))",
+        "m.isin(i, m.tensor([1, 3]), invert=True)",
+        "m.gcd(i, m.tensor(6))",
+        "m.lcm(i, i + 1)",
+        "m.unique_consecutive(i)",
+        "m.unique_consecutive(i, return_inverse=True, return_counts=True)",
+        "m.isreal(x)",
+        "m.mode(i)",
+    ],
+)
+def test_counting_and_looking_up(expression):
+    i = np.array([1, 1, 3, 0, 3, 3])
+    x = np.random.default_rng(0).normal(size=8)
+    results = [
+        eval(expression, {"m": lib, "i": lib.from_numpy(i), "x": lib.from_numpy(x)})  # noqa: S307
+        for lib in (mt, torch)
+    ]
+    ours, theirs = (r if isinstance(r, tuple) else (r,) for r in results)
+    for mine, other in zip(ours, theirs, strict=True):
+        assert str(mine.dtype)[8:] == str(other.dtype)[6:]
+        np.testing.assert_allclose(mine.numpy(), other.numpy())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x: x.logit_(),
+        lambda x: x.float_power_(2),
+        lambda x: x.ldexp_(x.detach() * 0 + 2),
+        lambda x: x.polygamma_(1),
+        lambda x: x.mvlgamma_(1),
+        lambda x: x.nan_to_num_(),
+        lambda x: x.cumsum_(0),
+        lambda x: x.cumprod_(0),
+        lambda x: x.negative_().absolute_().multiply_(3).divide_(2).subtract_(1),
+        lambda x: x.arcsin_(),
+        lambda x: x.sinc_(),
+        lambda x: x.renorm_(2, 0, 0.5),
+        lambda x: x.xlogy_(x.detach() + 1),
+    ],
+)
+def test_methods_that_write_in_place(change):
+    x = np.random.default_rng(0).uniform(0.1, 0.9, (3, 2))
+    check(lambda lib, x: change(x * 1.0), x, tolerance=1e-8)

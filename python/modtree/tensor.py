@@ -16,6 +16,7 @@ from modtree.random import bits_of, normal, uniform
 
 # The modules of operations fill the table, and the namespace of linear algebra adds methods, when they are imported.
 from modtree.ops import (  # noqa: F401  # isort: skip
+    counting,
     decompositions,
     einsum,
     indexing,

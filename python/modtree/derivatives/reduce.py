@@ -219,7 +219,7 @@ def _evenly(g: Any, out: Any, x: Any, *_args: Any, **_kwargs: Any) -> Any:
     return g * (equal / total(equal, None))
 
 
-for _name in ("max_all", "min_all", "median"):
+for _name in ("max_all", "min_all", "median", "nanmedian"):
     derive(_name, _evenly)
 derive(
     "take_along_dim",

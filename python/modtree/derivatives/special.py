@@ -86,3 +86,14 @@ def _logcumsumexp_gradient(g: Any, out: Any, x: Any, axis: int) -> Any:
 
 derive("logcumsumexp", _logcumsumexp_gradient)
 not_differentiable("cummax_places", "cummin_places")
+not_differentiable("bincount", "histc", "searchsorted", "isin", "gcd", "lcm")
+not_differentiable("mode_places", "nanmedian_places")
+
+
+def _unique_consecutive(*_args: Any) -> Any:
+    raise NotImplementedError(
+        "unique_consecutive() has no derivative: call it on tensor.detach(), or under modtree.no_grad()"
+    )
+
+
+derive("unique_consecutive", _unique_consecutive)

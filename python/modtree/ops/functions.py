@@ -7,6 +7,7 @@ from typing import Any
 
 from modtree import linalg as _linear_algebra  # noqa: F401  # it fills the table of functions
 from modtree.ops import (  # noqa: F401  # they fill the table
+    counting,
     decompositions,
     einsum,
     indexing,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from modtree._C import TensorBase, as_dtype
-from modtree.ops.table import define, expose, inplace_of, ops
+from modtree.ops.table import define, expose, inplace_of, methods, ops
 
 # Bernoulli numbers B(2), B(4), ...: coefficients of the series for large arguments.
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
@@ -152,3 +152,43 @@ expose("fix_", inplace_of(ops["trunc"]), function=False)
 expose("positive", lambda input: input)
 expose("isposinf", lambda input: ops["eq"](input, math.inf))
 expose("isneginf", lambda input: ops["eq"](input, -math.inf))
+
+
+def written_after(name: str, function: Any) -> Any:
+    """The method that writes what a function of self gives into self."""
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        # The backward pass may need the old values.
+        return self.copy_(function(self.clone() if self.requires_grad else self, *args, **kwargs))
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"{name[:-1]}() in place."
+    return method
+
+
+for _function in (logit, mvlgamma, float_power, ldexp):
+    _name = _function.__name__ + "_"
+    expose(_name, written_after(_name, _function), function=False)
+expose("polygamma_", written_after("polygamma_", methods["polygamma"]), function=False)
+for _name in ("nan_to_num", "cumsum", "cumprod"):
+    expose(_name + "_", written_after(_name + "_", methods[_name]), function=False)
+for _alias, _name in {
+    "negative": "neg",
+    "absolute": "abs",
+    "multiply": "mul",
+    "arctan2": "atan2",
+    "greater": "gt",
+    "greater_equal": "ge",
+    "less": "lt",
+    "less_equal": "le",
+    "not_equal": "ne",
+    "arcsin": "asin",
+    "arccos": "acos",
+    "arctan": "atan",
+    "arcsinh": "asinh",
+    "arccosh": "acosh",
+    "arctanh": "atanh",
+}.items():
+    expose(_alias + "_", inplace_of(ops[_name]), function=False)
+expose("divide_", methods["div_"], function=False)
+expose("subtract_", methods["sub_"], function=False)

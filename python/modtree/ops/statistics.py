@@ -10,6 +10,7 @@ import numpy as np
 
 from modtree._C import TensorBase
 from modtree.ops.reduce import _axis, _same, norm, std
+from modtree.ops.special import written_after
 from modtree.ops.table import define, expose, ops
 
 _cummax_result = namedtuple("cummax", ["values", "indices"])  # noqa: PYI024
@@ -223,3 +224,4 @@ for _function in (std_mean, trapezoid, cumulative_trapezoid, cdist):
     expose(_function.__name__, _function, method=False)
 expose("trapz", trapezoid, method=False)
 expose("msort", lambda input: ops["take_along_dim"](input, ops["argsort"](input, 0, False), 0))
+expose("renorm_", written_after("renorm_", renorm), function=False)
