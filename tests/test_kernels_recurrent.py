@@ -122,3 +122,27 @@ def test_arguments_are_checked():
         0,
         3,
     )
+
+
+@dtypes
+def test_results_into_given_arrays(dtype):
+    x, y, c = sample(dtype, (2, 12)), sample(dtype, (2, 12), 1), sample(dtype, (2, 3), 2)
+    expected = kernels.lstm_cell(x, y, c)
+    out = np.empty((2, 3), dtype), np.empty((2, 3), dtype), x.copy()
+    for a, b in zip(kernels.lstm_cell(out[2], y, c, out), out, strict=True):
+        assert a is b
+    for a, b in zip(out, expected, strict=True):
+        np.testing.assert_array_equal(a, b)
+    x, y = x[:, :9].copy(), y[:, :9].copy()
+    expected = kernels.gru_cell(x, y, c)
+    h = np.empty((2, 3), dtype)
+    new, gates = kernels.gru_cell(x, y, c, (h, None))
+    assert new is h
+    np.testing.assert_array_equal(h, expected[0])
+    np.testing.assert_array_equal(gates, expected[1])
+    with pytest.raises(ValueError, match=r"out must have shape \(2, 3\), got \(3, 2\)"):
+        kernels.gru_cell(x, y, c, (np.empty((3, 2), dtype), None))
+    with pytest.raises(ValueError, match="out must have 6 values, got 3"):
+        kernels.gru_cell(x, y, c, (np.empty(3, dtype), None))
+    with pytest.raises(ValueError, match="out must be C-contiguous, aligned and writeable"):
+        kernels.gru_cell(x, y, c, (np.empty((3, 2), dtype).T, None))
