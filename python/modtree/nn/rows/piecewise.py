@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...ops.table import define, derive
-from ._common import Array, Spec, need_arrays, need_floating, same_meta
+from ._common import Array, Spec, indicator, is_array, need_arrays, need_floating, same_meta
 
 
 def _hardtanh(x: Array, low: float, high: float) -> Array:
@@ -24,16 +24,27 @@ def _hardtanh(x: Array, low: float, high: float) -> Array:
 def _leaky_relu(x: Array, slope: float) -> Array:
     """``slope`` is not negative, so that the sign of the result is that of x."""
     need_floating("leaky_relu", x)
-    return np.maximum(x, 0) + np.minimum(x, 0) * slope
+    return np.maximum(x, x * slope) if slope <= 1 else np.minimum(x, x * slope)
+
+
+def _leaky_slope(g: Any, out: Any, _x: Any, slope: float) -> Any:
+    if not is_array(g):
+        return np.where(out > 0, g, g * slope)
+    above = indicator(out > 0, out)
+    return g * (above + (1 - above) * slope)
 
 
 def _elu(x: Array, alpha: float, scale: float, input_scale: float) -> Array:
     """``alpha`` is not negative, likewise."""
     need_floating("elu", x)
-    return np.where(x > 0, x * scale, np.expm1(np.minimum(x, 0) * input_scale) * (alpha * scale))
+    return np.maximum(x, 0) * scale + np.expm1(np.minimum(x, 0) * input_scale) * (alpha * scale)
 
 
 def _elu_slope(g: Any, out: Any, _x: Any, alpha: float, scale: float, input_scale: float) -> Any:
+    if is_array(g):
+        below = (np.minimum(out, 0) + alpha * scale) * input_scale
+        step = scale - alpha * scale * input_scale
+        return g * (below + indicator(out > 0, out) * step if step else below)
     # At 0 the second derivative is 0: torch's choice.
     below = (out * (out < 0) + alpha * scale) * input_scale
     return g * np.where(out > 0, below * 0 + scale, below)
@@ -50,7 +61,12 @@ def _hardswish(x: Array) -> Array:
 
 
 def _hardswish_slope(g: Any, _out: Any, x: Any) -> Any:
-    return g * np.where(x >= 3, x * 0 + 1, (x > -3) * (x / 3 + 0.5))
+    if not is_array(g):
+        return g * np.where(x >= 3, x * 0 + 1, (x > -3) * (x / 3 + 0.5))
+    inside = np.minimum(np.maximum(x, -3), 3) / 3 + 0.5
+    inside *= (x > -3) & (x < 3)
+    inside += x >= 3
+    return g * inside
 
 
 def _hardsigmoid(x: Array) -> Array:
@@ -71,7 +87,14 @@ def _softshrink(x: Array, limit: float) -> Array:
 def _prelu(x: Array, weight: Array) -> Array:
     """``weight`` broadcasts to x."""
     need_floating("prelu", x)
-    return np.where(x > 0, x, x * weight)
+    return np.maximum(x, 0) + np.minimum(x, 0) * weight
+
+
+def _prelu_slope(g: Any, _out: Any, x: Any, weight: Any) -> Any:
+    if not is_array(g):
+        return np.where(x > 0, g, g * weight)
+    above = indicator(x > 0, x)
+    return g * (above + (1 - above) * weight)
 
 
 def _prelu_meta(x: Array, weight: Array) -> Spec:
@@ -88,7 +111,7 @@ hardshrink = define("hardshrink", _hardshrink, meta=same_meta)
 softshrink = define("softshrink", _softshrink, meta=same_meta)
 prelu = define("prelu", _prelu, meta=_prelu_meta)
 derive("hardtanh", lambda g, out, _x, low, high: g * ((out > low) & (out < high)))
-derive("leaky_relu", lambda g, out, _x, slope: np.where(out > 0, g, g * slope))
+derive("leaky_relu", _leaky_slope)
 derive("elu", _elu_slope)
 derive("threshold", lambda g, _out, x, threshold, value: g * (x > threshold))
 derive("hardswish", _hardswish_slope)
@@ -97,6 +120,6 @@ derive("hardshrink", lambda g, _out, x, limit: g * (np.abs(x) > limit))
 derive("softshrink", lambda g, out, _x, limit: g * (out != 0))
 derive(
     "prelu",
-    lambda g, _out, x, weight: np.where(x > 0, g, g * weight),
+    _prelu_slope,
     lambda g, _out, x, _weight: g * np.minimum(x, 0),
 )
