@@ -20,7 +20,6 @@ from backward_common import (
 )
 from support import raises
 
-
 # -- exceptions ----------------------------------------------------------------------------------------------------------
 
 

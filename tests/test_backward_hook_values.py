@@ -7,7 +7,6 @@ import pytest
 from backward_common import doubles, leaf_input, lists, module_of, tensor, two_outputs
 from support import quiet, raises, warns
 
-
 # -- what full hooks return ----------------------------------------------------------------------------------------------
 
 
