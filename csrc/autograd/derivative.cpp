@@ -280,7 +280,7 @@ int apply_op(NodeObject *node, Gradients &outputs, const std::vector<bool> &want
   return 0;
 }
 
-int apply_python(NodeObject *node, Gradients &outputs, const std::vector<bool> &wanted, Gradients &results,
+int apply_python(NodeObject *node, Gradients &outputs, Gradients &results,
                  bool on_tensors) {
   py::object args = py::reinterpret_steal<py::object>(PyTuple_New(static_cast<Py_ssize_t>(outputs.size())));
   if (!args) {
@@ -310,7 +310,12 @@ int apply_python(NodeObject *node, Gradients &outputs, const std::vector<bool> &
   }
   for (std::size_t i = 0; i < node->n_edges; ++i) {
     PyObject *item = PyTuple_GET_ITEM(value, static_cast<Py_ssize_t>(i));
-    if (item == Py_None || !wanted[i]) {
+    if (item == Py_None || (node->edges[i].node == nullptr && !is_tensor(item))) {
+      continue;
+    }
+    if (node->edges[i].node == nullptr) {
+      // Goes nowhere, but the node's hooks see it.
+      results[i] = gradient_from_tensor(item, on_tensors);
       continue;
     }
     if (!is_tensor(item)) {
@@ -482,7 +487,7 @@ int apply_node(NodeObject *node, Gradients &outputs, const std::vector<bool> &wa
     case NodeKind::op:
       return apply_op(node, outputs, wanted, results, on_tensors);
     case NodeKind::python:
-      return apply_python(node, outputs, wanted, results, on_tensors);
+      return apply_python(node, outputs, results, on_tensors);
     case NodeKind::copy_slices:
       return apply_copy_slices(node, outputs, wanted, results);
     case NodeKind::as_view:

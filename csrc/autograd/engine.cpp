@@ -281,7 +281,8 @@ private:
     NodeObject *node = work.node;
     Gradients outputs(std::max<std::size_t>(node->n_outputs, 1));
     take(work, outputs);
-    if (run_tensor_hooks(node, outputs, options_.create_graph) < 0) {
+    // Of a node that leads to nothing that is asked for, nobody's hooks run.
+    if ((work.needed || is_captured(node)) && run_tensor_hooks(node, outputs, options_.create_graph) < 0) {
       return -1;
     }
     for (Capture &capture : captures_) {
@@ -313,11 +314,15 @@ private:
       release_saved(node);
     }
     for (std::size_t i = 0; i < node->n_edges; ++i) {
-      if (node->edges[i].node != nullptr && deliver(node->edges[i], results.take(i)) < 0) {
+      if (node->edges[i].node != nullptr && deliver(node->edges[i], wanted[i] ? results.take(i) : nullptr) < 0) {
         return -1;
       }
     }
     return 0;
+  }
+
+  bool is_captured(NodeObject *node) const {
+    return std::any_of(captures_.begin(), captures_.end(), [node](const Capture &capture) { return capture.node == node; });
   }
 
   int skip(NodeObject *node) {
@@ -342,16 +347,14 @@ private:
   }
 
   int finish_leaf(NodeObject *node, Gradients &outputs) {
-    py::object seen = py::reinterpret_borrow<py::object>(has_post_hooks(node) ? outputs[0] : nullptr);
+    const bool has_hooks = has_post_hooks(node);
+    py::object seen = py::reinterpret_borrow<py::object>(has_hooks ? outputs[0] : nullptr);
     PyObject *gradient = outputs.take(0);
-    if (gradient == nullptr) {
-      return 0;
-    }
     auto leaf = py::reinterpret_borrow<py::object>(node->target);
-    if (accumulate_grad(as_tensor(leaf.ptr()), gradient, options_.create_graph) < 0) {
+    if (gradient != nullptr && accumulate_grad(as_tensor(leaf.ptr()), gradient, options_.create_graph) < 0) {
       return -1;
     }
-    if (seen) {
+    if (has_hooks) {
       Gradients none(0);
       Gradients again(1);
       again[0] = seen.release().ptr();

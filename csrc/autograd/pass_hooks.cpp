@@ -19,18 +19,34 @@ bool is_meta_output(NodeObject *node, std::size_t nr) {
   return output_spec(node, static_cast<std::uint32_t>(nr)).is_meta;
 }
 
-// A gradient that a hook returned in place of `spec`'s. New reference.
-PyObject *checked(PyObject *hook, PyObject *value, OutputSpec &spec, bool on_tensors) {
+py::object name_of(PyObject *hook) {
   py::object name = py::reinterpret_steal<py::object>(PyObject_GetAttrString(hook, "__name__"));
   if (!name) {
     PyErr_Clear();
     name = py::str("unknown");
   }
+  return name;
+}
+
+// A gradient that a hook returned in place of `old`; `wanted` is null where nothing takes it. New reference.
+PyObject *checked(PyObject *hook, PyObject *value, PyObject *old, OutputSpec *wanted, bool on_tensors) {
+  const py::object name = name_of(hook);
   if (!is_tensor(value)) {
-    PyErr_Format(PyExc_TypeError, "expected Variable, but hook '%S' returned '%s': a hook returns a Tensor or None",
-                 name.ptr(), Py_TYPE(value)->tp_name);
+    PyErr_Format(PyExc_TypeError, "expected Variable, but hook returned '%s': '%S' must return Tensors or None",
+                 Py_TYPE(value)->tp_name, name.ptr());
     return nullptr;
   }
+  if (old == nullptr) {
+    PyErr_Format(PyExc_RuntimeError,
+                 "can't replace a None gradient with a non-None value: hook '%S' must return None for a gradient that did "
+                 "not arrive",
+                 name.ptr());
+    return nullptr;
+  }
+  if (wanted == nullptr) {
+    return gradient_from_tensor(value, on_tensors);
+  }
+  OutputSpec &spec = *wanted;
   TensorObject *tensor = as_tensor(value);
   if (!same_shape(tensor->array, spec)) {
     PyErr_Format(PyExc_RuntimeError, "hook '%S' has changed the size of value", name.ptr());
@@ -49,6 +65,7 @@ int run_table(NodeObject *node, std::uint32_t nr, PyObject *table, PyObject *&gr
   const py::object hooks = snapshot(table);
   for (Py_ssize_t i = 0; hooks && i < PyList_GET_SIZE(hooks.ptr()); ++i) {
     PyObject *hook = PyList_GET_ITEM(hooks.ptr(), i);
+    // A gradient that did not arrive is None for its hooks.
     py::object tensor = py::reinterpret_steal<py::object>(gradient_to_tensor(gradient, is_meta_output(node, nr)));
     py::object result = py::reinterpret_steal<py::object>(tensor ? PyObject_CallOneArg(hook, tensor.ptr()) : nullptr);
     if (!result) {
@@ -56,7 +73,7 @@ int run_table(NodeObject *node, std::uint32_t nr, PyObject *table, PyObject *&gr
     }
     if (!result.is_none()) {
       OutputSpec spec = output_spec(node, nr);
-      PyObject *replaced = checked(hook, result.ptr(), spec, on_tensors);
+      PyObject *replaced = checked(hook, result.ptr(), gradient, &spec, on_tensors);
       if (replaced == nullptr) {
         return -1;
       }
@@ -71,7 +88,7 @@ py::object as_tuple(NodeObject *node, Gradients &gradients, bool are_outputs) {
   py::object tuple = py::reinterpret_steal<py::object>(PyTuple_New(static_cast<Py_ssize_t>(gradients.size())));
   for (std::size_t i = 0; tuple && i < gradients.size(); ++i) {
     bool is_meta = false;
-    if (gradients[i] != nullptr) {
+    if (gradients[i] != nullptr && (are_outputs || node->edges[i].node != nullptr)) {
       is_meta = are_outputs ? is_meta_output(node, i)
                             : output_spec(node->edges[i].node, node->edges[i].nr).is_meta;
     }
@@ -84,32 +101,28 @@ py::object as_tuple(NodeObject *node, Gradients &gradients, bool are_outputs) {
   return tuple;
 }
 
-// Takes over what a hook of a node returned: a tuple, or one gradient where there is one.
+// Takes over the tuple that a hook of a node returned.
 int replace_all(NodeObject *node, PyObject *hook, PyObject *value, Gradients &gradients, bool are_outputs,
                 bool on_tensors) {
-  py::object held = py::reinterpret_borrow<py::object>(value);
   if (!PyTuple_Check(value)) {
-    held = py::reinterpret_steal<py::object>(PyTuple_Pack(1, value));
-    value = held.ptr();
-  }
-  if (value == nullptr) {
+    PyErr_Format(PyExc_TypeError, "expected tuple, but hook returned '%s': '%S' must return None or %zu gradients in a tuple",
+                 Py_TYPE(value)->tp_name, name_of(hook).ptr(), gradients.size());
     return -1;
   }
   if (static_cast<std::size_t>(PyTuple_GET_SIZE(value)) != gradients.size()) {
-    PyErr_Format(PyExc_RuntimeError, "hook has returned an incorrect number of values (got %zd, but expected %zu)",
-                 PyTuple_GET_SIZE(value), gradients.size());
+    PyErr_Format(PyExc_RuntimeError, "hook '%S' has returned an incorrect number of values (got %zd, but expected %zu)",
+                 name_of(hook).ptr(), PyTuple_GET_SIZE(value), gradients.size());
     return -1;
   }
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     PyObject *item = PyTuple_GET_ITEM(value, static_cast<Py_ssize_t>(i));
     PyObject *replaced = nullptr;
     if (item != Py_None) {
-      if (!are_outputs && node->edges[i].node == nullptr) {
-        continue;
-      }
+      const bool is_taken = are_outputs || node->edges[i].node != nullptr;
       OutputSpec spec = are_outputs ? output_spec(node, static_cast<std::uint32_t>(i))
-                                    : output_spec(node->edges[i].node, node->edges[i].nr);
-      replaced = checked(hook, item, spec, on_tensors);
+                        : is_taken  ? output_spec(node->edges[i].node, node->edges[i].nr)
+                                    : OutputSpec{};
+      replaced = checked(hook, item, gradients[i], is_taken ? &spec : nullptr, on_tensors);
       if (replaced == nullptr) {
         return -1;
       }
@@ -147,7 +160,7 @@ bool is_ours_alone(PyObject *array) {
 int run_tensor_hooks(NodeObject *node, Gradients &outputs, bool on_tensors) {
   if (node->kind == NodeKind::accumulate) {
     LeafExtra *extra = as_tensor(node->target)->extra;
-    if (extra == nullptr || extra->hooks == nullptr || outputs[0] == nullptr) {
+    if (extra == nullptr || extra->hooks == nullptr) {
       return 0;
     }
     auto table = py::reinterpret_borrow<py::object>(extra->hooks);
@@ -156,7 +169,7 @@ int run_tensor_hooks(NodeObject *node, Gradients &outputs, bool on_tensors) {
   for (std::size_t i = 0; node->hooks != nullptr && i < node->hooks->tensor_tables.size(); ++i) {
     const std::uint32_t nr = node->hooks->tensor_tables[i].nr;
     auto table = py::reinterpret_borrow<py::object>(node->hooks->tensor_tables[i].table);
-    if (outputs[nr] != nullptr && run_table(node, nr, table.ptr(), outputs[nr], on_tensors) < 0) {
+    if (run_table(node, nr, table.ptr(), outputs[nr], on_tensors) < 0) {
       return -1;
     }
   }
