@@ -28,7 +28,8 @@ PHRASES = [
     "has no len()",
     "should always return None",
     "is a view and is being modified inplace",
-    "hook has returned an incorrect number of values",
+    "has returned an incorrect number of values",
+    "expected tuple",
     "can't replace a None gradient",
     "does not require grad",
     "Cannot use both",
@@ -152,7 +153,9 @@ class Run:
 
     def behaviour(self) -> str:
         rare = ["nones", "ones", "longer", "shape", "dtype", "number", "raise"]
-        return self.rng.choice(rare if self.rng.random() < 0.08 else ["none", "none", "same", "scaled", "list"])
+        return self.rng.choice(
+            rare if self.rng.random() < 0.08 else ["none", "none", "same", "scaled", "list"]
+        )
 
     def hook(self, kind: str) -> Any:
         self.made += 1
