@@ -146,6 +146,15 @@ def test_many_samples_are_worked_on_in_parts(monkeypatch, name, size):
             np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-9)
 
 
+def test_no_channels():
+    """Sums of nothing are zero. (torch's result has no channels, whatever the weight's shape.)"""
+    x, w = mt.ones(2, 0, 4, 4, requires_grad=True), mt.ones(3, 0, 3, 3, requires_grad=True)
+    y = mt.nn.functional.conv2d(x, w)
+    y.sum().backward()
+    assert tuple(y.shape) == (2, 3, 2, 2) and (y == 0).all()
+    assert x.grad.shape == x.shape and w.grad.shape == w.shape
+
+
 def test_arguments_are_left_alone():
     rng = np.random.default_rng(2)
     arrays = [rng.standard_normal(s) for s in ((2, 3, 5, 5), (4, 3, 3, 3), (4,))]
@@ -212,6 +221,7 @@ BAD_CALLS = [
     ("conv2d", [(2, 2, 5, 5), (3, 2, 3, 3)], {"stride": 0}, "non-positive stride is not supported"),
     ("conv2d", [(2, 2, 5, 5), (3, 2, 3, 3)], {"padding": -1}, "negative padding is not supported"),
     ("conv2d", [(2, 2, 5, 5), (3, 2, 3, 3)], {"dilation": 0}, "non-positive dilation"),
+    ("conv2d", [(2, 2, 5, 5), (0, 2, 3, 3)], {}, "expected weight to be at least 1 at dimension 0"),
     ("conv2d", [(2, 2, 5, 5), (3, 1, 3, 3)], {"groups": 2}, "expected weight to be divisible by 2"),
     ("conv2d", [(2, 2, 5, 5), (3, 2, 3, 3)], {"padding": "same", "stride": 2}, "padding='same'"),
     ("conv2d", [(2, 2, 5, 5), (3, 2, 3, 3)], {"padding": "full"}, "Invalid padding string"),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import warnings
 
 import numpy as np
@@ -126,6 +127,73 @@ def test_half_precision():
             results.append([y, weight.grad])
         for mine, theirs in zip(*results, strict=True):
             same(mine, theirs, 5e-3)
+
+
+@pytest.mark.parametrize("name", ["batch_norm", "group_norm", "layer_norm"])
+def test_half_precision_with_single_parameters(name):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((4, 3, 3)).astype("f2")
+    w, b = (rng.standard_normal(3).astype("f4") for _ in range(2))
+    results = []
+    for lib in (mt, torch):
+        tensors = [lib.from_numpy(a.copy()).requires_grad_() for a in (x, w, b)]
+        args = {"batch_norm": (None, None), "group_norm": (3,), "layer_norm": ((3,),)}[name]
+        options = {"training": True} if name == "batch_norm" else {}
+        y = getattr(lib.nn.functional, name)(tensors[0], *args, *tensors[1:], **options)
+        (y * y).sum().backward()
+        results.append([y, *(t.grad for t in tensors)])
+    for mine, theirs in zip(*results, strict=True):
+        same(mine, theirs, 3e-2)
+
+
+@pytest.mark.parametrize(
+    "needs", [n for n in itertools.product((0, 1), repeat=3) if any(n)], ids=str
+)
+@pytest.mark.parametrize("name", ["batch_norm", "group_norm", "layer_norm"])
+def test_gradients_of_some_arguments(name, needs):
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(shape) for shape in ((4, 3, 3), (3,), (3,))]
+    results = []
+    for lib in (mt, torch):
+        tensors = [
+            lib.from_numpy(a.copy()).requires_grad_(bool(n))
+            for a, n in zip(arrays, needs, strict=True)
+        ]
+        args = {"batch_norm": (None, None), "group_norm": (3,), "layer_norm": ((3,),)}[name]
+        options = {"training": True} if name == "batch_norm" else {}
+        y = getattr(lib.nn.functional, name)(tensors[0], *args, *tensors[1:], **options)
+        (y * y * y).sum().backward()
+        results.append([t.grad for t in tensors])
+    for mine, theirs in zip(*results, strict=True):
+        assert (mine is None) == (theirs is None)
+        if mine is not None:
+            same(mine, theirs, 1e-8)
+
+
+@pytest.mark.parametrize("name", ["batch_norm", "group_norm", "instance_norm"])
+def test_no_samples(name):
+    args = {"batch_norm": (None, None, None, None, True), "group_norm": (3,)}.get(name, ())
+    results = []
+    for lib in (mt, torch):
+        x = lib.zeros(0, 3, 4, requires_grad=True)
+        y = getattr(lib.nn.functional, name)(x, *args)
+        y.sum().backward()
+        results.append([y, x.grad])
+    for mine, theirs in zip(*results, strict=True):
+        same(mine, theirs, 0)
+
+
+def test_nodes_have_the_names_of_torch():
+    for lib in (mt, torch):
+        x = lib.ones(2, 3, 4, 4, requires_grad=True)
+        for layer, name in (
+            (lib.nn.Conv2d(3, 2, 3), "Convolution"),
+            (lib.nn.ConvTranspose2d(3, 2, 3), "Convolution"),
+            (lib.nn.BatchNorm2d(3), "NativeBatchNorm"),
+            (lib.nn.LayerNorm(4), "NativeLayerNorm"),
+            (lib.nn.GroupNorm(3, 3), "NativeGroupNorm"),
+        ):
+            assert layer(x).grad_fn.name() == name + "Backward0"
 
 
 # -- running statistics --------------------------------------------------------------------------------------------------

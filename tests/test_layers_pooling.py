@@ -56,6 +56,7 @@ LAYERS = [
     Layer("AdaptiveMaxPool2d", IMAGE, ((4, 3),), sample=ties),
     Layer("AdaptiveMaxPool2d", LONE, ((5, None), True), sample=ties),
     Layer("AdaptiveMaxPool2d", IMAGE, ((11, 7),)),
+    Layer("AdaptiveMaxPool3d", (2, 2, 4, 5, 6), ((2, 3, None), True)),
 ]
 
 test_arguments, test_text, test_checkpoint, test_outputs, test_gradients, test_meta = suite(LAYERS)
@@ -145,6 +146,34 @@ def test_other_dtypes(dtype):
             same(mine, theirs, 1e-3)
 
 
+def test_no_parts_and_no_samples():
+    for name in ("adaptive_avg_pool2d", "adaptive_max_pool2d"):
+        for shape, size in (((2, 3, 4, 4), (0, 2)), ((0, 3, 4, 4), (3, 2))):
+            mine, theirs = run_both(name, np.zeros(shape), size)
+            same(mine[0], theirs[0], 0)
+    x = mt.zeros(2, 3, 4, 4, requires_grad=True)
+    mt.nn.functional.adaptive_max_pool2d(x, (0, 2)).sum().backward()
+    assert (x.grad == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("max_pool1d", (1, 4)), ("max_pool2d", (1, 2, 2)), ("max_pool3d", (1, 2, 2, 1))],
+)
+def test_the_last_nan_takes_the_gradient(name, shape):
+    size = shape[1:]
+    for mine, theirs in zip(
+        *run_both(name, np.full(shape, np.nan), size, return_indices=True), strict=True
+    ):
+        same(mine, theirs, 0)
+
+
+def test_the_first_nan_takes_the_gradient_of_an_adaptive_maximum():
+    for lib, expected in ((mt, 0), (torch, 3)):
+        x = lib.full((1, 4), float("nan"))
+        assert lib.nn.functional.adaptive_max_pool1d(x, 1, True)[1].item() == expected
+
+
 def test_functions_with_indices():
     x = mt.randn(1, 2, 6, 6)
     for name in ("max_pool1d", "max_pool2d", "adaptive_max_pool1d", "adaptive_max_pool2d"):
@@ -188,8 +217,9 @@ def test_errors_in_our_words():
         F.max_pool2d(mt.zeros(2, 2), 2)
     with raises(RuntimeError, "got:[1, 0, 4, 4]"):
         F.max_pool2d(mt.zeros(1, 0, 4, 4), 2)
-    with raises(NotImplementedError, "int64"):
-        F.avg_pool2d(mt.zeros(1, 4, 4, dtype=mt.int64), 2)
+    for function in (F.avg_pool2d, F.adaptive_avg_pool2d):
+        with raises(NotImplementedError, "int64"):
+            function(mt.zeros(1, 4, 4, dtype=mt.int64), 2)
     with raises(NotImplementedError, "complex"):
         F.max_pool2d(mt.zeros(1, 4, 4, dtype=mt.complex64), 2)
     with raises(TypeError, "argument 'kernel_size' must be an int or a tuple of ints, got 2.5"):

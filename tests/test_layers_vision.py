@@ -132,6 +132,22 @@ def test_nearest_rounds_as_torch(size):
         same(mine, theirs, 0, f"{old} to {size}, {mode}")
 
 
+def test_nearest_of_the_exact_mode_in_3_dimensions():
+    """torch computes these positions in float64 for 3-D float64 input only; here they are float32 always."""
+    x = np.arange(14.0).reshape(1, 1, 14)
+    for lib, expected in ((mt, 6), (torch, 7)):
+        y = lib.nn.functional.interpolate(lib.from_numpy(x), 23, mode="nearest-exact")
+        assert y[0, 0, 11].item() == expected
+
+
+def test_whole_numbers():
+    x = np.random.default_rng(0).integers(0, 255, (1, 2, 5, 4)).astype("u1")
+    mine, theirs = (lib.nn.functional.interpolate(lib.from_numpy(x), 7) for lib in (mt, torch))
+    same(mine, theirs, 0)
+    with raises(NotImplementedError, "uint8", ".float()"):
+        mt.nn.functional.interpolate(mt.from_numpy(x), 7, mode="bilinear")
+
+
 def test_old_names_warn():
     for lib in (mt, torch):
         x = lib.ones(1, 1, 2, 2)

@@ -16,6 +16,7 @@ __all__ = [
     "AdaptiveAvgPool3d",
     "AdaptiveMaxPool1d",
     "AdaptiveMaxPool2d",
+    "AdaptiveMaxPool3d",
     "AvgPool1d",
     "AvgPool2d",
     "AvgPool3d",
@@ -241,3 +242,9 @@ class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
     """The largest values of a grid of cells over the last two axes; ``output_size`` is a number or one for each axis, None keeps the input's."""
 
     _n = 2
+
+
+class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
+    """The largest values of a grid of cells over the last three axes."""
+
+    _n = 3

@@ -196,6 +196,10 @@ _BACKWARD_NAMES = {
     "copy": "CopyBackwards",
     "max_all": "MaxBackward1",
     "min_all": "MinBackward1",
+    "conv_transpose": "ConvolutionBackward0",
+    "batch_norm": "NativeBatchNormBackward0",
+    "layer_norm": "NativeLayerNormBackward0",
+    "group_norm": "NativeGroupNormBackward0",
 }
 
 

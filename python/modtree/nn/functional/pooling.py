@@ -19,6 +19,8 @@ __all__ = [
     "adaptive_max_pool1d_with_indices",
     "adaptive_max_pool2d",
     "adaptive_max_pool2d_with_indices",
+    "adaptive_max_pool3d",
+    "adaptive_max_pool3d_with_indices",
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
@@ -247,6 +249,10 @@ def _parts(name: str, n: int, input: Tensor, output_size: Any) -> Sizes:
 
 def _adaptive_avg_pool(name: str, n: int, input: Tensor, output_size: Any) -> Tensor:
     counts = _parts(name, n, input, output_size)
+    if not (input.is_floating_point() or input.is_complex()):
+        raise NotImplementedError(
+            f'"{name}" not implemented for {input.dtype}: a mean needs a floating dtype, convert with .float()'
+        )
     sizes = tuple(input.shape[-n:])
     if 0 not in counts and not any(size % count for size, count in zip(sizes, counts, strict=True)):
         kernel = tuple(size // count for size, count in zip(sizes, counts, strict=True))
@@ -328,3 +334,15 @@ def adaptive_max_pool2d_with_indices(
 ) -> tuple[Tensor, Tensor]:
     """:func:`adaptive_max_pool2d` with ``return_indices=True``."""
     return adaptive_max_pool2d(input, output_size, True)
+
+
+def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """:func:`adaptive_max_pool2d` over the last three axes."""
+    return _adaptive_max_pool("adaptive_max_pool3d", 3, input, output_size, return_indices)
+
+
+def adaptive_max_pool3d_with_indices(
+    input: Tensor, output_size: Any, return_indices: bool = False
+) -> tuple[Tensor, Tensor]:
+    """:func:`adaptive_max_pool3d` with ``return_indices=True``."""
+    return adaptive_max_pool3d(input, output_size, True)

@@ -55,8 +55,8 @@ def convolution(
         for i in range(0, n, step):
             part = np.moveaxis(_samples_last(x[i : i + step]), -1, 0)
             columns = np.moveaxis(windows(part, kernel, stride, dilation), 0, -1)
-            product = np.matmul(matrices[0], columns.reshape(depth, -1))
-            y[i : i + step] = np.moveaxis(product.reshape(o, *counts, -1), -1, 0)
+            product = np.matmul(matrices[0], columns.reshape(depth, length * len(part)))
+            y[i : i + step] = np.moveaxis(product.reshape(o, *counts, len(part)), -1, 0)
         return y
     y = np.empty((n, groups, o // groups, length), x.dtype)
     if _copies_nothing(kernel, stride):
@@ -68,7 +68,7 @@ def convolution(
     for i in range(0, n, step):
         part = columns[: min(step, n - i)]
         np.copyto(part, view[i : i + step])
-        part = part.reshape(-1, groups, depth, length)
+        part = part.reshape(len(part), groups, depth, length)
         np.matmul(matrices, part, out=y[i : i + step])
     return y.reshape(n, o, *counts)
 
@@ -88,8 +88,9 @@ def transposed(
         x = np.empty((n, c, *sizes), y.dtype)
         step = _step(depth * length * y.itemsize, n, 16)
         for i in range(0, n, step):
-            rows = _samples_last(y[i : i + step]).reshape(o, -1)
-            columns = np.matmul(matrices[0], rows).reshape(c, *kernel, *counts, -1)
+            m = min(step, n - i)
+            rows = _samples_last(y[i : i + step]).reshape(o, length * m)
+            columns = np.matmul(matrices[0], rows).reshape(c, *kernel, *counts, m)
             sums = np.zeros((c, *sizes, columns.shape[-1]), y.dtype)
             add_windows(
                 np.moveaxis(columns, -1, 0), sizes, stride, dilation, np.moveaxis(sums, -1, 0)
@@ -103,7 +104,7 @@ def transposed(
     for i in range(0, n, step):
         part = columns[: min(step, n - i)]
         np.matmul(matrices, y[i : i + step], out=part)
-        part = part.reshape(-1, c, *kernel, *counts)
+        part = part.reshape(len(part), c, *kernel, *counts)
         add_windows(part, sizes, stride, dilation, x[i : i + step])
     return x
 
@@ -131,9 +132,10 @@ def over_batch(
             rows = rows.swapaxes(0, 1)
         view = windows(part, kernel, stride, dilation)
         # The stride and padding of a transposed convolution may leave room for more windows.
-        view = view[(..., *(slice(m) for m in counts))]
+        view = view[(..., *(slice(count) for count in counts))]
         columns = np.moveaxis(view, 0, -1 if small else 1 + len(kernel))
-        columns = np.ascontiguousarray(columns).reshape(groups, depth, -1)
-        rows = rows.reshape(groups, o // groups, -1)
+        m = length * len(part)
+        columns = np.ascontiguousarray(columns).reshape(groups, depth, m)
+        rows = rows.reshape(groups, o // groups, m)
         total += np.matmul(columns, rows.swapaxes(1, 2), out=product)
     return total.swapaxes(1, 2)

@@ -12,7 +12,7 @@ from ..._C import TensorBase, kernels
 from ...ops.table import define, derive_jointly
 from ._common import Array, Spec, need_arrays, need_floating
 from ._moments import like, normalized, through_normalized
-from ._windows import wide
+from ._windows import half_with_single, wide
 
 
 def _check(
@@ -29,7 +29,7 @@ def _check(
     for name, value in given.items():
         if value.shape != (x.shape[1],):
             raise RuntimeError(f"{name} should contain {x.shape[1]} elements not {value.size}")
-        if value.dtype != x.dtype and not (x.dtype == np.float16 and value.dtype == np.float32):
+        if value.dtype != x.dtype and not half_with_single(x, value):
             raise RuntimeError(
                 f"batch_norm: expected {name} to be of the dtype of the input, {x.dtype}, got {value.dtype}. Convert "
                 "the input or the module with .to(dtype)"

@@ -51,7 +51,12 @@ def _check(
         raise RuntimeError("negative padding is not supported")
     if min(dilation) <= 0:
         raise RuntimeError("non-positive dilation is not supported")
-    if weight.shape[0] % groups or weight.shape[0] < groups:
+    if weight.shape[0] < groups:
+        raise RuntimeError(
+            f"Given groups={groups}, expected weight to be at least {groups} at dimension 0, but got weight of size "
+            f"{list(weight.shape)} instead"
+        )
+    if weight.shape[0] % groups:
         raise RuntimeError(
             f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but got weight of "
             f"size [{list(weight.shape)}] instead"

@@ -12,7 +12,7 @@ from ..._C import TensorBase, kernels
 from ...ops.table import define, derive_jointly
 from ._common import Array, Spec, need_arrays, need_floating
 from ._moments import normalized, through_normalized
-from ._windows import wide
+from ._windows import half_with_single, wide
 
 
 def _check(x: Array, weight: Array | None, bias: Array | None, groups: int) -> None:
@@ -32,7 +32,7 @@ def _check(x: Array, weight: Array | None, bias: Array | None, groups: int) -> N
                 f"Expected {name} to be a vector of size equal to the number of channels in input, but got {name} of "
                 f"shape {list(value.shape)} and input of shape {list(x.shape)}"
             )
-        if value is not None and value.dtype != x.dtype:
+        if value is not None and value.dtype != x.dtype and not half_with_single(x, value):
             raise RuntimeError(
                 f"group_norm: expected {name} to be of the dtype of the input, {x.dtype}, got {value.dtype}. Convert "
                 "the input or the module with .to(dtype)"

@@ -9,7 +9,7 @@ from ..._C import TensorBase, kernels
 from ...ops.table import define, derive_jointly
 from ._common import Array, Spec, in_kernel_dtype, need_arrays, need_floating
 from ._moments import normalized, summed, through_normalized
-from ._windows import wide
+from ._windows import half_with_single, wide
 
 
 def check_normalized(
@@ -28,7 +28,7 @@ def check_normalized(
                 f"Expected {name} to be of same shape as normalized_shape, but got {name} of "
                 f"shape {list(value.shape)} and normalized_shape = {list(shape)}"
             )
-        if value is not None and value.dtype != x.dtype:
+        if value is not None and value.dtype != x.dtype and not half_with_single(x, value):
             raise RuntimeError(
                 f"{what}: all inputs must share same datatype, got {x.dtype} and a {name} of {value.dtype}"
             )

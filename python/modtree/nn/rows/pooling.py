@@ -120,7 +120,7 @@ def _max_pool(
 def _max_pool_indices(
     x: Array, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, ceil: bool
 ) -> tuple[Array, Array]:
-    """The largest values, and where each stands in its (flattened) plane of the input; the first of several, or a NaN."""
+    """The largest values, and where each stands in its (flattened) plane of the input; the first of several, the last NaN."""
     if len(kernel) < 3 and _has_kernel(x):
         return _by_kernel(x, kernel, stride, padding, dilation, ceil)
     view = _max_windows(x, kernel, stride, padding, dilation, ceil)

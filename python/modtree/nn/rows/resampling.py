@@ -17,6 +17,14 @@ def _weights_of(weights: Array | None, tap: int, dtype: Any, after: int) -> Any:
     return weights[tap].astype(dtype, copy=False).reshape(-1, *(1,) * after)
 
 
+def _check(x: Array, weights: Array | None) -> None:
+    need_arrays("resample", x)
+    if weights is not None and x.dtype.kind not in "fc":
+        raise NotImplementedError(
+            f'"resample" not implemented for {x.dtype}: a mean needs a floating dtype, convert with .float()'
+        )
+
+
 def _resample(x: Array, axis: int, taps: Array, weights: Array | None, size: int) -> Array:
     """``out[..., i, ...] = sum over t of weights[t, i] * x[..., taps[t, i], ...]``.
 
@@ -27,7 +35,7 @@ def _resample(x: Array, axis: int, taps: Array, weights: Array | None, size: int
         weights: Like ``taps``, or None for ones.
         size: The old size; said again because the transpose needs it.
     """
-    need_arrays("resample", x)
+    _check(x, weights)
     dtype = np.dtype(np.float32) if x.dtype == np.float16 and weights is not None else x.dtype
     after = x.ndim - axis - 1
     total = None
@@ -41,7 +49,7 @@ def _resample(x: Array, axis: int, taps: Array, weights: Array | None, size: int
 
 
 def _resample_meta(x: Array, axis: int, taps: Array, weights: Array | None, size: int) -> Spec:
-    need_arrays("resample", x)
+    _check(x, weights)
     return (*x.shape[:axis], taps.shape[1], *x.shape[axis + 1 :]), x.dtype
 
 
