@@ -141,6 +141,7 @@ def not_differentiable(*names: str) -> None:
 def _add_derivative(name: str, derivative: Derivative) -> None:
     if name in derivatives:
         raise ValueError(f"the operation '{name}' has a derivative already")
+    op = ops[name]
     derivatives[name] = derivative
     # True stands for "the gradient passes unchanged", which needs no call.
     functions = tuple(True if f is unchanged else f for f in derivative.functions)
@@ -148,7 +149,7 @@ def _add_derivative(name: str, derivative: Derivative) -> None:
         kept = (_kept(derivative.joint, 3),)
     else:
         kept = tuple((0, 0, False) if f is None else _kept(f, 2) for f in derivative.functions)
-    ops[name]._set_derivative(
+    op._set_derivative(
         _backward_name(name),
         functions,
         kept,
