@@ -213,6 +213,12 @@ def test_functions_that_write_into_their_input(name):
     assert y.tolist() == [9.0, 0.5]
 
 
+def test_the_slope_of_hardsigmoid_is_a_sixth():
+    x = mt.zeros(3, dtype=mt.float64, requires_grad=True)
+    F.hardsigmoid(x).sum().backward()
+    assert x.grad.tolist() == [1 / 6] * 3
+
+
 def test_random_slopes():
     mt.manual_seed(0)
     x = mt.full((4000,), -1.0, requires_grad=True)

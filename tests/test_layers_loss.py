@@ -183,6 +183,19 @@ def test_weights(name, reduction):
         getattr(F, name)(mt.zeros(3), mt.zeros(3), weight=mt.zeros(2))
 
 
+@pytest.mark.parametrize(
+    "name", ["huber_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits"]
+)
+def test_dtypes_that_differ_meet(name):
+    x = mt.full((3,), 0.25, requires_grad=True)
+    y = mt.full((3,), 0.5, dtype=mt.float64, requires_grad=True)
+    loss = getattr(F, name)(x, y)
+    assert loss.dtype is mt.float64
+    loss.backward()
+    assert x.grad.dtype is mt.float32
+    assert y.grad.dtype is mt.float64
+
+
 # -- classes -------------------------------------------------------------------------------------------------------------
 
 #: Shape of the input, shape of the target.

@@ -128,6 +128,34 @@ def test_gradients_through_one_of_the_results(label, which):
         same(mine, other, 1e-10)
 
 
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    "label",
+    ["RNN", "RNN relu", "RNN all", "LSTM", "LSTM all", "LSTM projected all", "GRU", "GRU all"],
+)
+def test_second_derivatives(label, packed):
+    ours, theirs = pair(label)
+    load(ours.double().eval(), theirs.double().eval())
+    x, first = sequence(theirs), states_of(theirs, 3)
+
+    def run(lib, module):
+        given, start = convert(lib, [x, first], grad=True)
+        leaves = [given, *tensors(start), *module.parameters()]
+        tools = lib.nn.utils.rnn
+        if packed:
+            data = tools.pack_padded_sequence(given, [6, 3, 2], theirs.batch_first)
+            output, last = module(data, start)
+            output = output.data
+        else:
+            output, last = module(given, start)
+        total = sum((r * r).sum() for r in [output, *tensors(last)])
+        grads = lib.autograd.grad(total, leaves, create_graph=True)
+        return lib.autograd.grad(sum((g * g).sum() for g in grads), leaves)
+
+    for mine, other in zip(run(mt, ours), run(torch, theirs), strict=True):
+        same(mine, other, 1e-8)
+
+
 @pytest.mark.parametrize("label", ["LSTM", "GRU", "RNN"])
 def test_only_what_needs_a_gradient_gets_one(label):
     ours, _ = pair(label)
@@ -278,6 +306,12 @@ def test_lists_of_sequences():
     assert len(mine) == len(other)
     for a, b in zip(mine, other, strict=True):
         same(a, b, 1e-12)
+
+
+def test_unpadding_leaves_its_argument_alone():
+    padded = mt.zeros(4, 3, 2)
+    assert len(rnn.unpad_sequence(padded, mt.tensor([3, 1, 4]))) == 3
+    assert tuple(padded.shape) == (4, 3, 2)
 
 
 def test_a_packed_sequence_is_a_tuple_of_four():

@@ -162,6 +162,13 @@ def test_embedding_layer(options):
     check_run(ours, theirs, [INDICES["some"]], dtype="float32")
 
 
+def test_gradients_are_dense():
+    for layer in (nn.Embedding(5, 3, sparse=True), nn.EmbeddingBag(5, 3, sparse=True)):
+        layer(mt.tensor([[1, 1]])).sum().backward()
+        assert tuple(layer.weight.grad.shape) == (5, 3)
+        assert not layer.weight.grad.is_sparse
+
+
 def test_half_precision():
     table = mt.from_numpy(TABLE).half().requires_grad_()
     F.embedding(mt.tensor([1, 1, 2]), table).sum().backward()

@@ -286,6 +286,17 @@ def test_stacks(final):
         check_run(decoder(nn), decoder(torch.nn), [TGT, SRC], kwargs)
 
 
+def test_padding_is_computed_in_eval_mode_too():
+    """torch may leave zeros where padding was, on its fused path."""
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True), 2)
+    x, padding = mt.randn(3, 5, 8), mt.from_numpy(SRC_PADDING)
+    trained = encoder(x, src_key_padding_mask=padding)
+    with mt.no_grad():
+        out = encoder.eval()(x, src_key_padding_mask=padding)
+    assert (out == trained).all()
+    assert (out[2, 3:] != 0).all()
+
+
 def test_copies_of_a_layer_start_alike_and_live_apart():
     one = nn.TransformerEncoderLayer(8, 2, 16)
     stack = nn.TransformerEncoder(one, 2)

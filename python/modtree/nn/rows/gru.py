@@ -12,7 +12,7 @@ import numpy as np
 
 from ..._C import kernels
 from ...ops.table import define, derive_jointly
-from ._common import Array, Spec
+from ._common import Array, Spec, is_array
 from .recurrent import (
     Sizes,
     check_sequence,
@@ -23,6 +23,7 @@ from .recurrent import (
     step_sizes,
     weight_gradient,
 )
+from .recurrent_twice import gradients, gru_step
 
 
 def _gru_recorded(
@@ -75,14 +76,18 @@ def _gru_backward(
     g: Any,
     saved: Any,
     x: Array,
-    h0_like: Any,
+    h0: Any,
     w_ih: Array,
     w_hh: Array,
-    b_ih_like: Any,
-    b_hh_like: Any,
+    b_ih: Any,
+    b_hh: Any,
     reverse: bool,
     sizes: Sizes,
 ) -> tuple[Any, ...]:
+    if not is_array(x):
+        step = gru_step([w_ih, w_hh, b_ih, b_hh])
+        arguments = [x, h0, w_ih, w_hh, b_ih, b_hh]
+        return gradients(step, x, [h0], w_ih, reverse, sizes, arguments, needs, g)
     gates, parts, states = saved
     steps, batch = x.shape[:2]
     counts = step_sizes(sizes, reverse, steps, batch)
@@ -90,7 +95,7 @@ def _gru_backward(
     # The gates' gradients as the inputs and as the hidden states see them; zeros where a sequence takes no part.
     shape = (steps, batch, w_hh.shape[0])
     dx, dy = ((np.empty if counts is None else np.zeros)(shape, x.dtype) for _ in range(2))
-    dh = np.zeros(h0_like.shape, x.dtype) if g[1] is None else np.array(g[1])
+    dh = np.zeros(h0.shape, x.dtype) if g[1] is None else np.array(g[1])
     for s in range(steps - 1, -1, -1):
         n = batch if counts is None else counts[s]
         if gy is not None:
@@ -99,9 +104,9 @@ def _gru_backward(
             dh[:n], gates[s], parts[s], states[s, :n]
         )
         np.add(np.matmul(dy[s, :n], w_hh), rest, out=dh[:n])
-    gx, gw, gb = input_gradients(needs, 2, dx, x, w_ih, b_ih_like, reverse)
+    gx, gw, gb = input_gradients(needs, 2, dx, x, w_ih, b_ih, reverse)
     gu = weight_gradient(dy, states[:-1]) if needs[3] else None
-    gc = dy.sum((0, 1)) if b_hh_like is not None and needs[5] else None
+    gc = dy.sum((0, 1)) if b_hh is not None and needs[5] else None
     return gx, dh, gw, gu, gb, gc
 
 
@@ -113,4 +118,4 @@ def _gru_meta(
 
 
 gru = define("gru", _gru, meta=_gru_meta, record=_gru_recorded)
-derive_jointly("gru", _gru_backward)
+derive_jointly("gru", _gru_backward, twice=True)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..._C import kernels
 from ...ops.table import define, derive_jointly
-from ._common import Array, Spec
+from ._common import Array, Spec, is_array
 from .recurrent import (
     Sizes,
     check_sequence,
@@ -23,6 +23,7 @@ from .recurrent import (
     step_sizes,
     weight_gradient,
 )
+from .recurrent_twice import gradients, lstm_step
 
 
 def _lstm_recorded(
@@ -85,16 +86,20 @@ def _lstm_backward(
     g: Any,
     saved: Any,
     x: Array,
-    h0_like: Any,
-    c0_like: Any,
+    h0: Any,
+    c0: Any,
     w_ih: Array,
     w_hh: Array,
-    b_ih_like: Any,
-    b_hh_like: Any,
+    b_ih: Any,
+    b_hh: Any,
     w_hr: Array | None,
     reverse: bool,
     sizes: Sizes,
 ) -> tuple[Any, ...]:
+    if not is_array(x):
+        step = lstm_step([w_ih, w_hh, b_ih, b_hh], w_hr)
+        arguments = [x, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr]
+        return gradients(step, x, [h0, c0], w_ih, reverse, sizes, arguments, needs, g)
     gates, cells, free, states = saved
     steps, batch = x.shape[:2]
     counts = step_sizes(sizes, reverse, steps, batch)
@@ -102,8 +107,8 @@ def _lstm_backward(
     # Steps in which a sequence takes no part give zeros.
     dg = (np.empty if counts is None else np.zeros)((steps, batch, w_hh.shape[0]), x.dtype)
     dp = None if w_hr is None else np.zeros(states[1:].shape, x.dtype)
-    dh = np.zeros(h0_like.shape, x.dtype) if g[1] is None else np.array(g[1])
-    dc = np.zeros(c0_like.shape, x.dtype) if g[2] is None else np.array(g[2])
+    dh = np.zeros(h0.shape, x.dtype) if g[1] is None else np.array(g[1])
+    dc = np.zeros(c0.shape, x.dtype) if g[2] is None else np.array(g[2])
     for s in range(steps - 1, -1, -1):
         n = batch if counts is None else counts[s]
         if gy is not None:
@@ -115,10 +120,10 @@ def _lstm_backward(
         before, after = cells[s][:n], cells[s + 1][:n]
         dg[s, :n], dc[:n] = kernels.lstm_cell_backward(d, dc[:n], gates[s], before, after)
         np.matmul(dg[s, :n], w_hh, out=dh[:n])
-    gx, gw, gb = input_gradients(needs, 3, dg, x, w_ih, b_ih_like, reverse)
+    gx, gw, gb = input_gradients(needs, 3, dg, x, w_ih, b_ih, reverse)
     gu = weight_gradient(dg, states[:-1]) if needs[4] else None
     gc = None
-    if b_hh_like is not None and needs[6]:
+    if b_hh is not None and needs[6]:
         gc = dg.sum((0, 1)) if gb is None else gb
     gp = None if dp is None or not needs[7] else _projection_gradient(dp, free)
     return gx, dh, dc, gw, gu, gb, gc, gp
@@ -146,4 +151,4 @@ def _lstm_meta(
 
 
 lstm = define("lstm", _lstm, meta=_lstm_meta, record=_lstm_recorded)
-derive_jointly("lstm", _lstm_backward)
+derive_jointly("lstm", _lstm_backward, twice=True)

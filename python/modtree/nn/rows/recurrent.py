@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from ...ops.table import define, derive_jointly
-from ._common import Array, Spec, need_arrays, need_floating
+from ._common import Array, Spec, is_array, need_arrays, need_floating
+from .recurrent_twice import gradients, rnn_step
 
 Sizes = tuple[int, ...] | None
 
@@ -146,31 +147,35 @@ def _rnn_backward(
     g: Any,
     states: Array,
     x: Array,
-    h0_like: Any,
+    h0: Any,
     w_ih: Array,
     w_hh: Array,
-    b_ih_like: Any,
-    b_hh_like: Any,
+    b_ih: Any,
+    b_hh: Any,
     relu: bool,
     reverse: bool,
     sizes: Sizes,
 ) -> tuple[Any, ...]:
+    if not is_array(x):
+        step = rnn_step([w_ih, w_hh, b_ih, b_hh], relu)
+        arguments = [x, h0, w_ih, w_hh, b_ih, b_hh]
+        return gradients(step, x, [h0], w_ih, reverse, sizes, arguments, needs, g)
     steps, batch = x.shape[:2]
     counts = step_sizes(sizes, reverse, steps, batch)
     gy = None if g[0] is None else in_order(g[0], reverse)
     slope = (states[1:] > 0).astype(x.dtype) if relu else 1 - np.square(states[1:])
     dg = np.zeros(slope.shape, x.dtype) if counts is not None else np.empty(slope.shape, x.dtype)
-    dh = np.zeros(h0_like.shape, x.dtype) if g[1] is None else np.array(g[1])
+    dh = np.zeros(h0.shape, x.dtype) if g[1] is None else np.array(g[1])
     for s in range(steps - 1, -1, -1):
         n = batch if counts is None else counts[s]
         if gy is not None:
             dh += gy[s]
         np.multiply(dh[:n], slope[s, :n], out=dg[s, :n])
         np.matmul(dg[s, :n], w_hh, out=dh[:n])
-    gx, gw, gb = input_gradients(needs, 2, dg, x, w_ih, b_ih_like, reverse)
+    gx, gw, gb = input_gradients(needs, 2, dg, x, w_ih, b_ih, reverse)
     gu = weight_gradient(dg, states[:-1]) if needs[3] else None
     gc = None
-    if b_hh_like is not None and needs[5]:
+    if b_hh is not None and needs[5]:
         gc = dg.sum((0, 1)) if gb is None else gb
     return gx, dh, gw, gu, gb, gc
 
@@ -183,4 +188,4 @@ def _rnn_meta(
 
 
 rnn = define("rnn", _rnn, meta=_rnn_meta, record=_rnn_recorded)
-derive_jointly("rnn", _rnn_backward)
+derive_jointly("rnn", _rnn_backward, twice=True)
