@@ -15,7 +15,7 @@ import numpy as np
 from modtree._C import TensorBase, as_dtype, kernels
 from modtree.derivatives.both import ZEROS, any_of, conj, is_real, row, select, where, zeros
 from modtree.ops.by_kernel import native
-from modtree.ops.table import derive, not_differentiable
+from modtree.ops.table import derive, not_differentiable, unchanged
 
 _LN2, _LN10 = math.log(2), math.log(10)
 _DEGREE = math.pi / 180
@@ -67,7 +67,7 @@ derive("deg2rad", lambda g, _out, _x: g * _DEGREE)
 derive("rad2deg", lambda g, _out, _x: g * (1 / _DEGREE))
 derive("neg", lambda g, _out, _x: -g)
 derive("conj", lambda g, _out, _x: g.conj())
-derive("frac", lambda g, _out, _x: g)
+derive("frac", unchanged)
 derive("erf", lambda g, _out, x: g * (np.exp(-(x * x)) * _ERF))
 derive("erfc", lambda g, _out, x: g * (np.exp(-(x * x)) * -_ERF))
 derive("erfinv", lambda g, out, _x: g * (np.exp(out * out) / _ERF))
@@ -113,16 +113,12 @@ not_differentiable("isnan", "isinf", "isfinite", "signbit", "logical_not", "bitw
 # -- two operands ------------------------------------------------------------------------------------------------------
 
 
-def _same(g: Any, *_rest: Any) -> Any:
-    return g
-
-
 def _none(g: Any, *_rest: Any) -> Any:
     return zeros(g)
 
 
-derive("add", _same, _same)
-derive("sub", _same, lambda g, _out, _a, _b: -g)
+derive("add", unchanged, unchanged)
+derive("sub", unchanged, lambda g, _out, _a, _b: -g)
 derive(
     "mul",
     lambda g, _out, _a, b: g * conj(b),
@@ -135,8 +131,8 @@ derive(
 )
 derive("floor_divide", _none, _none)
 derive("trunc_divide", _none, _none)
-derive("remainder", _same, lambda g, _out, a, b: -g * np.floor_divide(a, b))
-derive("fmod", _same, lambda g, _out, a, b: -g * np.trunc(a / b))
+derive("remainder", unchanged, lambda g, _out, a, b: -g * np.floor_divide(a, b))
+derive("fmod", unchanged, lambda g, _out, a, b: -g * np.trunc(a / b))
 
 
 def _pow_base(g: Any, _out: Any, a: Any, b: Any) -> Any:
@@ -189,7 +185,7 @@ def _copysign(g: Any, out: Any, a: Any, _b: Any) -> Any:
 derive("copysign", _copysign, _none)
 
 
-derive("nextafter", _same, _none)
+derive("nextafter", unchanged, _none)
 
 
 def _halved(g: Any, equal: Any) -> Any:
@@ -276,13 +272,13 @@ derive(
 )
 derive(
     "addcmul",
-    _same,
+    unchanged,
     lambda g, _out, _x, _a, b, v: g * (v * b).conj(),
     lambda g, _out, _x, a, _b, v: g * (v * a).conj(),
 )
 derive(
     "addcdiv",
-    _same,
+    unchanged,
     lambda g, _out, _x, _a, b, v: g * (v / b).conj(),
     lambda g, _out, _x, a, b, v: -g * (v * a / (b * b)).conj(),
 )
