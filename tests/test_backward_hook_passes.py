@@ -18,7 +18,7 @@ from backward_common import (
     tensor,
     two_outputs,
 )
-from support import raises
+from support import raises, warns
 
 # -- exceptions ----------------------------------------------------------------------------------------------------------
 
@@ -152,6 +152,21 @@ def test_forward_that_writes_into_a_constant_input(impl):
     x = leaf_input(impl, 3.0)
     m(x, b).sum().backward()
     assert b.tolist() == [2.0] and x.grad.tolist() == [2.0]
+
+
+def test_forward_that_makes_a_constant_input_part_of_the_graph(impl):
+    def forward(self, x):
+        x += self.w
+        return x * x
+
+    m = module_of(impl, forward, w=2.0)
+    seen = []
+    m.register_full_backward_hook(lambda m, gi, go: seen.append((gi, lists(go))))
+    out = m(tensor(impl, 1.0)).sum()
+    with warns(UserWarning, "no inputs require gradients"):
+        out.backward()
+    assert seen == [((None,), ([1.0],))]
+    assert m.w.grad.item() == 6.0
 
 
 # -- several passes, parts of the graph ----------------------------------------------------------------------------------

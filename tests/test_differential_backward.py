@@ -27,11 +27,15 @@ PHRASES = [
     "expected Variable",
     "has no len()",
     "should always return None",
-    "is a view and is being modified inplace",
+    "is being modified inplace",
     "has returned an incorrect number of values",
     "expected tuple",
     "can't replace a None gradient",
     "does not require grad",
+    "a leaf Variable that requires grad",
+    "a view of a leaf Variable",
+    "has been modified by an inplace operation",
+    "its base or another view of its base has been modified",
     "Cannot use both",
 ]
 
@@ -71,7 +75,9 @@ class Run:
 
     def make_module(self, name: str, depth: int) -> Any:
         run, rng, nn = self, self.rng, self.impl.nn
-        kind = rng.choice(["mul", "square", "two", "inplace", "skip", "pass", "dict", "square"])
+        kind = rng.choice(
+            ["mul", "square", "two", "inplace", "skip", "pass", "dict", "writes", "square"]
+        )
         if depth < 2 and rng.random() < 0.8:
             kind = rng.choice(["chain", "branch"])
         factor = self.tensor()
@@ -105,6 +111,9 @@ class Run:
             y = x * m.w
             y += other
             return y
+        if m.kind == "writes":
+            x += other  # an error if x came through a hook's identity, or is a leaf
+            return x * x
         if m.kind == "skip":
             return m.w * m.w, x
         if m.kind == "pass":
@@ -229,6 +238,8 @@ class Run:
                 start = x * self.tensor() if inner else x
                 result = self.flat(self.net(start, *rest))
                 self.events.append(("out", self.shown(result), [r.requires_grad for r in result]))
+                if rng.random() < 0.1:
+                    result[0] += self.tensor()
                 out = result[0].sum()
                 if all_outputs:
                     for r in result[1:]:
@@ -238,7 +249,8 @@ class Run:
                 self.events.append(("error", type(error).__name__, phrase(error)))
         self.events.append(("warned", [w.category.__name__ for w in caught]))
         leaves = [x, *(r for r in rest if isinstance(r, self.lib.Tensor)), *self.net.parameters()]
-        self.events.append(("grads", self.shown([t.grad for t in leaves])))
+        # A module that writes into an input may have made it part of the graph.
+        self.events.append(("grads", self.shown([t.grad if t.is_leaf else None for t in leaves])))
 
     def go_back(self, out: Any, plan: str, leaves: list[Any]) -> None:
         if plan == "backward":

@@ -150,7 +150,7 @@ class BackwardTap:
         self.full_hooks = full_hooks
         self.pre_hooks = pre_hooks
         self.tap: Any = None
-        self.args: Any = ()
+        self.n_args = 0
 
     def choose(self, values: Any) -> None:
         """Takes the tap of the first value that requires gradients and whose family has one."""
@@ -163,7 +163,7 @@ class BackwardTap:
                 return
 
     def setup_input_hook(self, args: Any) -> Any:
-        self.args = args
+        self.n_args = len(args)
         return args if self.tap is None else self.tap.setup_input_hook(args)
 
     def setup_output_hook(self, output: Any) -> Any:
@@ -176,8 +176,8 @@ class BackwardTap:
         if self.tap is None:
             self.choose(output if isinstance(output, tuple) else (output,))
             if self.tap is not None:
-                # No argument requires gradients, so it has nothing to tap here, but it counts them.
-                self.tap.setup_input_hook(self.args)
+                # No argument required gradients (forward may have changed that), but hooks get a place for each.
+                self.tap.setup_input_hook((None,) * self.n_args)
         return output if self.tap is None else self.tap.setup_output_hook(output)
 
 
