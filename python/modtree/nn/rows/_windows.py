@@ -64,16 +64,15 @@ def windows(x: Array, kernel: Sizes, stride: Sizes, dilation: Sizes) -> Array:
     lead = x.ndim - len(kernel)
     steps = x.strides[lead:]
     counts = tuple(map(window_count, x.shape[lead:], kernel, stride, dilation))
-    return as_strided(
-        x,
-        (*x.shape[:lead], *kernel, *counts),
-        (
-            *x.strides[:lead],
-            *(n * d for n, d in zip(steps, dilation, strict=True)),
-            *(n * s for n, s in zip(steps, stride, strict=True)),
-        ),
-        writeable=False,
+    shape = (*x.shape[:lead], *kernel, *counts)
+    strides = (
+        *x.strides[:lead],
+        *(n * d for n, d in zip(steps, dilation, strict=True)),
+        *(n * s for n, s in zip(steps, stride, strict=True)),
     )
+    if x.flags.c_contiguous and x.size:  # as_strided takes five times as long
+        return np.ndarray(shape, x.dtype, x, 0, strides)
+    return as_strided(x, shape, strides, writeable=False)
 
 
 def add_windows(
