@@ -18,23 +18,18 @@ from .activation import (
     CELU,
     ELU,
     GELU,
-    GLU,
     SELU,
     Hardshrink,
     Hardsigmoid,
     Hardswish,
     LeakyReLU,
     LogSigmoid,
-    LogSoftmax,
     Mish,
     PReLU,
     ReLU,
     RReLU,
     Sigmoid,
     SiLU,
-    Softmax,
-    Softmax2d,
-    Softmin,
     Softplus,
     Softshrink,
     Softsign,
@@ -113,6 +108,7 @@ from .pooling import (
 )
 from .recurrent import GRU, LSTM, RNN, RNNBase
 from .recurrent_cell import GRUCell, LSTMCell, RNNCell, RNNCellBase
+from .softmax import GLU, LogSoftmax, Softmax, Softmax2d, Softmin
 from .transformer import Transformer, TransformerDecoder, TransformerEncoder
 from .transformer_layer import TransformerDecoderLayer, TransformerEncoderLayer
 from .vision import (

@@ -16,23 +16,18 @@ __all__ = [
     "CELU",
     "ELU",
     "GELU",
-    "GLU",
     "SELU",
     "Hardshrink",
     "Hardsigmoid",
     "Hardswish",
     "LeakyReLU",
     "LogSigmoid",
-    "LogSoftmax",
     "Mish",
     "PReLU",
     "RReLU",
     "ReLU",
     "SiLU",
     "Sigmoid",
-    "Softmax",
-    "Softmax2d",
-    "Softmin",
     "Softplus",
     "Softshrink",
     "Softsign",
@@ -350,81 +345,3 @@ class PReLU(Module):
 
     def extra_repr(self) -> str:
         return f"num_parameters={self.num_parameters}"
-
-
-# -- along an axis -------------------------------------------------------------------------------------------------------
-
-
-class Softmax(Module):
-    """``exp(x) / sum(exp(x))`` along ``dim``."""
-
-    dim: int | None
-
-    def __init__(self, dim: int | None = None) -> None:
-        super().__init__()
-        self.dim = dim
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.softmax(input, self.dim, _stacklevel=4)
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"
-
-
-class Softmin(Module):
-    """Softmax of ``-x`` along ``dim``."""
-
-    dim: int | None
-
-    def __init__(self, dim: int | None = None) -> None:
-        super().__init__()
-        self.dim = dim
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.softmin(input, self.dim, _stacklevel=4)
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"
-
-
-class LogSoftmax(Module):
-    """``log(softmax(x))`` along ``dim``."""
-
-    dim: int | None
-
-    def __init__(self, dim: int | None = None) -> None:
-        super().__init__()
-        self.dim = dim
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.log_softmax(input, self.dim, _stacklevel=4)
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"
-
-
-class Softmax2d(Module):
-    """Softmax over the channels of (N, C, H, W) or (C, H, W)."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        if input.dim() not in (3, 4):
-            raise ValueError(
-                f"Softmax2d: expected input to be 3D or 4D, got {input.dim()}D instead"
-            )
-        return F.softmax(input, -3)
-
-
-class GLU(Module):
-    """``a * sigmoid(b)``, where a and b are the halves of the input along ``dim``."""
-
-    dim: int
-
-    def __init__(self, dim: int = -1) -> None:
-        super().__init__()
-        self.dim = dim
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.glu(input, self.dim)
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"

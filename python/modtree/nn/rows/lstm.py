@@ -118,7 +118,11 @@ def _lstm_backward(
             dp[s, :n] = d
             d = np.matmul(d, w_hr)
         before, after = cells[s][:n], cells[s + 1][:n]
-        dg[s, :n], dc[:n] = kernels.lstm_cell_backward(d, dc[:n], gates[s], before, after)
+        dg[s, :n], rest = kernels.lstm_cell_backward(d, dc[:n], gates[s], before, after)
+        if n == batch:
+            dc = rest
+        else:
+            dc[:n] = rest
         np.matmul(dg[s, :n], w_hh, out=dh[:n])
     gx, gw, gb = input_gradients(needs, 3, dg, x, w_ih, b_ih, reverse)
     gu = weight_gradient(dg, states[:-1]) if needs[4] else None
