@@ -11,8 +11,9 @@ import math
 
 import numpy as np
 
+from ..._C import kernels
 from ._common import Array
-from ._windows import Sizes, add_windows, windows
+from ._windows import Sizes, add_windows, has_kernel, windows
 
 #: Up to so many columns per sample, images count as small.
 SMALL = 64
@@ -105,8 +106,25 @@ def transposed(
         part = columns[: min(step, n - i)]
         np.matmul(matrices, y[i : i + step], out=part)
         part = part.reshape(len(part), c, *kernel, *counts)
-        add_windows(part, sizes, stride, dilation, x[i : i + step])
+        _add_up(part, sizes, stride, dilation, x[i : i + step])
     return x
+
+
+def _add_up(columns: Array, sizes: Sizes, stride: Sizes, dilation: Sizes, out: Array) -> None:
+    """``out`` (N, C, *sizes), of zeros, gets the sums of columns (N, C, *kernel, *counts)."""
+    n = len(sizes)
+    if n > 2 or not has_kernel(columns):
+        add_windows(columns, sizes, stride, dilation, out)
+        return
+    # One axis is an image of one row.
+    one = (1,) * (2 - n)
+    kernel, counts = one + columns.shape[2 : 2 + n], one + columns.shape[2 + n :]
+    shape = (*columns.shape[:2], *one, *sizes)
+    matrix = columns.reshape(shape[0], shape[1] * math.prod(kernel), math.prod(counts))
+    images = kernels.col2im(
+        matrix, shape, kernel, one + stride, (0, 0), one + dilation, output=counts
+    )
+    out[...] = images.reshape(out.shape)
 
 
 def over_batch(
@@ -124,6 +142,7 @@ def over_batch(
     # With more rows than columns, products are up to a third faster than the other way round.
     total = np.zeros((groups, depth, o // groups), x.dtype)
     product = np.empty(total.shape, x.dtype)
+    buffer = np.empty(groups * depth * length * min(step, n), x.dtype)
     for i in range(0, n, step):
         part, rows = x[i : i + step], y[i : i + step]
         if small:
@@ -133,9 +152,10 @@ def over_batch(
         view = windows(part, kernel, stride, dilation)
         # The stride and padding of a transposed convolution may leave room for more windows.
         view = view[(..., *(slice(count) for count in counts))]
-        columns = np.moveaxis(view, 0, -1 if small else 1 + len(kernel))
-        m = length * len(part)
-        columns = np.ascontiguousarray(columns).reshape(groups, depth, m)
+        view = np.moveaxis(view, 0, -1 if small else 1 + len(kernel))
+        m = length * min(step, n - i)
+        columns = buffer[: groups * depth * m].reshape(groups, depth, m)
+        np.copyto(columns.reshape(view.shape), view)
         rows = rows.reshape(groups, o // groups, m)
         total += np.matmul(columns, rows.swapaxes(1, 2), out=product)
     return total.swapaxes(1, 2)

@@ -32,6 +32,11 @@ def wide(*arrays: Array | None) -> list[Array | None]:
     return [a.astype(np.float32) if a is not None and a.dtype == np.float16 else a for a in arrays]
 
 
+def has_kernel(x: Array) -> bool:
+    """Is it of a dtype that the kernels know?"""
+    return x.dtype == np.float32 or x.dtype == np.float64
+
+
 def half_with_single(x: Array, parameter: Array) -> bool:
     """Parameters of a normalization may have float32 where its input has float16."""
     return x.dtype == np.float16 and parameter.dtype == np.float32

@@ -14,7 +14,7 @@ import numpy as np
 from ..._C import kernels
 from ...ops.table import define, derive
 from ._common import Array, Spec, need_arrays
-from ._windows import Sizes, add_windows, padded, run, window_count, windows
+from ._windows import Sizes, add_windows, has_kernel, padded, run, window_count, windows
 
 
 def _counts(
@@ -67,10 +67,6 @@ def _lowest(dtype: Any) -> Any:
     return -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
 
 
-def _has_kernel(x: Array) -> bool:
-    return x.dtype == np.float32 or x.dtype == np.float64
-
-
 def _by_kernel(
     x: Array, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, ceil: bool
 ) -> tuple[Array, Array]:
@@ -105,7 +101,7 @@ def _max_pool(
     x: Array, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, ceil: bool
 ) -> Array:
     """The largest value of each window over the last axes."""
-    if len(kernel) < 3 and _has_kernel(x):
+    if len(kernel) < 3 and has_kernel(x):
         return _by_kernel(x, kernel, stride, padding, dilation, ceil)[0]
     view = _max_windows(x, kernel, stride, padding, dilation, ceil)
     lead = (slice(None),) * (x.ndim - len(kernel))
@@ -121,7 +117,7 @@ def _max_pool_indices(
     x: Array, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, ceil: bool
 ) -> tuple[Array, Array]:
     """The largest values, and where each stands in its (flattened) plane of the input; the first of several, the last NaN."""
-    if len(kernel) < 3 and _has_kernel(x):
+    if len(kernel) < 3 and has_kernel(x):
         return _by_kernel(x, kernel, stride, padding, dilation, ceil)
     view = _max_windows(x, kernel, stride, padding, dilation, ceil)
     lead = (slice(None),) * (x.ndim - len(kernel))
@@ -191,7 +187,7 @@ def _put_planes(values: Array, indices: Array, sizes: Sizes) -> Array:
     """Adds values into planes of ``sizes``, each where its index says; zero elsewhere."""
     lead = values.shape[: values.ndim - len(sizes)]
     planes, plane = math.prod(lead), math.prod(sizes)
-    if _has_kernel(values):
+    if has_kernel(values):
         flat = values.reshape(*lead, 1, -1) if values.size else values.reshape(*lead, 1, 0)
         total = kernels.max_pool_backward(flat, indices.reshape(flat.shape), (1, plane))
         return total.reshape(*lead, *sizes)
