@@ -304,6 +304,16 @@ def test_layouts_and_bytes():
     compare_classes("cross_entropy", wide, rng.integers(0, 5, (4, 3)))
 
 
+@pytest.mark.parametrize("name", ["cross_entropy", "nll_loss"])
+def test_a_target_changed_before_backward_is_an_error(name):
+    for lib in (torch, mt):
+        x, target = lib.zeros(2, 3, requires_grad=True), lib.tensor([0, 1])
+        loss = getattr(lib.nn.functional, name)(x * 1, target)
+        target.add_(1)
+        with raises(RuntimeError, "modified by an inplace operation"):
+            loss.backward()
+
+
 def test_large_logits():
     x = np.array([[1000.0, 0.0, -1000.0], [-1000.0, -1000.0, -1000.0]])
     compare_classes("cross_entropy", x, np.array([1, 2]), reduction="none")

@@ -128,6 +128,25 @@ def test_gradients_through_one_of_the_results(label, which):
         same(mine, other, 1e-10)
 
 
+@pytest.mark.parametrize("label", ["RNN relu", "LSTM", "LSTM projected", "GRU"])
+def test_results_may_be_changed_in_place(label):
+    ours, theirs = pair(label)
+    load(ours.double(), theirs.double())
+    x = sequence(theirs)
+
+    def run(lib, module):
+        given = lib.from_numpy(x.copy()).requires_grad_()
+        output, last = module(given)
+        output.mul_(3.0)
+        for t in tensors(last):
+            t.add_(1.0)
+        (output.sum() + sum((t * t).sum() for t in tensors(last))).backward()
+        return [given.grad, *(p.grad for p in module.parameters())]
+
+    for mine, other in zip(run(mt, ours), run(torch, theirs), strict=True):
+        same(mine, other, 1e-10)
+
+
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize(
     "label",

@@ -245,6 +245,16 @@ def test_bags_by_frequency(mode):
     same(table.grad, other.grad, 1e-12)
 
 
+@pytest.mark.parametrize("name", ["embedding", "embedding_bag"])
+def test_indices_changed_before_backward_are_an_error(name):
+    for lib in (torch, mt):
+        indices, table = lib.tensor([[0, 1]]), lib.zeros(5, 3, requires_grad=True)
+        out = getattr(lib.nn.functional, name)(indices, table)
+        indices.add_(1)
+        with raises(RuntimeError, "modified by an inplace operation"):
+            out.sum().backward()
+
+
 def test_ties_of_a_maximum():
     check(
         lambda lib, t: lib.nn.functional.embedding_bag(

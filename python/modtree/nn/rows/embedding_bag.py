@@ -94,20 +94,20 @@ def _backward(
     needs: Any,
     g: Array,
     saved: Any,
-    _indices: Any,
+    indices: Any,
     weight: Array,
-    _offsets: Any,
+    offsets: Any,
     per_sample: Array | None,
     mode: str,
     padding: int | None,
     by_frequency: bool,
 ) -> tuple[Any, ...]:
-    indices, bag_of, kept, sizes, full, winners = saved
+    index, bag_of, kept, sizes, full, winners = saved
     count, width = weight.shape
     if mode == "max":
         table = np.zeros((count, width), g.dtype)
         if winners is not None:
-            np.add.at(table, (indices[winners], np.arange(width)), g[full])
+            np.add.at(table, (index[winners], np.arange(width)), g[full])
         return None, table
     if mode == "mean":
         g = g / np.maximum(sizes, 1).astype(g.dtype)[:, None]
@@ -116,9 +116,9 @@ def _backward(
     if per_sample is not None:
         if needs[3]:
             gp = np.zeros(per_sample.shape, g.dtype)
-            gp[kept] = (rows * weight.take(indices, axis=0)).sum(1)
+            gp[kept] = (rows * weight.take(index, axis=0)).sum(1)
         rows = rows * per_sample[kept][:, None]
-    gw = summed_by_index(rows, indices, count, None, by_frequency) if needs[1] else None
+    gw = summed_by_index(rows, index, count, None, by_frequency) if needs[1] else None
     return None, gw, None, gp
 
 

@@ -36,7 +36,7 @@ def _gru_recorded(
     reverse: bool,
     sizes: Sizes,
 ) -> tuple[tuple[Array, Array], Any]:
-    """(outputs, last state), and for the derivative: lists of gates and of the hidden parts before them, and all states."""
+    """(outputs, last state), and for the derivative: lists of gates, of the hidden parts before them, of states."""
     check_sequence("gru", 3, x, [h0], [w_ih, w_hh, b_ih, b_hh])
     steps, batch = x.shape[:2]
     counts = step_sizes(sizes, reverse, steps, batch)
@@ -54,8 +54,8 @@ def _gru_recorded(
         gates.append(active)
         parts.append(part)
         hidden.append(h)
-    states = np.stack(hidden)
-    return (in_order(states[1:], reverse), h.copy()), (gates, parts, states)
+    # Copies: what is saved must not change when a result is changed in place.
+    return (in_order(np.stack(hidden[1:]), reverse), h.copy()), (gates, parts, hidden)
 
 
 def _gru(
@@ -88,7 +88,7 @@ def _gru_backward(
         step = gru_step([w_ih, w_hh, b_ih, b_hh])
         arguments = [x, h0, w_ih, w_hh, b_ih, b_hh]
         return gradients(step, x, [h0], w_ih, reverse, sizes, arguments, needs, g)
-    gates, parts, states = saved
+    gates, parts, hidden = saved
     steps, batch = x.shape[:2]
     counts = step_sizes(sizes, reverse, steps, batch)
     gy = None if g[0] is None else in_order(g[0], reverse)
@@ -101,11 +101,11 @@ def _gru_backward(
         if gy is not None:
             dh += gy[s]
         dx[s, :n], dy[s, :n], rest = kernels.gru_cell_backward(
-            dh[:n], gates[s], parts[s], states[s, :n]
+            dh[:n], gates[s], parts[s], hidden[s][:n]
         )
         np.add(np.matmul(dy[s, :n], w_hh), rest, out=dh[:n])
     gx, gw, gb = input_gradients(needs, 2, dx, x, w_ih, b_ih, reverse)
-    gu = weight_gradient(dy, states[:-1]) if needs[3] else None
+    gu = weight_gradient(dy, np.stack(hidden[:-1])) if needs[3] else None
     gc = dy.sum((0, 1)) if b_hh is not None and needs[5] else None
     return gx, dh, gw, gu, gb, gc
 

@@ -38,8 +38,8 @@ def _lstm_recorded(
     reverse: bool,
     sizes: Sizes,
 ) -> tuple[tuple[Array, Array, Array], Any]:
-    """(outputs, last hidden state, last cell state), and for the derivative: lists of gates, of cells, and of outputs before the projection, and
-    all hidden states."""
+    """(outputs, last hidden state, last cell state), and for the derivative: lists of gates, of cells, of outputs before the projection,
+    of hidden states."""
     check_sequence("lstm", 4, x, [h0, c0], [w_ih, w_hh, b_ih, b_hh, w_hr])
     steps, batch = x.shape[:2]
     counts = step_sizes(sizes, reverse, steps, batch)
@@ -62,8 +62,9 @@ def _lstm_recorded(
         gates.append(active)
         hidden.append(h)
         cells.append(c)
-    states = np.stack(hidden)
-    return (in_order(states[1:], reverse), h.copy(), c.copy()), (gates, cells, free, states)
+    # Copies: what is saved must not change when a result is changed in place.
+    result = in_order(np.stack(hidden[1:]), reverse), h.copy(), c.copy()
+    return result, (gates, cells, free, hidden)
 
 
 def _lstm(
@@ -100,13 +101,13 @@ def _lstm_backward(
         step = lstm_step([w_ih, w_hh, b_ih, b_hh], w_hr)
         arguments = [x, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr]
         return gradients(step, x, [h0, c0], w_ih, reverse, sizes, arguments, needs, g)
-    gates, cells, free, states = saved
+    gates, cells, free, hidden = saved
     steps, batch = x.shape[:2]
     counts = step_sizes(sizes, reverse, steps, batch)
     gy = None if g[0] is None else in_order(g[0], reverse)
     # Steps in which a sequence takes no part give zeros.
     dg = (np.empty if counts is None else np.zeros)((steps, batch, w_hh.shape[0]), x.dtype)
-    dp = None if w_hr is None else np.zeros(states[1:].shape, x.dtype)
+    dp = None if w_hr is None else np.zeros((steps, *h0.shape), x.dtype)
     dh = np.zeros(h0.shape, x.dtype) if g[1] is None else np.array(g[1])
     dc = np.zeros(c0.shape, x.dtype) if g[2] is None else np.array(g[2])
     for s in range(steps - 1, -1, -1):
@@ -125,7 +126,7 @@ def _lstm_backward(
             dc[:n] = rest
         np.matmul(dg[s, :n], w_hh, out=dh[:n])
     gx, gw, gb = input_gradients(needs, 3, dg, x, w_ih, b_ih, reverse)
-    gu = weight_gradient(dg, states[:-1]) if needs[4] else None
+    gu = weight_gradient(dg, np.stack(hidden[:-1])) if needs[4] else None
     gc = None
     if b_hh is not None and needs[6]:
         gc = dg.sum((0, 1)) if gb is None else gb

@@ -105,27 +105,26 @@ def _rnn_recorded(
     relu: bool,
     reverse: bool,
     sizes: Sizes,
-) -> tuple[tuple[Array, Array], Array]:
+) -> tuple[tuple[Array, Array], list[Array]]:
     """(outputs, last state), and all states."""
     check_sequence("rnn", 1, x, [h0], [w_ih, w_hh, b_ih, b_hh])
     steps, batch = x.shape[:2]
     counts = step_sizes(sizes, reverse, steps, batch)
     bias = b_ih if b_hh is None else b_hh if b_ih is None else b_ih + b_hh
     pre = project(x, w_ih, bias, reverse)
-    states = np.empty((steps + 1, batch, w_hh.shape[1]), x.dtype)
-    states[0] = h0
     turned = np.ascontiguousarray(w_hh.T)  # a product that OpenBLAS does up to 1.7 times faster
+    hidden = [h0]
     for s in range(steps):
         n = batch if counts is None else counts[s]
-        now = np.matmul(states[s, :n], turned, out=states[s + 1, :n])
+        now = np.matmul(hidden[s][:n], turned)
         now += pre[s, :n]
         if relu:
             np.maximum(now, 0, out=now)
         else:
             np.tanh(now, out=now)
-        if n < batch:
-            states[s + 1, n:] = states[s, n:]
-    return (in_order(states[1:], reverse), states[-1].copy()), states
+        hidden.append(now if n == batch else np.concatenate((now, hidden[s][n:])))
+    # Copies: what is saved must not change when a result is changed in place.
+    return (in_order(np.stack(hidden[1:]), reverse), hidden[-1].copy()), hidden
 
 
 def _rnn(
@@ -145,7 +144,7 @@ def _rnn(
 def _rnn_backward(
     needs: Any,
     g: Any,
-    states: Array,
+    hidden: Any,
     x: Array,
     h0: Any,
     w_ih: Array,
@@ -163,6 +162,7 @@ def _rnn_backward(
     steps, batch = x.shape[:2]
     counts = step_sizes(sizes, reverse, steps, batch)
     gy = None if g[0] is None else in_order(g[0], reverse)
+    states = np.stack(hidden)
     slope = (states[1:] > 0).astype(x.dtype) if relu else 1 - np.square(states[1:])
     dg = np.zeros(slope.shape, x.dtype) if counts is not None else np.empty(slope.shape, x.dtype)
     dh = np.zeros(h0.shape, x.dtype) if g[1] is None else np.array(g[1])
