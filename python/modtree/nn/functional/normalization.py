@@ -150,8 +150,8 @@ def rms_norm(
     if isinstance(normalized_shape, int):
         raise TypeError("rms_norm(): argument 'normalized_shape' must be tuple of ints, not int")
     if eps is None:
-        eps = finfo(input.dtype).eps if input.is_floating_point() else 0.0
-    return rows.rms_norm(input, weight, tuple(normalized_shape), float(eps))
+        eps = float(finfo(input.dtype).eps) if input.is_floating_point() else 0.0
+    return rows.rms_norm(input, weight, tuple(normalized_shape), eps)
 
 
 def local_response_norm(

@@ -8,6 +8,7 @@ the image is too short to copy and add well, the same element of all samples is 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -110,14 +111,14 @@ def transposed(
     return x
 
 
-def _add_up(columns: Array, sizes: Sizes, stride: Sizes, dilation: Sizes, out: Array) -> None:
+def _add_up(columns: Array, sizes: Sizes, stride: Any, dilation: Any, out: Array) -> None:
     """``out`` (N, C, *sizes), of zeros, gets the sums of columns (N, C, *kernel, *counts)."""
     n = len(sizes)
     if n > 2 or not has_kernel(columns):
         add_windows(columns, sizes, stride, dilation, out)
         return
     # One axis is an image of one row.
-    one = (1,) * (2 - n)
+    one: Any = (1,) * (2 - n)
     kernel, counts = one + columns.shape[2 : 2 + n], one + columns.shape[2 + n :]
     shape = (*columns.shape[:2], *one, *sizes)
     matrix = columns.reshape(shape[0], shape[1] * math.prod(kernel), math.prod(counts))

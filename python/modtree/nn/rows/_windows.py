@@ -27,7 +27,7 @@ def conj(x: Any) -> Any:
     return x.conj() if is_complex else x
 
 
-def wide(*arrays: Array | None) -> list[Array | None]:
+def wide(*arrays: Any) -> list[Any]:
     """float16 arrays as float32, in which they are added up."""
     return [a.astype(np.float32) if a is not None and a.dtype == np.float16 else a for a in arrays]
 

@@ -110,7 +110,8 @@ def _gradients(
     if not isinstance(g, TensorBase):
         g, x, weight = wide(g, x, weight)
         wanted = (bool(needs[0]), bool(needs[1]), bool(needs[2]))
-        return kernels.batch_norm_backward(g, x, *saved, weight, training, wanted)
+        centre, rstd = saved
+        return kernels.batch_norm_backward(g, x, centre, rstd, weight, training, wanted)
     shape = (-1, *(1,) * (g.ndim - 2))
     axes = (0, *range(2, g.ndim))
     if training:

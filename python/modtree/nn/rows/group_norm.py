@@ -89,9 +89,11 @@ def _gradients(
         if needs[0]:
             # Every group is a row of a layer normalization without parameters.
             flags = (True, False, False)
-            gx = kernels.layer_norm_backward(
-                gy.reshape(rows), x.reshape(rows), *saved, 1, None, flags
-            )[0].reshape(shape)
+            mean, rstd = saved
+            wanted: Any = kernels.layer_norm_backward(
+                gy.reshape(rows), x.reshape(rows), mean, rstd, 1, None, flags
+            )
+            gx = wanted[0].reshape(shape)
         if needs[1]:
             gw = _weight_gradient(g, x, *saved)
     elif needs[0] or needs[1]:

@@ -83,7 +83,8 @@ def _gradients(
     if not isinstance(g, TensorBase):
         g, x, weight = wide(g, x, weight)
         wanted = (bool(needs[0]), bool(needs[1]), bool(needs[2]))
-        return kernels.layer_norm_backward(g, x, *saved, len(shape), weight, wanted)
+        mean, rstd = saved
+        return kernels.layer_norm_backward(g, x, mean, rstd, len(shape), weight, wanted)
     lead = g.ndim - len(shape)
     axes = tuple(range(lead, g.ndim))
     gx = gw = gb = None

@@ -68,16 +68,16 @@ def _lowest(dtype: Any) -> Any:
 
 
 def _by_kernel(
-    x: Array, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, ceil: bool
+    x: Array, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool
 ) -> tuple[Array, Array]:
     """Largest values and their places, for one or two axes of floats."""
     sizes = x.shape[x.ndim - len(kernel) :]
-    counts = _counts(sizes, kernel, stride, padding, dilation, ceil)
+    counts: Any = _counts(sizes, kernel, stride, padding, dilation, ceil)
     _check(x, kernel, counts, "max_pool")
     if len(kernel) == 2:
         return kernels.max_pool(x, kernel, stride, padding, dilation, counts)
     # One axis is an image of one row.
-    pairs = ((1, *kernel), (1, *stride), (0, *padding), (1, *dilation), (1, *counts))
+    pairs: Any = ((1, *kernel), (1, *stride), (0, *padding), (1, *dilation), (1, *counts))
     values, indices = kernels.max_pool(x[..., None, :], *pairs)
     return values[..., 0, :], indices[..., 0, :]
 
