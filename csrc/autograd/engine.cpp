@@ -354,6 +354,9 @@ private:
     if (gradient != nullptr && accumulate_grad(as_tensor(leaf.ptr()), gradient, options_.create_graph) < 0) {
       return -1;
     }
+    if (run_post_accumulate_hooks(as_tensor(leaf.ptr())) < 0) {
+      return -1;
+    }
     if (has_hooks) {
       Gradients none(0);
       Gradients again(1);
@@ -362,7 +365,7 @@ private:
         return -1;
       }
     }
-    return run_post_accumulate_hooks(as_tensor(leaf.ptr()));
+    return 0;
   }
 
   const BackwardOptions options_;

@@ -215,13 +215,17 @@ int run_post_hooks(NodeObject *node, Gradients &inputs, Gradients &outputs, bool
 int run_post_accumulate_hooks(TensorObject *leaf) {
   const py::object hooks = snapshot(leaf->extra == nullptr ? nullptr : leaf->extra->post_accumulate_hooks);
   for (Py_ssize_t i = 0; hooks && i < PyList_GET_SIZE(hooks.ptr()); ++i) {
-    const auto result = py::reinterpret_steal<py::object>(
-        PyObject_CallOneArg(PyList_GET_ITEM(hooks.ptr(), i), reinterpret_cast<PyObject *>(leaf)));
+    PyObject *hook = PyList_GET_ITEM(hooks.ptr(), i);
+    const auto result =
+        py::reinterpret_steal<py::object>(PyObject_CallOneArg(hook, reinterpret_cast<PyObject *>(leaf)));
     if (!result) {
       return -1;
     }
-    if (!result.is_none()) {
-      PyErr_SetString(PyExc_RuntimeError, "Tensor post accumulate grad hooks should return None.");
+    // A tensor, such as that of lambda p: p.grad.mul_(2), is ignored.
+    if (!result.is_none() && !is_tensor(result.ptr())) {
+      PyErr_Format(PyExc_TypeError,
+                   "expected Variable, but hook returned '%s': '%S' runs after the gradient was added and must return None",
+                   Py_TYPE(result.ptr())->tp_name, name_of(hook).ptr());
       return -1;
     }
   }
