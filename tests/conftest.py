@@ -71,6 +71,12 @@ def ours(request: pytest.FixtureRequest) -> SimpleNamespace:
     return _implementation(request.param)
 
 
+@pytest.fixture(params=_params("modtree", "torch"))
+def lib(request: pytest.FixtureRequest) -> Any:
+    """The tensor libraries: modtree and torch."""
+    return importlib.import_module(request.param)
+
+
 @pytest.fixture
 def gc_tester() -> Callable[[Any], None]:
     """``gc_tester(obj)`` with the only reference: asserts that it is tracked and dies with its cycles."""

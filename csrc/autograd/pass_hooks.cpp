@@ -221,13 +221,19 @@ int run_post_accumulate_hooks(TensorObject *leaf) {
     if (!result) {
       return -1;
     }
-    // A tensor, such as that of lambda p: p.grad.mul_(2), is ignored.
-    if (!result.is_none() && !is_tensor(result.ptr())) {
-      PyErr_Format(PyExc_TypeError,
-                   "expected Variable, but hook returned '%s': '%S' runs after the gradient was added and must return None",
-                   Py_TYPE(result.ptr())->tp_name, name_of(hook).ptr());
-      return -1;
+    if (result.is_none() || result.is(py::handle(reinterpret_cast<PyObject *>(leaf)))) {
+      continue;
     }
+    if (is_tensor(result.ptr())) {
+      PyErr_Format(PyExc_RuntimeError,
+                   "Tensor post accumulate grad hooks should return None. What '%S' returned cannot take the place of a "
+                   "gradient that has been added already; register_hook() can replace it before",
+                   name_of(hook).ptr());
+    } else {
+      PyErr_Format(PyExc_TypeError, "expected Variable, but hook returned '%s': '%S' must return None",
+                   Py_TYPE(result.ptr())->tp_name, name_of(hook).ptr());
+    }
+    return -1;
   }
   return 0;
 }
