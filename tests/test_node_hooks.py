@@ -200,7 +200,7 @@ def test_a_gradient_may_be_dropped(lib):
 
 
 def test_hooks_go_with_their_tensor_and_may_refer_to_it():
-    # torch keeps what the hooks of its nodes refer to.
+    # torch keeps what the hooks of its nodes, and of tensors that are not leaves, refer to.
     import modtree as lib
 
     class Owner:

@@ -3,6 +3,6 @@
 
 from __future__ import annotations
 
-from modtree.utils import data
+from modtree.utils import data, hooks
 
-__all__ = ["data"]
+__all__ = ["data", "hooks"]
