@@ -30,7 +30,7 @@ from modtree.random import (
 from modtree.tensor import Size, Tensor, is_tensor
 
 from modtree import derivatives as _derivatives  # noqa: F401  # isort: skip  # fills the table's second half
-from modtree import autograd, linalg, nn, optim, utils  # isort: skip
+from modtree import autograd, func, linalg, nn, optim, utils  # isort: skip
 from modtree.families import numpy as _numpy_family  # noqa: F401  # isort: skip  # announces the native family
 
 # The submodule of the same name has taken the function's place when it was imported.
@@ -45,6 +45,7 @@ __all__ = [
     "default_generator",
     "device",
     "enable_grad",
+    "func",
     "get_rng_state",
     "inference_mode",
     "initial_seed",

@@ -12,13 +12,18 @@ from typing import Any
 from modtree import _C
 from modtree.autograd import graph
 from modtree.autograd.function import Function, once_differentiable
+from modtree.autograd.gradcheck import gradcheck, gradgradcheck
+from modtree.autograd.variable import Variable
 from modtree.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 
 __all__ = [
     "Function",
+    "Variable",
     "backward",
     "enable_grad",
     "grad",
+    "gradcheck",
+    "gradgradcheck",
     "graph",
     "inference_mode",
     "no_grad",
@@ -80,6 +85,7 @@ def grad(
     grad_outputs: Any = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
+    only_inputs: bool = True,
     allow_unused: bool | None = None,
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
@@ -93,6 +99,7 @@ def grad(
             in front, and so has each gradient.
         retain_graph: As for :func:`backward`.
         create_graph: As for :func:`backward`.
+        only_inputs: Always so; programs written for old versions of torch say it.
         allow_unused: Give None for an input that the outputs do not depend on; else that is an error.
         is_grads_batched: Do one pass for each entry of the weights' first dimension.
         materialize_grads: Zeros in place of None.

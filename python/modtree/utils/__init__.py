@@ -3,6 +3,6 @@
 
 from __future__ import annotations
 
-from modtree.utils import data, hooks
+from modtree.utils import checkpoint, data, hooks
 
-__all__ = ["data", "hooks"]
+__all__ = ["checkpoint", "data", "hooks"]

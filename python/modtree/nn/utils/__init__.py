@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from . import rnn
+from . import rnn, stateless
 from .clip_grad import (
     clip_grad_norm_,
     clip_grad_value_,
@@ -23,5 +23,6 @@ __all__ = [
     "parameters_to_vector",
     "rnn",
     "skip_init",
+    "stateless",
     "vector_to_parameters",
 ]
