@@ -154,6 +154,28 @@ def test_forward_that_writes_into_a_constant_input(impl):
     assert b.tolist() == [2.0] and x.grad.tolist() == [2.0]
 
 
+@pytest.mark.parametrize("several", [False, True])
+def test_writing_into_an_input_that_a_function_returned(impl, several):
+    class Same(impl.lib.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return (x, x * 1) if several else x
+
+        @staticmethod
+        def backward(ctx, g, *more):
+            return g * 10
+
+    x = leaf_input(impl, 1.0)
+    middle = x * tensor(impl, 2.0)
+    y = Same.apply(middle)
+    y = y[0] if several else y
+    assert y is not middle
+    with raises(RuntimeError, REFUSED, "multiple views" if several else "custom Function"):
+        y.mul_(tensor(impl, 3.0))
+    (y * tensor(impl, 3.0)).sum().backward()
+    assert x.grad.tolist() == [60.0]
+
+
 def test_forward_that_makes_a_constant_input_part_of_the_graph(impl):
     def forward(self, x):
         x += self.w
