@@ -150,6 +150,23 @@ def test_inputs_that_need_no_gradient_have_zeros(impl):
     assert lists(go) == ([1.0], None, None)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [("device", "meta"), ("dtype", "complex64"), ("dtype", "float16"), ("dtype", "float64")],
+    ids="-".join,
+)
+def test_gradients_are_of_the_kind_of_their_tensors(impl, options):
+    lib, (option, value) = impl.lib, options
+    options = {option: value if option == "device" else getattr(lib, value)}
+    m = module_of(impl, lambda self, x, c: (x * 2, c))
+    seen = []
+    m.register_full_backward_hook(lambda m, gi, go: seen.extend([*gi, *go]))
+    x, c = lib.ones(2, 3, requires_grad=True, **options), lib.ones(3, **options)
+    m(x, c)[0].backward(lib.ones(2, 3, **options))
+    assert [None if g is None else tuple(g.shape) for g in seen] == [(2, 3), (3,), (2, 3), None]
+    assert {(g.dtype, str(g.device)) for g in [*seen[:3], x.grad]} == {(x.dtype, str(x.device))}
+
+
 def test_one_tensor_given_twice(impl):
     m = module_of(impl, lambda self, x, y: x * 2 + y * 3)
     seen = []

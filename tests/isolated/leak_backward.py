@@ -72,7 +72,8 @@ def written_in_place():
 
 def twice():
     (g,) = lib.autograd.grad(hooked(x, "text")[0].sum(), x, create_graph=True)
-    assert not g.requires_grad or g.sum().backward() is None
+    if g.requires_grad:
+        g.sum().backward()
 
 
 def never_backward():
