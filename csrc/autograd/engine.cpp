@@ -175,7 +175,7 @@ private:
   // Makes the node ours; false when it was. A node that another pass works on (of a hook, of another thread) goes into a map.
   bool claim(NodeObject *node) {
     const auto index = static_cast<std::uint32_t>(works_.size());
-    if (node->task == 0) {
+    if (node->task == 0 && (shared_.empty() || shared_.count(node) == 0)) {
       node->task = id_;
       node->task_index = index;
     } else if (node->task == id_ || !shared_.emplace(node, index).second) {

@@ -284,7 +284,7 @@ PyObject *tensor_hooks(TensorObject *tensor) {
   if (node == nullptr) {
     LeafExtra *extra = ensure_extra(tensor);
     if (extra != nullptr && extra->hooks == nullptr) {
-      extra->hooks = PyDict_New();
+      extra->hooks = PyODict_New();
     }
     table = extra == nullptr ? nullptr : extra->hooks;
     Py_XINCREF(table);
@@ -298,7 +298,7 @@ PyObject *tensor_hooks(TensorObject *tensor) {
         Py_INCREF(table);
       }
     }
-    if (table == nullptr && (table = PyDict_New()) != nullptr) {
+    if (table == nullptr && (table = PyODict_New()) != nullptr) {
       Py_INCREF(table);
       hooks->tensor_tables.push_back({tensor->output_nr, table});
     }
@@ -310,7 +310,7 @@ PyObject *tensor_hooks(TensorObject *tensor) {
 PyObject *post_accumulate_hooks(TensorObject *tensor) {
   LeafExtra *extra = ensure_extra(tensor);
   if (extra != nullptr && extra->post_accumulate_hooks == nullptr) {
-    extra->post_accumulate_hooks = PyDict_New();
+    extra->post_accumulate_hooks = PyODict_New();
   }
   PyObject *table = extra == nullptr ? nullptr : extra->post_accumulate_hooks;
   Py_XINCREF(table);

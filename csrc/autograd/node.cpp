@@ -49,8 +49,27 @@ void forget_accumulator(NodeObject *node) {
   }
 }
 
+void drop_saved(NodeObject *node) {
+  node->released = true;
+  node->saved_something = true;  // a pass that still reaches the node is refused
+  const std::size_t n_versions = node->n_versions;
+  node->n_versions = 0;
+  for (std::size_t i = 0; i < n_versions; ++i) {
+    release_cell(node->versions[i].cell);
+  }
+  const std::size_t n_args = node->n_args;
+  node->n_args = 0;
+  for (std::size_t i = 0; i < n_args; ++i) {
+    PyObject *value = node->args[i];
+    node->args[i] = nullptr;
+    Py_XDECREF(value);
+  }
+  Py_CLEAR(node->result);
+  Py_CLEAR(node->kwnames);
+}
+
 void clear_node(NodeObject *node) {
-  release_saved(node);
+  drop_saved(node);
   for (std::size_t i = 0; i < node->n_edges; ++i) {
     NodeObject *next = node->edges[i].node;
     node->edges[i].node = nullptr;
@@ -173,7 +192,7 @@ PyObject *hook_table(PyObject *self, bool pre) {
   }
   PyObject *&table = pre ? hooks->pre : hooks->post;
   if (table == nullptr) {
-    table = PyDict_New();
+    table = PyODict_New();  // handles refer to it weakly
   }
   return table;
 }
@@ -326,7 +345,17 @@ int set_edge(NodeObject *node, std::size_t place, TensorObject *tensor, std::siz
   Edge &edge = node->edges[place];
   edge.arg = static_cast<std::uint16_t>(arg);
   edge.item = static_cast<std::uint16_t>(item);
-  return needs_grad(tensor) ? gradient_edge(tensor, &edge) : 0;
+  if (!needs_grad(tensor)) {
+    return 0;
+  }
+  if (gradient_edge(tensor, &edge) < 0) {
+    return -1;
+  }
+  // The node of a view may have been made only now; a node is younger than those its edges lead to.
+  if (edge.node->sequence > node->sequence) {
+    node->sequence = g_sequence++;
+  }
+  return 0;
 }
 
 int set_output(NodeObject *node, std::size_t nr, PyArrayObject *array, bool is_meta) {
@@ -361,21 +390,10 @@ void release_saved(NodeObject *node) {
   if (node->kind == NodeKind::copy_slices && node->target != nullptr) {
     release_saved(as_node(node->target));
   }
-  node->released = true;
-  const std::size_t n_versions = node->n_versions;
-  node->n_versions = 0;
-  for (std::size_t i = 0; i < n_versions; ++i) {
-    release_cell(node->versions[i].cell);
+  // A node that kept numbers and shapes only can be gone through again.
+  if (node->saved_something) {
+    drop_saved(node);
   }
-  const std::size_t n_args = node->n_args;
-  node->n_args = 0;
-  for (std::size_t i = 0; i < n_args; ++i) {
-    PyObject *value = node->args[i];
-    node->args[i] = nullptr;
-    Py_XDECREF(value);
-  }
-  Py_CLEAR(node->result);
-  Py_CLEAR(node->kwnames);
 }
 
 PyObject *node_name(NodeObject *node) {

@@ -306,7 +306,8 @@ int check_inplace(TensorObject *self, bool others_need_grad) {
     raise_refused_inplace(self, "is being modified inplace");
     return -1;
   }
-  if (base->requires_grad && base->grad_fn == nullptr) {
+  // Either of the two may be what requires grad: a view of a plain tensor can have been made a leaf of its own.
+  if (needs_grad(self) && base->grad_fn == nullptr) {
     PyErr_SetString(PyExc_RuntimeError,
                     "a view of a leaf Variable that requires grad is being used in an in-place operation. "
                     "Do it under modtree.no_grad(), or on a view of a clone");
