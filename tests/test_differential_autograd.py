@@ -331,6 +331,10 @@ def state(tensor: Any) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         grad = tensor.grad
+    try:
+        tensor.grad_fn  # noqa: B018  # of a view whose base changed it may be lost
+    except RuntimeError as error:
+        return {"shape": tuple(tensor.shape), "grad_fn": type(error)}
     return {
         "shape": tuple(tensor.shape),
         "requires_grad": tensor.requires_grad,
@@ -383,10 +387,11 @@ def test_program(seed: int) -> None:
         where = "\n  ".join(history)
         outcomes = [attempt(pool.lib, pool, step, quiet) for pool in pools]
         (theirs, error), (ours, our_error) = outcomes
-        if error is not None and "unsupported operation" in str(error):
-            return  # torch refuses overlapping memory, which NumPy handles
+        if error is not None and "some elements of the input" in str(error):
+            return  # torch refuses to write a tensor that overlaps with its operands, which NumPy handles
         problem = f"{where}\n  torch: {error!r}\n  modtree: {our_error!r}"
-        assert type(our_error) is type(error), problem
+        if not (step[0].startswith("in place") and error is not None and our_error is not None):
+            assert type(our_error) is type(error), problem  # in place there may be two reasons to refuse
         if error is not None and "backward of" in step[0]:
             return  # which gradients were complete before the error is nobody's promise
         assert len(ours) == len(theirs), problem

@@ -201,11 +201,11 @@ bool wants_argument(NodeObject *node, std::size_t arg, const std::vector<bool> &
   return false;
 }
 
-int apply_jointly(NodeObject *node, Stack &stack, const std::vector<bool> &wanted, Gradients &results,
-                  bool on_tensors) {
+int apply_jointly(NodeObject *node, Stack &stack, PyObject *kwnames, const std::vector<bool> &wanted,
+                  Gradients &results, bool on_tensors) {
   OpObject *op = node->op;
   py::object returned =
-      py::reinterpret_steal<py::object>(stack.call(op->joint, 0, 3u + node->n_positional, node->kwnames));
+      py::reinterpret_steal<py::object>(stack.call(op->joint, 0, 3u + node->n_positional, kwnames));
   if (!returned) {
     return -1;
   }
@@ -228,6 +228,8 @@ int apply_op(NodeObject *node, Gradients &outputs, const std::vector<bool> &want
              bool on_tensors) {
   OpObject *op = node->op;
   Stack stack;
+  // A function may run a pass of its own through this node, which then drops what it saved.
+  const auto kwnames = py::reinterpret_borrow<py::object>(node->kwnames);
   if (op->joint != nullptr) {
     PyObject *needs = PyTuple_New(node->n_positional);
     if (needs == nullptr) {
@@ -259,7 +261,7 @@ int apply_op(NodeObject *node, Gradients &outputs, const std::vector<bool> &want
     stack.push(value);
   }
   if (op->joint != nullptr) {
-    return apply_jointly(node, stack, wanted, results, on_tensors);
+    return apply_jointly(node, stack, kwnames.ptr(), wanted, results, on_tensors);
   }
   for (int arg = 0; arg < op->n_functions && arg < node->n_positional; ++arg) {
     PyObject *function = op->functions[arg];
@@ -267,7 +269,7 @@ int apply_op(NodeObject *node, Gradients &outputs, const std::vector<bool> &want
       continue;
     }
     PyObject *value = function == Py_True ? Py_NewRef(gradient)
-                                          : stack.call(function, 0, 2u + node->n_positional, node->kwnames);
+                                          : stack.call(function, 0, 2u + node->n_positional, kwnames.ptr());
     if (value == nullptr) {
       return -1;
     }

@@ -138,16 +138,6 @@ public:
     return result.release().ptr();
   }
 
-  int accumulate_captured() {
-    for (Capture &capture : captures_) {
-      if (capture.gradient != nullptr && capture.node->kind != NodeKind::accumulate &&
-          accumulate_grad(capture.tensor, Py_NewRef(capture.gradient), options_.create_graph) < 0) {
-        return -1;
-      }
-    }
-    return 0;
-  }
-
 private:
   // -- the part of the graph that matters ----------------------------------------------------------------------------------
 
@@ -489,6 +479,10 @@ PyObject *run_backward(PyObject *roots, PyObject *gradients, PyObject *inputs, c
     if (pass.add_capture(input) < 0) {
       return nullptr;
     }
+    // backward(inputs=...) makes those that are no leaves keep their gradient, from now on.
+    if (options.accumulate && !input->retains_grad && retain_grad(input) < 0) {
+      return nullptr;
+    }
   }
   GradModeScope mode(options.create_graph);
   SilenceFloatErrors silence(SilenceFloatErrors::Work::python);
@@ -498,7 +492,7 @@ PyObject *run_backward(PyObject *roots, PyObject *gradients, PyObject *inputs, c
   if (!options.accumulate) {
     return pass.captured();
   }
-  return pass.accumulate_captured() < 0 ? nullptr : Py_NewRef(Py_None);
+  Py_RETURN_NONE;
 }
 
 }  // namespace modtree

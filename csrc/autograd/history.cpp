@@ -142,9 +142,16 @@ void raise_refused_inplace(TensorObject *view, const char *event) {
 
 NodeObject *current_grad_fn(TensorObject *tensor, bool *error) {
   *error = false;
-  if (tensor->base != nullptr && tensor->view_origin != ViewOrigin::no_grad &&
-      version_of(tensor) != tensor->view_version && needs_grad(as_tensor(tensor->base)) &&
-      shares_memory_with_base(tensor)) {
+  if (tensor->base != nullptr && version_of(tensor) != tensor->view_version &&
+      needs_grad(as_tensor(tensor->base)) && shares_memory_with_base(tensor)) {
+    if (tensor->view_origin == ViewOrigin::no_grad) {
+      PyErr_SetString(PyExc_RuntimeError,
+                      "A view was created in no_grad mode and its base or another view of its base has been modified "
+                      "inplace with grad mode enabled: whether that change belongs to the graph is ambiguous. Do both under "
+                      "modtree.no_grad(), or both outside it");
+      *error = true;
+      return nullptr;
+    }
     if (refuses_inplace(tensor)) {
       raise_refused_inplace(tensor, "its base or another view of its base has been modified inplace");
       *error = true;
@@ -224,7 +231,7 @@ int rebase_history(TensorObject *tensor, NodeObject *node) {
 }
 
 int drop_history(TensorObject *tensor) {
-  if (tensor->base != nullptr && needs_grad(tensor)) {
+  if (tensor->base != nullptr) {
     PyErr_SetString(PyExc_RuntimeError,
                     "Can't detach views in-place. Use detach() instead, which gives a new handle");
     return -1;

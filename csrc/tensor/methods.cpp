@@ -171,7 +171,7 @@ PyObject *tensor_copy_(PyObject *obj, PyObject *const *args, Py_ssize_t nargs, P
   TensorObject *self = as_tensor(obj);
   const bool from_graph = grad_enabled() && any_needs_grad(args, 1);
   InplaceRecord recorded;
-  if (check_inplace(self, from_graph) < 0) {
+  if (check_inplace(self, from_graph) < 0 || check_overlap(self) < 0) {
     return nullptr;
   }
   if (from_graph || (grad_enabled() && needs_grad(self))) {

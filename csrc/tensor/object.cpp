@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdlib>
+#include <cstring>
 
 #include "autograd/history.h"
 #include "tensor/grad_mode.h"
@@ -234,9 +235,27 @@ PyObject *make_alias(PyTypeObject *type, TensorObject *base) {
   return obj;
 }
 
+namespace {
+
+// np.lib.stride_tricks.as_strided puts an object of its own between the view and its array. Borrowed.
+PyObject *under_stand_in(PyObject *base) {
+  if (base == nullptr || PyArray_Check(base) || std::strcmp(Py_TYPE(base)->tp_name, "DummyArray") != 0) {
+    return base;
+  }
+  PyObject *array = PyObject_GetAttrString(base, "base");
+  if (array == nullptr) {
+    PyErr_Clear();
+    return base;
+  }
+  Py_DECREF(array);  // `base` holds it
+  return array;
+}
+
+}  // namespace
+
 PyArrayObject *storage_owner(PyArrayObject *array) {
   for (;;) {
-    PyObject *base = PyArray_BASE(array);
+    PyObject *base = under_stand_in(PyArray_BASE(array));
     if (base == nullptr || !PyArray_Check(base)) {
       return array;
     }
@@ -312,6 +331,19 @@ int check_inplace(TensorObject *self, bool others_need_grad) {
                     "a view of a leaf Variable that requires grad is being used in an in-place operation. "
                     "Do it under modtree.no_grad(), or on a view of a clone");
     return -1;
+  }
+  return 0;
+}
+
+int check_overlap(TensorObject *self) {
+  PyArrayObject *array = self->array;
+  for (int i = 0; i < PyArray_NDIM(array) && !self->is_meta; ++i) {
+    if (PyArray_STRIDE(array, i) == 0 && PyArray_DIM(array, i) > 1 && PyArray_SIZE(array) > 0) {
+      PyErr_SetString(PyExc_RuntimeError,
+                      "unsupported operation: more than one element of the written-to tensor refers to a single memory "
+                      "location (it was expanded): write into a clone() of it");
+      return -1;
+    }
   }
   return 0;
 }

@@ -88,6 +88,9 @@ int bump_version(TensorObject *self);
 // Raises when the tensor may not be changed in place while operations are recorded: a leaf that requires grad, some views.
 int check_inplace(TensorObject *self, bool others_need_grad = false);
 
+// Raises when several elements share memory (expand), so that writing one writes others.
+int check_overlap(TensorObject *self);
+
 // tensor.data = other: the handle takes the array of `other`.
 int swap_array(TensorObject *self, PyObject *other);
 int set_requires_grad(TensorObject *self, bool flag);

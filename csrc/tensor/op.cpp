@@ -278,7 +278,7 @@ PyObject *op_call(OpObject *op, PyObject *const *args, Py_ssize_t nargs, PyObjec
 
 int op_inplace(OpObject *op, TensorObject *self, PyObject *const *args, Py_ssize_t nargs,
                PyObject *kwnames) {
-  if (check_inplace(self, grad_enabled() && any_needs_grad(args, nargs)) < 0) {
+  if (check_inplace(self, grad_enabled() && any_needs_grad(args, nargs)) < 0 || check_overlap(self) < 0) {
     return -1;
   }
   Py_ssize_t extra = nargs + (kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames));

@@ -118,7 +118,9 @@ class Function:
                 cls.setup_context(ctx, args, result)
         if not (_C.is_grad_enabled() and any(ctx.needs_input_grad)):
             ctx._versions = [0 if t is None else t._version for t in ctx._saved]
-            return result
+            if not isinstance(result, (tuple, list)):
+                return _without_history(result)
+            return type(result)(map(_without_history, result))
         outputs = list(result) if isinstance(result, (tuple, list)) else [result]
         tensors = _outputs_of(ctx, args, outputs)
         places = [i for i, t in enumerate(tensors) if t is not None]
@@ -130,13 +132,21 @@ class Function:
                 _run_backward, cls, ctx, len(args), len(outputs), places, tensors_like(tensors)
             ),
         )
-        saved = [t if t is not None else o for t, o in zip(tensors, outputs, strict=True)]
+        saved = [
+            t if t is not None else _without_history(o)
+            for t, o in zip(tensors, outputs, strict=True)
+        ]
         renamed = {id(o): t for o, t in zip(outputs, saved, strict=True)}
         ctx._saved = tuple(renamed.get(id(t), t) for t in ctx._saved)
         ctx._settle([tensors[i] for i in places], node)
         if not isinstance(result, (tuple, list)):
             return saved[0]
         return tuple(saved)
+
+
+def _without_history(value: Any) -> Any:
+    """A result that gets no gradient: an argument that is returned must not lose its own."""
+    return value.detach() if isinstance(value, _C.TensorBase) and value.requires_grad else value
 
 
 def tensors_like(tensors: list[Any]) -> list[Any]:
