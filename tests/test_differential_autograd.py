@@ -105,7 +105,7 @@ VIEWS: dict[str, Callable[[Any, Any], Any]] = {
     "unbind": lambda lib, x: x.unbind(0),
     "split": lambda lib, x: x.split(1),
     "chunk": lambda lib, x: x.chunk(2, -1),
-    "T": lambda lib, x: x.mT,
+    "T": lambda lib, x: x.movedim(0, -1),
 }
 BINARY: dict[str, Callable[[Any, Any, Any], Any]] = {
     "+": lambda lib, x, y: x + y,
@@ -211,7 +211,7 @@ def functions(lib: Any) -> dict[str, Any]:
         def forward(ctx: Any, x: Any, y: Any) -> Any:
             out = x.tanh()
             ctx.save_for_backward(out, y)
-            return out, y * 2, x
+            return out, y * 2, x.clone()
 
         @staticmethod
         def backward(ctx: Any, a: Any, b: Any, c: Any) -> Any:

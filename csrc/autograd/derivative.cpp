@@ -581,6 +581,9 @@ void bind_derivative(py::module_ &m) {
     if (gradient_edge(as_tensor(tensor.ptr()), &edge) < 0) {
       throw py::error_already_set();
     }
+    if (edge.node == nullptr) {
+      throw std::runtime_error("the tensor needs no gradient, or is a view that was made under no_grad");
+    }
     return py::make_tuple(py::reinterpret_steal<py::object>(as_object(edge.node)), edge.nr);
   });
 }

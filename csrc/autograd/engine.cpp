@@ -64,7 +64,7 @@ public:
       }
     }
     for (Capture &capture : captures_) {
-      Py_DECREF(as_object(capture.node));
+      Py_XDECREF(reinterpret_cast<PyObject *>(capture.node));
       Py_XDECREF(capture.gradient);
     }
     for (Edge &root : roots_) {
@@ -75,6 +75,11 @@ public:
   int add_root(TensorObject *tensor) {
     Edge edge{};
     if (gradient_edge(tensor, &edge) < 0) {
+      return -1;
+    }
+    if (edge.node == nullptr) {
+      PyErr_SetString(PyExc_RuntimeError,
+                      "a view that was made under no_grad has no history of its own: it cannot be derived by backward()");
       return -1;
     }
     roots_.push_back(edge);
@@ -197,7 +202,7 @@ private:
     });
     std::vector<bool> leads_there(works_.size(), false);
     for (const Capture &capture : captures_) {
-      if (is_known(capture.node)) {
+      if (capture.node != nullptr && is_known(capture.node)) {
         const std::uint32_t index = find(capture.node);
         leads_there[index] = true;
         works_[index].needed |= options_.accumulate && capture.node->kind == NodeKind::accumulate;

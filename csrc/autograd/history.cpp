@@ -177,6 +177,12 @@ int gradient_edge(TensorObject *tensor, Edge *edge) {
     edge->nr = tensor->output_nr;
     return 0;
   }
+  edge->node = nullptr;
+  edge->nr = 0;
+  // A view made under no_grad needs a gradient because its base does, but has no way to it and is no leaf of its own.
+  if (!tensor->requires_grad) {
+    return 0;
+  }
   LeafExtra *extra = ensure_extra(tensor);
   if (extra == nullptr) {
     return -1;
@@ -194,7 +200,6 @@ int gradient_edge(TensorObject *tensor, Edge *edge) {
     extra->accumulator = node;
     edge->node = node;
   }
-  edge->nr = 0;
   return 0;
 }
 

@@ -16,7 +16,7 @@ struct LeafExtra {
 // The node that made it: a new reference, null for a leaf. *error: it could not be found out, an error is set.
 NodeObject *current_grad_fn(TensorObject *tensor, bool *error);
 
-// Where gradients of a tensor that needs them go. 0, or -1 with an error set.
+// Where gradients of a tensor that needs them go; to no node for a view made under no_grad. 0, or -1 with an error set.
 int gradient_edge(TensorObject *tensor, Edge *edge);
 
 // The tensor is output `nr` of the node from now on.

@@ -352,7 +352,7 @@ int set_edge(NodeObject *node, std::size_t place, TensorObject *tensor, std::siz
     return -1;
   }
   // The node of a view may have been made only now; a node is younger than those its edges lead to.
-  if (edge.node->sequence > node->sequence) {
+  if (edge.node != nullptr && edge.node->sequence > node->sequence) {
     node->sequence = g_sequence++;
   }
   return 0;

@@ -72,7 +72,9 @@ int save_argument(NodeObject *node, std::size_t i, PyObject *original, PyObject 
   if (!is_single && !is_array_sequence(value)) {
     node->args[i] = Py_NewRef(value);
     // A number where an array might have been: torch saves it, and a second pass is refused whatever the operand was.
-    node->saved_something |= !is_keyword && (keep.arrays & bit) != 0 && PyNumber_Check(value);
+    const auto place = static_cast<int>(i) - node->op->first;
+    const bool is_operand = place >= 0 && place < node->op->operands;
+    node->saved_something |= !is_keyword && is_operand && (keep.arrays & bit) != 0 && PyNumber_Check(value);
     return 0;
   }
   if (is_keyword || (keep.arrays & bit) != 0) {

@@ -15,6 +15,13 @@ def _setitem_kept(g: Any, _out: Any, _x: Any, index: Any, _value: Any) -> Any:
     return ops["setitem"](g, index, 0) if not isinstance(g, np.ndarray) else _without(g, index)
 
 
+def _lost(g: Any, _out: Any, _x: Any, _value: Any) -> Any:
+    """Nothing of the old values is left: the gradient is zero, but there is one."""
+    if isinstance(g, np.ndarray):
+        return np.zeros(g.shape, g.dtype)
+    return g.new_zeros(g.shape)
+
+
 def _without(g: Any, index: Any) -> Any:
     result = g.copy()
     result[index] = 0
@@ -24,5 +31,5 @@ def _without(g: Any, index: Any) -> Any:
 derive("setitem", _setitem_kept, None, lambda g, _out, _x, index, _value: g[index])
 derive("clone", unchanged)
 derive("convert", unchanged)
-derive("copy", None, unchanged)
-derive("fill", None, lambda g, _out, _x, _value: np.sum(g))
+derive("copy", _lost, unchanged)
+derive("fill", _lost, lambda g, _out, _x, _value: np.sum(g))

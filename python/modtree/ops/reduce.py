@@ -141,6 +141,10 @@ def _logsumexp(x: Any, axis: Any, keepdims: bool = False) -> Any:
 
 
 def _require_size(x: Any, axis: Any) -> None:
+    if _count(x, axis) == 0 and axis is not None:
+        raise IndexError(
+            f"amax()/amin(): Expected reduction dim {axis} to have non-zero size (got shape {list(x.shape)})"
+        )
     if _count(x, axis) == 0:
         raise RuntimeError(
             "max()/min(): Expected reduction dim to be specified for input.numel() == 0, and to have a size "

@@ -257,6 +257,8 @@ def expand_as(input: Any, other: Any) -> Any:
 
 def narrow(input: Any, dim: int, start: Any, length: int) -> Any:
     """The slice start..start+length of one dimension."""
+    if input.ndim == 0:
+        raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
     dim = _dim(dim, input.ndim)
     start = operator.index(start)
     size = input.size(dim)
@@ -279,13 +281,15 @@ def movedim(input: Any, source: Any, destination: Any) -> Any:
 
 def diagonal(input: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
     """A view of a diagonal, as the last dimension."""
-    return ops["diagonal"](input, offset, dim1, dim2)
+    return ops["diagonal"](input, offset, _dim(dim1, input.ndim), _dim(dim2, input.ndim))
 
 
 def chunk(input: Any, chunks: int, dim: int = 0) -> Any:
     """At most `chunks` pieces of equal size (the last may be smaller)."""
     if chunks <= 0:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
+    if input.ndim == 0:
+        raise RuntimeError("chunk expects at least a 1-dimensional tensor")
     size = input.size(dim)
     return (
         split(input, max(-(-size // chunks), 1) if size else 1, dim) if size else (input,) * chunks
@@ -294,6 +298,8 @@ def chunk(input: Any, chunks: int, dim: int = 0) -> Any:
 
 def split(input: Any, split_size: Any, dim: int = 0) -> Any:
     """Pieces of a size, or of the sizes given."""
+    if input.ndim == 0:
+        raise RuntimeError("split expects at least a 1-dimensional tensor")
     total = input.size(dim)
     if isinstance(split_size, int):
         if split_size < 0 or (split_size == 0 and total):
