@@ -503,7 +503,20 @@ int apply_node(NodeObject *node, Gradients &outputs, const std::vector<bool> &wa
   return 0;
 }
 
-NodeObject *record_python(PyObject *name, PyObject *inputs, PyObject *outputs, PyObject *function) {
+namespace {
+
+bool holds(PyObject *tuple, PyObject *item) {
+  for (Py_ssize_t i = 0; tuple != nullptr && i < PyTuple_GET_SIZE(tuple); ++i) {
+    if (PyTuple_GET_ITEM(tuple, i) == item) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+NodeObject *record_python(PyObject *name, PyObject *inputs, PyObject *outputs, PyObject *function, PyObject *changed) {
   const auto n_inputs = static_cast<std::size_t>(PyTuple_GET_SIZE(inputs));
   const auto n_outputs = static_cast<std::size_t>(PyTuple_GET_SIZE(outputs));
   NodeObject *node = new_node(NodeKind::python, n_inputs, n_outputs);
@@ -515,6 +528,7 @@ NodeObject *record_python(PyObject *name, PyObject *inputs, PyObject *outputs, P
   node->target = Py_NewRef(function);
   for (std::size_t i = 0; i < n_inputs; ++i) {
     PyObject *input = PyTuple_GET_ITEM(inputs, static_cast<Py_ssize_t>(i));
+    node->edges[i].arg = static_cast<std::uint16_t>(i);
     if (is_tensor(input) && set_edge(node, i, as_tensor(input), i) < 0) {
       return nullptr;
     }
@@ -528,8 +542,26 @@ NodeObject *record_python(PyObject *name, PyObject *inputs, PyObject *outputs, P
     if (set_output(node, i, tensor->array, tensor->is_meta) < 0) {
       return nullptr;
     }
-    if (is_float_category(dtype_of(tensor->array)->category)) {
+    if (!is_float_category(dtype_of(tensor->array)->category)) {
+      continue;
+    }
+    if (!holds(changed, output)) {
       set_history(tensor, node, static_cast<std::uint32_t>(i));
+    } else if (tensor->base != nullptr && n_outputs > 1) {
+      PyErr_Format(PyExc_RuntimeError,
+                   "%U: a function that changes a view in place may have no other outputs: the gradient of the view's base "
+                   "goes through it",
+                   name);
+      return nullptr;
+    }
+    // What changes is argument 0 for the base's history.
+    for (std::size_t k = 1; holds(changed, output) && k < n_inputs; ++k) {
+      if (PyTuple_GET_ITEM(inputs, static_cast<Py_ssize_t>(k)) == output) {
+        std::swap(node->edges[0].arg, node->edges[k].arg);
+      }
+    }
+    if (holds(changed, output) && rebase_history(tensor, node, static_cast<std::uint32_t>(i)) < 0) {
+      return nullptr;
     }
   }
   return as_node(held.release().ptr());
@@ -539,13 +571,16 @@ void bind_derivative(py::module_ &m) {
   // refuse(name) -> function: called once by modtree.autograd.
   m.def("_set_refuse_second", [](py::object refuse) { g_refuse_second = refuse.release().ptr(); });
   // Puts a Python function on the graph: function(*gradients of the outputs) -> tuple of gradients, one per input.
-  m.def("record_python", [](py::str name, py::tuple inputs, py::tuple outputs, py::object function) {
-    NodeObject *node = record_python(name.ptr(), inputs.ptr(), outputs.ptr(), function.ptr());
-    if (node == nullptr) {
-      throw py::error_already_set();
-    }
-    return py::reinterpret_steal<py::object>(as_object(node));
-  });
+  m.def(
+      "record_python",
+      [](py::str name, py::tuple inputs, py::tuple outputs, py::object function, py::tuple changed) {
+        NodeObject *node = record_python(name.ptr(), inputs.ptr(), outputs.ptr(), function.ptr(), changed.ptr());
+        if (node == nullptr) {
+          throw py::error_already_set();
+        }
+        return py::reinterpret_steal<py::object>(as_object(node));
+      },
+      py::arg("name"), py::arg("inputs"), py::arg("outputs"), py::arg("function"), py::arg("changed") = py::tuple());
   // A view of a tensor, of all of it, for a function that returns its input. What the function computes backward would be lost if the
   // view were changed in place, so that is refused.
   m.def("function_view", [](py::object tensor, bool one_of_many) {

@@ -29,7 +29,12 @@ PyObject *dims_tuple(const npy_intp *dims, int ndim) {
 
 // Sums the axes along which a gradient was broadcast. Steals; null without an error when the shapes do not go together.
 PyArrayObject *sum_to(PyArrayObject *array, OutputSpec &spec) {
-  const int extra = PyArray_NDIM(array) - spec.ndim;
+  int extra = PyArray_NDIM(array) - spec.ndim;
+  // x[0] = y may drop leading dimensions of 1.
+  npy_intp *want = spec.dims();
+  for (; extra < 0 && *want == 1; ++want) {
+    ++extra;
+  }
   if (extra < 0) {
     Py_DECREF(array);
     return nullptr;
@@ -40,8 +45,8 @@ PyArrayObject *sum_to(PyArrayObject *array, OutputSpec &spec) {
     const npy_intp have = PyArray_DIM(array, i);
     if (i < extra) {
       axes[n_axes++] = i;
-    } else if (have != spec.dims()[i - extra]) {
-      if (spec.dims()[i - extra] != 1) {
+    } else if (have != want[i - extra]) {
+      if (want[i - extra] != 1) {
         Py_DECREF(array);
         return nullptr;
       }

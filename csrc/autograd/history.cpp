@@ -207,12 +207,12 @@ void set_history(TensorObject *tensor, NodeObject *node, std::uint32_t nr) {
   replace_history(tensor, node, nr);
 }
 
-int rebase_history(TensorObject *tensor, NodeObject *node) {
+int rebase_history(TensorObject *tensor, NodeObject *node, std::uint32_t nr) {
   PyObject *old = tensor->grad_fn;
   Py_XINCREF(old);
   int status = 0;
   if (tensor->base == nullptr) {
-    replace_history(tensor, node, 0);
+    replace_history(tensor, node, nr);
   } else {
     TensorObject *base = as_tensor(tensor->base);
     NodeObject *slices = make_copy_slices(tensor, node);

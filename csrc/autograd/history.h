@@ -23,7 +23,7 @@ int gradient_edge(TensorObject *tensor, Edge *edge);
 void set_history(TensorObject *tensor, NodeObject *node, std::uint32_t nr);
 
 // The tensor was written in place by what `node` stands for, whose edges for argument 0 lead to its old history.
-int rebase_history(TensorObject *tensor, NodeObject *node);
+int rebase_history(TensorObject *tensor, NodeObject *node, std::uint32_t nr = 0);
 
 // Makes the tensor a leaf (detach_).
 int drop_history(TensorObject *tensor);

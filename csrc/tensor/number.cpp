@@ -287,6 +287,15 @@ int mp_ass_subscript(PyObject *obj, PyObject *index, PyObject *value) {
     PyTuple_SET_ITEM(plain.ptr(), i, plain_value(PyTuple_GET_ITEM(full.ptr(), i)));
   }
   py::object source = py::reinterpret_steal<py::object>(plain_value(value));
+  if (source && PyArray_Check(source.ptr()) && PyArray_NDIM(as_array(source.ptr())) > 0 &&
+      PyArray_SIZE(as_array(source.ptr())) == 1) {
+    // NumPy puts no array of one element into one place.
+    PyArray_Dims none{nullptr, 0};
+    source = py::reinterpret_steal<py::object>(PyArray_Newshape(as_array(source.ptr()), &none, NPY_CORDER));
+  }
+  if (!source) {
+    return -1;
+  }
   py::object target = py::reinterpret_borrow<py::object>(as_object(self->array));
   PyObject *originals[3] = {obj, plain.ptr(), value};
   PyObject *values[3] = {target.ptr(), plain.ptr(), source.ptr()};

@@ -162,6 +162,10 @@ def _fit(value: Any, shape: tuple[int, ...], dtype: Any, name: str) -> Any:
         value = _C.wrap(value)
     have = tuple(value.shape)
     if have != shape:
+        lead = len(shape) - len(have)
+        if lead > 0 and all(n == 1 for n in shape[:lead]):
+            have = shape[:lead] + have
+            value = value.reshape(have)
         extra = len(have) - len(shape)
         if extra < 0 or any(n not in (1, m) for n, m in zip(shape, have[extra:], strict=True)):
             raise RuntimeError(

@@ -131,6 +131,7 @@ class Function:
             functools.partial(
                 _run_backward, cls, ctx, len(args), len(outputs), places, tensors_like(tensors)
             ),
+            ctx._dirty,
         )
         saved = [
             t if t is not None else _without_history(o)
@@ -167,10 +168,7 @@ def _outputs_of(ctx: FunctionCtx, args: tuple[Any, ...], outputs: list[Any]) -> 
         if not floating or id(value) in excluded:
             result.append(None)
         elif id(value) in dirty:
-            if value.is_leaf and value.requires_grad:
-                raise RuntimeError(
-                    "a leaf Variable that requires grad has been used in an in-place operation."
-                )
+            _C.check_inplace(value, args)
             _C.bump_version(value)
             result.append(value)
         elif id(value) in inputs:

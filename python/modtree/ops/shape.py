@@ -76,6 +76,12 @@ def _expand(x: Any, sizes: Any) -> Any:
     return view
 
 
+def _diagonal(x: Any, *places: int) -> Any:
+    view = np.diagonal(x, *places)
+    view.flags.writeable = x.flags.writeable  # NumPy's own is read-only
+    return view
+
+
 define("view", np.ndarray.reshape, view=True, strict_view=True)
 define("reshape", np.ndarray.reshape, view=True)
 define("view_dtype", lambda x, kind: x.view(kind), view=True)
@@ -86,7 +92,7 @@ define("unsqueeze", lambda x, axis: x[(slice(None),) * axis + (None,)], view=Tru
 define("expand", _expand, view=True)
 define("getitem", operator.getitem, view=True)
 define("contiguous", np.ascontiguousarray, view=True)
-define("diagonal", np.diagonal, view=True)
+define("diagonal", _diagonal, view=True)
 
 
 def _view_as_real(x: Any) -> Any:
@@ -276,6 +282,9 @@ def select(input: Any, dim: int, index: int) -> Any:
 
 def movedim(input: Any, source: Any, destination: Any) -> Any:
     """Moves dimensions to other places."""
+    if input.ndim == 0 and isinstance(source, int) and isinstance(destination, int):
+        _dim(source, 0), _dim(destination, 0)
+        return input[...]
     return ops["movedim"](input, source, destination)
 
 
