@@ -222,7 +222,7 @@ def functions(lib: Any) -> dict[str, Any]:
         def forward(ctx: Any, x: Any, y: Any) -> Any:
             out = x.tanh()
             ctx.save_for_backward(out, y)
-            return out, y * 2, x.clone()
+            return out, y * 2, x
 
         @staticmethod
         def backward(ctx: Any, a: Any, b: Any, c: Any) -> Any:

@@ -120,7 +120,7 @@ class Function:
             ctx._versions = [0 if t is None else t._version for t in ctx._saved]
             if not isinstance(result, (tuple, list)):
                 return _without_history(result)
-            return type(result)(map(_without_history, result))
+            return tuple(map(_without_history, result))
         outputs = list(result) if isinstance(result, (tuple, list)) else [result]
         tensors = _outputs_of(ctx, args, outputs)
         places = [i for i, t in enumerate(tensors) if t is not None]
