@@ -110,6 +110,7 @@ def tiny_batch():
 
 @needs_torch
 @pytest.mark.parametrize("padded", [False, True])
+@mt.no_grad()
 def test_tiny_encoder_equals_torch(examples, tmp_path, padded):
     minilm = examples("minilm")
     mt.manual_seed(0)
@@ -129,6 +130,7 @@ def test_tiny_encoder_equals_torch(examples, tmp_path, padded):
     np.testing.assert_allclose(pooled.numpy(), torch_embed(expected, mask), atol=1e-12)
 
 
+@mt.no_grad()
 def test_padding_does_not_change_an_embedding(examples, tmp_path):
     minilm = examples("minilm")
     model = minilm.BertModel(tiny_config(minilm, tmp_path)).eval()
