@@ -56,6 +56,7 @@ class Run:
         self.rng = random.Random(seed)
         self.events: list[Any] = []
         self.handles: list[Any] = []
+        self.retained: list[Any] = []
         self.made = 0
         self.net = self.make_module("net", depth=0)
         for name, module in self.net.named_modules():
@@ -95,7 +96,10 @@ class Run:
 
             def forward(self, x: Any, *rest: Any) -> Any:
                 run.events.append(("forward", name, x.tolist(), [type(r).__name__ for r in rest]))
-                return run.compute(self, x, rest)
+                result = run.compute(self, x, rest)
+                for tensor in (x, *run.flat(result)):
+                    run.watch(name, tensor)
+                return result
 
         return Layer()
 
@@ -207,6 +211,32 @@ class Run:
         }[kind]
         self.handles.append(register(self.hook(kind)))
 
+    def watch(self, name: str, tensor: Any) -> None:
+        """Sometimes puts a hook on the tensor or on its node."""
+        kind = self.rng.choice(["tensor", "node", "node pre", "retain", *[""] * 8])
+        if not kind or not tensor.requires_grad:
+            return
+        self.made += 1
+        ident, how = self.made, self.behaviour()
+
+        def of_tensor(grad: Any) -> Any:
+            self.events.append((kind, ident, name, self.shown([grad])))
+            result = self.changed((grad,), how)
+            return result[0] if isinstance(result, (tuple, list)) else result
+
+        def of_node(*grads: Any) -> Any:
+            self.events.append((kind, ident, name, *map(self.shown, grads)))
+            return self.changed(grads[0], how)
+
+        if kind == "tensor":
+            tensor.register_hook(of_tensor)
+        elif kind == "retain":
+            tensor.retain_grad()
+            self.retained.append(tensor)
+        elif tensor.grad_fn is not None:
+            node = tensor.grad_fn
+            (node.register_hook if kind == "node" else node.register_prehook)(of_node)
+
     # -- passes ------------------------------------------------------------------------------------
 
     def run(self) -> list[Any]:
@@ -250,6 +280,8 @@ class Run:
         self.events.append(("warned", [w.category.__name__ for w in caught]))
         leaves = [x, *(r for r in rest if isinstance(r, self.lib.Tensor)), *self.net.parameters()]
         # A module that writes into an input may have made it part of the graph.
+        self.events.append(("retained", self.shown([t.grad for t in self.retained])))
+        self.retained.clear()
         self.events.append(("grads", self.shown([t.grad if t.is_leaf else None for t in leaves])))
 
     def go_back(self, out: Any, plan: str, leaves: list[Any]) -> None:

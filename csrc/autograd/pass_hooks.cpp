@@ -31,16 +31,16 @@ py::object name_of(PyObject *hook) {
 // A gradient that a hook returned in place of `old`; `wanted` is null where nothing takes it. New reference.
 PyObject *checked(PyObject *hook, PyObject *value, PyObject *old, OutputSpec *wanted, bool on_tensors) {
   const py::object name = name_of(hook);
-  if (!is_tensor(value)) {
-    PyErr_Format(PyExc_TypeError, "expected Variable, but hook returned '%s': '%S' must return Tensors or None",
-                 Py_TYPE(value)->tp_name, name.ptr());
-    return nullptr;
-  }
   if (old == nullptr) {
     PyErr_Format(PyExc_RuntimeError,
                  "can't replace a None gradient with a non-None value: hook '%S' must return None for a gradient that did "
                  "not arrive",
                  name.ptr());
+    return nullptr;
+  }
+  if (!is_tensor(value)) {
+    PyErr_Format(PyExc_TypeError, "expected Variable, but hook returned '%s': '%S' must return Tensors or None",
+                 Py_TYPE(value)->tp_name, name.ptr());
     return nullptr;
   }
   if (wanted == nullptr) {
