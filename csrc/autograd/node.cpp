@@ -217,7 +217,8 @@ PyObject *register_on(PyObject *table, PyObject *hook) {
   return slot_guard<PyObject *>(nullptr, [&] {
     py::object make = py::module_::import("modtree.hooks").attr("RemovableHandle");
     py::object handle = make(py::handle(table));
-    if (PyDict_SetItem(table, handle.attr("id").ptr(), hook) < 0) {
+    // Not PyDict_SetItem: an OrderedDict would not know the key when it is removed.
+    if (PyObject_SetItem(table, handle.attr("id").ptr(), hook) < 0) {
       throw py::error_already_set();
     }
     return handle.release().ptr();
