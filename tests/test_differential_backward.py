@@ -76,9 +76,9 @@ class Run:
 
     def make_module(self, name: str, depth: int) -> Any:
         run, rng, nn = self, self.rng, self.impl.nn
-        kind = rng.choice(
-            ["mul", "square", "two", "inplace", "skip", "pass", "dict", "writes", "square"]
-        )
+        kind = rng.choice(["mul", "square", "two", "inplace", "skip", "pass", "dict", "square"])
+        if rng.random() < 0.05:
+            kind = "writes"
         if depth < 2 and rng.random() < 0.8:
             kind = rng.choice(["chain", "branch"])
         factor = self.tensor()
@@ -164,15 +164,17 @@ class Run:
             "number": lambda: 3,
         }[how]()
 
-    def behaviour(self) -> str:
-        rare = ["nones", "ones", "longer", "shape", "dtype", "number", "raise"]
-        return self.rng.choice(
-            rare if self.rng.random() < 0.08 else ["none", "none", "same", "scaled", "list"]
-        )
+    def behaviour(self, of_node: bool = False) -> str:
+        """How a hook answers; hooks of graph nodes may return nothing but tuples."""
+        if self.rng.random() < 0.08:
+            return self.rng.choice(
+                ["nones", "ones", "longer", "shape", "dtype", "number", "raise", "list"]
+            )
+        return self.rng.choice(["none", "none", "same", "scaled", "same" if of_node else "list"])
 
     def hook(self, kind: str) -> Any:
         self.made += 1
-        ident, how = self.made, self.behaviour()
+        ident, how = self.made, self.behaviour("legacy" in kind)
         names = {m: n for n, m in self.net.named_modules()}
 
         def full(module: Any, grad_input: Any, grad_output: Any) -> Any:
@@ -217,7 +219,7 @@ class Run:
         if not kind or not tensor.requires_grad:
             return
         self.made += 1
-        ident, how = self.made, self.behaviour()
+        ident, how = self.made, self.behaviour("node" in kind)
 
         def of_tensor(grad: Any) -> Any:
             self.events.append((kind, ident, name, self.shown([grad])))
