@@ -17,6 +17,7 @@ from modtree.grad_mode import (
     no_grad,
     set_grad_enabled,
 )
+from modtree.layouts import *  # noqa: F403
 from modtree.ops.functions import *  # noqa: F403
 from modtree.random import (
     Generator,
@@ -27,7 +28,9 @@ from modtree.random import (
     seed,
     set_rng_state,
 )
+from modtree.sampling import *  # noqa: F403
 from modtree.tensor import Size, Tensor, is_tensor
+from modtree.typed import *  # noqa: F403
 
 from modtree import derivatives as _derivatives  # noqa: F401  # isort: skip  # fills the table's second half
 from modtree import autograd, func, linalg, nn, optim, utils  # isort: skip

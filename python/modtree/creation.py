@@ -18,7 +18,6 @@ __all__ = [
     "arange",
     "as_tensor",
     "asarray",
-    "bernoulli",
     "complex",
     "empty",
     "empty_like",
@@ -29,7 +28,6 @@ __all__ = [
     "full_like",
     "linspace",
     "logspace",
-    "multinomial",
     "ones",
     "ones_like",
     "rand",
@@ -568,22 +566,3 @@ def randperm(
         device,
         requires_grad,
     )
-
-
-def bernoulli(input: Any, p: Any = None, *, generator: Any = None) -> Any:
-    """Zeros and ones: 1 with the probability that input (or p) says."""
-    if input.is_meta:
-        return empty_like(input)
-    threshold = input._array if p is None else p
-    draw = bits_of(generator).random(tuple(input.shape))
-    return _from_array(np.asarray(draw < threshold).astype(input.dtype.dtype))
-
-
-def multinomial(
-    input: Any, num_samples: int, replacement: bool = False, *, generator: Any = None
-) -> Any:
-    """Indices drawn with the probabilities in the last dimension."""
-    rows = input._array.reshape(-1, input.shape[-1]).astype(np.float64)
-    bits = bits_of(generator)
-    picks = [bits.choice(len(row), num_samples, replacement, row / row.sum()) for row in rows]
-    return _from_array(np.asarray(picks, np.int64).reshape(*tuple(input.shape)[:-1], num_samples))

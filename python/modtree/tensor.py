@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from modtree import _C, creation, dtypes
+from modtree import _C, creation, dtypes, typed
 from modtree.devices import as_device, device
+from modtree.layouts import strided
 from modtree.ops import table
-from modtree.random import bits_of, normal, uniform
+from modtree.ops.strided import owner_of
 
 # The modules of operations fill the table, and the namespace of linear algebra adds methods, when they are imported.
 from modtree.ops import (  # noqa: F401  # isort: skip
@@ -20,8 +21,10 @@ from modtree.ops import (  # noqa: F401  # isort: skip
     decompositions,
     einsum,
     indexing,
+    inplace_views,
     joining,
     linalg,
+    methods,
     native,
     pointwise,
     reduce,
@@ -31,6 +34,7 @@ from modtree.ops import (  # noqa: F401  # isort: skip
     special,
     statistics,
 )
+from modtree import sampling  # noqa: F401  # isort: skip
 from modtree import linalg as _linear_algebra  # noqa: F401  # isort: skip
 
 __all__ = ["Size", "Tensor", "is_tensor"]
@@ -126,6 +130,8 @@ class Tensor(_C.TensorBase):
         """The name of its type ("modtree.FloatTensor"), or this tensor with another dtype."""
         if dtype is None:
             return f"modtree.{self.dtype._type_name}"
+        if isinstance(dtype, typed.Typed):
+            return self._convert(dtype.dtype, None, False)
         if isinstance(dtype, str):
             name = dtype.rpartition(".")[2]
             for known in _C._dtypes.values():
@@ -217,7 +223,7 @@ class Tensor(_C.TensorBase):
         """Distance of the first element from the start of the memory, in elements."""
         if self.is_meta:
             return 0
-        owner = _owner(self._array)
+        owner = owner_of(self._array)
         start = self._array.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
         return start // self._array.itemsize
 
@@ -264,8 +270,9 @@ class Tensor(_C.TensorBase):
         return self.numel() * self.element_size()
 
     @property
-    def layout(self) -> str:
-        return "strided"
+    def layout(self) -> Any:
+        """How values are kept: always ``modtree.strided``."""
+        return strided
 
     @property
     def names(self) -> tuple[None, ...]:
@@ -333,46 +340,6 @@ class Tensor(_C.TensorBase):
         _C.overwritten(self, value)
         return self
 
-    def uniform_(
-        self, from_: float = 0.0, to: float = 1.0, *, generator: Any = None, **kwargs: Any
-    ) -> Tensor:
-        """Fills with numbers uniform in [from, to)."""
-        low, high = kwargs.pop("from", from_), kwargs.pop("a", to)
-        if low > high:
-            raise RuntimeError(
-                f"uniform_ expects to return a [from, to) range, but found from={low} > to={high}"
-            )
-        return _draw(self, "uniform", lambda bits, s, d: uniform(bits, s, d, low, high), generator)
-
-    def normal_(self, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Tensor:
-        """Fills with normally distributed numbers."""
-        if std < 0:
-            raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
-        return _draw(self, "normal", lambda bits, s, d: normal(bits, s, d, mean, std), generator)
-
-    def exponential_(self, lambd: float = 1.0, *, generator: Any = None) -> Tensor:
-        """Fills with exponentially distributed numbers."""
-        return _draw(
-            self,
-            "exponential",
-            lambda bits, s, d: (bits.standard_exponential(s) / lambd).astype(d),
-            generator,
-        )
-
-    def bernoulli_(self, p: Any = 0.5, *, generator: Any = None) -> Tensor:
-        """Fills with ones, of probability p, and zeros."""
-        chance = p._array if isinstance(p, Tensor) else p
-        return _draw(self, None, lambda bits, s, d: (bits.random(s) < chance).astype(d), generator)
-
-    def random_(self, from_: int = 0, to: int | None = None, *, generator: Any = None) -> Tensor:
-        """Fills with random integers in [from, to)."""
-        low, high = (0, from_) if to is None and from_ else (from_, to)
-        if high is None:
-            high = 2**24 if self.is_floating_point() else int(dtypes.iinfo(self.dtype).max)
-        return _draw(
-            self, None, lambda bits, s, d: bits.integers(low, high, s).astype(d), generator
-        )
-
     def set_(self, source: Tensor) -> Tensor:
         """Makes this a handle of the memory of another tensor."""
         self.data = source
@@ -395,6 +362,8 @@ class Tensor(_C.TensorBase):
         self._array[...] = np.array(flat, self._array.dtype).reshape(self._array.shape)
         _C.overwritten(self)
         return self
+
+    new = typed.new
 
     # -- siblings ------------------------------------------------------------------------------------------------------
 
@@ -579,30 +548,9 @@ def _is_dtype(value: Any) -> bool:
     return True
 
 
-def _draw(self: Tensor, needs_float: str | None, make: Any, generator: Any) -> Tensor:
-    """Random values in place; none are drawn for a meta tensor."""
-    _C.check_inplace(self)
-    if needs_float and not (self.is_floating_point() or self.is_complex()):
-        raise NotImplementedError(
-            f"\"{needs_float}\" not implemented for '{self.dtype}': it needs a floating dtype"
-        )
-    if not self.is_meta:
-        array = self._array
-        array[...] = make(bits_of(generator), array.shape, array.dtype)
-    _C.overwritten(self)
-    return self
-
-
-def _owner(array: np.ndarray) -> np.ndarray:
-    """The array that owns the memory."""
-    while isinstance(array.base, np.ndarray):
-        array = array.base
-    return array
-
-
 def _deepcopy_array(array: np.ndarray, memo: dict[int, Any]) -> np.ndarray:
     """A copy of the array; arrays over one memory that are copied with one memo share the copy's memory."""
-    owner = _owner(array)
+    owner = owner_of(array)
     if owner is array or not (owner.flags.c_contiguous or owner.flags.f_contiguous):
         if owner is not array:
             return array.copy()

@@ -13,6 +13,7 @@ from modtree.derivatives import (
     scattering,
     shape,
     special,
+    strided,
 )
 
 __all__ = [
@@ -25,4 +26,5 @@ __all__ = [
     "scattering",
     "shape",
     "special",
+    "strided",
 ]

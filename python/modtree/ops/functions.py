@@ -11,8 +11,10 @@ from modtree.ops import (  # noqa: F401  # they fill the table
     decompositions,
     einsum,
     indexing,
+    inplace_views,
     joining,
     linalg,
+    methods,
     pointwise,
     reduce,
     scattering,
@@ -36,6 +38,31 @@ def is_complex(input: Any) -> bool:
     return input.is_complex()
 
 
+def is_signed(input: Any) -> bool:
+    """Can the dtype hold negative numbers?"""
+    return input.is_signed()
+
+
+def is_same_size(input: Any, other: Any) -> bool:
+    """Have both the same shape?"""
+    return input.is_same_size(other)
+
+
+def real(input: Any) -> Any:
+    """The real parts of complex numbers, as a view; real tensors themselves."""
+    return input.real
+
+
+def imag(input: Any) -> Any:
+    """The imaginary parts of complex numbers, as a view."""
+    return input.imag
+
+
+def get_device(input: Any) -> int:
+    """The number of the accelerator that holds the values: -1."""
+    return input.get_device()
+
+
 def numel(input: Any) -> int:
     """Number of elements."""
     return input.numel()
@@ -51,4 +78,16 @@ def detach(input: Any) -> Any:
     return input.detach()
 
 
-__all__ = ["clone", "detach", "is_complex", "is_floating_point", "numel", *functions]
+__all__ = [
+    "clone",
+    "detach",
+    "get_device",
+    "imag",
+    "is_complex",
+    "is_floating_point",
+    "is_same_size",
+    "is_signed",
+    "numel",
+    "real",
+    *functions,
+]

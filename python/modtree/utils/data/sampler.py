@@ -7,9 +7,10 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Any, Generic, TypeVar
 
-from modtree.creation import as_tensor, multinomial, randint, randperm
+from modtree.creation import as_tensor, randint, randperm
 from modtree.dtypes import float64
 from modtree.random import Generator, default_generator
+from modtree.sampling import multinomial
 
 __all__ = [
     "BatchSampler",
