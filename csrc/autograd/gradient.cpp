@@ -2,7 +2,9 @@
 #include "autograd/gradient.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "tensor/slot_ops.h"
 
@@ -118,6 +120,28 @@ PyObject *fit_tensor(PyObject *value, OutputSpec &spec, NodeObject *node) {
   return PyObject_CallFunctionObjArgs(g_fit_tensor, value, shape.ptr(),
                                       reinterpret_cast<PyObject *>(dtype_of_num(spec.num)),
                                       name.ptr(), nullptr);
+}
+
+// May two elements of the view share memory (expand, unfold)?
+bool overlaps(const ViewGeometry &geometry) {
+  std::vector<std::pair<npy_intp, npy_intp>> axes;  // stride, steps
+  for (std::size_t i = 0; i < geometry.dims.size(); ++i) {
+    if (geometry.dims[i] == 0) {
+      return false;
+    }
+    if (geometry.dims[i] > 1) {
+      axes.emplace_back(std::abs(geometry.strides[i]), geometry.dims[i] - 1);
+    }
+  }
+  std::sort(axes.begin(), axes.end());
+  npy_intp reach = 0;
+  for (const auto &axis : axes) {
+    if (axis.first <= reach) {
+      return true;
+    }
+    reach += axis.first * axis.second;
+  }
+  return false;
 }
 
 // Zeros in the layout of the base, over a block of its own, and the view's part of it.
@@ -241,7 +265,14 @@ PyObject *scatter_view(const ViewGeometry &geometry, PyObject *gradient) {
   if (whole == nullptr) {
     return nullptr;
   }
-  if (PyArray_CopyInto(as_array(part), as_array(gradient)) < 0) {
+  if (overlaps(geometry)) {
+    // Gradients of elements that share memory are added up.
+    py::object done = py::reinterpret_steal<py::object>(
+        PyObject_CallMethod(g_add, "at", "OOO", part, Py_Ellipsis, gradient));
+    if (!done) {
+      Py_CLEAR(whole);
+    }
+  } else if (PyArray_CopyInto(as_array(part), as_array(gradient)) < 0) {
     Py_CLEAR(whole);
   }
   Py_DECREF(part);

@@ -14,6 +14,10 @@ int put_requires_grad(PyObject *self, PyObject *value, void *) {
     PyErr_SetString(PyExc_RuntimeError, "requires_grad must be a bool");
     return -1;
   }
+  if (value == Py_True && as_tensor(self)->grad_fn != nullptr) {
+    PyErr_SetString(PyExc_RuntimeError, "you can only change requires_grad flags of leaf variables");
+    return -1;
+  }
   return set_requires_grad(as_tensor(self), value == Py_True);
 }
 
