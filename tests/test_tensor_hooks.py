@@ -203,6 +203,18 @@ def test_hooks_of_what_is_not_asked_for_do_not_run(lib):
     assert x.grad.tolist() == [6.0] and y.grad is None
 
 
+@pytest.mark.parametrize(
+    "expected", [[0, 1], [0, 1, 2], [0, 2, 4, 1, 3], [0, 2, 6, 5, 7, 4, 1, 3]], ids=len
+)
+def test_order_of_leaves(lib, notes, expected):
+    # That of a heap in which all are equal.
+    parts = [leaf(lib, 1.0) for _ in expected]
+    for i, x in enumerate(parts):
+        x.register_hook(lambda g, i=i: notes.append(i))
+    lib.cat(parts).sum().backward()
+    assert notes == expected
+
+
 # -- retained gradients --------------------------------------------------------------------------------------------------
 
 

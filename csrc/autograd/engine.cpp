@@ -112,7 +112,7 @@ public:
       }
     }
     while (!ready_.empty()) {
-      std::pop_heap(ready_.begin(), ready_.end());
+      std::pop_heap(ready_.begin(), ready_.end(), is_older);
       const std::uint32_t index = ready_.back().second;
       ready_.pop_back();
       if (process(works_[index]) < 0) {
@@ -224,11 +224,16 @@ private:
 
   // -- the order -----------------------------------------------------------------------------------------------------------
 
+  // Of two leaves neither is older: the heap then keeps the order in which torch, too, accumulates them and runs their hooks.
+  static bool is_older(const std::pair<std::uint64_t, std::uint32_t> &a, const std::pair<std::uint64_t, std::uint32_t> &b) {
+    return a.first < b.first;
+  }
+
   // Youngest first; leaves as soon as their gradient is complete.
   void push(std::uint32_t index) {
     NodeObject *node = works_[index].node;
     ready_.emplace_back(node->kind == NodeKind::accumulate ? ~std::uint64_t{0} : node->sequence, index);
-    std::push_heap(ready_.begin(), ready_.end());
+    std::push_heap(ready_.begin(), ready_.end(), is_older);
   }
 
   bool is_ready(std::uint32_t index) const {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "autograd/pass_hooks.h"
 
+#include <algorithm>
+
 #include "autograd/gradient.h"
 #include "autograd/history.h"
 #include "tensor/slot_ops.h"
@@ -43,10 +45,20 @@ PyObject *checked(PyObject *hook, PyObject *value, PyObject *old, OutputSpec *wa
                  Py_TYPE(value)->tp_name, name.ptr());
     return nullptr;
   }
-  if (wanted == nullptr) {
-    return gradient_from_tensor(value, on_tensors);
+  // Where nothing takes it, what it replaces says what it has to be.
+  PyArrayObject *before = is_tensor(old) ? as_tensor(old)->array : as_array(old);
+  OutputSpec spec{};
+  if (wanted != nullptr) {
+    spec = *wanted;
+  } else {
+    spec.num = PyArray_TYPE(before);
+    spec.ndim = PyArray_NDIM(before);
+    if (spec.ndim > OutputSpec::kInline) {
+      spec.more_dims = PyArray_DIMS(before);
+    } else {
+      std::copy(PyArray_DIMS(before), PyArray_DIMS(before) + spec.ndim, spec.inline_dims);
+    }
   }
-  OutputSpec &spec = *wanted;
   TensorObject *tensor = as_tensor(value);
   if (!same_shape(tensor->array, spec)) {
     PyErr_Format(PyExc_RuntimeError, "hook '%S' has changed the size of value", name.ptr());
