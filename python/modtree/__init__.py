@@ -29,11 +29,13 @@ from modtree.random import (
     set_rng_state,
 )
 from modtree.sampling import *  # noqa: F403
+from modtree.serialization import load, save
+from modtree.settings import *  # noqa: F403
 from modtree.tensor import Size, Tensor, is_tensor
 from modtree.typed import *  # noqa: F403
 
 from modtree import derivatives as _derivatives  # noqa: F401  # isort: skip  # fills the table's second half
-from modtree import autograd, func, linalg, nn, optim, utils  # isort: skip
+from modtree import autograd, backends, cuda, func, linalg, nn, optim, utils  # isort: skip
 from modtree.families import numpy as _numpy_family  # noqa: F401  # isort: skip  # announces the native family
 
 # The submodule of the same name has taken the function's place when it was imported.
@@ -45,6 +47,8 @@ __all__ = [
     "Tensor",
     "__version__",
     "autograd",
+    "backends",
+    "cuda",
     "default_generator",
     "device",
     "enable_grad",
@@ -56,12 +60,14 @@ __all__ = [
     "is_inference_mode_enabled",
     "is_tensor",
     "linalg",
+    "load",
     "manual_seed",
     "nn",
     "no_grad",
     "optim",
     "promote_types",
     "result_type",
+    "save",
     "seed",
     "set_grad_enabled",
     "set_rng_state",

@@ -12,6 +12,7 @@ PRECISION = 4
 THRESHOLD = 1000
 EDGE = 3
 WIDTH = 80
+SCIENTIFIC: bool | None = None  # None: as the numbers need it
 
 
 class _Numbers:
@@ -36,6 +37,8 @@ class _Numbers:
                 self.scientific = wide or high > 1e8 or low < 1e-4
         else:
             self.whole = values.size > 0
+        if SCIENTIFIC is not None:
+            self.scientific = SCIENTIFIC
         # NaN, infinities and zeros do not widen a column.
         self.width = max((len(self._text(v)) for v in finite.tolist()), default=1)
 

@@ -22,7 +22,7 @@ def _address(array: np.ndarray) -> int:
     return array.__array_interface__["data"][0]
 
 
-def _reach(shape: Any, strides: Any) -> int:
+def reach(shape: Any, strides: Any) -> int:
     """The number of elements from the first to the last."""
     if 0 in shape:
         return 0
@@ -37,12 +37,12 @@ def _flat_memory(x: np.ndarray) -> tuple[np.ndarray, int]:
     if dense and owner.dtype == x.dtype:
         return owner.reshape(-1, order="A"), offset
     strides = [s // x.itemsize for s in x.strides]
-    return np.ndarray((_reach(x.shape, strides),), x.dtype, x, 0, (x.itemsize,)), 0
+    return np.ndarray((reach(x.shape, strides),), x.dtype, x, 0, (x.itemsize,)), 0
 
 
 def _as_strided(x: Any, shape: Any, strides: Any, offset: Any, _layout: Any) -> Any:
     flat, _ = _flat_memory(x)
-    if offset < 0 or offset + _reach(shape, strides) > flat.size:
+    if offset < 0 or offset + reach(shape, strides) > flat.size:
         raise RuntimeError(
             f"setStorage: sizes {list(shape)}, strides {list(strides)}, storage offset {offset} need elements that are out of "
             f"bounds for storage of size {flat.size}"
