@@ -38,6 +38,8 @@ from modtree import derivatives as _derivatives  # noqa: F401  # isort: skip  # 
 from modtree import autograd, backends, cuda, func, linalg, nn, optim, utils  # isort: skip
 from modtree.families import numpy as _numpy_family  # noqa: F401  # isort: skip  # announces the native family
 
+from modtree.layer_functions import *  # noqa: F403  # isort: skip
+
 # The submodule of the same name has taken the function's place when it was imported.
 from modtree.creation import tensor  # isort: skip
 
