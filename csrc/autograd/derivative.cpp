@@ -295,7 +295,9 @@ int apply_python(NodeObject *node, Gradients &outputs, Gradients &results,
     }
     PyTuple_SET_ITEM(args.ptr(), static_cast<Py_ssize_t>(i), tensor);
   }
-  py::object returned = py::reinterpret_steal<py::object>(PyObject_Call(node->target, args.ptr(), nullptr));
+  // The function may run a pass of its own through this node, which then lets go of it.
+  const auto target = py::reinterpret_borrow<py::object>(node->target);
+  py::object returned = py::reinterpret_steal<py::object>(PyObject_Call(target.ptr(), args.ptr(), nullptr));
   if (!returned) {
     return -1;
   }
@@ -573,14 +575,16 @@ void bind_derivative(py::module_ &m) {
   // Puts a Python function on the graph: function(*gradients of the outputs) -> tuple of gradients, one per input.
   m.def(
       "record_python",
-      [](py::str name, py::tuple inputs, py::tuple outputs, py::object function, py::tuple changed) {
+      [](py::str name, py::tuple inputs, py::tuple outputs, py::object function, py::tuple changed, bool saves) {
         NodeObject *node = record_python(name.ptr(), inputs.ptr(), outputs.ptr(), function.ptr(), changed.ptr());
         if (node == nullptr) {
           throw py::error_already_set();
         }
+        node->saved_something = saves;
         return py::reinterpret_steal<py::object>(as_object(node));
       },
-      py::arg("name"), py::arg("inputs"), py::arg("outputs"), py::arg("function"), py::arg("changed") = py::tuple());
+      py::arg("name"), py::arg("inputs"), py::arg("outputs"), py::arg("function"), py::arg("changed") = py::tuple(),
+      py::arg("saves") = false);
   // A view of a tensor, of all of it, for a function that returns its input. What the function computes backward would be lost if the
   // view were changed in place, so that is refused.
   m.def("function_view", [](py::object tensor, bool one_of_many) {

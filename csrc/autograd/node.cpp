@@ -394,6 +394,9 @@ void release_saved(NodeObject *node) {
   // A node that kept numbers and shapes only can be gone through again.
   if (node->saved_something) {
     drop_saved(node);
+    if (node->kind == NodeKind::python) {
+      Py_CLEAR(node->target);
+    }
   }
 }
 

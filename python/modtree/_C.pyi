@@ -335,6 +335,7 @@ def record_python(
     outputs: tuple[Any, ...],
     function: Callable[..., Any],
     changed: tuple[Any, ...] = (),
+    saves: bool = False,
 ) -> Node: ...
 def run_backward(
     roots: tuple[Any, ...],

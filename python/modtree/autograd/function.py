@@ -132,6 +132,7 @@ class Function:
                 _run_backward, cls, ctx, len(args), len(outputs), places, tensors_like(tensors)
             ),
             ctx._dirty,
+            bool(ctx._saved),
         )
         saved = [
             t if t is not None else _without_history(o)
