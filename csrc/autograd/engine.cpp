@@ -351,6 +351,10 @@ private:
     py::object seen = py::reinterpret_borrow<py::object>(has_hooks ? outputs[0] : nullptr);
     PyObject *gradient = outputs.take(0);
     auto leaf = py::reinterpret_borrow<py::object>(node->target);
+    if (!needs_grad(as_tensor(leaf.ptr()))) {  // no longer
+      Py_XDECREF(gradient);
+      return 0;
+    }
     if (gradient != nullptr && accumulate_grad(as_tensor(leaf.ptr()), gradient, options_.create_graph) < 0) {
       return -1;
     }
