@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "kernels/depthwise.h"
 #include "kernels/im2col.h"
 #include "kernels/max_pool.h"
 
@@ -142,7 +143,7 @@ void need_four_axes(const char *name, const Shape &shape) {
 }
 
 py::object im2col(const py::array &input, const Pair &kernel, const Pair &stride, const Pair &padding,
-                  const Pair &dilation, const Maybe &output, bool batch_last) {
+                  const Pair &dilation, const Maybe &output, bool batch_last, const py::object &out) {
   const char *name = "im2col";
   return with_float(name, input, [&](auto zero) -> py::object {
     using T = decltype(zero);
@@ -152,7 +153,7 @@ py::object im2col(const py::array &input, const Pair &kernel, const Pair &stride
     const auto columns = window_axis(name, 1, shape[3], kernel, stride, padding, dilation, output);
     const Contiguous<T> x(input);
     const Layout layout(shape, rows, columns, batch_last);
-    const Result<T> matrix(layout.shape);
+    const auto matrix = Result<T>::into(name, out, layout.shape);
     // The kernel only reads the images here.
     run(kernels::im2col, kernels::Columns<T>{const_cast<T *>(x.data()), matrix.data(), shape[0], shape[1], rows,
                                              columns, layout.image_stride, layout.row_stride});
@@ -161,7 +162,8 @@ py::object im2col(const py::array &input, const Pair &kernel, const Pair &stride
 }
 
 py::object col2im(const py::array &input, const Shape &shape, const Pair &kernel, const Pair &stride,
-                  const Pair &padding, const Pair &dilation, const Maybe &output, bool batch_last) {
+                  const Pair &padding, const Pair &dilation, const Maybe &output, bool batch_last,
+                  const py::object &out) {
   const char *name = "col2im";
   return with_float(name, input, [&](auto zero) -> py::object {
     using T = decltype(zero);
@@ -172,11 +174,105 @@ py::object col2im(const py::array &input, const Shape &shape, const Pair &kernel
     const auto columns = window_axis(name, 1, shape[3], kernel, stride, padding, dilation, output);
     const Layout layout(shape, rows, columns, batch_last);
     const auto matrix = argument<T>(name, "columns", input, layout.shape);
-    const Result<T> image(shape);
+    const auto image = Result<T>::into(name, out, shape);
     // The kernel only reads the matrix here.
     run(kernels::col2im, kernels::Columns<T>{image.data(), const_cast<T *>(matrix.data()), shape[0], shape[1], rows,
                                              columns, layout.image_stride, layout.row_stride});
     return image.value();
+  });
+}
+
+// The sizes of x (N, G, H, W) and y (N, O, ...) fit, or ValueError.
+template <class T>
+kernels::Depthwise<T> depthwise_sizes(const char *name, const Shape &x, py::ssize_t outputs, const Pair &kernel,
+                                      const Pair &stride, const Pair &padding, const Pair &dilation,
+                                      const Maybe &output) {
+  need_four_axes(name, x);
+  check_range(name, "the number of images", x[0], 0);
+  check_range(name, "the number of channels", x[1], 1);
+  if (outputs % x[1] != 0) {
+    throw py::value_error(std::string(name) + ": expected a multiple of " + std::to_string(x[1]) +
+                          " output channels, as many as there are images' channels, got " + std::to_string(outputs));
+  }
+  const auto rows = window_axis(name, 0, x[2], kernel, stride, padding, dilation, output);
+  const auto columns = window_axis(name, 1, x[3], kernel, stride, padding, dilation, output);
+  constexpr double kMost = 1e10;
+  if (kernels::depthwise_scratch(rows, columns) > kMost) {
+    throw py::value_error(std::string(name) + ": the padded image is too large");
+  }
+  return {nullptr, nullptr, nullptr, x[0], x[1], outputs / x[1], rows, columns};
+}
+
+Shape weight_shape(const char *name, const py::array &weight) {
+  const Shape shape = shape_of(weight);
+  if (shape.size() != 4 || shape[1] != 1) {
+    throw py::value_error(std::string(name) + ": expected a weight (O, 1, height, width), got shape " +
+                          to_string(shape));
+  }
+  return shape;
+}
+
+// The kernels take one struct for whatever they read and write.
+template <class T>
+T *readable(const Contiguous<T> &array) {
+  return const_cast<T *>(array.data());
+}
+
+py::object depthwise(const py::array &input, const py::array &weight, const Pair &stride, const Pair &padding,
+                     const Pair &dilation, const Maybe &output) {
+  const char *name = "depthwise";
+  return with_float(name, input, [&](auto zero) -> py::object {
+    using T = decltype(zero);
+    const Shape shape = weight_shape(name, weight);
+    auto a = depthwise_sizes<T>(name, shape_of(input), shape[0], {shape[2], shape[3]}, stride, padding, dilation,
+                                output);
+    const Contiguous<T> x(input);
+    const auto w = argument<T>(name, "weight", weight, shape);
+    const Result<T> y({a.images, shape[0], a.rows.out, a.columns.out});
+    a.x = readable(x);
+    a.weight = readable(w);
+    a.y = y.data();
+    run(kernels::depthwise, a);
+    return y.value();
+  });
+}
+
+py::object depthwise_transposed(const py::array &input, const py::array &weight, const Shape &shape,
+                                const Pair &stride, const Pair &padding, const Pair &dilation) {
+  const char *name = "depthwise_transposed";
+  return with_float(name, input, [&](auto zero) -> py::object {
+    using T = decltype(zero);
+    const Shape from = shape_of(input), sizes = weight_shape(name, weight);
+    need_four_axes(name, from);
+    auto a = depthwise_sizes<T>(name, shape, sizes[0], {sizes[2], sizes[3]}, stride, padding, dilation,
+                                Pair{from[2], from[3]});
+    const auto y = argument<T>(name, "y", input, {shape[0], sizes[0], from[2], from[3]});
+    const auto w = argument<T>(name, "weight", weight, sizes);
+    const Result<T> x(shape);
+    a.x = x.data();
+    a.weight = readable(w);
+    a.y = readable(y);
+    run(kernels::depthwise_transposed, a);
+    return x.value();
+  });
+}
+
+py::object depthwise_weight(const py::array &input, const py::array &windows, const Pair &kernel, const Pair &stride,
+                            const Pair &padding, const Pair &dilation) {
+  const char *name = "depthwise_weight";
+  return with_float(name, input, [&](auto zero) -> py::object {
+    using T = decltype(zero);
+    const Shape from = shape_of(windows), shape = shape_of(input);
+    need_four_axes(name, from);
+    auto a = depthwise_sizes<T>(name, shape, from[1], kernel, stride, padding, dilation, Pair{from[2], from[3]});
+    const Contiguous<T> x(input);
+    const auto y = argument<T>(name, "y", windows, {shape[0], from[1], from[2], from[3]});
+    const Result<T> weight({from[1], 1, kernel[0], kernel[1]});
+    a.x = readable(x);
+    a.weight = weight.data();
+    a.y = readable(y);
+    run(kernels::depthwise_weight, a);
+    return weight.value();
   });
 }
 
@@ -191,10 +287,20 @@ void bind_window_kernels(py::module_ &m) {
         "Adds g at `indices` of images of the given (height, width).");
   m.def("im2col", &im2col, py::arg("x"), py::arg("kernel"), py::arg("stride") = one, py::arg("padding") = none,
         py::arg("dilation") = one, py::arg("output") = py::none(), py::arg("batch_last") = false,
+        py::arg("out") = py::none(),
         "Windows of (N, C, H, W) as columns: (N, C * kernel, windows), or (C * kernel, N * windows) with batch_last.");
   m.def("col2im", &col2im, py::arg("columns"), py::arg("shape"), py::arg("kernel"), py::arg("stride") = one,
         py::arg("padding") = none, py::arg("dilation") = one, py::arg("output") = py::none(),
-        py::arg("batch_last") = false, "Sums columns of im2col into images of the given shape (N, C, H, W).");
+        py::arg("batch_last") = false, py::arg("out") = py::none(), "Sums columns of im2col into images of the given shape (N, C, H, W).");
+  m.def("depthwise", &depthwise, py::arg("x"), py::arg("weight"), py::arg("stride") = one, py::arg("padding") = none,
+        py::arg("dilation") = one, py::arg("output") = py::none(),
+        "Convolves each channel of (N, G, H, W) by itself, with a weight (O, 1, height, width): (N, O, windows).");
+  m.def("depthwise_transposed", &depthwise_transposed, py::arg("y"), py::arg("weight"), py::arg("shape"),
+        py::arg("stride") = one, py::arg("padding") = none, py::arg("dilation") = one,
+        "The gradient of depthwise's images, of the given shape (N, G, H, W), from that of its result.");
+  m.def("depthwise_weight", &depthwise_weight, py::arg("x"), py::arg("y"), py::arg("kernel"), py::arg("stride") = one,
+        py::arg("padding") = none, py::arg("dilation") = one,
+        "The gradient of depthwise's weight (O, 1, height, width) from its images and the gradient of its result.");
 }
 
 }  // namespace modtree

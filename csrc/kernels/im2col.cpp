@@ -32,11 +32,54 @@ MODTREE_ALWAYS_INLINE void for_each_row(const Columns<T> &a, std::ptrdiff_t imag
   }
 }
 
+// The matrix' rows of one plane when a row of windows is as wide as the image: a piece of the plane, shifted, whose edges belong to the padding.
+template <class T>
+MODTREE_ALWAYS_INLINE void shifted_planes(const Columns<T> &a, std::ptrdiff_t image, std::ptrdiff_t channel) {
+  const WindowAxis &rows = a.rows, &columns = a.columns;
+  const std::ptrdiff_t width = columns.size;
+  const T *plane = a.image + (image * a.channels + channel) * rows.size * width;
+  for (std::ptrdiff_t kr = 0; kr < rows.kernel; ++kr) {
+    const WindowRange high = windows_inside(rows, kr);
+    for (std::ptrdiff_t kc = 0; kc < columns.kernel; ++kc) {
+      const std::ptrdiff_t r = (channel * rows.kernel + kr) * columns.kernel + kc;
+      T *__restrict to = a.matrix + image * a.image_stride + r * a.row_stride;
+      const WindowRange wide = windows_inside(columns, kc);
+      if (high.first == high.last || wide.first == wide.last) {
+        std::fill(to, to + rows.out * width, T(0));
+        continue;
+      }
+      std::fill(to, to + high.first * width, T(0));
+      std::fill(to + high.last * width, to + rows.out * width, T(0));
+      const std::ptrdiff_t first = high.first * width + wide.first, last = (high.last - 1) * width + wide.last;
+      const std::ptrdiff_t row = high.first - rows.padding + kr * rows.dilation;
+      const T *__restrict from = plane + row * width + (kc * columns.dilation - columns.padding + wide.first);
+      for (std::ptrdiff_t i = 0; i < last - first; ++i) {
+        to[first + i] = from[i];
+      }
+      for (std::ptrdiff_t o = high.first; o < high.last && wide.first > 0; ++o) {
+        for (std::ptrdiff_t i = 0; i < wide.first; ++i) {
+          to[o * width + i] = 0;
+        }
+      }
+      for (std::ptrdiff_t o = high.first; o < high.last && wide.last < width; ++o) {
+        for (std::ptrdiff_t i = wide.last; i < width; ++i) {
+          to[o * width + i] = 0;
+        }
+      }
+    }
+  }
+}
+
 template <class T>
 MODTREE_ALWAYS_INLINE void im2col_all(const Columns<T> &a) {
   const std::ptrdiff_t width = a.columns.out, stride = a.columns.stride;
+  const bool shifted = stride == 1 && a.rows.stride == 1 && width == a.columns.size;
   for (std::ptrdiff_t channel = 0; channel < a.channels; ++channel) {
     for (std::ptrdiff_t image = 0; image < a.images; ++image) {
+      if (shifted) {
+        shifted_planes(a, image, channel);
+        continue;
+      }
       for_each_row(a, image, channel, [=](const T *from, T *to, WindowRange range) {
         if (!from) {
           std::fill(to, to + width, T(0));

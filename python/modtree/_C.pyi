@@ -538,6 +538,7 @@ class kernels:
         dilation: tuple[int, int] = (1, 1),
         output: tuple[int, int] | None = None,
         batch_last: bool = False,
+        out: np.ndarray[Any, Any] | None = None,
     ) -> np.ndarray[Any, Any]: ...
     @staticmethod
     def col2im(
@@ -549,6 +550,34 @@ class kernels:
         dilation: tuple[int, int] = (1, 1),
         output: tuple[int, int] | None = None,
         batch_last: bool = False,
+        out: np.ndarray[Any, Any] | None = None,
+    ) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def depthwise(
+        x: np.ndarray[Any, Any],
+        weight: np.ndarray[Any, Any],
+        stride: tuple[int, int] = (1, 1),
+        padding: tuple[int, int] = (0, 0),
+        dilation: tuple[int, int] = (1, 1),
+        output: tuple[int, int] | None = None,
+    ) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def depthwise_transposed(
+        y: np.ndarray[Any, Any],
+        weight: np.ndarray[Any, Any],
+        shape: Sequence[int],
+        stride: tuple[int, int] = (1, 1),
+        padding: tuple[int, int] = (0, 0),
+        dilation: tuple[int, int] = (1, 1),
+    ) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def depthwise_weight(
+        x: np.ndarray[Any, Any],
+        y: np.ndarray[Any, Any],
+        kernel: tuple[int, int],
+        stride: tuple[int, int] = (1, 1),
+        padding: tuple[int, int] = (0, 0),
+        dilation: tuple[int, int] = (1, 1),
     ) -> np.ndarray[Any, Any]: ...
     @staticmethod
     def sgd_step(

@@ -8,13 +8,11 @@ the image is too short to copy and add well, the same element of all samples is 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
-from ..._C import kernels
 from ._common import Array
-from ._windows import Sizes, add_windows, has_kernel, windows
+from ._windows import Sizes, add_windows, windows
 
 #: Up to so many columns per sample, images count as small.
 SMALL = 64
@@ -107,25 +105,8 @@ def transposed(
         part = columns[: min(step, n - i)]
         np.matmul(matrices, y[i : i + step], out=part)
         part = part.reshape(len(part), c, *kernel, *counts)
-        _add_up(part, sizes, stride, dilation, x[i : i + step])
+        add_windows(part, sizes, stride, dilation, x[i : i + step])
     return x
-
-
-def _add_up(columns: Array, sizes: Sizes, stride: Any, dilation: Any, out: Array) -> None:
-    """``out`` (N, C, *sizes), of zeros, gets the sums of columns (N, C, *kernel, *counts)."""
-    n = len(sizes)
-    if n > 2 or not has_kernel(columns):
-        add_windows(columns, sizes, stride, dilation, out)
-        return
-    # One axis is an image of one row.
-    one: Any = (1,) * (2 - n)
-    kernel, counts = one + columns.shape[2 : 2 + n], one + columns.shape[2 + n :]
-    shape = (*columns.shape[:2], *one, *sizes)
-    matrix = columns.reshape(shape[0], shape[1] * math.prod(kernel), math.prod(counts))
-    images = kernels.col2im(
-        matrix, shape, kernel, one + stride, (0, 0), one + dilation, output=counts
-    )
-    out[...] = images.reshape(out.shape)
 
 
 def over_batch(

@@ -5,7 +5,7 @@ Three rows, each linear in both of its arrays, and each the derivative of the ot
 the input) and the convolution over the batch (its derivative by the weight). So gradients can be derived again, as often as one likes.
 
 A window is copied into a column, and the rest is matrix products (:mod:`._columns`); where each channel has a window of its own, products of
-shifted images (:mod:`._depthwise`).
+shifted images (:mod:`._depthwise`). What the native kernels know goes to them (:mod:`._images`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...ops.table import define, derive
-from . import _columns, _depthwise
+from . import _columns, _depthwise, _images
 from ._common import Array, Spec, need_arrays
 from ._windows import Sizes, conj, cropped, padded, run, wide, window_count
 
@@ -128,8 +128,11 @@ def _convolution(
     counts = _counts(x, weight.shape[2:], stride, padding, dilation)
     dtype = x.dtype
     x, weight, bias = wide(x, weight, bias)
-    way = _depthwise if _is_depthwise(weight, groups) else _columns
-    y = way.convolution(padded(x, padding, padding), weight, stride, dilation, groups, counts)
+    if _images.fits(x):
+        y = _images.convolution(x, weight, stride, padding, dilation, groups, counts)
+    else:
+        way = _depthwise if _is_depthwise(weight, groups) else _columns
+        y = way.convolution(padded(x, padding, padding), weight, stride, dilation, groups, counts)
     if bias is not None:
         y += bias.reshape(-1, *(1,) * len(counts))
     return y.astype(dtype, copy=False)
@@ -167,11 +170,14 @@ def _transposed(
     sizes = _checked_sizes(y, weight, stride, padding, extra, dilation)
     dtype = y.dtype
     y, weight, bias = wide(y, weight, bias)
-    whole = tuple(n + 2 * p for n, p in zip(sizes, padding, strict=True))
-    way = _depthwise if _is_depthwise(weight, groups) else _columns
-    x = way.transposed(y, weight, stride, dilation, groups, whole)
-    if whole != sizes:
-        x = np.ascontiguousarray(cropped(x, padding, sizes))
+    if _images.fits(y):
+        x = _images.transposed(y, weight, stride, padding, dilation, groups, sizes)
+    else:
+        whole = tuple(n + 2 * p for n, p in zip(sizes, padding, strict=True))
+        way = _depthwise if _is_depthwise(weight, groups) else _columns
+        x = way.transposed(y, weight, stride, dilation, groups, whole)
+        if whole != sizes:
+            x = np.ascontiguousarray(cropped(x, padding, sizes))
     if bias is not None:
         x += bias.reshape(-1, *(1,) * len(sizes))
     return x.astype(dtype, copy=False)
@@ -224,10 +230,13 @@ def _over_batch(
     """(N, C, *sizes) and (N, O, *counts) give (O, C / groups, *kernel)."""
     dtype = x.dtype
     x, y = wide(x, y)
-    x = padded(x, padding, padding)
     channels = x.shape[1] // groups
-    way = _depthwise if groups > 1 and channels == 1 else _columns
-    weight = way.over_batch(x, y, kernel, stride, dilation, groups)
+    if _images.fits(x):
+        weight = _images.over_batch(x, y, kernel, stride, padding, dilation, groups)
+    else:
+        x = padded(x, padding, padding)
+        way = _depthwise if groups > 1 and channels == 1 else _columns
+        weight = way.over_batch(x, y, kernel, stride, dilation, groups)
     return weight.reshape(y.shape[1], channels, *kernel).astype(dtype, copy=False)
 
 

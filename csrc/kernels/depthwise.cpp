@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/depthwise.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "kernels/dispatch.h"
+
+namespace modtree::kernels {
+namespace {
+
+// So many neighbouring values at a time; scratch memory has room for so many more.
+constexpr std::ptrdiff_t kLanes = 32;
+
+std::ptrdiff_t whole_size(const WindowAxis &axis) {
+  const std::ptrdiff_t padded = (axis.size + 2 * axis.padding + axis.stride - 1) / axis.stride;
+  return std::max(padded, axis.out + (axis.kernel - 1) * axis.dilation / axis.stride);
+}
+
+// A padded image, taken apart by the remainders of rows and columns modulo the stride. One element of all windows is then a piece of memory
+// without gaps: windows stand next to each other whatever the stride is, and loops need not end with a row. What belongs to the windows
+// lies in rows of `width`, of which the first columns.out values count.
+template <class T>
+struct Scratch {
+  std::ptrdiff_t height, width, total;
+  std::vector<std::ptrdiff_t> taps;
+  std::vector<T> image, windows;
+
+  explicit Scratch(const Depthwise<T> &a) : height(whole_size(a.rows)), width(whole_size(a.columns)) {
+    // Whole lanes: what is computed beyond the last window lies in the slack.
+    total = (a.rows.out * width + kLanes - 1) / kLanes * kLanes;
+    for (std::ptrdiff_t r = 0; r < a.rows.kernel; ++r) {
+      for (std::ptrdiff_t c = 0; c < a.columns.kernel; ++c) {
+        taps.push_back(place(a, r * a.rows.dilation, c * a.columns.dilation));
+      }
+    }
+    const std::ptrdiff_t size = height * width * a.rows.stride * a.columns.stride;
+    image.assign(static_cast<std::size_t>(size + width + 2 * kLanes), T(0));
+    windows.assign(static_cast<std::size_t>(total), T(0));
+  }
+
+  // Where the padded image's element (r, c) stands.
+  std::ptrdiff_t place(const Depthwise<T> &a, std::ptrdiff_t r, std::ptrdiff_t c) const {
+    const std::ptrdiff_t part = r % a.rows.stride * a.columns.stride + c % a.columns.stride;
+    return (part * height + r / a.rows.stride) * width + c / a.columns.stride;
+  }
+
+  // Calls copy(values of the plane, values of the scratch, how many, step in the plane) for all pieces of the image.
+  template <class Copy>
+  MODTREE_ALWAYS_INLINE void for_each_piece(const Depthwise<T> &a, T *plane, Copy copy) {
+    const std::ptrdiff_t step = a.columns.stride, n = a.columns.size;
+    for (std::ptrdiff_t r = 0; r < a.rows.size; ++r) {
+      for (std::ptrdiff_t c = 0; c < std::min(step, n); ++c) {
+        T *inside = image.data() + place(a, r + a.rows.padding, c + a.columns.padding);
+        copy(plane + r * n + c, inside, (n - c + step - 1) / step, step);
+      }
+    }
+  }
+
+  MODTREE_ALWAYS_INLINE void load_image(const Depthwise<T> &a, T *plane) {
+    for_each_piece(a, plane, [](const T *from, T *to, std::ptrdiff_t n, std::ptrdiff_t step) {
+      if (step == 1) {
+        std::copy(from, from + n, to);
+        return;
+      }
+      for (std::ptrdiff_t i = 0; i < n; ++i) {
+        to[i] = from[i * step];
+      }
+    });
+  }
+
+  MODTREE_ALWAYS_INLINE void store_image(const Depthwise<T> &a, T *plane) {
+    for_each_piece(a, plane, [](T *to, const T *from, std::ptrdiff_t n, std::ptrdiff_t step) {
+      for (std::ptrdiff_t i = 0; i < n; ++i) {
+        to[i * step] = from[i];
+      }
+    });
+  }
+
+  MODTREE_ALWAYS_INLINE void load_windows(const Depthwise<T> &a, const T *plane) {
+    for (std::ptrdiff_t r = 0; r < a.rows.out; ++r) {
+      std::copy(plane + r * a.columns.out, plane + (r + 1) * a.columns.out, windows.data() + r * width);
+    }
+  }
+
+  MODTREE_ALWAYS_INLINE void store_windows(const Depthwise<T> &a, T *plane) const {
+    for (std::ptrdiff_t r = 0; r < a.rows.out; ++r) {
+      const T *from = windows.data() + r * width;
+      std::copy(from, from + a.columns.out, plane + r * a.columns.out);
+    }
+  }
+};
+
+// Calls visit(plane of x, weight, plane of y, is it the first of this x, is it the last of this x).
+template <class T, class Visit>
+MODTREE_ALWAYS_INLINE void for_each_plane(const Depthwise<T> &a, Visit visit) {
+  const std::ptrdiff_t taps = a.rows.kernel * a.columns.kernel;
+  for (std::ptrdiff_t plane = 0; plane < a.images * a.groups; ++plane) {
+    const std::ptrdiff_t group = plane % a.groups;
+    for (std::ptrdiff_t j = 0; j < a.multiplier; ++j) {
+      visit(a.x + plane * a.rows.size * a.columns.size, a.weight + (group * a.multiplier + j) * taps,
+            a.y + (plane * a.multiplier + j) * a.rows.out * a.columns.out, j == 0, j + 1 == a.multiplier);
+    }
+  }
+}
+
+template <class T>
+MODTREE_ALWAYS_INLINE void depthwise_all(const Depthwise<T> &a) {
+  Scratch<T> scratch(a);
+  const std::size_t taps = scratch.taps.size();
+  for_each_plane(a, [&](T *x, const T *weight, T *y, bool first, bool) {
+    if (first) {
+      scratch.load_image(a, x);
+    }
+    for (std::ptrdiff_t start = 0; start < scratch.total; start += kLanes) {
+      const T *__restrict from = scratch.image.data() + start;
+      const std::ptrdiff_t *__restrict places = scratch.taps.data();
+      T sums[kLanes] = {};
+      for (std::size_t t = 0; t < taps; ++t) {
+        const T w = weight[t];
+        const T *__restrict values = from + places[t];
+        for (std::ptrdiff_t i = 0; i < kLanes; ++i) {
+          sums[i] += w * values[i];
+        }
+      }
+      std::copy(sums, sums + kLanes, scratch.windows.data() + start);
+    }
+    scratch.store_windows(a, y);
+  });
+}
+
+template <class T>
+MODTREE_ALWAYS_INLINE void depthwise_transposed_all(const Depthwise<T> &a) {
+  Scratch<T> scratch(a);
+  const std::size_t taps = scratch.taps.size();
+  for_each_plane(a, [&](T *x, const T *weight, const T *y, bool first, bool last) {
+    if (first) {
+      std::fill(scratch.image.begin(), scratch.image.end(), T(0));
+    }
+    // The columns behind the last window stay 0 and add nothing to the rows they run into.
+    scratch.load_windows(a, y);
+    for (std::size_t t = 0; t < taps; ++t) {
+      const T w = weight[t];
+      T *__restrict to = scratch.image.data() + scratch.taps[t];
+      const T *__restrict values = scratch.windows.data();
+      for (std::ptrdiff_t i = 0; i < scratch.total; ++i) {
+        to[i] += w * values[i];
+      }
+    }
+    if (last) {
+      scratch.store_image(a, x);
+    }
+  });
+}
+
+template <class T>
+MODTREE_ALWAYS_INLINE void depthwise_weight_all(const Depthwise<T> &a) {
+  Scratch<T> scratch(a);
+  const std::size_t taps = scratch.taps.size();
+  std::vector<double> totals(static_cast<std::size_t>(a.groups * a.multiplier) * taps, 0.0);
+  for_each_plane(a, [&](T *x, const T *weight, const T *y, bool first, bool) {
+    if (first) {
+      scratch.load_image(a, x);
+    }
+    scratch.load_windows(a, y);
+    double *total = totals.data() + (weight - a.weight);
+    for (std::size_t t = 0; t < taps; ++t) {
+      const T *__restrict values = scratch.image.data() + scratch.taps[t];
+      const T *__restrict shares = scratch.windows.data();
+      T sums[kLanes] = {};
+      for (std::ptrdiff_t start = 0; start < scratch.total; start += kLanes) {
+        for (std::ptrdiff_t i = 0; i < kLanes; ++i) {
+          sums[i] += values[start + i] * shares[start + i];
+        }
+      }
+      double sum = 0.0;
+      for (std::ptrdiff_t i = 0; i < kLanes; ++i) {
+        sum += static_cast<double>(sums[i]);
+      }
+      total[t] += sum;
+    }
+  });
+  for (std::size_t i = 0; i < totals.size(); ++i) {
+    a.weight[i] = static_cast<T>(totals[i]);
+  }
+}
+
+}  // namespace
+
+double depthwise_scratch(const WindowAxis &rows, const WindowAxis &columns) {
+  const auto along = [](const WindowAxis &axis) {
+    return static_cast<double>(whole_size(axis)) * static_cast<double>(axis.stride);
+  };
+  return along(rows) * along(columns);
+}
+
+MODTREE_DEFINE_KERNEL(depthwise, (const Depthwise<float> &a), depthwise_all, (a))
+MODTREE_DEFINE_KERNEL(depthwise, (const Depthwise<double> &a), depthwise_all, (a))
+MODTREE_DEFINE_KERNEL(depthwise_transposed, (const Depthwise<float> &a), depthwise_transposed_all, (a))
+MODTREE_DEFINE_KERNEL(depthwise_transposed, (const Depthwise<double> &a), depthwise_transposed_all, (a))
+MODTREE_DEFINE_KERNEL(depthwise_weight, (const Depthwise<float> &a), depthwise_weight_all, (a))
+MODTREE_DEFINE_KERNEL(depthwise_weight, (const Depthwise<double> &a), depthwise_weight_all, (a))
+
+}  // namespace modtree::kernels
