@@ -65,6 +65,8 @@ WINDOWS = {
     "whole image": ((5, 4), (5, 4), (1, 1), (0, 0), (1, 1)),
     "gaps": ((11, 12), (2, 1), (5, 4), (0, 0), (1, 1)),
     "wide padding": ((6, 4), (3, 3), (1, 2), (1, 1), (3, 2)),
+    "as wide as the image": ((6, 5), (3, 3), (1, 1), (1, 1), (1, 1)),
+    "as wide, beside the image": ((2, 3), (5, 3), (1, 1), (3, 3), (1, 3)),
 }
 windows = pytest.mark.parametrize("window", WINDOWS.values(), ids=WINDOWS)
 
@@ -162,8 +164,14 @@ def test_columns(window, dtype, batch_last):
     np.testing.assert_array_equal(
         kernels.im2col(strided(x), *rest, output=out, batch_last=batch_last), got
     )
+    into = np.full(got.shape, np.nan, dtype)
+    assert kernels.im2col(x, *rest, batch_last=batch_last, out=into) is into
+    np.testing.assert_array_equal(into, got)
     got = kernels.col2im(matrix, shape, *rest, batch_last=batch_last)
     check(got, reverse, dtype)
+    into = np.full(shape, np.nan, dtype)
+    assert kernels.col2im(matrix, shape, *rest, batch_last=batch_last, out=into) is into
+    np.testing.assert_array_equal(into, got)
     np.testing.assert_array_equal(
         kernels.col2im(strided(matrix), shape, *rest, output=out, batch_last=batch_last), got
     )
@@ -195,3 +203,101 @@ def test_column_arguments_are_checked():
         kernels.col2im(np.zeros((2, 12, 9)), (2, -3, 4, 4), (2, 2))
     with pytest.raises(TypeError, match="float32 or float64"):
         kernels.im2col(x.astype("int32"), (2, 2))
+    with pytest.raises(ValueError, match=r"out must have shape \(2, 12, 9\), got \(12, 2, 9\)"):
+        kernels.im2col(x, (2, 2), out=np.zeros((12, 2, 9)))
+    with pytest.raises(TypeError, match="out must be an array of float64"):
+        kernels.im2col(x, (2, 2), out=np.zeros((2, 12, 9), "float32"))
+    with pytest.raises(ValueError, match="out must be C-contiguous"):
+        kernels.col2im(np.zeros((2, 12, 9)), x.shape, (2, 2), out=x[:, :, ::-1])
+
+
+def depthwise(x, weight, out, kernel, *window):
+    """By columns: (N, G, elements of a window, windows) times (G, multiplier, elements)."""
+    n, groups = x.shape[:2]
+    matrix = im2col(x, out, kernel, *window).reshape(
+        n, groups, kernel[0] * kernel[1], out[0] * out[1]
+    )
+    y = np.einsum("gmk,ngkl->ngml", weight.reshape(groups, -1, kernel[0] * kernel[1]), matrix)
+    return y.reshape(n, len(weight), *out), matrix
+
+
+@windows
+@dtypes
+@pytest.mark.parametrize("multiplier", [1, 2])
+def test_depthwise(window, dtype, multiplier):
+    size, kernel, *rest = window
+    x, weight = sample(dtype, (2, 3, *size)), sample(dtype, (3 * multiplier, 1, *kernel), 1)
+    out = output_size(*window)
+    y, columns = depthwise(*(a.astype("float64") for a in (x, weight)), out, kernel, *rest)
+    got = kernels.depthwise(x, weight, *rest)
+    check(got, y, dtype, {"float32": 1e-5, "float64": 1e-12})
+    again = kernels.depthwise(strided(x), strided(weight), *rest, output=out)
+    np.testing.assert_array_equal(again, got)
+
+    g = sample(dtype, y.shape, 2)
+    parts = g.astype("float64").reshape(2, 3, multiplier, -1)
+    matrices = weight.astype("float64").reshape(3, multiplier, -1)
+    matrix = np.einsum("gmk,ngml->ngkl", matrices, parts)
+    expected = col2im(matrix, x.shape, out, kernel, *rest)
+    got = kernels.depthwise_transposed(g, weight, x.shape, *rest)
+    check(got, expected, dtype, {"float32": 1e-5, "float64": 1e-12})
+    again = kernels.depthwise_transposed(strided(g), strided(weight), x.shape, *rest)
+    np.testing.assert_array_equal(again, got)
+
+    expected = np.einsum("ngkl,ngml->gmk", columns, parts).reshape(weight.shape)
+    got = kernels.depthwise_weight(x, g, kernel, *rest)
+    check(got, expected, dtype, {"float32": 2e-5, "float64": 1e-12})
+    np.testing.assert_array_equal(
+        kernels.depthwise_weight(strided(x), strided(g), kernel, *rest), got
+    )
+
+
+@pytest.mark.parametrize("out", [(1, 1), (4, 2), (7, 9), (0, 3)], ids=str)
+def test_depthwise_of_any_output(out):
+    x, weight = sample("float64", (2, 2, 5, 6)), sample("float64", (2, 1, 2, 4), 1)
+    kernel, *rest = (2, 4), (1, 2), (0, 1), (1, 1)
+    y, columns = depthwise(x, weight, out, kernel, *rest)
+    np.testing.assert_allclose(kernels.depthwise(x, weight, *rest, output=out), y, atol=1e-12)
+    g = sample("float64", y.shape, 2)
+    matrix = np.einsum("gk,ngl->ngkl", weight.reshape(2, -1), g.reshape(2, 2, out[0] * out[1]))
+    np.testing.assert_allclose(
+        kernels.depthwise_transposed(g, weight, x.shape, *rest),
+        col2im(matrix, x.shape, out, kernel, *rest),
+        atol=1e-12,
+    )
+    np.testing.assert_allclose(
+        kernels.depthwise_weight(x, g, kernel, *rest).reshape(2, -1),
+        np.einsum("ngkl,ngl->gk", columns, g.reshape(2, 2, out[0] * out[1])),
+        atol=1e-12,
+    )
+
+
+def test_depthwise_keeps_nan_to_its_windows():
+    x = np.zeros((1, 1, 3, 4))
+    x[0, 0, 1, 3] = np.nan
+    got = kernels.depthwise(x, np.ones((1, 1, 1, 2)), padding=(0, 1))
+    np.testing.assert_array_equal(np.argwhere(np.isnan(got[0, 0])), [[1, 3], [1, 4]])
+
+
+def test_depthwise_arguments_are_checked():
+    x, weight = np.zeros((2, 3, 4, 4)), np.zeros((3, 1, 2, 2))
+    with pytest.raises(ValueError, match=r"expected a weight \(O, 1, height, width\), got shape"):
+        kernels.depthwise(x, np.zeros((3, 2, 2, 2)))
+    with pytest.raises(ValueError, match="expected a multiple of 3 output channels"):
+        kernels.depthwise(x, np.zeros((4, 1, 2, 2)))
+    with pytest.raises(ValueError, match="images must have shape"):
+        kernels.depthwise(x[0], weight)
+    with pytest.raises(TypeError, match="weight must be of float64"):
+        kernels.depthwise(x, weight.astype("float32"))
+    with pytest.raises(ValueError, match="the padded image is too large"):
+        kernels.depthwise(x, weight, padding=(2**29 - 2, 2**29 - 2))
+    with pytest.raises(ValueError, match="larger than the padded image"):
+        kernels.depthwise(x, np.zeros((3, 1, 5, 5)))
+    with pytest.raises(ValueError, match=r"y must have shape \(2, 3, 3, 3\), got \(1, 3, 3, 3\)"):
+        kernels.depthwise_weight(x, np.zeros((1, 3, 3, 3)), (2, 2))
+    with pytest.raises(ValueError, match=r"y must have shape \(2, 3, 3, 3\), got \(2, 6, 3, 3\)"):
+        kernels.depthwise_transposed(np.zeros((2, 6, 3, 3)), weight, x.shape)
+    with pytest.raises(ValueError, match="number of channels must be from 1"):
+        kernels.depthwise(x[:, :0], weight)
+    assert kernels.depthwise(x[:0], weight).shape == (0, 3, 3, 3)
+    assert not kernels.depthwise_weight(x[:0], np.zeros((0, 3, 3, 3)), (2, 2)).any()

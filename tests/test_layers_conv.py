@@ -15,7 +15,7 @@ from support import raises
 
 import modtree as mt
 from modtree import nn
-from modtree.nn.rows import _columns
+from modtree.nn.rows import _columns, _images
 
 torch = pytest.importorskip("torch")
 
@@ -127,11 +127,13 @@ def test_other_dtypes(dtype):
 
 
 @pytest.mark.parametrize("size", [(10, 9), (7, 5)], ids=["large images", "small images"])
-@pytest.mark.parametrize("name", ["conv2d", "conv_transpose2d"])
+@pytest.mark.parametrize("name", ["conv2d", "conv_transpose2d", "conv3d", "conv_transpose3d"])
 def test_many_samples_are_worked_on_in_parts(monkeypatch, name, size):
     """The buffer of columns holds some of the samples at a time: every part must come out right."""
     rng = np.random.default_rng(2)
-    x, w = rng.standard_normal((37, 4, *size)), rng.standard_normal((4, 4, 3, 3))
+    if name.endswith("3d"):
+        size = (1, *size)
+    x, w = rng.standard_normal((37, 4, *size)), rng.standard_normal((4, 4, *(3,) * len(size)))
 
     def run(lib):
         a, b = (lib.from_numpy(v.copy()).requires_grad_() for v in (x, w))
@@ -141,7 +143,10 @@ def test_many_samples_are_worked_on_in_parts(monkeypatch, name, size):
 
     expected = run(torch)
     for samples in (1, 5, 1000):
-        monkeypatch.setattr(_columns, "CHUNK", samples * 36 * math.prod(size) * 8)
+        size_of_columns = samples * 4 * 3 ** len(size) * math.prod(size) * 8
+        monkeypatch.setattr(_columns, "CHUNK", size_of_columns)
+        monkeypatch.setattr(_images, "CHUNK", size_of_columns)
+        monkeypatch.setattr(_images, "SUM_CHUNK", size_of_columns)
         for mine, theirs in zip(run(mt), expected, strict=True):
             np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-9)
 
@@ -260,3 +265,35 @@ def test_errors_in_our_words():
             layer(x, output_size=size)
     with raises(ValueError, "output_size must have 2 or 4 elements (got 3)"):
         layer(x, output_size=(9, 9, 9))
+
+
+@pytest.mark.parametrize("channels", [(3, 5), (5, 3)], ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"padding": 1},
+        {"padding": 5},
+        {"padding": (0, 2), "dilation": 2},
+        {"stride": 2, "padding": 1},
+        {"stride": (1, 3), "dilation": (2, 1)},
+    ],
+    ids=str,
+)
+def test_input_gradients_gathered_and_added_up(channels, dtype, options):
+    """The gradient of an image is a convolution or a sum of columns, by the channels, strides and padding."""
+    rng = np.random.default_rng(4)
+    arrays = [
+        rng.standard_normal(s).astype(dtype)
+        for s in ((2, channels[0], 8, 9), (*channels[::-1], 3, 3))
+    ]
+    results = []
+    for lib in (mt, torch):
+        x, w = (lib.from_numpy(a.copy()).requires_grad_() for a in arrays)
+        y = lib.nn.functional.conv2d(x, w, **options)
+        (y * y).sum().backward()
+        results.append([t.detach().numpy() for t in (y, x.grad, w.grad)])
+    tolerance = 1e-4 if dtype == "float32" else 1e-11
+    for mine, theirs in zip(*results, strict=True):
+        assert mine.dtype == dtype
+        np.testing.assert_allclose(mine, theirs, rtol=tolerance, atol=tolerance * 10)

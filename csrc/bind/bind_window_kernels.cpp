@@ -224,8 +224,8 @@ py::object depthwise(const py::array &input, const py::array &weight, const Pair
   return with_float(name, input, [&](auto zero) -> py::object {
     using T = decltype(zero);
     const Shape shape = weight_shape(name, weight);
-    auto a = depthwise_sizes<T>(name, shape_of(input), shape[0], {shape[2], shape[3]}, stride, padding, dilation,
-                                output);
+    auto a =
+        depthwise_sizes<T>(name, shape_of(input), shape[0], {shape[2], shape[3]}, stride, padding, dilation, output);
     const Contiguous<T> x(input);
     const auto w = argument<T>(name, "weight", weight, shape);
     const Result<T> y({a.images, shape[0], a.rows.out, a.columns.out});
@@ -237,8 +237,8 @@ py::object depthwise(const py::array &input, const py::array &weight, const Pair
   });
 }
 
-py::object depthwise_transposed(const py::array &input, const py::array &weight, const Shape &shape,
-                                const Pair &stride, const Pair &padding, const Pair &dilation) {
+py::object depthwise_transposed(const py::array &input, const py::array &weight, const Shape &shape, const Pair &stride,
+                                const Pair &padding, const Pair &dilation) {
   const char *name = "depthwise_transposed";
   return with_float(name, input, [&](auto zero) -> py::object {
     using T = decltype(zero);
@@ -291,7 +291,8 @@ void bind_window_kernels(py::module_ &m) {
         "Windows of (N, C, H, W) as columns: (N, C * kernel, windows), or (C * kernel, N * windows) with batch_last.");
   m.def("col2im", &col2im, py::arg("columns"), py::arg("shape"), py::arg("kernel"), py::arg("stride") = one,
         py::arg("padding") = none, py::arg("dilation") = one, py::arg("output") = py::none(),
-        py::arg("batch_last") = false, py::arg("out") = py::none(), "Sums columns of im2col into images of the given shape (N, C, H, W).");
+        py::arg("batch_last") = false, py::arg("out") = py::none(),
+        "Sums columns of im2col into images of the given shape (N, C, H, W).");
   m.def("depthwise", &depthwise, py::arg("x"), py::arg("weight"), py::arg("stride") = one, py::arg("padding") = none,
         py::arg("dilation") = one, py::arg("output") = py::none(),
         "Convolves each channel of (N, G, H, W) by itself, with a weight (O, 1, height, width): (N, O, windows).");

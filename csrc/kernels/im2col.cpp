@@ -2,30 +2,46 @@
 #include "kernels/im2col.h"
 
 #include <algorithm>
-#include <cstring>
+#include <vector>
 
 #include "kernels/dispatch.h"
 
 namespace modtree::kernels {
 namespace {
 
+// The windows that have an element inside the image, for every element: found once, since it takes divisions.
+struct Inside {
+  std::vector<WindowRange> rows, columns;
+
+  Inside(const WindowAxis &row_axis, const WindowAxis &column_axis) : rows(all(row_axis)), columns(all(column_axis)) {}
+
+private:
+  static std::vector<WindowRange> all(const WindowAxis &axis) {
+    std::vector<WindowRange> ranges;
+    for (std::ptrdiff_t k = 0; k < axis.kernel; ++k) {
+      ranges.push_back(windows_inside(axis, k));
+    }
+    return ranges;
+  }
+};
+
 // Calls visit(image row or null, matrix row, range) for every row of windows, in the order of the matrix' rows.
 template <class T, class Visit>
-MODTREE_ALWAYS_INLINE void for_each_row(const Columns<T> &a, std::ptrdiff_t image, std::ptrdiff_t channel,
-                                        Visit visit) {
+MODTREE_ALWAYS_INLINE void for_each_row(const Columns<T> &a, const Inside &inside, std::ptrdiff_t image,
+                                        std::ptrdiff_t channel, Visit visit) {
   const WindowAxis &rows = a.rows, &columns = a.columns;
   T *plane = a.image + (image * a.channels + channel) * rows.size * columns.size;
   for (std::ptrdiff_t kr = 0; kr < rows.kernel; ++kr) {
     for (std::ptrdiff_t kc = 0; kc < columns.kernel; ++kc) {
       const std::ptrdiff_t r = (channel * rows.kernel + kr) * columns.kernel + kc;
       T *matrix = a.matrix + image * a.image_stride + r * a.row_stride;
-      const WindowRange range = windows_inside(columns, kc);
+      const WindowRange range = inside.columns[static_cast<std::size_t>(kc)];
       const std::ptrdiff_t shift = kc * columns.dilation - columns.padding;
       for (std::ptrdiff_t o = 0; o < rows.out; ++o, matrix += columns.out) {
         const std::ptrdiff_t row = o * rows.stride - rows.padding + kr * rows.dilation;
-        const bool inside = row >= 0 && row < rows.size && range.first < range.last;
+        const bool any = row >= 0 && row < rows.size && range.first < range.last;
         // Points at the element that window range.first has; never before the plane.
-        T *from = inside ? plane + row * columns.size + (shift + range.first * columns.stride) : nullptr;
+        T *from = any ? plane + row * columns.size + (shift + range.first * columns.stride) : nullptr;
         visit(from, matrix, range);
       }
     }
@@ -34,16 +50,17 @@ MODTREE_ALWAYS_INLINE void for_each_row(const Columns<T> &a, std::ptrdiff_t imag
 
 // The matrix' rows of one plane when a row of windows is as wide as the image: a piece of the plane, shifted, whose edges belong to the padding.
 template <class T>
-MODTREE_ALWAYS_INLINE void shifted_planes(const Columns<T> &a, std::ptrdiff_t image, std::ptrdiff_t channel) {
+MODTREE_ALWAYS_INLINE void shifted_planes(const Columns<T> &a, const Inside &inside, std::ptrdiff_t image,
+                                          std::ptrdiff_t channel) {
   const WindowAxis &rows = a.rows, &columns = a.columns;
   const std::ptrdiff_t width = columns.size;
   const T *plane = a.image + (image * a.channels + channel) * rows.size * width;
   for (std::ptrdiff_t kr = 0; kr < rows.kernel; ++kr) {
-    const WindowRange high = windows_inside(rows, kr);
+    const WindowRange high = inside.rows[static_cast<std::size_t>(kr)];
     for (std::ptrdiff_t kc = 0; kc < columns.kernel; ++kc) {
       const std::ptrdiff_t r = (channel * rows.kernel + kr) * columns.kernel + kc;
       T *__restrict to = a.matrix + image * a.image_stride + r * a.row_stride;
-      const WindowRange wide = windows_inside(columns, kc);
+      const WindowRange wide = inside.columns[static_cast<std::size_t>(kc)];
       if (high.first == high.last || wide.first == wide.last) {
         std::fill(to, to + rows.out * width, T(0));
         continue;
@@ -74,13 +91,14 @@ template <class T>
 MODTREE_ALWAYS_INLINE void im2col_all(const Columns<T> &a) {
   const std::ptrdiff_t width = a.columns.out, stride = a.columns.stride;
   const bool shifted = stride == 1 && a.rows.stride == 1 && width == a.columns.size;
+  const Inside inside(a.rows, a.columns);
   for (std::ptrdiff_t channel = 0; channel < a.channels; ++channel) {
     for (std::ptrdiff_t image = 0; image < a.images; ++image) {
       if (shifted) {
-        shifted_planes(a, image, channel);
+        shifted_planes(a, inside, image, channel);
         continue;
       }
-      for_each_row(a, image, channel, [=](const T *from, T *to, WindowRange range) {
+      for_each_row(a, inside, image, channel, [=](const T *from, T *to, WindowRange range) {
         if (!from) {
           std::fill(to, to + width, T(0));
           return;
@@ -113,9 +131,10 @@ MODTREE_ALWAYS_INLINE void col2im_all(const Columns<T> &a) {
   const std::ptrdiff_t stride = a.columns.stride;
   const std::ptrdiff_t total = a.images * a.channels * a.rows.size * a.columns.size;
   std::fill(a.image, a.image + total, T(0));
+  const Inside inside(a.rows, a.columns);
   for (std::ptrdiff_t image = 0; image < a.images; ++image) {
     for (std::ptrdiff_t channel = 0; channel < a.channels; ++channel) {
-      for_each_row(a, image, channel, [=](T *to, const T *from, WindowRange range) {
+      for_each_row(a, inside, image, channel, [=](T *to, const T *from, WindowRange range) {
         if (!to) {
           return;
         }

@@ -57,10 +57,51 @@ MODTREE_ALWAYS_INLINE void max_pool_planes(const MaxPool<T> &a) {
   }
 }
 
+// Rows of fewer windows are not worth the loops along them.
+constexpr std::ptrdiff_t kNarrow = 16;
+
+// The same, window by window.
+template <class T>
+MODTREE_ALWAYS_INLINE void max_pool_narrow(const MaxPool<T> &a) {
+  const WindowAxis &rows = a.rows, &columns = a.columns;
+  std::vector<WindowRange> ranges;
+  for (std::ptrdiff_t o = 0; o < columns.out; ++o) {
+    ranges.push_back(elements_inside(columns, o));
+  }
+  for (std::ptrdiff_t o = 0; o < rows.out; ++o) {
+    const WindowRange high = elements_inside(rows, o);
+    for (std::ptrdiff_t plane = 0; plane < a.planes; ++plane) {
+      const T *x = a.x + plane * rows.size * columns.size;
+      T *out = a.out + (plane * rows.out + o) * columns.out;
+      std::int64_t *indices = a.indices + (plane * rows.out + o) * columns.out;
+      for (std::ptrdiff_t i = 0; i < columns.out; ++i) {
+        const WindowRange wide = ranges[static_cast<std::size_t>(i)];
+        const std::ptrdiff_t corner =
+            (o * rows.stride - rows.padding) * columns.size + i * columns.stride - columns.padding;
+        std::ptrdiff_t place = corner + high.first * rows.dilation * columns.size + wide.first * columns.dilation;
+        T best = x[place];
+        for (std::ptrdiff_t kr = high.first; kr < high.last; ++kr) {
+          for (std::ptrdiff_t kc = wide.first; kc < wide.last; ++kc) {
+            const std::ptrdiff_t at = corner + kr * rows.dilation * columns.size + kc * columns.dilation;
+            const T v = x[at];
+            const bool better = v > best || v != v;
+            best = better ? v : best;
+            place = better ? at : place;
+          }
+        }
+        out[i] = best;
+        indices[i] = place;
+      }
+    }
+  }
+}
+
 // Places of 32 bits where they fit: vectors of them have the width of vectors of float.
 template <class T>
 MODTREE_ALWAYS_INLINE void max_pool_any(const MaxPool<T> &a) {
-  if (sizeof(T) == 4 && a.rows.size * a.columns.size <= std::numeric_limits<std::int32_t>::max()) {
+  if (a.columns.out < kNarrow) {
+    max_pool_narrow(a);
+  } else if (sizeof(T) == 4 && a.rows.size * a.columns.size <= std::numeric_limits<std::int32_t>::max()) {
     max_pool_planes<T, std::int32_t>(a);
   } else {
     max_pool_planes<T, std::int64_t>(a);

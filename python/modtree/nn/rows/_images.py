@@ -103,8 +103,8 @@ def transposed(
     n, o, counts, kernel = y.shape[0], y.shape[1], y.shape[2:], weight.shape[2:]
     c, length, depth = weight.shape[1] * groups, math.prod(counts), math.prod(weight.shape[1:])
     around = tuple(d * (k - 1) - p for d, k, p in zip(dilation, kernel, padding, strict=True))
-    # Gathering is faster than adding up, unless there is much more to gather.
-    if max(stride) == 1 and min(around) >= 0 and o <= 2 * c:
+    # Gathering is faster than adding up, unless there is more to gather.
+    if max(stride) == 1 and min(around) >= 0 and o <= c:
         return convolution(y, _turned(weight, groups), stride, around, dilation, groups, sizes)
     matrices = weight.reshape(groups, o // groups, depth).swapaxes(1, 2)
     rows = y.reshape(n, groups, o // groups, length)
