@@ -22,9 +22,11 @@ struct Work {
   NodeObject *node;  // alive as long as the roots are
   std::uint32_t dependencies = 0;
   bool needed = true;
+  bool queued = false;                  // ready, or done
   bool owns_single = false;             // nobody else sees the array in `single`
   PyObject *single = nullptr;           // the gradient of output 0
   std::vector<PyObject *> *more = nullptr;  // of all outputs, when there are several
+  std::int32_t first_capture = -1;
 };
 
 struct Capture {
@@ -32,6 +34,7 @@ struct Capture {
   std::uint32_t nr;
   TensorObject *tensor;
   PyObject *gradient = nullptr;  // owned
+  std::int32_t next = -1;        // the next one of the same node
 };
 
 class GradModeScope {
@@ -107,7 +110,7 @@ public:
     }
     for (const Edge &root : roots_) {
       const std::uint32_t index = find(root.node);
-      if (works_[index].dependencies == 0 && !is_ready(index)) {
+      if (works_[index].dependencies == 0 && !works_[index].queued) {
         push(index);
       }
     }
@@ -201,9 +204,12 @@ private:
       return works_[a].node->sequence < works_[b].node->sequence;
     });
     std::vector<bool> leads_there(works_.size(), false);
-    for (const Capture &capture : captures_) {
+    for (std::size_t i = 0; i < captures_.size(); ++i) {
+      Capture &capture = captures_[i];
       if (capture.node != nullptr && is_known(capture.node)) {
         const std::uint32_t index = find(capture.node);
+        capture.next = works_[index].first_capture;
+        works_[index].first_capture = static_cast<std::int32_t>(i);
         leads_there[index] = true;
         works_[index].needed |= options_.accumulate && capture.node->kind == NodeKind::accumulate;
       }
@@ -232,12 +238,9 @@ private:
   // Youngest first; leaves as soon as their gradient is complete.
   void push(std::uint32_t index) {
     NodeObject *node = works_[index].node;
+    works_[index].queued = true;
     ready_.emplace_back(node->kind == NodeKind::accumulate ? ~std::uint64_t{0} : node->sequence, index);
     std::push_heap(ready_.begin(), ready_.end(), is_older);
-  }
-
-  bool is_ready(std::uint32_t index) const {
-    return std::any_of(ready_.begin(), ready_.end(), [index](const auto &entry) { return entry.second == index; });
   }
 
   // -- gradients on their way ------------------------------------------------------------------------------------------------
@@ -282,14 +285,12 @@ private:
     Gradients outputs(std::max<std::size_t>(node->n_outputs, 1));
     take(work, outputs);
     // Of a node that leads to nothing that is asked for, nobody's hooks run.
-    if ((work.needed || is_captured(node)) && run_tensor_hooks(node, outputs, options_.create_graph) < 0) {
+    if ((work.needed || work.first_capture >= 0) && run_tensor_hooks(node, outputs, options_.create_graph) < 0) {
       return -1;
     }
-    for (Capture &capture : captures_) {
-      if (capture.node == node && outputs[capture.nr] != nullptr) {
-        Py_XDECREF(capture.gradient);
-        capture.gradient = Py_NewRef(outputs[capture.nr]);
-      }
+    for (std::int32_t i = work.first_capture; i >= 0; i = captures_[static_cast<std::size_t>(i)].next) {
+      Capture &capture = captures_[static_cast<std::size_t>(i)];
+      capture.gradient = Py_XNewRef(outputs[capture.nr]);
     }
     if (!work.needed) {
       return skip(node);
@@ -319,10 +320,6 @@ private:
       }
     }
     return 0;
-  }
-
-  bool is_captured(NodeObject *node) const {
-    return std::any_of(captures_.begin(), captures_.end(), [node](const Capture &capture) { return capture.node == node; });
   }
 
   int skip(NodeObject *node) {
