@@ -221,3 +221,88 @@ def test_batch_norm_checks_its_arguments():
         kernels.batch_norm_inference(x, np.ones(3, "f4"), np.ones(3))
     with pytest.raises(ValueError, match=r"g must have shape \(4, 3, 2\)"):
         kernels.batch_norm_backward(x[:2], x, np.ones(3, "f4"), np.ones(3, "f4"))
+
+
+def group_norm(x, groups, weight, bias):
+    rows = x.reshape(x.shape[0], groups, -1)
+    rows = rows - rows.mean(2, keepdims=True)
+    y = (rows / np.sqrt((rows**2).mean(2, keepdims=True) + EPS)).reshape(x.shape)
+    per_channel = (-1, *(1,) * (x.ndim - 2))
+    y = y if weight is None else y * weight.reshape(per_channel)
+    return y if bias is None else y + bias.reshape(per_channel)
+
+
+@affine
+@dtypes
+@pytest.mark.parametrize(
+    ("shape", "groups"),
+    [((2, 6), 2), ((3, 4, 5), 4), ((2, 6, 3, 4), 3), ((1, 4, 37), 1), ((2, 4, 30, 41), 2)],
+    ids=str,
+)
+def test_group_norm(shape, groups, dtype, given):
+    x = sample(dtype, shape) + 2
+    weight, bias = parameters(dtype, shape[1], given)
+    x64, weight64, bias64 = as_float64(x, weight, bias)
+    out, mean, rstd = kernels.group_norm(x, groups, weight, bias, EPS)
+    rows = x64.reshape(shape[0], groups, -1)
+    check(
+        out, group_norm(x64, groups, weight64, bias64), dtype, {"float32": 5e-6, "float64": 1e-12}
+    )
+    check(mean, rows.mean(2), dtype)
+    check(rstd, 1 / np.sqrt(rows.var(2) + EPS), dtype)
+    np.testing.assert_array_equal(kernels.group_norm(strided(x), groups, weight, bias, EPS)[0], out)
+
+    g = sample(dtype, shape, 3)
+    got = kernels.group_norm_backward(g, x, mean, rstd, weight)
+    nothing = kernels.group_norm_backward(g, x, mean, rstd, weight, (False, False, False))
+    assert nothing == (None, None, None)
+    if x.size > 500:
+        # Too many differences: the formula instead.
+        grouped = (shape[0], groups, -1)
+        normal = group_norm(x64, groups, None, None)
+        per_channel = 1 if weight is None else weight64.reshape(-1, 1, 1)
+        inner, y = (g * per_channel).reshape(grouped), normal.reshape(grouped)
+        inner = inner - inner.mean(2, keepdims=True) - y * (inner * y).mean(2, keepdims=True)
+        expected = (inner / np.sqrt(rows.var(2, keepdims=True) + EPS)).reshape(shape)
+        np.testing.assert_allclose(got[0], expected, atol=1e-5 if dtype == "float32" else 1e-12)
+        over = (0, *range(2, x.ndim))
+        np.testing.assert_allclose(got[1], (g * normal).sum(over), rtol=1e-4, atol=1e-3)
+        np.testing.assert_allclose(got[2], g.astype("float64").sum(over), rtol=1e-4, atol=1e-3)
+        return
+    ones = np.ones(shape[1])
+    expected = [
+        numeric_gradient(lambda v: group_norm(v, groups, weight64, bias64), x, g),
+        numeric_gradient(
+            lambda v: group_norm(x64, groups, v, bias64), ones if weight is None else weight, g
+        ),
+        numeric_gradient(
+            lambda v: group_norm(x64, groups, weight64, v), ones if bias is None else bias, g
+        ),
+    ]
+    check_gradients(got, expected, dtype)
+
+
+def test_group_norm_of_nothing():
+    out, mean, rstd = kernels.group_norm(np.ones((2, 4, 0)), 2)
+    assert out.shape == (2, 4, 0) and not mean.any() and not rstd.any()
+    got = kernels.group_norm_backward(out, out, mean, rstd)
+    assert got[0].shape == out.shape and not got[1].any() and not got[2].any()
+
+
+def test_group_norm_checks_its_arguments():
+    x, statistics = np.ones((4, 6, 2), "f4"), np.ones((4, 3), "f4")
+    with pytest.raises(ValueError, match="at least 2 axes"):
+        kernels.group_norm(np.ones(3, "f4"), 1)
+    for groups in (0, 4, -1):
+        with pytest.raises(ValueError, match=f"cannot divide 6 channels into {groups} groups"):
+            kernels.group_norm(x, groups)
+    with pytest.raises(ValueError, match=r"weight must have shape \(6,\), got \(4,\)"):
+        kernels.group_norm(x, 3, np.ones(4, "f4"))
+    with pytest.raises(ValueError, match=r"g must have shape \(4, 6, 2\)"):
+        kernels.group_norm_backward(x[:2], x, statistics, statistics)
+    with pytest.raises(ValueError, match=r"rstd must have shape \(4, 3\), got \(4, 2\)"):
+        kernels.group_norm_backward(x, x, statistics, statistics[:, :2])
+    with pytest.raises(ValueError, match="into 0 groups"):
+        kernels.group_norm_backward(x, x, statistics[0], statistics)
+    with pytest.raises(TypeError, match="mean must be of float32"):
+        kernels.group_norm_backward(x, x, statistics.astype("f8"), statistics)

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "kernels/batch_norm.h"
+#include "kernels/group_norm.h"
 #include "kernels/layer_norm.h"
 
 namespace modtree {
@@ -190,6 +191,57 @@ py::tuple batch_norm_backward(const py::object &g, const py::array &input, const
   });
 }
 
+// Channels of one group.
+py::ssize_t group_width(const char *kernel, const Channels &sizes, py::ssize_t groups) {
+  if (groups < 1 || sizes.channels % groups != 0) {
+    throw py::value_error(std::string(kernel) + ": cannot divide " + std::to_string(sizes.channels) +
+                          " channels into " + std::to_string(groups) + " groups of the same size");
+  }
+  return sizes.channels / groups;
+}
+
+py::tuple group_norm(const py::array &input, py::ssize_t groups, const py::object &weight, const py::object &bias,
+                     double eps) {
+  const char *name = "group_norm";
+  return with_float(name, input, [&](auto zero) {
+    using T = decltype(zero);
+    const Channels sizes(name, input);
+    const py::ssize_t width = group_width(name, sizes, groups);
+    const Contiguous<T> x(input);
+    const Shape parameters{sizes.channels}, statistics{sizes.images, groups};
+    const Optional<T> w(name, "weight", weight, parameters), b(name, "bias", bias, parameters);
+    const Result<T> out(shape_of(input)), mean(statistics), rstd(statistics);
+    run(kernels::group_norm, kernels::GroupNorm<T>{x.data(), w.data(), b.data(), out.data(), mean.data(), rstd.data(),
+                                                   sizes.images, groups, width, sizes.positions, eps});
+    return py::make_tuple(out.value(), mean.value(), rstd.value());
+  });
+}
+
+py::tuple group_norm_backward(const py::object &g, const py::array &input, const py::object &mean,
+                              const py::object &rstd, const py::object &weight, const Wanted &wanted) {
+  const char *name = "group_norm_backward";
+  return with_float(name, input, [&](auto zero) {
+    using T = decltype(zero);
+    const Channels sizes(name, input);
+    const py::ssize_t groups = py::isinstance<py::array>(mean) && py::cast<py::array>(mean).ndim() == 2
+                                   ? py::cast<py::array>(mean).shape(1)
+                                   : 0;
+    const py::ssize_t width = group_width(name, sizes, groups);
+    const Contiguous<T> x(input);
+    const Shape parameters{sizes.channels}, statistics{sizes.images, groups};
+    const auto grad = argument<T>(name, "g", g, shape_of(input));
+    const auto means = argument<T>(name, "mean", mean, statistics);
+    const auto rstds = argument<T>(name, "rstd", rstd, statistics);
+    const Optional<T> w(name, "weight", weight, parameters);
+    const Result<T> dx(shape_of(input), std::get<0>(wanted)), dweight(parameters, std::get<1>(wanted)),
+        dbias(parameters, std::get<2>(wanted));
+    run(kernels::group_norm_backward,
+        kernels::GroupNormBackward<T>{grad.data(), x.data(), means.data(), rstds.data(), w.data(), dx.data(),
+                                      dweight.data(), dbias.data(), sizes.images, groups, width, sizes.positions});
+    return py::make_tuple(dx.value(), dweight.value(), dbias.value());
+  });
+}
+
 }  // namespace
 
 void bind_norm_kernels(py::module_ &m) {
@@ -212,6 +264,12 @@ void bind_norm_kernels(py::module_ &m) {
   m.def("batch_norm_backward", &batch_norm_backward, py::arg("g"), py::arg("x"), py::arg("mean"), py::arg("rstd"),
         py::arg("weight") = py::none(), py::arg("training") = true, py::arg("wanted") = all,
         "Gradients (dx, dweight, dbias) of batch_norm; None for those not wanted.");
+  m.def("group_norm", &group_norm, py::arg("x"), py::arg("groups"), py::arg("weight") = py::none(),
+        py::arg("bias") = py::none(), py::arg("eps") = 1e-5,
+        "Normalizes groups of the channels of each image of (N, C, ...): (out, mean, rstd), statistics (N, groups).");
+  m.def("group_norm_backward", &group_norm_backward, py::arg("g"), py::arg("x"), py::arg("mean"), py::arg("rstd"),
+        py::arg("weight") = py::none(), py::arg("wanted") = all,
+        "Gradients (dx, dweight, dbias) of group_norm; None for those not wanted.");
 }
 
 }  // namespace modtree

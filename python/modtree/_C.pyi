@@ -460,6 +460,25 @@ class kernels:
         np.ndarray[Any, Any] | None, np.ndarray[Any, Any] | None, np.ndarray[Any, Any] | None
     ]: ...
     @staticmethod
+    def group_norm(
+        x: np.ndarray[Any, Any],
+        groups: int,
+        weight: np.ndarray[Any, Any] | None = None,
+        bias: np.ndarray[Any, Any] | None = None,
+        eps: float = 1e-5,
+    ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]: ...
+    @staticmethod
+    def group_norm_backward(
+        g: np.ndarray[Any, Any],
+        x: np.ndarray[Any, Any],
+        mean: np.ndarray[Any, Any],
+        rstd: np.ndarray[Any, Any],
+        weight: np.ndarray[Any, Any] | None = None,
+        wanted: tuple[bool, bool, bool] = ...,
+    ) -> tuple[
+        np.ndarray[Any, Any] | None, np.ndarray[Any, Any] | None, np.ndarray[Any, Any] | None
+    ]: ...
+    @staticmethod
     def batch_norm(
         x: np.ndarray[Any, Any],
         weight: np.ndarray[Any, Any] | None = None,

@@ -52,12 +52,7 @@ def _recorded(
     _check(x, weight, bias, groups)
     dtype = x.dtype
     x, weight, bias = wide(x, weight, bias)
-    rows, mean, rstd = kernels.layer_norm_stats(x.reshape(_grouped(x, groups)), 1, None, None, eps)
-    y = rows.reshape(x.shape)
-    if weight is not None:
-        y *= _per_channel(weight, x.ndim)
-    if bias is not None:
-        y += _per_channel(bias, x.ndim)
+    y, mean, rstd = kernels.group_norm(x, groups, weight, bias, eps)
     return y.astype(dtype, copy=False), (mean, rstd)
 
 
@@ -79,41 +74,23 @@ def _group_norm_meta(
 def _gradients(
     needs: Any, g: Any, saved: Any, x: Any, weight: Any, _bias: Any, groups: int, eps: float
 ) -> tuple[Any, ...]:
-    shape, rows = tuple(x.shape), _grouped(x, groups)
-    axes = (0, *range(2, len(shape)))
     if not isinstance(g, TensorBase):
         g, x, weight = wide(g, x, weight)
-    gy = g if weight is None else g * _per_channel(weight, len(shape))
+        mean, rstd = saved
+        return kernels.group_norm_backward(g, x, mean, rstd, weight, tuple(needs[:3]))
+    shape, rows = tuple(x.shape), _grouped(x, groups)
+    axes = (0, *range(2, len(shape)))
     gx = gw = gb = None
-    if not isinstance(g, TensorBase):
-        if needs[0]:
-            # Every group is a row of a layer normalization without parameters.
-            flags = (True, False, False)
-            mean, rstd = saved
-            wanted: Any = kernels.layer_norm_backward(
-                gy.reshape(rows), x.reshape(rows), mean, rstd, 1, None, flags
-            )
-            gx = wanted[0].reshape(shape)
-        if needs[1]:
-            gw = _weight_gradient(g, x, *saved)
-    elif needs[0] or needs[1]:
+    if needs[0] or needs[1]:
         y, rstd = normalized(x.reshape(rows), (2,), eps)
         if needs[0]:
+            gy = g if weight is None else g * _per_channel(weight, len(shape))
             gx = through_normalized(gy.reshape(rows), y, rstd, (2,)).reshape(shape)
         if needs[1]:
             gw = np.sum(g * y.reshape(shape), axis=axes)
     if needs[2]:
         gb = np.sum(g, axis=axes)
     return gx, gw, gb
-
-
-def _weight_gradient(g: Array, x: Array, mean: Array, rstd: Array) -> Array:
-    """The sums of ``g * (x - mean) * rstd`` over each channel, without an array of that size."""
-    n, c = x.shape[:2]
-    g, x = g.reshape(n, c, -1 if g.size else 0), x.reshape(n, c, -1 if x.size else 0)
-    width = c // mean.shape[1]
-    mean, rstd = np.repeat(mean, width, 1), np.repeat(rstd, width, 1)
-    return ((np.einsum("ncl,ncl->nc", g, x) - mean * g.sum(2)) * rstd).sum(0)
 
 
 group_norm = define("group_norm", _group_norm, meta=_group_norm_meta, record=_recorded)
