@@ -6,6 +6,7 @@ from __future__ import annotations
 from modtree._C import __version__
 from modtree._C import _promote_types as promote_types
 from modtree._C import _result_type as result_type
+from modtree.amp import GradScaler, autocast
 from modtree.creation import *  # noqa: F403
 from modtree.devices import device
 from modtree.dtypes import *  # noqa: F403
@@ -35,7 +36,7 @@ from modtree.tensor import Size, Tensor, is_tensor
 from modtree.typed import *  # noqa: F403
 
 from modtree import derivatives as _derivatives  # noqa: F401  # isort: skip  # fills the table's second half
-from modtree import autograd, backends, cuda, func, linalg, nn, optim, utils  # isort: skip
+from modtree import amp, autograd, backends, cuda, func, linalg, nn, optim, utils  # isort: skip
 from modtree.families import numpy as _numpy_family  # noqa: F401  # isort: skip  # announces the native family
 
 from modtree.layer_functions import *  # noqa: F403  # isort: skip
@@ -45,9 +46,12 @@ from modtree.creation import tensor  # isort: skip
 
 __all__ = [
     "Generator",
+    "GradScaler",
     "Size",
     "Tensor",
     "__version__",
+    "amp",
+    "autocast",
     "autograd",
     "backends",
     "cuda",

@@ -5,7 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from modtree import amp
+
 __all__ = [
+    "amp",
     "current_device",
     "device_count",
     "empty_cache",

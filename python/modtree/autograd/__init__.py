@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from modtree import _C
-from modtree.autograd import graph
+from modtree.autograd import functional, graph
 from modtree.autograd.function import Function, once_differentiable
 from modtree.autograd.gradcheck import gradcheck, gradgradcheck
 from modtree.autograd.variable import Variable
@@ -21,6 +21,7 @@ __all__ = [
     "Variable",
     "backward",
     "enable_grad",
+    "functional",
     "grad",
     "gradcheck",
     "gradgradcheck",

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Mixed precision, which is always off: operations compute in the dtypes of their tensors."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from typing import Any
+
+__all__ = ["GradScaler", "autocast"]
+
+
+class autocast(contextlib.ContextDecorator):  # noqa: N801
+    """A context, or decorator, that changes nothing; it warns when it is asked to.
+
+    Args:
+        device_type: "cuda" or "cpu".
+        dtype: The dtype that was wished for.
+        enabled: False keeps it silent.
+        cache_enabled: Accepted.
+    """
+
+    def __init__(
+        self,
+        device_type: str = "cuda",
+        dtype: Any = None,
+        enabled: bool = True,
+        cache_enabled: bool | None = None,
+    ) -> None:
+        if enabled:
+            warnings.warn(
+                f"autocast for '{device_type}' is not available here and is disabled", stacklevel=2
+            )
+
+    def __enter__(self) -> autocast:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        return None
+
+
+class GradScaler:
+    """Steps optimizers without scaling the loss, as torch's does where there is no accelerator; warns when it is asked to scale."""
+
+    def __init__(
+        self,
+        device: str = "cuda",
+        init_scale: float = 65536.0,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+        enabled: bool = True,
+    ) -> None:
+        if enabled:
+            warnings.warn(
+                f"GradScaler for '{device}' is not available here and is disabled", stacklevel=2
+            )
+
+    def scale(self, outputs: Any) -> Any:
+        """The outputs themselves."""
+        return outputs
+
+    def unscale_(self, optimizer: Any) -> None:
+        """Nothing: gradients are not scaled."""
+
+    def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        """``optimizer.step()``."""
+        return optimizer.step(*args, **kwargs)
+
+    def update(self, new_scale: Any = None) -> None:
+        """Nothing."""
+
+    def get_scale(self) -> float:
+        """1.0"""
+        return 1.0
+
+    def is_enabled(self) -> bool:
+        """False."""
+        return False
+
+    def state_dict(self) -> dict[str, Any]:
+        """Empty."""
+        return {}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Nothing."""

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""DataParallel, for programs that wrap their model in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..module import Module
+
+__all__ = ["DataParallel"]
+
+
+class DataParallel(Module):
+    """Calls the module inside: there are no devices to split a batch over. Names in state dicts start with "module.", as torch's do.
+
+    Args:
+        module: The module.
+        device_ids: Accepted.
+        output_device: Accepted.
+        dim: Accepted.
+    """
+
+    def __init__(
+        self, module: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0
+    ) -> None:
+        super().__init__()
+        self.dim = dim
+        self.module = module
+        self.device_ids: list[Any] = []
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        return self.module(*inputs, **kwargs)
