@@ -3,6 +3,7 @@
 
 #include <structmember.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <new>
@@ -373,7 +374,7 @@ int set_output(NodeObject *node, std::size_t nr, PyArrayObject *array, bool is_m
     }
   }
   spec.ndim = ndim;
-  std::memcpy(spec.dims(), PyArray_DIMS(array), sizeof(npy_intp) * static_cast<std::size_t>(ndim));
+  std::copy(PyArray_DIMS(array), PyArray_DIMS(array) + ndim, spec.dims());
   return 0;
 }
 
