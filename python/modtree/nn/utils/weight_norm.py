@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Weights kept as lengths and directions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...parameter import Parameter
+
+__all__ = ["norm_except_dim", "remove_weight_norm", "weight_norm"]
+
+
+def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Any:  # noqa: A002
+    """The norms of the parts of v along ``dim``, all other dimensions 1; one norm for all of v with ``dim=-1``."""
+    if dim == -1:
+        return v.norm(pow)
+    others = [d for d in range(v.ndim) if d != dim]
+    return v.norm(pow, dim=others, keepdim=True) if others else v.abs()
+
+
+class WeightNorm:
+    """The hook that computes a weight from its parameters before each call."""
+
+    def __init__(self, name: str, dim: int | None) -> None:
+        self.name, self.dim = name, -1 if dim is None else dim
+
+    def compute_weight(self, module: Any) -> Any:
+        """direction * length."""
+        length, v = getattr(module, self.name + "_g"), getattr(module, self.name + "_v")
+        return v * (length / norm_except_dim(v, 2, self.dim))
+
+    def __call__(self, module: Any, inputs: Any) -> None:
+        setattr(module, self.name, self.compute_weight(module))
+
+
+def _hooks(module: Any, name: str, kind: type) -> list[Any]:
+    hooks = module._forward_pre_hooks.items()
+    return [key for key, hook in hooks if isinstance(hook, kind) and hook.name == name]
+
+
+def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
+    """Replaces a parameter of a module by its lengths along ``dim`` (name_g) and its directions (name_v).
+
+    Args:
+        module: Changed in place and returned.
+        name: The parameter's name.
+        dim: Each part along it has a length of its own; None: one length for all.
+
+    Raises:
+        RuntimeError: The parameter is normalized already.
+    """
+    if _hooks(module, name, WeightNorm):
+        raise RuntimeError(f"Cannot register two weight_norm hooks on the same parameter {name}")
+    hook = WeightNorm(name, dim)
+    weight = getattr(module, name)
+    del module._parameters[name]
+    module.register_parameter(name + "_g", Parameter(norm_except_dim(weight.detach(), 2, hook.dim)))
+    module.register_parameter(name + "_v", Parameter(weight.detach()))
+    setattr(module, name, hook.compute_weight(module))
+    module.register_forward_pre_hook(hook)
+    return module
+
+
+def remove_weight_norm(module: Any, name: str = "weight") -> Any:
+    """Makes the normalized weight a parameter again.
+
+    Raises:
+        ValueError: It is not normalized.
+    """
+    keys = _hooks(module, name, WeightNorm)
+    if not keys:
+        raise ValueError(f"weight_norm of '{name}' not found in {module}")
+    weight = module._forward_pre_hooks[keys[0]].compute_weight(module)
+    delattr(module, name)
+    del module._parameters[name + "_g"]
+    del module._parameters[name + "_v"]
+    setattr(module, name, Parameter(weight.detach()))
+    del module._forward_pre_hooks[keys[0]]
+    return module
