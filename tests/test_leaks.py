@@ -21,6 +21,14 @@ def test_no_leak(ours, script):
     assert process.returncode == 0, process.stderr[-2000:]
 
 
+def test_training_steps_leave_nothing_to_collect():
+    script = pathlib.Path(__file__).parent / "isolated" / "steps_without_collector.py"
+    process = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=300
+    )
+    assert process.returncode == 0, process.stderr[-2000:]
+
+
 def test_interpreter_exit_with_live_cycles(ours):
     """Cycles, walks and hooks that are alive when the interpreter goes down."""
     code = """
