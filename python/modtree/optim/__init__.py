@@ -7,11 +7,13 @@ from modtree.optim import lr_scheduler
 from modtree.optim.adagrad import Adadelta, Adagrad
 from modtree.optim.adam import Adam, AdamW
 from modtree.optim.adam_variants import Adamax, NAdam, RAdam
+from modtree.optim.lbfgs import LBFGS
 from modtree.optim.optimizer import Optimizer
 from modtree.optim.rmsprop import RMSprop
 from modtree.optim.sgd import SGD
 
 __all__ = [
+    "LBFGS",
     "SGD",
     "Adadelta",
     "Adagrad",
