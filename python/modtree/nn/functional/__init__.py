@@ -28,6 +28,8 @@ from .padding import *  # noqa: F403
 from .padding import __all__ as _padding
 from .pooling import *  # noqa: F403
 from .pooling import __all__ as _pooling
+from .sampling import *  # noqa: F403
+from .sampling import __all__ as _sampling
 from .sparse import *  # noqa: F403
 from .sparse import __all__ as _sparse
 from .vision import *  # noqa: F403
@@ -39,6 +41,7 @@ __all__ = [
     *_class_loss,
     *_distance,
     *_loss,
+    *_sampling,
     *_sparse,
     "multi_head_attention_forward",
     *_convolution,
