@@ -34,6 +34,7 @@ from modtree.serialization import load, save
 from modtree.settings import *  # noqa: F403
 from modtree.tensor import Size, Tensor, is_tensor
 from modtree.typed import *  # noqa: F403
+from modtree.windows import *  # noqa: F403
 
 from modtree import derivatives as _derivatives  # noqa: F401  # isort: skip  # fills the table's second half
 from modtree import amp, autograd, backends, cuda, func, linalg, nn, optim, utils  # isort: skip

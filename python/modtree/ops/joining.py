@@ -213,9 +213,9 @@ def repeat_interleave(input: Any, repeats: Any, dim: Any = None) -> Any:
     return ops["repeat_interleave"](input, repeats, dim)
 
 
-def flip(input: Any, *dims: Any) -> Any:
-    """A copy with dimensions reversed."""
-    return ops["flip"](input, _ints(dims))
+def flip(input: Any, *sizes: Any, dims: Any = None) -> Any:
+    """A copy with dimensions reversed; they are given one by one, as a sequence, or as ``dims=``."""
+    return ops["flip"](input, _ints(sizes if dims is None else (dims,)))
 
 
 def roll(input: Any, shifts: Any, dims: Any = None) -> Any:
