@@ -46,6 +46,7 @@ from .batchnorm import (
     InstanceNorm3d,
 )
 from .bounded import Hardtanh, ReLU6, Threshold
+from .class_loss import CTCLoss, MultiLabelSoftMarginLoss, MultiMarginLoss
 from .convolution import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from .distance import Bilinear, CosineSimilarity, PairwiseDistance
 from .dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
@@ -159,7 +160,10 @@ __all__ = [
     "CosineEmbeddingLoss",
     "CosineSimilarity",
     "CrossEntropyLoss",
+    "CTCLoss",
     "DataParallel",
+    "MultiLabelSoftMarginLoss",
+    "MultiMarginLoss",
     "Dropout",
     "Dropout1d",
     "Dropout2d",

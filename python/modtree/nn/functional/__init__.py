@@ -22,6 +22,8 @@ from .distance import __all__ as _distance
 from .loss import *  # noqa: F403
 from .loss import __all__ as _loss
 from .multi_head import multi_head_attention_forward
+from .multi_loss import *  # noqa: F403
+from .multi_loss import __all__ as _multi_loss
 from .normalization import *  # noqa: F403
 from .normalization import __all__ as _normalization
 from .padding import *  # noqa: F403
@@ -30,6 +32,8 @@ from .pooling import *  # noqa: F403
 from .pooling import __all__ as _pooling
 from .sampling import *  # noqa: F403
 from .sampling import __all__ as _sampling
+from .sequence_loss import *  # noqa: F403
+from .sequence_loss import __all__ as _sequence_loss
 from .sparse import *  # noqa: F403
 from .sparse import __all__ as _sparse
 from .vision import *  # noqa: F403
@@ -41,7 +45,9 @@ __all__ = [
     *_class_loss,
     *_distance,
     *_loss,
+    *_multi_loss,
     *_sampling,
+    *_sequence_loss,
     *_sparse,
     "multi_head_attention_forward",
     *_convolution,
