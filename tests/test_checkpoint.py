@@ -153,3 +153,18 @@ def test_other_shapes_the_second_time(lib):
     with pytest.raises(RuntimeError) as caught:
         y.sum().backward()
     assert type(caught.value).__name__ == "CheckpointError"
+
+
+@needs_torch
+def test_the_reentrant_form_has_no_restrictions():
+    for name in ("modtree", "torch"):
+        lib = importlib.import_module(name)
+        checkpoint = importlib.import_module(f"{name}.utils.checkpoint").checkpoint
+        layer = lib.nn.Linear(2, 1)
+        if name == "torch":
+            with pytest.warns(UserWarning, match="None of the inputs have requires_grad=True"):
+                out = checkpoint(layer, lib.ones(1, 2), use_reentrant=True)
+            assert not out.requires_grad
+        else:
+            checkpoint(layer, lib.ones(1, 2), use_reentrant=True).sum().backward()
+            assert layer.weight.grad.tolist() == [[1.0, 1.0]]

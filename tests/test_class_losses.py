@@ -139,3 +139,19 @@ def test_wrong_power():
             lib.nn.MultiMarginLoss(p=3)
         with pytest.raises(ValueError, match="only p == 1 and p == 2 supported"):
             lib.nn.functional.multi_margin_loss(lib.zeros(1, 2), lib.tensor([0]), p=3)
+
+
+def test_gradient_of_ctc_is_that_of_its_value():
+    lp = mt.from_numpy(np.random.default_rng(4).standard_normal((4, 1, 3))).log_softmax(-1)
+    lp.requires_grad_()
+
+    def loss(lib, lp):
+        lengths = lib.tensor([4]), lib.tensor([2])
+        return lib.nn.functional.ctc_loss(lp, lib.tensor([[1, 2]]), *lengths)
+
+    assert mt.autograd.gradcheck(lambda lp: loss(mt, lp), lp)
+    theirs = torch.from_numpy(lp.detach().numpy().copy()).requires_grad_()
+    loss(torch, theirs).backward()
+    loss(mt, lp).backward()
+    extra = theirs.grad.numpy() - lp.grad.numpy()
+    np.testing.assert_allclose(extra, np.exp(lp.detach().numpy()) / 2, rtol=1e-9)

@@ -201,3 +201,17 @@ def test_real_and_imag(lib):
     assert z.tolist() == [1, 3]
     with pytest.raises(RuntimeError, match="imag is not implemented"):
         lib.imag(lib.ones(1))
+
+
+@needs_torch
+def test_a_result_that_is_needed_can_be_turned():
+    for lib in (mt, importlib.import_module("torch")):
+        w = lib.tensor([[1.0, 2.0]], requires_grad=True)
+        y = w.exp()
+        y.t_()
+        if lib is mt:  # the values that the derivative needs are still there
+            y.sum().backward()
+            np.testing.assert_allclose(w.grad.numpy(), np.exp([[1.0, 2.0]]), rtol=1e-6)
+        else:
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                y.sum().backward()

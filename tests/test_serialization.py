@@ -212,3 +212,12 @@ def test_optimizer_state_of_torch_goes_on():
     step(mt, ours, optimizer)
     for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
         np.testing.assert_allclose(p.detach().numpy(), q.detach().numpy(), rtol=1e-12)
+
+
+@needs_torch
+def test_shared_memory_is_written_apart():
+    for lib in (mt, importlib.import_module("torch")):
+        whole = lib.zeros(3)
+        back = lib.load(written({"whole": whole, "part": whole[1:]}, lib))
+        back["whole"][1] = 5
+        assert back["part"].tolist() == ([0.0, 0.0] if lib is mt else [5.0, 0.0])
