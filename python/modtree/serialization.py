@@ -6,7 +6,6 @@ from __future__ import annotations
 import collections
 import os
 import pickle
-import zipfile
 from collections.abc import Callable
 from typing import Any
 
@@ -128,6 +127,8 @@ class _TorchUnpickler(_Unpickler):
 
 
 def _load_zip(file: Any, everything: bool, options: Any) -> Any:
+    import zipfile  # takes a while, and few programs need it
+
     with zipfile.ZipFile(file) as archive:
         pickled = [name for name in archive.namelist() if name.rpartition("/")[2] == "data.pkl"]
         if len(pickled) != 1:
