@@ -7,6 +7,7 @@
 #include "kernels/activation.h"
 #include "kernels/gelu.h"
 #include "kernels/softmax.h"
+#include "kernels/transpose.h"
 
 namespace modtree {
 
@@ -147,6 +148,29 @@ py::array gelu_backward(const py::object &g, const py::array &x, bool tanh, cons
   return gradient<double>("gelu_backward", g, x, out, kernel);
 }
 
+template <class T>
+py::array transpose_add_of(const py::array &input, const py::object &bias) {
+  if (input.ndim() != 2) {
+    throw py::value_error("transpose_add: expected a matrix, got shape " + to_string(shape_of(input)));
+  }
+  const Contiguous<T> x(input);
+  const py::ssize_t rows = x.shape(0), columns = x.shape(1);
+  const Optional<T> added("transpose_add", "bias", bias, {rows});
+  py::array_t<T> result(Shape{columns, rows});
+  const T *from = x.data();
+  T *to = result.mutable_data();
+  {
+    py::gil_scoped_release release;
+    kernels::transpose_add(from, added.data(), to, rows, columns);
+  }
+  return result;
+}
+
+py::array transpose_add(const py::array &x, const py::object &bias) {
+  return float_type("transpose_add", x) == Float::f32 ? transpose_add_of<float>(x, bias)
+                                                      : transpose_add_of<double>(x, bias);
+}
+
 }  // namespace
 
 void bind_kernels(py::module_ &m) {
@@ -179,6 +203,8 @@ void bind_kernels(py::module_ &m) {
                    kernels::softmax_backward, kernels::softmax_backward);
   def_row_gradient(sub, "log_softmax_backward", "Gradient of the input of log_softmax, from its result y.",
                    kernels::log_softmax_backward, kernels::log_softmax_backward);
+  sub.def("transpose_add", &transpose_add, py::arg("x"), py::arg("bias") = py::none(),
+          "The transpose of a matrix, with bias[i] added to what was row i.");
   bind_norm_kernels(sub);
   bind_loss_kernels(sub);
   bind_window_kernels(sub);

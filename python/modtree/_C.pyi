@@ -370,6 +370,10 @@ class kernels:
         x: np.ndarray[Any, Any], tanh: bool = False, out: np.ndarray[Any, Any] | None = None
     ) -> np.ndarray[Any, Any]: ...
     @staticmethod
+    def transpose_add(
+        x: np.ndarray[Any, Any], bias: np.ndarray[Any, Any] | None = None
+    ) -> np.ndarray[Any, Any]: ...
+    @staticmethod
     def softmax(
         x: np.ndarray[Any, Any], out: np.ndarray[Any, Any] | None = None
     ) -> np.ndarray[Any, Any]: ...

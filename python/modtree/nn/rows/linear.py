@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from ..._C import kernels
 from ...ops.table import define, derive_jointly
 from ._common import Array, Spec, broadcasts_to, need_arrays, sizes
 
 # Up to so many rows, OpenBLAS multiplies weight by input.T up to 1.8 times faster than input by weight.T (measured with 16
 # and 128 rows and the sizes of MiniLM), which pays for the transposed copy.
 _FEW_ROWS = 128
+_KERNEL_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def _check_linear(x: Array, weight: Array, bias: Array | None) -> None:
@@ -58,8 +60,10 @@ def _linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
         and len(rows) <= _FEW_ROWS
         and (bias is None or bias.ndim == 1)
     ):
-        y = np.matmul(weight, rows.T).T
-        y = np.ascontiguousarray(y) if bias is None else np.add(y, bias, order="C")
+        y = np.matmul(weight, rows.T)
+        if y.dtype in _KERNEL_DTYPES and (bias is None or len(bias) == len(y)):
+            return kernels.transpose_add(y, bias).reshape(shape)
+        y = np.ascontiguousarray(y.T) if bias is None else np.add(y.T, bias, order="C")
         return y.reshape(shape)
     y = np.matmul(rows, weight.T)
     if bias is None:

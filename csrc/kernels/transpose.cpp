@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/transpose.h"
+
+#include <algorithm>
+
+#include "kernels/dispatch.h"
+
+namespace modtree::kernels {
+
+namespace {
+
+constexpr std::ptrdiff_t kTile = 16;
+
+// A tile is read and written in runs of a cache line; only its copy between both is strided.
+template <class T>
+MODTREE_ALWAYS_INLINE void transpose_add_tiles(const T *x, const T *bias, T *out, std::ptrdiff_t rows,
+                                               std::ptrdiff_t columns) {
+  T tile[kTile][kTile];
+  for (std::ptrdiff_t j = 0; j < columns; j += kTile) {
+    const std::ptrdiff_t width = std::min(kTile, columns - j);
+    for (std::ptrdiff_t i = 0; i < rows; i += kTile) {
+      const std::ptrdiff_t height = std::min(kTile, rows - i);
+      if (width == kTile && height == kTile) {
+        for (std::ptrdiff_t a = 0; a < kTile; ++a) {
+          const T *row = x + (i + a) * columns + j;
+          const T added = bias == nullptr ? T(0) : bias[i + a];
+          for (std::ptrdiff_t b = 0; b < kTile; ++b) {
+            tile[b][a] = row[b] + added;
+          }
+        }
+        for (std::ptrdiff_t b = 0; b < kTile; ++b) {
+          std::copy(tile[b], tile[b] + kTile, out + (j + b) * rows + i);
+        }
+        continue;
+      }
+      for (std::ptrdiff_t b = 0; b < width; ++b) {
+        for (std::ptrdiff_t a = 0; a < height; ++a) {
+          out[(j + b) * rows + i + a] = x[(i + a) * columns + j + b] + (bias == nullptr ? T(0) : bias[i + a]);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+MODTREE_DEFINE_KERNEL(transpose_add,
+                      (const float *x, const float *bias, float *out, std::ptrdiff_t rows, std::ptrdiff_t columns),
+                      transpose_add_tiles, (x, bias, out, rows, columns))
+MODTREE_DEFINE_KERNEL(transpose_add,
+                      (const double *x, const double *bias, double *out, std::ptrdiff_t rows, std::ptrdiff_t columns),
+                      transpose_add_tiles, (x, bias, out, rows, columns))
+
+}  // namespace modtree::kernels
