@@ -184,6 +184,11 @@ def test_what_numpy_functions_give_without_gradients():
     assert np.full_like(x, 2.5).tolist() == [[2.5] * 3] * 2
     assert [i.tolist() for i in np.nonzero(x > 1)] == [[0, 1], [0, 1]]
     assert np.argmax(x).item() == 4 and np.count_nonzero(x > 0).item() == 4
+    assert (
+        np.count_nonzero(x > 0, 1).tolist() == np.count_nonzero(x.detach().numpy() > 0, 1).tolist()
+    )
+    kept = np.count_nonzero(x > 0, 0, keepdims=True)
+    assert kept.tolist() == np.count_nonzero(x.detach().numpy() > 0, 0, keepdims=True).tolist()
     assert np.searchsorted(mt.tensor([1.0, 2.0], requires_grad=True), 1.5) == 1
     assert np.linalg.matrix_rank(x) == 2
     assert np.shape(x) == (2, 3) and np.iscomplexobj(x) is False

@@ -178,6 +178,13 @@ def _median(a: Any, axis: Any = None, out: Any = None, **rest: Any) -> Any:
     return _quantile(1.0)(a, 0.5, axis, **rest)
 
 
+def _count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
+    """A tensor with every NumPy; some give a Python int without an axis."""
+    if keepdims or not isinstance(a, TensorBase):
+        return NotImplemented
+    return ops["count_nonzero"](a, axis=_axis(a, axis))
+
+
 def _trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     if not isinstance(y, TensorBase) or not (x is None or isinstance(x, TensorBase)):
         return NotImplemented
@@ -211,5 +218,6 @@ numpy_reductions.update(
         np.percentile: _quantile(100.0),
         np.median: _median,
         np.trapezoid: _trapezoid,
+        np.count_nonzero: _count_nonzero,
     }
 )
