@@ -356,10 +356,13 @@ def test_no_leaks():
 
     for _ in range(50):
         work()
-    blocks, memory = count()
-    for _ in range(400):
-        work()
-    after, grown = count()
+    for _ in range(3):  # caches of CPython and NumPy fill up, ever more slowly; a leak goes on
+        blocks, memory = count()
+        for _ in range(400):
+            work()
+        after, grown = count()
+        if after - blocks < 200:
+            break
     assert after - blocks < 200, (blocks, after)
     assert grown - memory < 8000, (memory, grown)
     """)
