@@ -569,62 +569,6 @@ NodeObject *record_python(PyObject *name, PyObject *inputs, PyObject *outputs, P
   return as_node(held.release().ptr());
 }
 
-void bind_derivative(py::module_ &m) {
-  // refuse(name) -> function: called once by modtree.autograd.
-  m.def("_set_refuse_second", [](py::object refuse) { g_refuse_second = refuse.release().ptr(); });
-  // Puts a Python function on the graph: function(*gradients of the outputs) -> tuple of gradients, one per input.
-  m.def(
-      "record_python",
-      [](py::str name, py::tuple inputs, py::tuple outputs, py::object function, py::tuple changed, bool saves) {
-        NodeObject *node = record_python(name.ptr(), inputs.ptr(), outputs.ptr(), function.ptr(), changed.ptr());
-        if (node == nullptr) {
-          throw py::error_already_set();
-        }
-        node->saved_something = saves;
-        return py::reinterpret_steal<py::object>(as_object(node));
-      },
-      py::arg("name"), py::arg("inputs"), py::arg("outputs"), py::arg("function"), py::arg("changed") = py::tuple(),
-      py::arg("saves") = false);
-  // A view of a tensor, of all of it, for a function that returns its input. What the function computes backward would be lost if the
-  // view were changed in place, so that is refused.
-  m.def("function_view", [](py::object tensor, bool one_of_many) {
-    if (!is_tensor(tensor.ptr())) {
-      throw py::type_error("function_view: expected a Tensor");
-    }
-    auto view = py::reinterpret_steal<py::object>(tensor_alias(as_tensor(tensor.ptr())));
-    if (!view) {
-      throw py::error_already_set();
-    }
-    set_base(as_tensor(view.ptr()), as_tensor(tensor.ptr()),
-             one_of_many ? ViewOrigin::one_of_many : ViewOrigin::of_function);
-    return view;
-  });
-  // Another handle of the tensor as output `nr` of a node.
-  m.def("with_history", [](py::object tensor, py::object node, std::uint32_t nr) {
-    if (!is_tensor(tensor.ptr()) || !is_node(node.ptr()) || nr >= as_node(node.ptr())->n_outputs) {
-      throw py::type_error("with_history: expected a Tensor, a Node and the number of one of its outputs");
-    }
-    auto alias = py::reinterpret_steal<py::object>(tensor_alias(as_tensor(tensor.ptr())));
-    if (!alias) {
-      throw py::error_already_set();
-    }
-    set_history(as_tensor(alias.ptr()), as_node(node.ptr()), nr);
-    return alias;
-  });
-  // (node, output number) that the gradient of a tensor goes to.
-  m.def("gradient_edge", [](py::object tensor) {
-    Edge edge{};
-    if (!is_tensor(tensor.ptr())) {
-      throw py::type_error("expected a Tensor");
-    }
-    if (gradient_edge(as_tensor(tensor.ptr()), &edge) < 0) {
-      throw py::error_already_set();
-    }
-    if (edge.node == nullptr) {
-      throw std::runtime_error("the tensor needs no gradient, or is a view that was made under no_grad");
-    }
-    return py::make_tuple(py::reinterpret_steal<py::object>(as_object(edge.node)), edge.nr);
-  });
-}
+void set_refuse_second(py::object refuse) { g_refuse_second = refuse.release().ptr(); }
 
 }  // namespace modtree

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "py/call.h"
 #include "tensor/slot_ops.h"
 
 namespace modtree {
@@ -296,12 +297,15 @@ PyObject *meta_gradient(OutputSpec &spec) {
   return as_object(meta_array(spec.ndim, spec.dims(), dtype_of_num(spec.num)->descr));
 }
 
-void bind_gradient(py::module_ &m) {
-  py::object add = py::module_::import("numpy").attr("add");
+void init_gradient() {
+  py::object add = import_attribute("numpy", "add");
+  if (!add) {
+    throw py::error_already_set();
+  }
   g_add_reduce = py::object(add.attr("reduce")).release().ptr();
   g_add = add.release().ptr();
-  // fit(value, shape, dtype, name): called once by modtree.autograd.
-  m.def("_set_fit_tensor", [](py::object fit) { g_fit_tensor = fit.release().ptr(); });
 }
+
+void set_fit_tensor(py::object fit) { g_fit_tensor = fit.release().ptr(); }
 
 }  // namespace modtree

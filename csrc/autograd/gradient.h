@@ -27,6 +27,10 @@ PyObject *meta_gradient(OutputSpec &spec);
 
 bool same_shape(PyArrayObject *array, OutputSpec &spec);
 
-void bind_gradient(py::module_ &m);
+// Looks up what gradients are added with.
+void init_gradient();
+
+// fit(value, shape, dtype, name): called once by modtree.autograd.
+void set_fit_tensor(py::object fit);
 
 }  // namespace modtree

@@ -9,7 +9,8 @@
 #include <new>
 
 #include "autograd/history.h"
-#include "py/slot_guard.h"
+#include "py/call.h"
+#include "py/new_type.h"
 
 namespace modtree {
 
@@ -215,15 +216,11 @@ PyObject *register_on(PyObject *table, PyObject *hook) {
   if (table == nullptr) {
     return nullptr;
   }
-  return slot_guard<PyObject *>(nullptr, [&] {
-    py::object make = py::module_::import("modtree.hooks").attr("RemovableHandle");
-    py::object handle = make(py::handle(table));
-    // Not PyDict_SetItem: an OrderedDict would not know the key when it is removed.
-    if (PyObject_SetItem(table, handle.attr("id").ptr(), hook) < 0) {
-      throw py::error_already_set();
-    }
-    return handle.release().ptr();
-  });
+  const py::object make = import_attribute("modtree.hooks", "RemovableHandle");
+  py::object handle = make ? call(make, table) : py::object();
+  const py::object id = handle ? get_attribute(handle, "id") : py::object();
+  // Not PyDict_SetItem: an OrderedDict would not know the key when it is removed.
+  return id && PyObject_SetItem(table, id.ptr(), hook) == 0 ? handle.release().ptr() : nullptr;
 }
 
 PyObject *node_register_hook(PyObject *self, PyObject *hook) {
@@ -419,13 +416,6 @@ PyObject *node_name(NodeObject *node) {
   return PyUnicode_FromString("Node");
 }
 
-void bind_node(py::module_ &m) {
-  node_type = reinterpret_cast<PyTypeObject *>(PyType_FromModuleAndSpec(m.ptr(), &kSpec, nullptr));
-  if (node_type == nullptr) {
-    throw py::error_already_set();
-  }
-  m.add_object("Node",
-               py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject *>(node_type)));
-}
+void make_node_type(py::handle m) { node_type = new_type(m, "Node", &kSpec); }
 
 }  // namespace modtree

@@ -129,6 +129,6 @@ void release_saved(NodeObject *node);
 // "MulBackward0". New reference.
 PyObject *node_name(NodeObject *node);
 
-void bind_node(py::module_ &m);
+void make_node_type(py::handle m);
 
 }  // namespace modtree

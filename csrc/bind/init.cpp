@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <pybind11/pybind11.h>
 
+#include <string>
+
 #include "bind/bind_kernels.h"
+#include "bind/bind_tensor.h"
 #include "family/family.h"
 #include "module/class_info.h"
 #include "module/conversion.h"
@@ -11,7 +14,10 @@
 #include "module/walk.h"
 #include "module/type.h"
 #include "py/interned.h"
-#include "tensor/bind.h"
+
+// <pybind11/pytypes.h>, which is all that other folders include, uses this for the text of an error and
+// leaves it to <pybind11/pybind11.h> to define it.
+template std::string pybind11::handle::cast<std::string>() const;
 
 namespace modtree {
 
@@ -43,6 +49,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("_forget_families", &forget_families, "Makes the tree ask modtree.families.find again for every type.");
   bind_kernels(m);
   bind_tensor(m);
+  bind_autograd(m);
 }
 
 }  // namespace modtree

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "py/call.h"
 #include "py/interned.h"
 #include "py/type_cache.h"
 
@@ -33,9 +34,13 @@ TensorFamily *native_family(py::handle python_family) {
   return family;
 }
 
+// Null without an error for a type of no family.
 TensorFamily *find_family(PyTypeObject *type) {
-  const py::object find = py::module_::import("modtree.families").attr("find");
-  const py::object found = find(py::handle(reinterpret_cast<PyObject *>(type)));
+  const py::object find = import_attribute("modtree.families", "find");
+  const py::object found = find ? call(find, reinterpret_cast<PyObject *>(type)) : py::object();
+  if (!found) {
+    return nullptr;
+  }
   TensorFamily *family = found.is_none() ? nullptr : native_family(found);
   // A lookup makes CPython give the type a version tag, without which nothing is cached.
   type_lookup(type, names.torch_function);

@@ -2,7 +2,7 @@
 // The seam between the module tree and a tensor library. The tree asks only what is declared here.
 #pragma once
 
-#include <pybind11/pybind11.h>
+#include <pybind11/pytypes.h>
 
 namespace modtree {
 

@@ -8,6 +8,7 @@
 
 #include "family/family.h"
 #include "module/registration.h"
+#include "py/new_type.h"
 #include "py/slot_guard.h"
 
 namespace modtree {
@@ -263,20 +264,11 @@ PyType_Spec keep_ties_spec = {
     keep_ties_slots,
 };
 
-PyTypeObject *make_type(py::module_ &m, const char *name, PyType_Spec *spec) {
-  PyObject *type = PyType_FromModuleAndSpec(m.ptr(), spec, nullptr);
-  if (!type) {
-    throw py::error_already_set();
-  }
-  m.add_object(name, type);
-  return reinterpret_cast<PyTypeObject *>(type);
-}
-
 }  // namespace
 
-void make_conversion_types(py::module_ &m) {
-  conversion_type = make_type(m, "Conversion", &conversion_spec);
-  keep_ties_type = make_type(m, "KeepTies", &keep_ties_spec);
+void make_conversion_types(py::handle m) {
+  conversion_type = new_type(m, "Conversion", &conversion_spec);
+  keep_ties_type = new_type(m, "KeepTies", &keep_ties_spec);
 }
 
 bool is_keep_ties(PyObject *fn) { return Py_IS_TYPE(fn, keep_ties_type); }

@@ -8,7 +8,7 @@ namespace modtree {
 
 // `_C.Conversion(scope, *, device, dtype, non_blocking, memory_format, hint)`: a callable that converts one tensor.
 // `_C.KeepTies(fn)`: calls fn once per distinct tensor of one conversion, and remembers what became of each.
-void make_conversion_types(py::module_ &m);
+void make_conversion_types(py::handle m);
 
 bool is_keep_ties(PyObject *fn);
 PyObject *new_keep_ties(PyObject *fn);  // new reference; null on error

@@ -5,6 +5,7 @@
 #include "module/class_info.h"
 #include "module/conversion.h"
 #include "module/registration.h"
+#include "py/call.h"
 #include "py/slot_guard.h"
 
 namespace modtree {
@@ -36,13 +37,23 @@ int check_converted(ModuleObject *module, PyObject *key, PyObject *converted) {
   return is_tensor > 0 ? 0 : -1;
 }
 
+// What a getter of modtree.__future__ says. Throws error_already_set.
+bool future_flag(const char *getter) {
+  const py::object function = import_attribute("modtree.__future__", getter);
+  const py::object flag = function ? call(function) : py::object();
+  const int truth = flag ? PyObject_IsTrue(flag.ptr()) : -1;
+  if (truth < 0) {
+    throw py::error_already_set();
+  }
+  return truth == 1;
+}
+
 }  // namespace
 
 MemberConversion::MemberConversion(PyObject *fn)
     : fn_(py::reinterpret_borrow<py::object>(fn)), keep_ties_(is_keep_ties(fn)) {
-  const py::module_ future = py::module_::import("modtree.__future__");
-  overwrite_ = py::bool_(future.attr("get_overwrite_module_params_on_conversion")());
-  swap_ = py::bool_(future.attr("get_swap_module_params_on_conversion")());
+  overwrite_ = future_flag("get_overwrite_module_params_on_conversion");
+  swap_ = future_flag("get_swap_module_params_on_conversion");
 }
 
 int MemberConversion::convert(ModuleObject *module) {
@@ -183,18 +194,21 @@ int MemberConversion::convert_grad(ModuleObject *module, PyObject *key, TensorFa
 int MemberConversion::swap_contents(ModuleObject *module, PyObject *key, TensorFamily *family, PyObject *tensor, PyObject *other,
                                     bool is_grad) {
   return slot_guard(-1, [&] {
-    try {
-      family->object.attr("swap_tensors")(py::handle(tensor), py::handle(other));
-    } catch (py::error_already_set &error) {
-      if (!error.matches(PyExc_Exception)) {
-        throw;
-      }
-      const py::str message = py::str("_apply(): Couldn't swap {}.{}{}").format(type_short_name(Py_TYPE(module)), py::handle(key),
-                                                                               is_grad ? ".grad" : "");
-      py::raise_from(error, PyExc_RuntimeError, std::string(message).c_str());
-      throw py::error_already_set();
+    if (call_method(family->object, "swap_tensors", tensor, other)) {
+      return 0;
     }
-    return 0;
+    if (!PyErr_ExceptionMatches(PyExc_Exception)) {
+      return -1;
+    }
+    py::error_already_set error;
+    const auto message = py::reinterpret_steal<py::object>(
+        PyUnicode_FromFormat("_apply(): Couldn't swap %s.%S%s", type_short_name(Py_TYPE(module)), key,
+                             is_grad ? ".grad" : ""));
+    const char *text = message ? PyUnicode_AsUTF8(message.ptr()) : nullptr;
+    if (text) {
+      py::raise_from(error, PyExc_RuntimeError, text);
+    }
+    return -1;
   });
 }
 

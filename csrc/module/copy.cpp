@@ -3,6 +3,7 @@
 
 #include "module/class_info.h"
 #include "module/deepcopy.h"
+#include "py/call.h"
 #include "py/slot_guard.h"
 
 namespace modtree {
@@ -157,14 +158,23 @@ int set_state(ModuleObject *module, PyObject *state) {
   return module->state.exposed ? fill_exposed(module, state) : 0;
 }
 
-py::tuple newobj_reduction(PyObject *self_obj, PyObject *state) {
-  const py::handle cls(reinterpret_cast<PyObject *>(Py_TYPE(self_obj)));
-  return py::make_tuple(py::module_::import("copyreg").attr("__newobj__"), py::make_tuple(cls), py::handle(state));
+PyObject *newobj_reduction(PyObject *self_obj, PyObject *state) {
+  const py::object newobj = import_attribute("copyreg", "__newobj__");
+  return newobj ? Py_BuildValue("O(O)O", newobj.ptr(), Py_TYPE(self_obj), state) : nullptr;
 }
 
 // Code objects of copy.copy and copy.deepcopy, kept for good.
 PyObject *copy_code = nullptr;
 PyObject *deepcopy_code = nullptr;
+
+// The code object of a function of a module, or None. Throws error_already_set.
+PyObject *code_of(const char *module, const char *name) {
+  const py::object function = import_attribute(module, name);
+  if (!function) {
+    throw py::error_already_set();
+  }
+  return py::getattr(function, "__code__", py::none()).release().ptr();
+}
 
 // Is this the Python code that runs now, so that it called us with no other frame between?
 bool is_running(PyObject *code) {
@@ -216,12 +226,15 @@ PyObject *module_reduce_ex(PyObject *self_obj, PyObject *protocol) {
     // copy.copy shares the registries with the original, so it needs all of them.
     if (copies_natively(self) && !is_running(copy_code)) {
       const auto state = py::reinterpret_steal<py::object>(lean_state(self));
-      return state ? newobj_reduction(self_obj, state.ptr()).release().ptr() : nullptr;
+      return state ? newobj_reduction(self_obj, state.ptr()) : nullptr;
     }
     // Protocols 0 and 1 cannot describe an object with native state; protocol 2's description works in all of them.
-    const py::object object_reduce = py::handle(reinterpret_cast<PyObject *>(&PyBaseObject_Type)).attr("__reduce_ex__");
-    const int number = py::cast<int>(py::handle(protocol));
-    return object_reduce(py::handle(self_obj), number < 2 ? 2 : number).release().ptr();
+    const long number = PyLong_AsLong(protocol);
+    if (number == -1 && PyErr_Occurred()) {
+      return nullptr;
+    }
+    auto *object_class = reinterpret_cast<PyObject *>(&PyBaseObject_Type);
+    return PyObject_CallMethod(object_class, "__reduce_ex__", "Ol", self_obj, number < 2 ? 2 : number);
   });
 }
 
@@ -242,9 +255,8 @@ PyObject *native_deepcopy(PyObject *self_obj) {
 }
 
 void init_copying() {
-  const py::module_ copy = py::module_::import("copy");
-  copy_code = py::getattr(copy.attr("copy"), "__code__", py::none()).release().ptr();
-  deepcopy_code = py::getattr(copy.attr("deepcopy"), "__code__", py::none()).release().ptr();
+  copy_code = code_of("copy", "copy");
+  deepcopy_code = code_of("copy", "deepcopy");
 }
 
 }  // namespace modtree

@@ -5,6 +5,7 @@
 
 #include "family/family.h"
 #include "module/class_info.h"
+#include "py/call.h"
 
 namespace modtree {
 
@@ -17,12 +18,14 @@ bool is_atomic(PyObject *value) {
          PyCFunction_CheckExact(value);
 }
 
-py::object checked(PyObject *result) {
+py::object checked(py::object result) {
   if (!result) {
     throw py::error_already_set();
   }
-  return py::reinterpret_steal<py::object>(result);
+  return result;
 }
+
+py::object checked(PyObject *result) { return checked(py::reinterpret_steal<py::object>(result)); }
 
 void check(int result) {
   if (result < 0) {
@@ -101,7 +104,7 @@ private:
       if (PyErr_Occurred()) {
         throw py::error_already_set();
       }
-      return deepcopy_function()(py::handle(value), memo_);
+      return checked(call(deepcopy_function(), value, memo_));
     }
     py::object copy = checked(PyObject_CallMethodOneArg(value, names.deepcopy, memo_.ptr()));
     if (copy.ptr() != value) {
@@ -112,7 +115,7 @@ private:
 
   const py::object &deepcopy_function() {
     if (!deepcopy_) {
-      deepcopy_ = py::module_::import("copy").attr("deepcopy");
+      deepcopy_ = checked(import_attribute("copy", "deepcopy"));
     }
     return deepcopy_;
   }
@@ -120,7 +123,7 @@ private:
   // A dict whose values are copied; another holder of the same dict (copy.copy shares them) gets the same copy.
   py::object copy_of_registry(PyObject *registry) {
     if (!PyDict_CheckExact(registry)) {
-      return deepcopy_function()(py::handle(registry), memo_);
+      return checked(call(deepcopy_function(), registry, memo_));
     }
     const bool shared = Py_REFCNT(registry) > 1;
     if (shared) {

@@ -7,7 +7,7 @@ namespace modtree {
 
 GlobalHooks global_hooks{};
 
-void bind_global_hooks(py::module_ &m) {
+void bind_global_hooks(py::handle m) {
   const auto make = [&](const char *name) {
     auto table = py::reinterpret_steal<py::object>(new_ordered_dict());
     if (!table) {

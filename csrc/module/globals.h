@@ -2,7 +2,7 @@
 // Process-wide hook tables (BEHAVIOUR 13) and what native code calls back in Python for cold work.
 #pragma once
 
-#include <pybind11/pybind11.h>
+#include <pybind11/pytypes.h>
 
 namespace modtree {
 
@@ -23,7 +23,7 @@ struct GlobalHooks {
 extern GlobalHooks global_hooks;
 
 // Makes the tables and publishes them in `_C` under torch's names.
-void bind_global_hooks(py::module_ &m);
+void bind_global_hooks(py::handle m);
 
 inline bool has_entries(PyObject *table) { return PyDict_GET_SIZE(table) != 0; }
 

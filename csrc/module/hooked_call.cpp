@@ -5,6 +5,7 @@
 
 #include "module/class_info.h"
 #include "module/globals.h"
+#include "py/call.h"
 #include "py/slot_guard.h"
 
 namespace modtree {
@@ -94,13 +95,6 @@ int collect_forward_hooks(ModuleObject *module, std::vector<Hook> &hooks) {
   }
   const FlagTables flags{peek(module, Slot::forward_hooks_with_kwargs), peek(module, Slot::forward_hooks_always_called)};
   return append_hooks(hooks, peek(module, Slot::forward_hooks), flags, false);
-}
-
-template <class... Args>
-py::object call(const py::object &function, Args... args) {
-  PyObject *stack[] = {nullptr, args...};
-  return py::reinterpret_steal<py::object>(
-      PyObject_Vectorcall(function.ptr(), stack + 1, sizeof...(args) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
 }
 
 // One call through the hooks. Functions return 0, or -1 with a Python error set.
@@ -267,17 +261,20 @@ private:
       return 0;
     }
     return slot_guard(-1, [&] {
-      const py::handle self(self_);
       full_hooks_ = legacy_hooks_ = backward_pre_hooks_ = py::list();
       if (hooks) {
-        const py::tuple both = self.attr("_get_backward_hooks")();
+        const py::object returned = call_method(self_, "_get_backward_hooks");
+        if (!returned) {
+          return -1;
+        }
+        const py::tuple both(returned);
         full_hooks_ = both[0];
         legacy_hooks_ = both[1];
       }
       if (pre_hooks) {
-        backward_pre_hooks_ = self.attr("_get_backward_pre_hooks")();
+        backward_pre_hooks_ = call_method(self_, "_get_backward_pre_hooks");
       }
-      return 0;
+      return backward_pre_hooks_ ? 0 : -1;
     });
   }
 
@@ -287,9 +284,15 @@ private:
     }
     return slot_guard(-1, [&] {
       if (py::len(full_hooks_) > 0 || py::len(backward_pre_hooks_) > 0) {
-        const py::object make_tap = py::module_::import("modtree.hooks").attr("make_backward_tap");
-        tap_ = make_tap(py::handle(self_), full_hooks_, backward_pre_hooks_, args_);
-        args_ = tap_.attr("setup_input_hook")(args_);
+        const py::object make_tap = import_attribute("modtree.hooks", "make_backward_tap");
+        if (make_tap) {
+          tap_ = call(make_tap, self_, full_hooks_, backward_pre_hooks_, args_);
+        }
+        py::object tapped = tap_ ? call_method(tap_, "setup_input_hook", args_) : py::object();
+        if (!tapped) {
+          return -1;
+        }
+        args_ = std::move(tapped);
       }
       return 0;
     });
@@ -301,11 +304,15 @@ private:
     }
     return slot_guard(-1, [&] {
       if (tap_) {
-        result_ = tap_.attr("setup_output_hook")(result_);
+        py::object tapped = call_method(tap_, "setup_output_hook", result_);
+        if (!tapped) {
+          return -1;
+        }
+        result_ = std::move(tapped);
       }
       if (py::len(legacy_hooks_) > 0) {
-        const py::object attach = py::module_::import("modtree.hooks").attr("attach_legacy_backward_hooks");
-        attach(py::handle(self_), args_, result_, legacy_hooks_);
+        const py::object attach = import_attribute("modtree.hooks", "attach_legacy_backward_hooks");
+        return attach && call(attach, self_, args_, result_, legacy_hooks_) ? 0 : -1;
       }
       return 0;
     });

@@ -2,7 +2,7 @@
 // Dotted names, remembered from one walk to the next.
 #pragma once
 
-#include <pybind11/pybind11.h>
+#include <pybind11/pytypes.h>
 
 #include <cstddef>
 #include <vector>

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "module/class_info.h"
+#include "py/call.h"
 
 namespace modtree {
 
@@ -125,9 +126,9 @@ PyObject *slot_name(Slot slot) {
 }
 
 void init_special_names() {
-  ordered_dict_type = py::object(py::module_::import("collections").attr("OrderedDict")).release().ptr();
+  ordered_dict_type = import_attribute("collections", "OrderedDict").release().ptr();
   special_by_text = PyDict_New();
-  if (!special_by_text) {
+  if (!ordered_dict_type || !special_by_text) {
     throw py::error_already_set();
   }
   for (int slot = 0; slot < kSlotCount; ++slot) {

@@ -2,7 +2,7 @@
 // The module object, its two storage modes, and how all other code reads its internal attributes.
 #pragma once
 
-#include <pybind11/pybind11.h>
+#include <pybind11/pytypes.h>
 
 #include <cstdint>
 

@@ -5,6 +5,7 @@
 #include "module/attributes.h"
 #include "module/class_info.h"
 #include "module/globals.h"
+#include "py/call.h"
 #include "py/slot_guard.h"
 
 namespace modtree {
@@ -118,11 +119,7 @@ int store_persistence(ModuleObject *module, PyObject *name, bool persistent) {
     return -1;
   }
   const auto keep = py::reinterpret_borrow<py::object>(set);
-  return PySet_Check(set) ? PySet_Add(set, name)
-                          : slot_guard(-1, [&] {
-                              py::handle(set).attr("add")(py::handle(name));
-                              return 0;
-                            });
+  return PySet_Check(set) ? PySet_Add(set, name) : call_method(set, "add", name) ? 0 : -1;
 }
 
 // --- assignment -------------------------------------------------------------------------------------------------------------
@@ -305,23 +302,26 @@ int assign_module(ModuleObject *module, PyObject *name, PyObject *value) {
 
 // Calls an overridden register_buffer, which may be older than the `persistent` argument.
 int call_overridden_register_buffer(ModuleObject *module, PyObject *name, PyObject *value, bool persistent) {
-  return slot_guard(-1, [&] {
-    const py::object method = py::handle(as_object(module)).attr(py::handle(names.register_buffer));
-    const py::object signature = py::module_::import("inspect").attr("signature")(method);
-    const bool takes_persistent = signature.attr("parameters").contains("persistent");
-    if (takes_persistent) {
-      method(py::handle(name), py::handle(value), py::bool_(persistent));
-    } else if (persistent) {
-      method(py::handle(name), py::handle(value));
-    } else {
-      PyErr_Format(PyExc_RuntimeError,
-                   "Registering a non-persistent buffer on a Module subclass whose register_buffer() has no argument 'persistent' "
-                   "is not possible: add the argument to %.200s.register_buffer",
-                   type_short_name(Py_TYPE(module)));
-      throw py::error_already_set();
-    }
-    return 0;
-  });
+  const py::object method = get_attribute(as_object(module), "register_buffer");
+  const py::object inspect = method ? import_attribute("inspect", "signature") : py::object();
+  const py::object signature = inspect ? call(inspect, method) : py::object();
+  const py::object parameters = signature ? get_attribute(signature, "parameters") : py::object();
+  const int takes_persistent =
+      parameters ? PySequence_Contains(parameters.ptr(), names.persistent) : -1;
+  if (takes_persistent < 0) {
+    return -1;
+  }
+  if (takes_persistent) {
+    return call(method, name, value, persistent ? Py_True : Py_False) ? 0 : -1;
+  }
+  if (persistent) {
+    return call(method, name, value) ? 0 : -1;
+  }
+  PyErr_Format(PyExc_RuntimeError,
+               "Registering a non-persistent buffer on a Module subclass whose register_buffer() has no "
+               "argument 'persistent' is not possible: add the argument to %.200s.register_buffer",
+               type_short_name(Py_TYPE(module)));
+  return -1;
 }
 
 int is_persistent(ModuleObject *module, PyObject *name, PyObject *value, bool is_buffer_object) {
@@ -542,10 +542,7 @@ int discard_non_persistent(ModuleObject *module, PyObject *name) {
   if (PySet_Check(set)) {
     return PySet_GET_SIZE(set) == 0 ? 0 : PySet_Discard(set, name) < 0 ? -1 : 0;
   }
-  return slot_guard(-1, [&] {
-    py::handle(set).attr("discard")(py::handle(name));
-    return 0;
-  });
+  return call_method(set, "discard", name) ? 0 : -1;
 }
 
 py::str type_name(py::handle value) {
@@ -554,7 +551,11 @@ py::str type_name(py::handle value) {
     throw py::error_already_set();
   }
   if (family) {
-    return py::str(family->object.attr("type_name")(value));
+    const py::object name = call_method(family->object, "type_name", value);
+    if (!name) {
+      throw py::error_already_set();
+    }
+    return py::str(name);
   }
   const bool names_itself = py::hasattr(value, "__qualname__");
   const py::object named = names_itself ? py::reinterpret_borrow<py::object>(value) : py::object(py::type::of(value));
@@ -563,7 +564,12 @@ py::str type_name(py::handle value) {
   if (!py::isinstance<py::str>(module) || py::len(module) == 0 || module.equal(py::str("builtins"))) {
     return qualname;
   }
-  return py::str("{}.{}").format(module, qualname);
+  auto full = py::reinterpret_steal<py::object>(
+      PyUnicode_FromFormat("%U.%U", module.ptr(), qualname.ptr()));
+  if (!full) {
+    throw py::error_already_set();
+  }
+  return py::str(std::move(full));
 }
 
 }  // namespace modtree

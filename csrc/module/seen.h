@@ -2,7 +2,7 @@
 // The memo of a walk: which objects it has met.
 #pragma once
 
-#include <pybind11/pybind11.h>
+#include <pybind11/pytypes.h>
 
 #include <vector>
 

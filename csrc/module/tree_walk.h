@@ -181,12 +181,17 @@ private:
   }
 
   int raise_cycle(const Frame &repeated) {
-    py::str path("");
-    py::str first("");
+    py::object path = py::str("");
+    py::object first = path;
     bool seen_first = false;
     for (const Frame &frame : stack_) {
       if (frame.key) {
-        path = py::str(py::len(path) ? "{}.{}" : "{}{}").format(path, frame.key);
+        const char *format = PyUnicode_GET_LENGTH(path.ptr()) ? "%U.%S" : "%U%S";
+        path = py::reinterpret_steal<py::object>(
+            PyUnicode_FromFormat(format, path.ptr(), frame.key.ptr()));
+        if (!path) {
+          return -1;
+        }
       }
       if (&frame == &repeated) {
         break;

@@ -17,6 +17,7 @@
 #include "module/save_module.h"
 #include "module/state_dict.h"
 #include "module/traverse.h"
+#include "py/new_type.h"
 #include "py/slot_guard.h"
 
 namespace modtree {
@@ -276,14 +277,6 @@ PyType_Spec module_spec = {
 
 }  // namespace
 
-void make_module_type(py::module_ &m) {
-  PyObject *type = PyType_FromModuleAndSpec(m.ptr(), &module_spec, nullptr);
-  if (!type) {
-    throw py::error_already_set();
-  }
-  // The one reference for the life of the process: walkers compare against it at any time.
-  module_base_type = reinterpret_cast<PyTypeObject *>(type);
-  m.add_object("ModuleBase", type);
-}
+void make_module_type(py::handle m) { module_base_type = new_type(m, "ModuleBase", &module_spec); }
 
 }  // namespace modtree

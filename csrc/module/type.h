@@ -7,6 +7,6 @@
 namespace modtree {
 
 // Creates the type and publishes it in `_C`.
-void make_module_type(py::module_ &m);
+void make_module_type(py::handle m);
 
 }  // namespace modtree

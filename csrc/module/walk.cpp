@@ -7,6 +7,8 @@
 #include "module/class_info.h"
 #include "module/module_walk.h"
 #include "module/name_cache.h"
+#include "py/call.h"
+#include "py/new_type.h"
 #include "py/slot_guard.h"
 
 namespace modtree {
@@ -72,11 +74,17 @@ PyObject *call_with_keywords(PyObject *target, PyObject *method, py::kwargs keyw
   return bound ? PyObject_Call(bound.ptr(), py::tuple().ptr(), keywords.ptr()) : nullptr;
 }
 
+template <bool kBuffers>
+PyObject *registered_items(PyObject *, PyObject *module) {
+  const py::object registry = get_attribute(module, kBuffers ? "_buffers" : "_parameters");
+  return registry ? call_method(registry, "items").release().ptr() : nullptr;
+}
+
 // The function that torch hands to _named_members: the items of one registry of a module.
-py::object items_getter(WalkKind kind) {
-  return py::cpp_function([kind](py::handle module) {
-    return module.attr(kind == WalkKind::buffers ? "_buffers" : "_parameters").attr("items")();
-  });
+PyObject *items_getter(WalkKind kind) {
+  static PyMethodDef of_parameters = {"items", registered_items<false>, METH_O, nullptr};
+  static PyMethodDef of_buffers = {"items", registered_items<true>, METH_O, nullptr};
+  return PyCFunction_New(kind == WalkKind::buffers ? &of_buffers : &of_parameters, nullptr);
 }
 
 int Walk::start_modules() {
@@ -136,8 +144,9 @@ int Walk::start() {
       keywords["recurse"] = py::bool_(request.recurse);
       keywords["remove_duplicate"] = py::bool_(request.remove_duplicate);
       const auto bound = py::reinterpret_steal<py::object>(PyObject_GetAttr(root.ptr(), names.named_members));
-      return start_override(bound ? PyObject_Call(bound.ptr(), py::make_tuple(items_getter(request.kind)).ptr(), keywords.ptr())
-                                  : nullptr);
+      const auto getter = py::reinterpret_steal<py::object>(bound ? items_getter(request.kind) : nullptr);
+      PyObject *first[] = {getter.ptr()};
+      return start_override(getter ? PyObject_VectorcallDict(bound.ptr(), first, 1, keywords.ptr()) : nullptr);
     }
   }
   if (request.recurse) {
@@ -490,13 +499,6 @@ PyObject *new_walk(Request request) {
   return self_obj;
 }
 
-void make_walk_type(py::module_ &m) {
-  PyObject *type = PyType_FromModuleAndSpec(m.ptr(), &walk_spec, nullptr);
-  if (!type) {
-    throw py::error_already_set();
-  }
-  walk_type = reinterpret_cast<PyTypeObject *>(type);
-  m.add_object("Walk", type);
-}
+void make_walk_type(py::handle m) { walk_type = new_type(m, "Walk", &walk_spec); }
 
 }  // namespace modtree

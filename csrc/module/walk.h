@@ -24,6 +24,6 @@ struct Request {
 PyObject *new_walk(Request request);
 
 // Creates the iterator type and publishes it in `_C` as `Walk`.
-void make_walk_type(py::module_ &m);
+void make_walk_type(py::handle m);
 
 }  // namespace modtree

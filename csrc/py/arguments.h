@@ -2,7 +2,7 @@
 // Arguments of METH_FASTCALL | METH_KEYWORDS methods.
 #pragma once
 
-#include <pybind11/pybind11.h>
+#include <pybind11/pytypes.h>
 
 namespace modtree {
 

@@ -2,7 +2,7 @@
 // The only place that looks at PY_VERSION_HEX: differences between CPython versions, and private API with its fallback.
 #pragma once
 
-#include <pybind11/pybind11.h>
+#include <pybind11/pytypes.h>
 
 namespace modtree {
 

@@ -2,7 +2,7 @@
 // Every attribute name that native code looks up, interned once and kept for the life of the process.
 #pragma once
 
-#include <pybind11/pybind11.h>
+#include <pybind11/pytypes.h>
 
 namespace modtree {
 

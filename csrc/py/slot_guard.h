@@ -2,7 +2,7 @@
 // The boundary between C++ exceptions and CPython: a function that CPython calls has one slot_guard as its body.
 #pragma once
 
-#include <pybind11/pybind11.h>
+#include <pybind11/pytypes.h>
 
 #include <new>
 

@@ -2,7 +2,7 @@
 // Facts about Python types, remembered as long as the type does not change.
 #pragma once
 
-#include <pybind11/pybind11.h>
+#include <pybind11/pytypes.h>
 
 #include <array>
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tensor/create.h"
 
-#include "autograd/record.h"
-#include "tensor/methods.h"
-#include "tensor/op.h"
+#include <stdexcept>
+#include <utility>
 
 namespace modtree {
 
@@ -18,7 +17,8 @@ void check_gradient_dtype(TensorObject *self) {
   }
 }
 
-// A tensor sharing memory with `array`.
+}  // namespace
+
 py::object from_array(py::object array, bool requires_grad) {
   py::object result = py::reinterpret_steal<py::object>(
       tensor_from_array(tensor_type, array.release().ptr()));
@@ -55,7 +55,6 @@ py::object empty_meta(py::object shape, py::object dtype, bool requires_grad) {
   return result;
 }
 
-// A new object of class `cls` sharing memory and version with `data`: how Parameter and Buffer are made.
 py::object make_subclass(py::type cls, py::object data, bool requires_grad) {
   auto *type = reinterpret_cast<PyTypeObject *>(cls.ptr());
   if (!PyType_IsSubtype(type, tensor_base_type) || !is_tensor(data.ptr())) {
@@ -73,7 +72,6 @@ py::object make_subclass(py::type cls, py::object data, bool requires_grad) {
   return py::reinterpret_steal<py::object>(obj);
 }
 
-// Exchanges everything but the identity (and weak references, which stay with the object).
 void swap_contents(py::handle a, py::handle b) {
   if (!is_tensor(a.ptr()) || !is_tensor(b.ptr())) {
     throw py::type_error("swap_tensors: expected two Tensors");
@@ -95,53 +93,6 @@ void swap_contents(py::handle a, py::handle b) {
   std::swap(left->view_origin, right->view_origin);
   std::swap(left->output_nr, right->output_nr);
   std::swap(left->view_version, right->view_version);
-}
-
-}  // namespace
-
-void bind_create(py::module_ &m) {
-  m.def("from_array", &from_array, py::arg("array"), py::arg("requires_grad") = false);
-  m.def("empty_meta", &empty_meta, py::arg("shape"), py::arg("dtype"),
-        py::arg("requires_grad") = false);
-  m.def("make_subclass", &make_subclass, py::arg("cls"), py::arg("data"),
-        py::arg("requires_grad") = false);
-  m.def("swap_contents", &swap_contents);
-  m.def("wrap", [](py::object result) {
-    PyObject *wrapped = wrap_result(result.release().ptr());
-    if (wrapped == nullptr) {
-      throw py::error_already_set();
-    }
-    return py::reinterpret_steal<py::object>(wrapped);
-  });
-  m.def("bump_version", [](py::handle tensor) {
-    if (!is_tensor(tensor.ptr())) {
-      throw py::type_error("expected a Tensor");
-    }
-    if (bump_version(as_tensor(tensor.ptr())) < 0) {
-      throw py::error_already_set();
-    }
-  });
-  // All values of `tensor` were replaced: nothing flows back to what they were.
-  m.def("overwritten", [](py::handle tensor, py::handle value) {
-    if (!is_tensor(tensor.ptr())) {
-      throw py::type_error("expected a Tensor");
-    }
-    InplaceRecord recorded;
-    if (begin_fill(recorded, as_tensor(tensor.ptr()), value.ptr()) < 0 ||
-        recorded.finish(as_tensor(tensor.ptr())) < 0) {
-      throw py::error_already_set();
-    }
-  }, py::arg("tensor"), py::arg("value") = py::none());
-  // Raises unless `tensor` may be changed in place now.
-  m.def("check_inplace", [](py::handle tensor, py::handle value) {
-    if (!is_tensor(tensor.ptr())) {
-      throw py::type_error("expected a Tensor");
-    }
-    PyObject *other = value.ptr();
-    if (check_inplace(as_tensor(tensor.ptr()), any_needs_grad(&other, 1)) < 0) {
-      throw py::error_already_set();
-    }
-  }, py::arg("tensor"), py::arg("value") = py::none());
 }
 
 }  // namespace modtree

@@ -6,6 +6,18 @@
 
 namespace modtree {
 
-void bind_create(py::module_ &m);
+// These throw error_already_set.
+
+// A tensor sharing memory with `array`.
+py::object from_array(py::object array, bool requires_grad);
+
+py::object empty_meta(py::object shape, py::object dtype, bool requires_grad);
+
+// A new object of class `cls` sharing memory and version with `data`: how Parameter and Buffer are
+// made.
+py::object make_subclass(py::type cls, py::object data, bool requires_grad);
+
+// Exchanges everything but the identity (and weak references, which stay with the object).
+void swap_contents(py::handle a, py::handle b);
 
 }  // namespace modtree

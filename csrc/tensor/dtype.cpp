@@ -4,7 +4,8 @@
 #include <array>
 #include <cstring>
 
-#include "py/slot_guard.h"
+#include "py/call.h"
+#include "py/new_type.h"
 
 namespace modtree {
 
@@ -71,10 +72,8 @@ PyObject *dtype_tp_richcompare(PyObject *self, PyObject *other, int op) {
 }
 
 PyObject *dtype_reduce(PyObject *self, PyObject *) {
-  return slot_guard<PyObject *>(nullptr, [&] {
-    py::object getter = py::module_::import("modtree.dtypes").attr("_dtype_by_name");
-    return Py_BuildValue("O(O)", getter.ptr(), as_dtype(self)->name);
-  });
+  const py::object getter = import_attribute("modtree.dtypes", "_dtype_by_name");
+  return getter ? Py_BuildValue("O(O)", getter.ptr(), as_dtype(self)->name) : nullptr;
 }
 
 PyObject *dtype_copy(PyObject *self, PyObject *) {
@@ -247,13 +246,8 @@ DTypeObject *dtype_from_object(PyObject *obj) {
   return nullptr;
 }
 
-void bind_dtype(py::module_ &m) {
-  PyObject *type = PyType_FromModuleAndSpec(m.ptr(), &kSpec, nullptr);
-  if (type == nullptr) {
-    throw py::error_already_set();
-  }
-  dtype_type = reinterpret_cast<PyTypeObject *>(type);  // kept for the life of the process
-  m.add_object("dtype", py::reinterpret_borrow<py::object>(type));
+void make_dtypes(py::handle m) {
+  dtype_type = new_type(m, "dtype", &kSpec);
   for (const DTypeInfo &info : kTable) {
     auto *self = reinterpret_cast<DTypeObject *>(dtype_type->tp_alloc(dtype_type, 0));
     if (self == nullptr) {
@@ -279,30 +273,20 @@ void bind_dtype(py::module_ &m) {
     PyObject_DelAttrString(m.ptr(), ("_dtype_" + std::string(info.name)).c_str());
   }
   m.attr("_dtypes") = names;  // every public name -> its object
-  m.def("as_dtype", [](py::handle obj) {
-    DTypeObject *found = dtype_from_object(obj.ptr());
-    if (found == nullptr) {
-      throw py::error_already_set();
-    }
-    return py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject *>(found));
-  });
-  m.def("get_default_dtype", [] {
-    return py::reinterpret_borrow<py::object>(
-        reinterpret_cast<PyObject *>(g_by_num[g_default_float]));
-  });
-  m.def("set_default_dtype", [](py::handle obj) {
-    DTypeObject *found = dtype_from_object(obj.ptr());
-    if (found == nullptr) {
-      throw py::error_already_set();
-    }
-    if (found->category != C::floating) {
-      PyErr_Format(PyExc_TypeError,
-                   "only floating-point types are supported as the default type, got %S",
-                   reinterpret_cast<PyObject *>(found));
-      throw py::error_already_set();
-    }
-    g_default_float = found->num;
-  });
+}
+
+void set_default_dtype(py::handle obj) {
+  DTypeObject *found = dtype_from_object(obj.ptr());
+  if (found == nullptr) {
+    throw py::error_already_set();
+  }
+  if (found->category != C::floating) {
+    PyErr_Format(PyExc_TypeError,
+                 "only floating-point types are supported as the default type, got %S",
+                 reinterpret_cast<PyObject *>(found));
+    throw py::error_already_set();
+  }
+  g_default_float = found->num;
 }
 
 }  // namespace modtree

@@ -40,6 +40,10 @@ inline bool is_float_category(DTypeCategory c) { return c >= DTypeCategory::floa
 // torch's name of a scalar type in messages: "Float", "Long".
 const char *scalar_type_name(int type_num);
 
-void bind_dtype(py::module_ &m);
+// Makes the type and its objects: `dtype`, and `_dtypes`, a dict from every public name.
+void make_dtypes(py::handle m);
+
+// Throws error_already_set for what is no floating dtype.
+void set_default_dtype(py::handle obj);
 
 }  // namespace modtree

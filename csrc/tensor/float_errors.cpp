@@ -3,6 +3,8 @@
 
 #include <vector>
 
+#include "py/call.h"
+
 namespace modtree {
 
 namespace {
@@ -78,17 +80,19 @@ SilenceFloatErrors::~SilenceFloatErrors() {
   }
 }
 
-void bind_float_errors(py::module_ &) {
+void init_float_errors() {
   g_pool = new std::vector<PyObject *>();
-  try {
-    py::module_ umath = py::module_::import("numpy._core.umath");
-    py::object ignore = umath.attr("_make_extobj")(py::arg("all") = "ignore");
-    g_ignore = ignore.release().ptr();
-    py::object variable = umath.attr("_extobj_contextvar");
-    g_variable = variable.release().ptr();
-  } catch (py::error_already_set &) {
-    // A NumPy without these private names: its warnings are shown.
-    g_variable = nullptr;
+  const py::object make = import_attribute("numpy._core.umath", "_make_extobj");
+  const auto no_arguments = py::reinterpret_steal<py::object>(PyTuple_New(0));
+  const auto keywords = py::reinterpret_steal<py::object>(Py_BuildValue("{s:s}", "all", "ignore"));
+  if (make && no_arguments && keywords) {
+    g_ignore = PyObject_Call(make.ptr(), no_arguments.ptr(), keywords.ptr());
+  }
+  if (g_ignore) {
+    g_variable = import_attribute("numpy._core.umath", "_extobj_contextvar").release().ptr();
+  }
+  if (!g_variable) {
+    PyErr_Clear();  // a NumPy without these private names: its warnings are shown
   }
 }
 

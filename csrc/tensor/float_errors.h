@@ -2,7 +2,7 @@
 // Silences NumPy's floating point warnings (log of 0, overflow in exp) while an operation of ours runs, as torch has none.
 #pragma once
 
-#include <pybind11/pybind11.h>
+#include <pybind11/pytypes.h>
 
 namespace modtree {
 
@@ -26,6 +26,6 @@ private:
   PyObject *token_ = nullptr;    // of the variable
 };
 
-void bind_float_errors(py::module_ &m);
+void init_float_errors();
 
 }  // namespace modtree

@@ -18,15 +18,12 @@ bool set_grad_enabled(bool flag) {
   return old;
 }
 
-void bind_grad_mode(py::module_ &m) {
-  m.def("is_grad_enabled", &grad_enabled, "Are operations of this thread recorded?");
-  m.def("_set_grad_enabled", &set_grad_enabled, py::arg("mode"), "Returns the old value.");
-  m.def("is_inference_mode_enabled", [] { return t_inference_mode; });
-  m.def("_set_inference_mode", [](bool flag) {
-    bool old = t_inference_mode;
-    t_inference_mode = flag;
-    return old;
-  });
+bool inference_mode() { return t_inference_mode; }
+
+bool set_inference_mode(bool flag) {
+  bool old = t_inference_mode;
+  t_inference_mode = flag;
+  return old;
 }
 
 }  // namespace modtree

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "autograd/bind.h"
+#include "autograd/backward.h"
 #include "autograd/history.h"
 #include "autograd/record.h"
 #include "family/family.h"
@@ -509,12 +509,10 @@ PyObject *convert_tensor(TensorObject *self, DTypeObject *dtype, bool to_meta, b
   return fresh == nullptr ? nullptr : wrap_array(as_array(fresh));
 }
 
-void bind_methods(py::module_ &m) {
-  m.def("_set_devices", [](py::object cpu, py::object meta, py::object parse) {
-    g_cpu = cpu.release().ptr();
-    g_meta = meta.release().ptr();
-    g_parse_device = parse.release().ptr();
-  });
+void set_devices(py::object cpu, py::object meta, py::object parse) {
+  g_cpu = cpu.release().ptr();
+  g_meta = meta.release().ptr();
+  g_parse_device = parse.release().ptr();
 }
 
 }  // namespace modtree

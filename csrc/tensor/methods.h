@@ -23,6 +23,7 @@ int device_is_meta(PyObject *device);
 class InplaceRecord;
 int begin_fill(InplaceRecord &recorded, TensorObject *self, PyObject *value = Py_None);
 
-void bind_methods(py::module_ &m);
+// Called once by modtree.devices with its objects.
+void set_devices(py::object cpu, py::object meta, py::object parse);
 
 }  // namespace modtree

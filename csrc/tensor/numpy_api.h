@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// NumPy's C API, imported once per extension: bind.cpp defines MODTREE_IMPORT_ARRAY, every other file shares its table.
+// NumPy's C API, imported once per extension: bind/bind_tensor.cpp defines MODTREE_IMPORT_ARRAY, every
+// other file shares its table.
 #pragma once
 
-#include <pybind11/pybind11.h>
+#include <pybind11/pytypes.h>
 
 #define NPY_NO_DEPRECATED_API NPY_1_7_API_VERSION
 #define NPY_TARGET_VERSION NPY_2_0_API_VERSION

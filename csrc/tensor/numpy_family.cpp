@@ -226,22 +226,22 @@ private:
 
 }  // namespace
 
-void bind_numpy_family(py::module_ &m) {
+void init_numpy_family() {
   g_is_param = PyUnicode_InternFromString("_is_param");
   g_is_buffer = PyUnicode_InternFromString("_is_buffer");
-  // Called once by modtree.families.numpy.
-  m.def("_register_numpy_family", [](py::object python_family, py::type parameter) {
-    auto *type = reinterpret_cast<PyTypeObject *>(parameter.ptr());
-    if (!PyType_IsSubtype(type, tensor_base_type)) {
-      throw py::type_error("Parameter must be a subclass of Tensor");
-    }
-    Py_INCREF(type);
-    g_parameter_type = type;
-    use_native_dealloc(type);
-    auto *family = new NumpyFamily(std::move(python_family));  // families live for ever
-    register_family(tensor_type, family);
-    register_family(type, family);
-  });
+}
+
+void register_numpy_family(py::object python_family, py::type parameter) {
+  auto *type = reinterpret_cast<PyTypeObject *>(parameter.ptr());
+  if (!PyType_IsSubtype(type, tensor_base_type)) {
+    throw py::type_error("Parameter must be a subclass of Tensor");
+  }
+  Py_INCREF(type);
+  g_parameter_type = type;
+  use_native_dealloc(type);
+  auto *family = new NumpyFamily(std::move(python_family));  // families live for ever
+  register_family(tensor_type, family);
+  register_family(type, family);
 }
 
 }  // namespace modtree

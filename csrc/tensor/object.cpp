@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "autograd/history.h"
+#include "py/new_type.h"
 #include "tensor/grad_mode.h"
 #include "tensor/methods.h"
 #include "tensor/number.h"
@@ -121,7 +122,7 @@ PyMemberDef kMembers[] = {
     {nullptr, 0, 0, 0, nullptr},
 };
 
-PyTypeObject *make_type(py::module_ &m) {
+PyTypeObject *make_type(py::handle m) {
   std::vector<PyType_Slot> slots{
       {Py_tp_new, reinterpret_cast<void *>(tensor_tp_new)},
       {Py_tp_traverse, reinterpret_cast<void *>(tensor_tp_traverse)},
@@ -137,7 +138,7 @@ PyTypeObject *make_type(py::module_ &m) {
   slots.push_back({0, nullptr});
   PyType_Spec spec = {"modtree._C.TensorBase", sizeof(TensorObject), 0,
                       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots.data()};
-  return reinterpret_cast<PyTypeObject *>(PyType_FromModuleAndSpec(m.ptr(), &spec, nullptr));
+  return new_type(m, "TensorBase", &spec);
 }
 
 }  // namespace
@@ -446,35 +447,23 @@ PyObject *size_of_array(PyArrayObject *array) {
   return size;
 }
 
-void bind_object(py::module_ &m) {
+void make_tensor_type(py::handle m) {
   tensor_base_type = make_type(m);
-  if (tensor_base_type == nullptr) {
-    throw py::error_already_set();
-  }
   tensor_type = tensor_base_type;
-  m.add_object("TensorBase", py::reinterpret_borrow<py::object>(
-                                 reinterpret_cast<PyObject *>(tensor_base_type)));
   g_size_type = &PyTuple_Type;
-  // Called once by modtree.tensor with its classes.
-  m.def("_set_tensor_classes", [](py::type tensor, py::type size) {
-    auto *type = reinterpret_cast<PyTypeObject *>(tensor.ptr());
-    auto *size_type = reinterpret_cast<PyTypeObject *>(size.ptr());
-    if (!PyType_IsSubtype(type, tensor_base_type) || !PyType_IsSubtype(size_type, &PyTuple_Type)) {
-      throw py::type_error("expected a subclass of TensorBase and a subclass of tuple");
-    }
-    Py_INCREF(type);
-    Py_INCREF(size_type);
-    tensor_type = type;
-    use_native_dealloc(type);
-    g_size_type = size_type;
-  });
-  m.def("_version_of", [](py::handle t) -> std::uint32_t {
-    if (!is_tensor(t.ptr())) {
-      throw py::type_error("expected a Tensor");
-    }
-    VersionCell *cell = as_tensor(t.ptr())->cell;
-    return cell == nullptr ? 0 : cell->version;
-  });
+}
+
+void set_tensor_classes(py::type tensor, py::type size) {
+  auto *type = reinterpret_cast<PyTypeObject *>(tensor.ptr());
+  auto *size_type = reinterpret_cast<PyTypeObject *>(size.ptr());
+  if (!PyType_IsSubtype(type, tensor_base_type) || !PyType_IsSubtype(size_type, &PyTuple_Type)) {
+    throw py::type_error("expected a subclass of TensorBase and a subclass of tuple");
+  }
+  Py_INCREF(type);
+  Py_INCREF(size_type);
+  tensor_type = type;
+  use_native_dealloc(type);
+  g_size_type = size_type;
 }
 
 }  // namespace modtree

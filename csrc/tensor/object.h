@@ -102,6 +102,9 @@ PyObject *size_of_array(PyArrayObject *array);
 // For a Python subclass of ours: frees its instances without CPython's generic detour.
 void use_native_dealloc(PyTypeObject *type);
 
-void bind_object(py::module_ &m);
+void make_tensor_type(py::handle m);
+
+// Called once by modtree.tensor with its classes. Throws.
+void set_tensor_classes(py::type tensor, py::type size);
 
 }  // namespace modtree

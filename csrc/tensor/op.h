@@ -80,6 +80,6 @@ inline bool is_operand(PyObject *obj) {
 // A result of NumPy as the caller gets it: arrays and NumPy scalars become tensors, also inside a tuple or list. Steals.
 PyObject *wrap_result(PyObject *result);
 
-void bind_op(py::module_ &m);
+void make_op_type(py::handle m);
 
 }  // namespace modtree

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The Python type of a row of the table of operations.
+#include "py/call.h"
+#include "py/new_type.h"
 #include "tensor/op.h"
 
 #include <structmember.h>
@@ -8,7 +10,6 @@
 #include <cstddef>
 #include <cstring>
 
-#include "py/slot_guard.h"
 
 namespace modtree {
 
@@ -125,14 +126,8 @@ PyObject *op_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     PyErr_SetString(PyExc_ValueError, "Op: forward must be callable, first >= 0, operands >= -1");
     return nullptr;
   }
-  py::object ufunc_type;
-  try {
-    ufunc_type = py::module_::import("numpy").attr("ufunc");
-  } catch (py::error_already_set &e) {
-    e.restore();
-    return nullptr;
-  }
-  int is_ufunc = PyObject_IsInstance(forward, ufunc_type.ptr());
+  const py::object ufunc_type = import_attribute("numpy", "ufunc");
+  int is_ufunc = ufunc_type ? PyObject_IsInstance(forward, ufunc_type.ptr()) : -1;
   PyObject *self = is_ufunc < 0 ? nullptr : type->tp_alloc(type, 0);
   if (self == nullptr) {
     return nullptr;
@@ -169,10 +164,8 @@ PyObject *op_get_doc(PyObject *self, void *) {
 }
 
 PyObject *op_reduce(PyObject *self, PyObject *) {
-  return slot_guard<PyObject *>(nullptr, [&] {
-    py::object find = py::module_::import("modtree.ops.table").attr("find");
-    return Py_BuildValue("O(O)", find.ptr(), as_op(self)->name);
-  });
+  const py::object find = import_attribute("modtree.ops.table", "find");
+  return find ? Py_BuildValue("O(O)", find.ptr(), as_op(self)->name) : nullptr;
 }
 
 bool parse_keep(PyObject *masks, OpObject::Keep *keep) {
@@ -264,13 +257,6 @@ PyType_Spec kSpec = {"modtree._C.Op", sizeof(OpObject), 0,
 
 }  // namespace
 
-void bind_op(py::module_ &m) {
-  op_type = reinterpret_cast<PyTypeObject *>(PyType_FromModuleAndSpec(m.ptr(), &kSpec, nullptr));
-  if (op_type == nullptr) {
-    throw py::error_already_set();
-  }
-  m.add_object("Op",
-               py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject *>(op_type)));
-}
+void make_op_type(py::handle m) { op_type = new_type(m, "Op", &kSpec); }
 
 }  // namespace modtree

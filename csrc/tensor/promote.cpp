@@ -143,34 +143,4 @@ bool can_cast(int from, int to) {
   return !(cf != C::boolean && ct == C::boolean);
 }
 
-void bind_promote(py::module_ &m) {
-  m.def("_promote_types", [](py::handle a, py::handle b) {
-    DTypeObject *da = dtype_from_object(a.ptr());
-    DTypeObject *db = da == nullptr ? nullptr : dtype_from_object(b.ptr());
-    if (db == nullptr) {
-      throw py::error_already_set();
-    }
-    return py::reinterpret_borrow<py::object>(
-        reinterpret_cast<PyObject *>(dtype_of_num(promote_nums(da->num, db->num))));
-  });
-  m.def("_result_type", [](py::args args) {
-    ResultType type;
-    for (py::handle arg : args) {
-      DTypeCategory category;
-      if (is_tensor(arg.ptr())) {
-        type.add_array(as_tensor(arg.ptr())->array);
-      } else if (number_category(arg.ptr(), &category)) {
-        type.add_number(category);
-      } else {
-        throw py::type_error("result_type takes tensors and numbers");
-      }
-    }
-    int num = type.result();
-    if (num < 0) {
-      throw py::type_error("result_type needs at least one argument");
-    }
-    return py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject *>(dtype_of_num(num)));
-  });
-}
-
 }  // namespace modtree

@@ -32,6 +32,4 @@ bool number_category(PyObject *obj, DTypeCategory *category);
 // May a result of type `from` be written into a tensor of type `to`? (float into int: no)
 bool can_cast(int from, int to);
 
-void bind_promote(py::module_ &m);
-
 }  // namespace modtree

@@ -26,24 +26,25 @@ OpObject *slot_op(int index) {
   return g_ops[index];
 }
 
-void bind_slot_ops(py::module_ &m) {
-  m.def("_set_slot_op", [](const char *name, py::object op) {
-    if (Py_TYPE(op.ptr()) != op_type) {
-      throw py::type_error("expected an Op");
+void set_slot_op(const char *name, py::object op) {
+  if (Py_TYPE(op.ptr()) != op_type) {
+    throw py::type_error("expected an Op");
+  }
+  for (int i = 0; i < kSlotOps; ++i) {
+    if (std::strcmp(kSlotNames[i], name) == 0) {
+      g_ops[i] = reinterpret_cast<OpObject *>(op.release().ptr());  // kept for ever
+      return;
     }
-    for (int i = 0; i < kSlotOps; ++i) {
-      if (std::strcmp(kSlotNames[i], name) == 0) {
-        g_ops[i] = reinterpret_cast<OpObject *>(op.release().ptr());  // kept for ever
-        return;
-      }
-    }
-    throw py::value_error(std::string("no operator has the operation ") + name);
-  });
+  }
+  throw py::value_error(std::string("no operator has the operation ") + name);
+}
+
+py::list slot_op_names() {
   py::list names;
   for (const char *name : kSlotNames) {
-    names.append(name);
+    names.append(py::str(name));
   }
-  m.attr("_slot_ops") = names;
+  return names;
 }
 
 }  // namespace modtree

@@ -41,6 +41,10 @@ enum SlotOp {
 // The row; null with an error set while modtree.ops has not filled it in.
 OpObject *slot_op(int index);
 
-void bind_slot_ops(py::module_ &m);
+// Fills in the row behind a name. Throws for a name that no operator has.
+void set_slot_op(const char *name, py::object op);
+
+// Every name that wants a row.
+py::list slot_op_names();
 
 }  // namespace modtree

@@ -60,12 +60,11 @@ PyObject *apply(PyObject *, PyObject *arg) {
   const auto *from = static_cast<const double *>(PyArray_DATA(as_array(input.ptr())));
   auto *to = static_cast<double *>(PyArray_DATA(as_array(output.ptr())));
   npy_intp n = PyArray_SIZE(array);
-  {
-    py::gil_scoped_release release;
-    for (npy_intp i = 0; i < n; ++i) {
-      to[i] = kFunction(from[i]);
-    }
+  Py_BEGIN_ALLOW_THREADS
+  for (npy_intp i = 0; i < n; ++i) {
+    to[i] = kFunction(from[i]);
   }
+  Py_END_ALLOW_THREADS
   PyArray_Descr *descr = PyArray_DESCR(array);
   Py_INCREF(descr);
   return PyArray_CastToType(as_array(output.ptr()), descr, 0);
@@ -81,7 +80,7 @@ PyMethodDef kFunctions[] = {
 
 }  // namespace
 
-void bind_special(py::module_ &m) {
+void add_special_functions(py::handle m) {
   if (PyModule_AddFunctions(m.ptr(), kFunctions) < 0) {
     throw py::error_already_set();
   }

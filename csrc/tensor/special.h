@@ -2,10 +2,10 @@
 // Special functions that NumPy lacks, on arrays.
 #pragma once
 
-#include <pybind11/pybind11.h>
+#include <pybind11/pytypes.h>
 
 namespace modtree {
 
-void bind_special(pybind11::module_ &m);
+void add_special_functions(pybind11::handle m);
 
 }  // namespace modtree

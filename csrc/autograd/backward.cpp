@@ -1,21 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "autograd/bind.h"
+#include "autograd/backward.h"
 
-#include "autograd/derivative.h"
 #include "autograd/engine.h"
-#include "autograd/gradient.h"
 #include "py/slot_guard.h"
 
 namespace modtree {
 
-namespace {
-
-// The tensors of `inputs` (one, or a sequence) as a tuple.
 py::object inputs_tuple(PyObject *inputs) {
-  return py::reinterpret_steal<py::object>(is_tensor(inputs) ? PyTuple_Pack(1, inputs) : PySequence_Tuple(inputs));
+  return py::reinterpret_steal<py::object>(is_tensor(inputs) ? PyTuple_Pack(1, inputs)
+                                                             : PySequence_Tuple(inputs));
 }
-
-}  // namespace
 
 PyObject *tensor_backward(PyObject *self, PyObject *args, PyObject *kwargs) {
   static const char *kKeywords[] = {"gradient", "retain_graph", "create_graph", "inputs", nullptr};
@@ -48,28 +42,6 @@ PyObject *tensor_backward(PyObject *self, PyObject *args, PyObject *kwargs) {
     }
     return run_backward(roots.ptr(), gradients.ptr(), chosen.ptr(), {keep != 0, create_graph != 0, true, true});
   });
-}
-
-void bind_autograd(py::module_ &m) {
-  bind_gradient(m);
-  bind_derivative(m);
-  m.def(
-      "run_backward",
-      [](py::tuple roots, py::tuple gradients, py::object inputs, bool keep_graph, bool create_graph, bool accumulate,
-         bool allow_unused) {
-        py::object chosen = inputs.is_none() ? py::object() : inputs_tuple(inputs.ptr());
-        if (!inputs.is_none() && !chosen) {
-          throw py::error_already_set();
-        }
-        PyObject *result = run_backward(roots.ptr(), gradients.ptr(), chosen.ptr(),
-                                        {keep_graph, create_graph, accumulate, allow_unused});
-        if (result == nullptr) {
-          throw py::error_already_set();
-        }
-        return py::reinterpret_steal<py::object>(result);
-      },
-      py::arg("roots"), py::arg("gradients"), py::arg("inputs"), py::arg("keep_graph"), py::arg("create_graph"),
-      py::arg("accumulate"), py::arg("allow_unused"));
 }
 
 }  // namespace modtree

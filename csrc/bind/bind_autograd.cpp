@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <stdexcept>
+
+#include "autograd/backward.h"
+#include "autograd/derivative.h"
+#include "autograd/engine.h"
+#include "autograd/gradient.h"
+#include "autograd/history.h"
+#include "bind/bind_tensor.h"
+
+namespace modtree {
+
+namespace {
+
+py::object checked(PyObject *result) {
+  if (result == nullptr) {
+    throw py::error_already_set();
+  }
+  return py::reinterpret_steal<py::object>(result);
+}
+
+py::object run(py::tuple roots, py::tuple gradients, py::object inputs, bool keep_graph,
+               bool create_graph, bool accumulate, bool allow_unused) {
+  py::object chosen;
+  if (!inputs.is_none()) {
+    chosen = checked(inputs_tuple(inputs.ptr()).release().ptr());
+  }
+  return checked(run_backward(roots.ptr(), gradients.ptr(), chosen.ptr(),
+                              {keep_graph, create_graph, accumulate, allow_unused}));
+}
+
+py::object record(py::str name, py::tuple inputs, py::tuple outputs, py::object function,
+                  py::tuple changed, bool saves) {
+  NodeObject *node =
+      record_python(name.ptr(), inputs.ptr(), outputs.ptr(), function.ptr(), changed.ptr());
+  if (node == nullptr) {
+    throw py::error_already_set();
+  }
+  node->saved_something = saves;
+  return py::reinterpret_steal<py::object>(as_object(node));
+}
+
+py::object function_view(py::object tensor, bool one_of_many) {
+  if (!is_tensor(tensor.ptr())) {
+    throw py::type_error("function_view: expected a Tensor");
+  }
+  py::object view = checked(tensor_alias(as_tensor(tensor.ptr())));
+  set_base(as_tensor(view.ptr()), as_tensor(tensor.ptr()),
+           one_of_many ? ViewOrigin::one_of_many : ViewOrigin::of_function);
+  return view;
+}
+
+py::object with_history(py::object tensor, py::object node, std::uint32_t nr) {
+  if (!is_tensor(tensor.ptr()) || !is_node(node.ptr()) || nr >= as_node(node.ptr())->n_outputs) {
+    throw py::type_error(
+        "with_history: expected a Tensor, a Node and the number of one of its outputs");
+  }
+  py::object alias = checked(tensor_alias(as_tensor(tensor.ptr())));
+  set_history(as_tensor(alias.ptr()), as_node(node.ptr()), nr);
+  return alias;
+}
+
+py::tuple edge_of(py::object tensor) {
+  Edge edge{};
+  if (!is_tensor(tensor.ptr())) {
+    throw py::type_error("expected a Tensor");
+  }
+  if (gradient_edge(as_tensor(tensor.ptr()), &edge) < 0) {
+    throw py::error_already_set();
+  }
+  if (edge.node == nullptr) {
+    throw std::runtime_error(
+        "the tensor needs no gradient, or is a view that was made under no_grad");
+  }
+  return py::make_tuple(py::reinterpret_steal<py::object>(as_object(edge.node)), edge.nr);
+}
+
+}  // namespace
+
+void bind_autograd(py::module_ &m) {
+  make_node_type(m);
+  init_gradient();
+  m.def("_set_fit_tensor", &set_fit_tensor);
+  m.def("_set_refuse_second", &set_refuse_second);
+  m.def("run_backward", &run, py::arg("roots"), py::arg("gradients"), py::arg("inputs"),
+        py::arg("keep_graph"), py::arg("create_graph"), py::arg("accumulate"),
+        py::arg("allow_unused"));
+  // Puts a Python function on the graph: function(*gradients of the outputs) -> tuple of gradients,
+  // one per input.
+  m.def("record_python", &record, py::arg("name"), py::arg("inputs"), py::arg("outputs"),
+        py::arg("function"), py::arg("changed") = py::tuple(), py::arg("saves") = false);
+  // A view of a tensor, of all of it, for a function that returns its input. What the function
+  // computes backward would be lost if the view were changed in place, so that is refused.
+  m.def("function_view", &function_view);
+  // Another handle of the tensor as output `nr` of a node.
+  m.def("with_history", &with_history);
+  // (node, output number) that the gradient of a tensor goes to.
+  m.def("gradient_edge", &edge_of);
+}
+
+}  // namespace modtree

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Calls of Python objects, for files that do without pybind11's own (`function(args...)`,
+// `module_::import`), whose header is slow to compile. Results are owned, or null with a Python
+// error set: nothing here throws.
+#pragma once
+
+#include <pybind11/pytypes.h>
+
+namespace modtree {
+
+namespace py = pybind11;
+
+// function(args...); the arguments are borrowed, as `PyObject *` or as handles.
+template <class... Args>
+py::object call(py::handle function, const Args &...args) {
+  // One slot in front for PY_VECTORCALL_ARGUMENTS_OFFSET, so that bound methods need not copy.
+  PyObject *stack[] = {nullptr, py::handle(args).ptr()...};
+  constexpr std::size_t kCount = sizeof...(args) | PY_VECTORCALL_ARGUMENTS_OFFSET;
+  return py::reinterpret_steal<py::object>(
+      PyObject_Vectorcall(function.ptr(), stack + 1, kCount, nullptr));
+}
+
+inline py::object get_attribute(py::handle object, const char *name) {
+  return py::reinterpret_steal<py::object>(PyObject_GetAttrString(object.ptr(), name));
+}
+
+// object.name(args...)
+template <class... Args>
+py::object call_method(py::handle object, const char *name, const Args &...args) {
+  const py::object method = get_attribute(object, name);
+  return method ? call(method, args...) : py::object();
+}
+
+// The attribute of a module, which is imported when it is not yet.
+inline py::object import_attribute(const char *module, const char *name) {
+  const auto imported = py::reinterpret_steal<py::object>(PyImport_ImportModule(module));
+  return imported ? get_attribute(imported, name) : py::object();
+}
+
+}  // namespace modtree
