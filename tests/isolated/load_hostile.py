@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Loads every file of a corpus of hostile ones in a process whose memory is limited; prints how many were refused."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import pickle
+import resource
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import modtree as mt
+
+cases = importlib.import_module(sys.argv[1]).CASES
+pages = int(Path("/proc/self/statm").read_text().split()[0])
+limit = pages * resource.getpagesize() + (256 << 20)
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+refused = 0
+for case, (data, message) in cases.items():
+    try:
+        mt.load(io.BytesIO(data))
+    except pickle.UnpicklingError as error:
+        if message not in str(error):
+            raise SystemExit(f"{case}: {error}") from error
+        refused += 1
+    else:
+        raise SystemExit(f"{case}: accepted")
+print("refused", refused)
