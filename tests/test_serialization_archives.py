@@ -235,7 +235,11 @@ TENSORS = {
     ),
     "expanded and conjugated": (
         one(torch_tensor(storage(b"torch ComplexFloatStorage", count=2), 0, (1 << 40,), (0,), False, {"conj": True})),
-        "the file has an expanded tensor that is to be conjugated",
+        "the file has too many conjugated tensors of one storage",
+    ),
+    "conjugated again and again": (
+        one(b"(" + torch_tensor(storage(b"torch ComplexFloatStorage", count=2), 0, (2,), (1,), False, {"conj": True}) * 9 + b"t"),
+        "the file has too many conjugated tensors of one storage",
     ),
     "a parameter of a storage": (
         one(name(b"torch._utils _rebuild_parameter") + tuple_of(storage(), value(True), value({})) + b"R"),
@@ -287,6 +291,8 @@ def test_archives_that_are_right(everything):
     empty = load(one(torch_tensor(storage(), 4, (0, 1 << 30), (1 << 62, 1 << 61))))
     assert empty.shape == (0, 1 << 30)
     assert load(one(torch_tensor(storage(), 3, (1, 1), (1 << 62, 1 << 62)))).tolist() == [[0]]
+    large = load(one(torch_tensor(storage(count=1 << 18), 0, (1 << 18,)), bytes(1 << 20)))
+    assert large.shape == (1 << 18,)
     a, b = load(one(torch_tensor(storage()) + torch_tensor(storage(), 1, (2,)) + b"\x86"))
     a[2] = 5
     assert b.tolist() == [0, 5]

@@ -31,7 +31,9 @@ class _Storage:
 
 
 class _Memory(np.ndarray):
-    """The numbers of a storage: only tensors are made of it."""
+    """The numbers of a storage: only tensors are made of it. ``copies_left`` bounds the tensors that cannot be views."""
+
+    copies_left: int
 
 
 _STORAGES = {
@@ -84,16 +86,17 @@ def _tensor_of(
     ]
     flat = storage.view(np.ndarray)[offset:]
     view = np.lib.stride_tricks.as_strided(flat, size, steps)
-    return _C.from_array(_resolved(view, metadata, storage.size), requires_grad)
+    return _C.from_array(_resolved(view, metadata, storage), requires_grad)
 
 
-def _resolved(view: np.ndarray, metadata: Any, most: int) -> np.ndarray:
+def _resolved(view: np.ndarray, metadata: Any, storage: _Memory) -> np.ndarray:
     """Carries out what torch only notes: that a tensor is to be read conjugated, or negated."""
     wanted = metadata if type(metadata) is dict else {}
     if not (wanted.get("conj") is True or wanted.get("neg") is True):
         return view
-    if view.size > most:
-        raise UnpicklingError("the file has an expanded tensor that is to be conjugated")
+    storage.copies_left -= view.size
+    if storage.copies_left < 0:
+        raise UnpicklingError("the file has too many conjugated tensors of one storage")
     view = view.conj() if wanted.get("conj") is True else view
     return np.negative(view) if wanted.get("neg") is True else view
 
@@ -229,7 +232,9 @@ class _Archive:
             numbers = numbers.byteswap()
         if kind.name == "BFloat16Storage":  # the upper halves of float32 numbers
             numbers = (numbers.astype(np.uint32) << 16).view(np.float32)
-        return numbers.view(_Memory)
+        memory = numbers.view(_Memory)
+        memory.copies_left = 8 * count
+        return memory
 
 
 def load_archive(file: Any, everything: bool, options: Any) -> Any:

@@ -166,7 +166,10 @@ class Unpickler:
         return line[:-1]
 
     def _number(self, form: struct.Struct) -> Any:
-        return form.unpack(self._read(form.size))[0]
+        data = self._file.read(form.size)
+        if len(data) != form.size:
+            data += self._read(form.size - len(data))
+        return form.unpack(data)[0]
 
     # -- stack and memo ------------------------------------------------------------------------------------------------
 
@@ -337,7 +340,7 @@ class Unpickler:
         self._stack.append(result)
 
     def _count_copy(self, value: Any) -> None:
-        if isinstance(value, np.ndarray):
+        if type(value) is np.ndarray:
             self._copies_left -= value.nbytes
         elif isinstance(value, (bytes, bytearray, str, tuple, list, dict)):
             self._copies_left -= len(value)
