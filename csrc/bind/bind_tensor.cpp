@@ -79,6 +79,7 @@ void bind_grad_mode(py::module_ &m) {
 void bind_setters(py::module_ &m) {
   m.def("_set_tensor_classes", &set_tensor_classes);
   m.def("_set_devices", &set_devices);
+  m.def("_set_with_arguments", &set_with_arguments);
   m.def("_set_slot_op", &set_slot_op);
   m.attr("_slot_ops") = slot_op_names();
   m.def("_register_numpy_family", &register_numpy_family);

@@ -2,11 +2,13 @@
 #include "tensor/methods.h"
 
 #include <cstring>
+#include <vector>
 
 #include "autograd/backward.h"
 #include "autograd/history.h"
 #include "autograd/record.h"
 #include "family/family.h"
+#include "py/slot_guard.h"
 #include "tensor/float_errors.h"
 #include "tensor/grad_methods.h"
 #include "tensor/op_errors.h"
@@ -16,9 +18,10 @@ namespace modtree {
 
 namespace {
 
-PyObject *g_cpu = nullptr;           // modtree.device("cpu")
-PyObject *g_meta = nullptr;          // modtree.device("meta")
-PyObject *g_parse_device = nullptr;  // modtree.devices.as_device
+PyObject *g_cpu = nullptr;             // modtree.device("cpu")
+PyObject *g_meta = nullptr;            // modtree.device("meta")
+PyObject *g_parse_device = nullptr;    // modtree.devices.as_device
+PyObject *g_with_arguments = nullptr;  // modtree.memory_formats.with_arguments
 
 PyObject *dtype_object(TensorObject *self) {
   return reinterpret_cast<PyObject *>(dtype_of(self->array));
@@ -78,7 +81,32 @@ PyObject *tensor_is_complex(PyObject *self, PyObject *) {
   return PyBool_FromLong(PyTypeNum_ISCOMPLEX(PyArray_TYPE(as_tensor(self)->array)));
 }
 
-PyObject *tensor_is_contiguous(PyObject *self, PyObject *const *, Py_ssize_t, PyObject *) {
+// Arguments that are rare, memory formats mostly: modtree.memory_formats checks them, and calls the
+// method of that name without them.
+PyObject *with_arguments(const char *name, PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+                         PyObject *keywords) {
+  if (g_with_arguments == nullptr) {
+    PyErr_SetString(PyExc_RuntimeError, "memory formats are not known yet: import modtree first");
+    return nullptr;
+  }
+  const Py_ssize_t count = nargs + (keywords == nullptr ? 0 : PyTuple_GET_SIZE(keywords));
+  auto key = py::reinterpret_steal<py::object>(PyUnicode_InternFromString(name));
+  if (!key) {
+    return nullptr;
+  }
+  return slot_guard(static_cast<PyObject *>(nullptr), [&]() -> PyObject * {
+    std::vector<PyObject *> values{key.ptr(), self};
+    values.insert(values.end(), args, args + count);
+    return PyObject_Vectorcall(g_with_arguments, values.data(), static_cast<size_t>(nargs) + 2,
+                               keywords);
+  });
+}
+
+PyObject *tensor_is_contiguous(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+                               PyObject *keywords) {
+  if (nargs > 0 || keywords != nullptr) {
+    return with_arguments("is_contiguous", self, args, nargs, keywords);
+  }
   TensorObject *tensor = as_tensor(self);
   return PyBool_FromLong(tensor->is_meta || PyArray_IS_C_CONTIGUOUS(tensor->array));
 }
@@ -163,10 +191,10 @@ PyObject *tensor_zero_(PyObject *obj, PyObject *) {
   return recorded.finish(self) < 0 ? nullptr : new_ref(obj);
 }
 
-PyObject *tensor_copy_(PyObject *obj, PyObject *const *args, Py_ssize_t nargs, PyObject *) {
-  if (nargs < 1) {
-    PyErr_SetString(PyExc_TypeError, "copy_() missing the argument 'src'");
-    return nullptr;
+PyObject *tensor_copy_(PyObject *obj, PyObject *const *args, Py_ssize_t nargs,
+                       PyObject *keywords) {
+  if (nargs != 1 || keywords != nullptr) {
+    return with_arguments("copy_", obj, args, nargs, keywords);
   }
   TensorObject *self = as_tensor(obj);
   const bool from_graph = grad_enabled() && any_needs_grad(args, 1);
@@ -193,9 +221,28 @@ PyObject *tensor_cast(PyObject *obj, int num) {
                          convert_tensor(self, dtype_of_num(num), self->is_meta, false));
 }
 
+const char *cast_name(int num) {
+  switch (num) {
+    case NPY_FLOAT32: return "float";
+    case NPY_FLOAT64: return "double";
+    case NPY_FLOAT16: return "half";
+    case NPY_INT64: return "long";
+    case NPY_INT32: return "int";
+    case NPY_INT16: return "short";
+    case NPY_INT8: return "char";
+    case NPY_UINT8: return "byte";
+    case NPY_BOOL: return "bool";
+    case NPY_COMPLEX64: return "cfloat";
+    default: return "cdouble";
+  }
+}
+
 template <int kNum>
-PyObject *tensor_cast_to(PyObject *obj, PyObject *const *, Py_ssize_t, PyObject *) {
-  return tensor_cast(obj, kNum);
+PyObject *tensor_cast_to(PyObject *obj, PyObject *const *args, Py_ssize_t nargs,
+                         PyObject *keywords) {
+  return nargs > 0 || keywords != nullptr
+             ? with_arguments(cast_name(kNum), obj, args, nargs, keywords)
+             : tensor_cast(obj, kNum);
 }
 
 // _convert(dtype or None, device or None, copy): the parsed form of to().
@@ -217,7 +264,11 @@ PyObject *tensor_convert(PyObject *obj, PyObject *const *args, Py_ssize_t nargs)
   return recorded_result(kConvert, self, convert_tensor(self, dtype, to_meta == 1, copy == 1));
 }
 
-PyObject *tensor_clone(PyObject *obj, PyObject *const *, Py_ssize_t, PyObject *) {
+PyObject *tensor_clone(PyObject *obj, PyObject *const *args, Py_ssize_t nargs,
+                       PyObject *keywords) {
+  if (nargs > 0 || keywords != nullptr) {
+    return with_arguments("clone", obj, args, nargs, keywords);
+  }
   TensorObject *self = as_tensor(obj);
   if (self->is_meta) {
     Py_INCREF(self->array);
@@ -282,7 +333,8 @@ PyMethodDef kMethods[] = {
     {"is_complex", tensor_is_complex, METH_NOARGS,
      "is_complex($self)\n--\n\nIs the dtype complex?"},
     {"is_contiguous", as_method(tensor_is_contiguous), kFastKw,
-     "is_contiguous($self, memory_format=None)\n--\n\nIs the memory in C order without gaps?"},
+     "is_contiguous($self, *, memory_format=None)\n--\n\n"
+     "Is the memory in C order, or in that of the format, without gaps?"},
     {"data_ptr", tensor_data_ptr, METH_NOARGS,
      "data_ptr($self)\n--\n\nAddress of the first element."},
     {"item", tensor_item, METH_NOARGS,
@@ -294,20 +346,28 @@ PyMethodDef kMethods[] = {
      "copy_($self, src, non_blocking=False)\n--\n\nTakes over the values of src, converted."},
     {"clone", as_method(tensor_clone), kFastKw,
      "clone($self, *, memory_format=None)\n--\n\nA copy with memory of its own."},
-    {"float", as_method(tensor_cast_to<NPY_FLOAT32>), kFastKw, "float($self)\n--\n\nAs float32."},
+    {"float", as_method(tensor_cast_to<NPY_FLOAT32>), kFastKw,
+     "float($self, memory_format=None)\n--\n\nAs float32."},
     {"double", as_method(tensor_cast_to<NPY_FLOAT64>), kFastKw,
-     "double($self)\n--\n\nAs float64."},
-    {"half", as_method(tensor_cast_to<NPY_FLOAT16>), kFastKw, "half($self)\n--\n\nAs float16."},
-    {"long", as_method(tensor_cast_to<NPY_INT64>), kFastKw, "long($self)\n--\n\nAs int64."},
-    {"int", as_method(tensor_cast_to<NPY_INT32>), kFastKw, "int($self)\n--\n\nAs int32."},
-    {"short", as_method(tensor_cast_to<NPY_INT16>), kFastKw, "short($self)\n--\n\nAs int16."},
-    {"char", as_method(tensor_cast_to<NPY_INT8>), kFastKw, "char($self)\n--\n\nAs int8."},
-    {"byte", as_method(tensor_cast_to<NPY_UINT8>), kFastKw, "byte($self)\n--\n\nAs uint8."},
-    {"bool", as_method(tensor_cast_to<NPY_BOOL>), kFastKw, "bool($self)\n--\n\nAs bool."},
+     "double($self, memory_format=None)\n--\n\nAs float64."},
+    {"half", as_method(tensor_cast_to<NPY_FLOAT16>), kFastKw,
+     "half($self, memory_format=None)\n--\n\nAs float16."},
+    {"long", as_method(tensor_cast_to<NPY_INT64>), kFastKw,
+     "long($self, memory_format=None)\n--\n\nAs int64."},
+    {"int", as_method(tensor_cast_to<NPY_INT32>), kFastKw,
+     "int($self, memory_format=None)\n--\n\nAs int32."},
+    {"short", as_method(tensor_cast_to<NPY_INT16>), kFastKw,
+     "short($self, memory_format=None)\n--\n\nAs int16."},
+    {"char", as_method(tensor_cast_to<NPY_INT8>), kFastKw,
+     "char($self, memory_format=None)\n--\n\nAs int8."},
+    {"byte", as_method(tensor_cast_to<NPY_UINT8>), kFastKw,
+     "byte($self, memory_format=None)\n--\n\nAs uint8."},
+    {"bool", as_method(tensor_cast_to<NPY_BOOL>), kFastKw,
+     "bool($self, memory_format=None)\n--\n\nAs bool."},
     {"cfloat", as_method(tensor_cast_to<NPY_COMPLEX64>), kFastKw,
-     "cfloat($self)\n--\n\nAs complex64."},
+     "cfloat($self, memory_format=None)\n--\n\nAs complex64."},
     {"cdouble", as_method(tensor_cast_to<NPY_COMPLEX128>), kFastKw,
-     "cdouble($self)\n--\n\nAs complex128."},
+     "cdouble($self, memory_format=None)\n--\n\nAs complex128."},
     {"backward", as_method(tensor_backward), METH_VARARGS | METH_KEYWORDS,
      "backward($self, gradient=None, retain_graph=None, create_graph=False, inputs=None)\n--\n\n"
      "Adds the gradients of this tensor, weighted by `gradient` (1 for a tensor of one element), to the grad of the leaves it was "
@@ -505,8 +565,12 @@ PyObject *convert_tensor(TensorObject *self, DTypeObject *dtype, bool to_meta, b
   }
   SilenceFloatErrors silence(SilenceFloatErrors::Work::native);
   Py_INCREF(descr);
-  PyObject *fresh = PyArray_CastToType(array, descr, 0);
-  return fresh == nullptr ? nullptr : wrap_array(as_array(fresh));
+  auto fresh = py::reinterpret_steal<py::object>(
+      PyArray_NewLikeArray(array, NPY_KEEPORDER, descr, 0));
+  if (!fresh || PyArray_CopyInto(as_array(fresh.ptr()), array) < 0) {
+    return nullptr;
+  }
+  return wrap_array(as_array(fresh.release().ptr()));
 }
 
 void set_devices(py::object cpu, py::object meta, py::object parse) {
@@ -514,5 +578,7 @@ void set_devices(py::object cpu, py::object meta, py::object parse) {
   g_meta = meta.release().ptr();
   g_parse_device = parse.release().ptr();
 }
+
+void set_with_arguments(py::object function) { g_with_arguments = function.release().ptr(); }
 
 }  // namespace modtree

@@ -26,4 +26,7 @@ int begin_fill(InplaceRecord &recorded, TensorObject *self, PyObject *value = Py
 // Called once by modtree.devices with its objects.
 void set_devices(py::object cpu, py::object meta, py::object parse);
 
+// Called once by modtree.memory_formats: what answers methods that were given arguments.
+void set_with_arguments(py::object function);
+
 }  // namespace modtree

@@ -194,7 +194,7 @@ PyObject *tensor_from_array(PyTypeObject *type, PyObject *array) {
       Py_DECREF(array);
       return nullptr;
     }
-    if (PyArray_DESCR(payload)->byteorder == '>' || PyArray_DESCR(payload)->byteorder == '<') {
+    if (PyArray_ISBYTESWAPPED(payload)) {
       PyErr_SetString(PyExc_ValueError,
                       "given numpy array has byte order different from the native byte order; "
                       "convert it first: array.astype(array.dtype.newbyteorder('='))");

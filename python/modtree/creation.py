@@ -12,6 +12,9 @@ import numpy as np
 from modtree import _C
 from modtree._C import as_dtype, get_default_dtype
 from modtree.devices import as_device
+from modtree.factory_arguments import PLACE, checked, checked_arguments
+from modtree.layouts import preserve_format
+from modtree.memory_formats import check_format, in_format, in_order_of
 from modtree.random import bits_of, normal, uniform
 
 __all__ = [
@@ -73,39 +76,27 @@ def _make(make: Any, shape: Any, dtype: Any, device: Any, requires_grad: bool) -
     return _from_array(make(shape, _numpy_dtype(dtype)), requires_grad)
 
 
-def _check_layout(layout: Any) -> None:
-    if layout is not None and "strided" not in str(layout):
-        raise RuntimeError(f"layout {layout} is not available: tensors are strided")
-
-
-def _factory(name: str, make: Any, text: str) -> Any:
+def _factory(name: str, make: Any, text: str, *keywords: str) -> Any:
     def create(
-        *size: Any,
-        out: Any = None,
+        *sizes: Any,
+        size: Any = None,
         dtype: Any = None,
-        layout: Any = None,
         device: Any = None,
         requires_grad: bool = False,
-        pin_memory: bool = False,
-        memory_format: Any = None,
         generator: Any = None,
-        names: Any = None,
-        **kwargs: Any,
     ) -> Any:
-        if "size" in kwargs and not size:
-            size = (kwargs.pop("size"),)
-        if kwargs:
-            raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(kwargs))}'")
-        _check_layout(layout)
-        shape = _sizes(size)
-        result = _make(
+        if size is not None:
+            if sizes:
+                raise TypeError(f"{name}() got multiple values for argument 'size'")
+            sizes = (size,)
+        shape = _sizes(sizes)
+        return _make(
             lambda shape, dtype: make(shape, dtype, generator), shape, dtype, device, requires_grad
         )
-        return result if out is None else out.copy_(result)
 
     create.__name__ = create.__qualname__ = name
     create.__doc__ = text
-    return create
+    return checked("size", "out", *PLACE, *keywords)(create)
 
 
 def _float_only(name: str, dtype: np.dtype) -> None:
@@ -127,37 +118,50 @@ def _randn(shape: Any, dtype: Any, generator: Any) -> Any:
 
 zeros = _factory("zeros", lambda shape, dtype, _: np.zeros(shape, dtype), "A tensor of zeros.")
 ones = _factory("ones", lambda shape, dtype, _: np.ones(shape, dtype), "A tensor of ones.")
-empty = _factory(
+_empty = _factory(
     "empty", lambda shape, dtype, _: np.empty(shape, dtype), "A tensor whose values are not set."
 )
-rand = _factory("rand", _rand, "Random numbers, uniform in [0, 1).")
-randn = _factory("randn", _randn, "Random numbers from the standard normal distribution.")
+rand = _factory("rand", _rand, "Random numbers, uniform in [0, 1).", "generator")
+randn = _factory(
+    "randn", _randn, "Random numbers from the standard normal distribution.", "generator"
+)
 
 
+def empty(*size: Any, memory_format: Any = None, **kwargs: Any) -> Any:
+    """A tensor whose values are not set."""
+    result = _empty(*size, **kwargs)
+    if memory_format is None:
+        return result
+    check_format("empty", memory_format)
+    if memory_format is preserve_format:
+        raise RuntimeError(
+            "unsupported memory format Preserve: there is no tensor whose format could be kept"
+        )
+    needs_grad = result.requires_grad
+    return in_format(result.detach(), memory_format).detach().requires_grad_(needs_grad)
+
+
+@checked("size", "fill_value", "out", *PLACE)
 def full(
     size: Any,
     fill_value: Any,
     *,
-    out: Any = None,
     dtype: Any = None,
-    layout: Any = None,
     device: Any = None,
     requires_grad: bool = False,
 ) -> Any:
     """A tensor of one value; its dtype follows the value when it is not given."""
-    _check_layout(layout)
     if isinstance(fill_value, _C.TensorBase):
         fill_value = fill_value.item()
     if dtype is None:
         dtype = _scalar_dtype(fill_value)
-    result = _make(
+    return _make(
         lambda shape, kind: np.full(shape, fill_value, kind),
         _sizes((size,)),
         dtype,
         device,
         requires_grad,
     )
-    return result if out is None else out.copy_(result)
 
 
 def _scalar_dtype(value: Any) -> Any:
@@ -176,57 +180,38 @@ def _like(input: Any, dtype: Any, device: Any) -> tuple[Any, Any]:
     return input.dtype if dtype is None else dtype, input.device if device is None else device
 
 
-def _like_factory(create: Any, name: str, text: str) -> Any:
-    def like(
-        input: Any,
-        *,
-        dtype: Any = None,
-        layout: Any = None,
-        device: Any = None,
-        requires_grad: bool = False,
-        memory_format: Any = None,
-        generator: Any = None,
-    ) -> Any:
-        dtype, device = _like(input, dtype, device)
-        return create(
-            tuple(input.shape),
-            dtype=dtype,
-            device=device,
-            requires_grad=requires_grad,
-            generator=generator,
-        )
+_LIKE = frozenset(("memory_format", *PLACE))
+
+
+def _like_factory(create: Any, name: str, text: str, *keywords: str) -> Any:
+    allowed = _LIKE | frozenset(keywords)
+
+    def like(input: Any, *args: Any, **kwargs: Any) -> Any:
+        checked_arguments(name, allowed, kwargs)
+        memory_format = kwargs.pop("memory_format", None)
+        if memory_format is not None:
+            check_format(name, memory_format)
+        needs_grad = kwargs.pop("requires_grad", False)
+        dtype, device = _like(input, kwargs.pop("dtype", None), kwargs.pop("device", None))
+        values = create(tuple(input.shape), *args, dtype=dtype, device=device, **kwargs)
+        result = in_order_of(input, values, memory_format)
+        return result.detach().requires_grad_(True) if needs_grad else result
 
     like.__name__ = like.__qualname__ = name
     like.__doc__ = text
     return like
 
 
-zeros_like = _like_factory(
-    zeros, "zeros_like", "Zeros with the shape, dtype and device of another tensor."
-)
-ones_like = _like_factory(
-    ones, "ones_like", "Ones with the shape, dtype and device of another tensor."
-)
-empty_like = _like_factory(
-    empty, "empty_like", "Unset values with the shape, dtype and device of another tensor."
-)
-rand_like = _like_factory(
-    rand, "rand_like", "rand() with the shape, dtype and device of another tensor."
-)
-randn_like = _like_factory(
-    randn, "randn_like", "randn() with the shape, dtype and device of another tensor."
-)
+_AS_INPUT = "with the shape, dtype and device of another tensor, in its order in memory."
+zeros_like = _like_factory(zeros, "zeros_like", f"Zeros {_AS_INPUT}")
+ones_like = _like_factory(ones, "ones_like", f"Ones {_AS_INPUT}")
+empty_like = _like_factory(empty, "empty_like", f"Unset values {_AS_INPUT}")
+rand_like = _like_factory(rand, "rand_like", f"rand() {_AS_INPUT}", "generator")
+randn_like = _like_factory(randn, "randn_like", f"randn() {_AS_INPUT}", "generator")
+full_like = _like_factory(full, "full_like", f"One value {_AS_INPUT}", "fill_value")
 
 
-def full_like(
-    input: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, **kwargs: Any
-) -> Any:
-    """One value with the shape, dtype and device of another tensor."""
-    dtype, device = _like(input, dtype, device)
-    kwargs.pop("memory_format", None)
-    return full(tuple(input.shape), fill_value, dtype=dtype, device=device, **kwargs)
-
-
+@checked("size", "stride", *PLACE)
 def empty_strided(
     size: Any, stride: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
@@ -337,13 +322,13 @@ def _array_of_python(data: Any, dtype: Any) -> Any:
     return array
 
 
+@checked("data", "dtype", "device", "requires_grad", "pin_memory", or_none=False)
 def tensor(
     data: Any,
     *,
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
-    pin_memory: bool = False,
 ) -> Any:
     """A new tensor with a copy of the data: numbers, nested sequences, arrays, tensors."""
     result = _from_array(_array_of(data, dtype, copy=True))
@@ -360,6 +345,7 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:
     return result if device is None else result._convert(None, device, False)
 
 
+@checked("obj", "dtype", "device", "copy", "requires_grad")
 def asarray(
     obj: Any,
     *,
@@ -385,6 +371,7 @@ def from_numpy(array: np.ndarray) -> Any:
     return _from_array(array)
 
 
+@checked("s", *PLACE)
 def scalar_tensor(
     value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
@@ -405,14 +392,13 @@ def _number(value: Any) -> Any:
     return value.item() if isinstance(value, (_C.TensorBase, np.generic)) else value
 
 
+@checked("start", "end", "step", "out", *PLACE)
 def arange(
     start: Any,
     end: Any = None,
     step: Any = 1,
     *,
-    out: Any = None,
     dtype: Any = None,
-    layout: Any = None,
     device: Any = None,
     requires_grad: bool = False,
 ) -> Any:
@@ -435,6 +421,7 @@ def arange(
     return _make(lambda _, kind: values.astype(kind), (count,), dtype, device, requires_grad)
 
 
+@checked("start", "end", "steps", "out", *PLACE)
 def linspace(
     start: Any,
     end: Any,
@@ -455,6 +442,7 @@ def linspace(
     )
 
 
+@checked("start", "end", "steps", "base", "out", *PLACE)
 def logspace(
     start: Any,
     end: Any,
@@ -475,6 +463,7 @@ def logspace(
     )
 
 
+@checked("n", "m", "out", *PLACE)
 def eye(
     n: int,
     m: int | None = None,
@@ -482,7 +471,6 @@ def eye(
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
-    **_: Any,
 ) -> Any:
     """The identity matrix."""
     return _make(
@@ -494,18 +482,45 @@ def eye(
     )
 
 
+@checked("row", "col", "offset", *PLACE)
 def tril_indices(
-    row: int, col: int, offset: int = 0, *, dtype: Any = "int64", device: Any = None
+    row: int,
+    col: int,
+    offset: int = 0,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Any:
     """Indices of a lower triangle, as two rows."""
-    return _from_array(np.stack(np.tril_indices(row, offset, col)).astype(_numpy_dtype(dtype)))
+    return _indices(
+        "tril_indices", np.stack(np.tril_indices(row, offset, col)), dtype, device, requires_grad
+    )
 
 
+@checked("row", "col", "offset", *PLACE)
 def triu_indices(
-    row: int, col: int, offset: int = 0, *, dtype: Any = "int64", device: Any = None
+    row: int,
+    col: int,
+    offset: int = 0,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Any:
     """Indices of an upper triangle, as two rows."""
-    return _from_array(np.stack(np.triu_indices(row, offset, col)).astype(_numpy_dtype(dtype)))
+    return _indices(
+        "triu_indices", np.stack(np.triu_indices(row, offset, col)), dtype, device, requires_grad
+    )
+
+
+def _indices(name: str, values: Any, dtype: Any, device: Any, requires_grad: bool) -> Any:
+    kind = "int64" if dtype is None else as_dtype(dtype)
+    if kind not in ("int64", as_dtype("int64"), as_dtype("int32")):
+        raise NotImplementedError(
+            f'"{name}" not implemented for {kind}: indices are int64 or int32'
+        )
+    return _make(lambda _, kind: values.astype(kind), values.shape, kind, device, requires_grad)
 
 
 def complex(real: Any, imag: Any) -> Any:  # noqa: A001
@@ -516,6 +531,7 @@ def complex(real: Any, imag: Any) -> Any:  # noqa: A001
 # -- random ------------------------------------------------------------------------------------------------------------
 
 
+@checked("low", "high", "size", "generator", "out", *PLACE)
 def randint(
     low: int,
     high: Any = None,
@@ -540,16 +556,19 @@ def randint(
     return _make(make, _sizes((size,)), "int64" if dtype is None else dtype, device, requires_grad)
 
 
-def randint_like(
-    input: Any, low: int, high: Any = None, *, dtype: Any = None, device: Any = None
-) -> Any:
-    """randint() with the shape, dtype and device of another tensor."""
-    if high is None:
-        low, high = 0, low
-    dtype, device = _like(input, dtype, device)
-    return randint(low, high, tuple(input.shape), dtype=dtype, device=device)
+randint_like = _like_factory(
+    lambda size, low, high=None, **kwargs: (
+        randint(0, low, size, **kwargs) if high is None else randint(low, high, size, **kwargs)
+    ),
+    "randint_like",
+    f"randint() {_AS_INPUT}",
+    "generator",
+    "low",
+    "high",
+)
 
 
+@checked("n", "generator", "out", *PLACE)
 def randperm(
     n: int,
     *,

@@ -11,7 +11,9 @@ import numpy as np
 
 from modtree import _C, creation, dtypes, typed
 from modtree.devices import as_device, device
+from modtree.factory_arguments import PLACE, checked_arguments
 from modtree.layouts import strided
+from modtree.memory_formats import check_format, to_format
 from modtree.ops import table
 from modtree.ops.strided import owner_of
 
@@ -38,6 +40,8 @@ from modtree import sampling  # noqa: F401  # isort: skip
 from modtree import linalg as _linear_algebra  # noqa: F401  # isort: skip
 
 __all__ = ["Size", "Tensor", "is_tensor"]
+
+_NEW = frozenset(("size", *PLACE))
 
 
 class Size(tuple):
@@ -121,10 +125,14 @@ class Tensor(_C.TensorBase):
     def to(self, *args: Any, **kwargs: Any) -> Tensor:
         """This tensor with another dtype or on another device; itself when nothing changes.
 
-        Called as ``to(dtype)``, ``to(device, dtype=None)`` or ``to(other)``, each with ``non_blocking=False, copy=False``.
+        Called as ``to(dtype)``, ``to(device, dtype=None)`` or ``to(other)``, each with ``non_blocking=False, copy=False`` and
+        ``memory_format=``.
         """
+        memory_format = kwargs.pop("memory_format", None)
+        if memory_format is not None:
+            check_format("to", memory_format)
         kind, place, copy = _parse_to(args, kwargs)
-        return self._convert(kind, place, copy)
+        return to_format(self._convert(kind, place, copy), memory_format, self)
 
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
         """The name of its type ("modtree.FloatTensor"), or this tensor with another dtype."""
@@ -151,7 +159,8 @@ class Tensor(_C.TensorBase):
 
     def cpu(self, memory_format: Any = None) -> Tensor:
         """This tensor in main memory."""
-        return self._convert(None, device("cpu"), False)
+        check_format("cpu", memory_format, or_none=True)
+        return to_format(self._convert(None, device("cpu"), False), memory_format, self)
 
     def cuda(self, *args: Any, **kwargs: Any) -> Tensor:
         raise RuntimeError("NumPy tensors live in main memory only: there is no cuda device")
@@ -209,7 +218,7 @@ class Tensor(_C.TensorBase):
     def stride(self, dim: int | None = None) -> Any:
         """Distances between neighbours, in elements."""
         array = self._array
-        if self.is_meta:
+        if self.is_meta or (not array.size and array.flags.c_contiguous):
             strides, step = [], 1
             for size in reversed(array.shape):
                 strides.append(step)
@@ -379,10 +388,10 @@ class Tensor(_C.TensorBase):
         )
 
     def _new(self, make: Any, size: Any, kwargs: Any) -> Tensor:
-        kwargs.setdefault("dtype", self.dtype)
-        kwargs.setdefault("device", self.device)
+        checked_arguments("new_" + make.__name__, _NEW, kwargs)
         kwargs = {k: v for k, v in kwargs.items() if v is not None}
         kwargs.setdefault("dtype", self.dtype)
+        kwargs.setdefault("device", self.device)
         return make(*size, **kwargs)
 
     def new_zeros(self, *size: Any, **kwargs: Any) -> Tensor:
@@ -399,7 +408,11 @@ class Tensor(_C.TensorBase):
 
     def new_full(self, size: Any, fill_value: Any, **kwargs: Any) -> Tensor:
         """One value with the dtype and device of this tensor."""
-        return self._new(lambda **kw: creation.full(size, fill_value, **kw), (), kwargs)
+        return self._new(creation.full, (size, fill_value), kwargs)
+
+    def new_empty_strided(self, size: Any, stride: Any, **kwargs: Any) -> Tensor:
+        """Unset values with these strides, and the dtype and device of this tensor."""
+        return self._new(creation.empty_strided, (size, stride), kwargs)
 
     # -- containers' protocols -----------------------------------------------------------------------------------------
 
@@ -506,7 +519,6 @@ def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, 
     place = kwargs.pop("device", None)
     copy = kwargs.pop("copy", False)
     kwargs.pop("non_blocking", None)
-    kwargs.pop("memory_format", None)
     other = kwargs.pop("other", kwargs.pop("tensor", None))
     if kwargs:
         raise TypeError(f"to() received an invalid keyword argument '{next(iter(kwargs))}'")

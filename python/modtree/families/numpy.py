@@ -15,6 +15,7 @@ from modtree.autograd.module_tap import ModuleTap
 from modtree.devices import as_device
 from modtree.families import base
 from modtree.grad_mode import no_grad
+from modtree.memory_formats import to_format
 from modtree.parameter import Buffer, Parameter
 from modtree.tensor import Tensor
 
@@ -51,7 +52,8 @@ class NumpyFamily(base.TensorFamily):
     def to(
         self, tensor: Any, device: Any, dtype: Any, non_blocking: bool, memory_format: Any
     ) -> Any:
-        return tensor._convert(dtype, None if device is None else as_device(device), False)
+        place = None if device is None else as_device(device)
+        return to_format(tensor._convert(dtype, place, False), memory_format, tensor)
 
     def empty_like(self, tensor: Any, device: Any) -> Any:
         return creation.empty_like(tensor, device=None if device is None else as_device(device))

@@ -68,9 +68,9 @@ def numel(input: Any) -> int:
     return input.numel()
 
 
-def clone(input: Any) -> Any:
+def clone(input: Any, *, memory_format: Any = None) -> Any:
     """A copy with memory of its own."""
-    return input.clone()
+    return input.clone() if memory_format is None else input.clone(memory_format=memory_format)
 
 
 def detach(input: Any) -> Any:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from modtree import _C
+from modtree.layouts import contiguous_format
 from modtree.ops.table import expose, functions
 
 
@@ -64,7 +65,11 @@ def map_(self: Any, tensor: Any, callable: Any) -> Any:
 
 
 def resize_as_(self: Any, the_template: Any, *, memory_format: Any = None) -> Any:
-    """resize_() to the shape of another tensor."""
+    """resize_() to the shape of another tensor, in C order."""
+    if memory_format not in (None, contiguous_format):
+        raise RuntimeError(
+            f"resize_as_(): the memory is resized in C order, not in {memory_format}"
+        )
     return self.resize_(the_template.shape)
 
 

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from modtree._C import as_dtype, dtype
+from modtree.layouts import contiguous_format, preserve_format
+from modtree.memory_formats import check_format, in_format
 from modtree.ops.table import define, expose, ops
 
 
@@ -364,9 +366,16 @@ def unbind(input: Any, dim: int = 0) -> Any:
 define("movedim", np.moveaxis, view=True)
 
 
-def contiguous(input: Any, memory_format: Any = None) -> Any:
-    """Itself when its memory is in C order, else a copy that is."""
-    return input if input.is_contiguous() else ops["contiguous"](input)
+def contiguous(input: Any, memory_format: Any = contiguous_format) -> Any:
+    """Itself when its memory is in C order (or in the order of the format), else a copy that is."""
+    if memory_format is contiguous_format or (
+        memory_format is preserve_format and input.is_contiguous()
+    ):
+        return input if input.is_contiguous() else ops["contiguous"](input)
+    check_format("contiguous", memory_format)
+    if memory_format is preserve_format:
+        raise RuntimeError("preserve memory format is unsupported by the contiguous operator")
+    return in_format(input, memory_format)
 
 
 def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> Any:
