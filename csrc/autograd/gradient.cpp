@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "py/call.h"
+#include "py/compat.h"
 #include "tensor/slot_ops.h"
 
 namespace modtree {
@@ -242,7 +243,7 @@ PyObject *add_gradients(PyObject *a, bool owns_a, PyObject *b, bool on_tensors) 
     OpObject *op = slot_op(kAdd);
     sum = op == nullptr ? nullptr : op_call(op, args, 2, nullptr);
   } else {
-    sum = PyObject_Vectorcall(g_add, args, owns_a && Py_REFCNT(a) == 1 ? 3 : 2, nullptr);
+    sum = PyObject_Vectorcall(g_add, args, owns_a && is_sole_reference(a) ? 3 : 2, nullptr);
     if (sum != nullptr && !PyArray_Check(sum)) {
       PyObject *array = PyArray_FromAny(sum, nullptr, 0, 0, 0, nullptr);
       Py_DECREF(sum);

@@ -5,6 +5,7 @@
 
 #include "autograd/gradient.h"
 #include "autograd/history.h"
+#include "py/compat.h"
 #include "tensor/slot_ops.h"
 
 namespace modtree {
@@ -163,7 +164,7 @@ int keep_retained(NodeObject *node, Gradients &outputs, bool on_tensors) {
 
 // May the array become somebody's grad without a copy? Only when nobody else holds it or its memory.
 bool is_ours_alone(PyObject *array) {
-  return Py_REFCNT(array) == 1 && PyArray_CheckExact(array) && PyArray_BASE(as_array(array)) == nullptr &&
+  return is_sole_reference(array) && PyArray_CheckExact(array) && PyArray_BASE(as_array(array)) == nullptr &&
          PyArray_ISWRITEABLE(as_array(array));
 }
 

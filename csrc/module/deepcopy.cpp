@@ -125,7 +125,7 @@ private:
     if (!PyDict_CheckExact(registry)) {
       return checked(call(deepcopy_function(), registry, memo_));
     }
-    const bool shared = Py_REFCNT(registry) > 1;
+    const bool shared = !is_sole_reference(registry);
     if (shared) {
       if (PyObject *known = known_copy(registry)) {
         return py::reinterpret_borrow<py::object>(known);
@@ -158,7 +158,7 @@ private:
         continue;
       }
       const bool is_registry = !source->state.exposed && (slot == Slot::parameters || slot == Slot::buffers || slot == Slot::modules);
-      if (is_registry && PyDict_GET_SIZE(value) == 0 && Py_REFCNT(value) == 1) {
+      if (is_registry && PyDict_GET_SIZE(value) == 0 && is_sole_reference(value)) {
         continue;
       }
       const auto keep = py::reinterpret_borrow<py::object>(value);

@@ -113,7 +113,7 @@ private:
       if (child_ptr == Py_None) {
         continue;
       }
-      const bool only_here = Py_REFCNT(child_ptr) == 1;
+      const bool only_here = is_sole_reference(child_ptr);
       {
         auto new_key = py::reinterpret_borrow<py::object>(key_ptr);
         auto new_child = py::reinterpret_borrow<py::object>(child_ptr);

@@ -39,6 +39,11 @@ inline PyObject *dict_get_str(PyObject *dict, PyObject *key) {
   return value;
 }
 
+// Is the reference through which the caller reaches `object` the only one? It must be a counted
+// one: held by a structure of ours, or returned to us. Of an argument it proves nothing: from 3.14
+// on the interpreter lends references that it does not count.
+inline bool is_sole_reference(PyObject *object) { return Py_REFCNT(object) == 1; }
+
 // 1 and a new reference, 0 (and null) without an error when there is no such attribute, -1 on another error.
 inline int optional_attr(PyObject *object, PyObject *name, PyObject **value) {
 #if PY_VERSION_HEX < 0x030D0000
