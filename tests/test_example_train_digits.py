@@ -24,6 +24,10 @@ needs_data = pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in ("sklearn", "tqdm", "matplotlib")),
     reason="needs pip install '.[examples]'",
 )
+# A dependency of the package, which some Pythons have no file of: free-threaded 3.13.
+needs_safetensors = pytest.mark.skipif(
+    importlib.util.find_spec("safetensors") is None, reason="needs safetensors"
+)
 
 pytestmark = [
     pytest.mark.skipif(not EXAMPLES.is_dir(), reason="needs the source tree"),
@@ -95,6 +99,7 @@ def test_an_epoch(example, few_digits):
     assert trainer.optimizer.param_groups[0]["lr"] < 3e-3
 
 
+@needs_safetensors
 @pytest.mark.parametrize("library", ["modtree", pytest.param("torch", marks=needs_torch)])
 def test_a_resumed_run_ends_where_an_uninterrupted_one_does(example, few_digits, library, tmp_path):
     whole = example.Trainer(library, few_digits, options(example))
@@ -113,6 +118,7 @@ def test_a_resumed_run_ends_where_an_uninterrupted_one_does(example, few_digits,
     assert os.listdir(tmp_path / "a") == ["x.safetensors"]
 
 
+@needs_safetensors
 @needs_torch
 def test_a_checkpoint_of_torch_goes_on_in_modtree(example, few_digits, tmp_path):
     theirs = example.Trainer("torch", few_digits, options(example))
@@ -220,6 +226,7 @@ def test_prints_both_times(example, tmp_path, capsys):
         assert (tmp_path / f"{library}.safetensors").exists()
 
 
+@needs_safetensors
 def test_checkpoints_hold_no_code(example, few_digits, tmp_path):
     """Tensors and JSON: a checkpoint from elsewhere can be read without running what is in it."""
     from safetensors import safe_open
