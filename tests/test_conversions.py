@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import collections
 
+import numpy as np
 import pytest
 from support import dtype, leaf, parameter_type, quiet, raises, tree, values, warns
 
@@ -241,15 +242,65 @@ def test_to_complex_warns_and_casts_floating_tensors(impl):
 
 
 def test_memory_format_applies_to_images_only(impl):
-    if impl.leaves != "torch":
-        pytest.skip("NumPy leaves have no memory formats")
-    torch = impl.lib
+    lib = impl.lib
     m = impl.nn.Module()
-    m.flat = impl.nn.Parameter(torch.zeros(2, 3))
-    m.image = impl.nn.Parameter(torch.zeros(2, 3, 4, 5))
-    m.to(memory_format=torch.channels_last)
-    assert m.image.is_contiguous(memory_format=torch.channels_last)
+    m.flat = impl.nn.Parameter(lib.zeros(2, 3))
+    m.image = impl.nn.Parameter(lib.zeros(2, 3, 4, 5))
+    assert not m.image.is_contiguous(memory_format=lib.channels_last)
+    m.to(memory_format=lib.channels_last)
+    assert m.image.is_contiguous(memory_format=lib.channels_last)
+    assert not m.image.is_contiguous() and m.image.stride() == (60, 1, 15, 3)
     assert m.flat.is_contiguous()
+
+
+TO_ERRORS = {
+    "a name": (RuntimeError, lambda lib: (("bad",), {})),
+    "a name by keyword": (RuntimeError, lambda lib: ((), {"device": "bad"})),
+    "no name": (RuntimeError, lambda lib: (("",), {})),
+    "no index": (RuntimeError, lambda lib: (("cpu:x",), {})),
+    "a negative index": (RuntimeError, lambda lib: ((-1,), {})),
+    "a dtype's name": (RuntimeError, lambda lib: (("float64",), {})),
+    "a truth": (TypeError, lambda lib: ((True,), {})),
+    "a truth by keyword": (TypeError, lambda lib: ((), {"device": True})),
+    "a number": (TypeError, lambda lib: ((), {"device": 1.5})),
+    "a list": (TypeError, lambda lib: (([],), {})),
+    "an array": (TypeError, lambda lib: ((np.ones(1),), {})),
+    "a class": (TypeError, lambda lib: ((lib.Tensor,), {})),
+    "an integer dtype": (TypeError, lambda lib: ((lib.int64,), {})),
+    "a device beside a dtype": (TypeError, lambda lib: ((lib.float64,), {"device": "cpu"})),
+    "a dtype beside a tensor": (TypeError, lambda lib: ((lib.ones(1),), {"dtype": lib.float64})),
+    "two devices": (TypeError, lambda lib: (("cpu",), {"device": "cpu"})),
+    "another tensor": (TypeError, lambda lib: ((), {"other": lib.ones(1)})),
+    "a flag that is none": (TypeError, lambda lib: ((), {"non_blocking": 1})),
+    "no such keyword": (TypeError, lambda lib: ((), {"bogus": 1})),
+    "a copy": (RuntimeError, lambda lib: (("cpu", lib.float64, True, True), {})),
+    "a copy of a dtype": (RuntimeError, lambda lib: ((lib.float64, True, True), {})),
+    "a copy of a tensor": (RuntimeError, lambda lib: ((lib.ones(1), True, True), {})),
+    "a format's name": (TypeError, lambda lib: ((), {"memory_format": "channels_last"})),
+}
+
+
+@pytest.mark.parametrize("leaves", [False, True], ids=["no leaf", "a leaf"])
+@pytest.mark.parametrize("case", TO_ERRORS)
+def test_wrong_arguments_of_to_are_seen_without_leaves(impl, case, leaves):
+    error, arguments = TO_ERRORS[case]
+    args, kwargs = arguments(impl.lib)
+    m = impl.nn.Module()
+    if leaves:
+        m.w = impl.nn.Parameter(impl.lib.ones(2))
+    with pytest.raises(error):
+        m.to(*args, **kwargs)
+
+
+def test_a_module_is_no_place(impl):
+    with pytest.raises(TypeError):
+        impl.nn.Module().to(impl.nn.Module())
+
+
+def test_devices_are_judged_by_their_tensors(impl):
+    m = impl.nn.Module()
+    for device in ("cuda", "cuda:1", "xla", impl.lib.device("meta"), None):
+        assert m.to(device) is m
 
 
 # -- meta ----------------------------------------------------------------------------------------

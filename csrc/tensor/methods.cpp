@@ -343,7 +343,7 @@ PyMethodDef kMethods[] = {
      "requires_grad_($self, requires_grad=True)\n--\n\nSets requires_grad and returns self."},
     {"zero_", tensor_zero_, METH_NOARGS, "zero_($self)\n--\n\nFills with zeros, in place."},
     {"copy_", as_method(tensor_copy_), kFastKw,
-     "copy_($self, src, non_blocking=False)\n--\n\nTakes over the values of src, converted."},
+     "copy_($self, other, non_blocking=False)\n--\n\nTakes over the values of src, converted."},
     {"clone", as_method(tensor_clone), kFastKw,
      "clone($self, *, memory_format=None)\n--\n\nA copy with memory of its own."},
     {"float", as_method(tensor_cast_to<NPY_FLOAT32>), kFastKw,

@@ -218,6 +218,20 @@ bool split_index(PyObject *full, py::object &basic, py::object &rest) {
   return true;
 }
 
+// Which elements a meta tensor chooses is not known; how many a meta tensor of integers chooses is.
+bool check_meta_index(TensorObject *self, PyObject *full) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(full); ++i) {
+    PyObject *item = PyTuple_GET_ITEM(full, i);
+    if (is_tensor(item) && as_tensor(item)->is_meta &&
+        (!self->is_meta || PyArray_TYPE(as_tensor(item)->array) == NPY_BOOL)) {
+      PyErr_SetString(PyExc_NotImplementedError,
+                      "a tensor on 'meta' is no index: it has no values that say which elements");
+      return false;
+    }
+  }
+  return true;
+}
+
 PyObject *mp_subscript(PyObject *obj, PyObject *index) {
   PyArrayObject *array = as_tensor(obj)->array;
   if (PyArray_NDIM(array) == 0 && PyLong_CheckExact(index)) {
@@ -226,7 +240,7 @@ PyObject *mp_subscript(PyObject *obj, PyObject *index) {
     return nullptr;
   }
   py::object full = full_index(index, true);
-  if (!full) {
+  if (!full || !check_meta_index(as_tensor(obj), full.ptr())) {
     return nullptr;
   }
   py::object basic, rest;
@@ -269,7 +283,7 @@ int mp_ass_subscript(PyObject *obj, PyObject *index, PyObject *value) {
     return -1;
   }
   py::object full = full_index(index, false);
-  if (!full) {
+  if (!full || !(self->is_meta || check_meta_index(self, full.ptr()))) {
     return -1;
   }
   py::object basic, rest;

@@ -180,7 +180,12 @@ public:
     return done ? 0 : -1;
   }
 
-  PyObject *to(PyObject *tensor, PyObject *device, PyObject *dtype, bool, PyObject *) override {
+  PyObject *to(PyObject *tensor, PyObject *device, PyObject *dtype, bool,
+               PyObject *memory_format) override {
+    if (memory_format != Py_None) {
+      py::object made = call("to", tensor, device, dtype, Py_False, memory_format);
+      return made.release().ptr();
+    }
     TensorObject *self = as_tensor(tensor);
     DTypeObject *target = nullptr;
     if (dtype != Py_None && (target = dtype_from_object(dtype)) == nullptr) {

@@ -4,8 +4,12 @@
 from __future__ import annotations
 
 import builtins
+import re
+import sys
 import warnings
 from typing import Any
+
+import numpy as np
 
 from . import _C
 from .families import family_of
@@ -26,53 +30,84 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _is_dtype(value: Any) -> bool:
-    return (
-        builtins.type(value).__name__ == "dtype"
-        or isinstance(value, builtins.type)
-        or hasattr(value, "dtype")
-    )
+    """A dtype of any library, or a class that NumPy takes for one."""
+    if isinstance(value, builtins.type):
+        return issubclass(value, (np.generic, builtins.float, complex, int))
+    return builtins.type(value).__name__ == "dtype" or isinstance(value, np.dtype)
+
+
+_DEVICE_TYPES = frozenset(
+    "cpu cuda ipu xpu mkldnn opengl opencl ideep hip ve fpga maia xla lazy vulkan mps meta hpu mtia privateuseone".split()
+)
+
+
+def _check_device(device: Any) -> None:
+    """Whether a device is meant at all; if a tensor can go there is for its library to say."""
+    if device is None or isinstance(getattr(device, "type", None), str):
+        return
+    if isinstance(device, bool) or not isinstance(device, (str, int)):
+        raise TypeError(f"to() expected a device, a dtype or a tensor, got {device!r:.80}")
+    torch = sys.modules.get("torch")
+    if torch is not None:  # it knows of accelerators, and of backends that were given a name
+        torch.device(device)
+    elif isinstance(device, int):
+        raise RuntimeError(f"to(): device {device} is an accelerator's number, and there is none")
+    else:
+        match = _DEVICE.fullmatch(device)
+        if match is None:
+            raise RuntimeError(f"Invalid device string: {device!r:.80}")
+        if match[1] not in _DEVICE_TYPES:
+            raise RuntimeError(
+                f"Expected one of {', '.join(sorted(_DEVICE_TYPES))} device type at start of device string: {device:.80}"
+            )
+
+
+_DEVICE = re.compile(r"([^:]+)(?::(?:0|[1-9][0-9]*))?", re.ASCII)
+_FORMS = {
+    "tensor": ("tensor", "non_blocking"),
+    "dtype": ("dtype", "non_blocking"),
+    "device": ("device", "dtype", "non_blocking"),
+}
+
+
+def _form_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, ...]:
+    if "tensor" in kwargs or (args and _is_tensor(args[0])):
+        return _FORMS["tensor"]
+    return _FORMS["dtype" if args and _is_dtype(args[0]) else "device"]
 
 
 def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, bool, Any]:
     """(device, dtype, non_blocking, memory_format) from the three call forms of ``to``."""
     memory_format = kwargs.pop("memory_format", None)
-    if "copy" in kwargs:
+    if memory_format is not None and builtins.type(memory_format).__name__ != "memory_format":
+        raise TypeError(f"to() expected a memory format, got {memory_format!r:.80}")
+    names = _form_of(args, kwargs)
+    if "copy" in kwargs or len(args) == len(names) + 1:
         raise RuntimeError(".to() does not accept copy argument")
-    if "tensor" in kwargs or "other" in kwargs or (args and _is_tensor(args[0])):
-        names = ("tensor", "non_blocking")
-        if "other" in kwargs:
-            kwargs["tensor"] = kwargs.pop("other")
-    elif (
-        args and args[0] is not None and not isinstance(args[0], (str, int)) and _is_dtype(args[0])
-    ):
-        names = ("dtype", "non_blocking")
-    else:
-        names = ("device", "dtype", "non_blocking")
     if len(args) > len(names):
-        if names[0] == "device" and len(args) == 4:
-            raise RuntimeError(".to() does not accept copy argument")
         raise TypeError(
             f"to() takes at most {len(names)} positional arguments ({', '.join(names)}), got {len(args)}"
         )
     given = dict(zip(names, args, strict=False))
     for name, value in kwargs.items():
-        if name not in ("device", "dtype", "non_blocking", "tensor"):
-            raise TypeError(f"to() got an unexpected keyword argument '{name}'")
+        if name not in names:
+            raise TypeError(
+                f"to() got an unexpected keyword argument '{name}' beside {', '.join(given) or 'others'}"
+            )
         if name in given:
             raise TypeError(f"to() got multiple values for argument '{name}'")
         given[name] = value
     non_blocking = given.get("non_blocking", False)
     if not isinstance(non_blocking, bool):
-        raise TypeError(f"to() expected a bool as non_blocking, got {non_blocking!r}")
+        raise TypeError(f"to() expected a bool as non_blocking, got {non_blocking!r:.80}")
     if "tensor" in given:
         if not _is_tensor(given["tensor"]):
             raise TypeError(f"to() expected a tensor, got {builtins.type(given['tensor'])}")
         return given["tensor"].device, given["tensor"].dtype, non_blocking, memory_format
     device, dtype = given.get("device"), given.get("dtype")
-    if not (device is None or isinstance(device, (str, int)) or hasattr(device, "type")):
-        raise TypeError(f"to() expected a device, a dtype or a tensor, got {device!r}")
+    _check_device(device)
     if dtype is not None and not _is_dtype(dtype):
-        raise TypeError(f"to() expected a dtype, got {builtins.type(dtype)}: {dtype!r}")
+        raise TypeError(f"to() expected a dtype, got {builtins.type(dtype)}: {dtype!r:.80}")
     return device, dtype, non_blocking, memory_format
 
 
@@ -84,9 +119,7 @@ def _dtype_kind(dtype: Any) -> str:
         return "complex"
     kind = getattr(getattr(dtype, "dtype", dtype), "kind", None)
     if kind is None and isinstance(dtype, builtins.type):
-        import numpy
-
-        kind = numpy.dtype(dtype).kind
+        kind = np.dtype(dtype).kind
     return {"f": "floating", "c": "complex"}.get(kind or "", "other")
 
 

@@ -331,9 +331,12 @@ def tensor(
     requires_grad: bool = False,
 ) -> Any:
     """A new tensor with a copy of the data: numbers, nested sequences, arrays, tensors."""
-    result = _from_array(_array_of(data, dtype, copy=True))
-    if device is not None:
-        result = result._convert(None, device, False)
+    if isinstance(data, _C.TensorBase) and data.is_meta:
+        result = data.detach()._convert(dtype, device, True)
+    else:
+        result = _from_array(_array_of(data, dtype, copy=True))
+        if device is not None:
+            result = result._convert(None, device, False)
     return result.requires_grad_(True) if requires_grad else result
 
 

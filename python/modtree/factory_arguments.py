@@ -91,11 +91,11 @@ def _into(name: str, out: Any, make: Any, args: Any, kwargs: dict[str, Any]) -> 
     wants_grad = kwargs.pop("requires_grad", False)
     result = make(*args, **{**kwargs, "dtype": out.dtype, "device": out.device})
     if result.shape != out.shape:
-        if out.numel():
+        if name == "arange" and out.numel() not in (0, result.numel()):
             warnings.warn(
-                f"An output with one or more elements was resized since it had shape {list(out.shape)}, which does not match "
-                f"the required output shape {list(result.shape)}. Pass an out of the right shape, or an empty one.",
-                stacklevel=4,
+                f"The number of elements in the out tensor of shape {list(out.shape)} is {out.numel()} which does not match "
+                f"the computed number of elements {result.numel()}; it is resized. Pass an empty tensor as out.",
+                stacklevel=3,
             )
         out.resize_(result.shape)
     out.copy_(result)

@@ -42,7 +42,7 @@ class _Constant:
 
 
 class memory_format(_Constant):  # noqa: N801
-    """The order of dimensions in memory, as an argument: tensors keep the order that NumPy gives them."""
+    """The order of dimensions in memory, as an argument (`modtree.memory_formats` carries it out)."""
 
 
 class layout(_Constant):  # noqa: N801

@@ -120,12 +120,12 @@ def _clone(self: Any, *, memory_format: Any = None) -> Any:
     return in_format(self, memory_format, copy=True)
 
 
-def _copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
+def _copy_(self: Any, other: Any, non_blocking: bool = False) -> Any:
     if not isinstance(non_blocking, bool):
         raise TypeError(
             f"copy_(): argument 'non_blocking' must be bool, not {type(non_blocking).__name__}"
         )
-    return self.copy_(src)
+    return self.copy_(other)
 
 
 def _cast(name: str) -> Any:

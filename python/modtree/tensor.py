@@ -169,12 +169,12 @@ class Tensor(_C.TensorBase):
         """The array inside, sharing memory."""
         if force:
             return self.detach().cpu()._array
+        if self.is_meta:
+            raise TypeError("can't convert a tensor on 'meta' to an array: it has no values")
         if self.requires_grad:
             raise RuntimeError(
                 "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
             )
-        if self.is_meta:
-            raise TypeError("can't convert a tensor on 'meta' to an array: it has no values")
         return self._array
 
     def tolist(self) -> Any:
@@ -208,9 +208,13 @@ class Tensor(_C.TensorBase):
         return call_function(function, args, kwargs)
 
     def __dlpack__(self, **kwargs: Any) -> Any:
+        if self.is_meta:
+            raise BufferError("Cannot pack tensors on meta: they have no values")
         return self.numpy().__dlpack__(**kwargs)
 
     def __dlpack_device__(self) -> tuple[Any, int]:
+        if self.is_meta:
+            raise ValueError("Unknown device type meta for Dlpack: such tensors have no values")
         return self.numpy().__dlpack_device__()
 
     # -- layout --------------------------------------------------------------------------------------------------------
@@ -515,41 +519,51 @@ def _fill_from_constructor(self: Tensor, args: Any, kwargs: Any) -> None:
 
 def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, bool]:
     """(dtype, device, copy) of the arguments of to(); dtype and device may be None."""
-    kind = kwargs.pop("dtype", None)
-    place = kwargs.pop("device", None)
-    copy = kwargs.pop("copy", False)
-    kwargs.pop("non_blocking", None)
-    other = kwargs.pop("other", kwargs.pop("tensor", None))
-    if kwargs:
-        raise TypeError(f"to() received an invalid keyword argument '{next(iter(kwargs))}'")
-    flags = 0
-    for arg in args:
-        if isinstance(arg, Tensor) and other is None:
-            other = arg
-        elif isinstance(arg, bool):
-            copy = arg if flags else copy
-            flags += 1
-        elif arg is None:
-            continue
-        elif isinstance(arg, (str, device)) and place is None:
-            place = arg
-        elif kind is None and (isinstance(arg, _C.dtype) or _is_dtype(arg)):
-            kind = arg
-        elif isinstance(arg, int) and place is None:
-            place = arg
-        elif place is None and type(arg).__name__ == "device":
-            place = arg
-        else:
+    first = args[0] if args else None
+    flags = ("non_blocking", "copy")
+    if "other" in kwargs:
+        raise TypeError("to() got an unexpected keyword argument 'other'; pass the tensor as it is")
+    if "tensor" in kwargs or isinstance(first, Tensor):
+        names: tuple[str, ...] = ("tensor", *flags)
+    elif args and _is_dtype(first):
+        names = ("dtype", *flags)
+    else:
+        names = ("device", "dtype", *flags)
+    if len(args) > len(names):
+        raise TypeError(
+            f"to() takes at most {len(names)} arguments ({', '.join(names)}), got {len(args)}"
+        )
+    given = dict(zip(names, args, strict=False))
+    for name, value in kwargs.items():
+        if name not in names or name in given:
             raise TypeError(
-                f"to() received an invalid argument {arg!r} (expected a dtype, a device or a Tensor)"
+                f"to() received an invalid combination of arguments: {name} beside {', '.join(given)}"
             )
-    if other is not None:
+        given[name] = value
+    for name in flags:
+        if not isinstance(given.get(name, False), bool):
+            raise TypeError(f"to() expected a bool as {name}, got {given[name]!r:.80}")
+    copy = given.get("copy", False)
+    if "tensor" in given:
+        other = given["tensor"]
+        if not isinstance(other, Tensor):
+            raise TypeError(f"to() expected a Tensor, got {type(other).__name__}")
         return other.dtype, other.device, copy
-    return kind, None if place is None else as_device(place), copy
+    place, kind = given.get("device"), given.get("dtype")
+    if place is not None:
+        try:
+            place = as_device(place)
+        except TypeError:
+            raise TypeError(
+                f"to() received an invalid argument {place!r:.80} (expected a dtype, a device or a Tensor)"
+            ) from None
+    return kind, place, copy
 
 
 def _is_dtype(value: Any) -> bool:
-    if isinstance(value, (bool, int, str)):
+    if isinstance(value, _C.dtype):
+        return True
+    if value is None or isinstance(value, (bool, int, str, device)):
         return False
     try:
         _C.as_dtype(value)

@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from modtree import _C
-from modtree.layouts import contiguous_format
+from modtree.layouts import preserve_format
+from modtree.memory_formats import check_format, in_format, in_order_of
 from modtree.ops.table import expose, functions
 
 
@@ -65,12 +66,15 @@ def map_(self: Any, tensor: Any, callable: Any) -> Any:
 
 
 def resize_as_(self: Any, the_template: Any, *, memory_format: Any = None) -> Any:
-    """resize_() to the shape of another tensor, in C order."""
-    if memory_format not in (None, contiguous_format):
-        raise RuntimeError(
-            f"resize_as_(): the memory is resized in C order, not in {memory_format}"
-        )
-    return self.resize_(the_template.shape)
+    """resize_() to the shape of another tensor, and to a format (by default its)."""
+    check_format("resize_as_", memory_format, or_none=True)
+    if self.shape != the_template.shape:
+        self.resize_(the_template.shape)
+    if memory_format is preserve_format:
+        self.data = in_order_of(the_template, self.data, None)
+    elif memory_format is not None:
+        self.data = in_format(self.data, memory_format)
+    return self
 
 
 def _itself(name: str, text: str) -> Any:
