@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import copy
+import re
 import weakref
 from collections import OrderedDict
 
 import pytest
-from support import raises
+from conftest import _implementation, needs_torch
+from support import raises, values
 from util import HOOK_TABLES, INTERNAL_KEYS, REGISTRIES, names, param, small_tree, tensor
 
 TABLES = tuple(k for k in HOOK_TABLES if k != "_is_full_backward_hook")
@@ -263,6 +266,135 @@ def test_reading_goes_on_without_a_registry(impl, key):
     delattr(m, key)
     gone = {"_parameters": "p", "_buffers": "b", "_modules": "c"}
     assert [n for n in ("p", "b", "c") if not hasattr(m, n)] == [gone[key]]
+
+
+# -- entries that the class answers for ----------------------------------------------------------
+
+EVERYTHING = {
+    "named_modules": lambda m, new: names(m.named_modules()),
+    "modules": lambda m, new: len(list(m.modules())),
+    "named_children": lambda m, new: names(m.named_children()),
+    "children": lambda m, new: len(list(m.children())),
+    "named_parameters": lambda m, new: names(m.named_parameters()),
+    "parameters": lambda m, new: len(list(m.parameters(recurse=False))),
+    "named_buffers": lambda m, new: names(m.named_buffers()),
+    "buffers": lambda m, new: len(list(m.buffers())),
+    "apply": lambda m, new: names(m.apply(lambda x: setattr(x, "seen", 1)).named_modules()),
+    "_apply": lambda m, new: [values(p) for p in m._apply(lambda t: t * 2).parameters()],
+    "train": lambda m, new: [x.training for x in m.train(False).modules()],
+    "eval": lambda m, new: [x.training for x in m.eval().modules()],
+    "requires_grad_": lambda m, new: [
+        p.requires_grad for p in m.requires_grad_(False).parameters()
+    ],
+    "zero_grad": lambda m, new: m.zero_grad(),
+    "state_dict": lambda m, new: list(m.state_dict()),
+    "load_state_dict": lambda m, new: m.load_state_dict(m.state_dict()),
+    "load of other keys": lambda m, new: m.load_state_dict(
+        dict.fromkeys(("c.w", "c.v", "d.x", "np"), m.get_parameter("w")), strict=False
+    ),
+    "repr": lambda m, new: repr(m),
+    "dir": lambda m, new: sorted(set(dir(m)) - set(dir(type(m)))),
+    "deepcopy": lambda m, new: names(copy.deepcopy(m).named_modules()),
+    "call": lambda m, new: m(3),
+    "del": lambda m, new: (delattr(m, "w"), names(m.named_parameters())),
+    "add_module": lambda m, new: (m.add_module("d", new), names(m.named_modules())),
+    "assign": lambda m, new: (setattr(m, "d", new), names(m.named_modules())),
+    "buffer": lambda m, new: (m.register_buffer("n", m.b, False), list(m.state_dict())),
+    "assign a buffer": lambda m, new: (setattr(m, "b", m.b), list(m.state_dict())),
+}
+MISSING = {
+    **{key: (key,) for key in (*REGISTRIES, "_non_persistent_buffers_set", "_forward_hooks")},
+    "hooks": TABLES,
+    "all": INTERNAL_KEYS,
+}
+
+
+def stand_in(impl, missing, answer):
+    """A module that lacks entries, the module that it stands for, and what the hooks of that one did."""
+    inner, fired = impl.nn.Module(), []
+    inner.w, inner.c = param(impl), impl.nn.Module()
+    inner.c.v = param(impl)
+    inner.register_buffer("b", tensor(impl))
+    inner.register_buffer("np", tensor(impl), persistent=False)
+    inner.register_forward_hook(lambda *a: fired.append("forward"))
+    inner.register_state_dict_pre_hook(lambda *a: fired.append("save"))
+    inner.register_load_state_dict_pre_hook(lambda *a: fired.append("load"))
+    inner.register_load_state_dict_post_hook(lambda *a: fired.append("loaded"))
+
+    class StandIn(impl.nn.Module):
+        forward = staticmethod(lambda x: x)
+        if answer == "__getattr__":
+
+            def __getattr__(self, name):
+                return getattr(inner, name)
+
+    m = StandIn()
+    for key in missing:
+        del m.__dict__[key]
+        if answer == "class attribute":
+            setattr(StandIn, key, getattr(inner, key))
+    return m, inner, fired
+
+
+def outcomes(impl, missing, answer):
+    found = {}
+    for operation, run in EVERYTHING.items():
+        m, _, fired = stand_in(impl, missing, answer)
+        try:
+            result = run(m, impl.nn.Module())
+        except (AttributeError, RuntimeError) as e:
+            # What ours says after torch's words.
+            result = type(e), re.split("; | [(]looking|: call", str(e))[0]
+        found[operation] = re.sub(r"modtree|torch| at 0x\w+", "", repr(result)), fired
+    return found
+
+
+@needs_torch
+@pytest.mark.parametrize("answer", ["__getattr__", "class attribute", "none"])
+@pytest.mark.parametrize("missing", MISSING)
+def test_entries_that_the_class_answers_for(ours, missing, answer):
+    """Everything that reads a missing entry asks the class; what it does not know is an AttributeError."""
+    expected = outcomes(_implementation("torch"), MISSING[missing], answer)
+    assert outcomes(ours, MISSING[missing], answer) == expected
+
+
+def test_a_stand_in_walks_what_it_stands_for(impl):
+    m, inner, fired = stand_in(impl, INTERNAL_KEYS, "__getattr__")
+    assert names(m.named_modules()) == ["", "c"] and list(m.children()) == [inner.c]
+    assert names(m.named_parameters()) == ["w", "c.v"] and list(m.buffers()) == [inner.b, inner.np]
+    assert m.train(False).training is False and inner.c.training is False
+    assert m.apply(lambda x: setattr(x, "seen", True)) is m and inner.c.seen
+    assert list(m.state_dict()) == ["w", "b", "c.v"] and fired == ["save"]
+    sd = {k: v * 0 for k, v in m.state_dict().items()}
+    assert m.load_state_dict(sd) == ([], []) and fired[1:] == ["save", "load", "loaded"]
+    assert inner.c.v.detach().sum() == 0 == inner.b.sum()
+    m._apply(lambda t: t + 1)
+    assert inner.c.v.detach().sum() > 0 and inner.b.sum() > 0
+    assert "(c): Module()" in repr(m) and m(3) == 3 and fired[-1] == "forward"
+    tree = impl.nn.Sequential(m)
+    assert (
+        names(tree.named_parameters())
+        == ["0.w", "0.c.v"]
+        == [k for k in tree.state_dict() if not k.endswith("b")]
+    )
+    m.requires_grad_(False)
+    assert not inner.w.requires_grad
+    m.add_module("d", impl.nn.Module())
+    assert "d" in inner._modules
+
+
+def test_dir_asks_the_registries_for_their_keys(impl):
+    class Own(dict):
+        def keys(self):
+            return ["own_key"]
+
+        def __iter__(self):
+            raise AssertionError("not asked")
+
+    for key in REGISTRIES:
+        m = impl.nn.Module()
+        setattr(m, key, Own(x=None))
+        assert "own_key" in dir(m) and "x" not in dir(m)
 
 
 # -- training ------------------------------------------------------------------------------------

@@ -121,14 +121,15 @@ int for_each_registered_parameter(PyObject *self_obj, Function visit) {
       return -1;
     }
     PyObject *mapping = nullptr;
-    auto foreign = py::object();
+    auto keep = py::object();
     if (is_module(reached.module.ptr())) {
-      if (registry(as_module(reached.module.ptr()), Slot::parameters, &mapping) < 0) {
+      if (registry(as_module(reached.module.ptr()), Slot::parameters, &mapping, &keep) < 0) {
         return -1;
       }
     } else {
-      foreign = py::reinterpret_steal<py::object>(PyObject_GetAttr(reached.module.ptr(), names.parameters_));
-      mapping = foreign.ptr();
+      keep = py::reinterpret_steal<py::object>(
+          PyObject_GetAttr(reached.module.ptr(), names.parameters_));
+      mapping = keep.ptr();
       if (!mapping) {
         return -1;
       }
@@ -254,12 +255,14 @@ PyObject *module_requires_grad_(PyObject *self_obj, PyObject *const *args, Py_ss
     return nullptr;
   }
   PyObject *flag = values[0] ? values[0] : Py_True;
-  if (!PyBool_Check(flag)) {
-    PyErr_Format(PyExc_TypeError, "requires_grad_(): argument 'requires_grad' must be bool, not %.200s", Py_TYPE(flag)->tp_name);
-    return nullptr;
-  }
   const int done = slot_guard(-1, [&] {
     return for_each_parameter(self_obj, [&](TensorFamily *family, PyObject *parameter) {
+      if (!PyBool_Check(flag)) {
+        PyErr_Format(PyExc_TypeError,
+                     "requires_grad_(): argument 'requires_grad' must be bool, not %.200s",
+                     Py_TYPE(flag)->tp_name);
+        return -1;
+      }
       return family->set_requires_grad(parameter, flag == Py_True);
     });
   });

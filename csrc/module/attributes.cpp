@@ -4,6 +4,7 @@
 #include "module/class_info.h"
 #include "module/copy.h"
 #include "module/registration.h"
+#include "module/registry_edit.h"
 
 namespace modtree {
 
@@ -92,20 +93,10 @@ int delete_plain(ModuleObject *module, PyObject *name, const SpecialName *specia
 // `del module.name` (BEHAVIOUR 2.9).
 int delete_attribute(ModuleObject *module, PyObject *name) {
   for (const Slot slot : {Slot::parameters, Slot::buffers, Slot::modules}) {
-    py::object mapping;
-    if (has_slot(module, slot)) {
-      mapping = py::reinterpret_borrow<py::object>(peek(module, slot));
-      if (!mapping) {
-        continue;
-      }
-    } else {
-      // Missing: a __getattr__ of the class may know better (a module that stands for another one).
-      mapping = py::reinterpret_steal<py::object>(PyObject_GetAttr(as_object(module), slot_name(slot)));
-      if (!mapping) {
-        return -1;
-      }
-    }
-    const int deleted = mapping_discard(mapping.ptr(), name);
+    PyObject *mapping;
+    py::object keep;
+    const int found = registry(module, slot, &mapping, &keep);
+    const int deleted = found > 0 ? mapping_discard(mapping, name) : found;
     if (deleted < 0) {
       return -1;
     }
@@ -190,7 +181,11 @@ PyObject *module_tp_getattro(PyObject *self_obj, PyObject *name) {
 
 PyObject *module_getattr(PyObject *self_obj, PyObject *name) {
   if (!PyUnicode_Check(name)) {
-    PyErr_Format(PyExc_TypeError, "attribute name must be string, not '%.200s'", Py_TYPE(name)->tp_name);
+    // Only a call by hand gives such a name; no registry has it.
+    if (PyObject_Hash(name) != -1 || !PyErr_Occurred()) {
+      PyErr_Format(PyExc_AttributeError, "'%.200s' object has no attribute '%S'",
+                   type_short_name(Py_TYPE(self_obj)), name);
+    }
     return nullptr;
   }
   PyObject *value;

@@ -15,19 +15,13 @@ int has_call_hooks(ModuleObject *module) {
       has_entries(global_hooks.backward_pre)) {
     return 1;
   }
-  if (!module->state.exposed) {
-    if (!module->state.initialized) {
-      raise_missing_slot(module, Slot::backward_hooks);
-      return -1;
-    }
-    if (!module->state.hooks) {
-      return 0;
-    }
+  if (!module->state.exposed && module->state.initialized && !module->state.hooks) {
+    return 0;
   }
   for (const Slot slot : {Slot::backward_hooks, Slot::backward_pre_hooks, Slot::forward_hooks, Slot::forward_pre_hooks}) {
-    PyObject *table = peek(module, slot);
-    if (!table && module->state.exposed) {
-      raise_missing_slot(module, slot);
+    PyObject *table;
+    py::object keep;
+    if (registry(module, slot, &table, &keep) < 0) {
       return -1;
     }
     if (!is_empty_table(table)) {

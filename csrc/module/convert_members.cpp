@@ -4,7 +4,7 @@
 #include "family/no_grad.h"
 #include "module/class_info.h"
 #include "module/conversion.h"
-#include "module/registration.h"
+#include "module/registry_edit.h"
 #include "py/call.h"
 #include "py/slot_guard.h"
 
@@ -62,8 +62,9 @@ int MemberConversion::convert(ModuleObject *module) {
 
 int MemberConversion::convert_parameters(ModuleObject *module) {
   PyObject *mapping;
+  py::object keep;
   RegistryItems items;
-  if (registry(module, Slot::parameters, &mapping) < 0 || items.start(mapping) < 0) {
+  if (registry(module, Slot::parameters, &mapping, &keep) < 0 || items.start(mapping) < 0) {
     return -1;
   }
   NoGradScopes no_grad;
@@ -96,8 +97,7 @@ int MemberConversion::convert_parameter(ModuleObject *module, PyObject *key, Ten
       if (found < 0 || replacement.ptr() == parameter) {
         return found < 0 ? -1 : 0;
       }
-      PyObject *mapping = require(module, Slot::parameters);
-      return mapping ? mapping_set(mapping, key, known) : -1;
+      return store_registered(module, Slot::parameters, key, known);
     }
   }
   const auto converted = py::reinterpret_steal<py::object>(PyObject_CallOneArg(fn_.ptr(), parameter));
@@ -147,8 +147,7 @@ int MemberConversion::store_parameter(ModuleObject *module, PyObject *key, Tenso
     return swap_contents(module, key, family, parameter, replacement.ptr(), false);
   }
   *stored = replacement;
-  PyObject *mapping = require(module, Slot::parameters);
-  return mapping ? mapping_set(mapping, key, replacement.ptr()) : -1;
+  return store_registered(module, Slot::parameters, key, replacement.ptr());
 }
 
 int MemberConversion::convert_grad(ModuleObject *module, PyObject *key, TensorFamily *family, PyObject *parameter, PyObject *grad,
@@ -214,8 +213,9 @@ int MemberConversion::swap_contents(ModuleObject *module, PyObject *key, TensorF
 
 int MemberConversion::convert_buffers(ModuleObject *module) {
   PyObject *mapping;
+  py::object keep;
   RegistryItems items;
-  if (registry(module, Slot::buffers, &mapping) < 0 || items.start(mapping) < 0) {
+  if (registry(module, Slot::buffers, &mapping, &keep) < 0 || items.start(mapping) < 0) {
     return -1;
   }
   PyObject *key_ptr, *value_ptr;
@@ -233,8 +233,8 @@ int MemberConversion::convert_buffers(ModuleObject *module) {
     if (!converted || (keep_ties_ && !found && remember_converted(fn_.ptr(), buffer.ptr(), converted.ptr()) < 0)) {
       return -1;
     }
-    PyObject *target = require(module, Slot::buffers);
-    if (!target || (!converted.is(buffer) && mapping_set(target, key.ptr(), converted.ptr()) < 0)) {
+    if (!converted.is(buffer) &&
+        store_registered(module, Slot::buffers, key.ptr(), converted.ptr()) < 0) {
       return -1;
     }
   }

@@ -80,12 +80,38 @@ int append_hooks(std::vector<Hook> &hooks, PyObject *table, const FlagTables &fl
   return 0;
 }
 
+// The hooks of one table of the module, with the flags that the tables of `flag_slots`
+// (with_kwargs, always_called) give them.
+int append_own_hooks(ModuleObject *module, std::vector<Hook> &hooks, Slot slot,
+                     std::initializer_list<Slot> flag_slots) {
+  PyObject *table;
+  py::object keep;
+  if (registry(module, slot, &table, &keep) < 0) {
+    return -1;
+  }
+  if (is_empty_table(table)) {
+    return 0;
+  }
+  const auto held = py::reinterpret_borrow<py::object>(table);
+  FlagTables flags;
+  py::object *flag_table = &flags.with_kwargs;
+  for (const Slot flag_slot : flag_slots) {
+    PyObject *found;
+    if (registry(module, flag_slot, &found, &keep) < 0) {
+      return -1;
+    }
+    *flag_table = py::reinterpret_borrow<py::object>(found);
+    flag_table = &flags.always_called;
+  }
+  return append_hooks(hooks, table, flags, false);
+}
+
 int collect_pre_hooks(ModuleObject *module, std::vector<Hook> &hooks) {
   if (append_hooks(hooks, global_hooks.forward_pre, FlagTables{}, true) < 0) {
     return -1;
   }
-  const FlagTables flags{peek(module, Slot::forward_pre_hooks_with_kwargs), nullptr};
-  return append_hooks(hooks, peek(module, Slot::forward_pre_hooks), flags, false);
+  return append_own_hooks(module, hooks, Slot::forward_pre_hooks,
+                          {Slot::forward_pre_hooks_with_kwargs});
 }
 
 int collect_forward_hooks(ModuleObject *module, std::vector<Hook> &hooks) {
@@ -93,8 +119,8 @@ int collect_forward_hooks(ModuleObject *module, std::vector<Hook> &hooks) {
   if (append_hooks(hooks, global_hooks.forward, global_flags, true) < 0) {
     return -1;
   }
-  const FlagTables flags{peek(module, Slot::forward_hooks_with_kwargs), peek(module, Slot::forward_hooks_always_called)};
-  return append_hooks(hooks, peek(module, Slot::forward_hooks), flags, false);
+  return append_own_hooks(module, hooks, Slot::forward_hooks,
+                          {Slot::forward_hooks_with_kwargs, Slot::forward_hooks_always_called});
 }
 
 // One call through the hooks. Functions return 0, or -1 with a Python error set.
@@ -254,11 +280,21 @@ private:
 
   // --- backward hooks -------------------------------------------------------------------------------------------------------
 
+  // Has the module hooks of this kind? -1 on error.
+  int has_own(Slot slot) {
+    PyObject *table;
+    py::object keep;
+    return registry(module(), slot, &table, &keep) < 0 ? -1 : !is_empty_table(table);
+  }
+
   int collect_backward_hooks() {
-    const bool hooks = has_entries(global_hooks.backward) || !is_empty_table(peek(module(), Slot::backward_hooks));
-    const bool pre_hooks = has_entries(global_hooks.backward_pre) || !is_empty_table(peek(module(), Slot::backward_pre_hooks));
-    if (!hooks && !pre_hooks) {
-      return 0;
+    const int hooks = has_entries(global_hooks.backward) ? 1 : has_own(Slot::backward_hooks);
+    const int pre_hooks = hooks < 0 ? -1
+                          : has_entries(global_hooks.backward_pre)
+                              ? 1
+                              : has_own(Slot::backward_pre_hooks);
+    if (pre_hooks < 0 || (!hooks && !pre_hooks)) {
+      return pre_hooks;
     }
     return slot_guard(-1, [&] {
       full_hooks_ = legacy_hooks_ = backward_pre_hooks_ = py::list();

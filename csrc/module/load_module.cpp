@@ -41,7 +41,9 @@ PyObject *local_state(ModuleObject *module) {
   PyObject *mapping, *name, *tensor, *non_persistent;
   RegistryItems items;
   int more;
-  if (!state || registry(module, Slot::parameters, &mapping) < 0 || items.start(mapping) < 0) {
+  Owned keep;
+  if (!state || registry(module, Slot::parameters, &mapping, &keep) < 0 ||
+      items.start(mapping) < 0) {
     return nullptr;
   }
   while ((more = items.next(&name, &tensor)) > 0) {
@@ -50,7 +52,8 @@ PyObject *local_state(ModuleObject *module) {
       return nullptr;
     }
   }
-  if (more < 0 || registry(module, Slot::buffers, &mapping) < 0 || items.start(mapping) < 0) {
+  if (more < 0 || registry(module, Slot::buffers, &mapping, &keep) < 0 ||
+      items.start(mapping) < 0) {
     return nullptr;
   }
   while ((more = items.next(&name, &tensor)) > 0) {
@@ -58,7 +61,8 @@ PyObject *local_state(ModuleObject *module) {
       continue;
     }
     const Owned held_name = borrow(name), held_tensor = borrow(tensor);
-    if (registry(module, Slot::non_persistent_buffers_set, &non_persistent) < 0) {
+    Owned asked;
+    if (registry(module, Slot::non_persistent_buffers_set, &non_persistent, &asked) < 0) {
       return nullptr;
     }
     const Owned held_set = borrow(non_persistent);
@@ -72,7 +76,8 @@ PyObject *local_state(ModuleObject *module) {
 
 int run_pre_hooks(PyObject *module, PyObject *const *arguments) {
   PyObject *hooks, *key, *hook;
-  if (registry(as_module(module), Slot::load_state_dict_pre_hooks, &hooks) < 0) {
+  Owned keep;
+  if (registry(as_module(module), Slot::load_state_dict_pre_hooks, &hooks, &keep) < 0) {
     return -1;
   }
   RegistryItems items;
@@ -146,7 +151,7 @@ int load_extra_state(PyObject *module, PyObject *state_dict, PyObject *extra_key
 }
 
 // 1 when a key below `prefix` has no place in the module or below its children; -1 on error.
-int is_unexpected(PyObject *module, PyObject *key, Py_ssize_t prefix_size, PyObject *local) {
+int is_unexpected(PyObject *children, PyObject *key, Py_ssize_t prefix_size, PyObject *local) {
   const Py_ssize_t size = PyUnicode_GET_LENGTH(key);
   const Py_ssize_t dot = PyUnicode_FindChar(key, '.', prefix_size, size, 1);
   if (dot == -2) {
@@ -157,16 +162,19 @@ int is_unexpected(PyObject *module, PyObject *key, Py_ssize_t prefix_size, PyObj
     return -1;
   }
   const int known =
-      dot < 0 ? PyDict_Contains(local, atom.ptr()) : registry_contains(as_module(module), Slot::modules, atom.ptr());
+      dot < 0 ? PyDict_Contains(local, atom.ptr()) : mapping_contains(children, atom.ptr());
   return known < 0 ? -1 : !known;
 }
 
 int report_unexpected(PyObject *module, PyObject *state_dict, PyObject *prefix, PyObject *extra_key, PyObject *local,
                       PyObject *unexpected) {
   const Owned keys = steal(PySequence_List(state_dict));
-  if (!keys) {
+  PyObject *children;
+  Owned asked;
+  if (!keys || registry(as_module(module), Slot::modules, &children, &asked) < 0) {
     return -1;
   }
+  const Owned held_children = borrow(children);
   const Py_ssize_t prefix_size = PyUnicode_GET_LENGTH(prefix);
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(keys.ptr()); ++i) {
     PyObject *key = PyList_GET_ITEM(keys.ptr(), i);
@@ -184,7 +192,7 @@ int report_unexpected(PyObject *module, PyObject *state_dict, PyObject *prefix, 
     if (same == 0) {
       continue;
     }
-    const int bad = is_unexpected(module, key, prefix_size, local);
+    const int bad = is_unexpected(children, key, prefix_size, local);
     if (bad < 0 || (bad && append_to(unexpected, key) < 0)) {
       return -1;
     }

@@ -120,9 +120,8 @@ private:
           LoadPlan::Step{LoadPlan::Kind::python, number, nullptr, Py_NewRef(prefix.ptr()), nullptr, nullptr, nullptr});
       return 0;
     }
-    PyObject *children = peek(as_module(child), Slot::modules);
-    const bool may_have_children = children && (!PyDict_Check(children) || PyDict_GET_SIZE(children) != 0);
-    if (may_have_children && path_.check_cycle(child, name, "load_state_dict") < 0) {
+    if (may_have_entries(as_module(child), Slot::modules) &&
+        path_.check_cycle(child, name, "load_state_dict") < 0) {
       return -1;
     }
     names_are_plain_ = names_are_plain_ && !has_dot(name);
@@ -142,7 +141,8 @@ private:
       const Owned found = steal(PyObject_GetAttr(module, names.modules_));
       return found ? path_.top().children.start(found.ptr()) : -1;
     }
-    if (registry(as_module(module), Slot::modules, &children) < 0) {
+    Owned keep;
+    if (registry(as_module(module), Slot::modules, &children, &keep) < 0) {
       return -1;
     }
     return path_.top().children.start(children);
@@ -153,7 +153,9 @@ private:
       return 0;
     }
     PyObject *hooks;
-    if (registry(as_module(path_.top().module), Slot::load_state_dict_post_hooks, &hooks) < 0) {
+    Owned keep;
+    if (registry(as_module(path_.top().module), Slot::load_state_dict_post_hooks, &hooks, &keep) <
+        0) {
       return -1;
     }
     const int has_hooks = is_nonempty(hooks);
@@ -187,7 +189,9 @@ private:
     PyObject *parameters, *buffers, *name, *tensor;
     RegistryItems items;
     int more;
-    if (registry(module, Slot::parameters, &parameters) < 0 || items.start(parameters) < 0) {
+    Owned keep_parameters, keep_buffers;
+    if (registry(module, Slot::parameters, &parameters, &keep_parameters) < 0 ||
+        items.start(parameters) < 0) {
       return -1;
     }
     const bool has_parameters = parameters && PyObject_Size(parameters) != 0;
@@ -196,7 +200,8 @@ private:
         return -1;
       }
     }
-    if (more < 0 || registry(module, Slot::buffers, &buffers) < 0 || items.start(buffers) < 0) {
+    if (more < 0 || registry(module, Slot::buffers, &buffers, &keep_buffers) < 0 ||
+        items.start(buffers) < 0) {
       return -1;
     }
     while ((more = items.next(&name, &tensor)) > 0) {
@@ -225,7 +230,8 @@ private:
 
   int is_non_persistent(ModuleObject *module, PyObject *name) {
     PyObject *set;
-    if (registry(module, Slot::non_persistent_buffers_set, &set) < 0) {
+    Owned keep;
+    if (registry(module, Slot::non_persistent_buffers_set, &set, &keep) < 0) {
       return -1;
     }
     if (!set || (PyAnySet_Check(set) && PySet_GET_SIZE(set) == 0)) {
@@ -338,9 +344,15 @@ private:
     std::vector<std::uint32_t> found;
     std::uint32_t extra_state = 0;
     bool has_extra_state = false;
+    PyObject *children;
+    Owned asked;
+    if (registry(module, Slot::modules, &children, &asked) < 0) {
+      return -1;
+    }
+    const Owned held_children = borrow(children);
     for (const KeyIndex::NodeId child : node.children) {
       const Owned name = text(region_.index->node(child).name);
-      const int known = name ? registry_contains(module, Slot::modules, name.ptr()) : -1;
+      const int known = name ? mapping_contains(children, name.ptr()) : -1;
       if (known < 0) {
         return -1;
       }
@@ -377,8 +389,13 @@ private:
   // Does the module load an entry of this name?
   int has_entry(ModuleObject *module, PyObject *name) {
     for (const Slot slot : {Slot::parameters, Slot::buffers}) {
-      PyObject *mapping = peek(module, slot);
-      if (!mapping) {
+      PyObject *mapping;
+      Owned keep;
+      const int found = registry(module, slot, &mapping, &keep);
+      if (found <= 0) {
+        if (found < 0) {
+          return -1;
+        }
         continue;
       }
       const Owned held = borrow(mapping);
@@ -445,8 +462,7 @@ bool loads_through_python(PyObject *module) {
   if (!is_module(module) || overrides(as_module(module), Virtual::load_from_state_dict)) {
     return true;
   }
-  PyObject *hooks = peek(as_module(module), Slot::load_state_dict_pre_hooks);
-  return hooks && (!PyDict_Check(hooks) || PyDict_GET_SIZE(hooks) != 0);
+  return may_have_entries(as_module(module), Slot::load_state_dict_pre_hooks);
 }
 
 int build_load_plan(LoadRegion &region, PyObject *root, PyObject *prefix, bool root_is_done, const LoadPlanOptions &options,

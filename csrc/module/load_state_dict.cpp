@@ -262,7 +262,8 @@ private:
       return PyObject_GetAttr(module, slot_name(slot));
     }
     PyObject *mapping;
-    return registry(as_module(module), slot, &mapping) < 0 ? nullptr : Py_XNewRef(mapping);
+    Owned keep;
+    return registry(as_module(module), slot, &mapping, &keep) < 0 ? nullptr : Py_XNewRef(mapping);
   }
 
   int run_post_hooks(PyObject *module) {

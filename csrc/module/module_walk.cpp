@@ -104,7 +104,8 @@ int ModuleWalk::open_entered() {
   Place place = std::move(entered_);
   entered_ = Place();
   PyObject *children;
-  const int found = registry(as_module(place.module.ptr()), Slot::modules, &children);
+  py::object keep;
+  const int found = registry(as_module(place.module.ptr()), Slot::modules, &children, &keep);
   if (found < 0) {
     return -1;
   }

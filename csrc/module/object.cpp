@@ -52,24 +52,6 @@ bool fits_compact(Slot slot, PyObject *value) {
   }
 }
 
-// A new empty value for a slot; null on error.
-PyObject *default_value(Slot slot) {
-  switch (slot) {
-    case Slot::training:
-      return Py_NewRef(Py_True);
-    case Slot::is_full_backward_hook:
-      return Py_NewRef(Py_None);
-    case Slot::non_persistent_buffers_set:
-      return PySet_New(nullptr);
-    case Slot::parameters:
-    case Slot::buffers:
-    case Slot::modules:
-      return PyDict_New();
-    default:
-      return new_ordered_dict();
-  }
-}
-
 PyObject **writable_cell(ModuleObject *module, Slot slot) {
   ModuleState &state = module->state;
   if (PyObject **cell = compact_cell(state, slot)) {
@@ -125,6 +107,23 @@ PyObject *slot_name(Slot slot) {
   return nullptr;
 }
 
+PyObject *default_value(Slot slot) {
+  switch (slot) {
+    case Slot::training:
+      return Py_NewRef(Py_True);
+    case Slot::is_full_backward_hook:
+      return Py_NewRef(Py_None);
+    case Slot::non_persistent_buffers_set:
+      return PySet_New(nullptr);
+    case Slot::parameters:
+    case Slot::buffers:
+    case Slot::modules:
+      return PyDict_New();
+    default:
+      return new_ordered_dict();
+  }
+}
+
 void init_special_names() {
   ordered_dict_type = import_attribute("collections", "OrderedDict").release().ptr();
   special_by_text = PyDict_New();
@@ -158,6 +157,17 @@ const SpecialName *find_special_name(PyObject *name) {
 void raise_missing_slot(ModuleObject *module, Slot slot) {
   PyErr_Format(PyExc_AttributeError, "'%.100s' object has no attribute '%U'; was super().__init__() called?",
                type_short_name(Py_TYPE(module)), slot_name(slot));
+}
+
+int missing_entry(ModuleObject *module, Slot slot, PyObject **value, py::object *keep) {
+  if (!overrides(module, Virtual::getattr) && !type_lookup(Py_TYPE(module), slot_name(slot))) {
+    raise_missing_slot(module, slot);
+    return -1;
+  }
+  // A module that stands for another one has its entries from there.
+  *keep = py::reinterpret_steal<py::object>(PyObject_GetAttr(as_object(module), slot_name(slot)));
+  *value = keep->ptr();
+  return *value ? 1 : -1;
 }
 
 PyObject *require(ModuleObject *module, Slot slot) {

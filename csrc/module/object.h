@@ -125,25 +125,38 @@ inline bool has_slot(ModuleObject *module, Slot slot) {
 // Sets the AttributeError that torch raises when an entry is missing.
 void raise_missing_slot(ModuleObject *module, Slot slot);
 
-// For walks: 1 and the borrowed mapping; 0 (and null) when there is nothing in it; -1 with AttributeError when the entry is missing.
-inline int registry(ModuleObject *module, Slot slot, PyObject **mapping) {
+// What the class of a module that lacks an entry gives in its place (`__getattr__`, a class
+// attribute): 1 and the value, which *keep owns; -1 with AttributeError when it has nothing. Runs
+// user code.
+int missing_entry(ModuleObject *module, Slot slot, PyObject **value, py::object *keep);
+
+// `module._modules` and its like for walks: 1 and the mapping; 0 (and null) when there is nothing
+// in it; -1 with AttributeError when the entry is missing. The mapping is borrowed from the module;
+// one that its class gave for a missing entry is owned by *keep.
+inline int registry(ModuleObject *module, Slot slot, PyObject **mapping, py::object *keep) {
   *mapping = peek(module, slot);
   if (*mapping) {
     return 1;
   }
-  if (!has_slot(module, slot)) {
-    raise_missing_slot(module, slot);
-    return -1;
-  }
-  return 0;
+  return has_slot(module, slot) ? 0 : missing_entry(module, slot, mapping, keep);
 }
+
+// May the entry hold anything? Runs no user code: a missing entry, for which the class may answer,
+// counts as one that does.
+inline bool may_have_entries(ModuleObject *module, Slot slot) {
+  PyObject *mapping = peek(module, slot);
+  return mapping ? !PyDict_Check(mapping) || PyDict_GET_SIZE(mapping) != 0
+                 : !has_slot(module, slot);
+}
+
+// A new value such as Module.__init__ gives this entry; null on error.
+PyObject *default_value(Slot slot);
 
 // Borrowed; makes the empty container in compact mode. Null with AttributeError when the entry is missing.
 PyObject *require(ModuleObject *module, Slot slot);
 
-// Is `name` in the registry? -1 with an error set on failure. Missing entry: 0.
-inline int registry_contains(ModuleObject *module, Slot slot, PyObject *name) {
-  PyObject *mapping = peek(module, slot);
+// Is `name` in the mapping (null: empty)? -1 with an error set on failure.
+inline int mapping_contains(PyObject *mapping, PyObject *name) {
   if (!mapping) {
     return 0;
   }
@@ -153,6 +166,11 @@ inline int registry_contains(ModuleObject *module, Slot slot, PyObject *name) {
   // Comparing names may run code that puts another mapping in its place.
   const auto keep = py::reinterpret_borrow<py::object>(mapping);
   return PySequence_Contains(mapping, name);
+}
+
+// Is `name` in the registry that `__dict__` has? Missing entry: 0.
+inline int registry_contains(ModuleObject *module, Slot slot, PyObject *name) {
+  return mapping_contains(peek(module, slot), name);
 }
 
 // --- writing --------------------------------------------------------------------------------------------------------------

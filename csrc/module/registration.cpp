@@ -5,6 +5,7 @@
 #include "module/attributes.h"
 #include "module/class_info.h"
 #include "module/globals.h"
+#include "module/registry_edit.h"
 #include "py/call.h"
 #include "py/slot_guard.h"
 
@@ -80,8 +81,7 @@ int store_with_hooks(ModuleObject *module, Slot slot, PyObject *hooks, PyObject 
   if (!kept) {
     return -1;
   }
-  PyObject *mapping = require(module, slot);
-  return mapping ? mapping_set(mapping, name, kept.ptr()) : -1;
+  return store_registered(module, slot, name, kept.ptr());
 }
 
 // A parameter is a leaf. -1 with an error set when it is not.
@@ -114,11 +114,11 @@ int store_persistence(ModuleObject *module, PyObject *name, bool persistent) {
   if (persistent) {
     return discard_non_persistent(module, name);
   }
-  PyObject *set = require(module, Slot::non_persistent_buffers_set);
-  if (!set) {
+  PyObject *set;
+  py::object keep;
+  if (require_entry(module, Slot::non_persistent_buffers_set, &set, &keep) < 0) {
     return -1;
   }
-  const auto keep = py::reinterpret_borrow<py::object>(set);
   return PySet_Check(set) ? PySet_Add(set, name) : call_method(set, "add", name) ? 0 : -1;
 }
 
@@ -194,6 +194,18 @@ private:
 
 // Removes a name from the instance dict, the given registries and the non-persistent set.
 int remove_from_others(ModuleObject *module, PyObject *name, std::initializer_list<Slot> registries) {
+  // Looked up before anything is removed: the name may be that of a registry, and a missing one
+  // leaves everything as it is.
+  py::object owned[3];
+  std::size_t count = 0;
+  for (const Slot slot : registries) {
+    if (own_entry(module, slot, &owned[count++]) < 0) {
+      return -1;
+    }
+  }
+  if (own_entry(module, Slot::non_persistent_buffers_set, &owned[2]) < 0) {
+    return -1;
+  }
   const SpecialName *special = find_special_name(name);
   if (special && special->slot >= 0) {
     if (delete_slot(module, static_cast<Slot>(special->slot)) < 0) {
@@ -202,13 +214,12 @@ int remove_from_others(ModuleObject *module, PyObject *name, std::initializer_li
   } else if (module->dict && mapping_discard(module->dict, name) < 0) {
     return -1;
   }
-  for (const Slot slot : registries) {
-    PyObject *mapping = peek(module, slot);
-    if (mapping && mapping_discard(mapping, name) < 0) {
+  for (std::size_t i = 0; i < count; ++i) {
+    if (owned[i] && mapping_discard(owned[i].ptr(), name) < 0) {
       return -1;
     }
   }
-  return discard_non_persistent(module, name);
+  return owned[2] ? set_discard(owned[2].ptr(), name) : 0;
 }
 
 // May a parameter or a module go in by a plain dict store? No hook, override, class attribute or internal name is in the way.
@@ -329,9 +340,11 @@ int is_persistent(ModuleObject *module, PyObject *name, PyObject *value, bool is
     const auto persistent = py::reinterpret_steal<py::object>(PyObject_GetAttr(value, names.persistent));
     return persistent ? PyObject_IsTrue(persistent.ptr()) : -1;
   }
-  PyObject *set = peek(module, Slot::non_persistent_buffers_set);
-  const auto keep = py::reinterpret_borrow<py::object>(set);
-  const int listed = set ? PySequence_Contains(set, name) : 0;
+  py::object set;
+  if (own_entry(module, Slot::non_persistent_buffers_set, &set) < 0) {
+    return -1;
+  }
+  const int listed = set ? PySequence_Contains(set.ptr(), name) : 0;
   return listed < 0 ? -1 : !listed;
 }
 
@@ -348,7 +361,8 @@ int assign_buffer(ModuleObject *module, PyObject *name, PyObject *value, bool is
                                    "cannot assign '%U' as buffer '%U' (torch.nn.Buffer, torch.Tensor or None expected)", value, name);
     }
   }
-  if (known && !is_buffer_object && stores_directly(module, name, global_hooks.buffer_registration) &&
+  if (known && !is_buffer_object && has_slot(module, Slot::non_persistent_buffers_set) &&
+      stores_directly(module, name, global_hooks.buffer_registration) &&
       !overrides(module, Virtual::register_buffer)) {
     PyObject *buffers = require(module, Slot::buffers);
     return buffers ? mapping_set(buffers, name, value) : -1;
@@ -486,11 +500,12 @@ int add_module(ModuleObject *module, PyObject *name, PyObject *child) {
       return -1;
     });
   }
-  if (!has_slot(module, Slot::modules)) {
-    raise_missing_slot(module, Slot::modules);
+  PyObject *modules;
+  py::object keep;
+  if (registry(module, Slot::modules, &modules, &keep) < 0) {
     return -1;
   }
-  const int known = registry_contains(module, Slot::modules, name);
+  const int known = mapping_contains(modules, name);
   const int exists = known == 0 ? has_attribute(module, name) : 0;
   if (known < 0 || exists != 0) {
     return exists > 0 ? raise_already_exists(module, name) : -1;
@@ -507,42 +522,6 @@ int add_module(ModuleObject *module, PyObject *name, PyObject *child) {
     return -1;
   }
   return store_with_hooks(module, Slot::modules, global_hooks.module_registration, name, child);
-}
-
-// Comparing names, or the end of the old value, may run code that puts another mapping in the place of this one: it is kept alive.
-int mapping_set(PyObject *mapping, PyObject *name, PyObject *value) {
-  const auto keep = py::reinterpret_borrow<py::object>(mapping);
-  return PyDict_CheckExact(mapping) ? PyDict_SetItem(mapping, name, value) : PyObject_SetItem(mapping, name, value);
-}
-
-int mapping_discard(PyObject *mapping, PyObject *name) {
-  const auto keep = py::reinterpret_borrow<py::object>(mapping);
-  if (PyDict_CheckExact(mapping)) {
-    if (PyDict_GET_SIZE(mapping) == 0 || !dict_get_str(mapping, name)) {
-      return 0;
-    }
-    PyObject *old;
-    const int found = dict_pop(mapping, name, &old);
-    Py_XDECREF(old);
-    return found;
-  }
-  const int found = PySequence_Contains(mapping, name);
-  if (found != 1) {
-    return found;
-  }
-  return PyObject_DelItem(mapping, name) < 0 ? -1 : 1;
-}
-
-int discard_non_persistent(ModuleObject *module, PyObject *name) {
-  PyObject *set = peek(module, Slot::non_persistent_buffers_set);
-  if (!set) {
-    return 0;
-  }
-  const auto keep = py::reinterpret_borrow<py::object>(set);
-  if (PySet_Check(set)) {
-    return PySet_GET_SIZE(set) == 0 ? 0 : PySet_Discard(set, name) < 0 ? -1 : 0;
-  }
-  return call_method(set, "discard", name) ? 0 : -1;
 }
 
 py::str type_name(py::handle value) {

@@ -17,11 +17,6 @@ int register_parameter(ModuleObject *module, PyObject *name, PyObject *parameter
 int register_buffer(ModuleObject *module, PyObject *name, PyObject *tensor, bool persistent);
 int add_module(ModuleObject *module, PyObject *name, PyObject *child);
 
-// Mapping access that takes the short way for a plain dict. Discard: 1 removed, 0 was missing, -1 on error.
-int mapping_set(PyObject *mapping, PyObject *name, PyObject *value);
-int mapping_discard(PyObject *mapping, PyObject *name);
-int discard_non_persistent(ModuleObject *module, PyObject *name);
-
 // How error messages call the type of a value: 'torch.FloatTensor', 'collections.OrderedDict', 'int'. Throws.
 py::str type_name(py::handle value);
 

@@ -59,7 +59,8 @@ int save_own(PyObject *module_obj, const Destination &destination, PyObject *(*g
   ModuleObject *module = as_module(module_obj);
   PyObject *mapping, *name, *tensor;
   RegistryItems items;
-  int more = registry(module, Slot::parameters, &mapping);
+  Owned keep;
+  int more = registry(module, Slot::parameters, &mapping, &keep);
   if (more < 0 || items.start(mapping) < 0) {
     return -1;
   }
@@ -74,7 +75,8 @@ int save_own(PyObject *module_obj, const Destination &destination, PyObject *(*g
       return -1;
     }
   }
-  if (more < 0 || registry(module, Slot::buffers, &mapping) < 0 || items.start(mapping) < 0) {
+  if (more < 0 || registry(module, Slot::buffers, &mapping, &keep) < 0 ||
+      items.start(mapping) < 0) {
     return -1;
   }
   while ((more = items.next(&name, &tensor)) > 0) {
@@ -82,7 +84,8 @@ int save_own(PyObject *module_obj, const Destination &destination, PyObject *(*g
       continue;
     }
     PyObject *non_persistent;
-    if (registry(module, Slot::non_persistent_buffers_set, &non_persistent) < 0) {
+    Owned asked;
+    if (registry(module, Slot::non_persistent_buffers_set, &non_persistent, &asked) < 0) {
       return -1;
     }
     const Owned held_name = borrow(name), held_tensor = borrow(tensor), held_set = borrow(non_persistent);
@@ -123,6 +126,11 @@ PyObject *module_save_to_state_dict(PyObject *self_obj, PyObject *const *args, P
       return nullptr;
     }
     const Owned destination = borrow(values[0]), prefix = borrow(values[1]);
+    if (!PyUnicode_Check(prefix.ptr())) {
+      PyErr_Format(PyExc_TypeError, "_save_to_state_dict: prefix must be a str, got %.200s: %R",
+                   Py_TYPE(prefix.ptr())->tp_name, prefix.ptr());
+      return nullptr;
+    }
     const Destination target(destination.ptr(), keep_vars != 0, type);
     if (save_own(self_obj, target, [](void *given) { return static_cast<PyObject *>(given); }, prefix.ptr()) < 0) {
       return nullptr;

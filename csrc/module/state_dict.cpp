@@ -71,9 +71,8 @@ private:
     if (!is_module(child) || overrides(as_module(child), Virtual::state_dict)) {
       return call_child(name, child);
     }
-    PyObject *children = peek(as_module(child), Slot::modules);
-    const bool may_have_children = children && (!PyDict_Check(children) || PyDict_GET_SIZE(children) != 0);
-    if (may_have_children && path_.check_cycle(child, name, "state_dict") < 0) {
+    if (may_have_entries(as_module(child), Slot::modules) &&
+        path_.check_cycle(child, name, "state_dict") < 0) {
       return -1;
     }
     const std::uint32_t parent = path_.top().record;
@@ -109,7 +108,8 @@ private:
       return -1;
     }
     PyObject *hooks;
-    if (registry(module, Slot::state_dict_pre_hooks, &hooks) < 0) {
+    Owned keep;
+    if (registry(module, Slot::state_dict_pre_hooks, &hooks, &keep) < 0) {
       return -1;
     }
     if (hooks && PyObject_Size(hooks) != 0 && run_pre_hooks(hooks) < 0) {
@@ -119,7 +119,7 @@ private:
                           ? call_save(module_obj)
                           : save_own(module_obj, destination_, [](void *path) { return static_cast<StatePath *>(path)->prefix(); }, &path_);
     PyObject *children;
-    if (saved < 0 || registry(module, Slot::modules, &children) < 0) {
+    if (saved < 0 || registry(module, Slot::modules, &children, &keep) < 0) {
       return -1;
     }
     return path_.top().children.start(children);
@@ -166,7 +166,8 @@ private:
   int leave(Owned *result) {
     ModuleObject *module = as_module(path_.top().module);
     PyObject *hooks;
-    if (registry(module, Slot::state_dict_hooks, &hooks) < 0) {
+    Owned keep;
+    if (registry(module, Slot::state_dict_hooks, &hooks, &keep) < 0) {
       return -1;
     }
     if (!hooks || PyObject_Size(hooks) == 0) {

@@ -67,8 +67,9 @@ private:
       return -1;
     }
     PyObject *children = nullptr;
+    py::object keep;
     if (!overridden) {
-      const int found = registry(as_module(module), Slot::modules, &children);
+      const int found = registry(as_module(module), Slot::modules, &children, &keep);
       if (found < 0) {
         return -1;
       }

@@ -125,7 +125,8 @@ int Walk::start() {
       return start_override(PyObject_CallMethodNoArgs(root.ptr(), names.named_children));
     }
     PyObject *children;
-    return registry(module, Slot::modules, &children) < 0 ? -1 : entries.start(children);
+    py::object keep;
+    return registry(module, Slot::modules, &children, &keep) < 0 ? -1 : entries.start(children);
   }
   if (request.kind == WalkKind::modules) {
     return start_modules();
@@ -168,7 +169,8 @@ int Walk::open(PyObject *module) {
   const Slot slot = registry_slot(request.kind);
   PyObject *mapping = nullptr;
   if (is_module(module)) {
-    return registry(as_module(module), slot, &mapping) < 0 ? -1 : entries.start(mapping);
+    py::object keep;
+    return registry(as_module(module), slot, &mapping, &keep) < 0 ? -1 : entries.start(mapping);
   }
   // A module of another library, given by an override.
   const auto foreign = py::reinterpret_steal<py::object>(PyObject_GetAttr(module, slot_name(slot)));

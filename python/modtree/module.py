@@ -139,10 +139,10 @@ class Module(_C.ModuleBase):
         """
         if target == "":
             raise ValueError("Cannot set the submodule without a target name!")
+        *path, name = target.split(".")
         if not isinstance(module, _C.ModuleBase):
             raise ValueError(f"`module` is not an nn.Module, found {type(module)}")
-        path, _, name = target.rpartition(".")
-        parent = self.get_submodule(path) if path or "." in target else self
+        parent = self.get_submodule(".".join(path)) if path else self
         if hasattr(parent, name):
             if not isinstance(getattr(parent, name), _C.ModuleBase):
                 raise AttributeError(f"`{name}` is not an nn.Module")
@@ -339,9 +339,9 @@ class Module(_C.ModuleBase):
         names = [
             *dir(self.__class__),
             *self.__dict__,
-            *self._parameters,
-            *self._modules,
-            *self._buffers,
+            *self._parameters.keys(),
+            *self._modules.keys(),
+            *self._buffers.keys(),
         ]
         return sorted(name for name in names if not name[0].isdigit())
 
