@@ -430,6 +430,139 @@ def test_extra_state_is_set_with_strict_false_too(impl):
     assert m.state == 5
 
 
+# -- extra state that makes children -------------------------------------------------------------
+
+
+def growing(impl):
+    class Grows(impl.nn.Module):
+        """Has as many children as its extra state says."""
+
+        def __init__(self, size=0):
+            super().__init__()
+            self.own = impl.nn.Parameter(impl.lib.tensor([-1.0]))
+            self.grow(size)
+
+        def grow(self, size):
+            self.size = size
+            for i in range(size):
+                setattr(self, f"c{i}", leaf(impl, "w"))
+
+        def get_extra_state(self):
+            return self.size
+
+        def set_extra_state(self, size):
+            self.grow(size)
+
+    return Grows
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("nested", [False, True])
+def test_children_that_extra_state_makes_are_loaded(impl, nested, strict):
+    cls = growing(impl)
+
+    def net(size):
+        grown = cls(size)
+        return impl.nn.Sequential(leaf(impl, "w"), grown, leaf(impl, "w")) if nested else grown
+
+    target, path = net(0), "1." if nested else ""
+    sd = numbers(impl, *(k for k in net(2).state_dict() if not k.endswith(("own", "_extra_state"))))
+    sd |= {path + "own": impl.lib.tensor([5.0]), path + "_extra_state": 2}
+    assert target.load_state_dict(sd, strict) == ([], [])
+    assert sorted(target.state_dict()) == sorted(sd)
+    assert all(values(v) == values(sd[k]) for k, v in target.named_parameters())
+
+
+def test_children_that_extra_state_replaces_are_loaded(impl):
+    class Rebuilds(impl.nn.Module):
+        def __init__(self, size):
+            super().__init__()
+            self.set_extra_state(size)
+
+        def get_extra_state(self):
+            return self.inner.w.shape[0]
+
+        def set_extra_state(self, size):
+            self.inner = impl.nn.Module()
+            self.inner.w = impl.nn.Parameter(impl.lib.zeros(size))
+
+    for size in (2, 3):
+        m = impl.nn.Sequential(Rebuilds(2), impl.nn.Sequential(Rebuilds(1)))
+        old = m[0].inner
+        sd = {"0.inner.w": impl.lib.ones(size), "0._extra_state": size}
+        sd |= {"1.0.inner.w": impl.lib.ones(2), "1.0._extra_state": 2}
+        m.load_state_dict(sd)
+        assert m[0].inner is not old and values(m[0].inner.w) == [1.0] * size
+        assert values(m[1][0].inner.w) == [1.0, 1.0]
+
+
+def test_extra_state_inside_extra_state(impl):
+    cls = growing(impl)
+
+    class Outer(cls):
+        def grow(self, size):
+            self.size = size
+            self.inner = impl.nn.Sequential(*(cls() for _ in range(size)))
+
+    a, b = Outer(2), Outer(1)
+    a.inner[1].grow(2)
+    a.inner[1].c1.w.requires_grad_(False).copy_(impl.lib.tensor([7.0, 8.0]))
+    assert b.load_state_dict(a.state_dict()) == ([], [])
+    assert list(a.state_dict()) == list(b.state_dict())
+    assert values(b.inner[1].c1.w) == [7.0, 8.0]
+
+
+def test_keys_below_what_extra_state_made_are_judged(impl):
+    cls = growing(impl)
+    sd = numbers(impl, "c0.w", "c1.x", "c2.w") | {"own": impl.lib.ones(1), "_extra_state": 2}
+    expected = (["c1.w"], ["c2.w", "c1.x"])
+    assert cls().load_state_dict(dict(sd), strict=False) == expected
+    with raises(RuntimeError, 'Missing key(s) in state_dict: "c1.w"', '"c2.w", "c1.x"'):
+        cls().load_state_dict(sd)
+    # Children for which there is no key at all.
+    assert cls().load_state_dict({"_extra_state": 1}, strict=False) == (["own", "c0.w"], [])
+    # A parameter that the setter makes comes too late.
+    cls.grow = lambda self, size: size and self.register_parameter("late", self.own)
+    sd = {"own": impl.lib.ones(1), "late": impl.lib.ones(1), "_extra_state": 2}
+    assert cls().load_state_dict(sd, strict=False) == ([], ["late"])
+
+
+def test_post_hooks_around_extra_state_that_makes_children(impl):
+    seen = []
+    for keys in (["0.c0.w"], []):
+        m = impl.nn.Sequential(growing(impl)())
+        for name, module in m.named_modules():
+            module.register_load_state_dict_post_hook(
+                lambda m, keys, name=name: seen.append((name, list(keys.missing_keys)))
+            )
+        sd = numbers(impl, *keys) | {"0.own": impl.lib.ones(1), "0._extra_state": 1}
+        m.load_state_dict(sd, strict=False)
+    assert seen == [("0", []), ("", []), ("0", ["0.c0.w"]), ("", ["0.c0.w"])]
+
+
+def test_extra_state_is_not_set_when_the_load_fails_without_it(ours):
+    cls = growing(ours)
+    for wrong in ("0.w", "2.w"):
+        m = ours.nn.Sequential(leaf(ours, "w"), cls(), leaf(ours, "w"))
+        sd = numbers(ours, "0.w", "1.c0.w", "2.w") | {
+            "1.own": ours.lib.ones(1),
+            "1._extra_state": 1,
+        }
+        sd[wrong] = ours.lib.ones(5)
+        with raises(RuntimeError, f"size mismatch for {wrong}"):
+            m.load_state_dict(sd)
+        assert m[1].size == 0 and values(m[0].w) == [1.0, 2.0] and values(m[1].own) == [-1.0]
+
+
+def test_below_extra_state_nothing_is_written_when_something_is_wrong_there(ours):
+    """Only the setter could tell, so it ran; see docs/compat.md."""
+    m = ours.nn.Sequential(growing(ours)(), leaf(ours, "w"))
+    sd = numbers(ours, "0.c0.w", "1.w") | {"0.own": ours.lib.ones(1), "0._extra_state": 2}
+    with raises(RuntimeError, 'Missing key(s) in state_dict: "0.c1.w"'):
+        m.load_state_dict(sd)
+    assert m[0].size == 2 and values(m[0].c0.w) == [1.0, 2.0] == values(m[1].w)
+
+
 def test_default_methods_refuse(impl):
     m = impl.nn.Module()
     with raises(RuntimeError, "get_extra_state"):

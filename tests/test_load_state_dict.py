@@ -369,7 +369,11 @@ def test_entries_put_directly_into_the_registry(impl):
 
 def test_loading_into_meta_warns(impl):
     m = leaf(impl, "w").to("meta")
-    with warns(UserWarning, "which is a no-op"):
+    with warns(
+        UserWarning,
+        "copying from a non-meta parameter in the checkpoint to a meta parameter in the current model, "
+        "which is a no-op. (Did you mean to pass `assign=True`",
+    ):
         m.load_state_dict({"w": impl.lib.tensor([3.0, 4.0])})
     assert m.w.is_meta
 

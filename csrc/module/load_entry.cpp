@@ -50,14 +50,6 @@ PyObject *size_mismatch(PyObject *key, PyObject *tensor, PyObject *source) {
       theirs.ptr(), mine.ptr());
 }
 
-int warn_meta(PyObject *key) {
-  return PyErr_WarnFormat(PyExc_UserWarning, 1,
-                          "for %U: the checkpoint has values but the tensor of the module is on the meta device, so copying "
-                          "them, which is a no-op, leaves it without values. (Did you mean to pass `assign=True`, which puts the "
-                          "tensors of the checkpoint in place of those of the module?)",
-                          key);
-}
-
 // What `Parameter` slots get in assign and swap mode: new reference, null on error.
 PyObject *as_parameter_like(const LoadEntry &entry, PyObject *value) {
   const int slot_is_parameter = entry.family->is_parameter(entry.tensor);
@@ -136,6 +128,16 @@ int swap_mode() {
   return flag ? PyObject_IsTrue(flag.ptr()) : -1;
 }
 
+int warn_of_meta_copy(PyObject *key) {
+  return PyErr_WarnFormat(PyExc_UserWarning, 1,
+                          "for %U: copying from a non-meta parameter in the checkpoint to a meta "
+                          "parameter in the current model, "
+                          "which is a no-op. (Did you mean to pass `assign=True`, which puts the "
+                          "tensors of the checkpoint in place "
+                          "of those of the module?)",
+                          key);
+}
+
 int check_entry(const LoadEntry &entry, const LoadMode &mode, py::object *source, py::object *message) {
   TensorFamily *source_family;
   int is_tensor = family_of(source->ptr(), &source_family);
@@ -187,10 +189,7 @@ int check_entry(const LoadEntry &entry, const LoadMode &mode, py::object *source
     return -1;
   }
   const int source_is_meta = source_family ? source_family->is_meta(source->ptr()) : 0;
-  if (source_is_meta < 0 || (source_is_meta == 0 && warn_meta(entry.key) < 0)) {
-    return -1;
-  }
-  return 1;
+  return source_is_meta < 0 ? -1 : source_is_meta ? 1 : 2;
 }
 
 int store_entry(const LoadEntry &entry, const LoadMode &mode, PyObject *source, py::object *message) {

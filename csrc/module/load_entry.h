@@ -25,9 +25,13 @@ struct LoadEntry {
   TensorFamily *family;
 };
 
-// 1: `source` may be stored (it is replaced by its only element where torch does so). 0: it may not, `message` says why. -1: an error that
-// is not to be collected. May run Python code.
+// 1: `source` may be stored (it is replaced by its only element where torch does so). 2: so it may,
+// but the copy has no effect, of which warn_of_meta_copy warns. 0: it may not, `message` says why.
+// -1: an error that is not to be collected. May run Python code.
 int check_entry(const LoadEntry &entry, const LoadMode &mode, py::object *source, py::object *message);
+
+// The warning that values cannot be copied to the meta device; -1 when it is an error.
+int warn_of_meta_copy(PyObject *key);
 
 // 1: stored. 0: an exception, which `message` reports. -1: an error that is not to be collected.
 int store_entry(const LoadEntry &entry, const LoadMode &mode, PyObject *source, py::object *message);

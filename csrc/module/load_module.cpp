@@ -124,6 +124,9 @@ int load_entries(PyObject *module, PyObject *state_dict, PyObject *prefix, PyObj
       return -1;
     }
     int good = check_entry(entry, mode, &source, &message);
+    if (good > 1 && warn_of_meta_copy(key.ptr()) < 0) {
+      return -1;
+    }
     if (good > 0) {
       good = no_grad.enter(entry.family) < 0 ? -1 : store_entry(entry, mode, source.ptr(), &message);
     }

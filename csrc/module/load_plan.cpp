@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <unordered_set>
 
 #include "module/class_info.h"
 #include "module/state_path.h"
@@ -21,6 +22,17 @@ bool has_dot(PyObject *name) {
     return std::memchr(PyUnicode_1BYTE_DATA(name), '.', static_cast<std::size_t>(PyUnicode_GET_LENGTH(name))) != nullptr;
   }
   return PyUnicode_FindChar(name, '.', 0, PyUnicode_GET_LENGTH(name), 1) >= 0;
+}
+
+// Has the class of a module a set_extra_state of its own?
+bool has_setter(PyObject *module) {
+  return class_info(Py_TYPE(module))->overrides(Virtual::set_extra_state);
+}
+
+// Does a dict have the extra state of the module with that prefix? -1 on error.
+int finds_extra_state(PyObject *prefix, PyObject *dict) {
+  const Owned key = steal(extra_state_key(prefix));
+  return key ? PyDict_Contains(dict, key.ptr()) : -1;
 }
 
 // Looks keys up in a dict that mostly has them in the order of the questions: then the next entry is the answer, without hashing.
@@ -98,8 +110,12 @@ public:
 
 private:
   std::uint32_t note_visit(PyObject *module, PyObject *name, std::uint32_t parent, bool judged) {
+    const bool below =
+        name && (plan_.visits[parent].below_extra_state || plan_.visits[parent].has_extra_state);
     plan_.visits.push_back(LoadPlan::Visit{Py_NewRef(module), Py_XNewRef(name), parent,
-                                           static_cast<std::uint32_t>(plan_.steps.size()), judged, KeyIndex::kNone});
+                                           static_cast<std::uint32_t>(plan_.steps.size()), judged,
+                                           below, false, KeyIndex::kNone});
+    plan_.may_change = plan_.may_change || below;
     return static_cast<std::uint32_t>(plan_.visits.size() - 1);
   }
 
@@ -109,11 +125,17 @@ private:
       return -1;
     }
     const std::uint32_t parent = path_.top().record;
-    if (loads_through_python(child)) {
-      const Owned prefix = steal(path_.child_prefix(name));
-      if (!prefix) {
-        return -1;
-      }
+    const bool has_python = loads_through_python(child);
+    Owned prefix;
+    int is_step = 0;
+    if (has_python || (options_.split && has_setter(child))) {
+      prefix = steal(path_.child_prefix(name));
+      is_step = !prefix ? -1 : has_python ? 1 : finds_extra_state(prefix.ptr(), region_.dict.ptr());
+    }
+    if (is_step < 0) {
+      return -1;
+    }
+    if (is_step) {
       const std::uint32_t number = note_visit(child, name, parent, false);
       plan_.has_python = true;
       plan_.steps.push_back(
@@ -190,8 +212,11 @@ private:
     RegistryItems items;
     int more;
     Owned keep_parameters, keep_buffers;
-    if (registry(module, Slot::parameters, &parameters, &keep_parameters) < 0 ||
-        items.start(parameters) < 0) {
+    if (registry(module, Slot::parameters, &parameters, &keep_parameters) < 0) {
+      return -1;
+    }
+    const Owned held_parameters = borrow(parameters);
+    if (items.start(parameters) < 0) {
       return -1;
     }
     const bool has_parameters = parameters && PyObject_Size(parameters) != 0;
@@ -225,7 +250,7 @@ private:
     if (more < 0) {
       return -1;
     }
-    return class_info(Py_TYPE(path_.top().module))->overrides(Virtual::set_extra_state) ? plan_extra_state() : 0;
+    return has_setter(path_.top().module) ? plan_extra_state() : 0;
   }
 
   int is_non_persistent(ModuleObject *module, PyObject *name) {
@@ -252,7 +277,7 @@ private:
     }
     names_are_plain_ = names_are_plain_ && !has_dot(name);
     if (found == 0) {
-      plan_.missing.push_back(LoadPlan::Report{plan_.steps.size(), std::move(key)});
+      report(plan_.missing, std::move(key));
       return 0;
     }
     LoadEntry entry{path_.top().module, name, key.ptr(), tensor, nullptr};
@@ -274,12 +299,21 @@ private:
       return -1;
     }
     if (good == 0) {
-      plan_.errors.push_back(LoadPlan::Report{plan_.steps.size(), std::move(message)});
+      report(plan_.errors, std::move(message));
       return 0;
+    }
+    if (good > 1) {
+      plan_.meta_keys.push_back(key);
     }
     plan_.steps.push_back(LoadPlan::Step{LoadPlan::Kind::entry, path_.top().record, Py_NewRef(name), key.release().ptr(),
                                          Py_NewRef(tensor), source.release().ptr(), entry.family});
     return 0;
+  }
+
+  // Notes what is wrong with an entry of the top frame's module.
+  void report(std::vector<LoadPlan::Report> &reports, Owned text) {
+    const bool provisional = plan_.visits[path_.top().record].below_extra_state;
+    reports.push_back(LoadPlan::Report{plan_.steps.size(), std::move(text), provisional});
   }
 
   int store_uninitialized(const LoadEntry &entry, PyObject *source, Owned *message) {
@@ -298,9 +332,10 @@ private:
       return -1;
     }
     if (found == 0) {
-      plan_.missing.push_back(LoadPlan::Report{plan_.steps.size(), std::move(key)});
+      report(plan_.missing, std::move(key));
       return 0;
     }
+    plan_.visits[path_.top().record].has_extra_state = true;
     plan_.steps.push_back(LoadPlan::Step{LoadPlan::Kind::extra_state, path_.top().record, nullptr, key.release().ptr(), nullptr,
                                          value.release().ptr(), nullptr});
     return 0;
@@ -342,6 +377,7 @@ private:
     const KeyIndex::Node &node = region_.index->node(visit.node);
     ModuleObject *module = as_module(visit.module);
     std::vector<std::uint32_t> found;
+    std::unordered_set<std::uint32_t> below_unknown;
     std::uint32_t extra_state = 0;
     bool has_extra_state = false;
     PyObject *children;
@@ -359,11 +395,13 @@ private:
       if (!known) {
         const std::vector<std::uint32_t> below = region_.index->positions(child);
         found.insert(found.end(), below.begin(), below.end());
+        // The setter may make this child.
+        below_unknown.insert(below.begin(), below.end());
       }
     }
     for (const KeyIndex::Leaf &leaf : node.leaves) {
       if (leaf.name == "_extra_state") {
-        has_extra_state = !class_info(Py_TYPE(visit.module))->overrides(Virtual::set_extra_state);
+        has_extra_state = !has_setter(visit.module);
         extra_state = leaf.position;
         continue;
       }
@@ -381,7 +419,11 @@ private:
       found.insert(found.begin(), extra_state);
     }
     for (const std::uint32_t position : found) {
-      plan_.unexpected.push_back(LoadPlan::Report{visit.step, borrow(region_.index->key(position))});
+      const bool provisional =
+          visit.below_extra_state || (visit.has_extra_state && below_unknown.count(position));
+      plan_.unexpected.push_back(
+          LoadPlan::Report{visit.step, borrow(region_.index->key(position)), provisional});
+      plan_.may_change = plan_.may_change || provisional;
     }
     return 0;
   }
@@ -463,6 +505,10 @@ bool loads_through_python(PyObject *module) {
     return true;
   }
   return may_have_entries(as_module(module), Slot::load_state_dict_pre_hooks);
+}
+
+int sets_extra_state(PyObject *module, PyObject *prefix, PyObject *dict) {
+  return loads_through_python(module) || !has_setter(module) ? 0 : finds_extra_state(prefix, dict);
 }
 
 int build_load_plan(LoadRegion &region, PyObject *root, PyObject *prefix, bool root_is_done, const LoadPlanOptions &options,

@@ -43,14 +43,18 @@ public:
     PyObject *module;
     PyObject *name;  // null for the root
     std::uint32_t parent;
-    std::uint32_t step;  // the number of steps before it
-    bool judged;         // native: its unexpected keys are found here
+    std::uint32_t step;      // the number of steps before it
+    bool judged;             // native: its unexpected keys are found here
+    bool below_extra_state;  // an ancestor in the plan has its extra state set, which may change
+                             // everything here
+    bool has_extra_state;    // its own is set
     KeyIndex::NodeId node;
   };
   // A text for one of the three lists, due when the step of that number is reached.
   struct Report {
     std::size_t step;
     py::object text;
+    bool provisional;  // a set_extra_state of this plan may put it right
   };
 
   LoadPlan() = default;
@@ -61,12 +65,17 @@ public:
   std::vector<Step> steps;
   std::vector<Visit> visits;
   std::vector<Report> missing, unexpected, errors;
+  std::vector<py::object> meta_keys;  // of entries whose copy has no effect
   bool has_python = false;
+  bool may_change = false;  // there is something below a module whose extra state is set
   bool has_post_hooks = false;
 };
 
 // Does this module need its own dict and Python calls when it is loaded?
 bool loads_through_python(PyObject *module);
+
+// Is it a native module whose set_extra_state will be called with an entry of `dict`? -1 on error.
+int sets_extra_state(PyObject *module, PyObject *prefix, PyObject *dict);
 
 // 1 when the mapping of hooks or children (null: none) has entries, -1 on error.
 int is_nonempty(PyObject *mapping);
@@ -74,6 +83,9 @@ int is_nonempty(PyObject *mapping);
 struct LoadPlanOptions {
   LoadMode mode;
   PyObject *bad_metadata = nullptr;  // a set of module paths whose metadata is no mapping, or null
+  // Plan modules whose extra state is set as if they had Python code: their children are planned
+  // when it has run.
+  bool split = false;
 };
 
 // Plans the tree below `root`, whose prefix is given. `root_is_done`: its own entries are loaded already. May fill region.index. -1 on error.

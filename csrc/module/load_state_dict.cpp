@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "module/load_state_dict.h"
 
+#include <algorithm>
 #include <memory>
 #include <unordered_set>
 #include <utility>
@@ -41,7 +42,7 @@ public:
       if (load_root_through_python(root, region) < 0) {
         return nullptr;
       }
-    } else if (push_plan(std::move(region), root, names.empty, false) < 0) {
+    } else if (push_plan(std::move(region), root, names.empty, RootEntries::planned) < 0) {
       return nullptr;
     }
     if (work() < 0 || no_grad_.exit() < 0 || write_what_was_held_back() < 0 || raise_errors(root) < 0) {
@@ -51,11 +52,17 @@ public:
   }
 
 private:
+  // What becomes of the root of a plan besides its children.
+  // - planned: its entries and hooks are part of the plan.
+  // - done: its entries are loaded, its hooks run at the end of the plan.
+  // - elsewhere: another plan has both.
+  enum class RootEntries : std::uint8_t { planned, done, elsewhere };
+
   // A plan that is being carried out.
   struct Running {
     LoadRegion region;
     std::shared_ptr<LoadPlan> plan;
-    bool root_is_done;  // the root has Python code: its hooks run when the plan is done
+    RootEntries root_entries;
     std::size_t next = 0;
     std::size_t missing = 0, unexpected = 0, errors = 0;  // reports made so far
   };
@@ -87,23 +94,62 @@ private:
         (metadata && PyObject_SetAttr(own.dict.ptr(), names.metadata, metadata) < 0)) {
       return -1;
     }
-    return load_through_python(root, names.empty, std::move(own));
+    return load_through_python(root, names.empty, std::move(own), false);
   }
 
-  int push_plan(LoadRegion region, PyObject *root, PyObject *prefix, bool root_is_done) {
+  // `split`: see LoadPlanOptions.
+  int push_plan(LoadRegion region, PyObject *root, PyObject *prefix, RootEntries root_entries,
+                bool split = false) {
+    auto plan = std::make_shared<LoadPlan>();
+    if (build(region, root, prefix, root_entries, split, plan.get()) < 0) {
+      return -1;
+    }
+    if (!split && plan->may_change && !doomed_ && !fails(*plan, false)) {
+      // All that is wrong, if anything, may be put right by a set_extra_state: it has to run before
+      // what is below it is planned.
+      const int sets = root_entries == RootEntries::planned
+                           ? sets_extra_state(root, prefix, region.dict.ptr())
+                           : 0;
+      if (sets != 0) {
+        return sets < 0 ? -1 : load_through_python(root, prefix, std::move(region), true);
+      }
+      plan = std::make_shared<LoadPlan>();
+      if (build(region, root, prefix, root_entries, true, plan.get()) < 0) {
+        return -1;
+      }
+    }
+    has_post_hooks_ = has_post_hooks_ || plan->has_post_hooks;
+    doomed_ = doomed_ || fails(*plan, true);
+    for (const Owned &key : plan->meta_keys) {
+      if (warn_of_meta_copy(key.ptr()) < 0) {
+        return -1;
+      }
+    }
+    running_.push_back(Running{std::move(region), std::move(plan), root_entries});
+    return 0;
+  }
+
+  int build(LoadRegion &region, PyObject *root, PyObject *prefix, RootEntries root_entries,
+            bool split, LoadPlan *plan) {
     LoadPlanOptions options;
     options.mode = mode_;
     options.bad_metadata = metadata_.bad_entries();
-    auto plan = std::make_shared<LoadPlan>();
-    if (build_load_plan(region, root, prefix, root_is_done, options, plan.get()) < 0) {
-      return -1;
-    }
-    has_post_hooks_ = has_post_hooks_ || plan->has_post_hooks;
-    const bool keys_differ = !plan->missing.empty() || !plan->unexpected.empty();
-    // A hook may still clear the lists of keys; nothing takes an error back.
-    doomed_ = doomed_ || !plan->errors.empty() || (strict_ && keys_differ && !has_post_hooks_);
-    running_.push_back(Running{std::move(region), std::move(plan), root_is_done});
-    return 0;
+    options.split = split;
+    return build_load_plan(region, root, prefix, root_entries != RootEntries::planned, options,
+                           plan);
+  }
+
+  // Will what the plan reports make the load fail? A hook may still clear the lists of keys;
+  // nothing takes an error back.
+  bool fails(const LoadPlan &plan, bool count_provisional) const {
+    const auto has_any = [&](const std::vector<LoadPlan::Report> &reports) {
+      return std::any_of(reports.begin(), reports.end(), [&](const LoadPlan::Report &report) {
+        return count_provisional || !report.provisional;
+      });
+    };
+    const bool keys_count = strict_ && !has_post_hooks_ && !plan.has_post_hooks;
+    return has_any(plan.errors) ||
+           (keys_count && (has_any(plan.missing) || has_any(plan.unexpected)));
   }
 
   int work() {
@@ -130,7 +176,7 @@ private:
     }
     Running done = std::move(running_.back());
     running_.pop_back();
-    if (!done.root_is_done) {
+    if (done.root_entries != RootEntries::done) {
       return 0;
     }
     PyObject *module = done.plan->visits[0].module;
@@ -147,7 +193,7 @@ private:
           held_back_.emplace_back(plan, number);
           return 0;
         }
-        return write(*plan, number);
+        return write(*plan, number) < 0 ? -1 : load_new_children(*plan, number);
       case LoadPlan::Kind::post_hooks:
         return report_until(number) < 0 ? -1 : run_post_hooks(plan->visits[step.visit].module);
       case LoadPlan::Kind::python:
@@ -162,7 +208,37 @@ private:
     own.index = region.index;
     own.node = visit.node;
     own.dict = steal(region.index->dict_of(visit.node));
-    return own.dict ? load_through_python(visit.module, step.key, std::move(own)) : -1;
+    if (!own.dict) {
+      return -1;
+    }
+    const bool has_python = loads_through_python(visit.module);
+    if (!has_python && doomed_) {
+      // Here for its set_extra_state alone, which is not called any more: what is wrong below is
+      // still to be reported.
+      return push_plan(std::move(own), visit.module, step.key, RootEntries::planned);
+    }
+    return load_through_python(visit.module, step.key, std::move(own), !has_python);
+  }
+
+  // After the extra state of a module that had no children: those it has made.
+  int load_new_children(const LoadPlan &plan, std::size_t number) {
+    const LoadPlan::Step &step = plan.steps[number];
+    const LoadPlan::Visit &visit = plan.visits[step.visit];
+    const bool had_children =
+        step.visit + 1 < plan.visits.size() && plan.visits[step.visit + 1].parent == step.visit;
+    if (step.kind != LoadPlan::Kind::extra_state || had_children ||
+        !may_have_entries(as_module(visit.module), Slot::modules)) {
+      return 0;
+    }
+    const Py_ssize_t prefix_size =
+        PyUnicode_GET_LENGTH(step.key) - PyUnicode_GET_LENGTH(names.extra_state);
+    const Owned prefix = steal(PyUnicode_Substring(step.key, 0, prefix_size));
+    if (!prefix || report_until(number) < 0) {
+      return -1;
+    }
+    LoadRegion own;
+    own.dict = running_.back().region.dict;
+    return push_plan(std::move(own), visit.module, prefix.ptr(), RootEntries::elsewhere);
   }
 
   // Stores one entry or extra state. Also called at the end, for what was held back.
@@ -207,8 +283,9 @@ private:
     return 0;
   }
 
-  // A module with Python code: steps 1 to 3 of torch's load, then its children are planned. `own` has the dict that the code gets.
-  int load_through_python(PyObject *module, PyObject *prefix, LoadRegion own) {
+  // A module with Python code: steps 1 to 3 of torch's load, then its children are planned. `own`
+  // has the dict that the code gets. `split` is for that plan.
+  int load_through_python(PyObject *module, PyObject *prefix, LoadRegion own, bool split) {
     const Owned held_module = borrow(module), held_prefix = borrow(prefix);
     if (no_grad_.exit() < 0) {
       return -1;
@@ -253,7 +330,7 @@ private:
     if (own.index && !own.index->same_entries(own.node, own.dict.ptr())) {
       own.index.reset();
     }
-    return push_plan(std::move(own), module, prefix, true);
+    return push_plan(std::move(own), module, prefix, RootEntries::done, split);
   }
 
   // New reference to a registry, or null: without an error when it is empty.
