@@ -5,13 +5,17 @@ from __future__ import annotations
 
 import copy
 import copyreg
+import importlib
 import pickle
 import sys
 from collections import OrderedDict, UserDict
 
 import pytest
+from conftest import needs_torch
 from support import raises, values
 from util import HOOK_TABLES, INTERNAL_KEYS, chain, names, one, param, small_tree, tensor
+
+import modtree
 
 PROTOCOLS = range(pickle.HIGHEST_PROTOCOL + 1)
 _CLASSES: dict[tuple[str, str], type] = {}
@@ -55,6 +59,10 @@ def Slotted(Module):
         __slots__ = ("slot",)
 
     return Slotted
+
+
+def identity(x):
+    return x
 
 
 def plain_hook(module, args, output):
@@ -318,12 +326,72 @@ def test_reduction_is_the_standard_one(impl):
 def test_empty_tables_are_not_pickled(ours):
     m = full(ours)
     state = m.__reduce_ex__(2)[2]
-    assert "_state_dict_hooks" not in state and state["_forward_hooks"] is None
+    assert "_state_dict_hooks" not in state and state["_forward_hooks"] == OrderedDict()
     assert state["_parameters"] is m._parameters and state["plain"] == m.plain
     again = type(m).__new__(type(m))
     again.__setstate__(state)
     assert again.__dict__.keys() == m.__dict__.keys()
     assert type(again._forward_hooks) is type(m._forward_hooks) and not again._forward_hooks
+
+
+@needs_torch
+def test_states_go_from_one_library_to_the_other():
+    """One class that exists under both: what one pickles, the other's __setstate__ takes."""
+    torch = importlib.import_module("torch")
+    kinds = (modtree.nn.Module, torch.nn.Module)
+    for source, target in (kinds, kinds[::-1]):
+        m = source()
+        m.w, m.plain = torch.nn.Parameter(torch.ones(2)), 1
+        m.forward = identity
+        for state in (source().__reduce_ex__(2)[2], m.__reduce_ex__(2)[2], m.__getstate__()):
+            new = target.__new__(target)
+            target.__setstate__(new, pickle.loads(pickle.dumps(state)))
+            for key in INTERNAL_KEYS:
+                assert type(new.__dict__[key]) is type(m.__dict__[key]), key
+            assert names(new.named_parameters()) == (["w"] if "plain" in state else [])
+            assert names(new.named_modules()) == [""] and repr(new) == "Module()"
+            new.forward = identity
+            seen = []
+            new.register_forward_hook(lambda *a, seen=seen: seen.append("forward"))
+            new.register_full_backward_hook(lambda *a, seen=seen: seen.append("backward"))
+            new(torch.ones(2, requires_grad=True)).sum().backward()
+            assert seen == ["forward", "backward"]
+            new.child, new.b = target(), torch.nn.Buffer(torch.zeros(1))
+            assert names(new.named_children()) == ["child"] and names(new.named_buffers()) == ["b"]
+
+
+@pytest.mark.parametrize("looked", [False, True], ids=["fresh", "looked"])
+def test_states_that_spell_empty_tables_none_load(ours, looked):
+    """As they were written once."""
+    state = importable(ours, Net)().__reduce_ex__(2)[2]
+    for key in ("_parameters", "_buffers", "_modules", "_backward_hooks", "_forward_hooks"):
+        state[key] = None
+    cls = importable(ours, Net)
+    m = cls.__new__(cls)
+    if looked:
+        assert m.__dict__ == {}
+    m.__setstate__(state)
+    for key in INTERNAL_KEYS:
+        assert type(m.__dict__[key]) is type(ours.nn.Module().__dict__[key])
+    m.w = param(ours)
+    m.register_forward_hook(plain_hook)
+    assert m(1) == 1 and m.seen and names(m.named_parameters()) == ["w"]
+
+
+def test_empty_containers_of_two_modules_stay_apart(impl, duplicate):
+    a, b = duplicate([importable(impl, Net)(), importable(impl, Net)()])
+    a.w, a.child = param(impl), impl.nn.Module()
+    a.register_forward_hook(plain_hook)
+    assert not b._parameters and not b._modules and not b._forward_hooks
+
+
+def test_an_empty_registry_that_two_modules_share_stays_shared(impl, duplicate):
+    m = importable(impl, Net)()
+    a, b = duplicate([m, copy.copy(m)])
+    assert a is not b
+    a.w, a.child = param(impl), impl.nn.Module()
+    a.register_forward_hook(plain_hook)
+    assert b.w is a.w and b.child is a.child and b._forward_hooks is a._forward_hooks
 
 
 # -- copy.copy -----------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ namespace modtree {
 
 namespace {
 
-// Entries that torch's __setstate__ does not make up when a state lacks them.
+// Entries that __setstate__, torch's as ours, does not make up when a state lacks them.
 bool must_be_in_state(Slot slot) {
   switch (slot) {
     case Slot::training:
@@ -25,9 +25,19 @@ bool must_be_in_state(Slot slot) {
   }
 }
 
+// modtree.hooks.PickledTable, once a module was pickled; kept for good.
+PyTypeObject *pickled_table_type = nullptr;
+
 bool is_empty_container(PyObject *value) {
-  return !value || (PyDict_CheckExact(value) && PyDict_GET_SIZE(value) == 0) ||
-         (PyAnySet_CheckExact(value) && PySet_GET_SIZE(value) == 0) || (PyODict_CheckExact(value) && PyODict_SIZE(value) == 0);
+  if (!value) {
+    return true;
+  }
+  if (PyAnySet_CheckExact(value)) {
+    return PySet_GET_SIZE(value) == 0;
+  }
+  const bool is_dict = PyDict_CheckExact(value) || PyODict_CheckExact(value) ||
+                       Py_IS_TYPE(value, pickled_table_type);
+  return is_dict && PyDict_GET_SIZE(value) == 0;
 }
 
 int add_plain_attributes(ModuleObject *module, PyObject *state) {
@@ -61,8 +71,39 @@ PyObject *full_state(ModuleObject *module) {
   return add_plain_attributes(module, state.ptr()) < 0 ? nullptr : state.release().ptr();
 }
 
-// The state that is pickled when no Python code looks at it: empty tables are left out, or None where a state must have them.
+// What stands for an empty container in a lean state: new reference, null on error.
+PyObject *pickled_empty(Slot slot) {
+  if (slot != Slot::backward_hooks && slot != Slot::forward_hooks) {
+    return default_value(slot);
+  }
+  if (!pickled_table_type) {
+    const py::object type = py::module_::import("modtree.hooks").attr("PickledTable");
+    pickled_table_type = reinterpret_cast<PyTypeObject *>(type.inc_ref().ptr());
+  }
+  return PyObject_CallNoArgs(reinterpret_cast<PyObject *>(pickled_table_type));
+}
+
+// Does somebody else hold a container of the module that is empty now? Then what both put into it
+// later is shared, also by their copies.
+bool shares_empty_container(ModuleObject *module) {
+  for (int i = 0; i < kSlotCount; ++i) {
+    const Slot slot = static_cast<Slot>(i);
+    PyObject *value = slot == Slot::training || slot == Slot::is_full_backward_hook
+                          ? nullptr
+                          : peek(module, slot);
+    if (value && Py_REFCNT(value) > 1 && is_empty_container(value)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// The state that is pickled when no Python code looks at it: without the empty tables that
+// __setstate__ makes up.
 PyObject *lean_state(ModuleObject *module) {
+  if (shares_empty_container(module)) {
+    return full_state(module);
+  }
   auto state = py::reinterpret_steal<py::object>(PyDict_New());
   if (!state) {
     return nullptr;
@@ -70,23 +111,28 @@ PyObject *lean_state(ModuleObject *module) {
   for (int i = 0; i < kSlotCount; ++i) {
     const Slot slot = static_cast<Slot>(i);
     PyObject *value = peek(module, slot);
-    const bool empty = slot != Slot::training && is_empty_container(value);
-    if (empty && !must_be_in_state(slot)) {
+    const bool is_empty = is_empty_container(value);
+    if (is_empty && !must_be_in_state(slot)) {
       continue;
     }
-    if (PyDict_SetItem(state.ptr(), slot_name(slot), empty ? Py_None : value) < 0) {
+    // Another container in the place of an empty one, which nobody but the module holds.
+    const auto entry =
+        py::reinterpret_steal<py::object>(is_empty ? pickled_empty(slot) : Py_NewRef(value));
+    if (!entry || PyDict_SetItem(state.ptr(), slot_name(slot), entry.ptr()) < 0) {
       return nullptr;
     }
   }
   return add_plain_attributes(module, state.ptr()) < 0 ? nullptr : state.release().ptr();
 }
 
-// Puts one entry of a state into the module, as an update of its __dict__ would.
-int restore_entry(ModuleObject *module, PyObject *key, PyObject *value) {
+// Puts one entry of a state into the module, as an update of its __dict__ would. `is_lean`: empty
+// containers are nobody else's.
+int restore_entry(ModuleObject *module, PyObject *key, PyObject *value, bool is_lean) {
   const SpecialName *special = PyUnicode_Check(key) ? find_special_name(key) : nullptr;
   if (special && special->slot >= 0 && !module->state.exposed) {
     const Slot slot = static_cast<Slot>(special->slot);
-    if (value == Py_None && slot != Slot::training) {
+    // States used to spell an empty container None.
+    if (slot != Slot::training && (value == Py_None || (is_lean && is_empty_container(value)))) {
       PyObject **cell = compact_cell(module->state, slot);
       if (cell) {
         Py_CLEAR(*cell);
@@ -102,7 +148,8 @@ int restore_entry(ModuleObject *module, PyObject *key, PyObject *value) {
   return dict ? PyDict_SetItem(dict.ptr(), key, value) : -1;
 }
 
-// In exposed mode the entries that a lean state spells None, and those that torch makes up, need their containers.
+// In exposed mode the entries that a state spells None, and those that torch makes up, need their
+// containers.
 int fill_exposed(ModuleObject *module, PyObject *state) {
   const auto fresh = py::reinterpret_steal<py::object>(module_base_type->tp_alloc(module_base_type, 0));
   const auto dict = py::reinterpret_borrow<py::object>(module->dict);
@@ -114,8 +161,9 @@ int fill_exposed(ModuleObject *module, PyObject *state) {
     PyObject *name = slot_name(slot);
     PyObject *given = dict_get_str(state, name);
     const bool is_missing = !dict_get_str(dict.ptr(), name) && !must_be_in_state(slot);
-    const bool is_lean = given == Py_None && slot != Slot::training && slot != Slot::is_full_backward_hook;
-    if (is_missing || is_lean) {
+    const bool is_none =
+        given == Py_None && slot != Slot::training && slot != Slot::is_full_backward_hook;
+    if (is_missing || is_none) {
       PyObject *value = require(as_module(fresh.ptr()), slot);
       if (!value || PyDict_SetItem(dict.ptr(), name, value) < 0) {
         return -1;
@@ -125,10 +173,11 @@ int fill_exposed(ModuleObject *module, PyObject *state) {
   return 0;
 }
 
-bool lacks_required_entry(PyObject *state) {
+// Does the state lack an entry that it must have (`required`), or one that __setstate__ makes up?
+bool lacks_entry(PyObject *state, bool required) {
   for (int i = 0; i < kSlotCount; ++i) {
     const Slot slot = static_cast<Slot>(i);
-    if (must_be_in_state(slot) && !dict_get_str(state, slot_name(slot))) {
+    if (must_be_in_state(slot) == required && !dict_get_str(state, slot_name(slot))) {
       return true;
     }
   }
@@ -136,14 +185,17 @@ bool lacks_required_entry(PyObject *state) {
 }
 
 int set_state(ModuleObject *module, PyObject *state) {
+  bool is_lean = false;
   if (!module->state.initialized && !module->state.exposed) {
-    if (lacks_required_entry(state)) {
+    if (lacks_entry(state, true)) {
       // The missing entries stay missing, which only a dict can express.
       if (expose(module) < 0) {
         return -1;
       }
     } else if (reset_state(module) < 0) {
       return -1;
+    } else {
+      is_lean = lacks_entry(state, false);
     }
   }
   Py_ssize_t position = 0;
@@ -151,7 +203,7 @@ int set_state(ModuleObject *module, PyObject *state) {
   while (PyDict_Next(state, &position, &key, &value)) {
     const auto keep_key = py::reinterpret_borrow<py::object>(key);
     const auto keep_value = py::reinterpret_borrow<py::object>(value);
-    if (restore_entry(module, key, value) < 0) {
+    if (restore_entry(module, key, value, is_lean) < 0) {
       return -1;
     }
   }
@@ -208,12 +260,12 @@ PyObject *module_getstate(PyObject *self_obj, PyObject *) {
 }
 
 PyObject *module_setstate(PyObject *self_obj, PyObject *state) {
-  if (!PyDict_Check(state)) {
-    PyErr_Format(PyExc_TypeError, "the state of a module must be a dict, got %.200s", Py_TYPE(state)->tp_name);
-    return nullptr;
-  }
-  // A copy: storing an entry may run code that changes the caller's dict.
-  const auto entries = py::reinterpret_steal<py::object>(PyDict_Copy(state));
+  // A copy: storing an entry may run code that changes the caller's dict. Another mapping, or
+  // pairs, go as well.
+  const auto entries = py::reinterpret_steal<py::object>(
+      PyDict_CheckExact(state)
+          ? PyDict_Copy(state)
+          : PyObject_CallOneArg(reinterpret_cast<PyObject *>(&PyDict_Type), state));
   if (!entries || slot_guard(-1, [&] { return set_state(as_module(self_obj), entries.ptr()); }) < 0) {
     return nullptr;
   }

@@ -69,6 +69,18 @@ class RemovableHandle:
         RemovableHandle.next_id = max(RemovableHandle.next_id, self.id + 1)
 
 
+class PickledTable(OrderedDict[int, _Hook]):
+    """An empty hook table in the state of a module that is pickled: it comes back as an ``OrderedDict``.
+
+    The reduction of ``OrderedDict`` itself takes more time than that of the rest of a small module.
+    """
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        if self:  # somebody uses the state itself
+            return OrderedDict, *super().__reduce__()[1:]
+        return OrderedDict, ()
+
+
 def _ref_or_dead(table: Any) -> _Ref:
     # A reference to a table that dies at once, when there is none.
     return weakref.ref(OrderedDict() if table is None else table)
