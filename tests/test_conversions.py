@@ -4,10 +4,14 @@
 from __future__ import annotations
 
 import collections
+import copy
+import sys
 
 import numpy as np
 import pytest
 from support import dtype, leaf, parameter_type, quiet, raises, tree, values, warns
+
+import modtree
 
 
 def mixed(impl):
@@ -406,6 +410,59 @@ def test_compile_stores_the_compiled_call(impl, monkeypatch):
     assert "_compiled_call_impl" in m.__dict__
     assert m(1) == ("compiled", 2)
     assert "_compiled_call_impl" not in m.__getstate__()
+
+
+def test_compile_without_torch_leaves_changes_nothing(monkeypatch):
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    m = modtree.nn.Linear(2, 2)
+    fired = []
+    m.register_forward_hook(lambda *a: fired.append("hook"))
+    assert m.compile(fullgraph=True, dynamic=False, backend="inductor", mode="default") is None
+    assert m._compiled_call_impl == m._call_impl and "torch" not in sys.modules
+    assert m(modtree.ones(2)).shape == (2,) and fired == ["hook"]
+    assert copy.deepcopy(m)._compiled_call_impl is None
+    modtree.nn.Module().compile()
+
+
+def test_arguments_of_compile(impl):
+    m = leaf(impl, "w")
+    with raises(TypeError, "unexpected keyword argument 'unknown'"):
+        m.compile(unknown=1)
+    with raises(TypeError, "positional argument"):
+        m.compile("inductor")
+    with raises(RuntimeError, "Either mode or options can be specified"):
+        m.compile(mode="default", options={})
+    assert m._compiled_call_impl is None
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_compile_with_torch_leaves_compiles_each_forward(impl):
+    if impl.leaves != "torch":
+        pytest.skip("compiles with torch.compile")
+    lib, graphs = impl.lib, []
+
+    class Scale(impl.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = impl.nn.Parameter(lib.ones(3))
+
+        def forward(self, x):
+            return x * self.w + 1
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    lib._dynamo.reset()
+    m = impl.nn.Sequential(Scale(), Scale())
+    fired = []
+    m.register_forward_hook(lambda *a: fired.append("hook"))
+    m.compile(backend=backend)
+    y = m(lib.ones(3))
+    assert y.tolist() == [3.0] * 3 and graphs and fired == ["hook"]
+    y.sum().backward()
+    assert m[0].w.grad.tolist() == [1.0] * 3
+    assert list(m.state_dict()) == ["0.w", "1.w"]
 
 
 # -- _replicate_for_data_parallel ----------------------------------------------------------------

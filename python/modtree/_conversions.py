@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 import builtins
+import itertools
 import re
 import sys
+import types
 import warnings
 from typing import Any
 
 import numpy as np
 
-from . import _C
+from . import _C, settings
 from .families import family_of
 
 
@@ -259,12 +261,27 @@ def share_memory(self: Any) -> Any:
 
 
 def compile(self: Any, *args: Any, **kwargs: Any) -> None:
-    """Compiles the call of this module in place with ``torch.compile`` (for torch tensors as leaves)."""
-    try:
-        import torch
-    except ImportError:
-        raise RuntimeError("Module.compile needs torch, which is not installed") from None
-    self._compiled_call_impl = torch.compile(self._call_impl, *args, **kwargs)
+    """Puts a compiled form of the call in the place of this module's call; the arguments are those of ``torch.compile``.
+
+    With torch tensors as leaves that is ``torch.compile`` (of each ``forward`` in the tree, since it does not see through native
+    calls); with NumPy tensors it is :func:`modtree.compile`, which changes nothing.
+    """
+    call = self._call_impl
+    compiler = settings.compile
+    if _has_torch_leaves(self):
+        compiler = sys.modules["torch"].compile
+        if not isinstance(call, (types.FunctionType, types.MethodType)):
+            call = types.MethodType(_call_impl_of, self)  # torch.compile takes no native methods
+    self._compiled_call_impl = compiler(call, *args, **kwargs)
+
+
+def _has_torch_leaves(module: Any) -> bool:
+    families = map(family_of, itertools.chain(module.parameters(), module.buffers()))
+    return "torch" in sys.modules and any(family.name == "torch" for family in families if family)
+
+
+def _call_impl_of(self: Any, *args: Any, **kwargs: Any) -> Any:
+    return self._call_impl(*args, **kwargs)
 
 
 def _replicate_for_data_parallel(self: Any) -> Any:

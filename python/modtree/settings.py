@@ -42,8 +42,25 @@ def are_deterministic_algorithms_enabled() -> bool:
     return True
 
 
-def compile(model: Callable[..., Any] | None = None, **options: Any) -> Any:  # noqa: A001
+def compile(  # noqa: A001
+    model: Callable[..., Any] | None = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: str | Callable[..., Any] | None = None,
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    name: str | None = None,
+    disable: bool = False,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
+    shapes_spec: Any = None,
+) -> Any:
     """The function or module itself: there is no compiler. Usable as a decorator; options are those of torch's and change nothing."""
+    if mode is not None and options is not None:
+        raise RuntimeError(
+            "Either mode or options can be specified, but both can't be specified at the same time."
+        )
     return (lambda function: function) if model is None else model
 
 
