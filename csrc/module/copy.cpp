@@ -77,8 +77,11 @@ PyObject *pickled_empty(Slot slot) {
     return default_value(slot);
   }
   if (!pickled_table_type) {
-    const py::object type = py::module_::import("modtree.hooks").attr("PickledTable");
-    pickled_table_type = reinterpret_cast<PyTypeObject *>(type.inc_ref().ptr());
+    py::object type = import_attribute("modtree.hooks", "PickledTable");
+    if (!type) {
+      return nullptr;
+    }
+    pickled_table_type = reinterpret_cast<PyTypeObject *>(type.release().ptr());
   }
   return PyObject_CallNoArgs(reinterpret_cast<PyObject *>(pickled_table_type));
 }
