@@ -9,7 +9,6 @@ from modtree.nn import functional
 
 _SAME = (
     "adaptive_avg_pool1d",
-    "adaptive_max_pool1d",
     "alpha_dropout",
     "avg_pool1d",
     "bilinear",
@@ -41,8 +40,17 @@ _SAME = (
 )
 for _name in _SAME:
     globals()[_name] = getattr(functional, _name)
+adaptive_max_pool1d = functional.adaptive_max_pool1d_with_indices  # at the top it gives both
 
-__all__ = [*_SAME, "batch_norm", "embedding", "group_norm", "instance_norm", "layer_norm"]
+__all__ = [
+    "adaptive_max_pool1d",
+    *_SAME,
+    "batch_norm",
+    "embedding",
+    "group_norm",
+    "instance_norm",
+    "layer_norm",
+]
 
 
 def embedding(

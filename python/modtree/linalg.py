@@ -11,6 +11,7 @@ import numpy as np
 
 from modtree import _C
 from modtree.ops.decompositions import LinAlgError, is_vector
+from modtree.ops.independent import independent
 from modtree.ops.linalg import cross as _cross
 from modtree.ops.reduce import norm as _vector_norm
 from modtree.ops.shape import diagonal as _diagonal
@@ -342,7 +343,7 @@ def matrix_power(A: Any, n: int) -> Any:  # noqa: N803
             f"linalg.matrix_power: A must be batches of square matrices, got shape {list(A.shape)}"
         )
     if n == 0:
-        return _unit(A).expand(tuple(A.shape)).clone()
+        return independent(_unit(A).expand(tuple(A.shape)).clone(), A)
     base = inv(A) if n < 0 else A
     n = abs(n)
     result = None

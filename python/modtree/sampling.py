@@ -9,6 +9,7 @@ import numpy as np
 
 from modtree import _C, dtypes
 from modtree.creation import empty, empty_like
+from modtree.ops.independent import independent
 from modtree.ops.table import expose
 from modtree.random import bits_of, uniform
 from modtree.random import normal as draw_normal
@@ -88,6 +89,9 @@ def geometric_(self: Any, p: float, *, generator: Any = None) -> Any:
 
 def bernoulli_(self: Any, p: Any = 0.5, *, generator: Any = None) -> Any:
     """Fills with ones, of probability p, and zeros."""
+    if isinstance(p, _C.TensorBase) and p.requires_grad:
+        drawn = bernoulli_(self.detach().clone(), p.detach(), generator=generator)
+        return self.copy_(independent(drawn, p))
     chance = p._array if isinstance(p, _C.TensorBase) else p
     return _draw(self, None, lambda bits, s, d: (bits.random(s) < chance).astype(d), generator)
 
@@ -131,6 +135,7 @@ def normal(
         plain = [v.detach() if isinstance(v, _C.TensorBase) else v for v in (mean, std)]
         like = plain[0] + plain[1]
         result = normal_(empty_like(like), generator=generator).mul_(plain[1]).add_(plain[0])
+        result = independent(result, mean, std)
     if out is not None:
         return out.copy_(result)
     return result.requires_grad_() if requires_grad else result
@@ -149,7 +154,7 @@ def bernoulli(input: Any, p: Any = None, *, generator: Any = None, out: Any = No
     if not input.is_meta:
         chances = _chances(input) if p is None else p
         result._array[...] = bits_of(generator).random(tuple(input.shape)) < chances
-    return result if out is None else out.copy_(result)
+    return independent(result, input) if out is None else out.copy_(result)
 
 
 def poisson(input: Any, generator: Any = None) -> Any:
@@ -157,7 +162,7 @@ def poisson(input: Any, generator: Any = None) -> Any:
     result = empty_like(input)
     if not input.is_meta:
         result._array[...] = bits_of(generator).poisson(input._array)
-    return result
+    return independent(result, input)
 
 
 def binomial(count: Any, prob: Any, generator: Any = None) -> Any:
@@ -166,7 +171,7 @@ def binomial(count: Any, prob: Any, generator: Any = None) -> Any:
     if not result.is_meta:
         numbers = count._array.astype(np.int64)
         result._array[...] = bits_of(generator).binomial(numbers, prob._array)
-    return result.to(count.dtype)
+    return independent(result.to(count.dtype), count, prob)
 
 
 def multinomial(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from modtree.derivatives.both import zeros_of
 from modtree.ops.table import derive, ops, unchanged
 
 
@@ -29,6 +30,17 @@ def _without(g: Any, index: Any) -> Any:
 
 
 derive("setitem", _setitem_kept, None, lambda g, _out, _x, index, _value: g[index])
+
+
+def _nothing(g: Any, _out: Any, _values: Any, x_like: Any, *_rest: Any) -> Any:
+    return zeros_of(x_like.shape, g)
+
+
+def _nothing_either(g: Any, _out: Any, _values: Any, _x: Any, y_like: Any) -> Any:
+    return zeros_of(y_like.shape, g)
+
+
+derive("independent", unchanged, _nothing, _nothing_either)
 derive("clone", unchanged)
 derive("convert", unchanged)
 derive("copy", _lost, unchanged)

@@ -216,9 +216,9 @@ derive("maximum", *_shared(np.greater))
 derive("minimum", *_shared(np.less))
 derive("fmax", *_first(np.greater_equal))
 derive("fmin", *_first(np.less_equal))
-not_differentiable(
-    "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor", "isclose"
-)
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    derive(_name, _none, _none)  # of eq_() and its kind: the results of eq() are bools
+not_differentiable("logical_and", "logical_or", "logical_xor", "isclose")
 not_differentiable(
     "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift"
 )

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from modtree._C import TensorBase
+from modtree.ops.independent import independent
 from modtree.ops.reduce import _axis, _same, norm, std
 from modtree.ops.special import written_after
 from modtree.ops.table import define, expose, ops
@@ -157,6 +158,8 @@ def cdist(x1: Any, x2: Any, p: Any = 2.0, compute_mode: Any = None) -> Any:
             "cdist: X1 and X2 must have at least two dimensions and the same number of columns. Got shapes "
             f"{list(x1.shape)} and {list(x2.shape)}"
         )
+    if p == 0:
+        return independent(norm((x1.unsqueeze(-2) - x2.unsqueeze(-3)).detach(), 0, -1), x1, x2)
     return norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1)
 
 
@@ -189,11 +192,17 @@ def quantile(
     if interpolation == "nearest":
         ranks = np.round(ranks)
     low, high = np.floor(ranks).astype(np.int64), np.ceil(ranks).astype(np.int64)
+    own = None  # a q that needs a gradient weighs the two neighbours itself
+    if interpolation == "linear" and isinstance(q, TensorBase) and q.requires_grad:
+        own = q.reshape(-1) * (x.size(-1) - 1)
     results = []
-    for place, below, above in zip(ranks, low, high, strict=True):
+    for i, (place, below, above) in enumerate(zip(ranks, low, high, strict=True)):
         a, b = x.select(-1, int(below)), x.select(-1, int(above))
         weight = {"lower": 0.0, "higher": 1.0, "midpoint": 0.5}.get(interpolation, place - below)
-        value = a if below == above else ops["lerp"](a, b, float(weight))
+        if own is not None:
+            value = ops["lerp"](a, b, own[i].to(a.dtype) - float(below))
+        else:
+            value = a if below == above else ops["lerp"](a, b, float(weight))
         # NaN sorts last: a row with one has no quantiles.
         last = x.select(-1, -1)
         results.append(ops["where"](last.isnan(), last, value))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from ..._C import is_grad_enabled
 from ...tensor import Tensor
 
 
@@ -14,6 +15,16 @@ def need_tensor(name: str, *arguments: Any) -> None:
         if not isinstance(x, Tensor):
             kind = f"{type(x).__module__}.{type(x).__qualname__}".removeprefix("builtins.")
             raise TypeError(f"{name}: expected a modtree.Tensor, got {kind}")
+
+
+def need_constants(name: str, **arguments: Any) -> None:
+    """RuntimeError for what a function has no gradient for, rather than a gradient that is missing."""
+    for keyword, value in arguments.items():
+        if value is not None and value.requires_grad and is_grad_enabled():
+            raise RuntimeError(
+                f"The function '{name}' is not differentiable with respect to argument '{keyword}'. This input cannot have "
+                "requires_grad True: pass its detach()"
+            )
 
 
 def checked_dim(dim: int, ndim: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ...tensor import Tensor
 from .. import rows
-from ._common import checked_reduction, need_tensor, reduced, reduction_of
+from ._common import checked_reduction, need_constants, need_tensor, reduced, reduction_of
 
 __all__ = ["cross_entropy", "nll_loss"]
 
@@ -47,6 +47,7 @@ def nll_loss(
     need_tensor("nll_loss", input, target)
     reduction = checked_reduction(reduction_of(size_average, reduce, reduction))
     _check_places(input, target)
+    need_constants("nll_loss", weight=weight)
     return rows.nll_loss(input, target, weight, ignore_index, reduction)
 
 
@@ -86,6 +87,7 @@ def cross_entropy(
             input, target, weight, ignore_index, reduction, float(label_smoothing)
         )
     _check_places(input, target)
+    need_constants("cross_entropy", weight=weight)
     return rows.cross_entropy(
         input, target, weight, ignore_index, reduction, float(label_smoothing)
     )

@@ -11,7 +11,7 @@ import warnings
 
 from ...tensor import Tensor
 from .. import rows
-from ._common import checked_reduction, need_tensor, reduced, reduction_of
+from ._common import checked_reduction, need_constants, need_tensor, reduced, reduction_of
 
 __all__ = [
     "binary_cross_entropy",
@@ -174,6 +174,7 @@ def binary_cross_entropy(
             f"Using a target size ({target.shape}) that is different to the input size ({input.shape}) is deprecated. "
             "Please ensure they have the same size."
         )
+    need_constants("binary_cross_entropy", weight=weight)
     if weight is not None:
         weight = weight.expand(target.shape)
     return rows.binary_cross_entropy(input, target, reduction, weight)
@@ -198,6 +199,7 @@ def binary_cross_entropy_with_logits(
         raise ValueError(
             f"Target size ({target.shape}) must be the same as input size ({input.shape})"
         )
+    need_constants("binary_cross_entropy_with_logits", weight=weight, pos_weight=pos_weight)
     return rows.binary_cross_entropy_with_logits(input, target, reduction, weight, pos_weight)
 
 

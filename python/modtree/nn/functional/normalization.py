@@ -11,7 +11,7 @@ from ...dtypes import finfo
 from ...grad_mode import no_grad
 from ...tensor import Tensor
 from .. import rows
-from ._sizes import need_tensor
+from ._common import need_constants, need_tensor
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "local_response_norm", "rms_norm"]
 
@@ -41,6 +41,7 @@ def batch_norm(
     ValueError when training with one value per channel.
     """
     need_tensor("batch_norm", input)
+    need_constants("batch_norm", running_mean=running_mean, running_var=running_var)
     if training:
         _need_several(input)
     y = rows.batch_norm(
@@ -86,6 +87,7 @@ def instance_norm(
     ValueError when there is only one value per channel of a sample.
     """
     need_tensor("instance_norm", input)
+    need_constants("instance_norm", running_mean=running_mean, running_var=running_var)
     if not use_input_stats:
         return rows.batch_norm(input, weight, bias, running_mean, running_var, False, momentum, eps)
     if math.prod(input.shape[2:]) == 1:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...creation import linspace
 from ...ops.functions import stack
+from ...ops.independent import independent
 from ...tensor import Tensor
 
 __all__ = ["affine_grid", "grid_sample"]
@@ -158,7 +159,7 @@ def grid_sample(
     else:
         places = [_inside(p, n, padding_mode, align) for p, n in zip(places, sizes, strict=True)]
         if mode == "nearest":
-            result = _read(flat, sizes, [p.detach().round() for p in places])
+            result = independent(_read(flat, sizes, [p.detach().round() for p in places]), grid)
         else:
             result = _linear(flat, sizes, places)
     return result.reshape(*input.shape[:2], *grid.shape[1:-1])

@@ -120,13 +120,13 @@ def _kl_div(x: Array, y: Array, reduction: str, log_target: bool) -> Any:
 
 
 def _kl_div_input(g: Any, _out: Any, x_like: Any, y: Any, reduction: str, log_target: bool) -> Any:
-    shape = np.broadcast_shapes(x_like.shape, y.shape)
+    shape, on_arrays = np.broadcast_shapes(x_like.shape, y.shape), is_array(g)
     if reduction == "mean":
         g = g / max(math.prod(shape), 1)
     slope = g * -(np.exp(y) if log_target else y)
     if slope.shape == shape:
         return slope
-    return np.broadcast_to(slope, shape) if is_array(slope) else slope.expand(shape)
+    return np.broadcast_to(slope, shape) if on_arrays else slope.expand(shape)
 
 
 def _kl_div_target(g: Any, _out: Any, x: Any, y: Any, reduction: str, log_target: bool) -> Any:
