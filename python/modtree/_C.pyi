@@ -4,7 +4,7 @@
 import builtins
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import Any, Generic, SupportsIndex, TypeVar
 
 import numpy as np
@@ -117,6 +117,8 @@ _global_parameter_registration_hooks: OrderedDict[int, Callable[..., Any]]
 def _forget_families() -> None: ...
 def _make_state_metadata(record: Any, /) -> Any: ...
 def _seal_module_class(cls: type, /) -> None: ...
+
+_imported: dict[str, ModuleType]  # set by modtree._imports
 
 # -- the tensor --------------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from modtree import _imports  # isort: skip  # first: a second import gets the modules of the first
+
 from modtree._C import __version__
 from modtree._C import _promote_types as promote_types
 from modtree._C import _result_type as result_type
@@ -44,6 +46,8 @@ from modtree.layer_functions import *  # noqa: F403  # isort: skip
 
 # The submodule of the same name has taken the function's place when it was imported.
 from modtree.creation import tensor  # isort: skip
+
+_imports.remember()
 
 __all__ = [
     "Generator",

@@ -6,9 +6,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from modtree import _C
+from modtree import _C, _imports
 
 __all__ = ["as_device", "device"]
+
+_imports.refuse_second(__name__)
 
 _missing: Any = object()
 _NAME = re.compile(r"([^:]*)(?::(0|[1-9][0-9]*))?", re.ASCII)

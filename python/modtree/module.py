@@ -4,7 +4,7 @@
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from . import _C, _conversions, _repr, state
+from . import _C, _conversions, _imports, _repr, state
 from ._C import (
     _global_backward_hooks,
     _global_backward_pre_hooks,
@@ -31,6 +31,8 @@ __all__ = [
     "register_module_module_registration_hook",
     "register_module_parameter_registration_hook",
 ]
+
+_imports.refuse_second(__name__)
 
 T = TypeVar("T", bound="Module")
 

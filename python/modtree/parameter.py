@@ -5,10 +5,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from . import _imports
 from .families import TensorFamily, family_of
 from .tensor import Tensor
 
 __all__ = ["Buffer", "Parameter", "is_lazy"]
+
+_imports.refuse_second(__name__)
 
 
 class _ParameterMeta(type(Tensor)):  # type: ignore[misc]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from modtree import _C, creation, dtypes, typed
+from modtree import _C, _imports, creation, dtypes, typed
 from modtree.devices import as_device, device
 from modtree.factory_arguments import PLACE, checked_arguments
 from modtree.layouts import strided
@@ -40,6 +40,8 @@ from modtree import sampling  # noqa: F401  # isort: skip
 from modtree import linalg as _linear_algebra  # noqa: F401  # isort: skip
 
 __all__ = ["Size", "Tensor", "is_tensor"]
+
+_imports.refuse_second(__name__)
 
 _NEW = frozenset(("size", *PLACE))
 

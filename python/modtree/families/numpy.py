@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from modtree import _C, creation
+from modtree import _C, _imports, creation
 from modtree.autograd.module_tap import ModuleTap
 from modtree.devices import as_device
 from modtree.families import base
@@ -18,6 +18,8 @@ from modtree.grad_mode import no_grad
 from modtree.memory_formats import to_format
 from modtree.parameter import Buffer, Parameter
 from modtree.tensor import Tensor
+
+_imports.refuse_second(__name__)
 
 
 class NumpyFamily(base.TensorFamily):

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""One import of modtree for each process.
+
+Native code knows the classes that the first import made (which methods are Module's own, what a Parameter is), and it outlives
+``sys.modules``. Where somebody has cleared that and imports modtree again, these are the first import's modules once more.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+
+from modtree import _C
+
+__all__ = ["refuse_second", "remember"]
+
+
+def remember() -> None:
+    """Keeps the modules of a finished import."""
+    loaded = {k: v for k, v in sys.modules.items() if k.partition(".")[0] == "modtree"}
+    _C._imported = {**getattr(_C, "_imported", {}), **loaded}
+
+
+def refuse_second(name: str) -> None:
+    """For modules that hand their classes to native code, in their first lines: ImportError when they run once more."""
+    if name in getattr(_C, "_imported", {}):
+        raise ImportError(
+            f"{name} cannot be executed a second time in this process, since native code and all modules that exist hold "
+            f"its first classes: do not reload it or remove it alone from sys.modules. To import modtree again, remove all "
+            f"of it, which gives the same modules back, or start another process",
+            name=name,
+        )
+
+
+def _restore() -> None:
+    """Puts the modules of the first import back, with those that were imported after it: a package has them as attributes."""
+    known = dict(getattr(_C, "_imported", {}))
+    packages = [module for module in known.values() if hasattr(module, "__path__")]
+    for package in packages:
+        for name, value in vars(package).items():
+            full_name = f"{package.__name__}.{name}"
+            if isinstance(value, ModuleType) and value.__name__ == full_name not in known:
+                known[full_name] = value
+                packages += [value] if hasattr(value, "__path__") else []
+    sys.modules.update(known)
+
+
+# Before anything else of a second import can run: what it imports from here on is there already, the package itself too.
+_restore()
