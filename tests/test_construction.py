@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import abc
+import inspect
 import typing
 import weakref
 
@@ -377,3 +378,41 @@ def test_missing_forward(impl):
 )
 def test_empty_containers_are_falsy(impl, kind):
     assert not getattr(impl.nn, kind)()
+
+
+# -- signatures ----------------------------------------------------------------------------------
+
+
+def parameter_kinds(function):
+    return [(p.name, p.kind.name) for p in inspect.signature(function).parameters.values()]
+
+
+def test_signature_of_a_class_without_init(impl):
+    class Own(impl.nn.Module):
+        """With words of its own."""
+
+    class Below(Own):
+        def forward(self, x):
+            return x
+
+    anything = [("args", "VAR_POSITIONAL"), ("kwargs", "VAR_KEYWORD")]
+    for cls in (impl.nn.Module, Own, Below, impl.nn.Identity):
+        assert parameter_kinds(cls) == anything
+        assert parameter_kinds(cls.__init__)[1:] == anything
+    assert parameter_kinds(Own().__init__) == anything
+    inspect.signature(Own).bind(1, 2, x=3)
+    assert Own.__doc__ == "With words of its own." and Below.__doc__ is None
+
+
+def test_signature_of_a_class_with_init(impl):
+    class Own(impl.nn.Module):
+        def __init__(self, size, *, bias=True):
+            super().__init__()
+
+    class WithNew(impl.nn.Module):
+        def __new__(cls, size):
+            return super().__new__(cls)
+
+    for cls in (Own, type("Below", (Own,), {})):
+        assert str(inspect.signature(cls)) == "(size, *, bias=True)"
+    assert [p for p, _ in parameter_kinds(WithNew)] == ["size"]

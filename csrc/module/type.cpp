@@ -253,6 +253,9 @@ PyMethodDef module_methods[] = {
 };
 
 PyType_Slot module_slots[] = {
+    // Gives every class below without an __init__ of its own a signature for inspect.
+    {Py_tp_doc,
+     const_cast<char *>("ModuleBase(*args, **kwargs)\n--\n\nThe native part of Module.")},
     {Py_tp_new, reinterpret_cast<void *>(module_tp_new)},
     {Py_tp_init, reinterpret_cast<void *>(module_tp_init)},
     {Py_tp_dealloc, reinterpret_cast<void *>(module_tp_dealloc)},

@@ -7,6 +7,7 @@
 #include "module/class_info.h"
 #include "module/module_walk.h"
 #include "module/name_cache.h"
+#include "module/walk_generator.h"
 #include "py/call.h"
 #include "py/new_type.h"
 #include "py/slot_guard.h"
@@ -351,11 +352,30 @@ PyObject *Walk::next() {
 
 Walk &walk_of(PyObject *self_obj) { return reinterpret_cast<WalkObject *>(self_obj)->walk; }
 
+// The method of Module that asked for it.
+const char *name_of(const Request &request) {
+  switch (request.kind) {
+    case WalkKind::modules:
+      return request.named ? "named_modules" : "modules";
+    case WalkKind::children:
+      return request.named ? "named_children" : "children";
+    case WalkKind::parameters:
+      return request.named ? "named_parameters" : "parameters";
+    case WalkKind::buffers:
+      return request.named ? "named_buffers" : "buffers";
+    case WalkKind::members:
+      return "_named_members";
+  }
+  return "modules";
+}
+
 // Lets go of everything; the walk is at its end.
 void finish(Walk &walk) {
   walk.finished = true;
   Request request;
   std::swap(request, walk.request);
+  walk.request.kind = request.kind;  // its name outlives it
+  walk.request.named = request.named;
   const std::unique_ptr<ModuleWalk> modules = std::move(walk.modules);
   RegistryItems entries;
   std::swap(entries, walk.entries);
@@ -395,39 +415,6 @@ PyObject *walk_close(PyObject *self_obj, PyObject *) {
   }
   finish(walk);
   Py_RETURN_NONE;
-}
-
-PyObject *walk_send(PyObject *self_obj, PyObject *value) {
-  if (value != Py_None && !walk_of(self_obj).started) {
-    PyErr_SetString(PyExc_TypeError, "can't send non-None value to a just-started generator");
-    return nullptr;
-  }
-  PyObject *item = walk_tp_iternext(self_obj);
-  if (!item && !PyErr_Occurred()) {
-    PyErr_SetNone(PyExc_StopIteration);
-  }
-  return item;
-}
-
-// throw(type[, value[, traceback]]): a walk never catches, so it ends and the error comes back.
-PyObject *walk_throw(PyObject *self_obj, PyObject *args) {
-  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
-  if (!PyArg_ParseTuple(args, "O|OO:throw", &type, &value, &traceback)) {
-    return nullptr;
-  }
-  const auto closed = py::reinterpret_steal<py::object>(walk_close(self_obj, nullptr));
-  if (!closed) {
-    return nullptr;
-  }
-  if (PyExceptionInstance_Check(type)) {
-    PyErr_SetObject(PyExceptionInstance_Class(type), type);
-  } else if (PyExceptionClass_Check(type)) {
-    PyErr_SetObject(type, value);
-  } else {
-    PyErr_Format(PyExc_TypeError, "exceptions must be classes or instances deriving from BaseException, not %.200s",
-                 Py_TYPE(type)->tp_name);
-  }
-  return nullptr;
 }
 
 int walk_tp_traverse(PyObject *self_obj, visitproc visit, void *arg) {
@@ -477,7 +464,9 @@ PyType_Slot walk_slots[] = {
     {Py_tp_traverse, reinterpret_cast<void *>(walk_tp_traverse)},
     {Py_tp_clear, reinterpret_cast<void *>(walk_tp_clear)},
     {Py_tp_dealloc, reinterpret_cast<void *>(walk_tp_dealloc)},
+    {Py_tp_repr, reinterpret_cast<void *>(walk_tp_repr)},
     {Py_tp_methods, walk_methods},
+    {Py_tp_getset, walk_getset},
     {0, nullptr},
 };
 
@@ -490,6 +479,13 @@ PyType_Spec walk_spec = {
 };
 
 }  // namespace
+
+WalkStatus walk_status(PyObject *self_obj) {
+  const Walk &walk = walk_of(self_obj);
+  return {name_of(walk.request), walk.started, walk.finished, walk.running};
+}
+
+void end_walk(PyObject *self_obj) { finish(walk_of(self_obj)); }
 
 PyObject *new_walk(Request request) {
   PyObject *self_obj = walk_type->tp_alloc(walk_type, 0);
