@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import copy
-import sys
 import warnings
 
 import pytest
@@ -103,22 +102,6 @@ def test_instance_entries_shadow_the_registries(impl):
     m._buffers["y"] = tensor(impl)
     vars(m)["y"] = "plain"
     assert m.y == "plain"
-
-
-def test_object_setattr_is_refused(ours):
-    """CPython lets nobody jump over a native ``__setattr__``; ``m.__dict__[name]`` does what is meant (docs/compat.md)."""
-    m = ours.nn.Module()
-    if sys.version_info >= (3, 13):  # lets them through, to the instance dict
-        object.__setattr__(m, "x", 1)
-        assert m.x == 1 and m.__dict__["x"] == 1
-        object.__delattr__(m, "x")
-        assert not hasattr(m, "x")
-        return
-    with raises(TypeError, "can't apply this __setattr__ to Module object"):
-        object.__setattr__(m, "x", 1)
-    with raises(TypeError, "can't apply this __delattr__ to Module object"):
-        object.__delattr__(m, "training")
-    assert m.training is True
 
 
 def test_data_descriptors_win_over_the_instance(impl):

@@ -325,21 +325,6 @@ def test_bases_with_a_layout_of_their_own_are_refused(ours, other):
         type("Own", (ours.nn.Module, other), {})
 
 
-def test_object_new_is_refused(ours):
-    with raises(TypeError, "is not safe, use"):
-        object.__new__(mixed(ours))
-    assert type(ours.nn.Module.__new__(mixed(ours))).__name__ == "Mixed"
-
-
-def test_object_getattribute_sees_internal_attributes_once_they_are_in_the_dict(ours):
-    m = ours.nn.Module()
-    with raises(AttributeError, "_parameters"):
-        object.__getattribute__(m, "_parameters")
-    assert ours.nn.Module.__getattribute__(m, "_parameters") == {}
-    assert "_parameters" in m.__dict__
-    assert object.__getattribute__(m, "_parameters") is m._parameters
-
-
 def test_attributes_set_before_init_come_last(ours):
     class Own(ours.nn.Module):
         def __init__(self):

@@ -10,6 +10,7 @@
 #include "module/conversion.h"
 #include "module/copy.h"
 #include "module/globals.h"
+#include "module/object_methods.h"
 #include "module/state_metadata.h"
 #include "module/walk.h"
 #include "module/type.h"
@@ -25,11 +26,19 @@ namespace {
 
 void bind_module(py::module_ &m) {
   make_module_type(m);
+  init_object_methods();
+  m.def("_exchange_object_methods", &exchange_object_methods, py::arg("on"),
+        "Lets object.__setattr__ and its like take modules, or not; says whether they do afterwards. "
+        "For tests: without the exchange, CPython's refusal must be what is left.");
   make_walk_type(m);
   make_conversion_types(m);
   bind_global_hooks(m);
   m.def(
-      "_seal_module_class", [](py::type cls) { seal_module_class(reinterpret_cast<PyTypeObject *>(cls.ptr())); },
+      "_seal_module_class",
+      [](py::type cls) {
+        seal_module_class(reinterpret_cast<PyTypeObject *>(cls.ptr()));
+        leave_slots_to_object();
+      },
       "Declares the class whose attributes count as Module's own; everything else is an override.");
   m.def(
       "_make_state_metadata",

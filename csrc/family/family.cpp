@@ -13,7 +13,13 @@ namespace {
 
 // Families live for ever: trees and caches hold plain pointers to them.
 std::vector<TensorFamily *> known_families;
-TypeCache<TensorFamily *> family_cache;
+
+// What is remembered of a type; most have no family.
+struct TypeFacts {
+  TensorFamily *family = nullptr;
+  bool is_foreign_module = false;
+};
+TypeCache<TypeFacts> fact_cache;
 
 // Types of which the overwhelming majority of attribute values are, and which are never tensors.
 bool is_common_plain_type(PyTypeObject *type) {
@@ -34,37 +40,56 @@ TensorFamily *native_family(py::handle python_family) {
   return family;
 }
 
-// Null without an error for a type of no family.
-TensorFamily *find_family(PyTypeObject *type) {
+// Nothing is known where an error is set.
+TypeFacts find_facts(PyTypeObject *type) {
+  TypeFacts facts;
+  const py::handle cls(reinterpret_cast<PyObject *>(type));
   const py::object find = import_attribute("modtree.families", "find");
-  const py::object found = find ? call(find, reinterpret_cast<PyObject *>(type)) : py::object();
+  const py::object found = find ? call(find, cls) : py::object();
   if (!found) {
-    return nullptr;
+    return facts;
   }
-  TensorFamily *family = found.is_none() ? nullptr : native_family(found);
+  if (found.is_none()) {
+    const py::object is_module_class = import_attribute("modtree.foreign", "is_module_class");
+    const py::object answer = is_module_class ? call(is_module_class, cls) : py::object();
+    if (!answer) {
+      return facts;
+    }
+    facts.is_foreign_module = answer.is(py::handle(Py_True));
+  } else {
+    facts.family = native_family(found);
+  }
   // A lookup makes CPython give the type a version tag, without which nothing is cached.
   type_lookup(type, names.torch_function);
-  family_cache.store(type, family);
-  return family;
+  fact_cache.store(type, facts);
+  return facts;
 }
 
-}  // namespace
-
-TensorFamily *family_of_type(PyTypeObject *type) {
+// No family where an error is set.
+TypeFacts facts_of_type(PyTypeObject *type) {
   if (is_common_plain_type(type)) {
-    return nullptr;
+    return {};
   }
-  if (TensorFamily **cached = family_cache.find(type)) {
+  if (const TypeFacts *cached = fact_cache.find(type)) {
     return *cached;
   }
   try {
-    return find_family(type);
+    return find_facts(type);
   } catch (py::error_already_set &error) {
     error.restore();
   } catch (const std::exception &error) {
     PyErr_SetString(PyExc_RuntimeError, error.what());
   }
-  return nullptr;
+  return {};
+}
+
+}  // namespace
+
+TensorFamily *family_of_type(PyTypeObject *type) { return facts_of_type(type).family; }
+
+int is_foreign_module(PyObject *value) {
+  const TypeFacts facts = facts_of_type(Py_TYPE(value));
+  return !facts.family && PyErr_Occurred() ? -1 : facts.is_foreign_module;
 }
 
 int family_of(PyObject *value, TensorFamily **family) {
@@ -91,10 +116,11 @@ int is_tensor_like(PyObject *value) {
 }
 
 int value_kind(PyObject *value, ValueKind *kind, TensorFamily **family) {
-  const int is_tensor = family_of(value, family);
-  *kind = ValueKind::other;
-  if (is_tensor <= 0) {
-    return is_tensor;
+  const TypeFacts facts = facts_of_type(Py_TYPE(value));
+  *family = facts.family;
+  if (!*family) {
+    *kind = facts.is_foreign_module ? ValueKind::foreign_module : ValueKind::other;
+    return PyErr_Occurred() ? -1 : 0;
   }
   int answer = (*family)->is_parameter(value);
   if (answer < 0) {
@@ -121,9 +147,9 @@ void register_family(PyTypeObject *type, TensorFamily *family) {
     known_families.push_back(family);
   }
   type_lookup(type, names.torch_function);
-  family_cache.store(type, family);
+  fact_cache.store(type, {family, false});
 }
 
-void forget_families() { family_cache.clear(); }
+void forget_families() { fact_cache.clear(); }
 
 }  // namespace modtree

@@ -71,8 +71,11 @@ int family_of(PyObject *value, TensorFamily **family);
 // Does the type expose __torch_function__ (BEHAVIOUR T1, "tensor-like")? The value itself may as well. -1 on error.
 int is_tensor_like(PyObject *value);
 
+// Is the value a module of another library (torch's)? -1 on error.
+int is_foreign_module(PyObject *value);
+
 // The tree's one question on every assignment, answered in one pass.
-enum class ValueKind { other, tensor, buffer, parameter };
+enum class ValueKind { other, tensor, buffer, parameter, foreign_module };
 // -1 with an error set on failure. *family is null for a value that is no tensor.
 int value_kind(PyObject *value, ValueKind *kind, TensorFamily **family);
 

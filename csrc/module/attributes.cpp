@@ -196,6 +196,25 @@ PyObject *module_getattr(PyObject *self_obj, PyObject *name) {
   return nullptr;
 }
 
+PyObject *own_attribute(ModuleObject *module, PyObject *name) {
+  if (!module->state.exposed) {
+    const SpecialName *special = find_special_name(name);
+    const bool internal = special && special->slot >= 0;
+    if (internal && module->state.initialized && !type_lookup(Py_TYPE(module), name)) {
+      return get_slot_value(module, static_cast<Slot>(special->slot));
+    }
+    // CPython's function sees the entries when they are in the dict.
+    if ((internal || PyUnicode_Compare(name, names.dict) == 0) && expose(module) < 0) {
+      return nullptr;
+    }
+  }
+  return PyObject_GenericGetAttr(as_object(module), name);
+}
+
+int delete_own(ModuleObject *module, PyObject *name) {
+  return delete_plain(module, name, find_special_name(name));
+}
+
 void install_native_getattro(PyTypeObject *type) {
   const ClassInfo *info = class_info(type);
   if (info->overrides(Virtual::getattr) || info->overrides(Virtual::getattribute)) {

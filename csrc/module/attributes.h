@@ -16,6 +16,12 @@ PyObject *module_getattr(PyObject *self_obj, PyObject *name);
 // __getattr__ the slow two-step slot; called when an instance is made, so that later patches of the class still win.
 void install_native_getattro(PyTypeObject *type);
 
+// What object.__getattribute__(module, name) and object.__delattr__(module, name) do for a Python
+// class: the class and the instance dict with the 17 entries, no registries. `name` is a str.
+// Null, or -1, with AttributeError when there is no such attribute.
+PyObject *own_attribute(ModuleObject *module, PyObject *name);
+int delete_own(ModuleObject *module, PyObject *name);
+
 // Does `hasattr(module, name)` hold? -1 when a getter raises something else than AttributeError.
 int has_attribute(ModuleObject *module, PyObject *name);
 

@@ -4,6 +4,7 @@
 #include "family/family.h"
 #include "module/attributes.h"
 #include "module/class_info.h"
+#include "module/foreign.h"
 #include "module/globals.h"
 #include "module/registry_edit.h"
 #include "py/call.h"
@@ -412,6 +413,9 @@ int assign(ModuleObject *module, PyObject *name, PyObject *value) {
   }
   if (known || kind == ValueKind::buffer) {
     return assign_buffer(module, name, value, kind == ValueKind::buffer, known != 0);
+  }
+  if (kind == ValueKind::foreign_module && warn_of_foreign_child(module, name, value) < 0) {
+    return -1;
   }
   return assign_plain(module, name, value);
 }

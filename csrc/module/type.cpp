@@ -24,22 +24,17 @@ namespace modtree {
 
 namespace {
 
-PyObject *module_tp_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-  if (type->tp_new != module_tp_new && ((args && PyTuple_GET_SIZE(args) > 0) || (keywords && PyDict_GET_SIZE(keywords) > 0))) {
-    // Called by a __new__ of the class; the arguments are for __init__ alone.
-    PyErr_SetString(PyExc_TypeError, "Module.__new__() takes exactly one argument (the type to instantiate)");
-    return nullptr;
+// Has the class taken `__setattr__ = object.__setattr__`, or object's __getattribute__? CPython
+// then writes or reads the instance dict directly.
+bool takes_slots_of_object(PyTypeObject *type) {
+  if (type->tp_setattro == PyBaseObject_Type.tp_setattro) {
+    return true;
   }
-  if (type->tp_getattro != module_tp_getattro) {
-    install_native_getattro(type);
+  if (type->tp_getattro == module_tp_getattro) {
+    return false;
   }
-  if (PyType_HasFeature(type, Py_TPFLAGS_IS_ABSTRACT)) {
-    // object.__new__ raises the TypeError that lists the abstract methods.
-    const auto no_arguments = py::reinterpret_steal<py::object>(PyTuple_New(0));
-    return no_arguments ? PyBaseObject_Type.tp_new(type, no_arguments.ptr(), nullptr) : nullptr;
-  }
-  // tp_alloc gives zeroed memory, which is the valid state "not initialized".
-  return type->tp_alloc(type, 0);
+  PyObject *of_object = type_lookup(&PyBaseObject_Type, names.getattribute);
+  return type_lookup(type, names.getattribute) == of_object;
 }
 
 // TypeError for the first argument that Module.__init__ does not take (BEHAVIOUR 1.6).
@@ -279,6 +274,31 @@ PyType_Spec module_spec = {
 };
 
 }  // namespace
+
+PyObject *module_tp_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+  const bool has_arguments = (args && PyTuple_GET_SIZE(args) > 0) ||
+                             (keywords && PyDict_GET_SIZE(keywords) > 0);
+  if (type->tp_new != module_tp_new && has_arguments) {
+    // Called by a __new__ of the class; the arguments are for __init__ alone.
+    PyErr_SetString(PyExc_TypeError,
+                    "Module.__new__() takes exactly one argument (the type to instantiate)");
+    return nullptr;
+  }
+  if (type->tp_getattro != module_tp_getattro) {
+    install_native_getattro(type);
+  }
+  if (PyType_HasFeature(type, Py_TPFLAGS_IS_ABSTRACT)) {
+    // object.__new__ raises the TypeError that lists the abstract methods.
+    const auto no_arguments = py::reinterpret_steal<py::object>(PyTuple_New(0));
+    return no_arguments ? PyBaseObject_Type.tp_new(type, no_arguments.ptr(), nullptr) : nullptr;
+  }
+  // tp_alloc gives zeroed memory, which is the valid state "not initialized".
+  auto made = py::reinterpret_steal<py::object>(type->tp_alloc(type, 0));
+  if (made && takes_slots_of_object(type) && expose(as_module(made.ptr())) < 0) {
+    return nullptr;
+  }
+  return made.release().ptr();
+}
 
 void make_module_type(py::handle m) { module_base_type = new_type(m, "ModuleBase", &module_spec); }
 

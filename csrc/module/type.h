@@ -9,4 +9,7 @@ namespace modtree {
 // Creates the type and publishes it in `_C`.
 void make_module_type(py::handle m);
 
+// A module before Module.__init__: what cls.__new__(cls) gives.
+PyObject *module_tp_new(PyTypeObject *type, PyObject *args, PyObject *keywords);
+
 }  // namespace modtree

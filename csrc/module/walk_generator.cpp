@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "module/walk_generator.h"
 
-#include "py/slot_guard.h"
+#include "py/call.h"
 
 namespace modtree {
 
 namespace {
 
 // A generator of CPython's own in the state of the walk. It answers what is asked too seldom to be
-// worth code of ours that would have to follow CPython's.
+// worth code of ours that would have to follow CPython's. Null on error.
 py::object twin_of(PyObject *self_obj) {
   const WalkStatus status = walk_status(self_obj);
-  return py::module_::import("modtree.walks")
-      .attr("twin")(status.name, status.started, status.finished);
+  const py::object make = import_attribute("modtree.walks", "twin");
+  const auto name = py::reinterpret_steal<py::object>(PyUnicode_FromString(status.name));
+  return make && name ? call(make, name, status.started ? Py_True : Py_False,
+                             status.finished ? Py_True : Py_False)
+                      : py::object();
 }
 
 PyObject *attribute_of_twin(PyObject *self_obj, const char *name) {
-  return slot_guard<PyObject *>(
-      nullptr, [&] { return py::object(twin_of(self_obj).attr(name)).release().ptr(); });
+  const py::object twin = twin_of(self_obj);
+  return twin ? get_attribute(twin, name).release().ptr() : nullptr;
 }
 
 // inspect.isgenerator() and isinstance() ask for it after the type itself.
 PyObject *walk_get_class(PyObject *, void *) {
-  return slot_guard<PyObject *>(nullptr, [] {
-    return py::object(py::module_::import("types").attr("GeneratorType")).release().ptr();
-  });
+  return import_attribute("types", "GeneratorType").release().ptr();
 }
 
 PyObject *walk_get_name(PyObject *self_obj, void *) {
@@ -92,17 +93,18 @@ PyObject *walk_throw(PyObject *self_obj, PyObject *args) {
     PyErr_SetString(PyExc_ValueError, "generator already executing");
     return nullptr;
   }
-  return slot_guard<PyObject *>(nullptr, [&]() -> PyObject * {
-    const py::object twin = twin_of(self_obj);
-    const py::object method = twin.attr("throw");
-    const auto result =
-        py::reinterpret_steal<py::object>(PyObject_Call(method.ptr(), args, nullptr));
-    const py::error_scope thrown;
-    if (result || py::object(twin.attr("gi_frame")).is_none()) {
-      end_walk(self_obj);
-    }
+  const py::object twin = twin_of(self_obj);
+  const py::object method = twin ? get_attribute(twin, "throw") : py::object();
+  if (!method) {
     return nullptr;
-  });
+  }
+  const auto result = py::reinterpret_steal<py::object>(PyObject_Call(method.ptr(), args, nullptr));
+  const py::error_scope thrown;
+  const py::object frame = get_attribute(twin, "gi_frame");
+  if (result || (frame && frame.is_none())) {
+    end_walk(self_obj);
+  }
+  return nullptr;
 }
 
 }  // namespace modtree

@@ -130,6 +130,8 @@ def _seal_module_class(cls: type, /) -> None: ...
 
 _imported: dict[str, ModuleType]  # set by modtree._imports
 
+def _exchange_object_methods(on: bool) -> bool: ...
+
 # -- the tensor --------------------------------------------------------------------------------------------------------
 
 class dtype:

@@ -107,8 +107,10 @@ def _load(root: str, mro: tuple[type, ...]) -> TensorFamily | None:
     library = sys.modules.get(_tensor_home.get(entry, root))
     if library is None:
         return None
-    if entry in _tensor_home and vars(library).get("Tensor") not in mro:
-        return None
+    if entry in _tensor_home:
+        tensor_class = vars(library).get("Tensor")
+        if not any(base is tensor_class for base in mro):
+            return None
     family = importlib.import_module(entry).family
     if not isinstance(family, TensorFamily):
         raise TypeError(f"'{entry}.family' must be a modtree.families.TensorFamily, got {family!r}")
