@@ -35,23 +35,26 @@ private:
   std::size_t end_ = 1;
 };
 
-int raise_modified(NodeObject *node, const SavedVersion &saved) {
-  PyObject *value = saved.arg == kResult ? node->result : node->args[saved.arg];
+// `saved` by value, with the version that its cell has now: user code that runs here may make the
+// node drop what it saved.
+int raise_modified(NodeObject *node, SavedVersion saved, std::uint32_t found) {
+  const auto value = py::reinterpret_borrow<py::object>(
+      saved.arg == kResult ? node->result : node->args[saved.arg]);
   py::object name = py::reinterpret_steal<py::object>(node_name(node));
   if (!name) {
     return -1;
   }
   PyObject *shape = Py_None;
   py::object held;
-  if (value != nullptr && PyArray_Check(value)) {
-    held = py::reinterpret_steal<py::object>(PyObject_GetAttrString(value, "shape"));
+  if (value && PyArray_Check(value.ptr())) {
+    held = py::reinterpret_steal<py::object>(PyObject_GetAttrString(value.ptr(), "shape"));
     shape = held ? held.ptr() : Py_None;
   }
   PyErr_Format(PyExc_RuntimeError,
                "one of the variables needed for gradient computation has been modified by an inplace operation: the "
                "%s of %U, of shape %S, is at version %u; expected version %u instead. Change a clone instead, or change "
                "it after backward()",
-               saved.arg == kResult ? "result" : "input", name.ptr(), shape, saved.cell->version, saved.version);
+               saved.arg == kResult ? "result" : "input", name.ptr(), shape, found, saved.version);
   return -1;
 }
 
@@ -65,7 +68,7 @@ int check_saved(NodeObject *node) {
   }
   for (std::size_t i = 0; i < node->n_versions; ++i) {
     if (node->versions[i].cell->version != node->versions[i].version) {
-      return raise_modified(node, node->versions[i]);
+      return raise_modified(node, node->versions[i], node->versions[i].cell->version);
     }
   }
   return 0;
@@ -95,7 +98,9 @@ const Edge *edge_of(NodeObject *node, std::size_t arg, std::size_t item) {
 
 // A saved argument as the functions get it when they run on tensors. New reference.
 PyObject *argument_on_tensors(NodeObject *node, std::size_t arg) {
-  PyObject *value = node->args[arg];
+  // Owned: a pass that user code runs here may make the node drop it.
+  const auto held = py::reinterpret_borrow<py::object>(node->args[arg]);
+  PyObject *value = held.ptr();
   if (node->stand_ins >> arg & 1u) {
     return Py_NewRef(value);
   }
@@ -125,7 +130,9 @@ PyObject *argument_on_tensors(NodeObject *node, std::size_t arg) {
 
 // The result as the functions get it. New reference.
 PyObject *saved_result(NodeObject *node, bool on_tensors) {
-  PyObject *result = node->result == nullptr ? Py_None : node->result;
+  const auto held =
+      py::reinterpret_borrow<py::object>(node->result == nullptr ? Py_None : node->result);
+  PyObject *result = held.ptr();
   if (!on_tensors || node->op->record != nullptr) {
     return Py_NewRef(result);
   }
@@ -182,8 +189,8 @@ int distribute(NodeObject *node, std::size_t arg, PyObject *value, const std::ve
       item = PySequence_Fast_GET_ITEM(value, edge.item);
     }
     if (item != Py_None) {
-      OutputSpec spec = output_spec(edge.node, edge.nr);
-      results[i] = fit_gradient(Py_NewRef(item), spec, node, on_tensors);
+      HeldSpec wanted_spec = output_spec(edge.node, edge.nr);
+      results[i] = fit_gradient(Py_NewRef(item), wanted_spec.spec, node, on_tensors);
       if (results[i] == nullptr) {
         return -1;
       }
@@ -214,8 +221,10 @@ int apply_jointly(NodeObject *node, Stack &stack, PyObject *kwnames, const std::
                  Py_TYPE(returned.ptr())->tp_name);
     return -1;
   }
-  const auto count = static_cast<std::size_t>(PySequence_Fast_GET_SIZE(returned.ptr()));
-  for (std::size_t arg = 0; arg < count && arg < node->n_positional; ++arg) {
+  // The size each time: the list may be the function's own.
+  for (std::size_t arg = 0; arg < node->n_positional &&
+                            static_cast<Py_ssize_t>(arg) < PySequence_Fast_GET_SIZE(returned.ptr());
+       ++arg) {
     PyObject *value = PySequence_Fast_GET_ITEM(returned.ptr(), static_cast<Py_ssize_t>(arg));
     if (value != Py_None && distribute(node, arg, Py_NewRef(value), wanted, results, on_tensors) < 0) {
       return -1;
@@ -228,6 +237,7 @@ int apply_op(NodeObject *node, Gradients &outputs, const std::vector<bool> &want
              bool on_tensors) {
   OpObject *op = node->op;
   Stack stack;
+  const std::size_t n_args = node->n_args;
   // A function may run a pass of its own through this node, which then drops what it saved.
   const auto kwnames = py::reinterpret_borrow<py::object>(node->kwnames);
   if (op->joint != nullptr) {
@@ -259,6 +269,9 @@ int apply_op(NodeObject *node, Gradients &outputs, const std::vector<bool> &want
       return -1;
     }
     stack.push(value);
+  }
+  if (node->n_args != n_args) {
+    return check_saved(node);  // a pass that user code ran here has dropped them
   }
   if (op->joint != nullptr) {
     return apply_jointly(node, stack, kwnames.ptr(), wanted, results, on_tensors);
@@ -327,9 +340,10 @@ int apply_python(NodeObject *node, Gradients &outputs, Gradients &results,
                    Py_TYPE(item)->tp_name);
       return -1;
     }
-    OutputSpec spec = output_spec(node->edges[i].node, node->edges[i].nr);
+    HeldSpec wanted_spec = output_spec(node->edges[i].node, node->edges[i].nr);
     PyObject *gradient = gradient_from_tensor(item, on_tensors);
-    results[i] = gradient == nullptr ? nullptr : fit_gradient(gradient, spec, node, on_tensors);
+    results[i] =
+        gradient == nullptr ? nullptr : fit_gradient(gradient, wanted_spec.spec, node, on_tensors);
     if (results[i] == nullptr) {
       return -1;
     }
@@ -432,21 +446,24 @@ int apply_without_graph(NodeObject *node, Gradients &outputs, const std::vector<
 
 }  // namespace
 
-OutputSpec output_spec(NodeObject *node, std::uint32_t nr) {
+HeldSpec output_spec(NodeObject *node, std::uint32_t nr) {
+  HeldSpec held;
+  OutputSpec &spec = held.spec;
   if (node->kind != NodeKind::accumulate) {
-    return node->outputs[nr];
+    spec = node->outputs[nr];
+    return held;
   }
   PyArrayObject *array = as_tensor(node->target)->array;
-  OutputSpec spec{};
   spec.num = PyArray_TYPE(array);
   spec.ndim = PyArray_NDIM(array);
   spec.is_meta = as_tensor(node->target)->is_meta;
   if (spec.ndim > OutputSpec::kInline) {
     spec.more_dims = PyArray_DIMS(array);
+    held.array = py::reinterpret_borrow<py::object>(as_object(array));
   } else {
     std::copy(PyArray_DIMS(array), PyArray_DIMS(array) + spec.ndim, spec.inline_dims);
   }
-  return spec;
+  return held;
 }
 
 PyObject *gradient_to_tensor(PyObject *gradient, bool is_meta) {
@@ -474,8 +491,8 @@ int apply_node(NodeObject *node, Gradients &outputs, const std::vector<bool> &wa
   if (node->n_outputs > 0 && node->outputs[0].is_meta && node->kind != NodeKind::python) {
     for (std::size_t i = 0; i < node->n_edges; ++i) {
       if (wanted[i]) {
-        OutputSpec spec = output_spec(node->edges[i].node, node->edges[i].nr);
-        PyObject *array = meta_gradient(spec);
+        HeldSpec wanted_spec = output_spec(node->edges[i].node, node->edges[i].nr);
+        PyObject *array = meta_gradient(wanted_spec.spec);
         results[i] = array == nullptr || !on_tensors ? array : wrap_array(as_array(array), true);
         if (results[i] == nullptr) {
           return -1;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <new>
 
+#include "py/once.h"
 #include "tensor/grad_mode.h"
 
 namespace modtree {
@@ -187,19 +188,23 @@ int gradient_edge(TensorObject *tensor, Edge *edge) {
   if (extra == nullptr) {
     return -1;
   }
-  if (extra->accumulator != nullptr) {
-    Py_INCREF(as_object(extra->accumulator));
-    edge->node = extra->accumulator;
-  } else {
+  if (extra->accumulator == nullptr) {
     node = new_node(NodeKind::accumulate, 0, 0);
     if (node == nullptr) {
       return -1;
     }
-    Py_INCREF(tensor);
-    node->target = reinterpret_cast<PyObject *>(tensor);
-    extra->accumulator = node;
-    edge->node = node;
+    // Making the node may have run code that gave the leaf one.
+    if (extra->accumulator == nullptr) {
+      Py_INCREF(tensor);
+      node->target = reinterpret_cast<PyObject *>(tensor);
+      extra->accumulator = node;
+      edge->node = node;
+      return 0;
+    }
+    Py_DECREF(as_object(node));
   }
+  Py_INCREF(as_object(extra->accumulator));
+  edge->node = extra->accumulator;
   return 0;
 }
 
@@ -295,12 +300,7 @@ PyObject *tensor_hooks(TensorObject *tensor) {
   PyObject *table = nullptr;
   if (node == nullptr) {
     LeafExtra *extra = ensure_extra(tensor);
-    if (extra != nullptr && extra->hooks == nullptr) {
-      extra->hooks = PyODict_New();
-    }
-    table = extra == nullptr ? nullptr : extra->hooks;
-    Py_XINCREF(table);
-    return table;
+    return extra == nullptr ? nullptr : Py_XNewRef(fill_once(&extra->hooks, PyODict_New));
   }
   NodeHooks *hooks = ensure_hooks(node);
   if (hooks != nullptr) {
@@ -321,12 +321,8 @@ PyObject *tensor_hooks(TensorObject *tensor) {
 
 PyObject *post_accumulate_hooks(TensorObject *tensor) {
   LeafExtra *extra = ensure_extra(tensor);
-  if (extra != nullptr && extra->post_accumulate_hooks == nullptr) {
-    extra->post_accumulate_hooks = PyODict_New();
-  }
-  PyObject *table = extra == nullptr ? nullptr : extra->post_accumulate_hooks;
-  Py_XINCREF(table);
-  return table;
+  return extra == nullptr ? nullptr
+                          : Py_XNewRef(fill_once(&extra->post_accumulate_hooks, PyODict_New));
 }
 
 }  // namespace modtree

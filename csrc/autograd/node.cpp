@@ -11,6 +11,8 @@
 #include "autograd/history.h"
 #include "py/call.h"
 #include "py/new_type.h"
+#include "py/once.h"
+#include "py/slot_guard.h"
 
 namespace modtree {
 
@@ -192,11 +194,7 @@ PyObject *hook_table(PyObject *self, bool pre) {
   if (hooks == nullptr) {
     return nullptr;
   }
-  PyObject *&table = pre ? hooks->pre : hooks->post;
-  if (table == nullptr) {
-    table = PyODict_New();  // handles refer to it weakly
-  }
-  return table;
+  return fill_once(pre ? &hooks->pre : &hooks->post, PyODict_New);  // handles refer to it weakly
 }
 
 PyObject *get_pre_hooks(PyObject *self, void *) {
@@ -232,12 +230,7 @@ PyObject *node_register_prehook(PyObject *self, PyObject *hook) {
 }
 
 PyObject *get_metadata(PyObject *self, void *) {
-  PyObject *&dict = as_node(self)->dict;
-  if (dict == nullptr && (dict = PyDict_New()) == nullptr) {
-    return nullptr;
-  }
-  Py_INCREF(dict);
-  return dict;
+  return Py_XNewRef(fill_once(&as_node(self)->dict, PyDict_New));
 }
 
 // _saved_result, _saved_args: what the derivative will be called with.
@@ -302,11 +295,11 @@ T *take(char *&memory, std::size_t count) {
 NodeObject *new_node(NodeKind kind, std::size_t n_edges, std::size_t n_outputs, std::size_t n_args,
                      std::size_t n_versions) {
   constexpr std::size_t kLimit = 0xfff0;
-  if (n_edges > kLimit || n_outputs > kLimit) {
+  if (std::max(n_edges, n_versions) > kLimit || n_outputs > kLimit) {
     PyErr_Format(PyExc_RuntimeError,
                  "an operation with %zu tensors going in and %zu coming out is too wide to record (the limit is %zu): "
                  "do it in several steps",
-                 n_edges, n_outputs, kLimit);
+                 std::max(n_edges, n_versions), n_outputs, kLimit);
     return nullptr;
   }
   static_assert(alignof(Edge) <= 8 && alignof(OutputSpec) <= 8 && alignof(SavedVersion) <= 8, "");

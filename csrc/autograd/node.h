@@ -118,8 +118,15 @@ int set_edge(NodeObject *node, std::size_t place, TensorObject *tensor, std::siz
              std::size_t item = 0);
 int set_output(NodeObject *node, std::size_t nr, PyArrayObject *array, bool is_meta);
 
+// A spec by value. `array` holds the dimensions that stand in a leaf's array: user code may give
+// the leaf another one.
+struct HeldSpec {
+  OutputSpec spec{};
+  py::object array;
+};
+
 // Shape and dtype that a gradient for `nr` must have; those of the leaf for an accumulating node.
-OutputSpec output_spec(NodeObject *node, std::uint32_t nr);
+HeldSpec output_spec(NodeObject *node, std::uint32_t nr);
 
 NodeHooks *ensure_hooks(NodeObject *node);
 

@@ -19,7 +19,7 @@ py::object snapshot(PyObject *table) {
 }
 
 bool is_meta_output(NodeObject *node, std::size_t nr) {
-  return output_spec(node, static_cast<std::uint32_t>(nr)).is_meta;
+  return output_spec(node, static_cast<std::uint32_t>(nr)).spec.is_meta;
 }
 
 py::object name_of(PyObject *hook) {
@@ -85,8 +85,8 @@ int run_table(NodeObject *node, std::uint32_t nr, PyObject *table, PyObject *&gr
       return -1;
     }
     if (!result.is_none()) {
-      OutputSpec spec = output_spec(node, nr);
-      PyObject *replaced = checked(hook, result.ptr(), gradient, &spec, on_tensors);
+      HeldSpec wanted = output_spec(node, nr);
+      PyObject *replaced = checked(hook, result.ptr(), gradient, &wanted.spec, on_tensors);
       if (replaced == nullptr) {
         return -1;
       }
@@ -103,7 +103,7 @@ py::object as_tuple(NodeObject *node, Gradients &gradients, bool are_outputs) {
     bool is_meta = false;
     if (gradients[i] != nullptr && (are_outputs || node->edges[i].node != nullptr)) {
       is_meta = are_outputs ? is_meta_output(node, i)
-                            : output_spec(node->edges[i].node, node->edges[i].nr).is_meta;
+                            : output_spec(node->edges[i].node, node->edges[i].nr).spec.is_meta;
     }
     PyObject *tensor = gradient_to_tensor(gradients[i], is_meta);
     if (tensor == nullptr) {
@@ -132,10 +132,10 @@ int replace_all(NodeObject *node, PyObject *hook, PyObject *value, Gradients &gr
     PyObject *replaced = nullptr;
     if (item != Py_None) {
       const bool is_taken = are_outputs || node->edges[i].node != nullptr;
-      OutputSpec spec = are_outputs ? output_spec(node, static_cast<std::uint32_t>(i))
+      HeldSpec wanted = are_outputs ? output_spec(node, static_cast<std::uint32_t>(i))
                         : is_taken  ? output_spec(node->edges[i].node, node->edges[i].nr)
-                                    : OutputSpec{};
-      replaced = checked(hook, item, gradients[i], is_taken ? &spec : nullptr, on_tensors);
+                                    : HeldSpec{};
+      replaced = checked(hook, item, gradients[i], is_taken ? &wanted.spec : nullptr, on_tensors);
       if (replaced == nullptr) {
         return -1;
       }
@@ -253,7 +253,9 @@ int run_post_accumulate_hooks(TensorObject *leaf) {
 
 int accumulate_grad(TensorObject *tensor, PyObject *gradient, bool on_tensors) {
   py::object held = py::reinterpret_steal<py::object>(gradient);
-  PyObject *grad = tensor->grad;
+  // The tensor may get another one while user code runs.
+  const auto held_grad = py::reinterpret_borrow<py::object>(tensor->grad);
+  PyObject *grad = held_grad.ptr();
   if (on_tensors) {
     PyObject *args[2] = {grad, gradient};
     OpObject *op = slot_op(kAdd);
@@ -277,15 +279,19 @@ int accumulate_grad(TensorObject *tensor, PyObject *gradient, bool on_tensors) {
     if (fresh == nullptr) {
       return -1;
     }
-    tensor->grad = fresh;
+    if (tensor->grad != nullptr) {
+      Py_DECREF(fresh);  // user code that ran here has set one: that counts as later
+    } else {
+      tensor->grad = fresh;
+    }
     return 0;
   }
   if (tensor->is_meta) {
     return bump_version(as_tensor(grad));
   }
   // In place, so that who holds the old grad sees the sum; a grad that is on a graph itself is replaced.
-  auto keep = py::reinterpret_borrow<py::object>(grad);
-  PyObject *array = as_object(as_tensor(grad)->array);
+  const auto held_array = py::reinterpret_borrow<py::object>(as_object(as_tensor(grad)->array));
+  PyObject *array = held_array.ptr();
   if (!needs_grad(as_tensor(grad)) && PyArray_ISWRITEABLE(as_array(array))) {
     return add_in_place(array, gradient) < 0 ? -1 : bump_version(as_tensor(grad));
   }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "autograd/record.h"
 
+#include <array>
+
 #include "autograd/history.h"
+#include "py/once.h"
 
 namespace modtree {
 
@@ -10,21 +13,24 @@ namespace {
 bool is_sequence(PyObject *obj) { return PyList_CheckExact(obj) || PyTuple_CheckExact(obj); }
 PyObject **items_of(PyObject *sequence) { return PySequence_Fast_ITEMS(sequence); }
 
-// How many tensors an argument is: each may be saved with its version.
+// How many tensors an argument is: each may be saved with its version. Lists with tensors have
+// become tuples when the arguments were loaded: user code may change a list between this and the
+// time when its tensors are noted.
 std::size_t count_tensors(PyObject *arg) {
   if (is_tensor(arg)) {
     return 1;
   }
   std::size_t count = 0;
-  if (is_sequence(arg)) {
-    for (Py_ssize_t i = 0; i < Py_SIZE(arg); ++i) {
-      count += is_tensor(items_of(arg)[i]);
+  if (PyTuple_CheckExact(arg)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(arg); ++i) {
+      count += is_tensor(PyTuple_GET_ITEM(arg, i));
     }
   }
   return count;
 }
 
-// How many edges an argument takes: a tensor one, a sequence with a tensor that needs a gradient one per tensor.
+// How many edges an argument takes: a tensor one, a tuple with a tensor that needs a gradient one
+// per tensor.
 std::size_t count_edges(PyObject *arg) {
   return is_tensor(arg) || any_needs_grad(&arg, 1) ? count_tensors(arg) : 0;
 }
@@ -38,9 +44,15 @@ PyObject *stand_in(PyObject *value) {
     PyArrayObject *array = as_array(value);
     return as_object(meta_array(PyArray_NDIM(array), PyArray_DIMS(array), PyArray_DESCR(array)));
   }
-  PyObject *list = PyList_New(Py_SIZE(value));
-  for (Py_ssize_t i = 0; list != nullptr && i < Py_SIZE(value); ++i) {
-    PyObject *item = items_of(value)[i];
+  const auto items = py::reinterpret_steal<py::object>(
+      PyList_CheckExact(value) ? tuple_of_list(value) : Py_NewRef(value));
+  if (!items) {
+    return nullptr;
+  }
+  const Py_ssize_t count = PyTuple_GET_SIZE(items.ptr());
+  PyObject *list = PyList_New(count);
+  for (Py_ssize_t i = 0; list != nullptr && i < count; ++i) {
+    PyObject *item = PyTuple_GET_ITEM(items.ptr(), i);
     PyObject *copy = PyArray_Check(item) ? stand_in(item) : Py_NewRef(item);
     if (copy == nullptr) {
       Py_CLEAR(list);
@@ -83,9 +95,9 @@ int save_argument(NodeObject *node, std::size_t i, PyObject *original, PyObject 
     if (is_single) {
       return save_version(node, original, value, i);
     }
-    for (Py_ssize_t k = 0; is_sequence(original) && k < Py_SIZE(original); ++k) {
+    for (Py_ssize_t k = 0; PyTuple_CheckExact(original) && k < PyTuple_GET_SIZE(original); ++k) {
       if (k < Py_SIZE(value) &&
-          save_version(node, items_of(original)[k], items_of(value)[k], i) < 0) {
+          save_version(node, PyTuple_GET_ITEM(original, k), items_of(value)[k], i) < 0) {
         return -1;
       }
     }
@@ -179,11 +191,13 @@ namespace {
 NodeObject *make_op_node(OpObject *op, PyObject *const *originals, PyObject *const *values,
                          Py_ssize_t n_positional, Py_ssize_t n_total, PyObject *kwnames,
                          std::size_t n_outputs) {
+  // Counted once: making the node may run code that makes further tensors need a gradient.
+  std::array<std::size_t, kMaxArgs> counts;
   std::size_t n_edges = 0;
   std::size_t n_versions = 0;
   OpObject::Keep keep{};
   for (Py_ssize_t i = 0; i < n_positional; ++i) {
-    const std::size_t count = count_edges(originals[i]);
+    const std::size_t count = counts[static_cast<std::size_t>(i)] = count_edges(originals[i]);
     n_edges += count;
     n_versions += count_tensors(originals[i]);
     if (count != 0 && i < op->n_functions && any_needs_grad(originals + i, 1)) {
@@ -222,9 +236,9 @@ NodeObject *make_op_node(OpObject *op, PyObject *const *originals, PyObject *con
     }
     if (is_tensor(original)) {
       status = set_edge(node, place++, as_tensor(original), arg);
-    } else if (count_edges(original) != 0) {
-      for (Py_ssize_t k = 0; status == 0 && k < Py_SIZE(original); ++k) {
-        PyObject *item = items_of(original)[k];
+    } else if (counts[arg] != 0) {
+      for (Py_ssize_t k = 0; status == 0 && k < PyTuple_GET_SIZE(original); ++k) {
+        PyObject *item = PyTuple_GET_ITEM(original, k);
         if (is_tensor(item)) {
           status = set_edge(node, place++, as_tensor(item), arg, static_cast<std::size_t>(k));
         }

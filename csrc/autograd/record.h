@@ -10,9 +10,11 @@ namespace modtree {
 // Does one of these arguments (tensors, or sequences of them) need a gradient?
 bool any_needs_grad(PyObject *const *args, Py_ssize_t count);
 
-// Puts a call on the graph. `originals` are the arguments as the user gave them, `values` as the forward function got them, positional
-// ones first; `wrapped` is the result: a tensor or a tuple with tensors. `saved` is what the row's recording forward function
-// saved, null when it has none. 0, or -1 with an error set.
+// Puts a call on the graph. `originals` are the arguments as the user gave them (those in a list
+// count only in a tuple in its place), `values` as the forward function got them, both owned by the
+// caller and positional ones first; `wrapped` is the result: a tensor or a tuple with tensors.
+// `saved` is what the row's recording forward function saved, null when it has none. 0, or -1 with
+// an error set.
 int record_call(OpObject *op, PyObject *const *originals, PyObject *const *values, Py_ssize_t n_positional,
                 Py_ssize_t n_total, PyObject *kwnames, PyObject *wrapped, PyObject *saved = nullptr);
 

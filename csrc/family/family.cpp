@@ -40,18 +40,26 @@ TensorFamily *native_family(py::handle python_family) {
   return family;
 }
 
+// The version tag of a type; a lookup makes CPython give it one, without which nothing is cached.
+unsigned int looked_up_version(PyTypeObject *type) {
+  type_lookup(type, names.torch_function);
+  return type_version(type);
+}
+
 // Nothing is known where an error is set.
 TypeFacts find_facts(PyTypeObject *type) {
   TypeFacts facts;
-  const py::handle cls(reinterpret_cast<PyObject *>(type));
+  const auto keep = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject *>(type));
+  // Before the search: code that it runs may change the type.
+  const unsigned int version = looked_up_version(type);
   const py::object find = import_attribute("modtree.families", "find");
-  const py::object found = find ? call(find, cls) : py::object();
+  const py::object found = find ? call(find, keep) : py::object();
   if (!found) {
     return facts;
   }
   if (found.is_none()) {
     const py::object is_module_class = import_attribute("modtree.foreign", "is_module_class");
-    const py::object answer = is_module_class ? call(is_module_class, cls) : py::object();
+    const py::object answer = is_module_class ? call(is_module_class, keep) : py::object();
     if (!answer) {
       return facts;
     }
@@ -59,9 +67,7 @@ TypeFacts find_facts(PyTypeObject *type) {
   } else {
     facts.family = native_family(found);
   }
-  // A lookup makes CPython give the type a version tag, without which nothing is cached.
-  type_lookup(type, names.torch_function);
-  fact_cache.store(type, facts);
+  fact_cache.store(type, version, facts);
   return facts;
 }
 
@@ -70,8 +76,9 @@ TypeFacts facts_of_type(PyTypeObject *type) {
   if (is_common_plain_type(type)) {
     return {};
   }
-  if (const TypeFacts *cached = fact_cache.find(type)) {
-    return *cached;
+  TypeFacts facts;
+  if (fact_cache.find(type, &facts)) {
+    return facts;
   }
   try {
     return find_facts(type);
@@ -146,8 +153,7 @@ void register_family(PyTypeObject *type, TensorFamily *family) {
   if (!known) {
     known_families.push_back(family);
   }
-  type_lookup(type, names.torch_function);
-  fact_cache.store(type, {family, false});
+  fact_cache.store(type, looked_up_version(type), {family, false});
 }
 
 void forget_families() { fact_cache.clear(); }

@@ -19,7 +19,7 @@ namespace {
 struct ApplyVisitor {
   PyObject *fn;
 
-  int enter(PyObject *, const ClassInfo *) { return 0; }
+  int enter(PyObject *, ClassInfo) { return 0; }
 
   int leave(PyObject *module) {
     PyObject *result = PyObject_CallOneArg(fn, module);
@@ -39,7 +39,7 @@ struct ApplyVisitor {
 struct ConvertVisitor {
   MemberConversion conversion;
 
-  int enter(PyObject *, const ClassInfo *) { return 0; }
+  int enter(PyObject *, ClassInfo) { return 0; }
   int leave(PyObject *module) { return conversion.convert(as_module(module)); }
 
   int call_override(PyObject *child) {
@@ -54,12 +54,13 @@ struct ConvertVisitor {
 struct TrainVisitor {
   PyObject *mode;
 
-  int enter(PyObject *module_obj, const ClassInfo *info) {
+  int enter(PyObject *module_obj, ClassInfo info) {
     ModuleObject *module = as_module(module_obj);
-    if (info->overrides(Virtual::setattr) || info->overrides(Virtual::training)) {
+    if (info.overrides(Virtual::setattr) || info.overrides(Virtual::training)) {
       return PyObject_SetAttr(module_obj, names.training, mode) < 0 ? -1 : 0;
     }
-    if (!module->state.initialized || module->state.exposed || is_registered(module)) {
+    // The registries first: comparing names may run code that looks at the module's __dict__.
+    if (is_registered(module) || !module->state.initialized || module->state.exposed) {
       return assign(module, names.training, mode);
     }
     PyObject *old = module->state.training;

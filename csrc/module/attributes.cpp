@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "module/attributes.h"
 
+#include <utility>
+
 #include "module/class_info.h"
 #include "module/copy.h"
 #include "module/registration.h"
@@ -64,13 +66,67 @@ PyObject *get_slot_value(ModuleObject *module, Slot slot) {
   return Py_XNewRef(value);
 }
 
+PyObject *get_through_getset(PyObject *descriptor, PyObject *self_obj, PyObject *name) {
+  const py::object used = own_dict_descriptor(py::reinterpret_borrow<py::object>(descriptor), name);
+  return PyGetSetDescr_Type.tp_descr_get(used.ptr(), self_obj,
+                                         reinterpret_cast<PyObject *>(Py_TYPE(self_obj)));
+}
+
+// What module_tp_getattro gives. `descriptor`: what the class has under the name, or null.
+inline PyObject *get_attribute(ModuleObject *self, PyTypeObject *type, PyObject *descriptor,
+                               PyObject *name) {
+  PyObject *self_obj = as_object(self);
+  descrgetfunc get = nullptr;
+  if (descriptor) {
+    get = Py_TYPE(descriptor)->tp_descr_get;
+    if (get && Py_TYPE(descriptor)->tp_descr_set) {
+      PyObject *value = Py_IS_TYPE(descriptor, &PyGetSetDescr_Type)
+                            ? get_through_getset(descriptor, self_obj, name)
+                            : get(descriptor, self_obj, reinterpret_cast<PyObject *>(type));
+      return value ? value : after_descriptor_error(self, name);
+    }
+  }
+  if (PyObject *dict = self->dict) {
+    if (PyObject *value = dict_get_str(dict, name)) {
+      return Py_NewRef(value);
+    }
+  }
+  if (!self->state.exposed && self->state.initialized) {
+    const SpecialName *special = find_special_name(name);
+    if (special && special->slot >= 0) {
+      return get_slot_value(self, static_cast<Slot>(special->slot));
+    }
+  }
+  if (descriptor) {
+    if (!get) {
+      return Py_NewRef(descriptor);
+    }
+    PyObject *value = get(descriptor, self_obj, reinterpret_cast<PyObject *>(type));
+    return value ? value : after_descriptor_error(self, name);
+  }
+  // Under the two-step slot the class's own __getattr__ decides, and reaches the registries through
+  // super().
+  if (has_native_getattro(type)) {
+    PyObject *value;
+    if (find_registered(self, name, &value) != 0) {
+      return value;
+    }
+  }
+  if (PyUnicode_Compare(name, names.deepcopy) == 0) {
+    PyObject *method = native_deepcopy(self_obj);
+    if (method || PyErr_Occurred()) {
+      return method;
+    }
+  }
+  raise_no_attribute(self_obj, name);
+  return nullptr;
+}
+
 // Deletes a plain attribute. -1 with AttributeError when there is none.
 int delete_plain(ModuleObject *module, PyObject *name, const SpecialName *special) {
-  PyTypeObject *type = Py_TYPE(module);
-  if (PyObject *descriptor = type_lookup(type, name)) {
-    if (const descrsetfunc set = Py_TYPE(descriptor)->tp_descr_set) {
-      const auto keep = py::reinterpret_borrow<py::object>(own_dict_descriptor(descriptor, name));
-      return set(keep.ptr(), as_object(module), nullptr);
+  if (py::object descriptor = type_lookup(Py_TYPE(module), name)) {
+    if (Py_TYPE(descriptor.ptr())->tp_descr_set) {
+      return set_through_descriptor(std::move(descriptor), module, name, nullptr);
     }
   }
   if (special && special->slot >= 0) {
@@ -109,13 +165,20 @@ int delete_attribute(ModuleObject *module, PyObject *name) {
 
 }  // namespace
 
-PyObject *own_dict_descriptor(PyObject *descriptor, PyObject *name) {
-  if (!Py_IS_TYPE(descriptor, &PyGetSetDescr_Type) || PyDescr_TYPE(descriptor) == module_base_type ||
+py::object own_dict_descriptor(py::object descriptor, PyObject *name) {
+  if (!Py_IS_TYPE(descriptor.ptr(), &PyGetSetDescr_Type) ||
+      PyDescr_TYPE(descriptor.ptr()) == module_base_type ||
       PyUnicode_Compare(name, names.dict) != 0) {
     return descriptor;
   }
-  PyObject *own = type_lookup(module_base_type, names.dict);
+  py::object own = type_lookup(module_base_type, names.dict);
   return own ? own : descriptor;
+}
+
+int set_through_descriptor(py::object descriptor, ModuleObject *module, PyObject *name,
+                           PyObject *value) {
+  const py::object used = own_dict_descriptor(std::move(descriptor), name);
+  return Py_TYPE(used.ptr())->tp_descr_set(used.ptr(), as_object(module), value);
 }
 
 void raise_no_attribute(PyObject *self_obj, PyObject *name) {
@@ -127,56 +190,15 @@ PyObject *module_tp_getattro(PyObject *self_obj, PyObject *name) {
     PyErr_Format(PyExc_TypeError, "attribute name must be string, not '%.200s'", Py_TYPE(name)->tp_name);
     return nullptr;
   }
-  ModuleObject *self = as_module(self_obj);
-  PyTypeObject *type = Py_TYPE(self);
-
-  PyObject *descriptor = type_lookup(type, name);
-  descrgetfunc get = nullptr;
-  if (descriptor) {
-    get = Py_TYPE(descriptor)->tp_descr_get;
-    if (get && PyDescr_IsData(descriptor)) {
-      descriptor = own_dict_descriptor(descriptor, name);
-      Py_INCREF(descriptor);
-      PyObject *value = get(descriptor, self_obj, reinterpret_cast<PyObject *>(type));
-      Py_DECREF(descriptor);
-      return value ? value : after_descriptor_error(self, name);
-    }
-  }
-  if (PyObject *dict = self->dict) {
-    if (PyObject *value = dict_get_str(dict, name)) {
-      return Py_NewRef(value);
-    }
-  }
-  if (!self->state.exposed && self->state.initialized) {
-    const SpecialName *special = find_special_name(name);
-    if (special && special->slot >= 0) {
-      return get_slot_value(self, static_cast<Slot>(special->slot));
-    }
-  }
-  if (descriptor) {
-    if (!get) {
-      return Py_NewRef(descriptor);
-    }
-    Py_INCREF(descriptor);
-    PyObject *value = get(descriptor, self_obj, reinterpret_cast<PyObject *>(type));
-    Py_DECREF(descriptor);
-    return value ? value : after_descriptor_error(self, name);
-  }
-  // Under the two-step slot the class's own __getattr__ decides, and reaches the registries through super().
-  if (has_native_getattro(type)) {
-    PyObject *value;
-    if (find_registered(self, name, &value) != 0) {
-      return value;
-    }
-  }
-  if (PyUnicode_Compare(name, names.deepcopy) == 0) {
-    PyObject *method = native_deepcopy(self_obj);
-    if (method || PyErr_Occurred()) {
-      return method;
-    }
-  }
-  raise_no_attribute(self_obj, name);
-  return nullptr;
+  // Both owned, before anything that may run user code: a key that is compared may delete the class
+  // attribute, or give the object another class and this one its end.
+  PyTypeObject *type = Py_TYPE(self_obj);
+  Py_INCREF(type);
+  PyObject *descriptor = Py_XNewRef(borrowed_type_lookup(type, name));
+  PyObject *value = get_attribute(as_module(self_obj), type, descriptor, name);
+  Py_XDECREF(descriptor);
+  Py_DECREF(type);
+  return value;
 }
 
 PyObject *module_getattr(PyObject *self_obj, PyObject *name) {
@@ -216,8 +238,8 @@ int delete_own(ModuleObject *module, PyObject *name) {
 }
 
 void install_native_getattro(PyTypeObject *type) {
-  const ClassInfo *info = class_info(type);
-  if (info->overrides(Virtual::getattr) || info->overrides(Virtual::getattribute)) {
+  const ClassInfo info = class_info(type);
+  if (info.overrides(Virtual::getattr) || info.overrides(Virtual::getattribute)) {
     return;
   }
   type->tp_getattro = module_tp_getattro;
@@ -225,8 +247,7 @@ void install_native_getattro(PyTypeObject *type) {
 }
 
 int has_attribute(ModuleObject *module, PyObject *name) {
-  PyTypeObject *type = Py_TYPE(module);
-  if (has_native_getattro(type) && !type_lookup(type, name)) {
+  if (has_native_getattro(Py_TYPE(module)) && !type_has(Py_TYPE(module), name)) {
     if (module->dict && dict_get_str(module->dict, name)) {
       return 1;
     }

@@ -25,9 +25,14 @@ int delete_own(ModuleObject *module, PyObject *name);
 // Does `hasattr(module, name)` hold? -1 when a getter raises something else than AttributeError.
 int has_attribute(ModuleObject *module, PyObject *name);
 
-// The data descriptor to use where the class of a module has `descriptor` under `name` (both borrowed). A plain class in front of Module
-// in the bases brings CPython's own `__dict__`, which knows nothing of the 17 entries: Module's takes its place.
-PyObject *own_dict_descriptor(PyObject *descriptor, PyObject *name);
+// The data descriptor to use where the class of a module has `descriptor` under `name`. A plain
+// class in front of Module in the bases brings CPython's own `__dict__`, which knows nothing of the
+// 17 entries: Module's takes its place.
+py::object own_dict_descriptor(py::object descriptor, PyObject *name);
+
+// Sets, or deletes (value null), through a descriptor that has a setter.
+int set_through_descriptor(py::object descriptor, ModuleObject *module, PyObject *name,
+                           PyObject *value);
 
 // Sets torch's AttributeError for a missing attribute.
 void raise_no_attribute(PyObject *self_obj, PyObject *name);

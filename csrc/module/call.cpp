@@ -32,8 +32,9 @@ int has_call_hooks(ModuleObject *module) {
 }
 
 PyObject *call_forward(PyObject *self_obj, PyObject *args, PyObject *kwargs) {
-  if (PyObject *function = plain_forward(as_module(self_obj))) {
-    return call_unbound(function, self_obj, args, kwargs);
+  // Owned: a patch of the class during the call must not free the function that runs.
+  if (const py::object function = plain_forward(as_module(self_obj))) {
+    return call_unbound(function.ptr(), self_obj, args, kwargs);
   }
   const auto forward = py::reinterpret_steal<py::object>(PyObject_GetAttr(self_obj, names.forward));
   return forward ? PyObject_Call(forward.ptr(), args, kwargs) : nullptr;

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstring>
 
-
 namespace modtree {
 
 TypeCache<ClassInfo> class_cache;
@@ -13,23 +12,26 @@ namespace {
 
 std::array<PyObject *, kVirtualCount> own_attributes{};  // strong; null until the class is sealed, or when Module has no such attribute
 
-ClassInfo compute(PyTypeObject *type) {
+}  // namespace
+
+ClassInfo ClassInfo::compute(PyTypeObject *type) {
   ClassInfo info;
+  info.bits_ = kModule;
   for (int i = 0; i < kVirtualCount; ++i) {
-    const Virtual method = static_cast<Virtual>(i);
-    PyObject *found = type_lookup(type, virtual_name(method));
-    if (found != own_attributes[static_cast<std::size_t>(i)]) {
-      info.overridden |= std::uint64_t{1} << i;
-    }
-    if (method == Virtual::forward && found && PyFunction_Check(found)) {
-      info.forward = found;
+    const auto found = type_lookup(type, virtual_name(static_cast<Virtual>(i)));
+    if (found.ptr() != own_attributes[static_cast<std::size_t>(i)]) {
+      info.bits_ |= std::uint64_t{1} << i;
     }
   }
-  info.identity_hash = type->tp_hash == PyBaseObject_Type.tp_hash && type->tp_richcompare == PyBaseObject_Type.tp_richcompare;
+  if (type->tp_hash == PyBaseObject_Type.tp_hash &&
+      type->tp_richcompare == PyBaseObject_Type.tp_richcompare) {
+    info.bits_ |= kIdentityHash;
+  }
+  // Last, as it is borrowed: a lookup may run user code.
+  const auto forward = type_lookup(type, names.forward);
+  info.forward_ = forward && PyFunction_Check(forward.ptr()) ? forward.ptr() : nullptr;
   return info;
 }
-
-}  // namespace
 
 PyObject *virtual_name(Virtual method) {
   switch (method) {
@@ -43,17 +45,26 @@ PyObject *virtual_name(Virtual method) {
   }
 }
 
-const ClassInfo *compute_class_info(PyTypeObject *type) { return class_cache.store(type, compute(type)); }
+ClassInfo compute_class_info(PyTypeObject *type) {
+  const auto keep = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject *>(type));
+  // A lookup makes CPython give the class a version tag. It is read before the rest: what changes
+  // the class in the meantime gives it another one.
+  type_lookup(type, names.forward);
+  const unsigned int version = type_version(type);
+  const ClassInfo info = ClassInfo::compute(type);
+  class_cache.store(type, version, info);
+  return info;
+}
 
 void seal_module_class(PyTypeObject *module_class) {
   for (int i = 0; i < kVirtualCount; ++i) {
-    PyObject *found = type_lookup(module_class, virtual_name(static_cast<Virtual>(i)));
+    py::object found = type_lookup(module_class, virtual_name(static_cast<Virtual>(i)));
     PyObject *old = own_attributes[static_cast<std::size_t>(i)];
-    own_attributes[static_cast<std::size_t>(i)] = Py_XNewRef(found);
+    own_attributes[static_cast<std::size_t>(i)] = found.release().ptr();
     Py_XDECREF(old);
   }
   // What was computed before the class was sealed compared with nothing.
-  class_cache = TypeCache<ClassInfo>();
+  class_cache.clear();
 }
 
 const char *type_short_name(PyTypeObject *type) {

@@ -62,29 +62,48 @@ constexpr int kVirtualCount = static_cast<int>(Virtual::count);
 
 PyObject *virtual_name(Virtual method);  // borrowed, interned
 
-struct ClassInfo {
-  std::uint64_t overridden = 0;  // one bit per Virtual: the class attribute is not Module's own
-  bool identity_hash = false;    // no __eq__ or __hash__ of its own: a set of modules is a set of addresses
-  PyObject *forward = nullptr;   // borrowed from the class: its `forward` when that is a plain Python function
+// Facts about a Module class as they were when it was asked, by value: two words, so that they
+// travel in registers.
+class ClassInfo {
+public:
+  // Is the attribute of the class not Module's own?
+  bool overrides(Virtual method) const { return (bits_ >> static_cast<int>(method)) & 1; }
+  // It has no __eq__ or __hash__ of its own: a set of its instances is a set of addresses.
+  bool identity_hash() const { return bits_ & kIdentityHash; }
+  // False for what class_info_of() says of a value that is no module.
+  bool is_module() const { return bits_ & kModule; }
+  // The class's `forward` when that is a plain Python function, or null. Borrowed from the class:
+  // valid until user code runs.
+  PyObject *forward() const { return forward_; }
 
-  bool overrides(Virtual method) const { return (overridden >> static_cast<int>(method)) & 1; }
+  static ClassInfo compute(PyTypeObject *type);
+
+private:
+  static constexpr std::uint64_t kIdentityHash = std::uint64_t{1} << 62;
+  static constexpr std::uint64_t kModule = std::uint64_t{1} << 63;
+  static_assert(kVirtualCount <= 62, "each virtual has a bit of its own below the two flags");
+
+  std::uint64_t bits_ = 0;
+  PyObject *forward_ = nullptr;
 };
 
 extern TypeCache<ClassInfo> class_cache;  // holds Module classes only
-const ClassInfo *compute_class_info(PyTypeObject *type);
+ClassInfo compute_class_info(PyTypeObject *type);
 
-// Facts about a Module class; valid until user code runs. Runs no user code itself.
-inline const ClassInfo *class_info(PyTypeObject *type) {
-  const ClassInfo *cached = class_cache.find(type);
-  return cached ? cached : compute_class_info(type);
+// Facts about a Module class. Runs user code only the first time a class is met that has keys of
+// odd types in its `__dict__`.
+inline ClassInfo class_info(PyTypeObject *type) {
+  ClassInfo info;
+  return class_cache.find(type, &info) ? info : compute_class_info(type);
 }
 
-// The facts about the class of any value; null when the value is no module. Quicker than asking is_module() first.
-inline const ClassInfo *class_info_of(PyObject *value) {
-  if (const ClassInfo *cached = class_cache.find(Py_TYPE(value))) {
-    return cached;
-  }
-  return is_module(value) ? compute_class_info(Py_TYPE(value)) : nullptr;
+// The facts about the class of any value; without is_module() when the value is no module. Quicker
+// than asking that first.
+inline ClassInfo class_info_of(PyObject *value) {
+  ClassInfo info;
+  return class_cache.find(Py_TYPE(value), &info) || !is_module(value)
+             ? info
+             : compute_class_info(Py_TYPE(value));
 }
 
 // Does the instance dict hold an attribute of that name?
@@ -96,9 +115,10 @@ inline bool instance_overrides(ModuleObject *module, Virtual method) {
 }
 
 // Would looking up the method on this module find something other than Module's own?
-inline bool overrides(ModuleObject *module, const ClassInfo *info, Virtual method) {
+inline bool overrides(ModuleObject *module, ClassInfo info, Virtual method) {
   // A __getattribute__ in Python may answer anything for any name.
-  return info->overrides(method) || info->overrides(Virtual::getattribute) || instance_overrides(module, method);
+  return info.overrides(method) || info.overrides(Virtual::getattribute) ||
+         instance_overrides(module, method);
 }
 inline bool overrides(ModuleObject *module, Virtual method) { return overrides(module, class_info(Py_TYPE(module)), method); }
 

@@ -114,7 +114,10 @@ PyObject *lean_state(ModuleObject *module) {
   for (int i = 0; i < kSlotCount; ++i) {
     const Slot slot = static_cast<Slot>(i);
     PyObject *value = peek(module, slot);
-    const bool is_empty = is_empty_container(value);
+    if (!value && slot == Slot::training) {
+      continue;  // deleted by code that has run since it was there
+    }
+    const bool is_empty = slot != Slot::training && is_empty_container(value);
     if (is_empty && !must_be_in_state(slot)) {
       continue;
     }
@@ -243,7 +246,7 @@ bool is_running(PyObject *code) {
 
 bool defines(PyObject *self_obj, const char *name) {
   const auto text = py::str(name);
-  return type_lookup(Py_TYPE(self_obj), text.ptr()) != nullptr;
+  return type_has(Py_TYPE(self_obj), text.ptr());
 }
 
 }  // namespace

@@ -100,7 +100,8 @@ private:
       return shell_of(value);
     }
     // A tensor without a __deepcopy__ of its own is copied by the general protocol, like any other object.
-    if (is_module(value) || !family_of_type(Py_TYPE(value)) || !type_lookup(Py_TYPE(value), names.deepcopy)) {
+    if (is_module(value) || !family_of_type(Py_TYPE(value)) ||
+        !type_has(Py_TYPE(value), names.deepcopy)) {
       if (PyErr_Occurred()) {
         throw py::error_already_set();
       }
@@ -172,7 +173,8 @@ private:
 
   void fill_plain_attributes(ModuleObject *source, ModuleObject *copy) {
     // A copy of the dict: copying a value may run code that changes the module.
-    const py::object attributes = checked(PyDict_Copy(source->dict));
+    const auto original = py::reinterpret_borrow<py::object>(source->dict);
+    const py::object attributes = checked(PyDict_Copy(original.ptr()));
     if (source->state.exposed) {
       // By something that was copied before and looked at it: the dict has the internal attributes too.
       check(expose(copy));
@@ -182,8 +184,9 @@ private:
     while (PyDict_Next(attributes.ptr(), &position, &key, &value)) {
       if (key != names.compiled_call_impl) {
         const py::object copied = copy_of(value);
-        PyObject *target = instance_dict(copy);  // not before: what is copied may look at the copy's __dict__, which replaces it
-        check(target ? PyDict_SetItem(target, key, copied.ptr()) : -1);
+        // Not before: what is copied may look at the copy's __dict__, which replaces it.
+        const auto target = py::reinterpret_borrow<py::object>(instance_dict(copy));
+        check(target ? PyDict_SetItem(target.ptr(), key, copied.ptr()) : -1);
       }
     }
   }

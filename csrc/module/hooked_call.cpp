@@ -23,11 +23,6 @@ struct Hook {
 
 // Tables that flag hooks by id; each may be null.
 struct FlagTables {
-  FlagTables() = default;
-  FlagTables(PyObject *with_kwargs_table, PyObject *always_called_table)
-      : with_kwargs(py::reinterpret_borrow<py::object>(with_kwargs_table)),
-        always_called(py::reinterpret_borrow<py::object>(always_called_table)) {}
-
   py::object with_kwargs;
   py::object always_called;
 };
@@ -51,11 +46,15 @@ int append_hook(std::vector<Hook> &hooks, PyObject *id, PyObject *function, cons
   return 0;
 }
 
-int append_hooks(std::vector<Hook> &hooks, PyObject *table, const FlagTables &flags, bool is_global) {
+// Owned at once: looking for the next table may run code that replaces this one.
+py::object own_table(PyObject *table) { return py::reinterpret_borrow<py::object>(table); }
+
+int append_hooks(std::vector<Hook> &hooks, const py::object &owned_table, const FlagTables &flags,
+                 bool is_global) {
+  PyObject *table = owned_table.ptr();
   if (is_empty_table(table)) {
     return 0;
   }
-  const auto keep = py::reinterpret_borrow<py::object>(table);
   if (PyDict_Check(table) && PyDict_GET_SIZE(table) == 1) {
     // One entry has no order, so the order that an OrderedDict keeps beside its dict does not matter.
     Py_ssize_t position = 0;
@@ -103,11 +102,11 @@ int append_own_hooks(ModuleObject *module, std::vector<Hook> &hooks, Slot slot,
     *flag_table = py::reinterpret_borrow<py::object>(found);
     flag_table = &flags.always_called;
   }
-  return append_hooks(hooks, table, flags, false);
+  return append_hooks(hooks, held, flags, false);
 }
 
 int collect_pre_hooks(ModuleObject *module, std::vector<Hook> &hooks) {
-  if (append_hooks(hooks, global_hooks.forward_pre, FlagTables{}, true) < 0) {
+  if (append_hooks(hooks, own_table(global_hooks.forward_pre), FlagTables{}, true) < 0) {
     return -1;
   }
   return append_own_hooks(module, hooks, Slot::forward_pre_hooks,
@@ -115,8 +114,9 @@ int collect_pre_hooks(ModuleObject *module, std::vector<Hook> &hooks) {
 }
 
 int collect_forward_hooks(ModuleObject *module, std::vector<Hook> &hooks) {
-  const FlagTables global_flags{global_hooks.forward_with_kwargs, global_hooks.forward_always_called};
-  if (append_hooks(hooks, global_hooks.forward, global_flags, true) < 0) {
+  const FlagTables global_flags{own_table(global_hooks.forward_with_kwargs),
+                                own_table(global_hooks.forward_always_called)};
+  if (append_hooks(hooks, own_table(global_hooks.forward), global_flags, true) < 0) {
     return -1;
   }
   return append_own_hooks(module, hooks, Slot::forward_hooks,
@@ -147,10 +147,9 @@ private:
 
   int run_normally() {
     // forward is looked up before any hook runs: one that replaces it takes effect in the next call.
-    if (PyObject *function = plain_forward(module())) {
-      forward_ = py::reinterpret_borrow<py::object>(function);
-      unbound_ = true;
-    } else {
+    forward_ = plain_forward(module());
+    unbound_ = static_cast<bool>(forward_);
+    if (!unbound_) {
       forward_ = py::reinterpret_steal<py::object>(PyObject_GetAttr(self_, names.forward));
     }
     if (!forward_ || collect_backward_hooks() < 0 || run_pre_hooks() < 0 || tap_input() < 0) {
@@ -423,27 +422,29 @@ PyObject *call_unbound(PyObject *function, PyObject *self_obj, PyObject *args, P
   constexpr Py_ssize_t kSmall = 8;
   const Py_ssize_t count = PyTuple_GET_SIZE(args);
   PyObject *small[kSmall + 1];
-  std::vector<PyObject *> large;
-  PyObject **stack = small;
-  if (count > kSmall) {
-    large.resize(static_cast<std::size_t>(count) + 1);
-    stack = large.data();
+  PyObject **stack = count > kSmall ? PyMem_New(PyObject *, count + 1) : small;
+  if (!stack) {
+    return PyErr_NoMemory();
   }
   stack[0] = self_obj;
   for (Py_ssize_t i = 0; i < count; ++i) {
     stack[i + 1] = PyTuple_GET_ITEM(args, i);
   }
-  // A patch of the class during the call must not free the function that runs.
-  Py_INCREF(function);
   PyObject *result = PyObject_VectorcallDict(function, stack, static_cast<std::size_t>(count) + 1, kwargs);
-  Py_DECREF(function);
+  if (stack != small) {
+    PyMem_Free(stack);
+  }
   return result;
 }
 
-PyObject *plain_forward(ModuleObject *module) {
-  const ClassInfo *info = class_info(Py_TYPE(module));
-  return info->forward && !info->overrides(Virtual::getattribute) && !instance_overrides(module, Virtual::forward) ? info->forward
-                                                                                                                    : nullptr;
+py::object plain_forward(ModuleObject *module) {
+  // The instance first: comparing its names may run code that changes the class.
+  if (instance_overrides(module, Virtual::forward)) {
+    return py::object();
+  }
+  const ClassInfo info = class_info(Py_TYPE(module));
+  return py::reinterpret_borrow<py::object>(info.overrides(Virtual::getattribute) ? nullptr
+                                                                                  : info.forward());
 }
 
 PyObject *call_with_hooks(PyObject *self_obj, PyObject *args, PyObject *kwargs) {

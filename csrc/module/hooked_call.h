@@ -9,11 +9,12 @@ namespace modtree {
 // Runs the pre-hooks, forward and the forward hooks in torch's order. `kwargs` may be null. New reference, null on error.
 PyObject *call_with_hooks(PyObject *self_obj, PyObject *args, PyObject *kwargs);
 
-// Calls a plain function of the class with self in front, without making a bound method.
+// Calls a plain function of the class, which the caller owns, with self in front, without making a
+// bound method.
 PyObject *call_unbound(PyObject *function, PyObject *self_obj, PyObject *args, PyObject *kwargs);
 
-// The class's own `forward` when it is a plain function that no instance attribute hides; borrowed, or null.
-PyObject *plain_forward(ModuleObject *module);
+// The class's own `forward` when it is a plain function that no instance attribute hides, or null.
+py::object plain_forward(ModuleObject *module);
 
 // A hook table that is missing or holds nothing.
 inline bool is_empty_table(PyObject *table) {

@@ -143,7 +143,7 @@ int load_extra_state(PyObject *module, PyObject *state_dict, PyObject *extra_key
   if (found < 0) {
     return -1;
   }
-  if (!class_info(Py_TYPE(module))->overrides(Virtual::set_extra_state)) {
+  if (!class_info(Py_TYPE(module)).overrides(Virtual::set_extra_state)) {
     return found && strict ? append_to(lists.unexpected, extra_key) : 0;
   }
   if (!found) {

@@ -26,7 +26,7 @@ bool has_dot(PyObject *name) {
 
 // Has the class of a module a set_extra_state of its own?
 bool has_setter(PyObject *module) {
-  return class_info(Py_TYPE(module))->overrides(Virtual::set_extra_state);
+  return class_info(Py_TYPE(module)).overrides(Virtual::set_extra_state);
 }
 
 // Does a dict have the extra state of the module with that prefix? -1 on error.
@@ -216,10 +216,10 @@ private:
       return -1;
     }
     const Owned held_parameters = borrow(parameters);
-    if (items.start(parameters) < 0) {
+    const int has_parameters = is_nonempty(parameters);
+    if (has_parameters < 0 || items.start(parameters) < 0) {
       return -1;
     }
-    const bool has_parameters = parameters && PyObject_Size(parameters) != 0;
     while ((more = items.next(&name, &tensor)) > 0) {
       if (tensor != Py_None && plan_entry(name, tensor) < 0) {
         return -1;
@@ -490,14 +490,6 @@ LoadPlan::~LoadPlan() {
     Py_DECREF(visit.module);
     Py_XDECREF(visit.name);
   }
-}
-
-int is_nonempty(PyObject *mapping) {
-  if (!mapping) {
-    return 0;
-  }
-  const Py_ssize_t size = PyDict_Check(mapping) ? PyDict_GET_SIZE(mapping) : PyObject_Size(mapping);
-  return size < 0 ? -1 : size > 0;
 }
 
 bool loads_through_python(PyObject *module) {

@@ -77,9 +77,6 @@ bool loads_through_python(PyObject *module);
 // Is it a native module whose set_extra_state will be called with an entry of `dict`? -1 on error.
 int sets_extra_state(PyObject *module, PyObject *prefix, PyObject *dict);
 
-// 1 when the mapping of hooks or children (null: none) has entries, -1 on error.
-int is_nonempty(PyObject *mapping);
-
 struct LoadPlanOptions {
   LoadMode mode;
   PyObject *bad_metadata = nullptr;  // a set of module paths whose metadata is no mapping, or null

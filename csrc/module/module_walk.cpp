@@ -78,8 +78,8 @@ int ModuleWalk::next(Visit *visit) {
 }
 
 // Visits a module natively: 1 and *visit set, 0 when it was seen before, -1 on error.
-int ModuleWalk::enter(PyObject *module, const ClassInfo *info, PyObject *key, Visit *visit) {
-  const int is_new = seen_.visit(module, info->identity_hash, remove_duplicate_);
+int ModuleWalk::enter(PyObject *module, ClassInfo info, PyObject *key, Visit *visit) {
+  const int is_new = seen_.visit(module, info.identity_hash(), remove_duplicate_);
   if (is_new <= 0) {
     return is_new;
   }
@@ -152,8 +152,8 @@ int ModuleWalk::next_child(Visit *visit, bool *found) {
   }
   const auto keep_key = py::reinterpret_borrow<py::object>(key);
   const auto keep_child = py::reinterpret_borrow<py::object>(child);
-  const ClassInfo *info = class_info_of(child);
-  if (!info || overrides(as_module(child), info, Virtual::named_modules)) {
+  const ClassInfo info = class_info_of(child);
+  if (!info.is_module() || overrides(as_module(child), info, Virtual::named_modules)) {
     return enter_foreign(child, key);
   }
   const int entered = enter(child, info, key, visit);

@@ -53,7 +53,7 @@ private:
     py::object items;
   };
 
-  int enter(PyObject *module, const ClassInfo *info, PyObject *key, Visit *visit);
+  int enter(PyObject *module, ClassInfo info, PyObject *key, Visit *visit);
   int enter_foreign(PyObject *module, PyObject *key);
   int open_entered();
   int next_child(Visit *visit, bool *found);

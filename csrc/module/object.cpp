@@ -6,6 +6,7 @@
 
 #include "module/class_info.h"
 #include "py/call.h"
+#include "py/once.h"
 
 namespace modtree {
 
@@ -63,6 +64,29 @@ PyObject **writable_cell(ModuleObject *module, Slot slot) {
     return nullptr;
   }
   return compact_cell(state, slot);
+}
+
+// Makes the containers that a compact module lacks: all are there afterwards, or it is exposed. -1
+// on error.
+int require_all(ModuleObject *module) {
+  // Making one may run the collector, and with it code that registers something, drops what was
+  // made, or exposes the module.
+  for (bool complete = false; !complete;) {
+    complete = true;
+    for (int i = 0; i < kSlotCount && !module->state.exposed; ++i) {
+      const Slot slot = static_cast<Slot>(i);
+      if (!peek(module, slot)) {
+        complete = false;
+        if (!require(module, slot) && !module->state.exposed) {
+          return -1;
+        }
+      }
+    }
+  }
+  if (module->state.exposed) {
+    PyErr_Clear();  // of an entry that the same code has deleted
+  }
+  return 0;
 }
 
 }  // namespace
@@ -178,12 +202,16 @@ PyObject *require(ModuleObject *module, Slot slot) {
     raise_missing_slot(module, slot);
     return nullptr;
   }
-  // Making the container may run the collector, and a finalizer could change the module's mode: look for the place afterwards.
+  // Making the container may run the collector, and with it code that changes the module's mode or
+  // makes the container itself: look for the place afterwards.
   auto value = py::reinterpret_steal<py::object>(default_value(slot));
-  if (!value || store_slot(module, slot, value.ptr()) < 0) {
+  if (!value) {
     return nullptr;
   }
-  return peek(module, slot);
+  if (PyObject *made = peek(module, slot)) {
+    return made;
+  }
+  return store_slot(module, slot, value.ptr()) < 0 ? nullptr : peek(module, slot);
 }
 
 int store_slot(ModuleObject *module, Slot slot, PyObject *value) {
@@ -227,11 +255,15 @@ int expose(ModuleObject *module) {
     return -1;
   }
   if (module->state.initialized) {
+    if (require_all(module) < 0) {
+      return -1;
+    }
+    if (module->state.exposed) {
+      return 0;
+    }
     for (int i = 0; i < kSlotCount; ++i) {
       const Slot slot = static_cast<Slot>(i);
-      PyObject *value = peek(module, slot);
-      const auto entry = py::reinterpret_steal<py::object>(value ? Py_NewRef(value) : default_value(slot));
-      if (!entry || PyDict_SetItem(dict.ptr(), slot_name(slot), entry.ptr()) < 0) {
+      if (PyDict_SetItem(dict.ptr(), slot_name(slot), peek(module, slot)) < 0) {
         return -1;
       }
     }
@@ -293,14 +325,17 @@ void clear_state(ModuleState &state) {
   }
 }
 
-PyObject *instance_dict(ModuleObject *module) {
-  if (!module->dict) {
-    module->dict = PyDict_New();
-  }
-  return module->dict;
-}
+PyObject *instance_dict(ModuleObject *module) { return fill_once(&module->dict, PyDict_New); }
 
 PyObject *new_ordered_dict() { return PyObject_CallNoArgs(ordered_dict_type); }
+
+int is_nonempty(PyObject *mapping) {
+  if (!mapping) {
+    return 0;
+  }
+  const Py_ssize_t size = PyDict_Check(mapping) ? PyDict_GET_SIZE(mapping) : PyObject_Size(mapping);
+  return size < 0 ? -1 : size > 0;
+}
 
 int RegistryItems::start_iterator(PyObject *mapping) {
   const auto items = py::reinterpret_steal<py::object>(PyObject_CallMethod(mapping, "items", nullptr));

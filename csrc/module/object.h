@@ -105,7 +105,8 @@ inline PyObject **compact_cell(ModuleState &state, Slot slot) {
   }
 }
 
-// Borrowed; null without an error when the entry is missing, or (compact) empty and not made yet.
+// Borrowed, until the next call of this or of anything else that may run user code; null without an
+// error when the entry is missing, or (compact) empty and not made yet.
 inline PyObject *peek(ModuleObject *module, Slot slot) {
   if (module->state.exposed) {
     return dict_get_str(module->dict, slot_name(slot));
@@ -172,6 +173,9 @@ inline int mapping_contains(PyObject *mapping, PyObject *name) {
 inline int registry_contains(ModuleObject *module, Slot slot, PyObject *name) {
   return mapping_contains(peek(module, slot), name);
 }
+// 1 when the mapping of hooks or children (null: none) has entries, -1 on error. User code runs for
+// one that is no dict.
+int is_nonempty(PyObject *mapping);
 
 // --- writing --------------------------------------------------------------------------------------------------------------
 
@@ -224,14 +228,17 @@ public:
 
   // Borrows nothing afterwards: keeps the mapping alive. -1 on error.
   int start(PyObject *mapping) {
+    Py_XINCREF(mapping);  // before the end of the old one, which may run code that puts another in
+                          // the place of this one
     reset();
     if (!mapping) {
       return 0;
     }
     if (!PyDict_CheckExact(mapping)) {
-      return start_iterator(mapping);
+      const int started = start_iterator(mapping);
+      Py_DECREF(mapping);
+      return started;
     }
-    Py_INCREF(mapping);
     mapping_ = mapping;
     position_ = 0;
     size_ = left_ = PyDict_GET_SIZE(mapping);

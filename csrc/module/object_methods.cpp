@@ -153,8 +153,10 @@ PyObject *object_new(PyObject *builtin, PyObject *const *args, std::size_t flagg
 // expected.
 struct wrapperbase *find_record(const char *name, void *slot_of_object, std::size_t offset) {
   const auto key = py::reinterpret_steal<py::object>(PyUnicode_InternFromString(name));
-  PyObject *own = key ? type_lookup(&PyBaseObject_Type, key.ptr()) : nullptr;
-  PyObject *of_type = key ? type_lookup(&PyType_Type, key.ptr()) : nullptr;
+  const py::object own_object = key ? type_lookup(&PyBaseObject_Type, key.ptr()) : py::object();
+  const py::object type_object = key ? type_lookup(&PyType_Type, key.ptr()) : py::object();
+  PyObject *own = own_object.ptr();
+  PyObject *of_type = type_object.ptr();
   if (!own || !of_type || !Py_IS_TYPE(own, &PyWrapperDescr_Type) ||
       !Py_IS_TYPE(of_type, &PyWrapperDescr_Type)) {
     PyErr_Clear();
@@ -175,8 +177,10 @@ struct wrapperbase *find_record(const char *name, void *slot_of_object, std::siz
 // otherwise. Borrowed.
 PyCFunctionObject *find_builtin_new() {
   const auto key = py::reinterpret_steal<py::object>(PyUnicode_InternFromString("__new__"));
-  PyObject *own = key ? type_lookup(&PyBaseObject_Type, key.ptr()) : nullptr;
-  PyObject *of_module = key ? type_lookup(module_base_type, key.ptr()) : nullptr;
+  const py::object own_object = key ? type_lookup(&PyBaseObject_Type, key.ptr()) : py::object();
+  const py::object module_object = key ? type_lookup(module_base_type, key.ptr()) : py::object();
+  PyObject *own = own_object.ptr();
+  PyObject *of_module = module_object.ptr();
   if (!own || !of_module || !Py_IS_TYPE(own, &PyCFunction_Type) ||
       !Py_IS_TYPE(of_module, &PyCFunction_Type)) {
     PyErr_Clear();

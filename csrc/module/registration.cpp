@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "module/registration.h"
 
+#include <utility>
+
 #include "family/family.h"
 #include "module/attributes.h"
 #include "module/class_info.h"
@@ -37,7 +39,8 @@ const char *holder_of(ModuleObject *module, PyObject *name) {
   if (instance_attribute(module, name)) {
     return "a plain attribute";
   }
-  return type_lookup(Py_TYPE(module), name) ? "an attribute of its class" : "an attribute that its class computes";
+  return type_has(Py_TYPE(module), name) ? "an attribute of its class"
+                                         : "an attribute that its class computes";
 }
 
 int raise_already_exists(ModuleObject *module, PyObject *name) {
@@ -152,7 +155,7 @@ public:
     }
     if (instance_attribute(module, name)) {
       saved_[3].container = py::reinterpret_borrow<py::object>(module->dict);
-      saved_[3].copy = py::reinterpret_steal<py::object>(PyDict_Copy(module->dict));
+      saved_[3].copy = py::reinterpret_steal<py::object>(PyDict_Copy(saved_[3].container.ptr()));
       return saved_[3].copy ? 0 : -1;
     }
     return 0;
@@ -225,8 +228,8 @@ int remove_from_others(ModuleObject *module, PyObject *name, std::initializer_li
 
 // May a parameter or a module go in by a plain dict store? No hook, override, class attribute or internal name is in the way.
 bool stores_directly(ModuleObject *module, PyObject *name, PyObject *hooks) {
-  return !has_entries(hooks) && Py_TYPE(module)->tp_getattro == module_tp_getattro && !type_lookup(Py_TYPE(module), name) &&
-         !find_special_name(name);
+  return !has_entries(hooks) && Py_TYPE(module)->tp_getattro == module_tp_getattro &&
+         !type_has(Py_TYPE(module), name) && !find_special_name(name);
 }
 
 int call_register_parameter(ModuleObject *module, PyObject *name, PyObject *value) {
@@ -396,7 +399,7 @@ int assign(ModuleObject *module, PyObject *name, PyObject *value) {
     return known < 0 ? -1
                      : raise_wrong_value("cannot assign '%U' as parameter '%U' (torch.nn.Parameter or None expected)", value, name);
   }
-  if (!family && class_info_of(value)) {
+  if (!family && class_info_of(value).is_module()) {
     return assign_module(module, name, value);
   }
   known = registry_contains(module, Slot::modules, name);
@@ -421,10 +424,9 @@ int assign(ModuleObject *module, PyObject *name, PyObject *value) {
 }
 
 int assign_plain(ModuleObject *module, PyObject *name, PyObject *value) {
-  if (PyObject *descriptor = type_lookup(Py_TYPE(module), name)) {
-    if (const descrsetfunc set = Py_TYPE(descriptor)->tp_descr_set) {
-      const auto keep = py::reinterpret_borrow<py::object>(own_dict_descriptor(descriptor, name));
-      return set(keep.ptr(), as_object(module), value);
+  if (py::object descriptor = type_lookup(Py_TYPE(module), name)) {
+    if (Py_TYPE(descriptor.ptr())->tp_descr_set) {
+      return set_through_descriptor(std::move(descriptor), module, name, value);
     }
   }
   if (const SpecialName *special = find_special_name(name)) {

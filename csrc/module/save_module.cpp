@@ -104,7 +104,7 @@ int save_own(PyObject *module_obj, const Destination &destination, PyObject *(*g
   if (more < 0) {
     return -1;
   }
-  if (!class_info(Py_TYPE(module_obj))->overrides(Virtual::get_extra_state)) {
+  if (!class_info(Py_TYPE(module_obj)).overrides(Virtual::get_extra_state)) {
     return 0;
   }
   PyObject *prefix = get_prefix(context);

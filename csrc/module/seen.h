@@ -41,6 +41,9 @@ public:
     return visit_set(object, remember);
   }
 
+  // While it does, visiting what is compared by identity runs no user code.
+  bool holds_addresses() const { return !set_; }
+
   // The members as a Python set that the walk goes on using; borrowed, null on error.
   PyObject *as_set();
 

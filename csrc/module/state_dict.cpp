@@ -22,7 +22,9 @@ Owned steal(PyObject *object) { return py::reinterpret_steal<Owned>(object); }
 Owned borrow(PyObject *object) { return py::reinterpret_borrow<Owned>(object); }
 
 // Is the hook of the kind that must return None? The table entry's own class says so, not an attribute of the function.
-bool is_public_hook(PyObject *hook) { return type_lookup(Py_TYPE(hook), names.from_public_api) == Py_True; }
+bool is_public_hook(PyObject *hook) {
+  return type_lookup(Py_TYPE(hook), names.from_public_api).ptr() == Py_True;
+}
 
 class Saver {
 public:
@@ -112,7 +114,7 @@ private:
     if (registry(module, Slot::state_dict_pre_hooks, &hooks, &keep) < 0) {
       return -1;
     }
-    if (hooks && PyObject_Size(hooks) != 0 && run_pre_hooks(hooks) < 0) {
+    if (hooks && run_pre_hooks(hooks) < 0) {
       return -1;
     }
     const int saved = overrides(module, Virtual::save_to_state_dict)
@@ -141,6 +143,10 @@ private:
 
   int run_pre_hooks(PyObject *hooks) {
     const Owned held_hooks = borrow(hooks);
+    const int has_hooks = is_nonempty(hooks);
+    if (has_hooks <= 0) {
+      return has_hooks;
+    }
     if (leave_record() < 0) {
       return -1;
     }
@@ -170,10 +176,11 @@ private:
     if (registry(module, Slot::state_dict_hooks, &hooks, &keep) < 0) {
       return -1;
     }
-    if (!hooks || PyObject_Size(hooks) == 0) {
-      return 0;
-    }
     const Owned held_hooks = borrow(hooks);
+    const int has_hooks = is_nonempty(hooks);
+    if (has_hooks <= 0) {
+      return has_hooks;
+    }
     if (leave_record() < 0 || (!path_.top().local_metadata && make_local_metadata() < 0)) {
       return -1;
     }

@@ -85,12 +85,12 @@ PyObject *new_local_metadata(PyObject *version) {
 PyObject *module_version(PyObject *module, bool *plain) {
   *plain = false;
   if (is_module(module)) {
-    const ClassInfo *info = class_info(Py_TYPE(module));
-    if (!info->overrides(Virtual::getattribute) && !instance_overrides(as_module(module), Virtual::version)) {
-      PyObject *found = type_lookup(Py_TYPE(module), names.version_);
-      if (found && PyLong_CheckExact(found)) {
+    if (!class_info(Py_TYPE(module)).overrides(Virtual::getattribute) &&
+        !instance_overrides(as_module(module), Virtual::version)) {
+      py::object found = type_lookup(Py_TYPE(module), names.version_);
+      if (found && PyLong_CheckExact(found.ptr())) {
         *plain = true;
-        return Py_NewRef(found);
+        return found.release().ptr();
       }
     }
   }

@@ -12,9 +12,10 @@
 namespace modtree {
 
 // Walks without recursion. A visitor has
-//   int enter(PyObject *module, const ClassInfo *info)   before the children: 0, or -1 on error
-//   int leave(PyObject *module)            after the children: 0, or -1 on error
-//   int call_override(PyObject *child)     for a child that overrides `method`, or is not one of our modules: 0, or -1 on error
+//   int enter(PyObject *module, ClassInfo info)   before the children: 0, or -1 on error
+//   int leave(PyObject *module)                   after the children: 0, or -1 on error
+//   int call_override(PyObject *child)            for a child that overrides `method`, or is none
+//                                                 of our modules: 0, or -1 on error
 // Children come from the registry, or from an overridden children() of the parent. Each is kept alive while it is visited.
 template <class Visitor>
 class TreeWalk {
@@ -28,7 +29,7 @@ public:
     }
     while (!stack_.empty()) {
       py::object key, child;
-      const ClassInfo *info = nullptr;
+      ClassInfo info;
       const int more = next_child(&key, &child, &info);
       if (more < 0) {
         return -1;
@@ -41,7 +42,7 @@ public:
         }
         continue;
       }
-      const bool native = info && !overrides(as_module(child.ptr()), info, method_);
+      const bool native = info.is_module() && !overrides(as_module(child.ptr()), info, method_);
       if ((native ? visit(child.ptr(), info, key.ptr()) : visitor_.call_override(child.ptr())) < 0) {
         return -1;
       }
@@ -60,7 +61,7 @@ private:
   };
 
   // Enters a module; one without children is left at once.
-  int visit(PyObject *module, const ClassInfo *info, PyObject *key) {
+  int visit(PyObject *module, ClassInfo info, PyObject *key) {
     const bool overridden =
         overrides(as_module(module), info, Virtual::children) || overrides(as_module(module), info, Virtual::named_children);
     if (visitor_.enter(module, info) < 0) {
@@ -100,12 +101,12 @@ private:
     return check_depth();
   }
 
-  // 1 and the next child with the facts about its class (null when it is none of our modules), 0 at the end, -1 on error.
-  int next_child(py::object *key, py::object *child, const ClassInfo **info) {
+  // 1 and the next child with the facts about its class, 0 at the end, -1 on error.
+  int next_child(py::object *key, py::object *child, ClassInfo *info) {
     Frame &frame = stack_.back();
     if (frame.iterator) {
       *child = py::reinterpret_steal<py::object>(PyIter_Next(frame.iterator.ptr()));
-      *info = *child ? class_info_of(child->ptr()) : nullptr;
+      *info = *child ? class_info_of(child->ptr()) : ClassInfo();
       return *child ? 1 : PyErr_Occurred() ? -1 : 0;
     }
     PyObject *key_ptr, *child_ptr;
@@ -123,12 +124,16 @@ private:
         // Those of the round before die here, which may change the registry: the new ones are owned by now.
       }
       *info = class_info_of(child_ptr);
-      const bool by_identity = *info && (*info)->identity_hash;
+      const bool by_identity = info->identity_hash();
       // Nobody but this registry holds it: it cannot be one of its other children.
-      const int is_new = only_here && by_identity && !frame.seen ? 1 : remember_sibling(frame, key_ptr, child_ptr, by_identity);
+      if (only_here && by_identity && !frame.seen) {
+        return 1;
+      }
+      const int is_new = remember_sibling(frame, key_ptr, child_ptr, by_identity);
       if (is_new != 0) {
-        // Comparing siblings may have run user code.
-        *info = by_identity ? *info : class_info_of(child_ptr);
+        if (!by_identity || !frame.seen->holds_addresses()) {
+          *info = class_info_of(child_ptr);  // again: comparing siblings may have run user code
+        }
         return is_new;
       }
     }
@@ -158,7 +163,7 @@ private:
         continue;
       }
       const auto keep = py::reinterpret_borrow<py::object>(child);
-      const bool by_identity = is_module(child) && class_info(Py_TYPE(child))->identity_hash;
+      const bool by_identity = class_info_of(child).identity_hash();
       if (frame.seen->visit(child, by_identity, true) < 0) {
         return -1;
       }

@@ -33,8 +33,8 @@ bool takes_slots_of_object(PyTypeObject *type) {
   if (type->tp_getattro == module_tp_getattro) {
     return false;
   }
-  PyObject *of_object = type_lookup(&PyBaseObject_Type, names.getattribute);
-  return type_lookup(type, names.getattribute) == of_object;
+  return type_lookup(type, names.getattribute)
+      .is(type_lookup(&PyBaseObject_Type, names.getattribute));
 }
 
 // TypeError for the first argument that Module.__init__ does not take (BEHAVIOUR 1.6).
@@ -53,8 +53,8 @@ int raise_unexpected_arguments(PyObject *self_obj, PyObject *args, PyObject *key
 
 // 1 when the class asks for cooperative construction.
 int calls_super_init(PyObject *self_obj) {
-  PyObject *flag = type_lookup(Py_TYPE(self_obj), names.call_super_init);
-  if (flag == Py_False || !flag) {
+  const py::object flag = type_lookup(Py_TYPE(self_obj), names.call_super_init);
+  if (!flag || flag.ptr() == Py_False) {
     return 0;
   }
   const auto value = py::reinterpret_steal<py::object>(PyObject_GetAttr(self_obj, names.call_super_init));

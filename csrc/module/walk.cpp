@@ -194,7 +194,7 @@ int compared_by_identity(PyObject *value) {
   if (is_tensor != 0) {
     return is_tensor;
   }
-  return is_module(value) && class_info(Py_TYPE(value))->identity_hash;
+  return is_module(value) && class_info(Py_TYPE(value)).identity_hash();
 }
 
 PyObject *Walk::item(PyObject *key, PyObject *value) {
@@ -219,8 +219,9 @@ PyObject *Walk::next_registered() {
       continue;
     }
     PyTypeObject *type = Py_TYPE(value);
-    if (type == tensor_type) {
-      // Seen before in this walk: values of this type are compared by identity, which runs no user code.
+    if (type == tensor_type && seen.holds_addresses()) {
+      // Seen before in this walk: values of this type are compared by identity, which runs no user
+      // code among addresses.
       const int is_new = seen.visit(value, true, request.remove_duplicate);
       if (is_new > 0) {
         return item(key, value);

@@ -6,8 +6,25 @@
 
 namespace modtree {
 
-// Borrowed value of `name` along the MRO of `type`, or null without an error. Uses the type's method cache.
-inline PyObject *type_lookup(PyTypeObject *type, PyObject *name) { return _PyType_Lookup(type, name); }
+// type_lookup() for who holds the type, and owns the value at once.
+inline PyObject *borrowed_type_lookup(PyTypeObject *type, PyObject *name) {
+  return _PyType_Lookup(type, name);
+}
+
+// The value of `name` along the MRO of `type`, or null without an error. Uses the type's method
+// cache; where that has no answer, user code runs for keys of odd types in the `__dict__` of a
+// class, and may take the type from the object whose it is.
+inline pybind11::object type_lookup(PyTypeObject *type, PyObject *name) {
+  Py_INCREF(type);
+  auto found = pybind11::reinterpret_borrow<pybind11::object>(borrowed_type_lookup(type, name));
+  Py_DECREF(type);
+  return found;
+}
+
+// Has a class along the MRO an attribute of that name?
+inline bool type_has(PyTypeObject *type, PyObject *name) {
+  return static_cast<bool>(type_lookup(type, name));
+}
 
 // The version tag of a type, or 0 when the type has none at the moment (then nothing about it may be cached).
 inline unsigned int type_version(PyTypeObject *type) {
@@ -18,8 +35,9 @@ inline unsigned int type_version(PyTypeObject *type) {
 #endif
 }
 
-// Borrowed value or null without an error. `key` is a str: user code runs only for a key of another type with the same hash, or
-// when either is of a subclass of str.
+// Borrowed value or null without an error. `key` is a str: user code runs only for a key of another
+// type with the same hash, or when either is of a subclass of str. What the caller has borrowed
+// from elsewhere may be gone after that.
 inline PyObject *dict_get_str(PyObject *dict, PyObject *key) {
   // That code may replace the dict where it is kept.
   Py_INCREF(dict);
@@ -43,6 +61,15 @@ inline PyObject *dict_get_str(PyObject *dict, PyObject *key) {
 // one: held by a structure of ours, or returned to us. Of an argument it proves nothing: from 3.14
 // on the interpreter lends references that it does not count.
 inline bool is_sole_reference(PyObject *object) { return Py_REFCNT(object) == 1; }
+
+// The hash of an object that is compared by identity.
+inline Py_hash_t hash_pointer(const void *pointer) {
+#if PY_VERSION_HEX < 0x030D0000
+  return _Py_HashPointer(pointer);
+#else
+  return Py_HashPointer(pointer);
+#endif
+}
 
 // 1 and a new reference, 0 (and null) without an error when there is no such attribute, -1 on another error.
 inline int optional_attr(PyObject *object, PyObject *name, PyObject **value) {

@@ -55,7 +55,6 @@ namespace modtree {
   X(keep_vars, "keep_vars")                                             \
   X(load_from_state_dict, "_load_from_state_dict")                      \
   X(load_state_dict, "load_state_dict")                                 \
-  X(memo, "memo")                                                       \
   X(metadata, "_metadata")                                              \
   X(metadata_record, "_metadata_record")                                \
   X(modules, "modules")                                                 \
@@ -67,13 +66,10 @@ namespace modtree {
   X(parameters, "parameters")                                           \
   X(persistent, "persistent")                                           \
   X(prefix, "prefix")                                                   \
-  X(qualname, "__qualname__")                                           \
-  X(recurse, "recurse")                                                 \
   X(reduce, "__reduce__")                                               \
   X(reduce_ex, "__reduce_ex__")                                         \
   X(register_buffer, "register_buffer")                                 \
   X(register_parameter, "register_parameter")                           \
-  X(remove_duplicate, "remove_duplicate")                               \
   X(repr, "__repr__")                                                   \
   X(requires_grad_, "requires_grad_")                                   \
   X(save_to_state_dict, "_save_to_state_dict")                          \
@@ -82,7 +78,6 @@ namespace modtree {
   X(setstate, "__setstate__")                                           \
   X(shape, "shape")                                                     \
   X(size, "size")                                                       \
-  X(slots, "__slots__")                                                 \
   X(state_dict, "state_dict")                                           \
   X(swap_module_params, "_swap_module_params_on_conversion")            \
   X(torch_function, "__torch_function__")                               \

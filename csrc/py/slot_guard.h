@@ -25,16 +25,4 @@ Result slot_guard(Result error_value, Run &&run) noexcept {
   return error_value;
 }
 
-// For a broken invariant of ours, never for an argument error.
-#define MODTREE_STRINGIFY_(x) #x
-#define MODTREE_STRINGIFY(x) MODTREE_STRINGIFY_(x)
-#define MODTREE_INTERNAL_CHECK(condition, error_value)                                                     \
-  do {                                                                                                     \
-    if (!(condition)) {                                                                                    \
-      PyErr_SetString(PyExc_SystemError, __FILE__ ":" MODTREE_STRINGIFY(__LINE__) ": " #condition          \
-                                                                                  " failed; please report it"); \
-      return error_value;                                                                                  \
-    }                                                                                                      \
-  } while (false)
-
 }  // namespace modtree

@@ -15,21 +15,24 @@ namespace modtree {
 template <class Facts>
 class TypeCache {
 public:
-  // The cached facts, or null.
-  Facts *find(PyTypeObject *type) {
-    Entry &entry = entries_[index(type)];
-    return entry.type == type && entry.version == type_version(type) ? &entry.facts : nullptr;
+  // True and a copy of the cached facts. Never a pointer to them: any other type may take their
+  // place at the next store.
+  bool find(PyTypeObject *type, Facts *facts) const {
+    const Entry &entry = entries_[index(type)];
+    if (entry.type != type || entry.version != type_version(type)) {
+      return false;
+    }
+    *facts = entry.facts;
+    return true;
   }
 
-  // Remembers `facts` when the type has a version tag; returns where they stand until the next store.
-  Facts *store(PyTypeObject *type, const Facts &facts) {
-    const unsigned int version = type_version(type);
-    Entry &entry = version ? entries_[index(type)] : unversioned_;
-    // Version 0 never matches in find(): it would be equal to that of any other changed class.
-    entry.type = version ? type : nullptr;
-    entry.version = version;
-    entry.facts = facts;
-    return &entry.facts;
+  // Remembers `facts`, which were found out when the type had this version tag. Not for a type
+  // without one (0), as CPython leaves those that change too often: all of them would look alike.
+  // Runs no user code, and does not look at the type, which may be gone.
+  void store(PyTypeObject *type, unsigned int version, const Facts &facts) {
+    if (version != 0) {
+      entries_[index(type)] = Entry{type, version, facts};
+    }
   }
 
   void clear() { entries_.fill(Entry{}); }
@@ -48,7 +51,6 @@ private:
   }
 
   std::array<Entry, kSize> entries_{};
-  Entry unversioned_{};
 };
 
 }  // namespace modtree

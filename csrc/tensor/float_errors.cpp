@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "py/call.h"
+#include "py/once.h"
 
 namespace modtree {
 
@@ -15,12 +16,21 @@ PyObject *g_ignore = nullptr;    // its value that ignores every error
 // Contexts that hold g_ignore and are entered by nobody. One per thread that was ever inside an operation at the same time.
 std::vector<PyObject *> *g_pool = nullptr;
 
+// The token of the change. CPython borrows the context's variables while it makes the changed ones:
+// code that the collector ran then, and that calls an operation itself, would free them.
+PyObject *set_ignore() {
+  const CollectorPause pause;
+  return PyContextVar_Set(g_variable, g_ignore);
+}
+
 PyObject *take_context() {
   if (!g_pool->empty()) {
     PyObject *context = g_pool->back();
     g_pool->pop_back();
     return context;
   }
+  // User code run by the collector would see this context as its own.
+  const CollectorPause pause;
   PyObject *context = PyContext_New();
   if (context == nullptr || PyContext_Enter(context) < 0) {
     Py_XDECREF(context);
@@ -58,7 +68,7 @@ SilenceFloatErrors::SilenceFloatErrors(Work work) {
       Py_CLEAR(context_);
     }
   } else {
-    token_ = PyContextVar_Set(g_variable, g_ignore);
+    token_ = set_ignore();
   }
   if (context_ == nullptr && token_ == nullptr) {
     PyErr_Clear();
@@ -72,8 +82,11 @@ SilenceFloatErrors::~SilenceFloatErrors() {
   } else if (token_ != nullptr) {
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
-    if (PyContextVar_Reset(g_variable, token_) < 0) {
-      PyErr_Clear();
+    {
+      const CollectorPause pause;
+      if (PyContextVar_Reset(g_variable, token_) < 0) {
+        PyErr_Clear();
+      }
     }
     Py_DECREF(token_);
     PyErr_Restore(type, value, trace);

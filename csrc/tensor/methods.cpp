@@ -39,9 +39,8 @@ bool all_same_memory_order(PyArrayObject *a, PyArrayObject *b) {
 PyObject *tensor_detach(PyObject *self, PyObject *) { return tensor_alias(as_tensor(self)); }
 
 PyObject *tensor_size(PyObject *obj, PyObject *const *args, Py_ssize_t nargs) {
-  PyArrayObject *array = as_tensor(obj)->array;
   if (nargs == 0 || (nargs == 1 && args[0] == Py_None)) {
-    return size_of_array(array);
+    return size_of_array(as_tensor(obj)->array);
   }
   if (nargs > 1) {
     PyErr_Format(PyExc_TypeError, "size() takes at most 1 argument, got %zd", nargs);
@@ -51,6 +50,8 @@ PyObject *tensor_size(PyObject *obj, PyObject *const *args, Py_ssize_t nargs) {
   if (dim == -1 && PyErr_Occurred()) {
     return nullptr;
   }
+  PyArrayObject *array =
+      as_tensor(obj)->array;  // not before: an __index__ may have given the tensor another one
   Py_ssize_t ndim = PyArray_NDIM(array);
   if (dim < -ndim || dim >= ndim) {
     PyErr_Format(PyExc_IndexError,
@@ -160,7 +161,8 @@ PyObject *recorded_result(int index, TensorObject *self, PyObject *result) {
     return result;
   }
   PyObject *original = reinterpret_cast<PyObject *>(self);
-  PyObject *value = as_object(self->array);
+  const auto held = py::reinterpret_borrow<py::object>(as_object(self->array));
+  PyObject *value = held.ptr();
   OpObject *op = slot_op(index);
   if (op == nullptr || record_call(op, &original, &value, 1, 1, nullptr, result) < 0) {
     Py_CLEAR(result);
@@ -182,13 +184,26 @@ PyObject *tensor_zero_(PyObject *obj, PyObject *) {
     if (PyArray_IS_C_CONTIGUOUS(self->array) || PyArray_IS_F_CONTIGUOUS(self->array)) {
       std::memset(PyArray_DATA(self->array), 0, static_cast<size_t>(PyArray_NBYTES(self->array)));
     } else {
+      const auto held = py::reinterpret_borrow<py::object>(as_object(self->array));
       py::object zero = py::reinterpret_steal<py::object>(PyLong_FromLong(0));
-      if (PyArray_FillWithScalar(self->array, zero.ptr()) < 0) {
+      if (PyArray_FillWithScalar(as_array(held.ptr()), zero.ptr()) < 0) {
         return nullptr;
       }
     }
   }
   return recorded.finish(self) < 0 ? nullptr : new_ref(obj);
+}
+
+// Begins to record an operation that writes `value` into a tensor.
+int begin_write(InplaceRecord &recorded, int index, TensorObject *self, PyObject *value) {
+  PyObject *originals[2] = {reinterpret_cast<PyObject *>(self), value};
+  // Owned: recording may run code that gives a tensor another array.
+  const auto target = py::reinterpret_borrow<py::object>(as_object(self->array));
+  const auto source = py::reinterpret_borrow<py::object>(
+      is_tensor(value) ? as_object(as_tensor(value)->array) : value);
+  PyObject *values[2] = {target.ptr(), source.ptr()};
+  OpObject *op = slot_op(index);
+  return op == nullptr ? -1 : recorded.begin(op, self, originals, values, 2, 2);
 }
 
 PyObject *tensor_copy_(PyObject *obj, PyObject *const *args, Py_ssize_t nargs,
@@ -203,11 +218,7 @@ PyObject *tensor_copy_(PyObject *obj, PyObject *const *args, Py_ssize_t nargs,
     return nullptr;
   }
   if (from_graph || (grad_enabled() && needs_grad(self))) {
-    PyObject *originals[2] = {obj, args[0]};
-    PyObject *values[2] = {as_object(self->array),
-                           is_tensor(args[0]) ? as_object(as_tensor(args[0])->array) : args[0]};
-    OpObject *op = slot_op(kCopy);
-    if (op == nullptr || recorded.begin(op, self, originals, values, 2, 2) < 0) {
+    if (begin_write(recorded, kCopy, self, args[0]) < 0) {
       return nullptr;
     }
   }
@@ -274,7 +285,8 @@ PyObject *tensor_clone(PyObject *obj, PyObject *const *args, Py_ssize_t nargs,
     Py_INCREF(self->array);
     return recorded_result(kClone, self, wrap_array(self->array, true));
   }
-  PyObject *copy = PyArray_NewCopy(self->array, NPY_KEEPORDER);
+  const auto held = py::reinterpret_borrow<py::object>(as_object(self->array));
+  PyObject *copy = PyArray_NewCopy(as_array(held.ptr()), NPY_KEEPORDER);
   return recorded_result(kClone, self, copy == nullptr ? nullptr : wrap_array(as_array(copy)));
 }
 
@@ -461,11 +473,7 @@ int device_is_meta(PyObject *device) {
 }
 
 int begin_fill(InplaceRecord &recorded, TensorObject *self, PyObject *value) {
-  PyObject *originals[2] = {reinterpret_cast<PyObject *>(self), value};
-  PyObject *values[2] = {as_object(self->array),
-                         is_tensor(value) ? as_object(as_tensor(value)->array) : value};
-  OpObject *op = slot_op(kFill);
-  return op == nullptr ? -1 : recorded.begin(op, self, originals, values, 2, 2);
+  return begin_write(recorded, kFill, self, value);
 }
 
 int copy_values(TensorObject *self, PyObject *source) {
@@ -529,6 +537,9 @@ int copy_values(TensorObject *self, PyObject *source) {
 }
 
 PyObject *convert_tensor(TensorObject *self, DTypeObject *dtype, bool to_meta, bool copy) {
+  // Owned: a warning runs user code, and NumPy works without the GIL; either may give the tensor
+  // another array.
+  py::object held = py::reinterpret_borrow<py::object>(as_object(self->array));
   PyArrayObject *array = self->array;
   bool same_dtype = dtype == nullptr || dtype->num == PyArray_TYPE(array);
   if (same_dtype && to_meta == self->is_meta && !copy) {
@@ -548,7 +559,6 @@ PyObject *convert_tensor(TensorObject *self, DTypeObject *dtype, bool to_meta, b
     PyObject *fresh = PyArray_NewCopy(array, NPY_KEEPORDER);
     return fresh == nullptr ? nullptr : wrap_array(as_array(fresh));
   }
-  py::object held;
   if (PyTypeNum_ISCOMPLEX(PyArray_TYPE(array)) && dtype->category != DTypeCategory::complex &&
       dtype->category != DTypeCategory::boolean) {
     if (PyErr_WarnEx(PyExc_UserWarning,
@@ -560,8 +570,6 @@ PyObject *convert_tensor(TensorObject *self, DTypeObject *dtype, bool to_meta, b
       return nullptr;
     }
     array = as_array(held.ptr());
-  } else {
-    held = py::reinterpret_borrow<py::object>(as_object(array));
   }
   SilenceFloatErrors silence(SilenceFloatErrors::Work::native);
   Py_INCREF(descr);

@@ -21,11 +21,12 @@ PyObject *as_bool_object(bool flag) { return flag ? Py_True : Py_False; }
 int has_mark(PyObject *tensor, PyObject *name) {
   PyTypeObject *type = Py_TYPE(tensor);
   if (type == tensor_type || type == g_parameter_type) {
-    PyObject *dict = as_tensor(tensor)->dict;
-    if (dict == nullptr) {
+    if (as_tensor(tensor)->dict == nullptr) {
       return 0;
     }
-    PyObject *value = PyDict_GetItemWithError(dict, name);
+    // Owned: a key that is compared may replace the dict.
+    const auto dict = py::reinterpret_borrow<py::object>(as_tensor(tensor)->dict);
+    PyObject *value = PyDict_GetItemWithError(dict.ptr(), name);
     if (value == nullptr) {
       return PyErr_Occurred() ? -1 : 0;
     }

@@ -3,11 +3,13 @@
 
 #include <structmember.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
 
 #include "autograd/history.h"
+#include "py/compat.h"
 #include "py/new_type.h"
 #include "tensor/grad_mode.h"
 #include "tensor/methods.h"
@@ -114,7 +116,7 @@ void tensor_tp_dealloc(PyObject *obj) {
   Py_TRASHCAN_END
 }
 
-Py_hash_t tensor_tp_hash(PyObject *obj) { return _Py_HashPointer(obj); }
+Py_hash_t tensor_tp_hash(PyObject *obj) { return hash_pointer(obj); }
 
 PyMemberDef kMembers[] = {
     {"__dictoffset__", T_PYSSIZET, offsetof(TensorObject, dict), READONLY, nullptr},
@@ -238,25 +240,31 @@ PyObject *make_alias(PyTypeObject *type, TensorObject *base) {
 
 namespace {
 
-// np.lib.stride_tricks.as_strided puts an object of its own between the view and its array. Borrowed.
-PyObject *under_stand_in(PyObject *base) {
-  if (base == nullptr || PyArray_Check(base) || std::strcmp(Py_TYPE(base)->tp_name, "DummyArray") != 0) {
-    return base;
+// np.lib.stride_tricks.as_strided puts an object of its own between the view and its array. New
+// reference.
+py::object under_stand_in(PyObject *base) {
+  auto held = py::reinterpret_borrow<py::object>(base);
+  if (std::strcmp(Py_TYPE(base)->tp_name, "DummyArray") != 0) {
+    return held;
   }
-  PyObject *array = PyObject_GetAttrString(base, "base");
-  if (array == nullptr) {
+  auto array = py::reinterpret_steal<py::object>(PyObject_GetAttrString(base, "base"));
+  if (!array) {
     PyErr_Clear();
-    return base;
+    return held;
   }
-  Py_DECREF(array);  // `base` holds it
   return array;
 }
 
 }  // namespace
 
-PyArrayObject *storage_owner(PyArrayObject *array) {
+const void *storage_owner(PyArrayObject *array) {
+  py::object held;  // another class of that name may give an array that nobody else has
   for (;;) {
-    PyObject *base = under_stand_in(PyArray_BASE(array));
+    PyObject *base = PyArray_BASE(array);
+    if (base != nullptr && !PyArray_Check(base)) {
+      held = under_stand_in(base);
+      base = held.ptr();
+    }
     if (base == nullptr || !PyArray_Check(base)) {
       return array;
     }
@@ -431,13 +439,16 @@ int assign_grad(TensorObject *self, PyObject *value) {
 }
 
 PyObject *size_of_array(PyArrayObject *array) {
-  int ndim = PyArray_NDIM(array);
+  const int ndim = PyArray_NDIM(array);
+  // Copied first: making the tuple may run code that gives the tensor another array.
+  npy_intp dims[NPY_MAXDIMS];
+  std::copy(PyArray_DIMS(array), PyArray_DIMS(array) + ndim, dims);
   PyObject *size = g_size_type->tp_alloc(g_size_type, ndim);
   if (size == nullptr) {
     return nullptr;
   }
   for (int i = 0; i < ndim; ++i) {
-    PyObject *extent = PyLong_FromSsize_t(PyArray_DIM(array, i));
+    PyObject *extent = PyLong_FromSsize_t(dims[i]);
     if (extent == nullptr) {
       Py_DECREF(size);
       return nullptr;

@@ -74,8 +74,8 @@ inline PyObject *tensor_alias(TensorObject *base) { return make_alias(tensor_typ
 // A plain tensor for a result array (stolen) that views the memory of `base`: shares the version cell if it really does.
 PyObject *wrap_view(TensorObject *base, PyArrayObject *array);
 
-// The ndarray that owns (or imported) the memory of this one. Borrowed.
-PyArrayObject *storage_owner(PyArrayObject *array);
+// The address of the ndarray that owns (or imported) the memory of this one, to be compared only.
+const void *storage_owner(PyArrayObject *array);
 
 // A zero-stride array for a meta tensor. New reference.
 PyArrayObject *meta_array(int ndim, const npy_intp *shape, PyArray_Descr *descr);

@@ -177,8 +177,8 @@ bool call_fast(OpObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *
 }
 
 // The derivative may want the values that are about to be overwritten: it gets a copy of them.
-int begin_inplace(InplaceRecord &recorded, OpObject *op, TensorObject *self, PyObject *const *originals,
-                  Arguments &arguments, PyObject *kwnames) {
+int begin_inplace(InplaceRecord &recorded, OpObject *op, TensorObject *self, Arguments &arguments,
+                  PyObject *kwnames) {
   bool wants_self = false;
   for (int i = 0; i < kMaxArgs; ++i) {
     wants_self |= (op->keep[i].arrays & 1u) != 0;
@@ -192,8 +192,8 @@ int begin_inplace(InplaceRecord &recorded, OpObject *op, TensorObject *self, PyO
     }
   }
   arguments.slot(0) = copy.ptr();
-  const int status = recorded.begin(op, self, originals, arguments.values(), arguments.positional,
-                                    arguments.total, kwnames);
+  const int status = recorded.begin(op, self, arguments.originals(), arguments.values(),
+                                    arguments.positional, arguments.total, kwnames);
   arguments.slot(0) = own;
   return status;
 }
@@ -270,7 +270,8 @@ PyObject *op_call(OpObject *op, PyObject *const *args, Py_ssize_t nargs, PyObjec
     result = op->is_view && base != nullptr ? wrap_views(base, result) : wrap_result(result);
   }
   if (result != nullptr && records &&
-      record_call(op, args, arguments.values(), nargs, arguments.total, kwnames, result, saved.ptr()) < 0) {
+      record_call(op, arguments.originals(), arguments.values(), nargs, arguments.total, kwnames,
+                  result, saved.ptr()) < 0) {
     Py_CLEAR(result);
   }
   return result;
@@ -308,7 +309,7 @@ int op_inplace(OpObject *op, TensorObject *self, PyObject *const *args, Py_ssize
   py::object held = py::reinterpret_borrow<py::object>(as_object(target));
   py::object result;
   InplaceRecord recorded;
-  if (arguments.any_needs_grad && begin_inplace(recorded, op, self, stack, arguments, kwnames) < 0) {
+  if (arguments.any_needs_grad && begin_inplace(recorded, op, self, arguments, kwnames) < 0) {
     return -1;
   }
   if (arguments.any_meta && !self->is_meta) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tensor/op_arguments.h"
 
+#include <algorithm>
+
+#include "py/once.h"
 #include "tensor/op_errors.h"
 
 namespace modtree {
@@ -77,6 +80,30 @@ bool convert_number(PyObject *number, int num, bool is_compare, PyObject **fresh
 }
 
 }  // namespace
+
+PyObject *Arguments::convert_list(PyObject *const *args, Py_ssize_t count, Py_ssize_t place) {
+  py::object items = py::reinterpret_steal<py::object>(tuple_of_list(args[place]));
+  if (!items) {
+    return nullptr;
+  }
+  const Py_ssize_t n = PyTuple_GET_SIZE(items.ptr());
+  PyObject *list = PyList_New(n);
+  bool found = false;
+  for (Py_ssize_t i = 0; list != nullptr && i < n; ++i) {
+    PyObject *item = PyTuple_GET_ITEM(items.ptr(), i);
+    found |= is_tensor(item);
+    PyList_SET_ITEM(list, i, unwrap_item(item));
+  }
+  if (found) {
+    if (originals_ != copied_originals_) {
+      std::copy(args, args + count, copied_originals_);
+      originals_ = copied_originals_;
+    }
+    copied_originals_[place] = items.release().ptr();
+    owned_originals_ |= std::uint32_t{1} << place;
+  }
+  return list;
+}
 
 bool promote(OpObject *op, Arguments &args, int *num) {
   *num = -1;

@@ -2,6 +2,8 @@
 // The arguments of one call of an Op: unwrapped, and brought to one dtype.
 #pragma once
 
+#include <cstdint>
+
 #include "tensor/op.h"
 
 namespace modtree {
@@ -16,6 +18,11 @@ public:
     for (Py_ssize_t i = 0; i < total; ++i) {
       Py_DECREF(slot(i));
     }
+    for (Py_ssize_t i = 0; owned_originals_ != 0; ++i, owned_originals_ >>= 1) {
+      if (owned_originals_ & 1u) {
+        Py_DECREF(copied_originals_[i]);
+      }
+    }
   }
 
   bool load(OpObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
@@ -25,8 +32,10 @@ public:
       return false;
     }
     positional = nargs;
+    originals_ = args;
     for (Py_ssize_t i = 0; i < count; ++i) {
-      PyObject *value = convert(args[i]);
+      PyObject *value =
+          PyList_CheckExact(args[i]) ? convert_list(args, count, i) : convert(args[i]);
       if (value == nullptr) {
         return false;
       }
@@ -42,6 +51,9 @@ public:
     return true;
   }
 
+  // The arguments as the caller gave them, with a tuple in place of each list that has tensors:
+  // user code may change the list at any time.
+  PyObject *const *originals() const { return originals_; }
   PyObject *&slot(Py_ssize_t i) { return slots_[1 + i]; }
   PyObject *const *values() const { return slots_ + 1; }
   void replace(Py_ssize_t i, PyObject *fresh) {
@@ -74,28 +86,16 @@ private:
     if (is_tensor(arg)) {
       return unwrap(as_tensor(arg));
     }
-    bool is_list = PyList_CheckExact(arg);
-    if (is_list || PyTuple_CheckExact(arg)) {
-      Py_ssize_t n = Py_SIZE(arg);
+    if (PyTuple_CheckExact(arg)) {
+      Py_ssize_t n = PyTuple_GET_SIZE(arg);
       bool found = false;
       for (Py_ssize_t i = 0; i < n && !found; ++i) {
-        found = is_tensor(is_list ? PyList_GET_ITEM(arg, i) : PyTuple_GET_ITEM(arg, i));
+        found = is_tensor(PyTuple_GET_ITEM(arg, i));
       }
       if (found) {
-        PyObject *copy = is_list ? PyList_New(n) : PyTuple_New(n);
+        PyObject *copy = PyTuple_New(n);
         for (Py_ssize_t i = 0; copy != nullptr && i < n; ++i) {
-          PyObject *item = is_list ? PyList_GET_ITEM(arg, i) : PyTuple_GET_ITEM(arg, i);
-          PyObject *value = item;
-          if (is_tensor(item)) {
-            value = unwrap(as_tensor(item));
-          } else {
-            Py_INCREF(value);
-          }
-          if (is_list) {
-            PyList_SET_ITEM(copy, i, value);
-          } else {
-            PyTuple_SET_ITEM(copy, i, value);
-          }
+          PyTuple_SET_ITEM(copy, i, unwrap_item(PyTuple_GET_ITEM(arg, i)));
         }
         return copy;
       }
@@ -104,7 +104,18 @@ private:
     return arg;
   }
 
+  PyObject *unwrap_item(PyObject *item) {
+    return is_tensor(item) ? unwrap(as_tensor(item)) : Py_NewRef(item);
+  }
+
+  // A list of our own: what an operation works on, or saves, is not the caller's.
+  PyObject *convert_list(PyObject *const *args, Py_ssize_t count, Py_ssize_t place);
+
   PyObject *slots_[kMaxArgs + 1];
+  PyObject *const *originals_ = nullptr;
+  PyObject *copied_originals_[kMaxArgs];  // filled with the first list
+  std::uint32_t owned_originals_ = 0;     // bits of the tuples among them
+  static_assert(kMaxArgs <= 32, "each argument has a bit");
 };
 
 // Casts the operands to the dtype in which they meet; *num is that dtype, -1 when there is none.

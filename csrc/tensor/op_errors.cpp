@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "py/once.h"
 #include "py/slot_guard.h"
 
 namespace modtree {
@@ -180,10 +181,14 @@ bool broadcast_into(PyArrayObject *array, npy_intp *shape, int *ndim) {
 
 PyObject *meta_from_spec(PyObject *spec) {
   if (PyList_CheckExact(spec)) {
-    Py_ssize_t n = PyList_GET_SIZE(spec);
+    py::object items = py::reinterpret_steal<py::object>(tuple_of_list(spec));
+    if (!items) {
+      return nullptr;
+    }
+    Py_ssize_t n = PyTuple_GET_SIZE(items.ptr());
     py::object result = py::reinterpret_steal<py::object>(PyTuple_New(n));
     for (Py_ssize_t i = 0; result && i < n; ++i) {
-      PyObject *item = meta_from_spec(PyList_GET_ITEM(spec, i));
+      PyObject *item = meta_from_spec(PyTuple_GET_ITEM(items.ptr(), i));
       if (item == nullptr) {
         return nullptr;
       }
