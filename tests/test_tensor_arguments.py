@@ -319,6 +319,30 @@ def test_numbers_are_no_dtypes():
             mt.nn.Module().to(number)
 
 
+def test_copy_drops_no_dimensions(lib):
+    for shape in [(1,), (1, 1, 2)]:
+        target = lib.zeros(shape[-1]) if len(shape) > 1 else lib.zeros(())
+        with pytest.raises(RuntimeError, match="shape"):
+            target.copy_(lib.ones(shape))
+        assert not target.any()
+    target = lib.zeros(2)
+    target[...] = lib.ones(1, 2)  # as an assignment does
+    assert target.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("index", [0, (slice(None), 0), slice(1, None), [0, 1], (0, 0)])
+def test_a_wrong_index_is_seen_before_a_tensor_that_must_not_be_written(lib, index):
+    leaf = lib.ones((), requires_grad=True)
+    with pytest.raises(IndexError):
+        leaf[index] = 2.0
+    part = lib.ones(2, 1).requires_grad_().unbind(0)[0].unbind(0)[0]
+    with pytest.raises(IndexError):
+        part[index] = 2.0
+    whole = lib.ones(3, 3, requires_grad=True)
+    with pytest.raises(RuntimeError, match="leaf"):
+        whole[index] = 2.0
+
+
 @pytest.mark.parametrize("name", ["clone", "copy_", "float", "double", "long", "bool"])
 def test_rare_arguments_of_native_methods(lib, name):
     t = lib.ones(2)

@@ -217,6 +217,17 @@ PyObject *tensor_copy_(PyObject *obj, PyObject *const *args, Py_ssize_t nargs,
   if (check_inplace(self, from_graph) < 0 || check_overlap(self) < 0) {
     return nullptr;
   }
+  // NumPy would drop leading dimensions of size 1.
+  if (is_tensor(args[0]) &&
+      PyArray_NDIM(as_tensor(args[0])->array) > PyArray_NDIM(self->array)) {
+    py::object a = py::reinterpret_steal<py::object>(shape_text(self->array));
+    py::object b = py::reinterpret_steal<py::object>(shape_text(as_tensor(args[0])->array));
+    if (a && b) {
+      PyErr_Format(PyExc_RuntimeError, "copy_(): values of shape %S do not fit into shape %S",
+                   b.ptr(), a.ptr());
+    }
+    return nullptr;
+  }
   if (from_graph || (grad_enabled() && needs_grad(self))) {
     if (begin_write(recorded, kCopy, self, args[0]) < 0) {
       return nullptr;

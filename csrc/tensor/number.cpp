@@ -264,6 +264,29 @@ PyObject *plain_value(PyObject *value) {
   return value;
 }
 
+// An error is set because this tensor must not be written. An index that it does not have is an
+// error before that one.
+void prefer_index_error(TensorObject *self, PyObject *index) {
+  PyObject *type, *error, *traceback;
+  PyErr_Fetch(&type, &error, &traceback);
+  const py::object full = full_index(index, false);
+  const Py_ssize_t n = full ? PyTuple_GET_SIZE(full.ptr()) : -1;
+  py::object plain = py::reinterpret_steal<py::object>(n < 0 ? nullptr : PyTuple_New(n));
+  for (Py_ssize_t i = 0; plain && i < n; ++i) {
+    PyTuple_SET_ITEM(plain.ptr(), i, plain_value(PyTuple_GET_ITEM(full.ptr(), i)));
+  }
+  const py::object array = py::reinterpret_borrow<py::object>(as_object(self->array));
+  const auto part = py::reinterpret_steal<py::object>(
+      plain ? PyObject_GetItem(array.ptr(), plain.ptr()) : nullptr);
+  if (!part && PyErr_ExceptionMatches(PyExc_IndexError)) {
+    Py_XDECREF(type);
+    Py_XDECREF(error);
+    Py_XDECREF(traceback);
+    return;
+  }
+  PyErr_Restore(type, error, traceback);
+}
+
 int mp_ass_subscript(PyObject *obj, PyObject *index, PyObject *value) {
   TensorObject *self = as_tensor(obj);
   if (value == nullptr) {
@@ -276,6 +299,7 @@ int mp_ass_subscript(PyObject *obj, PyObject *index, PyObject *value) {
     return -1;
   }
   if (check_inplace(self, grad_enabled() && any_needs_grad(&value, 1)) < 0) {
+    prefer_index_error(self, index);
     return -1;
   }
   if (is_tensor(value) && as_tensor(value)->is_meta && !self->is_meta) {

@@ -133,7 +133,8 @@ def _std(x: Any, axis: Any = None, keepdims: bool = False, correction: float = 1
 
 
 def _logsumexp(x: Any, axis: Any, keepdims: bool = False) -> Any:
-    peak = np.maximum.reduce(x, axis, None, None, True)
+    # Of nothing, the sum is 0 and its logarithm -inf.
+    peak = np.maximum.reduce(x, axis, None, None, True, *(() if x.size else (-np.inf,)))
     if not np.isfinite(np.add.reduce(peak, None)):
         peak = np.where(np.isfinite(peak), peak, np.zeros((), x.dtype))
     total = np.log(np.add.reduce(np.exp(x - peak), axis, None, None, keepdims))
