@@ -617,6 +617,23 @@ def test_a_failing_registration_hook_changes_nothing(ours, old):
     assert list(m._parameters) == ["x"]
 
 
+@pytest.mark.parametrize("old", ["plain", "buffer", "training"])
+def test_a_module_refused_by_a_hook_changes_nothing(ours, old):
+    m = ours.nn.Module()
+    name = "training" if old == "training" else "x"
+    m.x = buffer(ours, persistent=False) if old == "buffer" else 3
+    value = getattr(m, name)
+
+    def hook(module, name, value):
+        raise RuntimeError("refused")
+
+    with ours.module.register_module_module_registration_hook(hook):
+        with raises(RuntimeError, "refused"):
+            setattr(m, name, ours.nn.Module())
+    assert getattr(m, name) is value
+    assert m._non_persistent_buffers_set == ({"x"} if old == "buffer" else set())
+
+
 def test_torch_loses_the_old_entry_where_ours_keeps_it(impl):
     """The difference pinned from both sides (docs/compat.md)."""
     m = impl.nn.Module()

@@ -50,6 +50,16 @@ def test_bfloat16(impl):
     assert dtypes(m) == ["bfloat16", "bfloat16", "int64", "bool"]
 
 
+def test_bfloat16_needs_a_library_that_has_it(ours):
+    m = leaf(ours, "w")
+    if ours.leaves == "torch":
+        assert dtype(m.bfloat16().w) == "bfloat16"
+    else:
+        with raises(TypeError, "bfloat16 is not available", "float32"):
+            m.bfloat16()
+        assert dtype(m.w) == "float32"
+
+
 def test_cast_methods_leave_complex_tensors_alone(impl):
     m = impl.nn.Module()
     m.register_buffer("c", impl.lib.tensor([1.0]).to(impl.lib.complex64))
@@ -366,7 +376,49 @@ def test_to_empty_is_keyword_only(impl):
         mixed(impl).to_empty()
 
 
+def test_buffers_that_require_gradients_stay_on_the_graph(impl):
+    lib = impl.lib
+    for convert in (
+        lambda m: m.double(),
+        lambda m: m.to(lib.float64),
+        lambda m: m.type(lib.float64),
+    ):
+        m = impl.nn.Module()
+        leaf = lib.ones(2, requires_grad=True)
+        m.register_buffer("b", leaf)
+        convert(m)
+        assert m.b.requires_grad and dtype(m.b) == "float64"
+        m.b.sum().backward()
+        assert values(leaf.grad) == [1.0, 1.0] and dtype(leaf.grad) == "float32"
+
+
+def test_no_gradient_comes_back_from_meta(impl):
+    leaf = impl.lib.ones(2, requires_grad=True)
+    m = impl.nn.Module()
+    m.register_buffer("b", leaf)
+    m.to("meta")
+    assert m.b.requires_grad
+    with raises(NotImplementedError, "Cannot copy out of meta tensor; no data!"):
+        m.b.sum().backward()
+    assert leaf.grad is None
+
+
+@pytest.mark.parametrize("method", ["float", "share_memory"])
+def test_something_else_in_a_registry_is_no_tensor(impl, method):
+    m = impl.nn.Module()
+    m._buffers["x"] = impl.nn.Module()
+    with raises(AttributeError, "'Module' object has no attribute"):
+        getattr(m, method)()
+
+
 # -- share_memory --------------------------------------------------------------------------------
+
+
+def test_meta_tensors_cannot_be_shared(impl):
+    m = impl.nn.Module()
+    m.register_buffer("x", impl.lib.empty(2, device="meta"))
+    with raises(RuntimeError, "only available on CPU"):
+        m.share_memory()
 
 
 def test_share_memory(impl):

@@ -414,6 +414,15 @@ def test_a_shallow_copy_shares_the_registries(impl, looked):
     assert m.training is False
 
 
+def test_a_shallow_copy_of_a_module_that_lacks_an_entry_shares_the_others(impl):
+    m = impl.nn.Module()
+    del m._non_persistent_buffers_set
+    twin = copy.copy(m)
+    assert twin._parameters is m._parameters and twin._modules is m._modules
+    assert twin._forward_hooks is m._forward_hooks
+    assert twin._non_persistent_buffers_set == set()
+
+
 def test_a_shallow_copy_with_rebound_registries_is_apart(impl):
     m = full(impl)
     new = copy.copy(m)

@@ -183,3 +183,36 @@ def test_functional_call_names(lib):
     assert not hasattr(model, "other")
     with pytest.raises(ValueError, match="in multiple dictionaries"):
         lib.func.functional_call(model, ({"weight": x}, {"weight": x}), (x,))
+
+
+def test_functional_call_takes_tensors_alone(lib):
+    model = lib.nn.Linear(2, 1)
+    model.plain, model.text = lib.ones(1), "text"
+    x = lib.ones(1, 2)
+    before = list(model.__dict__)
+    for name, value in (("weight", model), ("text", x), ("weight", 3)):
+        with pytest.raises(TypeError, match="is not an instance of"):
+            lib.func.functional_call(model, {"bias": lib.zeros(1), name: value}, (x,))
+        assert model.bias.requires_grad
+    for name, error in (("a.b", AttributeError), ("plain.b", TypeError), ("", KeyError)):
+        with pytest.raises(error):
+            lib.func.functional_call(model, {name: x}, (x,))
+    lib.func.functional_call(model, {"plain": x, "new": None}, (x,))
+    assert list(model.__dict__) == before and model.plain.tolist() == [1.0]
+
+
+def test_functional_call_gives_back_what_the_call_put_there(lib):
+    class Counts(lib.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("n", lib.zeros(1))
+
+        def forward(self):
+            self.n = self.n + 1
+
+    model, given = Counts(), {"n": lib.full((1,), 5.0)}
+    lib.func.functional_call(model, given)
+    assert given["n"].tolist() == [6.0] and model.n.tolist() == [0.0]
+    given = ({"n": lib.full((1,), 5.0)},)
+    lib.func.functional_call(model, given)
+    assert given[0]["n"].tolist() == [5.0]

@@ -435,3 +435,37 @@ def test_a_tree_edited_only_through_its_registries(impl):
     del m.left.__dict__["weight"]
     m.left._parameters["weight"] = weight
     assert names(m.named_parameters()) == ["scale", "left.bias", "left.weight", "right.own"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m, i: delattr(m, "b"),
+        lambda m, i: m.register_buffer("b", tensor(i)),
+        lambda m, i: setattr(m, "b", tensor(i)),
+        lambda m, i: setattr(m, "b", param(i)),
+        lambda m, i: setattr(m, "x", i.nn.Module()),
+    ],
+    ids=["delete", "register", "assign", "parameter", "module"],
+)
+def test_a_missing_set_of_non_persistent_names_is_missed(impl, change):
+    m = impl.nn.Module()
+    m.register_buffer("b", tensor(impl))
+    del m._non_persistent_buffers_set
+    with raises(AttributeError, "has no attribute '_non_persistent_buffers_set'"):
+        change(m, impl)
+
+
+@pytest.mark.parametrize(
+    "table", ["_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks"]
+)
+def test_a_missing_hook_table_is_missed_beside_global_hooks(impl, table):
+    class Plain(impl.nn.Module):
+        def forward(self, x):
+            return x
+
+    m = Plain()
+    delattr(m, table)
+    with impl.module.register_module_forward_pre_hook(lambda *_: None):
+        with raises(AttributeError, f"has no attribute '{table}'"):
+            m(1)

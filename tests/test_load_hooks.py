@@ -320,3 +320,21 @@ def test_removed_hooks_do_not_run(impl):
     m.register_load_state_dict_pre_hook(lambda *a: fired.append(1)).remove()
     m.load_state_dict(checkpoint(impl, "a"))
     assert fired == []
+
+
+def test_hooks_may_add_modules_beside_what_is_loaded(ours):
+    """torch walks the registry while the hook changes it, and stops half-way with a RuntimeError."""
+    m = pair(ours)
+    m.child.register_load_state_dict_post_hook(lambda *_: m.add_module("new", leaf(ours, "w")))
+    assert tuple(m.load_state_dict(checkpoint(ours))) == ([], [])
+    assert values(m.a) == values(m.child.w) == [7.0, 8.0]
+    assert values(m.new.w) == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("how", ["deepcopy", "pickle"])
+def test_copy_of_a_stored_hook_keeps_the_names_of_its_function(ours, how):
+    m = leaf(ours, "a")
+    m.register_load_state_dict_pre_hook(module_level_hook)
+    twin = copy.deepcopy(m) if how == "deepcopy" else pickle.loads(pickle.dumps(m))
+    (stored,) = twin._load_state_dict_pre_hooks.values()
+    assert stored.__name__ == "module_level_hook" and stored.hook is module_level_hook

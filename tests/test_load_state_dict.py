@@ -691,3 +691,21 @@ def test_work_per_entry_does_not_grow_with_the_width(ours):
     for child in (native, own):
         narrow, wide = operations(ours, 50, child), operations(ours, 400, child)
         assert wide <= 8 * narrow * 1.5 + 100, (narrow, wide)
+
+
+def test_a_name_in_both_registries_is_one_entry_with_the_buffer_as_its_value(impl):
+    m = impl.nn.Module()
+    m.register_parameter("p", impl.nn.Parameter(impl.lib.zeros(1)))
+    m.register_buffer("x", impl.lib.zeros(2))
+    m._parameters["x"] = impl.nn.Parameter(impl.lib.zeros(3))
+    checkpoint = {"p": impl.lib.ones(1), "x": impl.lib.ones(2)}
+    m.load_state_dict(checkpoint)
+    assert values(m._buffers["x"]) == [1.0, 1.0] and values(m._parameters["x"]) == [0.0] * 3
+    with raises(RuntimeError, 'Missing key(s) in state_dict: "p", "x". '):
+        m.load_state_dict({})
+    m._non_persistent_buffers_set.add("x")  # now the parameter is what is saved
+    with raises(RuntimeError, "size mismatch for x"):
+        m.load_state_dict(checkpoint)
+    m._parameters["x"] = None
+    with raises(RuntimeError, 'Unexpected key(s) in state_dict: "x". '):
+        m.load_state_dict(checkpoint)

@@ -288,3 +288,24 @@ def test_moving_a_name_to_a_parameter(impl):
     with hooked(impl, "parameter", hook):
         m.x = p
     assert seen == [("x", p)] and m.x is p and not m._modules
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_hooks_may_remove_and_add_hooks(ours, kind):
+    """torch stops with a RuntimeError when another hook is left to run."""
+    calls = []
+    with hooked(ours, kind) as handles:
+        register_hook = getattr(ours.module, f"register_module_{kind}_registration_hook")
+
+        def first(module, name, value):
+            calls.append("first")
+            handles[0].remove()
+            handles.append(register_hook(lambda *_: calls.append("third")))
+
+        handles.append(register_hook(first))
+        handles.append(register_hook(lambda *_: calls.append("second")))
+        m = ours.nn.Module()
+        register(m, kind, "x", good(ours, kind))
+        assert calls == ["first", "second"]
+        register(m, kind, "y", good(ours, kind))
+        assert calls == ["first", "second", "second", "third"]

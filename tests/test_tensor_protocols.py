@@ -293,3 +293,11 @@ def test_share_memory_is_seen_by_a_child():
         os._exit(0)
     os.waitpid(pid, 0)
     assert t.tolist() == [1, 1, 1]
+
+
+def test_share_memory_leaves_views_behind():
+    t = mt.zeros(3)
+    view = t.detach()
+    t.share_memory_()
+    t.add_(1)
+    assert t.is_shared() and not view.is_shared() and view.tolist() == [0, 0, 0]

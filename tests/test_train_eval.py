@@ -182,6 +182,16 @@ def test_requires_grad_sets_every_parameter(impl):
     ]
 
 
+def test_requires_grad_looks_at_its_argument_where_there_is_a_parameter(impl):
+    m = impl.nn.Module()
+    assert m.requires_grad_(None) is m
+    m.w = impl.nn.Parameter(impl.lib.tensor([1.0]))
+    for flag in (None, "yes"):
+        with raises(TypeError, "must be bool, not"):
+            m.requires_grad_(flag)
+    assert m.w.requires_grad is True
+
+
 def test_requires_grad_uses_overridden_parameters(impl):
     class Own(impl.nn.Module):
         def parameters(self, recurse=True):

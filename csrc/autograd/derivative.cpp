@@ -491,8 +491,12 @@ int apply_node(NodeObject *node, Gradients &outputs, const std::vector<bool> &wa
   if (node->n_outputs > 0 && node->outputs[0].is_meta && node->kind != NodeKind::python) {
     for (std::size_t i = 0; i < node->n_edges; ++i) {
       if (wanted[i]) {
-        HeldSpec wanted_spec = output_spec(node->edges[i].node, node->edges[i].nr);
-        PyObject *array = meta_gradient(wanted_spec.spec);
+        const HeldSpec held = output_spec(node->edges[i].node, node->edges[i].nr);
+        if (!held.spec.is_meta) {  // the input was moved to meta
+          PyErr_SetString(PyExc_NotImplementedError, "Cannot copy out of meta tensor; no data!");
+          return -1;
+        }
+        PyObject *array = meta_gradient(held.spec);
         results[i] = array == nullptr || !on_tensors ? array : wrap_array(as_array(array), true);
         if (results[i] == nullptr) {
           return -1;

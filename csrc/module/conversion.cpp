@@ -91,7 +91,8 @@ PyObject *conversion_vectorcall(PyObject *self_obj, PyObject *const *args, size_
   const int is_tensor = family_of(tensor, &family);
   if (is_tensor <= 0) {
     if (is_tensor == 0) {
-      PyErr_Format(PyExc_TypeError, "cannot convert a %.200s: only tensors can be moved or cast", Py_TYPE(tensor)->tp_name);
+      PyErr_Format(PyExc_AttributeError, "'%.200s' object has no attribute 'is_floating_point': only tensors can be moved or cast",
+                   Py_TYPE(tensor)->tp_name);
     }
     return nullptr;
   }

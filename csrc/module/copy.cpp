@@ -179,21 +179,39 @@ int fill_exposed(ModuleObject *module, PyObject *state) {
   return 0;
 }
 
-// Does the state lack an entry that it must have (`required`), or one that __setstate__ makes up?
-bool lacks_entry(PyObject *state, bool required) {
+// Does the state lack an entry that it must have?
+bool lacks_required_entry(PyObject *state) {
   for (int i = 0; i < kSlotCount; ++i) {
     const Slot slot = static_cast<Slot>(i);
-    if (must_be_in_state(slot) == required && !dict_get_str(state, slot_name(slot))) {
+    if (must_be_in_state(slot) && !dict_get_str(state, slot_name(slot))) {
       return true;
     }
   }
   return false;
 }
 
+// Was the state made by lean_state? Others that lack entries, such as those of a copy of a module
+// which lacks them, have empty ones among the rest.
+bool is_lean_state(PyObject *state) {
+  bool lacks = false;
+  for (int i = 0; i < kSlotCount; ++i) {
+    const Slot slot = static_cast<Slot>(i);
+    if (must_be_in_state(slot)) {
+      continue;
+    }
+    PyObject *value = dict_get_str(state, slot_name(slot));
+    if (value && is_empty_container(value)) {
+      return false;
+    }
+    lacks = lacks || !value;
+  }
+  return lacks;
+}
+
 int set_state(ModuleObject *module, PyObject *state) {
   bool is_lean = false;
   if (!module->state.initialized && !module->state.exposed) {
-    if (lacks_entry(state, true)) {
+    if (lacks_required_entry(state)) {
       // The missing entries stay missing, which only a dict can express.
       if (expose(module) < 0) {
         return -1;
@@ -201,7 +219,7 @@ int set_state(ModuleObject *module, PyObject *state) {
     } else if (reset_state(module) < 0) {
       return -1;
     } else {
-      is_lean = lacks_entry(state, false);
+      is_lean = is_lean_state(state);
     }
   }
   Py_ssize_t position = 0;

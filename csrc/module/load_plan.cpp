@@ -220,8 +220,15 @@ private:
     if (has_parameters < 0 || items.start(parameters) < 0) {
       return -1;
     }
+    const bool has_both = has_parameters && may_have_entries(module, Slot::buffers);
     while ((more = items.next(&name, &tensor)) > 0) {
-      if (tensor != Py_None && plan_entry(name, tensor) < 0) {
+      if (tensor == Py_None) {
+        continue;
+      }
+      const Owned held_name = borrow(name), held_tensor = borrow(tensor);
+      Owned hidden_by;
+      if ((has_both && find_saved_buffer(module, name, &hidden_by) < 0) ||
+          plan_entry(name, hidden_by ? hidden_by.ptr() : tensor) < 0) {
         return -1;
       }
     }
@@ -241,9 +248,8 @@ private:
         }
         continue;
       }
-      const int twice = has_parameters ? registry_contains(module, Slot::parameters, name) : 0;
-      names_are_plain_ = names_are_plain_ && !twice;
-      if (twice < 0 || plan_entry(name, tensor) < 0) {
+      const int twice = has_parameters ? holds_tensor(module, name) : 0;
+      if (twice < 0 || (!twice && plan_entry(name, tensor) < 0)) {
         return -1;
       }
     }
@@ -251,6 +257,34 @@ private:
       return -1;
     }
     return has_setter(path_.top().module) ? plan_extra_state() : 0;
+  }
+
+  // A name may be in both registries when they were written directly: in a state dict the buffer's value wins, at the parameter's place.
+  // *buffer stays empty when there is none, or none that is saved.
+  int find_saved_buffer(ModuleObject *module, PyObject *name, Owned *buffer) {
+    PyObject *buffers = peek(module, Slot::buffers);
+    const Owned held = borrow(buffers);
+    const int listed = buffers ? PySequence_Contains(buffers, name) : 0;
+    if (listed <= 0) {
+      return listed;
+    }
+    Owned found = steal(PyObject_GetItem(buffers, name));
+    const int left_out = found ? is_non_persistent(module, name) : -1;
+    if (left_out == 0 && !found.is_none()) {
+      *buffer = std::move(found);
+    }
+    return left_out < 0 ? -1 : 0;
+  }
+
+  // Is there a parameter of this name that is not None?
+  int holds_tensor(ModuleObject *module, PyObject *name) {
+    const Owned parameters = borrow(peek(module, Slot::parameters));
+    const int listed = parameters ? PySequence_Contains(parameters.ptr(), name) : 0;
+    if (listed <= 0) {
+      return listed;
+    }
+    const Owned found = steal(PyObject_GetItem(parameters.ptr(), name));
+    return found ? !found.is_none() : -1;
   }
 
   int is_non_persistent(ModuleObject *module, PyObject *name) {
@@ -473,7 +507,7 @@ private:
   KeyCursor cursor_;
   StatePath path_;
   PyObject *root_prefix_ = nullptr;
-  // No name has a dot or is used twice: then different modules ask for different keys.
+  // No name has a dot: then different modules ask for different keys.
   bool names_are_plain_ = true;
 };
 

@@ -157,7 +157,7 @@ PyObject *tensor_detach_(PyObject *obj, PyObject *) {
 // The result of a native method, put on the graph where that is wanted. Steals.
 PyObject *recorded_result(int index, TensorObject *self, PyObject *result) {
   if (result == nullptr || !grad_enabled() || !needs_grad(self) ||
-      result == reinterpret_cast<PyObject *>(self) || as_tensor(result)->is_meta != self->is_meta) {
+      result == reinterpret_cast<PyObject *>(self)) {
     return result;
   }
   PyObject *original = reinterpret_cast<PyObject *>(self);
@@ -239,8 +239,7 @@ PyObject *tensor_copy_(PyObject *obj, PyObject *const *args, Py_ssize_t nargs,
 
 PyObject *tensor_cast(PyObject *obj, int num) {
   TensorObject *self = as_tensor(obj);
-  return recorded_result(kConvert, self,
-                         convert_tensor(self, dtype_of_num(num), self->is_meta, false));
+  return convert_tensor(self, dtype_of_num(num), self->is_meta, false);
 }
 
 const char *cast_name(int num) {
@@ -283,7 +282,7 @@ PyObject *tensor_convert(PyObject *obj, PyObject *const *args, Py_ssize_t nargs)
   if (to_meta < 0 || copy < 0) {
     return nullptr;
   }
-  return recorded_result(kConvert, self, convert_tensor(self, dtype, to_meta == 1, copy == 1));
+  return convert_tensor(self, dtype, to_meta == 1, copy == 1);
 }
 
 PyObject *tensor_clone(PyObject *obj, PyObject *const *args, Py_ssize_t nargs,
@@ -457,6 +456,52 @@ int copy_array(TensorObject *self, PyArrayObject *source) {
   return status;
 }
 
+// As convert_tensor, not recorded.
+PyObject *cast_tensor(TensorObject *self, DTypeObject *dtype, bool to_meta, bool copy) {
+  // Owned: a warning runs user code, and NumPy works without the GIL; either may give the tensor
+  // another array.
+  py::object held = py::reinterpret_borrow<py::object>(as_object(self->array));
+  PyArrayObject *array = self->array;
+  bool same_dtype = dtype == nullptr || dtype->num == PyArray_TYPE(array);
+  if (same_dtype && to_meta == self->is_meta && !copy) {
+    Py_INCREF(self);
+    return reinterpret_cast<PyObject *>(self);
+  }
+  if (self->is_meta && !to_meta) {
+    PyErr_SetString(PyExc_NotImplementedError, "Cannot copy out of meta tensor; no data!");
+    return nullptr;
+  }
+  PyArray_Descr *descr = same_dtype ? PyArray_DESCR(array) : dtype->descr;
+  if (to_meta) {
+    PyArrayObject *bare = meta_array(PyArray_NDIM(array), PyArray_DIMS(array), descr);
+    return bare == nullptr ? nullptr : wrap_array(bare, true);
+  }
+  if (same_dtype) {
+    PyObject *fresh = PyArray_NewCopy(array, NPY_KEEPORDER);
+    return fresh == nullptr ? nullptr : wrap_array(as_array(fresh));
+  }
+  if (PyTypeNum_ISCOMPLEX(PyArray_TYPE(array)) && dtype->category != DTypeCategory::complex &&
+      dtype->category != DTypeCategory::boolean) {
+    if (PyErr_WarnEx(PyExc_UserWarning,
+                     "Casting complex values to real discards the imaginary part", 1) < 0) {
+      return nullptr;
+    }
+    held = py::reinterpret_steal<py::object>(PyObject_GetAttrString(as_object(array), "real"));
+    if (!held) {
+      return nullptr;
+    }
+    array = as_array(held.ptr());
+  }
+  SilenceFloatErrors silence(SilenceFloatErrors::Work::native);
+  Py_INCREF(descr);
+  auto fresh = py::reinterpret_steal<py::object>(
+      PyArray_NewLikeArray(array, NPY_KEEPORDER, descr, 0));
+  if (!fresh || PyArray_CopyInto(as_array(fresh.ptr()), array) < 0) {
+    return nullptr;
+  }
+  return wrap_array(as_array(fresh.release().ptr()));
+}
+
 }  // namespace
 
 PyMethodDef *tensor_methods() { return kMethods; }
@@ -548,48 +593,7 @@ int copy_values(TensorObject *self, PyObject *source) {
 }
 
 PyObject *convert_tensor(TensorObject *self, DTypeObject *dtype, bool to_meta, bool copy) {
-  // Owned: a warning runs user code, and NumPy works without the GIL; either may give the tensor
-  // another array.
-  py::object held = py::reinterpret_borrow<py::object>(as_object(self->array));
-  PyArrayObject *array = self->array;
-  bool same_dtype = dtype == nullptr || dtype->num == PyArray_TYPE(array);
-  if (same_dtype && to_meta == self->is_meta && !copy) {
-    Py_INCREF(self);
-    return reinterpret_cast<PyObject *>(self);
-  }
-  if (self->is_meta && !to_meta) {
-    PyErr_SetString(PyExc_NotImplementedError, "Cannot copy out of meta tensor; no data!");
-    return nullptr;
-  }
-  PyArray_Descr *descr = same_dtype ? PyArray_DESCR(array) : dtype->descr;
-  if (to_meta) {
-    PyArrayObject *bare = meta_array(PyArray_NDIM(array), PyArray_DIMS(array), descr);
-    return bare == nullptr ? nullptr : wrap_array(bare, true);
-  }
-  if (same_dtype) {
-    PyObject *fresh = PyArray_NewCopy(array, NPY_KEEPORDER);
-    return fresh == nullptr ? nullptr : wrap_array(as_array(fresh));
-  }
-  if (PyTypeNum_ISCOMPLEX(PyArray_TYPE(array)) && dtype->category != DTypeCategory::complex &&
-      dtype->category != DTypeCategory::boolean) {
-    if (PyErr_WarnEx(PyExc_UserWarning,
-                     "Casting complex values to real discards the imaginary part", 1) < 0) {
-      return nullptr;
-    }
-    held = py::reinterpret_steal<py::object>(PyObject_GetAttrString(as_object(array), "real"));
-    if (!held) {
-      return nullptr;
-    }
-    array = as_array(held.ptr());
-  }
-  SilenceFloatErrors silence(SilenceFloatErrors::Work::native);
-  Py_INCREF(descr);
-  auto fresh = py::reinterpret_steal<py::object>(
-      PyArray_NewLikeArray(array, NPY_KEEPORDER, descr, 0));
-  if (!fresh || PyArray_CopyInto(as_array(fresh.ptr()), array) < 0) {
-    return nullptr;
-  }
-  return wrap_array(as_array(fresh.release().ptr()));
+  return recorded_result(kConvert, self, cast_tensor(self, dtype, to_meta, copy));
 }
 
 void set_devices(py::object cpu, py::object meta, py::object parse) {

@@ -14,6 +14,7 @@ PyGetSetDef *tensor_getset();
 int copy_values(TensorObject *self, PyObject *source);
 
 // A tensor with this dtype (null: as it is) on meta or cpu. A new reference to self when nothing changes and copy is false.
+// Recorded where gradients are.
 PyObject *convert_tensor(TensorObject *self, DTypeObject *dtype, bool to_meta, bool copy);
 
 // 1 for meta, 0 for cpu, -1 with an error set. None is not accepted.

@@ -251,7 +251,9 @@ def share_memory(self: Any) -> Any:
     def share(tensor: Any) -> Any:
         family = family_of(tensor)
         if family is None:
-            raise TypeError(f"share_memory() needs tensors, got {tensor.__class__}")
+            raise AttributeError(
+                f"{tensor.__class__.__name__!r} object has no attribute 'share_memory_': only tensors can be shared"
+            )
         return family.share_memory(tensor)
 
     return self._apply(share)

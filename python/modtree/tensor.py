@@ -312,6 +312,8 @@ class Tensor(_C.TensorBase):
         """Moves the values into memory that is shared with child processes, in place."""
         from modtree.shared import share
 
+        if self.is_meta:
+            raise RuntimeError("_share_fd_: only available on CPU; a meta tensor has no values")
         share(self)
         return self
 

@@ -6,10 +6,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from modtree import _C, families
+
 __all__ = ["functional_call"]
 
 
 def _merged(given: Any) -> dict[str, Any]:
+    if isinstance(given, dict):
+        return given
     if isinstance(given, Mapping):
         return dict(given)
     if not isinstance(given, Sequence):
@@ -27,15 +31,66 @@ def _merged(given: Any) -> dict[str, Any]:
     return merged
 
 
-def _places(module: Any) -> dict[str, tuple[dict[str, Any], str]]:
-    """Name -> the registry that holds the tensor, and its name there; a shared tensor has all its names."""
-    places = {}
-    for prefix, owner in module.named_modules(remove_duplicate=False):
+_ABSENT: Any = object()
+
+
+def _check_tensor(value: Any, what: str) -> None:
+    if value is not _ABSENT and value is not None and families.find(type(value)) is None:
+        raise TypeError(f"{what} is not an instance of Tensor: {type(value).__name__}")
+
+
+class _Exchange:
+    """Puts tensors into a module by their paths and gives what was there before."""
+
+    def __init__(self, module: Any) -> None:
+        self.owners: dict[str, Any] = {"": module}
+
+    def owner(self, path: str) -> Any:
+        if path not in self.owners:
+            parent, _, name = path.rpartition(".")
+            module = self.owner(parent)
+            try:
+                child = getattr(module, name)
+            except AttributeError as error:
+                raise AttributeError(f"{module._get_name()} has no attribute `{name}`") from error
+            if not isinstance(child, _C.ModuleBase):
+                raise TypeError(f"`{path}` is not an nn.Module: {type(child).__name__}")
+            self.owners[path] = child
+        return self.owners[path]
+
+    def one(self, path: str, value: Any) -> Any:
+        prefix, _, name = path.rpartition(".")
+        owner = self.owner(prefix)
+        _check_tensor(value, f"the value for {path!r}")
+        if name == "":
+            raise KeyError(f'tensor name can\'t be empty string "" (in {path!r})')
         for registry in (owner._parameters, owner._buffers):
-            for name, value in registry.items():
-                if value is not None:
-                    places[f"{prefix}.{name}" if prefix else name] = (registry, name)
-    return places
+            if name in registry:
+                before = registry[name]
+                if value is _ABSENT:
+                    del registry[name]
+                else:
+                    registry[name] = value
+                return before
+        before = getattr(owner, name, _ABSENT)
+        _check_tensor(before, f"attribute `{path}`")
+        if value is not _ABSENT:
+            setattr(owner, name, value)
+        elif before is not _ABSENT:
+            delattr(owner, name)
+        return before
+
+    def all(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Exchanges all or none."""
+        before: dict[str, Any] = {}
+        try:
+            for path, value in values.items():
+                before[path] = self.one(path, value)
+        except Exception:
+            for path, value in before.items():
+                self.one(path, value)
+            raise
+        return before
 
 
 def functional_call(
@@ -64,33 +119,34 @@ def functional_call(
         ValueError: One name has several values.
     """
     given = _merged(parameter_and_buffer_dicts)
-    places = _places(module)
-    own = {name: registry[key] for name, (registry, key) in places.items()}
-    if tie_weights:
-        given = _with_ties(given, own)
+    values = _with_ties(given, _own_tensors(module)) if tie_weights else given
     if strict:
-        missing, unknown = own.keys() - given.keys(), given.keys() - own.keys()
-        if missing or unknown:
-            raise RuntimeError(
-                f"functional_call with strict=True: missing keys {sorted(missing)}, unexpected keys {sorted(unknown)}"
-            )
-    for name in given.keys() - places.keys():  # plain attributes can be replaced too
-        prefix, _, key = name.rpartition(".")
-        places[name] = (module.get_submodule(prefix).__dict__, key)
-        own[name] = places[name][0].get(key)
+        _check_names(values, _own_tensors(module))
     positional = () if args is None else args if isinstance(args, tuple) else (args,)
+    exchange = _Exchange(module)
+    before = exchange.all(values)
     try:
-        for name, value in given.items():
-            registry, key = places[name]
-            registry[key] = value
         return module(*positional, **(kwargs or {}))
     finally:
-        for name in given:
-            registry, key = places[name]
-            if own[name] is None:
-                registry.pop(key, None)
-            else:
-                registry[key] = own[name]
+        after = exchange.all(before)
+        if (
+            given is parameter_and_buffer_dicts
+        ):  # what the call has put in a tensor's place belongs to the caller
+            given.update({name: after[name] for name in given if name in after})
+
+
+def _own_tensors(module: Any) -> dict[str, Any]:
+    own = dict(module.named_parameters(remove_duplicate=False))
+    own.update(module.named_buffers(remove_duplicate=False))
+    return own
+
+
+def _check_names(values: dict[str, Any], own: dict[str, Any]) -> None:
+    missing, unknown = own.keys() - values.keys(), values.keys() - own.keys()
+    if missing or unknown:
+        raise RuntimeError(
+            f"functional_call with strict=True: missing keys {sorted(missing)}, unexpected keys {sorted(unknown)}"
+        )
 
 
 def _with_ties(given: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
