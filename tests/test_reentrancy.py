@@ -563,3 +563,47 @@ def test_deleting_while_the_collector_runs(impl):
     finally:
         gc.set_threshold(*threshold)
     gc.collect()
+
+
+# -- errors on the way ---------------------------------------------------------------------------
+
+
+class Unclear:
+    """Its truth cannot be had, and asking for it runs code that cannot go on with an error set."""
+
+    def __bool__(self):
+        raise ValueError(str([*range(3)]))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda m, u: m.named_parameters("", u, u),
+        lambda m, u: m.named_buffers(recurse=u, remove_duplicate=u),
+        lambda m, u: m._named_members(lambda x: [], "", u, u),
+        lambda m, u: m.load_state_dict({}, u, u),
+        lambda m, u: m.state_dict(keep_vars=u, clone=u),
+        lambda m, u: m._save_to_state_dict({}, "", u),
+        lambda m, u: m._apply(lambda t: t, u, preserve_ties=u),
+    ],
+    ids=["parameters", "buffers", "members", "load", "save", "save own", "apply"],
+)
+def test_two_arguments_whose_truth_cannot_be_had(ours, call):
+    with pytest.raises(ValueError, match="0, 1, 2"):
+        call(small_tree(ours), Unclear())
+
+
+def test_a_child_whose_comparison_fails_after_the_classes_changed(ours):
+    """The lookup in a class that has just changed must not drop the error of the comparison before it."""
+
+    class Child(ours.nn.Module):
+        def __hash__(self):
+            type(self).changed = True
+            raise ValueError("no hash")
+
+    m = ours.nn.Module()
+    m.a, m.b = Child(), Child()
+    m._modules["c"] = m.a
+    for walk in (m.train, lambda: m.apply(lambda x: None), lambda: m.double()):
+        with pytest.raises(ValueError, match="no hash"):
+            walk()

@@ -211,9 +211,8 @@ PyObject *module_apply_(PyObject *self_obj, PyObject *const *args, Py_ssize_t co
   if (parse_arguments(kNames, args, count, keywords, values) < 0) {
     return nullptr;
   }
-  const int recurse = values[1] ? PyObject_IsTrue(values[1]) : 1;
-  const int preserve_ties = values[2] ? PyObject_IsTrue(values[2]) : 0;
-  if (recurse < 0 || preserve_ties < 0) {
+  int recurse = 1, preserve_ties = 0;
+  if (truths_or(values[1], &recurse, values[2], &preserve_ties) < 0) {
     return nullptr;
   }
   const auto fn = preserve_ties ? py::reinterpret_steal<py::object>(new_keep_ties(values[0])) : py::reinterpret_borrow<py::object>(values[0]);

@@ -472,9 +472,8 @@ PyObject *module_load_state_dict(PyObject *self_obj, PyObject *const *args, Py_s
       }
       return nullptr;
     }
-    const int strict = values[1] ? PyObject_IsTrue(values[1]) : 1;
-    const int assign = values[2] ? PyObject_IsTrue(values[2]) : 0;
-    const int swap = strict < 0 || assign < 0 ? -1 : swap_mode();
+    int strict = 1, assign = 0;
+    const int swap = truths_or(values[1], &strict, values[2], &assign) < 0 ? -1 : swap_mode();
     if (swap < 0) {
       return nullptr;
     }

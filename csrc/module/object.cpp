@@ -183,6 +183,14 @@ void raise_missing_slot(ModuleObject *module, Slot slot) {
                type_short_name(Py_TYPE(module)), slot_name(slot));
 }
 
+int registry_of_any(ModuleObject *module, Slot slot, PyObject **mapping, py::object *keep) {
+  *mapping = peek(module, slot);
+  if (*mapping) {
+    return 1;
+  }
+  return has_slot(module, slot) ? 0 : missing_entry(module, slot, mapping, keep);
+}
+
 int missing_entry(ModuleObject *module, Slot slot, PyObject **value, py::object *keep) {
   if (!overrides(module, Virtual::getattr) && !type_lookup(Py_TYPE(module), slot_name(slot))) {
     raise_missing_slot(module, slot);

@@ -126,6 +126,9 @@ inline bool has_slot(ModuleObject *module, Slot slot) {
 // Sets the AttributeError that torch raises when an entry is missing.
 void raise_missing_slot(ModuleObject *module, Slot slot);
 
+// The rest of registry(): for modules in exposed mode, and for those that lack the entry.
+int registry_of_any(ModuleObject *module, Slot slot, PyObject **mapping, py::object *keep);
+
 // What the class of a module that lacks an entry gives in its place (`__getattr__`, a class
 // attribute): 1 and the value, which *keep owns; -1 with AttributeError when it has nothing. Runs
 // user code.
@@ -135,19 +138,23 @@ int missing_entry(ModuleObject *module, Slot slot, PyObject **value, py::object 
 // in it; -1 with AttributeError when the entry is missing. The mapping is borrowed from the module;
 // one that its class gave for a missing entry is owned by *keep.
 inline int registry(ModuleObject *module, Slot slot, PyObject **mapping, py::object *keep) {
-  *mapping = peek(module, slot);
-  if (*mapping) {
-    return 1;
+  if (module->state.exposed || !module->state.initialized) {
+    return registry_of_any(module, slot, mapping, keep);
   }
-  return has_slot(module, slot) ? 0 : missing_entry(module, slot, mapping, keep);
+  PyObject **cell = compact_cell(module->state, slot);
+  *mapping = cell ? *cell : nullptr;
+  return *mapping != nullptr;
 }
 
 // May the entry hold anything? Runs no user code: a missing entry, for which the class may answer,
 // counts as one that does.
 inline bool may_have_entries(ModuleObject *module, Slot slot) {
   PyObject *mapping = peek(module, slot);
-  return mapping ? !PyDict_Check(mapping) || PyDict_GET_SIZE(mapping) != 0
-                 : !has_slot(module, slot);
+  if (!mapping) {
+    return !has_slot(module, slot);
+  }
+  const bool is_plain = PyDict_CheckExact(mapping) || PyODict_CheckExact(mapping);
+  return !is_plain || PyDict_GET_SIZE(mapping) != 0;
 }
 
 // A new value such as Module.__init__ gives this entry; null on error.

@@ -196,34 +196,48 @@ private:
   Saved saved_[4];
 };
 
-// Removes a name from the instance dict, the given registries and the non-persistent set.
-int remove_from_others(ModuleObject *module, PyObject *name, std::initializer_list<Slot> registries) {
-  // Looked up before anything is removed: the name may be that of a registry, and a missing one
-  // leaves everything as it is.
-  py::object owned[3];
-  std::size_t count = 0;
-  for (const Slot slot : registries) {
-    if (own_entry(module, slot, &owned[count++]) < 0) {
+// -1 when an entry is missing and the class has nothing for it.
+int check_entries(ModuleObject *module, std::initializer_list<Slot> slots) {
+  for (const Slot slot : slots) {
+    PyObject *value;
+    py::object keep;
+    if (registry(module, slot, &value, &keep) < 0) {
       return -1;
     }
   }
-  if (own_entry(module, Slot::non_persistent_buffers_set, &owned[2]) < 0) {
+  return 0;
+}
+
+// Removes a name from the instance dict, the given registries and the non-persistent set.
+int remove_from_others(ModuleObject *module, PyObject *name,
+                       std::initializer_list<Slot> registries) {
+  // Before anything is removed: a missing registry leaves everything as it is.
+  const bool may_lack = module->state.exposed || !module->state.initialized;
+  if (may_lack && (check_entries(module, registries) < 0 ||
+                   check_entries(module, {Slot::non_persistent_buffers_set}) < 0)) {
     return -1;
   }
   const SpecialName *special = find_special_name(name);
-  if (special && special->slot >= 0) {
+  const bool is_entry = special && special->slot >= 0;
+  if (is_entry) {
     if (delete_slot(module, static_cast<Slot>(special->slot)) < 0) {
       return -1;
     }
   } else if (module->dict && mapping_discard(module->dict, name) < 0) {
     return -1;
   }
-  for (std::size_t i = 0; i < count; ++i) {
-    if (owned[i] && mapping_discard(owned[i].ptr(), name) < 0) {
+  for (const Slot slot : registries) {
+    PyObject *mapping;
+    py::object keep;
+    const bool is_gone = is_entry && special->slot == static_cast<int>(slot);
+    const int found = is_gone ? 0 : registry(module, slot, &mapping, &keep);
+    if (found < 0 || (found && mapping_discard(mapping, name) < 0)) {
       return -1;
     }
   }
-  return owned[2] ? set_discard(owned[2].ptr(), name) : 0;
+  const bool is_gone =
+      is_entry && special->slot == static_cast<int>(Slot::non_persistent_buffers_set);
+  return is_gone ? 0 : discard_non_persistent(module, name);
 }
 
 // May a parameter or a module go in by a plain dict store? No hook, override, class attribute or internal name is in the way.
@@ -365,9 +379,10 @@ int assign_buffer(ModuleObject *module, PyObject *name, PyObject *value, bool is
                                    "cannot assign '%U' as buffer '%U' (torch.nn.Buffer, torch.Tensor or None expected)", value, name);
     }
   }
-  if (known && !is_buffer_object && has_slot(module, Slot::non_persistent_buffers_set) &&
+  if (known && !is_buffer_object &&
       stores_directly(module, name, global_hooks.buffer_registration) &&
-      !overrides(module, Virtual::register_buffer)) {
+      !overrides(module, Virtual::register_buffer) &&
+      has_slot(module, Slot::non_persistent_buffers_set)) {
     PyObject *buffers = require(module, Slot::buffers);
     return buffers ? mapping_set(buffers, name, value) : -1;
   }

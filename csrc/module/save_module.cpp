@@ -121,8 +121,8 @@ PyObject *module_save_to_state_dict(PyObject *self_obj, PyObject *const *args, P
       return nullptr;
     }
     const int keep_vars = PyObject_IsTrue(values[2]);
-    PyObject *type = state_type("StateDict");
-    if (keep_vars < 0 || !type) {
+    PyObject *type = keep_vars < 0 ? nullptr : state_type("StateDict");
+    if (!type) {
       return nullptr;
     }
     const Owned destination = borrow(values[0]), prefix = borrow(values[1]);

@@ -365,10 +365,12 @@ int parse_state_dict_arguments(PyObject *const *args, Py_ssize_t count, PyObject
 }
 
 PyObject *state_dict(PyObject *self_obj, const StateDictArguments &arguments) {
-  const int keep_vars = PyObject_IsTrue(arguments.keep_vars);
-  const int clone = PyObject_IsTrue(arguments.clone);
+  int keep_vars = 0, clone = 0;
+  if (truths_or(arguments.keep_vars, &keep_vars, arguments.clone, &clone) < 0) {
+    return nullptr;
+  }
   PyObject *type = state_type("StateDict");
-  if (keep_vars < 0 || clone < 0 || !type) {
+  if (!type) {
     return nullptr;
   }
   if (clone && keep_vars) {

@@ -8,9 +8,6 @@ namespace modtree {
 
 namespace {
 
-// The truth of an optional argument; `fallback` when it was not given, -1 on error.
-int truth_or(PyObject *value, int fallback) { return value ? PyObject_IsTrue(value) : fallback; }
-
 Request request_for(PyObject *self_obj, WalkKind kind, bool named) {
   Request request;
   request.kind = kind;
@@ -38,9 +35,8 @@ PyObject *unnamed_members(WalkKind kind, const char *function, PyObject *self_ob
 
 // Reads prefix, recurse, remove_duplicate from three argument values.
 int read_common(PyObject *const *values, Request *request) {
-  const int recurse = truth_or(values[1], 1);
-  const int remove_duplicate = truth_or(values[2], 1);
-  if (recurse < 0 || remove_duplicate < 0) {
+  int recurse = 1, remove_duplicate = 1;
+  if (truths_or(values[1], &recurse, values[2], &remove_duplicate) < 0) {
     return -1;
   }
   if (values[0]) {

@@ -67,16 +67,13 @@ private:
     if (visitor_.enter(module, info) < 0) {
       return -1;
     }
+    if (!overridden && !may_have_entries(as_module(module), Slot::modules)) {
+      return visitor_.leave(module);
+    }
     PyObject *children = nullptr;
     py::object keep;
-    if (!overridden) {
-      const int found = registry(as_module(module), Slot::modules, &children, &keep);
-      if (found < 0) {
-        return -1;
-      }
-      if (!found || (PyDict_CheckExact(children) && PyDict_GET_SIZE(children) == 0)) {
-        return visitor_.leave(module);
-      }
+    if (!overridden && registry(as_module(module), Slot::modules, &children, &keep) < 0) {
+      return -1;
     }
     return push(module, key, children);
   }
@@ -130,11 +127,14 @@ private:
         return 1;
       }
       const int is_new = remember_sibling(frame, key_ptr, child_ptr, by_identity);
-      if (is_new != 0) {
+      if (is_new < 0) {
+        return -1;  // at once: a lookup in a class drops the error
+      }
+      if (is_new > 0) {
         if (!by_identity || !frame.seen->holds_addresses()) {
           *info = class_info_of(child_ptr);  // again: comparing siblings may have run user code
         }
-        return is_new;
+        return 1;
       }
     }
     return more;

@@ -19,4 +19,14 @@ struct ArgumentNames {
 // Fills `values` (null where not given; borrowed from the call). -1 with Python's usual TypeError.
 int parse_arguments(const ArgumentNames &names, PyObject *const *args, Py_ssize_t count, PyObject *keywords, PyObject **values);
 
+// The truth of an optional argument; `fallback` when it was not given, -1 on error.
+inline int truth_or(PyObject *value, int fallback) { return value ? PyObject_IsTrue(value) : fallback; }
+
+// That of two: -1 at the first that fails, as nothing may run with an error set.
+inline int truths_or(PyObject *a, int *a_or, PyObject *b, int *b_or) {
+  *a_or = truth_or(a, *a_or);
+  *b_or = *a_or < 0 ? -1 : truth_or(b, *b_or);
+  return *b_or < 0 ? -1 : 0;
+}
+
 }  // namespace modtree

@@ -278,8 +278,8 @@ PyObject *tensor_convert(PyObject *obj, PyObject *const *args, Py_ssize_t nargs)
     return nullptr;
   }
   int to_meta = args[1] == Py_None ? self->is_meta : device_is_meta(args[1]);
-  int copy = PyObject_IsTrue(args[2]);
-  if (to_meta < 0 || copy < 0) {
+  int copy = to_meta < 0 ? -1 : PyObject_IsTrue(args[2]);
+  if (copy < 0) {
     return nullptr;
   }
   return convert_tensor(self, dtype, to_meta == 1, copy == 1);
