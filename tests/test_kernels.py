@@ -184,3 +184,70 @@ def test_kernels_run_in_threads(kernel, reference):
     for t in threads:
         t.join()
     assert results == [True] * 80
+
+
+# -- memory ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shift", [-1, 1, 3])
+def test_results_that_overlap_the_input(shift):
+    memory = np.ones(20, np.float32)
+    x, out = memory[4:12], memory[4 + shift : 12 + shift]
+    for call in (
+        lambda: kernels.gelu(x, out=out),
+        lambda: kernels.softmax(x, out=out),
+        lambda: kernels.layer_norm(x, out=out),
+        lambda: kernels.relu_backward(x, x.copy(), out=out),
+        lambda: kernels.relu_backward(x.copy(), x, out=out),
+        lambda: kernels.sgd_step(out, x, None, lr=0.1),
+        lambda: kernels.sgd_step(out, x.copy(), x, lr=0.1, momentum=0.9),
+    ):
+        with pytest.raises(ValueError, match="must not share memory"):
+            call()
+    assert (memory == 1).all()
+    kernels.gelu(x, out=x)
+
+
+def test_columns_and_cells_that_overlap():
+    memory = np.ones(64, np.float32)
+    image, columns = memory[:16].reshape(1, 1, 4, 4), memory[8:44].reshape(1, 4, 9)
+    with pytest.raises(ValueError, match="must not share memory"):
+        kernels.im2col(image, (2, 2), out=columns)
+    with pytest.raises(ValueError, match="must not share memory"):
+        kernels.col2im(columns, (1, 1, 4, 4), (2, 2), out=image)
+    gates, state = np.ones((1, 12), np.float32), np.ones((1, 3), np.float32)
+    kernels.lstm_cell(gates, gates.copy(), state, (None, None, gates))
+    for out in ((state, None, None), (None, gates[:, 1:4].copy(), gates[:, :12])):
+        kernels.lstm_cell(gates, gates.copy(), state.copy(), out)
+    with pytest.raises(ValueError, match="must not share memory"):
+        kernels.lstm_cell(gates, gates.copy(), state, (state, None, None))
+    with pytest.raises(ValueError, match="must not share memory"):
+        kernels.lstm_cell(gates.copy(), gates, state, (None, None, gates))
+    with pytest.raises(ValueError, match="another result"):
+        kernels.gru_cell(
+            gates[:, :9].copy(), gates[:, :9].copy(), state, (gates[:, 1:4], gates[:, :9])
+        )
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: kernels.im2col(
+            np.ones((1, 16, 2, 2), np.float32), (1 << 30, 1 << 30), output=(1, 1)
+        ),
+        lambda: kernels.im2col(
+            np.ones((0, 16, 2, 2), np.float32), (1 << 30, 1 << 30), output=(1, 1)
+        ),
+        lambda: kernels.col2im(
+            np.ones((1, 0, 1), np.float32), (1, 16, 2, 2), (1 << 30, 1 << 30), output=(1, 1)
+        ),
+        lambda: kernels.max_pool_backward(
+            np.ones((1, 1, 1), np.float32), np.zeros((1, 1, 1), int), (1 << 30, 1 << 30)
+        ),
+        lambda: kernels.scatter_add_rows(np.zeros(1, int), np.ones((1, 8), np.float32), 1 << 62),
+    ],
+    ids=["columns", "no images", "images", "pool", "rows"],
+)
+def test_sizes_whose_product_is_beyond_all_memory(call):
+    with pytest.raises((ValueError, MemoryError)):
+        call()

@@ -491,7 +491,7 @@ int apply_node(NodeObject *node, Gradients &outputs, const std::vector<bool> &wa
   if (node->n_outputs > 0 && node->outputs[0].is_meta && node->kind != NodeKind::python) {
     for (std::size_t i = 0; i < node->n_edges; ++i) {
       if (wanted[i]) {
-        const HeldSpec held = output_spec(node->edges[i].node, node->edges[i].nr);
+        HeldSpec held = output_spec(node->edges[i].node, node->edges[i].nr);
         if (!held.spec.is_meta) {  // the input was moved to meta
           PyErr_SetString(PyExc_NotImplementedError, "Cannot copy out of meta tensor; no data!");
           return -1;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "bind/bind_kernels.h"
 
+#include <cstdint>
+#include <limits>
 #include <string>
 
 #include "bind/kernel_arrays.h"
@@ -29,6 +31,30 @@ std::string to_string(const Shape &shape) {
     text += (text.size() > 1 ? ", " : "") + std::to_string(size);
   }
   return text + (shape.size() == 1 ? ",)" : ")");
+}
+
+py::ssize_t checked_product(const Shape &sizes) {
+  constexpr py::ssize_t kMost = std::numeric_limits<py::ssize_t>::max() / 16;  // in bytes, of doubles, with room to spare
+  py::ssize_t product = 1;
+  bool empty = false;
+  for (const py::ssize_t size : sizes) {
+    if (size < 0 || (size != 0 && product > kMost / size)) {
+      throw py::value_error("an array of shape " + to_string(sizes) + " is not possible");
+    }
+    empty = empty || size == 0;
+    product *= size == 0 ? 1 : size;
+  }
+  return empty ? 0 : product;
+}
+
+void check_overlap(const char *kernel, const char *name, const void *read, py::ssize_t read_bytes, const void *out,
+                   py::ssize_t out_bytes, bool may_be_same) {
+  const auto a = reinterpret_cast<std::uintptr_t>(read), b = reinterpret_cast<std::uintptr_t>(out);
+  const bool apart = a + static_cast<std::uintptr_t>(read_bytes) <= b || b + static_cast<std::uintptr_t>(out_bytes) <= a;
+  if (read_bytes != 0 && out_bytes != 0 && !apart && !(may_be_same && a == b)) {
+    throw py::value_error(std::string(kernel) + ": out must not share memory with " + name +
+                          (may_be_same ? ", unless it is the same array" : ""));
+  }
 }
 
 Contiguous<std::int64_t> integers(const char *kernel, const char *name, const py::object &value) {
@@ -101,7 +127,9 @@ template <class T, class Kernel>
 py::array gradient(const char *name, const py::object &g, const py::array &x, const py::object &out, Kernel kernel) {
   const auto grad = argument<T>(name, "g", g, shape_of(x));
   const T *from = grad.data();
-  return elementwise<T>(name, x, out, [=](const T *value, T *to, py::ssize_t n) { kernel(from, value, to, n); });
+  const py::ssize_t bytes = grad.nbytes();
+  return elementwise<T>(name, x, out, [=](const T *value, T *to, py::ssize_t n) { kernel(from, value, to, n); },
+                        [=](const T *to) { check_overlap(name, "g", from, bytes, to, bytes); });
 }
 
 void def_gradient(py::module_ &m, const char *name, const char *saved, const char *doc, Binary<float> f32,

@@ -81,6 +81,7 @@ py::object scatter_add_rows(const py::object &indices, const py::array &g, py::s
     check_indices(places, rows, skip, "index ", " is out of range: the number of rows is ");
     const Contiguous<T> from(g);
     const py::ssize_t width = g.shape(g.ndim() - 1);
+    checked_product({rows, width});
     py::array_t<T> out(Shape{rows, width});
     T *to = out.mutable_data();
     const T *data = from.data();

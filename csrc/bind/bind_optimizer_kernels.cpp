@@ -2,11 +2,25 @@
 #include "bind/kernel_arrays.h"
 
 #include <cmath>
+#include <initializer_list>
 
 #include "kernels/optimizer.h"
 
 namespace modtree {
 namespace {
+
+// A step goes value by value, so the arrays may be the same but must not overlap otherwise. `buffers`: each may be null.
+template <class T>
+void check_step(const char *kernel, const Contiguous<T> &grad, T *param, std::initializer_list<const T *> buffers) {
+  const py::ssize_t bytes = grad.nbytes();
+  check_overlap(kernel, "grad", grad.data(), bytes, param, bytes);
+  for (const T *buffer : buffers) {
+    if (buffer) {
+      check_overlap(kernel, "grad", grad.data(), bytes, buffer, bytes);
+      check_overlap(kernel, "a buffer", buffer, bytes, param, bytes);
+    }
+  }
+}
 
 void sgd_step(const py::array &param, const py::object &grad, const py::object &momentum_buffer, double lr,
               double momentum, double dampening, double weight_decay, bool nesterov, bool maximize, bool first) {
@@ -15,9 +29,11 @@ void sgd_step(const py::array &param, const py::object &grad, const py::object &
     using T = decltype(zero);
     const py::ssize_t n = param.size();
     const auto g = argument<T>(name, "grad", grad, shape_of(param));
-    run(kernels::sgd_step, kernels::SgdStep<T>{in_place<T>(name, "param", param, n), g.data(),
-                                               optional_in_place<T>(name, "momentum_buffer", momentum_buffer, n), n, lr,
-                                               momentum, dampening, weight_decay, nesterov, maximize, first});
+    T *values = in_place<T>(name, "param", param, n);
+    T *buffer = optional_in_place<T>(name, "momentum_buffer", momentum_buffer, n);
+    check_step<T>(name, g, values, {buffer});
+    run(kernels::sgd_step, kernels::SgdStep<T>{values, g.data(), buffer, n, lr, momentum, dampening, weight_decay,
+                                               nesterov, maximize, first});
   });
 }
 
@@ -29,12 +45,14 @@ void adam_step(const py::array &param, const py::object &grad, const py::object 
     using T = decltype(zero);
     const py::ssize_t n = param.size();
     const auto g = argument<T>(name, "grad", grad, shape_of(param));
-    run(kernels::adam_step,
-        kernels::AdamStep<T>{in_place<T>(name, "param", param, n), g.data(), in_place<T>(name, "exp_avg", exp_avg, n),
-                             in_place<T>(name, "exp_avg_sq", exp_avg_sq, n),
-                             optional_in_place<T>(name, "max_exp_avg_sq", max_exp_avg_sq, n), n, lr, beta1, beta2, eps,
-                             weight_decay, 1.0 - std::pow(beta1, step), 1.0 - std::pow(beta2, step), decoupled,
-                             maximize});
+    T *values = in_place<T>(name, "param", param, n);
+    T *first = in_place<T>(name, "exp_avg", exp_avg, n);
+    T *second = in_place<T>(name, "exp_avg_sq", exp_avg_sq, n);
+    T *largest = optional_in_place<T>(name, "max_exp_avg_sq", max_exp_avg_sq, n);
+    check_step<T>(name, g, values, {first, second, largest});
+    run(kernels::adam_step, kernels::AdamStep<T>{values, g.data(), first, second, largest, n, lr, beta1, beta2, eps,
+                                                 weight_decay, 1.0 - std::pow(beta1, step),
+                                                 1.0 - std::pow(beta2, step), decoupled, maximize});
   });
 }
 
@@ -46,12 +64,13 @@ void rmsprop_step(const py::array &param, const py::object &grad, const py::obje
     using T = decltype(zero);
     const py::ssize_t n = param.size();
     const auto g = argument<T>(name, "grad", grad, shape_of(param));
-    run(kernels::rmsprop_step,
-        kernels::RmspropStep<T>{in_place<T>(name, "param", param, n), g.data(),
-                                in_place<T>(name, "square_avg", square_avg, n),
-                                optional_in_place<T>(name, "grad_avg", grad_avg, n),
-                                optional_in_place<T>(name, "momentum_buffer", momentum_buffer, n), n, lr, alpha, eps,
-                                weight_decay, momentum, maximize});
+    T *values = in_place<T>(name, "param", param, n);
+    T *square = in_place<T>(name, "square_avg", square_avg, n);
+    T *mean = optional_in_place<T>(name, "grad_avg", grad_avg, n);
+    T *buffer = optional_in_place<T>(name, "momentum_buffer", momentum_buffer, n);
+    check_step<T>(name, g, values, {square, mean, buffer});
+    run(kernels::rmsprop_step, kernels::RmspropStep<T>{values, g.data(), square, mean, buffer, n, lr, alpha, eps,
+                                                       weight_decay, momentum, maximize});
   });
 }
 

@@ -32,6 +32,21 @@ struct CellSizes {
   Shape state_shape, gates_shape;
 };
 
+// Arrays to write must be apart from each other and from what is read, except that `gates` may be `from_input` itself.
+template <class T, std::size_t N>
+void check_outputs(const char *kernel, const std::array<const Result<T> *, N> &outputs, const Contiguous<T> &from_input,
+                   const Contiguous<T> &from_hidden, const Contiguous<T> &before) {
+  for (std::size_t i = 0; i < N; ++i) {
+    const Result<T> &out = *outputs[i];
+    check_overlap(kernel, "from_input", from_input.data(), from_input.nbytes(), out.data(), out.bytes(), i + 1 == N);
+    check_overlap(kernel, "from_hidden", from_hidden.data(), from_hidden.nbytes(), out.data(), out.bytes(), false);
+    check_overlap(kernel, "the state", before.data(), before.nbytes(), out.data(), out.bytes(), false);
+    for (std::size_t k = 0; k < i; ++k) {
+      check_overlap(kernel, "another result", outputs[k]->data(), outputs[k]->bytes(), out.data(), out.bytes(), false);
+    }
+  }
+}
+
 py::tuple lstm_cell(const py::object &from_input, const py::object &from_hidden, const py::array &c_before,
                     const Outputs<3> &out) {
   const char *name = "lstm_cell";
@@ -44,6 +59,7 @@ py::tuple lstm_cell(const py::object &from_input, const py::object &from_hidden,
     const auto h = Result<T>::into(name, out[0], sizes.state_shape);
     const auto c = Result<T>::into(name, out[1], sizes.state_shape);
     const auto gates = Result<T>::into(name, out[2], sizes.gates_shape);
+    check_outputs<T, 3>(name, {&h, &c, &gates}, x, y, before);
     run(kernels::lstm_cell, kernels::LstmCell<T>{x.data(), y.data(), before.data(), h.data(), c.data(), gates.data(),
                                                  sizes.batch, sizes.size});
     return py::make_tuple(h.value(), c.value(), gates.value());
@@ -79,6 +95,7 @@ py::tuple gru_cell(const py::object &from_input, const py::object &from_hidden, 
     const auto y = argument<T>(name, "from_hidden", from_hidden, sizes.gates_shape);
     const auto h = Result<T>::into(name, out[0], sizes.state_shape);
     const auto gates = Result<T>::into(name, out[1], sizes.gates_shape);
+    check_outputs<T, 2>(name, {&h, &gates}, x, y, before);
     run(kernels::gru_cell,
         kernels::GruCell<T>{x.data(), y.data(), before.data(), h.data(), gates.data(), sizes.batch, sizes.size});
     return py::make_tuple(h.value(), gates.value());

@@ -124,6 +124,7 @@ py::object max_pool_backward(const py::array &g, const py::object &indices, cons
 // The matrix of windows: (images, rows, windows), or (rows, images * windows).
 struct Layout {
   Layout(const Shape &image, const kernels::WindowAxis &rows, const kernels::WindowAxis &columns, bool batch_last) {
+    checked_product({image[0], image[1], rows.kernel, columns.kernel, rows.out, columns.out});
     const py::ssize_t height = image[1] * rows.kernel * columns.kernel;
     const py::ssize_t windows = rows.out * columns.out;
     shape = batch_last ? Shape{height, image[0] * windows} : Shape{image[0], height, windows};
@@ -154,6 +155,7 @@ py::object im2col(const py::array &input, const Pair &kernel, const Pair &stride
     const Contiguous<T> x(input);
     const Layout layout(shape, rows, columns, batch_last);
     const auto matrix = Result<T>::into(name, out, layout.shape);
+    check_overlap(name, "x", x.data(), x.nbytes(), matrix.data(), matrix.bytes(), false);
     // The kernel only reads the images here.
     run(kernels::im2col, kernels::Columns<T>{const_cast<T *>(x.data()), matrix.data(), shape[0], shape[1], rows,
                                              columns, layout.image_stride, layout.row_stride});
@@ -175,6 +177,7 @@ py::object col2im(const py::array &input, const Shape &shape, const Pair &kernel
     const Layout layout(shape, rows, columns, batch_last);
     const auto matrix = argument<T>(name, "columns", input, layout.shape);
     const auto image = Result<T>::into(name, out, shape);
+    check_overlap(name, "columns", matrix.data(), matrix.nbytes(), image.data(), image.bytes(), false);
     // The kernel only reads the matrix here.
     run(kernels::col2im, kernels::Columns<T>{image.data(), const_cast<T *>(matrix.data()), shape[0], shape[1], rows,
                                              columns, layout.image_stride, layout.row_stride});

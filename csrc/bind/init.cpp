@@ -14,6 +14,7 @@
 #include "module/state_metadata.h"
 #include "module/walk.h"
 #include "module/type.h"
+#include "bind/guarded_functions.h"
 #include "py/interned.h"
 
 // <pybind11/pytypes.h>, which is all that other folders include, uses this for the text of an error and
@@ -59,6 +60,8 @@ PYBIND11_MODULE(_C, m) {
   bind_kernels(m);
   bind_tensor(m);
   bind_autograd(m);
+  guard_functions(m);
+  guard_functions(m.attr("kernels"));
 }
 
 }  // namespace modtree

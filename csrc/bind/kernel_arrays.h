@@ -31,6 +31,15 @@ inline Shape shape_of(const py::array &x) { return {x.shape(), x.shape() + x.ndi
 // "(2, 3)"
 std::string to_string(const Shape &shape);
 
+// The product of the sizes; ValueError when it is more than memory can hold, negative sizes too. A size of 0 does not hide the others: the
+// product of any of them is safe afterwards.
+py::ssize_t checked_product(const Shape &sizes);
+
+// ValueError when memory that is written is also read: `out` may be the input itself where the kernel goes value by value, but not a part of
+// it that begins elsewhere.
+void check_overlap(const char *kernel, const char *name, const void *read, py::ssize_t read_bytes, const void *out,
+                   py::ssize_t out_bytes, bool may_be_same = true);
+
 // Calls f(float()) or f(double()) by the dtype of x; TypeError for any other.
 template <class F>
 auto with_float(const char *kernel, const py::array &x, F f) {
@@ -80,6 +89,7 @@ class Result {
 public:
   explicit Result(const Shape &shape, bool wanted = true) : value_(py::none()) {
     if (wanted) {
+      checked_product(shape);
       py::array_t<T> array(shape);
       data_ = array.mutable_data();
       value_ = std::move(array);
@@ -88,6 +98,7 @@ public:
 
   T *data() const { return data_; }
   const py::object &value() const { return value_; }
+  py::ssize_t bytes() const { return data_ ? py::reinterpret_borrow<py::array>(value_).nbytes() : 0; }
 
   // Takes the caller's array instead, where it gave one: it must fit exactly.
   static Result into(const char *kernel, const py::object &out, const Shape &shape);
@@ -116,19 +127,26 @@ py::array_t<T> output(const char *kernel, const py::array &x, const py::object &
   return array;
 }
 
-// Runs `kernel(x, out, size)` without the GIL.
-template <class T, class Kernel>
-py::array elementwise(const char *name, const py::array &input, const py::object &out, Kernel kernel) {
+// Runs `kernel(x, out, size)` without the GIL. `check(out)` may refuse the memory of the result before.
+template <class T, class Kernel, class Check>
+py::array elementwise(const char *name, const py::array &input, const py::object &out, Kernel kernel, Check check) {
   const Contiguous<T> x(input);
   py::array_t<T> result = output<T>(name, x, out);
   const T *from = x.data();
   T *to = result.mutable_data();
   const py::ssize_t n = x.size();
+  check_overlap(name, "the input", from, x.nbytes(), to, result.nbytes());
+  check(to);
   {
     py::gil_scoped_release release;
     kernel(from, to, n);
   }
   return result;
+}
+
+template <class T, class Kernel>
+py::array elementwise(const char *name, const py::array &input, const py::object &out, Kernel kernel) {
+  return elementwise<T>(name, input, out, kernel, [](const T *) {});
 }
 
 // An array to change in place: exactly T's dtype and `size` values, contiguous, aligned, writeable; TypeError or ValueError otherwise.
@@ -153,12 +171,8 @@ Result<T> Result<T>::into(const char *kernel, const py::object &out, const Shape
   if (out.is_none()) {
     return Result(shape);
   }
-  py::ssize_t size = 1;
-  for (py::ssize_t n : shape) {
-    size *= n;
-  }
   Result result(shape, false);
-  result.data_ = in_place<T>(kernel, "out", out, size);
+  result.data_ = in_place<T>(kernel, "out", out, checked_product(shape));
   result.value_ = out;
   const Shape got = shape_of(py::reinterpret_borrow<py::array>(out));
   if (got != shape) {

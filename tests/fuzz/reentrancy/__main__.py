@@ -37,7 +37,9 @@ def environment() -> dict[str, str]:
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
     }
-    return {**settings, **os.environ}
+    # Under ASan a request for all memory is a MemoryError too, as the limit of this process makes it otherwise.
+    asan = f"{os.environ.get('ASAN_OPTIONS', '')}:allocator_may_return_null=1:max_allocation_size_mb=3000"
+    return {**settings, **os.environ, "ASAN_OPTIONS": asan}
 
 
 def rounds_in_this_process(args: argparse.Namespace) -> int:

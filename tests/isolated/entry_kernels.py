@@ -1,0 +1,367 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Calls every kernel with arrays that do not fit: each argument of a good call in turn is replaced by each of many bad ones.
+
+Each kernel has a process of its own (a fork), so that a crash names it. What a kernel may write lies between guards that are compared after
+each call; under AddressSanitizer, which sees more, arrays have exactly their own memory. Prints one line for each finding.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+from entry_points import FINE, HUGE, Odd, in_a_process_of_its_own  # noqa: E402
+
+from modtree._C import kernels  # noqa: E402
+
+GUARD = 64
+EXACT = "libasan" in os.environ.get("LD_PRELOAD", "")
+guards: list[np.ndarray] = []
+
+
+def array(*shape: int, dtype: Any = np.float32) -> np.ndarray:
+    """An array of small numbers between two guards."""
+    size = int(np.prod(shape))
+    values = (np.arange(size) % 7).astype(dtype) + 1
+    if EXACT:
+        return values.reshape(shape)
+    memory = np.full(size + 2 * GUARD, 99, dtype)
+    memory[GUARD : GUARD + size] = values
+    guards.append(memory)
+    return memory[GUARD : GUARD + size].reshape(shape)
+
+
+def integers(*values: int) -> np.ndarray:
+    return np.array(values, np.int64)
+
+
+def good_calls() -> dict[str, dict[str, Any]]:
+    """Arguments by name, for each kernel."""
+    x, row, pair = array(4, 6), array(6), (2, 2)
+    image, channels = array(2, 3, 5, 6), array(3)
+    norm = {"weight": row, "bias": array(6), "eps": 1e-5}
+    step = {"lr": 0.1, "weight_decay": 0.1, "maximize": False}
+    backward = {"g": array(4, 6), "out": array(4, 6)}
+    windows = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1)}
+    channel_norm = {"weight": channels, "bias": array(3), "eps": 1e-5}
+    statistics = {"mean": array(3), "rstd": array(3), "weight": channels, "wanted": (True,) * 3}
+    classes = {"targets": integers(0, 5, 2, -100), "weight": row, "label_smoothing": 0.1}
+    return {
+        "gelu": {"x": x, "tanh": True, "out": array(4, 6)},
+        "sigmoid": {"x": x, "out": array(4, 6)},
+        "silu": {"x": x, "out": array(4, 6)},
+        "softmax": {"x": x, "out": array(4, 6)},
+        "log_softmax": {"x": x, "out": array(4, 6)},
+        "transpose_add": {"x": x, "bias": array(4)},
+        "gelu_backward": {"x": x, "tanh": False, **backward},
+        "sigmoid_backward": {"y": x, **backward},
+        "tanh_backward": {"y": x, **backward},
+        "silu_backward": {"x": x, **backward},
+        "relu_backward": {"x": x, **backward},
+        "softmax_backward": {"y": x, **backward},
+        "log_softmax_backward": {"y": x, **backward},
+        "layer_norm": {"x": x, "axes": 1, **norm, "out": array(4, 6)},
+        "layer_norm_stats": {"x": x, "axes": 1, **norm},
+        "layer_norm_backward": {
+            "g": array(4, 6),
+            "x": x,
+            "mean": array(4),
+            "rstd": array(4),
+            "axes": 1,
+            "weight": row,
+            "wanted": (True, False, True),
+        },
+        "group_norm": {"x": array(2, 6, 3), "groups": 3, **norm},
+        "group_norm_backward": {
+            "g": array(2, 6, 3),
+            "x": array(2, 6, 3),
+            "mean": array(2, 3),
+            "rstd": array(2, 3),
+            "weight": row,
+            "wanted": (True, True, True),
+        },
+        "batch_norm": {"x": image, **channel_norm},
+        "batch_norm_inference": {"x": image, "mean": array(3), "var": array(3), **channel_norm},
+        "batch_norm_backward": {
+            "g": array(2, 3, 5, 6),
+            "x": image,
+            "training": True,
+            **statistics,
+        },
+        "cross_entropy": {"logits": x, "ignore_index": -100, **classes},
+        "cross_entropy_backward": {
+            "g": array(4),
+            "logits": x,
+            "logsumexp": array(4),
+            "ignore_index": -100,
+            **classes,
+        },
+        "scatter_add_rows": {
+            "indices": integers(0, 2, 2, 1),
+            "g": array(4, 6),
+            "rows": 3,
+            "skip": 1,
+        },
+        "max_pool": {"x": image, "kernel": pair, **windows, "output": None},
+        "max_pool_backward": {
+            "g": array(1, 2, 2),
+            "indices": integers(0, 5, 29, 7).reshape(1, 2, 2),
+            "size": (5, 6),
+        },
+        "im2col": {
+            "x": image,
+            "kernel": pair,
+            **windows,
+            "output": None,
+            "batch_last": False,
+            "out": array(2, 12, 20),
+        },
+        "col2im": {
+            "columns": array(2, 12, 20),
+            "shape": (2, 3, 5, 6),
+            "kernel": pair,
+            **windows,
+            "output": None,
+            "batch_last": False,
+            "out": array(2, 3, 5, 6),
+        },
+        "depthwise": {"x": image, "weight": array(6, 1, 2, 2), **windows, "output": None},
+        "depthwise_transposed": {
+            "y": array(2, 6, 4, 5),
+            "weight": array(6, 1, 2, 2),
+            "shape": (2, 3, 5, 6),
+            **windows,
+        },
+        "depthwise_weight": {"x": image, "y": array(2, 6, 4, 5), "kernel": pair, **windows},
+        "sgd_step": {
+            "param": x,
+            "grad": array(4, 6),
+            "momentum_buffer": array(4, 6),
+            "momentum": 0.9,
+            "dampening": 0.0,
+            "nesterov": True,
+            "first": False,
+            **step,
+        },
+        "adam_step": {
+            "param": x,
+            "grad": array(4, 6),
+            "exp_avg": array(4, 6),
+            "exp_avg_sq": array(4, 6),
+            "max_exp_avg_sq": array(4, 6),
+            "step": 1.0,
+            "beta1": 0.9,
+            "beta2": 0.99,
+            "eps": 1e-8,
+            "decoupled": False,
+            **step,
+        },
+        "rmsprop_step": {
+            "param": x,
+            "grad": array(4, 6),
+            "square_avg": array(4, 6),
+            "grad_avg": array(4, 6),
+            "momentum_buffer": array(4, 6),
+            "alpha": 0.9,
+            "eps": 1e-8,
+            "momentum": 0.9,
+            **step,
+        },
+        "lstm_cell": {
+            "from_input": array(4, 24),
+            "from_hidden": array(4, 24),
+            "c_before": x,
+            "out": (array(4, 6), array(4, 6), array(4, 24)),
+        },
+        "lstm_cell_backward": {
+            "dh": array(4, 6),
+            "dc": array(4, 6),
+            "gates": array(4, 24),
+            "c_before": x,
+            "c": array(4, 6),
+        },
+        "gru_cell": {
+            "from_input": array(4, 18),
+            "from_hidden": array(4, 18),
+            "h_before": x,
+            "out": (array(4, 6), array(4, 18)),
+        },
+        "gru_cell_backward": {
+            "dh": array(4, 6),
+            "gates": array(4, 18),
+            "from_hidden": array(4, 18),
+            "h_before": x,
+        },
+    }
+
+
+def read_only(a: np.ndarray) -> np.ndarray:
+    a = a.copy()
+    a.flags.writeable = False
+    return a
+
+
+def misaligned(a: np.ndarray) -> np.ndarray:
+    memory = np.zeros(a.nbytes + 1, np.uint8)
+    return memory[1:].view(a.dtype).reshape(a.shape)
+
+
+def spread(a: np.ndarray) -> np.ndarray:
+    """The same shape over memory with gaps."""
+    return np.repeat(a, 2, axis=-1)[..., ::2] if a.ndim else a
+
+
+def replacements(value: Any, good: dict[str, Any]) -> Iterator[Any]:
+    yield from (None, Odd(), object(), "x", b"", [], {}, (1, 2, 3), lambda: None, slice(0))
+    yield from (0, -1, 1, 2, 3, 7, 1 << 31, 1 << 62, (1 << 63) - 1, HUGE, 1.5, float("nan"), True)
+    yield from ((0, 0), (1, 1), (-1, 2), (9, 9), (1 << 30, 1 << 30), (1 << 62, 2), (0, 1 << 62))
+    yield from ((1 << 30, 16), (16, 1 << 30), (1 << 29, 1 << 2))
+    yield from (
+        (0, 0, 0, 0),
+        (2, 3, 5, -6),
+        (0, 1 << 30, 1 << 30, 1),
+        (1 << 30,) * 4,
+        (2, 16, 5, 6),
+    )
+    yield from (np.ones(()), np.ones(0, np.float32), np.ones((0, 6), np.float32))
+    yield from (np.ones((2, 3, 0, 6), np.float32), np.empty((0, 1 << 40, 3, 3), np.float32))
+    yield from (np.empty((0, 1 << 58), np.float32), np.empty((1 << 58, 0), np.float32))
+    if isinstance(value, tuple):
+        for i in range(len(value)):
+            for other in (None, -1, HUGE, "x", np.ones(3), 1 << 30):
+                yield (*value[:i], other, *value[i + 1 :])
+        yield from (value[:-1], (*value, *value), list(value))
+    if not isinstance(value, np.ndarray):
+        return
+    for dtype in ("f2", "f8", ">f4", "i4", "i8", "u1", "?", "c8", "O", "S4", "M8[s]", "f4,f4"):
+        try:
+            yield value.astype(dtype)
+        except (TypeError, ValueError):
+            yield np.zeros(value.shape, dtype)
+    yield from (value[..., :-1], value[:-1], value[None], value[..., None], value.ravel(), value.T)
+    yield from (np.concatenate([value, value]), np.concatenate([value, value], axis=-1))
+    yield from (value[::-1], spread(value), value.T.copy().T, read_only(value), misaligned(value))
+    yield from (
+        np.broadcast_to(value[:1], value.shape),
+        np.lib.stride_tricks.as_strided(value, value.shape, (0,) * value.ndim),
+    )
+    yield from (
+        value.view(Subclass),
+        value + np.nan if value.dtype.kind == "f" else value + (1 << 40),
+    )
+    yield from (-value, value * 0, value.tolist())
+    for other in good.values():
+        if isinstance(other, np.ndarray):
+            yield other
+            yield from overlapping(other)
+
+
+def overlapping(a: np.ndarray) -> Iterator[np.ndarray]:
+    """Memory of another argument, from one of its values on."""
+    flat = a.reshape(-1)
+    if a.ndim == 2 and a.shape[0] > 1 and not EXACT:
+        memory = a.base if a.base is not None else a
+        start = GUARD + 1
+        if memory.size >= start + a.size:
+            yield memory[start : start + a.size].reshape(a.shape)
+    yield flat[: flat.size // 2]
+
+
+class Subclass(np.ndarray):
+    def __array_finalize__(self, other: Any) -> None:
+        pass
+
+
+def check_guards() -> str | None:
+    for memory in guards:
+        ends = (
+            memory[:GUARD],
+            memory[1 - GUARD :],
+        )  # an overlapping array may have the one in between
+        if any((end != 99).any() for end in ends):
+            for end in ends:
+                end[:] = 99
+            return "wrote beyond an array"
+    return None
+
+
+def calls_of(name: str) -> Iterator[tuple[Callable[..., Any], str, dict[str, Any]]]:
+    function = getattr(kernels, name)
+    good = good_calls()[name]
+    function(**good)
+    for argument in good:
+        count = sum(1 for _ in replacements(good[argument], good))
+        for i in range(count):
+            guards.clear()
+            fresh = good_calls()[name]
+            for k, value in enumerate(replacements(fresh[argument], fresh)):
+                if k == i:
+                    yield (
+                        function,
+                        f"{argument} replaced by {describe(value)}",
+                        {**fresh, argument: value},
+                    )
+        yield function, f"without {argument}", {k: v for k, v in good.items() if k != argument}
+    yield function, "an unknown keyword", {**good, "nope": 1}
+
+
+def describe(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"an array {value.dtype}{value.shape} strides {value.strides}"
+    return f"{type(value).__name__} {value!r:.60}"
+
+
+def try_kernel(name: str, progress: int) -> list[str]:
+    findings = []
+    for function, what, arguments in calls_of(name):
+        os.ftruncate(progress, 0)
+        os.pwrite(progress, what.encode(errors="replace"), 0)
+        try:
+            function(**arguments)
+        except FINE:
+            pass
+        except Exception as error:
+            findings.append(f"{what}: {error!r:.200}")
+        broken = check_guards()
+        if broken:
+            findings.append(f"{what}: {broken}")
+    return findings
+
+
+def main() -> int:
+    warnings.simplefilter("ignore")
+    np.seterr(all="ignore")
+    if not EXACT:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+    names = [n for n in vars(kernels) if not n.startswith("_")]
+    missing = sorted(set(names) ^ set(good_calls()))
+    if missing:
+        print(f"good_calls() and the kernels differ by {missing}")
+        return 1
+    progress = os.memfd_create("progress")
+    found = 0
+    for name in names:
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        ended = in_a_process_of_its_own(lambda n=name: n, progress, writer, try_kernel)
+        os.close(writer)
+        with os.fdopen(reader, errors="replace") as lines:
+            for finding in [*lines.read().splitlines()[:5], *([ended] if ended else [])]:
+                found += 1
+                print(f"{name}: {finding}", flush=True)
+    print(f"{len(names)} kernels, {found} findings")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
