@@ -461,8 +461,20 @@ def _collected(phase: str, info: Any) -> None:
     fire(f"gc {phase}")
 
 
+#: Seconds from the end of a handler to the next signal, and how many signals a round gets.
+ALARM_AFTER, ALARMS = 2e-5, 3000
+
+
 def _alarm(number: int, frame: Any) -> None:
+    global _alarms_left
     fire("signal")
+    # Set again by hand: on a slow machine a repeating timer would leave no time between two handlers.
+    _alarms_left -= 1
+    if _alarms_left > 0 and state.left > 0:
+        signal.setitimer(ALARM, ALARM_AFTER)
+
+
+_alarms_left = 0
 
 
 # The tool's own choices are left alone: a pool that is emptied while one of its members is chosen proves nothing.
@@ -481,12 +493,14 @@ class Ambient:
         self.kind = kind
 
     def __enter__(self) -> None:
+        global _alarms_left
         if self.kind == "gc":
             gc.callbacks.append(_collected)
             gc.set_threshold(1, 1, 1)
         elif self.kind == "signal" and ALARM is not None:
+            _alarms_left = ALARMS
             signal.signal(signal.SIGALRM, _alarm)
-            signal.setitimer(ALARM, 2e-5, 2e-5)
+            signal.setitimer(ALARM, ALARM_AFTER)
         elif self.kind == "profile":
             sys.setprofile(_profile)
 
