@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What may be a key of a dict or a member of a set in a file from anywhere: hashing and comparing it has to end, and soon."""
+"""What may be a key of a dict or a member of a set in a file from anywhere (hashing it has to end, and soon), or a length."""
 
 from __future__ import annotations
 
 from pickle import UnpicklingError
 from typing import Any
 
-__all__ = ["Keys"]
+__all__ = ["Keys", "length_of"]
 
 #: CPython hashes nested tuples by recursion, without a check of the depth.
 _PARTS = 256
@@ -53,3 +53,10 @@ def _check_parts(key: Any) -> None:
             raise UnpicklingError("the file has a key with too many digits")
         if parts > _PARTS:
             raise UnpicklingError("the file has a key with too many parts")
+
+
+def length_of(count: int) -> int:
+    """The length that a file announces."""
+    if count < 0:
+        raise UnpicklingError("the file is damaged: a negative length")
+    return count

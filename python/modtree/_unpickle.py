@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from modtree._pickle_keys import Keys
+from modtree._pickle_keys import Keys, length_of
 
 __all__ = ["Unfinished", "Unpickler", "UnpicklingError", "refused"]
 
@@ -53,9 +53,7 @@ class Unpickler:
         makers: What it may call: object of ``names`` -> function that checks its arguments.
         builders: What may be given attributes: type -> function(object, state).
         persistent_load: Answers persistent ids; without it they are refused.
-        encoding: How text that Python 2 wrote is decoded.
-        errors: What happens when that fails.
-        fix_imports: Accepted: names of Python 2 are always understood.
+        encoding, errors, fix_imports: As for ``pickle.Unpickler``; names of Python 2 are always understood.
     """
 
     def __init__(
@@ -271,7 +269,7 @@ class Unpickler:
         self._stack.append(int(self._line(_DIGITS).rstrip(b"L"), 0))
 
     def _long(self, count: int) -> None:
-        self._stack.append(int.from_bytes(self._read(_length(count)), "little", signed=True))
+        self._stack.append(int.from_bytes(self._read(length_of(count)), "little", signed=True))
 
     def _old_text(self, data: bytes) -> None:
         self._stack.append(
@@ -285,10 +283,10 @@ class Unpickler:
         self._old_text(codecs.escape_decode(line[1:-1])[0])  # type: ignore[attr-defined]
 
     def _text(self, count: int) -> None:
-        self._stack.append(str(self._read(_length(count)), "utf-8", "surrogatepass"))
+        self._stack.append(str(self._read(length_of(count)), "utf-8", "surrogatepass"))
 
     def _bytes(self, count: int) -> None:
-        self._stack.append(self._read(_length(count)))
+        self._stack.append(self._read(length_of(count)))
 
     def _bytearray(self) -> None:
         count = self._number(_QWORD)
@@ -395,12 +393,6 @@ def _whole(value: Any) -> Any:
     return value
 
 
-def _length(count: int) -> int:
-    if count < 0:
-        raise UnpicklingError("the file is damaged: a negative length")
-    return count
-
-
 _BYTE, _WORD, _DWORD, _QWORD = map(struct.Struct, ("<B", "<H", "<I", "<Q"))
 _INT, _DOUBLE = struct.Struct("<i"), struct.Struct(">d")
 
@@ -457,7 +449,7 @@ _STEPS: dict[bytes, Callable[[Unpickler], Any]] = {
     b"\x8b": _counted(Unpickler._long, _INT),
     # text and bytes
     b"S": Unpickler._old_text_line,
-    b"T": lambda self: self._old_text(self._read(_length(self._number(_INT)))),
+    b"T": lambda self: self._old_text(self._read(length_of(self._number(_INT)))),
     b"U": lambda self: self._old_text(self._read(self._number(_BYTE))),
     b"V": lambda self: self._stack.append(str(self._line(), "raw-unicode-escape")),
     b"X": _counted(Unpickler._text, _DWORD),
