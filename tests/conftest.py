@@ -6,6 +6,8 @@ from __future__ import annotations
 import gc
 import importlib
 import importlib.util
+import os
+import sysconfig
 import weakref
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -16,6 +18,10 @@ import pytest
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 
 needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="needs torch")
+
+if sysconfig.get_config_var("Py_GIL_DISABLED"):
+    # The extension turns the GIL on at import; children of the tests have it from the start, and no warning about it.
+    os.environ["PYTHON_GIL"] = "1"
 
 
 def _implementation(kind: str) -> SimpleNamespace:
