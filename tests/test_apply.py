@@ -525,3 +525,15 @@ def test_parameter_must_be_mapped_to_a_tensor(impl, result):
 def test_fn_that_cannot_be_called(impl):
     with raises(TypeError, "not callable"):
         leaf(impl, "w")._apply(None)
+
+
+def test_swapping_a_gradient_that_two_parameters_hold(impl):
+    m, other = leaf(impl, "w"), impl.nn.Parameter(impl.lib.ones(2))
+    m.w.grad = other.grad = impl.lib.ones(2)
+    with swap_mode(impl):
+        if impl.leaves == "torch":
+            with raises(RuntimeError, "_apply(): Couldn't swap Module.w.grad"):
+                m.double()
+        else:
+            m.double()
+            assert dtype(m.w.grad) == dtype(other.grad) == "float64"

@@ -213,8 +213,12 @@ def edit_registry(w, m=MODULE, registry=REGISTRY, name=Name(odd=0), which=Number
 
 
 def held_elsewhere(m, registry, name):
-    """A name in two registries at once: what loading with ``assign`` does then is an accident."""
-    return any(name in getattr(m, other) for other in REGISTRIES if other != registry)
+    """A name in two registries at once, or one that registration refuses: what an assignment does then is an accident."""
+    return (
+        name == ""
+        or "." in name
+        or any(name in getattr(m, other) for other in REGISTRIES if other != registry)
+    )
 
 
 @operation("registries", 1)
