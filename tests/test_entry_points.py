@@ -63,3 +63,20 @@ def test_a_keyword_that_cannot_be_encoded():
     ):
         with pytest.raises((TypeError, ValueError)):
             function(**{"\udcff": None})
+
+
+def test_a_kernel_called_while_the_first_call_of_one_runs_python():
+    """A trace function stands for every code that may run between two instructions of Python."""
+    program = (
+        "import sys, numpy, modtree\n"
+        "kernel = modtree._C.kernels.relu_backward\n"
+        "x = numpy.ones(3)\n"
+        "inner = []\n"
+        "def trace(*_):\n"
+        "    sys.settrace(None)\n"
+        "    inner.append(kernel(x, x))\n"
+        "sys.settrace(trace)\n"
+        "kernel(x, x)\n"
+        "sys.settrace(None)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

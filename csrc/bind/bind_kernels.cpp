@@ -202,6 +202,9 @@ py::array transpose_add(const py::array &x, const py::object &bias) {
 }  // namespace
 
 void bind_kernels(py::module_ &m) {
+  // pybind11 looks NumPy's functions up at first use and imports a module of NumPy for it, once. Code that runs meanwhile (a signal
+  // handler, a trace function) and calls a kernel would wait for itself.
+  py::detail::npy_api::get();
   auto sub = m.def_submodule("kernels", "Numeric kernels on float32 and float64 arrays; out may be the input.");
   sub.def("gelu", &gelu, py::arg("x"), py::arg("tanh") = false, py::arg("out") = py::none(),
           "x * Phi(x), or its tanh form.");
