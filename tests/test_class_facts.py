@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from util import names, param, tensor
 
-SLOTS = 1024  # of csrc/py/type_cache.h
+SLOTS = 1024  # of csrc/python/type_cache.h
 WORN_OUT = 1200  # changes of one class after which CPython 3.13 gives it no version tag any more
 
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <stdexcept>
 
-#include "autograd/backward.h"
-#include "autograd/derivative.h"
-#include "autograd/engine.h"
-#include "autograd/gradient.h"
-#include "autograd/history.h"
 #include "bind/bind_tensor.h"
+#include "tensor/autograd/backward.h"
+#include "tensor/autograd/derivative.h"
+#include "tensor/autograd/engine.h"
+#include "tensor/autograd/gradient.h"
+#include "tensor/autograd/history.h"
 
 namespace modtree {
 

@@ -34,7 +34,8 @@ std::string to_string(const Shape &shape) {
 }
 
 py::ssize_t checked_product(const Shape &sizes) {
-  constexpr py::ssize_t kMost = std::numeric_limits<py::ssize_t>::max() / 16;  // in bytes, of doubles, with room to spare
+  constexpr py::ssize_t kMost =
+      std::numeric_limits<py::ssize_t>::max() / 16;  // in bytes, of doubles, with room to spare
   py::ssize_t product = 1;
   bool empty = false;
   for (const py::ssize_t size : sizes) {
@@ -47,10 +48,11 @@ py::ssize_t checked_product(const Shape &sizes) {
   return empty ? 0 : product;
 }
 
-void check_overlap(const char *kernel, const char *name, const void *read, py::ssize_t read_bytes, const void *out,
-                   py::ssize_t out_bytes, bool may_be_same) {
+void check_overlap(const char *kernel, const char *name, const void *read, py::ssize_t read_bytes,
+                   const void *out, py::ssize_t out_bytes, bool may_be_same) {
   const auto a = reinterpret_cast<std::uintptr_t>(read), b = reinterpret_cast<std::uintptr_t>(out);
-  const bool apart = a + static_cast<std::uintptr_t>(read_bytes) <= b || b + static_cast<std::uintptr_t>(out_bytes) <= a;
+  const bool apart = a + static_cast<std::uintptr_t>(read_bytes) <= b ||
+                     b + static_cast<std::uintptr_t>(out_bytes) <= a;
   if (read_bytes != 0 && out_bytes != 0 && !apart && !(may_be_same && a == b)) {
     throw py::value_error(std::string(kernel) + ": out must not share memory with " + name +
                           (may_be_same ? ", unless it is the same array" : ""));
@@ -61,14 +63,15 @@ Contiguous<std::int64_t> integers(const char *kernel, const char *name, const py
   const bool array = py::isinstance<py::array>(value);
   const char kind = array ? py::reinterpret_borrow<py::array>(value).dtype().kind() : 'O';
   if (kind != 'i' && kind != 'u') {
-    throw py::type_error(std::string(kernel) + ": " + name + " must be an array of integers, got " +
-                         (array ? py::str(value.attr("dtype")).cast<std::string>() : Py_TYPE(value.ptr())->tp_name));
+    throw py::type_error(
+        std::string(kernel) + ": " + name + " must be an array of integers, got " +
+        (array ? py::str(value.attr("dtype")).cast<std::string>() : Py_TYPE(value.ptr())->tp_name));
   }
   return Contiguous<std::int64_t>(value);
 }
 
-void check_indices(const Contiguous<std::int64_t> &indices, py::ssize_t limit, std::optional<std::int64_t> allowed,
-                   const char *before, const char *after) {
+void check_indices(const Contiguous<std::int64_t> &indices, py::ssize_t limit,
+                   std::optional<std::int64_t> allowed, const char *before, const char *after) {
   const std::int64_t *data = indices.data();
   for (py::ssize_t i = 0; i < indices.size(); ++i) {
     if ((data[i] < 0 || data[i] >= limit) && data[i] != allowed) {
@@ -79,12 +82,14 @@ void check_indices(const Contiguous<std::int64_t> &indices, py::ssize_t limit, s
 
 namespace {
 
-// Runs `kernel(x, out, rows, n)` without the GIL, over the rows of the last axis; a 0-d array is one row of one value.
+// Runs `kernel(x, out, rows, n)` without the GIL, over the rows of the last axis; a 0-d array is
+// one row of one value.
 template <class T, class Kernel>
 py::array rowwise(const char *name, const py::array &input, const py::object &out, Kernel kernel) {
   const py::ssize_t n = input.ndim() == 0 ? 1 : input.shape(input.ndim() - 1);
   const py::ssize_t rows = n == 0 ? 0 : input.size() / n;
-  return elementwise<T>(name, input, out, [=](const T *x, T *to, py::ssize_t) { kernel(x, to, rows, n); });
+  return elementwise<T>(name, input, out,
+                        [=](const T *x, T *to, py::ssize_t) { kernel(x, to, rows, n); });
 }
 
 py::array gelu(const py::array &x, bool tanh, const py::object &out) {
@@ -115,7 +120,8 @@ using Binary = void (*)(const T *, const T *, T *, std::ptrdiff_t);
 template <class T>
 using BinaryRows = void (*)(const T *, const T *, T *, std::ptrdiff_t, std::ptrdiff_t);
 
-py::array unary(const char *name, const py::array &x, const py::object &out, Unary<float> f32, Unary<double> f64) {
+py::array unary(const char *name, const py::array &x, const py::object &out, Unary<float> f32,
+                Unary<double> f64) {
   if (float_type(name, x) == Float::f32) {
     return elementwise<float>(name, x, out, f32);
   }
@@ -124,16 +130,18 @@ py::array unary(const char *name, const py::array &x, const py::object &out, Una
 
 // A gradient: `kernel(g, x, out, size)`; `x` decides dtype and shape.
 template <class T, class Kernel>
-py::array gradient(const char *name, const py::object &g, const py::array &x, const py::object &out, Kernel kernel) {
+py::array gradient(const char *name, const py::object &g, const py::array &x, const py::object &out,
+                   Kernel kernel) {
   const auto grad = argument<T>(name, "g", g, shape_of(x));
   const T *from = grad.data();
   const py::ssize_t bytes = grad.nbytes();
-  return elementwise<T>(name, x, out, [=](const T *value, T *to, py::ssize_t n) { kernel(from, value, to, n); },
-                        [=](const T *to) { check_overlap(name, "g", from, bytes, to, bytes); });
+  return elementwise<T>(
+      name, x, out, [=](const T *value, T *to, py::ssize_t n) { kernel(from, value, to, n); },
+      [=](const T *to) { check_overlap(name, "g", from, bytes, to, bytes); });
 }
 
-void def_gradient(py::module_ &m, const char *name, const char *saved, const char *doc, Binary<float> f32,
-                  Binary<double> f64) {
+void def_gradient(py::module_ &m, const char *name, const char *saved, const char *doc,
+                  Binary<float> f32, Binary<double> f64) {
   m.def(
       name,
       [=](const py::object &g, const py::array &x, const py::object &out) {
@@ -146,12 +154,13 @@ void def_gradient(py::module_ &m, const char *name, const char *saved, const cha
 }
 
 template <class T>
-py::array row_gradient(const char *name, const py::object &g, const py::array &y, const py::object &out,
-                       BinaryRows<T> kernel) {
+py::array row_gradient(const char *name, const py::object &g, const py::array &y,
+                       const py::object &out, BinaryRows<T> kernel) {
   const py::ssize_t n = y.ndim() == 0 ? 1 : y.shape(y.ndim() - 1);
   const py::ssize_t rows = n == 0 ? 0 : y.size() / n;
-  return gradient<T>(name, g, y, out,
-                     [=](const T *grad, const T *value, T *to, py::ssize_t) { kernel(grad, value, to, rows, n); });
+  return gradient<T>(name, g, y, out, [=](const T *grad, const T *value, T *to, py::ssize_t) {
+    kernel(grad, value, to, rows, n);
+  });
 }
 
 void def_row_gradient(py::module_ &m, const char *name, const char *doc, BinaryRows<float> f32,
@@ -179,7 +188,8 @@ py::array gelu_backward(const py::object &g, const py::array &x, bool tanh, cons
 template <class T>
 py::array transpose_add_of(const py::array &input, const py::object &bias) {
   if (input.ndim() != 2) {
-    throw py::value_error("transpose_add: expected a matrix, got shape " + to_string(shape_of(input)));
+    throw py::value_error("transpose_add: expected a matrix, got shape " +
+                          to_string(shape_of(input)));
   }
   const Contiguous<T> x(input);
   const py::ssize_t rows = x.shape(0), columns = x.shape(1);
@@ -202,13 +212,16 @@ py::array transpose_add(const py::array &x, const py::object &bias) {
 }  // namespace
 
 void bind_kernels(py::module_ &m) {
-  // pybind11 looks NumPy's functions up at first use and imports a module of NumPy for it, once. Code that runs meanwhile (a signal
-  // handler, a trace function) and calls a kernel would wait for itself.
+  // pybind11 looks NumPy's functions up at first use and imports a module of NumPy for it, once.
+  // Code that runs meanwhile (a signal handler, a trace function) and calls a kernel would wait for
+  // itself.
   py::detail::npy_api::get();
-  auto sub = m.def_submodule("kernels", "Numeric kernels on float32 and float64 arrays; out may be the input.");
+  auto sub = m.def_submodule(
+      "kernels", "Numeric kernels on float32 and float64 arrays; out may be the input.");
   sub.def("gelu", &gelu, py::arg("x"), py::arg("tanh") = false, py::arg("out") = py::none(),
           "x * Phi(x), or its tanh form.");
-  sub.def("softmax", &softmax, py::arg("x"), py::arg("out") = py::none(), "Softmax over the last axis.");
+  sub.def("softmax", &softmax, py::arg("x"), py::arg("out") = py::none(),
+          "Softmax over the last axis.");
   sub.def("log_softmax", &log_softmax, py::arg("x"), py::arg("out") = py::none(),
           "Logarithm of the softmax over the last axis.");
   sub.def(
@@ -219,20 +232,25 @@ void bind_kernels(py::module_ &m) {
       py::arg("x"), py::arg("out") = py::none(), "1 / (1 + exp(-x)).");
   sub.def(
       "silu",
-      [](const py::array &x, const py::object &out) { return unary("silu", x, out, kernels::silu, kernels::silu); },
+      [](const py::array &x, const py::object &out) {
+        return unary("silu", x, out, kernels::silu, kernels::silu);
+      },
       py::arg("x"), py::arg("out") = py::none(), "x / (1 + exp(-x)).");
   sub.def("gelu_backward", &gelu_backward, py::arg("g"), py::arg("x"), py::arg("tanh") = false,
           py::arg("out") = py::none(), "g times the derivative of gelu at x.");
-  def_gradient(sub, "sigmoid_backward", "y", "g times the derivative of sigmoid, from its result y.",
-               kernels::sigmoid_backward, kernels::sigmoid_backward);
-  def_gradient(sub, "tanh_backward", "y", "g times the derivative of tanh, from its result y.", kernels::tanh_backward,
-               kernels::tanh_backward);
-  def_gradient(sub, "silu_backward", "x", "g times the derivative of silu at x.", kernels::silu_backward,
-               kernels::silu_backward);
-  def_gradient(sub, "relu_backward", "x", "g, and 0 where x <= 0.", kernels::relu_backward, kernels::relu_backward);
+  def_gradient(sub, "sigmoid_backward", "y",
+               "g times the derivative of sigmoid, from its result y.", kernels::sigmoid_backward,
+               kernels::sigmoid_backward);
+  def_gradient(sub, "tanh_backward", "y", "g times the derivative of tanh, from its result y.",
+               kernels::tanh_backward, kernels::tanh_backward);
+  def_gradient(sub, "silu_backward", "x", "g times the derivative of silu at x.",
+               kernels::silu_backward, kernels::silu_backward);
+  def_gradient(sub, "relu_backward", "x", "g, and 0 where x <= 0.", kernels::relu_backward,
+               kernels::relu_backward);
   def_row_gradient(sub, "softmax_backward", "Gradient of the input of softmax, from its result y.",
                    kernels::softmax_backward, kernels::softmax_backward);
-  def_row_gradient(sub, "log_softmax_backward", "Gradient of the input of log_softmax, from its result y.",
+  def_row_gradient(sub, "log_softmax_backward",
+                   "Gradient of the input of log_softmax, from its result y.",
                    kernels::log_softmax_backward, kernels::log_softmax_backward);
   sub.def("transpose_add", &transpose_add, py::arg("x"), py::arg("bias") = py::none(),
           "The transpose of a matrix, with bias[i] added to what was row i.");

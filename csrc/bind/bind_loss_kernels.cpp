@@ -14,23 +14,25 @@
 namespace modtree {
 namespace {
 
-Contiguous<std::int64_t> checked_targets(const char *name, const py::array &logits, const py::object &targets,
-                                         std::int64_t ignored) {
+Contiguous<std::int64_t> checked_targets(const char *name, const py::array &logits,
+                                         const py::object &targets, std::int64_t ignored) {
   if (logits.ndim() != 2) {
     throw py::value_error(std::string(name) + ": logits must have shape (rows, classes), got " +
                           to_string(shape_of(logits)));
   }
   auto classes = integers(name, "targets", targets);
   if (shape_of(classes) != Shape{logits.shape(0)}) {
-    throw py::value_error(std::string(name) + ": targets must have shape " + to_string({logits.shape(0)}) + ", got " +
-                          to_string(shape_of(classes)));
+    throw py::value_error(std::string(name) + ": targets must have shape " +
+                          to_string({logits.shape(0)}) + ", got " + to_string(shape_of(classes)));
   }
-  check_indices(classes, logits.shape(1), ignored, "Target ", " is out of bounds: the number of classes is ");
+  check_indices(classes, logits.shape(1), ignored, "Target ",
+                " is out of bounds: the number of classes is ");
   return classes;
 }
 
-py::tuple cross_entropy(const py::array &logits, const py::object &targets, const py::object &weight,
-                        std::int64_t ignore_index, double label_smoothing) {
+py::tuple cross_entropy(const py::array &logits, const py::object &targets,
+                        const py::object &weight, std::int64_t ignore_index,
+                        double label_smoothing) {
   const char *name = "cross_entropy";
   return with_float(name, logits, [&](auto zero) {
     using T = decltype(zero);
@@ -39,14 +41,16 @@ py::tuple cross_entropy(const py::array &logits, const py::object &targets, cons
     const py::ssize_t rows = x.shape(0), n = x.shape(1);
     const Optional<T> w(name, "weight", weight, {n});
     const Result<T> loss({rows}), logsumexp({rows});
-    run(kernels::cross_entropy, kernels::CrossEntropy<T>{x.data(), classes.data(), w.data(), loss.data(),
-                                                         logsumexp.data(), rows, n, ignore_index, label_smoothing});
+    run(kernels::cross_entropy,
+        kernels::CrossEntropy<T>{x.data(), classes.data(), w.data(), loss.data(), logsumexp.data(),
+                                 rows, n, ignore_index, label_smoothing});
     return py::make_tuple(loss.value(), logsumexp.value());
   });
 }
 
-py::object cross_entropy_backward(const py::object &g, const py::array &logits, const py::object &targets,
-                                  const py::object &logsumexp, const py::object &weight, std::int64_t ignore_index,
+py::object cross_entropy_backward(const py::object &g, const py::array &logits,
+                                  const py::object &targets, const py::object &logsumexp,
+                                  const py::object &weight, std::int64_t ignore_index,
                                   double label_smoothing) {
   const char *name = "cross_entropy_backward";
   return with_float(name, logits, [&](auto zero) -> py::object {
@@ -59,8 +63,9 @@ py::object cross_entropy_backward(const py::object &g, const py::array &logits, 
     const Optional<T> w(name, "weight", weight, {n});
     const Result<T> dx(shape_of(logits));
     run(kernels::cross_entropy_backward,
-        kernels::CrossEntropyBackward<T>{grad.data(), x.data(), classes.data(), w.data(), sums.data(), dx.data(), rows,
-                                         n, ignore_index, label_smoothing});
+        kernels::CrossEntropyBackward<T>{grad.data(), x.data(), classes.data(), w.data(),
+                                         sums.data(), dx.data(), rows, n, ignore_index,
+                                         label_smoothing});
     return dx.value();
   });
 }
@@ -72,11 +77,13 @@ py::object scatter_add_rows(const py::object &indices, const py::array &g, py::s
     using T = decltype(zero);
     const auto places = integers(name, "indices", indices);
     if (rows < 0) {
-      throw py::value_error(std::string(name) + ": rows must not be negative, got " + std::to_string(rows));
+      throw py::value_error(std::string(name) + ": rows must not be negative, got " +
+                            std::to_string(rows));
     }
     if (g.ndim() < 1 || shape_of(places) != Shape(g.shape(), g.shape() + (g.ndim() - 1))) {
-      throw py::value_error(std::string(name) + ": g must have the shape of indices and one axis more, got " +
-                            to_string(shape_of(g)) + " for indices of " + to_string(shape_of(places)));
+      throw py::value_error(
+          std::string(name) + ": g must have the shape of indices and one axis more, got " +
+          to_string(shape_of(g)) + " for indices of " + to_string(shape_of(places)));
     }
     check_indices(places, rows, skip, "index ", " is out of range: the number of rows is ");
     const Contiguous<T> from(g);
@@ -99,15 +106,19 @@ py::object scatter_add_rows(const py::object &indices, const py::array &g, py::s
 }  // namespace
 
 void bind_loss_kernels(py::module_ &m) {
-  m.def("cross_entropy", &cross_entropy, py::arg("logits"), py::arg("targets"), py::arg("weight") = py::none(),
+  m.def("cross_entropy", &cross_entropy, py::arg("logits"), py::arg("targets"),
+        py::arg("weight") = py::none(), py::arg("ignore_index") = -100,
+        py::arg("label_smoothing") = 0.0,
+        "Loss of each row of logits (rows, classes), without reduction, and its log-sum-exp: "
+        "(loss, logsumexp).");
+  m.def("cross_entropy_backward", &cross_entropy_backward, py::arg("g"), py::arg("logits"),
+        py::arg("targets"), py::arg("logsumexp"), py::arg("weight") = py::none(),
         py::arg("ignore_index") = -100, py::arg("label_smoothing") = 0.0,
-        "Loss of each row of logits (rows, classes), without reduction, and its log-sum-exp: (loss, logsumexp).");
-  m.def("cross_entropy_backward", &cross_entropy_backward, py::arg("g"), py::arg("logits"), py::arg("targets"),
-        py::arg("logsumexp"), py::arg("weight") = py::none(), py::arg("ignore_index") = -100,
-        py::arg("label_smoothing") = 0.0, "Gradient of the logits, from the gradient of each row's loss.");
+        "Gradient of the logits, from the gradient of each row's loss.");
   m.def("scatter_add_rows", &scatter_add_rows, py::arg("indices"), py::arg("g"), py::arg("rows"),
         py::arg("skip") = py::none(),
-        "Zeros of shape (rows, width) to which row i of g is added at indices[i]; an index of `skip` is left out.");
+        "Zeros of shape (rows, width) to which row i of g is added at indices[i]; an index of "
+        "`skip` is left out.");
 }
 
 }  // namespace modtree

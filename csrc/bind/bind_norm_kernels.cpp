@@ -21,8 +21,9 @@ Contiguous<T> optional_vector(const char *name, const py::object &value, py::ssi
   }
   Contiguous<T> array(value);
   if (array.size() != n) {
-    throw py::value_error(std::string("layer_norm: ") + name + " has " + std::to_string(array.size()) +
-                          " values, the normalized axes have " + std::to_string(n));
+    throw py::value_error(std::string("layer_norm: ") + name + " has " +
+                          std::to_string(array.size()) + " values, the normalized axes have " +
+                          std::to_string(n));
   }
   return array;
 }
@@ -30,8 +31,9 @@ Contiguous<T> optional_vector(const char *name, const py::object &value, py::ssi
 // Number of values in the last `axes` axes.
 py::ssize_t normalized_size(const char *kernel, const py::array &x, int axes) {
   if (axes < 1 || axes > x.ndim()) {
-    throw py::value_error(std::string(kernel) + ": cannot normalize the last " + std::to_string(axes) +
-                          " axes of an array with " + std::to_string(x.ndim()));
+    throw py::value_error(std::string(kernel) + ": cannot normalize the last " +
+                          std::to_string(axes) + " axes of an array with " +
+                          std::to_string(x.ndim()));
   }
   py::ssize_t n = 1;
   for (py::ssize_t axis = x.ndim() - axes; axis < x.ndim(); ++axis) {
@@ -41,8 +43,9 @@ py::ssize_t normalized_size(const char *kernel, const py::array &x, int axes) {
 }
 
 template <class T, class Kernel>
-py::array layer_norm_as(const py::array &x, py::ssize_t n, const py::object &weight, const py::object &bias, double eps,
-                        const py::object &out, T *mean, T *rstd, Kernel kernel) {
+py::array layer_norm_as(const py::array &x, py::ssize_t n, const py::object &weight,
+                        const py::object &bias, double eps, const py::object &out, T *mean, T *rstd,
+                        Kernel kernel) {
   const auto w = optional_vector<T>("weight", weight, n);
   const auto b = optional_vector<T>("bias", bias, n);
   const T *w_data = weight.is_none() ? nullptr : w.data();
@@ -53,13 +56,15 @@ py::array layer_norm_as(const py::array &x, py::ssize_t n, const py::object &wei
   });
 }
 
-py::array layer_norm(const py::array &x, int axes, const py::object &weight, const py::object &bias, double eps,
-                     const py::object &out) {
+py::array layer_norm(const py::array &x, int axes, const py::object &weight, const py::object &bias,
+                     double eps, const py::object &out) {
   const py::ssize_t n = normalized_size("layer_norm", x, axes);
   if (float_type("layer_norm", x) == Float::f32) {
-    return layer_norm_as<float>(x, n, weight, bias, eps, out, nullptr, nullptr, kernels::layer_norm_f32);
+    return layer_norm_as<float>(x, n, weight, bias, eps, out, nullptr, nullptr,
+                                kernels::layer_norm_f32);
   }
-  return layer_norm_as<double>(x, n, weight, bias, eps, out, nullptr, nullptr, kernels::layer_norm_f64);
+  return layer_norm_as<double>(x, n, weight, bias, eps, out, nullptr, nullptr,
+                               kernels::layer_norm_f64);
 }
 
 // Statistics for each row of `n` values. Rows of nothing, which the kernel skips, have 0.
@@ -73,27 +78,31 @@ Result<T> statistics(const Shape &shape, py::ssize_t n) {
 }
 
 // Shape of the statistics: the axes that are not normalized.
-Shape leading_shape(const py::array &x, int axes) { return {x.shape(), x.shape() + (x.ndim() - axes)}; }
+Shape leading_shape(const py::array &x, int axes) {
+  return {x.shape(), x.shape() + (x.ndim() - axes)};
+}
 
-py::tuple layer_norm_stats(const py::array &x, int axes, const py::object &weight, const py::object &bias, double eps) {
+py::tuple layer_norm_stats(const py::array &x, int axes, const py::object &weight,
+                           const py::object &bias, double eps) {
   const py::ssize_t n = normalized_size("layer_norm_stats", x, axes);
   const Shape shape = leading_shape(x, axes);
   if (float_type("layer_norm_stats", x) == Float::f32) {
     const auto mean = statistics<float>(shape, n), rstd = statistics<float>(shape, n);
-    auto out =
-        layer_norm_as<float>(x, n, weight, bias, eps, py::none(), mean.data(), rstd.data(), kernels::layer_norm_f32);
+    auto out = layer_norm_as<float>(x, n, weight, bias, eps, py::none(), mean.data(), rstd.data(),
+                                    kernels::layer_norm_f32);
     return py::make_tuple(out, mean.value(), rstd.value());
   }
   const auto mean = statistics<double>(shape, n), rstd = statistics<double>(shape, n);
-  auto out =
-      layer_norm_as<double>(x, n, weight, bias, eps, py::none(), mean.data(), rstd.data(), kernels::layer_norm_f64);
+  auto out = layer_norm_as<double>(x, n, weight, bias, eps, py::none(), mean.data(), rstd.data(),
+                                   kernels::layer_norm_f64);
   return py::make_tuple(out, mean.value(), rstd.value());
 }
 
 using Wanted = std::tuple<bool, bool, bool>;
 
 py::tuple layer_norm_backward(const py::object &g, const py::array &input, const py::object &mean,
-                              const py::object &rstd, int axes, const py::object &weight, const Wanted &wanted) {
+                              const py::object &rstd, int axes, const py::object &weight,
+                              const Wanted &wanted) {
   const char *name = "layer_norm_backward";
   const py::ssize_t n = normalized_size(name, input, axes);
   return with_float(name, input, [&](auto zero) {
@@ -105,11 +114,12 @@ py::tuple layer_norm_backward(const py::object &g, const py::array &input, const
     const auto means = argument<T>(name, "mean", mean, leading);
     const auto rstds = argument<T>(name, "rstd", rstd, leading);
     const Optional<T> w(name, "weight", weight, normalized);
-    const Result<T> dx(shape_of(input), std::get<0>(wanted)), dweight(normalized, std::get<1>(wanted)),
-        dbias(normalized, std::get<2>(wanted));
+    const Result<T> dx(shape_of(input), std::get<0>(wanted)),
+        dweight(normalized, std::get<1>(wanted)), dbias(normalized, std::get<2>(wanted));
     run(kernels::layer_norm_backward,
-        kernels::LayerNormBackward<T>{grad.data(), x.data(), means.data(), rstds.data(), w.data(), dx.data(),
-                                      dweight.data(), dbias.data(), n == 0 ? 0 : x.size() / n, n});
+        kernels::LayerNormBackward<T>{grad.data(), x.data(), means.data(), rstds.data(), w.data(),
+                                      dx.data(), dweight.data(), dbias.data(),
+                                      n == 0 ? 0 : x.size() / n, n});
     return py::make_tuple(dx.value(), dweight.value(), dbias.value());
   });
 }
@@ -118,7 +128,8 @@ py::tuple layer_norm_backward(const py::object &g, const py::array &input, const
 struct Channels {
   Channels(const char *kernel, const py::array &x) {
     if (x.ndim() < 2) {
-      throw py::value_error(std::string(kernel) + ": expected at least 2 axes (batch, channels, ...), got shape " +
+      throw py::value_error(std::string(kernel) +
+                            ": expected at least 2 axes (batch, channels, ...), got shape " +
                             to_string(shape_of(x)));
     }
     images = x.shape(0);
@@ -132,7 +143,8 @@ struct Channels {
   py::ssize_t images, channels, positions;
 };
 
-py::tuple batch_norm(const py::array &input, const py::object &weight, const py::object &bias, double eps) {
+py::tuple batch_norm(const py::array &input, const py::object &weight, const py::object &bias,
+                     double eps) {
   const char *name = "batch_norm";
   return with_float(name, input, [&](auto zero) {
     using T = decltype(zero);
@@ -142,14 +154,16 @@ py::tuple batch_norm(const py::array &input, const py::object &weight, const py:
     const Optional<T> w(name, "weight", weight, shape), b(name, "bias", bias, shape);
     const Result<T> out(shape_of(input)), mean(shape), var(shape), rstd(shape);
     run(kernels::batch_norm,
-        kernels::BatchNorm<T>{x.data(), w.data(), b.data(), out.data(), mean.data(), var.data(), rstd.data(),
-                              sizes.images, sizes.channels, sizes.positions, eps, true});
+        kernels::BatchNorm<T>{x.data(), w.data(), b.data(), out.data(), mean.data(), var.data(),
+                              rstd.data(), sizes.images, sizes.channels, sizes.positions, eps,
+                              true});
     return py::make_tuple(out.value(), mean.value(), var.value(), rstd.value());
   });
 }
 
-py::tuple batch_norm_inference(const py::array &input, const py::object &mean, const py::object &var,
-                               const py::object &weight, const py::object &bias, double eps) {
+py::tuple batch_norm_inference(const py::array &input, const py::object &mean,
+                               const py::object &var, const py::object &weight,
+                               const py::object &bias, double eps) {
   const char *name = "batch_norm_inference";
   return with_float(name, input, [&](auto zero) {
     using T = decltype(zero);
@@ -162,15 +176,17 @@ py::tuple batch_norm_inference(const py::array &input, const py::object &mean, c
     const Result<T> out(shape_of(input)), rstd(shape);
     // The kernel only reads the statistics here.
     run(kernels::batch_norm,
-        kernels::BatchNorm<T>{x.data(), w.data(), b.data(), out.data(), const_cast<T *>(means.data()),
-                              const_cast<T *>(vars.data()), rstd.data(), sizes.images, sizes.channels, sizes.positions,
-                              eps, false});
+        kernels::BatchNorm<T>{x.data(), w.data(), b.data(), out.data(),
+                              const_cast<T *>(means.data()), const_cast<T *>(vars.data()),
+                              rstd.data(), sizes.images, sizes.channels, sizes.positions, eps,
+                              false});
     return py::make_tuple(out.value(), rstd.value());
   });
 }
 
 py::tuple batch_norm_backward(const py::object &g, const py::array &input, const py::object &mean,
-                              const py::object &rstd, const py::object &weight, bool training, const Wanted &wanted) {
+                              const py::object &rstd, const py::object &weight, bool training,
+                              const Wanted &wanted) {
   const char *name = "batch_norm_backward";
   return with_float(name, input, [&](auto zero) {
     using T = decltype(zero);
@@ -184,9 +200,9 @@ py::tuple batch_norm_backward(const py::object &g, const py::array &input, const
     const Result<T> dx(shape_of(input), std::get<0>(wanted)), dweight(shape, std::get<1>(wanted)),
         dbias(shape, std::get<2>(wanted));
     run(kernels::batch_norm_backward,
-        kernels::BatchNormBackward<T>{grad.data(), x.data(), means.data(), rstds.data(), w.data(), dx.data(),
-                                      dweight.data(), dbias.data(), sizes.images, sizes.channels, sizes.positions,
-                                      training});
+        kernels::BatchNormBackward<T>{grad.data(), x.data(), means.data(), rstds.data(), w.data(),
+                                      dx.data(), dweight.data(), dbias.data(), sizes.images,
+                                      sizes.channels, sizes.positions, training});
     return py::make_tuple(dx.value(), dweight.value(), dbias.value());
   });
 }
@@ -194,14 +210,15 @@ py::tuple batch_norm_backward(const py::object &g, const py::array &input, const
 // Channels of one group.
 py::ssize_t group_width(const char *kernel, const Channels &sizes, py::ssize_t groups) {
   if (groups < 1 || sizes.channels % groups != 0) {
-    throw py::value_error(std::string(kernel) + ": cannot divide " + std::to_string(sizes.channels) +
-                          " channels into " + std::to_string(groups) + " groups of the same size");
+    throw py::value_error(std::string(kernel) + ": cannot divide " +
+                          std::to_string(sizes.channels) + " channels into " +
+                          std::to_string(groups) + " groups of the same size");
   }
   return sizes.channels / groups;
 }
 
-py::tuple group_norm(const py::array &input, py::ssize_t groups, const py::object &weight, const py::object &bias,
-                     double eps) {
+py::tuple group_norm(const py::array &input, py::ssize_t groups, const py::object &weight,
+                     const py::object &bias, double eps) {
   const char *name = "group_norm";
   return with_float(name, input, [&](auto zero) {
     using T = decltype(zero);
@@ -211,21 +228,24 @@ py::tuple group_norm(const py::array &input, py::ssize_t groups, const py::objec
     const Shape parameters{sizes.channels}, statistics{sizes.images, groups};
     const Optional<T> w(name, "weight", weight, parameters), b(name, "bias", bias, parameters);
     const Result<T> out(shape_of(input)), mean(statistics), rstd(statistics);
-    run(kernels::group_norm, kernels::GroupNorm<T>{x.data(), w.data(), b.data(), out.data(), mean.data(), rstd.data(),
-                                                   sizes.images, groups, width, sizes.positions, eps});
+    run(kernels::group_norm,
+        kernels::GroupNorm<T>{x.data(), w.data(), b.data(), out.data(), mean.data(), rstd.data(),
+                              sizes.images, groups, width, sizes.positions, eps});
     return py::make_tuple(out.value(), mean.value(), rstd.value());
   });
 }
 
 py::tuple group_norm_backward(const py::object &g, const py::array &input, const py::object &mean,
-                              const py::object &rstd, const py::object &weight, const Wanted &wanted) {
+                              const py::object &rstd, const py::object &weight,
+                              const Wanted &wanted) {
   const char *name = "group_norm_backward";
   return with_float(name, input, [&](auto zero) {
     using T = decltype(zero);
     const Channels sizes(name, input);
-    const py::ssize_t groups = py::isinstance<py::array>(mean) && py::cast<py::array>(mean).ndim() == 2
-                                   ? py::cast<py::array>(mean).shape(1)
-                                   : 0;
+    const py::ssize_t groups =
+        py::isinstance<py::array>(mean) && py::cast<py::array>(mean).ndim() == 2
+            ? py::cast<py::array>(mean).shape(1)
+            : 0;
     const py::ssize_t width = group_width(name, sizes, groups);
     const Contiguous<T> x(input);
     const Shape parameters{sizes.channels}, statistics{sizes.images, groups};
@@ -233,11 +253,12 @@ py::tuple group_norm_backward(const py::object &g, const py::array &input, const
     const auto means = argument<T>(name, "mean", mean, statistics);
     const auto rstds = argument<T>(name, "rstd", rstd, statistics);
     const Optional<T> w(name, "weight", weight, parameters);
-    const Result<T> dx(shape_of(input), std::get<0>(wanted)), dweight(parameters, std::get<1>(wanted)),
-        dbias(parameters, std::get<2>(wanted));
+    const Result<T> dx(shape_of(input), std::get<0>(wanted)),
+        dweight(parameters, std::get<1>(wanted)), dbias(parameters, std::get<2>(wanted));
     run(kernels::group_norm_backward,
-        kernels::GroupNormBackward<T>{grad.data(), x.data(), means.data(), rstds.data(), w.data(), dx.data(),
-                                      dweight.data(), dbias.data(), sizes.images, groups, width, sizes.positions});
+        kernels::GroupNormBackward<T>{grad.data(), x.data(), means.data(), rstds.data(), w.data(),
+                                      dx.data(), dweight.data(), dbias.data(), sizes.images, groups,
+                                      width, sizes.positions});
     return py::make_tuple(dx.value(), dweight.value(), dbias.value());
   });
 }
@@ -246,29 +267,35 @@ py::tuple group_norm_backward(const py::object &g, const py::array &input, const
 
 void bind_norm_kernels(py::module_ &m) {
   const py::tuple all = py::make_tuple(true, true, true);
-  m.def("layer_norm", &layer_norm, py::arg("x"), py::arg("axes") = 1, py::arg("weight") = py::none(),
-        py::arg("bias") = py::none(), py::arg("eps") = 1e-5, py::arg("out") = py::none(),
-        "Normalizes over the last `axes` axes, then scales by weight and adds bias.");
-  m.def("layer_norm_stats", &layer_norm_stats, py::arg("x"), py::arg("axes") = 1, py::arg("weight") = py::none(),
-        py::arg("bias") = py::none(), py::arg("eps") = 1e-5,
-        "layer_norm, and the mean and 1 / sqrt(var + eps) of each row: (out, mean, rstd).");
-  m.def("layer_norm_backward", &layer_norm_backward, py::arg("g"), py::arg("x"), py::arg("mean"), py::arg("rstd"),
-        py::arg("axes") = 1, py::arg("weight") = py::none(), py::arg("wanted") = all,
-        "Gradients (dx, dweight, dbias) of layer_norm; None for those not wanted.");
-  m.def("batch_norm", &batch_norm, py::arg("x"), py::arg("weight") = py::none(), py::arg("bias") = py::none(),
-        py::arg("eps") = 1e-5,
-        "Normalizes each channel of (N, C, ...) by its own statistics: (out, mean, var, rstd); var is biased.");
-  m.def("batch_norm_inference", &batch_norm_inference, py::arg("x"), py::arg("mean"), py::arg("var"),
+  m.def("layer_norm", &layer_norm, py::arg("x"), py::arg("axes") = 1,
         py::arg("weight") = py::none(), py::arg("bias") = py::none(), py::arg("eps") = 1e-5,
+        py::arg("out") = py::none(),
+        "Normalizes over the last `axes` axes, then scales by weight and adds bias.");
+  m.def("layer_norm_stats", &layer_norm_stats, py::arg("x"), py::arg("axes") = 1,
+        py::arg("weight") = py::none(), py::arg("bias") = py::none(), py::arg("eps") = 1e-5,
+        "layer_norm, and the mean and 1 / sqrt(var + eps) of each row: (out, mean, rstd).");
+  m.def("layer_norm_backward", &layer_norm_backward, py::arg("g"), py::arg("x"), py::arg("mean"),
+        py::arg("rstd"), py::arg("axes") = 1, py::arg("weight") = py::none(),
+        py::arg("wanted") = all,
+        "Gradients (dx, dweight, dbias) of layer_norm; None for those not wanted.");
+  m.def("batch_norm", &batch_norm, py::arg("x"), py::arg("weight") = py::none(),
+        py::arg("bias") = py::none(), py::arg("eps") = 1e-5,
+        "Normalizes each channel of (N, C, ...) by its own statistics: (out, mean, var, rstd); var "
+        "is biased.");
+  m.def("batch_norm_inference", &batch_norm_inference, py::arg("x"), py::arg("mean"),
+        py::arg("var"), py::arg("weight") = py::none(), py::arg("bias") = py::none(),
+        py::arg("eps") = 1e-5,
         "Normalizes each channel of (N, C, ...) by the given statistics: (out, rstd).");
-  m.def("batch_norm_backward", &batch_norm_backward, py::arg("g"), py::arg("x"), py::arg("mean"), py::arg("rstd"),
-        py::arg("weight") = py::none(), py::arg("training") = true, py::arg("wanted") = all,
+  m.def("batch_norm_backward", &batch_norm_backward, py::arg("g"), py::arg("x"), py::arg("mean"),
+        py::arg("rstd"), py::arg("weight") = py::none(), py::arg("training") = true,
+        py::arg("wanted") = all,
         "Gradients (dx, dweight, dbias) of batch_norm; None for those not wanted.");
   m.def("group_norm", &group_norm, py::arg("x"), py::arg("groups"), py::arg("weight") = py::none(),
         py::arg("bias") = py::none(), py::arg("eps") = 1e-5,
-        "Normalizes groups of the channels of each image of (N, C, ...): (out, mean, rstd), statistics (N, groups).");
-  m.def("group_norm_backward", &group_norm_backward, py::arg("g"), py::arg("x"), py::arg("mean"), py::arg("rstd"),
-        py::arg("weight") = py::none(), py::arg("wanted") = all,
+        "Normalizes groups of the channels of each image of (N, C, ...): (out, mean, rstd), "
+        "statistics (N, groups).");
+  m.def("group_norm_backward", &group_norm_backward, py::arg("g"), py::arg("x"), py::arg("mean"),
+        py::arg("rstd"), py::arg("weight") = py::none(), py::arg("wanted") = all,
         "Gradients (dx, dweight, dbias) of group_norm; None for those not wanted.");
 }
 

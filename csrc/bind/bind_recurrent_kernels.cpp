@@ -19,7 +19,8 @@ using Outputs = std::array<py::object, N>;
 struct CellSizes {
   CellSizes(const char *kernel, const py::array &state, py::ssize_t gates) {
     if (state.ndim() != 2) {
-      throw py::value_error(std::string(kernel) + ": the state must have shape (batch, size), got " +
+      throw py::value_error(std::string(kernel) +
+                            ": the state must have shape (batch, size), got " +
                             to_string(shape_of(state)));
     }
     batch = state.shape(0);
@@ -32,23 +33,29 @@ struct CellSizes {
   Shape state_shape, gates_shape;
 };
 
-// Arrays to write must be apart from each other and from what is read, except that `gates` may be `from_input` itself.
+// Arrays to write must be apart from each other and from what is read, except that `gates` may be
+// `from_input` itself.
 template <class T, std::size_t N>
-void check_outputs(const char *kernel, const std::array<const Result<T> *, N> &outputs, const Contiguous<T> &from_input,
-                   const Contiguous<T> &from_hidden, const Contiguous<T> &before) {
+void check_outputs(const char *kernel, const std::array<const Result<T> *, N> &outputs,
+                   const Contiguous<T> &from_input, const Contiguous<T> &from_hidden,
+                   const Contiguous<T> &before) {
   for (std::size_t i = 0; i < N; ++i) {
     const Result<T> &out = *outputs[i];
-    check_overlap(kernel, "from_input", from_input.data(), from_input.nbytes(), out.data(), out.bytes(), i + 1 == N);
-    check_overlap(kernel, "from_hidden", from_hidden.data(), from_hidden.nbytes(), out.data(), out.bytes(), false);
-    check_overlap(kernel, "the state", before.data(), before.nbytes(), out.data(), out.bytes(), false);
+    check_overlap(kernel, "from_input", from_input.data(), from_input.nbytes(), out.data(),
+                  out.bytes(), i + 1 == N);
+    check_overlap(kernel, "from_hidden", from_hidden.data(), from_hidden.nbytes(), out.data(),
+                  out.bytes(), false);
+    check_overlap(kernel, "the state", before.data(), before.nbytes(), out.data(), out.bytes(),
+                  false);
     for (std::size_t k = 0; k < i; ++k) {
-      check_overlap(kernel, "another result", outputs[k]->data(), outputs[k]->bytes(), out.data(), out.bytes(), false);
+      check_overlap(kernel, "another result", outputs[k]->data(), outputs[k]->bytes(), out.data(),
+                    out.bytes(), false);
     }
   }
 }
 
-py::tuple lstm_cell(const py::object &from_input, const py::object &from_hidden, const py::array &c_before,
-                    const Outputs<3> &out) {
+py::tuple lstm_cell(const py::object &from_input, const py::object &from_hidden,
+                    const py::array &c_before, const Outputs<3> &out) {
   const char *name = "lstm_cell";
   return with_float(name, c_before, [&](auto zero) {
     using T = decltype(zero);
@@ -60,8 +67,8 @@ py::tuple lstm_cell(const py::object &from_input, const py::object &from_hidden,
     const auto c = Result<T>::into(name, out[1], sizes.state_shape);
     const auto gates = Result<T>::into(name, out[2], sizes.gates_shape);
     check_outputs<T, 3>(name, {&h, &c, &gates}, x, y, before);
-    run(kernels::lstm_cell, kernels::LstmCell<T>{x.data(), y.data(), before.data(), h.data(), c.data(), gates.data(),
-                                                 sizes.batch, sizes.size});
+    run(kernels::lstm_cell, kernels::LstmCell<T>{x.data(), y.data(), before.data(), h.data(),
+                                                 c.data(), gates.data(), sizes.batch, sizes.size});
     return py::make_tuple(h.value(), c.value(), gates.value());
   });
 }
@@ -78,14 +85,15 @@ py::tuple lstm_cell_backward(const py::object &dh, const py::object &dc, const p
     const auto state = argument<T>(name, "c", c, sizes.state_shape);
     const Result<T> dgates(sizes.gates_shape), dc_before(sizes.state_shape);
     run(kernels::lstm_cell_backward,
-        kernels::LstmCellBackward<T>{gh.data(), gc.data(), active.data(), before.data(), state.data(), dgates.data(),
-                                     dc_before.data(), sizes.batch, sizes.size});
+        kernels::LstmCellBackward<T>{gh.data(), gc.data(), active.data(), before.data(),
+                                     state.data(), dgates.data(), dc_before.data(), sizes.batch,
+                                     sizes.size});
     return py::make_tuple(dgates.value(), dc_before.value());
   });
 }
 
-py::tuple gru_cell(const py::object &from_input, const py::object &from_hidden, const py::array &h_before,
-                   const Outputs<2> &out) {
+py::tuple gru_cell(const py::object &from_input, const py::object &from_hidden,
+                   const py::array &h_before, const Outputs<2> &out) {
   const char *name = "gru_cell";
   return with_float(name, h_before, [&](auto zero) {
     using T = decltype(zero);
@@ -96,14 +104,14 @@ py::tuple gru_cell(const py::object &from_input, const py::object &from_hidden, 
     const auto h = Result<T>::into(name, out[0], sizes.state_shape);
     const auto gates = Result<T>::into(name, out[1], sizes.gates_shape);
     check_outputs<T, 2>(name, {&h, &gates}, x, y, before);
-    run(kernels::gru_cell,
-        kernels::GruCell<T>{x.data(), y.data(), before.data(), h.data(), gates.data(), sizes.batch, sizes.size});
+    run(kernels::gru_cell, kernels::GruCell<T>{x.data(), y.data(), before.data(), h.data(),
+                                               gates.data(), sizes.batch, sizes.size});
     return py::make_tuple(h.value(), gates.value());
   });
 }
 
-py::tuple gru_cell_backward(const py::object &dh, const py::object &gates, const py::object &from_hidden,
-                            const py::array &h_before) {
+py::tuple gru_cell_backward(const py::object &dh, const py::object &gates,
+                            const py::object &from_hidden, const py::array &h_before) {
   const char *name = "gru_cell_backward";
   return with_float(name, h_before, [&](auto zero) {
     using T = decltype(zero);
@@ -114,8 +122,8 @@ py::tuple gru_cell_backward(const py::object &dh, const py::object &gates, const
     const auto y = argument<T>(name, "from_hidden", from_hidden, sizes.gates_shape);
     const Result<T> dx(sizes.gates_shape), dy(sizes.gates_shape), dbefore(sizes.state_shape);
     run(kernels::gru_cell_backward,
-        kernels::GruCellBackward<T>{g.data(), active.data(), y.data(), before.data(), dx.data(), dy.data(),
-                                    dbefore.data(), sizes.batch, sizes.size});
+        kernels::GruCellBackward<T>{g.data(), active.data(), y.data(), before.data(), dx.data(),
+                                    dy.data(), dbefore.data(), sizes.batch, sizes.size});
     return py::make_tuple(dx.value(), dy.value(), dbefore.value());
   });
 }
@@ -123,19 +131,22 @@ py::tuple gru_cell_backward(const py::object &dh, const py::object &gates, const
 }  // namespace
 
 void bind_recurrent_kernels(py::module_ &m) {
-  m.def(
-      "lstm_cell", &lstm_cell, py::arg("from_input"), py::arg("from_hidden"), py::arg("c_before"),
-      py::arg("out") = Outputs<3>{py::none(), py::none(), py::none()},
-      "One step from the two parts of the gates (batch, 4 * size; input, forget, cell, output): (h, c, gates). Of the "
-      "arrays in out, gates may be from_input.");
-  m.def("lstm_cell_backward", &lstm_cell_backward, py::arg("dh"), py::arg("dc"), py::arg("gates"), py::arg("c_before"),
-        py::arg("c"), "Gradients (of both parts of the gates, of c_before); dh or dc may be None.");
+  m.def("lstm_cell", &lstm_cell, py::arg("from_input"), py::arg("from_hidden"), py::arg("c_before"),
+        py::arg("out") = Outputs<3>{py::none(), py::none(), py::none()},
+        "One step from the two parts of the gates (batch, 4 * size; input, forget, cell, output): "
+        "(h, c, gates). Of the "
+        "arrays in out, gates may be from_input.");
+  m.def("lstm_cell_backward", &lstm_cell_backward, py::arg("dh"), py::arg("dc"), py::arg("gates"),
+        py::arg("c_before"), py::arg("c"),
+        "Gradients (of both parts of the gates, of c_before); dh or dc may be None.");
   m.def("gru_cell", &gru_cell, py::arg("from_input"), py::arg("from_hidden"), py::arg("h_before"),
         py::arg("out") = Outputs<2>{py::none(), py::none()},
-        "One step from the two parts of the gates (batch, 3 * size; reset, update, new): (h, gates). Of the arrays in "
+        "One step from the two parts of the gates (batch, 3 * size; reset, update, new): (h, "
+        "gates). Of the arrays in "
         "out, gates may be from_input.");
-  m.def("gru_cell_backward", &gru_cell_backward, py::arg("dh"), py::arg("gates"), py::arg("from_hidden"),
-        py::arg("h_before"), "Gradients (of from_input, of from_hidden, of h_before).");
+  m.def("gru_cell_backward", &gru_cell_backward, py::arg("dh"), py::arg("gates"),
+        py::arg("from_hidden"), py::arg("h_before"),
+        "Gradients (of from_input, of from_hidden, of h_before).");
 }
 
 }  // namespace modtree

@@ -2,7 +2,7 @@
 #define MODTREE_IMPORT_ARRAY
 #include "bind/bind_tensor.h"
 
-#include "autograd/record.h"
+#include "tensor/autograd/record.h"
 #include "tensor/create.h"
 #include "tensor/dtype.h"
 #include "tensor/float_errors.h"

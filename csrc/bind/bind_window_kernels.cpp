@@ -22,14 +22,17 @@ constexpr py::ssize_t kLargest = py::ssize_t{1} << 30;
 
 void check_range(const char *kernel, const char *name, py::ssize_t value, py::ssize_t least) {
   if (value < least || value > kLargest) {
-    throw py::value_error(std::string(kernel) + ": " + name + " must be from " + std::to_string(least) + " to " +
-                          std::to_string(kLargest) + ", got " + std::to_string(value));
+    throw py::value_error(std::string(kernel) + ": " + name + " must be from " +
+                          std::to_string(least) + " to " + std::to_string(kLargest) + ", got " +
+                          std::to_string(value));
   }
 }
 
-// How windows lie on axis `i` (0: rows, 1: columns), with everything checked. A given output size may be any: what lies outside is padding.
-kernels::WindowAxis window_axis(const char *name, std::size_t i, py::ssize_t size, const Pair &kernel,
-                                const Pair &stride, const Pair &padding, const Pair &dilation, const Maybe &output) {
+// How windows lie on axis `i` (0: rows, 1: columns), with everything checked. A given output size
+// may be any: what lies outside is padding.
+kernels::WindowAxis window_axis(const char *name, std::size_t i, py::ssize_t size,
+                                const Pair &kernel, const Pair &stride, const Pair &padding,
+                                const Pair &dilation, const Maybe &output) {
   check_range(name, "an image's size", size, 0);
   check_range(name, "kernel", kernel[i], 1);
   check_range(name, "stride", stride[i], 1);
@@ -38,7 +41,8 @@ kernels::WindowAxis window_axis(const char *name, std::size_t i, py::ssize_t siz
   const py::ssize_t span = size + 2 * padding[i] - dilation[i] * (kernel[i] - 1) - 1;
   const py::ssize_t out = output ? (*output)[i] : span < 0 ? 0 : span / stride[i] + 1;
   if (!output && out == 0) {
-    throw py::value_error(std::string(name) + ": the window is larger than the padded image, which has size " +
+    throw py::value_error(std::string(name) +
+                          ": the window is larger than the padded image, which has size " +
                           std::to_string(size) + " along this axis");
   }
   check_range(name, "output", out, 0);
@@ -49,8 +53,9 @@ void check_windows_inside(const char *name, const kernels::WindowAxis &axis) {
   for (py::ssize_t o = 0; o < axis.out; ++o) {
     const kernels::WindowRange range = kernels::elements_inside(axis, o);
     if (range.first == range.last) {
-      throw py::value_error(std::string(name) + ": window " + std::to_string(o) +
-                            " of an axis lies wholly in the padding; use less padding or a smaller output");
+      throw py::value_error(
+          std::string(name) + ": window " + std::to_string(o) +
+          " of an axis lies wholly in the padding; use less padding or a smaller output");
     }
   }
 }
@@ -58,7 +63,8 @@ void check_windows_inside(const char *name, const kernels::WindowAxis &axis) {
 // The size of the image, the last two axes.
 Pair image_size(const char *name, const py::array &x) {
   if (x.ndim() < 2) {
-    throw py::value_error(std::string(name) + ": expected at least 2 axes (..., height, width), got shape " +
+    throw py::value_error(std::string(name) +
+                          ": expected at least 2 axes (..., height, width), got shape " +
                           to_string(shape_of(x)));
   }
   return {x.shape(x.ndim() - 2), x.shape(x.ndim() - 1)};
@@ -80,8 +86,8 @@ py::ssize_t planes_of(const py::array &x) {
   return planes;
 }
 
-py::tuple max_pool(const py::array &input, const Pair &kernel, const Maybe &stride, const Pair &padding,
-                   const Pair &dilation, const Maybe &output) {
+py::tuple max_pool(const py::array &input, const Pair &kernel, const Maybe &stride,
+                   const Pair &padding, const Pair &dilation, const Maybe &output) {
   const char *name = "max_pool";
   return with_float(name, input, [&](auto zero) {
     using T = decltype(zero);
@@ -95,7 +101,8 @@ py::tuple max_pool(const py::array &input, const Pair &kernel, const Maybe &stri
     const Shape shape = with_image(input, rows.out, columns.out);
     const Result<T> out(shape);
     const Result<std::int64_t> indices(shape);
-    run(kernels::max_pool, kernels::MaxPool<T>{x.data(), out.data(), indices.data(), planes_of(input), rows, columns});
+    run(kernels::max_pool,
+        kernels::MaxPool<T>{x.data(), out.data(), indices.data(), planes_of(input), rows, columns});
     return py::make_tuple(out.value(), indices.value());
   });
 }
@@ -109,21 +116,24 @@ py::object max_pool_backward(const py::array &g, const py::object &indices, cons
     check_range(name, "size", size[1], 0);
     const auto places = integers(name, "indices", indices);
     if (shape_of(places) != shape_of(g)) {
-      throw py::value_error(std::string(name) + ": indices must have the shape of g, " + to_string(shape_of(g)) +
-                            ", got " + to_string(shape_of(places)));
+      throw py::value_error(std::string(name) + ": indices must have the shape of g, " +
+                            to_string(shape_of(g)) + ", got " + to_string(shape_of(places)));
     }
-    check_indices(places, size[0] * size[1], std::nullopt, "index ", " is out of range: the image's size is ");
+    check_indices(places, size[0] * size[1], std::nullopt, "index ",
+                  " is out of range: the image's size is ");
     const Contiguous<T> grad(g);
     const Result<T> dx(with_image(g, size[0], size[1]));
-    run(kernels::max_pool_backward, kernels::MaxPoolBackward<T>{grad.data(), places.data(), dx.data(), planes_of(g),
-                                                                from[0] * from[1], size[0] * size[1]});
+    run(kernels::max_pool_backward,
+        kernels::MaxPoolBackward<T>{grad.data(), places.data(), dx.data(), planes_of(g),
+                                    from[0] * from[1], size[0] * size[1]});
     return dx.value();
   });
 }
 
 // The matrix of windows: (images, rows, windows), or (rows, images * windows).
 struct Layout {
-  Layout(const Shape &image, const kernels::WindowAxis &rows, const kernels::WindowAxis &columns, bool batch_last) {
+  Layout(const Shape &image, const kernels::WindowAxis &rows, const kernels::WindowAxis &columns,
+         bool batch_last) {
     checked_product({image[0], image[1], rows.kernel, columns.kernel, rows.out, columns.out});
     const py::ssize_t height = image[1] * rows.kernel * columns.kernel;
     const py::ssize_t windows = rows.out * columns.out;
@@ -138,13 +148,15 @@ struct Layout {
 
 void need_four_axes(const char *name, const Shape &shape) {
   if (shape.size() != 4) {
-    throw py::value_error(std::string(name) + ": images must have shape (N, C, height, width), got " +
+    throw py::value_error(std::string(name) +
+                          ": images must have shape (N, C, height, width), got " +
                           to_string(shape));
   }
 }
 
-py::object im2col(const py::array &input, const Pair &kernel, const Pair &stride, const Pair &padding,
-                  const Pair &dilation, const Maybe &output, bool batch_last, const py::object &out) {
+py::object im2col(const py::array &input, const Pair &kernel, const Pair &stride,
+                  const Pair &padding, const Pair &dilation, const Maybe &output, bool batch_last,
+                  const py::object &out) {
   const char *name = "im2col";
   return with_float(name, input, [&](auto zero) -> py::object {
     using T = decltype(zero);
@@ -157,15 +169,16 @@ py::object im2col(const py::array &input, const Pair &kernel, const Pair &stride
     const auto matrix = Result<T>::into(name, out, layout.shape);
     check_overlap(name, "x", x.data(), x.nbytes(), matrix.data(), matrix.bytes(), false);
     // The kernel only reads the images here.
-    run(kernels::im2col, kernels::Columns<T>{const_cast<T *>(x.data()), matrix.data(), shape[0], shape[1], rows,
-                                             columns, layout.image_stride, layout.row_stride});
+    run(kernels::im2col,
+        kernels::Columns<T>{const_cast<T *>(x.data()), matrix.data(), shape[0], shape[1], rows,
+                            columns, layout.image_stride, layout.row_stride});
     return matrix.value();
   });
 }
 
-py::object col2im(const py::array &input, const Shape &shape, const Pair &kernel, const Pair &stride,
-                  const Pair &padding, const Pair &dilation, const Maybe &output, bool batch_last,
-                  const py::object &out) {
+py::object col2im(const py::array &input, const Shape &shape, const Pair &kernel,
+                  const Pair &stride, const Pair &padding, const Pair &dilation,
+                  const Maybe &output, bool batch_last, const py::object &out) {
   const char *name = "col2im";
   return with_float(name, input, [&](auto zero) -> py::object {
     using T = decltype(zero);
@@ -177,25 +190,28 @@ py::object col2im(const py::array &input, const Shape &shape, const Pair &kernel
     const Layout layout(shape, rows, columns, batch_last);
     const auto matrix = argument<T>(name, "columns", input, layout.shape);
     const auto image = Result<T>::into(name, out, shape);
-    check_overlap(name, "columns", matrix.data(), matrix.nbytes(), image.data(), image.bytes(), false);
+    check_overlap(name, "columns", matrix.data(), matrix.nbytes(), image.data(), image.bytes(),
+                  false);
     // The kernel only reads the matrix here.
-    run(kernels::col2im, kernels::Columns<T>{image.data(), const_cast<T *>(matrix.data()), shape[0], shape[1], rows,
-                                             columns, layout.image_stride, layout.row_stride});
+    run(kernels::col2im,
+        kernels::Columns<T>{image.data(), const_cast<T *>(matrix.data()), shape[0], shape[1], rows,
+                            columns, layout.image_stride, layout.row_stride});
     return image.value();
   });
 }
 
 // The sizes of x (N, G, H, W) and y (N, O, ...) fit, or ValueError.
 template <class T>
-kernels::Depthwise<T> depthwise_sizes(const char *name, const Shape &x, py::ssize_t outputs, const Pair &kernel,
-                                      const Pair &stride, const Pair &padding, const Pair &dilation,
-                                      const Maybe &output) {
+kernels::Depthwise<T> depthwise_sizes(const char *name, const Shape &x, py::ssize_t outputs,
+                                      const Pair &kernel, const Pair &stride, const Pair &padding,
+                                      const Pair &dilation, const Maybe &output) {
   need_four_axes(name, x);
   check_range(name, "the number of images", x[0], 0);
   check_range(name, "the number of channels", x[1], 1);
   if (outputs % x[1] != 0) {
     throw py::value_error(std::string(name) + ": expected a multiple of " + std::to_string(x[1]) +
-                          " output channels, as many as there are images' channels, got " + std::to_string(outputs));
+                          " output channels, as many as there are images' channels, got " +
+                          std::to_string(outputs));
   }
   const auto rows = window_axis(name, 0, x[2], kernel, stride, padding, dilation, output);
   const auto columns = window_axis(name, 1, x[3], kernel, stride, padding, dilation, output);
@@ -209,7 +225,8 @@ kernels::Depthwise<T> depthwise_sizes(const char *name, const Shape &x, py::ssiz
 Shape weight_shape(const char *name, const py::array &weight) {
   const Shape shape = shape_of(weight);
   if (shape.size() != 4 || shape[1] != 1) {
-    throw py::value_error(std::string(name) + ": expected a weight (O, 1, height, width), got shape " +
+    throw py::value_error(std::string(name) +
+                          ": expected a weight (O, 1, height, width), got shape " +
                           to_string(shape));
   }
   return shape;
@@ -221,14 +238,14 @@ T *readable(const Contiguous<T> &array) {
   return const_cast<T *>(array.data());
 }
 
-py::object depthwise(const py::array &input, const py::array &weight, const Pair &stride, const Pair &padding,
-                     const Pair &dilation, const Maybe &output) {
+py::object depthwise(const py::array &input, const py::array &weight, const Pair &stride,
+                     const Pair &padding, const Pair &dilation, const Maybe &output) {
   const char *name = "depthwise";
   return with_float(name, input, [&](auto zero) -> py::object {
     using T = decltype(zero);
     const Shape shape = weight_shape(name, weight);
-    auto a =
-        depthwise_sizes<T>(name, shape_of(input), shape[0], {shape[2], shape[3]}, stride, padding, dilation, output);
+    auto a = depthwise_sizes<T>(name, shape_of(input), shape[0], {shape[2], shape[3]}, stride,
+                                padding, dilation, output);
     const Contiguous<T> x(input);
     const auto w = argument<T>(name, "weight", weight, shape);
     const Result<T> y({a.images, shape[0], a.rows.out, a.columns.out});
@@ -240,15 +257,15 @@ py::object depthwise(const py::array &input, const py::array &weight, const Pair
   });
 }
 
-py::object depthwise_transposed(const py::array &input, const py::array &weight, const Shape &shape, const Pair &stride,
-                                const Pair &padding, const Pair &dilation) {
+py::object depthwise_transposed(const py::array &input, const py::array &weight, const Shape &shape,
+                                const Pair &stride, const Pair &padding, const Pair &dilation) {
   const char *name = "depthwise_transposed";
   return with_float(name, input, [&](auto zero) -> py::object {
     using T = decltype(zero);
     const Shape from = shape_of(input), sizes = weight_shape(name, weight);
     need_four_axes(name, from);
-    auto a = depthwise_sizes<T>(name, shape, sizes[0], {sizes[2], sizes[3]}, stride, padding, dilation,
-                                Pair{from[2], from[3]});
+    auto a = depthwise_sizes<T>(name, shape, sizes[0], {sizes[2], sizes[3]}, stride, padding,
+                                dilation, Pair{from[2], from[3]});
     const auto y = argument<T>(name, "y", input, {shape[0], sizes[0], from[2], from[3]});
     const auto w = argument<T>(name, "weight", weight, sizes);
     const Result<T> x(shape);
@@ -260,14 +277,15 @@ py::object depthwise_transposed(const py::array &input, const py::array &weight,
   });
 }
 
-py::object depthwise_weight(const py::array &input, const py::array &windows, const Pair &kernel, const Pair &stride,
-                            const Pair &padding, const Pair &dilation) {
+py::object depthwise_weight(const py::array &input, const py::array &windows, const Pair &kernel,
+                            const Pair &stride, const Pair &padding, const Pair &dilation) {
   const char *name = "depthwise_weight";
   return with_float(name, input, [&](auto zero) -> py::object {
     using T = decltype(zero);
     const Shape from = shape_of(windows), shape = shape_of(input);
     need_four_axes(name, from);
-    auto a = depthwise_sizes<T>(name, shape, from[1], kernel, stride, padding, dilation, Pair{from[2], from[3]});
+    auto a = depthwise_sizes<T>(name, shape, from[1], kernel, stride, padding, dilation,
+                                Pair{from[2], from[3]});
     const Contiguous<T> x(input);
     const auto y = argument<T>(name, "y", windows, {shape[0], from[1], from[2], from[3]});
     const Result<T> weight({from[1], 1, kernel[0], kernel[1]});
@@ -288,23 +306,28 @@ void bind_window_kernels(py::module_ &m) {
         "Maxima of windows over the last two axes, and their places in the image: (out, indices).");
   m.def("max_pool_backward", &max_pool_backward, py::arg("g"), py::arg("indices"), py::arg("size"),
         "Adds g at `indices` of images of the given (height, width).");
-  m.def("im2col", &im2col, py::arg("x"), py::arg("kernel"), py::arg("stride") = one, py::arg("padding") = none,
-        py::arg("dilation") = one, py::arg("output") = py::none(), py::arg("batch_last") = false,
-        py::arg("out") = py::none(),
-        "Windows of (N, C, H, W) as columns: (N, C * kernel, windows), or (C * kernel, N * windows) with batch_last.");
-  m.def("col2im", &col2im, py::arg("columns"), py::arg("shape"), py::arg("kernel"), py::arg("stride") = one,
+  m.def("im2col", &im2col, py::arg("x"), py::arg("kernel"), py::arg("stride") = one,
         py::arg("padding") = none, py::arg("dilation") = one, py::arg("output") = py::none(),
         py::arg("batch_last") = false, py::arg("out") = py::none(),
-        "Sums columns of im2col into images of the given shape (N, C, H, W).");
-  m.def("depthwise", &depthwise, py::arg("x"), py::arg("weight"), py::arg("stride") = one, py::arg("padding") = none,
-        py::arg("dilation") = one, py::arg("output") = py::none(),
-        "Convolves each channel of (N, G, H, W) by itself, with a weight (O, 1, height, width): (N, O, windows).");
-  m.def("depthwise_transposed", &depthwise_transposed, py::arg("y"), py::arg("weight"), py::arg("shape"),
+        "Windows of (N, C, H, W) as columns: (N, C * kernel, windows), or (C * kernel, N * "
+        "windows) with batch_last.");
+  m.def("col2im", &col2im, py::arg("columns"), py::arg("shape"), py::arg("kernel"),
         py::arg("stride") = one, py::arg("padding") = none, py::arg("dilation") = one,
-        "The gradient of depthwise's images, of the given shape (N, G, H, W), from that of its result.");
-  m.def("depthwise_weight", &depthwise_weight, py::arg("x"), py::arg("y"), py::arg("kernel"), py::arg("stride") = one,
-        py::arg("padding") = none, py::arg("dilation") = one,
-        "The gradient of depthwise's weight (O, 1, height, width) from its images and the gradient of its result.");
+        py::arg("output") = py::none(), py::arg("batch_last") = false, py::arg("out") = py::none(),
+        "Sums columns of im2col into images of the given shape (N, C, H, W).");
+  m.def("depthwise", &depthwise, py::arg("x"), py::arg("weight"), py::arg("stride") = one,
+        py::arg("padding") = none, py::arg("dilation") = one, py::arg("output") = py::none(),
+        "Convolves each channel of (N, G, H, W) by itself, with a weight (O, 1, height, width): "
+        "(N, O, windows).");
+  m.def("depthwise_transposed", &depthwise_transposed, py::arg("y"), py::arg("weight"),
+        py::arg("shape"), py::arg("stride") = one, py::arg("padding") = none,
+        py::arg("dilation") = one,
+        "The gradient of depthwise's images, of the given shape (N, G, H, W), from that of its "
+        "result.");
+  m.def("depthwise_weight", &depthwise_weight, py::arg("x"), py::arg("y"), py::arg("kernel"),
+        py::arg("stride") = one, py::arg("padding") = none, py::arg("dilation") = one,
+        "The gradient of depthwise's weight (O, 1, height, width) from its images and the gradient "
+        "of its result.");
 }
 
 }  // namespace modtree

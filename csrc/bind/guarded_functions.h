@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// pybind11 writes its TypeError for wrong arguments outside of its own guard: a keyword that cannot be encoded would end the process there.
+// pybind11 writes its TypeError for wrong arguments outside of its own guard: a keyword that cannot
+// be encoded would end the process there.
 #pragma once
 
 #include <pybind11/pybind11.h>

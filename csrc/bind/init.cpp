@@ -5,20 +5,20 @@
 
 #include "bind/bind_kernels.h"
 #include "bind/bind_tensor.h"
+#include "bind/guarded_functions.h"
 #include "family/family.h"
 #include "module/class_info.h"
-#include "module/conversion.h"
 #include "module/copy.h"
 #include "module/globals.h"
 #include "module/object_methods.h"
-#include "module/state_metadata.h"
-#include "module/walk.h"
+#include "module/state/state_metadata.h"
 #include "module/type.h"
-#include "bind/guarded_functions.h"
-#include "py/interned.h"
+#include "module/walk/conversion.h"
+#include "module/walk/walk.h"
+#include "python/interned.h"
 
-// <pybind11/pytypes.h>, which is all that other folders include, uses this for the text of an error and
-// leaves it to <pybind11/pybind11.h> to define it.
+// <pybind11/pytypes.h>, which is all that other folders include, uses this for the text of an error
+// and leaves it to <pybind11/pybind11.h> to define it.
 template std::string pybind11::handle::cast<std::string>() const;
 
 namespace modtree {
@@ -28,9 +28,10 @@ namespace {
 void bind_module(py::module_ &m) {
   make_module_type(m);
   init_object_methods();
-  m.def("_exchange_object_methods", &exchange_object_methods, py::arg("on"),
-        "Lets object.__setattr__ and its like take modules, or not; says whether they do afterwards. "
-        "For tests: without the exchange, CPython's refusal must be what is left.");
+  m.def(
+      "_exchange_object_methods", &exchange_object_methods, py::arg("on"),
+      "Lets object.__setattr__ and its like take modules, or not; says whether they do afterwards. "
+      "For tests: without the exchange, CPython's refusal must be what is left.");
   make_walk_type(m);
   make_conversion_types(m);
   bind_global_hooks(m);
@@ -42,8 +43,7 @@ void bind_module(py::module_ &m) {
       },
       "Declares the class whose attributes count as Module's own; everything else is an override.");
   m.def(
-      "_make_state_metadata",
-      [](py::handle record) { return make_state_metadata(record); },
+      "_make_state_metadata", [](py::handle record) { return make_state_metadata(record); },
       "Makes the `_metadata` of a StateDict from its compact record.");
 }
 
@@ -56,7 +56,8 @@ PYBIND11_MODULE(_C, m) {
   init_special_names();
   init_copying();
   bind_module(m);
-  m.def("_forget_families", &forget_families, "Makes the tree ask modtree.families.find again for every type.");
+  m.def("_forget_families", &forget_families,
+        "Makes the tree ask modtree.families.find again for every type.");
   bind_kernels(m);
   bind_tensor(m);
   bind_autograd(m);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Arrays on their way into and out of the kernels: dtype, shape and layout are checked here, before native code reads memory.
+// Arrays on their way into and out of the kernels: dtype, shape and layout are checked here, before
+// native code reads memory.
 #pragma once
 
 #include <pybind11/numpy.h>
@@ -31,14 +32,14 @@ inline Shape shape_of(const py::array &x) { return {x.shape(), x.shape() + x.ndi
 // "(2, 3)"
 std::string to_string(const Shape &shape);
 
-// The product of the sizes; ValueError when it is more than memory can hold, negative sizes too. A size of 0 does not hide the others: the
-// product of any of them is safe afterwards.
+// The product of the sizes; ValueError when it is more than memory can hold, negative sizes too. A
+// size of 0 does not hide the others: the product of any of them is safe afterwards.
 py::ssize_t checked_product(const Shape &sizes);
 
-// ValueError when memory that is written is also read: `out` may be the input itself where the kernel goes value by value, but not a part of
-// it that begins elsewhere.
-void check_overlap(const char *kernel, const char *name, const void *read, py::ssize_t read_bytes, const void *out,
-                   py::ssize_t out_bytes, bool may_be_same = true);
+// ValueError when memory that is written is also read: `out` may be the input itself where the
+// kernel goes value by value, but not a part of it that begins elsewhere.
+void check_overlap(const char *kernel, const char *name, const void *read, py::ssize_t read_bytes,
+                   const void *out, py::ssize_t out_bytes, bool may_be_same = true);
 
 // Calls f(float()) or f(double()) by the dtype of x; TypeError for any other.
 template <class F>
@@ -48,19 +49,22 @@ auto with_float(const char *kernel, const py::array &x, F f) {
 
 // `value` as contiguous memory; it must have T's dtype and exactly this shape.
 template <class T>
-Contiguous<T> argument(const char *kernel, const char *name, const py::object &value, const Shape &shape) {
+Contiguous<T> argument(const char *kernel, const char *name, const py::object &value,
+                       const Shape &shape) {
   if (!py::isinstance<py::array>(value)) {
-    throw py::type_error(std::string(kernel) + ": " + name + " must be an array, got " + Py_TYPE(value.ptr())->tp_name);
+    throw py::type_error(std::string(kernel) + ": " + name + " must be an array, got " +
+                         Py_TYPE(value.ptr())->tp_name);
   }
   const auto array = py::reinterpret_borrow<py::array>(value);
   if (array.dtype().num() != py::dtype::num_of<T>()) {
     throw py::type_error(std::string(kernel) + ": " + name + " must be of " +
-                         py::str(py::dtype::of<T>()).template cast<std::string>() + " like the first array, got " +
+                         py::str(py::dtype::of<T>()).template cast<std::string>() +
+                         " like the first array, got " +
                          py::str(array.dtype()).template cast<std::string>());
   }
   if (shape_of(array) != shape) {
-    throw py::value_error(std::string(kernel) + ": " + name + " must have shape " + to_string(shape) + ", got " +
-                          to_string(shape_of(array)));
+    throw py::value_error(std::string(kernel) + ": " + name + " must have shape " +
+                          to_string(shape) + ", got " + to_string(shape_of(array)));
   }
   return Contiguous<T>(array);
 }
@@ -98,7 +102,9 @@ public:
 
   T *data() const { return data_; }
   const py::object &value() const { return value_; }
-  py::ssize_t bytes() const { return data_ ? py::reinterpret_borrow<py::array>(value_).nbytes() : 0; }
+  py::ssize_t bytes() const {
+    return data_ ? py::reinterpret_borrow<py::array>(value_).nbytes() : 0;
+  }
 
   // Takes the caller's array instead, where it gave one: it must fit exactly.
   static Result into(const char *kernel, const py::object &out, const Shape &shape);
@@ -115,7 +121,8 @@ py::array_t<T> output(const char *kernel, const py::array &x, const py::object &
     return py::array_t<T>(shape_of(x));
   }
   if (!py::isinstance<py::array_t<T, py::array::c_style>>(out)) {
-    throw py::value_error(std::string(kernel) + ": out must be a C-contiguous array of the input's dtype");
+    throw py::value_error(std::string(kernel) +
+                          ": out must be a C-contiguous array of the input's dtype");
   }
   auto array = py::reinterpret_borrow<py::array_t<T>>(out);
   if (shape_of(array) != shape_of(x)) {
@@ -127,9 +134,11 @@ py::array_t<T> output(const char *kernel, const py::array &x, const py::object &
   return array;
 }
 
-// Runs `kernel(x, out, size)` without the GIL. `check(out)` may refuse the memory of the result before.
+// Runs `kernel(x, out, size)` without the GIL. `check(out)` may refuse the memory of the result
+// before.
 template <class T, class Kernel, class Check>
-py::array elementwise(const char *name, const py::array &input, const py::object &out, Kernel kernel, Check check) {
+py::array elementwise(const char *name, const py::array &input, const py::object &out,
+                      Kernel kernel, Check check) {
   const Contiguous<T> x(input);
   py::array_t<T> result = output<T>(name, x, out);
   const T *from = x.data();
@@ -145,23 +154,27 @@ py::array elementwise(const char *name, const py::array &input, const py::object
 }
 
 template <class T, class Kernel>
-py::array elementwise(const char *name, const py::array &input, const py::object &out, Kernel kernel) {
+py::array elementwise(const char *name, const py::array &input, const py::object &out,
+                      Kernel kernel) {
   return elementwise<T>(name, input, out, kernel, [](const T *) {});
 }
 
-// An array to change in place: exactly T's dtype and `size` values, contiguous, aligned, writeable; TypeError or ValueError otherwise.
+// An array to change in place: exactly T's dtype and `size` values, contiguous, aligned, writeable;
+// TypeError or ValueError otherwise.
 template <class T>
 T *in_place(const char *kernel, const char *name, const py::object &value, py::ssize_t size) {
   const std::string what = std::string(kernel) + ": " + name;
   if (!py::isinstance<py::array_t<T>>(value)) {
-    throw py::type_error(what + " must be an array of " + py::str(py::dtype::of<T>()).template cast<std::string>());
+    throw py::type_error(what + " must be an array of " +
+                         py::str(py::dtype::of<T>()).template cast<std::string>());
   }
   auto array = py::reinterpret_borrow<py::array>(value);
   if (!(array.flags() & py::array::c_style) || !(array.flags() & kAligned) || !array.writeable()) {
     throw py::value_error(what + " must be C-contiguous, aligned and writeable");
   }
   if (array.size() != size) {
-    throw py::value_error(what + " must have " + std::to_string(size) + " values, got " + std::to_string(array.size()));
+    throw py::value_error(what + " must have " + std::to_string(size) + " values, got " +
+                          std::to_string(array.size()));
   }
   return static_cast<T *>(array.mutable_data());
 }
@@ -176,14 +189,15 @@ Result<T> Result<T>::into(const char *kernel, const py::object &out, const Shape
   result.value_ = out;
   const Shape got = shape_of(py::reinterpret_borrow<py::array>(out));
   if (got != shape) {
-    throw py::value_error(std::string(kernel) + ": out must have shape " + to_string(shape) + ", got " +
-                          to_string(got));
+    throw py::value_error(std::string(kernel) + ": out must have shape " + to_string(shape) +
+                          ", got " + to_string(got));
   }
   return result;
 }
 
 template <class T>
-T *optional_in_place(const char *kernel, const char *name, const py::object &value, py::ssize_t size) {
+T *optional_in_place(const char *kernel, const char *name, const py::object &value,
+                     py::ssize_t size) {
   return value.is_none() ? nullptr : in_place<T>(kernel, name, value, size);
 }
 
@@ -191,8 +205,8 @@ T *optional_in_place(const char *kernel, const char *name, const py::object &val
 Contiguous<std::int64_t> integers(const char *kernel, const char *name, const py::object &value);
 
 // IndexError unless every index is in [0, limit) or is the one that is allowed.
-void check_indices(const Contiguous<std::int64_t> &indices, py::ssize_t limit, std::optional<std::int64_t> allowed,
-                   const char *before, const char *after);
+void check_indices(const Contiguous<std::int64_t> &indices, py::ssize_t limit,
+                   std::optional<std::int64_t> allowed, const char *before, const char *after);
 
 // Runs `kernel(a)` without the GIL.
 template <class Arguments>

@@ -3,9 +3,9 @@
 
 #include <vector>
 
-#include "py/call.h"
-#include "py/interned.h"
-#include "py/type_cache.h"
+#include "python/call.h"
+#include "python/interned.h"
+#include "python/type_cache.h"
 
 namespace modtree {
 
@@ -23,9 +23,9 @@ TypeCache<TypeFacts> fact_cache;
 
 // Types of which the overwhelming majority of attribute values are, and which are never tensors.
 bool is_common_plain_type(PyTypeObject *type) {
-  return type == Py_TYPE(Py_None) || type == &PyLong_Type || type == &PyBool_Type || type == &PyFloat_Type ||
-         type == &PyUnicode_Type || type == &PyTuple_Type || type == &PyList_Type || type == &PyDict_Type ||
-         type == &PyFunction_Type;
+  return type == Py_TYPE(Py_None) || type == &PyLong_Type || type == &PyBool_Type ||
+         type == &PyFloat_Type || type == &PyUnicode_Type || type == &PyTuple_Type ||
+         type == &PyList_Type || type == &PyDict_Type || type == &PyFunction_Type;
 }
 
 // The native family for a Python family object; made on first sight.

@@ -10,9 +10,10 @@ namespace py = pybind11;
 
 // One tensor library as the tree sees it; the C++ face of a modtree.families.base.TensorFamily.
 //
-// Contract of every function: a `PyObject *` result is a new reference, or null with a Python error set; an `int` result is 0/1
-// for a question and 0 for an action, or -1 with a Python error set. Arguments are borrowed. Any of them may run Python code.
-// Unless a line says otherwise, the tensor arguments belong to this family.
+// Contract of every function: a `PyObject *` result is a new reference, or null with a Python error
+// set; an `int` result is 0/1 for a question and 0 for an action, or -1 with a Python error set.
+// Arguments are borrowed. Any of them may run Python code. Unless a line says otherwise, the tensor
+// arguments belong to this family.
 class TensorFamily {
 public:
   explicit TensorFamily(py::object python_family) : object(std::move(python_family)) {}
@@ -46,7 +47,8 @@ public:
   // Handles and payloads.
   virtual PyObject *detach(PyObject *tensor) = 0;
   virtual PyObject *make_parameter(PyObject *data, bool requires_grad) = 0;
-  // May `tensor.data = other` be done? (false between meta and real storage); `other` may be any object.
+  // May `tensor.data = other` be done? (false between meta and real storage); `other` may be any
+  // object.
   virtual int can_swap_payload(PyObject *tensor, PyObject *other) = 0;
   virtual int swap_payload(PyObject *tensor, PyObject *other) = 0;
   // tensor.copy_(source) with conversion of dtype; `source` may belong to another family.
@@ -57,18 +59,21 @@ public:
                        PyObject *memory_format) = 0;
   virtual PyObject *empty_like(PyObject *tensor, PyObject *device) = 0;
 
-  const py::object object;  // the Python family: for everything that is not asked per entry of a tree
+  const py::object
+      object;  // the Python family: for everything that is not asked per entry of a tree
 };
 
-// The family of values of this type, or null without an error when the type is no tensor type. Runs Python only the first time a type
-// is met. Returns null with an error set when looking for the family failed: check PyErr_Occurred() after a null on first sight
-// of a type; `family_of` below does that for you.
+// The family of values of this type, or null without an error when the type is no tensor type. Runs
+// Python only the first time a type is met. Returns null with an error set when looking for the
+// family failed: check PyErr_Occurred() after a null on first sight of a type; `family_of` below
+// does that for you.
 TensorFamily *family_of_type(PyTypeObject *type);
 
 // 1 and *family set; 0 when `value` is no tensor; -1 with an error set.
 int family_of(PyObject *value, TensorFamily **family);
 
-// Does the type expose __torch_function__ (BEHAVIOUR T1, "tensor-like")? The value itself may as well. -1 on error.
+// Does the type expose __torch_function__ (BEHAVIOUR T1, "tensor-like")? The value itself may as
+// well. -1 on error.
 int is_tensor_like(PyObject *value);
 
 // Is the value a module of another library (torch's)? -1 on error.
@@ -79,14 +84,15 @@ enum class ValueKind { other, tensor, buffer, parameter, foreign_module };
 // -1 with an error set on failure. *family is null for a value that is no tensor.
 int value_kind(PyObject *value, ValueKind *kind, TensorFamily **family);
 
-// Makes `family` known for `type` (the NumPy family registers its exact types so that nothing is looked up). The family lives for ever.
+// Makes `family` known for `type` (the NumPy family registers its exact types so that nothing is
+// looked up). The family lives for ever.
 void register_family(PyTypeObject *type, TensorFamily *family);
 
-// Forgets which types have which family, or none: the next value of each type asks modtree.families.find again.
+// Forgets which types have which family, or none: the next value of each type asks
+// modtree.families.find again.
 void forget_families();
 
 // Creates the adapter that answers through the methods of the Python object.
 TensorFamily *new_python_family(py::object python_family);
-
 
 }  // namespace modtree

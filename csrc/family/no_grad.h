@@ -9,7 +9,8 @@
 
 namespace modtree {
 
-// Under a family's no_grad, entered when a tensor of the family is first touched. Left by exit(), before user code runs, or at the end.
+// Under a family's no_grad, entered when a tensor of the family is first touched. Left by exit(),
+// before user code runs, or at the end.
 class NoGradScopes {
 public:
   NoGradScopes() = default;

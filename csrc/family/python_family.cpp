@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The adapter that answers for any library through the methods of a Python object.
 #include "family/family.h"
-#include "py/compat.h"
-#include "py/interned.h"
+#include "python/compat.h"
+#include "python/interned.h"
 
 namespace modtree {
 
 namespace {
 
-// A result that answers a question: 0/1, or -1 with an error set. Steals `result`, which may be null.
+// A result that answers a question: 0/1, or -1 with an error set. Steals `result`, which may be
+// null.
 int truth_of(PyObject *result) {
   if (!result) {
     return -1;
@@ -36,11 +37,14 @@ template <class... Args>
 PyObject *call(const py::object &function, Args... args) {
   // One slot in front for PY_VECTORCALL_ARGUMENTS_OFFSET, so that bound methods need not copy.
   PyObject *stack[] = {nullptr, args...};
-  return PyObject_Vectorcall(function.ptr(), stack + 1, sizeof...(args) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
+  return PyObject_Vectorcall(function.ptr(), stack + 1,
+                             sizeof...(args) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
 }
 
-// Bound methods are looked up once: a family is not patched after its first use. Where the library's tensors have the common names
-// (`has_common_names`), the short questions are asked of the tensor itself, which saves a Python call each.
+// Bound methods are looked up once: a family is not patched after its first use. Where the
+// library's tensors have the common names
+// (`has_common_names`), the short questions are asked of the tensor itself, which saves a Python
+// call each.
 class PythonFamily final : public TensorFamily {
 public:
   explicit PythonFamily(py::object python_family)
@@ -75,22 +79,28 @@ public:
     if (reinterpret_cast<PyObject *>(Py_TYPE(tensor)) == parameter_type_.ptr()) {
       return 1;
     }
-    return common_names_ && !PyObject_TypeCheck(tensor, reinterpret_cast<PyTypeObject *>(parameter_type_.ptr()))
+    return common_names_ && !PyObject_TypeCheck(
+                                tensor, reinterpret_cast<PyTypeObject *>(parameter_type_.ptr()))
                ? has_mark(tensor, names.is_param)
                : truth_of(call(is_parameter_, tensor));
   }
   int is_buffer(PyObject *tensor) override {
     return common_names_ ? has_mark(tensor, names.is_buffer) : truth_of(call(is_buffer_, tensor));
   }
-  int is_uninitialized(PyObject *tensor) override { return truth_of(call(is_uninitialized_, tensor)); }
+  int is_uninitialized(PyObject *tensor) override {
+    return truth_of(call(is_uninitialized_, tensor));
+  }
   int is_meta(PyObject *tensor) override {
-    return truth_of(common_names_ ? PyObject_GetAttr(tensor, names.is_meta) : call(is_meta_, tensor));
+    return truth_of(common_names_ ? PyObject_GetAttr(tensor, names.is_meta)
+                                  : call(is_meta_, tensor));
   }
   int is_floating_point(PyObject *tensor) override {
-    return truth_of(common_names_ ? PyObject_CallMethodNoArgs(tensor, names.is_floating_point) : call(is_floating_point_, tensor));
+    return truth_of(common_names_ ? PyObject_CallMethodNoArgs(tensor, names.is_floating_point)
+                                  : call(is_floating_point_, tensor));
   }
   int is_complex(PyObject *tensor) override {
-    return truth_of(common_names_ ? PyObject_CallMethodNoArgs(tensor, names.is_complex) : call(is_complex_, tensor));
+    return truth_of(common_names_ ? PyObject_CallMethodNoArgs(tensor, names.is_complex)
+                                  : call(is_complex_, tensor));
   }
 
   PyObject *shape(PyObject *tensor) override {
@@ -104,7 +114,8 @@ public:
       return -1;
     }
     const auto mine = py::reinterpret_steal<py::object>(shape(tensor));
-    const auto theirs = py::reinterpret_steal<py::object>(is_tensor ? other_family->shape(other) : PyObject_GetAttr(other, names.shape));
+    const auto theirs = py::reinterpret_steal<py::object>(
+        is_tensor ? other_family->shape(other) : PyObject_GetAttr(other, names.shape));
     if (!mine || !theirs) {
       return -1;
     }
@@ -112,7 +123,8 @@ public:
   }
 
   int requires_grad(PyObject *tensor) override {
-    return truth_of(common_names_ ? PyObject_GetAttr(tensor, names.requires_grad) : call(requires_grad_, tensor));
+    return truth_of(common_names_ ? PyObject_GetAttr(tensor, names.requires_grad)
+                                  : call(requires_grad_, tensor));
   }
   int set_requires_grad(PyObject *tensor, bool flag) override {
     return done(call(set_requires_grad_, tensor, flag ? Py_True : Py_False));
@@ -129,7 +141,8 @@ public:
     return common_names_ ? PyObject_GetAttr(tensor, names.grad) : call(grad_, tensor);
   }
   int set_grad(PyObject *tensor, PyObject *grad) override {
-    return common_names_ ? PyObject_SetAttr(tensor, names.grad, grad) : done(call(set_grad_, tensor, grad));
+    return common_names_ ? PyObject_SetAttr(tensor, names.grad, grad)
+                         : done(call(set_grad_, tensor, grad));
   }
   int zero_grad(PyObject *tensor, bool set_to_none) override {
     if (common_names_) {
@@ -145,7 +158,8 @@ public:
     return done(call(zero_grad_, tensor, set_to_none ? Py_True : Py_False));
   }
 
-  // A library that has a switch is asked for it (the scope is its old value); the others give a context manager, or None.
+  // A library that has a switch is asked for it (the scope is its old value); the others give a
+  // context manager, or None.
   PyObject *enter_no_grad() override {
     if (!set_grad_enabled_.is_none()) {
       auto old = py::reinterpret_steal<py::object>(PyObject_CallNoArgs(is_grad_enabled_.ptr()));
@@ -155,13 +169,17 @@ public:
     if (!context || context.is_none()) {
       return context.release().ptr();
     }
-    return done(PyObject_CallMethod(context.ptr(), "__enter__", nullptr)) == 0 ? context.release().ptr() : nullptr;
+    return done(PyObject_CallMethod(context.ptr(), "__enter__", nullptr)) == 0
+               ? context.release().ptr()
+               : nullptr;
   }
   int exit_no_grad(PyObject *scope) override {
     if (!set_grad_enabled_.is_none()) {
       return done(call(set_grad_enabled_, scope));
     }
-    return scope == Py_None ? 0 : done(PyObject_CallMethod(scope, "__exit__", "OOO", Py_None, Py_None, Py_None));
+    return scope == Py_None
+               ? 0
+               : done(PyObject_CallMethod(scope, "__exit__", "OOO", Py_None, Py_None, Py_None));
   }
 
   PyObject *detach(PyObject *tensor) override {
@@ -174,21 +192,25 @@ public:
     return truth_of(call(can_swap_payload_, tensor, other));
   }
   int swap_payload(PyObject *tensor, PyObject *other) override {
-    return common_names_ ? PyObject_SetAttr(tensor, names.data, other) : done(call(swap_payload_, tensor, other));
+    return common_names_ ? PyObject_SetAttr(tensor, names.data, other)
+                         : done(call(swap_payload_, tensor, other));
   }
   int copy_into(PyObject *tensor, PyObject *source) override {
     const bool own = common_names_ && family_of_type(Py_TYPE(source)) == this;
     if (!own && PyErr_Occurred()) {
       return -1;
     }
-    return done(own ? PyObject_CallMethodOneArg(tensor, names.copy_in_place, source) : call(copy_into_, tensor, source));
+    return done(own ? PyObject_CallMethodOneArg(tensor, names.copy_in_place, source)
+                    : call(copy_into_, tensor, source));
   }
 
   PyObject *to(PyObject *tensor, PyObject *device, PyObject *dtype, bool non_blocking,
                PyObject *memory_format) override {
     return call(to_, tensor, device, dtype, non_blocking ? Py_True : Py_False, memory_format);
   }
-  PyObject *empty_like(PyObject *tensor, PyObject *device) override { return call(empty_like_, tensor, device); }
+  PyObject *empty_like(PyObject *tensor, PyObject *device) override {
+    return call(empty_like_, tensor, device);
+  }
 
 private:
   // Truth of an attribute that most tensors do not have.
@@ -200,14 +222,18 @@ private:
 
   const bool common_names_;
   py::object parameter_type_;
-  py::object is_parameter_, is_buffer_, is_uninitialized_, is_meta_, is_floating_point_, is_complex_, shape_;
-  py::object requires_grad_, set_requires_grad_, has_grad_fn_, grad_, set_grad_, zero_grad_, no_grad_, is_grad_enabled_,
-      set_grad_enabled_;
-  py::object detach_, make_parameter_, can_swap_payload_, swap_payload_, copy_into_, to_, empty_like_;
+  py::object is_parameter_, is_buffer_, is_uninitialized_, is_meta_, is_floating_point_,
+      is_complex_, shape_;
+  py::object requires_grad_, set_requires_grad_, has_grad_fn_, grad_, set_grad_, zero_grad_,
+      no_grad_, is_grad_enabled_, set_grad_enabled_;
+  py::object detach_, make_parameter_, can_swap_payload_, swap_payload_, copy_into_, to_,
+      empty_like_;
 };
 
 }  // namespace
 
-TensorFamily *new_python_family(py::object python_family) { return new PythonFamily(std::move(python_family)); }
+TensorFamily *new_python_family(py::object python_family) {
+  return new PythonFamily(std::move(python_family));
+}
 
 }  // namespace modtree

@@ -51,25 +51,33 @@ MODTREE_ALWAYS_INLINE void relu_backward_loop(const T *g, const T *x, T *out, st
 
 }  // namespace
 
-MODTREE_DEFINE_KERNEL(sigmoid, (const float *x, float *out, std::ptrdiff_t n), sigmoid_loop, (x, out, n))
-MODTREE_DEFINE_KERNEL(sigmoid, (const double *x, double *out, std::ptrdiff_t n), sigmoid_loop, (x, out, n))
+MODTREE_DEFINE_KERNEL(sigmoid, (const float *x, float *out, std::ptrdiff_t n), sigmoid_loop,
+                      (x, out, n))
+MODTREE_DEFINE_KERNEL(sigmoid, (const double *x, double *out, std::ptrdiff_t n), sigmoid_loop,
+                      (x, out, n))
 MODTREE_DEFINE_KERNEL(silu, (const float *x, float *out, std::ptrdiff_t n), silu_loop, (x, out, n))
-MODTREE_DEFINE_KERNEL(silu, (const double *x, double *out, std::ptrdiff_t n), silu_loop, (x, out, n))
-MODTREE_DEFINE_KERNEL(sigmoid_backward, (const float *g, const float *y, float *out, std::ptrdiff_t n),
+MODTREE_DEFINE_KERNEL(silu, (const double *x, double *out, std::ptrdiff_t n), silu_loop,
+                      (x, out, n))
+MODTREE_DEFINE_KERNEL(sigmoid_backward,
+                      (const float *g, const float *y, float *out, std::ptrdiff_t n),
                       sigmoid_backward_loop, (g, y, out, n))
-MODTREE_DEFINE_KERNEL(sigmoid_backward, (const double *g, const double *y, double *out, std::ptrdiff_t n),
+MODTREE_DEFINE_KERNEL(sigmoid_backward,
+                      (const double *g, const double *y, double *out, std::ptrdiff_t n),
                       sigmoid_backward_loop, (g, y, out, n))
-MODTREE_DEFINE_KERNEL(tanh_backward, (const float *g, const float *y, float *out, std::ptrdiff_t n), tanh_backward_loop,
-                      (g, y, out, n))
-MODTREE_DEFINE_KERNEL(tanh_backward, (const double *g, const double *y, double *out, std::ptrdiff_t n),
+MODTREE_DEFINE_KERNEL(tanh_backward, (const float *g, const float *y, float *out, std::ptrdiff_t n),
                       tanh_backward_loop, (g, y, out, n))
-MODTREE_DEFINE_KERNEL(silu_backward, (const float *g, const float *x, float *out, std::ptrdiff_t n), silu_backward_loop,
-                      (g, x, out, n))
-MODTREE_DEFINE_KERNEL(silu_backward, (const double *g, const double *x, double *out, std::ptrdiff_t n),
+MODTREE_DEFINE_KERNEL(tanh_backward,
+                      (const double *g, const double *y, double *out, std::ptrdiff_t n),
+                      tanh_backward_loop, (g, y, out, n))
+MODTREE_DEFINE_KERNEL(silu_backward, (const float *g, const float *x, float *out, std::ptrdiff_t n),
                       silu_backward_loop, (g, x, out, n))
-MODTREE_DEFINE_KERNEL(relu_backward, (const float *g, const float *x, float *out, std::ptrdiff_t n), relu_backward_loop,
-                      (g, x, out, n))
-MODTREE_DEFINE_KERNEL(relu_backward, (const double *g, const double *x, double *out, std::ptrdiff_t n),
+MODTREE_DEFINE_KERNEL(silu_backward,
+                      (const double *g, const double *x, double *out, std::ptrdiff_t n),
+                      silu_backward_loop, (g, x, out, n))
+MODTREE_DEFINE_KERNEL(relu_backward, (const float *g, const float *x, float *out, std::ptrdiff_t n),
+                      relu_backward_loop, (g, x, out, n))
+MODTREE_DEFINE_KERNEL(relu_backward,
+                      (const double *g, const double *x, double *out, std::ptrdiff_t n),
                       relu_backward_loop, (g, x, out, n))
 
 }  // namespace modtree::kernels

@@ -12,7 +12,8 @@ void sigmoid(const double *x, double *out, std::ptrdiff_t n);
 void silu(const float *x, float *out, std::ptrdiff_t n);
 void silu(const double *x, double *out, std::ptrdiff_t n);
 
-// g times the derivative: of sigmoid and tanh from their result y, of silu and relu from their input x.
+// g times the derivative: of sigmoid and tanh from their result y, of silu and relu from their
+// input x.
 void sigmoid_backward(const float *g, const float *y, float *out, std::ptrdiff_t n);
 void sigmoid_backward(const double *g, const double *y, double *out, std::ptrdiff_t n);
 void tanh_backward(const float *g, const float *y, float *out, std::ptrdiff_t n);

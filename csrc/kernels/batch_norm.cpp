@@ -9,7 +9,8 @@
 namespace modtree::kernels {
 namespace {
 
-// Without positions (a matrix of images x channels) loops run along the channels, else along the positions of one channel of one image.
+// Without positions (a matrix of images x channels) loops run along the channels, else along the
+// positions of one channel of one image.
 
 template <class T>
 MODTREE_ALWAYS_INLINE void matrix_statistics(const BatchNorm<T> &a) {
@@ -109,16 +110,19 @@ MODTREE_ALWAYS_INLINE void batch_norm_all(const BatchNorm<T> &a) {
   }
 }
 
-// The coefficients of dx = a g + b (x - mean) + c for one channel, from the sums of g and of g (x - mean) rstd.
+// The coefficients of dx = a g + b (x - mean) + c for one channel, from the sums of g and of g (x -
+// mean) rstd.
 template <class T>
 struct InputGradient {
   T of_g, of_x, constant;
 
-  MODTREE_ALWAYS_INLINE InputGradient(T rstd, T weight, double sum_g, double sum_gh, double count, bool training)
+  MODTREE_ALWAYS_INLINE InputGradient(T rstd, T weight, double sum_g, double sum_gh, double count,
+                                      bool training)
       : of_g(rstd * weight),
         of_x(training ? static_cast<T>(-sum_gh / count * static_cast<double>(rstd * rstd * weight))
                       : static_cast<T>(0)),
-        constant(training ? static_cast<T>(-sum_g / count * static_cast<double>(rstd * weight)) : static_cast<T>(0)) {}
+        constant(training ? static_cast<T>(-sum_g / count * static_cast<double>(rstd * weight))
+                          : static_cast<T>(0)) {}
 };
 
 template <class T>
@@ -150,8 +154,9 @@ MODTREE_ALWAYS_INLINE void matrix_backward(const BatchNormBackward<T> &a) {
   const double *total_g = sums_g.totals(), *total_gh = sums_gh.totals();
   std::vector<T> of_g(size), of_x(size), constants(size);
   for (std::size_t c = 0; c < size; ++c) {
-    const InputGradient<T> gradient(a.rstd[c], a.weight ? a.weight[c] : static_cast<T>(1), total_g[c], total_gh[c],
-                                    static_cast<double>(a.images), a.training);
+    const InputGradient<T> gradient(a.rstd[c], a.weight ? a.weight[c] : static_cast<T>(1),
+                                    total_g[c], total_gh[c], static_cast<double>(a.images),
+                                    a.training);
     of_g[c] = gradient.of_g;
     of_x[c] = gradient.of_x;
     constants[c] = gradient.constant;
@@ -200,7 +205,8 @@ MODTREE_ALWAYS_INLINE void channel_backward(const BatchNormBackward<T> &a, std::
     return;
   }
   const auto count = static_cast<double>(a.images) * static_cast<double>(n);
-  const InputGradient<T> c(rstd, a.weight ? a.weight[channel] : static_cast<T>(1), sum_g, sum_gh, count, a.training);
+  const InputGradient<T> c(rstd, a.weight ? a.weight[channel] : static_cast<T>(1), sum_g, sum_gh,
+                           count, a.training);
   for (std::ptrdiff_t image = 0; image < a.images; ++image) {
     const T *__restrict g = a.g + channel * n + image * step;
     const T *__restrict x = a.x + channel * n + image * step;
@@ -226,7 +232,9 @@ MODTREE_ALWAYS_INLINE void batch_norm_backward_all(const BatchNormBackward<T> &a
 
 MODTREE_DEFINE_KERNEL(batch_norm, (const BatchNorm<float> &a), batch_norm_all, (a))
 MODTREE_DEFINE_KERNEL(batch_norm, (const BatchNorm<double> &a), batch_norm_all, (a))
-MODTREE_DEFINE_KERNEL(batch_norm_backward, (const BatchNormBackward<float> &a), batch_norm_backward_all, (a))
-MODTREE_DEFINE_KERNEL(batch_norm_backward, (const BatchNormBackward<double> &a), batch_norm_backward_all, (a))
+MODTREE_DEFINE_KERNEL(batch_norm_backward, (const BatchNormBackward<float> &a),
+                      batch_norm_backward_all, (a))
+MODTREE_DEFINE_KERNEL(batch_norm_backward, (const BatchNormBackward<double> &a),
+                      batch_norm_backward_all, (a))
 
 }  // namespace modtree::kernels

@@ -14,8 +14,10 @@ MODTREE_ALWAYS_INLINE void cross_entropy_rows(const CrossEntropy<T> &a) {
   for (std::ptrdiff_t row = 0; row < a.rows; ++row) {
     const T *x = a.logits + row * n;
     const T largest = max_value(x, n);
-    const double log_sum = std::log(block_sum<T>(n, [=](std::ptrdiff_t i) { return exp_approx(x[i] - largest); }));
-    // Kept apart from `largest` until the end, which may be so much larger that the sum would round it away.
+    const double log_sum =
+        std::log(block_sum<T>(n, [=](std::ptrdiff_t i) { return exp_approx(x[i] - largest); }));
+    // Kept apart from `largest` until the end, which may be so much larger that the sum would round
+    // it away.
     a.logsumexp[row] = static_cast<T>(static_cast<double>(largest) + log_sum);
     const std::int64_t target = a.targets[row];
     if (target == a.ignored) {
@@ -29,8 +31,9 @@ MODTREE_ALWAYS_INLINE void cross_entropy_rows(const CrossEntropy<T> &a) {
       loss *= static_cast<double>(w[target]);
       if (a.smoothing != 0.0) {
         const auto shift = static_cast<T>(log_sum);
-        loss += a.smoothing / static_cast<double>(n) *
-                block_sum<T>(n, [=](std::ptrdiff_t i) { return w[i] * (shift - (x[i] - largest)); });
+        loss += a.smoothing / static_cast<double>(n) * block_sum<T>(n, [=](std::ptrdiff_t i) {
+                  return w[i] * (shift - (x[i] - largest));
+                });
       }
     } else if (a.smoothing != 0.0) {
       const auto shift = static_cast<T>(log_sum);
@@ -46,7 +49,8 @@ MODTREE_ALWAYS_INLINE void cross_entropy_backward_rows(const CrossEntropyBackwar
   const std::ptrdiff_t n = a.classes;
   const T *w = a.weight;
   const double share = a.smoothing / static_cast<double>(n);
-  const double all_weights = w ? block_sum<T>(n, [=](std::ptrdiff_t i) { return w[i]; }) : static_cast<double>(n);
+  const double all_weights =
+      w ? block_sum<T>(n, [=](std::ptrdiff_t i) { return w[i]; }) : static_cast<double>(n);
   for (std::ptrdiff_t row = 0; row < a.rows; ++row) {
     const T *x = a.logits + row * n;
     T *dx = a.dx + row * n;
@@ -79,7 +83,9 @@ MODTREE_ALWAYS_INLINE void cross_entropy_backward_rows(const CrossEntropyBackwar
 
 MODTREE_DEFINE_KERNEL(cross_entropy, (const CrossEntropy<float> &a), cross_entropy_rows, (a))
 MODTREE_DEFINE_KERNEL(cross_entropy, (const CrossEntropy<double> &a), cross_entropy_rows, (a))
-MODTREE_DEFINE_KERNEL(cross_entropy_backward, (const CrossEntropyBackward<float> &a), cross_entropy_backward_rows, (a))
-MODTREE_DEFINE_KERNEL(cross_entropy_backward, (const CrossEntropyBackward<double> &a), cross_entropy_backward_rows, (a))
+MODTREE_DEFINE_KERNEL(cross_entropy_backward, (const CrossEntropyBackward<float> &a),
+                      cross_entropy_backward_rows, (a))
+MODTREE_DEFINE_KERNEL(cross_entropy_backward, (const CrossEntropyBackward<double> &a),
+                      cross_entropy_backward_rows, (a))
 
 }  // namespace modtree::kernels

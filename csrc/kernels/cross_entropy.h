@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Cross-entropy between `rows` rows of `classes` logits and one class index for each row, without reduction, and its gradient.
+// Cross-entropy between `rows` rows of `classes` logits and one class index for each row, without
+// reduction, and its gradient.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +8,10 @@
 
 namespace modtree::kernels {
 
-// With e = `smoothing`, w the class weights (1 where `weight` is null), t the target and l = logsumexp(x):
-//   loss = (1 - e) w[t] (l - x[t]) + e / classes * sum over c of w[c] (l - x[c]),    0 where t == `ignored`.
+// With e = `smoothing`, w the class weights (1 where `weight` is null), t the target and l =
+// logsumexp(x):
+//   loss = (1 - e) w[t] (l - x[t]) + e / classes * sum over c of w[c] (l - x[c]),    0 where t ==
+//   `ignored`.
 // Every other target must be a class: the caller has checked that.
 template <class T>
 struct CrossEntropy {

@@ -17,16 +17,19 @@ std::ptrdiff_t whole_size(const WindowAxis &axis) {
   return std::max(padded, axis.out + (axis.kernel - 1) * axis.dilation / axis.stride);
 }
 
-// A padded image, taken apart by the remainders of rows and columns modulo the stride. One element of all windows is then a piece of memory
-// without gaps: windows stand next to each other whatever the stride is, and loops need not end with a row. What belongs to the windows
-// lies in rows of `width`, of which the first columns.out values count.
+// A padded image, taken apart by the remainders of rows and columns modulo the stride. One element
+// of all windows is then a piece of memory without gaps: windows stand next to each other whatever
+// the stride is, and loops need not end with a row. What belongs to the windows lies in rows of
+// `width`, of which the first columns.out values count.
 template <class T>
 struct Scratch {
   std::ptrdiff_t height, width, total;
   std::vector<std::ptrdiff_t> taps;
   std::vector<T> image, windows;
 
-  explicit Scratch(const Depthwise<T> &a) : height(whole_size(a.rows)), width(whole_size(a.columns)) {
+  explicit Scratch(const Depthwise<T> &a)
+      : height(whole_size(a.rows)),
+        width(whole_size(a.columns)) {
     // Whole lanes: what is computed beyond the last window lies in the slack.
     total = (a.rows.out * width + kLanes - 1) / kLanes * kLanes;
     for (std::ptrdiff_t r = 0; r < a.rows.kernel; ++r) {
@@ -45,7 +48,8 @@ struct Scratch {
     return (part * height + r / a.rows.stride) * width + c / a.columns.stride;
   }
 
-  // Calls copy(values of the plane, values of the scratch, how many, step in the plane) for all pieces of the image.
+  // Calls copy(values of the plane, values of the scratch, how many, step in the plane) for all
+  // pieces of the image.
   template <class Copy>
   MODTREE_ALWAYS_INLINE void for_each_piece(const Depthwise<T> &a, T *plane, Copy copy) {
     const std::ptrdiff_t step = a.columns.stride, n = a.columns.size;
@@ -79,7 +83,8 @@ struct Scratch {
 
   MODTREE_ALWAYS_INLINE void load_windows(const Depthwise<T> &a, const T *plane) {
     for (std::ptrdiff_t r = 0; r < a.rows.out; ++r) {
-      std::copy(plane + r * a.columns.out, plane + (r + 1) * a.columns.out, windows.data() + r * width);
+      std::copy(plane + r * a.columns.out, plane + (r + 1) * a.columns.out,
+                windows.data() + r * width);
     }
   }
 
@@ -98,8 +103,10 @@ MODTREE_ALWAYS_INLINE void for_each_plane(const Depthwise<T> &a, Visit visit) {
   for (std::ptrdiff_t plane = 0; plane < a.images * a.groups; ++plane) {
     const std::ptrdiff_t group = plane % a.groups;
     for (std::ptrdiff_t j = 0; j < a.multiplier; ++j) {
-      visit(a.x + plane * a.rows.size * a.columns.size, a.weight + (group * a.multiplier + j) * taps,
-            a.y + (plane * a.multiplier + j) * a.rows.out * a.columns.out, j == 0, j + 1 == a.multiplier);
+      visit(a.x + plane * a.rows.size * a.columns.size,
+            a.weight + (group * a.multiplier + j) * taps,
+            a.y + (plane * a.multiplier + j) * a.rows.out * a.columns.out, j == 0,
+            j + 1 == a.multiplier);
     }
   }
 }
@@ -204,8 +211,10 @@ double depthwise_scratch(const WindowAxis &rows, const WindowAxis &columns) {
 
 MODTREE_DEFINE_KERNEL(depthwise, (const Depthwise<float> &a), depthwise_all, (a))
 MODTREE_DEFINE_KERNEL(depthwise, (const Depthwise<double> &a), depthwise_all, (a))
-MODTREE_DEFINE_KERNEL(depthwise_transposed, (const Depthwise<float> &a), depthwise_transposed_all, (a))
-MODTREE_DEFINE_KERNEL(depthwise_transposed, (const Depthwise<double> &a), depthwise_transposed_all, (a))
+MODTREE_DEFINE_KERNEL(depthwise_transposed, (const Depthwise<float> &a), depthwise_transposed_all,
+                      (a))
+MODTREE_DEFINE_KERNEL(depthwise_transposed, (const Depthwise<double> &a), depthwise_transposed_all,
+                      (a))
 MODTREE_DEFINE_KERNEL(depthwise_weight, (const Depthwise<float> &a), depthwise_weight_all, (a))
 MODTREE_DEFINE_KERNEL(depthwise_weight, (const Depthwise<double> &a), depthwise_weight_all, (a))
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Convolutions in which each output channel sees one input channel: matrices of one row would leave nothing to a matrix product.
+// Convolutions in which each output channel sees one input channel: matrices of one row would leave
+// nothing to a matrix product.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +9,9 @@
 
 namespace modtree::kernels {
 
-// x: (images, groups, rows.size, columns.size); weight: (groups * multiplier, rows.kernel * columns.kernel);
-// y: (images, groups * multiplier, rows.out, columns.out). Which of them is written depends on the kernel.
+// x: (images, groups, rows.size, columns.size); weight: (groups * multiplier, rows.kernel *
+// columns.kernel); y: (images, groups * multiplier, rows.out, columns.out). Which of them is
+// written depends on the kernel.
 template <class T>
 struct Depthwise {
   T *x, *weight, *y;
@@ -17,7 +19,8 @@ struct Depthwise {
   WindowAxis rows, columns;
 };
 
-// How many values a padded image takes while it is worked on; a floating number because sizes may be anything.
+// How many values a padded image takes while it is worked on; a floating number because sizes may
+// be anything.
 double depthwise_scratch(const WindowAxis &rows, const WindowAxis &columns);
 
 // y from x and weight.

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One kernel body, compiled for several instruction sets, chosen at run time: fast wheels without -march=native.
+// One kernel body, compiled for several instruction sets, chosen at run time: fast wheels without
+// -march=native.
 //
-// GCC's target_clones would do the same with less text, but it takes one feature per clone (AVX2 without FMA), matches
-// "arch=haswell" on that CPU model only (not on AMD), and needs ifunc (not on musl or macOS, and not under ASan).
+// GCC's target_clones would do the same with less text, but it takes one feature per clone (AVX2
+// without FMA), matches "arch=haswell" on that CPU model only (not on AMD), and needs ifunc (not on
+// musl or macOS, and not under ASan).
 #pragma once
 
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
@@ -42,27 +44,28 @@ inline Isa isa() {
 
 }  // namespace modtree::kernels
 
-// Defines `void name params`, which calls the always-inline `body args`, built once for each instruction set.
+// Defines `void name params`, which calls the always-inline `body args`, built once for each
+// instruction set.
 #ifdef MODTREE_KERNELS_X86
-#define MODTREE_DEFINE_KERNEL(name, params, body, args)                                          \
-  __attribute__((target("avx512f,avx512dq,avx512vl,avx512bw,avx2,fma"))) static void name##_avx512 \
-      params {                                                                                   \
-    body args;                                                                                   \
-  }                                                                                              \
-  __attribute__((target("avx2,fma"))) static void name##_avx2 params { body args; }              \
-  static void name##_baseline params { body args; }                                              \
-  void name params {                                                                             \
-    switch (isa()) {                                                                             \
-      case Isa::avx512:                                                                          \
-        return name##_avx512 args;                                                               \
-      case Isa::avx2:                                                                            \
-        return name##_avx2 args;                                                                 \
-      case Isa::baseline:                                                                        \
-        break;                                                                                   \
-    }                                                                                            \
-    name##_baseline args;                                                                        \
+#define MODTREE_DEFINE_KERNEL(name, params, body, args)                                            \
+  __attribute__((                                                                                  \
+      target("avx512f,avx512dq,avx512vl,avx512bw,avx2,fma"))) static void name##_avx512 params {   \
+    body args;                                                                                     \
+  }                                                                                                \
+  __attribute__((target("avx2,fma"))) static void name##_avx2 params { body args; }                \
+  static void name##_baseline params { body args; }                                                \
+  void name params {                                                                               \
+    switch (isa()) {                                                                               \
+      case Isa::avx512:                                                                            \
+        return name##_avx512 args;                                                                 \
+      case Isa::avx2:                                                                              \
+        return name##_avx2 args;                                                                   \
+      case Isa::baseline:                                                                          \
+        break;                                                                                     \
+    }                                                                                              \
+    name##_baseline args;                                                                          \
   }
 #else
-#define MODTREE_DEFINE_KERNEL(name, params, body, args) \
+#define MODTREE_DEFINE_KERNEL(name, params, body, args)                                            \
   void name params { body args; }
 #endif

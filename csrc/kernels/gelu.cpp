@@ -8,7 +8,8 @@
 namespace modtree::kernels {
 namespace {
 
-// Phi(-a) exp(a^2/2) for a >= 0, a smooth function of t = 1 / (1 + 0.3 a): a polynomial fitted to a relative error of 1.5e-7 on [0, 14].
+// Phi(-a) exp(a^2/2) for a >= 0, a smooth function of t = 1 / (1 + 0.3 a): a polynomial fitted to a
+// relative error of 1.5e-7 on [0, 14].
 MODTREE_ALWAYS_INLINE float scaled_tail(float a) {
   const float t = 1.0f / (1.0f + 0.3f * a);
   float q = 0.035674799233675f;
@@ -22,7 +23,8 @@ MODTREE_ALWAYS_INLINE float scaled_tail(float a) {
   return q * t;
 }
 
-// x Phi(x) = max(x, 0) - a Phi(-a) with a = |x|. No cancellation: the negative tail keeps its relative accuracy.
+// x Phi(x) = max(x, 0) - a Phi(-a) with a = |x|. No cancellation: the negative tail keeps its
+// relative accuracy.
 MODTREE_ALWAYS_INLINE float gelu(float x) {
   const float a = x < 0.0f ? -x : x;
   const float tail = a * (exp_approx(-0.5f * a * a) * scaled_tail(a));
@@ -31,12 +33,15 @@ MODTREE_ALWAYS_INLINE float gelu(float x) {
 }
 
 // Double precision is for checking, not for speed: the C library's function, not vectorised.
-MODTREE_ALWAYS_INLINE double gelu(double x) { return 0.5 * x * std::erfc(x * -0.70710678118654752440); }
+MODTREE_ALWAYS_INLINE double gelu(double x) {
+  return 0.5 * x * std::erfc(x * -0.70710678118654752440);
+}
 
 // 0.5 x (1 + tanh(u)) = x / (1 + exp(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3)
 template <class T>
 MODTREE_ALWAYS_INLINE T gelu_tanh(T x) {
-  const T minus_2u = static_cast<T>(-1.59576912160573071176) * (x + static_cast<T>(0.044715) * x * x * x);
+  const T minus_2u =
+      static_cast<T>(-1.59576912160573071176) * (x + static_cast<T>(0.044715) * x * x * x);
   return x / (static_cast<T>(1) + exp_approx(minus_2u));
 }
 
@@ -49,14 +54,17 @@ MODTREE_ALWAYS_INLINE float gelu_slope(float x) {
 }
 
 MODTREE_ALWAYS_INLINE double gelu_slope(double x) {
-  return 0.5 * std::erfc(x * -0.70710678118654752440) + x * (std::exp(-0.5 * x * x) * 0.39894228040143267794);
+  return 0.5 * std::erfc(x * -0.70710678118654752440) +
+         x * (std::exp(-0.5 * x * x) * 0.39894228040143267794);
 }
 
 // With s = 1 / (1 + exp(-2u)): the derivative of x s is s + x s (1 - s) 2u'.
 template <class T>
 MODTREE_ALWAYS_INLINE T gelu_tanh_slope(T x) {
-  const T two_u = static_cast<T>(1.59576912160573071176) * (x + static_cast<T>(0.044715) * x * x * x);
-  const T slope = static_cast<T>(1.59576912160573071176) * (static_cast<T>(1) + static_cast<T>(0.134145) * x * x);
+  const T two_u =
+      static_cast<T>(1.59576912160573071176) * (x + static_cast<T>(0.044715) * x * x * x);
+  const T slope = static_cast<T>(1.59576912160573071176) *
+                  (static_cast<T>(1) + static_cast<T>(0.134145) * x * x);
   const T s = sigmoid_approx(two_u);
   return s + x * (s * (static_cast<T>(1) - s)) * slope;
 }
@@ -69,7 +77,8 @@ MODTREE_ALWAYS_INLINE void gelu_backward_loop(const T *g, const T *x, T *out, st
 }
 
 template <class T>
-MODTREE_ALWAYS_INLINE void gelu_tanh_backward_loop(const T *g, const T *x, T *out, std::ptrdiff_t n) {
+MODTREE_ALWAYS_INLINE void gelu_tanh_backward_loop(const T *g, const T *x, T *out,
+                                                   std::ptrdiff_t n) {
   for (std::ptrdiff_t i = 0; i < n; ++i) {
     out[i] = g[i] * gelu_tanh_slope(x[i]);
   }
@@ -91,17 +100,24 @@ MODTREE_ALWAYS_INLINE void gelu_tanh_loop(const T *x, T *out, std::ptrdiff_t n) 
 
 }  // namespace
 
-MODTREE_DEFINE_KERNEL(gelu_f32, (const float *x, float *out, std::ptrdiff_t n), gelu_loop, (x, out, n))
-MODTREE_DEFINE_KERNEL(gelu_f64, (const double *x, double *out, std::ptrdiff_t n), gelu_loop, (x, out, n))
-MODTREE_DEFINE_KERNEL(gelu_tanh_f32, (const float *x, float *out, std::ptrdiff_t n), gelu_tanh_loop, (x, out, n))
-MODTREE_DEFINE_KERNEL(gelu_tanh_f64, (const double *x, double *out, std::ptrdiff_t n), gelu_tanh_loop, (x, out, n))
-MODTREE_DEFINE_KERNEL(gelu_backward, (const float *g, const float *x, float *out, std::ptrdiff_t n), gelu_backward_loop,
-                      (g, x, out, n))
-MODTREE_DEFINE_KERNEL(gelu_backward, (const double *g, const double *x, double *out, std::ptrdiff_t n),
+MODTREE_DEFINE_KERNEL(gelu_f32, (const float *x, float *out, std::ptrdiff_t n), gelu_loop,
+                      (x, out, n))
+MODTREE_DEFINE_KERNEL(gelu_f64, (const double *x, double *out, std::ptrdiff_t n), gelu_loop,
+                      (x, out, n))
+MODTREE_DEFINE_KERNEL(gelu_tanh_f32, (const float *x, float *out, std::ptrdiff_t n), gelu_tanh_loop,
+                      (x, out, n))
+MODTREE_DEFINE_KERNEL(gelu_tanh_f64, (const double *x, double *out, std::ptrdiff_t n),
+                      gelu_tanh_loop, (x, out, n))
+MODTREE_DEFINE_KERNEL(gelu_backward, (const float *g, const float *x, float *out, std::ptrdiff_t n),
                       gelu_backward_loop, (g, x, out, n))
-MODTREE_DEFINE_KERNEL(gelu_tanh_backward, (const float *g, const float *x, float *out, std::ptrdiff_t n),
+MODTREE_DEFINE_KERNEL(gelu_backward,
+                      (const double *g, const double *x, double *out, std::ptrdiff_t n),
+                      gelu_backward_loop, (g, x, out, n))
+MODTREE_DEFINE_KERNEL(gelu_tanh_backward,
+                      (const float *g, const float *x, float *out, std::ptrdiff_t n),
                       gelu_tanh_backward_loop, (g, x, out, n))
-MODTREE_DEFINE_KERNEL(gelu_tanh_backward, (const double *g, const double *x, double *out, std::ptrdiff_t n),
+MODTREE_DEFINE_KERNEL(gelu_tanh_backward,
+                      (const double *g, const double *x, double *out, std::ptrdiff_t n),
                       gelu_tanh_backward_loop, (g, x, out, n))
 
 }  // namespace modtree::kernels

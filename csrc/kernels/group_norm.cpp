@@ -19,14 +19,17 @@ MODTREE_ALWAYS_INLINE void group_norm_all(const GroupNorm<T> &a) {
     }
     const T *start = a.x + row * size;
     const auto count = static_cast<double>(size);
-    const auto mean = static_cast<T>(block_sum<T>(size, [=](std::ptrdiff_t i) { return start[i]; }) / count);
-    const double squares = block_sum<T>(size, [=](std::ptrdiff_t i) { return (start[i] - mean) * (start[i] - mean); });
+    const auto mean =
+        static_cast<T>(block_sum<T>(size, [=](std::ptrdiff_t i) { return start[i]; }) / count);
+    const double squares =
+        block_sum<T>(size, [=](std::ptrdiff_t i) { return (start[i] - mean) * (start[i] - mean); });
     const auto rstd = static_cast<T>(1.0 / std::sqrt(squares / count + a.eps));
     a.mean[row] = mean;
     a.rstd[row] = rstd;
     for (std::ptrdiff_t j = 0; j < a.width; ++j) {
       const std::ptrdiff_t channel = row % a.groups * a.width + j;
-      const T scale = a.weight ? rstd * a.weight[channel] : rstd, shift = a.bias ? a.bias[channel] : T(0);
+      const T scale = a.weight ? rstd * a.weight[channel] : rstd,
+              shift = a.bias ? a.bias[channel] : T(0);
       const T *__restrict x = start + j * n;
       T *__restrict out = a.out + row * size + j * n;
       for (std::ptrdiff_t i = 0; i < n; ++i) {
@@ -97,7 +100,9 @@ MODTREE_ALWAYS_INLINE void group_norm_backward_all(const GroupNormBackward<T> &a
 
 MODTREE_DEFINE_KERNEL(group_norm, (const GroupNorm<float> &a), group_norm_all, (a))
 MODTREE_DEFINE_KERNEL(group_norm, (const GroupNorm<double> &a), group_norm_all, (a))
-MODTREE_DEFINE_KERNEL(group_norm_backward, (const GroupNormBackward<float> &a), group_norm_backward_all, (a))
-MODTREE_DEFINE_KERNEL(group_norm_backward, (const GroupNormBackward<double> &a), group_norm_backward_all, (a))
+MODTREE_DEFINE_KERNEL(group_norm_backward, (const GroupNormBackward<float> &a),
+                      group_norm_backward_all, (a))
+MODTREE_DEFINE_KERNEL(group_norm_backward, (const GroupNormBackward<double> &a),
+                      group_norm_backward_all, (a))
 
 }  // namespace modtree::kernels

@@ -6,7 +6,8 @@
 
 namespace modtree::kernels {
 
-// `weight` and `bias`, one for each channel, may be null; mean and rstd, one for each group of each image, are written.
+// `weight` and `bias`, one for each channel, may be null; mean and rstd, one for each group of each
+// image, are written.
 template <class T>
 struct GroupNorm {
   const T *x, *weight, *bias;

@@ -9,11 +9,14 @@
 namespace modtree::kernels {
 namespace {
 
-// The windows that have an element inside the image, for every element: found once, since it takes divisions.
+// The windows that have an element inside the image, for every element: found once, since it takes
+// divisions.
 struct Inside {
   std::vector<WindowRange> rows, columns;
 
-  Inside(const WindowAxis &row_axis, const WindowAxis &column_axis) : rows(all(row_axis)), columns(all(column_axis)) {}
+  Inside(const WindowAxis &row_axis, const WindowAxis &column_axis)
+      : rows(all(row_axis)),
+        columns(all(column_axis)) {}
 
 private:
   static std::vector<WindowRange> all(const WindowAxis &axis) {
@@ -25,10 +28,11 @@ private:
   }
 };
 
-// Calls visit(image row or null, matrix row, range) for every row of windows, in the order of the matrix' rows.
+// Calls visit(image row or null, matrix row, range) for every row of windows, in the order of the
+// matrix' rows.
 template <class T, class Visit>
-MODTREE_ALWAYS_INLINE void for_each_row(const Columns<T> &a, const Inside &inside, std::ptrdiff_t image,
-                                        std::ptrdiff_t channel, Visit visit) {
+MODTREE_ALWAYS_INLINE void for_each_row(const Columns<T> &a, const Inside &inside,
+                                        std::ptrdiff_t image, std::ptrdiff_t channel, Visit visit) {
   const WindowAxis &rows = a.rows, &columns = a.columns;
   T *plane = a.image + (image * a.channels + channel) * rows.size * columns.size;
   for (std::ptrdiff_t kr = 0; kr < rows.kernel; ++kr) {
@@ -41,17 +45,19 @@ MODTREE_ALWAYS_INLINE void for_each_row(const Columns<T> &a, const Inside &insid
         const std::ptrdiff_t row = o * rows.stride - rows.padding + kr * rows.dilation;
         const bool any = row >= 0 && row < rows.size && range.first < range.last;
         // Points at the element that window range.first has; never before the plane.
-        T *from = any ? plane + row * columns.size + (shift + range.first * columns.stride) : nullptr;
+        T *from =
+            any ? plane + row * columns.size + (shift + range.first * columns.stride) : nullptr;
         visit(from, matrix, range);
       }
     }
   }
 }
 
-// The matrix' rows of one plane when a row of windows is as wide as the image: a piece of the plane, shifted, whose edges belong to the padding.
+// The matrix' rows of one plane when a row of windows is as wide as the image: a piece of the
+// plane, shifted, whose edges belong to the padding.
 template <class T>
-MODTREE_ALWAYS_INLINE void shifted_planes(const Columns<T> &a, const Inside &inside, std::ptrdiff_t image,
-                                          std::ptrdiff_t channel) {
+MODTREE_ALWAYS_INLINE void shifted_planes(const Columns<T> &a, const Inside &inside,
+                                          std::ptrdiff_t image, std::ptrdiff_t channel) {
   const WindowAxis &rows = a.rows, &columns = a.columns;
   const std::ptrdiff_t width = columns.size;
   const T *plane = a.image + (image * a.channels + channel) * rows.size * width;
@@ -67,9 +73,11 @@ MODTREE_ALWAYS_INLINE void shifted_planes(const Columns<T> &a, const Inside &ins
       }
       std::fill(to, to + high.first * width, T(0));
       std::fill(to + high.last * width, to + rows.out * width, T(0));
-      const std::ptrdiff_t first = high.first * width + wide.first, last = (high.last - 1) * width + wide.last;
+      const std::ptrdiff_t first = high.first * width + wide.first,
+                           last = (high.last - 1) * width + wide.last;
       const std::ptrdiff_t row = high.first - rows.padding + kr * rows.dilation;
-      const T *__restrict from = plane + row * width + (kc * columns.dilation - columns.padding + wide.first);
+      const T *__restrict from =
+          plane + row * width + (kc * columns.dilation - columns.padding + wide.first);
       for (std::ptrdiff_t i = 0; i < last - first; ++i) {
         to[first + i] = from[i];
       }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Windows of images as columns of a matrix, which turns a convolution into a matrix product, and the sum of such columns back into images.
+// Windows of images as columns of a matrix, which turns a convolution into a matrix product, and
+// the sum of such columns back into images.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +9,9 @@
 
 namespace modtree::kernels {
 
-// Images: (images, channels, rows.size, columns.size). Matrix: row r = (channel, row of the window, column of the window), one column
-// for each window; the row r of image n starts at n * image_stride + r * row_stride. Nothing overlaps.
+// Images: (images, channels, rows.size, columns.size). Matrix: row r = (channel, row of the window,
+// column of the window), one column for each window; the row r of image n starts at n *
+// image_stride + r * row_stride. Nothing overlaps.
 template <class T>
 struct Columns {
   T *image, *matrix;

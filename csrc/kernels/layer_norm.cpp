@@ -10,15 +10,17 @@ namespace modtree::kernels {
 namespace {
 
 template <class T>
-MODTREE_ALWAYS_INLINE void layer_norm_rows(const T *x, const T *weight, const T *bias, T *out, T *means, T *rstds,
-                                           std::ptrdiff_t rows, std::ptrdiff_t n, double eps) {
+MODTREE_ALWAYS_INLINE void layer_norm_rows(const T *x, const T *weight, const T *bias, T *out,
+                                           T *means, T *rstds, std::ptrdiff_t rows,
+                                           std::ptrdiff_t n, double eps) {
   if (n == 0) {
     return;
   }
   const auto count = static_cast<double>(n);
   for (std::ptrdiff_t row = 0; row < rows; ++row, x += n, out += n) {
     const T *from = x;
-    const auto mean = static_cast<T>(block_sum<T>(n, [=](std::ptrdiff_t i) { return from[i]; }) / count);
+    const auto mean =
+        static_cast<T>(block_sum<T>(n, [=](std::ptrdiff_t i) { return from[i]; }) / count);
     const double variance = block_sum<T>(n,
                                          [=](std::ptrdiff_t i) {
                                            const T d = from[i] - mean;
@@ -46,7 +48,8 @@ MODTREE_ALWAYS_INLINE void layer_norm_rows(const T *x, const T *weight, const T 
   }
 }
 
-// With h = (x - mean) rstd and u = g weight: dx = rstd (u - mean(u) - h mean(u h)), dweight = sum of g h over rows, dbias = sum of g.
+// With h = (x - mean) rstd and u = g weight: dx = rstd (u - mean(u) - h mean(u h)), dweight = sum
+// of g h over rows, dbias = sum of g.
 template <class T>
 MODTREE_ALWAYS_INLINE void layer_norm_backward_rows(const LayerNormBackward<T> &a) {
   const std::ptrdiff_t n = a.n;
@@ -96,14 +99,17 @@ MODTREE_ALWAYS_INLINE void layer_norm_backward_rows(const LayerNormBackward<T> &
 }  // namespace
 
 MODTREE_DEFINE_KERNEL(layer_norm_f32,
-                      (const float *x, const float *weight, const float *bias, float *out, float *mean, float *rstd,
-                       std::ptrdiff_t rows, std::ptrdiff_t n, double eps),
+                      (const float *x, const float *weight, const float *bias, float *out,
+                       float *mean, float *rstd, std::ptrdiff_t rows, std::ptrdiff_t n, double eps),
                       layer_norm_rows, (x, weight, bias, out, mean, rstd, rows, n, eps))
 MODTREE_DEFINE_KERNEL(layer_norm_f64,
-                      (const double *x, const double *weight, const double *bias, double *out, double *mean,
-                       double *rstd, std::ptrdiff_t rows, std::ptrdiff_t n, double eps),
+                      (const double *x, const double *weight, const double *bias, double *out,
+                       double *mean, double *rstd, std::ptrdiff_t rows, std::ptrdiff_t n,
+                       double eps),
                       layer_norm_rows, (x, weight, bias, out, mean, rstd, rows, n, eps))
-MODTREE_DEFINE_KERNEL(layer_norm_backward, (const LayerNormBackward<float> &a), layer_norm_backward_rows, (a))
-MODTREE_DEFINE_KERNEL(layer_norm_backward, (const LayerNormBackward<double> &a), layer_norm_backward_rows, (a))
+MODTREE_DEFINE_KERNEL(layer_norm_backward, (const LayerNormBackward<float> &a),
+                      layer_norm_backward_rows, (a))
+MODTREE_DEFINE_KERNEL(layer_norm_backward, (const LayerNormBackward<double> &a),
+                      layer_norm_backward_rows, (a))
 
 }  // namespace modtree::kernels

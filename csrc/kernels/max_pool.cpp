@@ -9,8 +9,8 @@
 namespace modtree::kernels {
 namespace {
 
-// One row of windows at a time: element after element of the window is compared for all windows of the row, which makes the inner loop run
-// along memory and have no branch.
+// One row of windows at a time: element after element of the window is compared for all windows of
+// the row, which makes the inner loop run along memory and have no branch.
 template <class T, class Index>
 MODTREE_ALWAYS_INLINE void max_pool_planes(const MaxPool<T> &a) {
   const WindowAxis &rows = a.rows, &columns = a.columns;
@@ -40,7 +40,8 @@ MODTREE_ALWAYS_INLINE void max_pool_planes(const MaxPool<T> &a) {
           for (std::ptrdiff_t i = range.first; i < range.last; ++i) {
             const std::ptrdiff_t at = start + i * stride;
             const T v = x[at];
-            // The first element of a window is taken even when it is -inf; a NaN stays until another one comes.
+            // The first element of a window is taken even when it is -inf; a NaN stays until
+            // another one comes.
             const bool better = v > best[i] || v != v || place[i] < 0;
             best[i] = better ? v : best[i];
             place[i] = better ? static_cast<Index>(at) : place[i];
@@ -78,11 +79,13 @@ MODTREE_ALWAYS_INLINE void max_pool_narrow(const MaxPool<T> &a) {
         const WindowRange wide = ranges[static_cast<std::size_t>(i)];
         const std::ptrdiff_t corner =
             (o * rows.stride - rows.padding) * columns.size + i * columns.stride - columns.padding;
-        std::ptrdiff_t place = corner + high.first * rows.dilation * columns.size + wide.first * columns.dilation;
+        std::ptrdiff_t place =
+            corner + high.first * rows.dilation * columns.size + wide.first * columns.dilation;
         T best = x[place];
         for (std::ptrdiff_t kr = high.first; kr < high.last; ++kr) {
           for (std::ptrdiff_t kc = wide.first; kc < wide.last; ++kc) {
-            const std::ptrdiff_t at = corner + kr * rows.dilation * columns.size + kc * columns.dilation;
+            const std::ptrdiff_t at =
+                corner + kr * rows.dilation * columns.size + kc * columns.dilation;
             const T v = x[at];
             const bool better = v > best || v != v;
             best = better ? v : best;
@@ -101,7 +104,8 @@ template <class T>
 MODTREE_ALWAYS_INLINE void max_pool_any(const MaxPool<T> &a) {
   if (a.columns.out < kNarrow) {
     max_pool_narrow(a);
-  } else if (sizeof(T) == 4 && a.rows.size * a.columns.size <= std::numeric_limits<std::int32_t>::max()) {
+  } else if (sizeof(T) == 4 &&
+             a.rows.size * a.columns.size <= std::numeric_limits<std::int32_t>::max()) {
     max_pool_planes<T, std::int32_t>(a);
   } else {
     max_pool_planes<T, std::int64_t>(a);
@@ -127,7 +131,9 @@ MODTREE_ALWAYS_INLINE void max_pool_backward_planes(const MaxPoolBackward<T> &a)
 
 MODTREE_DEFINE_KERNEL(max_pool, (const MaxPool<float> &a), max_pool_any, (a))
 MODTREE_DEFINE_KERNEL(max_pool, (const MaxPool<double> &a), max_pool_any, (a))
-MODTREE_DEFINE_KERNEL(max_pool_backward, (const MaxPoolBackward<float> &a), max_pool_backward_planes, (a))
-MODTREE_DEFINE_KERNEL(max_pool_backward, (const MaxPoolBackward<double> &a), max_pool_backward_planes, (a))
+MODTREE_DEFINE_KERNEL(max_pool_backward, (const MaxPoolBackward<float> &a),
+                      max_pool_backward_planes, (a))
+MODTREE_DEFINE_KERNEL(max_pool_backward, (const MaxPoolBackward<double> &a),
+                      max_pool_backward_planes, (a))
 
 }  // namespace modtree::kernels

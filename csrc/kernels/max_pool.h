@@ -9,8 +9,8 @@
 
 namespace modtree::kernels {
 
-// `indices` counts within the image of rows.size * columns.size values; a NaN is larger than everything, of equal values the first wins.
-// Every window must have an element inside the image.
+// `indices` counts within the image of rows.size * columns.size values; a NaN is larger than
+// everything, of equal values the first wins. Every window must have an element inside the image.
 template <class T>
 struct MaxPool {
   const T *x;
@@ -20,7 +20,8 @@ struct MaxPool {
   WindowAxis rows, columns;
 };
 
-// Adds the `from` values of each plane of g where `indices` says, into planes of `to` zeros. The caller has checked the indices.
+// Adds the `from` values of each plane of g where `indices` says, into planes of `to` zeros. The
+// caller has checked the indices.
 template <class T>
 struct MaxPoolBackward {
   const T *g;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Compiled without -ffast-math and without contraction to fused multiply-add: every instruction set gives the same bits.
+// Compiled without -ffast-math and without contraction to fused multiply-add: every instruction set
+// gives the same bits.
 #include "kernels/optimizer.h"
 
 #include <cmath>
@@ -12,7 +13,8 @@ namespace {
 // torch.lerp: from the nearer end.
 template <class T>
 MODTREE_ALWAYS_INLINE T lerp(T a, T b, T weight) {
-  return weight < static_cast<T>(0.5) ? a + weight * (b - a) : b - (b - a) * (static_cast<T>(1) - weight);
+  return weight < static_cast<T>(0.5) ? a + weight * (b - a)
+                                      : b - (b - a) * (static_cast<T>(1) - weight);
 }
 
 // The gradient with weight decay; without it not even 0 times an infinite parameter.

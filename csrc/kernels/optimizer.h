@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One step of an optimizer on contiguous arrays of `n` values, in the order of operations of torch.optim, so that results agree.
+// One step of an optimizer on contiguous arrays of `n` values, in the order of operations of
+// torch.optim, so that results agree.
 //
 // Everything but `grad` is changed in place. Nothing overlaps.
 #pragma once

@@ -9,9 +9,11 @@
 namespace modtree::kernels {
 namespace {
 
-// One function for each loop, and one transcendental function in each loop: GCC does not vectorize more than that at a time.
+// One function for each loop, and one transcendental function in each loop: GCC does not vectorize
+// more than that at a time.
 template <class T>
-MODTREE_ALWAYS_INLINE void add_sigmoid(T *__restrict gates, const T *__restrict y, std::ptrdiff_t n) {
+MODTREE_ALWAYS_INLINE void add_sigmoid(T *__restrict gates, const T *__restrict y,
+                                       std::ptrdiff_t n) {
   for (std::ptrdiff_t i = 0; i < n; ++i) {
     gates[i] = sigmoid_approx(gates[i] + y[i]);
   }
@@ -48,15 +50,18 @@ MODTREE_ALWAYS_INLINE void lstm_rows(const LstmCell<T> &a) {
   }
 }
 
-// A parameter for each part of a row of gates: the compiler is to know that they do not overlap. `dbefore` holds tanh(c) at first.
+// A parameter for each part of a row of gates: the compiler is to know that they do not overlap.
+// `dbefore` holds tanh(c) at first.
 template <class T>
-MODTREE_ALWAYS_INLINE void lstm_backward_row(const T *__restrict dh, const T *__restrict dc, const T *__restrict gates,
-                                             const T *__restrict before, T *__restrict dinput, T *__restrict dforget,
-                                             T *__restrict dcell, T *__restrict doutput, T *__restrict dbefore,
-                                             std::ptrdiff_t n) {
+MODTREE_ALWAYS_INLINE void lstm_backward_row(const T *__restrict dh, const T *__restrict dc,
+                                             const T *__restrict gates, const T *__restrict before,
+                                             T *__restrict dinput, T *__restrict dforget,
+                                             T *__restrict dcell, T *__restrict doutput,
+                                             T *__restrict dbefore, std::ptrdiff_t n) {
   const T one = 1;
   for (std::ptrdiff_t i = 0; i < n; ++i) {
-    const T input = gates[i], forget = gates[n + i], cell = gates[2 * n + i], output = gates[3 * n + i];
+    const T input = gates[i], forget = gates[n + i], cell = gates[2 * n + i],
+            output = gates[3 * n + i];
     const T squashed = dbefore[i];
     const T g = dh[i];
     const T state = dc[i] + g * output * (one - squashed * squashed);
@@ -81,14 +86,14 @@ MODTREE_ALWAYS_INLINE void lstm_backward_rows(const LstmCellBackward<T> &a) {
       dbefore[i] = tanh_approx(c[i]);
     }
     T *dgates = a.dgates + row * 4 * n;
-    lstm_backward_row(dh, dc, a.gates + row * 4 * n, a.c_before + row * n, dgates, dgates + n, dgates + 2 * n,
-                      dgates + 3 * n, dbefore, n);
+    lstm_backward_row(dh, dc, a.gates + row * 4 * n, a.c_before + row * n, dgates, dgates + n,
+                      dgates + 2 * n, dgates + 3 * n, dbefore, n);
   }
 }
 
 template <class T>
-MODTREE_ALWAYS_INLINE void new_gate(T *__restrict fresh, const T *__restrict reset, const T *__restrict y,
-                                    std::ptrdiff_t n) {
+MODTREE_ALWAYS_INLINE void new_gate(T *__restrict fresh, const T *__restrict reset,
+                                    const T *__restrict y, std::ptrdiff_t n) {
   for (std::ptrdiff_t i = 0; i < n; ++i) {
     fresh[i] = tanh_approx(fresh[i] + reset[i] * y[i]);
   }
@@ -114,10 +119,11 @@ MODTREE_ALWAYS_INLINE void gru_rows(const GruCell<T> &a) {
 }
 
 template <class T>
-MODTREE_ALWAYS_INLINE void gru_backward_row(const T *__restrict g, const T *__restrict gates, const T *__restrict y,
-                                            const T *__restrict before, T *__restrict dx_reset, T *__restrict dx_update,
-                                            T *__restrict dx_fresh, T *__restrict dy_reset, T *__restrict dy_update,
-                                            T *__restrict dy_fresh, T *__restrict dbefore, std::ptrdiff_t n) {
+MODTREE_ALWAYS_INLINE void
+gru_backward_row(const T *__restrict g, const T *__restrict gates, const T *__restrict y,
+                 const T *__restrict before, T *__restrict dx_reset, T *__restrict dx_update,
+                 T *__restrict dx_fresh, T *__restrict dy_reset, T *__restrict dy_update,
+                 T *__restrict dy_fresh, T *__restrict dbefore, std::ptrdiff_t n) {
   const T one = 1;
   for (std::ptrdiff_t i = 0; i < n; ++i) {
     const T reset = gates[i], update = gates[n + i], fresh = gates[2 * n + i];
@@ -140,8 +146,9 @@ MODTREE_ALWAYS_INLINE void gru_backward_rows(const GruCellBackward<T> &a) {
   for (std::ptrdiff_t row = 0; row < a.batch; ++row) {
     T *dx = a.dfrom_input + row * 3 * n;
     T *dy = a.dfrom_hidden + row * 3 * n;
-    gru_backward_row(a.dh + row * n, a.gates + row * 3 * n, a.from_hidden + row * 3 * n, a.h_before + row * n, dx,
-                     dx + n, dx + 2 * n, dy, dy + n, dy + 2 * n, a.dh_before + row * n, n);
+    gru_backward_row(a.dh + row * n, a.gates + row * 3 * n, a.from_hidden + row * 3 * n,
+                     a.h_before + row * n, dx, dx + n, dx + 2 * n, dy, dy + n, dy + 2 * n,
+                     a.dh_before + row * n, n);
   }
 }
 
@@ -149,8 +156,10 @@ MODTREE_ALWAYS_INLINE void gru_backward_rows(const GruCellBackward<T> &a) {
 
 MODTREE_DEFINE_KERNEL(lstm_cell, (const LstmCell<float> &a), lstm_rows, (a))
 MODTREE_DEFINE_KERNEL(lstm_cell, (const LstmCell<double> &a), lstm_rows, (a))
-MODTREE_DEFINE_KERNEL(lstm_cell_backward, (const LstmCellBackward<float> &a), lstm_backward_rows, (a))
-MODTREE_DEFINE_KERNEL(lstm_cell_backward, (const LstmCellBackward<double> &a), lstm_backward_rows, (a))
+MODTREE_DEFINE_KERNEL(lstm_cell_backward, (const LstmCellBackward<float> &a), lstm_backward_rows,
+                      (a))
+MODTREE_DEFINE_KERNEL(lstm_cell_backward, (const LstmCellBackward<double> &a), lstm_backward_rows,
+                      (a))
 MODTREE_DEFINE_KERNEL(gru_cell, (const GruCell<float> &a), gru_rows, (a))
 MODTREE_DEFINE_KERNEL(gru_cell, (const GruCell<double> &a), gru_rows, (a))
 MODTREE_DEFINE_KERNEL(gru_cell_backward, (const GruCellBackward<float> &a), gru_backward_rows, (a))

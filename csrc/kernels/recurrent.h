@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What LSTM and GRU cells do between their matrix products, for `batch` rows of `size` hidden values. Nothing overlaps.
+// What LSTM and GRU cells do between their matrix products, for `batch` rows of `size` hidden
+// values. Nothing overlaps.
 #pragma once
 
 #include <cstddef>
 
 namespace modtree::kernels {
 
-// Gates are rows of 4 size values: input, forget, cell, output, before their activations the sum of `from_input` and `from_hidden`.
-// `gates` may be `from_input`.
-// c = forget c_before + input cell, h = output tanh(c); `gates` gets the activated ones.
+// Gates are rows of 4 size values: input, forget, cell, output, before their activations the sum of
+// `from_input` and `from_hidden`. `gates` may be `from_input`. c = forget c_before + input cell, h
+// = output tanh(c); `gates` gets the activated ones.
 template <class T>
 struct LstmCell {
   const T *from_input, *from_hidden, *c_before;
@@ -24,8 +25,8 @@ struct LstmCellBackward {
   std::ptrdiff_t batch, size;
 };
 
-// Rows of 3 size values: reset, update, new; n = tanh(from_input + reset * from_hidden), h = n + update (h_before - n). `gates` gets
-// the activated ones.
+// Rows of 3 size values: reset, update, new; n = tanh(from_input + reset * from_hidden), h = n +
+// update (h_before - n). `gates` gets the activated ones.
 template <class T>
 struct GruCell {
   const T *from_input, *from_hidden, *h_before;

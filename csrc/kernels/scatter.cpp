@@ -7,8 +7,9 @@ namespace modtree::kernels {
 namespace {
 
 template <class T>
-MODTREE_ALWAYS_INLINE void scatter_rows(const std::int64_t *indices, const T *g, T *out, std::ptrdiff_t n,
-                                        std::ptrdiff_t width, std::int64_t skipped) {
+MODTREE_ALWAYS_INLINE void scatter_rows(const std::int64_t *indices, const T *g, T *out,
+                                        std::ptrdiff_t n, std::ptrdiff_t width,
+                                        std::int64_t skipped) {
   for (std::ptrdiff_t row = 0; row < n; ++row) {
     if (indices[row] == skipped) {
       continue;
@@ -24,8 +25,8 @@ MODTREE_ALWAYS_INLINE void scatter_rows(const std::int64_t *indices, const T *g,
 }  // namespace
 
 MODTREE_DEFINE_KERNEL(scatter_add_rows,
-                      (const std::int64_t *indices, const float *g, float *out, std::ptrdiff_t n, std::ptrdiff_t width,
-                       std::int64_t skipped),
+                      (const std::int64_t *indices, const float *g, float *out, std::ptrdiff_t n,
+                       std::ptrdiff_t width, std::int64_t skipped),
                       scatter_rows, (indices, g, out, n, width, skipped))
 MODTREE_DEFINE_KERNEL(scatter_add_rows,
                       (const std::int64_t *indices, const double *g, double *out, std::ptrdiff_t n,

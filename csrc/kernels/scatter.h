@@ -7,10 +7,11 @@
 
 namespace modtree::kernels {
 
-// out[indices[i]] += g[i] for `n` rows of `width` values; rows whose index is `skipped` are left out. The caller has checked the indices.
-void scatter_add_rows(const std::int64_t *indices, const float *g, float *out, std::ptrdiff_t n, std::ptrdiff_t width,
-                      std::int64_t skipped);
-void scatter_add_rows(const std::int64_t *indices, const double *g, double *out, std::ptrdiff_t n, std::ptrdiff_t width,
-                      std::int64_t skipped);
+// out[indices[i]] += g[i] for `n` rows of `width` values; rows whose index is `skipped` are left
+// out. The caller has checked the indices.
+void scatter_add_rows(const std::int64_t *indices, const float *g, float *out, std::ptrdiff_t n,
+                      std::ptrdiff_t width, std::int64_t skipped);
+void scatter_add_rows(const std::int64_t *indices, const double *g, double *out, std::ptrdiff_t n,
+                      std::ptrdiff_t width, std::int64_t skipped);
 
 }  // namespace modtree::kernels

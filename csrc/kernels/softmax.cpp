@@ -17,7 +17,8 @@ MODTREE_ALWAYS_INLINE void softmax_rows(const T *x, T *out, std::ptrdiff_t rows,
     const T largest = max_value(x, n);
     const T *from = x;
     T *to = out;
-    const double sum = block_sum<T>(n, [=](std::ptrdiff_t i) { return to[i] = exp_approx(from[i] - largest); });
+    const double sum =
+        block_sum<T>(n, [=](std::ptrdiff_t i) { return to[i] = exp_approx(from[i] - largest); });
     const auto scale = static_cast<T>(1.0 / sum);
     for (std::ptrdiff_t i = 0; i < n; ++i) {
       out[i] *= scale;
@@ -26,7 +27,8 @@ MODTREE_ALWAYS_INLINE void softmax_rows(const T *x, T *out, std::ptrdiff_t rows,
 }
 
 template <class T>
-MODTREE_ALWAYS_INLINE void log_softmax_rows(const T *x, T *out, std::ptrdiff_t rows, std::ptrdiff_t n) {
+MODTREE_ALWAYS_INLINE void log_softmax_rows(const T *x, T *out, std::ptrdiff_t rows,
+                                            std::ptrdiff_t n) {
   if (n == 0) {
     return;
   }
@@ -34,8 +36,8 @@ MODTREE_ALWAYS_INLINE void log_softmax_rows(const T *x, T *out, std::ptrdiff_t r
     const T largest = max_value(x, n);
     const T *from = x;
     T *to = out;
-    // The shifted values are stored in between: in one expression the compiler may compute x - (largest + log(sum)),
-    // which rounds the small term away when values are large.
+    // The shifted values are stored in between: in one expression the compiler may compute x -
+    // (largest + log(sum)), which rounds the small term away when values are large.
     const double sum = block_sum<T>(n, [=](std::ptrdiff_t i) {
       to[i] = from[i] - largest;
       return exp_approx(to[i]);
@@ -48,12 +50,13 @@ MODTREE_ALWAYS_INLINE void log_softmax_rows(const T *x, T *out, std::ptrdiff_t r
 }
 
 template <class T>
-MODTREE_ALWAYS_INLINE void softmax_backward_rows(const T *g, const T *y, T *out, std::ptrdiff_t rows,
-                                                 std::ptrdiff_t n) {
+MODTREE_ALWAYS_INLINE void softmax_backward_rows(const T *g, const T *y, T *out,
+                                                 std::ptrdiff_t rows, std::ptrdiff_t n) {
   for (std::ptrdiff_t row = 0; row < rows; ++row, g += n, y += n, out += n) {
     const T *grad = g;
     const T *result = y;
-    const auto sum = static_cast<T>(block_sum<T>(n, [=](std::ptrdiff_t i) { return grad[i] * result[i]; }));
+    const auto sum =
+        static_cast<T>(block_sum<T>(n, [=](std::ptrdiff_t i) { return grad[i] * result[i]; }));
     for (std::ptrdiff_t i = 0; i < n; ++i) {
       out[i] = y[i] * (g[i] - sum);
     }
@@ -61,8 +64,8 @@ MODTREE_ALWAYS_INLINE void softmax_backward_rows(const T *g, const T *y, T *out,
 }
 
 template <class T>
-MODTREE_ALWAYS_INLINE void log_softmax_backward_rows(const T *g, const T *y, T *out, std::ptrdiff_t rows,
-                                                     std::ptrdiff_t n) {
+MODTREE_ALWAYS_INLINE void log_softmax_backward_rows(const T *g, const T *y, T *out,
+                                                     std::ptrdiff_t rows, std::ptrdiff_t n) {
   for (std::ptrdiff_t row = 0; row < rows; ++row, g += n, y += n, out += n) {
     const T *grad = g;
     const auto sum = static_cast<T>(block_sum<T>(n, [=](std::ptrdiff_t i) { return grad[i]; }));
@@ -74,25 +77,33 @@ MODTREE_ALWAYS_INLINE void log_softmax_backward_rows(const T *g, const T *y, T *
 
 }  // namespace
 
-MODTREE_DEFINE_KERNEL(softmax_f32, (const float *x, float *out, std::ptrdiff_t rows, std::ptrdiff_t n), softmax_rows,
-                      (x, out, rows, n))
-MODTREE_DEFINE_KERNEL(softmax_f64, (const double *x, double *out, std::ptrdiff_t rows, std::ptrdiff_t n), softmax_rows,
-                      (x, out, rows, n))
-MODTREE_DEFINE_KERNEL(log_softmax_f32, (const float *x, float *out, std::ptrdiff_t rows, std::ptrdiff_t n),
+MODTREE_DEFINE_KERNEL(softmax_f32,
+                      (const float *x, float *out, std::ptrdiff_t rows, std::ptrdiff_t n),
+                      softmax_rows, (x, out, rows, n))
+MODTREE_DEFINE_KERNEL(softmax_f64,
+                      (const double *x, double *out, std::ptrdiff_t rows, std::ptrdiff_t n),
+                      softmax_rows, (x, out, rows, n))
+MODTREE_DEFINE_KERNEL(log_softmax_f32,
+                      (const float *x, float *out, std::ptrdiff_t rows, std::ptrdiff_t n),
                       log_softmax_rows, (x, out, rows, n))
-MODTREE_DEFINE_KERNEL(log_softmax_f64, (const double *x, double *out, std::ptrdiff_t rows, std::ptrdiff_t n),
+MODTREE_DEFINE_KERNEL(log_softmax_f64,
+                      (const double *x, double *out, std::ptrdiff_t rows, std::ptrdiff_t n),
                       log_softmax_rows, (x, out, rows, n))
 MODTREE_DEFINE_KERNEL(softmax_backward,
-                      (const float *g, const float *y, float *out, std::ptrdiff_t rows, std::ptrdiff_t n),
+                      (const float *g, const float *y, float *out, std::ptrdiff_t rows,
+                       std::ptrdiff_t n),
                       softmax_backward_rows, (g, y, out, rows, n))
 MODTREE_DEFINE_KERNEL(softmax_backward,
-                      (const double *g, const double *y, double *out, std::ptrdiff_t rows, std::ptrdiff_t n),
+                      (const double *g, const double *y, double *out, std::ptrdiff_t rows,
+                       std::ptrdiff_t n),
                       softmax_backward_rows, (g, y, out, rows, n))
 MODTREE_DEFINE_KERNEL(log_softmax_backward,
-                      (const float *g, const float *y, float *out, std::ptrdiff_t rows, std::ptrdiff_t n),
+                      (const float *g, const float *y, float *out, std::ptrdiff_t rows,
+                       std::ptrdiff_t n),
                       log_softmax_backward_rows, (g, y, out, rows, n))
 MODTREE_DEFINE_KERNEL(log_softmax_backward,
-                      (const double *g, const double *y, double *out, std::ptrdiff_t rows, std::ptrdiff_t n),
+                      (const double *g, const double *y, double *out, std::ptrdiff_t rows,
+                       std::ptrdiff_t n),
                       log_softmax_backward_rows, (g, y, out, rows, n))
 
 }  // namespace modtree::kernels

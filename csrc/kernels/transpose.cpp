@@ -13,8 +13,8 @@ constexpr std::ptrdiff_t kTile = 16;
 
 // A tile is read and written in runs of a cache line; only its copy between both is strided.
 template <class T>
-MODTREE_ALWAYS_INLINE void transpose_add_tiles(const T *x, const T *bias, T *out, std::ptrdiff_t rows,
-                                               std::ptrdiff_t columns) {
+MODTREE_ALWAYS_INLINE void transpose_add_tiles(const T *x, const T *bias, T *out,
+                                               std::ptrdiff_t rows, std::ptrdiff_t columns) {
   T tile[kTile][kTile];
   for (std::ptrdiff_t j = 0; j < columns; j += kTile) {
     const std::ptrdiff_t width = std::min(kTile, columns - j);
@@ -35,7 +35,8 @@ MODTREE_ALWAYS_INLINE void transpose_add_tiles(const T *x, const T *bias, T *out
       }
       for (std::ptrdiff_t b = 0; b < width; ++b) {
         for (std::ptrdiff_t a = 0; a < height; ++a) {
-          out[(j + b) * rows + i + a] = x[(i + a) * columns + j + b] + (bias == nullptr ? T(0) : bias[i + a]);
+          out[(j + b) * rows + i + a] =
+              x[(i + a) * columns + j + b] + (bias == nullptr ? T(0) : bias[i + a]);
         }
       }
     }
@@ -45,10 +46,12 @@ MODTREE_ALWAYS_INLINE void transpose_add_tiles(const T *x, const T *bias, T *out
 }  // namespace
 
 MODTREE_DEFINE_KERNEL(transpose_add,
-                      (const float *x, const float *bias, float *out, std::ptrdiff_t rows, std::ptrdiff_t columns),
+                      (const float *x, const float *bias, float *out, std::ptrdiff_t rows,
+                       std::ptrdiff_t columns),
                       transpose_add_tiles, (x, bias, out, rows, columns))
 MODTREE_DEFINE_KERNEL(transpose_add,
-                      (const double *x, const double *bias, double *out, std::ptrdiff_t rows, std::ptrdiff_t columns),
+                      (const double *x, const double *bias, double *out, std::ptrdiff_t rows,
+                       std::ptrdiff_t columns),
                       transpose_add_tiles, (x, bias, out, rows, columns))
 
 }  // namespace modtree::kernels

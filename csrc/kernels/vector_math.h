@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // exp and reductions written so that compilers turn loops over them into vector code.
 //
-// Only for files compiled with -ffast-math -fno-finite-math-only: NaN and infinities keep their meaning there, but sums
-// may be reordered, so nothing here may rely on the order of additions.
+// Only for files compiled with -ffast-math -fno-finite-math-only: NaN and infinities keep their
+// meaning there, but sums may be reordered, so nothing here may rely on the order of additions.
 #pragma once
 
 #include <cmath>
@@ -26,10 +26,12 @@ MODTREE_ALWAYS_INLINE To bit_cast(From value) {
 
 // 2^k * p(r) with x = k ln 2 + r; k is found by truncating a positive number
 // because SSE2 has no vector floor. Below the smallest normal
-// number the result is 0; above the largest it is infinity; NaN stays NaN. Relative error about 2 ulp.
+// number the result is 0; above the largest it is infinity; NaN stays NaN. Relative error about 2
+// ulp.
 //
-// ln 2 = a + b where k a has no rounding error. x - k a - k b would be usual, but -ffast-math may begin with x - k b, which costs |x| ulp;
-// so exp(-k b) = 1 - k b, as good as exact for such a small b, is a factor.
+// ln 2 = a + b where k a has no rounding error. x - k a - k b would be usual, but -ffast-math may
+// begin with x - k b, which costs |x| ulp; so exp(-k b) = 1 - k b, as good as exact for such a
+// small b, is a factor.
 MODTREE_ALWAYS_INLINE float exp_approx(float x) {
   const float scaled = x * 1.44269504089f;
   // NaN and values out of range must not reach the conversion to int.
@@ -92,8 +94,9 @@ struct BitsOf<double> {
   using type = std::int64_t;
 };
 
-// The largest of n >= 1 values; NaN when one of them is a positive NaN, unspecified for a negative NaN (the caller's sum becomes NaN
-// anyway). Compares bits as integers: a floating-point maximum that honours NaN is not vectorised.
+// The largest of n >= 1 values; NaN when one of them is a positive NaN, unspecified for a negative
+// NaN (the caller's sum becomes NaN anyway). Compares bits as integers: a floating-point maximum
+// that honours NaN is not vectorised.
 template <class T>
 MODTREE_ALWAYS_INLINE T max_value(const T *x, std::ptrdiff_t n) {
   using Int = typename BitsOf<T>::type;
@@ -111,7 +114,8 @@ MODTREE_ALWAYS_INLINE T max_value(const T *x, std::ptrdiff_t n) {
 // So many values are added in T before the sum goes to a double.
 constexpr std::ptrdiff_t kBlock = 1024;
 
-// Adds `term(i)` for i < n: blocks in T (vectorised), their sums in double, so that long rows lose no accuracy.
+// Adds `term(i)` for i < n: blocks in T (vectorised), their sums in double, so that long rows lose
+// no accuracy.
 template <class T, class Term>
 MODTREE_ALWAYS_INLINE double block_sum(std::ptrdiff_t n, Term term) {
   double total = 0.0;
@@ -126,7 +130,8 @@ MODTREE_ALWAYS_INLINE double block_sum(std::ptrdiff_t n, Term term) {
   return total;
 }
 
-// Sums over rows, one for each column: rows are added in T, and every few rows the sums go to doubles, so that many rows lose no accuracy.
+// Sums over rows, one for each column: rows are added in T, and every few rows the sums go to
+// doubles, so that many rows lose no accuracy.
 template <class T>
 class ColumnSum {
 public:

@@ -14,7 +14,8 @@ namespace {
 
 bool has_native_getattro(PyTypeObject *type) { return type->tp_getattro == module_tp_getattro; }
 
-// New reference from parameters, buffers or modules, in this order. 1 found, 0 in none, -1 on error.
+// New reference from parameters, buffers or modules, in this order. 1 found, 0 in none, -1 on
+// error.
 int find_registered(ModuleObject *module, PyObject *name, PyObject **value) {
   for (const Slot slot : {Slot::parameters, Slot::buffers, Slot::modules}) {
     PyObject *mapping = peek(module, slot);
@@ -42,8 +43,9 @@ int find_registered(ModuleObject *module, PyObject *name, PyObject **value) {
   return 0;
 }
 
-// After a descriptor of the class raised: torch falls back to the registries, and so do we; but the error of the getter, which
-// torch hides behind a generic one, is kept when no registry has the name.
+// After a descriptor of the class raised: torch falls back to the registries, and so do we; but the
+// error of the getter, which torch hides behind a generic one, is kept when no registry has the
+// name.
 PyObject *after_descriptor_error(ModuleObject *module, PyObject *name) {
   if (!has_native_getattro(Py_TYPE(module)) || !PyErr_ExceptionMatches(PyExc_AttributeError)) {
     return nullptr;
@@ -182,12 +184,14 @@ int set_through_descriptor(py::object descriptor, ModuleObject *module, PyObject
 }
 
 void raise_no_attribute(PyObject *self_obj, PyObject *name) {
-  PyErr_Format(PyExc_AttributeError, "'%.200s' object has no attribute '%U'", type_short_name(Py_TYPE(self_obj)), name);
+  PyErr_Format(PyExc_AttributeError, "'%.200s' object has no attribute '%U'",
+               type_short_name(Py_TYPE(self_obj)), name);
 }
 
 PyObject *module_tp_getattro(PyObject *self_obj, PyObject *name) {
   if (!PyUnicode_Check(name)) {
-    PyErr_Format(PyExc_TypeError, "attribute name must be string, not '%.200s'", Py_TYPE(name)->tp_name);
+    PyErr_Format(PyExc_TypeError, "attribute name must be string, not '%.200s'",
+                 Py_TYPE(name)->tp_name);
     return nullptr;
   }
   // Both owned, before anything that may run user code: a key that is compared may delete the class
@@ -274,10 +278,12 @@ int has_attribute(ModuleObject *module, PyObject *name) {
 
 int module_tp_setattro(PyObject *self_obj, PyObject *name, PyObject *value) {
   if (!PyUnicode_Check(name)) {
-    PyErr_Format(PyExc_TypeError, "attribute name must be string, not '%.200s'", Py_TYPE(name)->tp_name);
+    PyErr_Format(PyExc_TypeError, "attribute name must be string, not '%.200s'",
+                 Py_TYPE(name)->tp_name);
     return -1;
   }
-  return value ? assign(as_module(self_obj), name, value) : delete_attribute(as_module(self_obj), name);
+  return value ? assign(as_module(self_obj), name, value)
+               : delete_attribute(as_module(self_obj), name);
 }
 
 }  // namespace modtree

@@ -12,8 +12,10 @@ int module_tp_setattro(PyObject *self_obj, PyObject *name, PyObject *value);
 // Module.__getattr__(name): the registries only; what `super().__getattr__(name)` reaches.
 PyObject *module_getattr(PyObject *self_obj, PyObject *name);
 
-// Uses the native slot for a class whose __getattr__ and __getattribute__ are Module's own. CPython gives every class below one with a
-// __getattr__ the slow two-step slot; called when an instance is made, so that later patches of the class still win.
+// Uses the native slot for a class whose __getattr__ and __getattribute__ are Module's own. CPython
+// gives every class below one with a
+// __getattr__ the slow two-step slot; called when an instance is made, so that later patches of the
+// class still win.
 void install_native_getattro(PyTypeObject *type);
 
 // What object.__getattribute__(module, name) and object.__delattr__(module, name) do for a Python

@@ -9,16 +9,18 @@ namespace modtree {
 
 namespace {
 
-// 1 when a call must go through the hooks, 0 when not, -1 with AttributeError before Module.__init__.
+// 1 when a call must go through the hooks, 0 when not, -1 with AttributeError before
+// Module.__init__.
 int has_call_hooks(ModuleObject *module) {
-  if (has_entries(global_hooks.forward_pre) || has_entries(global_hooks.forward) || has_entries(global_hooks.backward) ||
-      has_entries(global_hooks.backward_pre)) {
+  if (has_entries(global_hooks.forward_pre) || has_entries(global_hooks.forward) ||
+      has_entries(global_hooks.backward) || has_entries(global_hooks.backward_pre)) {
     return 1;
   }
   if (!module->state.exposed && module->state.initialized && !module->state.hooks) {
     return 0;
   }
-  for (const Slot slot : {Slot::backward_hooks, Slot::backward_pre_hooks, Slot::forward_hooks, Slot::forward_pre_hooks}) {
+  for (const Slot slot : {Slot::backward_hooks, Slot::backward_pre_hooks, Slot::forward_hooks,
+                          Slot::forward_pre_hooks}) {
     PyObject *table;
     py::object keep;
     if (registry(module, slot, &table, &keep) < 0) {
@@ -40,7 +42,8 @@ PyObject *call_forward(PyObject *self_obj, PyObject *args, PyObject *kwargs) {
   return forward ? PyObject_Call(forward.ptr(), args, kwargs) : nullptr;
 }
 
-// 1 and a new reference when the instance or class has a compiled implementation, 0 when not, -1 on error.
+// 1 and a new reference when the instance or class has a compiled implementation, 0 when not, -1 on
+// error.
 int compiled_implementation(ModuleObject *module, PyObject **compiled) {
   if (!overrides(module, Virtual::compiled_call_impl)) {
     return 0;
@@ -76,7 +79,8 @@ PyObject *module_tp_call(PyObject *self_obj, PyObject *args, PyObject *kwargs) {
     return result;
   }
   if (overrides(self, Virtual::call_impl)) {
-    const auto method = py::reinterpret_steal<py::object>(PyObject_GetAttr(self_obj, names.call_impl));
+    const auto method =
+        py::reinterpret_steal<py::object>(PyObject_GetAttr(self_obj, names.call_impl));
     return method ? PyObject_Call(method.ptr(), args, kwargs) : nullptr;
   }
   return module_call_impl(self_obj, args, kwargs);

@@ -10,7 +10,8 @@ TypeCache<ClassInfo> class_cache;
 
 namespace {
 
-std::array<PyObject *, kVirtualCount> own_attributes{};  // strong; null until the class is sealed, or when Module has no such attribute
+std::array<PyObject *, kVirtualCount> own_attributes{};  // strong; null until the class is sealed,
+                                                         // or when Module has no such attribute
 
 }  // namespace
 
@@ -35,8 +36,8 @@ ClassInfo ClassInfo::compute(PyTypeObject *type) {
 
 PyObject *virtual_name(Virtual method) {
   switch (method) {
-#define MODTREE_CASE(enumerator, member) \
-  case Virtual::enumerator:              \
+#define MODTREE_CASE(enumerator, member)                                                           \
+  case Virtual::enumerator:                                                                        \
     return names.member;
     MODTREE_VIRTUALS(MODTREE_CASE)
 #undef MODTREE_CASE

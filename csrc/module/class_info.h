@@ -3,53 +3,53 @@
 #pragma once
 
 #include "module/object.h"
-#include "py/type_cache.h"
+#include "python/type_cache.h"
 
 namespace modtree {
 
 // X(enumerator, member of Names)
-#define MODTREE_VIRTUALS(X)                     \
-  X(forward, forward)                           \
-  X(call_impl, call_impl)                       \
-  X(compiled_call_impl, compiled_call_impl)     \
-  X(named_modules, named_modules)               \
-  X(named_children, named_children)             \
-  X(children, children)                         \
-  X(modules, modules)                           \
-  X(named_parameters, named_parameters)         \
-  X(parameters, parameters)                     \
-  X(named_buffers, named_buffers)               \
-  X(buffers, buffers)                           \
-  X(named_members, named_members)               \
-  X(train, train)                               \
-  X(training, training)                         \
-  X(eval, eval)                                 \
-  X(apply, apply)                               \
-  X(apply_, apply_)                             \
-  X(requires_grad_, requires_grad_)             \
-  X(zero_grad, zero_grad)                       \
-  X(state_dict, state_dict)                     \
-  X(load_state_dict, load_state_dict)           \
-  X(save_to_state_dict, save_to_state_dict)     \
-  X(load_from_state_dict, load_from_state_dict) \
-  X(get_extra_state, get_extra_state)           \
-  X(set_extra_state, set_extra_state)           \
-  X(register_parameter, register_parameter)     \
-  X(register_buffer, register_buffer)           \
-  X(add_module, add_module)                     \
-  X(get_name, get_name)                         \
-  X(extra_repr, extra_repr)                     \
-  X(repr, repr)                                 \
-  X(version, version_)                          \
-  X(setattr, setattr)                           \
-  X(getattr, getattr)                           \
-  X(getattribute, getattribute)                 \
-  X(getstate, getstate)                         \
-  X(setstate, setstate)                         \
-  X(reduce, reduce)                             \
-  X(reduce_ex, reduce_ex)                       \
-  X(copy, copy)                                 \
-  X(deepcopy, deepcopy)                         \
+#define MODTREE_VIRTUALS(X)                                                                        \
+  X(forward, forward)                                                                              \
+  X(call_impl, call_impl)                                                                          \
+  X(compiled_call_impl, compiled_call_impl)                                                        \
+  X(named_modules, named_modules)                                                                  \
+  X(named_children, named_children)                                                                \
+  X(children, children)                                                                            \
+  X(modules, modules)                                                                              \
+  X(named_parameters, named_parameters)                                                            \
+  X(parameters, parameters)                                                                        \
+  X(named_buffers, named_buffers)                                                                  \
+  X(buffers, buffers)                                                                              \
+  X(named_members, named_members)                                                                  \
+  X(train, train)                                                                                  \
+  X(training, training)                                                                            \
+  X(eval, eval)                                                                                    \
+  X(apply, apply)                                                                                  \
+  X(apply_, apply_)                                                                                \
+  X(requires_grad_, requires_grad_)                                                                \
+  X(zero_grad, zero_grad)                                                                          \
+  X(state_dict, state_dict)                                                                        \
+  X(load_state_dict, load_state_dict)                                                              \
+  X(save_to_state_dict, save_to_state_dict)                                                        \
+  X(load_from_state_dict, load_from_state_dict)                                                    \
+  X(get_extra_state, get_extra_state)                                                              \
+  X(set_extra_state, set_extra_state)                                                              \
+  X(register_parameter, register_parameter)                                                        \
+  X(register_buffer, register_buffer)                                                              \
+  X(add_module, add_module)                                                                        \
+  X(get_name, get_name)                                                                            \
+  X(extra_repr, extra_repr)                                                                        \
+  X(repr, repr)                                                                                    \
+  X(version, version_)                                                                             \
+  X(setattr, setattr)                                                                              \
+  X(getattr, getattr)                                                                              \
+  X(getattribute, getattribute)                                                                    \
+  X(getstate, getstate)                                                                            \
+  X(setstate, setstate)                                                                            \
+  X(reduce, reduce)                                                                                \
+  X(reduce_ex, reduce_ex)                                                                          \
+  X(copy, copy)                                                                                    \
+  X(deepcopy, deepcopy)                                                                            \
   X(is_replica, is_replica)
 
 enum class Virtual : std::uint8_t {
@@ -120,9 +120,12 @@ inline bool overrides(ModuleObject *module, ClassInfo info, Virtual method) {
   return info.overrides(method) || info.overrides(Virtual::getattribute) ||
          instance_overrides(module, method);
 }
-inline bool overrides(ModuleObject *module, Virtual method) { return overrides(module, class_info(Py_TYPE(module)), method); }
+inline bool overrides(ModuleObject *module, Virtual method) {
+  return overrides(module, class_info(Py_TYPE(module)), method);
+}
 
-// Declares the Python class whose attributes count as Module's own; called once, when modtree.module has defined it.
+// Declares the Python class whose attributes count as Module's own; called once, when
+// modtree.module has defined it.
 void seal_module_class(PyTypeObject *module_class);
 
 // The name without a module path, as `type(x).__name__` gives it.

@@ -3,8 +3,8 @@
 
 #include "module/class_info.h"
 #include "module/deepcopy.h"
-#include "py/call.h"
-#include "py/slot_guard.h"
+#include "python/call.h"
+#include "python/slot_guard.h"
 
 namespace modtree {
 
@@ -157,7 +157,8 @@ int restore_entry(ModuleObject *module, PyObject *key, PyObject *value, bool is_
 // In exposed mode the entries that a state spells None, and those that torch makes up, need their
 // containers.
 int fill_exposed(ModuleObject *module, PyObject *state) {
-  const auto fresh = py::reinterpret_steal<py::object>(module_base_type->tp_alloc(module_base_type, 0));
+  const auto fresh =
+      py::reinterpret_steal<py::object>(module_base_type->tp_alloc(module_base_type, 0));
   const auto dict = py::reinterpret_borrow<py::object>(module->dict);
   if (!fresh || reset_state(as_module(fresh.ptr())) < 0) {
     return -1;
@@ -258,7 +259,8 @@ bool is_running(PyObject *code) {
   if (!frame) {
     return false;
   }
-  const auto running = py::reinterpret_steal<py::object>(reinterpret_cast<PyObject *>(PyFrame_GetCode(frame)));
+  const auto running =
+      py::reinterpret_steal<py::object>(reinterpret_cast<PyObject *>(PyFrame_GetCode(frame)));
   return running.ptr() == code;
 }
 
@@ -270,13 +272,14 @@ bool defines(PyObject *self_obj, const char *name) {
 }  // namespace
 
 bool has_own_copy_protocol(ModuleObject *module) {
-  for (const Virtual method :
-       {Virtual::getstate, Virtual::setstate, Virtual::reduce, Virtual::reduce_ex, Virtual::copy, Virtual::deepcopy}) {
+  for (const Virtual method : {Virtual::getstate, Virtual::setstate, Virtual::reduce,
+                               Virtual::reduce_ex, Virtual::copy, Virtual::deepcopy}) {
     if (overrides(module, method)) {
       return true;
     }
   }
-  return defines(as_object(module), "__getnewargs_ex__") || defines(as_object(module), "__getnewargs__");
+  return defines(as_object(module), "__getnewargs_ex__") ||
+         defines(as_object(module), "__getnewargs__");
 }
 
 PyObject *module_getstate(PyObject *self_obj, PyObject *) {
@@ -290,7 +293,8 @@ PyObject *module_setstate(PyObject *self_obj, PyObject *state) {
       PyDict_CheckExact(state)
           ? PyDict_Copy(state)
           : PyObject_CallOneArg(reinterpret_cast<PyObject *>(&PyDict_Type), state));
-  if (!entries || slot_guard(-1, [&] { return set_state(as_module(self_obj), entries.ptr()); }) < 0) {
+  if (!entries ||
+      slot_guard(-1, [&] { return set_state(as_module(self_obj), entries.ptr()); }) < 0) {
     return nullptr;
   }
   Py_RETURN_NONE;
@@ -304,19 +308,23 @@ PyObject *module_reduce_ex(PyObject *self_obj, PyObject *protocol) {
       const auto state = py::reinterpret_steal<py::object>(lean_state(self));
       return state ? newobj_reduction(self_obj, state.ptr()) : nullptr;
     }
-    // Protocols 0 and 1 cannot describe an object with native state; protocol 2's description works in all of them.
+    // Protocols 0 and 1 cannot describe an object with native state; protocol 2's description works
+    // in all of them.
     const long number = PyLong_AsLong(protocol);
     if (number == -1 && PyErr_Occurred()) {
       return nullptr;
     }
     auto *object_class = reinterpret_cast<PyObject *>(&PyBaseObject_Type);
-    return PyObject_CallMethod(object_class, "__reduce_ex__", "Ol", self_obj, number < 2 ? 2 : number);
+    return PyObject_CallMethod(object_class, "__reduce_ex__", "Ol", self_obj,
+                               number < 2 ? 2 : number);
   });
 }
 
 PyObject *module_deepcopy(PyObject *self_obj, PyObject *memo) {
   if (!PyDict_Check(memo) || !copies_natively(as_module(self_obj))) {
-    PyErr_Format(PyExc_TypeError, "__deepcopy__ of '%.200s' serves copy.deepcopy with a dict as its memo: call that", type_short_name(Py_TYPE(self_obj)));
+    PyErr_Format(PyExc_TypeError,
+                 "__deepcopy__ of '%.200s' serves copy.deepcopy with a dict as its memo: call that",
+                 type_short_name(Py_TYPE(self_obj)));
     return nullptr;
   }
   return slot_guard<PyObject *>(nullptr, [&] { return deepcopy_tree(self_obj, memo); });

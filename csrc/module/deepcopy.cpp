@@ -5,7 +5,7 @@
 
 #include "family/family.h"
 #include "module/class_info.h"
-#include "py/call.h"
+#include "python/call.h"
 
 namespace modtree {
 
@@ -13,9 +13,9 @@ namespace {
 
 // Values that are their own deep copy.
 bool is_atomic(PyObject *value) {
-  return value == Py_None || PyBool_Check(value) || PyLong_CheckExact(value) || PyFloat_CheckExact(value) ||
-         PyUnicode_CheckExact(value) || PyBytes_CheckExact(value) || PyFunction_Check(value) || PyType_Check(value) ||
-         PyCFunction_CheckExact(value);
+  return value == Py_None || PyBool_Check(value) || PyLong_CheckExact(value) ||
+         PyFloat_CheckExact(value) || PyUnicode_CheckExact(value) || PyBytes_CheckExact(value) ||
+         PyFunction_Check(value) || PyType_Check(value) || PyCFunction_CheckExact(value);
 }
 
 py::object checked(py::object result) {
@@ -33,8 +33,9 @@ void check(int result) {
   }
 }
 
-// One run of copy.deepcopy over modules. Each module gets an empty copy when it is first met and is filled later, so that neither depth nor
-// cycles matter; everything that is not a plain module goes through copy.deepcopy. Errors travel as error_already_set.
+// One run of copy.deepcopy over modules. Each module gets an empty copy when it is first met and is
+// filled later, so that neither depth nor cycles matter; everything that is not a plain module goes
+// through copy.deepcopy. Errors travel as error_already_set.
 class TreeCopy {
 public:
   explicit TreeCopy(PyObject *memo) : memo_(py::reinterpret_borrow<py::object>(memo)) {}
@@ -99,7 +100,8 @@ private:
     if (is_module(value) && copies_natively(as_module(value))) {
       return shell_of(value);
     }
-    // A tensor without a __deepcopy__ of its own is copied by the general protocol, like any other object.
+    // A tensor without a __deepcopy__ of its own is copied by the general protocol, like any other
+    // object.
     if (is_module(value) || !family_of_type(Py_TYPE(value)) ||
         !type_has(Py_TYPE(value), names.deepcopy)) {
       if (PyErr_Occurred()) {
@@ -121,7 +123,8 @@ private:
     return deepcopy_;
   }
 
-  // A dict whose values are copied; another holder of the same dict (copy.copy shares them) gets the same copy.
+  // A dict whose values are copied; another holder of the same dict (copy.copy shares them) gets
+  // the same copy.
   py::object copy_of_registry(PyObject *registry) {
     if (!PyDict_CheckExact(registry)) {
       return checked(call(deepcopy_function(), registry, memo_));
@@ -158,7 +161,9 @@ private:
       if (!value) {
         continue;
       }
-      const bool is_registry = !source->state.exposed && (slot == Slot::parameters || slot == Slot::buffers || slot == Slot::modules);
+      const bool is_registry =
+          !source->state.exposed &&
+          (slot == Slot::parameters || slot == Slot::buffers || slot == Slot::modules);
       if (is_registry && PyDict_GET_SIZE(value) == 0 && is_sole_reference(value)) {
         continue;
       }
@@ -176,7 +181,8 @@ private:
     const auto original = py::reinterpret_borrow<py::object>(source->dict);
     const py::object attributes = checked(PyDict_Copy(original.ptr()));
     if (source->state.exposed) {
-      // By something that was copied before and looked at it: the dict has the internal attributes too.
+      // By something that was copied before and looked at it: the dict has the internal attributes
+      // too.
       check(expose(copy));
     }
     Py_ssize_t position = 0;
@@ -203,6 +209,8 @@ bool copies_natively(ModuleObject *module) {
   return module->state.initialized && !module->state.exposed && !has_own_copy_protocol(module);
 }
 
-PyObject *deepcopy_tree(PyObject *root, PyObject *memo) { return TreeCopy(memo).run(root).release().ptr(); }
+PyObject *deepcopy_tree(PyObject *root, PyObject *memo) {
+  return TreeCopy(memo).run(root).release().ptr();
+}
 
 }  // namespace modtree

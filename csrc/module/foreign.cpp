@@ -2,7 +2,7 @@
 #include "module/foreign.h"
 
 #include "family/family.h"
-#include "py/call.h"
+#include "python/call.h"
 
 namespace modtree {
 

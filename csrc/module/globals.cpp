@@ -27,7 +27,8 @@ void bind_global_hooks(py::handle m) {
   global_hooks.forward_with_kwargs = make("_global_forward_hooks_with_kwargs");
 }
 
-PyObject *run_registration_hooks(PyObject *table, PyObject *module, PyObject *name, PyObject *value) {
+PyObject *run_registration_hooks(PyObject *table, PyObject *module, PyObject *name,
+                                 PyObject *value) {
   auto current = py::reinterpret_borrow<py::object>(value);
   if (!has_entries(table)) {
     return current.release().ptr();
@@ -38,8 +39,8 @@ PyObject *run_registration_hooks(PyObject *table, PyObject *module, PyObject *na
     return nullptr;
   }
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(hooks.ptr()); ++i) {
-    PyObject *result =
-        PyObject_CallFunctionObjArgs(PyList_GET_ITEM(hooks.ptr(), i), module, name, current.ptr(), nullptr);
+    PyObject *result = PyObject_CallFunctionObjArgs(PyList_GET_ITEM(hooks.ptr(), i), module, name,
+                                                    current.ptr(), nullptr);
     if (!result) {
       return nullptr;
     }

@@ -28,6 +28,7 @@ void bind_global_hooks(py::handle m);
 inline bool has_entries(PyObject *table) { return PyDict_GET_SIZE(table) != 0; }
 
 // The value after the registration hooks of one kind have seen it: new reference, null on error.
-PyObject *run_registration_hooks(PyObject *table, PyObject *module, PyObject *name, PyObject *value);
+PyObject *run_registration_hooks(PyObject *table, PyObject *module, PyObject *name,
+                                 PyObject *value);
 
 }  // namespace modtree

@@ -5,14 +5,15 @@
 
 #include "module/class_info.h"
 #include "module/globals.h"
-#include "py/call.h"
-#include "py/slot_guard.h"
+#include "python/call.h"
+#include "python/slot_guard.h"
 
 namespace modtree {
 
 namespace {
 
-// A hook as it was when its phase began: removing it or its flags later changes nothing in this call.
+// A hook as it was when its phase began: removing it or its flags later changes nothing in this
+// call.
 struct Hook {
   py::object id;
   py::object function;
@@ -28,9 +29,12 @@ struct FlagTables {
 };
 
 // Is the id in the table? -1 on error.
-int has_flag(PyObject *table, PyObject *id) { return is_empty_table(table) ? 0 : PySequence_Contains(table, id); }
+int has_flag(PyObject *table, PyObject *id) {
+  return is_empty_table(table) ? 0 : PySequence_Contains(table, id);
+}
 
-int append_hook(std::vector<Hook> &hooks, PyObject *id, PyObject *function, const FlagTables &flags, bool is_global) {
+int append_hook(std::vector<Hook> &hooks, PyObject *id, PyObject *function, const FlagTables &flags,
+                bool is_global) {
   Hook hook;
   hook.id = py::reinterpret_borrow<py::object>(id);
   hook.function = py::reinterpret_borrow<py::object>(function);
@@ -56,7 +60,8 @@ int append_hooks(std::vector<Hook> &hooks, const py::object &owned_table, const 
     return 0;
   }
   if (PyDict_Check(table) && PyDict_GET_SIZE(table) == 1) {
-    // One entry has no order, so the order that an OrderedDict keeps beside its dict does not matter.
+    // One entry has no order, so the order that an OrderedDict keeps beside its dict does not
+    // matter.
     Py_ssize_t position = 0;
     PyObject *id, *function;
     PyDict_Next(table, &position, &id, &function);
@@ -72,7 +77,8 @@ int append_hooks(std::vector<Hook> &hooks, const py::object &owned_table, const 
       PyErr_SetString(PyExc_TypeError, "a hook table's items() must give (id, hook) pairs");
       return -1;
     }
-    if (append_hook(hooks, PyTuple_GET_ITEM(pair, 0), PyTuple_GET_ITEM(pair, 1), flags, is_global) < 0) {
+    if (append_hook(hooks, PyTuple_GET_ITEM(pair, 0), PyTuple_GET_ITEM(pair, 1), flags, is_global) <
+        0) {
       return -1;
     }
   }
@@ -146,7 +152,8 @@ private:
   ModuleObject *module() const { return as_module(self_); }
 
   int run_normally() {
-    // forward is looked up before any hook runs: one that replaces it takes effect in the next call.
+    // forward is looked up before any hook runs: one that replaces it takes effect in the next
+    // call.
     forward_ = plain_forward(module());
     unbound_ = static_cast<bool>(forward_);
     if (!unbound_) {
@@ -185,7 +192,8 @@ private:
     py::object kwargs = kwargs_;
     if (kwargs && !PyDict_Check(kwargs.ptr())) {
       if (!PyMapping_Check(kwargs.ptr())) {
-        PyErr_Format(PyExc_TypeError, "a forward pre-hook of %.200s gave keyword arguments that are no mapping: %R",
+        PyErr_Format(PyExc_TypeError,
+                     "a forward pre-hook of %.200s gave keyword arguments that are no mapping: %R",
                      type_short_name(Py_TYPE(self_)), kwargs.ptr());
         return nullptr;
       }
@@ -194,10 +202,12 @@ private:
         return nullptr;
       }
     }
-    return unbound_ ? call_unbound(forward_.ptr(), self_, args, kwargs.ptr()) : PyObject_Call(forward_.ptr(), args, kwargs.ptr());
+    return unbound_ ? call_unbound(forward_.ptr(), self_, args, kwargs.ptr())
+                    : PyObject_Call(forward_.ptr(), args, kwargs.ptr());
   }
 
-  // The dict of keyword arguments, made for the first hook that wants it. In-place changes reach forward, not the caller.
+  // The dict of keyword arguments, made for the first hook that wants it. In-place changes reach
+  // forward, not the caller.
   PyObject *kwargs() {
     if (!kwargs_) {
       kwargs_ = py::reinterpret_steal<py::object>(PyDict_New());
@@ -205,7 +215,8 @@ private:
     return kwargs_.ptr();
   }
 
-  // --- forward hooks --------------------------------------------------------------------------------------------------------
+  // --- forward hooks
+  // ---------------------------------------------------------------------------------
 
   int run_pre_hooks() {
     std::vector<Hook> hooks;
@@ -226,7 +237,9 @@ private:
       return -1;
     }
     if (!result.is_none()) {
-      args_ = PyTuple_Check(result.ptr()) ? result : py::reinterpret_steal<py::object>(PyTuple_Pack(1, result.ptr()));
+      args_ = PyTuple_Check(result.ptr())
+                  ? result
+                  : py::reinterpret_steal<py::object>(PyTuple_Pack(1, result.ptr()));
     }
     return args_ ? 0 : -1;
   }
@@ -240,8 +253,10 @@ private:
       return result ? 0 : -1;
     }
     if (!PyTuple_Check(result.ptr()) || PyTuple_GET_SIZE(result.ptr()) != 2) {
-      PyErr_Format(PyExc_RuntimeError, "forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got %R.",
-                   result.ptr());
+      PyErr_Format(
+          PyExc_RuntimeError,
+          "forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got %R.",
+          result.ptr());
       return -1;
     }
     args_ = py::reinterpret_borrow<py::object>(PyTuple_GET_ITEM(result.ptr(), 0));
@@ -269,15 +284,17 @@ private:
     if (hook.with_kwargs && !kwargs()) {
       return -1;
     }
-    const py::object result = hook.with_kwargs ? call(hook.function, self_, args_.ptr(), kwargs_.ptr(), result_.ptr())
-                                               : call(hook.function, self_, args_.ptr(), result_.ptr());
+    const py::object result =
+        hook.with_kwargs ? call(hook.function, self_, args_.ptr(), kwargs_.ptr(), result_.ptr())
+                         : call(hook.function, self_, args_.ptr(), result_.ptr());
     if (result && !result.is_none()) {
       result_ = result;
     }
     return result ? 0 : -1;
   }
 
-  // --- backward hooks -------------------------------------------------------------------------------------------------------
+  // --- backward hooks
+  // ---------------------------------------------------------------------------------
 
   // Has the module hooks of this kind? -1 on error.
   int has_own(Slot slot) {
@@ -353,7 +370,8 @@ private:
     });
   }
 
-  // --- after an error -------------------------------------------------------------------------------------------------------
+  // --- after an error
+  // ---------------------------------------------------------------------------------
 
   bool was_started(const py::object &id) const {
     for (const py::object &started : started_) {
@@ -364,8 +382,8 @@ private:
     return false;
   }
 
-  // Every always_call hook that had no turn yet gets one; what such a hook raises is only warned of. The error that is set stays, unless
-  // something worse than an Exception replaces it.
+  // Every always_call hook that had no turn yet gets one; what such a hook raises is only warned
+  // of. The error that is set stays, unless something worse than an Exception replaces it.
   void run_always_called() {
     PyObject *type, *error, *traceback;
     PyErr_Fetch(&type, &error, &traceback);
@@ -393,10 +411,11 @@ private:
     PyObject *type, *error, *traceback;
     PyErr_Fetch(&type, &error, &traceback);
     PyErr_NormalizeException(&type, &error, &traceback);
-    const int warned = PyErr_WarnFormat(
-        PyExc_UserWarning, 1,
-        "%s forward hook with ``always_call=True`` raised an exception that was silenced as another error was raised in forward: %R",
-        hook.is_global ? "global module" : "module", error ? error : Py_None);
+    const int warned =
+        PyErr_WarnFormat(PyExc_UserWarning, 1,
+                         "%s forward hook with ``always_call=True`` raised an exception that was "
+                         "silenced as another error was raised in forward: %R",
+                         hook.is_global ? "global module" : "module", error ? error : Py_None);
     Py_XDECREF(type);
     Py_XDECREF(error);
     Py_XDECREF(traceback);
@@ -430,7 +449,8 @@ PyObject *call_unbound(PyObject *function, PyObject *self_obj, PyObject *args, P
   for (Py_ssize_t i = 0; i < count; ++i) {
     stack[i + 1] = PyTuple_GET_ITEM(args, i);
   }
-  PyObject *result = PyObject_VectorcallDict(function, stack, static_cast<std::size_t>(count) + 1, kwargs);
+  PyObject *result =
+      PyObject_VectorcallDict(function, stack, static_cast<std::size_t>(count) + 1, kwargs);
   if (stack != small) {
     PyMem_Free(stack);
   }

@@ -6,7 +6,8 @@
 
 namespace modtree {
 
-// Runs the pre-hooks, forward and the forward hooks in torch's order. `kwargs` may be null. New reference, null on error.
+// Runs the pre-hooks, forward and the forward hooks in torch's order. `kwargs` may be null. New
+// reference, null on error.
 PyObject *call_with_hooks(PyObject *self_obj, PyObject *args, PyObject *kwargs);
 
 // Calls a plain function of the class, which the caller owns, with self in front, without making a

@@ -35,7 +35,8 @@ int check_str(PyObject *part) {
   if (PyUnicode_Check(part)) {
     return 0;
   }
-  PyErr_Format(PyExc_TypeError, "names in a module's registries must be str, got %.200s: %R", Py_TYPE(part)->tp_name, part);
+  PyErr_Format(PyExc_TypeError, "names in a module's registries must be str, got %.200s: %R",
+               Py_TYPE(part)->tp_name, part);
   return -1;
 }
 
@@ -81,7 +82,8 @@ PyObject *NameCache::make(std::size_t position, PyObject *left, PyObject *right)
   Entry &entry = entries_[position];
   const Entry old = entry;
   entry = Entry{Py_NewRef(left), Py_XNewRef(right), Py_NewRef(full)};
-  // Strings: their end runs no user code (a str subclass as a registry key could, so `entry` is not used after this).
+  // Strings: their end runs no user code (a str subclass as a registry key could, so `entry` is not
+  // used after this).
   Py_XDECREF(old.left);
   Py_XDECREF(old.right);
   Py_XDECREF(old.full);

@@ -11,15 +11,16 @@ namespace modtree {
 
 // How a name is put together from the name of its owner (`left`) and its own (`right`).
 enum class NameForm {
-  dotted,  // left + '.' + right, or right alone when left is empty
-  joined,  // left + right
-  prefix,  // left + right + '.'
-  chopped, // left without its last character; right is ignored
+  dotted,   // left + '.' + right, or right alone when left is empty
+  joined,   // left + right
+  prefix,   // left + right + '.'
+  chopped,  // left without its last character; right is ignored
 };
 
-// A memo indexed by the position in a walk. A walk asks for its names in order; a remembered name is handed out again only when
-// both parts are the very objects it was made from, which is an exact check because strings do not change. So nothing has to be
-// told when a tree changes: a changed place simply misses. One walk's worth of names is kept, at most kMaxEntries.
+// A memo indexed by the position in a walk. A walk asks for its names in order; a remembered name
+// is handed out again only when both parts are the very objects it was made from, which is an exact
+// check because strings do not change. So nothing has to be told when a tree changes: a changed
+// place simply misses. One walk's worth of names is kept, at most kMaxEntries.
 class NameCache {
 public:
   explicit NameCache(NameForm form) : form_(form) {}
@@ -53,16 +54,19 @@ private:
   std::vector<Entry> entries_;
 };
 
-// Builds a name without remembering it. New reference; null with TypeError when a part is not a str.
+// Builds a name without remembering it. New reference; null with TypeError when a part is not a
+// str.
 PyObject *make_name(NameForm form, PyObject *left, PyObject *right);
 
 // The caches of the walks, by what they name.
 struct NameCaches {
-  NameCache modules{NameForm::dotted};         // named_modules, and the owners' names in named_parameters / named_buffers
-  NameCache parameters{NameForm::dotted};      // named_parameters
-  NameCache buffers{NameForm::dotted};         // named_buffers
-  NameCache state_prefixes{NameForm::prefix};  // prefixes of state_dict and load_state_dict ('a.b.')
-  NameCache state_keys{NameForm::joined};      // their keys
+  NameCache modules{NameForm::dotted};  // named_modules, and the owners' names in named_parameters
+                                        // / named_buffers
+  NameCache parameters{NameForm::dotted};  // named_parameters
+  NameCache buffers{NameForm::dotted};     // named_buffers
+  NameCache state_prefixes{
+      NameForm::prefix};                   // prefixes of state_dict and load_state_dict ('a.b.')
+  NameCache state_keys{NameForm::joined};  // their keys
   NameCache metadata_keys{NameForm::chopped};  // keys of _metadata
 };
 NameCaches &name_caches();

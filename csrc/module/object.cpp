@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "module/class_info.h"
-#include "py/call.h"
-#include "py/once.h"
+#include "python/call.h"
+#include "python/once.h"
 
 namespace modtree {
 
@@ -19,7 +19,8 @@ PyObject *ordered_dict_type = nullptr;
 // Interned strings never move, so a name is found by its address.
 constexpr std::size_t kSpecialTableSize = 256;
 std::array<SpecialName, kSpecialTableSize> special_table;
-PyObject *special_by_text = nullptr;  // dict: name -> index into special_table, for strings that are not interned
+PyObject *special_by_text =
+    nullptr;  // dict: name -> index into special_table, for strings that are not interned
 
 std::size_t special_index(PyObject *name) {
   const auto bits = reinterpret_cast<std::uintptr_t>(name);
@@ -167,7 +168,8 @@ void init_special_names() {
 
 const SpecialName *find_special_name(PyObject *name) {
   if (PyUnicode_CHECK_INTERNED(name)) {
-    for (std::size_t index = special_index(name); special_table[index].name; index = (index + 1) & (kSpecialTableSize - 1)) {
+    for (std::size_t index = special_index(name); special_table[index].name;
+         index = (index + 1) & (kSpecialTableSize - 1)) {
       if (special_table[index].name == name) {
         return &special_table[index];
       }
@@ -179,7 +181,8 @@ const SpecialName *find_special_name(PyObject *name) {
 }
 
 void raise_missing_slot(ModuleObject *module, Slot slot) {
-  PyErr_Format(PyExc_AttributeError, "'%.100s' object has no attribute '%U'; was super().__init__() called?",
+  PyErr_Format(PyExc_AttributeError,
+               "'%.100s' object has no attribute '%U'; was super().__init__() called?",
                type_short_name(Py_TYPE(module)), slot_name(slot));
 }
 
@@ -318,7 +321,8 @@ int reset_state(ModuleObject *module) {
 
 void clear_state(ModuleState &state) {
   ModuleState old = state;
-  state.training = state.parameters = state.buffers = state.modules = state.non_persistent = nullptr;
+  state.training = state.parameters = state.buffers = state.modules = state.non_persistent =
+      nullptr;
   state.hooks = nullptr;
   Py_XDECREF(old.training);
   Py_XDECREF(old.parameters);
@@ -346,7 +350,8 @@ int is_nonempty(PyObject *mapping) {
 }
 
 int RegistryItems::start_iterator(PyObject *mapping) {
-  const auto items = py::reinterpret_steal<py::object>(PyObject_CallMethod(mapping, "items", nullptr));
+  const auto items =
+      py::reinterpret_steal<py::object>(PyObject_CallMethod(mapping, "items", nullptr));
   items_ = items ? PyObject_GetIter(items.ptr()) : nullptr;
   return items_ ? 0 : -1;
 }

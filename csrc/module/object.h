@@ -6,8 +6,8 @@
 
 #include <cstdint>
 
-#include "py/compat.h"
-#include "py/interned.h"
+#include "python/compat.h"
+#include "python/interned.h"
 
 namespace modtree {
 
@@ -35,18 +35,22 @@ enum class Slot : std::uint8_t {
 };
 constexpr int kSlotCount = 17;
 
-// The hook tables and _is_full_backward_hook (null: None); allocated when the first of them is made.
+// The hook tables and _is_full_backward_hook (null: None); allocated when the first of them is
+// made.
 struct HookBlock {
   PyObject *values[12];
 };
 
-// State in compact mode; in exposed mode (`exposed`) every pointer here is null and the instance dict holds all 17 entries.
+// State in compact mode; in exposed mode (`exposed`) every pointer here is null and the instance
+// dict holds all 17 entries.
 // - training: any object; null until Module.__init__ has run.
-// - parameters, buffers, modules: a dict (or a subclass of dict), null while empty and never looked at.
+// - parameters, buffers, modules: a dict (or a subclass of dict), null while empty and never looked
+// at.
 // - non_persistent: a set, null like them.
 // - hooks: null until a hook table is made.
 // - initialized: Module.__init__ (or __setstate__) has run.
-// - instance_overrides: the instance dict may hold a name that is a virtual method of Module, such as `forward`.
+// - instance_overrides: the instance dict may hold a name that is a virtual method of Module, such
+// as `forward`.
 struct ModuleState {
   PyObject *training;
   PyObject *parameters;
@@ -60,8 +64,7 @@ struct ModuleState {
 };
 
 struct ModuleObject {
-  PyObject_HEAD
-  PyObject *dict;
+  PyObject_HEAD PyObject *dict;
   PyObject *weakrefs;
   ModuleState state;
 };
@@ -85,7 +88,8 @@ const SpecialName *find_special_name(PyObject *name);
 // Fills the table; called once, after intern_names().
 void init_special_names();
 
-// --- reading --------------------------------------------------------------------------------------------------------------
+// --- reading
+// ---------------------------------------------------------------------------------
 
 inline PyObject **compact_cell(ModuleState &state, Slot slot) {
   switch (slot) {
@@ -101,7 +105,9 @@ inline PyObject **compact_cell(ModuleState &state, Slot slot) {
       return &state.non_persistent;
     default:
       // backward_pre_hooks .. load_state_dict_post_hooks
-      return state.hooks ? &state.hooks->values[static_cast<int>(slot) - static_cast<int>(Slot::backward_pre_hooks)] : nullptr;
+      return state.hooks ? &state.hooks->values[static_cast<int>(slot) -
+                                                static_cast<int>(Slot::backward_pre_hooks)]
+                         : nullptr;
   }
 }
 
@@ -160,7 +166,8 @@ inline bool may_have_entries(ModuleObject *module, Slot slot) {
 // A new value such as Module.__init__ gives this entry; null on error.
 PyObject *default_value(Slot slot);
 
-// Borrowed; makes the empty container in compact mode. Null with AttributeError when the entry is missing.
+// Borrowed; makes the empty container in compact mode. Null with AttributeError when the entry is
+// missing.
 PyObject *require(ModuleObject *module, Slot slot);
 
 // Is `name` in the mapping (null: empty)? -1 with an error set on failure.
@@ -184,27 +191,33 @@ inline int registry_contains(ModuleObject *module, Slot slot, PyObject *name) {
 // one that is no dict.
 int is_nonempty(PyObject *mapping);
 
-// --- writing --------------------------------------------------------------------------------------------------------------
+// --- writing
+// ---------------------------------------------------------------------------------
 
-// Replaces an entry whatever it is; a value that compact mode cannot hold makes the module exposed. -1 on error.
+// Replaces an entry whatever it is; a value that compact mode cannot hold makes the module exposed.
+// -1 on error.
 int store_slot(ModuleObject *module, Slot slot, PyObject *value);
 
 // Deletes an entry (the module becomes exposed). 1 deleted, 0 was missing, -1 on error.
 int delete_slot(ModuleObject *module, Slot slot);
 
-// Moves the 17 entries into the instance dict, in front of the plain attributes. -1 on error; nothing happens when exposed already.
+// Moves the 17 entries into the instance dict, in front of the plain attributes. -1 on error;
+// nothing happens when exposed already.
 int expose(ModuleObject *module);
 
-// The state of a fresh Module.__init__: all registrations are lost, plain attributes stay. -1 on error.
+// The state of a fresh Module.__init__: all registrations are lost, plain attributes stay. -1 on
+// error.
 int reset_state(ModuleObject *module);
 
 // Drops every reference of the state; runs user code only after the state is empty.
 void clear_state(ModuleState &state);
 
-// The instance dict for plain attributes (compact) or everything (exposed), made when missing. Borrowed; null on error.
+// The instance dict for plain attributes (compact) or everything (exposed), made when missing.
+// Borrowed; null on error.
 PyObject *instance_dict(ModuleObject *module);
 
-// Borrowed value of a plain attribute, or null without an error. Does not look at the 17 entries in compact mode.
+// Borrowed value of a plain attribute, or null without an error. Does not look at the 17 entries in
+// compact mode.
 inline PyObject *instance_attribute(ModuleObject *module, PyObject *name) {
   return module->dict ? dict_get_str(module->dict, name) : nullptr;
 }
@@ -212,10 +225,12 @@ inline PyObject *instance_attribute(ModuleObject *module, PyObject *name) {
 // A new empty OrderedDict; null on error.
 PyObject *new_ordered_dict();
 
-// --- items of a registry ----------------------------------------------------------------------------------------------------
+// --- items of a registry
+// ---------------------------------------------------------------------------------
 
-// Loops over a registry whatever mapping it is. For a plain dict it walks in place and sees changes of values; growing or shrinking is an
-// error as in a Python loop. Any other mapping (an OrderedDict may have another order than its dict) is walked by its own items() iterator.
+// Loops over a registry whatever mapping it is. For a plain dict it walks in place and sees changes
+// of values; growing or shrinking is an error as in a Python loop. Any other mapping (an
+// OrderedDict may have another order than its dict) is walked by its own items() iterator.
 class RegistryItems {
 public:
   RegistryItems() = default;
@@ -252,7 +267,8 @@ public:
     return 0;
   }
 
-  // 1 and borrowed key and value (valid until user code runs), 0 at the end, -1 with RuntimeError when the dict changed size.
+  // 1 and borrowed key and value (valid until user code runs), 0 at the end, -1 with RuntimeError
+  // when the dict changed size.
   int next(PyObject **key, PyObject **value) {
     if (mapping_) {
       if (PyDict_GET_SIZE(mapping_) != size_) {

@@ -8,8 +8,8 @@
 #include "module/foreign.h"
 #include "module/registration.h"
 #include "module/type.h"
-#include "py/call.h"
-#include "py/slot_guard.h"
+#include "python/call.h"
+#include "python/slot_guard.h"
 
 // A slot wrapper such as object.__setattr__ is a descriptor that points to a record, and the record
 // to a C function that unpacks the arguments, refuses objects with a native slot of their own, and
@@ -85,9 +85,10 @@ PyObject *object_getattribute(PyObject *self_obj, PyObject *args, void *wrapped)
   if (jumps_over(args, wrapped, PyBaseObject_Type.tp_getattro, Py_TYPE(self_obj)->tp_getattro, 1) &&
       is_module_quickly(self_obj)) {
     PyObject *name = PyTuple_GET_ITEM(args, 0);
-    return check_name(name) < 0 ? nullptr : slot_guard<PyObject *>(nullptr, [&] {
-      return own_attribute(as_module(self_obj), name);
-    });
+    return check_name(name) < 0
+               ? nullptr
+               : slot_guard<PyObject *>(
+                     nullptr, [&] { return own_attribute(as_module(self_obj), name); });
   }
   return wrap_getattribute(self_obj, args, wrapped);
 }
@@ -214,13 +215,14 @@ void install(bool on) {
 // Do new classes still get object's own slots, and do plain objects and types behave as before?
 bool works() {
   const py::handle object(reinterpret_cast<PyObject *>(&PyBaseObject_Type));
-  const auto made = py::reinterpret_steal<py::object>(
-      PyObject_CallFunction(reinterpret_cast<PyObject *>(&PyType_Type), "s(O){}", "Probe", object.ptr()));
+  const auto made = py::reinterpret_steal<py::object>(PyObject_CallFunction(
+      reinterpret_cast<PyObject *>(&PyType_Type), "s(O){}", "Probe", object.ptr()));
   const auto name = py::reinterpret_steal<py::object>(PyUnicode_FromString("x"));
   const py::object probe = made && name ? call_method(object, "__new__", made) : py::object();
   bool right = probe && call_method(object, "__setattr__", probe, name, Py_True) &&
                call_method(object, "__getattribute__", probe, name).is(py::handle(Py_True)) &&
-               call_method(object, "__delattr__", probe, name) && !PyObject_HasAttr(probe.ptr(), name.ptr());
+               call_method(object, "__delattr__", probe, name) &&
+               !PyObject_HasAttr(probe.ptr(), name.ptr());
   if (right) {
     const py::object set_on_type = call_method(object, "__setattr__", made, name, Py_True);
     right = !set_on_type && PyErr_ExceptionMatches(PyExc_TypeError);

@@ -6,8 +6,11 @@
 
 namespace modtree {
 
-PyObject *module_register_parameter(PyObject *self_obj, PyObject *const *args, Py_ssize_t count, PyObject *keywords);
-PyObject *module_register_buffer(PyObject *self_obj, PyObject *const *args, Py_ssize_t count, PyObject *keywords);
-PyObject *module_add_module(PyObject *self_obj, PyObject *const *args, Py_ssize_t count, PyObject *keywords);
+PyObject *module_register_parameter(PyObject *self_obj, PyObject *const *args, Py_ssize_t count,
+                                    PyObject *keywords);
+PyObject *module_register_buffer(PyObject *self_obj, PyObject *const *args, Py_ssize_t count,
+                                 PyObject *keywords);
+PyObject *module_add_module(PyObject *self_obj, PyObject *const *args, Py_ssize_t count,
+                            PyObject *keywords);
 
 }  // namespace modtree

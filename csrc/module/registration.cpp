@@ -9,8 +9,8 @@
 #include "module/foreign.h"
 #include "module/globals.h"
 #include "module/registry_edit.h"
-#include "py/call.h"
-#include "py/slot_guard.h"
+#include "python/call.h"
+#include "python/slot_guard.h"
 
 namespace modtree {
 
@@ -44,16 +44,19 @@ const char *holder_of(ModuleObject *module, PyObject *name) {
 }
 
 int raise_already_exists(ModuleObject *module, PyObject *name) {
-  raise_key_error("attribute '%U' already exists in %s as %s; delete it first, or choose another name", name,
-                  type_short_name(Py_TYPE(module)), holder_of(module, name));
+  raise_key_error(
+      "attribute '%U' already exists in %s as %s; delete it first, or choose another name", name,
+      type_short_name(Py_TYPE(module)), holder_of(module, name));
   return -1;
 }
 
-// Checks 2-4 of the table in BEHAVIOUR 3.1 for parameters and buffers; `kind` is "parameter" or "buffer".
+// Checks 2-4 of the table in BEHAVIOUR 3.1 for parameters and buffers; `kind` is "parameter" or
+// "buffer".
 int check_own_name(PyObject *name, const char *kind) {
   if (!PyUnicode_Check(name)) {
     return slot_guard(-1, [&] {
-      PyErr_Format(PyExc_TypeError, "%s name should be a string. Got %U", kind, type_name(name).ptr());
+      PyErr_Format(PyExc_TypeError, "%s name should be a string. Got %U", kind,
+                   type_name(name).ptr());
       return -1;
     });
   }
@@ -80,8 +83,10 @@ int raise_wrong_value(const char *format, PyObject *value, PyObject *name) {
 }
 
 // Stores with the registration hooks of one kind.
-int store_with_hooks(ModuleObject *module, Slot slot, PyObject *hooks, PyObject *name, PyObject *value) {
-  const auto kept = py::reinterpret_steal<py::object>(run_registration_hooks(hooks, as_object(module), name, value));
+int store_with_hooks(ModuleObject *module, Slot slot, PyObject *hooks, PyObject *name,
+                     PyObject *value) {
+  const auto kept = py::reinterpret_steal<py::object>(
+      run_registration_hooks(hooks, as_object(module), name, value));
   if (!kept) {
     return -1;
   }
@@ -93,7 +98,8 @@ int check_leaf(PyObject *name, TensorFamily *family, PyObject *parameter) {
   const int non_leaf = family->has_grad_fn(parameter);
   if (non_leaf > 0) {
     PyErr_Format(PyExc_ValueError,
-                 "Cannot assign non-leaf Tensor to parameter '%U': a parameter must be created by the user, not computed. "
+                 "Cannot assign non-leaf Tensor to parameter '%U': a parameter must be created by "
+                 "the user, not computed. "
                  "To make '%U' depend on another tensor, compute it in forward()",
                  name, name);
   }
@@ -109,7 +115,8 @@ int check_parameter(PyObject *name, PyObject *value) {
   }
   if (kind != ValueKind::parameter) {
     return raise_wrong_value(
-        "cannot assign '%U' object to parameter '%U' (torch.nn.Parameter or None required)", value, name);
+        "cannot assign '%U' object to parameter '%U' (torch.nn.Parameter or None required)", value,
+        name);
   }
   return check_leaf(name, family, value);
 }
@@ -126,9 +133,11 @@ int store_persistence(ModuleObject *module, PyObject *name, bool persistent) {
   return PySet_Check(set) ? PySet_Add(set, name) : call_method(set, "add", name) ? 0 : -1;
 }
 
-// --- assignment -------------------------------------------------------------------------------------------------------------
+// --- assignment
+// ---------------------------------------------------------------------------------
 
-// Copies of the containers that held a name, put back when an assignment fails: torch loses the old entry then.
+// Copies of the containers that held a name, put back when an assignment fails: torch loses the old
+// entry then.
 class Rollback {
 public:
   int save(ModuleObject *module, PyObject *name) {
@@ -143,7 +152,8 @@ public:
       }
       if (held) {
         saved_[i].container = py::reinterpret_borrow<py::object>(container);
-        saved_[i].copy = py::reinterpret_steal<py::object>(PyObject_CallMethod(container, "copy", nullptr));
+        saved_[i].copy =
+            py::reinterpret_steal<py::object>(PyObject_CallMethod(container, "copy", nullptr));
         if (!saved_[i].copy) {
           return -1;
         }
@@ -240,7 +250,8 @@ int remove_from_others(ModuleObject *module, PyObject *name,
   return is_gone ? 0 : discard_non_persistent(module, name);
 }
 
-// May a parameter or a module go in by a plain dict store? No hook, override, class attribute or internal name is in the way.
+// May a parameter or a module go in by a plain dict store? No hook, override, class attribute or
+// internal name is in the way.
 bool stores_directly(ModuleObject *module, PyObject *name, PyObject *hooks) {
   return !has_entries(hooks) && Py_TYPE(module)->tp_getattro == module_tp_getattro &&
          !type_has(Py_TYPE(module), name) && !find_special_name(name);
@@ -258,15 +269,17 @@ int call_register_parameter(ModuleObject *module, PyObject *name, PyObject *valu
 
 int assign_parameter(ModuleObject *module, PyObject *name, PyObject *value, TensorFamily *family) {
   if (!has_slot(module, Slot::parameters)) {
-    PyErr_SetString(PyExc_AttributeError,
-                    "cannot assign parameters before Module.__init__() call: call super().__init__() first");
+    PyErr_SetString(
+        PyExc_AttributeError,
+        "cannot assign parameters before Module.__init__() call: call super().__init__() first");
     return -1;
   }
   const bool direct = stores_directly(module, name, global_hooks.parameter_registration) &&
                       !overrides(module, Virtual::register_parameter);
   if (direct) {
     const int known = registry_contains(module, Slot::parameters, name);
-    if (known < 0 || (!known && check_own_name(name, "parameter") < 0) || check_leaf(name, family, value) < 0) {
+    if (known < 0 || (!known && check_own_name(name, "parameter") < 0) ||
+        check_leaf(name, family, value) < 0) {
       return -1;
     }
     if (remove_from_others(module, name, {Slot::buffers, Slot::modules}) < 0) {
@@ -296,14 +309,17 @@ int warn_of_odd_child_name(ModuleObject *module, PyObject *name) {
     return 0;
   }
   return PyErr_WarnFormat(PyExc_UserWarning, 1,
-                          "the child module name %R of %.200s contains a dot or is empty: its entries may collide with others in "
+                          "the child module name %R of %.200s contains a dot or is empty: its "
+                          "entries may collide with others in "
                           "state_dict(), and get_submodule() cannot reach it",
                           name, type_short_name(Py_TYPE(module)));
 }
 
 int assign_module(ModuleObject *module, PyObject *name, PyObject *value) {
   if (!has_slot(module, Slot::modules)) {
-    PyErr_SetString(PyExc_AttributeError, "cannot assign module before Module.__init__() call: call super().__init__() first");
+    PyErr_SetString(
+        PyExc_AttributeError,
+        "cannot assign module before Module.__init__() call: call super().__init__() first");
     return -1;
   }
   const int known = registry_contains(module, Slot::modules, name);
@@ -330,7 +346,8 @@ int assign_module(ModuleObject *module, PyObject *name, PyObject *value) {
 }
 
 // Calls an overridden register_buffer, which may be older than the `persistent` argument.
-int call_overridden_register_buffer(ModuleObject *module, PyObject *name, PyObject *value, bool persistent) {
+int call_overridden_register_buffer(ModuleObject *module, PyObject *name, PyObject *value,
+                                    bool persistent) {
   const py::object method = get_attribute(as_object(module), "register_buffer");
   const py::object inspect = method ? import_attribute("inspect", "signature") : py::object();
   const py::object signature = inspect ? call(inspect, method) : py::object();
@@ -346,16 +363,18 @@ int call_overridden_register_buffer(ModuleObject *module, PyObject *name, PyObje
   if (persistent) {
     return call(method, name, value) ? 0 : -1;
   }
-  PyErr_Format(PyExc_RuntimeError,
-               "Registering a non-persistent buffer on a Module subclass whose register_buffer() has no "
-               "argument 'persistent' is not possible: add the argument to %.200s.register_buffer",
-               type_short_name(Py_TYPE(module)));
+  PyErr_Format(
+      PyExc_RuntimeError,
+      "Registering a non-persistent buffer on a Module subclass whose register_buffer() has no "
+      "argument 'persistent' is not possible: add the argument to %.200s.register_buffer",
+      type_short_name(Py_TYPE(module)));
   return -1;
 }
 
 int is_persistent(ModuleObject *module, PyObject *name, PyObject *value, bool is_buffer_object) {
   if (is_buffer_object) {
-    const auto persistent = py::reinterpret_steal<py::object>(PyObject_GetAttr(value, names.persistent));
+    const auto persistent =
+        py::reinterpret_steal<py::object>(PyObject_GetAttr(value, names.persistent));
     return persistent ? PyObject_IsTrue(persistent.ptr()) : -1;
   }
   py::object set;
@@ -366,17 +385,21 @@ int is_persistent(ModuleObject *module, PyObject *name, PyObject *value, bool is
   return listed < 0 ? -1 : !listed;
 }
 
-int assign_buffer(ModuleObject *module, PyObject *name, PyObject *value, bool is_buffer_object, bool known) {
+int assign_buffer(ModuleObject *module, PyObject *name, PyObject *value, bool is_buffer_object,
+                  bool known) {
   if (!has_slot(module, Slot::buffers)) {
-    PyErr_SetString(PyExc_AttributeError, "cannot assign buffer before Module.__init__() call: call super().__init__() first");
+    PyErr_SetString(
+        PyExc_AttributeError,
+        "cannot assign buffer before Module.__init__() call: call super().__init__() first");
     return -1;
   }
   if (value != Py_None) {
     const int tensor_like = is_tensor_like(value);
     if (tensor_like <= 0) {
       return tensor_like < 0 ? -1
-                             : raise_wrong_value(
-                                   "cannot assign '%U' as buffer '%U' (torch.nn.Buffer, torch.Tensor or None expected)", value, name);
+                             : raise_wrong_value("cannot assign '%U' as buffer '%U' "
+                                                 "(torch.nn.Buffer, torch.Tensor or None expected)",
+                                                 value, name);
     }
   }
   if (known && !is_buffer_object &&
@@ -411,8 +434,11 @@ int assign(ModuleObject *module, PyObject *name, PyObject *value) {
     if (known > 0 && value == Py_None) {
       return call_register_parameter(module, name, value);
     }
-    return known < 0 ? -1
-                     : raise_wrong_value("cannot assign '%U' as parameter '%U' (torch.nn.Parameter or None expected)", value, name);
+    return known < 0
+               ? -1
+               : raise_wrong_value(
+                     "cannot assign '%U' as parameter '%U' (torch.nn.Parameter or None expected)",
+                     value, name);
   }
   if (!family && class_info_of(value).is_module()) {
     return assign_module(module, name, value);
@@ -422,8 +448,11 @@ int assign(ModuleObject *module, PyObject *name, PyObject *value) {
     if (known > 0 && value == Py_None) {
       return store_with_hooks(module, Slot::modules, global_hooks.module_registration, name, value);
     }
-    return known < 0 ? -1
-                     : raise_wrong_value("cannot assign '%U' as child module '%U' (torch.nn.Module or None expected)", value, name);
+    return known < 0
+               ? -1
+               : raise_wrong_value(
+                     "cannot assign '%U' as child module '%U' (torch.nn.Module or None expected)",
+                     value, name);
   }
   known = registry_contains(module, Slot::buffers, name);
   if (known < 0) {
@@ -459,8 +488,9 @@ int assign_plain(ModuleObject *module, PyObject *name, PyObject *value) {
 
 int register_parameter(ModuleObject *module, PyObject *name, PyObject *parameter) {
   if (!has_slot(module, Slot::parameters)) {
-    PyErr_SetString(PyExc_AttributeError,
-                    "cannot assign parameter before Module.__init__() call: call super().__init__() first");
+    PyErr_SetString(
+        PyExc_AttributeError,
+        "cannot assign parameter before Module.__init__() call: call super().__init__() first");
     return -1;
   }
   if (check_own_name(name, "parameter") < 0) {
@@ -478,12 +508,15 @@ int register_parameter(ModuleObject *module, PyObject *name, PyObject *parameter
   if (check_parameter(name, parameter) < 0) {
     return -1;
   }
-  return store_with_hooks(module, Slot::parameters, global_hooks.parameter_registration, name, parameter);
+  return store_with_hooks(module, Slot::parameters, global_hooks.parameter_registration, name,
+                          parameter);
 }
 
 int register_buffer(ModuleObject *module, PyObject *name, PyObject *tensor, bool persistent) {
   if (!has_slot(module, Slot::buffers)) {
-    PyErr_SetString(PyExc_AttributeError, "cannot assign buffer before Module.__init__() call: call super().__init__() first");
+    PyErr_SetString(
+        PyExc_AttributeError,
+        "cannot assign buffer before Module.__init__() call: call super().__init__() first");
     return -1;
   }
   if (check_own_name(name, "buffer") < 0) {
@@ -499,7 +532,9 @@ int register_buffer(ModuleObject *module, PyObject *name, PyObject *tensor, bool
     if (tensor_like <= 0) {
       return tensor_like < 0
                  ? -1
-                 : raise_wrong_value("cannot assign '%U' object to buffer '%U' (torch Tensor or None required)", tensor, name);
+                 : raise_wrong_value(
+                       "cannot assign '%U' object to buffer '%U' (torch Tensor or None required)",
+                       tensor, name);
     }
   }
   if (store_with_hooks(module, Slot::buffers, global_hooks.buffer_registration, name, tensor) < 0) {
@@ -517,7 +552,8 @@ int add_module(ModuleObject *module, PyObject *name, PyObject *child) {
   }
   if (!PyUnicode_Check(name)) {
     return slot_guard(-1, [&] {
-      PyErr_Format(PyExc_TypeError, "module name should be a string. Got %U", type_name(name).ptr());
+      PyErr_Format(PyExc_TypeError, "module name should be a string. Got %U",
+                   type_name(name).ptr());
       return -1;
     });
   }
@@ -558,10 +594,12 @@ py::str type_name(py::handle value) {
     return py::str(name);
   }
   const bool names_itself = py::hasattr(value, "__qualname__");
-  const py::object named = names_itself ? py::reinterpret_borrow<py::object>(value) : py::object(py::type::of(value));
+  const py::object named =
+      names_itself ? py::reinterpret_borrow<py::object>(value) : py::object(py::type::of(value));
   const py::object module = py::getattr(named, "__module__", py::none());
   const py::str qualname(named.attr("__qualname__"));
-  if (!py::isinstance<py::str>(module) || py::len(module) == 0 || module.equal(py::str("builtins"))) {
+  if (!py::isinstance<py::str>(module) || py::len(module) == 0 ||
+      module.equal(py::str("builtins"))) {
     return qualname;
   }
   auto full = py::reinterpret_steal<py::object>(

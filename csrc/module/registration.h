@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Putting parameters, buffers and children into a module: by assignment and by name (BEHAVIOUR 2.B, 3.1).
+// Putting parameters, buffers and children into a module: by assignment and by name
+// (BEHAVIOUR 2.B, 3.1).
 #pragma once
 
 #include "module/object.h"
@@ -17,7 +18,8 @@ int register_parameter(ModuleObject *module, PyObject *name, PyObject *parameter
 int register_buffer(ModuleObject *module, PyObject *name, PyObject *tensor, bool persistent);
 int add_module(ModuleObject *module, PyObject *name, PyObject *child);
 
-// How error messages call the type of a value: 'torch.FloatTensor', 'collections.OrderedDict', 'int'. Throws.
+// How error messages call the type of a value: 'torch.FloatTensor', 'collections.OrderedDict',
+// 'int'. Throws.
 py::str type_name(py::handle value);
 
 }  // namespace modtree

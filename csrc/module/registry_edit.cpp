@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "module/registry_edit.h"
 
-#include "py/call.h"
+#include "python/call.h"
 
 namespace modtree {
 
@@ -36,10 +36,12 @@ int store_registered(ModuleObject *module, Slot slot, PyObject *name, PyObject *
   return require_entry(module, slot, &mapping, &keep) < 0 ? -1 : mapping_set(mapping, name, value);
 }
 
-// Comparing names, or the end of the old value, may run code that puts another mapping in the place of this one: it is kept alive.
+// Comparing names, or the end of the old value, may run code that puts another mapping in the place
+// of this one: it is kept alive.
 int mapping_set(PyObject *mapping, PyObject *name, PyObject *value) {
   const auto keep = py::reinterpret_borrow<py::object>(mapping);
-  return PyDict_CheckExact(mapping) ? PyDict_SetItem(mapping, name, value) : PyObject_SetItem(mapping, name, value);
+  return PyDict_CheckExact(mapping) ? PyDict_SetItem(mapping, name, value)
+                                    : PyObject_SetItem(mapping, name, value);
 }
 
 int mapping_discard(PyObject *mapping, PyObject *name) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Changing the registries of a module, and the set of non-persistent names, whatever containers they are.
+// Changing the registries of a module, and the set of non-persistent names, whatever containers
+// they are.
 #pragma once
 
 #include "module/object.h"
@@ -16,7 +17,8 @@ int require_entry(ModuleObject *module, Slot slot, PyObject **value, py::object 
 // Puts an entry into a registry without any check; -1 on error.
 int store_registered(ModuleObject *module, Slot slot, PyObject *name, PyObject *value);
 
-// Mapping access that takes the short way for a plain dict. Discard: 1 removed, 0 was missing, -1 on error.
+// Mapping access that takes the short way for a plain dict. Discard: 1 removed, 0 was missing, -1
+// on error.
 int mapping_set(PyObject *mapping, PyObject *name, PyObject *value);
 int mapping_discard(PyObject *mapping, PyObject *name);
 

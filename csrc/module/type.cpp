@@ -5,20 +5,20 @@
 
 #include <cstddef>
 
-#include "module/apply.h"
 #include "module/attributes.h"
 #include "module/call.h"
 #include "module/class_info.h"
-#include "module/load_module.h"
-#include "module/load_state_dict.h"
 #include "module/copy.h"
 #include "module/register_methods.h"
 #include "module/registration.h"
-#include "module/save_module.h"
-#include "module/state_dict.h"
-#include "module/traverse.h"
-#include "py/new_type.h"
-#include "py/slot_guard.h"
+#include "module/state/load_module.h"
+#include "module/state/load_state_dict.h"
+#include "module/state/save_module.h"
+#include "module/state/state_dict.h"
+#include "module/walk/apply.h"
+#include "module/walk/traverse.h"
+#include "python/new_type.h"
+#include "python/slot_guard.h"
 
 namespace modtree {
 
@@ -43,11 +43,12 @@ int raise_unexpected_arguments(PyObject *self_obj, PyObject *args, PyObject *key
   Py_ssize_t position = 0;
   PyObject *key, *value;
   if (keywords && PyDict_Next(keywords, &position, &key, &value)) {
-    PyErr_Format(PyExc_TypeError, "%.200s.__init__() got an unexpected keyword argument '%U'", class_name, key);
+    PyErr_Format(PyExc_TypeError, "%.200s.__init__() got an unexpected keyword argument '%U'",
+                 class_name, key);
     return -1;
   }
-  PyErr_Format(PyExc_TypeError, "%.200s.__init__() takes 1 positional argument but %zd were given", class_name,
-               PyTuple_GET_SIZE(args) + 1);
+  PyErr_Format(PyExc_TypeError, "%.200s.__init__() takes 1 positional argument but %zd were given",
+               class_name, PyTuple_GET_SIZE(args) + 1);
   return -1;
 }
 
@@ -57,7 +58,8 @@ int calls_super_init(PyObject *self_obj) {
   if (!flag || flag.ptr() == Py_False) {
     return 0;
   }
-  const auto value = py::reinterpret_steal<py::object>(PyObject_GetAttr(self_obj, names.call_super_init));
+  const auto value =
+      py::reinterpret_steal<py::object>(PyObject_GetAttr(self_obj, names.call_super_init));
   return value ? PyObject_IsTrue(value.ptr()) : -1;
 }
 
@@ -77,7 +79,8 @@ int module_tp_init(PyObject *self_obj, PyObject *args, PyObject *keywords) {
   }
   return slot_guard(-1, [&] {
     const py::object super = py::reinterpret_steal<py::object>(PyObject_CallFunctionObjArgs(
-        reinterpret_cast<PyObject *>(&PySuper_Type), reinterpret_cast<PyObject *>(module_base_type), self_obj, nullptr));
+        reinterpret_cast<PyObject *>(&PySuper_Type), reinterpret_cast<PyObject *>(module_base_type),
+        self_obj, nullptr));
     if (!super) {
       return -1;
     }
@@ -107,7 +110,8 @@ int module_tp_traverse(PyObject *self_obj, visitproc visit, void *arg) {
 
 int module_tp_clear(PyObject *self_obj) {
   ModuleObject *self = as_module(self_obj);
-  // What dies here may still reach the module, which is then one before Module.__init__: not in exposed mode without a dict.
+  // What dies here may still reach the module, which is then one before Module.__init__: not in
+  // exposed mode without a dict.
   ModuleState old = self->state;
   self->state = ModuleState{};
   PyObject *dict = self->dict;
@@ -119,8 +123,7 @@ int module_tp_clear(PyObject *self_obj) {
 
 void module_tp_dealloc(PyObject *self_obj) {
   PyObject_GC_UnTrack(self_obj);
-  Py_TRASHCAN_BEGIN(self_obj, module_tp_dealloc)
-  ModuleObject *self = as_module(self_obj);
+  Py_TRASHCAN_BEGIN(self_obj, module_tp_dealloc) ModuleObject *self = as_module(self_obj);
   PyTypeObject *type = Py_TYPE(self_obj);
   if (self->weakrefs) {
     PyObject_ClearWeakRefs(self_obj);
@@ -131,7 +134,8 @@ void module_tp_dealloc(PyObject *self_obj) {
   Py_TRASHCAN_END
 }
 
-// --- __dict__ ---------------------------------------------------------------------------------------------------------------
+// --- __dict__
+// ---------------------------------------------------------------------------------
 
 PyObject *module_get_dict(PyObject *self_obj, void *) {
   ModuleObject *self = as_module(self_obj);
@@ -144,7 +148,8 @@ PyObject *module_get_dict(PyObject *self_obj, void *) {
 int module_set_dict(PyObject *self_obj, PyObject *value, void *) {
   ModuleObject *self = as_module(self_obj);
   if (value && !PyDict_Check(value)) {
-    PyErr_Format(PyExc_TypeError, "__dict__ must be set to a dictionary, not a '%.200s'", Py_TYPE(value)->tp_name);
+    PyErr_Format(PyExc_TypeError, "__dict__ must be set to a dictionary, not a '%.200s'",
+                 Py_TYPE(value)->tp_name);
     return -1;
   }
   PyObject *replacement = value ? Py_NewRef(value) : PyDict_New();
@@ -163,7 +168,8 @@ int module_set_dict(PyObject *self_obj, PyObject *value, void *) {
 }
 
 PyGetSetDef module_getset[] = {
-    {"__dict__", module_get_dict, module_set_dict, "The attributes of the module, with its 17 internal ones.", nullptr},
+    {"__dict__", module_get_dict, module_set_dict,
+     "The attributes of the module, with its 17 internal ones.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
@@ -173,52 +179,68 @@ PyMemberDef module_members[] = {
     {nullptr, 0, 0, 0, nullptr},
 };
 
-PyCFunction as_method(PyObject *(*function)(PyObject *, PyObject *const *, Py_ssize_t, PyObject *)) {
+PyCFunction as_method(PyObject *(*function)(PyObject *, PyObject *const *, Py_ssize_t,
+                                            PyObject *)) {
   return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
 }
 
 PyMethodDef module_methods[] = {
     {"__getattr__", module_getattr, METH_O,
      "__getattr__($self, name, /)\n--\n\nLooks a name up in the parameters, buffers and children."},
-    {"_call_impl", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(module_call_impl)), METH_VARARGS | METH_KEYWORDS,
+    {"_call_impl", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(module_call_impl)),
+     METH_VARARGS | METH_KEYWORDS,
      "_call_impl($self, /, *args, **kwargs)\n--\n\nRuns the hooks and `forward`."},
     {"register_parameter", as_method(module_register_parameter), METH_FASTCALL | METH_KEYWORDS,
-     "register_parameter($self, name, param)\n--\n\nAdds a parameter, or reserves its place when `param` is None."},
+     "register_parameter($self, name, param)\n--\n\nAdds a parameter, or reserves its place when "
+     "`param` is None."},
     {"register_buffer", as_method(module_register_buffer), METH_FASTCALL | METH_KEYWORDS,
      "register_buffer($self, name, tensor, persistent=True)\n--\n\n"
      "Adds a buffer; one that is not persistent stays out of state_dict()."},
     {"add_module", as_method(module_add_module), METH_FASTCALL | METH_KEYWORDS,
-     "add_module($self, name, module)\n--\n\nAdds a child module, or reserves its place when `module` is None."},
+     "add_module($self, name, module)\n--\n\nAdds a child module, or reserves its place when "
+     "`module` is None."},
     {"parameters", as_method(module_parameters), METH_FASTCALL | METH_KEYWORDS,
      "parameters($self, recurse=True)\n--\n\nIterates over the parameters of the tree, each once."},
     {"named_parameters", as_method(module_named_parameters), METH_FASTCALL | METH_KEYWORDS,
-     "named_parameters($self, prefix='', recurse=True, remove_duplicate=True)\n--\n\nIterates over (name, parameter)."},
+     "named_parameters($self, prefix='', recurse=True, remove_duplicate=True)\n--\n\nIterates over "
+     "(name, parameter)."},
     {"buffers", as_method(module_buffers), METH_FASTCALL | METH_KEYWORDS,
      "buffers($self, recurse=True)\n--\n\nIterates over the buffers of the tree, each once."},
     {"named_buffers", as_method(module_named_buffers), METH_FASTCALL | METH_KEYWORDS,
-     "named_buffers($self, prefix='', recurse=True, remove_duplicate=True)\n--\n\nIterates over (name, buffer)."},
+     "named_buffers($self, prefix='', recurse=True, remove_duplicate=True)\n--\n\nIterates over "
+     "(name, buffer)."},
     {"modules", as_method(module_modules), METH_FASTCALL | METH_KEYWORDS,
-     "modules($self, remove_duplicate=True)\n--\n\nIterates over the modules of the tree, this one first."},
+     "modules($self, remove_duplicate=True)\n--\n\nIterates over the modules of the tree, this one "
+     "first."},
     {"named_modules", as_method(module_named_modules), METH_FASTCALL | METH_KEYWORDS,
-     "named_modules($self, memo=None, prefix='', remove_duplicate=True)\n--\n\nIterates over (name, module)."},
+     "named_modules($self, memo=None, prefix='', remove_duplicate=True)\n--\n\nIterates over "
+     "(name, module)."},
     {"_named_members", as_method(module_named_members), METH_FASTCALL | METH_KEYWORDS,
-     "_named_members($self, get_members_fn, prefix='', recurse=True, remove_duplicate=True)\n--\n\nIterates over (name, member) with the members that `get_members_fn(module)` gives."},
-    {"children", module_children, METH_NOARGS, "children($self)\n--\n\nIterates over the direct children."},
-    {"named_children", module_named_children, METH_NOARGS, "named_children($self)\n--\n\nIterates over (name, child)."},
+     "_named_members($self, get_members_fn, prefix='', recurse=True, "
+     "remove_duplicate=True)\n--\n\nIterates over (name, member) with the members that "
+     "`get_members_fn(module)` gives."},
+    {"children", module_children, METH_NOARGS,
+     "children($self)\n--\n\nIterates over the direct children."},
+    {"named_children", module_named_children, METH_NOARGS,
+     "named_children($self)\n--\n\nIterates over (name, child)."},
     {"apply", as_method(module_apply), METH_FASTCALL | METH_KEYWORDS,
      "apply($self, fn)\n--\n\nCalls `fn(module)` for every module, children first."},
     {"_apply", as_method(module_apply_), METH_FASTCALL | METH_KEYWORDS,
-     "_apply($self, fn, recurse=True, *, preserve_ties=False)\n--\n\nReplaces every parameter, gradient and buffer by what `fn` makes of it."},
+     "_apply($self, fn, recurse=True, *, preserve_ties=False)\n--\n\nReplaces every parameter, "
+     "gradient and buffer by what `fn` makes of it."},
     {"train", as_method(module_train), METH_FASTCALL | METH_KEYWORDS,
      "train($self, mode=True)\n--\n\nSets training mode for the tree."},
     {"requires_grad_", as_method(module_requires_grad_), METH_FASTCALL | METH_KEYWORDS,
-     "requires_grad_($self, requires_grad=True)\n--\n\nSets whether the parameters require gradients."},
+     "requires_grad_($self, requires_grad=True)\n--\n\nSets whether the parameters require "
+     "gradients."},
     {"zero_grad", as_method(module_zero_grad), METH_FASTCALL | METH_KEYWORDS,
      "zero_grad($self, set_to_none=True)\n--\n\nDrops or zeroes the gradients of the parameters."},
-    {"eval", module_eval, METH_NOARGS, "eval($self)\n--\n\nSets evaluation mode for the tree: train(False)."},
+    {"eval", module_eval, METH_NOARGS,
+     "eval($self)\n--\n\nSets evaluation mode for the tree: train(False)."},
     {"state_dict", as_method(module_state_dict), METH_FASTCALL | METH_KEYWORDS,
      "state_dict($self, *args, destination=None, prefix='', keep_vars=False, clone=False)\n--\n\n"
-     "The parameters, persistent buffers and extra states of the whole tree under their dotted names.\n\n"
+     "The parameters, persistent buffers and extra states of the whole tree under their dotted "
+     "names.\n\n"
      "Values share storage with the module.\n\n"
      "Args:\n"
      "    destination: the mapping to fill, instead of a new one.\n"
@@ -227,23 +249,31 @@ PyMethodDef module_methods[] = {
      "    clone: store copies that later changes of the module do not reach."},
     {"_save_to_state_dict", as_method(module_save_to_state_dict), METH_FASTCALL | METH_KEYWORDS,
      "_save_to_state_dict($self, destination, prefix, keep_vars)\n--\n\n"
-     "Stores the parameters, persistent buffers and the extra state of this module, without its children; override it to save more."},
+     "Stores the parameters, persistent buffers and the extra state of this module, without its "
+     "children; override it to save more."},
     {"load_state_dict", as_method(module_load_state_dict), METH_FASTCALL | METH_KEYWORDS,
      "load_state_dict($self, state_dict, strict=True, assign=False)\n--\n\n"
      "Copies the entries of a state dict into the parameters and buffers of the tree.\n\n"
-     "Everything is checked before the first value is written; modules with a `_load_from_state_dict` or load hooks of their own do\n"
+     "Everything is checked before the first value is written; modules with a "
+     "`_load_from_state_dict` or load hooks of their own do\n"
      "what these do.\n\n"
      "Args:\n"
      "    state_dict: a mapping such as another module's state_dict().\n"
      "    strict: raise when the two do not have the same keys.\n"
-     "    assign: put the given tensors in place of the module's instead of copying their values.\n\n"
+     "    assign: put the given tensors in place of the module's instead of copying their "
+     "values.\n\n"
      "Returns the missing and the unexpected keys."},
     {"_load_from_state_dict", as_method(module_load_from_state_dict), METH_FASTCALL | METH_KEYWORDS,
-     "_load_from_state_dict($self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)\n--\n\n"
-     "Loads the entries of this module, without its children; override it to read older checkpoints."},
-    {"__getstate__", module_getstate, METH_NOARGS, "__getstate__($self)\n--\n\nA shallow copy of `__dict__`."},
-    {"__setstate__", module_setstate, METH_O, "__setstate__($self, state, /)\n--\n\nRestores what `__getstate__` gave."},
-    {"__reduce_ex__", module_reduce_ex, METH_O, "__reduce_ex__($self, protocol, /)\n--\n\nHelper for pickle."},
+     "_load_from_state_dict($self, state_dict, prefix, local_metadata, strict, missing_keys, "
+     "unexpected_keys, error_msgs)\n--\n\n"
+     "Loads the entries of this module, without its children; override it to read older "
+     "checkpoints."},
+    {"__getstate__", module_getstate, METH_NOARGS,
+     "__getstate__($self)\n--\n\nA shallow copy of `__dict__`."},
+    {"__setstate__", module_setstate, METH_O,
+     "__setstate__($self, state, /)\n--\n\nRestores what `__getstate__` gave."},
+    {"__reduce_ex__", module_reduce_ex, METH_O,
+     "__reduce_ex__($self, protocol, /)\n--\n\nHelper for pickle."},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -276,8 +306,8 @@ PyType_Spec module_spec = {
 }  // namespace
 
 PyObject *module_tp_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-  const bool has_arguments = (args && PyTuple_GET_SIZE(args) > 0) ||
-                             (keywords && PyDict_GET_SIZE(keywords) > 0);
+  const bool has_arguments =
+      (args && PyTuple_GET_SIZE(args) > 0) || (keywords && PyDict_GET_SIZE(keywords) > 0);
   if (type->tp_new != module_tp_new && has_arguments) {
     // Called by a __new__ of the class; the arguments are for __init__ alone.
     PyErr_SetString(PyExc_TypeError,

@@ -20,8 +20,8 @@ void check_gradient_dtype(TensorObject *self) {
 }  // namespace
 
 py::object from_array(py::object array, bool requires_grad) {
-  py::object result = py::reinterpret_steal<py::object>(
-      tensor_from_array(tensor_type, array.release().ptr()));
+  py::object result =
+      py::reinterpret_steal<py::object>(tensor_from_array(tensor_type, array.release().ptr()));
   if (!result) {
     throw py::error_already_set();
   }

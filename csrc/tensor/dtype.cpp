@@ -4,8 +4,8 @@
 #include <array>
 #include <cstring>
 
-#include "py/call.h"
-#include "py/new_type.h"
+#include "python/call.h"
+#include "python/new_type.h"
 
 namespace modtree {
 
@@ -160,10 +160,9 @@ PyType_Slot kSlots[] = {
     {0, nullptr},
 };
 
-PyType_Spec kSpec = {"modtree.dtype", sizeof(DTypeObject), 0,
-                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION |
-                         Py_TPFLAGS_IMMUTABLETYPE,
-                     kSlots};
+PyType_Spec kSpec = {
+    "modtree.dtype", sizeof(DTypeObject), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE, kSlots};
 
 DTypeObject *find_by_name(const char *name) {
   for (const DTypeInfo &info : kTable) {

@@ -12,11 +12,10 @@ namespace py = pybind11;
 enum class DTypeCategory : unsigned char { boolean, integral, floating, complex };
 
 struct DTypeObject {
-  PyObject_HEAD
-  PyArray_Descr *descr;  // owned
-  PyObject *name;        // owned str, "float32"
-  PyObject *type_name;   // owned str, "FloatTensor"
-  int num;               // NumPy's type number, canonical (one per size)
+  PyObject_HEAD PyArray_Descr *descr;  // owned
+  PyObject *name;                      // owned str, "float32"
+  PyObject *type_name;                 // owned str, "FloatTensor"
+  int num;                             // NumPy's type number, canonical (one per size)
   DTypeCategory category;
   bool is_signed;
 };
@@ -27,8 +26,8 @@ extern PyTypeObject *dtype_type;
 DTypeObject *dtype_of_num(int type_num);
 inline DTypeObject *dtype_of(PyArrayObject *array) { return dtype_of_num(PyArray_TYPE(array)); }
 
-// Borrowed dtype for a modtree.dtype, a NumPy dtype or scalar type, a Python type, or a dtype of another library that is named like
-// one of ours ("torch.float32"); null with TypeError set.
+// Borrowed dtype for a modtree.dtype, a NumPy dtype or scalar type, a Python type, or a dtype of
+// another library that is named like one of ours ("torch.float32"); null with TypeError set.
 DTypeObject *dtype_from_object(PyObject *obj);
 
 // The number of the default floating dtype and of the complex dtype of the same precision.

@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "py/call.h"
-#include "py/once.h"
+#include "python/call.h"
+#include "python/once.h"
 
 namespace modtree {
 
@@ -13,7 +13,8 @@ namespace {
 PyObject *g_variable = nullptr;  // NumPy's context variable; null when this NumPy has none
 PyObject *g_ignore = nullptr;    // its value that ignores every error
 
-// Contexts that hold g_ignore and are entered by nobody. One per thread that was ever inside an operation at the same time.
+// Contexts that hold g_ignore and are entered by nobody. One per thread that was ever inside an
+// operation at the same time.
 std::vector<PyObject *> *g_pool = nullptr;
 
 // The token of the change. CPython borrows the context's variables while it makes the changed ones:

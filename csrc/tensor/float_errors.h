@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Silences NumPy's floating point warnings (log of 0, overflow in exp) while an operation of ours runs, as torch has none.
+// Silences NumPy's floating point warnings (log of 0, overflow in exp) while an operation of ours
+// runs, as torch has none.
 #pragma once
 
 #include <pybind11/pytypes.h>
@@ -8,11 +9,13 @@ namespace modtree {
 
 namespace py = pybind11;
 
-// While one lives, NumPy ignores floating point errors in this thread. Nesting costs one context variable read.
+// While one lives, NumPy ignores floating point errors in this thread. Nesting costs one context
+// variable read.
 //
-// NumPy keeps its error state in a context variable. `native` work (no Python code runs) is done inside a context of our own,
-// which costs two pointer swaps; work that may run Python sets and resets the variable, so that the caller's other context
-// variables stay visible. `np.errstate` per operation would cost 500 ns.
+// NumPy keeps its error state in a context variable. `native` work (no Python code runs) is done
+// inside a context of our own, which costs two pointer swaps; work that may run Python sets and
+// resets the variable, so that the caller's other context variables stay visible. `np.errstate` per
+// operation would cost 500 ns.
 class SilenceFloatErrors {
 public:
   enum class Work { native, python };

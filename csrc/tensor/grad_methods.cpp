@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tensor/grad_methods.h"
 
-#include "autograd/history.h"
+#include "tensor/autograd/history.h"
 
 namespace modtree {
 
@@ -15,7 +15,8 @@ int put_requires_grad(PyObject *self, PyObject *value, void *) {
     return -1;
   }
   if (value == Py_True && as_tensor(self)->grad_fn != nullptr) {
-    PyErr_SetString(PyExc_RuntimeError, "you can only change requires_grad flags of leaf variables");
+    PyErr_SetString(PyExc_RuntimeError,
+                    "you can only change requires_grad flags of leaf variables");
     return -1;
   }
   return set_requires_grad(as_tensor(self), value == Py_True);
@@ -44,7 +45,8 @@ PyObject *get_grad(PyObject *self, void *) {
   TensorObject *tensor = as_tensor(self);
   if (tensor->grad == nullptr && tensor->grad_fn != nullptr && !tensor->retains_grad &&
       PyErr_WarnEx(PyExc_UserWarning,
-                   "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. It is None: call "
+                   "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. "
+                   "It is None: call "
                    "retain_grad() on this tensor before backward(), or look at the leaf",
                    1) < 0) {
     return nullptr;

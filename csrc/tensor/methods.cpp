@@ -4,11 +4,11 @@
 #include <cstring>
 #include <vector>
 
-#include "autograd/backward.h"
-#include "autograd/history.h"
-#include "autograd/record.h"
 #include "family/family.h"
-#include "py/slot_guard.h"
+#include "python/slot_guard.h"
+#include "tensor/autograd/backward.h"
+#include "tensor/autograd/history.h"
+#include "tensor/autograd/record.h"
 #include "tensor/float_errors.h"
 #include "tensor/grad_methods.h"
 #include "tensor/op_errors.h"
@@ -135,9 +135,9 @@ PyObject *tensor_requires_grad_(PyObject *self, PyObject *const *args, Py_ssize_
                                 PyObject *kwnames) {
   Py_ssize_t total = nargs + (kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames));
   PyObject *flag = total == 0 ? Py_True : args[0];
-  if (total > 1 || (kwnames != nullptr && total == 1 &&
-                    PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, 0),
-                                                     "requires_grad") != 0)) {
+  if (total > 1 ||
+      (kwnames != nullptr && total == 1 &&
+       PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, 0), "requires_grad") != 0)) {
     PyErr_SetString(PyExc_TypeError, "requires_grad_() takes one argument: requires_grad");
     return nullptr;
   }
@@ -206,8 +206,7 @@ int begin_write(InplaceRecord &recorded, int index, TensorObject *self, PyObject
   return op == nullptr ? -1 : recorded.begin(op, self, originals, values, 2, 2);
 }
 
-PyObject *tensor_copy_(PyObject *obj, PyObject *const *args, Py_ssize_t nargs,
-                       PyObject *keywords) {
+PyObject *tensor_copy_(PyObject *obj, PyObject *const *args, Py_ssize_t nargs, PyObject *keywords) {
   if (nargs != 1 || keywords != nullptr) {
     return with_arguments("copy_", obj, args, nargs, keywords);
   }
@@ -218,8 +217,7 @@ PyObject *tensor_copy_(PyObject *obj, PyObject *const *args, Py_ssize_t nargs,
     return nullptr;
   }
   // NumPy would drop leading dimensions of size 1.
-  if (is_tensor(args[0]) &&
-      PyArray_NDIM(as_tensor(args[0])->array) > PyArray_NDIM(self->array)) {
+  if (is_tensor(args[0]) && PyArray_NDIM(as_tensor(args[0])->array) > PyArray_NDIM(self->array)) {
     py::object a = py::reinterpret_steal<py::object>(shape_text(self->array));
     py::object b = py::reinterpret_steal<py::object>(shape_text(as_tensor(args[0])->array));
     if (a && b) {
@@ -244,17 +242,28 @@ PyObject *tensor_cast(PyObject *obj, int num) {
 
 const char *cast_name(int num) {
   switch (num) {
-    case NPY_FLOAT32: return "float";
-    case NPY_FLOAT64: return "double";
-    case NPY_FLOAT16: return "half";
-    case NPY_INT64: return "long";
-    case NPY_INT32: return "int";
-    case NPY_INT16: return "short";
-    case NPY_INT8: return "char";
-    case NPY_UINT8: return "byte";
-    case NPY_BOOL: return "bool";
-    case NPY_COMPLEX64: return "cfloat";
-    default: return "cdouble";
+    case NPY_FLOAT32:
+      return "float";
+    case NPY_FLOAT64:
+      return "double";
+    case NPY_FLOAT16:
+      return "half";
+    case NPY_INT64:
+      return "long";
+    case NPY_INT32:
+      return "int";
+    case NPY_INT16:
+      return "short";
+    case NPY_INT8:
+      return "char";
+    case NPY_UINT8:
+      return "byte";
+    case NPY_BOOL:
+      return "bool";
+    case NPY_COMPLEX64:
+      return "cfloat";
+    default:
+      return "cdouble";
   }
 }
 
@@ -285,8 +294,7 @@ PyObject *tensor_convert(PyObject *obj, PyObject *const *args, Py_ssize_t nargs)
   return convert_tensor(self, dtype, to_meta == 1, copy == 1);
 }
 
-PyObject *tensor_clone(PyObject *obj, PyObject *const *args, Py_ssize_t nargs,
-                       PyObject *keywords) {
+PyObject *tensor_clone(PyObject *obj, PyObject *const *args, Py_ssize_t nargs, PyObject *keywords) {
   if (nargs > 0 || keywords != nullptr) {
     return with_arguments("clone", obj, args, nargs, keywords);
   }
@@ -359,8 +367,7 @@ PyMethodDef kMethods[] = {
      "Is the memory in C order, or in that of the format, without gaps?"},
     {"data_ptr", tensor_data_ptr, METH_NOARGS,
      "data_ptr($self)\n--\n\nAddress of the first element."},
-    {"item", tensor_item, METH_NOARGS,
-     "item($self)\n--\n\nThe only element as a Python number."},
+    {"item", tensor_item, METH_NOARGS, "item($self)\n--\n\nThe only element as a Python number."},
     {"requires_grad_", as_method(tensor_requires_grad_), kFastKw,
      "requires_grad_($self, requires_grad=True)\n--\n\nSets requires_grad and returns self."},
     {"zero_", tensor_zero_, METH_NOARGS, "zero_($self)\n--\n\nFills with zeros, in place."},
@@ -392,7 +399,8 @@ PyMethodDef kMethods[] = {
      "cdouble($self, memory_format=None)\n--\n\nAs complex128."},
     {"backward", as_method(tensor_backward), METH_VARARGS | METH_KEYWORDS,
      "backward($self, gradient=None, retain_graph=None, create_graph=False, inputs=None)\n--\n\n"
-     "Adds the gradients of this tensor, weighted by `gradient` (1 for a tensor of one element), to the grad of the leaves it was "
+     "Adds the gradients of this tensor, weighted by `gradient` (1 for a tensor of one element), "
+     "to the grad of the leaves it was "
      "computed from, or of `inputs` only."},
     {"retain_grad", tensor_retain_grad, METH_NOARGS,
      "retain_grad($self)\n--\n\nKeeps the gradient of a tensor that is not a leaf in its grad."},
@@ -413,8 +421,8 @@ PyGetSetDef kGetSet[] = {
     {"is_sparse", get_false, nullptr, nullptr, nullptr},
     {"is_quantized", get_false, nullptr, nullptr, nullptr},
     {"is_mps", get_false, nullptr, nullptr, nullptr},
-    {"requires_grad", get_requires_grad, put_requires_grad,
-     "Are gradients wanted for this tensor?", nullptr},
+    {"requires_grad", get_requires_grad, put_requires_grad, "Are gradients wanted for this tensor?",
+     nullptr},
     {"is_leaf", get_is_leaf, nullptr, "Was it not made by a recorded operation?", nullptr},
     {"grad", get_grad, put_grad, "The gradient, or None.", nullptr},
     {"grad_fn", get_grad_fn, nullptr, "The operation that made it, or None.", nullptr},
@@ -435,8 +443,8 @@ int copy_array(TensorObject *self, PyArrayObject *source) {
   {
     SilenceFloatErrors silence(SilenceFloatErrors::Work::native);
     if (PyTypeNum_ISCOMPLEX(PyArray_TYPE(source)) && !PyTypeNum_ISCOMPLEX(PyArray_TYPE(target))) {
-      py::object real = py::reinterpret_steal<py::object>(
-          PyObject_GetAttrString(as_object(source), "real"));
+      py::object real =
+          py::reinterpret_steal<py::object>(PyObject_GetAttrString(as_object(source), "real"));
       status = real ? PyArray_CopyInto(target, as_array(real.ptr())) : -1;
     } else {
       status = PyArray_CopyInto(target, source);
@@ -494,8 +502,8 @@ PyObject *cast_tensor(TensorObject *self, DTypeObject *dtype, bool to_meta, bool
   }
   SilenceFloatErrors silence(SilenceFloatErrors::Work::native);
   Py_INCREF(descr);
-  auto fresh = py::reinterpret_steal<py::object>(
-      PyArray_NewLikeArray(array, NPY_KEEPORDER, descr, 0));
+  auto fresh =
+      py::reinterpret_steal<py::object>(PyArray_NewLikeArray(array, NPY_KEEPORDER, descr, 0));
   if (!fresh || PyArray_CopyInto(as_array(fresh.ptr()), array) < 0) {
     return nullptr;
   }
@@ -581,8 +589,8 @@ int copy_values(TensorObject *self, PyObject *source) {
       return -1;
     }
   }
-  py::object array = py::reinterpret_steal<py::object>(
-      PyArray_FromAny(plain.ptr(), nullptr, 0, 0, 0, nullptr));
+  py::object array =
+      py::reinterpret_steal<py::object>(PyArray_FromAny(plain.ptr(), nullptr, 0, 0, 0, nullptr));
   if (!array) {
     return -1;
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tensor/number.h"
 
-#include "autograd/record.h"
+#include "tensor/autograd/record.h"
 #include "tensor/slot_ops.h"
 
 namespace modtree {
@@ -142,7 +142,8 @@ bool check_slice(PyObject *item) {
   return true;
 }
 
-// The index with a final Ellipsis, so that NumPy answers with a view (never a scalar) whatever is selected.
+// The index with a final Ellipsis, so that NumPy answers with a view (never a scalar) whatever is
+// selected.
 py::object full_index(PyObject *index, bool add_ellipsis) {
   bool is_tuple = PyTuple_Check(index);
   Py_ssize_t n = is_tuple ? PyTuple_GET_SIZE(index) : 1;
@@ -178,8 +179,9 @@ bool is_advanced(PyObject *item) {
   return array != nullptr ? PyArray_NDIM(array) > 0 : PyList_Check(item) != 0;
 }
 
-// torch applies integers before index arrays, so that they do not count as index arrays themselves, which would move the result's dimensions.
-// Splits such a mixed index into a basic one and one for what that leaves. False: not mixed, or an error is set.
+// torch applies integers before index arrays, so that they do not count as index arrays themselves,
+// which would move the result's dimensions. Splits such a mixed index into a basic one and one for
+// what that leaves. False: not mixed, or an error is set.
 bool split_index(PyObject *full, py::object &basic, py::object &rest) {
   Py_ssize_t n = PyTuple_GET_SIZE(full);
   bool has_int = false;
@@ -329,7 +331,8 @@ int mp_ass_subscript(PyObject *obj, PyObject *index, PyObject *value) {
       PyArray_SIZE(as_array(source.ptr())) == 1) {
     // NumPy puts no array of one element into one place.
     PyArray_Dims none{nullptr, 0};
-    source = py::reinterpret_steal<py::object>(PyArray_Newshape(as_array(source.ptr()), &none, NPY_CORDER));
+    source = py::reinterpret_steal<py::object>(
+        PyArray_Newshape(as_array(source.ptr()), &none, NPY_CORDER));
   }
   if (!source) {
     return -1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// NumPy's C API, imported once per extension: bind/bind_tensor.cpp defines MODTREE_IMPORT_ARRAY, every
-// other file shares its table.
+// NumPy's C API, imported once per extension: bind/bind_tensor.cpp defines MODTREE_IMPORT_ARRAY,
+// every other file shares its table.
 #pragma once
 
 #include <pybind11/pytypes.h>

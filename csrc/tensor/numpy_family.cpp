@@ -91,8 +91,8 @@ public:
     if (found < 0) {
       return -1;
     }
-    py::object b = py::reinterpret_steal<py::object>(found ? other_family->shape(other)
-                                                           : PyObject_GetAttrString(other, "shape"));
+    py::object b = py::reinterpret_steal<py::object>(
+        found ? other_family->shape(other) : PyObject_GetAttrString(other, "shape"));
     if (!a || !b) {
       return -1;
     }
@@ -176,8 +176,8 @@ public:
     if (is_plain(tensor)) {
       return copy_values(as_tensor(tensor), source);
     }
-    py::object done = py::reinterpret_steal<py::object>(
-        PyObject_CallMethod(tensor, "copy_", "O", source));
+    py::object done =
+        py::reinterpret_steal<py::object>(PyObject_CallMethod(tensor, "copy_", "O", source));
     return done ? 0 : -1;
   }
 
@@ -212,8 +212,8 @@ public:
           meta_array(PyArray_NDIM(array), PyArray_DIMS(array), PyArray_DESCR(array));
       return bare == nullptr ? nullptr : wrap_array(bare, true);
     }
-    PyObject *fresh = PyArray_SimpleNew(PyArray_NDIM(array), PyArray_DIMS(array),
-                                        PyArray_TYPE(array));
+    PyObject *fresh =
+        PyArray_SimpleNew(PyArray_NDIM(array), PyArray_DIMS(array), PyArray_TYPE(array));
     return fresh == nullptr ? nullptr : wrap_array(as_array(fresh));
   }
 
@@ -225,8 +225,8 @@ private:
 
   template <typename... Args>
   py::object call(const char *method, Args... args) {
-    return py::reinterpret_steal<py::object>(PyObject_CallMethodObjArgs(
-        object.ptr(), py::str(method).ptr(), args..., nullptr));
+    return py::reinterpret_steal<py::object>(
+        PyObject_CallMethodObjArgs(object.ptr(), py::str(method).ptr(), args..., nullptr));
   }
 };
 

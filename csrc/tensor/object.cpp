@@ -8,9 +8,9 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "autograd/history.h"
-#include "py/compat.h"
-#include "py/new_type.h"
+#include "python/compat.h"
+#include "python/new_type.h"
+#include "tensor/autograd/history.h"
 #include "tensor/grad_mode.h"
 #include "tensor/methods.h"
 #include "tensor/number.h"
@@ -111,8 +111,7 @@ void tensor_tp_dealloc(PyObject *obj) {
     return;
   }
   // What it holds may be the head of a long chain of tensors, such as gradients of gradients.
-  Py_TRASHCAN_BEGIN(obj, tensor_tp_dealloc)
-  free_tensor(obj);
+  Py_TRASHCAN_BEGIN(obj, tensor_tp_dealloc) free_tensor(obj);
   Py_TRASHCAN_END
 }
 
@@ -165,7 +164,8 @@ void release_cell(VersionCell *cell) {
   }
 }
 
-// A Python class without slots of its own adds nothing that our dealloc would have to release: let it skip CPython's generic one.
+// A Python class without slots of its own adds nothing that our dealloc would have to release: let
+// it skip CPython's generic one.
 void use_native_dealloc(PyTypeObject *type) {
   if (type->tp_basicsize == tensor_base_type->tp_basicsize) {
     type->tp_dealloc = tensor_tp_dealloc;
@@ -326,7 +326,8 @@ int check_inplace(TensorObject *self, bool others_need_grad) {
   TensorObject *base = as_tensor(self->base);
   if (self->view_origin == ViewOrigin::no_grad) {
     PyErr_SetString(PyExc_RuntimeError,
-                    "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Make the view "
+                    "A view was created in no_grad mode and is being modified inplace with grad "
+                    "mode enabled. Make the view "
                     "where gradients are recorded, or change it under modtree.no_grad() too");
     return -1;
   }
@@ -334,11 +335,13 @@ int check_inplace(TensorObject *self, bool others_need_grad) {
     raise_refused_inplace(self, "is being modified inplace");
     return -1;
   }
-  // Either of the two may be what requires grad: a view of a plain tensor can have been made a leaf of its own.
+  // Either of the two may be what requires grad: a view of a plain tensor can have been made a leaf
+  // of its own.
   if (needs_grad(self) && base->grad_fn == nullptr) {
-    PyErr_SetString(PyExc_RuntimeError,
-                    "a view of a leaf Variable that requires grad is being used in an in-place operation. "
-                    "Do it under modtree.no_grad(), or on a view of a clone");
+    PyErr_SetString(
+        PyExc_RuntimeError,
+        "a view of a leaf Variable that requires grad is being used in an in-place operation. "
+        "Do it under modtree.no_grad(), or on a view of a clone");
     return -1;
   }
   return 0;
@@ -348,9 +351,9 @@ int check_overlap(TensorObject *self) {
   PyArrayObject *array = self->array;
   for (int i = 0; i < PyArray_NDIM(array) && !self->is_meta; ++i) {
     if (PyArray_STRIDE(array, i) == 0 && PyArray_DIM(array, i) > 1 && PyArray_SIZE(array) > 0) {
-      PyErr_SetString(PyExc_RuntimeError,
-                      "unsupported operation: more than one element of the written-to tensor refers to a single memory "
-                      "location (it was expanded): write into a clone() of it");
+      PyErr_SetString(PyExc_RuntimeError, "unsupported operation: more than one element of the "
+                                          "written-to tensor refers to a single memory "
+                                          "location (it was expanded): write into a clone() of it");
       return -1;
     }
   }

@@ -24,17 +24,16 @@ enum class ViewOrigin : unsigned char {
   no_grad,      // while nothing was recorded
 };
 
-// Invariants: `array` is set from tp_new on and is exactly np.ndarray of a supported dtype in native byte order. A meta tensor's array is a
-// read-only view of one element with all strides 0.
+// Invariants: `array` is set from tp_new on and is exactly np.ndarray of a supported dtype in
+// native byte order. A meta tensor's array is a read-only view of one element with all strides 0.
 struct TensorObject {
-  PyObject_HEAD
-  PyArrayObject *array;  // owned
-  PyObject *grad;        // owned Tensor, or null
-  PyObject *grad_fn;     // owned Node; null: a leaf
-  PyObject *base;        // owned Tensor whose memory this one views (never a view itself), or null
-  LeafExtra *extra;      // owned, or null
-  VersionCell *cell;     // shared; null: no other handle, never changed in place
-  PyObject *dict;        // made on the first attribute
+  PyObject_HEAD PyArrayObject *array;  // owned
+  PyObject *grad;                      // owned Tensor, or null
+  PyObject *grad_fn;                   // owned Node; null: a leaf
+  PyObject *base;     // owned Tensor whose memory this one views (never a view itself), or null
+  LeafExtra *extra;   // owned, or null
+  VersionCell *cell;  // shared; null: no other handle, never changed in place
+  PyObject *dict;     // made on the first attribute
   PyObject *weakrefs;
   bool requires_grad;
   bool is_meta;
@@ -45,7 +44,8 @@ struct TensorObject {
 };
 
 extern PyTypeObject *tensor_base_type;
-// modtree.Tensor, the Python class; set when modtree.tensor is imported. Operations make objects of exactly this type.
+// modtree.Tensor, the Python class; set when modtree.tensor is imported. Operations make objects of
+// exactly this type.
 extern PyTypeObject *tensor_type;
 
 inline bool is_tensor(PyObject *obj) {
@@ -60,18 +60,20 @@ inline bool needs_grad(TensorObject *tensor) {
 inline PyObject *as_object(PyArrayObject *array) { return reinterpret_cast<PyObject *>(array); }
 inline PyArrayObject *as_array(PyObject *obj) { return reinterpret_cast<PyArrayObject *>(obj); }
 
-// A new tensor of `type` (a subclass of TensorBase) that steals `array`: any ndarray of a supported dtype; other byte orders
-// and subclasses are converted. Null with TypeError for other dtypes.
+// A new tensor of `type` (a subclass of TensorBase) that steals `array`: any ndarray of a supported
+// dtype; other byte orders and subclasses are converted. Null with TypeError for other dtypes.
 PyObject *tensor_from_array(PyTypeObject *type, PyObject *array);
 
-// The same for a plain Tensor whose array is known to fulfil the invariant: the fast path of operations. Steals.
+// The same for a plain Tensor whose array is known to fulfil the invariant: the fast path of
+// operations. Steals.
 PyObject *wrap_array(PyArrayObject *array, bool is_meta = false);
 
 // A new tensor of `type` over the same array that shares the version cell.
 PyObject *make_alias(PyTypeObject *type, TensorObject *base);
 inline PyObject *tensor_alias(TensorObject *base) { return make_alias(tensor_type, base); }
 
-// A plain tensor for a result array (stolen) that views the memory of `base`: shares the version cell if it really does.
+// A plain tensor for a result array (stolen) that views the memory of `base`: shares the version
+// cell if it really does.
 PyObject *wrap_view(TensorObject *base, PyArrayObject *array);
 
 // The address of the ndarray that owns (or imported) the memory of this one, to be compared only.
@@ -85,7 +87,8 @@ void release_cell(VersionCell *cell);
 
 // The tensor was changed in place.
 int bump_version(TensorObject *self);
-// Raises when the tensor may not be changed in place while operations are recorded: a leaf that requires grad, some views.
+// Raises when the tensor may not be changed in place while operations are recorded: a leaf that
+// requires grad, some views.
 int check_inplace(TensorObject *self, bool others_need_grad = false);
 
 // Raises when several elements share memory (expand), so that writing one writes others.

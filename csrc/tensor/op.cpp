@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tensor/op.h"
 
-#include "autograd/history.h"
-#include "autograd/record.h"
+#include "tensor/autograd/history.h"
+#include "tensor/autograd/record.h"
 #include "tensor/float_errors.h"
 #include "tensor/op_arguments.h"
 #include "tensor/op_errors.h"
@@ -24,8 +24,7 @@ PyObject *call_on_meta(OpObject *op, Arguments &args, PyObject *kwnames, int num
     npy_intp shape[NPY_MAXDIMS];
     int ndim = 0;
     for (Py_ssize_t i = 0; i < args.positional; ++i) {
-      if (PyArray_Check(args.slot(i)) &&
-          !broadcast_into(as_array(args.slot(i)), shape, &ndim)) {
+      if (PyArray_Check(args.slot(i)) && !broadcast_into(as_array(args.slot(i)), shape, &ndim)) {
         return nullptr;
       }
     }
@@ -48,7 +47,8 @@ PyObject *wrap_meta(TensorObject *base, PyObject *result) {
       return wrap_view(base, array);
     }
     // Something was allocated (advanced indexing): keep only its shape.
-    PyArrayObject *bare = meta_array(PyArray_NDIM(array), PyArray_DIMS(array), PyArray_DESCR(array));
+    PyArrayObject *bare =
+        meta_array(PyArray_NDIM(array), PyArray_DIMS(array), PyArray_DESCR(array));
     Py_DECREF(array);
     return bare == nullptr ? nullptr : wrap_array(bare, true);
   }
@@ -127,14 +127,16 @@ PyObject *run_recording(OpObject *op, Arguments &args, PyObject *kwnames, py::ob
     return nullptr;
   }
   if (!PyTuple_CheckExact(both.ptr()) || PyTuple_GET_SIZE(both.ptr()) != 2) {
-    PyErr_Format(PyExc_TypeError, "%U: its recording function must return (result, saved)", op->name);
+    PyErr_Format(PyExc_TypeError, "%U: its recording function must return (result, saved)",
+                 op->name);
     return nullptr;
   }
   saved = py::reinterpret_borrow<py::object>(PyTuple_GET_ITEM(both.ptr(), 1));
   return Py_NewRef(PyTuple_GET_ITEM(both.ptr(), 0));
 }
 
-// Two cpu tensors of one dtype that needs no promotion: the case worth a path of its own. False: not that case.
+// Two cpu tensors of one dtype that needs no promotion: the case worth a path of its own. False:
+// not that case.
 bool call_fast(OpObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject **result) {
   if (!op->is_ufunc || nargs != 2 || op->operands != 2 || op->promotion == Promotion::none ||
       op->promotion == Promotion::logical || !is_tensor(args[0]) || !is_tensor(args[1])) {
@@ -157,8 +159,8 @@ bool call_fast(OpObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *
   PyObject *stack[3] = {nullptr, as_object(array_a), as_object(array_b)};
   {
     SilenceFloatErrors silence(SilenceFloatErrors::Work::native);
-    *result = PyObject_Vectorcall(op->forward, stack + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET,
-                                  nullptr);
+    *result =
+        PyObject_Vectorcall(op->forward, stack + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
   }
   if (*result == nullptr) {
     translate_error(op->name, stack + 1, 2);
@@ -279,7 +281,8 @@ PyObject *op_call(OpObject *op, PyObject *const *args, Py_ssize_t nargs, PyObjec
 
 int op_inplace(OpObject *op, TensorObject *self, PyObject *const *args, Py_ssize_t nargs,
                PyObject *kwnames) {
-  if (check_inplace(self, grad_enabled() && any_needs_grad(args, nargs)) < 0 || check_overlap(self) < 0) {
+  if (check_inplace(self, grad_enabled() && any_needs_grad(args, nargs)) < 0 ||
+      check_overlap(self) < 0) {
     return -1;
   }
   Py_ssize_t extra = nargs + (kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames));
@@ -322,7 +325,8 @@ int op_inplace(OpObject *op, TensorObject *self, PyObject *const *args, Py_ssize
   } else if (op->is_ufunc && num == own && kwnames == nullptr &&
              (op->promotion == Promotion::arith || op->promotion == Promotion::floating ||
               op->promotion == Promotion::bitwise)) {
-    // Straight into our memory; NumPy copies first where the operands overlap. A ufunc's outputs follow its inputs.
+    // Straight into our memory; NumPy copies first where the operands overlap. A ufunc's outputs
+    // follow its inputs.
     PyObject *direct[kMaxArgs + 1];
     for (Py_ssize_t i = 0; i < arguments.positional; ++i) {
       direct[i] = arguments.slot(i);

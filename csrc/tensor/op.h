@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The one dispatch point: every operation on tensors is a call of an Op, which unwraps, promotes, runs and wraps.
+// The one dispatch point: every operation on tensors is a call of an Op, which unwraps, promotes,
+// runs and wraps.
 #pragma once
 
 #include "tensor/promote.h"
@@ -19,8 +20,9 @@ enum class Promotion : unsigned char {
 
 constexpr Py_ssize_t kMaxArgs = 14;
 
-// One row of the table of operations (modtree/ops/table.py). `forward` works on ndarrays with NumPy's own argument names, so
-// that np.f(t) and t.f() are the same row; derivative rules belong to rows as well.
+// One row of the table of operations (modtree/ops/table.py). `forward` works on ndarrays with
+// NumPy's own argument names, so that np.f(t) and t.f() are the same row; derivative rules belong
+// to rows as well.
 struct OpObject {
   // What a derivative function wants of the call: bits are positional arguments.
   struct Keep {
@@ -36,30 +38,30 @@ struct OpObject {
   };
   enum class Derivative : unsigned char { unknown, none, known };
 
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  PyObject_HEAD vectorcallfunc vectorcall;
   PyObject *name;     // owned str
   PyObject *forward;  // owned callable
   PyObject *meta;     // owned: (arrays..., **kwargs) -> (shape, dtype) for meta tensors, or null
   PyObject *doc;      // owned, or null
   PyObject *dict;     // attributes, made on demand
   int first;          // index of the first operand among the positional arguments
-  int operands;       // how many operands take part in promotion (-1: the items of the argument `first`)
+  int operands;  // how many operands take part in promotion (-1: the items of the argument `first`)
   Promotion promotion;
-  bool is_view;     // the result may share memory with the first argument
+  bool is_view;         // the result may share memory with the first argument
   bool is_strict_view;  // it must
-  bool is_ufunc;    // forward is a NumPy ufunc: runs no Python code
-  bool no_bool;     // not defined for bool (subtraction)
-  bool check_zero;  // integer division: a zero divisor is an error
-  // -- the derivative; functions[i] belongs to positional argument i: null where there is none, True where the gradient passes unchanged
+  bool is_ufunc;        // forward is a NumPy ufunc: runs no Python code
+  bool no_bool;         // not defined for bool (subtraction)
+  bool check_zero;      // integer division: a zero divisor is an error
+  // -- the derivative; functions[i] belongs to positional argument i: null where there is none,
+  // True where the gradient passes unchanged
   Derivative derivative;
-  bool runs_on_tensors;     // the functions do, so that gradients can be derived again
+  bool runs_on_tensors;  // the functions do, so that gradients can be derived again
   int n_functions;
   PyObject *functions[kMaxArgs];  // owned
   Keep keep[kMaxArgs];            // of each function; keep[0] of the joint one
   PyObject *joint;                // owned: one function for all arguments, or null
-  PyObject *record;               // owned: the forward function that also returns what to save, or null
-  PyObject *backward_name;        // owned: "MulBackward0"
+  PyObject *record;         // owned: the forward function that also returns what to save, or null
+  PyObject *backward_name;  // owned: "MulBackward0"
 };
 
 extern PyTypeObject *op_type;
@@ -77,7 +79,8 @@ inline bool is_operand(PyObject *obj) {
   return is_tensor(obj) || number_category(obj, &category) || PyArray_Check(obj);
 }
 
-// A result of NumPy as the caller gets it: arrays and NumPy scalars become tensors, also inside a tuple or list. Steals.
+// A result of NumPy as the caller gets it: arrays and NumPy scalars become tensors, also inside a
+// tuple or list. Steals.
 PyObject *wrap_result(PyObject *result);
 
 void make_op_type(py::handle m);

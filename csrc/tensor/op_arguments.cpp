@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "py/once.h"
+#include "python/once.h"
 #include "tensor/op_errors.h"
 
 namespace modtree {
@@ -45,7 +45,8 @@ bool for_operands(OpObject *op, Arguments &args, const Fn &fn) {
   return true;
 }
 
-// A number that NumPy will treat as a weak Python scalar of dtype `num`; null: keep the object. False with an error set.
+// A number that NumPy will treat as a weak Python scalar of dtype `num`; null: keep the object.
+// False with an error set.
 bool convert_number(PyObject *number, int num, bool is_compare, PyObject **fresh) {
   PyObject *plain = number;
   py::object held;

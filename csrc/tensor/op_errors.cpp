@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "py/once.h"
-#include "py/slot_guard.h"
+#include "python/once.h"
+#include "python/slot_guard.h"
 
 namespace modtree {
 
@@ -111,8 +111,7 @@ void translate_value_error(PyObject *op_name, PyObject *const *args, Py_ssize_t 
       return;
     }
   }
-  PyErr_Format(PyExc_RuntimeError, "%U%s: %S", op_name, describe(args, nargs).c_str(),
-               value.ptr());
+  PyErr_Format(PyExc_RuntimeError, "%U%s: %S", op_name, describe(args, nargs).c_str(), value.ptr());
 }
 
 }  // namespace

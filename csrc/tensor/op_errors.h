@@ -6,8 +6,8 @@
 
 namespace modtree {
 
-// Turns a pending NumPy error into the exception torch users expect: AxisError -> IndexError, ValueError -> RuntimeError. `target` is the
-// tensor that is written in place, if any.
+// Turns a pending NumPy error into the exception torch users expect: AxisError -> IndexError,
+// ValueError -> RuntimeError. `target` is the tensor that is written in place, if any.
 void translate_error(PyObject *op_name, PyObject *const *args, Py_ssize_t nargs,
                      PyArrayObject *target = nullptr);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The Python type of a row of the table of operations.
-#include "py/call.h"
-#include "py/new_type.h"
+#include "python/call.h"
+#include "python/new_type.h"
 #include "tensor/op.h"
 
 #include <structmember.h>
@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-
 
 namespace modtree {
 
@@ -92,9 +91,9 @@ bool parse_promotion(const char *text, Promotion *promotion) {
     const char *name;
     Promotion value;
   } kNames[] = {
-      {"none", Promotion::none},       {"arith", Promotion::arith},
+      {"none", Promotion::none},         {"arith", Promotion::arith},
       {"floating", Promotion::floating}, {"compare", Promotion::compare},
-      {"logical", Promotion::logical}, {"bitwise", Promotion::bitwise},
+      {"logical", Promotion::logical},   {"bitwise", Promotion::bitwise},
       {"same", Promotion::same},
   };
   for (const auto &entry : kNames) {
@@ -108,8 +107,9 @@ bool parse_promotion(const char *text, Promotion *promotion) {
 }
 
 PyObject *op_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-  static const char *kKeywords[] = {"name", "forward", "promote", "first",      "operands", "view",
-                                    "meta", "doc",     "no_bool", "check_zero", "strict_view", nullptr};
+  static const char *kKeywords[] = {"name",     "forward",    "promote",     "first",
+                                    "operands", "view",       "meta",        "doc",
+                                    "no_bool",  "check_zero", "strict_view", nullptr};
   PyObject *name, *forward, *meta = Py_None, *doc = Py_None;
   const char *promote_text = "none";
   int first = 0, operands = 0, view = 0, no_bool = 0, check_zero = 0, strict_view = 0;
@@ -178,19 +178,21 @@ bool parse_keep(PyObject *masks, OpObject::Keep *keep) {
   return true;
 }
 
-// _set_derivative(name, functions, keep, joint, record, on_tensors): see modtree.ops.table. Once per row.
+// _set_derivative(name, functions, keep, joint, record, on_tensors): see modtree.ops.table. Once
+// per row.
 PyObject *op_set_derivative(PyObject *self, PyObject *args) {
   PyObject *name, *functions, *keep, *joint, *record;
   int on_tensors;
-  if (!PyArg_ParseTuple(args, "UO!O!OOp", &name, &PyTuple_Type, &functions, &PyTuple_Type, &keep, &joint,
-                        &record, &on_tensors)) {
+  if (!PyArg_ParseTuple(args, "UO!O!OOp", &name, &PyTuple_Type, &functions, &PyTuple_Type, &keep,
+                        &joint, &record, &on_tensors)) {
     return nullptr;
   }
   OpObject *op = as_op(self);
   const Py_ssize_t count = PyTuple_GET_SIZE(functions);
   if (op->derivative != OpObject::Derivative::unknown || count > kMaxArgs ||
       PyTuple_GET_SIZE(keep) != (joint == Py_None ? count : 1)) {
-    PyErr_Format(PyExc_ValueError, "%U: not a derivative for this row, or its second one", op->name);
+    PyErr_Format(PyExc_ValueError, "%U: not a derivative for this row, or its second one",
+                 op->name);
     return nullptr;
   }
   OpObject::Keep masks[kMaxArgs] = {};
@@ -209,14 +211,14 @@ PyObject *op_set_derivative(PyObject *self, PyObject *args) {
   op->record = record == Py_None ? nullptr : Py_NewRef(record);
   op->backward_name = Py_NewRef(name);
   op->runs_on_tensors = on_tensors != 0;
-  op->derivative = count == 0 && joint == Py_None ? OpObject::Derivative::none : OpObject::Derivative::known;
+  op->derivative =
+      count == 0 && joint == Py_None ? OpObject::Derivative::none : OpObject::Derivative::known;
   Py_RETURN_NONE;
 }
 
 PyMethodDef kMethods[] = {
     {"_set_derivative", op_set_derivative, METH_VARARGS, nullptr},
-    {"inplace",
-     reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(op_inplace_method)),
+    {"inplace", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(op_inplace_method)),
      METH_FASTCALL | METH_KEYWORDS, "inplace($self, tensor, *args)\n--\n\nWrites into tensor."},
     {"__reduce__", op_reduce, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// torch's type promotion: three classes of operands (with dimensions, 0-d, Python numbers), four categories of dtypes.
+// torch's type promotion: three classes of operands (with dimensions, 0-d, Python numbers), four
+// categories of dtypes.
 #pragma once
 
 #include "tensor/object.h"

@@ -9,10 +9,34 @@ namespace modtree {
 namespace {
 
 constexpr const char *kSlotNames[kSlotOps] = {
-    "add", "sub", "mul", "true_divide", "floor_divide", "remainder", "pow", "matmul",
-    "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift",
-    "lt", "le", "eq", "ne", "gt", "ge", "neg", "abs", "bitwise_not", "getitem",
-    "setitem", "clone", "convert", "copy", "fill",
+    "add",
+    "sub",
+    "mul",
+    "true_divide",
+    "floor_divide",
+    "remainder",
+    "pow",
+    "matmul",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "bitwise_left_shift",
+    "bitwise_right_shift",
+    "lt",
+    "le",
+    "eq",
+    "ne",
+    "gt",
+    "ge",
+    "neg",
+    "abs",
+    "bitwise_not",
+    "getitem",
+    "setitem",
+    "clone",
+    "convert",
+    "copy",
+    "fill",
 };
 OpObject *g_ops[kSlotOps] = {};
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The rows of the table of operations that C++ calls itself: those behind operators, and those that native methods record.
+// The rows of the table of operations that C++ calls itself: those behind operators, and those that
+// native methods record.
 #pragma once
 
 #include "tensor/op.h"

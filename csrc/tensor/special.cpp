@@ -46,26 +46,21 @@ PyObject *apply(PyObject *, PyObject *arg) {
     return nullptr;
   }
   PyArrayObject *array = as_array(arg);
-  py::object input = py::reinterpret_steal<py::object>(
-      PyArray_FromArray(array, PyArray_DescrFromType(NPY_DOUBLE),
-                        NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST));
+  py::object input = py::reinterpret_steal<py::object>(PyArray_FromArray(
+      array, PyArray_DescrFromType(NPY_DOUBLE), NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST));
   if (!input) {
     return nullptr;
   }
-  py::object output = py::reinterpret_steal<py::object>(PyArray_SimpleNew(
-      PyArray_NDIM(array), PyArray_DIMS(array), NPY_DOUBLE));
+  py::object output = py::reinterpret_steal<py::object>(
+      PyArray_SimpleNew(PyArray_NDIM(array), PyArray_DIMS(array), NPY_DOUBLE));
   if (!output) {
     return nullptr;
   }
   const auto *from = static_cast<const double *>(PyArray_DATA(as_array(input.ptr())));
   auto *to = static_cast<double *>(PyArray_DATA(as_array(output.ptr())));
   npy_intp n = PyArray_SIZE(array);
-  Py_BEGIN_ALLOW_THREADS
-  for (npy_intp i = 0; i < n; ++i) {
-    to[i] = kFunction(from[i]);
-  }
-  Py_END_ALLOW_THREADS
-  PyArray_Descr *descr = PyArray_DESCR(array);
+  Py_BEGIN_ALLOW_THREADS for (npy_intp i = 0; i < n; ++i) { to[i] = kFunction(from[i]); }
+  Py_END_ALLOW_THREADS PyArray_Descr *descr = PyArray_DESCR(array);
   Py_INCREF(descr);
   return PyArray_CastToType(as_array(output.ptr()), descr, 0);
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """State dicts: what ``state_dict()`` and ``load_state_dict()`` return, and the registration of their hooks.
 
-The walks themselves are native (``csrc/module/state_dict.cpp``, ``csrc/module/load_state_dict.cpp``).
+The walks themselves are native (``csrc/module/state/state_dict.cpp``, ``csrc/module/state/load_state_dict.cpp``).
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Each kernel against a plain double-precision loop, at sizes around the vector widths, and with NaN and infinities.
+// Each kernel against a plain double-precision loop, at sizes around the vector widths, and with
+// NaN and infinities.
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -105,7 +106,8 @@ void check_softmax(Kernel kernel, bool log, double tolerance) {
         const std::vector<T> one(x.begin() + row * n, x.begin() + (row + 1) * n);
         const auto expected = reference_softmax(one, log);
         for (std::ptrdiff_t i = 0; i < n; ++i) {
-          CHECK(close(out[static_cast<std::size_t>(row * n + i)], expected[static_cast<std::size_t>(i)], tolerance));
+          CHECK(close(out[static_cast<std::size_t>(row * n + i)],
+                      expected[static_cast<std::size_t>(i)], tolerance));
         }
       }
     }
@@ -116,7 +118,9 @@ void check_softmax(Kernel kernel, bool log, double tolerance) {
     x[1] = static_cast<T>(-kInf);
     kernel(x.data(), out.data(), 1, length);
     CHECK(out[1] == (log ? static_cast<T>(-kInf) : T(0)));  // a masked entry is exactly 0
-    CHECK(close(out[0], log ? -std::log(static_cast<double>(n - 1)) : 1.0 / static_cast<double>(n - 1), tolerance));
+    CHECK(close(out[0],
+                log ? -std::log(static_cast<double>(n - 1)) : 1.0 / static_cast<double>(n - 1),
+                tolerance));
     for (double poison : {kInf, kNaN, -kNaN}) {
       x[2] = static_cast<T>(poison);
       kernel(x.data(), out.data(), 1, length);
@@ -161,7 +165,8 @@ void check_layer_norm(Kernel kernel, double tolerance) {
             const double shift = b ? static_cast<double>(b[i]) : 0.0;
             // The two may cancel; what is rounded are the terms.
             const double size = 1.0 + std::fabs(y) + std::fabs(shift);
-            const double error = std::fabs(out[static_cast<std::size_t>(row * n + i)] - (y + shift));
+            const double error =
+                std::fabs(out[static_cast<std::size_t>(row * n + i)] - (y + shift));
             CHECK(error <= tolerance * condition * size);
           }
         }

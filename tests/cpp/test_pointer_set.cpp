@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/pointer_set.h"
+#include "module/walk/pointer_set.h"
 
 #include <vector>
 

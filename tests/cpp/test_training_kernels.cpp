@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The kernels of training against plain loops in double precision. Their gradients are compared with differences, by the tests in Python.
+// The kernels of training against plain loops in double precision. Their gradients are compared
+// with differences, by the tests in Python.
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -45,7 +46,8 @@ double tolerance() {
 
 template <class T>
 bool close(T got, double expected) {
-  return std::fabs(static_cast<double>(got) - expected) <= tolerance<T>() * (1.0 + std::fabs(expected));
+  return std::fabs(static_cast<double>(got) - expected) <=
+         tolerance<T>() * (1.0 + std::fabs(expected));
 }
 
 double sigmoid_of(double x) { return 1.0 / (1.0 + std::exp(-x)); }
@@ -100,7 +102,8 @@ void check_activations() {
   }
   const auto gelu_of = [](double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2.0)); };
   const auto gelu_tanh_of = [](double x) {
-    return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / std::acos(-1.0)) * (x + 0.044715 * x * x * x)));
+    return 0.5 * x *
+           (1.0 + std::tanh(std::sqrt(2.0 / std::acos(-1.0)) * (x + 0.044715 * x * x * x)));
   };
   check_slope<T>(Slope(sigmoid_backward), sigmoid_of, true);
   check_slope<T>(Slope(tanh_backward), [](double x) { return std::tanh(x); }, true);
@@ -124,7 +127,8 @@ void check_softmax_gradients() {
           sum += log ? at(g, i) : at(g, i) * at(y, i);
         }
         for (Index i = row * n; i < (row + 1) * n; ++i) {
-          const double expected = log ? at(g, i) - std::exp(at(y, i)) * sum : at(y, i) * (at(g, i) - sum);
+          const double expected =
+              log ? at(g, i) - std::exp(at(y, i)) * sum : at(y, i) * (at(g, i) - sum);
           CHECK(std::fabs(at(out, i) - expected) <= tolerance<T>() * (1.0 + std::fabs(sum)));
         }
       }
@@ -139,8 +143,9 @@ void check_norms() {
     const auto g = values<T>(rows * n, 1), x = values<T>(rows * n, 2), weight = values<T>(n, 3);
     const auto mean = values<T>(rows, 4), rstd = values<T>(rows, 5);
     std::vector<T> dx(x.size()), dweight(weight.size()), dbias(weight.size());
-    layer_norm_backward(LayerNormBackward<T>{g.data(), x.data(), mean.data(), rstd.data(), weight.data(), dx.data(),
-                                             dweight.data(), dbias.data(), rows, n});
+    layer_norm_backward(LayerNormBackward<T>{g.data(), x.data(), mean.data(), rstd.data(),
+                                             weight.data(), dx.data(), dweight.data(), dbias.data(),
+                                             rows, n});
     std::vector<double> sum_g(weight.size()), sum_gh(weight.size());
     for (Index row = 0; row < rows; ++row) {
       const double m = at(mean, row), r = at(rstd, row);
@@ -166,8 +171,8 @@ void check_norms() {
       const Index positions = n / channels, count = rows * positions;
       const auto size = static_cast<std::size_t>(channels);
       std::vector<T> out(x.size()), centre(size), var(size), scale(size);
-      batch_norm(BatchNorm<T>{x.data(), nullptr, nullptr, out.data(), centre.data(), var.data(), scale.data(), rows,
-                              channels, positions, 1e-3, true});
+      batch_norm(BatchNorm<T>{x.data(), nullptr, nullptr, out.data(), centre.data(), var.data(),
+                              scale.data(), rows, channels, positions, 1e-3, true});
       double m = 0.0, v = 0.0;
       for (Index k = 0; k < count; ++k) {
         m += at(x, (k / positions) * n + k % positions) / static_cast<double>(count);
@@ -181,14 +186,15 @@ void check_norms() {
       CHECK(close(scale[0], 1.0 / std::sqrt(v + 1e-3)));
       CHECK(close(out[0], (at(x, 0) - m) / std::sqrt(v + 1e-3)));
       std::vector<T> again(x.size());
-      batch_norm(BatchNorm<T>{x.data(), nullptr, nullptr, again.data(), centre.data(), var.data(), scale.data(), rows,
-                              channels, positions, 1e-3, false});
+      batch_norm(BatchNorm<T>{x.data(), nullptr, nullptr, again.data(), centre.data(), var.data(),
+                              scale.data(), rows, channels, positions, 1e-3, false});
       for (std::size_t i = 0; i < again.size(); ++i) {
         CHECK(close(again[i], static_cast<double>(out[i])));
       }
       std::vector<T> dw(size), db(size);
-      batch_norm_backward(BatchNormBackward<T>{g.data(), x.data(), centre.data(), scale.data(), nullptr, dx.data(),
-                                               dw.data(), db.data(), rows, channels, positions, true});
+      batch_norm_backward(BatchNormBackward<T>{g.data(), x.data(), centre.data(), scale.data(),
+                                               nullptr, dx.data(), dw.data(), db.data(), rows,
+                                               channels, positions, true});
       // What is left of the gradient neither shifts nor scales the channel.
       double along_one = 0.0, along_x = 0.0;
       for (Index k = 0; k < count; ++k) {
@@ -209,16 +215,18 @@ void check_cross_entropy() {
     const std::vector<std::int64_t> targets{n - 1, -100, 0};
     const auto g = values<T>(3, 2);
     std::vector<T> loss(3), sums(3), dx(x.size());
-    cross_entropy(CrossEntropy<T>{x.data(), targets.data(), nullptr, loss.data(), sums.data(), 3, n, -100, 0.0});
-    cross_entropy_backward(
-        CrossEntropyBackward<T>{g.data(), x.data(), targets.data(), nullptr, sums.data(), dx.data(), 3, n, -100, 0.0});
+    cross_entropy(CrossEntropy<T>{x.data(), targets.data(), nullptr, loss.data(), sums.data(), 3, n,
+                                  -100, 0.0});
+    cross_entropy_backward(CrossEntropyBackward<T>{g.data(), x.data(), targets.data(), nullptr,
+                                                   sums.data(), dx.data(), 3, n, -100, 0.0});
     for (Index row = 0; row < 3; ++row) {
       double sum = 0.0;
       for (Index i = 0; i < n; ++i) {
         sum += std::exp(at(x, row * n + i));
       }
       const std::int64_t target = targets[static_cast<std::size_t>(row)];
-      CHECK(close(loss[static_cast<std::size_t>(row)], target < 0 ? 0.0 : std::log(sum) - at(x, row * n + target)));
+      CHECK(close(loss[static_cast<std::size_t>(row)],
+                  target < 0 ? 0.0 : std::log(sum) - at(x, row * n + target)));
       for (Index i = 0; i < n; ++i) {
         const double p = std::exp(at(x, row * n + i)) / sum;
         const double expected = target < 0 ? 0.0 : at(g, row) * (p - (i == target ? 1.0 : 0.0));
@@ -232,8 +240,9 @@ template <class T>
 void check_windows() {
   const Index height = 7, width = 37, images = 2, channels = 3;
   const auto x = values<T>(images * channels * height * width, 1);
-  for (const WindowAxis &columns : {WindowAxis{width, 3, 1, 1, 1, 37}, WindowAxis{width, 2, 2, 0, 1, 18},
-                                    WindowAxis{width, 3, 3, 1, 2, 12}, WindowAxis{width, 1, 5, 0, 1, 8}}) {
+  for (const WindowAxis &columns :
+       {WindowAxis{width, 3, 1, 1, 1, 37}, WindowAxis{width, 2, 2, 0, 1, 18},
+        WindowAxis{width, 3, 3, 1, 2, 12}, WindowAxis{width, 1, 5, 0, 1, 8}}) {
     const WindowAxis rows{height, 3, 2, 1, 1, 4};
     const Index windows = rows.out * columns.out, depth = channels * rows.kernel * columns.kernel;
     std::vector<T> best(static_cast<std::size_t>(images * channels * windows));
@@ -241,15 +250,18 @@ void check_windows() {
     max_pool(MaxPool<T>{x.data(), best.data(), places.data(), images * channels, rows, columns});
     std::vector<T> matrix(static_cast<std::size_t>(images * depth * windows));
     auto image = x;
-    im2col(Columns<T>{image.data(), matrix.data(), images, channels, rows, columns, depth * windows, windows});
+    im2col(Columns<T>{image.data(), matrix.data(), images, channels, rows, columns, depth * windows,
+                      windows});
     std::vector<double> sums(x.size());
     for (Index plane = 0; plane < images * channels; ++plane) {
       for (Index o = 0; o < windows; ++o) {
         double largest = -std::numeric_limits<double>::infinity();
         Index where = -1;
         for (Index k = 0; k < rows.kernel * columns.kernel; ++k) {
-          const Index r = o / columns.out * rows.stride - rows.padding + k / columns.kernel * rows.dilation;
-          const Index c = o % columns.out * columns.stride - columns.padding + k % columns.kernel * columns.dilation;
+          const Index r =
+              o / columns.out * rows.stride - rows.padding + k / columns.kernel * rows.dilation;
+          const Index c = o % columns.out * columns.stride - columns.padding +
+                          k % columns.kernel * columns.dilation;
           const bool inside = r >= 0 && r < height && c >= 0 && c < width;
           const Index i = (plane * height + r) * width + c;
           const double v = inside ? at(x, i) : 0.0;
@@ -266,13 +278,14 @@ void check_windows() {
         CHECK(places[static_cast<std::size_t>(plane * windows + o)] == where);
       }
     }
-    col2im(Columns<T>{image.data(), matrix.data(), images, channels, rows, columns, depth * windows, windows});
+    col2im(Columns<T>{image.data(), matrix.data(), images, channels, rows, columns, depth * windows,
+                      windows});
     for (std::size_t i = 0; i < sums.size(); ++i) {
       CHECK(close(image[i], sums[i]));
     }
     std::vector<T> back(x.size());
-    max_pool_backward(
-        MaxPoolBackward<T>{best.data(), places.data(), back.data(), images * channels, windows, height * width});
+    max_pool_backward(MaxPoolBackward<T>{best.data(), places.data(), back.data(), images * channels,
+                                         windows, height * width});
     double total = 0.0, expected = 0.0;
     for (Index i = 0; i < static_cast<Index>(best.size()); ++i) {
       expected += at(best, i);
@@ -288,8 +301,9 @@ template <class T>
 void check_depthwise() {
   const Index height = 7, width = 37, images = 2, groups = 3, multiplier = 2;
   const auto x = values<T>(images * groups * height * width, 1);
-  for (const WindowAxis &columns : {WindowAxis{width, 3, 1, 1, 1, 37}, WindowAxis{width, 2, 2, 0, 1, 18},
-                                    WindowAxis{width, 3, 3, 1, 2, 12}, WindowAxis{width, 1, 5, 0, 1, 8}}) {
+  for (const WindowAxis &columns :
+       {WindowAxis{width, 3, 1, 1, 1, 37}, WindowAxis{width, 2, 2, 0, 1, 18},
+        WindowAxis{width, 3, 3, 1, 2, 12}, WindowAxis{width, 1, 5, 0, 1, 8}}) {
     const WindowAxis rows{height, 3, 2, 1, 1, 4};
     const Index windows = rows.out * columns.out, taps = rows.kernel * columns.kernel;
     const auto weight = values<T>(groups * multiplier * taps, 2),
@@ -299,12 +313,15 @@ void check_depthwise() {
       const Index filter = plane % (groups * multiplier);
       for (Index o = 0; o < windows; ++o) {
         for (Index k = 0; k < taps; ++k) {
-          const Index r = o / columns.out * rows.stride - rows.padding + k / columns.kernel * rows.dilation;
-          const Index c = o % columns.out * columns.stride - columns.padding + k % columns.kernel * columns.dilation;
+          const Index r =
+              o / columns.out * rows.stride - rows.padding + k / columns.kernel * rows.dilation;
+          const Index c = o % columns.out * columns.stride - columns.padding +
+                          k % columns.kernel * columns.dilation;
           if (r < 0 || r >= height || c < 0 || c >= width) {
             continue;
           }
-          const Index i = (plane / multiplier * height + r) * width + c, at_weight = filter * taps + k;
+          const Index i = (plane / multiplier * height + r) * width + c,
+                      at_weight = filter * taps + k;
           const Index at_y = plane * windows + o;
           y[static_cast<std::size_t>(at_y)] += at(x, i) * at(weight, at_weight);
           dx[static_cast<std::size_t>(i)] += at(g, at_y) * at(weight, at_weight);
@@ -314,11 +331,12 @@ void check_depthwise() {
     }
     auto x_copy = x, weight_copy = weight, g_copy = g;
     std::vector<T> got_y(g.size()), got_dx(x.size()), got_dweight(weight.size());
-    depthwise(Depthwise<T>{x_copy.data(), weight_copy.data(), got_y.data(), images, groups, multiplier, rows, columns});
-    depthwise_transposed(
-        Depthwise<T>{got_dx.data(), weight_copy.data(), g_copy.data(), images, groups, multiplier, rows, columns});
-    depthwise_weight(
-        Depthwise<T>{x_copy.data(), got_dweight.data(), g_copy.data(), images, groups, multiplier, rows, columns});
+    depthwise(Depthwise<T>{x_copy.data(), weight_copy.data(), got_y.data(), images, groups,
+                           multiplier, rows, columns});
+    depthwise_transposed(Depthwise<T>{got_dx.data(), weight_copy.data(), g_copy.data(), images,
+                                      groups, multiplier, rows, columns});
+    depthwise_weight(Depthwise<T>{x_copy.data(), got_dweight.data(), g_copy.data(), images, groups,
+                                  multiplier, rows, columns});
     for (std::size_t i = 0; i < y.size(); ++i) {
       CHECK(std::fabs(static_cast<double>(got_y[i]) - y[i]) <= tolerance<T>() * 10);
     }
@@ -341,8 +359,8 @@ void check_scatter() {
     for (Index i = 0; i < width; ++i) {
       CHECK(at(out, i) == at(g, width + i));
       CHECK(at(out, width + i) == 0.0);
-      CHECK(
-          close(out[static_cast<std::size_t>(2 * width + i)], at(g, i) + at(g, 2 * width + i) + at(g, 4 * width + i)));
+      CHECK(close(out[static_cast<std::size_t>(2 * width + i)],
+                  at(g, i) + at(g, 2 * width + i) + at(g, 4 * width + i)));
     }
   }
 }
@@ -356,19 +374,21 @@ void check_optimizers() {
       v = std::fabs(v);
     }
     const auto mean_before = mean, square_before = square;
-    adam_step(AdamStep<T>{param.data(), grad.data(), mean.data(), square.data(), nullptr, n, 0.1, 0.9, 0.99, 1e-8, 0.0,
-                          0.19, 0.0199, false, false});
+    adam_step(AdamStep<T>{param.data(), grad.data(), mean.data(), square.data(), nullptr, n, 0.1,
+                          0.9, 0.99, 1e-8, 0.0, 0.19, 0.0199, false, false});
     for (Index i = 0; i < n; ++i) {
       const double m = 0.9 * at(mean_before, i) + 0.1 * at(grad, i);
       const double s = 0.99 * at(square_before, i) + 0.01 * at(grad, i) * at(grad, i);
       CHECK(close(mean[static_cast<std::size_t>(i)], m));
       CHECK(close(square[static_cast<std::size_t>(i)], s));
       const double step = 0.1 * (m / 0.19) / (std::sqrt(s / 0.0199) + 1e-8);
-      CHECK(std::fabs(at(param, i) - (at(start, i) - step)) <= tolerance<T>() * (1.0 + 10.0 * std::fabs(step)));
+      CHECK(std::fabs(at(param, i) - (at(start, i) - step)) <=
+            tolerance<T>() * (1.0 + 10.0 * std::fabs(step)));
     }
     param = start;
     auto buffer = mean_before;
-    sgd_step(SgdStep<T>{param.data(), grad.data(), buffer.data(), n, 0.1, 0.9, 0.0, 0.01, false, false, false});
+    sgd_step(SgdStep<T>{param.data(), grad.data(), buffer.data(), n, 0.1, 0.9, 0.0, 0.01, false,
+                        false, false});
     for (Index i = 0; i < n; ++i) {
       const double b = 0.9 * at(mean_before, i) + at(grad, i) + 0.01 * at(start, i);
       CHECK(close(buffer[static_cast<std::size_t>(i)], b));
@@ -376,11 +396,12 @@ void check_optimizers() {
     }
     param = start;
     square = square_before;
-    rmsprop_step(
-        RmspropStep<T>{param.data(), grad.data(), square.data(), nullptr, nullptr, n, 0.1, 0.9, 1e-3, 0.0, 0.0, false});
+    rmsprop_step(RmspropStep<T>{param.data(), grad.data(), square.data(), nullptr, nullptr, n, 0.1,
+                                0.9, 1e-3, 0.0, 0.0, false});
     for (Index i = 0; i < n; ++i) {
       const double s = 0.9 * at(square_before, i) + 0.1 * at(grad, i) * at(grad, i);
-      CHECK(close(param[static_cast<std::size_t>(i)], at(start, i) - 0.1 * at(grad, i) / (std::sqrt(s) + 1e-3)));
+      CHECK(close(param[static_cast<std::size_t>(i)],
+                  at(start, i) - 0.1 * at(grad, i) / (std::sqrt(s) + 1e-3)));
     }
   }
 }
@@ -392,22 +413,28 @@ void check_cells() {
     const auto x = values<T>(batch * 4 * n, 1, 3.0), y = values<T>(batch * 4 * n, 2, 3.0),
                before = values<T>(batch * n, 3);
     std::vector<T> h(before.size()), c(before.size()), gates(x.size());
-    lstm_cell(LstmCell<T>{x.data(), y.data(), before.data(), h.data(), c.data(), gates.data(), batch, n});
+    lstm_cell(
+        LstmCell<T>{x.data(), y.data(), before.data(), h.data(), c.data(), gates.data(), batch, n});
     for (Index row = 0; row < batch; ++row) {
       for (Index i = 0; i < n; ++i) {
-        const auto gate = [&](Index k) { return at(x, (4 * row + k) * n + i) + at(y, (4 * row + k) * n + i); };
-        const double state = sigmoid_of(gate(1)) * at(before, row * n + i) + sigmoid_of(gate(0)) * std::tanh(gate(2));
+        const auto gate = [&](Index k) {
+          return at(x, (4 * row + k) * n + i) + at(y, (4 * row + k) * n + i);
+        };
+        const double state = sigmoid_of(gate(1)) * at(before, row * n + i) +
+                             sigmoid_of(gate(0)) * std::tanh(gate(2));
         CHECK(close(c[static_cast<std::size_t>(row * n + i)], state));
-        CHECK(close(h[static_cast<std::size_t>(row * n + i)], sigmoid_of(gate(3)) * std::tanh(state)));
+        CHECK(close(h[static_cast<std::size_t>(row * n + i)],
+                    sigmoid_of(gate(3)) * std::tanh(state)));
       }
     }
     auto sums = x;  // the gates may take the place of the inputs
-    lstm_cell(LstmCell<T>{sums.data(), y.data(), before.data(), h.data(), c.data(), sums.data(), batch, n});
+    lstm_cell(LstmCell<T>{sums.data(), y.data(), before.data(), h.data(), c.data(), sums.data(),
+                          batch, n});
     CHECK(sums == gates);
     const auto dh = values<T>(batch * n, 4);
     std::vector<T> dgates(x.size()), dbefore(before.size());
-    lstm_cell_backward(LstmCellBackward<T>{dh.data(), nullptr, gates.data(), before.data(), c.data(), dgates.data(),
-                                           dbefore.data(), batch, n});
+    lstm_cell_backward(LstmCellBackward<T>{dh.data(), nullptr, gates.data(), before.data(),
+                                           c.data(), dgates.data(), dbefore.data(), batch, n});
     for (Index i = 0; i < n; ++i) {
       const double squashed = std::tanh(at(c, i));
       const double state = at(dh, i) * at(gates, 3 * n + i) * (1.0 - squashed * squashed);
@@ -422,13 +449,13 @@ void check_cells() {
         const auto of_y = [&](Index k) { return at(y, (3 * row + k) * n + i); };
         const double update = sigmoid_of(of_x(1) + of_y(1));
         const double fresh = std::tanh(of_x(2) + sigmoid_of(of_x(0) + of_y(0)) * of_y(2));
-        CHECK(
-            close(h[static_cast<std::size_t>(row * n + i)], (1.0 - update) * fresh + update * at(before, row * n + i)));
+        CHECK(close(h[static_cast<std::size_t>(row * n + i)],
+                    (1.0 - update) * fresh + update * at(before, row * n + i)));
       }
     }
     std::vector<T> dx(static_cast<std::size_t>(batch * 3 * n)), dy(dx.size());
-    gru_cell_backward(GruCellBackward<T>{dh.data(), gates.data(), y.data(), before.data(), dx.data(), dy.data(),
-                                         dbefore.data(), batch, n});
+    gru_cell_backward(GruCellBackward<T>{dh.data(), gates.data(), y.data(), before.data(),
+                                         dx.data(), dy.data(), dbefore.data(), batch, n});
     for (Index i = 0; i < n; ++i) {
       CHECK(close(dbefore[static_cast<std::size_t>(i)], at(dh, i) * at(gates, n + i)));
       CHECK(close(dy[static_cast<std::size_t>(2 * n + i)], at(dx, 2 * n + i) * at(gates, i)));

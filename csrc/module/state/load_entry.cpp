@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "module/state/load_entry.h"
+
+namespace modtree {
+
+namespace {
+
+using Owned = py::object;
+
+Owned steal(PyObject *object) { return py::reinterpret_steal<Owned>(object); }
+
+// The shape of a tensor, or of something that only looks like one: new reference, null on error.
+PyObject *shape_of(PyObject *value) {
+  TensorFamily *family;
+  const int is_tensor = family_of(value, &family);
+  if (is_tensor < 0) {
+    return nullptr;
+  }
+  return is_tensor ? family->shape(value) : PyObject_GetAttr(value, names.shape);
+}
+
+// 1 when the tensor has no dimension and the source one of length 1; -1 on error.
+int is_scalar_from_one(PyObject *tensor, PyObject *source) {
+  const Owned mine = steal(shape_of(tensor));
+  const Owned theirs = mine ? steal(shape_of(source)) : Owned();
+  if (!theirs) {
+    return -1;
+  }
+  const Py_ssize_t my_length = PyObject_Size(mine.ptr()), length = PyObject_Size(theirs.ptr());
+  if (my_length < 0 || length < 0) {
+    return -1;
+  }
+  if (my_length != 0 || length != 1) {
+    return 0;
+  }
+  const Owned size = steal(PySequence_GetItem(theirs.ptr(), 0));
+  const long first = size ? PyLong_AsLong(size.ptr()) : -1;
+  return first == -1 && PyErr_Occurred() ? -1 : first == 1;
+}
+
+PyObject *size_mismatch(PyObject *key, PyObject *tensor, PyObject *source) {
+  // As the libraries print them.
+  const Owned theirs = steal(shape_of(source));
+  const Owned mine = theirs ? steal(shape_of(tensor)) : Owned();
+  if (!mine) {
+    return nullptr;
+  }
+  return PyUnicode_FromFormat("size mismatch for %U: copying a param with shape %S from "
+                              "checkpoint, the shape in current model is %S.",
+                              key, theirs.ptr(), mine.ptr());
+}
+
+// What `Parameter` slots get in assign and swap mode: new reference, null on error.
+PyObject *as_parameter_like(const LoadEntry &entry, PyObject *value) {
+  const int slot_is_parameter = entry.family->is_parameter(entry.tensor);
+  if (slot_is_parameter <= 0) {
+    return slot_is_parameter < 0 ? nullptr : Py_NewRef(value);
+  }
+  const int requires_grad = entry.family->requires_grad(entry.tensor);
+  TensorFamily *family = nullptr;
+  const int is_tensor = requires_grad < 0 ? -1 : family_of(value, &family);
+  const int is_parameter = is_tensor > 0 ? family->is_parameter(value) : is_tensor;
+  if (is_tensor < 0 || is_parameter < 0) {
+    return nullptr;
+  }
+  if (!is_parameter) {
+    return (is_tensor ? family : entry.family)->make_parameter(value, requires_grad != 0);
+  }
+  return family->set_requires_grad(value, requires_grad != 0) < 0 ? nullptr : Py_NewRef(value);
+}
+
+int swap_in(const LoadEntry &entry, const LoadMode &mode, PyObject *source) {
+  const Owned loaded =
+      steal(PyObject_CallMethod(entry.family->object.ptr(), "module_load", "OOO", entry.tensor,
+                                source, mode.assign ? Py_True : Py_False));
+  if (!loaded) {
+    return -1;
+  }
+  if (loaded.ptr() == source || loaded.ptr() == entry.tensor) {
+    PyErr_SetString(
+        PyExc_RuntimeError,
+        "module_load returned one of self or other, please .detach() the result if returning one "
+        "of the inputs in module_load");
+    return -1;
+  }
+  const Owned replacement = steal(as_parameter_like(entry, loaded.ptr()));
+  if (!replacement) {
+    return -1;
+  }
+  const Owned done = steal(PyObject_CallMethod(entry.family->object.ptr(), "swap_tensors", "OO",
+                                               entry.tensor, replacement.ptr()));
+  return done ? 0 : -1;
+}
+
+int try_to_store(const LoadEntry &entry, const LoadMode &mode, PyObject *source) {
+  if (mode.swap) {
+    return swap_in(entry, mode, source);
+  }
+  if (!mode.assign) {
+    return entry.family->copy_into(entry.tensor, source);
+  }
+  const Owned value = steal(as_parameter_like(entry, source));
+  return value ? PyObject_SetAttr(entry.module, entry.name, value.ptr()) : -1;
+}
+
+// Takes the current exception and says what it was about: new reference, null on error.
+PyObject *failure_message(const LoadEntry &entry, const LoadMode &mode, PyObject *source) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  const Owned held_type = steal(type), held_value = steal(value), held_traceback = steal(traceback);
+  const Owned args = steal(PyObject_GetAttrString(value, "args"));
+  const Owned mine = args ? steal(PyObject_CallMethodNoArgs(entry.tensor, names.size)) : Owned();
+  const Owned theirs = mine ? steal(PyObject_CallMethodNoArgs(source, names.size)) : Owned();
+  if (!theirs) {
+    return nullptr;
+  }
+  return PyUnicode_FromFormat("While %s the parameter named \"%U\", whose dimensions in the model "
+                              "are %S and whose dimensions in the "
+                              "checkpoint are %S, an exception occurred : %S.",
+                              mode.swap ? "swapping" : "copying", entry.key, mine.ptr(),
+                              theirs.ptr(), args.ptr());
+}
+
+}  // namespace
+
+int swap_mode() {
+  static PyObject *module = nullptr;
+  if (!module && !(module = PyImport_ImportModule("modtree.__future__"))) {
+    return -1;
+  }
+  const Owned flag = steal(PyObject_GetAttr(module, names.swap_module_params));
+  return flag ? PyObject_IsTrue(flag.ptr()) : -1;
+}
+
+int warn_of_meta_copy(PyObject *key) {
+  return PyErr_WarnFormat(PyExc_UserWarning, 1,
+                          "for %U: copying from a non-meta parameter in the checkpoint to a meta "
+                          "parameter in the current model, "
+                          "which is a no-op. (Did you mean to pass `assign=True`, which puts the "
+                          "tensors of the checkpoint in place "
+                          "of those of the module?)",
+                          key);
+}
+
+int check_entry(const LoadEntry &entry, const LoadMode &mode, py::object *source,
+                py::object *message) {
+  TensorFamily *source_family;
+  int is_tensor = family_of(source->ptr(), &source_family);
+  if (is_tensor == 0) {
+    is_tensor = is_tensor_like(source->ptr());
+  }
+  if (is_tensor <= 0) {
+    if (is_tensor == 0) {
+      *message = steal(PyUnicode_FromFormat("While copying the parameter named \"%U\", expected "
+                                            "torch.Tensor or Tensor-like object from "
+                                            "checkpoint but received %R",
+                                            entry.key, Py_TYPE(source->ptr())));
+    }
+    return is_tensor == 0 && *message ? 0 : -1;
+  }
+  if (!entry.family) {
+    const Owned shape = steal(PyObject_GetAttr(entry.tensor, names.shape));
+    if (shape) {
+      PyErr_Format(PyExc_TypeError,
+                   "cannot load '%U': the module holds a %.200s there, which is no tensor of a "
+                   "known library",
+                   entry.key, Py_TYPE(entry.tensor)->tp_name);
+    }
+    return -1;
+  }
+  const int uninitialized = entry.family->is_uninitialized(entry.tensor);
+  int same = uninitialized ? uninitialized : entry.family->same_shape(entry.tensor, source->ptr());
+  if (same == 0) {
+    same = is_scalar_from_one(entry.tensor, source->ptr());
+    if (same > 0) {
+      const Owned index = steal(PyLong_FromLong(0));
+      *source = steal(index ? PyObject_GetItem(source->ptr(), index.ptr()) : nullptr);
+      if (!*source) {
+        return -1;
+      }
+    }
+  }
+  if (same <= 0) {
+    if (same == 0) {
+      *message = steal(size_mismatch(entry.key, entry.tensor, source->ptr()));
+    }
+    return same == 0 && *message ? 0 : -1;
+  }
+  if (mode.assign) {
+    return 1;
+  }
+  const int is_meta = entry.family->is_meta(entry.tensor);
+  if (is_meta <= 0) {
+    return is_meta < 0 ? -1 : 1;
+  }
+  if (family_of(source->ptr(), &source_family) < 0) {
+    return -1;
+  }
+  const int source_is_meta = source_family ? source_family->is_meta(source->ptr()) : 0;
+  return source_is_meta < 0 ? -1 : source_is_meta ? 1 : 2;
+}
+
+int store_entry(const LoadEntry &entry, const LoadMode &mode, PyObject *source,
+                py::object *message) {
+  if (try_to_store(entry, mode, source) == 0) {
+    return 1;
+  }
+  if (!PyErr_ExceptionMatches(PyExc_Exception)) {
+    return -1;
+  }
+  *message = steal(failure_message(entry, mode, source));
+  return *message ? 0 : -1;
+}
+
+}  // namespace modtree

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// One entry of load_state_dict: may it be stored, and how (BEHAVIOUR 8.5, 8.9).
+#pragma once
+
+#include "family/family.h"
+#include "family/no_grad.h"
+#include "module/object.h"
+
+namespace modtree {
+
+struct LoadMode {
+  bool assign = false;  // put the checkpoint's tensors in place of the module's
+  bool swap = false;    // exchange contents (modtree.__future__)
+};
+
+// The switch of modtree.__future__; -1 on error.
+int swap_mode();
+
+// A tensor of a module and what the checkpoint has for it. `key` is its full name.
+struct LoadEntry {
+  PyObject *module;  // borrowed, as all
+  PyObject *name;
+  PyObject *key;
+  PyObject *tensor;
+  TensorFamily *family;
+};
+
+// 1: `source` may be stored (it is replaced by its only element where torch does so). 2: so it may,
+// but the copy has no effect, of which warn_of_meta_copy warns. 0: it may not, `message` says why.
+// -1: an error that is not to be collected. May run Python code.
+int check_entry(const LoadEntry &entry, const LoadMode &mode, py::object *source,
+                py::object *message);
+
+// The warning that values cannot be copied to the meta device; -1 when it is an error.
+int warn_of_meta_copy(PyObject *key);
+
+// 1: stored. 0: an exception, which `message` reports. -1: an error that is not to be collected.
+int store_entry(const LoadEntry &entry, const LoadMode &mode, PyObject *source,
+                py::object *message);
+
+}  // namespace modtree

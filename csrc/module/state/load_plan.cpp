@@ -1,0 +1,565 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "module/state/load_plan.h"
+
+#include <algorithm>
+#include <cstring>
+#include <unordered_set>
+
+#include "module/class_info.h"
+#include "module/state/state_path.h"
+
+namespace modtree {
+
+namespace {
+
+using Owned = py::object;
+
+Owned steal(PyObject *object) { return py::reinterpret_steal<Owned>(object); }
+Owned borrow(PyObject *object) { return py::reinterpret_borrow<Owned>(object); }
+
+bool has_dot(PyObject *name) {
+  if (PyUnicode_IS_COMPACT_ASCII(name)) {
+    return std::memchr(PyUnicode_1BYTE_DATA(name), '.',
+                       static_cast<std::size_t>(PyUnicode_GET_LENGTH(name))) != nullptr;
+  }
+  return PyUnicode_FindChar(name, '.', 0, PyUnicode_GET_LENGTH(name), 1) >= 0;
+}
+
+// Has the class of a module a set_extra_state of its own?
+bool has_setter(PyObject *module) {
+  return class_info(Py_TYPE(module)).overrides(Virtual::set_extra_state);
+}
+
+// Does a dict have the extra state of the module with that prefix? -1 on error.
+int finds_extra_state(PyObject *prefix, PyObject *dict) {
+  const Owned key = steal(extra_state_key(prefix));
+  return key ? PyDict_Contains(dict, key.ptr()) : -1;
+}
+
+// Looks keys up in a dict that mostly has them in the order of the questions: then the next entry
+// is the answer, without hashing.
+class KeyCursor {
+public:
+  explicit KeyCursor(PyObject *dict) : dict_(dict) {}
+
+  // 1 and *value set, 0 when absent, -1 on error.
+  int find(PyObject *key, Owned *value) {
+    PyObject *next_key, *next_value;
+    Py_ssize_t at = at_;
+    if (PyDict_Next(dict_, &at, &next_key, &next_value) &&
+        (next_key == key || is_equal(next_key, key))) {
+      at_ = at;
+      ++found_;
+      *value = borrow(next_value);
+      return 1;
+    }
+    next_value = PyDict_GetItemWithError(dict_, key);
+    if (!next_value) {
+      return PyErr_Occurred() ? -1 : 0;
+    }
+    ++found_;
+    *value = borrow(next_value);
+    return 1;
+  }
+
+  // Was every entry found, provided that no key was asked for twice?
+  bool complete() const { return found_ == PyDict_GET_SIZE(dict_); }
+
+private:
+  static bool is_equal(PyObject *a, PyObject *b) {
+    return PyUnicode_CheckExact(a) && PyUnicode_CheckExact(b) &&
+           PyUnicode_GET_LENGTH(a) == PyUnicode_GET_LENGTH(b) &&
+           PyUnicode_KIND(a) == PyUnicode_KIND(b) &&
+           std::memcmp(PyUnicode_DATA(a), PyUnicode_DATA(b),
+                       static_cast<std::size_t>(PyUnicode_GET_LENGTH(a)) *
+                           static_cast<std::size_t>(PyUnicode_KIND(a))) == 0;
+  }
+
+  PyObject *dict_;
+  Py_ssize_t at_ = 0;
+  Py_ssize_t found_ = 0;
+};
+
+class Planner {
+public:
+  Planner(LoadRegion &region, const LoadPlanOptions &options, LoadPlan *plan)
+      : region_(region),
+        options_(options),
+        plan_(*plan),
+        cursor_(region.dict.ptr()) {}
+
+  int run(PyObject *root, PyObject *prefix, bool root_is_done) {
+    root_prefix_ = prefix;
+    path_.push_root(root, prefix);
+    if (enter(0, root_is_done) < 0) {
+      return -1;
+    }
+    while (!path_.empty()) {
+      PyObject *name, *child;
+      const int more = path_.top().children.next(&name, &child);
+      if (more < 0) {
+        return -1;
+      }
+      if (more == 0) {
+        if (leave(root_is_done && path_.size() == 1) < 0) {
+          return -1;
+        }
+        path_.pop();
+      } else if (child != Py_None) {
+        const Owned held_name = borrow(name), held_child = borrow(child);
+        if (visit(name, child) < 0) {
+          return -1;
+        }
+      }
+    }
+    const bool all_found =
+        names_are_plain_ && !plan_.has_python && !root_is_done && cursor_.complete();
+    return all_found ? 0 : find_unexpected();
+  }
+
+private:
+  std::uint32_t note_visit(PyObject *module, PyObject *name, std::uint32_t parent, bool judged) {
+    const bool below =
+        name && (plan_.visits[parent].below_extra_state || plan_.visits[parent].has_extra_state);
+    plan_.visits.push_back(LoadPlan::Visit{Py_NewRef(module), Py_XNewRef(name), parent,
+                                           static_cast<std::uint32_t>(plan_.steps.size()), judged,
+                                           below, false, KeyIndex::kNone});
+    plan_.may_change = plan_.may_change || below;
+    return static_cast<std::uint32_t>(plan_.visits.size() - 1);
+  }
+
+  int visit(PyObject *name, PyObject *child) {
+    if (!PyUnicode_Check(name)) {
+      PyErr_Format(PyExc_TypeError, "names in a module's registries must be str, got %.200s: %R",
+                   Py_TYPE(name)->tp_name, name);
+      return -1;
+    }
+    const std::uint32_t parent = path_.top().record;
+    const bool has_python = loads_through_python(child);
+    Owned prefix;
+    int is_step = 0;
+    if (has_python || (options_.split && has_setter(child))) {
+      prefix = steal(path_.child_prefix(name));
+      is_step = !prefix ? -1 : has_python ? 1 : finds_extra_state(prefix.ptr(), region_.dict.ptr());
+    }
+    if (is_step < 0) {
+      return -1;
+    }
+    if (is_step) {
+      const std::uint32_t number = note_visit(child, name, parent, false);
+      plan_.has_python = true;
+      plan_.steps.push_back(LoadPlan::Step{LoadPlan::Kind::python, number, nullptr,
+                                           Py_NewRef(prefix.ptr()), nullptr, nullptr, nullptr});
+      return 0;
+    }
+    if (may_have_entries(as_module(child), Slot::modules) &&
+        path_.check_cycle(child, name, "load_state_dict") < 0) {
+      return -1;
+    }
+    names_are_plain_ = names_are_plain_ && !has_dot(name);
+    path_.push(child, name);
+    return enter(parent, false);
+  }
+
+  int enter(std::uint32_t parent, bool is_done) {
+    StateFrame &frame = path_.top();
+    frame.record = note_visit(frame.module, frame.name, parent, !is_done);
+    if (!is_done && (check_metadata() < 0 || plan_own() < 0)) {
+      return -1;
+    }
+    PyObject *module = path_.top().module, *children;
+    if (!is_module(module)) {
+      // Something else with the attributes of a module, put into `_modules` directly.
+      const Owned found = steal(PyObject_GetAttr(module, names.modules_));
+      return found ? path_.top().children.start(found.ptr()) : -1;
+    }
+    Owned keep;
+    if (registry(as_module(module), Slot::modules, &children, &keep) < 0) {
+      return -1;
+    }
+    return path_.top().children.start(children);
+  }
+
+  int leave(bool is_done) {
+    if (is_done) {
+      return 0;
+    }
+    PyObject *hooks;
+    Owned keep;
+    if (registry(as_module(path_.top().module), Slot::load_state_dict_post_hooks, &hooks, &keep) <
+        0) {
+      return -1;
+    }
+    const int has_hooks = is_nonempty(hooks);
+    if (has_hooks <= 0) {
+      return has_hooks;
+    }
+    plan_.has_post_hooks = true;
+    plan_.steps.push_back(LoadPlan::Step{LoadPlan::Kind::post_hooks, path_.top().record, nullptr,
+                                         nullptr, nullptr, nullptr, nullptr});
+    return 0;
+  }
+
+  int check_metadata() {
+    if (!options_.bad_metadata) {
+      return 0;
+    }
+    PyObject *prefix = path_.prefix();
+    const Owned key = prefix ? steal(metadata_key(prefix)) : Owned();
+    const int bad = key ? PySet_Contains(options_.bad_metadata, key.ptr()) : -1;
+    if (bad > 0) {
+      PyErr_Format(PyExc_TypeError,
+                   "the metadata of module '%U' (state_dict._metadata[%R]) must be a mapping such "
+                   "as {'version': 1}",
+                   key.ptr(), key.ptr());
+    }
+    return bad == 0 ? 0 : -1;
+  }
+
+  // --- the entries of one module
+  // ---------------------------------------------------------------------------------
+
+  int plan_own() {
+    ModuleObject *module = as_module(path_.top().module);
+    PyObject *parameters, *buffers, *name, *tensor;
+    RegistryItems items;
+    int more;
+    Owned keep_parameters, keep_buffers;
+    if (registry(module, Slot::parameters, &parameters, &keep_parameters) < 0) {
+      return -1;
+    }
+    const Owned held_parameters = borrow(parameters);
+    const int has_parameters = is_nonempty(parameters);
+    if (has_parameters < 0 || items.start(parameters) < 0) {
+      return -1;
+    }
+    const bool has_both = has_parameters && may_have_entries(module, Slot::buffers);
+    while ((more = items.next(&name, &tensor)) > 0) {
+      if (tensor == Py_None) {
+        continue;
+      }
+      const Owned held_name = borrow(name), held_tensor = borrow(tensor);
+      Owned hidden_by;
+      if ((has_both && find_saved_buffer(module, name, &hidden_by) < 0) ||
+          plan_entry(name, hidden_by ? hidden_by.ptr() : tensor) < 0) {
+        return -1;
+      }
+    }
+    if (more < 0 || registry(module, Slot::buffers, &buffers, &keep_buffers) < 0 ||
+        items.start(buffers) < 0) {
+      return -1;
+    }
+    while ((more = items.next(&name, &tensor)) > 0) {
+      if (tensor == Py_None) {
+        continue;
+      }
+      const Owned held_name = borrow(name), held_tensor = borrow(tensor);
+      const int left_out = is_non_persistent(module, name);
+      if (left_out) {
+        if (left_out < 0) {
+          return -1;
+        }
+        continue;
+      }
+      const int twice = has_parameters ? holds_tensor(module, name) : 0;
+      if (twice < 0 || (!twice && plan_entry(name, tensor) < 0)) {
+        return -1;
+      }
+    }
+    if (more < 0) {
+      return -1;
+    }
+    return has_setter(path_.top().module) ? plan_extra_state() : 0;
+  }
+
+  // A name may be in both registries when they were written directly: in a state dict the buffer's
+  // value wins, at the parameter's place. *buffer stays empty when there is none, or none that is
+  // saved.
+  int find_saved_buffer(ModuleObject *module, PyObject *name, Owned *buffer) {
+    PyObject *buffers = peek(module, Slot::buffers);
+    const Owned held = borrow(buffers);
+    const int listed = buffers ? PySequence_Contains(buffers, name) : 0;
+    if (listed <= 0) {
+      return listed;
+    }
+    Owned found = steal(PyObject_GetItem(buffers, name));
+    const int left_out = found ? is_non_persistent(module, name) : -1;
+    if (left_out == 0 && !found.is_none()) {
+      *buffer = std::move(found);
+    }
+    return left_out < 0 ? -1 : 0;
+  }
+
+  // Is there a parameter of this name that is not None?
+  int holds_tensor(ModuleObject *module, PyObject *name) {
+    const Owned parameters = borrow(peek(module, Slot::parameters));
+    const int listed = parameters ? PySequence_Contains(parameters.ptr(), name) : 0;
+    if (listed <= 0) {
+      return listed;
+    }
+    const Owned found = steal(PyObject_GetItem(parameters.ptr(), name));
+    return found ? !found.is_none() : -1;
+  }
+
+  int is_non_persistent(ModuleObject *module, PyObject *name) {
+    PyObject *set;
+    Owned keep;
+    if (registry(module, Slot::non_persistent_buffers_set, &set, &keep) < 0) {
+      return -1;
+    }
+    if (!set || (PyAnySet_Check(set) && PySet_GET_SIZE(set) == 0)) {
+      return 0;
+    }
+    const Owned held = borrow(set);
+    return PySequence_Contains(set, name);
+  }
+
+  int plan_entry(PyObject *name, PyObject *tensor) {
+    const Owned held_name = borrow(name), held_tensor = borrow(tensor);
+    PyObject *prefix = path_.prefix();
+    Owned key = prefix ? steal(state_key(prefix, name)) : Owned();
+    Owned source, message;
+    const int found = key ? cursor_.find(key.ptr(), &source) : -1;
+    if (found < 0) {
+      return -1;
+    }
+    names_are_plain_ = names_are_plain_ && !has_dot(name);
+    if (found == 0) {
+      report(plan_.missing, std::move(key));
+      return 0;
+    }
+    LoadEntry entry{path_.top().module, name, key.ptr(), tensor, nullptr};
+    if (family_of(tensor, &entry.family) < 0) {
+      return -1;
+    }
+    int good = check_entry(entry, options_.mode, &source, &message);
+    if (good > 0 && !options_.mode.assign) {
+      // A copy into a tensor without a shape mostly fails, and only the library can say how; there
+      // are no values that it could spoil.
+      const int uninitialized = entry.family->is_uninitialized(tensor);
+      if (uninitialized) {
+        good = uninitialized < 0 ? -1 : store_uninitialized(entry, source.ptr(), &message);
+        if (good > 0) {
+          return 0;
+        }
+      }
+    }
+    if (good < 0) {
+      return -1;
+    }
+    if (good == 0) {
+      report(plan_.errors, std::move(message));
+      return 0;
+    }
+    if (good > 1) {
+      plan_.meta_keys.push_back(key);
+    }
+    plan_.steps.push_back(LoadPlan::Step{LoadPlan::Kind::entry, path_.top().record, Py_NewRef(name),
+                                         key.release().ptr(), Py_NewRef(tensor),
+                                         source.release().ptr(), entry.family});
+    return 0;
+  }
+
+  // Notes what is wrong with an entry of the top frame's module.
+  void report(std::vector<LoadPlan::Report> &reports, Owned text) {
+    const bool provisional = plan_.visits[path_.top().record].below_extra_state;
+    reports.push_back(LoadPlan::Report{plan_.steps.size(), std::move(text), provisional});
+  }
+
+  int store_uninitialized(const LoadEntry &entry, PyObject *source, Owned *message) {
+    NoGradScopes no_grad;
+    const int stored =
+        no_grad.enter(entry.family) < 0 ? -1 : store_entry(entry, options_.mode, source, message);
+    return no_grad.exit() < 0 ? -1 : stored;
+  }
+
+  int plan_extra_state() {
+    names_are_plain_ = false;  // a tensor of the same name would share the key
+    PyObject *prefix = path_.prefix();
+    Owned key = prefix ? steal(extra_state_key(prefix)) : Owned();
+    Owned value;
+    const int found = key ? cursor_.find(key.ptr(), &value) : -1;
+    if (found < 0) {
+      return -1;
+    }
+    if (found == 0) {
+      report(plan_.missing, std::move(key));
+      return 0;
+    }
+    plan_.visits[path_.top().record].has_extra_state = true;
+    plan_.steps.push_back(LoadPlan::Step{LoadPlan::Kind::extra_state, path_.top().record, nullptr,
+                                         key.release().ptr(), nullptr, value.release().ptr(),
+                                         nullptr});
+    return 0;
+  }
+
+  // --- unexpected keys
+  // ---------------------------------------------------------------------------------
+
+  int find_unexpected() {
+    if (!region_.index) {
+      region_.index = std::make_shared<KeyIndex>();
+      if (region_.index->build(region_.dict.ptr(), root_prefix_) < 0) {
+        return -1;
+      }
+      region_.node = KeyIndex::kRoot;
+    }
+    KeyIndex &index = *region_.index;
+    for (std::size_t i = 0; i < plan_.visits.size(); ++i) {
+      LoadPlan::Visit &visit = plan_.visits[i];
+      visit.node = region_.node;
+      if (visit.name) {
+        const KeyIndex::NodeId parent = plan_.visits[visit.parent].node;
+        visit.node = parent == KeyIndex::kNone ? parent : index.descend(parent, visit.name);
+        if (visit.node == KeyIndex::kNone && PyErr_Occurred()) {
+          return -1;
+        }
+      }
+      if (visit.judged && visit.node != KeyIndex::kNone && judge(visit) < 0) {
+        return -1;
+      }
+    }
+    return 0;
+  }
+
+  Owned text(std::string_view name) {
+    return steal(
+        PyUnicode_DecodeUTF8(name.data(), static_cast<Py_ssize_t>(name.size()), "surrogatepass"));
+  }
+
+  int judge(const LoadPlan::Visit &visit) {
+    const KeyIndex::Node &node = region_.index->node(visit.node);
+    ModuleObject *module = as_module(visit.module);
+    std::vector<std::uint32_t> found;
+    std::unordered_set<std::uint32_t> below_unknown;
+    std::uint32_t extra_state = 0;
+    bool has_extra_state = false;
+    PyObject *children;
+    Owned asked;
+    if (registry(module, Slot::modules, &children, &asked) < 0) {
+      return -1;
+    }
+    const Owned held_children = borrow(children);
+    for (const KeyIndex::NodeId child : node.children) {
+      const Owned name = text(region_.index->node(child).name);
+      const int known = name ? mapping_contains(children, name.ptr()) : -1;
+      if (known < 0) {
+        return -1;
+      }
+      if (!known) {
+        const std::vector<std::uint32_t> below = region_.index->positions(child);
+        found.insert(found.end(), below.begin(), below.end());
+        // The setter may make this child.
+        below_unknown.insert(below.begin(), below.end());
+      }
+    }
+    for (const KeyIndex::Leaf &leaf : node.leaves) {
+      if (leaf.name == "_extra_state") {
+        has_extra_state = !has_setter(visit.module);
+        extra_state = leaf.position;
+        continue;
+      }
+      const Owned name = text(leaf.name);
+      const int known = name ? has_entry(module, name.ptr()) : -1;
+      if (known < 0) {
+        return -1;
+      }
+      if (!known) {
+        found.push_back(leaf.position);
+      }
+    }
+    std::sort(found.begin(), found.end());
+    if (has_extra_state) {
+      found.insert(found.begin(), extra_state);
+    }
+    for (const std::uint32_t position : found) {
+      const bool provisional =
+          visit.below_extra_state || (visit.has_extra_state && below_unknown.count(position));
+      plan_.unexpected.push_back(
+          LoadPlan::Report{visit.step, borrow(region_.index->key(position)), provisional});
+      plan_.may_change = plan_.may_change || provisional;
+    }
+    return 0;
+  }
+
+  // Does the module load an entry of this name?
+  int has_entry(ModuleObject *module, PyObject *name) {
+    for (const Slot slot : {Slot::parameters, Slot::buffers}) {
+      PyObject *mapping;
+      Owned keep;
+      const int found = registry(module, slot, &mapping, &keep);
+      if (found <= 0) {
+        if (found < 0) {
+          return -1;
+        }
+        continue;
+      }
+      const Owned held = borrow(mapping);
+      Owned value;
+      if (PyDict_Check(mapping)) {
+        value = borrow(PyDict_GetItemWithError(mapping, name));
+      } else {
+        value = steal(PyObject_GetItem(mapping, name));
+      }
+      if (!value) {
+        if (PyErr_Occurred()) {
+          if (!PyErr_ExceptionMatches(PyExc_KeyError)) {
+            return -1;
+          }
+          PyErr_Clear();
+        }
+        continue;
+      }
+      if (value.is_none()) {
+        continue;
+      }
+      const int left_out = slot == Slot::buffers ? is_non_persistent(module, name) : 0;
+      if (left_out <= 0) {
+        return left_out < 0 ? -1 : 1;
+      }
+    }
+    return 0;
+  }
+
+  LoadRegion &region_;
+  const LoadPlanOptions &options_;
+  LoadPlan &plan_;
+  KeyCursor cursor_;
+  StatePath path_;
+  PyObject *root_prefix_ = nullptr;
+  // No name has a dot: then different modules ask for different keys.
+  bool names_are_plain_ = true;
+};
+
+}  // namespace
+
+LoadPlan::~LoadPlan() {
+  for (const Step &step : steps) {
+    Py_XDECREF(step.name);
+    Py_XDECREF(step.key);
+    Py_XDECREF(step.tensor);
+    Py_XDECREF(step.source);
+  }
+  for (const Visit &visit : visits) {
+    Py_DECREF(visit.module);
+    Py_XDECREF(visit.name);
+  }
+}
+
+bool loads_through_python(PyObject *module) {
+  if (!is_module(module) || overrides(as_module(module), Virtual::load_from_state_dict)) {
+    return true;
+  }
+  return may_have_entries(as_module(module), Slot::load_state_dict_pre_hooks);
+}
+
+int sets_extra_state(PyObject *module, PyObject *prefix, PyObject *dict) {
+  return loads_through_python(module) || !has_setter(module) ? 0 : finds_extra_state(prefix, dict);
+}
+
+int build_load_plan(LoadRegion &region, PyObject *root, PyObject *prefix, bool root_is_done,
+                    const LoadPlanOptions &options, LoadPlan *plan) {
+  return Planner(region, options, plan).run(root, prefix, root_is_done);
+}
+
+}  // namespace modtree

@@ -1,0 +1,507 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "module/state/load_state_dict.h"
+
+#include <algorithm>
+#include <memory>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "module/class_info.h"
+#include "module/state/checkpoint_metadata.h"
+#include "module/state/load_module.h"
+#include "module/state/load_plan.h"
+#include "module/state/state_dict.h"
+#include "module/state/state_path.h"
+#include "python/arguments.h"
+#include "python/slot_guard.h"
+
+namespace modtree {
+
+namespace {
+
+using Owned = py::object;
+
+Owned steal(PyObject *object) { return py::reinterpret_steal<Owned>(object); }
+Owned borrow(PyObject *object) { return py::reinterpret_borrow<Owned>(object); }
+
+class Loader {
+public:
+  Loader(bool strict, LoadMode mode) : strict_(strict), mode_(mode) {}
+
+  // The result of load_state_dict: new reference, null on error.
+  PyObject *run(PyObject *root, PyObject *state_dict) {
+    LoadRegion region;
+    missing_ = steal(PyList_New(0));
+    unexpected_ = steal(PyList_New(0));
+    errors_ = steal(PyList_New(0));
+    if (!missing_ || !unexpected_ || !errors_ || metadata_.start(state_dict) < 0 ||
+        set_dict(&region, state_dict) < 0) {
+      return nullptr;
+    }
+    if (loads_through_python(root)) {
+      if (load_root_through_python(root, region) < 0) {
+        return nullptr;
+      }
+    } else if (push_plan(std::move(region), root, names.empty, RootEntries::planned) < 0) {
+      return nullptr;
+    }
+    if (work() < 0 || no_grad_.exit() < 0 || write_what_was_held_back() < 0 ||
+        raise_errors(root) < 0) {
+      return nullptr;
+    }
+    return incompatible_keys();
+  }
+
+private:
+  // What becomes of the root of a plan besides its children.
+  // - planned: its entries and hooks are part of the plan.
+  // - done: its entries are loaded, its hooks run at the end of the plan.
+  // - elsewhere: another plan has both.
+  enum class RootEntries : std::uint8_t { planned, done, elsewhere };
+
+  // A plan that is being carried out.
+  struct Running {
+    LoadRegion region;
+    std::shared_ptr<LoadPlan> plan;
+    RootEntries root_entries;
+    std::size_t next = 0;
+    std::size_t missing = 0, unexpected = 0, errors = 0;  // reports made so far
+  };
+
+  static int set_dict(LoadRegion *region, PyObject *state_dict) {
+    PyObject *type = state_type("StateDict");
+    if (!type) {
+      return -1;
+    }
+    if (PyDict_CheckExact(state_dict) || PyODict_CheckExact(state_dict) ||
+        reinterpret_cast<PyObject *>(Py_TYPE(state_dict)) == type) {
+      region->dict = borrow(state_dict);
+      return 0;
+    }
+    region->dict = steal(copy_of(state_dict));
+    return region->dict ? 0 : -1;
+  }
+
+  // OrderedDict(state_dict)
+  static PyObject *copy_of(PyObject *state_dict) {
+    return PyObject_CallOneArg(reinterpret_cast<PyObject *>(&PyODict_Type), state_dict);
+  }
+
+  int load_root_through_python(PyObject *root, const LoadRegion &region) {
+    LoadRegion own;
+    own.dict = steal(copy_of(region.dict.ptr()));
+    PyObject *metadata = own.dict ? metadata_.get() : nullptr;
+    if (!own.dict || (!metadata && PyErr_Occurred()) ||
+        (metadata && PyObject_SetAttr(own.dict.ptr(), names.metadata, metadata) < 0)) {
+      return -1;
+    }
+    return load_through_python(root, names.empty, std::move(own), false);
+  }
+
+  // `split`: see LoadPlanOptions.
+  int push_plan(LoadRegion region, PyObject *root, PyObject *prefix, RootEntries root_entries,
+                bool split = false) {
+    auto plan = std::make_shared<LoadPlan>();
+    if (build(region, root, prefix, root_entries, split, plan.get()) < 0) {
+      return -1;
+    }
+    if (!split && plan->may_change && !doomed_ && !fails(*plan, false)) {
+      // All that is wrong, if anything, may be put right by a set_extra_state: it has to run before
+      // what is below it is planned.
+      const int sets = root_entries == RootEntries::planned
+                           ? sets_extra_state(root, prefix, region.dict.ptr())
+                           : 0;
+      if (sets != 0) {
+        return sets < 0 ? -1 : load_through_python(root, prefix, std::move(region), true);
+      }
+      plan = std::make_shared<LoadPlan>();
+      if (build(region, root, prefix, root_entries, true, plan.get()) < 0) {
+        return -1;
+      }
+    }
+    has_post_hooks_ = has_post_hooks_ || plan->has_post_hooks;
+    doomed_ = doomed_ || fails(*plan, true);
+    for (const Owned &key : plan->meta_keys) {
+      if (warn_of_meta_copy(key.ptr()) < 0) {
+        return -1;
+      }
+    }
+    running_.push_back(Running{std::move(region), std::move(plan), root_entries});
+    return 0;
+  }
+
+  int build(LoadRegion &region, PyObject *root, PyObject *prefix, RootEntries root_entries,
+            bool split, LoadPlan *plan) {
+    LoadPlanOptions options;
+    options.mode = mode_;
+    options.bad_metadata = metadata_.bad_entries();
+    options.split = split;
+    return build_load_plan(region, root, prefix, root_entries != RootEntries::planned, options,
+                           plan);
+  }
+
+  // Will what the plan reports make the load fail? A hook may still clear the lists of keys;
+  // nothing takes an error back.
+  bool fails(const LoadPlan &plan, bool count_provisional) const {
+    const auto has_any = [&](const std::vector<LoadPlan::Report> &reports) {
+      return std::any_of(reports.begin(), reports.end(), [&](const LoadPlan::Report &report) {
+        return count_provisional || !report.provisional;
+      });
+    };
+    const bool keys_count = strict_ && !has_post_hooks_ && !plan.has_post_hooks;
+    return has_any(plan.errors) ||
+           (keys_count && (has_any(plan.missing) || has_any(plan.unexpected)));
+  }
+
+  int work() {
+    while (!running_.empty()) {
+      const std::size_t top = running_.size() - 1;
+      if (running_[top].next == running_[top].plan->steps.size()) {
+        if (finish_plan() < 0) {
+          return -1;
+        }
+        continue;
+      }
+      const std::shared_ptr<LoadPlan> plan = running_[top].plan;
+      const std::size_t number = running_[top].next++;
+      if (do_step(plan, number) < 0) {
+        return -1;
+      }
+    }
+    return 0;
+  }
+
+  int finish_plan() {
+    if (report_until(running_.back().plan->steps.size()) < 0) {
+      return -1;
+    }
+    Running done = std::move(running_.back());
+    running_.pop_back();
+    if (done.root_entries != RootEntries::done) {
+      return 0;
+    }
+    PyObject *module = done.plan->visits[0].module;
+    on_path_.erase(module);
+    return run_post_hooks(module);
+  }
+
+  int do_step(const std::shared_ptr<LoadPlan> &plan, std::size_t number) {
+    const LoadPlan::Step &step = plan->steps[number];
+    switch (step.kind) {
+      case LoadPlan::Kind::entry:
+      case LoadPlan::Kind::extra_state:
+        if (doomed_) {
+          held_back_.emplace_back(plan, number);
+          return 0;
+        }
+        return write(*plan, number) < 0 ? -1 : load_new_children(*plan, number);
+      case LoadPlan::Kind::post_hooks:
+        return report_until(number) < 0 ? -1 : run_post_hooks(plan->visits[step.visit].module);
+      case LoadPlan::Kind::python:
+        break;
+    }
+    if (report_until(number) < 0) {
+      return -1;
+    }
+    const LoadPlan::Visit &visit = plan->visits[step.visit];
+    const LoadRegion &region = running_.back().region;
+    LoadRegion own;
+    own.index = region.index;
+    own.node = visit.node;
+    own.dict = steal(region.index->dict_of(visit.node));
+    if (!own.dict) {
+      return -1;
+    }
+    const bool has_python = loads_through_python(visit.module);
+    if (!has_python && doomed_) {
+      // Here for its set_extra_state alone, which is not called any more: what is wrong below is
+      // still to be reported.
+      return push_plan(std::move(own), visit.module, step.key, RootEntries::planned);
+    }
+    return load_through_python(visit.module, step.key, std::move(own), !has_python);
+  }
+
+  // After the extra state of a module that had no children: those it has made.
+  int load_new_children(const LoadPlan &plan, std::size_t number) {
+    const LoadPlan::Step &step = plan.steps[number];
+    const LoadPlan::Visit &visit = plan.visits[step.visit];
+    const bool had_children =
+        step.visit + 1 < plan.visits.size() && plan.visits[step.visit + 1].parent == step.visit;
+    if (step.kind != LoadPlan::Kind::extra_state || had_children ||
+        !may_have_entries(as_module(visit.module), Slot::modules)) {
+      return 0;
+    }
+    const Py_ssize_t prefix_size =
+        PyUnicode_GET_LENGTH(step.key) - PyUnicode_GET_LENGTH(names.extra_state);
+    const Owned prefix = steal(PyUnicode_Substring(step.key, 0, prefix_size));
+    if (!prefix || report_until(number) < 0) {
+      return -1;
+    }
+    LoadRegion own;
+    own.dict = running_.back().region.dict;
+    return push_plan(std::move(own), visit.module, prefix.ptr(), RootEntries::elsewhere);
+  }
+
+  // Stores one entry or extra state. Also called at the end, for what was held back.
+  int write(const LoadPlan &plan, std::size_t number) {
+    const LoadPlan::Step &step = plan.steps[number];
+    PyObject *module = plan.visits[step.visit].module;
+    if (step.kind == LoadPlan::Kind::extra_state) {
+      if (no_grad_.exit() < 0) {
+        return -1;
+      }
+      const Owned ignored =
+          steal(PyObject_CallMethodOneArg(module, names.set_extra_state, step.source));
+      return ignored ? 0 : -1;
+    }
+    if (no_grad_.enter(step.family) < 0) {
+      return -1;
+    }
+    Owned message;
+    const int stored = store_entry(LoadEntry{module, step.name, step.key, step.tensor, step.family},
+                                   mode_, step.source, &message);
+    if (stored != 0) {
+      return stored < 0 ? -1 : 0;
+    }
+    return (running_.empty() ? 0 : report_until(number)) < 0
+               ? -1
+               : PyList_Append(errors_.ptr(), message.ptr());
+  }
+
+  // Moves the reports that are due before a step of the top plan into the lists.
+  int report_until(std::size_t step) {
+    Running &running = running_.back();
+    const LoadPlan &plan = *running.plan;
+    return move_reports(plan.missing, &running.missing, step, missing_) < 0 ||
+                   move_reports(plan.unexpected, &running.unexpected, step, unexpected_) < 0 ||
+                   move_reports(plan.errors, &running.errors, step, errors_) < 0
+               ? -1
+               : 0;
+  }
+
+  static int move_reports(const std::vector<LoadPlan::Report> &reports, std::size_t *done,
+                          std::size_t step, const Owned &list) {
+    while (*done < reports.size() && reports[*done].step <= step) {
+      if (PyList_Append(list.ptr(), reports[(*done)++].text.ptr()) < 0) {
+        return -1;
+      }
+    }
+    return 0;
+  }
+
+  // A module with Python code: steps 1 to 3 of torch's load, then its children are planned. `own`
+  // has the dict that the code gets. `split` is for that plan.
+  int load_through_python(PyObject *module, PyObject *prefix, LoadRegion own, bool split) {
+    const Owned held_module = borrow(module), held_prefix = borrow(prefix);
+    if (no_grad_.exit() < 0) {
+      return -1;
+    }
+    if (!on_path_.insert(module).second) {
+      PyErr_Format(PyExc_RecursionError,
+                   "load_state_dict: the module tree has a cycle: the %.100s at '%U' contains "
+                   "itself; keep one of the references "
+                   "outside the tree, for example in a tuple",
+                   type_short_name(Py_TYPE(module)), prefix);
+      return -1;
+    }
+    const Owned local = steal(metadata_.local(prefix, mode_.assign));
+    const LoadLists lists{missing_.ptr(), unexpected_.ptr(), errors_.ptr()};
+    if (!local) {
+      return -1;
+    }
+    if (is_module(module) && !overrides(as_module(module), Virtual::load_from_state_dict)) {
+      if (load_own(module, own.dict.ptr(), prefix, local.ptr(), Py_True, lists) < 0) {
+        return -1;
+      }
+    } else {
+      PyObject *arguments[] = {module,  own.dict.ptr(), prefix,           local.ptr(),
+                               Py_True, lists.missing,  lists.unexpected, lists.errors};
+      const Owned ignored = steal(PyObject_VectorcallMethod(
+          names.load_from_state_dict, arguments, 8 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+      if (!ignored) {
+        return -1;
+      }
+    }
+    const Owned children = steal(mapping_of(module, Slot::modules));
+    const Owned hooks =
+        !PyErr_Occurred() ? steal(mapping_of(module, Slot::load_state_dict_post_hooks)) : Owned();
+    const int has_children = PyErr_Occurred() ? -1 : is_nonempty(children.ptr());
+    const int has_hooks = has_children < 0 ? -1 : is_nonempty(hooks.ptr());
+    if (has_hooks < 0) {
+      return -1;
+    }
+    has_post_hooks_ = has_post_hooks_ || has_hooks;
+    if (!has_children) {
+      on_path_.erase(module);
+      return run_post_hooks(module);
+    }
+    if (own.index && !own.index->same_entries(own.node, own.dict.ptr())) {
+      own.index.reset();
+    }
+    return push_plan(std::move(own), module, prefix, RootEntries::done, split);
+  }
+
+  // New reference to a registry, or null: without an error when it is empty.
+  static PyObject *mapping_of(PyObject *module, Slot slot) {
+    if (!is_module(module)) {
+      return PyObject_GetAttr(module, slot_name(slot));
+    }
+    PyObject *mapping;
+    Owned keep;
+    return registry(as_module(module), slot, &mapping, &keep) < 0 ? nullptr : Py_XNewRef(mapping);
+  }
+
+  int run_post_hooks(PyObject *module) {
+    const Owned hooks = steal(mapping_of(module, Slot::load_state_dict_post_hooks));
+    if (!hooks) {
+      return PyErr_Occurred() ? -1 : 0;
+    }
+    const int has_hooks = is_nonempty(hooks.ptr());
+    if (has_hooks <= 0) {
+      return has_hooks;
+    }
+    const Owned keys = no_grad_.exit() < 0 ? Owned() : steal(incompatible_keys());
+    RegistryItems items;
+    if (!keys || items.start(hooks.ptr()) < 0) {
+      return -1;
+    }
+    PyObject *key, *hook;
+    int more;
+    while ((more = items.next(&key, &hook)) > 0) {
+      const Owned held_hook = borrow(hook);
+      PyObject *arguments[] = {nullptr, module, keys.ptr()};
+      const Owned answer = steal(
+          PyObject_Vectorcall(hook, arguments + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+      if (!answer) {
+        return -1;
+      }
+      if (!answer.is_none()) {
+        PyErr_Format(PyExc_AssertionError,
+                     "a hook of register_load_state_dict_post_hook must not return a value (%R "
+                     "returned a %.100s): to change the "
+                     "incompatible keys, it should be done inplace.",
+                     hook, Py_TYPE(answer.ptr())->tp_name);
+        return -1;
+      }
+    }
+    return more;
+  }
+
+  PyObject *incompatible_keys() {
+    PyObject *type = state_type("_IncompatibleKeys");
+    return type ? PyObject_CallFunctionObjArgs(type, missing_.ptr(), unexpected_.ptr(), nullptr)
+                : nullptr;
+  }
+
+  bool will_raise() const {
+    return PyList_GET_SIZE(errors_.ptr()) != 0 ||
+           (strict_ &&
+            (PyList_GET_SIZE(missing_.ptr()) != 0 || PyList_GET_SIZE(unexpected_.ptr()) != 0));
+  }
+
+  // Python code has cleared the lists that made the load fail: it counts as good, so everything is
+  // written.
+  int write_what_was_held_back() {
+    if (held_back_.empty() || will_raise()) {
+      return 0;
+    }
+    for (const auto &held : held_back_) {
+      if (write(*held.first, held.second) < 0) {
+        return -1;
+      }
+    }
+    return no_grad_.exit();
+  }
+
+  // `head` and the quoted keys: new reference, null on error.
+  static PyObject *key_message(const char *head, PyObject *keys) {
+    const Owned quoted = steal(PyList_New(0)), comma = steal(PyUnicode_FromString(", "));
+    if (!quoted || !comma) {
+      return nullptr;
+    }
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(keys); ++i) {
+      const Owned key = borrow(PyList_GET_ITEM(keys, i));
+      const Owned text = steal(PyUnicode_FromFormat("\"%S\"", key.ptr()));
+      if (!text || PyList_Append(quoted.ptr(), text.ptr()) < 0) {
+        return nullptr;
+      }
+    }
+    const Owned joined = steal(PyUnicode_Join(comma.ptr(), quoted.ptr()));
+    return joined ? PyUnicode_FromFormat("%s %U. ", head, joined.ptr()) : nullptr;
+  }
+
+  int raise_errors(PyObject *root) {
+    if (!will_raise()) {
+      return 0;
+    }
+    if (strict_) {
+      for (const auto &[head, keys] :
+           {std::pair<const char *, Owned *>{"Unexpected key(s) in state_dict:", &unexpected_},
+            std::pair<const char *, Owned *>{"Missing key(s) in state_dict:", &missing_}}) {
+        if (PyList_GET_SIZE(keys->ptr()) == 0) {
+          continue;
+        }
+        const Owned message = steal(key_message(head, keys->ptr()));
+        if (!message || PyList_Insert(errors_.ptr(), 0, message.ptr()) < 0) {
+          return -1;
+        }
+      }
+    }
+    const Owned separator = steal(PyUnicode_FromString("\n\t"));
+    const Owned joined =
+        separator ? steal(PyUnicode_Join(separator.ptr(), errors_.ptr())) : Owned();
+    const Owned class_name =
+        joined ? steal(PyUnicode_FromString(type_short_name(Py_TYPE(root)))) : Owned();
+    if (class_name) {
+      PyErr_Format(PyExc_RuntimeError, "Error(s) in loading state_dict for %U:\n\t%U",
+                   class_name.ptr(), joined.ptr());
+    }
+    return -1;
+  }
+
+  const bool strict_;
+  const LoadMode mode_;
+  CheckpointMetadata metadata_;
+  Owned missing_, unexpected_, errors_;
+  std::vector<Running> running_;
+  std::unordered_set<PyObject *>
+      on_path_;  // modules with Python code whose children are being loaded
+  NoGradScopes no_grad_;
+  // The load will raise: native entries are held back, to be written only if Python code makes the
+  // load good after all.
+  bool doomed_ = false;
+  bool has_post_hooks_ = false;
+  std::vector<std::pair<std::shared_ptr<LoadPlan>, std::size_t>> held_back_;
+};
+
+}  // namespace
+
+PyObject *module_load_state_dict(PyObject *self_obj, PyObject *const *args, Py_ssize_t count,
+                                 PyObject *keywords) {
+  return slot_guard<PyObject *>(nullptr, [&]() -> PyObject * {
+    static const ArgumentNames names_of = {
+        "load_state_dict", {"state_dict", "strict", "assign"}, 1};
+    PyObject *values[kMaxArguments] = {};
+    if (parse_arguments(names_of, args, count, keywords, values) < 0) {
+      return nullptr;
+    }
+    PyObject *state_dict = values[0];
+    const int good = is_mapping(state_dict);
+    if (good <= 0) {
+      if (good == 0) {
+        PyErr_Format(PyExc_TypeError, "Expected state_dict to be dict-like, got %R.",
+                     Py_TYPE(state_dict));
+      }
+      return nullptr;
+    }
+    int strict = 1, assign = 0;
+    const int swap = truths_or(values[1], &strict, values[2], &assign) < 0 ? -1 : swap_mode();
+    if (swap < 0) {
+      return nullptr;
+    }
+    return Loader(strict != 0, LoadMode{assign != 0, swap != 0}).run(self_obj, state_dict);
+  });
+}
+
+}  // namespace modtree

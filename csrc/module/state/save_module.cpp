@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "module/state/save_module.h"
+
+#include "family/family.h"
+#include "module/class_info.h"
+#include "module/state/state_dict.h"
+#include "module/state/state_path.h"
+#include "python/arguments.h"
+#include "python/slot_guard.h"
+
+namespace modtree {
+
+namespace {
+
+using Owned = py::object;
+
+Owned steal(PyObject *object) { return py::reinterpret_steal<Owned>(object); }
+Owned borrow(PyObject *object) { return py::reinterpret_borrow<Owned>(object); }
+
+// What is stored for a tensor: new reference, null on error.
+PyObject *saved_value(PyObject *tensor, bool keep_vars) {
+  if (keep_vars) {
+    return Py_NewRef(tensor);
+  }
+  TensorFamily *family;
+  const int is_tensor = family_of(tensor, &family);
+  if (is_tensor < 0) {
+    return nullptr;
+  }
+  return is_tensor ? family->detach(tensor) : PyObject_CallMethodNoArgs(tensor, names.detach);
+}
+
+int save_entry(const Destination &destination, PyObject *prefix, PyObject *name, PyObject *tensor) {
+  const Owned key = steal(state_key(prefix, name));
+  const Owned value = key ? steal(saved_value(tensor, destination.keep_vars)) : Owned();
+  return value ? destination.store(key.ptr(), value.ptr()) : -1;
+}
+
+// 1 when the set of non-persistent names holds `name`; -1 on error.
+int contains_name(PyObject *set, PyObject *name) {
+  if (!set) {
+    return 0;
+  }
+  return PyAnySet_Check(set) ? (PySet_GET_SIZE(set) ? PySet_Contains(set, name) : 0)
+                             : PySequence_Contains(set, name);
+}
+
+}  // namespace
+
+Destination::Destination(PyObject *destination, bool keep_vars, PyObject *state_dict_type)
+    : object(destination),
+      set(PyObject_SetItem),
+      keep_vars(keep_vars) {
+  if (PyDict_CheckExact(destination)) {
+    set = PyDict_SetItem;
+  } else if (PyODict_CheckExact(destination) ||
+             reinterpret_cast<PyObject *>(Py_TYPE(destination)) == state_dict_type) {
+    set = PyODict_SetItem;
+  }
+}
+
+int save_own(PyObject *module_obj, const Destination &destination, PyObject *(*get_prefix)(void *),
+             void *context) {
+  ModuleObject *module = as_module(module_obj);
+  PyObject *mapping, *name, *tensor;
+  RegistryItems items;
+  Owned keep;
+  int more = registry(module, Slot::parameters, &mapping, &keep);
+  if (more < 0 || items.start(mapping) < 0) {
+    return -1;
+  }
+  while ((more = items.next(&name, &tensor)) > 0) {
+    if (tensor == Py_None) {
+      continue;
+    }
+    // The registry may change while a family or a destination runs Python code.
+    const Owned held_name = borrow(name), held_tensor = borrow(tensor);
+    PyObject *prefix = get_prefix(context);
+    if (!prefix || save_entry(destination, prefix, name, tensor) < 0) {
+      return -1;
+    }
+  }
+  if (more < 0 || registry(module, Slot::buffers, &mapping, &keep) < 0 ||
+      items.start(mapping) < 0) {
+    return -1;
+  }
+  while ((more = items.next(&name, &tensor)) > 0) {
+    if (tensor == Py_None) {
+      continue;
+    }
+    PyObject *non_persistent;
+    Owned asked;
+    if (registry(module, Slot::non_persistent_buffers_set, &non_persistent, &asked) < 0) {
+      return -1;
+    }
+    const Owned held_name = borrow(name), held_tensor = borrow(tensor),
+                held_set = borrow(non_persistent);
+    const int left_out = contains_name(non_persistent, name);
+    if (left_out) {
+      if (left_out < 0) {
+        return -1;
+      }
+      continue;
+    }
+    PyObject *prefix = get_prefix(context);
+    if (!prefix || save_entry(destination, prefix, name, tensor) < 0) {
+      return -1;
+    }
+  }
+  if (more < 0) {
+    return -1;
+  }
+  if (!class_info(Py_TYPE(module_obj)).overrides(Virtual::get_extra_state)) {
+    return 0;
+  }
+  PyObject *prefix = get_prefix(context);
+  const Owned key = prefix ? steal(extra_state_key(prefix)) : Owned();
+  const Owned state =
+      key ? steal(PyObject_CallMethodNoArgs(module_obj, names.get_extra_state)) : Owned();
+  return state ? destination.store(key.ptr(), state.ptr()) : -1;
+}
+
+PyObject *module_save_to_state_dict(PyObject *self_obj, PyObject *const *args, Py_ssize_t count,
+                                    PyObject *keywords) {
+  return slot_guard<PyObject *>(nullptr, [&]() -> PyObject * {
+    static const ArgumentNames names_of = {
+        "_save_to_state_dict", {"destination", "prefix", "keep_vars"}, 3};
+    PyObject *values[kMaxArguments] = {};
+    if (parse_arguments(names_of, args, count, keywords, values) < 0) {
+      return nullptr;
+    }
+    const int keep_vars = PyObject_IsTrue(values[2]);
+    PyObject *type = keep_vars < 0 ? nullptr : state_type("StateDict");
+    if (!type) {
+      return nullptr;
+    }
+    const Owned destination = borrow(values[0]), prefix = borrow(values[1]);
+    if (!PyUnicode_Check(prefix.ptr())) {
+      PyErr_Format(PyExc_TypeError, "_save_to_state_dict: prefix must be a str, got %.200s: %R",
+                   Py_TYPE(prefix.ptr())->tp_name, prefix.ptr());
+      return nullptr;
+    }
+    const Destination target(destination.ptr(), keep_vars != 0, type);
+    if (save_own(
+            self_obj, target, [](void *given) { return static_cast<PyObject *>(given); },
+            prefix.ptr()) < 0) {
+      return nullptr;
+    }
+    return Py_NewRef(Py_None);
+  });
+}
+
+}  // namespace modtree

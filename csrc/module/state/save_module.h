@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Saving one module on its own: Module._save_to_state_dict (BEHAVIOUR 7.5 to 7.8).
+#pragma once
+
+#include "module/object.h"
+
+namespace modtree {
+
+// Where entries go, and how. `object` is borrowed.
+struct Destination {
+  using SetItem = int (*)(PyObject *, PyObject *, PyObject *);
+
+  // Picks the cheapest store that the destination's own class would do as well.
+  Destination(PyObject *destination, bool keep_vars, PyObject *state_dict_type);
+
+  int store(PyObject *key, PyObject *value) const { return set(object, key, value); }
+
+  PyObject *object;
+  SetItem set;
+  bool keep_vars;
+};
+
+// Stores the parameters, persistent buffers and the extra state of a module. `get_prefix(context)`
+// is asked only when there is an entry; it gives a borrowed reference, null on error.
+int save_own(PyObject *module, const Destination &destination, PyObject *(*get_prefix)(void *),
+             void *context);
+
+// _save_to_state_dict($self, destination, prefix, keep_vars)
+PyObject *module_save_to_state_dict(PyObject *self_obj, PyObject *const *args, Py_ssize_t count,
+                                    PyObject *keywords);
+
+}  // namespace modtree

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "module/state/state_metadata.h"
+
+#include "module/class_info.h"
+#include "module/name_cache.h"
+#include "module/state/state_path.h"
+
+namespace modtree {
+
+namespace {
+
+constexpr const char *kCapsuleName = "modtree._C.MetadataRecord";
+
+void delete_record(PyObject *capsule) {
+  delete static_cast<MetadataRecord *>(PyCapsule_GetPointer(capsule, kCapsuleName));
+}
+
+}  // namespace
+
+MetadataRecord::~MetadataRecord() {
+  for (const Entry &entry : entries_) {
+    Py_XDECREF(entry.name);
+    Py_DECREF(entry.version);
+  }
+  Py_DECREF(root_prefix_);
+}
+
+std::uint32_t MetadataRecord::add(std::uint32_t parent, PyObject *name, PyObject *version) {
+  entries_.push_back(Entry{parent, Py_XNewRef(name), Py_NewRef(version)});
+  return static_cast<std::uint32_t>(entries_.size() - 1);
+}
+
+PyObject *MetadataRecord::make(std::vector<PyObject *> *inner) const {
+  auto result = py::reinterpret_steal<py::object>(new_ordered_dict());
+  if (!result) {
+    return nullptr;
+  }
+  // A parent precedes its children, so its prefix is known.
+  std::vector<py::object> prefixes(entries_.size());
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    const Entry &entry = entries_[i];
+    prefixes[i] = py::reinterpret_steal<py::object>(
+        entry.name ? make_name(NameForm::prefix, prefixes[entry.parent].ptr(), entry.name)
+                   : Py_NewRef(root_prefix_));
+    if (!prefixes[i]) {
+      return nullptr;
+    }
+    const auto key = py::reinterpret_steal<py::object>(metadata_key(prefixes[i].ptr()));
+    const auto local = py::reinterpret_steal<py::object>(new_local_metadata(entry.version));
+    if (!key || !local || PyObject_SetItem(result.ptr(), key.ptr(), local.ptr()) < 0) {
+      return nullptr;
+    }
+    if (inner) {
+      // The owner of a name that two modules share keeps only the later dict: the caller takes its
+      // own reference.
+      inner->push_back(Py_NewRef(local.ptr()));
+    }
+  }
+  return result.release().ptr();
+}
+
+PyObject *new_record_capsule(MetadataRecord *record) {
+  PyObject *capsule = PyCapsule_New(record, kCapsuleName, delete_record);
+  if (!capsule) {
+    delete record;
+  }
+  return capsule;
+}
+
+py::object make_state_metadata(py::handle capsule) {
+  const auto *record =
+      static_cast<MetadataRecord *>(PyCapsule_GetPointer(capsule.ptr(), kCapsuleName));
+  py::object result = py::reinterpret_steal<py::object>(record ? record->make() : nullptr);
+  if (!result) {
+    throw py::error_already_set();
+  }
+  return result;
+}
+
+PyObject *new_local_metadata(PyObject *version) {
+  PyObject *local = PyDict_New();
+  if (local && PyDict_SetItem(local, names.version, version) < 0) {
+    Py_CLEAR(local);
+  }
+  return local;
+}
+
+PyObject *module_version(PyObject *module, bool *plain) {
+  *plain = false;
+  if (is_module(module)) {
+    if (!class_info(Py_TYPE(module)).overrides(Virtual::getattribute) &&
+        !instance_overrides(as_module(module), Virtual::version)) {
+      py::object found = type_lookup(Py_TYPE(module), names.version_);
+      if (found && PyLong_CheckExact(found.ptr())) {
+        *plain = true;
+        return found.release().ptr();
+      }
+    }
+  }
+  return PyObject_GetAttr(module, names.version_);
+}
+
+}  // namespace modtree

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "module/walk/apply.h"
+
+#include "family/family.h"
+#include "module/registration.h"
+#include "module/walk/conversion.h"
+#include "module/walk/convert_members.h"
+#include "module/walk/module_walk.h"
+#include "module/walk/tree_walk.h"
+#include "python/arguments.h"
+#include "python/slot_guard.h"
+
+namespace modtree {
+
+namespace {
+
+// --- apply(fn)
+// ---------------------------------------------------------------------------------
+
+struct ApplyVisitor {
+  PyObject *fn;
+
+  int enter(PyObject *, ClassInfo) { return 0; }
+
+  int leave(PyObject *module) {
+    PyObject *result = PyObject_CallOneArg(fn, module);
+    Py_XDECREF(result);
+    return result ? 0 : -1;
+  }
+
+  int call_override(PyObject *child) {
+    PyObject *result = PyObject_CallMethodOneArg(child, names.apply, fn);
+    Py_XDECREF(result);
+    return result ? 0 : -1;
+  }
+};
+
+// --- _apply(fn)
+// ---------------------------------------------------------------------------------
+
+struct ConvertVisitor {
+  MemberConversion conversion;
+
+  int enter(PyObject *, ClassInfo) { return 0; }
+  int leave(PyObject *module) { return conversion.convert(as_module(module)); }
+
+  int call_override(PyObject *child) {
+    PyObject *result = PyObject_CallMethodOneArg(child, names.apply_, conversion.fn());
+    Py_XDECREF(result);
+    return result ? 0 : -1;
+  }
+};
+
+// --- train(mode)
+// ---------------------------------------------------------------------------------
+
+struct TrainVisitor {
+  PyObject *mode;
+
+  int enter(PyObject *module_obj, ClassInfo info) {
+    ModuleObject *module = as_module(module_obj);
+    if (info.overrides(Virtual::setattr) || info.overrides(Virtual::training)) {
+      return PyObject_SetAttr(module_obj, names.training, mode) < 0 ? -1 : 0;
+    }
+    // The registries first: comparing names may run code that looks at the module's __dict__.
+    if (is_registered(module) || !module->state.initialized || module->state.exposed) {
+      return assign(module, names.training, mode);
+    }
+    PyObject *old = module->state.training;
+    if (old != mode) {
+      module->state.training = Py_NewRef(mode);
+      Py_XDECREF(old);
+    }
+    return 0;
+  }
+
+  // Has somebody put a parameter, buffer or child named `training` into the module?
+  static bool is_registered(ModuleObject *module) {
+    for (const Slot slot : {Slot::parameters, Slot::buffers, Slot::modules}) {
+      PyObject *mapping =
+          peek(module, slot);  // not before its turn: comparing names may run code that replaces it
+      if (mapping && PyDict_Check(mapping) && PyDict_GET_SIZE(mapping) != 0 &&
+          dict_get_str(mapping, names.training)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  int leave(PyObject *) { return 0; }
+
+  int call_override(PyObject *child) {
+    PyObject *result = PyObject_CallMethodOneArg(child, names.train, mode);
+    Py_XDECREF(result);
+    return result ? 0 : -1;
+  }
+};
+
+PyObject *train(PyObject *self_obj, PyObject *mode) {
+  TrainVisitor visitor{mode};
+  const int done =
+      slot_guard(-1, [&] { return TreeWalk<TrainVisitor>(Virtual::train, visitor).run(self_obj); });
+  return done < 0 ? nullptr : Py_NewRef(self_obj);
+}
+
+// --- over self.parameters()
+// ---------------------------------------------------------------------------------
+
+template <class Function>
+int visit_parameter(PyObject *self_obj, PyObject *parameter, Function visit) {
+  TensorFamily *family;
+  const int is_tensor = family_of(parameter, &family);
+  if (is_tensor == 0) {
+    PyErr_Format(PyExc_AttributeError, "a parameter of %.200s is a '%.200s', which is no tensor",
+                 type_short_name(Py_TYPE(self_obj)), Py_TYPE(parameter)->tp_name);
+  }
+  return is_tensor <= 0 ? -1 : visit(family, parameter);
+}
+
+// Over the registries themselves: a parameter with several names is visited for each, so `visit`
+// must do nothing the second time.
+template <class Function>
+int for_each_registered_parameter(PyObject *self_obj, Function visit) {
+  ModuleWalk walk(names.empty, true, false, nullptr);
+  walk.start(self_obj);
+  Visit reached;
+  int more;
+  while ((more = walk.next(&reached)) > 0) {
+    if (reached.unpack() < 0) {
+      return -1;
+    }
+    PyObject *mapping = nullptr;
+    auto keep = py::object();
+    if (is_module(reached.module.ptr())) {
+      if (registry(as_module(reached.module.ptr()), Slot::parameters, &mapping, &keep) < 0) {
+        return -1;
+      }
+    } else {
+      keep = py::reinterpret_steal<py::object>(
+          PyObject_GetAttr(reached.module.ptr(), names.parameters_));
+      mapping = keep.ptr();
+      if (!mapping) {
+        return -1;
+      }
+    }
+    RegistryItems items;
+    if (items.start(mapping) < 0) {
+      return -1;
+    }
+    PyObject *key, *value;
+    int left;
+    while ((left = items.next(&key, &value)) > 0) {
+      const auto parameter = py::reinterpret_borrow<py::object>(value);
+      if (value != Py_None && visit_parameter(self_obj, value, visit) < 0) {
+        return -1;
+      }
+    }
+    if (left < 0) {
+      return -1;
+    }
+  }
+  return more;
+}
+
+// Calls visit(family, parameter) for each of self.parameters(); 0, or -1 on error.
+template <class Function>
+int for_each_parameter(PyObject *self_obj, Function visit) {
+  bool overridden = false;
+  for (const Virtual method : {Virtual::parameters, Virtual::named_parameters,
+                               Virtual::named_members, Virtual::named_modules}) {
+    overridden = overridden || overrides(as_module(self_obj), method);
+  }
+  if (!overridden) {
+    return for_each_registered_parameter(self_obj, visit);
+  }
+  const auto walk =
+      py::reinterpret_steal<py::object>(PyObject_CallMethodNoArgs(self_obj, names.parameters));
+  const auto iterator =
+      walk ? py::reinterpret_steal<py::object>(PyObject_GetIter(walk.ptr())) : py::object();
+  if (!iterator) {
+    return -1;
+  }
+  while (const auto parameter = py::reinterpret_steal<py::object>(PyIter_Next(iterator.ptr()))) {
+    if (visit_parameter(self_obj, parameter.ptr(), visit) < 0) {
+      return -1;
+    }
+  }
+  return PyErr_Occurred() ? -1 : 0;
+}
+
+int warn_if_replica(PyObject *self_obj) {
+  if (!overrides(as_module(self_obj), Virtual::is_replica)) {
+    return 0;
+  }
+  const auto flag = py::reinterpret_steal<py::object>(PyObject_GetAttr(self_obj, names.is_replica));
+  const int is_replica = flag ? PyObject_IsTrue(flag.ptr()) : -1;
+  if (is_replica <= 0) {
+    return is_replica;
+  }
+  return PyErr_WarnEx(PyExc_UserWarning,
+                      "Calling .zero_grad() from a module created with nn.DataParallel() has no "
+                      "effect: its parameters are copies, as "
+                      "leaves, of those of the original module, which does not get their "
+                      "gradients. Call it on the original module",
+                      1);
+}
+
+}  // namespace
+
+PyObject *module_apply(PyObject *self_obj, PyObject *const *args, Py_ssize_t count,
+                       PyObject *keywords) {
+  static const ArgumentNames kNames = {"apply", {"fn"}, 1};
+  PyObject *values[1] = {};
+  if (parse_arguments(kNames, args, count, keywords, values) < 0) {
+    return nullptr;
+  }
+  ApplyVisitor visitor{values[0]};
+  const int done =
+      slot_guard(-1, [&] { return TreeWalk<ApplyVisitor>(Virtual::apply, visitor).run(self_obj); });
+  return done < 0 ? nullptr : Py_NewRef(self_obj);
+}
+
+PyObject *module_apply_(PyObject *self_obj, PyObject *const *args, Py_ssize_t count,
+                        PyObject *keywords) {
+  static const ArgumentNames kNames = {"_apply", {"fn", "recurse", "preserve_ties"}, 1, 2};
+  PyObject *values[3] = {};
+  if (parse_arguments(kNames, args, count, keywords, values) < 0) {
+    return nullptr;
+  }
+  int recurse = 1, preserve_ties = 0;
+  if (truths_or(values[1], &recurse, values[2], &preserve_ties) < 0) {
+    return nullptr;
+  }
+  const auto fn = preserve_ties ? py::reinterpret_steal<py::object>(new_keep_ties(values[0]))
+                                : py::reinterpret_borrow<py::object>(values[0]);
+  if (!fn) {
+    return nullptr;
+  }
+  const int done = slot_guard(-1, [&] {
+    ConvertVisitor visitor{MemberConversion(fn.ptr())};
+    return recurse ? TreeWalk<ConvertVisitor>(Virtual::apply_, visitor).run(self_obj)
+                   : visitor.leave(self_obj);
+  });
+  return done < 0 ? nullptr : Py_NewRef(self_obj);
+}
+
+PyObject *module_train(PyObject *self_obj, PyObject *const *args, Py_ssize_t count,
+                       PyObject *keywords) {
+  static const ArgumentNames kNames = {"train", {"mode"}};
+  PyObject *values[1] = {};
+  if (parse_arguments(kNames, args, count, keywords, values) < 0) {
+    return nullptr;
+  }
+  PyObject *mode = values[0] ? values[0] : Py_True;
+  if (!PyBool_Check(mode)) {
+    PyErr_Format(PyExc_ValueError,
+                 "training mode is expected to be boolean (True or False), got %R of type %.200s",
+                 mode, Py_TYPE(mode)->tp_name);
+    return nullptr;
+  }
+  return train(self_obj, mode);
+}
+
+PyObject *module_eval(PyObject *self_obj, PyObject *) {
+  if (overrides(as_module(self_obj), Virtual::train)) {
+    return PyObject_CallMethodOneArg(self_obj, names.train, Py_False);
+  }
+  return train(self_obj, Py_False);
+}
+
+PyObject *module_requires_grad_(PyObject *self_obj, PyObject *const *args, Py_ssize_t count,
+                                PyObject *keywords) {
+  static const ArgumentNames kNames = {"requires_grad_", {"requires_grad"}};
+  PyObject *values[1] = {};
+  if (parse_arguments(kNames, args, count, keywords, values) < 0) {
+    return nullptr;
+  }
+  PyObject *flag = values[0] ? values[0] : Py_True;
+  const int done = slot_guard(-1, [&] {
+    return for_each_parameter(self_obj, [&](TensorFamily *family, PyObject *parameter) {
+      if (!PyBool_Check(flag)) {
+        PyErr_Format(PyExc_TypeError,
+                     "requires_grad_(): argument 'requires_grad' must be bool, not %.200s",
+                     Py_TYPE(flag)->tp_name);
+        return -1;
+      }
+      return family->set_requires_grad(parameter, flag == Py_True);
+    });
+  });
+  return done < 0 ? nullptr : Py_NewRef(self_obj);
+}
+
+PyObject *module_zero_grad(PyObject *self_obj, PyObject *const *args, Py_ssize_t count,
+                           PyObject *keywords) {
+  static const ArgumentNames kNames = {"zero_grad", {"set_to_none"}};
+  PyObject *values[1] = {};
+  if (parse_arguments(kNames, args, count, keywords, values) < 0) {
+    return nullptr;
+  }
+  const int set_to_none = values[0] ? PyObject_IsTrue(values[0]) : 1;
+  if (set_to_none < 0 || warn_if_replica(self_obj) < 0) {
+    return nullptr;
+  }
+  const int done = slot_guard(-1, [&] {
+    return for_each_parameter(self_obj, [&](TensorFamily *family, PyObject *parameter) {
+      return family->zero_grad(parameter, set_to_none == 1);
+    });
+  });
+  if (done < 0) {
+    return nullptr;
+  }
+  Py_RETURN_NONE;
+}
+
+}  // namespace modtree

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "module/walk/convert_members.h"
+
+#include "family/no_grad.h"
+#include "module/class_info.h"
+#include "module/registry_edit.h"
+#include "module/walk/conversion.h"
+#include "python/call.h"
+#include "python/slot_guard.h"
+
+namespace modtree {
+
+namespace {
+
+int raise_no_tensor(ModuleObject *module, PyObject *key, PyObject *value) {
+  PyErr_Format(PyExc_AttributeError,
+               "the parameter %R of %.200s is a '%.200s' object, which is no tensor: it has no "
+               "attribute 'data'",
+               key, type_short_name(Py_TYPE(module)), Py_TYPE(value)->tp_name);
+  return -1;
+}
+
+// The family of what `fn` returned for a tensor of `own`: it may come from another library. A value
+// that is no tensor is left to `own`, which says what is wrong with it. Null with an error set on
+// failure.
+TensorFamily *family_of_result(PyObject *converted, TensorFamily *own) {
+  TensorFamily *family;
+  const int is_tensor = family_of(converted, &family);
+  return is_tensor < 0 ? nullptr : is_tensor ? family : own;
+}
+
+// Only a tensor can take a parameter's place. -1 with TypeError.
+int check_converted(ModuleObject *module, PyObject *key, PyObject *converted) {
+  TensorFamily *family;
+  const int is_tensor = family_of(converted, &family);
+  if (is_tensor == 0) {
+    PyErr_Format(PyExc_TypeError,
+                 "the function given to _apply() must return a tensor for parameter %R of %.200s, "
+                 "got '%.200s'",
+                 key, type_short_name(Py_TYPE(module)), Py_TYPE(converted)->tp_name);
+  }
+  return is_tensor > 0 ? 0 : -1;
+}
+
+// What a getter of modtree.__future__ says. Throws error_already_set.
+bool future_flag(const char *getter) {
+  const py::object function = import_attribute("modtree.__future__", getter);
+  const py::object flag = function ? call(function) : py::object();
+  const int truth = flag ? PyObject_IsTrue(flag.ptr()) : -1;
+  if (truth < 0) {
+    throw py::error_already_set();
+  }
+  return truth == 1;
+}
+
+}  // namespace
+
+MemberConversion::MemberConversion(PyObject *fn)
+    : fn_(py::reinterpret_borrow<py::object>(fn)),
+      keep_ties_(is_keep_ties(fn)) {
+  overwrite_ = future_flag("get_overwrite_module_params_on_conversion");
+  swap_ = future_flag("get_swap_module_params_on_conversion");
+}
+
+int MemberConversion::convert(ModuleObject *module) {
+  return convert_parameters(module) < 0 ? -1 : convert_buffers(module);
+}
+
+int MemberConversion::convert_parameters(ModuleObject *module) {
+  PyObject *mapping;
+  py::object keep;
+  RegistryItems items;
+  if (registry(module, Slot::parameters, &mapping, &keep) < 0 || items.start(mapping) < 0) {
+    return -1;
+  }
+  NoGradScopes no_grad;
+  PyObject *key_ptr, *value_ptr;
+  int more;
+  while ((more = items.next(&key_ptr, &value_ptr)) > 0) {
+    if (value_ptr == Py_None) {
+      continue;
+    }
+    const auto key = py::reinterpret_borrow<py::object>(key_ptr);
+    const auto parameter = py::reinterpret_borrow<py::object>(value_ptr);
+    TensorFamily *family;
+    const int is_tensor = family_of(value_ptr, &family);
+    if (is_tensor <= 0) {
+      return is_tensor < 0 ? -1 : raise_no_tensor(module, key.ptr(), parameter.ptr());
+    }
+    if (no_grad.enter(family) < 0 ||
+        convert_parameter(module, key.ptr(), family, parameter.ptr()) < 0) {
+      return -1;
+    }
+  }
+  return more < 0 ? -1 : no_grad.exit();
+}
+
+int MemberConversion::convert_parameter(ModuleObject *module, PyObject *key, TensorFamily *family,
+                                        PyObject *parameter) {
+  if (keep_ties_) {
+    PyObject *known;
+    const int found = find_converted(fn_.ptr(), parameter, &known);
+    if (found != 0) {
+      const auto replacement = py::reinterpret_steal<py::object>(known);
+      if (found < 0 || replacement.ptr() == parameter) {
+        return found < 0 ? -1 : 0;
+      }
+      return store_registered(module, Slot::parameters, key, known);
+    }
+  }
+  const auto converted =
+      py::reinterpret_steal<py::object>(PyObject_CallOneArg(fn_.ptr(), parameter));
+  if (!converted || check_converted(module, key, converted.ptr()) < 0) {
+    return -1;
+  }
+  // The gradient belongs to the old parameter: a new one starts without.
+  const auto grad = py::reinterpret_steal<py::object>(family->grad(parameter));
+  py::object stored;
+  if (!grad || store_parameter(module, key, family, parameter, converted.ptr(), &stored) < 0) {
+    return -1;
+  }
+  if (!grad.is_none() &&
+      convert_grad(module, key, family, parameter, grad.ptr(), stored.ptr()) < 0) {
+    return -1;
+  }
+  return keep_ties_ ? remember_converted(fn_.ptr(), parameter, stored.ptr()) : 0;
+}
+
+int MemberConversion::may_swap_payload(TensorFamily *family, PyObject *tensor,
+                                       PyObject *converted) {
+  return overwrite_ ? 0 : family->can_swap_payload(tensor, converted);
+}
+
+// Puts the converted value in place of the parameter; *stored is what the registry holds then.
+int MemberConversion::store_parameter(ModuleObject *module, PyObject *key, TensorFamily *family,
+                                      PyObject *parameter, PyObject *converted,
+                                      py::object *stored) {
+  *stored = py::reinterpret_borrow<py::object>(parameter);
+  if (!swap_) {
+    if (converted == parameter && !overwrite_) {
+      return 0;
+    }
+    const int swappable = may_swap_payload(family, parameter, converted);
+    if (swappable != 0) {
+      return swappable < 0 ? -1 : family->swap_payload(parameter, converted);
+    }
+  }
+  const int requires_grad = family->requires_grad(parameter);
+  if (requires_grad < 0) {
+    return -1;
+  }
+  TensorFamily *new_family = family_of_result(converted, family);
+  const auto replacement = py::reinterpret_steal<py::object>(
+      new_family ? new_family->make_parameter(converted, requires_grad == 1) : nullptr);
+  if (!replacement) {
+    return -1;
+  }
+  if (swap_) {
+    return swap_contents(module, key, family, parameter, replacement.ptr(), false);
+  }
+  *stored = replacement;
+  return store_registered(module, Slot::parameters, key, replacement.ptr());
+}
+
+int MemberConversion::convert_grad(ModuleObject *module, PyObject *key, TensorFamily *family,
+                                   PyObject *parameter, PyObject *grad, PyObject *stored) {
+  const auto converted = py::reinterpret_steal<py::object>(PyObject_CallOneArg(fn_.ptr(), grad));
+  if (!converted) {
+    return -1;
+  }
+  if (converted.ptr() == grad && stored == parameter && !overwrite_) {
+    return 0;
+  }
+  const int requires_grad = family->requires_grad(grad);
+  if (requires_grad < 0) {
+    return -1;
+  }
+  TensorFamily *new_family;
+  const int is_tensor = family_of(converted.ptr(), &new_family);
+  if (is_tensor <= 0) {
+    if (is_tensor == 0) {
+      PyErr_Format(PyExc_TypeError,
+                   "the conversion of the gradient of parameter %R of %.200s gave a '%.200s' "
+                   "object, which is no tensor",
+                   key, type_short_name(Py_TYPE(module)), Py_TYPE(converted.ptr())->tp_name);
+    }
+    return -1;
+  }
+  if (swap_) {
+    if (new_family->set_requires_grad(converted.ptr(), requires_grad == 1) < 0) {
+      return -1;
+    }
+    // Swapping the parameters took the gradient along to the other tensor.
+    return swap_contents(module, key, family, grad, converted.ptr(), true) < 0
+               ? -1
+               : family->set_grad(stored, grad);
+  }
+  const int swappable = stored == parameter ? may_swap_payload(family, grad, converted.ptr()) : 0;
+  if (swappable != 0) {
+    return swappable < 0 ? -1 : family->swap_payload(grad, converted.ptr());
+  }
+  TensorFamily *stored_family = family_of_result(stored, family);
+  if (!stored_family || new_family->set_requires_grad(converted.ptr(), requires_grad == 1) < 0) {
+    return -1;
+  }
+  return stored_family->set_grad(stored, converted.ptr());
+}
+
+int MemberConversion::swap_contents(ModuleObject *module, PyObject *key, TensorFamily *family,
+                                    PyObject *tensor, PyObject *other, bool is_grad) {
+  return slot_guard(-1, [&] {
+    if (call_method(family->object, "swap_tensors", tensor, other)) {
+      return 0;
+    }
+    if (!PyErr_ExceptionMatches(PyExc_Exception)) {
+      return -1;
+    }
+    py::error_already_set error;
+    const auto message = py::reinterpret_steal<py::object>(
+        PyUnicode_FromFormat("_apply(): Couldn't swap %s.%S%s", type_short_name(Py_TYPE(module)),
+                             key, is_grad ? ".grad" : ""));
+    const char *text = message ? PyUnicode_AsUTF8(message.ptr()) : nullptr;
+    if (text) {
+      py::raise_from(error, PyExc_RuntimeError, text);
+    }
+    return -1;
+  });
+}
+
+int MemberConversion::convert_buffers(ModuleObject *module) {
+  PyObject *mapping;
+  py::object keep;
+  RegistryItems items;
+  if (registry(module, Slot::buffers, &mapping, &keep) < 0 || items.start(mapping) < 0) {
+    return -1;
+  }
+  PyObject *key_ptr, *value_ptr;
+  int more;
+  while ((more = items.next(&key_ptr, &value_ptr)) > 0) {
+    if (value_ptr == Py_None) {
+      continue;
+    }
+    const auto key = py::reinterpret_borrow<py::object>(key_ptr);
+    const auto buffer = py::reinterpret_borrow<py::object>(value_ptr);
+    PyObject *known = nullptr;
+    const int found = keep_ties_ ? find_converted(fn_.ptr(), buffer.ptr(), &known) : 0;
+    const auto converted = py::reinterpret_steal<py::object>(
+        found != 0 ? known : PyObject_CallOneArg(fn_.ptr(), buffer.ptr()));
+    if (!converted || (keep_ties_ && !found &&
+                       remember_converted(fn_.ptr(), buffer.ptr(), converted.ptr()) < 0)) {
+      return -1;
+    }
+    if (!converted.is(buffer) &&
+        store_registered(module, Slot::buffers, key.ptr(), converted.ptr()) < 0) {
+      return -1;
+    }
+  }
+  return more;
+}
+
+}  // namespace modtree

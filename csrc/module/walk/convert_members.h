@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What _apply does to the parameters and buffers of one module (BEHAVIOUR 5.5).
+#pragma once
+
+#include "family/family.h"
+#include "module/object.h"
+
+namespace modtree {
+
+// One conversion: the function, and the process-wide switches as they are when it begins.
+class MemberConversion {
+public:
+  // Throws when `modtree.__future__` cannot be read.
+  explicit MemberConversion(PyObject *fn);
+
+  PyObject *fn() const { return fn_.ptr(); }
+
+  // Parameters (with their gradients), then buffers. -1 on error; what came before stays converted.
+  int convert(ModuleObject *module);
+
+private:
+  int convert_parameters(ModuleObject *module);
+  int convert_buffers(ModuleObject *module);
+  int convert_parameter(ModuleObject *module, PyObject *key, TensorFamily *family,
+                        PyObject *parameter);
+  int store_parameter(ModuleObject *module, PyObject *key, TensorFamily *family,
+                      PyObject *parameter, PyObject *converted, py::object *stored);
+  int convert_grad(ModuleObject *module, PyObject *key, TensorFamily *family, PyObject *parameter,
+                   PyObject *grad, PyObject *stored);
+  int swap_contents(ModuleObject *module, PyObject *key, TensorFamily *family, PyObject *tensor,
+                    PyObject *other, bool is_grad);
+  int may_swap_payload(TensorFamily *family, PyObject *tensor, PyObject *converted);
+
+  py::object fn_;
+  bool keep_ties_;
+  bool overwrite_;
+  bool swap_;
+};
+
+}  // namespace modtree

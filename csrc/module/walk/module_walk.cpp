@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "module/walk/module_walk.h"
+
+#include "module/name_cache.h"
+
+namespace modtree {
+
+ModuleWalk::ModuleWalk(PyObject *prefix, bool remove_duplicate, bool named, PyObject *memo)
+    : prefix_(py::reinterpret_borrow<py::object>(prefix)),
+      remove_duplicate_(remove_duplicate),
+      named_(named) {
+  if (memo) {
+    seen_.adopt(memo);
+  }
+}
+
+int unpack_pair(PyObject *pair, py::object *first, py::object *second) {
+  if (PyTuple_CheckExact(pair) && PyTuple_GET_SIZE(pair) == 2) {
+    *first = py::reinterpret_borrow<py::object>(PyTuple_GET_ITEM(pair, 0));
+    *second = py::reinterpret_borrow<py::object>(PyTuple_GET_ITEM(pair, 1));
+    return 0;
+  }
+  const auto parts = py::reinterpret_steal<py::object>(
+      PySequence_Fast(pair, "expected (name, value) pairs from an override"));
+  if (!parts) {
+    return -1;
+  }
+  const Py_ssize_t size = PySequence_Fast_GET_SIZE(parts.ptr());
+  if (size != 2) {
+    PyErr_Format(
+        PyExc_ValueError,
+        "%s values to unpack (expected 2, got %zd): an override must give (name, value) pairs",
+        size > 2 ? "too many" : "not enough", size);
+    return -1;
+  }
+  *first = py::reinterpret_borrow<py::object>(PySequence_Fast_GET_ITEM(parts.ptr(), 0));
+  *second = py::reinterpret_borrow<py::object>(PySequence_Fast_GET_ITEM(parts.ptr(), 1));
+  return 0;
+}
+
+int Visit::unpack() {
+  if (!item) {
+    return 0;
+  }
+  const py::object pair = std::move(item);
+  item = py::object();
+  return unpack_pair(pair.ptr(), &name, &module);
+}
+
+int ModuleWalk::start_with_pairs(PyObject *iterable) {
+  Frame frame;
+  frame.items = py::reinterpret_steal<py::object>(PyObject_GetIter(iterable));
+  if (!frame.items) {
+    return -1;
+  }
+  stack_.push_back(std::move(frame));
+  return 0;
+}
+
+int ModuleWalk::next(Visit *visit) {
+  if (root_) {
+    const py::object root = std::move(root_);
+    root_ = py::object();
+    const int entered = enter(root.ptr(), class_info(Py_TYPE(root.ptr())), nullptr, visit);
+    if (entered != 0) {
+      return entered;
+    }
+  }
+  if (entered_.module && open_entered() < 0) {
+    return -1;
+  }
+  while (!stack_.empty()) {
+    bool found = false;
+    const int result = stack_.back().items ? next_item(visit, &found) : next_child(visit, &found);
+    if (result < 0) {
+      return -1;
+    }
+    if (found) {
+      return 1;
+    }
+  }
+  return 0;
+}
+
+// Visits a module natively: 1 and *visit set, 0 when it was seen before, -1 on error.
+int ModuleWalk::enter(PyObject *module, ClassInfo info, PyObject *key, Visit *visit) {
+  const int is_new = seen_.visit(module, info.identity_hash(), remove_duplicate_);
+  if (is_new <= 0) {
+    return is_new;
+  }
+  if (!remove_duplicate_ && !on_path_.insert(module)) {
+    return raise_cycle(module, key);
+  }
+  entered_.module = py::reinterpret_borrow<py::object>(module);
+  entered_.key = py::reinterpret_borrow<py::object>(key);
+  if (named_) {
+    entered_.prefix = full_name(key);
+    if (!entered_.prefix) {
+      return -1;
+    }
+    visit->name = entered_.prefix;
+  }
+  visit->module = entered_.module;
+  return 1;
+}
+
+// Opens the module that was entered last, if it has children now.
+int ModuleWalk::open_entered() {
+  Place place = std::move(entered_);
+  entered_ = Place();
+  PyObject *children;
+  py::object keep;
+  const int found = registry(as_module(place.module.ptr()), Slot::modules, &children, &keep);
+  if (found < 0) {
+    return -1;
+  }
+  if (!found || (PyDict_CheckExact(children) && PyDict_GET_SIZE(children) == 0)) {
+    if (!remove_duplicate_) {
+      on_path_.erase(place.module.ptr());
+    }
+    return 0;
+  }
+  stack_.emplace_back();
+  Frame &frame = stack_.back();
+  frame.place = std::move(place);
+  return frame.children.start(children);
+}
+
+// Lets Python walk a subtree: an overridden named_modules(), or a child that is not one of our
+// modules.
+int ModuleWalk::enter_foreign(PyObject *module, PyObject *key) {
+  const py::object name = named_ ? full_name(key) : py::object();
+  const py::object child_prefix = name ? name : [&] {
+    const py::object path = path_of_top();
+    return path ? py::reinterpret_steal<py::object>(make_name(NameForm::dotted, path.ptr(), key))
+                : py::object();
+  }();
+  PyObject *memo = child_prefix ? seen_.as_set() : nullptr;
+  if (!memo) {
+    return -1;
+  }
+  const auto keep_memo = py::reinterpret_borrow<py::object>(memo);
+  const auto items = py::reinterpret_steal<py::object>(
+      PyObject_CallMethodObjArgs(module, names.named_modules, memo, child_prefix.ptr(),
+                                 remove_duplicate_ ? Py_True : Py_False, nullptr));
+  return items ? start_with_pairs(items.ptr()) : -1;
+}
+
+int ModuleWalk::next_child(Visit *visit, bool *found) {
+  PyObject *key, *child;
+  const int more = stack_.back().children.next(&key, &child);
+  if (more <= 0) {
+    if (more == 0) {
+      pop();
+    }
+    return more;
+  }
+  if (child == Py_None) {
+    return 0;
+  }
+  const auto keep_key = py::reinterpret_borrow<py::object>(key);
+  const auto keep_child = py::reinterpret_borrow<py::object>(child);
+  const ClassInfo info = class_info_of(child);
+  if (!info.is_module() || overrides(as_module(child), info, Virtual::named_modules)) {
+    return enter_foreign(child, key);
+  }
+  const int entered = enter(child, info, key, visit);
+  *found = entered > 0;
+  return entered;
+}
+
+int ModuleWalk::next_item(Visit *visit, bool *found) {
+  const py::object items = stack_.back().items;
+  visit->item = py::reinterpret_steal<py::object>(PyIter_Next(items.ptr()));
+  if (!visit->item) {
+    if (PyErr_Occurred()) {
+      return -1;
+    }
+    pop();
+    return 0;
+  }
+  *found = true;
+  return 0;
+}
+
+void ModuleWalk::pop() {
+  // The frame dies after the stack is in order: its end may run user code.
+  const Frame frame = std::move(stack_.back());
+  stack_.pop_back();
+  if (!remove_duplicate_ && frame.place.module) {
+    on_path_.erase(frame.place.module.ptr());
+  }
+}
+
+py::object ModuleWalk::full_name(PyObject *key) {
+  if (!key) {
+    return prefix_;
+  }
+  return py::reinterpret_steal<py::object>(
+      name_caches().modules.get(position_++, stack_.back().place.prefix.ptr(), key));
+}
+
+// The dotted name of the innermost open module; null with an error set on failure.
+py::object ModuleWalk::path_of_top() {
+  py::object path = prefix_;
+  for (const Frame &frame : stack_) {
+    if (frame.place.key) {
+      path = py::reinterpret_steal<py::object>(
+          make_name(NameForm::dotted, path.ptr(), frame.place.key.ptr()));
+      if (!path) {
+        return path;
+      }
+    }
+  }
+  return path;
+}
+
+int ModuleWalk::raise_cycle(PyObject *module, PyObject *key) {
+  const py::object parent = path_of_top();
+  const auto path =
+      parent ? py::reinterpret_steal<py::object>(make_name(NameForm::dotted, parent.ptr(), key))
+             : py::object();
+  if (!path) {
+    return -1;
+  }
+  py::object first = prefix_;
+  for (const Frame &frame : stack_) {
+    if (frame.place.key) {
+      first = py::reinterpret_steal<py::object>(
+          make_name(NameForm::dotted, first.ptr(), frame.place.key.ptr()));
+    }
+    if (!first) {
+      return -1;
+    }
+    if (frame.place.module.ptr() == module) {
+      break;
+    }
+  }
+  PyErr_Format(PyExc_RecursionError,
+               "the module tree contains itself: %R is the module at %R again, so there is no end "
+               "of names without remove_duplicate",
+               path.ptr(), first.ptr());
+  return -1;
+}
+
+int ModuleWalk::traverse(visitproc visit, void *arg) const {
+  for (const Frame &frame : stack_) {
+    Py_VISIT(frame.place.module.ptr());
+    Py_VISIT(frame.items.ptr());
+    if (const int result = frame.children.traverse(visit, arg)) {
+      return result;
+    }
+  }
+  Py_VISIT(root_.ptr());
+  Py_VISIT(entered_.module.ptr());
+  return seen_.traverse(visit, arg);
+}
+
+}  // namespace modtree

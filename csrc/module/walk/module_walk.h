@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Pre-order walk over the modules of a tree, one module at a time and without recursion.
+#pragma once
+
+#include <vector>
+
+#include "module/class_info.h"
+#include "module/walk/seen.h"
+
+namespace modtree {
+
+// What the walk has reached: a module with its name (null when the walk makes no names), or an item
+// that an override gave, as it came.
+struct Visit {
+  py::object name;
+  py::object module;
+  py::object item;
+
+  // Makes sure that `name` and `module` are there; -1 when the item is no pair.
+  int unpack();
+};
+
+// Two owned values out of a pair given by user code, with Python's errors of unpacking. -1 on
+// error.
+int unpack_pair(PyObject *pair, py::object *first, py::object *second);
+
+class ModuleWalk {
+public:
+  // `memo` (may be null) is the caller's set. Names are made only when `named`.
+  ModuleWalk(PyObject *prefix, bool remove_duplicate, bool named, PyObject *memo);
+  ModuleWalk(const ModuleWalk &) = delete;
+  ModuleWalk &operator=(const ModuleWalk &) = delete;
+
+  // Starts at a module, natively.
+  void start(PyObject *root) { root_ = py::reinterpret_borrow<py::object>(root); }
+  // Starts with (name, module) pairs from elsewhere: the result of an overridden named_modules().
+  int start_with_pairs(PyObject *iterable);
+
+  // 1 and *visit set, 0 at the end, -1 on error. May run user code (overrides, __eq__ and __hash__
+  // of modules).
+  int next(Visit *visit);
+
+  int traverse(visitproc visit, void *arg) const;
+
+private:
+  // A module with its place in the tree.
+  struct Place {
+    py::object module;
+    py::object key;     // the name under which the parent holds the module
+    py::object prefix;  // full name; null when not made
+  };
+  // One open module: its children are being visited. Or, with `items`, one subtree that Python
+  // walks.
+  struct Frame {
+    Place place;
+    RegistryItems children;
+    py::object items;
+  };
+
+  int enter(PyObject *module, ClassInfo info, PyObject *key, Visit *visit);
+  int enter_foreign(PyObject *module, PyObject *key);
+  int open_entered();
+  int next_child(Visit *visit, bool *found);
+  int next_item(Visit *visit, bool *found);
+  void pop();
+  py::object full_name(PyObject *key);
+  py::object path_of_top();
+  int raise_cycle(PyObject *module, PyObject *key);
+
+  Place entered_;  // reached last; its children are looked at when the next one is wanted, so that
+                   // those added meanwhile are seen
+  std::vector<Frame> stack_;
+  SeenSet seen_;
+  PointerSet on_path_;  // only without de-duplication, which would walk a cycle for ever
+  py::object root_;
+  py::object prefix_;
+  bool remove_duplicate_;
+  bool named_;
+  std::size_t position_ = 0;
+};
+
+}  // namespace modtree

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The memo of a walk: which objects it has met.
+#pragma once
+
+#include <pybind11/pytypes.h>
+
+#include <vector>
+
+#include "module/walk/pointer_set.h"
+
+namespace modtree {
+
+// Behaves as a Python set that only grows. While every member is compared by identity it is a set
+// of addresses (each member kept alive: an address must not be used again during the walk); a real
+// set takes over when user code has to see it or a member defines __eq__ or __hash__.
+class SeenSet {
+public:
+  SeenSet() = default;
+  SeenSet(const SeenSet &) = delete;
+  SeenSet &operator=(const SeenSet &) = delete;
+  ~SeenSet() { clear(); }
+
+  // Uses the caller's set (any object with `in` and `.add`) from now on.
+  void adopt(PyObject *set) {
+    Py_INCREF(set);
+    Py_XSETREF(set_, set);
+  }
+
+  // 1 when `object` is new (and is a member from now on, if `remember`), 0 when it was seen, -1 on
+  // error.
+  int visit(PyObject *object, bool by_identity, bool remember) {
+    if (by_identity && !set_) {
+      if (!remember) {
+        return !pointers_.contains(object);
+      }
+      if (!pointers_.insert(object)) {
+        return 0;
+      }
+      owned_.push_back(object);
+      Py_INCREF(object);
+      return 1;
+    }
+    return visit_set(object, remember);
+  }
+
+  // While it does, visiting what is compared by identity runs no user code.
+  bool holds_addresses() const { return !set_; }
+
+  // The members as a Python set that the walk goes on using; borrowed, null on error.
+  PyObject *as_set();
+
+  void clear();
+  int traverse(visitproc visit, void *arg) const;
+
+private:
+  int visit_set(PyObject *object, bool remember);
+
+  PointerSet pointers_;
+  std::vector<PyObject *> owned_;  // the same members in the order of the walk, which is kinder to
+                                   // the cache than the table's
+  PyObject *set_ = nullptr;
+};
+
+}  // namespace modtree

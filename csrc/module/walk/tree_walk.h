@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Depth-first walk over children as `train`, `apply` and `_apply` make it: every module once per
+// parent.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "module/class_info.h"
+#include "module/walk/pointer_set.h"
+#include "module/walk/seen.h"
+
+namespace modtree {
+
+// Walks without recursion. A visitor has
+//   int enter(PyObject *module, ClassInfo info)   before the children: 0, or -1 on error
+//   int leave(PyObject *module)                   after the children: 0, or -1 on error
+//   int call_override(PyObject *child)            for a child that overrides `method`, or is none
+//                                                 of our modules: 0, or -1 on error
+// Children come from the registry, or from an overridden children() of the parent. Each is kept
+// alive while it is visited.
+template <class Visitor>
+class TreeWalk {
+public:
+  TreeWalk(Virtual method, Visitor &visitor) : method_(method), visitor_(visitor) {}
+
+  // 0, or -1 with an error set.
+  int run(PyObject *root) {
+    if (visit(root, class_info(Py_TYPE(root)), nullptr) < 0) {
+      return -1;
+    }
+    while (!stack_.empty()) {
+      py::object key, child;
+      ClassInfo info;
+      const int more = next_child(&key, &child, &info);
+      if (more < 0) {
+        return -1;
+      }
+      if (more == 0) {
+        const Frame frame = std::move(stack_.back());
+        stack_.pop_back();
+        if (visitor_.leave(frame.module.ptr()) < 0) {
+          return -1;
+        }
+        continue;
+      }
+      const bool native = info.is_module() && !overrides(as_module(child.ptr()), info, method_);
+      if ((native ? visit(child.ptr(), info, key.ptr()) : visitor_.call_override(child.ptr())) <
+          0) {
+        return -1;
+      }
+    }
+    return 0;
+  }
+
+private:
+  struct Frame {
+    py::object module;
+    py::object key;
+    py::object registry;
+    RegistryItems children;
+    py::object iterator;            // of an overridden children()
+    std::unique_ptr<SeenSet> seen;  // siblings; made when one may come twice
+  };
+
+  // Enters a module; one without children is left at once.
+  int visit(PyObject *module, ClassInfo info, PyObject *key) {
+    const bool overridden = overrides(as_module(module), info, Virtual::children) ||
+                            overrides(as_module(module), info, Virtual::named_children);
+    if (visitor_.enter(module, info) < 0) {
+      return -1;
+    }
+    if (!overridden && !may_have_entries(as_module(module), Slot::modules)) {
+      return visitor_.leave(module);
+    }
+    PyObject *children = nullptr;
+    py::object keep;
+    if (!overridden && registry(as_module(module), Slot::modules, &children, &keep) < 0) {
+      return -1;
+    }
+    return push(module, key, children);
+  }
+
+  int push(PyObject *module, PyObject *key, PyObject *children) {
+    Frame frame;
+    frame.module = py::reinterpret_borrow<py::object>(module);
+    frame.key = py::reinterpret_borrow<py::object>(key);
+    if (children) {
+      frame.registry = py::reinterpret_borrow<py::object>(children);
+      if (frame.children.start(children) < 0) {
+        return -1;
+      }
+    } else {
+      const auto iterable =
+          py::reinterpret_steal<py::object>(PyObject_CallMethodNoArgs(module, names.children));
+      frame.iterator = iterable
+                           ? py::reinterpret_steal<py::object>(PyObject_GetIter(iterable.ptr()))
+                           : py::object();
+      if (!frame.iterator) {
+        return -1;
+      }
+    }
+    stack_.push_back(std::move(frame));
+    return check_depth();
+  }
+
+  // 1 and the next child with the facts about its class, 0 at the end, -1 on error.
+  int next_child(py::object *key, py::object *child, ClassInfo *info) {
+    Frame &frame = stack_.back();
+    if (frame.iterator) {
+      *child = py::reinterpret_steal<py::object>(PyIter_Next(frame.iterator.ptr()));
+      *info = *child ? class_info_of(child->ptr()) : ClassInfo();
+      return *child ? 1 : PyErr_Occurred() ? -1 : 0;
+    }
+    PyObject *key_ptr, *child_ptr;
+    int more;
+    while ((more = frame.children.next(&key_ptr, &child_ptr)) > 0) {
+      if (child_ptr == Py_None) {
+        continue;
+      }
+      const bool only_here = is_sole_reference(child_ptr);
+      {
+        auto new_key = py::reinterpret_borrow<py::object>(key_ptr);
+        auto new_child = py::reinterpret_borrow<py::object>(child_ptr);
+        std::swap(*key, new_key);
+        std::swap(*child, new_child);
+        // Those of the round before die here, which may change the registry: the new ones are owned
+        // by now.
+      }
+      *info = class_info_of(child_ptr);
+      const bool by_identity = info->identity_hash();
+      // Nobody but this registry holds it: it cannot be one of its other children.
+      if (only_here && by_identity && !frame.seen) {
+        return 1;
+      }
+      const int is_new = remember_sibling(frame, key_ptr, child_ptr, by_identity);
+      if (is_new < 0) {
+        return -1;  // at once: a lookup in a class drops the error
+      }
+      if (is_new > 0) {
+        if (!by_identity || !frame.seen->holds_addresses()) {
+          *info = class_info_of(child_ptr);  // again: comparing siblings may have run user code
+        }
+        return 1;
+      }
+    }
+    return more;
+  }
+
+  // 1 when the child was not met under this parent before, 0 when it was, -1 on error.
+  int remember_sibling(Frame &frame, PyObject *key, PyObject *child, bool by_identity) {
+    if (!frame.seen) {
+      frame.seen = std::make_unique<SeenSet>();
+      if (remember_earlier_siblings(frame, key) < 0) {
+        return -1;
+      }
+    }
+    return frame.seen->visit(child, by_identity, true);
+  }
+
+  int remember_earlier_siblings(Frame &frame, PyObject *until) {
+    RegistryItems items;
+    if (items.start(frame.registry.ptr()) < 0) {
+      return -1;
+    }
+    PyObject *key, *child;
+    int more;
+    while ((more = items.next(&key, &child)) > 0 && key != until) {
+      if (child == Py_None) {
+        continue;
+      }
+      const auto keep = py::reinterpret_borrow<py::object>(child);
+      const bool by_identity = class_info_of(child).identity_hash();
+      if (frame.seen->visit(child, by_identity, true) < 0) {
+        return -1;
+      }
+    }
+    return more < 0 ? -1 : 0;
+  }
+
+  // A module that contains itself makes the stack grow for ever, so looking for a repetition at
+  // doubling depths is enough.
+  int check_depth() {
+    if (stack_.size() < next_check_) {
+      return 0;
+    }
+    next_check_ *= 2;
+    PointerSet path;
+    for (const Frame &frame : stack_) {
+      if (!path.insert(frame.module.ptr())) {
+        return raise_cycle(frame);
+      }
+    }
+    return 0;
+  }
+
+  int raise_cycle(const Frame &repeated) {
+    py::object path = py::str("");
+    py::object first = path;
+    bool seen_first = false;
+    for (const Frame &frame : stack_) {
+      if (frame.key) {
+        const char *format = PyUnicode_GET_LENGTH(path.ptr()) ? "%U.%S" : "%U%S";
+        path = py::reinterpret_steal<py::object>(
+            PyUnicode_FromFormat(format, path.ptr(), frame.key.ptr()));
+        if (!path) {
+          return -1;
+        }
+      }
+      if (&frame == &repeated) {
+        break;
+      }
+      if (!seen_first && frame.module.is(repeated.module)) {
+        first = path;
+        seen_first = true;
+      }
+    }
+    PyErr_Format(PyExc_RecursionError,
+                 "the module tree contains itself: the module at %R is the module at %R again; "
+                 "%U() cannot end",
+                 path.ptr(), first.ptr(), virtual_name(method_));
+    return -1;
+  }
+
+  Virtual method_;
+  Visitor &visitor_;
+  std::vector<Frame> stack_;
+  std::size_t next_check_ = 512;
+};
+
+}  // namespace modtree

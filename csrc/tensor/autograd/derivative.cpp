@@ -1,0 +1,616 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tensor/autograd/derivative.h"
+
+#include "tensor/autograd/gradient.h"
+#include "tensor/autograd/history.h"
+#include "tensor/grad_mode.h"
+
+namespace modtree {
+
+namespace {
+
+constexpr std::size_t kPlaces =
+    4 + kMaxArgs;  // needs, g, result, arguments; one in front for the callee
+
+PyObject *g_refuse_second =
+    nullptr;  // modtree.autograd: name -> a function that says there is no second derivative
+
+// The arguments of a derivative function.
+class Stack {
+public:
+  Stack() = default;
+  Stack(const Stack &) = delete;
+  Stack &operator=(const Stack &) = delete;
+  ~Stack() {
+    for (std::size_t i = 1; i < end_; ++i) {
+      Py_DECREF(slots_[i]);
+    }
+  }
+  void push(PyObject *owned) { slots_[end_++] = owned; }
+  PyObject *call(PyObject *function, std::size_t first, std::size_t n_positional,
+                 PyObject *kwnames) {
+    return PyObject_Vectorcall(function, slots_ + 1 + first,
+                               n_positional | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
+  }
+
+private:
+  PyObject *slots_[1 + kPlaces];
+  std::size_t end_ = 1;
+};
+
+// `saved` by value, with the version that its cell has now: user code that runs here may make the
+// node drop what it saved.
+int raise_modified(NodeObject *node, SavedVersion saved, std::uint32_t found) {
+  const auto value = py::reinterpret_borrow<py::object>(
+      saved.arg == kResult ? node->result : node->args[saved.arg]);
+  py::object name = py::reinterpret_steal<py::object>(node_name(node));
+  if (!name) {
+    return -1;
+  }
+  PyObject *shape = Py_None;
+  py::object held;
+  if (value && PyArray_Check(value.ptr())) {
+    held = py::reinterpret_steal<py::object>(PyObject_GetAttrString(value.ptr(), "shape"));
+    shape = held ? held.ptr() : Py_None;
+  }
+  PyErr_Format(PyExc_RuntimeError,
+               "one of the variables needed for gradient computation has been modified by an "
+               "inplace operation: the "
+               "%s of %U, of shape %S, is at version %u; expected version %u instead. Change a "
+               "clone instead, or change "
+               "it after backward()",
+               saved.arg == kResult ? "result" : "input", name.ptr(), shape, found, saved.version);
+  return -1;
+}
+
+int check_saved(NodeObject *node) {
+  if (node->released && node->saved_something) {
+    PyErr_SetString(PyExc_RuntimeError, "Trying to backward through the graph a second time (or "
+                                        "directly access saved tensors after they have "
+                                        "already been freed). Saved intermediate values of the "
+                                        "graph are freed when you call .backward() or "
+                                        "autograd.grad(). Specify retain_graph=True if you need to "
+                                        "backward through the graph a second time");
+    return -1;
+  }
+  for (std::size_t i = 0; i < node->n_versions; ++i) {
+    if (node->versions[i].cell->version != node->versions[i].version) {
+      return raise_modified(node, node->versions[i], node->versions[i].cell->version);
+    }
+  }
+  return 0;
+}
+
+// A tensor over a saved array with the history it had.
+PyObject *revive(PyObject *array, NodeObject *source, std::uint32_t nr) {
+  if (source != nullptr && source->kind == NodeKind::accumulate && source->target != nullptr &&
+      as_object(as_tensor(source->target)->array) == array) {
+    return Py_NewRef(source->target);
+  }
+  PyObject *tensor = wrap_array(as_array(Py_NewRef(array)));
+  if (tensor != nullptr && source != nullptr) {
+    set_history(as_tensor(tensor), source, nr);
+  }
+  return tensor;
+}
+
+const Edge *edge_of(NodeObject *node, std::size_t arg, std::size_t item) {
+  for (std::size_t i = 0; i < node->n_edges; ++i) {
+    if (node->edges[i].arg == arg && node->edges[i].item == item) {
+      return &node->edges[i];
+    }
+  }
+  return nullptr;
+}
+
+// A saved argument as the functions get it when they run on tensors. New reference.
+PyObject *argument_on_tensors(NodeObject *node, std::size_t arg) {
+  // Owned: a pass that user code runs here may make the node drop it.
+  const auto held = py::reinterpret_borrow<py::object>(node->args[arg]);
+  PyObject *value = held.ptr();
+  if (node->stand_ins >> arg & 1u) {
+    return Py_NewRef(value);
+  }
+  const Edge *edge = edge_of(node, arg, 0);
+  if (PyArray_Check(value)) {
+    return revive(value, edge == nullptr ? nullptr : edge->node, edge == nullptr ? 0 : edge->nr);
+  }
+  if (edge == nullptr || !(PyList_CheckExact(value) || PyTuple_CheckExact(value))) {
+    return Py_NewRef(value);
+  }
+  const Py_ssize_t count = PySequence_Fast_GET_SIZE(value);
+  PyObject *list = PyList_New(count);
+  for (Py_ssize_t k = 0; list != nullptr && k < count; ++k) {
+    PyObject *item = PySequence_Fast_GET_ITEM(value, k);
+    edge = edge_of(node, arg, static_cast<std::size_t>(k));
+    PyObject *tensor = !PyArray_Check(item) ? Py_NewRef(item)
+                                            : revive(item, edge == nullptr ? nullptr : edge->node,
+                                                     edge == nullptr ? 0 : edge->nr);
+    if (tensor == nullptr) {
+      Py_CLEAR(list);
+      break;
+    }
+    PyList_SET_ITEM(list, k, tensor);
+  }
+  return list;
+}
+
+// The result as the functions get it. New reference.
+PyObject *saved_result(NodeObject *node, bool on_tensors) {
+  const auto held =
+      py::reinterpret_borrow<py::object>(node->result == nullptr ? Py_None : node->result);
+  PyObject *result = held.ptr();
+  if (!on_tensors || node->op->record != nullptr) {
+    return Py_NewRef(result);
+  }
+  if (PyArray_Check(result)) {
+    return revive(result, node, 0);
+  }
+  if (!node->has_many || !PyTuple_Check(result)) {
+    return Py_NewRef(result);
+  }
+  PyObject *tensors = PyTuple_New(PyTuple_GET_SIZE(result));
+  for (Py_ssize_t i = 0; tensors != nullptr && i < PyTuple_GET_SIZE(result); ++i) {
+    PyObject *item = PyTuple_GET_ITEM(result, i);
+    PyObject *tensor = PyArray_Check(item) && is_float_category(dtype_of(as_array(item))->category)
+                           ? revive(item, node, static_cast<std::uint32_t>(i))
+                           : Py_NewRef(item);
+    if (tensor == nullptr) {
+      Py_CLEAR(tensors);
+      break;
+    }
+    PyTuple_SET_ITEM(tensors, i, tensor);
+  }
+  return tensors;
+}
+
+PyObject *output_gradient(NodeObject *node, Gradients &outputs) {
+  if (!node->has_many) {
+    return Py_NewRef(outputs[0]);
+  }
+  PyObject *tuple = PyTuple_New(static_cast<Py_ssize_t>(outputs.size()));
+  for (std::size_t i = 0; tuple != nullptr && i < outputs.size(); ++i) {
+    PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i),
+                     Py_NewRef(outputs[i] == nullptr ? Py_None : outputs[i]));
+  }
+  return tuple;
+}
+
+// Gives the gradients that a function returned for one argument to its edges. Steals `value`.
+int distribute(NodeObject *node, std::size_t arg, PyObject *value, const std::vector<bool> &wanted,
+               Gradients &results, bool on_tensors) {
+  py::object held = py::reinterpret_steal<py::object>(value);
+  const bool is_sequence = PyList_Check(value) || PyTuple_Check(value);
+  for (std::size_t i = 0; i < node->n_edges; ++i) {
+    const Edge &edge = node->edges[i];
+    if (edge.arg != arg || !wanted[i]) {
+      continue;
+    }
+    PyObject *item = value;
+    if (is_sequence) {
+      if (edge.item >= PySequence_Fast_GET_SIZE(value)) {
+        PyErr_Format(PyExc_RuntimeError,
+                     "Function %U returned %zd gradients for a sequence of at least %d tensors",
+                     node->op->backward_name, PySequence_Fast_GET_SIZE(value), edge.item + 1);
+        return -1;
+      }
+      item = PySequence_Fast_GET_ITEM(value, edge.item);
+    }
+    if (item != Py_None) {
+      HeldSpec wanted_spec = output_spec(edge.node, edge.nr);
+      results[i] = fit_gradient(Py_NewRef(item), wanted_spec.spec, node, on_tensors);
+      if (results[i] == nullptr) {
+        return -1;
+      }
+    }
+  }
+  return 0;
+}
+
+bool wants_argument(NodeObject *node, std::size_t arg, const std::vector<bool> &wanted) {
+  for (std::size_t i = 0; i < node->n_edges; ++i) {
+    if (node->edges[i].arg == arg && wanted[i]) {
+      return true;
+    }
+  }
+  return false;
+}
+
+int apply_jointly(NodeObject *node, Stack &stack, PyObject *kwnames,
+                  const std::vector<bool> &wanted, Gradients &results, bool on_tensors) {
+  OpObject *op = node->op;
+  py::object returned =
+      py::reinterpret_steal<py::object>(stack.call(op->joint, 0, 3u + node->n_positional, kwnames));
+  if (!returned) {
+    return -1;
+  }
+  if (!PyTuple_Check(returned.ptr()) && !PyList_Check(returned.ptr())) {
+    PyErr_Format(PyExc_TypeError, "Function %U must return a tuple of gradients, got %s",
+                 op->backward_name, Py_TYPE(returned.ptr())->tp_name);
+    return -1;
+  }
+  // The size each time: the list may be the function's own.
+  for (std::size_t arg = 0; arg < node->n_positional &&
+                            static_cast<Py_ssize_t>(arg) < PySequence_Fast_GET_SIZE(returned.ptr());
+       ++arg) {
+    PyObject *value = PySequence_Fast_GET_ITEM(returned.ptr(), static_cast<Py_ssize_t>(arg));
+    if (value != Py_None &&
+        distribute(node, arg, Py_NewRef(value), wanted, results, on_tensors) < 0) {
+      return -1;
+    }
+  }
+  return 0;
+}
+
+int apply_op(NodeObject *node, Gradients &outputs, const std::vector<bool> &wanted,
+             Gradients &results, bool on_tensors) {
+  OpObject *op = node->op;
+  Stack stack;
+  const std::size_t n_args = node->n_args;
+  // A function may run a pass of its own through this node, which then drops what it saved.
+  const auto kwnames = py::reinterpret_borrow<py::object>(node->kwnames);
+  if (op->joint != nullptr) {
+    PyObject *needs = PyTuple_New(node->n_positional);
+    if (needs == nullptr) {
+      return -1;
+    }
+    for (std::size_t arg = 0; arg < node->n_positional; ++arg) {
+      PyTuple_SET_ITEM(needs, static_cast<Py_ssize_t>(arg),
+                       Py_NewRef(wants_argument(node, arg, wanted) ? Py_True : Py_False));
+    }
+    stack.push(needs);
+  }
+  PyObject *gradient = output_gradient(node, outputs);
+  if (gradient == nullptr) {
+    return -1;
+  }
+  stack.push(gradient);
+  PyObject *result = saved_result(node, on_tensors);
+  if (result == nullptr) {
+    return -1;
+  }
+  stack.push(result);
+  for (std::size_t i = 0; i < node->n_args; ++i) {
+    PyObject *value = node->args[i] == nullptr ? Py_NewRef(Py_None)
+                      : on_tensors             ? argument_on_tensors(node, i)
+                                               : Py_NewRef(node->args[i]);
+    if (value == nullptr) {
+      return -1;
+    }
+    stack.push(value);
+  }
+  if (node->n_args != n_args) {
+    return check_saved(node);  // a pass that user code ran here has dropped them
+  }
+  if (op->joint != nullptr) {
+    return apply_jointly(node, stack, kwnames.ptr(), wanted, results, on_tensors);
+  }
+  for (int arg = 0; arg < op->n_functions && arg < node->n_positional; ++arg) {
+    PyObject *function = op->functions[arg];
+    if (function == nullptr || !wants_argument(node, static_cast<std::size_t>(arg), wanted)) {
+      continue;
+    }
+    PyObject *value = function == Py_True
+                          ? Py_NewRef(gradient)
+                          : stack.call(function, 0, 2u + node->n_positional, kwnames.ptr());
+    if (value == nullptr) {
+      return -1;
+    }
+    if (value == Py_None) {
+      Py_DECREF(value);
+    } else if (distribute(node, static_cast<std::size_t>(arg), value, wanted, results, on_tensors) <
+               0) {
+      return -1;
+    }
+  }
+  return 0;
+}
+
+int apply_python(NodeObject *node, Gradients &outputs, Gradients &results, bool on_tensors) {
+  py::object args =
+      py::reinterpret_steal<py::object>(PyTuple_New(static_cast<Py_ssize_t>(outputs.size())));
+  if (!args) {
+    return -1;
+  }
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    PyObject *tensor = gradient_to_tensor(outputs[i], node->outputs[i].is_meta);
+    if (tensor == nullptr) {
+      return -1;
+    }
+    PyTuple_SET_ITEM(args.ptr(), static_cast<Py_ssize_t>(i), tensor);
+  }
+  // The function may run a pass of its own through this node, which then lets go of it.
+  const auto target = py::reinterpret_borrow<py::object>(node->target);
+  py::object returned =
+      py::reinterpret_steal<py::object>(PyObject_Call(target.ptr(), args.ptr(), nullptr));
+  if (!returned) {
+    return -1;
+  }
+  PyObject *value = returned.ptr();
+  py::object single;
+  if (!PyTuple_Check(value)) {
+    single = py::reinterpret_steal<py::object>(PyTuple_Pack(1, value));
+    value = single.ptr();
+  }
+  if (value == nullptr || PyTuple_GET_SIZE(value) != node->n_edges) {
+    PyErr_Format(PyExc_RuntimeError,
+                 "function %U returned an incorrect number of gradients (expected %d, got %zd)",
+                 node->name, node->n_edges, value == nullptr ? 0 : PyTuple_GET_SIZE(value));
+    return -1;
+  }
+  for (std::size_t i = 0; i < node->n_edges; ++i) {
+    PyObject *item = PyTuple_GET_ITEM(value, static_cast<Py_ssize_t>(i));
+    if (item == Py_None || (node->edges[i].node == nullptr && !is_tensor(item))) {
+      continue;
+    }
+    if (node->edges[i].node == nullptr) {
+      // Goes nowhere, but the node's hooks see it.
+      results[i] = gradient_from_tensor(item, on_tensors);
+      continue;
+    }
+    if (!is_tensor(item)) {
+      PyErr_Format(PyExc_TypeError, "function %U must return Tensors or None as gradients, got %s",
+                   node->name, Py_TYPE(item)->tp_name);
+      return -1;
+    }
+    HeldSpec wanted_spec = output_spec(node->edges[i].node, node->edges[i].nr);
+    PyObject *gradient = gradient_from_tensor(item, on_tensors);
+    results[i] =
+        gradient == nullptr ? nullptr : fit_gradient(gradient, wanted_spec.spec, node, on_tensors);
+    if (results[i] == nullptr) {
+      return -1;
+    }
+  }
+  return 0;
+}
+
+int apply_copy_slices(NodeObject *node, Gradients &outputs, const std::vector<bool> &wanted,
+                      Gradients &results) {
+  NodeObject *inner = as_node(node->target);
+  PyObject *whole;
+  py::object part =
+      py::reinterpret_steal<py::object>(part_of_base(*node->geometry, outputs[0], &whole));
+  if (!part) {
+    return -1;
+  }
+  py::object base_gradient = py::reinterpret_steal<py::object>(whole);
+  Gradients inner_outputs(1);
+  inner_outputs[0] = PyArray_NewCopy(as_array(part.ptr()), NPY_KEEPORDER);
+  if (inner_outputs[0] == nullptr) {
+    return -1;
+  }
+  Gradients inner_results(inner->n_edges);
+  std::vector<bool> inner_wanted(inner->n_edges, false);
+  std::size_t place = 1;
+  for (std::size_t i = 0; i < inner->n_edges; ++i) {
+    const bool is_wanted = inner->edges[i].arg == 0 ? wanted[0] : wanted[place++];
+    inner_wanted[i] = is_wanted && inner->edges[i].node != nullptr;
+  }
+  if (apply_node(inner, inner_outputs, inner_wanted, inner_results, false) < 0) {
+    return -1;
+  }
+  place = 1;
+  PyObject *own = nullptr;
+  for (std::size_t i = 0; i < inner->n_edges; ++i) {
+    if (inner->edges[i].arg == 0) {
+      own = inner_results[i];
+    } else {
+      results[place++] = inner_results.take(i);
+    }
+  }
+  if (wanted[0]) {
+    py::object zero = py::int_(0);
+    const int status = own == nullptr ? PyArray_FillWithScalar(as_array(part.ptr()), zero.ptr())
+                                      : PyArray_CopyInto(as_array(part.ptr()), as_array(own));
+    if (status < 0) {
+      return -1;
+    }
+    results[0] = base_gradient.release().ptr();
+  }
+  return 0;
+}
+
+bool runs_on_tensors(NodeObject *node) {
+  return node->kind == NodeKind::python || node->kind == NodeKind::accumulate ||
+         (node->kind == NodeKind::op && node->op->runs_on_tensors);
+}
+
+// The derivative of this node cannot be recorded: computes it on arrays, and results that refuse to
+// be derived.
+int apply_without_graph(NodeObject *node, Gradients &outputs, const std::vector<bool> &wanted,
+                        Gradients &results) {
+  Gradients arrays(outputs.size());
+  py::list inputs;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i] != nullptr) {
+      arrays[i] = gradient_from_tensor(outputs[i], false);
+      inputs.append(py::handle(outputs[i]));
+    }
+  }
+  for (std::size_t i = 0; i < node->n_edges; ++i) {
+    const Edge &edge = node->edges[i];
+    if (edge.node != nullptr && edge.node->kind == NodeKind::accumulate) {
+      inputs.append(py::handle(edge.node->target));
+    }
+  }
+  const bool mode = set_grad_enabled(false);
+  int status = apply_node(node, arrays, wanted, results, false);
+  set_grad_enabled(mode);
+  if (status < 0) {
+    return -1;
+  }
+  py::list made;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    if (results[i] != nullptr) {
+      PyObject *array = results[i];
+      results[i] = gradient_to_tensor(array, false);
+      Py_DECREF(array);
+      if (results[i] == nullptr) {
+        return -1;
+      }
+      made.append(py::handle(results[i]));
+    }
+  }
+  py::object name = py::reinterpret_steal<py::object>(node_name(node));
+  py::object refuse =
+      py::reinterpret_steal<py::object>(PyObject_CallOneArg(g_refuse_second, name.ptr()));
+  if (!refuse) {
+    return -1;
+  }
+  NodeObject *recorded =
+      record_python(name.ptr(), py::tuple(inputs).ptr(), py::tuple(made).ptr(), refuse.ptr());
+  Py_XDECREF(reinterpret_cast<PyObject *>(recorded));
+  return recorded == nullptr ? -1 : 0;
+}
+
+}  // namespace
+
+HeldSpec output_spec(NodeObject *node, std::uint32_t nr) {
+  HeldSpec held;
+  OutputSpec &spec = held.spec;
+  if (node->kind != NodeKind::accumulate) {
+    spec = node->outputs[nr];
+    return held;
+  }
+  PyArrayObject *array = as_tensor(node->target)->array;
+  spec.num = PyArray_TYPE(array);
+  spec.ndim = PyArray_NDIM(array);
+  spec.is_meta = as_tensor(node->target)->is_meta;
+  if (spec.ndim > OutputSpec::kInline) {
+    spec.more_dims = PyArray_DIMS(array);
+    held.array = py::reinterpret_borrow<py::object>(as_object(array));
+  } else {
+    std::copy(PyArray_DIMS(array), PyArray_DIMS(array) + spec.ndim, spec.inline_dims);
+  }
+  return held;
+}
+
+PyObject *gradient_to_tensor(PyObject *gradient, bool is_meta) {
+  if (gradient == nullptr) {
+    Py_RETURN_NONE;
+  }
+  if (is_tensor(gradient)) {
+    return Py_NewRef(gradient);
+  }
+  return wrap_array(as_array(Py_NewRef(gradient)), is_meta);
+}
+
+PyObject *gradient_from_tensor(PyObject *tensor, bool on_tensors) {
+  return Py_NewRef(on_tensors ? tensor : as_object(as_tensor(tensor)->array));
+}
+
+int apply_node(NodeObject *node, Gradients &outputs, const std::vector<bool> &wanted,
+               Gradients &results, bool on_tensors) {
+  if (check_saved(node) < 0) {
+    return -1;
+  }
+  if (outputs.all_none() && node->kind != NodeKind::python) {
+    return 0;
+  }
+  if (node->n_outputs > 0 && node->outputs[0].is_meta && node->kind != NodeKind::python) {
+    for (std::size_t i = 0; i < node->n_edges; ++i) {
+      if (wanted[i]) {
+        HeldSpec held = output_spec(node->edges[i].node, node->edges[i].nr);
+        if (!held.spec.is_meta) {  // the input was moved to meta
+          PyErr_SetString(PyExc_NotImplementedError, "Cannot copy out of meta tensor; no data!");
+          return -1;
+        }
+        PyObject *array = meta_gradient(held.spec);
+        results[i] = array == nullptr || !on_tensors ? array : wrap_array(as_array(array), true);
+        if (results[i] == nullptr) {
+          return -1;
+        }
+      }
+    }
+    return 0;
+  }
+  if (on_tensors && !runs_on_tensors(node)) {
+    return apply_without_graph(node, outputs, wanted, results);
+  }
+  switch (node->kind) {
+    case NodeKind::op:
+      return apply_op(node, outputs, wanted, results, on_tensors);
+    case NodeKind::python:
+      return apply_python(node, outputs, results, on_tensors);
+    case NodeKind::copy_slices:
+      return apply_copy_slices(node, outputs, wanted, results);
+    case NodeKind::as_view:
+      if (wanted[0]) {
+        results[0] = scatter_view(*node->geometry, outputs[0]);
+      }
+      return wanted[0] && results[0] == nullptr ? -1 : 0;
+    case NodeKind::accumulate:
+      break;
+  }
+  return 0;
+}
+
+namespace {
+
+bool holds(PyObject *tuple, PyObject *item) {
+  for (Py_ssize_t i = 0; tuple != nullptr && i < PyTuple_GET_SIZE(tuple); ++i) {
+    if (PyTuple_GET_ITEM(tuple, i) == item) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+NodeObject *record_python(PyObject *name, PyObject *inputs, PyObject *outputs, PyObject *function,
+                          PyObject *changed) {
+  const auto n_inputs = static_cast<std::size_t>(PyTuple_GET_SIZE(inputs));
+  const auto n_outputs = static_cast<std::size_t>(PyTuple_GET_SIZE(outputs));
+  NodeObject *node = new_node(NodeKind::python, n_inputs, n_outputs);
+  if (node == nullptr) {
+    return nullptr;
+  }
+  py::object held = py::reinterpret_steal<py::object>(as_object(node));
+  node->name = Py_NewRef(name);
+  node->target = Py_NewRef(function);
+  for (std::size_t i = 0; i < n_inputs; ++i) {
+    PyObject *input = PyTuple_GET_ITEM(inputs, static_cast<Py_ssize_t>(i));
+    node->edges[i].arg = static_cast<std::uint16_t>(i);
+    if (is_tensor(input) && set_edge(node, i, as_tensor(input), i) < 0) {
+      return nullptr;
+    }
+  }
+  for (std::size_t i = 0; i < n_outputs; ++i) {
+    PyObject *output = PyTuple_GET_ITEM(outputs, static_cast<Py_ssize_t>(i));
+    if (!is_tensor(output)) {
+      continue;
+    }
+    TensorObject *tensor = as_tensor(output);
+    if (set_output(node, i, tensor->array, tensor->is_meta) < 0) {
+      return nullptr;
+    }
+    if (!is_float_category(dtype_of(tensor->array)->category)) {
+      continue;
+    }
+    if (!holds(changed, output)) {
+      set_history(tensor, node, static_cast<std::uint32_t>(i));
+    } else if (tensor->base != nullptr && n_outputs > 1) {
+      PyErr_Format(PyExc_RuntimeError,
+                   "%U: a function that changes a view in place may have no other outputs: the "
+                   "gradient of the view's base "
+                   "goes through it",
+                   name);
+      return nullptr;
+    }
+    // What changes is argument 0 for the base's history.
+    for (std::size_t k = 1; holds(changed, output) && k < n_inputs; ++k) {
+      if (PyTuple_GET_ITEM(inputs, static_cast<Py_ssize_t>(k)) == output) {
+        std::swap(node->edges[0].arg, node->edges[k].arg);
+      }
+    }
+    if (holds(changed, output) && rebase_history(tensor, node, static_cast<std::uint32_t>(i)) < 0) {
+      return nullptr;
+    }
+  }
+  return as_node(held.release().ptr());
+}
+
+void set_refuse_second(py::object refuse) { g_refuse_second = refuse.release().ptr(); }
+
+}  // namespace modtree

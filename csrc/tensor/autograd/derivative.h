@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Runs what a node stands for: from the gradients of its outputs to those of its inputs.
+#pragma once
+
+#include <vector>
+
+#include "tensor/autograd/node.h"
+
+namespace modtree {
+
+// Owned references, null for "no gradient".
+class Gradients {
+public:
+  explicit Gradients(std::size_t count) : values_(count, nullptr) {}
+  Gradients(const Gradients &) = delete;
+  Gradients &operator=(const Gradients &) = delete;
+  ~Gradients() {
+    for (PyObject *value : values_) {
+      Py_XDECREF(value);
+    }
+  }
+  std::size_t size() const { return values_.size(); }
+  PyObject *&operator[](std::size_t i) { return values_[i]; }
+  PyObject *take(std::size_t i) {
+    PyObject *value = values_[i];
+    values_[i] = nullptr;
+    return value;
+  }
+  bool all_none() const {
+    for (PyObject *value : values_) {
+      if (value != nullptr) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+private:
+  std::vector<PyObject *> values_;
+};
+
+// Gradients of the node's edges where `wanted`, into `results` (one per edge). 0, or -1 with an
+// error set.
+int apply_node(NodeObject *node, Gradients &outputs, const std::vector<bool> &wanted,
+               Gradients &results, bool on_tensors);
+
+// A gradient as a Tensor (None for null), and back. New references; null with an error set.
+PyObject *gradient_to_tensor(PyObject *gradient, bool is_meta);
+PyObject *gradient_from_tensor(PyObject *tensor, bool on_tensors);
+
+// Puts a Python function on the graph: function(*gradients of outputs) -> gradients of inputs.
+// Those outputs that are in the tuple `changed` were written in place. New reference.
+NodeObject *record_python(PyObject *name, PyObject *inputs, PyObject *outputs, PyObject *function,
+                          PyObject *changed = nullptr);
+
+// refuse(name) -> function: called once by modtree.autograd.
+void set_refuse_second(py::object refuse);
+
+}  // namespace modtree

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The backward pass.
+#pragma once
+
+#include "tensor/autograd/node.h"
+
+namespace modtree {
+
+struct BackwardOptions {
+  bool keep_graph;    // saved values stay, so that the graph can be gone through again
+  bool create_graph;  // the pass itself is recorded
+  bool accumulate;    // adds to the grad of leaves (or of `inputs`); else the gradients of `inputs`
+                      // are returned
+  bool allow_unused;
+};
+
+// Gradients of the sum of `roots`, each weighted by its entry of `gradients` (None: 1, for a tensor
+// of one element). Both are tuples; `inputs` is a tuple of tensors or null for all leaves. Returns
+// a tuple for `inputs`, or None when it accumulates.
+PyObject *run_backward(PyObject *roots, PyObject *gradients, PyObject *inputs,
+                       const BackwardOptions &options);
+
+}  // namespace modtree
