@@ -126,7 +126,8 @@ def main() -> int:
     print(f"\nbudgets: {len(verdicts) - len(missed)} met, {len(missed)} missed")
     for result, budget, value, _ in missed:
         print(
-            f"  {result.key} [{budget.side}]: {value:,.1f} {result.unit}, allowed {budget.allowed(result.values):,.1f} ({budget})"
+            f"  {result.key} [{budget.side}]: {value:,.1f} {result.unit}, allowed "
+            f"{budget.allowed(result.values):,.1f} ({budget})"
         )
     failed = [(r.key, side, text) for r in results for side, text in r.errors.items()]
     for key, side, text in failed:

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""``python -m bench.bench_autograd``: operations, gradients and training steps against torch, one thread, in one process.
+"""``python -m bench.bench_autograd``: operations, gradients and training steps against torch, one
+thread, in one process.
 
-The same code runs with both libraries. The floor of an operation is NumPy on bare arrays; that of a convolution is the matrix products alone.
+The same code runs with both libraries. The floor of an operation is NumPy on bare arrays; that of a
+convolution is the matrix products alone.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ def arrays(seed: int, *shapes: tuple[int, ...]) -> list[np.ndarray]:
     return [random.standard_normal(shape).astype(np.float32) for shape in shapes]
 
 
-# -- operations on small tensors -----------------------------------------------------------------------------------------
+# -- operations on small tensors -------------------------------------------------------------------
 
 _CHAIN = 100
 
@@ -116,7 +118,7 @@ def op_rows() -> list[Row]:
     ]
 
 
-# -- MiniLM ----------------------------------------------------------------------------------------------------------------
+# -- MiniLM ----------------------------------------------------------------------------------------
 
 
 def minilm_rows() -> list[Row]:
@@ -147,7 +149,7 @@ def minilm_rows() -> list[Row]:
     return rows
 
 
-# -- a small network on digits -----------------------------------------------------------------------------------------------
+# -- a small network on digits ---------------------------------------------------------------------
 
 
 def digits_rows() -> list[Row]:
@@ -187,7 +189,7 @@ def digits_rows() -> list[Row]:
     ]
 
 
-# -- convolutions ------------------------------------------------------------------------------------------------------------
+# -- convolutions ----------------------------------------------------------------------------------
 
 # batch, channels in, height, channels out, kernel, stride
 CONVOLUTIONS = (
@@ -228,7 +230,10 @@ def conv_rows() -> list[Row]:
             return np.matmul(gradient, columns.transpose(0, 2, 1))
 
         given = {s: [lib.tensor(v, requires_grad=True) for v in (x, w)] for s, lib in libs.items()}
-        what = f"conv2d {inputs} to {outputs}, {kernel} x {kernel}, stride {stride}, on {batch} x {height} x {height}"
+        what = (
+            f"conv2d {inputs} to {outputs}, {kernel} x {kernel}, stride {stride}, on {batch} "
+            f"x {height} x {height}"
+        )
         key = f"conv.{kernel}s{stride}c{inputs}"
         rows.append(
             Row(
@@ -254,7 +259,7 @@ def conv_rows() -> list[Row]:
     return rows
 
 
-# -- whole models --------------------------------------------------------------------------------------------------------------
+# -- whole models ----------------------------------------------------------------------------------
 
 
 def _ported() -> ModuleType:

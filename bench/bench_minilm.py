@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """``python -m bench.bench_minilm``: the forward pass of MiniLM-L6 against torch, one thread.
 
-Both run the same source, ``examples/minilm.py``: torch's side with its imports changed, on the same random weights.
+Both run the same source, ``examples/minilm.py``: torch's side with its imports changed, on the same
+random weights.
 """
 
 from __future__ import annotations

@@ -45,7 +45,9 @@ class Walked:
 
 
 def _joined(names: list[str]) -> tuple[list[str], list[str]]:
-    """The names split before their last part: joining them again is the least that a walk does for a name."""
+    """The names split before their last part: joining them again is the least that a walk does for
+    a name.
+    """
     cuts = [n.rfind(".") + 1 for n in names]
     return [n[:c] for n, c in zip(names, cuts, strict=True)], [
         n[c:] for n, c in zip(names, cuts, strict=True)
@@ -61,7 +63,9 @@ def _by_owner(names: list[str], values: list[Any]) -> dict[str, dict[str, Any]]:
 
 
 def walks(w: Walked, fresh: Callable[[Side], Callable[[], Any]] | None) -> list[Row]:
-    """Reading rows: traversal and state_dict. ``fresh`` makes, for a side, a function that builds a new tree."""
+    """Reading rows: traversal and state_dict. ``fresh`` makes, for a side, a function that builds a
+    new tree.
+    """
     label, count = w.label, len(w.names)
     prefixes, keys = _joined(w.names)
     module_prefixes, module_keys = _joined(w.module_names)
@@ -78,12 +82,31 @@ def walks(w: Walked, fresh: Callable[[Side], Callable[[], Any]] | None) -> list[
         return list(zip(map(operator.add, module_prefixes, module_keys), modules))  # noqa: B905
 
     listed = [
-        ("parameters", "list(m.parameters())", lambda m: list(m.parameters()), floor_parameters, count, (30, 15, None)),
-        ("named_parameters", "list(m.named_parameters())", lambda m: list(m.named_parameters()), floor_named, count,
-         (1.5, 1.1, FLOOR)),
-        ("named_modules", "list(m.named_modules())", lambda m: list(m.named_modules()), floor_modules, len(modules),
-         (1.5, 1.1, FLOOR)),
-    ]  # fmt: skip
+        (
+            "parameters",
+            "list(m.parameters())",
+            lambda m: list(m.parameters()),
+            floor_parameters,
+            count,
+            (30, 15, None),
+        ),
+        (
+            "named_parameters",
+            "list(m.named_parameters())",
+            lambda m: list(m.named_parameters()),
+            floor_named,
+            count,
+            (1.5, 1.1, FLOOR),
+        ),
+        (
+            "named_modules",
+            "list(m.named_modules())",
+            lambda m: list(m.named_modules()),
+            floor_modules,
+            len(modules),
+            (1.5, 1.1, FLOOR),
+        ),
+    ]
     rows = []
     for key, title, operation, floor, items, (first, repeated, of) in listed:
         if fresh is not None:
@@ -165,7 +188,8 @@ def loads(w: Walked) -> list[Row]:
         for (registry, key), name in slots:
             registry[key] = source[name]
 
-    # Assigning replaces the parameters of the tree by those of the state dict: they are parameters already here.
+    # Assigning replaces the parameters of the tree by those of the state dict: they are parameters
+    # already here.
     def assigning(name: str, m: Any) -> Callable[[], Any]:
         parameters = {n for n, _ in m.named_parameters()}
         s = w.sides[name]
@@ -174,8 +198,16 @@ def loads(w: Walked) -> list[Row]:
 
     runs = {FLOOR: floor_assign} | {name: assigning(name, m) for name, m in w.trees.items()}
     budgets = (Budget(5), Budget(5, OURS_TORCH))
-    rows.append(Row(f"{w.label}.load.assign", "`m.load_state_dict(sd, assign=True)`", "entry", count, runs,
-                    budgets=budgets))  # fmt: skip
+    rows.append(
+        Row(
+            f"{w.label}.load.assign",
+            "`m.load_state_dict(sd, assign=True)`",
+            "entry",
+            count,
+            runs,
+            budgets=budgets,
+        )
+    )
     return rows
 
 
@@ -268,17 +300,38 @@ def copies(w: Walked) -> list[Row]:
     values = {FLOOR: nested} | w.trees
     key, per = f"{w.label}.", "module"
     return [
-        Row(key + "deepcopy", "`copy.deepcopy(m)`", per, count,
-            {n: (lambda v=v: copy.deepcopy(v)) for n, v in values.items()}, budgets=budgets),
-        Row(key + "dumps", "`pickle.dumps(m)`", per, count,
-            {n: dumps(n, v) for n, v in values.items()}, budgets=budgets),
-        Row(key + "loads", "`pickle.loads(...)`", per, count,
-            dict.fromkeys(values, pickle.loads), {n: loads_of(n, v) for n, v in values.items()}, budgets),
-    ]  # fmt: skip
+        Row(
+            key + "deepcopy",
+            "`copy.deepcopy(m)`",
+            per,
+            count,
+            {n: (lambda v=v: copy.deepcopy(v)) for n, v in values.items()},
+            budgets=budgets,
+        ),
+        Row(
+            key + "dumps",
+            "`pickle.dumps(m)`",
+            per,
+            count,
+            {n: dumps(n, v) for n, v in values.items()},
+            budgets=budgets,
+        ),
+        Row(
+            key + "loads",
+            "`pickle.loads(...)`",
+            per,
+            count,
+            dict.fromkeys(values, pickle.loads),
+            {n: loads_of(n, v) for n, v in values.items()},
+            budgets,
+        ),
+    ]
 
 
 def construction(w: Walked) -> Row:
-    """Building the tree from tensors that are there already; the floor builds plain Python objects."""
+    """Building the tree from tensors that are there already; the floor builds plain Python
+    objects.
+    """
     sides = {FLOOR: trees.side(FLOOR)} | w.sides
 
     def maker(s: Side) -> Callable[[], Any]:
@@ -287,8 +340,14 @@ def construction(w: Walked) -> Row:
 
     budgets = (Budget(400, OURS, None), Budget(400, OURS_TORCH, None))
     runs = {name: maker(s) for name, s in sides.items()}
-    return Row(f"{w.label}.construct", "construct the tree, its tensors given", "module", len(w.modules), runs,
-               budgets=budgets)  # fmt: skip
+    return Row(
+        f"{w.label}.construct",
+        "construct the tree, its tensors given",
+        "module",
+        len(w.modules),
+        runs,
+        budgets=budgets,
+    )
 
 
 def expert_rows(sides: list[Side]) -> list[Row]:
@@ -298,8 +357,8 @@ def expert_rows(sides: list[Side]) -> list[Row]:
         leaves = list(itertools.islice(s.leaves(), len(w.names)))
         return lambda: trees.expert_tree(s, iter(leaves))
 
-    # to(dtype) leaves other parameters behind and copies follow them: the order of the rows matters little, but
-    # everything that reads comes first.
+    # to(dtype) leaves other parameters behind and copies follow them: the order of the rows matters
+    # little, but everything that reads comes first.
     return [construction(w), *walks(w, fresh), *loads(w), *whole(w), *copies(w)]
 
 

@@ -18,7 +18,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# What a row may time. A floor is the least CPython or NumPy (or torch) work that gives the same result.
+# What a row may time. A floor is the least CPython or NumPy (or torch) work that gives the same
+# result.
 FLOOR = "floor"
 TORCH_FLOOR = "torch floor"
 OURS = "modtree"
@@ -29,7 +30,9 @@ SIDES = (FLOOR, OURS, OURS_TORCH, TORCH_FLOOR, TORCH)
 
 @dataclass(frozen=True)
 class Budget:
-    """``side`` should cost at most ``limit`` times ``of``; ``of=None`` makes ``limit`` nanoseconds (or bytes)."""
+    """``side`` should cost at most ``limit`` times ``of``; ``of=None`` makes ``limit`` nanoseconds
+    (or bytes).
+    """
 
     limit: float
     side: str = OURS
@@ -80,7 +83,9 @@ class Result:
     hidden: bool = False
 
     def verdicts(self) -> list[tuple[Budget, float, bool]]:
-        """Each budget with the measured value and whether it is met; budgets without a measurement are left out."""
+        """Each budget with the measured value and whether it is met; budgets without a measurement
+        are left out.
+        """
         found = []
         for budget in self.budgets:
             value, allowed = self.values.get(budget.side), budget.allowed(self.values)
@@ -112,8 +117,8 @@ UNROLLED = 50 * 200
 def time_row(row: Row, repeats: int, seconds: float) -> Result:
     """The minimum of interleaved runs of each side, in ns per item.
 
-    Sides take turns, so that a slow moment of the machine hits all of them. A side gets at least three runs, and then stops when it
-    has used up ``seconds``.
+    Sides take turns, so that a slow moment of the machine hits all of them. A side gets at least
+    three runs, and then stops when it has used up ``seconds``.
     """
     best: dict[str, float] = {}
     spent = dict.fromkeys(row.runs, 0.0)
@@ -153,7 +158,7 @@ def subtract(result: Result, base: Result) -> None:
     }
 
 
-# -- the record --------------------------------------------------------------------------------------------------------
+# -- the record ------------------------------------------------------------------------------------
 
 
 def _cpu() -> str:
@@ -236,7 +241,7 @@ def write_json(path: Path, record: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(record, indent=1) + "\n")
 
 
-# -- the table ---------------------------------------------------------------------------------------------------------
+# -- the table -------------------------------------------------------------------------------------
 
 
 def number(value: float | None) -> str:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""``python -m bench.compare before.json after.json``: what became slower; exit status 1 when something did."""
+"""``python -m bench.compare before.json after.json``: what became slower; exit status 1 when
+something did.
+"""
 
 from __future__ import annotations
 

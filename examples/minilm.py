@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A BERT encoder in modtree, and what turns it into a sentence embedder.
 
-The names of modules and parameters are those of Hugging Face's ``BertModel``, so that its checkpoints load with
-``load_state_dict(strict=True)``.
+The names of modules and parameters are those of Hugging Face's ``BertModel``, so that its
+checkpoints load with ``load_state_dict(strict=True)``.
 """
 
 from __future__ import annotations
@@ -148,7 +148,9 @@ class Encoder(nn.Module):
 
 
 class Pooler(nn.Module):
-    """BERT's own summary of a text. Sentence embeddings do not use it, but it is in the checkpoint."""
+    """BERT's own summary of a text. Sentence embeddings do not use it, but it is in the
+    checkpoint.
+    """
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -161,8 +163,8 @@ class Pooler(nn.Module):
 class BertModel(nn.Module):
     """Token vectors of texts.
 
-    ``forward`` takes token ids (batch, length) and, where texts were padded, ``attention_mask``: 1 for tokens,
-    0 for padding. It returns the last layer's vectors (batch, length, hidden size).
+    ``forward`` takes token ids (batch, length) and, where texts were padded, ``attention_mask``: 1
+    for tokens, 0 for padding. It returns the last layer's vectors (batch, length, hidden size).
     """
 
     def __init__(self, config: BertConfig) -> None:

@@ -5,11 +5,12 @@
     pip install '.[examples]'
     python examples/train_digits.py                    # trains, writes checkpoint and plot
     python examples/train_digits.py --resume           # goes on from the checkpoint
-    python examples/train_digits.py --library torch    # the same model in torch, then in modtree; prints both times
+    python examples/train_digits.py --library torch    # the same model in torch, then in modtree;
+    prints both times
 
-The data comes inside of scikit-learn: 1797 images of 8 x 8 pixels. A fifth of them is held out. The network, the loop and the
-checkpoints are written once for both libraries, which start from the same weights and see the same batches. Set
-OMP_NUM_THREADS=1 to compare them on one thread.
+The data comes inside of scikit-learn: 1797 images of 8 x 8 pixels. A fifth of them is held out. The
+network, the loop and the checkpoints are written once for both libraries, which start from the same
+weights and see the same batches. Set OMP_NUM_THREADS=1 to compare them on one thread.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ def need(name: str, install: str = INSTALL_EXTRA) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         raise Missing(
-            f"The package {name.partition('.')[0]!r} is needed. In the project's folder, run\n\n    {install}\n"
+            f"The package {name.partition('.')[0]!r} is needed. In the project's folder, run\n\n "
+            f"   {install}\n"
         ) from error
 
 
@@ -111,7 +113,9 @@ class History:
 
 
 class Trainer:
-    """Model, optimizer and schedule of one library, and what a checkpoint needs to go on with them."""
+    """Model, optimizer and schedule of one library, and what a checkpoint needs to go on with
+    them.
+    """
 
     def __init__(self, library: str, data: Digits, options: argparse.Namespace) -> None:
         self.name = library
@@ -189,7 +193,9 @@ class Trainer:
     # -- checkpoints: tensors and JSON in one safetensors file, readable by either library ---------
 
     def save(self, path: Path) -> None:
-        """Writes model, optimizer, schedule and history; a crash while writing leaves the last checkpoint."""
+        """Writes model, optimizer, schedule and history; a crash while writing leaves the last
+        checkpoint.
+        """
         arrays = {f"model.{name}": t for name, t in self.model.state_dict().items()}
         optimizer = self.optimizer.state_dict()
         for number, state in optimizer["state"].items():
@@ -290,7 +296,8 @@ def main(arguments: list[str] | None = None) -> int:
     for trainer in trainers:
         history = trainer.history
         print(
-            f"{trainer.name}: {history.accuracy[-1]:.2%} of {len(data.test_labels)} held-out digits recognized, "
+            f"{trainer.name}: {history.accuracy[-1]:.2%} of {len(data.test_labels)} held-out "
+            f"digits recognized, "
             f"loss {history.loss[-1]:.4f}, {trainer.epoch} epochs in {sum(history.seconds):.1f} s"
         )
     print(f"checkpoints and digits.png are in {options.out}")

@@ -58,7 +58,8 @@ TypeFacts find_facts(PyTypeObject *type) {
     return facts;
   }
   if (found.is_none()) {
-    const py::object is_module_class = import_attribute("modtree.foreign", "is_module_class");
+    const py::object is_module_class =
+        import_attribute("modtree._module.foreign", "is_module_class");
     const py::object answer = is_module_class ? call(is_module_class, keep) : py::object();
     if (!answer) {
       return facts;

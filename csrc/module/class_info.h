@@ -125,7 +125,7 @@ inline bool overrides(ModuleObject *module, Virtual method) {
 }
 
 // Declares the Python class whose attributes count as Module's own; called once, when
-// modtree.module has defined it.
+// modtree._module.module has defined it.
 void seal_module_class(PyTypeObject *module_class);
 
 // The name without a module path, as `type(x).__name__` gives it.

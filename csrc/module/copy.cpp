@@ -25,7 +25,7 @@ bool must_be_in_state(Slot slot) {
   }
 }
 
-// modtree.hooks.PickledTable, once a module was pickled; kept for good.
+// modtree._module.hooks.PickledTable, once a module was pickled; kept for good.
 PyTypeObject *pickled_table_type = nullptr;
 
 bool is_empty_container(PyObject *value) {
@@ -77,7 +77,7 @@ PyObject *pickled_empty(Slot slot) {
     return default_value(slot);
   }
   if (!pickled_table_type) {
-    py::object type = import_attribute("modtree.hooks", "PickledTable");
+    py::object type = import_attribute("modtree._module.hooks", "PickledTable");
     if (!type) {
       return nullptr;
     }

@@ -9,7 +9,7 @@ namespace modtree {
 namespace {
 
 int warn(const char *function, PyObject *parent, PyObject *name, PyObject *child) {
-  const py::object warn = import_attribute("modtree.foreign", function);
+  const py::object warn = import_attribute("modtree._module.foreign", function);
   return warn && call(warn, parent, name, child) ? 0 : -1;
 }
 

@@ -336,7 +336,7 @@ private:
     }
     return slot_guard(-1, [&] {
       if (py::len(full_hooks_) > 0 || py::len(backward_pre_hooks_) > 0) {
-        const py::object make_tap = import_attribute("modtree.hooks", "make_backward_tap");
+        const py::object make_tap = import_attribute("modtree._module.hooks", "make_backward_tap");
         if (make_tap) {
           tap_ = call(make_tap, self_, full_hooks_, backward_pre_hooks_, args_);
         }
@@ -363,7 +363,8 @@ private:
         result_ = std::move(tapped);
       }
       if (py::len(legacy_hooks_) > 0) {
-        const py::object attach = import_attribute("modtree.hooks", "attach_legacy_backward_hooks");
+        const py::object attach =
+            import_attribute("modtree._module.hooks", "attach_legacy_backward_hooks");
         return attach && call(attach, self_, args_, result_, legacy_hooks_) ? 0 : -1;
       }
       return 0;

@@ -72,7 +72,7 @@ PyObject *dtype_tp_richcompare(PyObject *self, PyObject *other, int op) {
 }
 
 PyObject *dtype_reduce(PyObject *self, PyObject *) {
-  const py::object getter = import_attribute("modtree.dtypes", "_dtype_by_name");
+  const py::object getter = import_attribute("modtree._tensor.dtypes", "_dtype_by_name");
   return getter ? Py_BuildValue("O(O)", getter.ptr(), as_dtype(self)->name) : nullptr;
 }
 

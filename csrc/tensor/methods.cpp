@@ -20,7 +20,7 @@ namespace {
 
 PyObject *g_cpu = nullptr;             // modtree.device("cpu")
 PyObject *g_meta = nullptr;            // modtree.device("meta")
-PyObject *g_parse_device = nullptr;    // modtree.devices.as_device
+PyObject *g_parse_device = nullptr;    // modtree._tensor.devices.as_device
 PyObject *g_with_arguments = nullptr;  // modtree.memory_formats.with_arguments
 
 PyObject *dtype_object(TensorObject *self) {

@@ -44,8 +44,8 @@ struct TensorObject {
 };
 
 extern PyTypeObject *tensor_base_type;
-// modtree.Tensor, the Python class; set when modtree.tensor is imported. Operations make objects of
-// exactly this type.
+// modtree.Tensor, the Python class; set when modtree._tensor.tensor is imported. Operations make
+// objects of exactly this type.
 extern PyTypeObject *tensor_type;
 
 inline bool is_tensor(PyObject *obj) {
@@ -107,7 +107,7 @@ void use_native_dealloc(PyTypeObject *type);
 
 void make_tensor_type(py::handle m);
 
-// Called once by modtree.tensor with its classes. Throws.
+// Called once by modtree._tensor.tensor with its classes. Throws.
 void set_tensor_classes(py::type tensor, py::type size);
 
 }  // namespace modtree

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The Python type of a row of the table of operations.
+// The Python type of a row of the registry of operations.
 #include "python/call.h"
 #include "python/new_type.h"
 #include "tensor/op.h"
@@ -164,7 +164,7 @@ PyObject *op_get_doc(PyObject *self, void *) {
 }
 
 PyObject *op_reduce(PyObject *self, PyObject *) {
-  const py::object find = import_attribute("modtree.ops.table", "find");
+  const py::object find = import_attribute("modtree._ops.registry", "find");
   return find ? Py_BuildValue("O(O)", find.ptr(), as_op(self)->name) : nullptr;
 }
 
@@ -178,8 +178,8 @@ bool parse_keep(PyObject *masks, OpObject::Keep *keep) {
   return true;
 }
 
-// _set_derivative(name, functions, keep, joint, record, on_tensors): see modtree.ops.table. Once
-// per row.
+// _set_derivative(name, functions, keep, joint, record, on_tensors): see modtree._ops.registry.
+// Once per row.
 PyObject *op_set_derivative(PyObject *self, PyObject *args) {
   PyObject *name, *functions, *keep, *joint, *record;
   int on_tensors;

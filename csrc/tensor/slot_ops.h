@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The rows of the table of operations that C++ calls itself: those behind operators, and those that
-// native methods record.
+// The rows of the registry of operations that C++ calls itself: those behind operators, and those
+// that native methods record.
 #pragma once
 
 #include "tensor/op.h"
@@ -39,7 +39,7 @@ enum SlotOp {
   kSlotOps,
 };
 
-// The row; null with an error set while modtree.ops has not filled it in.
+// The row; null with an error set while modtree._ops has not filled it in.
 OpObject *slot_op(int index);
 
 // Fills in the row behind a name. Throws for a name that no operator has.

@@ -5,7 +5,8 @@
     python examples/ported/run.py resnet                    # one training step with modtree
     python examples/ported/run.py gpt2 --library torch      # the same file with torch
 
-For a program of your own, change its imports: ``import modtree as torch``, ``from modtree import nn``.
+For a program of your own, change its imports: ``import modtree as torch``, ``from modtree import
+nn``.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ def load(name: str, library: str = "modtree") -> ModuleType:
     full_name = f"ported_{name}_{library}"
     spec = importlib.util.spec_from_file_location(full_name, FOLDER / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
-    # Only in this module: import statements look their function up in the builtins of their globals.
+    # Only in this module: import statements look their function up in the builtins of their
+    # globals.
     module.__dict__["__builtins__"] = {**vars(builtins), "__import__": import_instead}
     sys.modules[full_name] = module  # dataclasses and pickle look here
     spec.loader.exec_module(module)

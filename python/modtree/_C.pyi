@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Written by hand; tests/test_codebase.py compares the names with those of the extension.
-# Inside the classes below `int`, `float` and `bool` are methods: the builtins go by the names of these aliases.
+# Written by hand; tests/package/test_codebase.py compares the names with those of the extension.
+# Inside the classes below `int`, `float` and `bool` are methods: the builtins go by the names of
+# these aliases.
 import builtins
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
@@ -17,7 +18,7 @@ _TBool = builtins.bool
 
 __version__: str
 
-# -- the module tree ---------------------------------------------------------------------------------------------------
+# -- the module tree -------------------------------------------------------------------------------
 
 class Walk(Iterator[_T], Generic[_T]):
     """A lazy walk over a module tree; behaves as a generator."""
@@ -132,7 +133,7 @@ _imported: dict[str, ModuleType]  # set by modtree._imports
 
 def _exchange_object_methods(on: bool) -> bool: ...
 
-# -- the tensor --------------------------------------------------------------------------------------------------------
+# -- the tensor ------------------------------------------------------------------------------------
 
 class dtype:
     name: str
@@ -236,7 +237,7 @@ class TensorBase:
     def __len__(self) -> _TInt: ...
     def __getitem__(self, index: Any, /) -> Self: ...
     def __setitem__(self, index: Any, value: Any, /) -> None: ...
-    def __getattr__(self, name: str) -> Any: ...  # the methods that modtree.ops adds
+    def __getattr__(self, name: str) -> Any: ...  # the methods that modtree._ops adds
     def _convert(self, *args: Any, **kwargs: Any) -> Any: ...
     def _hook_table(self) -> dict[_TInt, Any]: ...
     def _is_view(self) -> _TBool: ...
@@ -366,7 +367,7 @@ def swap_contents(tensor: Any, other: Any, /) -> None: ...
 def with_history(tensor: Any, node: Node, nr: int, /) -> Any: ...
 def wrap(value: Any, /) -> Any: ...
 
-# -- numeric functions on arrays ---------------------------------------------------------------------------------------
+# -- numeric functions on arrays -------------------------------------------------------------------
 
 def _erf(x: Any, /) -> Any: ...
 def _erfc(x: Any, /) -> Any: ...
@@ -376,8 +377,9 @@ def _lgamma(x: Any, /) -> Any: ...
 class kernels:
     """A submodule: numeric kernels on float32 and float64 arrays; ``out`` may be the input.
 
-    Array arguments beside the first take its dtype and the shape that follows from it: TypeError and ValueError otherwise, IndexError for an index
-    out of range. Arrays may have any layout; only those that an optimizer's step changes in place must be contiguous.
+    Array arguments beside the first take its dtype and the shape that follows from it: TypeError
+    and ValueError otherwise, IndexError for an index out of range. Arrays may have any layout; only
+    those that an optimizer's step changes in place must be contiguous.
     """
 
     @staticmethod

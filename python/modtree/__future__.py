@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Switches of how ``Module.to()`` and its relatives put converted tensors in place; off by default."""
+"""Switches of how ``Module.to()`` and its relatives put converted tensors in place; off by
+default.
+"""
 
 _overwrite_module_params_on_conversion = False
 _swap_module_params_on_conversion = False
 
 
 def set_overwrite_module_params_on_conversion(value: bool) -> None:
-    """True: a conversion stores new parameters. False: parameters keep their identity and get a new payload where possible."""
+    """True: a conversion stores new parameters. False: parameters keep their identity and get a new
+    payload where possible.
+    """
     global _overwrite_module_params_on_conversion
     _overwrite_module_params_on_conversion = value
 
@@ -16,7 +20,9 @@ def get_overwrite_module_params_on_conversion() -> bool:
 
 
 def set_swap_module_params_on_conversion(value: bool) -> None:
-    """True: conversions and ``load_state_dict`` exchange the contents of the old and the new tensor."""
+    """True: conversions and ``load_state_dict`` exchange the contents of the old and the new
+    tensor.
+    """
     global _swap_module_params_on_conversion
     _swap_module_params_on_conversion = value
 

@@ -3,16 +3,16 @@
 
 from __future__ import annotations
 
-from modtree import _imports  # isort: skip  # first: a second import gets the modules of the first
-
+from modtree import _imports, amp, autograd, backends, cuda, func, linalg, nn, optim, random, utils
 from modtree._C import __version__
 from modtree._C import _promote_types as promote_types
 from modtree._C import _result_type as result_type
-from modtree.amp import GradScaler, autocast
-from modtree.creation import *  # noqa: F403
-from modtree.devices import device
-from modtree.dtypes import *  # noqa: F403
-from modtree.grad_mode import (
+from modtree._ops.functions import *  # noqa: F403
+from modtree._tensor.creation import *  # noqa: F403
+from modtree._tensor.creation import tensor
+from modtree._tensor.devices import device
+from modtree._tensor.dtypes import *  # noqa: F403
+from modtree._tensor.grad_mode import (
     enable_grad,
     inference_mode,
     is_grad_enabled,
@@ -20,9 +20,8 @@ from modtree.grad_mode import (
     no_grad,
     set_grad_enabled,
 )
-from modtree.layouts import *  # noqa: F403
-from modtree.ops.functions import *  # noqa: F403
-from modtree.random import (
+from modtree._tensor.layouts import *  # noqa: F403
+from modtree._tensor.random import (
     Generator,
     default_generator,
     get_rng_state,
@@ -31,21 +30,15 @@ from modtree.random import (
     seed,
     set_rng_state,
 )
-from modtree.sampling import *  # noqa: F403
+from modtree._tensor.sampling import *  # noqa: F403
+from modtree._tensor.settings import *  # noqa: F403
+from modtree._tensor.tensor import Size, Tensor, is_tensor
+from modtree._tensor.typed import *  # noqa: F403
+from modtree._tensor.windows import *  # noqa: F403
+from modtree.amp import GradScaler, autocast
+from modtree.families import numpy as _numpy_family  # noqa: F401  # announces the native family
+from modtree.nn.functional.at_top import *  # noqa: F403
 from modtree.serialization import load, save
-from modtree.settings import *  # noqa: F403
-from modtree.tensor import Size, Tensor, is_tensor
-from modtree.typed import *  # noqa: F403
-from modtree.windows import *  # noqa: F403
-
-from modtree import derivatives as _derivatives  # noqa: F401  # isort: skip  # fills the table's second half
-from modtree import amp, autograd, backends, cuda, func, linalg, nn, optim, utils  # isort: skip
-from modtree.families import numpy as _numpy_family  # noqa: F401  # isort: skip  # announces the native family
-
-from modtree.layer_functions import *  # noqa: F403  # isort: skip
-
-# The submodule of the same name has taken the function's place when it was imported.
-from modtree.creation import tensor  # isort: skip
 
 _imports.remember()
 
@@ -77,6 +70,7 @@ __all__ = [
     "no_grad",
     "optim",
     "promote_types",
+    "random",
     "result_type",
     "save",
     "seed",

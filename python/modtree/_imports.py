@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """One import of modtree for each process.
 
-Native code knows the classes that the first import made (which methods are Module's own, what a Parameter is), and it outlives
-``sys.modules``. Where somebody has cleared that and imports modtree again, these are the first import's modules once more.
+Native code knows the classes that the first import made (which methods are Module's own, what a
+Parameter is), and it outlives ``sys.modules``. Where somebody has cleared that and imports modtree
+again, these are the first import's modules once more.
 """
 
 from __future__ import annotations
@@ -22,18 +23,24 @@ def remember() -> None:
 
 
 def refuse_second(name: str) -> None:
-    """For modules that hand their classes to native code, in their first lines: ImportError when they run once more."""
+    """For modules that hand their classes to native code, in their first lines: ImportError when
+    they run once more.
+    """
     if name in getattr(_C, "_imported", {}):
         raise ImportError(
-            f"{name} cannot be executed a second time in this process, since native code and all modules that exist hold "
-            f"its first classes: do not reload it or remove it alone from sys.modules. To import modtree again, remove all "
+            f"{name} cannot be executed a second time in this process, since native code and all "
+            f"modules that exist hold "
+            f"its first classes: do not reload it or remove it alone from sys.modules. To import "
+            f"modtree again, remove all "
             f"of it, which gives the same modules back, or start another process",
             name=name,
         )
 
 
 def _restore() -> None:
-    """Puts the modules of the first import back, with those that were imported after it: a package has them as attributes."""
+    """Puts the modules of the first import back, with those that were imported after it: a package
+    has them as attributes.
+    """
     known = dict(getattr(_C, "_imported", {}))
     packages = [module for module in known.values() if hasattr(module, "__path__")]
     for package in packages:
@@ -45,5 +52,6 @@ def _restore() -> None:
     sys.modules.update(known)
 
 
-# Before anything else of a second import can run: what it imports from here on is there already, the package itself too.
+# Before anything else of a second import can run: what it imports from here on is there already,
+# the package itself too.
 _restore()

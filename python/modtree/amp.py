@@ -40,7 +40,9 @@ class autocast(contextlib.ContextDecorator):  # noqa: N801
 
 
 class GradScaler:
-    """Steps optimizers without scaling the loss, as torch's does where there is no accelerator; warns when it is asked to scale."""
+    """Steps optimizers without scaling the loss, as torch's does where there is no accelerator;
+    warns when it is asked to scale.
+    """
 
     def __init__(
         self,

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Switches of libraries that are not used here: programs may set them, ``is_available()`` says False."""
+"""Switches of libraries that are not used here: programs may set them, ``is_available()`` says
+False.
+"""
 
 from __future__ import annotations
 

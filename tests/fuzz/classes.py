@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Random subclasses: overrides that note their call, pass it on, fail, change what comes back, or run a step on the way."""
+"""Random subclasses: overrides that note their call, pass it on, fail, change what comes back, or
+run a step on the way.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,8 @@ LIKELY = (
     "__setattr__",
 )
 PASSING = ("super", "super", "super", "step", "after", "raise", "none")
-# How often these are asked is nobody's business: they leave no trace and change nothing, except by what they return.
+# How often these are asked is nobody's business: they leave no trace and change nothing, except by
+# what they return.
 QUIET = ("_get_name", "__getattr__", "__getattribute__", "__eq__", "__bool__", "__len__")
 UNSEEN = (*INTERNAL, "_size", "_keys")  # what the module system writes for itself
 ATTRIBUTES = ("klass", "ro", "rw", "bad", "lost", "method", "version", "static", "slots", "a")

@@ -59,7 +59,7 @@ def new_container_wrongly(
     return getattr(w.impl.nn, kind)(*args)
 
 
-# -- Sequential and ModuleList -------------------------------------------------------------------
+# -- Sequential and ModuleList ---------------------------------------------------------------------
 
 
 @operation("containers", 3)
@@ -161,14 +161,16 @@ def iterate(w, m=Container(*ROWS), value=ANY_MODULE):
     return [list(m), list(reversed(m)), value in m, len(m), bool(m)]
 
 
-# -- ModuleDict and ParameterDict -----------------------------------------------------------------
+# -- ModuleDict and ParameterDict ------------------------------------------------------------------
 
 TABLES = Container("ModuleDict", "ParameterDict")
 DICT = Container("ParameterDict")
 
 
 def entry_for(w, m, value):
-    """A value that the container may hold: modules alone in a ModuleDict, no modules that would make a cycle."""
+    """A value that the container may hold: modules alone in a ModuleDict, no modules that would
+    make a cycle.
+    """
     is_module = value is None or isinstance(value, w.impl.nn.Module)
     return value if is_module == isinstance(m, w.impl.nn.ModuleDict) else None
 
@@ -258,7 +260,7 @@ def use_dict(
     return w.keep(m.copy(), slot) if what == "copy" else list(reversed(m))
 
 
-# -- ParameterList -------------------------------------------------------------------------------
+# -- ParameterList ---------------------------------------------------------------------------------
 
 LIST = Container("ParameterList")
 

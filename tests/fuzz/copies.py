@@ -26,7 +26,9 @@ def deep_copy(w, m=MODULE, slot=MODULE_SLOT, several=BOOL, other=MODULE):
 
 
 class Pickler(pickle.Pickler):
-    """Writes what programs make on the fly (classes, hooks, modules without a file) by its place in the world."""
+    """Writes what programs make on the fly (classes, hooks, modules without a file) by its place in
+    the world.
+    """
 
     def __init__(self, file, world, protocol):
         super().__init__(file, protocol)

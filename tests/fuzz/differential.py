@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Runs programs on torch and on modtree, and reports the first difference of each.
 
-``python -m fuzz.differential --rounds 1000 --seed 0`` (``tools/fuzz_differential`` sets the paths) runs that many programs and
-prints each kind of difference once, with the shortest program that shows it.
+``python -m fuzz.differential --rounds 1000 --seed 0`` (``tools/fuzz_differential`` sets the paths)
+runs that many programs and prints each kind of difference once, with the shortest program that
+shows it.
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ class Failure(NamedTuple):
         return self.program.steps[-1].name, label
 
     def __str__(self) -> str:
-        return f"{self.program}\n{self.label} of the last step\n  torch {repr(self.theirs)[:1500]}\n  ours  {repr(self.ours)[:1500]}"
+        return (
+            f"{self.program}\n{self.label} of the last step\n  torch "
+            f"{repr(self.theirs)[:1500]}\n  ours  {repr(self.ours)[:1500]}"
+        )
 
 
 def short(value: Any) -> str:
@@ -115,7 +119,9 @@ class quiet:  # noqa: N801
 
 
 def run_random(kind: str, seed: int, count: int) -> tuple[Failure | None, list[Step]]:
-    """The program of this seed: 12 steps of growth, ``count`` drawn ones, a close look at each module."""
+    """The program of this seed: 12 steps of growth, ``count`` drawn ones, a close look at each
+    module.
+    """
     rng = random.Random(f"{kind} {seed}")
     program = Program(kind, seed, rng.choice(LOOKS), rng.random() < 0.1, ())
     weights, growth = choose_weights(rng), growing()

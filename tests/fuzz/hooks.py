@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Operations that register hooks of calls, gradients and registration, take them away, and call modules."""
+"""Operations that register hooks of calls, gradients and registration, take them away, and call
+modules.
+"""
 
 from __future__ import annotations
 
@@ -179,7 +181,7 @@ def register_bad_hooks(
     getattr(m, method)(*args, **options)
 
 
-# -- calls ---------------------------------------------------------------------------------------
+# -- calls -----------------------------------------------------------------------------------------
 
 
 def make_argument(w, kind):

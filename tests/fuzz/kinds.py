@@ -86,7 +86,9 @@ class Several(Kind):
 
 
 class Container(Member):
-    """A module slot that holds a container of this kind; without one, another operation is drawn."""
+    """A module slot that holds a container of this kind; without one, another operation is
+    drawn.
+    """
 
     def __init__(self, *classes: str) -> None:
         super().__init__("modules")
@@ -184,7 +186,9 @@ class Position(Kind):
 
 
 class Inner(Kind):
-    """A step of another operation, to run inside a hook or an override; gives a function without arguments."""
+    """A step of another operation, to run inside a hook or an override; gives a function without
+    arguments.
+    """
 
     def draw(self, rng: random.Random, world: Any, so_far: dict[str, Any]) -> Any:
         names = [n for n, op in OPERATIONS.items() if not op.group.startswith("rare")]

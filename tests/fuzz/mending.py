@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Takes back what torch leaves behind where docs/compat.md says that ours leaves nothing: both worlds can go on together."""
+"""Takes back what torch leaves behind where docs/compat.md says that ours leaves nothing: both
+worlds can go on together.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ TABLES = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set", 
 
 @contextlib.contextmanager
 def nothing_changed(w: Any) -> Iterator[None]:
-    """What is refused changes nothing: rows "assigning a Parameter that is refused" and those of the containers."""
+    """What is refused changes nothing: rows "assigning a Parameter that is refused" and those of
+    the containers.
+    """
     if not w.impl.is_torch:
         yield
         return

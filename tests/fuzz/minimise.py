@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Makes a program that differs as short as it gets: steps are left out while it still differs in the same way."""
+"""Makes a program that differs as short as it gets: steps are left out while it still differs in
+the same way.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from .program import Program, Step
 
 
 def minimise(program: Program, differs: Callable[[Program], bool], budget: int = 400) -> Program:
-    """The shortest program found by leaving out ever smaller runs of steps. ``differs`` runs a program."""
+    """The shortest program found by leaving out ever smaller runs of steps. ``differs`` runs a
+    program.
+    """
     steps = list(program.steps)
     size = max(len(steps) // 2, 1)
     while size:

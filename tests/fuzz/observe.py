@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Values, modules and worlds without their implementation, so that two worlds can be compared with ``==``."""
+"""Values, modules and worlds without their implementation, so that two worlds can be compared with
+``==``.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,16 @@ INTERNAL = (
     *("training", *REGISTRIES, "_non_persistent_buffers_set", "_is_full_backward_hook"),
     *HOOK_TABLES,
 )
-MOST = 5000  # of what an iterator gives; torch ends in a RecursionError before, where a tree with a cycle is walked for ever
+# Of what an iterator gives; torch ends in a RecursionError before, where a tree with a cycle is
+# walked for ever.
+MOST = 5000
 FIRST_ID = 1_000_000
 PLAIN = {type(None), bool, int, str, bytes, complex}
 
 
 class Observer:
-    """Shows values of one world; objects that are no members of its slots are numbered in the order in which they are met.
+    """Shows values of one world; objects that are no members of its slots are numbered in the order
+    in which they are met.
 
     One observer is made for each look: what it has numbered stays alive as long as it.
     """
@@ -103,7 +108,8 @@ class Observer:
         return items if kind == "list" else (kind, *items)
 
     def _mapping(self, value: dict[Any, Any]) -> Any:
-        # Whether a registry is a dict or an OrderedDict is not looked at; the metadata of a state dict is part of it.
+        # Whether a registry is a dict or an OrderedDict is not looked at; the metadata of a state
+        # dict is part of it.
         number = self._number(value)
         items = [(self._key(k), self.show(v)) for k, v in value.items()] if number[1] else None
         metadata = None if type(value) is dict else getattr(value, "_metadata", None)
@@ -175,7 +181,9 @@ class Observer:
             return ("raised", type(error).__name__)
 
     def module(self, m: Any) -> Any:
-        """What a look at one module shows; how deep a look, the program says: looking may change how a module is stored."""
+        """What a look at one module shows; how deep a look, the program says: looking may change
+        how a module is stored.
+        """
         look = self.world.look
         if look == "walks":
             return self._by_walks(m)
@@ -190,7 +198,9 @@ class Observer:
         return out
 
     def items(self, m: Any) -> Any:
-        """The plain entries of ``__dict__`` in their order, then the internal ones; ``_is_...`` stays among the plain ones."""
+        """The plain entries of ``__dict__`` in their order, then the internal ones; ``_is_...``
+        stays among the plain ones.
+        """
         entries = m.__dict__
         inner = {k: entries[k] for k in INTERNAL if k in entries}
         return [[(k, v) for k, v in entries.items() if k not in inner], list(inner.items())]
@@ -214,7 +224,8 @@ class Observer:
         for kind in ("params", "tensors"):
             for i, value in enumerate(getattr(world, kind)):
                 out[f"{kind}[{i}]"] = self.tensor(value)
-        # docs/compat.md, "removing a global `with_kwargs` hook": the flags of hooks that are gone are not looked at.
+        # docs/compat.md, "removing a global `with_kwargs` hook": the flags of hooks that are gone
+        # are not looked at.
         flags = world.impl.module._global_forward_hooks_with_kwargs
         hooks = [t for t in world.global_tables() if t is not flags]
         out["globals"] = [self.show(list(t.values())) for t in hooks]

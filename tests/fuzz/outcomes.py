@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from support import same_shapes
+from helpers.support import same_shapes
 
 from .observe import INTERNAL, Observer
 from .program import Step, run_step
@@ -19,7 +19,9 @@ from .world import DEPTH, TooMuch, World
 
 @contextlib.contextmanager
 def alarm(seconds: float) -> Iterator[None]:
-    """Raises TooMuch in what runs longer: torch has loops without end (docs/compat.md, legacy backward hooks)."""
+    """Raises TooMuch in what runs longer: torch has loops without end (docs/compat.md, legacy
+    backward hooks).
+    """
 
     def ring(*_: Any) -> None:
         raise TooMuch
@@ -43,12 +45,14 @@ class Outcome(NamedTuple):
     state: dict[str, Any]
 
 
-# The load-bearing phrases of messages; what lies between the groups (names of types) differs between libraries.
+# The load-bearing phrases of messages; what lies between the groups (names of types) differs
+# between libraries.
 PHRASES = tuple(
     re.compile(p, re.DOTALL)
     for p in (
         r"('[^']*' object has no attribute '.*')",
-        r"(cannot assign ')[^']*(' as (?:parameter|child module|buffer) '.*' \(torch\.nn\..* expected\))",
+        r"(cannot assign ')[^']*(' as (?:parameter|child module|buffer) '.*' \(torch\.nn\..* "
+        r"expected\))",
         r"(cannot assign ')[^']*(' object to (?:parameter|buffer) '.*' \(torch.* required\))",
         r"(cannot assign \w+ before Module\.__init__\(\) call)",
         r"(attribute '.*' already exists)",
@@ -79,7 +83,8 @@ PHRASES = tuple(
         r"(Expected state_dict to be dict-like)",
         r"(forward pre-hook must return None or a tuple)",
         r"(invalid number of grad_(?:input|output))",
-        r"(Only Tensors of floating point and complex dtype can require gradients|only Tensors of floating point dtype)",
+        r"(Only Tensors of floating point and complex dtype can require gradients|only Tensors "
+        r"of floating point dtype)",
     )
 )
 WARNINGS = tuple(
@@ -166,7 +171,9 @@ def says_the_same(theirs: str, ours: str) -> bool:
 
 
 def is_broken(outcome: Outcome) -> bool:
-    """An internal attribute was missing. Which one is asked for first, and what ran until then, is nobody's business."""
+    """An internal attribute was missing. Which one is asked for first, and what ran until then, is
+    nobody's business.
+    """
     return outcome.raised is not None and INTERNAL_NAME.search(outcome.raised[1]) is not None
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Operations, and programs: rows of steps as plain data, drawn on torch's world while they run there.
+"""Operations, and programs: rows of steps as plain data, drawn on torch's world while they run
+there.
 
 An operation is a function of a world and of arguments whose kinds are its defaults::
 
@@ -44,7 +45,9 @@ class Program(NamedTuple):
 
 
 class Kind:
-    """A kind of argument. ``draw`` gives data, ``find`` the object in a world; ``so_far`` holds the arguments before this one."""
+    """A kind of argument. ``draw`` gives data, ``find`` the object in a world; ``so_far`` holds the
+    arguments before this one.
+    """
 
     def draw(self, rng: random.Random, world: Any, so_far: dict[str, Any]) -> Any:
         raise NotImplementedError
@@ -102,7 +105,9 @@ def draw_step(rng: random.Random, world: Any, weights: dict[str, int]) -> Step:
 
 
 def choose_weights(rng: random.Random) -> dict[str, int]:
-    """Each program takes some groups of operations and some operations of each, so that programs go deep in different places."""
+    """Each program takes some groups of operations and some operations of each, so that programs go
+    deep in different places.
+    """
     groups = sorted({op.group for op in OPERATIONS.values()})
     taken = {g for g in groups if g == "tree" or rng.random() < 0.5}
     if len(taken) == 1:

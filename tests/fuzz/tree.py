@@ -39,7 +39,7 @@ TABLE = Choice(*INTERNAL)
 DELETED = Choice(*REGISTRIES, "training", "_non_persistent_buffers_set")
 
 
-# -- attributes ----------------------------------------------------------------------------------
+# -- attributes ------------------------------------------------------------------------------------
 
 
 @operation("tree", 16)
@@ -127,7 +127,9 @@ def new_tensor(
 
 @operation("tree", 1)
 def mark_tensor(w, p=PARAM, value=Number(0, 3)):
-    """Python attributes and gradients of parameters, which copies and conversions treat in their own ways."""
+    """Python attributes and gradients of parameters, which copies and conversions treat in their
+    own ways.
+    """
     if value == 0:
         p.grad = None
     elif value == 1:
@@ -138,7 +140,7 @@ def mark_tensor(w, p=PARAM, value=Number(0, 3)):
         p.mark = "mark"
 
 
-# -- registration --------------------------------------------------------------------------------
+# -- registration ----------------------------------------------------------------------------------
 
 
 @operation("tree", 4)
@@ -177,7 +179,7 @@ def register_with_wrong_arguments(
     return getattr(m, method)(*args, **options)
 
 
-# -- paths ---------------------------------------------------------------------------------------
+# -- paths -----------------------------------------------------------------------------------------
 
 
 @operation("paths", 4)
@@ -199,7 +201,7 @@ def get_all_paths(w, m=MODULE):
     return [m.get_submodule(name) for name in names if ".." not in name]
 
 
-# -- registries and __dict__ ----------------------------------------------------------------------
+# -- registries and __dict__ -----------------------------------------------------------------------
 
 
 @operation("registries", 5)
@@ -213,7 +215,9 @@ def edit_registry(w, m=MODULE, registry=REGISTRY, name=Name(odd=0), which=Number
 
 
 def held_elsewhere(m, registry, name):
-    """A name in two registries at once, or one that registration refuses: what an assignment does then is an accident."""
+    """A name in two registries at once, or one that registration refuses: what an assignment does
+    then is an accident.
+    """
     return (
         name == ""
         or "." in name

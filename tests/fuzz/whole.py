@@ -9,7 +9,7 @@ import importlib
 import inspect
 import re
 
-from support import future
+from helpers.support import future
 
 from .kinds import (
     BOOL,

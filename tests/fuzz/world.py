@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""One implementation with its slots of modules, tensors, classes, state dicts, iterators and handles, and what ran in it."""
+"""One implementation with its slots of modules, tensors, classes, state dicts, iterators and
+handles, and what ran in it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from conftest import _implementation
+from helpers.implementations import implementation
 
 from .observe import FIRST_ID, Observer
 from .program import Program
@@ -39,7 +41,7 @@ class TooMuch(Exception):
 
 class World:
     def __init__(self, kind: str, program: Program) -> None:
-        self.impl, self.look, self.cycles = _implementation(kind), program.look, program.cycles
+        self.impl, self.look, self.cycles = implementation(kind), program.look, program.cycles
         self.leaves = (
             "numpy" if program.kind == "modtree" else "torch"
         )  # of the world beside torch's
@@ -102,7 +104,9 @@ class World:
         return f"{kind}{self.made}"
 
     def inside(self, fn: Callable[[], Any]) -> Any:
-        """Runs a step inside a hook or an override; its exception is an event and otherwise forgotten."""
+        """Runs a step inside a hook or an override; its exception is an event and otherwise
+        forgotten.
+        """
         if self.depth >= DEPTH:
             return None
         self.depth += 1
@@ -129,7 +133,9 @@ class World:
             todo += children.values() if isinstance(children, dict) else ()
 
     def reaches(self, module: Any, target: Any) -> bool:
-        """Whether ``target`` is ``module`` or below it; modules that share a registry count as one."""
+        """Whether ``target`` is ``module`` or below it; modules that share a registry count as
+        one.
+        """
         own = self.children(target)
         return any(
             m is target or (own is not None and self.children(m) is own) for m in self.below(module)

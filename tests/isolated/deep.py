@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Operations on chains of nested modules, on a thread with a small stack: native recursion would crash this process.
+"""Operations on chains of nested modules, on a thread with a small stack: native recursion would
+crash this process.
 
     python tests/isolated/deep.py modtree|modtree-torch [operation ...]
 
-Prints one JSON line before and after each operation; ``tests/test_deep.py`` reads them.
+Prints one JSON line before and after each operation; ``tests/module/test_deep.py`` reads them.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ import warnings
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from conftest import _implementation  # noqa: E402
-from util import chain, param, tensor  # noqa: E402
+from helpers.implementations import implementation  # noqa: E402
+from helpers.util import chain, param, tensor  # noqa: E402
 
-# CPython 3.13 itself lets 10,000 deallocations nest (50 before), for which half a megabyte is not enough.
+# CPython 3.13 itself lets 10,000 deallocations nest (50 before), for which half a megabyte is not
+# enough.
 STACK = (512 if sys.version_info < (3, 13) else 4096) * 1024
 DEEP = 100_000  # where the result does not grow with the square of the depth
 NAMED = 8_000  # where it does: every name spells the whole path
@@ -44,7 +46,7 @@ class Deep:
                 assert x.__dict__ is not None
         return m, bottom
 
-    # -- walks ---------------------------------------------------------------------------------
+    # -- walks -------------------------------------------------------------------------------------
 
     def modules(self):
         m, _ = self.make(DEEP)
@@ -89,7 +91,7 @@ class Deep:
         m.eval()
         assert not last(m).training
 
-    # -- whole tree ----------------------------------------------------------------------------
+    # -- whole tree --------------------------------------------------------------------------------
 
     def train(self):
         m, bottom = self.make(DEEP)
@@ -140,7 +142,7 @@ class Deep:
         m.set_submodule(path, new := self.impl.nn.Module())
         assert last(m) is new
 
-    # -- copies --------------------------------------------------------------------------------
+    # -- copies ------------------------------------------------------------------------------------
 
     def deepcopy(self):
         self.copied(copy.deepcopy)
@@ -156,7 +158,7 @@ class Deep:
             return
         assert sum(1 for _ in new.modules()) == NAMED
 
-    # -- death ---------------------------------------------------------------------------------
+    # -- death -------------------------------------------------------------------------------------
 
     def death(self):
         m, bottom = self.make(DEEP)
@@ -248,7 +250,7 @@ OPERATIONS = [
 
 def run(kind, operations):
     warnings.simplefilter("error")
-    deep = Deep(_implementation(kind))
+    deep = Deep(implementation(kind))
     for name in operations:
         print(json.dumps({"start": name}), flush=True)
         try:

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Calls every kernel with arrays that do not fit: each argument of a good call in turn is replaced by each of many bad ones.
+"""Calls every kernel with arrays that do not fit: each argument of a good call in turn is replaced
+by each of many bad ones.
 
-Each kernel has a process of its own (a fork), so that a crash names it. What a kernel may write lies between guards that are compared after
-each call; under AddressSanitizer, which sees more, arrays have exactly their own memory. Prints one line for each finding.
+Each kernel has a process of its own (a fork), so that a crash names it. What a kernel may write
+lies between guards that are compared after each call; under AddressSanitizer, which sees more,
+arrays have exactly their own memory. Prints one line for each finding.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Calls every method, slot and attribute of every native type, and every native function, with a wrong ``self`` and wrong arguments.
+"""Calls every method, slot and attribute of every native type, and every native function, with a
+wrong ``self`` and wrong arguments.
 
-Each entry point has a process of its own (a fork), so that a crash names it. Prints one line for each finding: a crash, a SystemError, or a wrong
-``self`` that is not refused with a TypeError. ``python tests/isolated/entry_points.py NAME`` runs the entry points whose name has NAME in it.
+Each entry point has a process of its own (a fork), so that a crash names it. Prints one line for
+each finding: a crash, a SystemError, or a wrong ``self`` that is not refused with a TypeError.
+``python tests/isolated/entry_points.py NAME`` runs the entry points whose name has NAME in it.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from modtree import _C, nn
 HUGE = 1 << 80
 WRAPPERS = (type(object.__init__), type(str.join), type(dict.__dict__["fromkeys"]))
 ATTRIBUTES = (type(type.__dict__["__dict__"]), type(slice.start))
-# Errors that bad arguments have. SystemError is a RuntimeError's neighbour, not its subclass: it is a finding.
+# Errors that bad arguments have. SystemError is a RuntimeError's neighbour, not its subclass: it is
+# a finding.
 FINE = (
     TypeError,
     ValueError,
@@ -194,7 +197,9 @@ def argument_lists() -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
 
 
 def entry_points() -> Iterator[tuple[str, Callable[[], Iterator[tuple[Callable[..., Any], bool]]]]]:
-    """(name, calls): ``calls()`` gives (function of arguments, must it be a TypeError whatever they are?)."""
+    """(name, calls): ``calls()`` gives (function of arguments, must it be a TypeError whatever they
+    are?).
+    """
     for kind in native_types():
         for name, value in sorted(vars(kind).items()):
             if isinstance(value, WRAPPERS):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Construction, attribute reads and writes, registration, their errors."""
 
-from leak_common import implementation, no_leak, raising
+from leak_common import implementation_asked_for, no_leak, raising
 
-impl = implementation()
+impl = implementation_asked_for()
 Module = impl.nn.Module
 
 

@@ -3,9 +3,9 @@
 
 import gc
 
-from leak_common import implementation, no_leak, raising
+from leak_common import implementation_asked_for, no_leak, raising
 
-lib = implementation().lib
+lib = implementation_asked_for().lib
 x = lib.ones(3, requires_grad=True)
 w = lib.ones(3, requires_grad=True)
 

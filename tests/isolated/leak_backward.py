@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Passes through hooks of modules, tensors and nodes leave nothing behind, also when hooks replace gradients or raise."""
+"""Passes through hooks of modules, tensors and nodes leave nothing behind, also when hooks replace
+gradients or raise.
+"""
 
 from __future__ import annotations
 
-from leak_common import implementation, no_leak, raising
+from leak_common import implementation_asked_for, no_leak, raising
 
-impl = implementation()
+impl = implementation_asked_for()
 lib, nn = impl.lib, impl.nn
 
 

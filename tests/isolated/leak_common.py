@@ -10,15 +10,18 @@ import warnings
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from conftest import _implementation  # noqa: E402
+from helpers.implementations import implementation  # noqa: E402
+from helpers.util import small_tree  # noqa: E402
+
+__all__ = ["implementation_asked_for", "no_leak", "raising", "small_tree"]
 
 ROUNDS = 1_000
 # Blocks that caches may still take after the warm-up; a leak of one block per round gives 1,000.
 SLACK = 400
 
 
-def implementation():
-    return _implementation(sys.argv[1])
+def implementation_asked_for():
+    return implementation(sys.argv[1])
 
 
 def no_leak(name, action, *watched):

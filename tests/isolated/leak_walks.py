@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Walks: finished, unfinished, closed, failing, with overrides; repeated ones that remember names."""
+"""Walks: finished, unfinished, closed, failing, with overrides; repeated ones that remember
+names.
+"""
 
-from leak_common import implementation, no_leak, raising
-from util import small_tree
+from leak_common import implementation_asked_for, no_leak, raising, small_tree
 
-impl = implementation()
+impl = implementation_asked_for()
 m = small_tree(impl)
 w, left = m.left.weight, m.left
 

@@ -4,10 +4,9 @@
 import copy
 import pickle
 
-from leak_common import implementation, no_leak, raising
-from util import small_tree
+from leak_common import implementation_asked_for, no_leak, raising, small_tree
 
-impl = implementation()
+impl = implementation_asked_for()
 m = small_tree(impl)
 left, w = m.left, m.left.weight
 

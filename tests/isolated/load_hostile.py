@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Loads every file of a corpus of hostile ones in a process whose memory is limited; prints how many were refused."""
+"""Loads every file of a corpus of hostile ones in a process whose memory is limited; prints how
+many were refused.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,10 @@ import resource
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+TESTS = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TESTS), str(TESTS / "serialization")]
 
-import modtree as mt
+import modtree as mt  # noqa: E402
 
 cases = importlib.import_module(sys.argv[1]).CASES
 pages = Path("/proc/self/statm")

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Training steps while the garbage collector is off: nothing may be left that only a collection would free."""
+"""Training steps while the garbage collector is off: nothing may be left that only a collection
+would free.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,9 @@ def second_derivatives():
 
 
 def left_after(step):
-    """(objects that a collection might free, blocks of memory that it does not) after so many steps with the collector off."""
+    """(objects that a collection might free, blocks of memory that it does not) after so many steps
+    with the collector off.
+    """
     gc.collect()
     gc.disable()
     objects, blocks = len(gc.get_objects()), sys.getallocatedblocks()

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Generative models: noise with learned parameters, a critic whose gradient is penalized, a flow, upsampling with skips."""
+"""Generative models: noise with learned parameters, a critic whose gradient is penalized, a flow,
+upsampling with skips.
+"""
 
 from __future__ import annotations
 

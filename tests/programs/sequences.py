@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Models of sequences: a causal transformer that generates, attention over packed sequences, a chain of labels."""
+"""Models of sequences: a causal transformer that generates, attention over packed sequences, a
+chain of labels.
+"""
 
 from __future__ import annotations
 

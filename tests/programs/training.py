@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Ways of training: steps that are derived, target networks, averages of weights, adapters, functions with a derivative of their own, hooks."""
+"""Ways of training: steps that are derived, target networks, averages of weights, adapters,
+functions with a derivative of their own, hooks.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ def target_network(t):
 
 
 def average_of_weights(t):
-    """An average of all the steps, buffers included, and training that goes on from a checkpoint."""
+    """An average of all the steps, buffers included, and training that goes on from a
+    checkpoint.
+    """
     model = t.fill(nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)))
     average = copy.deepcopy(model).eval()
     optimizer = optim.SGD(model.parameters(), lr=0.1, momentum=0.9)

@@ -427,7 +427,7 @@ PyObject *state_dict(PyObject *self_obj, const StateDictArguments &arguments) {
 PyObject *state_type(const char *name) {
   static PyObject *module = nullptr;
   static PyObject *state_dict_type = nullptr;
-  if (!module && !(module = PyImport_ImportModule("modtree.state"))) {
+  if (!module && !(module = PyImport_ImportModule("modtree._module.state_dict"))) {
     return nullptr;
   }
   if (!state_dict_type && !(state_dict_type = PyObject_GetAttrString(module, "StateDict"))) {

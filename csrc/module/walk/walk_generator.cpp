@@ -11,7 +11,7 @@ namespace {
 // worth code of ours that would have to follow CPython's. Null on error.
 py::object twin_of(PyObject *self_obj) {
   const WalkStatus status = walk_status(self_obj);
-  const py::object make = import_attribute("modtree.walks", "twin");
+  const py::object make = import_attribute("modtree._module.walks", "twin");
   const auto name = py::reinterpret_steal<py::object>(PyUnicode_FromString(status.name));
   return make && name ? call(make, name, status.started ? Py_True : Py_False,
                              status.finished ? Py_True : Py_False)

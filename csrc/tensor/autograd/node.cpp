@@ -209,12 +209,12 @@ PyObject *get_post_hooks(PyObject *self, void *) {
   return table;
 }
 
-// Puts a handle of modtree.hooks on a table of this node.
+// Puts a handle of modtree._tensor.handles on a table of this node.
 PyObject *register_on(PyObject *table, PyObject *hook) {
   if (table == nullptr) {
     return nullptr;
   }
-  const py::object make = import_attribute("modtree.hooks", "RemovableHandle");
+  const py::object make = import_attribute("modtree._module.hooks", "RemovableHandle");
   py::object handle = make ? call(make, table) : py::object();
   const py::object id = handle ? get_attribute(handle, "id") : py::object();
   // Not PyDict_SetItem: an OrderedDict would not know the key when it is removed.

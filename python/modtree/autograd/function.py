@@ -9,7 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from modtree import _C
-from modtree.grad_mode import no_grad
+from modtree._tensor.creation import zeros
+from modtree._tensor.grad_mode import no_grad
+from modtree.autograd.engine import refuse_second
 
 __all__ = ["Function", "FunctionCtx", "once_differentiable"]
 
@@ -42,7 +44,9 @@ class FunctionCtx:
         self._non_differentiable = tensors
 
     def set_materialize_grads(self, value: bool) -> None:
-        """With False, ``backward`` gets None for an output without a gradient; the default is zeros."""
+        """With False, ``backward`` gets None for an output without a gradient; the default is
+        zeros.
+        """
         self.materialize_grads = value
 
     @property
@@ -54,14 +58,18 @@ class FunctionCtx:
                 tensor = tensor.restore(self._node())
             if tensor is not None and tensor._version != version:
                 raise RuntimeError(
-                    "one of the variables needed for gradient computation has been modified by an inplace operation: a saved "
-                    f"tensor of shape {list(tensor.shape)} is at version {tensor._version}; expected version {version}"
+                    "one of the variables needed for gradient computation has been modified by "
+                    "an inplace operation: a saved "
+                    f"tensor of shape {list(tensor.shape)} is at version {tensor._version}; "
+                    f"expected version {version}"
                 )
             result.append(tensor)
         return tuple(result)
 
     def _settle(self, outputs: list[Any], node: Any) -> None:
-        """After forward: an output that was saved is held without its node, which holds this object."""
+        """After forward: an output that was saved is held without its node, which holds this
+        object.
+        """
         self._node = weakref.ref(node)
         self._versions = [0 if t is None else t._version for t in self._saved]
         places = {id(t): i for i, t in enumerate(outputs) if isinstance(t, _C.TensorBase)}
@@ -83,9 +91,9 @@ class _SavedOutput:
 class Function:
     """Base of functions with a derivative of their own.
 
-    A subclass has static methods ``forward(ctx, *args)`` and ``backward(ctx, *grad_outputs)``, which returns a gradient (or None) for each
-    argument of ``forward``; ``forward(*args)`` with ``setup_context(ctx, inputs, output)`` works too. It is called as
-    ``MyFunction.apply(*args)``.
+    A subclass has static methods ``forward(ctx, *args)`` and ``backward(ctx, *grad_outputs)``,
+    which returns a gradient (or None) for each argument of ``forward``; ``forward(*args)`` with
+    ``setup_context(ctx, inputs, output)`` works too. It is called as ``MyFunction.apply(*args)``.
     """
 
     @staticmethod
@@ -157,7 +165,9 @@ def tensors_like(tensors: list[Any]) -> list[Any]:
 
 
 def _outputs_of(ctx: FunctionCtx, args: tuple[Any, ...], outputs: list[Any]) -> list[Any]:
-    """The tensors that get a history: fresh handles of what forward returned; None for what has no gradient."""
+    """The tensors that get a history: fresh handles of what forward returned; None for what has no
+    gradient.
+    """
     inputs = {id(a) for a in args}
     dirty = {id(t) for t in ctx._dirty}
     excluded = {id(t) for t in ctx._non_differentiable}
@@ -191,8 +201,6 @@ def _run_backward(
     like: list[Any],
     *gradients: Any,
 ) -> tuple[Any, ...]:
-    from modtree.creation import zeros
-
     all_gradients: list[Any] = [None] * n_outputs
     for place, gradient in zip(places, gradients, strict=True):
         if gradient is None and ctx.materialize_grads:
@@ -207,13 +215,16 @@ def _run_backward(
         result = result[:n_args]
     if len(result) != n_args:
         raise RuntimeError(
-            f"function {cls.__name__}Backward returned an incorrect number of gradients (expected {n_args}, got {len(result)})"
+            f"function {cls.__name__}Backward returned an incorrect number of gradients "
+            f"(expected {n_args}, got {len(result)})"
         )
     return result
 
 
 def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
-    """For a ``backward`` whose own operations must not be derived: its results refuse a second derivative."""
+    """For a ``backward`` whose own operations must not be derived: its results refuse a second
+    derivative.
+    """
 
     @functools.wraps(function)
     def wrapper(ctx: Any, *gradients: Any) -> Any:
@@ -224,13 +235,11 @@ def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
         needed = tuple(g for g in gradients if isinstance(g, _C.TensorBase) and g.requires_grad)
         if not needed:
             return result
-        from modtree.autograd import _refuse_second
-
         items = result if isinstance(result, tuple) else (result,)
         fresh = tuple(t.detach() if isinstance(t, _C.TensorBase) else t for t in items)
         made = tuple(t for t in fresh if isinstance(t, _C.TensorBase))
         _C.record_python(
-            "once_differentiable", needed, made, _refuse_second("a once_differentiable backward")
+            "once_differentiable", needed, made, refuse_second("a once_differentiable backward")
         )
         return fresh if isinstance(result, tuple) else fresh[0]
 

@@ -7,7 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from modtree import _C
-from modtree.grad_mode import enable_grad
+from modtree._ops.registry import ops
+from modtree._tensor.creation import zeros_like
+from modtree._tensor.grad_mode import enable_grad
+from modtree.autograd.engine import grad
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
@@ -18,7 +21,8 @@ def _tuple(values: Any, what: str) -> tuple[tuple[Any, ...], bool]:
     for i, value in enumerate(given):
         if not isinstance(value, _C.TensorBase):
             raise TypeError(
-                f"{what} must be a Tensor or a tuple of Tensors, but entry {i} has type {type(value)}"
+                f"{what} must be a Tensor or a tuple of Tensors, but entry {i} has type "
+                f"{type(value)}"
             )
     return tuple(given), isinstance(values, (tuple, list))
 
@@ -45,9 +49,6 @@ def _as(values: tuple[Any, ...], is_tuple: bool) -> Any:
 def _grads(
     outputs: Any, inputs: Any, weights: Any, create_graph: bool, strict: bool
 ) -> tuple[Any, ...]:
-    from modtree.autograd import grad
-    from modtree.creation import zeros_like
-
     derivable = [(o, w) for o, w in zip(outputs, weights, strict=True) if o.requires_grad]
     found: tuple[Any, ...] = (None,) * len(inputs)
     if derivable:
@@ -61,7 +62,8 @@ def _grads(
         )
     if strict and (not derivable or any(g is None for g in found)):
         raise RuntimeError(
-            "an output of the function does not depend on an input, which strict=True does not allow"
+            "an output of the function does not depend on an input, which strict=True does not "
+            "allow"
         )
     return tuple(zeros_like(x) if g is None else g for x, g in zip(inputs, found, strict=True))
 
@@ -74,7 +76,8 @@ def _weights(v: Any, like: tuple[Any, ...], what: str) -> tuple[Any, ...]:
     given, _ = _tuple(v, "v")
     if [tuple(w.shape) for w in given] != [tuple(t.shape) for t in like]:
         raise RuntimeError(
-            f"v has sizes {[tuple(w.shape) for w in given]}, the {what} {[tuple(t.shape) for t in like]}"
+            f"v has sizes {[tuple(w.shape) for w in given]}, the {what} "
+            f"{[tuple(t.shape) for t in like]}"
         )
     return given
 
@@ -86,7 +89,9 @@ def vjp(
     create_graph: bool = False,
     strict: bool = False,
 ) -> tuple[Any, Any]:
-    """(value, product of v with the Jacobian): v has the shapes of the outputs, the product those of the inputs."""
+    """(value, product of v with the Jacobian): v has the shapes of the outputs, the product those
+    of the inputs.
+    """
     with enable_grad():
         given, is_tuple = _tuple(inputs, "inputs")
         given = _prepared(given, create_graph)
@@ -105,12 +110,12 @@ def jvp(
     create_graph: bool = False,
     strict: bool = False,
 ) -> tuple[Any, Any]:
-    """(value, product of the Jacobian with v): v has the shapes of the inputs, the product those of the outputs.
+    """(value, product of the Jacobian with v): v has the shapes of the inputs, the product those of
+    the outputs.
 
-    Computed by two backward passes: the first one's dependence on its weights is linear, and is derived.
+    Computed by two backward passes: the first one's dependence on its weights is linear, and is
+    derived.
     """
-    from modtree.creation import zeros_like
-
     with enable_grad():
         given, _ = _tuple(inputs, "inputs")
         directions = _weights(v, given, "input")
@@ -133,7 +138,8 @@ def jacobian(
     vectorize: bool = False,
     strategy: str = "reverse-mode",
 ) -> Any:
-    """The Jacobian: for each output and input a tensor whose shape is the output's followed by the input's.
+    """The Jacobian: for each output and input a tensor whose shape is the output's followed by the
+    input's.
 
     Args:
         func: Takes the inputs, gives a tensor or a tuple.
@@ -143,9 +149,6 @@ def jacobian(
         vectorize: Accepted; one pass is made for each element of the outputs.
         strategy: Accepted; derivatives go backward.
     """
-    from modtree.creation import zeros_like
-    from modtree.ops.functions import stack
-
     with enable_grad():
         given, is_tuple = _tuple(inputs, "inputs")
         given = _prepared(given, create_graph)
@@ -163,7 +166,7 @@ def jacobian(
             for k, x in enumerate(given):
                 shape = (*tuple(output.shape), *tuple(x.shape))
                 if rows:
-                    parts.append(stack([row[k] for row in rows], 0).reshape(shape))
+                    parts.append(ops["stack"]([row[k] for row in rows], 0).reshape(shape))
                 else:
                     parts.append(x.new_zeros(shape))
             result.append(_as(tuple(parts), is_tuple))
@@ -188,7 +191,9 @@ def hessian(
     vectorize: bool = False,
     outer_jacobian_strategy: str = "reverse-mode",
 ) -> Any:
-    """The second derivatives of a function with one number as its value; arguments as for :func:`jacobian`."""
+    """The second derivatives of a function with one number as its value; arguments as for
+    :func:`jacobian`.
+    """
 
     def slope(*args: Any) -> Any:
         return jacobian(_scalar(func), args if is_tuple else args[0], create_graph=True)

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from modtree import _C
-from modtree.grad_mode import enable_grad, no_grad
+from modtree._tensor.creation import randn_like
+from modtree._tensor.grad_mode import enable_grad, no_grad
+from modtree.autograd.engine import grad
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
@@ -28,7 +30,9 @@ def _derivable(outputs: Any) -> list[Any]:
 
 
 def _numeric(run: Callable[[], list[Any]], x: Any, eps: float) -> list[np.ndarray]:
-    """For each output a matrix: rows are elements of x, columns elements of the output. Complex x: df/dre + 1j df/dim."""
+    """For each output a matrix: rows are elements of x, columns elements of the output. Complex x:
+    df/dre + 1j df/dim.
+    """
     array = x.detach()._array
     steps = (eps, 1j * eps) if array.dtype.kind == "c" else (eps,)
     columns: list[list[np.ndarray]] = []
@@ -49,7 +53,9 @@ def _numeric(run: Callable[[], list[Any]], x: Any, eps: float) -> list[np.ndarra
 
 
 def _products(differences: list[Any], weight: np.ndarray, shape: Any, is_complex: bool) -> Any:
-    """The gradient that a weight of the output has, from differences: the real part of each change times the weight."""
+    """The gradient that a weight of the output has, from differences: the real part of each change
+    times the weight.
+    """
 
     def inner(change: np.ndarray) -> float:
         return float(np.sum((np.conj(weight) * change).real))
@@ -88,7 +94,8 @@ def gradcheck(
 
     Args:
         func: Takes ``inputs``, gives a tensor or a tuple of them.
-        inputs: A tensor or a tuple; those that require grad are checked, and should be of float64 (or complex128).
+        inputs: A tensor or a tuple; those that require grad are checked, and should be of float64
+            (or complex128).
         eps: How far inputs are moved.
         atol: Difference that is allowed.
         rtol: Difference that is allowed, relative to the value.
@@ -101,13 +108,12 @@ def gradcheck(
         GradcheckError: The derivative is wrong, and ``raise_exception`` is set.
         ValueError: No input requires grad.
     """
-    from modtree.autograd import grad
-
     given = (inputs,) if isinstance(inputs, _C.TensorBase) else tuple(inputs)
     wanted = [t for t in _tensors(given) if t.requires_grad]
     if not wanted:
         raise ValueError(
-            "gradcheck expects at least one input tensor to require gradient, but none of the them have requires_grad=True."
+            "gradcheck expects at least one input tensor to require gradient, but none of the "
+            "them have requires_grad=True."
         )
 
     def run() -> list[Any]:
@@ -157,12 +163,14 @@ def _compare(
         found = analytic()
         if not np.allclose(found, expected, rtol, atol, equal_nan=True):
             raise GradcheckError(
-                f"Jacobian mismatch for output {k} with respect to input {i}, element {place} of the output:\n"
+                f"Jacobian mismatch for output {k} with respect to input {i}, element {place} of "
+                f"the output:\n"
                 f"numerical: {expected}\nanalytical: {found}"
             )
         if np.abs(analytic() - found).max(initial=0) > nondet_tol:
             raise GradcheckError(
-                f"Backward is not reentrant: output {k}, input {i}: two passes gave different gradients"
+                f"Backward is not reentrant: output {k}, input {i}: two passes gave different "
+                f"gradients"
             )
 
 
@@ -188,7 +196,8 @@ def gradgradcheck(
     raise_exception: bool = True,
     **others: Any,
 ) -> bool:
-    """Are the second derivatives of a function what differences of its gradients say? Arguments as for :func:`gradcheck`.
+    """Are the second derivatives of a function what differences of its gradients say? Arguments as
+    for :func:`gradcheck`.
 
     Args:
         func: As for :func:`gradcheck`.
@@ -200,14 +209,10 @@ def gradgradcheck(
         raise_exception: As for :func:`gradcheck`.
         others: Further arguments of :func:`gradcheck`.
     """
-    from modtree.autograd import grad
-
     given = (inputs,) if isinstance(inputs, _C.TensorBase) else tuple(inputs)
     with enable_grad():
         outputs = _derivable(func(*given))
     if grad_outputs is None:
-        from modtree.creation import randn_like
-
         weights = tuple(randn_like(t).detach().requires_grad_() for t in outputs)
     else:
         weights = (

@@ -22,7 +22,8 @@ def get_gradient_edge(tensor: Any) -> GradientEdge:
     """Where the gradient of a tensor goes: its node, or the one that adds to its ``grad``."""
     if not tensor.requires_grad:
         raise RuntimeError(
-            "It is not possible to get the gradient edge for a Tensor that does not require gradients"
+            "It is not possible to get the gradient edge for a Tensor that does not require "
+            "gradients"
         )
     return GradientEdge(*_C.gradient_edge(tensor))
 

@@ -18,7 +18,9 @@ class _VariableMeta(type):
 
 
 class Variable(metaclass=_VariableMeta):
-    """``Variable(tensor, requires_grad=False)`` gives a tensor over the same memory without history."""
+    """``Variable(tensor, requires_grad=False)`` gives a tensor over the same memory without
+    history.
+    """
 
     def __new__(cls, data: Any, requires_grad: bool = False, volatile: bool = False) -> Any:
         return data.detach().requires_grad_(requires_grad)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Which tensor family answers for the values of a type.
 
-The module tree asks :func:`find` once for every type of which a value reaches it and keeps the answer for as long as the type
-lives. A family of a library that is not known here is announced by :func:`register`; that takes no change in C++.
+The module tree asks :func:`find` once for every type of which a value reaches it and keeps the
+answer for as long as the type lives. A family of a library that is not known here is announced by
+:func:`register`; that takes no change in C++.
 """
 
 from __future__ import annotations
@@ -24,14 +25,18 @@ _families: dict[str, TensorFamily | str] = {
     "torch": "modtree.families.torch",
 }
 
-# Where the `Tensor` of our own families lives. Most types of these libraries are no tensors and need no family, and torch may
-# be half imported when its first module is made.
-_tensor_home = {"modtree.families.numpy": "modtree.tensor", "modtree.families.torch": "torch"}
+# Where the `Tensor` of our own families lives. Most types of these libraries are no tensors and
+# need no family, and torch may be half imported when its first module is made.
+_tensor_home = {
+    "modtree.families.numpy": "modtree._tensor.tensor",
+    "modtree.families.torch": "torch",
+}
 
 # Answers for the callers in Python; the native code has a cache of its own.
 _found: weakref.WeakKeyDictionary[type, TensorFamily | None] = weakref.WeakKeyDictionary()
 
-# A metaclass may answer anything for `cls.__mro__` and `cls.__module__`; these read what the interpreter itself uses.
+# A metaclass may answer anything for `cls.__mro__` and `cls.__module__`; these read what the
+# interpreter itself uses.
 _mro_of = type.__dict__["__mro__"].__get__
 _module_of = type.__dict__["__module__"].__get__
 
@@ -40,12 +45,13 @@ def register(root_module_name: str, family: TensorFamily | ModuleType | str) -> 
     """Announces the family of the tensors of a library.
 
     Args:
-        root_module_name: The top-level module in which the library defines its tensor types: ``"jaxlib"``. A library with
-            several of them is registered once for each.
-        family: A :class:`TensorFamily`, or a module (or the name of one, imported when the first type of the library is
-            met) that holds it under the name ``family``.
+        root_module_name: The top-level module in which the library defines its tensor types:
+            ``"jaxlib"``. A library with several of them is registered once for each.
+        family: A :class:`TensorFamily`, or a module (or the name of one, imported when the first
+            type of the library is met) that holds it under the name ``family``.
 
-    Values that are attributes of a module already stay what they are: register before building modules.
+    Values that are attributes of a module already stay what they are: register before building
+    modules.
     """
     if not isinstance(root_module_name, str) or not root_module_name.isidentifier():
         raise ValueError(
@@ -55,7 +61,8 @@ def register(root_module_name: str, family: TensorFamily | ModuleType | str) -> 
         family = family.family
     if not isinstance(family, (TensorFamily, str)):
         raise TypeError(
-            f"expected a modtree.families.TensorFamily for '{root_module_name}', or a module that has one as "
+            f"expected a modtree.families.TensorFamily for '{root_module_name}', or a module "
+            f"that has one as "
             f"'family', got {type(family).__name__}"
         )
     _families[root_module_name] = family
@@ -66,7 +73,8 @@ def register(root_module_name: str, family: TensorFamily | ModuleType | str) -> 
 def find(cls: type) -> TensorFamily | None:
     """The family whose tensors the instances of a type are; None when they are no tensors.
 
-    Never imports a library: a type that claims to be defined in one that nobody has imported has no family.
+    Never imports a library: a type that claims to be defined in one that nobody has imported has no
+    family.
     """
     mro = _mro_of(cls)
     asked = set()
@@ -100,7 +108,9 @@ def family_of(value: Any) -> TensorFamily | None:
 
 
 def _load(root: str, mro: tuple[type, ...]) -> TensorFamily | None:
-    """The family registered for a root module; None when no class of the MRO can be a tensor of it."""
+    """The family registered for a root module; None when no class of the MRO can be a tensor of
+    it.
+    """
     entry = _families[root]
     if not isinstance(entry, str):
         return entry

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What the module tree may ask of a tensor library: the seam between the two.
 
-A family is one object of a subclass of :class:`TensorFamily`. The tree (C++) looks it up by the type of a value, keeps it
-for ever, and asks it instead of looking into a tensor. The methods below are all that it asks; ``csrc/family/family.h`` has
-the same list.
+A family is one object of a subclass of :class:`TensorFamily`. The tree (C++) looks it up by the
+type of a value, keeps it for ever, and asks it instead of looking into a tensor. The methods below
+are all that it asks; ``csrc/family/family.h`` has the same list.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import numpy as np
 class TensorFamily:
     """Answers the tree's questions about the tensors of one library.
 
-    The default methods speak the attribute names that torch made common (``x.requires_grad``, ``x.data``, ``x.copy_(y)``,
-    ...), so that a family for a library with such tensors overrides little.
+    The default methods speak the attribute names that torch made common (``x.requires_grad``,
+    ``x.data``, ``x.copy_(y)``, ...), so that a family for a library with such tensors overrides
+    little.
     """
 
     #: Short name, for messages: ``"numpy"``, ``"torch"``.
@@ -28,16 +29,17 @@ class TensorFamily:
     tensor_type: type
     #: The class made by :meth:`make_parameter`.
     parameter_type: type
-    #: True when the tensors have torch's attributes with torch's meaning: ``shape``, ``is_meta``, ``requires_grad``, ``grad``,
-    #: ``grad_fn``, ``data``, ``_is_param``, ``_is_buffer``, ``is_floating_point()``, ``is_complex()``, ``detach()``,
-    #: ``copy_()``. Native code then asks the tensor instead of calling the method of the family.
+    #: True when the tensors have torch's attributes with torch's meaning: ``shape``, ``is_meta``,
+    #: ``requires_grad``, ``grad``, ``grad_fn``, ``data``, ``_is_param``, ``_is_buffer``,
+    #: ``is_floating_point()``, ``is_complex()``, ``detach()``, ``copy_()``. Native code then asks
+    #: the tensor instead of calling the method of the family.
     has_common_names: bool = False
 
     def owns(self, cls: type) -> bool:
         """Are the instances of this type, which derives from one of the library's, its tensors?"""
         return issubclass(cls, self.tensor_type)
 
-    # -- what is it? -----------------------------------------------------------------------------------------------------
+    # -- what is it? -------------------------------------------------------------------------------
 
     def is_parameter(self, tensor: Any) -> bool:
         """Is it a parameter (by class or by a truthy ``_is_param``)?"""
@@ -75,7 +77,7 @@ class TensorFamily:
         """How error messages call the type of this tensor, for example ``"torch.FloatTensor"``."""
         raise NotImplementedError
 
-    # -- gradients -------------------------------------------------------------------------------------------------------
+    # -- gradients ---------------------------------------------------------------------------------
 
     def requires_grad(self, tensor: Any) -> bool:
         return tensor.requires_grad
@@ -111,12 +113,13 @@ class TensorFamily:
         """A context under which nothing is recorded, or None when the library records nothing."""
         return None
 
-    #: Instead of :meth:`no_grad`, the library's switch of this thread: functions ``is_grad_enabled()`` and
-    #: ``set_grad_enabled(flag)``. Native code uses them when both are there, which is cheaper than a context manager.
+    #: Instead of :meth:`no_grad`, the library's switch of this thread: functions
+    #: ``is_grad_enabled()`` and ``set_grad_enabled(flag)``. Native code uses them when both are
+    #: there, which is cheaper than a context manager.
     is_grad_enabled: Callable[[], bool] | None = None
     set_grad_enabled: Callable[[bool], Any] | None = None
 
-    # -- handles and payloads --------------------------------------------------------------------------------------------
+    # -- handles and payloads ----------------------------------------------------------------------
 
     def detach(self, tensor: Any) -> Any:
         return tensor.detach()
@@ -141,15 +144,18 @@ class TensorFamily:
         tensor.copy_(source)
 
     def to_numpy(self, tensor: Any) -> Any:
-        """The values as an ``ndarray``, sharing memory if that is possible: how values cross from one family to another."""
+        """The values as an ``ndarray``, sharing memory if that is possible: how values cross from
+        one family to another.
+        """
         return np.asarray(self.detach(tensor))
 
-    # -- conversions -----------------------------------------------------------------------------------------------------
+    # -- conversions -------------------------------------------------------------------------------
 
     def to(
         self, tensor: Any, device: Any, dtype: Any, non_blocking: bool, memory_format: Any
     ) -> Any:
-        """A tensor on that device, of that dtype (None: as it is); the same object when nothing changes.
+        """A tensor on that device, of that dtype (None: as it is); the same object when nothing
+        changes.
 
         ``dtype`` may be of another library: families translate by name.
         """
@@ -162,7 +168,7 @@ class TensorFamily:
         """Moves the storage to shared memory and returns the tensor."""
         raise NotImplementedError(f"{self.name} tensors cannot be moved to shared memory")
 
-    # -- exchange of contents (modtree.__future__) -----------------------------------------------------------------------
+    # -- exchange of contents (modtree.__future__) -------------------------------------------------
 
     def swap_tensors(self, tensor: Any, other: Any) -> None:
         """Exchanges the contents of two tensors; the Python identity of both stays."""
@@ -172,7 +178,7 @@ class TensorFamily:
         """What swap mode stores in place of ``tensor`` when ``source`` is loaded."""
         raise NotImplementedError
 
-    # -- backward hooks --------------------------------------------------------------------------------------------------
+    # -- backward hooks ----------------------------------------------------------------------------
 
     def backward_tap(
         self,
@@ -180,9 +186,10 @@ class TensorFamily:
         backward_hooks: Sequence[Callable[..., Any]],
         backward_pre_hooks: Sequence[Callable[..., Any]],
     ) -> Any:
-        """An object with ``setup_input_hook(args)`` and ``setup_output_hook(output)`` for one call of ``module``.
+        """An object with ``setup_input_hook(args)`` and ``setup_output_hook(output)`` for one call
+        of ``module``.
 
-        Both return their argument with its tensors passed through an identity that reports gradients to the hooks.
-        None when the library has no gradients.
+        Both return their argument with its tensors passed through an identity that reports
+        gradients to the hooks. None when the library has no gradients.
         """
         return None

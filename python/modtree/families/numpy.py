@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """modtree's own tensors as leaves of a module tree.
 
-The tree asks the native family (``csrc/tensor/numpy_family.cpp``), which answers without Python; what is here is for what is asked a few times
-per program, and for tensors of classes that users derive.
+The tree asks the native family (``csrc/tensor/numpy_family.cpp``), which answers without Python;
+what is here is for what is asked a few times per program, and for tensors of classes that users
+derive.
 """
 
 from __future__ import annotations
@@ -10,14 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from modtree import _C, _imports, creation
-from modtree.autograd.module_tap import ModuleTap
-from modtree.devices import as_device
+from modtree import _C, _imports
+from modtree._module.parameter import Buffer, Parameter
+from modtree._tensor import creation
+from modtree._tensor.devices import as_device
+from modtree._tensor.grad_mode import no_grad
+from modtree._tensor.memory_formats import to_format
+from modtree._tensor.tensor import Tensor
 from modtree.families import base
-from modtree.grad_mode import no_grad
-from modtree.memory_formats import to_format
-from modtree.parameter import Buffer, Parameter
-from modtree.tensor import Tensor
+from modtree.families.module_tap import ModuleTap
 
 _imports.refuse_second(__name__)
 

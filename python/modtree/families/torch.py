@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """torch tensors as leaves of a module tree; imported when the first of them is met.
 
-The tree asks some of these questions once per entry of a tree, so most methods are static: a plain function is what native
-code calls fastest (faster than an ``operator.methodcaller``).
+The tree asks some of these questions once per entry of a tree, so most methods are static: a plain
+function is what native code calls fastest (faster than an ``operator.methodcaller``).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class TorchFamily(base.TensorFamily):
     parameter_type = _Parameter
     has_common_names = True
 
-    # -- what is it? -----------------------------------------------------------------------------
+    # -- what is it? -------------------------------------------------------------------------------
 
     @staticmethod
     def is_parameter(tensor: Any) -> bool:
@@ -50,7 +50,7 @@ class TorchFamily(base.TensorFamily):
             return f"torch.nn.parameter.{type(tensor).__name__}"
         return tensor.type()
 
-    # -- gradients -------------------------------------------------------------------------------
+    # -- gradients ---------------------------------------------------------------------------------
 
     requires_grad = staticmethod(operator.attrgetter("requires_grad"))
     grad = staticmethod(operator.attrgetter("grad"))
@@ -73,7 +73,7 @@ class TorchFamily(base.TensorFamily):
     is_grad_enabled = staticmethod(torch.is_grad_enabled)
     set_grad_enabled = staticmethod(torch._C._set_grad_enabled)
 
-    # -- handles and payloads --------------------------------------------------------------------
+    # -- handles and payloads ----------------------------------------------------------------------
 
     @staticmethod
     def detach(tensor: Any) -> Any:
@@ -108,7 +108,7 @@ class TorchFamily(base.TensorFamily):
             tensor = tensor.float()
         return tensor.cpu().resolve_conj().resolve_neg().numpy()
 
-    # -- conversions -----------------------------------------------------------------------------
+    # -- conversions -------------------------------------------------------------------------------
 
     @staticmethod
     def to(tensor: Any, device: Any, dtype: Any, non_blocking: bool, memory_format: Any) -> Any:
@@ -125,7 +125,7 @@ class TorchFamily(base.TensorFamily):
     def share_memory(tensor: Any) -> Any:
         return tensor.share_memory_()
 
-    # -- exchange of contents --------------------------------------------------------------------
+    # -- exchange of contents ----------------------------------------------------------------------
 
     @staticmethod
     def swap_tensors(tensor: Any, other: Any) -> None:
@@ -137,7 +137,7 @@ class TorchFamily(base.TensorFamily):
             source = as_torch(source)
         return tensor.module_load(source, assign=assign)
 
-    # -- backward hooks --------------------------------------------------------------------------
+    # -- backward hooks ----------------------------------------------------------------------------
 
     @staticmethod
     def backward_tap(
@@ -157,11 +157,14 @@ _WITHOUT_NUMPY = {
 
 
 def as_torch(value: Any) -> torch.Tensor:
-    """A torch tensor with the values of a tensor of any family; shares memory where that is possible."""
+    """A torch tensor with the values of a tensor of any family; shares memory where that is
+    possible.
+    """
     family = family_of(value)
     if family is None:
         raise TypeError(
-            f"cannot copy from '{type(value).__name__}' into a torch tensor: expected a tensor of torch or of a "
+            f"cannot copy from '{type(value).__name__}' into a torch tensor: expected a tensor "
+            f"of torch or of a "
             "library with a registered family (modtree.families.register)"
         )
     if family.name == "torch":

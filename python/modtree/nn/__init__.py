@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ..containers import (
+from modtree._module.containers import (
     Container,
     ModuleDict,
     ModuleList,
@@ -11,10 +11,10 @@ from ..containers import (
     ParameterList,
     Sequential,
 )
-from ..module import Module
-from ..parameter import Buffer, Parameter
-from . import functional, init, utils
-from .activation import (
+from modtree._module.module import Module
+from modtree._module.parameter import Buffer, Parameter
+from modtree.nn import functional, init, parameter, utils
+from modtree.nn.activation import (
     CELU,
     ELU,
     GELU,
@@ -36,8 +36,8 @@ from .activation import (
     Tanh,
     Tanhshrink,
 )
-from .attention import MultiheadAttention
-from .batchnorm import (
+from modtree.nn.attention import MultiheadAttention
+from modtree.nn.batchnorm import (
     BatchNorm1d,
     BatchNorm2d,
     BatchNorm3d,
@@ -45,16 +45,30 @@ from .batchnorm import (
     InstanceNorm2d,
     InstanceNorm3d,
 )
-from .bounded import Hardtanh, ReLU6, Threshold
-from .class_loss import CTCLoss, MultiLabelSoftMarginLoss, MultiMarginLoss
-from .convolution import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
-from .distance import Bilinear, CosineSimilarity, PairwiseDistance
-from .dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
-from .embedding import Embedding
-from .embedding_bag import EmbeddingBag
-from .flatten import Flatten, Unflatten
-from .linear import Identity, Linear
-from .loss import (
+from modtree.nn.bounded import Hardtanh, ReLU6, Threshold
+from modtree.nn.class_loss import CTCLoss, MultiLabelSoftMarginLoss, MultiMarginLoss
+from modtree.nn.convolution import (
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
+)
+from modtree.nn.distance import Bilinear, CosineSimilarity, PairwiseDistance
+from modtree.nn.dropout import (
+    AlphaDropout,
+    Dropout,
+    Dropout1d,
+    Dropout2d,
+    Dropout3d,
+    FeatureAlphaDropout,
+)
+from modtree.nn.embedding import Embedding
+from modtree.nn.embedding_bag import EmbeddingBag
+from modtree.nn.flatten import Flatten, Unflatten
+from modtree.nn.linear import Identity, Linear
+from modtree.nn.loss import (
     BCELoss,
     BCEWithLogitsLoss,
     CrossEntropyLoss,
@@ -68,15 +82,15 @@ from .loss import (
     SmoothL1Loss,
     SoftMarginLoss,
 )
-from .margin_loss import (
+from modtree.nn.margin_loss import (
     CosineEmbeddingLoss,
     HingeEmbeddingLoss,
     MarginRankingLoss,
     TripletMarginLoss,
     TripletMarginWithDistanceLoss,
 )
-from .normalization import GroupNorm, LayerNorm, LocalResponseNorm, RMSNorm
-from .padding import (
+from modtree.nn.normalization import GroupNorm, LayerNorm, LocalResponseNorm, RMSNorm
+from modtree.nn.padding import (
     CircularPad1d,
     CircularPad2d,
     CircularPad3d,
@@ -93,8 +107,8 @@ from .padding import (
     ZeroPad2d,
     ZeroPad3d,
 )
-from .parallel import DataParallel
-from .pooling import (
+from modtree.nn.parallel import DataParallel
+from modtree.nn.pooling import (
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
     AdaptiveAvgPool3d,
@@ -108,12 +122,12 @@ from .pooling import (
     MaxPool2d,
     MaxPool3d,
 )
-from .recurrent import GRU, LSTM, RNN, RNNBase
-from .recurrent_cell import GRUCell, LSTMCell, RNNCell, RNNCellBase
-from .softmax import GLU, LogSoftmax, Softmax, Softmax2d, Softmin
-from .transformer import Transformer, TransformerDecoder, TransformerEncoder
-from .transformer_layer import TransformerDecoderLayer, TransformerEncoderLayer
-from .vision import (
+from modtree.nn.recurrent import GRU, LSTM, RNN, RNNBase
+from modtree.nn.recurrent_cell import GRUCell, LSTMCell, RNNCell, RNNCellBase
+from modtree.nn.softmax import GLU, LogSoftmax, Softmax, Softmax2d, Softmin
+from modtree.nn.transformer import Transformer, TransformerDecoder, TransformerEncoder
+from modtree.nn.transformer_layer import TransformerDecoderLayer, TransformerEncoderLayer
+from modtree.nn.vision import (
     ChannelShuffle,
     Fold,
     PixelShuffle,
@@ -265,5 +279,6 @@ __all__ = [
     "ZeroPad3d",
     "functional",
     "init",
+    "parameter",
     "utils",
 ]

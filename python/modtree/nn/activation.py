@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..creation import empty
-from ..module import Module
-from ..parameter import Parameter
-from ..tensor import Tensor
-from . import functional as F
-from . import init
+from modtree._module.module import Module
+from modtree._module.parameter import Parameter
+from modtree._tensor.creation import empty
+from modtree._tensor.tensor import Tensor
+from modtree.nn import functional as F
+from modtree.nn import init
 
 __all__ = [
     "CELU",
@@ -40,7 +40,7 @@ def _note(inplace: bool) -> str:
     return ", inplace=True" if inplace else ""
 
 
-# -- with nothing to set, or only inplace ------------------------------------------------------------------------------
+# -- with nothing to set, or only inplace ----------------------------------------------------------
 
 
 class Tanh(Module):
@@ -127,7 +127,9 @@ class Mish(Module):
 
 
 class SELU(Module):
-    """ELU with the scale and alpha that keep mean 0 and variance 1; ``inplace=True`` writes into the input."""
+    """ELU with the scale and alpha that keep mean 0 and variance 1; ``inplace=True`` writes into
+    the input.
+    """
 
     inplace: bool
 
@@ -168,7 +170,7 @@ class Hardsigmoid(Module):
         return F.hardsigmoid(input, self.inplace)
 
 
-# -- with numbers ------------------------------------------------------------------------------------------------------
+# -- with numbers ----------------------------------------------------------------------------------
 
 
 class GELU(Module):
@@ -188,7 +190,9 @@ class GELU(Module):
 
 
 class LeakyReLU(Module):
-    """x where it is positive, else ``negative_slope * x``; ``inplace=True`` writes into the input."""
+    """x where it is positive, else ``negative_slope * x``; ``inplace=True`` writes into the
+    input.
+    """
 
     negative_slope: float
     inplace: bool
@@ -206,7 +210,9 @@ class LeakyReLU(Module):
 
 
 class ELU(Module):
-    """x where it is positive, else ``alpha * (exp(x) - 1)``; ``inplace=True`` writes into the input."""
+    """x where it is positive, else ``alpha * (exp(x) - 1)``; ``inplace=True`` writes into the
+    input.
+    """
 
     alpha: float
     inplace: bool
@@ -224,7 +230,9 @@ class ELU(Module):
 
 
 class CELU(Module):
-    """x where it is positive, else ``alpha * (exp(x / alpha) - 1)``; ``inplace=True`` writes into the input."""
+    """x where it is positive, else ``alpha * (exp(x / alpha) - 1)``; ``inplace=True`` writes into
+    the input.
+    """
 
     alpha: float
     inplace: bool
@@ -292,7 +300,9 @@ class Softshrink(Module):
 
 
 class RReLU(Module):
-    """Leaky ReLU with a slope for each value, drawn from [lower, upper] while training, else their mean."""
+    """Leaky ReLU with a slope for each value, drawn from [lower, upper] while training, else their
+    mean.
+    """
 
     lower: float
     upper: float

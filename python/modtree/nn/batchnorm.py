@@ -6,13 +6,13 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from ..creation import empty, tensor
-from ..dtypes import long
-from ..module import Module
-from ..parameter import Parameter
-from ..tensor import Tensor
-from . import functional as F
-from . import init
+from modtree._module.module import Module
+from modtree._module.parameter import Parameter
+from modtree._tensor.creation import empty, tensor
+from modtree._tensor.dtypes import long
+from modtree._tensor.tensor import Tensor
+from modtree.nn import functional as F
+from modtree.nn import init
 
 __all__ = [
     "BatchNorm1d",
@@ -27,8 +27,9 @@ __all__ = [
 class _NormBase(Module):
     """Parameters and running statistics, one value per channel.
 
-    Parameters: ``weight`` (ones) and ``bias`` (zeros), where ``affine``. Buffers: ``running_mean``, ``running_var`` and ``num_batches_tracked``,
-    where ``track_running_stats``. Checkpoints of version 1 have no ``num_batches_tracked``; they load, it keeps its value.
+    Parameters: ``weight`` (ones) and ``bias`` (zeros), where ``affine``. Buffers: ``running_mean``,
+    ``running_var`` and ``num_batches_tracked``, where ``track_running_stats``. Checkpoints of
+    version 1 have no ``num_batches_tracked``; they load, it keeps its value.
     """
 
     _version = 2
@@ -157,16 +158,19 @@ class BatchNorm1d(_BatchNorm):
 
 
 class BatchNorm2d(_BatchNorm):
-    """Each channel of (N, C, H, W) with mean 0 and variance 1 over the batch, then scaled and shifted.
+    """Each channel of (N, C, H, W) with mean 0 and variance 1 over the batch, then scaled and
+    shifted.
 
-    While training it uses mean and variance of the batch, and moves the running ones towards them; in ``eval()`` it uses the running ones.
+    While training it uses mean and variance of the batch, and moves the running ones towards them;
+    in ``eval()`` it uses the running ones.
 
     Args:
         num_features: C.
         eps: Added to the variance.
         momentum: How far the running values move; None makes them the mean over all batches.
         affine: False leaves ``weight`` and ``bias`` out (both None).
-        track_running_stats: False leaves the buffers out; the batch's own values are used always then.
+        track_running_stats: False leaves the buffers out; the batch's own values are used always
+            then.
         device: Where parameters and buffers are made.
         dtype: Their dtype.
         bias: False leaves ``bias`` out.
@@ -230,8 +234,10 @@ class _InstanceNorm(_NormBase):
             names = [f'"{prefix}{n}"' for n in found]
             if found:
                 error_msgs.append(
-                    f"Unexpected running stats buffer(s) {' and '.join(names)} for {type(self).__name__} with "
-                    "track_running_stats=False. If state_dict is a checkpoint saved before instance norm stopped tracking "
+                    f"Unexpected running stats buffer(s) {' and '.join(names)} for "
+                    f"{type(self).__name__} with "
+                    "track_running_stats=False. If state_dict is a checkpoint saved before "
+                    "instance norm stopped tracking "
                     "by default, delete these keys, or make the layer with track_running_stats=True"
                 )
                 for name in found:
@@ -268,10 +274,12 @@ class _InstanceNorm(_NormBase):
     def _wrong_channels(self, channels: int, axis: int) -> None:
         if self.affine:
             raise ValueError(
-                f"expected input's size at dim={axis} to match num_features ({self.num_features}), but got: {channels}."
+                f"expected input's size at dim={axis} to match num_features "
+                f"({self.num_features}), but got: {channels}."
             )
         warnings.warn(
-            f"input's size at dim={axis} does not match num_features. You can silence this warning by not passing in "
+            f"input's size at dim={axis} does not match num_features. You can silence this "
+            f"warning by not passing in "
             "num_features, which is not used because affine=False",
             stacklevel=3,
         )

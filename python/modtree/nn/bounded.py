@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import warnings
 
-from ..module import Module
-from ..tensor import Tensor
-from . import functional as F
+from modtree._module.module import Module
+from modtree._tensor.tensor import Tensor
+from modtree.nn import functional as F
 
 __all__ = ["Hardtanh", "ReLU6", "Threshold"]
 
 
 class Hardtanh(Module):
-    """x limited to [min_val, max_val]; ``inplace=True`` writes into the input. ``min_value`` and ``max_value`` are old names."""
+    """x limited to [min_val, max_val]; ``inplace=True`` writes into the input. ``min_value`` and
+    ``max_value`` are old names.
+    """
 
     min_val: float
     max_val: float

@@ -5,15 +5,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..tensor import Tensor
-from . import functional as F
-from .loss import _Loss, _WeightedLoss
+from modtree._tensor.tensor import Tensor
+from modtree.nn import functional as F
+from modtree.nn.loss import _Loss, _WeightedLoss
 
 __all__ = ["CTCLoss", "MultiLabelSoftMarginLoss", "MultiMarginLoss"]
 
 
 class CTCLoss(_Loss):
-    """The loss of labels whose places in the input are not known: :func:`~modtree.nn.functional.ctc_loss`."""
+    """The loss of labels whose places in the input are not known:
+    :func:`~modtree.nn.functional.ctc_loss`.
+    """
 
     blank: int
     zero_infinity: bool

@@ -7,13 +7,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..creation import empty
-from ..module import Module
-from ..parameter import Parameter
-from ..tensor import Tensor
-from . import functional as F
-from . import init
-from ._tuples import tuple_of
+from modtree._module.module import Module
+from modtree._module.parameter import Parameter
+from modtree._tensor.creation import empty
+from modtree._tensor.tensor import Tensor
+from modtree.nn import functional as F
+from modtree.nn import init
+from modtree.nn._tuples import tuple_of
 
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
 
@@ -80,7 +80,9 @@ class _ConvNd(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws the parameters anew, uniform in plus or minus ``1 / sqrt(fan in)``: the weight first, then the bias."""
+        """Draws the parameters anew, uniform in plus or minus ``1 / sqrt(fan in)``: the weight
+        first, then the bias.
+        """
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
             fan_in = self.weight.shape[1] * math.prod(self.weight.shape[2:])
@@ -140,14 +142,17 @@ def _check_arguments(
             raise ValueError("padding='same' is not supported for strided convolutions")
     if padding_mode not in _PADDING_MODES:
         raise ValueError(
-            f"padding_mode must be one of {', '.join(_PADDING_MODES)}, but got padding_mode='{padding_mode}'"
+            f"padding_mode must be one of {', '.join(_PADDING_MODES)}, but got "
+            f"padding_mode='{padding_mode}'"
         )
 
 
 def _padding_for_pad(
     padding: str | tuple[int, ...], kernel: tuple[int, ...], dilation: tuple[int, ...]
 ) -> Any:
-    """The padding as :func:`modtree.nn.functional.pad` takes it: last axis first, before and after."""
+    """The padding as :func:`modtree.nn.functional.pad` takes it: last axis first, before and
+    after.
+    """
     if not isinstance(padding, str):
         return tuple(p for p in reversed(padding) for _ in range(2))
     numbers = [0, 0] * len(kernel)
@@ -220,23 +225,28 @@ class Conv2d(_Conv):
         out_channels: C of the result.
         kernel_size: Extent of a window; like the next ones a number, or one for each axis.
         stride: Distance of windows.
-        padding: Elements around the input; ``"valid"`` means none, ``"same"`` as many as keep its size (with stride 1).
+        padding: Elements around the input; ``"valid"`` means none, ``"same"`` as many as keep its
+            size (with stride 1).
         dilation: Distance of the elements of a window.
         groups: The channels are split into so many groups that do not see each other.
         bias: False leaves the bias out.
-        padding_mode: What is put around the input: ``"zeros"``, ``"reflect"``, ``"replicate"`` or ``"circular"``.
+        padding_mode: What is put around the input: ``"zeros"``, ``"reflect"``, ``"replicate"`` or
+            ``"circular"``.
         device: Where the parameters are made.
         dtype: Their dtype.
 
-    Parameters: ``weight`` (out_channels, in_channels / groups, *kernel_size) and ``bias`` (out_channels), both uniform in
-    plus or minus ``1 / sqrt(in_channels / groups * elements of a window)``.
+    Parameters: ``weight`` (out_channels, in_channels / groups, *kernel_size) and ``bias``
+    (out_channels), both uniform in plus or minus ``1 / sqrt(in_channels / groups * elements of a
+    window)``.
     """
 
     _n = 2
 
 
 class Conv3d(_Conv):
-    """A convolution over the last three axes of (N, C, D, H, W) or (C, D, H, W); see :class:`Conv2d`."""
+    """A convolution over the last three axes of (N, C, D, H, W) or (C, D, H, W); see
+    :class:`Conv2d`.
+    """
 
     _n = 3
 
@@ -264,7 +274,8 @@ class _ConvTransposeNd(_ConvNd):
         n = self._n
         if padding_mode != "zeros":
             raise ValueError(
-                f'Only "zeros" padding mode is supported for {type(self).__name__}, got {padding_mode!r}'
+                f'Only "zeros" padding mode is supported for {type(self).__name__}, got '
+                f"{padding_mode!r}"
             )
         super().__init__(
             in_channels,
@@ -294,7 +305,8 @@ class _ConvTransposeNd(_ConvNd):
             wanted = wanted[extra:]
         if len(wanted) != n:
             raise ValueError(
-                f"ConvTranspose{n}D: for {input.dim()}D input, output_size must have {n} or {n + extra} elements (got "
+                f"ConvTranspose{n}D: for {input.dim()}D input, output_size must have {n} or "
+                f"{n + extra} elements (got "
                 f"{len(wanted)})"
             )
         spatial = tuple(input.shape[extra:])
@@ -307,7 +319,8 @@ class _ConvTransposeNd(_ConvNd):
         most = [a + s - 1 for a, s in zip(least, self.stride, strict=True)]
         if any(not a <= w <= b for a, w, b in zip(least, wanted, most, strict=True)):
             raise ValueError(
-                f"requested an output size of {tuple(wanted)}, but valid sizes range from {least} to {most} (for an input "
+                f"requested an output size of {tuple(wanted)}, but valid sizes range from "
+                f"{least} to {most} (for an input "
                 f"of {spatial})"
             )
         return tuple(w - a for w, a in zip(wanted, least, strict=True))
@@ -333,7 +346,8 @@ class ConvTranspose1d(_ConvTransposeNd):
 
 
 class ConvTranspose2d(_ConvTransposeNd):
-    """The transpose of :class:`Conv2d`: every element of the input adds a multiple of the kernel to the result.
+    """The transpose of :class:`Conv2d`: every element of the input adds a multiple of the kernel to
+    the result.
 
     Args:
         in_channels: C of the input.
@@ -349,7 +363,8 @@ class ConvTranspose2d(_ConvTransposeNd):
         device: Where the parameters are made.
         dtype: Their dtype.
 
-    Parameters: ``weight`` (in_channels, out_channels / groups, *kernel_size) and ``bias`` (out_channels).
+    Parameters: ``weight`` (in_channels, out_channels / groups, *kernel_size) and ``bias``
+    (out_channels).
 
     Called with ``output_size=`` it chooses the output padding for that size.
     """

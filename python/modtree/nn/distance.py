@@ -6,12 +6,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..creation import empty
-from ..module import Module
-from ..parameter import Parameter
-from ..tensor import Tensor
-from . import functional as F
-from . import init
+from modtree._module.module import Module
+from modtree._module.parameter import Parameter
+from modtree._tensor.creation import empty
+from modtree._tensor.tensor import Tensor
+from modtree.nn import functional as F
+from modtree.nn import init
 
 __all__ = ["Bilinear", "CosineSimilarity", "PairwiseDistance"]
 
@@ -27,8 +27,8 @@ class Bilinear(Module):
         device: Where the parameters are made.
         dtype: Their dtype.
 
-    Parameters: ``weight`` (out_features, in1_features, in2_features) and ``bias`` (out_features), both uniform in plus or minus
-    ``1 / sqrt(in1_features)``.
+    Parameters: ``weight`` (out_features, in1_features, in2_features) and ``bias`` (out_features),
+    both uniform in plus or minus ``1 / sqrt(in1_features)``.
     """
 
     in1_features: int

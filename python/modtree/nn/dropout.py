@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from ..module import Module
-from ..tensor import Tensor
-from . import functional as F
+from modtree._module.module import Module
+from modtree._tensor.tensor import Tensor
+from modtree.nn import functional as F
 
 __all__ = [
     "AlphaDropout",
@@ -33,35 +33,45 @@ class _Dropout(Module):
 
 
 class Dropout(_Dropout):
-    """While training, sets values to 0 with probability ``p`` and scales the others by ``1 / (1 - p)``."""
+    """While training, sets values to 0 with probability ``p`` and scales the others by ``1 / (1 -
+    p)``.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.dropout(input, self.p, self.training, self.inplace)
 
 
 class Dropout1d(_Dropout):
-    """While training, sets whole channels of (N, C, L) or (C, L) to 0 with probability ``p`` and scales the others."""
+    """While training, sets whole channels of (N, C, L) or (C, L) to 0 with probability ``p`` and
+    scales the others.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.dropout1d(input, self.p, self.training, self.inplace)
 
 
 class Dropout2d(_Dropout):
-    """While training, sets whole channels of (N, C, H, W) to 0 with probability ``p`` and scales the others."""
+    """While training, sets whole channels of (N, C, H, W) to 0 with probability ``p`` and scales
+    the others.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.dropout2d(input, self.p, self.training, self.inplace)
 
 
 class Dropout3d(_Dropout):
-    """While training, sets whole channels of (N, C, D, H, W) or (C, D, H, W) to 0 with probability ``p`` and scales the others."""
+    """While training, sets whole channels of (N, C, D, H, W) or (C, D, H, W) to 0 with probability
+    ``p`` and scales the others.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.dropout3d(input, self.p, self.training, self.inplace)
 
 
 class AlphaDropout(_Dropout):
-    """Dropout for networks of SELU: dropped values take SELU's lower limit, and mean 0 and variance 1 stay."""
+    """Dropout for networks of SELU: dropped values take SELU's lower limit, and mean 0 and variance
+    1 stay.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.alpha_dropout(input, self.p, self.training)

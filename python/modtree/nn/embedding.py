@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..creation import empty
-from ..grad_mode import no_grad
-from ..module import Module
-from ..parameter import Parameter
-from ..tensor import Tensor
-from . import functional as F
-from . import init
+from modtree._module.module import Module
+from modtree._module.parameter import Parameter
+from modtree._tensor.creation import empty
+from modtree._tensor.grad_mode import no_grad
+from modtree._tensor.tensor import Tensor
+from modtree.nn import functional as F
+from modtree.nn import init
 
 __all__ = ["Embedding"]
 
@@ -30,7 +30,8 @@ class Embedding(Module):
         device: Where the table is made.
         dtype: Its dtype.
 
-    Parameter: ``weight`` (num_embeddings, embedding_dim), drawn from the standard normal distribution.
+    Parameter: ``weight`` (num_embeddings, embedding_dim), drawn from the standard normal
+    distribution.
     """
 
     num_embeddings: int
@@ -62,7 +63,8 @@ class Embedding(Module):
         if padding_idx is not None:
             if not -num_embeddings <= padding_idx < num_embeddings:
                 raise AssertionError(
-                    f"Padding_idx must be within num_embeddings: got {padding_idx} for {num_embeddings} rows"
+                    f"Padding_idx must be within num_embeddings: got {padding_idx} for "
+                    f"{num_embeddings} rows"
                 )
             padding_idx %= num_embeddings
         self.padding_idx = padding_idx

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..creation import empty
-from ..grad_mode import no_grad
-from ..module import Module
-from ..parameter import Parameter
-from ..tensor import Tensor
-from . import functional as F
-from . import init
+from modtree._module.module import Module
+from modtree._module.parameter import Parameter
+from modtree._tensor.creation import empty
+from modtree._tensor.grad_mode import no_grad
+from modtree._tensor.tensor import Tensor
+from modtree.nn import functional as F
+from modtree.nn import init
 
 __all__ = ["EmbeddingBag"]
 
@@ -24,15 +24,18 @@ class EmbeddingBag(Module):
         embedding_dim: Width of a row.
         max_norm: Rows with a larger norm are scaled down to it when they are looked up.
         norm_type: The p of that norm.
-        scale_grad_by_freq: Divide gradients by how often the row occurs in the batch; not for "max".
+        scale_grad_by_freq: Divide gradients by how often the row occurs in the batch; not for
+            "max".
         mode: "sum", "mean" or "max".
         sparse: Accepted for compatibility; gradients are dense.
         include_last_offset: The last offset is the end of the last bag.
-        padding_idx: Indices of this value do not count; the row starts as zeros; may count from the end.
+        padding_idx: Indices of this value do not count; the row starts as zeros; may count from the
+            end.
         device: Where the table is made.
         dtype: Its dtype.
 
-    Parameter: ``weight`` (num_embeddings, embedding_dim), drawn from the standard normal distribution.
+    Parameter: ``weight`` (num_embeddings, embedding_dim), drawn from the standard normal
+    distribution.
     """
 
     num_embeddings: int
@@ -70,7 +73,8 @@ class EmbeddingBag(Module):
         if padding_idx is not None:
             if not -num_embeddings <= padding_idx < num_embeddings:
                 raise AssertionError(
-                    f"padding_idx must be within num_embeddings: got {padding_idx} for {num_embeddings} rows"
+                    f"padding_idx must be within num_embeddings: got {padding_idx} for "
+                    f"{num_embeddings} rows"
                 )
             padding_idx %= num_embeddings
         self.padding_idx = padding_idx

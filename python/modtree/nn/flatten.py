@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..module import Module
-from ..tensor import Tensor
+from modtree._module.module import Module
+from modtree._tensor.tensor import Tensor
 
 __all__ = ["Flatten", "Unflatten"]
 
@@ -41,12 +41,14 @@ class Unflatten(Module):
             raise TypeError(f"invalid argument type for dim parameter: expected int, got {dim!r}")
         if not isinstance(unflattened_size, (tuple, list)):
             raise TypeError(
-                f"unflattened_size must be a tuple of ints, but found type {type(unflattened_size).__name__}"
+                f"unflattened_size must be a tuple of ints, but found type "
+                f"{type(unflattened_size).__name__}"
             )
         for i, size in enumerate(unflattened_size):
             if not isinstance(size, int):
                 raise TypeError(
-                    f"unflattened_size must be tuple of ints, but found element of type {type(size).__name__} at pos {i}"
+                    f"unflattened_size must be tuple of ints, but found element of type "
+                    f"{type(size).__name__} at pos {i}"
                 )
         self.dim = dim
         self.unflattened_size = unflattened_size

@@ -3,7 +3,8 @@
 
 Every function takes a tensor of any library whose tensors have torch's in-place methods, records no
 gradients, and returns its argument. Random values come from the library's own generator, or from
-``generator=``. A tensor without values (device ``meta``) is left alone and no random number is drawn.
+``generator=``. A tensor without values (device ``meta``) is left alone and no random number is
+drawn.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     """The factor by which a layer's weights should grow to make up for the nonlinearity after it.
 
     Args:
-        nonlinearity: ``"linear"``, ``"conv1d"`` ... ``"conv_transpose3d"``, ``"sigmoid"``, ``"tanh"``, ``"relu"``,
-            ``"leaky_relu"`` or ``"selu"``.
+        nonlinearity: ``"linear"``, ``"conv1d"`` ... ``"conv_transpose3d"``, ``"sigmoid"``,
+            ``"tanh"``, ``"relu"``, ``"leaky_relu"`` or ``"selu"``.
         param: The negative slope of ``leaky_relu`` (default 0.01); ignored for the others.
     """
     if nonlinearity in _GAIN_ONE:
@@ -103,7 +104,9 @@ def _write(tensor: Any, array: np.ndarray) -> None:
 
 
 def _library(tensor: Any) -> Any:
-    """The top-level package that the tensor's class comes from (it is imported: the tensor exists)."""
+    """The top-level package that the tensor's class comes from (it is imported: the tensor
+    exists).
+    """
     for cls in type(tensor).__mro__:
         package = sys.modules.get(cls.__module__.partition(".")[0])
         if hasattr(package, "from_numpy"):
@@ -111,7 +114,7 @@ def _library(tensor: Any) -> Any:
     raise TypeError(f"expected a tensor, got {type(tensor).__name__}")
 
 
-# -- plain fills ---------------------------------------------------------------------------------
+# -- plain fills -----------------------------------------------------------------------------------
 
 
 def uniform_(tensor: T, a: float = 0.0, b: float = 1.0, generator: Any = None) -> T:
@@ -151,10 +154,13 @@ def trunc_normal_(
     b: float = 2.0,
     generator: Any = None,
 ) -> Any:
-    """Values from the normal distribution restricted to [a, b]; ``a`` and ``b`` are absolute, not multiples of std."""
+    """Values from the normal distribution restricted to [a, b]; ``a`` and ``b`` are absolute, not
+    multiples of std.
+    """
     if mean < a - 2 * std or mean > b + 2 * std:
         warnings.warn(
-            "mean is more than 2 std from [a, b] in nn.init.trunc_normal_: nearly all values lie at "
+            "mean is more than 2 std from [a, b] in nn.init.trunc_normal_: nearly all values lie "
+            "at "
             "one end of the interval",
             stacklevel=2,
         )
@@ -177,7 +183,9 @@ def _to_numpy(tensor: Any) -> np.ndarray:
 
 
 def _truncated_cdf(low: float, high: float) -> tuple[np.ndarray, np.ndarray]:
-    """Points z in [low, high] and the share of a standard normal variable's mass, of that in [low, high], below them."""
+    """Points z in [low, high] and the share of a standard normal variable's mass, of that in [low,
+    high], below them.
+    """
     nearest = min(max(0.0, low), high)
     # Mass further than this from its densest point is below 1e-16 of the whole.
     reach = 8.5 if nearest == 0 else min(8.5, 37.0 / abs(nearest))
@@ -189,7 +197,7 @@ def _truncated_cdf(low: float, high: float) -> tuple[np.ndarray, np.ndarray]:
     return (z, cdf / cdf[-1]) if cdf[-1] > 0 else (z, np.linspace(0, 1, z.size))
 
 
-# -- patterns ------------------------------------------------------------------------------------
+# -- patterns --------------------------------------------------------------------------------------
 
 
 def eye_(tensor: Any) -> Any:
@@ -204,7 +212,9 @@ def eye_(tensor: Any) -> Any:
 
 
 def dirac_(tensor: Any, groups: int = 1) -> Any:
-    """A convolution's weight that passes channels through: per group, channel d to channel d as far as both exist."""
+    """A convolution's weight that passes channels through: per group, channel d to channel d as far
+    as both exist.
+    """
     shape = tuple(tensor.shape)
     if len(shape) not in (3, 4, 5):
         raise ValueError(
@@ -225,7 +235,7 @@ def dirac_(tensor: Any, groups: int = 1) -> Any:
     return tensor
 
 
-# -- scaled by the number of connections ---------------------------------------------------------
+# -- scaled by the number of connections -----------------------------------------------------------
 
 
 def _xavier_std(tensor: Any, gain: float) -> float:
@@ -234,13 +244,17 @@ def _xavier_std(tensor: Any, gain: float) -> float:
 
 
 def xavier_uniform_(tensor: T, gain: float = 1.0, generator: Any = None) -> T:
-    """Uniform in plus or minus ``gain * sqrt(6 / (fan_in + fan_out))`` (Glorot and Bengio, 2010)."""
+    """Uniform in plus or minus ``gain * sqrt(6 / (fan_in + fan_out))`` (Glorot and Bengio,
+    2010).
+    """
     bound = math.sqrt(3.0) * _xavier_std(tensor, gain)
     return uniform_(tensor, -bound, bound, generator)
 
 
 def xavier_normal_(tensor: T, gain: float = 1.0, generator: Any = None) -> T:
-    """Normal with standard deviation ``gain * sqrt(2 / (fan_in + fan_out))`` (Glorot and Bengio, 2010)."""
+    """Normal with standard deviation ``gain * sqrt(2 / (fan_in + fan_out))`` (Glorot and Bengio,
+    2010).
+    """
     return normal_(tensor, 0.0, _xavier_std(tensor, gain), generator)
 
 
@@ -283,16 +297,19 @@ def kaiming_normal_(
     nonlinearity: str = "leaky_relu",
     generator: Any = None,
 ) -> T:
-    """Normal with standard deviation ``gain / sqrt(fan)``; arguments as for :func:`kaiming_uniform_`."""
+    """Normal with standard deviation ``gain / sqrt(fan)``; arguments as for
+    :func:`kaiming_uniform_`.
+    """
     std = _kaiming_std(tensor, a, mode, nonlinearity)
     return tensor if std is None else normal_(tensor, 0.0, std, generator)
 
 
-# -- matrices ------------------------------------------------------------------------------------
+# -- matrices --------------------------------------------------------------------------------------
 
 
 def orthogonal_(tensor: Any, gain: float = 1, generator: Any = None) -> Any:
-    """A random matrix with orthonormal rows or columns, whichever are fewer, times ``gain`` (Saxe et al., 2013).
+    """A random matrix with orthonormal rows or columns, whichever are fewer, times ``gain`` (Saxe
+    et al., 2013).
 
     More than two axes count as a matrix of the first against all others.
     """
@@ -333,7 +350,7 @@ def sparse_(tensor: Any, sparsity: float, std: float = 0.01, generator: Any = No
     return tensor
 
 
-# -- names from before the underscore ------------------------------------------------------------
+# -- names from before the underscore --------------------------------------------------------------
 
 
 def _deprecated(function: Callable[..., T]) -> Callable[..., T]:

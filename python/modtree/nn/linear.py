@@ -6,12 +6,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..creation import empty
-from ..module import Module
-from ..parameter import Parameter
-from ..tensor import Tensor
-from . import functional as F
-from . import init
+from modtree._module.module import Module
+from modtree._module.parameter import Parameter
+from modtree._tensor.creation import empty
+from modtree._tensor.tensor import Tensor
+from modtree.nn import functional as F
+from modtree.nn import init
 
 __all__ = ["Identity", "Linear"]
 

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Losses as modules. ``size_average`` and ``reduce`` are what came before ``reduction``, still understood, with a warning."""
+"""Losses as modules. ``size_average`` and ``reduce`` are what came before ``reduction``, still
+understood, with a warning.
+"""
 
 from __future__ import annotations
 
-from ..module import Module
-from ..tensor import Tensor
-from . import functional as F
-from .functional._common import reduction_of
+from modtree._module.module import Module
+from modtree._tensor.tensor import Tensor
+from modtree.nn import functional as F
+from modtree.nn.functional._common import reduction_of
 
 __all__ = [
     "BCELoss",
@@ -53,7 +55,7 @@ class _WeightedLoss(_Loss):
         self.register_buffer("weight", weight)
 
 
-# -- element by element ------------------------------------------------------------------------------------------------
+# -- element by element ----------------------------------------------------------------------------
 
 
 class MSELoss(_Loss):
@@ -87,7 +89,9 @@ class L1Loss(_Loss):
 
 
 class SmoothL1Loss(_Loss):
-    """``0.5 * d**2 / beta`` where ``d = |input - target|`` is below ``beta``, else ``d - 0.5 * beta``."""
+    """``0.5 * d**2 / beta`` where ``d = |input - target|`` is below ``beta``, else ``d - 0.5 *
+    beta``.
+    """
 
     def __init__(
         self,
@@ -104,7 +108,9 @@ class SmoothL1Loss(_Loss):
 
 
 class HuberLoss(_Loss):
-    """``0.5 * d**2`` where ``d = |input - target|`` is at most ``delta``, else ``delta * (d - 0.5 * delta)``."""
+    """``0.5 * d**2`` where ``d = |input - target|`` is at most ``delta``, else ``delta * (d - 0.5 *
+    delta)``.
+    """
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
         super().__init__(reduction=reduction)
@@ -129,7 +135,7 @@ class SoftMarginLoss(_Loss):
         return F.soft_margin_loss(input, target, reduction=self.reduction)
 
 
-# -- probabilities -----------------------------------------------------------------------------------------------------
+# -- probabilities ---------------------------------------------------------------------------------
 
 
 class NLLLoss(_WeightedLoss):
@@ -205,7 +211,9 @@ class BCELoss(_WeightedLoss):
 
 
 class BCEWithLogitsLoss(_Loss):
-    """:class:`BCELoss` of ``sigmoid(input)``, computed without overflow; ``pos_weight`` multiplies the cost of positive answers."""
+    """:class:`BCELoss` of ``sigmoid(input)``, computed without overflow; ``pos_weight`` multiplies
+    the cost of positive answers.
+    """
 
     weight: Tensor | None
     pos_weight: Tensor | None
@@ -250,7 +258,9 @@ class KLDivLoss(_Loss):
 
 
 class GaussianNLLLoss(_Loss):
-    """The target as a sample of a normal distribution; see :func:`~modtree.nn.functional.gaussian_nll_loss`."""
+    """The target as a sample of a normal distribution; see
+    :func:`~modtree.nn.functional.gaussian_nll_loss`.
+    """
 
     full: bool
     eps: float
@@ -267,7 +277,9 @@ class GaussianNLLLoss(_Loss):
 
 
 class PoissonNLLLoss(_Loss):
-    """The target as a sample of a Poisson distribution; see :func:`~modtree.nn.functional.poisson_nll_loss`."""
+    """The target as a sample of a Poisson distribution; see
+    :func:`~modtree.nn.functional.poisson_nll_loss`.
+    """
 
     log_input: bool
     full: bool

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..tensor import Tensor
-from . import functional as F
-from .distance import PairwiseDistance
-from .loss import _Loss
+from modtree._tensor.tensor import Tensor
+from modtree.nn import functional as F
+from modtree.nn.distance import PairwiseDistance
+from modtree.nn.loss import _Loss
 
 __all__ = [
     "CosineEmbeddingLoss",
@@ -81,7 +81,9 @@ class HingeEmbeddingLoss(_Loss):
 
 
 class TripletMarginLoss(_Loss):
-    """``max(0, |anchor - positive| - |anchor - negative| + margin)``; see :func:`~modtree.nn.functional.triplet_margin_loss`."""
+    """``max(0, |anchor - positive| - |anchor - negative| + margin)``; see
+    :func:`~modtree.nn.functional.triplet_margin_loss`.
+    """
 
     margin: float
     p: float
@@ -122,7 +124,9 @@ class TripletMarginLoss(_Loss):
 
 
 class TripletMarginWithDistanceLoss(_Loss):
-    """:class:`TripletMarginLoss` with a distance of one's own (default: :class:`PairwiseDistance`)."""
+    """:class:`TripletMarginLoss` with a distance of one's own (default:
+    :class:`PairwiseDistance`).
+    """
 
     margin: float
     swap: bool
@@ -138,7 +142,8 @@ class TripletMarginWithDistanceLoss(_Loss):
         super().__init__(None, None, reduction)
         if margin <= 0:
             raise ValueError(
-                f"TripletMarginWithDistanceLoss: expected margin to be greater than 0, got {margin} instead"
+                f"TripletMarginWithDistanceLoss: expected margin to be greater than 0, got "
+                f"{margin} instead"
             )
         self.distance_function = (
             PairwiseDistance() if distance_function is None else distance_function

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..creation import empty
-from ..module import Module
-from ..parameter import Parameter
-from ..tensor import Tensor
-from . import functional as F
-from . import init
+from modtree._module.module import Module
+from modtree._module.parameter import Parameter
+from modtree._tensor.creation import empty
+from modtree._tensor.tensor import Tensor
+from modtree.nn import functional as F
+from modtree.nn import init
 
 __all__ = ["GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
 
@@ -71,7 +71,8 @@ class LayerNorm(Module):
 
 
 class GroupNorm(Module):
-    """Normalizes each group of channels of each sample to mean 0 and variance 1, then scales and shifts each channel.
+    """Normalizes each group of channels of each sample to mean 0 and variance 1, then scales and
+    shifts each channel.
 
     Args:
         num_groups: Number of groups.
@@ -183,7 +184,9 @@ class RMSNorm(Module):
 
 
 class LocalResponseNorm(Module):
-    """Divides by a power of the mean square over neighbouring channels; see :func:`modtree.nn.functional.local_response_norm`."""
+    """Divides by a power of the mean square over neighbouring channels; see
+    :func:`modtree.nn.functional.local_response_norm`.
+    """
 
     size: int
     alpha: float

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Padding layers: 1d, 2d and 3d of each kind, which take one number or (left, right, top, bottom, ...)."""
+"""Padding layers: 1d, 2d and 3d of each kind, which take one number or (left, right, top, bottom,
+...).
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..module import Module
-from ..tensor import Tensor
-from . import functional as F
-from ._tuples import tuple_of
+from modtree._module.module import Module
+from modtree._tensor.tensor import Tensor
+from modtree.nn import functional as F
+from modtree.nn._tuples import tuple_of
 
 __all__ = [
     "CircularPad1d",

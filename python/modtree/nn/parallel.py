@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..module import Module
+from modtree._module.module import Module
 
 __all__ = ["DataParallel"]
 
 
 class DataParallel(Module):
-    """Calls the module inside: there are no devices to split a batch over. Names in state dicts start with "module.", as torch's do.
+    """Calls the module inside: there are no devices to split a batch over. Names in state dicts
+    start with "module.", as torch's do.
 
     Args:
         module: The module.

@@ -3,6 +3,6 @@
 
 from __future__ import annotations
 
-from modtree.parameter import Buffer, Parameter
+from modtree._module.parameter import Buffer, Parameter, is_lazy
 
-__all__ = ["Buffer", "Parameter"]
+__all__ = ["Buffer", "Parameter", "is_lazy"]

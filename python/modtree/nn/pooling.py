@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..module import Module
-from ..tensor import Tensor
-from . import functional as F
-from ._tuples import tuple_of
+from modtree._module.module import Module
+from modtree._tensor.tensor import Tensor
+from modtree.nn import functional as F
+from modtree.nn._tuples import tuple_of
 
 __all__ = [
     "AdaptiveAvgPool1d",
@@ -82,7 +82,8 @@ class MaxPool2d(_MaxPoolNd):
         stride: Distance of windows; by default their extent.
         padding: Places around the input that never win, at most half a window.
         dilation: Distance of the elements of a window.
-        return_indices: Return also where the values stand, see :func:`modtree.nn.functional.max_pool2d`.
+        return_indices: Return also where the values stand, see
+            :func:`modtree.nn.functional.max_pool2d`.
         ceil_mode: Also a last window that ends outside of the input.
     """
 
@@ -204,7 +205,9 @@ class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
-    """The means of a grid of cells over the last two axes; ``output_size`` is a number or one for each axis, None keeps the input's."""
+    """The means of a grid of cells over the last two axes; ``output_size`` is a number or one for
+    each axis, None keeps the input's.
+    """
 
     _n = 2
 
@@ -239,7 +242,9 @@ class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
-    """The largest values of a grid of cells over the last two axes; ``output_size`` is a number or one for each axis, None keeps the input's."""
+    """The largest values of a grid of cells over the last two axes; ``output_size`` is a number or
+    one for each axis, None keeps the input's.
+    """
 
     _n = 2
 

@@ -7,15 +7,15 @@ import math
 import warnings
 from typing import Any
 
-from ..creation import empty, zeros
-from ..module import Module
-from ..ops.joining import cat, stack
-from ..parameter import Parameter
-from ..tensor import Tensor
-from . import functional as F
-from . import init
-from .functional.recurrent import recurrence
-from .utils.rnn import PackedSequence, padded_steps, picked_steps
+from modtree._module.module import Module
+from modtree._module.parameter import Parameter
+from modtree._ops.join import cat, stack
+from modtree._tensor.creation import empty, zeros
+from modtree._tensor.tensor import Tensor
+from modtree.nn import functional as F
+from modtree.nn import init
+from modtree.nn.functional.recurrent import recurrence
+from modtree.nn.utils.rnn import PackedSequence, padded_steps, picked_steps
 
 __all__ = ["GRU", "LSTM", "RNN", "RNNBase"]
 
@@ -30,7 +30,8 @@ def _checked_size(name: str, value: Any) -> None:
 
 
 class RNNBase(Module):
-    """What :class:`RNN`, :class:`LSTM` and :class:`GRU` share: parameters, states, layers and directions.
+    """What :class:`RNN`, :class:`LSTM` and :class:`GRU` share: parameters, states, layers and
+    directions.
 
     Args:
         mode: "LSTM", "GRU", "RNN_TANH" or "RNN_RELU".
@@ -38,15 +39,18 @@ class RNNBase(Module):
         hidden_size: Width of the hidden state.
         num_layers: Number of layers, each over the outputs of the one before.
         bias: False leaves the biases out.
-        batch_first: Sequences are (batch, time, width) instead of (time, batch, width). States are not affected.
-        dropout: Probability of dropping a value of the outputs of all layers but the last, while training.
+        batch_first: Sequences are (batch, time, width) instead of (time, batch, width). States are
+            not affected.
+        dropout: Probability of dropping a value of the outputs of all layers but the last, while
+            training.
         bidirectional: Each layer runs also backwards in time; the outputs come side by side.
         proj_size: LSTM only: the hidden state is projected to this width.
         device: Where the parameters are made.
         dtype: Their dtype.
 
-    Parameters, for each layer k (and again with the suffix ``_reverse``): ``weight_ih_l[k]``, ``weight_hh_l[k]``, ``bias_ih_l[k]``,
-    ``bias_hh_l[k]`` and ``weight_hr_l[k]``, the gates one below the other; all uniform in plus or minus ``1 / sqrt(hidden_size)``.
+    Parameters, for each layer k (and again with the suffix ``_reverse``): ``weight_ih_l[k]``,
+    ``weight_hh_l[k]``, ``bias_ih_l[k]``, ``bias_hh_l[k]`` and ``weight_hr_l[k]``, the gates one
+    below the other; all uniform in plus or minus ``1 / sqrt(hidden_size)``.
     """
 
     mode: str
@@ -89,12 +93,14 @@ class RNNBase(Module):
             or not 0 <= dropout <= 1
         ):
             raise ValueError(
-                "dropout should be a number in range [0, 1] representing the probability of an element being "
+                "dropout should be a number in range [0, 1] representing the probability of an "
+                "element being "
                 f"zeroed, got {dropout!r}"
             )
         if dropout > 0 and num_layers == 1:
             warnings.warn(
-                "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects "
+                "dropout option adds dropout after all but last recurrent layer, so non-zero "
+                "dropout expects "
                 f"num_layers greater than 1, but got dropout={dropout} and num_layers={num_layers}",
                 stacklevel=3,
             )
@@ -163,7 +169,7 @@ class RNNBase(Module):
             text += f", bidirectional={self.bidirectional}"
         return text
 
-    # -- running ------------------------------------------------------------------------------------------------------
+    # -- running -----------------------------------------------------------------------------------
 
     def _layer(
         self, names: list[str], x: Tensor, states: list[Tensor], reverse: bool, sizes: Any
@@ -177,7 +183,9 @@ class RNNBase(Module):
     def _layers(
         self, x: Tensor, states: list[Tensor] | None, sizes: Any
     ) -> tuple[Tensor, list[Tensor]]:
-        """All layers over (time, batch, width); each of the states is (layers * directions, batch, width)."""
+        """All layers over (time, batch, width); each of the states is (layers * directions, batch,
+        width).
+        """
         directions = 2 if self.bidirectional else 1
         batch = x.shape[1]
         if states is None:
@@ -272,15 +280,17 @@ class RNNBase(Module):
             )
         if x.shape[-1] != self.input_size:
             raise RuntimeError(
-                f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {x.shape[-1]}"
+                f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got "
+                f"{x.shape[-1]}"
             )
 
 
 class RNN(RNNBase):
-    """``h = tanh(W_ih x + b_ih + W_hh h + b_hh)`` step by step; ``nonlinearity="relu"`` for ReLU instead.
+    """``h = tanh(W_ih x + b_ih + W_hh h + b_hh)`` step by step; ``nonlinearity="relu"`` for ReLU
+    instead.
 
-    Arguments: ``input_size, hidden_size, num_layers=1, nonlinearity="tanh", bias=True, batch_first=False, dropout=0.0, bidirectional=False``; see
-    :class:`RNNBase`.
+    Arguments: ``input_size, hidden_size, num_layers=1, nonlinearity="tanh", bias=True,
+    batch_first=False, dropout=0.0, bidirectional=False``; see :class:`RNNBase`.
     """
 
     nonlinearity: str
@@ -304,12 +314,15 @@ class RNN(RNNBase):
         """Runs over a sequence.
 
         Args:
-            input: (time, batch, input_size), or with ``batch_first`` (batch, time, input_size); (time, input_size) without a batch; or a
+            input: (time, batch, input_size), or with ``batch_first`` (batch, time, input_size);
+                (time, input_size) without a batch; or a
                 :class:`~modtree.nn.utils.rnn.PackedSequence`.
-            hx: The first hidden state of each layer and direction, (num_layers * directions, batch, hidden_size); zeros by default.
+            hx: The first hidden state of each layer and direction, (num_layers * directions, batch,
+                hidden_size); zeros by default.
 
         Returns:
-            The last layer's hidden states of all steps, shaped as the input, and the last states, shaped as ``hx``.
+            The last layer's hidden states of all steps, shaped as the input, and the last states,
+            shaped as ``hx``.
         """
         output, (last,) = self._run(input, None if hx is None else [hx])
         return output, last
@@ -318,8 +331,9 @@ class RNN(RNNBase):
 class LSTM(RNNBase):
     """Long short-term memory.
 
-    Arguments: ``input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0, bidirectional=False, proj_size=0``; see
-    :class:`RNNBase`. Gates come in the order input, forget, cell, output.
+    Arguments: ``input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
+    bidirectional=False, proj_size=0``; see :class:`RNNBase`. Gates come in the order input, forget,
+    cell, output.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -332,8 +346,8 @@ class LSTM(RNNBase):
 
         Args:
             input: As :meth:`RNN.forward` takes it.
-            hx: The first hidden and cell states, (num_layers * directions, batch, proj_size or hidden_size) and (num_layers * directions,
-                batch, hidden_size); zeros by default.
+            hx: The first hidden and cell states, (num_layers * directions, batch, proj_size or
+                hidden_size) and (num_layers * directions, batch, hidden_size); zeros by default.
 
         Returns:
             The last layer's hidden states of all steps, and the last hidden and cell states.
@@ -345,8 +359,8 @@ class LSTM(RNNBase):
 class GRU(RNNBase):
     """Gated recurrent units.
 
-    Arguments: ``input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0, bidirectional=False``; see :class:`RNNBase`.
-    Gates come in the order reset, update, new.
+    Arguments: ``input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
+    bidirectional=False``; see :class:`RNNBase`. Gates come in the order reset, update, new.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -6,12 +6,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..creation import empty, zeros
-from ..module import Module
-from ..parameter import Parameter
-from ..tensor import Tensor
-from . import init
-from .functional.recurrent import recurrence
+from modtree._module.module import Module
+from modtree._module.parameter import Parameter
+from modtree._tensor.creation import empty, zeros
+from modtree._tensor.tensor import Tensor
+from modtree.nn import init
+from modtree.nn.functional.recurrent import recurrence
 
 __all__ = ["GRUCell", "LSTMCell", "RNNCell", "RNNCellBase"]
 
@@ -27,8 +27,9 @@ class RNNCellBase(Module):
         device: Where the parameters are made.
         dtype: Their dtype.
 
-    Parameters: ``weight_ih`` (gates * hidden_size, input_size), ``weight_hh`` (gates * hidden_size, hidden_size), ``bias_ih`` and ``bias_hh``
-    (gates * hidden_size), all uniform in plus or minus ``1 / sqrt(hidden_size)``.
+    Parameters: ``weight_ih`` (gates * hidden_size, input_size), ``weight_hh`` (gates * hidden_size,
+    hidden_size), ``bias_ih`` and ``bias_hh`` (gates * hidden_size), all uniform in plus or minus
+    ``1 / sqrt(hidden_size)``.
     """
 
     input_size: int
@@ -81,7 +82,8 @@ class RNNCellBase(Module):
             raise ValueError(f"{name}: Expected input to be 1D or 2D, got {input.dim()}D instead")
         if input.shape[-1] != self.input_size:
             raise RuntimeError(
-                f"input has inconsistent input_size: got {input.shape[-1]} expected {self.input_size}"
+                f"input has inconsistent input_size: got {input.shape[-1]} expected "
+                f"{self.input_size}"
             )
         batch = input.shape[0] if input.dim() == 2 else 1
         if states is None:
@@ -96,7 +98,8 @@ class RNNCellBase(Module):
                 )
             if state.shape[-1] != self.hidden_size:
                 raise RuntimeError(
-                    f"hidden{i} has inconsistent hidden_size: got {state.shape[-1]}, expected {self.hidden_size}"
+                    f"hidden{i} has inconsistent hidden_size: got {state.shape[-1]}, expected "
+                    f"{self.hidden_size}"
                 )
             if (state.shape[0] if state.dim() == 2 else 1) != batch:
                 raise RuntimeError(
@@ -113,7 +116,9 @@ class RNNCellBase(Module):
 
 
 class RNNCell(RNNCellBase):
-    """``tanh(W_ih x + b_ih + W_hh h + b_hh)``; ``nonlinearity="relu"`` for ReLU instead. See :class:`RNNCellBase`."""
+    """``tanh(W_ih x + b_ih + W_hh h + b_hh)``; ``nonlinearity="relu"`` for ReLU instead. See
+    :class:`RNNCellBase`.
+    """
 
     nonlinearity: str
 
@@ -130,7 +135,9 @@ class RNNCell(RNNCellBase):
         self.nonlinearity = nonlinearity
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
-        """The next hidden state of (batch, input_size) or (input_size); ``hx`` (batch, hidden_size) or (hidden_size) is zeros by default."""
+        """The next hidden state of (batch, input_size) or (input_size); ``hx`` (batch, hidden_size)
+        or (hidden_size) is zeros by default.
+        """
         if self.nonlinearity not in ("tanh", "relu"):
             raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
         x, (h,) = self._prepared(input, None if hx is None else [hx], 1)
@@ -139,7 +146,9 @@ class RNNCell(RNNCellBase):
 
 
 class LSTMCell(RNNCellBase):
-    """One step of an LSTM; gates in the order input, forget, cell, output. See :class:`RNNCellBase`."""
+    """One step of an LSTM; gates in the order input, forget, cell, output. See
+    :class:`RNNCellBase`.
+    """
 
     def __init__(
         self,
@@ -161,7 +170,9 @@ class LSTMCell(RNNCellBase):
 
 
 class GRUCell(RNNCellBase):
-    """One step of gated recurrent units; gates in the order reset, update, new. See :class:`RNNCellBase`."""
+    """One step of gated recurrent units; gates in the order reset, update, new. See
+    :class:`RNNCellBase`.
+    """
 
     def __init__(
         self,

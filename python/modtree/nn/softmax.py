@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from ..module import Module
-from ..tensor import Tensor
-from . import functional as F
+from modtree._module.module import Module
+from modtree._tensor.tensor import Tensor
+from modtree.nn import functional as F
 
 __all__ = ["GLU", "LogSoftmax", "Softmax", "Softmax2d", "Softmin"]
 

@@ -6,14 +6,18 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from ..containers import ModuleList
-from ..creation import full
-from ..module import Module
-from ..tensor import Tensor
-from . import functional as F
-from . import init
-from .normalization import LayerNorm
-from .transformer_layer import Activation, TransformerDecoderLayer, TransformerEncoderLayer
+from modtree._module.containers import ModuleList
+from modtree._module.module import Module
+from modtree._tensor.creation import full
+from modtree._tensor.tensor import Tensor
+from modtree.nn import functional as F
+from modtree.nn import init
+from modtree.nn.normalization import LayerNorm
+from modtree.nn.transformer_layer import (
+    Activation,
+    TransformerDecoderLayer,
+    TransformerEncoderLayer,
+)
 
 __all__ = ["Transformer", "TransformerDecoder", "TransformerEncoder"]
 
@@ -76,7 +80,9 @@ class TransformerEncoder(Module):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool | None = None,
     ) -> Tensor:
-        """Transforms a sequence. ``is_causal`` says whether ``mask`` is the causal one; by default that is looked up."""
+        """Transforms a sequence. ``is_causal`` says whether ``mask`` is the causal one; by default
+        that is looked up.
+        """
         first = self.layers[0].self_attn.batch_first if len(self.layers) else False
         causal = _is_causal(mask, is_causal, _length(src, first))
         output = src
@@ -91,7 +97,9 @@ class TransformerEncoder(Module):
 
 
 class TransformerDecoder(Module):
-    """Copies of a decoder layer, one after the other; arguments as :class:`TransformerEncoder`'s."""
+    """Copies of a decoder layer, one after the other; arguments as
+    :class:`TransformerEncoder`'s.
+    """
 
     def __init__(
         self,

@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..module import Module
-from ..tensor import Tensor
-from . import functional as F
-from .activation import GELU, ReLU
-from .attention import MultiheadAttention
-from .dropout import Dropout
-from .linear import Linear
-from .normalization import LayerNorm
+from modtree._module.module import Module
+from modtree._tensor.tensor import Tensor
+from modtree.nn import functional as F
+from modtree.nn.activation import GELU, ReLU
+from modtree.nn.attention import MultiheadAttention
+from modtree.nn.dropout import Dropout
+from modtree.nn.linear import Linear
+from modtree.nn.normalization import LayerNorm
 
 __all__ = ["TransformerDecoderLayer", "TransformerEncoderLayer"]
 
@@ -29,7 +29,8 @@ def activation_of(value: str | Activation) -> Activation:
 
 
 class TransformerEncoderLayer(Module):
-    """Self attention, then two linear layers with an activation between; each with dropout, a residual sum and a layer norm.
+    """Self attention, then two linear layers with an activation between; each with dropout, a
+    residual sum and a layer norm.
 
     Args:
         d_model: Width of the sequence.
@@ -89,7 +90,9 @@ class TransformerEncoderLayer(Module):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool = False,
     ) -> Tensor:
-        """The sequence, transformed. Masks are as :meth:`MultiheadAttention.forward` takes them; ``is_causal``: ``src_mask`` is causal."""
+        """The sequence, transformed. Masks are as :meth:`MultiheadAttention.forward` takes them;
+        ``is_causal``: ``src_mask`` is causal.
+        """
         x = src
         masks = (src_mask, src_key_padding_mask, is_causal)
         if self.norm_first:
@@ -122,7 +125,9 @@ class TransformerEncoderLayer(Module):
 
 
 class TransformerDecoderLayer(Module):
-    """Self attention, attention to the encoder's output, then two linear layers; arguments as :class:`TransformerEncoderLayer`'s."""
+    """Self attention, attention to the encoder's output, then two linear layers; arguments as
+    :class:`TransformerEncoderLayer`'s.
+    """
 
     norm_first: bool
 

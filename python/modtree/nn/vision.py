@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..module import Module
-from ..tensor import Tensor
-from . import functional as F
+from modtree._module.module import Module
+from modtree._tensor.tensor import Tensor
+from modtree.nn import functional as F
 
 __all__ = [
     "ChannelShuffle",
@@ -22,7 +22,9 @@ __all__ = [
 
 
 class Upsample(Module):
-    """Resizes the axes after the first two; see :func:`modtree.nn.functional.interpolate` for the arguments."""
+    """Resizes the axes after the first two; see :func:`modtree.nn.functional.interpolate` for the
+    arguments.
+    """
 
     name: str
     mode: str
@@ -150,7 +152,9 @@ class Unfold(Module):
 
 
 class Fold(Module):
-    """Columns as windows, added up where they overlap: the transpose of :class:`Unfold`; the result has ``output_size``."""
+    """Columns as windows, added up where they overlap: the transpose of :class:`Unfold`; the result
+    has ``output_size``.
+    """
 
     def __init__(
         self,
@@ -174,6 +178,7 @@ class Fold(Module):
 
     def extra_repr(self) -> str:
         return (
-            f"output_size={self.output_size}, kernel_size={self.kernel_size}, dilation={self.dilation}, "
+            f"output_size={self.output_size}, kernel_size={self.kernel_size}, "
+            f"dilation={self.dilation}, "
             f"padding={self.padding}, stride={self.stride}"
         )

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from modtree import _C
+from modtree._tensor.tensor import Tensor
 from modtree.optim.optimizer import Optimizer, run_closure
-from modtree.tensor import Tensor
 
 # What checkpoints written before an option existed stand for.
 _MEANT_BY_ABSENCE = {
@@ -33,8 +33,9 @@ _COUNTERS = ("step", "mu_product")
 class ArrayOptimizer(Optimizer):
     """An optimizer whose step is one kernel or a few ufuncs on the arrays of each parameter.
 
-    ``foreach``, ``fused`` and ``capturable`` choose among torch's implementations; they are kept for its state dicts and change
-    nothing here. A subclass gives :meth:`_start`, the state of a parameter before its first step, and :meth:`_step_group`.
+    ``foreach``, ``fused`` and ``capturable`` choose among torch's implementations; they are kept
+    for its state dicts and change nothing here. A subclass gives :meth:`_start`, the state of a
+    parameter before its first step, and :meth:`_step_group`.
     """
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
@@ -44,7 +45,8 @@ class ArrayOptimizer(Optimizer):
             raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
         if defaults.get("differentiable"):
             raise RuntimeError(
-                f"{type(self).__name__}(differentiable=True): steps change arrays in place and are not recorded; "
+                f"{type(self).__name__}(differentiable=True): steps change arrays in place and "
+                f"are not recorded; "
                 "compute the update from tensors with autograd.grad(..., create_graph=True) instead"
             )
         super().__init__(params, defaults)
@@ -80,7 +82,9 @@ class ArrayOptimizer(Optimizer):
         raise NotImplementedError
 
     def _active(self, group: dict[str, Any]) -> Iterator[tuple[Any, Any, dict[str, Any]]]:
-        """Array, gradient and state of each parameter to be changed; the change is announced when the loop goes on."""
+        """Array, gradient and state of each parameter to be changed; the change is announced when
+        the loop goes on.
+        """
         states = self.state
         for p in group["params"]:
             grad = p.grad
@@ -98,7 +102,9 @@ class ArrayOptimizer(Optimizer):
             _C.bump_version(p)
 
     def _scratch(self, like: Any, slot: int) -> Any:
-        """Working memory of an array's shape and dtype. Arrays share it: what it holds is gone with the next array."""
+        """Working memory of an array's shape and dtype. Arrays share it: what it holds is gone with
+        the next array.
+        """
         key = (slot, like.shape, like.dtype)
         # Not in __init__: unpickled optimizers do not pass through it.
         views = self.__dict__.setdefault("_scratch_views", {})
@@ -149,7 +155,9 @@ def array_of(state: dict[str, Any], name: str) -> Any:
 
 
 def real_parts(*arrays: Any) -> tuple[tuple[Any, ...], ...]:
-    """The arrays, or for complex ones first their real parts and then the imaginary ones: both are stepped alone."""
+    """The arrays, or for complex ones first their real parts and then the imaginary ones: both are
+    stepped alone.
+    """
     if arrays[0].dtype.kind != "c":
         return (arrays,)
     return (
@@ -162,7 +170,9 @@ _KERNEL_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def fits_kernel(array: Any, *state: Any) -> bool:
-    """Can the kernels work on these arrays? The array is float32 or float64, and all that are there are C-contiguous."""
+    """Can the kernels work on these arrays? The array is float32 or float64, and all that are there
+    are C-contiguous.
+    """
     return (
         array.dtype in _KERNEL_DTYPES
         and array.flags.c_contiguous
@@ -170,7 +180,7 @@ def fits_kernel(array: Any, *state: Any) -> bool:
     )
 
 
-# -- checks of options ------------------------------------------------------------------------------
+# -- checks of options -----------------------------------------------------------------------------
 
 
 def check_lr(lr: Any) -> None:

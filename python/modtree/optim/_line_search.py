@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A line search for steps that decrease the value enough and flatten the slope (the strong Wolfe conditions; Nocedal and Wright, 3.5)."""
+"""A line search for steps that decrease the value enough and flatten the slope (the strong Wolfe
+conditions; Nocedal and Wright, 3.5).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ CURVATURE = 0.9  # of the slope, how much may be left
 
 @dataclass
 class Point:
-    """A step along the direction: the value there, the gradient, and the slope along the direction."""
+    """A step along the direction: the value there, the gradient, and the slope along the
+    direction.
+    """
 
     t: float
     value: float

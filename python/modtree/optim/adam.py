@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from modtree._C import kernels
+from modtree._tensor.tensor import Tensor
 from modtree.optim._arrays import (
     ArrayOptimizer,
     array_of,
@@ -21,7 +22,6 @@ from modtree.optim._arrays import (
     real_parts,
     zeros_like,
 )
-from modtree.tensor import Tensor
 
 __all__ = ["Adam", "AdamW"]
 
@@ -37,7 +37,8 @@ class Adam(ArrayOptimizer):
         weight_decay: factor of the L2 penalty.
         amsgrad: divide by the largest second mean so far.
         maximize: go up instead of down.
-        decoupled_weight_decay: shrink the weights themselves, as :class:`AdamW` does, instead of changing the gradient.
+        decoupled_weight_decay: shrink the weights themselves, as :class:`AdamW` does, instead of
+            changing the gradient.
 
     Raises:
         ValueError: an option is out of its range.
@@ -135,7 +136,9 @@ def adam_update(
     rate: float,
     eps: float,
 ) -> None:
-    """The kernel's step for arrays that it does not take; ``rate`` and ``eps`` have both means' corrections in them."""
+    """The kernel's step for arrays that it does not take; ``rate`` and ``eps`` have both means'
+    corrections in them.
+    """
     np.subtract(g, mean, out=work)
     work *= 1 - beta1
     mean += work
@@ -153,7 +156,8 @@ def adam_update(
 
 
 class AdamW(Adam):
-    """Adam whose weight decay shrinks the weights instead of entering the means (Loshchilov and Hutter, 2017).
+    """Adam whose weight decay shrinks the weights instead of entering the means (Loshchilov and
+    Hutter, 2017).
 
     Arguments as :class:`Adam`.
     """

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from modtree import _C
-from modtree.grad_mode import enable_grad, no_grad
+from modtree._tensor.grad_mode import enable_grad, no_grad
 from modtree.optim._arrays import check_lr
 from modtree.optim._line_search import Point, strong_wolfe
 from modtree.optim.optimizer import Optimizer
@@ -18,15 +18,18 @@ __all__ = ["LBFGS"]
 
 
 class LBFGS(Optimizer):
-    """The limited-memory method of Broyden, Fletcher, Goldfarb and Shanno, for all parameters as one vector.
+    """The limited-memory method of Broyden, Fletcher, Goldfarb and Shanno, for all parameters as
+    one vector.
 
-    ``step(closure)`` calls the closure several times; it has to clear the gradients, compute the loss, go backward and return the loss.
+    ``step(closure)`` calls the closure several times; it has to clear the gradients, compute the
+    loss, go backward and return the loss.
 
     Args:
         params: the tensors, real ones; one group only.
         lr: length of a step relative to the direction, and the first length of a line search.
         max_iter: the most iterations in one call of ``step``.
-        max_eval: the most calls of the closure in one call of ``step``; 1.25 times max_iter when left out.
+        max_eval: the most calls of the closure in one call of ``step``; 1.25 times max_iter when
+            left out.
         tolerance_grad: no entry of the gradient is larger: done.
         tolerance_change: parameters or loss change less: done.
         history_size: how many changes of the gradient are remembered.
@@ -69,7 +72,7 @@ class LBFGS(Optimizer):
             if p.is_complex():
                 raise ValueError("LBFGS needs real parameters: use view_as_real() for complex ones")
 
-    # -- one vector ----------------------------------------------------------------------------------------------------
+    # -- one vector --------------------------------------------------------------------------------
 
     def _gradient(self) -> np.ndarray:
         parts = [
@@ -90,11 +93,13 @@ class LBFGS(Optimizer):
             _C.bump_version(p)
             start += value.size
 
-    # -- steps ---------------------------------------------------------------------------------------------------------
+    # -- steps -------------------------------------------------------------------------------------
 
     @no_grad()
     def step(self, closure: Callable[[], Any]) -> Any:
-        """Goes on until it is done or has used its iterations, and returns the first loss of the closure."""
+        """Goes on until it is done or has used its iterations, and returns the first loss of the
+        closure.
+        """
         group = self.param_groups[0]
         state = self.state[self._params[0]]
         state.setdefault("func_evals", 0)
@@ -156,7 +161,9 @@ class LBFGS(Optimizer):
 
 
 class _Memory:
-    """The changes of the gradient and of the parameters that are remembered, and the direction that follows from them."""
+    """The changes of the gradient and of the parameters that are remembered, and the direction that
+    follows from them.
+    """
 
     def __init__(self, state: dict[str, Any], most: int) -> None:
         def arrays(name: str) -> list[np.ndarray]:

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from modtree import _C
-from modtree.grad_mode import enable_grad
-from modtree.hooks import RemovableHandle
-from modtree.tensor import Tensor
+from modtree._module.hooks import RemovableHandle
+from modtree._tensor.grad_mode import enable_grad
+from modtree._tensor.tensor import Tensor
 
 __all__ = [
     "Optimizer",
@@ -78,7 +78,8 @@ def _with_hooks(step: Any) -> Any:
             if changed is not None:
                 if not (isinstance(changed, tuple) and len(changed) == 2):
                     raise RuntimeError(
-                        f"a step pre-hook must return None or a tuple of (new_args, new_kwargs), but got {changed!r}"
+                        f"a step pre-hook must return None or a tuple of (new_args, new_kwargs), "
+                        f"but got {changed!r}"
                     )
                 args, kwargs = changed
         result = step(*args, **kwargs)
@@ -94,7 +95,8 @@ class Optimizer:
     """Base of the optimizers; a subclass gives :meth:`step`.
 
     Args:
-        params: tensors, ``(name, tensor)`` pairs, or dicts with ``params`` and options of their own (parameter groups).
+        params: tensors, ``(name, tensor)`` pairs, or dicts with ``params`` and options of their own
+            (parameter groups).
         defaults: the options of groups that do not give them.
 
     Raises:
@@ -151,10 +153,12 @@ class Optimizer:
             lines += [f"    {key}: {group[key]}" for key in sorted(group) if key != "params"]
         return "\n".join([*lines, ")"])
 
-    # -- hooks -----------------------------------------------------------------------------------
+    # -- hooks -------------------------------------------------------------------------------------
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Calls ``hook(optimizer, args, kwargs)`` before :meth:`step`; it may return ``(new_args, new_kwargs)``."""
+        """Calls ``hook(optimizer, args, kwargs)`` before :meth:`step`; it may return ``(new_args,
+        new_kwargs)``.
+        """
         return _register(self._optimizer_step_pre_hooks, hook)  # type: ignore[attr-defined]
 
     def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
@@ -170,13 +174,17 @@ class Optimizer:
     def register_state_dict_post_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
-        """Calls ``hook(optimizer, state_dict)`` after :meth:`state_dict`; what it returns, unless None, takes its place."""
+        """Calls ``hook(optimizer, state_dict)`` after :meth:`state_dict`; what it returns, unless
+        None, takes its place.
+        """
         return _register(self._optimizer_state_dict_post_hooks, hook, prepend)  # type: ignore[attr-defined]
 
     def register_load_state_dict_pre_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
-        """Calls ``hook(optimizer, state_dict)`` before loading; what it returns, unless None, is loaded instead."""
+        """Calls ``hook(optimizer, state_dict)`` before loading; what it returns, unless None, is
+        loaded instead.
+        """
         return _register(self._optimizer_load_state_dict_pre_hooks, hook, prepend)  # type: ignore[attr-defined]
 
     def register_load_state_dict_post_hook(
@@ -185,16 +193,18 @@ class Optimizer:
         """Calls ``hook(optimizer)`` after loading."""
         return _register(self._optimizer_load_state_dict_post_hooks, hook, prepend)  # type: ignore[attr-defined]
 
-    # -- state -----------------------------------------------------------------------------------
+    # -- state -------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """The state with parameters replaced by their numbers: ``{"state": {...}, "param_groups": [...]}``.
+        """The state with parameters replaced by their numbers: ``{"state": {...}, "param_groups":
+        [...]}``.
 
         The tensors are the optimizer's own: the next step changes them. Copy what has to stay.
         """
         for hook in self._optimizer_state_dict_pre_hooks.values():  # type: ignore[attr-defined]
             hook(self)
-        # A parameter's number is its place in the list of all; its last place, if a group has it twice.
+        # A parameter's number is its place in the list of all; its last place, if a group has it
+        # twice.
         places = itertools.count()
         numbers = {id(p): next(places) for group in self.param_groups for p in group["params"]}
         groups = []
@@ -216,11 +226,12 @@ class Optimizer:
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Takes over what :meth:`state_dict` returned, of modtree or of torch.
 
-        Tensors of the state get their parameter's device and, if floating, its dtype; a tensor that fits already is used
-        itself. Arrays and tensors of another library are converted.
+        Tensors of the state get their parameter's device and, if floating, its dtype; a tensor that
+        fits already is used itself. Arrays and tensors of another library are converted.
 
         Raises:
-            ValueError: the groups, or the numbers of parameters in them, differ. Nothing has changed.
+            ValueError: the groups, or the numbers of parameters in them, differ. Nothing has
+                changed.
         """
         state_dict = dict(state_dict)
         for hook in self._optimizer_load_state_dict_pre_hooks.values():  # type: ignore[attr-defined]
@@ -231,13 +242,16 @@ class Optimizer:
         groups = self.param_groups
         if len(groups) != len(saved):
             raise ValueError(
-                f"loaded state dict has a different number of parameter groups ({len(saved)}, the optimizer {len(groups)})"
+                f"loaded state dict has a different number of parameter groups ({len(saved)}, "
+                f"the optimizer {len(groups)})"
             )
         for i, (group, new) in enumerate(zip(groups, saved, strict=True)):
             if len(group["params"]) != len(new["params"]):
                 raise ValueError(
-                    "loaded state dict contains a parameter group that doesn't match the size of optimizer's group "
-                    f"(group {i}: {len(new['params'])} parameters, the optimizer {len(group['params'])})"
+                    "loaded state dict contains a parameter group that doesn't match the size of "
+                    "optimizer's group "
+                    f"(group {i}: {len(new['params'])} parameters, the optimizer "
+                    f"{len(group['params'])})"
                 )
         owners: dict[Any, tuple[Any, Any]] = {}
         for group, new in zip(groups, saved, strict=True):
@@ -256,7 +270,7 @@ class Optimizer:
         for hook in self._optimizer_load_state_dict_post_hooks.values():  # type: ignore[attr-defined]
             hook(self)
 
-    # -- steps -----------------------------------------------------------------------------------
+    # -- steps -------------------------------------------------------------------------------------
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drops the gradients of all parameters, or fills them with zeros."""
@@ -283,10 +297,12 @@ class Optimizer:
         raise NotImplementedError(f"{type(self).__name__} has no step()")
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Adds parameters with options of their own, for example layers that are trained from now on.
+        """Adds parameters with options of their own, for example layers that are trained from now
+        on.
 
         Args:
-            param_group: a dict with ``params``; options it lacks come from ``defaults``. It is changed and kept.
+            param_group: a dict with ``params``; options it lacks come from ``defaults``. It is
+                changed and kept.
         """
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
@@ -295,7 +311,8 @@ class Optimizer:
             params = [params]
         elif isinstance(params, set):
             raise TypeError(
-                "optimizer parameters need to be organized in ordered collections, but the order of tensors in sets "
+                "optimizer parameters need to be organized in ordered collections, but the order "
+                "of tensors in sets "
                 "changes between runs. Please use a list instead."
             )
         params = list(params)
@@ -303,7 +320,8 @@ class Optimizer:
         if names:
             if len(names) != len(params):
                 raise ValueError(
-                    "all optimizer params should be with/without names. Some param names are missing"
+                    "all optimizer params should be with/without names. Some param names are "
+                    "missing"
                 )
             param_group["param_names"] = names
             params = [p[1] for p in params]
@@ -313,13 +331,15 @@ class Optimizer:
         for name, default in self.defaults.items():
             if default is required and name not in param_group:
                 raise ValueError(
-                    f"parameter group didn't specify a value of required optimization parameter {name}"
+                    f"parameter group didn't specify a value of required optimization parameter "
+                    f"{name}"
                 )
             param_group.setdefault(name, default)
         ids = set(map(id, params))
         if len(ids) != len(params):
             warnings.warn(
-                "optimizer contains a parameter group with duplicate parameters; each of its places is stepped",
+                "optimizer contains a parameter group with duplicate parameters; each of its "
+                "places is stepped",
                 stacklevel=3,
             )
         for group in self.param_groups:
@@ -362,7 +382,9 @@ def _check_param(p: Any, defaults: Mapping[str, Any]) -> None:
 
 
 def as_own_tensor(value: Any) -> Any:
-    """A copy of an array or of another library's tensor as a tensor of modtree; other values as they are."""
+    """A copy of an array or of another library's tensor as a tensor of modtree; other values as
+    they are.
+    """
     if isinstance(value, np.ndarray):
         return _C.from_array(np.array(value))
     if isinstance(value, Tensor) or not all(
@@ -373,7 +395,9 @@ def as_own_tensor(value: Any) -> Any:
 
 
 def _fit(value: Any, p: Any, group: Mapping[str, Any], key: Any = None) -> Any:
-    """A value of a loaded state with its tensors on the device and in the dtype of their parameter."""
+    """A value of a loaded state with its tensors on the device and in the dtype of their
+    parameter.
+    """
     value = as_own_tensor(value)
     if isinstance(value, Tensor):
         if key == "step":

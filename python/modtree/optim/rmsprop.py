@@ -121,7 +121,9 @@ def rmsprop_update(
     eps: float,
     momentum: float,
 ) -> None:
-    """The kernel's step for arrays that it does not take; ``mean`` is there if centered, ``buffer`` if there is momentum."""
+    """The kernel's step for arrays that it does not take; ``mean`` is there if centered, ``buffer``
+    if there is momentum.
+    """
     np.multiply(g, g, out=work)
     work *= 1 - alpha
     square *= alpha

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Trading time for memory: parts of a model that are computed again in the backward pass instead of being kept."""
+"""Trading time for memory: parts of a model that are computed again in the backward pass instead of
+being kept.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from modtree import _C
+from modtree._tensor.grad_mode import enable_grad
+from modtree._tensor.random import get_rng_state, set_rng_state
 from modtree.autograd import Function, grad
-from modtree.grad_mode import enable_grad
-from modtree.random import get_rng_state, set_rng_state
 
 __all__ = ["CheckpointError", "checkpoint", "checkpoint_sequential", "noop_context_fn"]
 
@@ -25,7 +27,9 @@ def noop_context_fn() -> tuple[Any, Any]:
 
 
 def _taken_apart(value: Any, tensors: list[Any]) -> Callable[[Any], Any]:
-    """Collects the tensors of nested tuples, lists and dicts; the result builds the same from an iterator of others."""
+    """Collects the tensors of nested tuples, lists and dicts; the result builds the same from an
+    iterator of others.
+    """
     if isinstance(value, _C.TensorBase):
         tensors.append(value)
         return next
@@ -83,14 +87,17 @@ class _Run:
         shapes = [(tuple(t.shape), t.dtype) for t in outputs]
         if shapes != self.shapes:
             raise CheckpointError(
-                f"the checkpointed function gave {self.shapes} first and {shapes} when it ran again; it has to do the same "
+                f"the checkpointed function gave {self.shapes} first and {shapes} when it ran "
+                f"again; it has to do the same "
                 "each time it is called"
             )
         return outputs
 
 
 class _Checkpoint(Function):
-    """The whole run as one node: its inputs are the tensors of the arguments and the leaves that the function uses."""
+    """The whole run as one node: its inputs are the tensors of the arguments and the leaves that
+    the function uses.
+    """
 
     @staticmethod
     def forward(ctx: Any, run: _Run, count: int, outputs: list[Any], *tensors: Any) -> Any:
@@ -130,10 +137,12 @@ def checkpoint(
     preserve_rng_state: bool = True,
     **kwargs: Any,
 ) -> Any:
-    """``function(*args, **kwargs)``, whose intermediate results are not kept but computed again in the backward pass.
+    """``function(*args, **kwargs)``, whose intermediate results are not kept but computed again in
+    the backward pass.
 
-    The function has to do the same when it is called again. Parameters that it uses get their gradients too. There is one implementation,
-    which has no restrictions of torch's reentrant one: ``use_reentrant``, ``determinism_check`` and ``debug`` change nothing.
+    The function has to do the same when it is called again. Parameters that it uses get their
+    gradients too. There is one implementation, which has no restrictions of torch's reentrant one:
+    ``use_reentrant``, ``determinism_check`` and ``debug`` change nothing.
 
     Args:
         function: Anything that takes and gives tensors, or tuples, lists and dicts of them.
@@ -143,7 +152,8 @@ def checkpoint(
         kwargs: Keyword arguments of the function.
 
     Raises:
-        CheckpointError: In the backward pass, when the results have other shapes or dtypes the second time.
+        CheckpointError: In the backward pass, when the results have other shapes or dtypes the
+            second time.
     """
     if not _C.is_grad_enabled():
         return function(*args, **kwargs)
@@ -166,7 +176,9 @@ def checkpoint_sequential(
     use_reentrant: bool | None = None,
     **kwargs: Any,
 ) -> Any:
-    """A chain of modules (a Sequential or a list), cut into ``segments`` of which all but the last are checkpointed."""
+    """A chain of modules (a Sequential or a list), cut into ``segments`` of which all but the last
+    are checkpointed.
+    """
     chain = list(functions.children()) if hasattr(functions, "children") else list(functions)
     size = len(chain) // segments
 

@@ -3,6 +3,6 @@
 
 from __future__ import annotations
 
-from modtree.hooks import RemovableHandle
+from modtree._module.hooks import RemovableHandle
 
 __all__ = ["RemovableHandle"]

@@ -4,8 +4,8 @@
     python tests/fuzz/reentrancy --rounds 100000 --seed 1
     python tests/fuzz/reentrancy --seed 1 --first 4711 --rounds 1
 
-The rounds run in a process of their own, so that a crash is a finding like any other, with the program of its round
-written out. ``MODTREE_FUZZ_SECONDS`` bounds one round.
+The rounds run in a process of their own, so that a crash is a finding like any other, with the
+program of its round written out. ``MODTREE_FUZZ_SECONDS`` bounds one round.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ SECONDS = float(os.environ.get("MODTREE_FUZZ_SECONDS", "60"))
 
 
 def environment() -> dict[str, str]:
-    """Freed memory is overwritten, the order of sets is fixed, and numeric libraries stay in this thread."""
+    """Freed memory is overwritten, the order of sets is fixed, and numeric libraries stay in this
+    thread.
+    """
     settings = {
         "PYTHONMALLOC": "debug",
         "MALLOC_PERTURB_": "165",
@@ -37,8 +39,10 @@ def environment() -> dict[str, str]:
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
     }
-    # Under ASan a request for all memory is a MemoryError too, as the limit of this process makes it otherwise.
-    asan = f"{os.environ.get('ASAN_OPTIONS', '')}:allocator_may_return_null=1:max_allocation_size_mb=3000"
+    # Under ASan a request for all memory is a MemoryError too, as the limit of this process makes
+    # it otherwise.
+    asan = os.environ.get("ASAN_OPTIONS", "")
+    asan += ":allocator_may_return_null=1:max_allocation_size_mb=3000"
     return {**settings, **os.environ, "ASAN_OPTIONS": asan}
 
 
@@ -126,7 +130,9 @@ class Run:
         return last + 1
 
     def child(self, first: int, rounds: int) -> tuple[str, int, str, str, str]:
-        """How it ended if that was badly, its last round and the program of that, its findings, its stderr."""
+        """How it ended if that was badly, its last round and the program of that, its findings, its
+        stderr.
+        """
         with (
             tempfile.TemporaryFile() as progress,
             tempfile.TemporaryFile() as errors,

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a trigger does where it fires, and the triggers themselves being put in place. Each is ``function(world, rng)``."""
+"""What a trigger does where it fires, and the triggers themselves being put in place. Each is
+``function(world, rng)``.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,7 @@ def change_mapping(w: World, rng: random.Random, mapping: Any) -> None:
         mapping[rng.choice(keys)] = None
 
 
-# -- the tree ------------------------------------------------------------------------------------
+# -- the tree --------------------------------------------------------------------------------------
 
 
 @meddling("tree")
@@ -166,7 +168,7 @@ def go_on_with_a_walk(w, rng):
         rng.choice((lambda: next(walk), walk.close, lambda: list(walk)))()
 
 
-# -- classes -------------------------------------------------------------------------------------
+# -- classes ---------------------------------------------------------------------------------------
 
 
 @meddling("tree")
@@ -226,7 +228,7 @@ def fill_the_caches(w, rng):
     _C._forget_families()
 
 
-# -- hooks ---------------------------------------------------------------------------------------
+# -- hooks -----------------------------------------------------------------------------------------
 
 
 @meddling("tree")
@@ -257,7 +259,7 @@ def fire_hook(*args: Any, **kwargs: Any) -> None:
     fire("hook")
 
 
-# -- arguments -----------------------------------------------------------------------------------
+# -- arguments -------------------------------------------------------------------------------------
 
 
 @meddling("tensors")
@@ -282,7 +284,7 @@ def change_a_state_dict(w, rng):
         change_mapping(w, rng, entries)
 
 
-# -- tensors and graphs --------------------------------------------------------------------------
+# -- tensors and graphs ----------------------------------------------------------------------------
 
 
 @meddling("tensors")
@@ -356,7 +358,7 @@ def switch_gradients(w, rng):
     modtree._C._set_grad_enabled(rng.random() < 0.5)
 
 
-# -- plants --------------------------------------------------------------------------------------
+# -- plants ----------------------------------------------------------------------------------------
 
 
 def hostile_key(w: World, rng: random.Random, texts: Any) -> Any:
@@ -493,7 +495,7 @@ def module_hooks(w, rng):
 
 @plant
 def global_hooks(w, rng):
-    from modtree import module
+    from modtree._module import module
 
     names = [n for n in dir(module) if n.startswith("register_module_")]
     w.handles.append(getattr(module, rng.choice(names))(fire_hook))

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a round does while its triggers are armed: every method of modules and containers, operations on tensors, backward passes."""
+"""What a round does while its triggers are armed: every method of modules and containers,
+operations on tensors, backward passes.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,7 @@ def consume(result: Any) -> Any:
     return result
 
 
-# -- arguments -----------------------------------------------------------------------------------
+# -- arguments -------------------------------------------------------------------------------------
 
 
 def argument(w: World, rng: random.Random, deep: bool = True) -> Any:
@@ -149,7 +151,7 @@ def arguments_of_a_function(w: World, rng: random.Random) -> list[Any]:
     return [first, *rest] if rng.random() < 0.7 else [first, *rest, argument(w, rng)]
 
 
-# -- modules -------------------------------------------------------------------------------------
+# -- modules ---------------------------------------------------------------------------------------
 
 
 def any_module_method(w, rng):
@@ -348,7 +350,7 @@ def new_module(w, rng):
         w.modules.append(nn.Sequential(*[w.module(rng) for _ in range(2)]))
 
 
-# -- tensors -------------------------------------------------------------------------------------
+# -- tensors ---------------------------------------------------------------------------------------
 
 
 def a_function(w, rng):
@@ -585,7 +587,8 @@ OPERATIONS: list[Operation] = [
 
 ON_TENSORS = OPERATIONS[OPERATIONS.index(a_function) :]
 
-# What user code that is changed under its feet may see. MemoryError: a shape made of the values of a tensor.
+# What user code that is changed under its feet may see. MemoryError: a shape made of the values of
+# a tensor.
 SENSIBLE = (
     AttributeError,
     LookupError,

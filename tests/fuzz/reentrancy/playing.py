@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""One round: a world, its triggers, some operations while they are armed, and a look at what is left."""
+"""One round: a world, its triggers, some operations while they are armed, and a look at what is
+left.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ class Failed(Exception):
 def judge(error: BaseException, where: str) -> None:
     """Errors that the meddling cannot explain are findings."""
     sensible = isinstance(error, SENSIBLE) and not isinstance(error, (NameError, SystemError))
-    # As in torch some arguments are asserted, with words; an assertion without words is one of the library's own.
+    # As in torch some arguments are asserted, with words; an assertion without words is one of the
+    # library's own.
     if not sensible and not (isinstance(error, AssertionError) and str(error)):
         lines = traceback.format_exception(type(error), error, error.__traceback__)
         raise Failed(f"{where}: " + "".join(lines[-12:])) from None
@@ -120,10 +123,12 @@ class Player:
         except BaseException as error:
             raise Failed(f"{where}: {type(error).__name__}") from None
 
-    # -- afterwards ------------------------------------------------------------------------------
+    # -- afterwards --------------------------------------------------------------------------------
 
     def look(self, world: World) -> None:
-        """Nobody meddles any more: everything works or says what is wrong, and nothing foreign is in the registries."""
+        """Nobody meddles any more: everything works or says what is wrong, and nothing foreign is
+        in the registries.
+        """
         for m in list(world.modules):
             for look in LOOKS:
                 self.safely(look.__name__, look, m)

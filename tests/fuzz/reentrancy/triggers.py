@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Objects that run Python where native code may not expect it: each calls ``fire(place)``, and the round decides whether something happens there.
+"""Objects that run Python where native code may not expect it: each calls ``fire(place)``, and the
+round decides whether something happens there.
 
-There is one state for the process: rounds run one after the other, and classes at module level can be pickled.
+There is one state for the process: rounds run one after the other, and classes at module level can
+be pickled.
 """
 
 from __future__ import annotations
@@ -59,7 +61,9 @@ state = State()
 
 
 def too_deep() -> bool:
-    """CPython 3.11 ends the process when much runs while it makes a RecursionError, so a tree that contains itself is left in peace."""
+    """CPython 3.11 ends the process when much runs while it makes a RecursionError, so a tree that
+    contains itself is left in peace.
+    """
     try:
         sys._getframe(DEEP)
     except ValueError:
@@ -83,7 +87,7 @@ def fire(place: str) -> None:
         state.depth -= 1
 
 
-# -- keys ----------------------------------------------------------------------------------------
+# -- keys ------------------------------------------------------------------------------------------
 
 
 class Key:
@@ -132,7 +136,7 @@ class Text(str):
         return str.__str__(self)
 
 
-# -- values --------------------------------------------------------------------------------------
+# -- values ----------------------------------------------------------------------------------------
 
 
 class Dying:
@@ -303,7 +307,7 @@ class FireFloat(float):
         return float.__bool__(self)
 
 
-# -- collections ---------------------------------------------------------------------------------
+# -- collections -----------------------------------------------------------------------------------
 
 
 def firing(base: type, *names: str) -> dict[str, Any]:
@@ -390,7 +394,7 @@ def steps(items: Any) -> Iterator[Any]:
         yield item
 
 
-# -- classes -------------------------------------------------------------------------------------
+# -- classes ---------------------------------------------------------------------------------------
 
 
 class Meta(type):
@@ -454,7 +458,7 @@ class Getter:
         fire("getter del")
 
 
-# -- what runs at any moment ---------------------------------------------------------------------
+# -- what runs at any moment -----------------------------------------------------------------------
 
 
 def _collected(phase: str, info: Any) -> None:
@@ -468,7 +472,8 @@ ALARM_AFTER, ALARMS = 2e-5, 3000
 def _alarm(number: int, frame: Any) -> None:
     global _alarms_left
     fire("signal")
-    # Set again by hand: on a slow machine a repeating timer would leave no time between two handlers.
+    # Set again by hand: on a slow machine a repeating timer would leave no time between two
+    # handlers.
     _alarms_left -= 1
     if _alarms_left > 0 and state.left > 0:
         signal.setitimer(ALARM, ALARM_AFTER)
@@ -477,7 +482,8 @@ def _alarm(number: int, frame: Any) -> None:
 _alarms_left = 0
 
 
-# The tool's own choices are left alone: a pool that is emptied while one of its members is chosen proves nothing.
+# The tool's own choices are left alone: a pool that is emptied while one of its members is chosen
+# proves nothing.
 OWN = ("random.py", "world.py", "meddling.py", "playing.py")
 
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a round plays with: classes made for it, a tree, tensors with a graph, lists and dicts that serve as arguments."""
+"""What a round plays with: classes made for it, a tree, tensors with a graph, lists and dicts that
+serve as arguments.
+"""
 
 from __future__ import annotations
 
@@ -125,7 +127,8 @@ class World:
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
-        # The name that keys, class attributes and accesses of this round mostly share: otherwise they would seldom meet.
+        # The name that keys, class attributes and accesses of this round mostly share: otherwise
+        # they would seldom meet.
         self.focus: str = rng.choice((*NAMES, *OVERRIDES))
         self.classes: list[Any] = [self.new_class() for _ in range(rng.randrange(1, 4))]
         self.tensors: list[Any] = [self.new_tensor() for _ in range(5)]
@@ -140,7 +143,7 @@ class World:
         self.grow()
         self.link()
 
-    # -- new things ------------------------------------------------------------------------------
+    # -- new things --------------------------------------------------------------------------------
 
     def new_class(self) -> Any:
         rng, owner = self.rng, []
@@ -263,7 +266,7 @@ class World:
         if len(leaves) > 1:
             self.graph.append((leaves[0].sum() + leaves[1].sum()) * leaves[0].sum())
 
-    # -- choices ---------------------------------------------------------------------------------
+    # -- choices -----------------------------------------------------------------------------------
 
     def attempt(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         """Building goes on whatever an override answers."""

@@ -6,8 +6,8 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from ..._C import is_grad_enabled
-from ...tensor import Tensor
+from modtree._C import is_grad_enabled
+from modtree._tensor.tensor import Tensor
 
 
 def need_tensor(name: str, *arguments: Any) -> None:
@@ -18,11 +18,14 @@ def need_tensor(name: str, *arguments: Any) -> None:
 
 
 def need_constants(name: str, **arguments: Any) -> None:
-    """RuntimeError for what a function has no gradient for, rather than a gradient that is missing."""
+    """RuntimeError for what a function has no gradient for, rather than a gradient that is
+    missing.
+    """
     for keyword, value in arguments.items():
         if value is not None and value.requires_grad and is_grad_enabled():
             raise RuntimeError(
-                f"The function '{name}' is not differentiable with respect to argument '{keyword}'. This input cannot have "
+                f"The function '{name}' is not differentiable with respect to argument "
+                f"'{keyword}'. This input cannot have "
                 "requires_grad True: pass its detach()"
             )
 
@@ -31,7 +34,8 @@ def checked_dim(dim: int, ndim: int) -> int:
     limit = max(ndim, 1)
     if not -limit <= dim < limit:
         raise IndexError(
-            f"Dimension out of range (expected to be in range of [{-limit}, {limit - 1}], but got {dim})"
+            f"Dimension out of range (expected to be in range of [{-limit}, {limit - 1}], but "
+            f"got {dim})"
         )
     return dim
 
@@ -44,7 +48,8 @@ def reduction_of(
         size_average = True if size_average is None else size_average
         reduction = "none" if reduce is False else "mean" if size_average else "sum"
         warnings.warn(
-            f"size_average and reduce args will be deprecated, please use reduction={reduction!r} instead.",
+            f"size_average and reduce args will be deprecated, please use "
+            f"reduction={reduction!r} instead.",
             stacklevel=stacklevel,
         )
     return reduction

@@ -6,7 +6,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from ...tensor import Tensor
+from modtree._tensor.tensor import Tensor
 
 Sizes = tuple[int, ...]
 
@@ -16,7 +16,8 @@ def need_tensor(name: str, input: Any) -> None:
     if not isinstance(input, Tensor):
         kind = f"{type(input).__module__}.{type(input).__qualname__}".removeprefix("builtins.")
         raise TypeError(
-            f"{name}: expected a modtree.Tensor, got {kind}: convert with modtree.tensor(...) or modtree.from_numpy(...)"
+            f"{name}: expected a modtree.Tensor, got {kind}: convert with modtree.tensor(...) or "
+            f"modtree.from_numpy(...)"
         )
 
 
@@ -53,7 +54,8 @@ def conv_sizes(name: str, what: str, value: Any, n: int) -> Sizes:
         return sizes * n
     if len(sizes) != n:
         raise RuntimeError(
-            f"expected {what} to be a single integer value or a list of {n} values to match the convolution "
+            f"expected {what} to be a single integer value or a list of {n} values to match the "
+            f"convolution "
             f"dimensions, but got {what}={list(sizes)}"
         )
     return sizes

@@ -6,11 +6,11 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from ...creation import empty_like, zeros_like
-from ...grad_mode import no_grad
-from ...tensor import Tensor
-from .. import rows
-from ._common import checked_dim, need_tensor
+from modtree._ops import activation as activation_ops
+from modtree._tensor.creation import empty_like, zeros_like
+from modtree._tensor.grad_mode import no_grad
+from modtree._tensor.tensor import Tensor
+from modtree.nn.functional._common import checked_dim, need_tensor
 
 __all__ = [
     "celu",
@@ -64,12 +64,12 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     """``x * Phi(x)``, exact, or with ``approximate="tanh"`` its approximation by tanh."""
     if approximate not in ("none", "tanh"):
         raise RuntimeError(f"approximate argument must be either none or tanh, got {approximate!r}")
-    return rows.gelu(input, approximate == "tanh")
+    return activation_ops.gelu(input, approximate == "tanh")
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """``max(x, 0)``."""
-    return rows.relu.inplace(input) if inplace else rows.relu(input)
+    return activation_ops.relu.inplace(input) if inplace else activation_ops.relu(input)
 
 
 def relu_(input: Tensor) -> Tensor:
@@ -79,7 +79,7 @@ def relu_(input: Tensor) -> Tensor:
 
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """``min(max(x, 0), 6)``."""
-    return _run(rows.hardtanh, input, 0.0, 6.0, inplace=inplace)
+    return _run(activation_ops.hardtanh, input, 0.0, 6.0, inplace=inplace)
 
 
 def hardtanh(
@@ -88,7 +88,7 @@ def hardtanh(
     """x limited to [min_val, max_val]; the gradient at the bounds is 0."""
     if min_val > max_val:
         raise ValueError(f"min_val cannot be greater than max_val, got {min_val} and {max_val}")
-    return _run(rows.hardtanh, input, min_val, max_val, inplace=inplace)
+    return _run(activation_ops.hardtanh, input, min_val, max_val, inplace=inplace)
 
 
 def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
@@ -100,7 +100,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
     """x where it is positive, else ``negative_slope * x``."""
     if negative_slope < 0:
         return _of_pieces("leaky_relu", input, input, input * negative_slope, inplace)
-    return _run(rows.leaky_relu, input, negative_slope, inplace=inplace)
+    return _run(activation_ops.leaky_relu, input, negative_slope, inplace=inplace)
 
 
 def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
@@ -109,10 +109,13 @@ def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
 
 
 def _of_pieces(name: str, input: Tensor, above: Tensor, below: Tensor, inplace: bool) -> Tensor:
-    """``above`` where the input is positive, else ``below``: where the result does not tell which it was."""
+    """``above`` where the input is positive, else ``below``: where the result does not tell which
+    it was.
+    """
     if inplace:
         raise RuntimeError(
-            f"{name} in place with a negative factor cannot be differentiated: the result does not tell on "
+            f"{name} in place with a negative factor cannot be differentiated: the result does "
+            f"not tell on "
             "which side of 0 the input was. Use inplace=False"
         )
     return above.where(input > 0, below)
@@ -124,7 +127,7 @@ def _elu(
     if alpha < 0:
         below = (input.clamp(max=0) * input_scale).expm1() * (alpha * scale)
         return _of_pieces(name, input, input * scale, below, inplace)
-    return _run(rows.elu, input, alpha, scale, input_scale, inplace=inplace)
+    return _run(activation_ops.elu, input, alpha, scale, input_scale, inplace=inplace)
 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
@@ -154,7 +157,7 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     if alpha < 0:
         below = (input.clamp(max=0) / alpha).expm1() * alpha
         return _of_pieces("celu", input, input, below, inplace)
-    return _run(rows.elu, input, alpha, 1.0, 1.0 / alpha, inplace=inplace)
+    return _run(activation_ops.elu, input, alpha, 1.0, 1.0 / alpha, inplace=inplace)
 
 
 def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
@@ -164,17 +167,17 @@ def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """``x * sigmoid(x)``."""
-    return _run(rows.silu, input, inplace=inplace)
+    return _run(activation_ops.silu, input, inplace=inplace)
 
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """``x * tanh(softplus(x))``."""
-    return _run(rows.mish, input, inplace=inplace)
+    return _run(activation_ops.mish, input, inplace=inplace)
 
 
 def sigmoid(input: Tensor) -> Tensor:
     """``1 / (1 + exp(-x))``."""
-    return rows.sigmoid(input)
+    return activation_ops.sigmoid(input)
 
 
 def tanh(input: Tensor) -> Tensor:
@@ -184,39 +187,39 @@ def tanh(input: Tensor) -> Tensor:
 
 def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
     """``log(1 + exp(beta * x)) / beta``; x itself where ``beta * x`` is above the threshold."""
-    return rows.softplus(input, beta, threshold)
+    return activation_ops.softplus(input, beta, threshold)
 
 
 def softsign(input: Tensor) -> Tensor:
     """``x / (1 + |x|)``."""
-    return rows.softsign(input)
+    return activation_ops.softsign(input)
 
 
 def logsigmoid(input: Tensor) -> Tensor:
     """``log(sigmoid(x))``, computed without overflow."""
-    return rows.logsigmoid(input)
+    return activation_ops.logsigmoid(input)
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """``x * relu6(x + 3) / 6``."""
-    return _run(rows.hardswish, input, inplace=inplace)
+    return _run(activation_ops.hardswish, input, inplace=inplace)
 
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """``relu6(x + 3) / 6``."""
-    return _run(rows.hardsigmoid, input, inplace=inplace)
+    return _run(activation_ops.hardsigmoid, input, inplace=inplace)
 
 
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x where ``|x| > lambd``, else 0."""
-    return rows.hardshrink(input, lambd)
+    return activation_ops.hardshrink(input, lambd)
 
 
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x moved towards 0 by ``lambd``; 0 where ``|x| <= lambd``."""
     if lambd < 0:
         raise RuntimeError(f"softshrink: lambda must not be negative, but found {lambd}")
-    return rows.softshrink(input, lambd)
+    return activation_ops.softshrink(input, lambd)
 
 
 def tanhshrink(input: Tensor) -> Tensor:
@@ -226,7 +229,7 @@ def tanhshrink(input: Tensor) -> Tensor:
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """x where it is above the threshold, else ``value``."""
-    return _run(rows.threshold, input, threshold, value, inplace=inplace)
+    return _run(activation_ops.threshold, input, threshold, value, inplace=inplace)
 
 
 def threshold_(input: Tensor, threshold_: float, value: float) -> Tensor:
@@ -239,7 +242,8 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 
     Args:
         input: (N, C, ...) or any shape.
-        weight: One slope, or C slopes for the channels, which are the second axis (of a 1-D input: there is one channel).
+        weight: One slope, or C slopes for the channels, which are the second axis (of a 1-D input:
+            there is one channel).
     """
     need_tensor("prelu", input, weight)
     if weight.dtype is not input.dtype:
@@ -262,7 +266,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     if weight.dim() and input.dim() != 1:
         shape = (1, -1, *(1,) * (input.dim() - 2)) if input.dim() >= 2 else ()
         weight = weight.reshape(shape)
-    return rows.prelu(input, weight)
+    return activation_ops.prelu(input, weight)
 
 
 def rrelu(
@@ -272,7 +276,9 @@ def rrelu(
     training: bool = False,
     inplace: bool = False,
 ) -> Tensor:
-    """Leaky ReLU with a slope for each value, drawn from [lower, upper] while training, else their mean."""
+    """Leaky ReLU with a slope for each value, drawn from [lower, upper] while training, else their
+    mean.
+    """
     need_tensor("rrelu", input)
     if not training:
         return leaky_relu(input, (lower + upper) / 2, inplace)
@@ -302,7 +308,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
             f"Halving dimension must be even, but dimension {dim % input.dim()} is size {size}"
         )
     a, b = input.split(size // 2, dim) if size else (input, input)
-    return a * rows.sigmoid(b)
+    return a * activation_ops.sigmoid(b)
 
 
 def _implicit_dim(name: str, ndim: int, stacklevel: int) -> int:
@@ -329,7 +335,7 @@ def softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
 ) -> Tensor:
     """``exp(x) / sum(exp(x))`` along ``dim``; the input is converted to ``dtype`` first."""
-    return _along("softmax", rows.softmax, input, dim, _stacklevel, dtype)
+    return _along("softmax", activation_ops.softmax, input, dim, _stacklevel, dtype)
 
 
 def softmin(
@@ -337,20 +343,22 @@ def softmin(
 ) -> Tensor:
     """:func:`softmax` of ``-x``."""
     need_tensor("softmin", input)
-    return _along("softmin", rows.softmax, -input, dim, _stacklevel, dtype)
+    return _along("softmin", activation_ops.softmax, -input, dim, _stacklevel, dtype)
 
 
 def log_softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
 ) -> Tensor:
     """``log(softmax(x))`` along ``dim``, computed without forming the softmax."""
-    return _along("log_softmax", rows.log_softmax, input, dim, _stacklevel, dtype)
+    return _along("log_softmax", activation_ops.log_softmax, input, dim, _stacklevel, dtype)
 
 
 def gumbel_softmax(
     logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> Tensor:
-    """Samples that are nearly one-hot (Gumbel-softmax), or with ``hard`` one-hot but with the gradient of the soft ones."""
+    """Samples that are nearly one-hot (Gumbel-softmax), or with ``hard`` one-hot but with the
+    gradient of the soft ones.
+    """
     need_tensor("gumbel_softmax", logits)
     with no_grad():
         noise = -empty_like(logits).exponential_().log()

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...creation import empty_like
-from ...grad_mode import no_grad
-from ...tensor import Tensor
-from .. import rows
-from ._common import need_tensor
+from modtree._ops import attention as attention_ops
+from modtree._ops import embedding as embedding_ops
+from modtree._ops import linear as linear_ops
+from modtree._ops import norm as norm_ops
+from modtree._tensor.creation import empty_like
+from modtree._tensor.grad_mode import no_grad
+from modtree._tensor.tensor import Tensor
+from modtree.nn.functional._common import need_tensor
 
 __all__ = [
     "dropout",
@@ -22,8 +25,10 @@ __all__ = [
 
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """``input @ weight.T + bias``; the weight has shape (out_features, in_features) or (in_features,)."""
-    return rows.linear(input, weight, bias)
+    """``input @ weight.T + bias``; the weight has shape (out_features, in_features) or
+    (in_features,).
+    """
+    return linear_ops.linear(input, weight, bias)
 
 
 def embedding(
@@ -41,7 +46,8 @@ def embedding(
         input: Indices of dtype int64 or int32, any shape.
         weight: The table, (number of rows, width).
         padding_idx: The row that gets no gradient; may count from the end.
-        max_norm: Rows that are looked up and have a larger norm are scaled down to it first, in ``weight`` itself.
+        max_norm: Rows that are looked up and have a larger norm are scaled down to it first, in
+            ``weight`` itself.
         norm_type: The p of that norm.
         scale_grad_by_freq: Divide the gradient of a row by how often it was looked up.
         sparse: Accepted for compatibility; gradients are dense.
@@ -49,13 +55,14 @@ def embedding(
     count = weight.shape[0]
     if padding_idx is not None and not -count <= padding_idx < count:
         raise AssertionError(
-            f"Padding_idx must be within num_embeddings: got {padding_idx}, the table has {count} rows"
+            f"Padding_idx must be within num_embeddings: got {padding_idx}, the table has "
+            f"{count} rows"
         )
     if max_norm is not None:
         renormalize_rows(input, weight, max_norm, norm_type)
     if padding_idx is not None:
         padding_idx %= count
-    return rows.embedding(input, weight, padding_idx, scale_grad_by_freq)
+    return embedding_ops.embedding(input, weight, padding_idx, scale_grad_by_freq)
 
 
 def renormalize_rows(input: Tensor, weight: Tensor, max_norm: float, norm_type: float) -> None:
@@ -63,7 +70,7 @@ def renormalize_rows(input: Tensor, weight: Tensor, max_norm: float, norm_type: 
         if input.is_meta or weight.is_meta:
             return
         used = input.reshape(-1)
-        chosen = rows.embedding(used, weight)
+        chosen = embedding_ops.embedding(used, weight)
         norm = chosen.norm(norm_type, 1, keepdim=True)
         scale = (max_norm / (norm + 1e-7)).clamp(max=1.0)
         weight.detach()[used] = chosen * scale
@@ -76,10 +83,12 @@ def layer_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Normalizes over the last axes, whose sizes are ``normalized_shape``: mean 0, biased variance 1."""
+    """Normalizes over the last axes, whose sizes are ``normalized_shape``: mean 0, biased variance
+    1.
+    """
     if isinstance(normalized_shape, int):
         raise TypeError("layer_norm(): argument 'normalized_shape' must be tuple of ints, not int")
-    return rows.layer_norm(input, weight, bias, tuple(normalized_shape), eps)
+    return norm_ops.layer_norm(input, weight, bias, tuple(normalized_shape), eps)
 
 
 def _check_probability(p: float) -> None:
@@ -97,7 +106,9 @@ def _kept(input: Tensor, p: float) -> Tensor:
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """While training, sets each value to 0 with probability ``p`` and scales the others by ``1 / (1 - p)``."""
+    """While training, sets each value to 0 with probability ``p`` and scales the others by ``1 / (1
+    - p)``.
+    """
     _check_probability(p)
     if not training or p == 0.0:
         return input
@@ -132,9 +143,10 @@ def scaled_dot_product_attention(
         query: (..., L, E).
         key: (..., S, E).
         value: (..., S, Ev).
-        attn_mask: Broadcast to (..., L, S). Of dtype bool, True means "takes part"; of a floating dtype, it is
-            added. A query whose keys are all masked gets 0.
-        dropout_p: Probability of dropping an attention weight. Applied whatever the mode of a module is.
+        attn_mask: Broadcast to (..., L, S). Of dtype bool, True means "takes part"; of a floating
+            dtype, it is added. A query whose keys are all masked gets 0.
+        dropout_p: Probability of dropping an attention weight. Applied whatever the mode of a
+            module is.
         is_causal: Query i sees the keys 0 to i.
         scale: Default ``1 / sqrt(E)``.
         enable_gqa: Repeat the heads of key and value (axis -3) to the number of heads of the query.
@@ -142,7 +154,7 @@ def scaled_dot_product_attention(
     _check_probability(dropout_p)
     if enable_gqa:
         key, value = (_repeat_heads(query, kv) for kv in (key, value))
-    return rows.attention(query, key, value, attn_mask, is_causal, scale, float(dropout_p))
+    return attention_ops.attention(query, key, value, attn_mask, is_causal, scale, float(dropout_p))
 
 
 def _repeat_heads(query: Tensor, kv: Tensor) -> Tensor:

@@ -6,10 +6,10 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from ...creation import empty
-from ...grad_mode import no_grad
-from ...tensor import Tensor
-from ._sizes import need_tensor
+from modtree._tensor.creation import empty
+from modtree._tensor.grad_mode import no_grad
+from modtree._tensor.tensor import Tensor
+from modtree.nn.functional._sizes import need_tensor
 
 __all__ = ["alpha_dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout"]
 
@@ -35,7 +35,8 @@ def _drop_channels(input: Tensor, p: float, training: bool, inplace: bool) -> Te
         return input
     if input.dim() < 2:
         raise RuntimeError(
-            f"Feature dropout requires at least 2 dimensions in the input, got shape {list(input.shape)}"
+            f"Feature dropout requires at least 2 dimensions in the input, got shape "
+            f"{list(input.shape)}"
         )
     mask = _kept(input, p, True)
     if p < 1.0:
@@ -46,12 +47,16 @@ def _drop_channels(input: Tensor, p: float, training: bool, inplace: bool) -> Te
 def dropout1d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
-    """While training, sets whole channels of (N, C, L) or (C, L) to 0 with probability ``p`` and scales the others by ``1 / (1 - p)``."""
+    """While training, sets whole channels of (N, C, L) or (C, L) to 0 with probability ``p`` and
+    scales the others by ``1 / (1 - p)``.
+    """
     _check("dropout1d", input, p)
     if input.dim() not in (2, 3):
         raise RuntimeError(
-            f"dropout1d: Expected 2D or 3D input, but received a {input.dim()}D input. Note that dropout1d exists to "
-            "provide channel-wise dropout on inputs with 1 spatial dimension, a channel dimension, and an optional "
+            f"dropout1d: Expected 2D or 3D input, but received a {input.dim()}D input. Note that "
+            f"dropout1d exists to "
+            "provide channel-wise dropout on inputs with 1 spatial dimension, a channel "
+            "dimension, and an optional "
             "batch dimension (i.e. 2D or 3D inputs)."
         )
     if input.dim() == 3:
@@ -61,9 +66,12 @@ def dropout1d(
 
 def _warn_dimensions(name: str, input: Tensor, n: int) -> None:
     warnings.warn(
-        f"{name}: Received a {input.dim()}-D input to {name}, which is deprecated and will result in an error in a future "
-        f"release. To retain the behavior and silence this warning, please use dropout instead. Note that {name} exists "
-        f"to provide channel-wise dropout on inputs with {n} spatial dimensions, a channel dimension, and an optional "
+        f"{name}: Received a {input.dim()}-D input to {name}, which is deprecated and will "
+        f"result in an error in a future "
+        f"release. To retain the behavior and silence this warning, please use dropout instead. "
+        f"Note that {name} exists "
+        f"to provide channel-wise dropout on inputs with {n} spatial dimensions, a channel "
+        f"dimension, and an optional "
         f"batch dimension (i.e. {n + 1}D or {n + 2}D inputs).",
         stacklevel=3,
     )
@@ -72,7 +80,8 @@ def _warn_dimensions(name: str, input: Tensor, n: int) -> None:
 def dropout2d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
-    """While training, sets whole channels of (N, C, H, W) to 0 with probability ``p`` and scales the others by ``1 / (1 - p)``.
+    """While training, sets whole channels of (N, C, H, W) to 0 with probability ``p`` and scales
+    the others by ``1 / (1 - p)``.
 
     As in torch, a 3-D input is read as (N, C, L), with a warning.
     """
@@ -81,8 +90,10 @@ def dropout2d(
         _warn_dimensions("dropout2d", input, 2)
     if input.dim() == 3:
         warnings.warn(
-            "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout behavior is desired - "
-            "the input is read as (N, C, L). Use dropout1d for that, or add a batch dimension for (N, C, H, W).",
+            "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D "
+            "dropout behavior is desired - "
+            "the input is read as (N, C, L). Use dropout1d for that, or add a batch dimension "
+            "for (N, C, H, W).",
             stacklevel=2,
         )
     return _drop_channels(input, p, training, inplace)
@@ -91,7 +102,9 @@ def dropout2d(
 def dropout3d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
-    """While training, sets whole channels of (N, C, D, H, W) or (C, D, H, W) to 0 with probability ``p`` and scales the others."""
+    """While training, sets whole channels of (N, C, D, H, W) or (C, D, H, W) to 0 with probability
+    ``p`` and scales the others.
+    """
     _check("dropout3d", input, p)
     if input.dim() not in (4, 5):
         _warn_dimensions("dropout3d", input, 3)
@@ -122,7 +135,9 @@ def _alpha_dropout(
 def alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:
-    """Dropout for networks of SELU: dropped values take SELU's lower limit, and mean 0 and variance 1 stay."""
+    """Dropout for networks of SELU: dropped values take SELU's lower limit, and mean 0 and variance
+    1 stay.
+    """
     _check("alpha_dropout", input, p)
     return _alpha_dropout(input, p, training, inplace, False)
 

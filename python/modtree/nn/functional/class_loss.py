@@ -3,9 +3,16 @@
 
 from __future__ import annotations
 
-from ...tensor import Tensor
-from .. import rows
-from ._common import checked_reduction, need_constants, need_tensor, reduced, reduction_of
+from modtree._ops import activation as activation_ops
+from modtree._ops import loss as loss_ops
+from modtree._tensor.tensor import Tensor
+from modtree.nn.functional._common import (
+    checked_reduction,
+    need_constants,
+    need_tensor,
+    reduced,
+    reduction_of,
+)
 
 __all__ = ["cross_entropy", "nll_loss"]
 
@@ -48,7 +55,7 @@ def nll_loss(
     reduction = checked_reduction(reduction_of(size_average, reduce, reduction))
     _check_places(input, target)
     need_constants("nll_loss", weight=weight)
-    return rows.nll_loss(input, target, weight, ignore_index, reduction)
+    return loss_ops.nll_loss(input, target, weight, ignore_index, reduction)
 
 
 def cross_entropy(
@@ -65,7 +72,8 @@ def cross_entropy(
 
     Args:
         input: Logits, (C), (N, C) or (N, C, d1, ...).
-        target: Class numbers, int64: (), (N) or (N, d1, ...). Or probabilities of the classes: of the input's shape and floating.
+        target: Class numbers, int64: (), (N) or (N, d1, ...). Or probabilities of the classes: of
+            the input's shape and floating.
         weight: What each class counts, (C).
         size_average: Before ``reduction``.
         ignore_index: Class numbers equal to this do not count.
@@ -88,7 +96,7 @@ def cross_entropy(
         )
     _check_places(input, target)
     need_constants("cross_entropy", weight=weight)
-    return rows.cross_entropy(
+    return loss_ops.cross_entropy(
         input, target, weight, ignore_index, reduction, float(label_smoothing)
     )
 
@@ -103,18 +111,20 @@ def _with_probabilities(
 ) -> Tensor:
     if ignore_index >= 0:
         raise RuntimeError(
-            "ignore_index is not supported for floating point target: there are no class numbers to compare"
+            "ignore_index is not supported for floating point target: there are no class numbers "
+            "to compare"
         )
     axis = 1 if input.dim() > 1 else 0
     classes = input.shape[axis]
     if weight is not None and tuple(weight.shape) != (classes,):
         raise RuntimeError(
-            f"cross_entropy: weight tensor should be defined either for all {classes} classes or no classes but got "
+            f"cross_entropy: weight tensor should be defined either for all {classes} classes or "
+            f"no classes but got "
             f"weight tensor of shape: {list(weight.shape)}"
         )
     if smoothing:
         target = target * (1 - smoothing) + smoothing / classes
-    logp = rows.log_softmax(input, axis)
+    logp = activation_ops.log_softmax(input, axis)
     if weight is not None:
         logp = logp * weight.reshape((1,) * axis + (classes,) + (1,) * (input.dim() - axis - 1))
     loss = -(logp * target)

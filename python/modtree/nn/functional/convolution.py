@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...tensor import Tensor
-from .. import rows
-from ._sizes import conv_sizes, need_tensor
+from modtree._ops import conv as conv_ops
+from modtree._ops.registry import ops
+from modtree._tensor.tensor import Tensor
+from modtree.nn.functional._sizes import conv_sizes, need_tensor
 
 __all__ = [
     "conv1d",
@@ -27,7 +28,8 @@ def _batched(name: str, n: int, input: Tensor) -> bool:
     need_tensor(name, input)
     if input.dim() not in (n + 1, n + 2):
         raise RuntimeError(
-            f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to {name}, but got input of size: {list(input.shape)}"
+            f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to {name}, but got input "
+            f"of size: {list(input.shape)}"
         )
     return input.dim() == n + 2
 
@@ -54,7 +56,7 @@ def _conv(
         x, paddings = _named_padding(x, weight, padding, strides, dilations)
     else:
         paddings = conv_sizes(name, "padding", padding, n)
-    y = rows.convolution(x, weight, bias, strides, paddings, dilations, groups)
+    y = conv_ops.convolution(x, weight, bias, strides, paddings, dilations, groups)
     return y if batched else y.squeeze(0)
 
 
@@ -71,7 +73,7 @@ def _named_padding(
     if any(total % 2 for total in totals):
         # The odd element goes to the end.
         pads = ((0, 0), (0, 0), *((0, total % 2) for total in totals))
-        x = rows.pad(x, pads, "constant", 0)
+        x = ops["pad"](x, pads, "constant", 0)
     return x, tuple(total // 2 for total in totals)
 
 
@@ -90,7 +92,7 @@ def _conv_transpose(
     batched = _batched(name, n, input)
     need_tensor(name, weight)
     x = input if batched else input.unsqueeze(0)
-    y = rows.conv_transpose(
+    y = conv_ops.conv_transpose(
         x,
         weight,
         bias,
@@ -132,7 +134,8 @@ def _make_conv(n: int) -> Any:
         weight: (O, C / groups, *kernel).
         bias: (O).
         stride: Distance of windows.
-        padding: Zeros around the input, or ``"valid"`` for none, or ``"same"`` for as many as keep its size.
+        padding: Zeros around the input, or ``"valid"`` for none, or
+            ``"same"`` for as many as keep its size.
         dilation: Distance of the elements of a window.
         groups: The channels are split into so many groups that do not see each other.
 
@@ -159,7 +162,9 @@ def _make_conv_transpose(n: int) -> Any:
     return _named(
         conv_transpose,
         f"conv_transpose{n}d",
-        f"""The transpose of ``conv{n}d``: every element of the input adds a multiple of the kernel to the result.
+        f"""The transpose of ``conv{n}d``.
+
+    Every element of the input adds a multiple of the kernel to the result.
 
     Args:
         input: (N, C, *sizes), or without N.
@@ -171,7 +176,8 @@ def _make_conv_transpose(n: int) -> Any:
         groups: The channels are split into so many groups that do not see each other.
         dilation: Distance of the elements of a window.
 
-    Returns (N, O, *sizes): ``(size - 1) * stride - 2 * padding + dilation * (kernel - 1) + 1 + output_padding``.
+    Returns (N, O, *sizes), each of them
+    ``(size - 1) * stride - 2 * padding + dilation * (kernel - 1) + 1 + output_padding``.
     """,
     )
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...tensor import Tensor
-from ._common import need_tensor, reduced, reduction_of
+from modtree._tensor.tensor import Tensor
+from modtree.nn.functional._common import need_tensor, reduced, reduction_of
 
 __all__ = [
     "bilinear",
@@ -40,11 +40,13 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     for name, given, expected in (("input1", input1, in1), ("input2", input2, in2)):
         if given.shape[-1] != expected:
             raise RuntimeError(
-                f"bilinear(): {name} size does not match weight size: got {given.shape[-1]} but expected {expected}"
+                f"bilinear(): {name} size does not match weight size: got {given.shape[-1]} but "
+                f"expected {expected}"
             )
     if bias is not None and bias.shape[0] != out:
         raise RuntimeError(
-            f"bilinear(): bias size does not match weight size: got {bias.shape[0]} but expected {out}"
+            f"bilinear(): bias size does not match weight size: got {bias.shape[0]} but expected "
+            f"{out}"
         )
     x1, x2 = input1.reshape(-1, in1), input2.reshape(-1, in2)
     # All matrices at once: (n, in1) by (in1, out * in2), then a product with x2 for each n.
@@ -58,7 +60,8 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     need_tensor("cosine_similarity", x1, x2)
     if not (x1.is_floating_point() and x2.is_floating_point()):
         raise RuntimeError(
-            f"expected common dtype to be floating point, yet common dtype is {x1.dtype}: cosine_similarity takes "
+            f"expected common dtype to be floating point, yet common dtype is {x1.dtype}: "
+            f"cosine_similarity takes "
             "floating tensors"
         )
     # The norm's gradient at 0 is 0, and the bound keeps the quotient finite there.
@@ -95,7 +98,8 @@ def cosine_embedding_loss(
     wanted = target.dim() + 1
     if input1.dim() != wanted or input2.dim() != wanted:
         raise RuntimeError(
-            f"{target.dim()}D target tensor expects {wanted}D input tensors, but found inputs with sizes "
+            f"{target.dim()}D target tensor expects {wanted}D input tensors, but found inputs "
+            f"with sizes "
             f"{list(input1.shape)} and {list(input2.shape)}."
         )
     n1 = input1.square().sum(-1) + 1e-12
@@ -120,7 +124,8 @@ def _triplet(
     dims = anchor.dim(), positive.dim(), negative.dim()
     if len(set(dims)) > 1:
         raise RuntimeError(
-            f"The anchor, positive, and negative tensors are expected to have the same number of dimensions, but "
+            f"The anchor, positive, and negative tensors are expected to have the same number of "
+            f"dimensions, but "
             f"got: anchor {dims[0]}D, positive {dims[1]}D, and negative {dims[2]}D inputs"
         )
     near, far = distance(anchor, positive), distance(anchor, negative)
@@ -141,7 +146,8 @@ def triplet_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """``max(0, |anchor - positive| - |anchor - negative| + margin)`` with :func:`pairwise_distance`.
+    """``max(0, |anchor - positive| - |anchor - negative| + margin)`` with
+    :func:`pairwise_distance`.
 
     ``swap`` takes the distance of positive and negative where it is the smaller one.
     """
@@ -195,14 +201,17 @@ def margin_ranking_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """``max(0, -target * (input1 - input2) + margin)``: the first is to be greater where the target is 1, smaller where it is -1."""
+    """``max(0, -target * (input1 - input2) + margin)``: the first is to be greater where the target
+    is 1, smaller where it is -1.
+    """
     need_tensor("margin_ranking_loss", input1, input2, target)
     reduction = reduction_of(size_average, reduce, reduction)
     dims = input1.dim(), input2.dim(), target.dim()
     if len(set(dims)) > 1:
         raise RuntimeError(
             "margin_ranking_loss : All input tensors should have same dimension but got sizes: "
-            f"input1: {tuple(input1.shape)}, input2: {tuple(input2.shape)}, target: {tuple(target.shape)} "
+            f"input1: {tuple(input1.shape)}, input2: {tuple(input2.shape)}, target: "
+            f"{tuple(target.shape)} "
         )
     return reduced((-target * (input1 - input2) + margin).clamp(min=0), reduction)
 

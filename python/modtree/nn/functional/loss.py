@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Losses that compare element by element.
 
-``reduction`` is "mean", "sum" or "none"; ``size_average`` and ``reduce`` are what came before it, still understood, with a warning.
+``reduction`` is "mean", "sum" or "none"; ``size_average`` and ``reduce`` are what came before it,
+still understood, with a warning.
 """
 
 from __future__ import annotations
@@ -9,9 +10,16 @@ from __future__ import annotations
 import math
 import warnings
 
-from ...tensor import Tensor
-from .. import rows
-from ._common import checked_reduction, need_constants, need_tensor, reduced, reduction_of
+from modtree._ops import activation as activation_ops
+from modtree._ops import loss as loss_ops
+from modtree._tensor.tensor import Tensor
+from modtree.nn.functional._common import (
+    checked_reduction,
+    need_constants,
+    need_tensor,
+    reduced,
+    reduction_of,
+)
 
 __all__ = [
     "binary_cross_entropy",
@@ -30,7 +38,8 @@ __all__ = [
 def _warn_of_sizes(input: Tensor, target: Tensor) -> None:
     if target.shape != input.shape:
         warnings.warn(
-            f"Using a target size ({target.shape}) that is different to the input size ({input.shape}): the two are "
+            f"Using a target size ({target.shape}) that is different to the input size "
+            f"({input.shape}): the two are "
             "broadcast, which is likely not what is meant. Give them the same size.",
             stacklevel=3,
         )
@@ -40,7 +49,8 @@ def _weighted(loss: Tensor, weight: Tensor, reduction: str) -> Tensor:
     """A weighted mean divides by the sum of the weights."""
     if weight.shape != loss.shape:
         raise ValueError(
-            f"Weights and input must have the same size, got {tuple(weight.shape)} and {tuple(loss.shape)}"
+            f"Weights and input must have the same size, got {tuple(weight.shape)} and "
+            f"{tuple(loss.shape)}"
         )
     weighted = loss * weight
     if reduction == "mean":
@@ -61,8 +71,8 @@ def mse_loss(
     _warn_of_sizes(input, target)
     reduction = checked_reduction(reduction_of(size_average, reduce, reduction))
     if weight is not None:
-        return _weighted(rows.mse_loss(input, target, "none"), weight, reduction)
-    return rows.mse_loss(input, target, reduction)
+        return _weighted(loss_ops.mse_loss(input, target, "none"), weight, reduction)
+    return loss_ops.mse_loss(input, target, reduction)
 
 
 def l1_loss(
@@ -78,8 +88,8 @@ def l1_loss(
     _warn_of_sizes(input, target)
     reduction = checked_reduction(reduction_of(size_average, reduce, reduction))
     if weight is not None:
-        return _weighted(rows.l1_loss(input, target, "none"), weight, reduction)
-    return rows.l1_loss(input, target, reduction)
+        return _weighted(loss_ops.l1_loss(input, target, "none"), weight, reduction)
+    return loss_ops.l1_loss(input, target, reduction)
 
 
 def smooth_l1_loss(
@@ -90,13 +100,15 @@ def smooth_l1_loss(
     reduction: str = "mean",
     beta: float = 1.0,
 ) -> Tensor:
-    """``0.5 * d**2 / beta`` where ``d = |input - target|`` is below ``beta``, else ``d - 0.5 * beta``."""
+    """``0.5 * d**2 / beta`` where ``d = |input - target|`` is below ``beta``, else ``d - 0.5 *
+    beta``.
+    """
     need_tensor("smooth_l1_loss", input, target)
     _warn_of_sizes(input, target)
     if beta < 0:
         raise RuntimeError(f"smooth_l1_loss does not support negative values for beta, got {beta}.")
     reduction = checked_reduction(reduction_of(size_average, reduce, reduction))
-    return rows.smooth_l1_loss(input, target, reduction, float(beta))
+    return loss_ops.smooth_l1_loss(input, target, reduction, float(beta))
 
 
 def huber_loss(
@@ -106,9 +118,11 @@ def huber_loss(
     delta: float = 1.0,
     weight: Tensor | None = None,
 ) -> Tensor:
-    """``0.5 * d**2`` where ``d = |input - target|`` is at most ``delta``, else ``delta * (d - 0.5 * delta)``.
+    """``0.5 * d**2`` where ``d = |input - target|`` is at most ``delta``, else ``delta * (d - 0.5 *
+    delta)``.
 
-    With ``weight``, of the input's shape, each is multiplied by its weight; the mean divides by their number all the same.
+    With ``weight``, of the input's shape, each is multiplied by its weight; the mean divides by
+    their number all the same.
     """
     need_tensor("huber_loss", input, target)
     _warn_of_sizes(input, target)
@@ -118,9 +132,9 @@ def huber_loss(
         )
     checked_reduction(reduction)
     if weight is not None:
-        loss = rows.huber_loss(input, target, "none", float(delta))
+        loss = loss_ops.huber_loss(input, target, "none", float(delta))
         return reduced(_weighted(loss, weight, "none"), reduction)
-    return rows.huber_loss(input, target, reduction, float(delta))
+    return loss_ops.huber_loss(input, target, reduction, float(delta))
 
 
 def kl_div(
@@ -138,20 +152,22 @@ def kl_div(
         target: Probabilities, or with ``log_target`` their logarithms. A target of 0 costs nothing.
         size_average: Before ``reduction``.
         reduce: Before ``reduction``.
-        reduction: Also "batchmean", which divides the sum by the size of the first axis, and is what the divergence is.
+        reduction: Also "batchmean", which divides the sum by the size of the first axis, and is
+            what the divergence is.
         log_target: The target is a logarithm too.
     """
     need_tensor("kl_div", input, target)
     reduction = reduction_of(size_average, reduce, reduction)
     if reduction == "mean":
         warnings.warn(
-            "reduction: 'mean' divides the total loss by both the batch size and the support size. 'batchmean' divides "
+            "reduction: 'mean' divides the total loss by both the batch size and the support "
+            "size. 'batchmean' divides "
             "only by the batch size, and aligns with the KL div math definition.",
             stacklevel=2,
         )
     if reduction != "batchmean":
-        return rows.kl_div(input, target, checked_reduction(reduction), log_target)
-    total = rows.kl_div(input, target, "sum", log_target)
+        return loss_ops.kl_div(input, target, checked_reduction(reduction), log_target)
+    total = loss_ops.kl_div(input, target, "sum", log_target)
     return total / input.shape[0] if input.dim() else total
 
 
@@ -163,7 +179,8 @@ def binary_cross_entropy(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """``-(target * log(input) + (1 - target) * log(1 - input))`` of probabilities; logarithms are cut off at -100.
+    """``-(target * log(input) + (1 - target) * log(1 - input))`` of probabilities; logarithms are
+    cut off at -100.
 
     ``weight`` broadcasts to the target.
     """
@@ -171,13 +188,14 @@ def binary_cross_entropy(
     reduction = checked_reduction(reduction_of(size_average, reduce, reduction))
     if target.shape != input.shape:
         raise ValueError(
-            f"Using a target size ({target.shape}) that is different to the input size ({input.shape}) is deprecated. "
+            f"Using a target size ({target.shape}) that is different to the input size "
+            f"({input.shape}) is deprecated. "
             "Please ensure they have the same size."
         )
     need_constants("binary_cross_entropy", weight=weight)
     if weight is not None:
         weight = weight.expand(target.shape)
-    return rows.binary_cross_entropy(input, target, reduction, weight)
+    return loss_ops.binary_cross_entropy(input, target, reduction, weight)
 
 
 def binary_cross_entropy_with_logits(
@@ -191,7 +209,8 @@ def binary_cross_entropy_with_logits(
 ) -> Tensor:
     """:func:`binary_cross_entropy` of ``sigmoid(input)``, computed without overflow.
 
-    ``weight`` and ``pos_weight`` broadcast to the target; ``pos_weight`` multiplies the cost of the positive answers.
+    ``weight`` and ``pos_weight`` broadcast to the target; ``pos_weight`` multiplies the cost of the
+    positive answers.
     """
     need_tensor("binary_cross_entropy_with_logits", input, target)
     reduction = checked_reduction(reduction_of(size_average, reduce, reduction))
@@ -200,7 +219,7 @@ def binary_cross_entropy_with_logits(
             f"Target size ({target.shape}) must be the same as input size ({input.shape})"
         )
     need_constants("binary_cross_entropy_with_logits", weight=weight, pos_weight=pos_weight)
-    return rows.binary_cross_entropy_with_logits(input, target, reduction, weight, pos_weight)
+    return loss_ops.binary_cross_entropy_with_logits(input, target, reduction, weight, pos_weight)
 
 
 def gaussian_nll_loss(
@@ -211,12 +230,14 @@ def gaussian_nll_loss(
     eps: float = 1e-6,
     reduction: str = "mean",
 ) -> Tensor:
-    """``0.5 * (log(var) + (input - target)**2 / var)``: the target as a sample of a normal distribution.
+    """``0.5 * (log(var) + (input - target)**2 / var)``: the target as a sample of a normal
+    distribution.
 
     Args:
         input: Means.
         target: Samples.
-        var: Variances: of the input's shape, or without its last axis, or with 1 there, or one number.
+        var: Variances: of the input's shape, or without its last axis, or with 1 there, or one
+            number.
         full: Add the constant ``0.5 * log(2 pi)``.
         eps: Variances count as at least this. Gradients see the variance itself.
         reduction: "mean", "sum" or "none".
@@ -233,7 +254,8 @@ def gaussian_nll_loss(
             var = var.unsqueeze(-1)
         elif tuple(input.shape[:-1]) != tuple(var.shape[:-1]) or var.shape[-1] != 1:
             raise ValueError(
-                f"var is of incorrect size: {tuple(var.shape)} does not fit an input of {tuple(input.shape)}"
+                f"var is of incorrect size: {tuple(var.shape)} does not fit an input of "
+                f"{tuple(input.shape)}"
             )
     checked_reduction(reduction)
     # At least eps, and yet with the gradient of the variance itself.
@@ -254,9 +276,11 @@ def poisson_nll_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """The target as a sample of a Poisson distribution whose mean is ``exp(input)``, or ``input`` with ``log_input=False``.
+    """The target as a sample of a Poisson distribution whose mean is ``exp(input)``, or ``input``
+    with ``log_input=False``.
 
-    ``full`` adds Stirling's approximation of ``log(target!)`` where the target is above 1; ``eps`` keeps the logarithm of the input finite.
+    ``full`` adds Stirling's approximation of ``log(target!)`` where the target is above 1; ``eps``
+    keeps the logarithm of the input finite.
     """
     need_tensor("poisson_nll_loss", input, target)
     reduction = checked_reduction(reduction_of(size_average, reduce, reduction))
@@ -281,4 +305,4 @@ def soft_margin_loss(
     """``log(1 + exp(-target * input))`` for targets 1 and -1."""
     need_tensor("soft_margin_loss", input, target)
     reduction = checked_reduction(reduction_of(size_average, reduce, reduction))
-    return reduced(-rows.logsigmoid(target * input), reduction)
+    return reduced(-activation_ops.logsigmoid(target * input), reduction)

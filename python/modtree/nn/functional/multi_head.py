@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import math
 
-from ...creation import zeros
-from ...ops.joining import cat
-from ...tensor import Tensor
-from . import basic as F
-from .activation import softmax
+from modtree._ops.join import cat
+from modtree._tensor.creation import zeros
+from modtree._tensor.tensor import Tensor
+from modtree.nn.functional import basic as F
+from modtree.nn.functional.activation import softmax
 
 MINUS_INF = float("-inf")
 
@@ -88,11 +88,13 @@ def multi_head_attention_forward(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """Projects, attends in ``num_heads`` heads, projects back. Sequences come first: (L, N, E) or (L, E).
+    """Projects, attends in ``num_heads`` heads, projects back. Sequences come first: (L, N, E) or
+    (L, E).
 
-    Masks say what to leave out: True, or -inf added. ``attn_mask`` has shape (L, S) or (N * num_heads, L, S),
-    ``key_padding_mask`` (N, S) or (S). ``is_causal`` says that ``attn_mask`` is the causal mask (which must be given all the
-    same). Returns the output and, with ``need_weights``, the attention weights, averaged over the heads if asked.
+    Masks say what to leave out: True, or -inf added. ``attn_mask`` has shape (L, S) or (N *
+    num_heads, L, S), ``key_padding_mask`` (N, S) or (S). ``is_causal`` says that ``attn_mask`` is
+    the causal mask (which must be given all the same). Returns the output and, with
+    ``need_weights``, the attention weights, averaged over the heads if asked.
     """
     batched = _is_batched(query, key, value)
     if is_causal and attn_mask is None:
@@ -195,6 +197,7 @@ def _heads(x: Tensor, static: Tensor | None, batch: int, heads: int, head: int) 
         return x.reshape(-1, batch, heads, head).permute(1, 2, 0, 3)
     if static.dim() != 3 or static.shape[0] != batch * heads or static.shape[2] != head:
         raise _fail(
-            f"expecting static_k and static_v of shape {(batch * heads, 'S', head)}, got {tuple(static.shape)}"
+            f"expecting static_k and static_v of shape {(batch * heads, 'S', head)}, got "
+            f"{tuple(static.shape)}"
         )
     return static.reshape(batch, heads, -1, head)

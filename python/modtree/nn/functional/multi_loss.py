@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from ...tensor import Tensor
-from ._common import checked_reduction, reduced, reduction_of
-from .activation import logsigmoid
+from modtree._tensor.tensor import Tensor
+from modtree.nn.functional._common import checked_reduction, reduced, reduction_of
+from modtree.nn.functional.activation import logsigmoid
 
 __all__ = ["multi_margin_loss", "multilabel_soft_margin_loss"]
 
@@ -20,7 +20,8 @@ def multi_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """How far other classes come within a margin of the right one, to the power p, over the number of classes.
+    """How far other classes come within a margin of the right one, to the power p, over the number
+    of classes.
 
     Args:
         input: Scores, (C) or (N, C).

@@ -6,12 +6,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..._C import bump_version
-from ...dtypes import finfo
-from ...grad_mode import no_grad
-from ...tensor import Tensor
-from .. import rows
-from ._common import need_constants, need_tensor
+from modtree._C import bump_version
+from modtree._ops import norm as norm_ops
+from modtree._ops.registry import ops
+from modtree._tensor.dtypes import finfo
+from modtree._tensor.grad_mode import no_grad
+from modtree._tensor.tensor import Tensor
+from modtree.nn.functional._common import need_constants, need_tensor
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "local_response_norm", "rms_norm"]
 
@@ -30,7 +31,8 @@ def batch_norm(
 
     Args:
         input: (N, C, ...), of a floating dtype.
-        running_mean: (C). While training it moves towards the mean of the batch, in place; else it is the mean that is used.
+        running_mean: (C). While training it moves towards the mean of the batch, in place; else it
+            is the mean that is used.
         running_var: (C), likewise; of the batch it takes the unbiased variance.
         weight: (C).
         bias: (C).
@@ -44,7 +46,7 @@ def batch_norm(
     need_constants("batch_norm", running_mean=running_mean, running_var=running_var)
     if training:
         _need_several(input)
-    y = rows.batch_norm(
+    y = norm_ops.batch_norm(
         input, weight, bias, running_mean, running_var, bool(training), momentum, eps
     )
     if training:
@@ -76,7 +78,8 @@ def instance_norm(
 
     Args:
         input: (N, C, ...), of a floating dtype.
-        running_mean: (C). Moves towards the mean over the samples, in place; used when ``use_input_stats`` is False.
+        running_mean: (C). Moves towards the mean over the samples, in place; used when
+            ``use_input_stats`` is False.
         running_var: (C), likewise.
         weight: (C).
         bias: (C).
@@ -89,13 +92,16 @@ def instance_norm(
     need_tensor("instance_norm", input)
     need_constants("instance_norm", running_mean=running_mean, running_var=running_var)
     if not use_input_stats:
-        return rows.batch_norm(input, weight, bias, running_mean, running_var, False, momentum, eps)
+        return norm_ops.batch_norm(
+            input, weight, bias, running_mean, running_var, False, momentum, eps
+        )
     if math.prod(input.shape[2:]) == 1:
         raise ValueError(
-            f"Expected more than 1 spatial element when training, got input size {list(input.shape)}"
+            f"Expected more than 1 spatial element when training, got input size "
+            f"{list(input.shape)}"
         )
     _track_instances(input, running_mean, running_var, momentum)
-    return rows.group_norm(input, weight, bias, input.shape[1], eps)
+    return norm_ops.group_norm(input, weight, bias, input.shape[1], eps)
 
 
 def _track_instances(
@@ -118,7 +124,8 @@ def group_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Each group of channels of each sample with mean 0 and variance 1; ``weight`` and ``bias`` (C) are per channel.
+    """Each group of channels of each sample with mean 0 and variance 1; ``weight`` and ``bias`` (C)
+    are per channel.
 
     Args:
         input: (N, C, ...), of a floating dtype; C must be a multiple of ``num_groups``.
@@ -133,9 +140,10 @@ def group_norm(
         values = shape[0] * math.prod(shape[1:]) // num_groups
         if values == 1:
             raise ValueError(
-                f"Expected more than 1 value per channel when training, got input size {list(shape)}"
+                f"Expected more than 1 value per channel when training, got input size "
+                f"{list(shape)}"
             )
-    return rows.group_norm(input, weight, bias, num_groups, eps)
+    return norm_ops.group_norm(input, weight, bias, num_groups, eps)
 
 
 def rms_norm(
@@ -144,7 +152,8 @@ def rms_norm(
     weight: Tensor | None = None,
     eps: float | None = None,
 ) -> Tensor:
-    """``x / sqrt(mean(x^2) + eps) * weight``, the mean over the last axes, whose sizes are ``normalized_shape``.
+    """``x / sqrt(mean(x^2) + eps) * weight``, the mean over the last axes, whose sizes are
+    ``normalized_shape``.
 
     ``eps`` None means the smallest step from 1 of the input's dtype.
     """
@@ -153,7 +162,7 @@ def rms_norm(
         raise TypeError("rms_norm(): argument 'normalized_shape' must be tuple of ints, not int")
     if eps is None:
         eps = float(finfo(input.dtype).eps) if input.is_floating_point() else 0.0
-    return rows.rms_norm(input, weight, tuple(normalized_shape), eps)
+    return norm_ops.rms_norm(input, weight, tuple(normalized_shape), eps)
 
 
 def local_response_norm(
@@ -177,6 +186,6 @@ def local_response_norm(
         return input
     none = (0, 0)
     widths = (none, (size // 2, (size - 1) // 2), *(none,) * (input.dim() - 2))
-    squares = rows.pad(input * input, widths, "constant", 0)
+    squares = ops["pad"](input * input, widths, "constant", 0)
     mean = squares.unfold(1, size, 1).mean(-1)
     return input / (mean * alpha + k) ** beta

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor import Tensor
-from .. import rows
-from ._sizes import need_tensor
+from modtree._ops import resample as resample_ops
+from modtree._ops.registry import ops
+from modtree._tensor.tensor import Tensor
+from modtree.nn.functional._sizes import need_tensor
 
 __all__ = ["pad"]
 
@@ -21,9 +22,12 @@ def pad(
     """Adds elements around the last axes; negative numbers take elements away.
 
     Args:
-        input: Any shape; for the modes other than ``"constant"`` one or two axes more than are padded.
-        pad: Numbers before and after, beginning with the last axis: ``(left, right, top, bottom, ...)``.
-        mode: ``"constant"``, ``"reflect"`` (mirrored, without the border), ``"replicate"`` (the border) or ``"circular"`` (from the other side).
+        input: Any shape; for the modes other than ``"constant"`` one or two axes more than are
+            padded.
+        pad: Numbers before and after, beginning with the last axis: ``(left, right, top, bottom,
+            ...)``.
+        mode: ``"constant"``, ``"reflect"`` (mirrored, without the border), ``"replicate"`` (the
+            border) or ``"circular"`` (from the other side).
         value: The constant; 0 when None.
     """
     need_tensor("pad", input)
@@ -33,7 +37,8 @@ def pad(
     count = len(sizes) // 2
     if count > input.dim():
         raise RuntimeError(
-            "Padding length should be less than or equal to two times the input dimension but got padding length "
+            "Padding length should be less than or equal to two times the input dimension but "
+            "got padding length "
             f"{len(sizes)} and input of dimension {input.dim()}"
         )
     if mode == "constant":
@@ -46,7 +51,8 @@ def pad(
         raise RuntimeError(f'Padding mode "{mode}" doesn\'t take in value argument')
     if count > 3 or not count + 1 <= input.dim() <= count + 2:
         raise NotImplementedError(
-            f"Padding size {len(sizes)} is not supported for {input.dim()}D input tensor with mode {mode!r}: two numbers "
+            f"Padding size {len(sizes)} is not supported for {input.dim()}D input tensor with "
+            f"mode {mode!r}: two numbers "
             "take 2D or 3D input, four 3D or 4D, six 4D or 5D"
         )
     return _pad_from_inside(input, sizes, mode)
@@ -64,13 +70,14 @@ def _pad_with_value(input: Tensor, pairs: tuple[tuple[int, int], ...], value: fl
         input = input[tuple(kept)]
         pairs = tuple((max(before, 0), max(after, 0)) for before, after in pairs)
     # Padding by nothing makes a copy too.
-    return rows.pad(input, pairs, "constant", value)
+    return ops["pad"](input, pairs, "constant", value)
 
 
 def _check_size(axis: int, size: int, before: int, after: int) -> None:
     if size + before + after < 0:
         raise RuntimeError(
-            f"pad: the input size {size} plus the negative padding {before} and {after} resulted in a negative output "
+            f"pad: the input size {size} plus the negative padding {before} and {after} resulted "
+            f"in a negative output "
             f"size, {size + before + after}, for dimension {axis}"
         )
 
@@ -84,7 +91,7 @@ def _pad_from_inside(input: Tensor, sizes: list[int], mode: str) -> Tensor:
         _check_fits(mode, axis, shape, before, after)
         if before or after:
             places = _PLACES[mode](size, before, after)
-            input = rows.resample(input, axis, places[None], None, size)
+            input = resample_ops.resample(input, axis, places[None], None, size)
     return input
 
 

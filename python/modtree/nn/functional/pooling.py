@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor import Tensor
-from .. import rows
-from ._sizes import Sizes, need_tensor, pool_sizes
+from modtree._ops import pool as pool_ops
+from modtree._ops import resample as resample_ops
+from modtree._tensor.tensor import Tensor
+from modtree.nn.functional._sizes import Sizes, need_tensor, pool_sizes
 
 __all__ = [
     "adaptive_avg_pool1d",
@@ -39,12 +40,14 @@ def _check_input(name: str, n: int, input: Tensor) -> None:
     need_tensor(name, input)
     if input.dim() not in (n + 1, n + 2):
         raise RuntimeError(
-            f"{name}: Expected {n + 1}D or {n + 2}D (batch mode) tensor with optional 0 dim batch size for input, but "
+            f"{name}: Expected {n + 1}D or {n + 2}D (batch mode) tensor with optional 0 dim "
+            f"batch size for input, but "
             f"got:{list(input.shape)}"
         )
     if 0 in input.shape[-n - 1 :]:
         raise RuntimeError(
-            f"{name}: Expected {n + 1}D or {n + 2}D (batch mode) tensor with optional 0 dim batch size for input, but "
+            f"{name}: Expected {n + 1}D or {n + 2}D (batch mode) tensor with optional 0 dim "
+            f"batch size for input, but "
             f"got:{list(input.shape)}"
         )
 
@@ -75,7 +78,8 @@ def _window_sizes(
             raise RuntimeError(f"{name}: pad must be non-negative, but got pad: {p}")
         if p > (d * (k - 1) + 1) // 2:
             raise RuntimeError(
-                f"{name}: pad should be at most half of effective kernel size, but got pad={p}, kernel_size={k} and "
+                f"{name}: pad should be at most half of effective kernel size, but got pad={p}, "
+                f"kernel_size={k} and "
                 f"dilation={d}"
             )
     return kernel, steps, pads, spread
@@ -94,7 +98,7 @@ def _max_pool(
 ) -> Any:
     _check_input(name, n, input)
     sizes = _window_sizes(name, n, kernel_size, stride, padding, dilation)
-    row = rows.max_pool_with_indices if both else rows.max_pool
+    row = pool_ops.max_pool_with_indices if both else pool_ops.max_pool
     return row(input, *sizes, bool(ceil_mode))
 
 
@@ -135,7 +139,8 @@ def _make_max_pool(n: int) -> Any:
         padding: Places around the input that never win, at most half a window.
         dilation: Distance of the elements of a window.
         ceil_mode: Also a last window that ends outside of the input.
-        return_indices: Return ``(values, indices)``; the indices (int64) count within the flattened plane of the input.
+        return_indices: Return ``(values, indices)``; the indices (int64) count within
+            the flattened plane of the input.
     """
     max_pool_with_indices.__name__ = max_pool_with_indices.__qualname__ = name + "_with_indices"
     max_pool_with_indices.__doc__ = f":func:`{name}` with ``return_indices=True``."
@@ -162,7 +167,7 @@ def _avg_pool(
     kernel, steps, pads, _ = _window_sizes(name, n, kernel_size, stride, padding, 1)
     if divisor_override == 0:
         raise RuntimeError(f"{name}: divisor must be not zero")
-    return rows.avg_pool(
+    return pool_ops.avg_pool(
         input, kernel, steps, pads, bool(ceil_mode), bool(count_include_pad), divisor_override
     )
 
@@ -219,7 +224,7 @@ def avg_pool3d(
     )
 
 
-# -- a given number of parts ---------------------------------------------------------------------------------------------
+# -- a given number of parts -----------------------------------------------------------------------
 
 
 def _parts(name: str, n: int, input: Tensor, output_size: Any) -> Sizes:
@@ -232,7 +237,8 @@ def _parts(name: str, n: int, input: Tensor, output_size: Any) -> Sizes:
     if 0 in input.shape[1:]:
         axis = list(input.shape).index(0, 1)
         raise RuntimeError(
-            f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes "
+            f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input "
+            f"has sizes "
             f"{list(input.shape)} with dimension {axis} being empty"
         )
     wanted = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * n
@@ -251,7 +257,8 @@ def _adaptive_avg_pool(name: str, n: int, input: Tensor, output_size: Any) -> Te
     counts = _parts(name, n, input, output_size)
     if not (input.is_floating_point() or input.is_complex()):
         raise NotImplementedError(
-            f'"{name}" not implemented for {input.dtype}: a mean needs a floating dtype, convert with .float()'
+            f'"{name}" not implemented for {input.dtype}: a mean needs a floating dtype, convert '
+            f"with .float()"
         )
     sizes = tuple(input.shape[-n:])
     if 0 not in counts and not any(size % count for size, count in zip(sizes, counts, strict=True)):
@@ -260,7 +267,7 @@ def _adaptive_avg_pool(name: str, n: int, input: Tensor, output_size: Any) -> Te
     first = input.dim() - n
     for axis, (size, count) in enumerate(zip(sizes, counts, strict=True), first):
         taps, weights = _mean_taps(size, count)
-        input = rows.resample(input, axis, taps, weights, size)
+        input = resample_ops.resample(input, axis, taps, weights, size)
     return input
 
 
@@ -273,7 +280,9 @@ def _equal_parts(input: Tensor, counts: Sizes, kernel: Sizes) -> Tensor:
 
 
 def _mean_taps(size: int, count: int) -> tuple[Any, Any]:
-    """Which elements each part consists of, and their shares; shorter parts are filled up with shares of 0."""
+    """Which elements each part consists of, and their shares; shorter parts are filled up with
+    shares of 0.
+    """
     i = np.arange(count)
     begin, end = i * size // max(count, 1), -((i + 1) * size // -max(count, 1))
     reach = np.arange((end - begin).max() if count else 1)[:, None]
@@ -287,7 +296,8 @@ def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
 
 
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
-    """Splits each of the last two axes into ``output_size`` parts (None: as many as elements) and takes the means of the cells.
+    """Splits each of the last two axes into ``output_size`` parts (None: as many as elements) and
+    takes the means of the cells.
 
     Args:
         input: (N, C, H, W), or without N.
@@ -302,12 +312,14 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
 
 
 def _adaptive_max_pool(name: str, n: int, input: Tensor, output_size: Any, both: bool) -> Any:
-    values, indices = rows.adaptive_max_pool(input, _parts(name, n, input, output_size))
+    values, indices = pool_ops.adaptive_max_pool(input, _parts(name, n, input, output_size))
     return (values, indices) if both else values
 
 
 def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """Splits the last axis into ``output_size`` parts and takes their largest values; see :func:`max_pool1d` for the indices."""
+    """Splits the last axis into ``output_size`` parts and takes their largest values; see
+    :func:`max_pool1d` for the indices.
+    """
     return _adaptive_max_pool("adaptive_max_pool1d", 1, input, output_size, return_indices)
 
 
@@ -319,12 +331,14 @@ def adaptive_max_pool1d_with_indices(
 
 
 def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """Splits each of the last two axes into ``output_size`` parts (None: as many as elements) and takes the largest values.
+    """Splits each of the last two axes into ``output_size`` parts (None: as many as elements) and
+    takes the largest values.
 
     Args:
         input: (N, C, H, W), or without N.
         output_size: One number, or one for each axis.
-        return_indices: Return ``(values, indices)``; the indices (int64) count within the flattened plane of the input.
+        return_indices: Return ``(values, indices)``; the indices (int64) count within the flattened
+            plane of the input.
     """
     return _adaptive_max_pool("adaptive_max_pool2d", 2, input, output_size, return_indices)
 

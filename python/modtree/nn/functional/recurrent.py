@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Recurrent layers as functions of their parameters: one layer in one direction over a whole sequence.
+"""Recurrent layers as functions of their parameters: one layer in one direction over a whole
+sequence.
 
-``weights`` are the input weight, the hidden weight and the two biases (or None). ``sizes`` says how many sequences, the first ones, take part
-in each step; None: all.
+``weights`` are the input weight, the hidden weight and the two biases (or None). ``sizes`` says how
+many sequences, the first ones, take part in each step; None: all.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...dtypes import float16, float32
-from ...tensor import Tensor
-from .. import rows
+from modtree._ops import gru as gru_ops
+from modtree._ops import lstm as lstm_ops
+from modtree._ops import recurrent as recurrent_ops
+from modtree._tensor.dtypes import float16, float32
+from modtree._tensor.tensor import Tensor
 
 
 def recurrence(
@@ -44,7 +47,7 @@ def recurrence(
         results = recurrence(mode, *converted, wide(projection), reverse, sizes)
         return tuple(r.to(float16) for r in results)
     if mode == "LSTM":
-        return rows.lstm(x, *states, *weights, projection, reverse, sizes)
+        return lstm_ops.lstm(x, *states, *weights, projection, reverse, sizes)
     if mode == "GRU":
-        return rows.gru(x, *states, *weights, reverse, sizes)
-    return rows.rnn(x, *states, *weights, mode == "RNN_RELU", reverse, sizes)
+        return gru_ops.gru(x, *states, *weights, reverse, sizes)
+    return recurrent_ops.rnn(x, *states, *weights, mode == "RNN_RELU", reverse, sizes)

@@ -6,10 +6,10 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from ...creation import linspace
-from ...ops.functions import stack
-from ...ops.independent import independent
-from ...tensor import Tensor
+from modtree._ops.functions import stack
+from modtree._ops.independent import independent
+from modtree._tensor.creation import linspace
+from modtree._tensor.tensor import Tensor
 
 __all__ = ["affine_grid", "grid_sample"]
 
@@ -18,12 +18,14 @@ _PADDINGS = ("zeros", "border", "reflection")
 
 
 def affine_grid(theta: Tensor, size: Any, align_corners: bool | None = None) -> Tensor:
-    """The places that affine maps give to each pixel of an output: the ``grid`` of :func:`grid_sample`.
+    """The places that affine maps give to each pixel of an output: the ``grid`` of
+    :func:`grid_sample`.
 
     Args:
         theta: (N, 2, 3) matrices for images, (N, 3, 4) for volumes.
         size: The output's sizes (N, C, H, W) or (N, C, D, H, W).
-        align_corners: -1 and 1 are the centres of the first and last pixels; else their outer edges.
+        align_corners: -1 and 1 are the centres of the first and last pixels; else their outer
+            edges.
 
     Returns:
         (N, H, W, 2) or (N, D, H, W, 3), the last axis in the order x, y, z.
@@ -35,7 +37,8 @@ def affine_grid(theta: Tensor, size: Any, align_corners: bool | None = None) -> 
     count = len(spatial)
     if count not in (2, 3) or tuple(theta.shape) != (int(size[0]), count, count + 1):
         raise ValueError(
-            f"Expected a batch of affine matrices of shape {int(size[0])}x{count}x{count + 1} for size {list(size)}. "
+            f"Expected a batch of affine matrices of shape {int(size[0])}x{count}x{count + 1} "
+            f"for size {list(size)}. "
             f"Got {list(theta.shape)}."
         )
     axes = []
@@ -111,7 +114,8 @@ def grid_sample(
 
     Args:
         input: (N, C, H, W) or (N, C, D, H, W).
-        grid: (N, H_out, W_out, 2) or (N, D_out, H_out, W_out, 3) places; x, y, z from -1 to 1 across the input.
+        grid: (N, H_out, W_out, 2) or (N, D_out, H_out, W_out, 3) places; x, y, z from -1 to 1
+            across the input.
         mode: "bilinear" (trilinear for volumes), "nearest", or "bicubic" for images.
         padding_mode: What is outside: "zeros", the "border" pixels, or a "reflection" of the image.
         align_corners: -1 and 1 are the centres of the outermost pixels; else their outer edges.
@@ -125,27 +129,32 @@ def grid_sample(
     """
     if mode not in _MODES:
         raise ValueError(
-            f"nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but got: '{mode}'"
+            f"nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or "
+            f"'bicubic', but got: '{mode}'"
         )
     if padding_mode not in _PADDINGS:
         raise ValueError(
-            "nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or 'reflection', but got: "
+            "nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or "
+            "'reflection', but got: "
             f"'{padding_mode}'"
         )
     count = input.ndim - 2
     if count not in (2, 3) or grid.ndim != input.ndim or grid.shape[-1] != count:
         raise RuntimeError(
-            f"grid_sampler(): expected 4D or 5D input and a grid with as many dimensions and size {count} in the last one, but "
+            f"grid_sampler(): expected 4D or 5D input and a grid with as many dimensions and "
+            f"size {count} in the last one, but "
             f"got input with sizes {list(input.shape)} and grid with sizes {list(grid.shape)}"
         )
     if grid.shape[0] != input.shape[0]:
         raise RuntimeError(
-            "grid_sampler(): expected grid and input to have same batch size, but got input with sizes "
+            "grid_sampler(): expected grid and input to have same batch size, but got input with "
+            "sizes "
             f"{list(input.shape)} and grid with sizes {list(grid.shape)}"
         )
     if grid.dtype != input.dtype:
         raise RuntimeError(
-            f"grid_sampler(): expected input and grid to have same dtype, but input has {input.dtype} and grid has {grid.dtype}"
+            f"grid_sampler(): expected input and grid to have same dtype, but input has "
+            f"{input.dtype} and grid has {grid.dtype}"
         )
     if mode == "bicubic" and count == 3:
         raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The loss of a sequence of labels whose places in the input are not known (connectionist temporal classification)."""
+"""The loss of a sequence of labels whose places in the input are not known (connectionist temporal
+classification).
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ... import _C
-from ...creation import full, zeros_like
-from ...ops.functions import cat, logaddexp, logsumexp, stack
-from ...tensor import Tensor
-from ._common import checked_reduction
+from modtree import _C
+from modtree._ops.functions import cat, logaddexp, logsumexp, stack
+from modtree._tensor.creation import full, zeros_like
+from modtree._tensor.tensor import Tensor
+from modtree.nn.functional._common import checked_reduction
 
 __all__ = ["ctc_loss"]
 
@@ -49,9 +51,11 @@ def ctc_loss(
     reduction: str = "mean",
     zero_infinity: bool = False,
 ) -> Tensor:
-    """Minus the log probability of all ways to write the labels into the input, with blanks and repetitions.
+    """Minus the log probability of all ways to write the labels into the input, with blanks and
+    repetitions.
 
-    The gradient is that of this value; torch's differs by what log_softmax() before it takes away, so that gradients of logits agree.
+    The gradient is that of this value; torch's differs by what log_softmax() before it takes away,
+    so that gradients of logits agree.
 
     Args:
         log_probs: Logs of probabilities that sum to 1, (T, N, C) or (T, C).
@@ -74,7 +78,8 @@ def ctc_loss(
     used, lengths = _numbers(input_lengths), _numbers(target_lengths)
     if len(used) != count or len(lengths) != count:
         raise RuntimeError(
-            f"ctc_loss: input_lengths and target_lengths must be of size batch_size {count}, got {len(used)} and {len(lengths)}"
+            f"ctc_loss: input_lengths and target_lengths must be of size batch_size {count}, got "
+            f"{len(used)} and {len(lengths)}"
         )
     if used.max(initial=0) > steps or used.min(initial=0) < 0:
         raise RuntimeError(

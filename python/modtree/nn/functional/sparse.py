@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..._C import from_array
-from ...creation import arange
-from ...tensor import Tensor
-from .. import rows
-from ._common import need_tensor
-from .basic import renormalize_rows
+from modtree._C import from_array
+from modtree._ops import embedding as embedding_ops
+from modtree._tensor.creation import arange
+from modtree._tensor.tensor import Tensor
+from modtree.nn.functional._common import need_tensor
+from modtree.nn.functional.basic import renormalize_rows
 
 __all__ = ["embedding_bag", "one_hot"]
 
@@ -34,14 +34,17 @@ def embedding_bag(
         input: Indices: (B, N), B bags of N; or (n), all bags one after the other.
         weight: The table, (number of rows, width).
         offsets: Where each bag starts in a 1-D input.
-        max_norm: Rows that are looked up and have a larger norm are scaled down to it first, in ``weight`` itself.
+        max_norm: Rows that are looked up and have a larger norm are scaled down to it first, in
+            ``weight`` itself.
         norm_type: The p of that norm.
-        scale_grad_by_freq: Divide the gradient of a row by how often it was looked up; not for "max".
+        scale_grad_by_freq: Divide the gradient of a row by how often it was looked up; not for
+            "max".
         mode: "sum", "mean" or "max".
         sparse: Accepted for compatibility; gradients are dense.
         per_sample_weights: A factor for each index, of the input's shape; for "sum" only.
         include_last_offset: The last offset is the end of the last bag.
-        padding_idx: Indices of this value are left out, also of the number a mean divides by; may count from the end.
+        padding_idx: Indices of this value are left out, also of the number a mean divides by; may
+            count from the end.
 
     Returns:
         (B, width); an empty bag gives zeros.
@@ -49,13 +52,15 @@ def embedding_bag(
     need_tensor("embedding_bag", input, weight)
     if per_sample_weights is not None and input.shape != per_sample_weights.shape:
         raise ValueError(
-            f"embedding_bag: If per_sample_weights ({per_sample_weights.shape}) is not None, then it must have the "
+            f"embedding_bag: If per_sample_weights ({per_sample_weights.shape}) is not None, "
+            f"then it must have the "
             f"same shape as the input ({input.shape})"
         )
     if input.dim() == 2:
         if offsets is not None:
             raise ValueError(
-                "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length "
+                "if input is 2D, then offsets has to be None, as input is treated is a "
+                "mini-batch of fixed length "
                 f"sequences. However, found offsets of type {type(offsets)}"
             )
         bags, size = input.shape
@@ -84,20 +89,22 @@ def embedding_bag(
         raise ValueError("max mode does not support scaling the gradient by the frequency")
     if per_sample_weights is not None and mode != "sum":
         raise NotImplementedError(
-            "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for mode='sum' "
+            "embedding_bag: per_sample_weights was not None. per_sample_weights is only "
+            "supported for mode='sum' "
             f"(got mode='{mode}')."
         )
     count = weight.shape[0]
     if padding_idx is not None:
         if not -count <= padding_idx < count:
             raise RuntimeError(
-                f"padding_idx must be within the number of embeddings, -{count} through {count - 1}, but got "
+                f"padding_idx must be within the number of embeddings, -{count} through "
+                f"{count - 1}, but got "
                 f"{padding_idx}"
             )
         padding_idx %= count
     if max_norm is not None:
         renormalize_rows(input, weight, max_norm, norm_type)
-    return rows.embedding_bag(
+    return embedding_ops.embedding_bag(
         input, weight, offsets, per_sample_weights, mode, padding_idx, scale_grad_by_freq
     )
 

@@ -10,10 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor import Tensor
-from .. import rows
-from ._sizes import Sizes, need_tensor, pool_sizes
-from .pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
+from modtree._ops import fold as fold_ops
+from modtree._ops import resample as resample_ops
+from modtree._tensor.tensor import Tensor
+from modtree.nn.functional._sizes import Sizes, need_tensor, pool_sizes
+from modtree.nn.functional.pooling import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_avg_pool3d,
+)
 
 __all__ = [
     "channel_shuffle",
@@ -30,7 +35,7 @@ __all__ = [
 _AXES = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
 
 
-# -- resizing ------------------------------------------------------------------------------------------------------------
+# -- resizing --------------------------------------------------------------------------------------
 
 
 def interpolate(
@@ -48,11 +53,13 @@ def interpolate(
         input: (N, C, ...) with one to three more axes.
         size: The new sizes, one number or one for each axis.
         scale_factor: Factors instead of sizes; the new size is rounded down.
-        mode: ``"nearest"``, ``"nearest-exact"``, ``"linear"`` (3-D input), ``"bilinear"``, ``"bicubic"`` (4-D), ``"trilinear"`` (5-D) or ``"area"``
-            (means over equal parts).
-        align_corners: The outer elements stay where they are and distances are scaled between them; for the linear and cubic modes only.
+        mode: ``"nearest"``, ``"nearest-exact"``, ``"linear"`` (3-D input), ``"bilinear"``,
+            ``"bicubic"`` (4-D), ``"trilinear"`` (5-D) or ``"area"`` (means over equal parts).
+        align_corners: The outer elements stay where they are and distances are scaled between them;
+            for the linear and cubic modes only.
         recompute_scale_factor: Compute the factors anew from the (rounded) sizes.
-        antialias: When sizes shrink, average over as much as one new element covers (``"bilinear"`` and ``"bicubic"``).
+        antialias: When sizes shrink, average over as much as one new element covers (``"bilinear"``
+            and ``"bicubic"``).
     """
     need_tensor("interpolate", input)
     n = input.dim() - 2
@@ -65,7 +72,8 @@ def interpolate(
     if mode not in _AXES:
         if align_corners is not None:
             raise ValueError(
-                "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
+                "align_corners option can only be set with the interpolating modes: linear | "
+                "bilinear | bicubic | trilinear"
             )
     elif n != _AXES[mode]:
         raise NotImplementedError(
@@ -73,14 +81,16 @@ def interpolate(
         )
     if antialias and (mode not in ("bilinear", "bicubic") or n != 2):
         raise ValueError(
-            "Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as input"
+            "Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D "
+            "tensor as input"
         )
     sizes, factors = _target(input, n, size, scale_factor, recompute_scale_factor)
     if mode == "area":
         return (adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d)[n - 1](input, sizes)
     if min(sizes) < 1 or 0 in input.shape[2:]:
         raise RuntimeError(
-            f"Input and output sizes should be greater than 0, but got input {list(input.shape[2:])} output {list(sizes)}"
+            f"Input and output sizes should be greater than 0, but got input "
+            f"{list(input.shape[2:])} output {list(sizes)}"
         )
     return _resize(input, sizes, factors, mode, bool(align_corners), antialias)
 
@@ -98,8 +108,10 @@ def _target(
         sizes = tuple(size) if isinstance(size, (tuple, list)) else (size,) * n
         if len(sizes) != n:
             raise ValueError(
-                "Input and output must have the same number of spatial dimensions, but got input with spatial "
-                f"dimensions of {list(spatial)} and output size of {size}. Please provide input tensor in "
+                "Input and output must have the same number of spatial dimensions, but got input "
+                "with spatial "
+                f"dimensions of {list(spatial)} and output size of {size}. Please provide input "
+                f"tensor in "
                 "(N, C, d1, d2, ...,dK) format and output size in (o1, o2, ...,oK) format."
             )
         return tuple(int(s) for s in sizes), [None] * n
@@ -108,8 +120,10 @@ def _target(
     factors = list(scale_factor) if isinstance(scale_factor, (tuple, list)) else [scale_factor] * n
     if len(factors) != n:
         raise ValueError(
-            "Input and scale_factor must have the same number of spatial dimensions, but got input with spatial "
-            f"dimensions of {list(spatial)} and scale_factor of shape {scale_factor}. Please provide input tensor in "
+            "Input and scale_factor must have the same number of spatial dimensions, but got "
+            "input with spatial "
+            f"dimensions of {list(spatial)} and scale_factor of shape {scale_factor}. Please "
+            f"provide input tensor in "
             "(N, C, d1, d2, ...,dK) format and scale_factor in (s1, s2, ...,sK) format."
         )
     sizes = tuple(math.floor(float(a) * f) for a, f in zip(spatial, factors, strict=True))
@@ -124,7 +138,8 @@ def _resize(
     align_corners: bool,
     antialias: bool,
 ) -> Tensor:
-    # As in torch, positions have the precision of the input, but float32 where rounding decides which neighbour is nearest.
+    # As in torch, positions have the precision of the input, but float32 where rounding decides
+    # which neighbour is nearest.
     exact = mode not in ("nearest", "nearest-exact") and input.element_size() == 8
     real = np.float64 if exact else np.float32
     taps_of = _TAPS[mode]
@@ -136,7 +151,7 @@ def _resize(
             if new == old and (factor is None or factor == 1):
                 continue
             taps, weights = taps_of(old, new, factor, align_corners, real)
-        input = rows.resample(input, axis, taps, weights, old)
+        input = resample_ops.resample(input, axis, taps, weights, old)
     return input
 
 
@@ -189,7 +204,9 @@ def _cubic(old: int, new: int, factor: float | None, align_corners: bool, real: 
 def _antialiased(
     old: int, new: int, factor: float | None, mode: str, align_corners: bool
 ) -> tuple[Any, Any]:
-    """Each new element is a weighted mean of the old ones that it covers, at least as many as without antialias."""
+    """Each new element is a weighted mean of the old ones that it covers, at least as many as
+    without antialias.
+    """
     step = float(_step(old, new, factor, align_corners, np.float64))
     shrink = max(step, 1.0)
     half = (1.0 if mode == "bilinear" else 2.0) * shrink
@@ -249,7 +266,7 @@ def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None)
     return interpolate(input, size, scale_factor, "bilinear", True)
 
 
-# -- channels and space --------------------------------------------------------------------------------------------------
+# -- channels and space ----------------------------------------------------------------------------
 
 
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
@@ -260,7 +277,8 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     *lead, channels, height, width = input.shape
     if channels % (r * r):
         raise RuntimeError(
-            "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, "
+            "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square "
+            "of upscale_factor, "
             f"but input.size(-3)={channels} is not divisible by {r * r}"
         )
     c, n = channels // (r * r), len(lead)
@@ -278,7 +296,8 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     for name, dim, size in (("height", -2, height), ("width", -1, width)):
         if size % r:
             raise RuntimeError(
-                f"pixel_unshuffle expects {name} to be divisible by downscale_factor, but input.size({dim})={size} is "
+                f"pixel_unshuffle expects {name} to be divisible by downscale_factor, but "
+                f"input.size({dim})={size} is "
                 f"not divisible by {r}"
             )
     n = len(lead)
@@ -290,7 +309,8 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
 def _check_pixels(name: str, argument: str, input: Tensor, factor: int) -> None:
     if input.dim() < 3:
         raise RuntimeError(
-            f"{name} expects input to have at least 3 dimensions, but got input with {input.dim()} dimension(s)"
+            f"{name} expects input to have at least 3 dimensions, but got input with "
+            f"{input.dim()} dimension(s)"
         )
     if factor <= 0:
         raise RuntimeError(f"{name} expects a positive {argument}, but got {factor}")
@@ -301,12 +321,14 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     need_tensor("channel_shuffle", input)
     if input.dim() < 3:
         raise RuntimeError(
-            f"channel_shuffle expects input with > 2 dims, but got input with sizes {list(input.shape)}"
+            f"channel_shuffle expects input with > 2 dims, but got input with sizes "
+            f"{list(input.shape)}"
         )
     n, channels, *rest = input.shape
     if groups <= 0 or channels % groups:
         raise RuntimeError(
-            f"Number of groups to divide channels in must be positive, and number of channels must be divisible by "
+            f"Number of groups to divide channels in must be positive, and number of channels "
+            f"must be divisible by "
             f"groups. Got {channels} channels and {groups} groups."
         )
     return (
@@ -316,19 +338,21 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     )
 
 
-# -- patches -------------------------------------------------------------------------------------------------------------
+# -- patches ---------------------------------------------------------------------------------------
 
 
 def unfold(
     input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
 ) -> Tensor:
-    """Windows as columns: (N, C, H, W) becomes (N, C * elements of a window, number of windows); N may be missing."""
+    """Windows as columns: (N, C, H, W) becomes (N, C * elements of a window, number of windows); N
+    may be missing.
+    """
     need_tensor("unfold", input)
     if input.dim() not in (3, 4):
         raise RuntimeError(
             f"Expected 3D or 4D (batch mode) tensor for input, but got: {list(input.shape)}"
         )
-    return rows.unfold(input, *_patch_sizes("unfold", kernel_size, dilation, padding, stride))
+    return fold_ops.unfold(input, *_patch_sizes("unfold", kernel_size, dilation, padding, stride))
 
 
 def fold(
@@ -339,15 +363,20 @@ def fold(
     padding: Any = 0,
     stride: Any = 1,
 ) -> Tensor:
-    """Columns as windows, added up where they overlap: (N, C * elements of a window, number of windows) becomes (N, C, *output_size)."""
+    """Columns as windows, added up where they overlap: (N, C * elements of a window, number of
+    windows) becomes (N, C, *output_size).
+    """
     need_tensor("fold", input)
     if input.dim() not in (2, 3):
         raise RuntimeError(
-            "Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and non-zero dimensions for "
+            "Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and "
+            "non-zero dimensions for "
             f"input, but got: {list(input.shape)}"
         )
     sizes = pool_sizes("fold", "output_size", output_size, 2)
-    return rows.fold(input, sizes, *_patch_sizes("fold", kernel_size, dilation, padding, stride))
+    return fold_ops.fold(
+        input, sizes, *_patch_sizes("fold", kernel_size, dilation, padding, stride)
+    )
 
 
 def _patch_sizes(name: str, kernel: Any, dilation: Any, padding: Any, stride: Any) -> list[Sizes]:
@@ -361,7 +390,8 @@ def _patch_sizes(name: str, kernel: Any, dilation: Any, padding: Any, stride: An
         sizes = pool_sizes(name, what, value, 2)
         if min(sizes) < least:
             raise RuntimeError(
-                f"{name}: {what} should be {'greater than zero' if least else 'not negative'}, but got {value}"
+                f"{name}: {what} should be {'greater than zero' if least else 'not negative'}, "
+                f"but got {value}"
             )
         found.append(sizes)
     return found

@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Helpers around modules: gradients in bounds, parameters as one vector, construction without initialization, names in state dicts."""
+"""Helpers around modules: gradients in bounds, parameters as one vector, construction without
+initialization, names in state dicts.
+"""
 
 from __future__ import annotations
 
-from . import rnn, stateless
-from .clip_grad import (
+from modtree.nn.utils import rnn, stateless
+from modtree.nn.utils.clip_grad import (
     clip_grad_norm_,
     clip_grad_value_,
     clip_grads_with_norm_,
     get_total_norm,
 )
-from .prefix import consume_prefix_in_state_dict_if_present
-from .skip_init import skip_init
-from .spectral_norm import remove_spectral_norm, spectral_norm
-from .vectors import parameters_to_vector, vector_to_parameters
-from .weight_norm import remove_weight_norm, weight_norm
+from modtree.nn.utils.prefix import consume_prefix_in_state_dict_if_present
+from modtree.nn.utils.skip_init import skip_init
+from modtree.nn.utils.spectral_norm import remove_spectral_norm, spectral_norm
+from modtree.nn.utils.vectors import parameters_to_vector, vector_to_parameters
+from modtree.nn.utils.weight_norm import remove_weight_norm, weight_norm
 
 __all__ = [
     "clip_grad_norm_",

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ... import _C, families
+from modtree import _C, families
 
 __all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 
@@ -73,15 +73,18 @@ def get_total_norm(
     for kind in kinds:
         if kind.kind not in "fc":
             raise RuntimeError(
-                f"a norm needs floating or complex elements, got {kind}; convert with .float() first"
+                f"a norm needs floating or complex elements, got {kind}; convert with .float() "
+                f"first"
             )
     with np.errstate(all="ignore"):
         total = _norm(arrays, order)
         result = np.asarray(total, np.result_type(*kinds).type(0).real.dtype)
     if error_if_nonfinite and not math.isfinite(total):
         raise RuntimeError(
-            f"The total norm of order {order} for gradients from `parameters` is non-finite ({total}), so it cannot be "
-            "clipped. To disable this error and scale the gradients by the non-finite norm anyway, set "
+            f"The total norm of order {order} for gradients from `parameters` is non-finite "
+            f"({total}), so it cannot be "
+            "clipped. To disable this error and scale the gradients by the non-finite norm "
+            "anyway, set "
             "`error_if_nonfinite=False`"
         )
     return _C.from_array(result)

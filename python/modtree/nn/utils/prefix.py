@@ -9,8 +9,9 @@ from typing import Any
 def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: str) -> None:
     """Renames, in place, every key that starts with ``prefix`` to what follows it.
 
-    A wrapper module that holds the real one as a child saves it under such a prefix. Renamed keys move to the end;
-    the versions in ``state_dict._metadata`` are renamed too, so that the real module loads them as its own.
+    A wrapper module that holds the real one as a child saves it under such a prefix. Renamed keys
+    move to the end; the versions in ``state_dict._metadata`` are renamed too, so that the real
+    module loads them as its own.
 
     Args:
         state_dict: what ``wrapper.state_dict()`` returned.

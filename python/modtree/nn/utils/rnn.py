@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..._C import from_array
-from ...creation import full
-from ...ops.joining import cat, stack
-from ...tensor import Tensor
+from modtree._C import from_array
+from modtree._ops.join import cat, stack
+from modtree._tensor.creation import full
+from modtree._tensor.tensor import Tensor
 
 __all__ = [
     "PackedSequence",
@@ -33,10 +33,12 @@ class _Fields(NamedTuple):
 
 
 class PackedSequence(_Fields):
-    """Sequences one step after the other, the longest sequence first in each step. Made by the functions of this module.
+    """Sequences one step after the other, the longest sequence first in each step. Made by the
+    functions of this module.
 
     Attributes:
-        data: The first step of all sequences, then the second of those that have one, ...: (sum of the lengths, ...).
+        data: The first step of all sequences, then the second of those that have one, ...: (sum of
+            the lengths, ...).
         batch_sizes: How many sequences have each step.
         sorted_indices: The order in which the sequences were brought, longest first; or None.
         unsorted_indices: The inverse.
@@ -124,15 +126,18 @@ def pack_padded_sequence(
     steps, batch = x.shape[:2]
     if plain.shape != (batch,):
         raise RuntimeError(
-            f"Expected `len(lengths)` to be equal to batch_size, but got {plain.size} (batch_size={batch})"
+            f"Expected `len(lengths)` to be equal to batch_size, but got {plain.size} "
+            f"(batch_size={batch})"
         )
     if (plain <= 0).any():
         raise RuntimeError(
-            "Length of all samples has to be greater than 0, but found an element in 'lengths' that is <= 0"
+            "Length of all samples has to be greater than 0, but found an element in 'lengths' "
+            "that is <= 0"
         )
     if plain.max() > steps:
         raise RuntimeError(
-            f"pack_padded_sequence: a length of {plain.max()} is longer than the padded sequences, which have {steps} steps"
+            f"pack_padded_sequence: a length of {plain.max()} is longer than the padded "
+            f"sequences, which have {steps} steps"
         )
     order = None
     if not enforce_sorted:
@@ -141,7 +146,8 @@ def pack_padded_sequence(
         x = x.index_select(1, from_array(order))
     elif (np.diff(plain) > 0).any():
         raise RuntimeError(
-            "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can pass "
+            "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. "
+            "You can pass "
             "`enforce_sorted=False` to have the sequences sorted"
         )
     sizes = (np.arange(plain[0])[:, None] < plain).sum(1)
@@ -160,15 +166,16 @@ def pad_packed_sequence(
     """The inverse of :func:`pack_padded_sequence`.
 
     Returns:
-        (time, batch, ...), or with ``batch_first`` (batch, time, ...), and the lengths. There are ``total_length`` steps, by default as many as the
-        longest sequence has.
+        (time, batch, ...), or with ``batch_first`` (batch, time, ...), and the lengths. There are
+        ``total_length`` steps, by default as many as the longest sequence has.
     """
     sizes = sequence.batch_sizes.tolist()
     lengths = _lengths(sizes)
     if total_length is not None:
         if total_length < len(sizes):
             raise ValueError(
-                "Expected total_length to be at least the length of the longest sequence in input, but got "
+                "Expected total_length to be at least the length of the longest sequence in "
+                "input, but got "
                 f"total_length={total_length} and max sequence length being {len(sizes)}"
             )
         sizes = sizes + [0] * (total_length - len(sizes))
@@ -188,7 +195,8 @@ def pad_sequence(
     padding_value: float = 0.0,
     padding_side: str = "right",
 ) -> Tensor:
-    """Sequences (length, ...) as one tensor (time, batch, ...), or with ``batch_first`` (batch, time, ...).
+    """Sequences (length, ...) as one tensor (time, batch, ...), or with ``batch_first`` (batch,
+    time, ...).
 
     ``padding_side`` "left" puts the padding before the sequences.
     """

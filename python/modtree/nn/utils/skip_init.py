@@ -6,7 +6,7 @@ from __future__ import annotations
 import inspect
 from typing import Any, TypeVar
 
-from ...module import Module
+from modtree._module.module import Module
 
 M = TypeVar("M", bound=Module)
 
@@ -14,14 +14,16 @@ M = TypeVar("M", bound=Module)
 def skip_init(module_cls: type[M], *args: Any, **kwargs: Any) -> M:
     """Constructs ``module_cls(*args, **kwargs)`` with parameters and buffers of unspecified values.
 
-    For modules that are loaded from a state dict right away: they are built on the ``meta`` device, where initialization
-    costs nothing, and then get storage on ``device``. Dtypes and ``requires_grad`` are those of the constructor; no random
-    numbers are drawn. Tensors that the constructor ties are no longer tied.
+    For modules that are loaded from a state dict right away: they are built on the ``meta`` device,
+    where initialization costs nothing, and then get storage on ``device``. Dtypes and
+    ``requires_grad`` are those of the constructor; no random numbers are drawn. Tensors that the
+    constructor ties are no longer tied.
 
     Args:
         module_cls: a Module class whose constructor has a parameter named ``device``.
         *args: its arguments.
-        **kwargs: its keyword arguments; ``device`` (``"cpu"`` when missing) is where the result lives.
+        **kwargs: its keyword arguments; ``device`` (``"cpu"`` when missing) is where the result
+            lives.
 
     Raises:
         RuntimeError: it is no Module class, or its constructor has no ``device``.

@@ -5,21 +5,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...grad_mode import no_grad
-from ...parameter import Parameter
-from ..functional import normalize
-from .weight_norm import _hooks
+from modtree._module.parameter import Parameter
+from modtree._tensor.grad_mode import no_grad
+from modtree.nn.convolution import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+from modtree.nn.functional import normalize
+from modtree.nn.utils.weight_norm import _hooks
 
 __all__ = ["remove_spectral_norm", "spectral_norm"]
 
 
 class SpectralNorm:
-    """The hook that computes the weight before each call; the singular vectors are buffers, improved by each call while training."""
+    """The hook that computes the weight before each call; the singular vectors are buffers,
+    improved by each call while training.
+    """
 
     def __init__(self, name: str, n_power_iterations: int, dim: int, eps: float) -> None:
         if n_power_iterations <= 0:
             raise ValueError(
-                f"Expected n_power_iterations to be positive, but got n_power_iterations={n_power_iterations}"
+                f"Expected n_power_iterations to be positive, but got "
+                f"n_power_iterations={n_power_iterations}"
             )
         self.name, self.n_power_iterations = name, n_power_iterations
         self.dim, self.eps = dim, eps
@@ -62,14 +66,13 @@ def spectral_norm(
         name: The parameter's name.
         n_power_iterations: Iterations in each call while training.
         eps: Keeps norms of vectors from 0.
-        dim: The dimension of the outputs; 1 for transposed convolutions and 0 for others when left out.
+        dim: The dimension of the outputs; 1 for transposed convolutions and 0 for others when left
+            out.
 
     Raises:
         RuntimeError: The parameter is normalized already.
         ValueError: ``n_power_iterations`` is not positive.
     """
-    from ..convolution import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
-
     if _hooks(module, name, SpectralNorm):
         raise RuntimeError(f"Cannot register two spectral_norm hooks on the same parameter {name}")
     if dim is None:

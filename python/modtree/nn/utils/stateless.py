@@ -18,14 +18,16 @@ def _merged(given: Any) -> dict[str, Any]:
         return dict(given)
     if not isinstance(given, Sequence):
         raise ValueError(
-            f"Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, but got {type(given)}"
+            f"Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, but "
+            f"got {type(given)}"
         )
     merged: dict[str, Any] = {}
     for part in given:
         repeated = merged.keys() & part.keys()
         if repeated:
             raise ValueError(
-                f"{sorted(repeated)} appeared in multiple dictionaries; behavior of functional call is ambiguous"
+                f"{sorted(repeated)} appeared in multiple dictionaries; behavior of functional "
+                f"call is ambiguous"
             )
         merged.update(part)
     return merged
@@ -102,16 +104,20 @@ def functional_call(
     tie_weights: bool = True,
     strict: bool = False,
 ) -> Any:
-    """Calls a module with tensors in place of its parameters and buffers, which it has back afterwards.
+    """Calls a module with tensors in place of its parameters and buffers, which it has back
+    afterwards.
 
-    Gradients go to the tensors given. Buffers that the call replaces or changes in place are changed in what was given only.
+    Gradients go to the tensors given. Buffers that the call replaces or changes in place are
+    changed in what was given only.
 
     Args:
         module: The module to call.
-        parameter_and_buffer_dicts: Name -> tensor, or several such dicts with different names. Plain attributes can be named too.
+        parameter_and_buffer_dicts: Name -> tensor, or several such dicts with different names.
+            Plain attributes can be named too.
         args: The positional arguments: a tuple, or the only argument.
         kwargs: The keyword arguments.
-        tie_weights: A tensor that the module has under several names is replaced under all of them when one is given.
+        tie_weights: A tensor that the module has under several names is replaced under all of them
+            when one is given.
         strict: The names given must be all the module has, and no others.
 
     Raises:
@@ -145,7 +151,8 @@ def _check_names(values: dict[str, Any], own: dict[str, Any]) -> None:
     missing, unknown = own.keys() - values.keys(), values.keys() - own.keys()
     if missing or unknown:
         raise RuntimeError(
-            f"functional_call with strict=True: missing keys {sorted(missing)}, unexpected keys {sorted(unknown)}"
+            f"functional_call with strict=True: missing keys {sorted(missing)}, unexpected keys "
+            f"{sorted(unknown)}"
         )
 
 
@@ -158,7 +165,8 @@ def _with_ties(given: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
         values = {id(given[name]): given[name] for name in tied if name in given}
         if len(values) > 1:
             raise ValueError(
-                f"functional_call got different values for {sorted(tied)}, which are one tensor; pass one of them, or tie_weights=False"
+                f"functional_call got different values for {sorted(tied)}, which are one tensor; "
+                f"pass one of them, or tie_weights=False"
             )
         for name in tied if values else ():
             (result[name],) = values.values()

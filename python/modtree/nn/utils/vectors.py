@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from ... import families
+from modtree import families
 
 
 def parameters_to_vector(parameters: Iterable[Any]) -> Any:
@@ -48,9 +48,11 @@ def parameters_to_vector(parameters: Iterable[Any]) -> Any:
 
 
 def vector_to_parameters(vec: Any, parameters: Iterable[Any]) -> None:
-    """Makes every parameter a view of its piece of ``vec``, in order; the parameters stay the same objects.
+    """Makes every parameter a view of its piece of ``vec``, in order; the parameters stay the same
+    objects.
 
-    The storage is shared: writing to ``vec`` later changes the parameters. What is left over at the end of ``vec`` is ignored.
+    The storage is shared: writing to ``vec`` later changes the parameters. What is left over at the
+    end of ``vec`` is ignored.
 
     Args:
         vec: a vector with at least as many elements as the parameters have together.

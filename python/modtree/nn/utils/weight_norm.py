@@ -5,13 +5,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...parameter import Parameter
+from modtree._module.parameter import Parameter
 
 __all__ = ["norm_except_dim", "remove_weight_norm", "weight_norm"]
 
 
 def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Any:  # noqa: A002
-    """The norms of the parts of v along ``dim``, all other dimensions 1; one norm for all of v with ``dim=-1``."""
+    """The norms of the parts of v along ``dim``, all other dimensions 1; one norm for all of v with
+    ``dim=-1``.
+    """
     if dim == -1:
         return v.norm(pow)
     others = [d for d in range(v.ndim) if d != dim]
@@ -39,7 +41,8 @@ def _hooks(module: Any, name: str, kind: type) -> list[Any]:
 
 
 def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
-    """Replaces a parameter of a module by its lengths along ``dim`` (name_g) and its directions (name_v).
+    """Replaces a parameter of a module by its lengths along ``dim`` (name_g) and its directions
+    (name_v).
 
     Args:
         module: Changed in place and returned.

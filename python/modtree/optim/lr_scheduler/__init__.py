@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Schedules of learning rates. Call ``scheduler.step()`` after ``optimizer.step()``, once per epoch (or batch)."""
+"""Schedules of learning rates. Call ``scheduler.step()`` after ``optimizer.step()``, once per epoch
+(or batch).
+"""
 
 from __future__ import annotations
 

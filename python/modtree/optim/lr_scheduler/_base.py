@@ -9,12 +9,14 @@ import warnings
 import weakref
 from typing import Any
 
+from modtree._tensor.tensor import Tensor
 from modtree.optim.optimizer import Optimizer
-from modtree.tensor import Tensor
 
 _EPOCH_WARNING = (
-    "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated: call `scheduler.step()`. With an "
-    "epoch the closed form of the schedule is used where there is one, which may differ from the chained form"
+    "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated: call "
+    "`scheduler.step()`. With an "
+    "epoch the closed form of the schedule is used where there is one, which may differ from the "
+    "chained form"
 )
 _ORDER = "see 'How to adjust learning rate' in the documentation of torch.optim"
 
@@ -44,7 +46,8 @@ def per_group(name: str, optimizer: Any, value: Any) -> list[Any]:
         value = [value] * count
     elif len(value) != count:
         raise ValueError(
-            f"{name} must have the same length as optimizer.param_groups. {name} has {len(value)} values, param_groups has {count}."
+            f"{name} must have the same length as optimizer.param_groups. {name} has "
+            f"{len(value)} values, param_groups has {count}."
         )
     return [v.clone() if isinstance(v, Tensor) else v for v in value]
 
@@ -68,7 +71,8 @@ class LRScheduler:
 
     Args:
         optimizer: whose learning rates to set.
-        last_epoch: the number of the last epoch when training is resumed; the groups then have ``initial_lr`` already.
+        last_epoch: the number of the last epoch when training is resumed; the groups then have
+            ``initial_lr`` already.
 
     Raises:
         TypeError: ``optimizer`` is none.
@@ -87,7 +91,8 @@ class LRScheduler:
                 group.setdefault("initial_lr", lr.clone() if isinstance(lr, Tensor) else lr)
             elif "initial_lr" not in group:
                 raise KeyError(
-                    f"param 'initial_lr' is not specified in param_groups[{i}] when resuming scheduler with "
+                    f"param 'initial_lr' is not specified in param_groups[{i}] when resuming "
+                    f"scheduler with "
                     "last_epoch >= 0: load the optimizer's state first, or start with last_epoch=-1"
                 )
         self.base_lrs = group_values(optimizer, "initial_lr")
@@ -117,7 +122,9 @@ class LRScheduler:
         return self._last_lr
 
     def get_lr(self) -> list[Any]:
-        """The learning rate of every group for ``last_epoch``, from those that are set. For subclasses."""
+        """The learning rate of every group for ``last_epoch``, from those that are set. For
+        subclasses.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no get_lr()")
 
     def step(self, epoch: int | None = None) -> None:
@@ -132,14 +139,16 @@ class LRScheduler:
     def _check_order(self) -> None:
         if not hasattr(self.optimizer.step, "_wrapped_by_lr_sched"):
             warnings.warn(
-                "Seems like `optimizer.step()` has been overridden after learning rate scheduler initialization. Please, make "
+                "Seems like `optimizer.step()` has been overridden after learning rate scheduler "
+                "initialization. Please, make "
                 f"sure to call `optimizer.step()` before `lr_scheduler.step()`; {_ORDER}",
                 UserWarning,
                 stacklevel=3,
             )
         elif not getattr(self.optimizer, "_opt_called", False):
             warnings.warn(
-                "Detected call of `lr_scheduler.step()` before `optimizer.step()`: call them in the opposite order, or the "
+                "Detected call of `lr_scheduler.step()` before `optimizer.step()`: call them in "
+                "the opposite order, or the "
                 f"first value of the learning rate schedule is skipped; {_ORDER}",
                 UserWarning,
                 stacklevel=3,
@@ -167,7 +176,8 @@ class LRScheduler:
         """For :meth:`get_lr`: called by a user it may change the rates a second time."""
         if not self._get_lr_called_within_step:
             warnings.warn(
-                "To get the last learning rate computed by the scheduler, please use `get_last_lr()`.",
+                "To get the last learning rate computed by the scheduler, please use "
+                "`get_last_lr()`.",
                 UserWarning,
                 stacklevel=3,
             )

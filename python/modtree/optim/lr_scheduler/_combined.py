@@ -21,13 +21,16 @@ class _Combined(LRScheduler):
                 raise TypeError(f"{name} at index {i} should have `optimizer` as its attribute.")
             if isinstance(scheduler, ReduceLROnPlateau):
                 raise ValueError(
-                    f"{name} does not support `ReduceLROnPlateau` scheduler, whose step() needs a metric, "
+                    f"{name} does not support `ReduceLROnPlateau` scheduler, whose step() needs "
+                    f"a metric, "
                     f"but got one at index {i} in the given schedulers sequence."
                 )
             if optimizer is not scheduler.optimizer:
                 raise ValueError(
-                    f"{name} expects all schedulers to belong to the same optimizer, but got scheduler "
-                    f"{type(scheduler).__name__} at index {i} with another {type(scheduler.optimizer).__name__}."
+                    f"{name} expects all schedulers to belong to the same optimizer, but got "
+                    f"scheduler "
+                    f"{type(scheduler).__name__} at index {i} with another "
+                    f"{type(scheduler.optimizer).__name__}."
                 )
 
     def state_dict(self) -> dict[str, Any]:
@@ -55,7 +58,8 @@ class SequentialLR(_Combined):
         last_epoch: see :class:`LRScheduler`.
 
     Raises:
-        ValueError: none are given, the milestones are not one less, or a schedule cannot be combined.
+        ValueError: none are given, the milestones are not one less, or a schedule cannot be
+            combined.
     """
 
     def __init__(
@@ -72,14 +76,17 @@ class SequentialLR(_Combined):
         self._check(optimizer, schedulers)
         if len(milestones) != len(schedulers) - 1:
             raise ValueError(
-                "Sequential Schedulers expects number of schedulers provided to be one more than the number of milestone "
-                f"points, but got number of schedulers {len(schedulers)} and the number of milestones to be equal to {len(milestones)}"
+                "Sequential Schedulers expects number of schedulers provided to be one more than "
+                "the number of milestone "
+                f"points, but got number of schedulers {len(schedulers)} and the number of "
+                f"milestones to be equal to {len(milestones)}"
             )
         self._schedulers = schedulers
         self._milestones = milestones
         self.last_epoch = last_epoch + 1
         self.optimizer = optimizer
-        # Each schedule took its first step when it was made: undo them all, and take that of the first to act.
+        # Each schedule took its first step when it was made: undo them all, and take that of the
+        # first to act.
         for group in optimizer.param_groups:
             set_group_value(group, "lr", group["initial_lr"])
         _step_back(self)
@@ -121,7 +128,8 @@ class ChainedScheduler(_Combined):
     def __init__(self, schedulers: Sequence[Any], optimizer: Any = None) -> None:
         if len(schedulers) < 1:
             raise ValueError(
-                f"{type(self).__name__} expects at least one scheduler to be chained, but got no scheduler."
+                f"{type(self).__name__} expects at least one scheduler to be chained, but got no "
+                f"scheduler."
             )
         optimizer = schedulers[0].optimizer if optimizer is None else optimizer
         self._check(optimizer, schedulers)

@@ -54,7 +54,8 @@ class _WithMomentum(LRScheduler):
 
 
 class CyclicLR(_WithMomentum):
-    """The rate goes up and down in triangles between ``base_lr`` and ``max_lr`` (Smith, 2015); step once per batch.
+    """The rate goes up and down in triangles between ``base_lr`` and ``max_lr`` (Smith, 2015); step
+    once per batch.
 
     Args:
         optimizer: whose learning rates to set.
@@ -62,7 +63,8 @@ class CyclicLR(_WithMomentum):
         max_lr: the upper bound.
         step_size_up: steps of a rise.
         step_size_down: steps of a fall; as many as of a rise if None.
-        mode: "triangular"; "triangular2", whose height halves each cycle; "exp_range", whose height is ``gamma ** step``.
+        mode: "triangular"; "triangular2", whose height halves each cycle; "exp_range", whose height
+            is ``gamma ** step``.
         gamma: for "exp_range".
         scale_fn: a function for the height instead of a mode.
         scale_mode: whether it gets the number of the "cycle" or of "iterations".
@@ -142,7 +144,9 @@ class CyclicLR(_WithMomentum):
         ]
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the optimizer and a function given; a callable object is kept by its attributes."""
+        """Everything but the optimizer and a function given; a callable object is kept by its
+        attributes.
+        """
         state = super().state_dict()
         if self._scale_fn_custom is not None:
             state["_scale_fn_custom"] = state_of_callable(self._scale_fn_custom)
@@ -159,7 +163,8 @@ class CyclicLR(_WithMomentum):
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """The rate falls along a cosine to ``eta_min`` and starts again: after ``T_0`` epochs, then ``T_mult`` times as many, ...
+    """The rate falls along a cosine to ``eta_min`` and starts again: after ``T_0`` epochs, then
+    ``T_mult`` times as many, ...
 
     Raises:
         ValueError: ``T_0`` or ``T_mult`` is no positive integer, or ``eta_min`` no number.
@@ -194,7 +199,9 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         return [self.eta_min + (base - self.eta_min) * height for base in self.base_lrs]
 
     def step(self, epoch: float | None = None) -> None:  # type: ignore[override]
-        """Goes on to the next epoch, or to ``epoch``, which may be a fraction: ``epoch + batch / batches``."""
+        """Goes on to the next epoch, or to ``epoch``, which may be a fraction: ``epoch + batch /
+        batches``.
+        """
         if epoch is None and self.last_epoch < 0:
             epoch = 0
         if epoch is None:
@@ -228,7 +235,8 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
 
 class OneCycleLR(_WithMomentum):
-    """The rate goes up to ``max_lr`` once and down far below its start (Smith and Topin, 2017); step once per batch.
+    """The rate goes up to ``max_lr`` once and down far below its start (Smith and Topin, 2017);
+    step once per batch.
 
     Args:
         optimizer: whose learning rates to set.
@@ -236,7 +244,8 @@ class OneCycleLR(_WithMomentum):
         total_steps: steps of the whole cycle; or ``epochs`` and ``steps_per_epoch``.
         pct_start: the share of them in which the rate rises.
         anneal_strategy: "cos" or "linear".
-        cycle_momentum: move the momentum the other way, between ``base_momentum`` and ``max_momentum``.
+        cycle_momentum: move the momentum the other way, between ``base_momentum`` and
+            ``max_momentum``.
         div_factor: the rate starts from ``max_lr / div_factor``.
         final_div_factor: it ends at that divided by ``final_div_factor``.
         three_phase: first back to the start, as steeply as it rose, and only then to the end.
@@ -305,7 +314,8 @@ class OneCycleLR(_WithMomentum):
         now = self.last_epoch
         if now > self.total_steps:
             raise ValueError(
-                f"Tried to step {now} times. The specified number of total steps is {self.total_steps}"
+                f"Tried to step {now} times. The specified number of total steps is "
+                f"{self.total_steps}"
             )
         start: float = 0.0
         for phase in self._schedule_phases[:-1]:

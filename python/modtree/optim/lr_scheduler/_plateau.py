@@ -23,7 +23,8 @@ class ReduceLROnPlateau(LRScheduler):
         mode: "min" if smaller metrics are better, "max" if larger.
         factor: below 1.
         patience: how many steps without improvement are borne.
-        threshold: what counts as improvement: a share of the best metric, or with ``threshold_mode`` "abs" a difference.
+        threshold: what counts as improvement: a share of the best metric, or with
+            ``threshold_mode`` "abs" a difference.
         threshold_mode: "rel" or "abs".
         cooldown: how many steps after a change are not counted.
         min_lr: where the rate stops falling: one for all groups or a list.
@@ -108,9 +109,12 @@ class ReduceLROnPlateau(LRScheduler):
         if len(groups) != len(self.min_lrs):
             if self.default_min_lr is None:
                 raise RuntimeError(
-                    f"The number of param groups in the `optimizer` ({len(groups)}) differs from when `ReduceLROnPlateau` was "
-                    f"initialized ({len(self.min_lrs)}), usually due to a new param group being added to the optimizer. "
-                    "Please modify the `min_lrs` field to match the length of the `optimizer` param groups."
+                    f"The number of param groups in the `optimizer` ({len(groups)}) differs from "
+                    f"when `ReduceLROnPlateau` was "
+                    f"initialized ({len(self.min_lrs)}), usually due to a new param group being "
+                    f"added to the optimizer. "
+                    "Please modify the `min_lrs` field to match the length of the `optimizer` "
+                    "param groups."
                 )
             self.min_lrs = [self.default_min_lr] * len(groups)
         for group, lowest in zip(groups, self.min_lrs, strict=True):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Schedules that follow one formula.
 
-Each computes the next rate from the rate that is set, so that several can act on one optimizer; ``_get_closed_form_lr`` computes
-it from the number of the epoch.
+Each computes the next rate from the rate that is set, so that several can act on one optimizer;
+``_get_closed_form_lr`` computes it from the number of the epoch.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ class _ByFunction(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the optimizer and functions; callable objects are kept by their attributes."""
+        """Everything but the optimizer and functions; callable objects are kept by their
+        attributes.
+        """
         state = super().state_dict()
         state["lr_lambdas"] = [state_of_callable(function) for function in self.lr_lambdas]
         return state
@@ -161,7 +163,8 @@ class ConstantLR(LRScheduler):
 
 
 class LinearLR(LRScheduler):
-    """The rate times a factor that goes from ``start_factor`` to ``end_factor`` in ``total_iters`` epochs.
+    """The rate times a factor that goes from ``start_factor`` to ``end_factor`` in ``total_iters``
+    epochs.
 
     Raises:
         ValueError: ``start_factor`` is not in (0, 1], or ``end_factor`` not in [0, 1].
@@ -177,7 +180,8 @@ class LinearLR(LRScheduler):
     ) -> None:
         if not 0 < start_factor <= 1:
             raise ValueError(
-                f"Starting multiplicative factor expected to be greater than 0 and less or equal to 1, got {start_factor}."
+                f"Starting multiplicative factor expected to be greater than 0 and less or equal "
+                f"to 1, got {start_factor}."
             )
         if not 0 <= end_factor <= 1:
             raise ValueError(
@@ -243,7 +247,9 @@ class PolynomialLR(LRScheduler):
 
 
 class CosineAnnealingLR(LRScheduler):
-    """The rate swings between its first value and ``eta_min``, half a cosine in ``T_max`` epochs."""
+    """The rate swings between its first value and ``eta_min``, half a cosine in ``T_max``
+    epochs.
+    """
 
     def __init__(
         self, optimizer: Any, T_max: int, eta_min: float = 0.0, last_epoch: int = -1

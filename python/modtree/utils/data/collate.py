@@ -9,16 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from modtree.creation import as_tensor, tensor
-from modtree.dtypes import float64
-from modtree.ops.functions import stack
-from modtree.tensor import Tensor
+from modtree._ops.functions import stack
+from modtree._tensor.creation import as_tensor, tensor
+from modtree._tensor.dtypes import float64
+from modtree._tensor.tensor import Tensor
 
 __all__ = ["collate", "default_collate", "default_collate_fn_map", "default_convert"]
 
 
 def default_convert(data: Any) -> Any:
-    """The data with arrays as tensors, inside of dicts, lists and tuples too; tuples become lists. Nothing is stacked."""
+    """The data with arrays as tensors, inside of dicts, lists and tuples too; tuples become lists.
+    Nothing is stacked.
+    """
     if isinstance(data, Tensor):
         return data
     if isinstance(data, np.ndarray | np.generic):
@@ -49,7 +51,9 @@ def _like_mapping(like: Any, values: dict[Any, Any]) -> Any:
 
 
 def _like_sequence(like: Any, values: list[Any]) -> Any:
-    """The values in a sequence of the same class; in a list for a tuple and where that cannot be made."""
+    """The values in a sequence of the same class; in a list for a tuple and where that cannot be
+    made.
+    """
     if isinstance(like, tuple):
         return values
     try:
@@ -66,12 +70,14 @@ def _like_sequence(like: Any, values: list[Any]) -> Any:
 def collate(
     batch: Sequence[Any], *, collate_fn_map: Mapping[Any, Callable[..., Any]] | None = None
 ) -> Any:
-    """Samples made into a batch: leaves by the functions of a table, containers by collating what is at the same place.
+    """Samples made into a batch: leaves by the functions of a table, containers by collating what
+    is at the same place.
 
     Args:
         batch: samples of one structure.
-        collate_fn_map: ``{type or types: function(batch, *, collate_fn_map)}``; the type of the first sample decides, exactly
-            if it is in the table, else the first entry of which it is an instance.
+        collate_fn_map: ``{type or types: function(batch, *, collate_fn_map)}``; the type of the
+            first sample decides, exactly if it is in the table, else the first entry of which it is
+            an instance.
 
     Raises:
         TypeError: samples of a kind that is not in the table.
@@ -108,7 +114,10 @@ def collate(
 
 
 def _message(found: Any) -> str:
-    return f"default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {found}"
+    return (
+        f"default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; "
+        f"found {found}"
+    )
 
 
 def _tensors(batch: Any, *, collate_fn_map: Any = None) -> Any:
@@ -150,5 +159,7 @@ default_collate_fn_map: dict[Any, Callable[..., Any]] = {
 
 
 def default_collate(batch: Sequence[Any]) -> Any:
-    """Samples made into a batch: tensors and arrays are stacked, numbers become tensors (floats float64), text stays a list."""
+    """Samples made into a batch: tensors and arrays are stacked, numbers become tensors (floats
+    float64), text stays a list.
+    """
     return collate(batch, collate_fn_map=default_collate_fn_map)

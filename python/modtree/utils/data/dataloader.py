@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from modtree.tensor import Tensor
+from modtree._tensor.tensor import Tensor
 from modtree.utils.data.collate import default_collate, default_convert
 from modtree.utils.data.dataset import IterableDataset, Subset, TensorDataset, fetch
 from modtree.utils.data.sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
@@ -37,15 +37,18 @@ class DataLoader:
         shuffle: a new random order each round.
         sampler: gives the keys, in place of ``shuffle``.
         batch_sampler: gives lists of keys, in place of all of these and ``drop_last``.
-        num_workers: kept for programs that set it. Batches are made in this process whatever it is; a positive number warns.
+        num_workers: kept for programs that set it. Batches are made in this process whatever it is;
+            a positive number warns.
         collate_fn: makes a batch of a list of samples.
         drop_last: leave out a last batch that is shorter.
         generator: a :class:`modtree.Generator` for the order.
-        pin_memory: kept, without effect: there is no other device to copy to. The same holds for ``timeout``, ``worker_init_fn``,
-            ``multiprocessing_context``, ``prefetch_factor``, ``persistent_workers``, ``pin_memory_device`` and ``in_order``.
+        pin_memory: kept, without effect: there is no other device to copy to. The same holds for
+            ``timeout``, ``worker_init_fn``, ``multiprocessing_context``, ``prefetch_factor``,
+            ``persistent_workers``, ``pin_memory_device`` and ``in_order``.
 
     Raises:
-        ValueError: arguments that exclude each other, or one out of its range; on setting what is fixed.
+        ValueError: arguments that exclude each other, or one out of its range; on setting what is
+            fixed.
 
     Example:
         >>> for images, labels in DataLoader(TensorDataset(x, y), batch_size=64, shuffle=True):
@@ -83,12 +86,14 @@ class DataLoader:
         if batch_sampler is not None:
             if batch_size != 1 or shuffle or sampler is not None or drop_last:
                 raise ValueError(
-                    "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last"
+                    "batch_sampler option is mutually exclusive with batch_size, shuffle, "
+                    "sampler, and drop_last"
                 )
             batch_size = None
         elif batch_size is None and drop_last:
             raise ValueError(
-                "batch_size=None option disables auto-batching and is mutually exclusive with drop_last"
+                "batch_size=None option disables auto-batching and is mutually exclusive with "
+                "drop_last"
             )
         if num_workers > 0:
             warnings.warn(
@@ -129,7 +134,8 @@ class DataLoader:
     def __setattr__(self, name: str, value: Any) -> None:
         if self._initialized and name in _FIXED:
             raise ValueError(
-                f"{name} attribute should not be set after {type(self).__name__} is initialized; make another loader"
+                f"{name} attribute should not be set after {type(self).__name__} is initialized; "
+                f"make another loader"
             )
         super().__setattr__(name, value)
 
@@ -138,7 +144,8 @@ class DataLoader:
         keys = iter(self.sampler if self.batch_sampler is None else self.batch_sampler)
         if not self._streams:
             return self._batches(keys)
-        # list() asks for the length as a hint, after this: that must not count as a promise for this round.
+        # list() asks for the length as a hint, after this: that must not count as a promise for
+        # this round.
         return self._stream(keys, iter(self.dataset), self._announced)
 
     def _batches(self, keys: Iterator[Any]) -> Iterator[Any]:
@@ -168,7 +175,8 @@ class DataLoader:
                 batch = self.collate_fn(some)
             if announced is not None and number > announced:
                 warnings.warn(
-                    f"Length of IterableDataset {self.dataset} was reported to be {announced} (when accessing "
+                    f"Length of IterableDataset {self.dataset} was reported to be {announced} "
+                    f"(when accessing "
                     f"len(dataloader)), but {number} samples have been fetched.",
                     stacklevel=2,
                 )
@@ -190,7 +198,9 @@ def get_worker_info() -> None:
 
 
 def _rows_together(dataset: Any, keys: Any) -> list[Any] | None:
-    """What collating the samples of a TensorDataset, or of a part of one, gives: taken in one piece. None for other datasets."""
+    """What collating the samples of a TensorDataset, or of a part of one, gives: taken in one
+    piece. None for other datasets.
+    """
     # Exact classes: a subclass may have a __getitem__ of its own.
     while type(dataset) is Subset:
         dataset, keys = dataset.dataset, [dataset.indices[key] for key in keys]
@@ -229,5 +239,6 @@ def _check_stream(shuffle: Any, sampler: Any, batch_sampler: Any) -> None:
     ):
         if value is not None and not (name == "shuffle" and value is False):
             raise ValueError(
-                f"DataLoader with IterableDataset: expected unspecified {name} option, but got {name}={value}"
+                f"DataLoader with IterableDataset: expected unspecified {name} option, but got "
+                f"{name}={value}"
             )

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
-from modtree.creation import randperm
+from modtree._tensor.creation import randperm
 
 __all__ = [
     "ChainDataset",
@@ -29,7 +29,8 @@ _T_co = TypeVar("_T_co", covariant=True)
 class Dataset(Generic[_T_co]):
     """Samples by key. A subclass gives ``__getitem__``, and ``__len__`` for the samplers.
 
-    With ``__getitems__(keys)``, a list of samples for a list of keys, a loader fetches a batch in one call. ``a + b`` joins two.
+    With ``__getitems__(keys)``, a list of samples for a list of keys, a loader fetches a batch in
+    one call. ``a + b`` joins two.
     """
 
     def __getitem__(self, index: Any) -> Any:
@@ -108,7 +109,8 @@ class StackDataset(Dataset[Any]):
             column = fetch(dataset, indices)
             if len(column) != len(indices):
                 raise ValueError(
-                    f"Nested dataset's output size mismatch. Expected {len(indices)}, got {len(column)}"
+                    f"Nested dataset's output size mismatch. Expected {len(indices)}, got "
+                    f"{len(column)}"
                 )
             columns.append(column)
         return [self._joined(row) for row in zip(*columns, strict=True)]
@@ -142,7 +144,8 @@ class ConcatDataset(Dataset[_T_co]):
         if idx < 0:
             if -idx > len(self):
                 raise ValueError(
-                    f"absolute value of index should not exceed dataset length: {idx} of {len(self)}"
+                    f"absolute value of index should not exceed dataset length: {idx} of "
+                    f"{len(self)}"
                 )
             idx += len(self)
         i = bisect.bisect_right(self.cumulative_sizes, idx)
@@ -174,7 +177,8 @@ class Subset(Dataset[_T_co]):
     """Some samples of a dataset, by their keys in it.
 
     Raises:
-        NotImplementedError: a subclass overrides ``__getitem__`` alone, which a loader would pass by.
+        NotImplementedError: a subclass overrides ``__getitem__`` alone, which a loader would pass
+            by.
     """
 
     dataset: Any
@@ -186,7 +190,8 @@ class Subset(Dataset[_T_co]):
         cls = type(self)
         if cls.__getitem__ is not Subset.__getitem__ and cls.__getitems__ is Subset.__getitems__:
             raise NotImplementedError(
-                f"{cls.__name__} overrides __getitem__ but not __getitems__, which loaders call; add\n\n"
+                f"{cls.__name__} overrides __getitem__ but not __getitems__, which loaders call; "
+                f"add\n\n"
                 "def __getitems__(self, indices):\n    return [self[i] for i in indices]"
             )
 
@@ -215,7 +220,8 @@ def random_split(
 
     Args:
         dataset: what to divide.
-        lengths: the lengths of the parts, or fractions that sum to 1; what rounding leaves over goes to the first parts.
+        lengths: the lengths of the parts, or fractions that sum to 1; what rounding leaves over
+            goes to the first parts.
         generator: a :class:`modtree.Generator`; the default one if None.
 
     Raises:
@@ -239,7 +245,8 @@ def random_split(
                 )
     if sum(sizes) != count:
         raise ValueError(
-            f"Sum of input lengths does not equal the length of the input dataset! ({sum(sizes)} and {count})"
+            f"Sum of input lengths does not equal the length of the input dataset! ({sum(sizes)} "
+            f"and {count})"
         )
     order = randperm(count, generator=generator).tolist()
     ends = itertools.accumulate(sizes)

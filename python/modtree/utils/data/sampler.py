@@ -7,10 +7,10 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Any, Generic, TypeVar
 
-from modtree.creation import as_tensor, randint, randperm
-from modtree.dtypes import float64
-from modtree.random import Generator, default_generator
-from modtree.sampling import multinomial
+from modtree._tensor.creation import as_tensor, randint, randperm
+from modtree._tensor.dtypes import float64
+from modtree._tensor.random import Generator, default_generator
+from modtree._tensor.sampling import multinomial
 
 __all__ = [
     "BatchSampler",
@@ -25,7 +25,9 @@ _T_co = TypeVar("_T_co", covariant=True)
 
 
 class Sampler(Generic[_T_co]):
-    """Base of the samplers. A subclass gives ``__iter__``, and ``__len__`` if a loader shall have one."""
+    """Base of the samplers. A subclass gives ``__iter__``, and ``__len__`` if a loader shall have
+    one.
+    """
 
     def __iter__(self) -> Iterator[_T_co]:
         raise NotImplementedError(f"{type(self).__name__} must implement __iter__")
@@ -55,8 +57,10 @@ class RandomSampler(Sampler[int]):
     Args:
         data_source: anything with a length.
         replacement: draw each from all, so that some come more than once.
-        num_samples: how many to draw; all by default. More than all without replacement: several orders in a row.
-        generator: a :class:`modtree.Generator`. Without one each round takes its seed from the default generator.
+        num_samples: how many to draw; all by default. More than all without replacement: several
+            orders in a row.
+        generator: a :class:`modtree.Generator`. Without one each round takes its seed from the
+            default generator.
 
     Raises:
         TypeError: ``replacement`` is no bool.
@@ -89,7 +93,8 @@ class RandomSampler(Sampler[int]):
         n, wanted = len(self.data_source), self.num_samples
         generator = self.generator
         if generator is None:
-            # One number of the default stream for the whole round: what else is drawn meanwhile changes nothing here.
+            # One number of the default stream for the whole round: what else is drawn meanwhile
+            # changes nothing here.
             generator = Generator().manual_seed(int(default_generator.numpy.integers(2**63)))
         if self.replacement:
             for start in range(0, wanted, 1024):
@@ -147,7 +152,8 @@ class WeightedRandomSampler(Sampler[int]):
         self.weights = as_tensor(weights, dtype=float64)
         if len(self.weights.shape) != 1:
             raise ValueError(
-                f"weights should be a 1d sequence but given weights have shape {tuple(self.weights.shape)}"
+                f"weights should be a 1d sequence but given weights have shape "
+                f"{tuple(self.weights.shape)}"
             )
         self.num_samples = num_samples
         self.replacement = replacement

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""torch's modules beside ours: which classes they are, and the warnings where one kind is put into
+the other.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+import weakref
+from typing import Any
+
+__all__: list[str] = []
+
+# A metaclass may answer anything for `cls.__mro__`.
+_mro_of = type.__dict__["__mro__"].__get__
+
+# By id, since a metaclass may have any __hash__ and __eq__; a class that died gives its place to
+# the next at its address.
+_warned: dict[int, weakref.ref[type]] = {}
+
+
+def is_module_class(cls: type) -> bool:
+    """Is the class a ``torch.nn.Module``? Never imports torch: without it there is no such
+    class.
+    """
+    home = sys.modules.get("torch.nn.modules.module")
+    module_class = None if home is None else vars(home).get("Module")
+    return any(base is module_class for base in _mro_of(cls))
+
+
+def _warn_once(cls: type, message: str, stacklevel: int) -> None:
+    known = _warned.get(id(cls))
+    if known is None or known() is not cls:
+        warnings.warn(message, UserWarning, stacklevel=stacklevel + 1)
+        # Not where warnings are errors: then nothing is assigned, this time and the next.
+        _warned[id(cls)] = weakref.ref(cls)
+
+
+def warn_of_child(parent: Any, name: str, child: Any) -> None:
+    """Called by native code when a torch module becomes an attribute of one of ours."""
+    cls = type(child)
+    _warn_once(
+        cls,
+        f"{type(parent).__name__}.{name} is a torch.nn.Module "
+        f"({cls.__module__}.{cls.__qualname__}), which modtree keeps as "
+        f"a plain attribute: parameters(), state_dict(), train(), to() and apply() do not reach "
+        f"it, and repr() does not "
+        f"show it. Use a layer of modtree.nn in its place, or let its class be defined with "
+        f"modtree.nn.Module as the base",
+        stacklevel=2,
+    )
+
+
+def warn_of_parent(parent: Any, name: str, child: Any) -> None:
+    """Called by native code when one of our modules becomes a plain attribute of a torch module."""
+    cls = type(parent)
+    _warn_once(
+        cls,
+        f"{cls.__name__}.{name} is a module of modtree ({type(child).__name__}), which torch "
+        f"keeps as a plain attribute: "
+        f"parameters(), state_dict(), train(), to() and apply() of the torch.nn.Module around it "
+        f"do not reach it, and "
+        f"repr() does not show it. Let {cls.__qualname__} be defined with modtree.nn.Module as "
+        f"the base, or use a layer of "
+        f"torch.nn",
+        stacklevel=3 if sys._getframe(1).f_code.co_name == "__setattr__" else 2,
+    )

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""``Parameter`` and ``Buffer``: tensors that register themselves when they are assigned to a
+module.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from modtree import _imports
+from modtree._tensor.tensor import Tensor
+from modtree.families import TensorFamily, family_of
+
+__all__ = ["Buffer", "Parameter", "is_lazy"]
+
+_imports.refuse_second(__name__)
+
+
+class _ParameterMeta(type(Tensor)):  # type: ignore[misc]
+    """Makes ``isinstance(x, Parameter)`` true for parameters of every tensor family."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        if type.__instancecheck__(cls, instance):
+            return True
+        if cls is not Parameter:
+            return False
+        family = family_of(instance)
+        return family is not None and bool(family.is_parameter(instance))
+
+
+class _BufferMeta(type(Tensor)):  # type: ignore[misc]
+    """Makes ``isinstance(x, Buffer)`` true for the tensors that ``Buffer(...)`` returned."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        if type.__instancecheck__(cls, instance):
+            return True
+        if cls is not Buffer:
+            return False
+        family = family_of(instance)
+        return family is not None and bool(family.is_buffer(instance))
+
+
+class Parameter(Tensor, metaclass=_ParameterMeta):
+    """A tensor that a module registers as a parameter when it is assigned to an attribute::
+
+        module.weight = Parameter(mt.zeros(3, 4))
+
+    The new parameter shares the storage of ``data`` and is a leaf of its own: the graph behind
+    ``data`` is left behind. Results of operations on parameters are plain tensors.
+
+    A tensor of another library gives that library's kind of parameter (``torch.nn.Parameter`` for
+    torch), and tensors of a class of their own keep it and are marked with ``_is_param``;
+    ``isinstance(p, Parameter)`` holds for all of them.
+
+    Args:
+        data: The tensor; an empty one of size 0 by default.
+        requires_grad: Whether gradients are computed for it, also when it is made under
+            ``no_grad()``.
+    """
+
+    __module__ = "modtree.nn.parameter"  # the name in pickles and in repr
+
+    def __new__(cls, data: Any = None, requires_grad: bool = True) -> Any:
+        if data is None:
+            data = Tensor()
+        kind = type(data)
+        if kind is Tensor or kind is Parameter:
+            return Tensor._make_subclass(cls, data, requires_grad)
+        family = family_of(data)
+        if family is not None and not isinstance(data, Tensor):
+            return _foreign(cls, Parameter, family).make_parameter(data, requires_grad)
+        parameter = _detach(data, "Parameter").requires_grad_(requires_grad)
+        if type(parameter) is not kind:
+            raise RuntimeError(
+                f"Creating a Parameter from an instance of type {kind.__name__} requires that "
+                f"detach() returns an "
+                f"instance of the same type, but it returned a {type(parameter).__name__}. "
+                f"Override detach(), or "
+                "pass the plain tensor that it returns."
+            )
+        parameter._is_param = True
+        return parameter
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
+        known = memo.get(id(self))
+        if known is not None:
+            return known
+        result = memo[id(self)] = type(self)(self.data.clone(), self.requires_grad)
+        return result
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        arguments = (self.data, self.requires_grad)
+        attributes = self.__dict__
+        if not attributes:
+            return _rebuild_parameter, arguments
+        return _rebuild_parameter, arguments, dict(attributes)
+
+    def __setstate__(self, attributes: dict[str, Any]) -> None:
+        self.__dict__.update(attributes)
+
+    def __repr__(self) -> str:
+        return f"Parameter containing:\n{super().__repr__()}"
+
+
+class Buffer(Tensor, metaclass=_BufferMeta):
+    """Marks a tensor so that a module registers it as a buffer when it is assigned to an
+    attribute::
+
+        module.mean = Buffer(mt.zeros(3))
+
+    ``Buffer(data)`` returns a plain tensor that shares the storage of ``data``; it is never an
+    object of this class, but ``isinstance(b, Buffer)`` tells the marked ones from others.
+
+    Args:
+        data: The tensor; an empty one of size 0 by default.
+        persistent: Whether the buffer is a part of the module's ``state_dict``.
+    """
+
+    __module__ = "modtree.nn.parameter"  # the name in pickles and in repr
+
+    persistent: bool
+
+    def __new__(cls, data: Any = None, *, persistent: bool = True) -> Any:
+        if data is None:
+            data = Tensor()
+        family = family_of(data)
+        if family is not None and not isinstance(data, Tensor):
+            return _foreign(cls, Buffer, family).make_buffer(data, persistent)
+        buffer = _detach(data, "Buffer").requires_grad_(data.requires_grad)
+        buffer.persistent = persistent
+        buffer._is_buffer = True
+        return buffer
+
+
+def is_lazy(value: Any) -> bool:
+    """Is it a parameter or buffer whose shape is not known yet?"""
+    family = family_of(value)
+    return family is not None and bool(family.is_uninitialized(value))
+
+
+def _rebuild_parameter(data: Any, requires_grad: bool) -> Parameter:
+    return Parameter(data, requires_grad)
+
+
+def _foreign(cls: type, own: type, family: TensorFamily) -> TensorFamily:
+    """The family that makes the parameter or buffer; a subclass of ours cannot hold tensors of
+    another library.
+    """
+    if cls is not own:
+        raise TypeError(
+            f"{cls.__name__} is a kind of modtree tensor and cannot hold a tensor of "
+            f"{family.name}: derive it from "
+            f"{family.name}'s own {own.__name__}, or pass a modtree.Tensor"
+        )
+    return family
+
+
+def _detach(data: Any, what: str) -> Any:
+    try:
+        detach = data.detach
+    except AttributeError:
+        raise AttributeError(
+            f"'{type(data).__name__}' object has no attribute 'detach': {what}() takes a tensor. "
+            f"Wrap arrays with "
+            "modtree.from_numpy(array) and other numbers with modtree.tensor(values)."
+        ) from None
+    return detach()

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How a tree of modules is printed: one line per module, without recursion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+# A chain of n modules prints n lines, each indented deeper: beyond this many characters the text is
+# of use to nobody.
+_MAX_CHARACTERS = 200_000_000
+
+
+def module_repr(self: Any) -> str:
+    """The class name, the lines of ``extra_repr``, and the children indented below."""
+    lines: list[tuple[int, str]] = []
+    total = 0
+    for depth, text in _lines(self):
+        lines.append((depth, text))
+        total += 2 * depth + len(text) + 1
+        if total > _MAX_CHARACTERS:
+            raise RecursionError(
+                f"the repr of {type(self).__name__} would be longer than {_MAX_CHARACTERS} "
+                f"characters: "
+                f"it is nested {max(d for d, _ in lines)} modules deep; print a submodule instead"
+            )
+    return "\n".join("  " * depth + text for depth, text in lines)
+
+
+def _lines(root: Any) -> Iterator[tuple[int, str]]:
+    """The lines of a repr as (depth, text without the indentation of that depth)."""
+    open_modules: dict[int, str] = {}  # id -> the name under which its parent holds it
+    stack: list[tuple[Iterator[tuple[str, Any]], Any]] = []
+
+    def enter(depth: int, key: str | None, module: Any) -> Iterator[tuple[int, str]]:
+        head, children = _open(module)
+        yield from _opening(depth, "" if key is None else f"({key}): ", head, children)
+        if children:
+            open_modules[id(module)] = key or ""
+            stack.append((iter(children.items()), module))
+
+    yield from enter(0, None, root)
+    while stack:
+        children, module = stack[-1]
+        item = next(children, None)
+        if item is None:
+            stack.pop()
+            del open_modules[id(module)]
+            yield len(stack), ")"
+            continue
+        key, child = item
+        if not _prints_natively(child):
+            yield from _foreign(len(stack), f"({key}): ", repr(child))
+        elif id(child) in open_modules:
+            names = list(open_modules.values())[1:]
+            first = names[: list(open_modules).index(id(child))]
+            raise RecursionError(
+                f"the module tree contains itself: {'.'.join([*names, key])!r} is the module at "
+                f"{'.'.join(first)!r} again, so its repr has no end"
+            )
+        else:
+            yield from enter(len(stack), key, child)
+
+
+def _prints_natively(child: Any) -> bool:
+    return type(child).__repr__ is module_repr
+
+
+def _open(module: Any) -> tuple[list[str], dict[str, Any]]:
+    extra = module.extra_repr()
+    return [module._get_name(), *(extra.split("\n") if extra else ())], module._modules
+
+
+def _opening(
+    depth: int, label: str, head: list[str], children: dict[str, Any]
+) -> Iterator[tuple[int, str]]:
+    """The lines of a module before its children; all of its lines when it has none."""
+    name, *extra = head
+    if not children and len(extra) <= 1:
+        yield depth, f"{label}{name}({extra[0] if extra else ''})"
+        return
+    yield depth, f"{label}{name}("
+    for line in extra:
+        # A blank line of a nested module is printed empty.
+        yield (depth + 1, line) if line.strip() or depth == 0 else (0, "")
+    if not children:
+        yield depth, ")"
+
+
+def _foreign(depth: int, label: str, text: str) -> Iterator[tuple[int, str]]:
+    first, *rest = text.split("\n")
+    yield depth, label + first
+    for line in rest:
+        yield (depth, line) if line.strip() else (0, "")

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Operations: one file per group, each with its forward functions, rules for dtype and meta
+tensors, and derivatives.
+
+Importing this package enters all of them into the registry; ``GROUPS`` is the one list of them. Its
+order matters: a file may take operations of those before it out of the registry while it is
+imported.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+__all__ = ["GROUPS"]
+
+GROUPS = (
+    # of tensors
+    "pointwise",
+    "independent",
+    "reduce",
+    "shape",
+    "strided",
+    "copy",
+    "join",
+    "index",
+    "scatter",
+    "sort",
+    "count",
+    "special",
+    "statistics",
+    "linalg",
+    "einsum",
+    "decompositions",
+    "linalg_functions",
+    "inplace_views",
+    "methods",
+    # of layers
+    "activation",
+    "linear",
+    "norm",
+    "conv",
+    "pool",
+    "fold",
+    "resample",
+    "embedding",
+    "attention",
+    "loss",
+    "recurrent",
+    "lstm",
+    "gru",
+)
+
+for _group in GROUPS:
+    import_module(f"modtree._ops.{_group}")

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""relu, gelu, silu, softplus, softmax, elu, hardtanh, leaky_relu and other activations."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from modtree._C import kernels
+from modtree._ops.generic import (
+    Array,
+    Spec,
+    in_kernel_dtype,
+    indicator,
+    is_array,
+    need_arrays,
+    need_floating,
+    same_meta,
+    slope_in_kernel_dtype,
+)
+from modtree._ops.registry import define, derive, ops
+
+_SQRT_HALF = math.sqrt(0.5)
+_DENSITY_AT_0 = 1 / math.sqrt(2 * math.pi)
+# Constants of the approximation of GELU by tanh (Hendrycks and Gimpel, 2016).
+_TANH_SCALE = math.sqrt(2 / math.pi)
+_TANH_CUBIC = 0.044715
+
+
+def _gelu(x: Array, tanh: bool = False) -> Array:
+    need_floating("gelu", x)
+    return in_kernel_dtype(lambda v: kernels.gelu(v, tanh), x)
+
+
+def _gelu_slope(g: Any, _out: Any, x: Any, tanh: bool = False) -> Any:
+    if is_array(g):
+        return slope_in_kernel_dtype(kernels.gelu_backward, g, x, tanh)
+    if tanh:
+        t = np.tanh((x * x * _TANH_CUBIC + 1) * x * _TANH_SCALE)
+        inner = (x * x * (3 * _TANH_CUBIC) + 1) * _TANH_SCALE
+        return g * ((t + 1) * 0.5 + x * 0.5 * (1 - t * t) * inner)
+    density = np.exp(x * x * -0.5) * _DENSITY_AT_0
+    return g * (((x * _SQRT_HALF).erf() + 1) * 0.5 + x * density)
+
+
+def _silu(x: Array) -> Array:
+    need_floating("silu", x)
+    return in_kernel_dtype(kernels.silu, x)
+
+
+def _silu_slope(g: Any, _out: Any, x: Any) -> Any:
+    if is_array(g):
+        return slope_in_kernel_dtype(kernels.silu_backward, g, x)
+    s = 1 / (1 + np.exp(-x))
+    return g * (s * (x * (1 - s) + 1))
+
+
+def _mish_parts(x: Any) -> tuple[Any, Any]:
+    """exp(x), and n such that tanh(softplus(x)) = n / (n + 2). From 20 on that is 1 in every
+    dtype.
+    """
+    e = np.exp(np.minimum(x, 20))
+    return e, e * (e + 2)
+
+
+def _mish(x: Array) -> Array:
+    need_floating("mish", x)
+    _, n = _mish_parts(x)
+    return x * (n / (n + 2))
+
+
+def _mish_slope(g: Any, _out: Any, x: Any) -> Any:
+    e, n = _mish_parts(x)
+    t = n / (n + 2)
+    return g * (t + x * (1 - t) * (1 + t) * (e / (e + 1)))
+
+
+def _softplus(x: Array, beta: float, threshold: float) -> Array:
+    need_floating("softplus", x)
+    z = x * beta
+    tail = np.log1p(np.exp(-np.abs(z))) * (z <= threshold)
+    return (np.maximum(z, 0) + tail) / beta
+
+
+def _softplus_slope(g: Any, _out: Any, x: Any, beta: float, threshold: float) -> Any:
+    z = x * beta
+    s = 1 / (1 + np.exp(-z))
+    if not is_array(g):
+        return np.where(z > threshold, g, g * s)
+    above = indicator(z > threshold, x)
+    return g * (above + (1 - above) * s)
+
+
+def _logsigmoid(x: Array) -> Array:
+    need_floating("logsigmoid", x)
+    return np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x)))
+
+
+def _softsign(x: Array) -> Array:
+    return x / (np.abs(x) + 1)
+
+
+gelu = define("gelu", _gelu, meta=same_meta)
+silu = define("silu", _silu, meta=same_meta)
+mish = define("mish", _mish, meta=same_meta)
+softplus = define("softplus", _softplus, meta=same_meta)
+logsigmoid = define("logsigmoid", _logsigmoid, meta=same_meta)
+softsign = define("softsign", _softsign, promote="floating", operands=1)
+derive("gelu", _gelu_slope)
+derive("silu", _silu_slope)
+derive("mish", _mish_slope)
+derive("softplus", _softplus_slope)
+derive("logsigmoid", lambda g, _out, x: g / (1 + np.exp(x)))
+derive("softsign", lambda g, _out, x: g / np.square(np.abs(x) + 1))
+
+relu = ops["relu"]
+sigmoid = ops["sigmoid"]
+softmax = ops["softmax"]
+log_softmax = ops["log_softmax"]
+
+
+def _hardtanh(x: Array, low: float, high: float) -> Array:
+    need_arrays("hardtanh", x)
+    if x.dtype.kind in "iu":
+        return np.clip(x, int(low), int(high))
+    return np.minimum(np.maximum(x, low), high)
+
+
+def _leaky_relu(x: Array, slope: float) -> Array:
+    """``slope`` is not negative, so that the sign of the result is that of x."""
+    need_floating("leaky_relu", x)
+    return np.maximum(x, x * slope) if slope <= 1 else np.minimum(x, x * slope)
+
+
+def _leaky_slope(g: Any, out: Any, _x: Any, slope: float) -> Any:
+    if not is_array(g):
+        return np.where(out > 0, g, g * slope)
+    above = indicator(out > 0, out)
+    return g * (above + (1 - above) * slope)
+
+
+def _elu(x: Array, alpha: float, scale: float, input_scale: float) -> Array:
+    """``alpha`` is not negative, likewise."""
+    need_floating("elu", x)
+    return np.maximum(x, 0) * scale + np.expm1(np.minimum(x, 0) * input_scale) * (alpha * scale)
+
+
+def _elu_slope(g: Any, out: Any, _x: Any, alpha: float, scale: float, input_scale: float) -> Any:
+    if is_array(g):
+        below = (np.minimum(out, 0) + alpha * scale) * input_scale
+        step = scale - alpha * scale * input_scale
+        return g * (below + indicator(out > 0, out) * step if step else below)
+    # At 0 the second derivative is 0: torch's choice.
+    below = (out * (out < 0) + alpha * scale) * input_scale
+    return g * np.where(out > 0, below * 0 + scale, below)
+
+
+def _threshold(x: Array, threshold: float, value: float) -> Array:
+    need_arrays("threshold", x)
+    return np.where(x > threshold, x, np.asarray(value).astype(x.dtype))
+
+
+def _hardswish(x: Array) -> Array:
+    need_floating("hardswish", x)
+    return x * np.minimum(np.maximum(x + 3, 0), 6) / 6
+
+
+def _hardswish_slope(g: Any, _out: Any, x: Any) -> Any:
+    if not is_array(g):
+        return g * np.where(x >= 3, x * 0 + 1, (x > -3) * (x / 3 + 0.5))
+    inside = np.minimum(np.maximum(x, -3), 3) / 3 + 0.5
+    inside *= (x > -3) & (x < 3)
+    inside += x >= 3
+    return g * inside
+
+
+def _hardsigmoid(x: Array) -> Array:
+    need_floating("hardsigmoid", x)
+    return np.minimum(np.maximum(x + 3, 0), 6) / 6
+
+
+def _hardshrink(x: Array, limit: float) -> Array:
+    need_floating("hardshrink", x)
+    return x * (np.abs(x) > limit)
+
+
+def _softshrink(x: Array, limit: float) -> Array:
+    need_floating("softshrink", x)
+    return x - np.minimum(np.maximum(x, -limit), limit)
+
+
+def _prelu(x: Array, weight: Array) -> Array:
+    """``weight`` broadcasts to x."""
+    need_floating("prelu", x)
+    return np.maximum(x, 0) + np.minimum(x, 0) * weight
+
+
+def _prelu_slope(g: Any, _out: Any, x: Any, weight: Any) -> Any:
+    if not is_array(g):
+        return np.where(x > 0, g, g * weight)
+    above = indicator(x > 0, x)
+    return g * (above + (1 - above) * weight)
+
+
+def _prelu_meta(x: Array, weight: Array) -> Spec:
+    return x.shape, x.dtype
+
+
+hardtanh = define("hardtanh", _hardtanh, meta=same_meta)
+leaky_relu = define("leaky_relu", _leaky_relu, meta=same_meta)
+elu = define("elu", _elu, meta=same_meta)
+threshold = define("threshold", _threshold, meta=same_meta)
+hardswish = define("hardswish", _hardswish, meta=same_meta)
+hardsigmoid = define("hardsigmoid", _hardsigmoid, meta=same_meta)
+hardshrink = define("hardshrink", _hardshrink, meta=same_meta)
+softshrink = define("softshrink", _softshrink, meta=same_meta)
+prelu = define("prelu", _prelu, meta=_prelu_meta)
+derive("hardtanh", lambda g, out, _x, low, high: g * ((out > low) & (out < high)))
+derive("leaky_relu", _leaky_slope)
+derive("elu", _elu_slope)
+derive("threshold", lambda g, _out, x, threshold, value: g * (x > threshold))
+derive("hardswish", _hardswish_slope)
+derive("hardsigmoid", lambda g, out, _x: g * ((out > 0) & (out < 1)) / 6)
+derive("hardshrink", lambda g, _out, x, limit: g * (np.abs(x) > limit))
+derive("softshrink", lambda g, out, _x, limit: g * (out != 0))
+derive(
+    "prelu",
+    _prelu_slope,
+    lambda g, _out, x, _weight: g * np.minimum(x, 0),
+)

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Counting and looking up, whose results have no gradient, and statistics that go with them."""
+
+from __future__ import annotations
+
+import math
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+
+from modtree._C import TensorBase
+from modtree._ops.generic import shared_evenly
+from modtree._ops.registry import define, derive, expose, not_differentiable, ops
+
+_mode_result = namedtuple("mode", ["values", "indices"])  # noqa: PYI024
+_nanmedian_result = namedtuple("nanmedian", ["values", "indices"])  # noqa: PYI024
+
+# -- counting --------------------------------------------------------------------------------------
+
+
+def _bincount(x: Any, weights: Any, minlength: int) -> Any:
+    if x.ndim != 1 or x.dtype.kind not in "iu" or (x.size and x.min() < 0):
+        raise RuntimeError(
+            f"bincount only supports 1-d non-negative integral inputs (got shape "
+            f"{list(x.shape)}, {x.dtype})"
+        )
+    result = np.bincount(x, weights, minlength)
+    single = weights is not None and weights.dtype == np.float32
+    return result.astype(np.float32) if single else result
+
+
+def _histc(x: Any, bins: int, low: Any, high: Any) -> Any:
+    if low == high and x.size:
+        low, high = x.min(), x.max()
+    if low == high:
+        low, high = low - 1, high + 1
+    return np.histogram(x, bins, (low, high))[0].astype(x.dtype)
+
+
+def _searchsorted(sequence: Any, values: Any, right: bool) -> Any:
+    side = "right" if right else "left"
+    if sequence.ndim == 1:
+        return np.searchsorted(sequence, values, side).astype(np.int64)
+    rows = sequence.reshape(-1, sequence.shape[-1])
+    wanted = values.reshape(rows.shape[0], -1)
+    found = [np.searchsorted(row, v, side) for row, v in zip(rows, wanted, strict=True)]
+    return np.asarray(found, np.int64).reshape(values.shape)
+
+
+define("bincount", _bincount)
+define("histc", _histc)
+define("searchsorted", _searchsorted)
+define("isin", lambda x, y, invert: np.isin(x, y, invert=invert))
+define("gcd", np.gcd, promote="arith", operands=2, numpy=np.gcd)
+define("lcm", np.lcm, promote="arith", operands=2, numpy=np.lcm)
+
+
+def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
+    """How often each number from 0 up occurs, or the sums of weights."""
+    return ops["bincount"](input, weights, minlength)
+
+
+def histc(input: Any, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:  # noqa: A002
+    """Counts in bins of equal width from min to max; from the smallest to the largest value where
+    both are equal.
+    """
+    return ops["histc"](input, bins, min, max)
+
+
+def searchsorted(
+    sorted_sequence: Any, input: Any, *, right: bool = False, side: str | None = None
+) -> Any:
+    """Where values belong in a sorted sequence (or each row's values in its row): int64 indices."""
+    right = right if side is None else side == "right"
+    if not isinstance(input, TensorBase):
+        return ops["searchsorted"](sorted_sequence, np.asarray(input), right)
+    return ops["searchsorted"](sorted_sequence, input, right)
+
+
+def bucketize(input: Any, boundaries: Any, *, right: bool = False) -> Any:
+    """The bucket of each value between sorted boundaries."""
+    return searchsorted(boundaries, input, right=right)
+
+
+def isin(elements: Any, test_elements: Any, *, invert: bool = False) -> Any:
+    """Which elements are among the test elements?"""
+    return ops["isin"](elements, test_elements, invert)
+
+
+def is_nonzero(input: Any) -> bool:
+    """The truth of a tensor with one element."""
+    return bool(input)
+
+
+def isreal(input: Any) -> Any:
+    """Which elements have no imaginary part?"""
+    return ops["eq"](input.imag, 0) if input.is_complex() else ops["eq"](input, input).fill_(True)
+
+
+def unique_consecutive(
+    input: Any, return_inverse: bool = False, return_counts: bool = False, dim: Any = None
+) -> Any:
+    """Values without their repetitions next to each other, of the flattened input."""
+    if dim is not None:
+        raise NotImplementedError(
+            "unique_consecutive(): dim is not available: call it on each slice along the dimension"
+        )
+    result = ops["unique_consecutive"](input, return_inverse, return_counts)
+    return result if return_inverse or return_counts else result[0]
+
+
+def _unique_consecutive(x: Any, inverse: bool, counts: bool) -> Any:
+    flat = x.reshape(-1)
+    first = np.ones(flat.size, bool)
+    first[1:] = flat[1:] != flat[:-1]
+    results = [flat[first]]
+    if inverse:
+        results.append((np.cumsum(first) - 1).reshape(x.shape))
+    if counts:
+        results.append(np.diff(np.append(np.flatnonzero(first), flat.size)))
+    return tuple(results)
+
+
+define("unique_consecutive", _unique_consecutive)
+
+# -- places ----------------------------------------------------------------------------------------
+
+
+def _mode_places(x: Any, axis: int) -> Any:
+    """The last place of the most frequent value, the smallest one of equally frequent ones; the
+    axis is kept as 1.
+    """
+    if x.ndim == 0:
+        return np.zeros((), np.int64)
+
+    def of_row(row: Any) -> int:
+        values, counts = np.unique(row, return_counts=True)
+        return np.flatnonzero(row == values[counts.argmax()])[-1]
+
+    return np.apply_along_axis(lambda row: np.array([of_row(row)]), axis, x).astype(np.int64)
+
+
+def _nanmedian_places(x: Any, axis: int) -> Any:
+    if x.ndim == 0:
+        return np.zeros((), np.int64)
+    known = np.maximum((~np.isnan(x)).sum(axis, keepdims=True) - 1, 0) // 2
+    return np.take_along_axis(np.argsort(x, axis, kind="stable"), known, axis).astype(np.int64)
+
+
+define("mode_places", _mode_places)
+define("nanmedian_places", _nanmedian_places)
+
+
+def _nanmedian(x: Any) -> Any:
+    flat = np.sort(x, axis=None)
+    known = int(np.count_nonzero(~np.isnan(flat)))
+    return flat[max(known - 1, 0) // 2] if flat.size else np.full((), np.nan, x.dtype)
+
+
+define("nanmedian", _nanmedian)
+
+
+def _taken(name: str, result_type: Any, input: Any, dim: int, keepdim: bool) -> Any:
+    places = ops[name](input, dim)
+    values = ops["take_along_dim"](input, places, dim)
+    if keepdim or input.ndim == 0:
+        return result_type(values, places)
+    return result_type(values.squeeze(dim), places.squeeze(dim))
+
+
+def mode(input: Any, dim: int = -1, keepdim: bool = False) -> Any:
+    """The most frequent value along dim and its last index."""
+    return _taken("mode_places", _mode_result, input, dim, keepdim)
+
+
+def nanmedian(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    """The median of what is not NaN (the lower one of two); with dim also its index."""
+    if dim is None:
+        return ops["nanmedian"](input)
+    return _taken("nanmedian_places", _nanmedian_result, input, dim, keepdim)
+
+
+# -- covariance ------------------------------------------------------------------------------------
+
+
+def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Any:
+    """The covariance matrix of variables in rows, with observations in columns that may be counted
+    or weighted.
+    """
+    if input.ndim > 2:
+        raise RuntimeError(
+            f"cov(): expected input to have two or fewer dimensions but got {input.ndim} dimensions"
+        )
+    x = input.reshape(1, -1) if input.ndim < 2 else input
+    weights = None
+    for given in (fweights, aweights):
+        if given is not None:
+            weights = given if weights is None else weights * given
+    if weights is None:
+        total: Any = x.size(1)
+        centred = x - x.mean(1, keepdim=True)
+        product = centred @ centred.conj().mT
+    else:
+        total = weights.sum()
+        centred = x - (x * weights).sum(1, keepdim=True) / total
+        product = (centred * weights) @ centred.conj().mT
+    if aweights is not None and correction:
+        free = total - correction * (weights * aweights).sum() / total
+    else:
+        free = total - correction
+    free = free.clamp(min=0) if isinstance(free, TensorBase) else max(free, 0) or math.nan
+    return (product / free).squeeze() if input.ndim < 2 else product / free
+
+
+def corrcoef(input: Any) -> Any:
+    """The matrix of correlation coefficients of variables in rows."""
+    c = cov(input)
+    if c.ndim == 0:
+        return c / c
+    scale = c.diagonal().real.sqrt() if c.is_complex() else c.diagonal().sqrt()
+    return (c / scale.unsqueeze(1) / scale.unsqueeze(0)).clamp(-1, 1)
+
+
+for _function in (bincount, histc, isreal, mode, nanmedian, cov, corrcoef, unique_consecutive):
+    expose(_function.__name__, _function)
+
+
+def polar(abs: Any, angle: Any) -> Any:  # noqa: A002
+    """Complex numbers of their sizes and angles."""
+    return abs * angle.cos() + abs * angle.sin() * 1j
+
+
+for _function in (searchsorted, bucketize, isin, polar):
+    expose(_function.__name__, _function, method=False)
+expose("is_nonzero", is_nonzero)
+for _name in ("gcd", "lcm"):
+    expose(_name, ops[_name])
+
+# -- derivatives -----------------------------------------------------------------------------------
+
+
+def _unique_consecutive(*_args: Any) -> Any:
+    raise NotImplementedError(
+        "unique_consecutive() has no derivative: call it on tensor.detach(), or under "
+        "modtree.no_grad()"
+    )
+
+
+derive("unique_consecutive", _unique_consecutive)
+
+not_differentiable(
+    "bincount", "histc", "searchsorted", "isin", "gcd", "lcm", "mode_places", "nanmedian_places"
+)
+derive("nanmedian", shared_evenly)

@@ -1,0 +1,432 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""inverse, solve, det, cholesky, qr, svd, eigh, eig, matrix_exp."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from modtree._C import TensorBase
+from modtree._ops.generic import adjoint, conj, eye, is_complex, row, row_of_many
+from modtree._ops.registry import define, derive
+
+
+class LinAlgError(RuntimeError):
+    """A matrix for which the operation has no result."""
+
+
+def _check(name: str, x: Any, square: bool = True) -> None:
+    if x.ndim < 2:
+        raise RuntimeError(
+            f"linalg.{name}: The input tensor A must have at least 2 dimensions, got shape "
+            f"{list(x.shape)}"
+        )
+    if square and x.shape[-1] != x.shape[-2]:
+        raise RuntimeError(
+            f"linalg.{name}: A must be batches of square matrices, but they are {x.shape[-2]} by "
+            f"{x.shape[-1]} matrices"
+        )
+    if x.dtype.kind not in "fc":
+        raise RuntimeError(
+            f"linalg.{name}: Expected a floating point or complex tensor as input. Got "
+            f"{x.dtype}; convert with .float()"
+        )
+    if x.dtype == np.float16:
+        raise RuntimeError(f"linalg.{name}: Low precision dtypes not supported. Got Half")
+
+
+def _matrix_row(name: str, function: Callable[..., Any], square: bool = True) -> Callable[..., Any]:
+    """The function of NumPy with torch's checks and its kind of error."""
+
+    def forward(x: Any, *args: Any) -> Any:
+        _check(name, x, square)
+        try:
+            return function(x, *args)
+        except np.linalg.LinAlgError as error:
+            raise LinAlgError(f"linalg.{name}: {error} (A has shape {list(x.shape)})") from None
+
+    return forward
+
+
+_REAL = {np.dtype(np.complex64): np.dtype(np.float32), np.dtype(np.complex128): np.dtype(float)}
+
+
+def _real(dtype: Any) -> Any:
+    return _REAL.get(dtype, dtype)
+
+
+def _same(x: Any, *args: Any) -> Any:
+    return x.shape, x.dtype
+
+
+def _slogdet(x: Any) -> Any:
+    return tuple(np.linalg.slogdet(x))
+
+
+def _eigh(x: Any, uplo: str) -> Any:
+    return tuple(np.linalg.eigh(x, uplo))
+
+
+def _eig(x: Any) -> Any:
+    kind = np.result_type(x.dtype, np.complex64)
+    return tuple(part.astype(kind) for part in np.linalg.eig(x))
+
+
+def _qr(x: Any, mode: str) -> Any:
+    if mode == "r":
+        return np.zeros(0, x.dtype), np.linalg.qr(x, "r")
+    return tuple(np.linalg.qr(x, mode))
+
+
+def _qr_meta(x: Any, mode: str) -> Any:
+    *lead, m, n = x.shape
+    k = m if mode == "complete" else min(m, n)
+    q = (0,) if mode == "r" else (*lead, m, k)
+    return [(q, x.dtype), ((*lead, k, n), x.dtype)]
+
+
+def _svd(x: Any, full: bool) -> Any:
+    return tuple(np.linalg.svd(x, full))
+
+
+def _svd_meta(x: Any, full: bool) -> Any:
+    *lead, m, n = x.shape
+    k = min(m, n)
+    return [
+        ((*lead, m, m if full else k), x.dtype),
+        ((*lead, k), _real(x.dtype)),
+        ((*lead, n if full else k, n), x.dtype),
+    ]
+
+
+def _svdvals(x: Any) -> Any:
+    return np.linalg.svd(x, compute_uv=False)
+
+
+def _pinv(x: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:
+    u, s, vh = np.linalg.svd(x, full_matrices=False, hermitian=hermitian)
+    if rtol is None:
+        rtol = 0.0 if atol else max(x.shape[-2:]) * np.finfo(s.dtype).eps
+    limit = np.maximum(atol or 0.0, rtol * s[..., :1])
+    inverse = np.where(
+        s > limit, np.reciprocal(np.where(s > limit, s, s.dtype.type(1))), s.dtype.type(0)
+    )
+    return (vh.conj().swapaxes(-1, -2) * inverse[..., None, :]) @ u.conj().swapaxes(-1, -2)
+
+
+def is_vector(a: Any, b: Any) -> bool:
+    """Are the right-hand sides vectors: one, or one for each matrix?"""
+    return len(b.shape) == 1 or (
+        len(b.shape) == len(a.shape) - 1 and tuple(b.shape) == tuple(a.shape[:-1])
+    )
+
+
+def _solve(a: Any, b: Any) -> Any:
+    _check("solve", a)
+    vector = is_vector(a, b)
+    rows = b.shape[-1] if vector else b.shape[-2]
+    if rows != a.shape[-1]:
+        raise RuntimeError(
+            f"linalg.solve: Incompatible shapes of A and B for the equation AX = B "
+            f"({list(a.shape)} and "
+            f"{list(b.shape)})"
+        )
+    try:
+        if vector:
+            return np.linalg.solve(a, b[..., None])[..., 0]
+        return np.linalg.solve(a, b)
+    except np.linalg.LinAlgError as error:
+        raise LinAlgError(f"linalg.solve: {error} (A has shape {list(a.shape)})") from None
+
+
+def _solve_meta(a: Any, b: Any) -> Any:
+    if is_vector(a, b):
+        return (*np.broadcast_shapes(a.shape[:-2], b.shape[:-1]), b.shape[-1]), b.dtype
+    return (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]), b.dtype
+
+
+# The coefficients of the [13/13] Pade approximant of exp; for a 1-norm up to the limit it is exact
+# to double precision.
+_PADE = (
+    64764752532480000.0,
+    32382376266240000.0,
+    7771770303897600.0,
+    1187353796428800.0,
+    129060195264000.0,
+    10559470521600.0,
+    670442572800.0,
+    33522128640.0,
+    1323241920.0,
+    40840800.0,
+    960960.0,
+    16380.0,
+    182.0,
+    1.0,
+)
+_PADE_LIMIT = 5.37
+
+
+def _matrix_exp(x: Any) -> Any:
+    if x.size == 0:
+        return x.copy()
+    size = np.abs(x).sum(-2).max()
+    squarings = (
+        max(int(np.ceil(np.log2(size / _PADE_LIMIT))), 0) if np.isfinite(size) and size else 0
+    )
+    kind = x.dtype.type
+    a = x / kind(2.0**squarings)
+    unit = np.eye(x.shape[-1], dtype=x.dtype)
+    a2 = a @ a
+    power, odd, even = np.broadcast_to(unit, a.shape), 0, 0
+    for i in range(0, len(_PADE), 2):
+        even = even + power * kind(_PADE[i])
+        odd = odd + power * kind(_PADE[i + 1])
+        power = power @ a2
+    odd = a @ odd
+    result = np.linalg.solve(even - odd, even + odd)
+    for _ in range(squarings):
+        result = result @ result
+    return result
+
+
+define("inverse", _matrix_row("inv", np.linalg.inv), meta=_same)
+define("det", _matrix_row("det", np.linalg.det), meta=lambda x: (x.shape[:-2], x.dtype))
+define(
+    "slogdet",
+    _matrix_row("slogdet", _slogdet),
+    meta=lambda x: [(x.shape[:-2], x.dtype), (x.shape[:-2], _real(x.dtype))],
+)
+define("cholesky", _matrix_row("cholesky", np.linalg.cholesky), meta=_same)
+define("solve", _solve, promote="same", operands=2, meta=_solve_meta)
+define("qr", _matrix_row("qr", _qr, False), meta=_qr_meta)
+define("svd", _matrix_row("svd", _svd, False), meta=_svd_meta)
+define(
+    "svdvals",
+    _matrix_row("svdvals", _svdvals, False),
+    meta=lambda x: ((*x.shape[:-2], min(x.shape[-2:])), _real(x.dtype)),
+)
+define(
+    "eigh",
+    _matrix_row("eigh", _eigh),
+    meta=lambda x, uplo: [(x.shape[:-1], _real(x.dtype)), (x.shape, x.dtype)],
+)
+define("eig", _matrix_row("eig", _eig))
+define(
+    "pinv",
+    _matrix_row("pinv", _pinv, False),
+    meta=lambda x, *_: ((*x.shape[:-2], x.shape[-1], x.shape[-2]), x.dtype),
+)
+define("matrix_exp", _matrix_row("matrix_exp", _matrix_exp), meta=_same)
+
+
+# -- derivatives -----------------------------------------------------------------------------------
+
+_inverse, _solve_op, _svd_op = row("inverse"), row("solve"), row("svd")
+_tril, _diagonal, _diagonal_backward = row("tril"), row("diagonal"), row("diagonal_backward")
+_matrix_exp_op, _cat = row("matrix_exp"), row_of_many("cat")
+
+
+def _diag(values: Any) -> Any:
+    """Matrices with these diagonals."""
+    shape = (*values.shape, values.shape[-1])
+    return _diagonal_backward(values, shape, 0, -2, -1)
+
+
+# -- inverses --------------------------------------------------------------------------------------
+
+
+def _inverse_back(g: Any, out: Any, _x: Any) -> Any:
+    turned = adjoint(out)
+    return -(turned @ g @ turned)
+
+
+def _det_back(g: Any, out: Any, x: Any) -> Any:
+    scaled = g * conj(out)
+    if isinstance(x, TensorBase) or np.all(out):
+        return scaled[..., None, None] * adjoint(_inverse(x))
+    # The cofactors exist for singular matrices too: products of all singular values but one.
+    u, s, vh = np.linalg.svd(x)
+    k = s.shape[-1]
+    others = np.where(np.eye(k, dtype=bool), s.dtype.type(1), s[..., None, :]).prod(-1)
+    phase = np.linalg.det(u) * np.linalg.det(vh)
+    return (g * conj(phase))[..., None, None] * ((u * others[..., None, :]) @ vh)
+
+
+def _slogdet_back(g: Any, out: Any, x: Any) -> Any:
+    g_sign, g_log = g
+    if is_complex(x) and g_sign is not None:
+        turn = (conj(g_sign) * out[0]).imag * 1j
+        weight = -turn if g_log is None else g_log - turn
+    elif g_log is None:
+        weight = (x * 0)[..., 0, 0] if x.shape[-1] else (x * 0).sum(axis=(-2, -1))
+    else:
+        weight = g_log
+    return weight[..., None, None] * adjoint(_inverse(x))
+
+
+def _solve_left(g: Any, out: Any, a: Any, b_like: Any) -> Any:
+    back = _solve_op(adjoint(a), g)
+    if is_vector(a, b_like):
+        return -(back[..., :, None] * conj(out)[..., None, :])
+    return -(back @ adjoint(out))
+
+
+def _pinv_back(g: Any, out: Any, x: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:
+    p, ph, gh = out, adjoint(out), adjoint(g)
+    along = gh @ p @ ph
+    across = ph @ p @ gh
+    return along - x @ (p @ along) + across - (across @ p) @ x - ph @ g @ ph
+
+
+def _matrix_exp_back(g: Any, _out: Any, x: Any) -> Any:
+    # The exponential of [[A, E], [0, A]] holds the derivative of exp(A) in the direction E in its
+    # corner.
+    turned = adjoint(x)
+    n = turned.shape[-1]
+    top = _cat([turned, g], -1)
+    bottom = _cat([turned * 0, turned], -1)
+    return _matrix_exp_op(_cat([top, bottom], -2))[..., :n, n:]
+
+
+derive("inverse", _inverse_back)
+derive("det", _det_back)
+derive("slogdet", _slogdet_back)
+derive("solve", _solve_left, lambda g, _out, a, _b: _solve_op(adjoint(a), g))
+derive("pinv", _pinv_back)
+derive("matrix_exp", _matrix_exp_back)
+
+# -- factors ---------------------------------------------------------------------------------------
+
+
+def _cholesky_back(g: Any, out: Any, _x: Any) -> Any:
+    inverse = _inverse(out)
+    lower = _tril(adjoint(out) @ g, 0)
+    half = lower - _diag(_diagonal(lower, 0, -2, -1)) * 0.5
+    whole = adjoint(inverse) @ half @ inverse
+    return (whole + adjoint(whole)) * 0.5
+
+
+def _qr_back(g: Any, out: Any, x: Any, mode: str) -> Any:
+    g_q, g_r = g
+    q, r = out
+    m, n = x.shape[-2:]
+    if mode == "r" and g_r is not None:
+        raise RuntimeError(
+            "The derivative of linalg.qr depends on Q, which is not computed when mode='r'. "
+            "Please use "
+            "linalg.qr(A, mode='reduced') if you are going to differentiate through linalg.qr"
+        )
+    if mode == "complete" and m > n:
+        raise RuntimeError(
+            "The QR decomposition is not differentiable when mode='complete' and nrows > ncols."
+        )
+    if m >= n:
+        return _qr_tall(g_q, g_r, q, r)
+    # The columns beyond the square part are Q^H times theirs.
+    rest = x[..., m:]
+    g_rest = None if g_r is None else g_r[..., m:]
+    if g_rest is not None:
+        through = rest @ adjoint(g_rest)
+        g_q = through if g_q is None else g_q + through
+    square = _qr_tall(g_q, None if g_r is None else g_r[..., :m], q, r[..., :m])
+    last = rest * 0 if g_rest is None else q @ g_rest
+    return _cat([square, last], -1)
+
+
+def _qr_tall(g_q: Any, g_r: Any, q: Any, r: Any) -> Any:
+    inner = 0
+    if g_r is not None:
+        inner = r @ adjoint(g_r)
+    if g_q is not None:
+        inner = inner - adjoint(g_q) @ q
+    lower = _tril(inner, -1)
+    diagonal = _diagonal(inner, 0, -2, -1)
+    whole = lower + adjoint(lower) + _diag(diagonal.real if is_complex(diagonal) else diagonal)
+    top = q @ whole if g_q is None else g_q + q @ whole
+    return adjoint(_solve_op(r, adjoint(top)))
+
+
+def _svd_back(g: Any, out: Any, _x: Any, full: bool) -> Any:
+    g_u, g_s, g_vh = g
+    u, s, vh = out
+    k = s.shape[-1]
+    m, n = u.shape[-2], vh.shape[-1]
+    if full:  # the vectors beyond the k-th belong to no singular value
+        u, vh = u[..., :, :k], vh[..., :k, :]
+        g_u = None if g_u is None else g_u[..., :, :k]
+        g_vh = None if g_vh is None else g_vh[..., :k, :]
+    if g_u is None and g_vh is None:
+        return (u * g_s[..., None, :]) @ vh
+    row, column = s[..., None, :], s[..., :, None]
+    # On the diagonal the skew parts vanish, but for the phases of complex vectors.
+    gaps = (row - column) * (row + column) + eye(k, s)
+    core: Any = 0
+    in_u = in_v = None
+    if g_u is not None:
+        in_u = adjoint(u) @ g_u
+        skew = in_u - adjoint(in_u)
+        core = skew / gaps * row
+        if is_complex(u):
+            turn = _diagonal(skew, 0, -2, -1)
+            core = core + _diag(turn / (s * 2) - turn * s)
+    if g_vh is not None:
+        in_v = vh @ adjoint(g_vh)
+        core = core + column * ((in_v - adjoint(in_v)) / gaps)
+        if is_complex(u):
+            turn = _diagonal(in_v - adjoint(in_v), 0, -2, -1)
+            core = core - _diag(turn * s)
+    if g_s is not None:
+        core = core + _diag(g_s)
+    result = u @ core @ vh
+    if g_u is not None and m > k:
+        result = result + ((g_u - u @ in_u) / row) @ vh
+    if g_vh is not None and n > k:
+        result = result + u @ ((g_vh - adjoint(in_v) @ vh) / column)
+    return result
+
+
+def _svdvals_back(g: Any, _out: Any, x: Any) -> Any:
+    u, _, vh = _svd_op(x, False)
+    return (u * g[..., None, :]) @ vh
+
+
+def _eigh_back(g: Any, out: Any, _x: Any, uplo: str) -> Any:
+    g_values, g_vectors = g
+    values, vectors = out
+    if g_vectors is None:
+        return (vectors * g_values[..., None, :]) @ adjoint(vectors)
+    gaps = values[..., None, :] - values[..., :, None] + eye(values.shape[-1], values)
+    core = adjoint(vectors) @ g_vectors / gaps
+    core = core - _diag(_diagonal(core, 0, -2, -1))
+    if g_values is not None:
+        core = core + _diag(g_values)
+    return vectors @ core @ adjoint(vectors)
+
+
+def _eig_back(g: Any, out: Any, x_like: Any) -> Any:
+    g_values, g_vectors = g
+    values, vectors = out
+    turned = adjoint(vectors)
+    if g_vectors is None:
+        core = _diag(g_values)
+    else:
+        inner = turned @ g_vectors
+        length = _diagonal(inner, 0, -2, -1).real
+        inner = inner - turned @ (vectors * length[..., None, :])
+        gaps = values[..., None, :] - values[..., :, None]
+        core = inner / (conj(gaps) + eye(values.shape[-1], values))
+        core = core - _diag(_diagonal(core, 0, -2, -1))
+        if g_values is not None:
+            core = core + _diag(g_values)
+    result = _solve_op(turned, core @ turned)
+    return result if is_complex(x_like) else result.real
+
+
+derive("cholesky", _cholesky_back)
+derive("qr", _qr_back)
+derive("svd", _svd_back)
+derive("svdvals", _svdvals_back)
+derive("eigh", _eigh_back)
+derive("eig", _eig_back)

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The operations as free functions: ``modtree.exp(t)``, ``modtree.cat([t, u])``, ..."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from modtree._ops.registry import functions
+
+globals().update(functions)
+
+
+def is_floating_point(input: Any) -> bool:
+    """Is the dtype a floating one (not complex)?"""
+    return input.is_floating_point()
+
+
+def is_complex(input: Any) -> bool:
+    """Is the dtype complex?"""
+    return input.is_complex()
+
+
+def is_signed(input: Any) -> bool:
+    """Can the dtype hold negative numbers?"""
+    return input.is_signed()
+
+
+def is_same_size(input: Any, other: Any) -> bool:
+    """Have both the same shape?"""
+    return input.is_same_size(other)
+
+
+def real(input: Any) -> Any:
+    """The real parts of complex numbers, as a view; real tensors themselves."""
+    return input.real
+
+
+def imag(input: Any) -> Any:
+    """The imaginary parts of complex numbers, as a view."""
+    return input.imag
+
+
+def get_device(input: Any) -> int:
+    """The number of the accelerator that holds the values: -1."""
+    return input.get_device()
+
+
+def numel(input: Any) -> int:
+    """Number of elements."""
+    return input.numel()
+
+
+def clone(input: Any, *, memory_format: Any = None) -> Any:
+    """A copy with memory of its own."""
+    return input.clone() if memory_format is None else input.clone(memory_format=memory_format)
+
+
+def detach(input: Any) -> Any:
+    """A new handle of the same memory that needs no gradient."""
+    return input.detach()
+
+
+__all__ = [
+    "clone",
+    "detach",
+    "get_device",
+    "imag",
+    "is_complex",
+    "is_floating_point",
+    "is_same_size",
+    "is_signed",
+    "numel",
+    "real",
+    *functions,
+]

@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What forward functions and derivatives share: functions of arrays in backward, of tensors in a
+backward that is recorded itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modtree._C import TensorBase, from_array, kernels
+from modtree._ops import masks
+from modtree._ops.registry import ops
+
+# Below this size a filled copy costs less than NumPy's broadcast_to().
+_COPY_BELOW = 4096
+#: Zero of each dtype, as an array: NumPy takes longer to convert a number.
+ZEROS = {np.dtype(kind): np.zeros((), kind) for kind in "efdFD"}
+
+
+def row(name: str) -> Callable[..., Any]:
+    """An operation as a function of arrays or of tensors: what its first argument is decides.
+
+    It is looked up when it is called first: files of operations use each other's in both
+    directions.
+    """
+    op: Any = None
+    forward: Any = None
+
+    def call(x: Any, *args: Any, **kwargs: Any) -> Any:
+        nonlocal op, forward
+        if op is None:
+            op = ops[name]
+            forward = op.forward
+        return (op if isinstance(x, TensorBase) else forward)(x, *args, **kwargs)
+
+    return call
+
+
+def row_of_many(name: str) -> Callable[..., Any]:
+    """The same for an operation whose first argument is a list: what the first of the list is
+    decides.
+    """
+
+    def call(items: list[Any], *args: Any) -> Any:
+        op = ops[name]
+        return (op if isinstance(items[0], TensorBase) else op.forward)(items, *args)
+
+    return call
+
+
+_sum = row("sum")
+_expand = row("expand")
+
+
+def conj(x: Any) -> Any:
+    """The complex conjugate of an array, a tensor or a number; what is real comes back as it is."""
+    if x.__class__ is float or x.__class__ is int:
+        return x
+    return x.conjugate() if x.__class__ is complex else x.conj()
+
+
+def is_real(x: Any) -> bool:
+    """Is the dtype not a complex one?"""
+    return not x.is_complex() if isinstance(x, TensorBase) else x.dtype.kind != "c"
+
+
+def pick(condition: Any, a: Any, b: Any) -> Any:
+    """numpy.where."""
+    if isinstance(condition, TensorBase) or isinstance(a, TensorBase) or isinstance(b, TensorBase):
+        return ops["where"](condition, a, b)
+    return np.where(condition, a, b)
+
+
+def select(mask: Any, g: Any) -> Any:
+    """g where the mask holds, 0 elsewhere, also where g is infinite or NaN there."""
+    if isinstance(g, TensorBase):
+        return ops["where"](mask, g, 0)
+    if g.size < masks.LARGE:
+        return np.where(mask, g, ZEROS[g.dtype])
+    return masks.keep(mask, g)
+
+
+def any_of(mask: Any) -> bool:
+    """Does the mask hold anywhere?"""
+    return bool(mask.any() if isinstance(mask, TensorBase) else np.count_nonzero(mask))
+
+
+def backwards(x: Any, axis: int) -> Any:
+    """x in reverse order along an axis."""
+    if isinstance(x, TensorBase):
+        return ops["flip"](x, (axis,))
+    return x[(slice(None),) * (axis % x.ndim) + (slice(None, None, -1),)]
+
+
+def zeros(x: Any) -> Any:
+    """Zeros like x."""
+    return x.new_zeros(x.shape) if isinstance(x, TensorBase) else np.zeros(x.shape, x.dtype)
+
+
+def zeros_of(shape: Any, like: Any) -> Any:
+    """Zeros of a shape, of the dtype of another array."""
+    if isinstance(like, TensorBase):
+        return like.new_zeros(tuple(shape))
+    return np.zeros(shape, like.dtype)
+
+
+def eye(size: int, like: Any) -> Any:
+    """The unit matrix, of the dtype of another array."""
+    if isinstance(like, TensorBase):
+        return from_array(np.eye(size, dtype=like.dtype.dtype))
+    return np.eye(size, dtype=like.dtype)
+
+
+def is_complex(x: Any) -> bool:
+    """Has it a complex dtype?"""
+    return x.is_complex() if isinstance(x, TensorBase) else x.dtype.kind == "c"
+
+
+def adjoint(x: Any) -> Any:
+    """Matrices transposed and conjugated."""
+    x = x.swapaxes(-1, -2)
+    return x.conj() if is_complex(x) else x
+
+
+def ones(x: Any) -> Any:
+    """Ones like x."""
+    return x.new_ones(x.shape) if isinstance(x, TensorBase) else np.ones(x.shape, x.dtype)
+
+
+def numbers(mask: Any, like: Any) -> Any:
+    """A mask as ones and zeros of the dtype of another array."""
+    return mask.to(like.dtype) if isinstance(mask, TensorBase) else mask.astype(like.dtype)
+
+
+def expand(g: Any, shape: tuple[int, ...]) -> Any:
+    """g, broadcast to a shape."""
+    if g.shape == shape:
+        return g
+    if isinstance(g, TensorBase):
+        return _expand(g, shape)
+    if math.prod(shape) >= _COPY_BELOW:
+        return np.broadcast_to(g, shape)
+    result = np.empty(shape, g.dtype)
+    result[...] = g
+    return result
+
+
+def kept(g: Any, axis: Any, keepdims: bool, ndim: int) -> Any:
+    """The result of a reduction over an axis, with the dimensions it lost back as 1."""
+    if keepdims or axis is None:
+        return g
+    shape = list(g.shape)
+    for a in sorted((axis,) if isinstance(axis, int) else (a % ndim for a in axis)):
+        shape.insert(a if a >= 0 else a + ndim, 1)
+    return g.reshape(shape)
+
+
+def cat(items: list[Any], axis: int) -> Any:
+    """The items, one after the other along an axis."""
+    if isinstance(items[0], TensorBase):
+        return ops["cat"](items, axis)
+    return np.concatenate(items, axis)
+
+
+def total(x: Any, axis: Any) -> Any:
+    """The sum over an axis, which stays with size 1."""
+    if isinstance(x, TensorBase):
+        return _sum(x, axis=axis, keepdims=True)
+    return np.add.reduce(x, axis, None, None, True)
+
+
+def count(shape: tuple[int, ...], axis: Any) -> int:
+    """How many elements a reduction over an axis brings together."""
+    if axis is None:
+        return math.prod(shape)
+    if isinstance(axis, int):
+        return shape[axis]
+    return math.prod(shape[a] for a in axis)
+
+
+Array = NDArray[Any]
+Spec = tuple[tuple[int, ...], Any]
+
+
+def in_kernel_dtype(kernel: Callable[[Array], Array], x: Array) -> Array:
+    """Runs a kernel for float32 and float64 also on float16."""
+    if x.dtype == np.float16:
+        return kernel(x.astype(np.float32)).astype(np.float16)
+    return kernel(x)
+
+
+def slope_in_kernel_dtype(kernel: Callable[..., Array], g: Array, x: Array, *args: Any) -> Array:
+    """Likewise for a kernel that gets a gradient and a value."""
+    if x.dtype == np.float16:
+        return kernel(g.astype(np.float32), x.astype(np.float32), *args).astype(np.float16)
+    return kernel(g, x, *args)
+
+
+def need_arrays(name: str, *arguments: Any) -> None:
+    """Tensors have become arrays before they come here; what has not is no tensor of ours."""
+    for x in arguments:
+        if not isinstance(x, np.ndarray):
+            kind = f"{type(x).__module__}.{type(x).__qualname__}".removeprefix("builtins.")
+            raise TypeError(
+                f"{name}: expected a modtree.Tensor, got {kind}. The layers of modtree.nn "
+                f"compute on "
+                "NumPy tensors: convert with modtree.tensor(...) or modtree.from_numpy(...), or "
+                "use the "
+                "functions of the library that the tensor comes from"
+            )
+
+
+def need_floating(name: str, x: Array) -> None:
+    need_arrays(name, x)
+    if x.dtype.kind != "f":
+        raise NotImplementedError(
+            f'"{name}" not implemented for {x.dtype}: expected a floating dtype'
+        )
+
+
+def indicator(condition: Array, like: Array) -> Array:
+    """1 where the condition holds, else 0. Products with it select many times faster than
+    ``np.where`` does on mixed signs.
+    """
+    return condition.astype(like.dtype)
+
+
+def is_array(x: Any) -> bool:
+    """False where a derivative runs on tensors, for the derivative of a gradient."""
+    return isinstance(x, np.ndarray)
+
+
+def on_arrays_or_tensors(op: Any) -> Callable[..., Any]:
+    """The row as a derivative calls it: arrays give an array, tensors are recorded."""
+    forward = op.forward
+
+    def call(x: Any, *args: Any) -> Any:
+        return forward(x, *args) if isinstance(x, np.ndarray) else op(x, *args)
+
+    return call
+
+
+def sizes(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape))
+
+
+def broadcasts_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
+    """Can a tensor of ``shape`` be repeated to fill ``target``?"""
+    tail = target[len(target) - len(shape) :]
+    return len(shape) <= len(target) and all(a in (1, b) for a, b in zip(shape, tail, strict=True))
+
+
+def same_meta(x: Array, *args: Any) -> Spec:
+    """Shape and dtype of the first argument: for everything pointwise."""
+    return x.shape, x.dtype
+
+
+def native(first: Any, *others: Any) -> bool:
+    """Do kernels take these values together?"""
+    if type(first) is not np.ndarray or first.dtype.char not in "fd":
+        return False
+    return all(type(x) is np.ndarray and x.dtype == first.dtype for x in others)
+
+
+_KERNEL_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+def sum_rows(index: Any, rows: Any, count: int) -> Any:
+    """Zeros of shape (count, *rest) with rows[i] added at index[i]. Shapes (n,), (n, *rest);
+    indices may repeat and be negative.
+    """
+    rest = rows.shape[1:]
+    if index.size == 0 or rows.size == 0:
+        return np.zeros((count, *rest), rows.dtype)
+    if index.dtype.kind == "i":
+        if index.min() < 0:
+            index = np.where(index < 0, index + count, index)
+        index = index.astype(np.int64, copy=False)
+    else:
+        index = index.astype(np.int64)
+    if rows.dtype in _KERNEL_DTYPES:
+        flat = np.ascontiguousarray(rows).reshape(index.size, math.prod(rest))
+        return kernels.scatter_add_rows(index, flat, count).reshape((count, *rest))
+    result = np.zeros((count, *rest), rows.dtype)
+    order = np.argsort(index, kind="stable")
+    places = index[order]
+    starts = np.flatnonzero(np.concatenate(([True], places[1:] != places[:-1])))
+    # Half precision would stall: sums of many small numbers need more digits than it has.
+    wide = np.float32 if rows.dtype == np.float16 else rows.dtype
+    result[places[starts]] = np.add.reduceat(rows[order], starts, axis=0, dtype=wide)
+    return result
+
+
+def sum_at(size: int, places: Any, values: Any) -> Any:
+    """A vector of `size` zeros with each value added at its place."""
+    return sum_rows(places.reshape(-1), values.reshape(-1), size)
+
+
+def positions(shape: tuple[int, ...], index: Any) -> Any:
+    """For each element that ``x[index]`` picks from an array of this shape, its number in C
+    order.
+    """
+    return np.arange(math.prod(shape)).reshape(shape)[index]
+
+
+def flat_places(shape: tuple[int, ...], arrays: Any) -> Any:
+    """The same for one index array per dimension, without an array of the size of x. Indices may be
+    negative and broadcast.
+    """
+    places: Any = 0
+    for size, index in zip(shape, arrays, strict=True):
+        if index.size and index.dtype.kind == "i" and index.min() < 0:
+            index = np.where(index < 0, index + size, index)
+        places = places * size + index
+    return places
+
+
+def shared_evenly(g: Any, out: Any, x: Any, *_args: Any, **_kwargs: Any) -> Any:
+    """The VJP of an extreme or a median of all elements: shared by those that equal the result,
+    which may be NaN.
+    """
+    equal = x == out
+    if not any_of(equal):
+        equal = np.isnan(x)
+    equal = numbers(equal, x)
+    return g * (equal / total(equal, None))

@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""matmul, dot, outer, cross, tensordot, kron."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from modtree._C import as_dtype
+from modtree._ops.einsum import tensordot
+from modtree._ops.generic import adjoint, conj, row, row_of_many
+from modtree._ops.registry import define, derive, expose, ops
+
+
+def _matmul(a: Any, b: Any) -> Any:
+    if a.ndim == 0 or b.ndim == 0:
+        raise RuntimeError(
+            f"both arguments to matmul need to be at least 1D, but they are {a.ndim}D and {b.ndim}D"
+        )
+    if a.shape[-1] != b.shape[-2 if b.ndim > 1 else 0]:
+        raise RuntimeError(
+            f"mat1 and mat2 shapes cannot be multiplied ({'x'.join(map(str, a.shape))} and "
+            f"{'x'.join(map(str, b.shape))})"
+        )
+    if a.ndim > 2 and b.ndim == 2:
+        # One product instead of NumPy's loop over the leading dimensions.
+        rows = a.reshape(math.prod(a.shape[:-1]), a.shape[-1])
+        return (rows @ b).reshape(*a.shape[:-1], b.shape[-1])
+    return np.matmul(a, b)
+
+
+def _matmul_meta(a: Any, b: Any) -> Any:
+    lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    rows = a.shape[-2:-1]
+    columns = b.shape[-1:] if b.ndim > 1 else ()
+    return (*lead, *rows, *columns), a.dtype
+
+
+def _dot(a: Any, b: Any) -> Any:
+    if a.ndim != 1 or b.ndim != 1:
+        raise RuntimeError(f"1D tensors expected, but got {a.ndim}D and {b.ndim}D tensors")
+    if a.shape != b.shape:
+        raise RuntimeError(
+            f"inconsistent tensor size, expected tensor [{a.shape[0]}] and src [{b.shape[0]}] to "
+            f"have the same "
+            "number of elements"
+        )
+    return np.dot(a, b)
+
+
+def _outer(a: Any, b: Any) -> Any:
+    for name, x in (("self", a), ("vec2", b)):
+        if x.ndim != 1:
+            raise RuntimeError(f"outer: Expected 1-D argument {name}, but got {x.ndim}-D")
+    return np.multiply.outer(a, b)
+
+
+define("matmul", _matmul, promote="same", operands=2, meta=_matmul_meta, numpy=np.matmul)
+define("dot", _dot, promote="same", operands=2, meta=lambda a, b: ((), a.dtype))
+define(
+    "outer",
+    _outer,
+    promote="arith",
+    operands=2,
+    meta=lambda a, b: ((*a.shape, *b.shape), a.dtype),
+)
+
+
+def _cross(a: Any, b: Any, axis: int) -> Any:
+    if a.ndim != b.ndim:
+        raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
+    if a.shape[axis] != 3 or b.shape[axis] != 3:
+        raise RuntimeError(
+            f"linalg.cross: inputs dimension {axis} must have length 3. Got {a.shape[axis]} and "
+            f"{b.shape[axis]}"
+        )
+    return np.cross(a, b, axis=axis)
+
+
+def _trace(x: Any) -> Any:
+    if x.ndim != 2:
+        raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {x.ndim}")
+    return np.trace(x)
+
+
+define(
+    "cross",
+    _cross,
+    promote="same",
+    operands=2,
+    meta=lambda a, b, axis: (np.broadcast_shapes(a.shape, b.shape), a.dtype),
+)
+define(
+    "trace", _trace, meta=lambda x: ((), np.dtype(np.int64) if x.dtype.kind in "bui" else x.dtype)
+)
+
+_mm = ops["matmul"]
+
+
+def _need(name: str, ndim: int, *tensors: Any) -> None:
+    for tensor in tensors:
+        if tensor.ndim != ndim:
+            raise RuntimeError(
+                f"{name}: expected {ndim}D tensors, got a {tensor.ndim}D one of shape "
+                f"{list(tensor.shape)}"
+            )
+
+
+def mm(input: Any, mat2: Any) -> Any:
+    """The product of two matrices."""
+    _need("mm", 2, input, mat2)
+    return _mm(input, mat2)
+
+
+def bmm(input: Any, mat2: Any) -> Any:
+    """Products of two batches of matrices."""
+    _need("bmm", 3, input, mat2)
+    if input.size(0) != mat2.size(0):
+        raise RuntimeError(
+            f"Expected size for first two dimensions of batch2 tensor to be: [{input.size(0)}, "
+            f"{input.size(2)}] but "
+            f"got: [{mat2.size(0)}, {mat2.size(1)}]."
+        )
+    return _mm(input, mat2)
+
+
+def mv(input: Any, vec: Any) -> Any:
+    """A matrix times a vector."""
+    _need("mv", 2, input)
+    _need("mv", 1, vec)
+    return _mm(input, vec)
+
+
+def _scaled(value: Any, factor: Any) -> Any:
+    return value if factor == 1 else value * factor
+
+
+def _plus(input: Any, beta: Any, product: Any) -> Any:
+    """beta * input + product; with beta 0 what is not finite in input does not count."""
+    if beta == 0:
+        if not input.requires_grad:
+            return product
+        input = input.masked_fill(input.new_ones((), dtype=as_dtype("bool")), 0)
+    return _scaled(input, 1 if beta == 0 else beta) + product
+
+
+def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """beta * input + alpha * mat1 @ mat2."""
+    product = _scaled(mm(mat1, mat2), alpha)
+    return _plus(input, beta, product)
+
+
+def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """beta * input + alpha * batch1 @ batch2."""
+    product = _scaled(bmm(batch1, batch2), alpha)
+    return _plus(input, beta, product)
+
+
+def addmv(input: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """beta * input + alpha * mat @ vec."""
+    product = _scaled(mv(mat, vec), alpha)
+    return _plus(input, beta, product)
+
+
+def cross(input: Any, other: Any, dim: Any = None) -> Any:
+    """The cross product of 3-vectors along dim (the first dimension of size 3 when none is
+    given).
+    """
+    if dim is None:
+        dim = next((i for i, n in enumerate(input.shape) if n == 3), None)
+        if dim is None:
+            raise RuntimeError(f"no dimension of size 3 in input of shape {list(input.shape)}")
+    return ops["cross"](input, other, dim)
+
+
+def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """beta * input + alpha * the sum of batch1 @ batch2 over the batch."""
+    product = _scaled(bmm(batch1, batch2).sum(0), alpha)
+    return _plus(input, beta, product)
+
+
+def addr(input: Any, vec1: Any, vec2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """beta * input + alpha * the outer product of vec1 and vec2."""
+    product = _scaled(ops["outer"](vec1, vec2), alpha)
+    return _plus(input, beta, product)
+
+
+def inner(input: Any, other: Any) -> Any:
+    """Products summed over the last dimension of both."""
+    if input.ndim == 0 or other.ndim == 0:
+        return input * other
+    if input.shape[-1] != other.shape[-1]:
+        raise RuntimeError(
+            f"inner() the last dimension must match on both input tensors but got shapes "
+            f"{list(input.shape)} and "
+            f"{list(other.shape)}"
+        )
+    return tensordot(input, other, ([-1], [-1]))
+
+
+def kron(input: Any, other: Any) -> Any:
+    """Kronecker product: blocks of other, one for each element of input, times that element."""
+    rank = max(input.ndim, other.ndim)
+    first = (1,) * (rank - input.ndim) + tuple(input.shape)
+    second = (1,) * (rank - other.ndim) + tuple(other.shape)
+    spread = input.reshape([n for size in first for n in (size, 1)])
+    product = spread * other.reshape([n for size in second for n in (1, size)])
+    return product.reshape([a * b for a, b in zip(first, second, strict=True)])
+
+
+def vdot(input: Any, other: Any) -> Any:
+    """The dot product of two vectors, the first one conjugated."""
+    return ops["dot"](input.conj() if input.is_complex() else input, other)
+
+
+for _function in (mm, bmm, mv, addmm, baddbmm, addmv, addbmm, addr, cross, inner, kron, vdot):
+    expose(_function.__name__, _function)
+expose("matmul", ops["matmul"])
+expose("dot", ops["dot"])
+expose("outer", ops["outer"])
+expose("ger", ops["outer"])
+for _function in (addmv, addbmm, addr, baddbmm):
+
+    def _in_place(self: Any, *args: Any, _function: Any = _function, **kwargs: Any) -> Any:
+        return self.copy_(_function(self, *args, **kwargs))
+
+    _in_place.__name__ = _in_place.__qualname__ = _function.__name__ + "_"
+    _in_place.__doc__ = f"{_function.__name__}() in place."
+    expose(_in_place.__name__, _in_place, function=False)
+expose("trace", ops["trace"])
+expose(
+    "addmm_",
+    lambda self, mat1, mat2, *, beta=1, alpha=1: self.copy_(
+        addmm(self, mat1, mat2, beta=beta, alpha=alpha)
+    ),
+    function=False,
+)
+
+
+# -- derivatives -----------------------------------------------------------------------------------
+
+_matmul_op, _einsum, _cross_op = row("matmul"), row_of_many("einsum"), row("cross")
+_expand, _getitem_backward = row("expand"), row("getitem_backward")
+_diagonal_backward = row("diagonal_backward")
+
+
+def _rows(x: Any) -> Any:
+    """All leading dimensions as one."""
+    shape = tuple(x.shape)
+    return x if len(shape) == 2 else x.reshape((math.prod(shape[:-1]), shape[-1]))
+
+
+def _matmul_left(g: Any, _out: Any, a_like: Any, b: Any) -> Any:
+    if len(b.shape) == 1:
+        return (g[..., None] if len(a_like.shape) > 1 else g) * conj(b)
+    if len(a_like.shape) == 1:
+        return _matmul_op(conj(b), g[..., None])[..., 0]
+    return _matmul_op(g, adjoint(b))
+
+
+def _matmul_right(g: Any, _out: Any, a: Any, b_like: Any) -> Any:
+    if len(a.shape) == 1:
+        if len(b_like.shape) == 1:
+            return g * conj(a)
+        return conj(a)[:, None] * g[..., None, :]
+    if len(b_like.shape) == 1:
+        return _matmul_op(conj(_rows(a).swapaxes(0, 1)), g.reshape((math.prod(g.shape),)))
+    if len(b_like.shape) == 2:
+        # One product over all leading dimensions, which also sums over them.
+        return _matmul_op(conj(_rows(a).swapaxes(0, 1)), _rows(g))
+    return _matmul_op(adjoint(a), g)
+
+
+derive("matmul", _matmul_left, _matmul_right)
+derive("dot", lambda g, _out, _a, b: g * conj(b), lambda g, _out, a, _b: g * conj(a))
+derive(
+    "outer",
+    lambda g, _out, _a, b: _matmul_op(g, conj(b)),
+    lambda g, _out, a, _b: _matmul_op(conj(a), g),
+)
+derive(
+    "cross",
+    lambda g, _out, _a, b, axis: _cross_op(conj(_wide(b, g)), g, axis),
+    lambda g, _out, a, _b, axis: _cross_op(g, conj(_wide(a, g)), axis),
+)
+
+
+def _wide(x: Any, g: Any) -> Any:
+    return x if tuple(x.shape) == tuple(g.shape) else _expand(x, tuple(g.shape))
+
+
+def _trace_back(g: Any, _out: Any, x_like: Any) -> Any:
+    shape = tuple(x_like.shape)
+    return _diagonal_backward(_expand(g, (min(shape),)), shape, 0, 0, 1)
+
+
+derive("trace", _trace_back)

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Methods of tensors that are made of other operations, and answers to questions about where and
+how values are kept.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from modtree import _C
+from modtree._ops.registry import expose, functions
+from modtree._tensor.layouts import preserve_format
+from modtree._tensor.memory_formats import check_format, in_format, in_order_of
+
+
+def fill_diagonal_(self: Any, fill_value: Any, wrap: bool = False) -> Any:
+    """Sets the elements whose indices are equal, in place.
+
+    Args:
+        fill_value: A number.
+        wrap: In a tall matrix, start again below each square.
+
+    Raises:
+        RuntimeError: Fewer than 2 dimensions, or more than 2 of different sizes.
+    """
+    sizes = tuple(self.shape)
+    if len(sizes) < 2:
+        raise RuntimeError("dimensions must larger than 1")
+    if len(sizes) > 2 and len(set(sizes)) > 1:
+        raise RuntimeError("all dimensions of input must be of equal length")
+    if wrap and len(sizes) == 2:
+        rows, columns = sizes
+        for start in range(0, rows, columns + 1):
+            part = self[start : start + columns]
+            if part.numel():
+                part.diagonal().fill_(fill_value)
+        return self
+    diagonal = self
+    while diagonal.ndim > 1:
+        diagonal = diagonal.diagonal(0, 0, 1)
+    diagonal.fill_(fill_value)
+    return self
+
+
+def sum_to_size(self: Any, *size: Any) -> Any:
+    """The sums over what broadcasting from ``size`` would repeat: the opposite of ``expand``.
+
+    Raises:
+        RuntimeError: A tensor of that size does not broadcast to this one's shape.
+    """
+    target = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
+    shape = tuple(self.shape)
+    extra = len(shape) - len(target)
+    if extra < 0 or any(n not in (1, m) for n, m in zip(target, shape[extra:], strict=True)):
+        raise RuntimeError(f"size {{{list(target)}}} is not expandable to size {{{list(shape)}}}.")
+    summed = [i for i, m in enumerate(shape) if i < extra or (target[i - extra] == 1 and m != 1)]
+    return self.sum(summed, keepdim=True).reshape(target) if summed else self
+
+
+def map_(self: Any, tensor: Any, callable: Any) -> Any:
+    """Replaces each element a by ``callable(a, b)``, b from another tensor that broadcasts, in
+    place.
+    """
+    _C.check_inplace(self)
+    other = tensor.detach().expand(self.shape).reshape(-1).tolist()
+    own = self.detach().reshape(-1).tolist()
+    values = [callable(a, b) for a, b in zip(own, other, strict=True)]
+    with_values = functions["reshape"](self.new_tensor(values), self.shape)
+    return self.copy_(with_values)
+
+
+def resize_as_(self: Any, the_template: Any, *, memory_format: Any = None) -> Any:
+    """resize_() to the shape of another tensor, and to a format (by default its)."""
+    check_format("resize_as_", memory_format, or_none=True)
+    if self.shape != the_template.shape:
+        self.resize_(the_template.shape)
+    if memory_format is preserve_format:
+        self.data = in_order_of(the_template, self.data, None)
+    elif memory_format is not None:
+        self.data = in_format(self.data, memory_format)
+    return self
+
+
+def _itself(name: str, text: str) -> Any:
+    def method(self: Any, *_: Any, **__: Any) -> Any:
+        return self
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = text
+    return method
+
+
+def _always(name: str, answer: bool) -> Any:
+    def method(self: Any) -> bool:
+        return answer
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"{answer}, for every tensor."
+    return method
+
+
+for _function in (fill_diagonal_, sum_to_size, map_, resize_as_):
+    expose(_function.__name__, _function, function=False)
+expose(
+    "pin_memory",
+    _itself("pin_memory", "The tensor: there is no device that pinned memory would serve."),
+    function=False,
+)
+expose("to_dense", _itself("to_dense", "The tensor, which is dense."), function=False)
+for _name in ("resolve_conj", "resolve_neg"):
+    expose(_name, _itself(_name, "The tensor, whose values are in its memory as they are."))
+for _name in ("is_conj", "is_neg", "is_distributed"):
+    expose(_name, _always(_name, False))
+for _name, _answer in (
+    ("is_cpu", True),
+    ("is_xpu", False),
+    ("is_nested", False),
+    ("is_mkldnn", False),
+):
+    expose(_name, property(lambda self, a=_answer: a and not self.is_meta), function=False)

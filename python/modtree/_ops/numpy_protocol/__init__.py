@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""NumPy's functions called with tensors."""

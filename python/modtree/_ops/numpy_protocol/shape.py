@@ -1,0 +1,379 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""NumPy's functions that move, join and pick elements, as rows of the table: they record like
+methods.
+
+They take NumPy's own argument names. Where an argument asks for what no row does (``order="F"``,
+``mode="clip"``), they leave the call to NumPy itself by returning NotImplemented;
+:mod:`modtree._ops.numpy_protocol.dispatch` refuses it where it would lose a gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from modtree import _C
+from modtree._ops.registry import functions, ops
+
+#: NumPy function -> the function for tensors. It returns NotImplemented where NumPy's own has to
+#: do.
+numpy_shapes: dict[Any, Callable[..., Any]] = {}
+
+
+def as_tensor(value: Any) -> Any:
+    """Itself, or an array (or what makes one) as a tensor."""
+    return value if isinstance(value, _C.TensorBase) else _C.from_array(np.asarray(value))
+
+
+def as_tensors(values: Any) -> list[Any]:
+    """Each of them as a tensor; a tensor stands for its slices."""
+    return [as_tensor(v) for v in values]
+
+
+def _means(*names: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def enter(function: Callable[..., Any]) -> Callable[..., Any]:
+        for name in names:
+            found = getattr(np, name, None)  # some are new in NumPy 2
+            if found is not None:
+                numpy_shapes[found] = function
+        return function
+
+    return enter
+
+
+# -- views -----------------------------------------------------------------------------------------
+
+
+@_means("transpose", "permute_dims")
+def _transpose(a: Any, axes: Any = None) -> Any:
+    return ops["permute"](a) if axes is None else ops["permute"](a, tuple(int(x) for x in axes))
+
+
+@_means("matrix_transpose")
+def _matrix_transpose(x: Any) -> Any:
+    return x.mT
+
+
+@_means("reshape")
+def _reshape(
+    a: Any, shape: Any = None, order: str = "C", *, newshape: Any = None, **rest: Any
+) -> Any:
+    shape = newshape if shape is None else shape
+    if order not in ("C", "A") or any(v is not None for v in rest.values()):
+        return NotImplemented
+    return functions["reshape"](a, (shape,) if isinstance(shape, int) else tuple(shape))
+
+
+@_means("ravel")
+def _ravel(a: Any, order: str = "C") -> Any:
+    return a.reshape(-1) if order in ("C", "A") else NotImplemented
+
+
+@_means("swapaxes")
+def _swapaxes(a: Any, axis1: int, axis2: int) -> Any:
+    return ops["swapaxes"](a, axis1, axis2)
+
+
+@_means("moveaxis")
+def _moveaxis(a: Any, source: Any, destination: Any) -> Any:
+    return ops["movedim"](a, source, destination)
+
+
+@_means("rollaxis")
+def _rollaxis(a: Any, axis: int, start: int = 0) -> Any:
+    axis %= a.ndim
+    start += a.ndim if start < 0 else 0
+    return ops["movedim"](a, axis, start - 1 if axis < start else start)
+
+
+@_means("expand_dims")
+def _expand_dims(a: Any, axis: Any) -> Any:
+    axes = (axis,) if isinstance(axis, int) else tuple(axis)
+    ndim = a.ndim + len(axes)
+    new = {x % ndim for x in axes}
+    if len(new) < len(axes) or any(not -ndim <= x < ndim for x in axes):
+        raise ValueError(
+            f"np.expand_dims: axis {axis} does not name {len(axes)} places in a result of {ndim} "
+            f"dimensions"
+        )
+    sizes = iter(tuple(a.shape))
+    return a.reshape([1 if i in new else next(sizes) for i in range(ndim)])
+
+
+@_means("squeeze")
+def _squeeze(a: Any, axis: Any = None) -> Any:
+    if axis is None:
+        return ops["squeeze"](a, None)
+    axes = [x % max(a.ndim, 1) for x in ((axis,) if isinstance(axis, int) else axis)]
+    if any(a.shape[x] != 1 for x in axes if a.ndim):
+        raise ValueError(
+            f"cannot select an axis to squeeze out which has size not equal to one: axis {axis} "
+            f"of shape "
+            f"{tuple(a.shape)}"
+        )
+    return ops["squeeze"](a, axes)
+
+
+@_means("broadcast_to")
+def _broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
+    return ops["expand"](array, (shape,) if isinstance(shape, int) else tuple(shape))
+
+
+@_means("broadcast_arrays")
+def _broadcast_arrays(*args: Any, subok: bool = False) -> Any:
+    return functions["broadcast_tensors"](*as_tensors(args))
+
+
+@_means("diagonal")
+def _diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    return ops["diagonal"](a, offset, axis1, axis2)
+
+
+@_means("real")
+def _real(val: Any) -> Any:
+    return val.real if val.is_complex() else val
+
+
+@_means("imag")
+def _imag(val: Any) -> Any:
+    return val.imag if val.is_complex() else val.new_zeros(tuple(val.shape))
+
+
+for _name in ("atleast_1d", "atleast_2d", "atleast_3d"):
+    numpy_shapes[getattr(np, _name)] = lambda *arys, _f=functions[_name]: _f(*as_tensors(arys))
+
+# -- pieces ----------------------------------------------------------------------------------------
+
+
+def _sections(value: Any) -> Any:
+    return int(value) if np.ndim(value) == 0 else [int(v) for v in value]
+
+
+@_means("split")
+def _split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+    sections = _sections(indices_or_sections)
+    if isinstance(sections, int) and ary.shape[axis] % sections:
+        raise ValueError("array split does not result in an equal division: use np.array_split()")
+    return list(functions["tensor_split"](ary, sections, axis))
+
+
+@_means("array_split")
+def _array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+    return list(functions["tensor_split"](ary, _sections(indices_or_sections), axis))
+
+
+for _name in ("hsplit", "vsplit", "dsplit"):
+    numpy_shapes[getattr(np, _name)] = lambda ary, indices_or_sections, _f=functions[_name]: list(
+        _f(ary, _sections(indices_or_sections))
+    )
+
+
+@_means("unstack")
+def _unstack(x: Any, *, axis: int = 0) -> Any:
+    return functions["unbind"](x, axis)
+
+
+@_means("take")
+def _take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:
+    if mode != "raise":
+        return NotImplemented
+    if axis is None:
+        return a.reshape(-1)[indices]
+    return a[(slice(None),) * (axis % a.ndim) + (indices,)]
+
+
+@_means("compress")
+def _compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
+    kept = np.flatnonzero(getattr(condition, "_array", condition))
+    return _take(as_tensor(a), kept, axis)
+
+
+@_means("extract")
+def _extract(condition: Any, arr: Any) -> Any:
+    kept = np.flatnonzero(getattr(condition, "_array", condition))
+    return as_tensor(arr).reshape(-1)[kept]
+
+
+@_means("delete")
+def _delete(arr: Any, obj: Any, axis: Any = None) -> Any:
+    if axis is None:
+        arr, axis = arr.reshape(-1), 0
+    return _take(arr, np.delete(np.arange(arr.shape[axis]), getattr(obj, "_array", obj)), axis)
+
+
+@_means("diff")
+def _diff(
+    a: Any, n: int = 1, axis: int = -1, prepend: Any = np._NoValue, append: Any = np._NoValue
+) -> Any:
+    ends = [None if e is np._NoValue else e for e in (prepend, append)]
+    shape = list(a.shape)
+    shape[axis] = 1
+    ends = [
+        None
+        if e is None
+        else as_tensor(e).to(a.dtype).broadcast_to(shape)
+        if np.ndim(e) == 0
+        else e
+        for e in ends
+    ]
+    return functions["diff"](a, n, axis, *ends)
+
+
+# -- joins and copies ------------------------------------------------------------------------------
+
+
+@_means("concatenate", "concat")
+def _concatenate(arrays: Any, axis: Any = 0, out: Any = None, **kwargs: Any) -> Any:
+    if kwargs:
+        return NotImplemented
+    items = as_tensors(arrays)
+    if axis is None:
+        return ops["cat"]([t.reshape(-1) for t in items], 0)
+    return ops["cat"](items, axis)
+
+
+@_means("stack")
+def _stack(arrays: Any, axis: int = 0, out: Any = None, **kwargs: Any) -> Any:
+    return NotImplemented if kwargs else ops["stack"](as_tensors(arrays), axis)
+
+
+@_means("append")
+def _append(arr: Any, values: Any, axis: Any = None) -> Any:
+    return _concatenate((arr, values), axis)
+
+
+for _name in ("vstack", "hstack", "dstack", "column_stack"):
+    numpy_shapes[getattr(np, _name)] = lambda tup, _f=functions[_name], **kwargs: (
+        NotImplemented if kwargs else _f(as_tensors(tup))
+    )
+
+
+@_means("tile")
+def _tile(A: Any, reps: Any) -> Any:  # noqa: N803
+    return functions["tile"](A, (reps,) if isinstance(reps, int) else tuple(reps))
+
+
+@_means("repeat")
+def _repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
+    return ops["repeat_interleave"](a, repeats, axis)
+
+
+@_means("flip")
+def _flip(m: Any, axis: Any = None) -> Any:
+    axes = range(m.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
+    return ops["flip"](m, tuple(axes))
+
+
+@_means("fliplr")
+def _fliplr(m: Any) -> Any:
+    return ops["flip"](m, (1,))
+
+
+@_means("flipud")
+def _flipud(m: Any) -> Any:
+    return ops["flip"](m, (0,))
+
+
+@_means("roll")
+def _roll(a: Any, shift: Any, axis: Any = None) -> Any:
+    return ops["roll"](a, shift, axis)
+
+
+@_means("rot90")
+def _rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
+    return functions["rot90"](m, k, axes)
+
+
+@_means("tril")
+def _tril(m: Any, k: int = 0) -> Any:
+    return ops["tril"](m, k)
+
+
+@_means("triu")
+def _triu(m: Any, k: int = 0) -> Any:
+    return ops["triu"](m, k)
+
+
+@_means("diag")
+def _diag(v: Any, k: int = 0) -> Any:
+    return ops["diag"](v, k)
+
+
+@_means("diagflat")
+def _diagflat(v: Any, k: int = 0) -> Any:
+    return functions["diagflat"](v, k)
+
+
+@_means("copy")
+def _copy(a: Any, order: str = "K", subok: bool = False) -> Any:
+    return a.clone()
+
+
+@_means("meshgrid")
+def _meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
+    if sparse:
+        return NotImplemented
+    grids = functions["meshgrid"](*(t.reshape(-1) for t in as_tensors(xi)), indexing=indexing)
+    return [g.clone() for g in grids] if copy else list(grids)
+
+
+@_means("select")
+def _select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
+    result = default
+    for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
+        result = ops["where"](condition, as_tensor(choice), result)
+    return result
+
+
+_PAD_MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wrap": "circular"}
+
+
+@_means("pad")
+def _pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
+    value = kwargs.pop("constant_values", 0)
+    known = _PAD_MODES.get(mode) if isinstance(mode, str) else None
+    if known is None or kwargs or not isinstance(value, (int, float, complex)):
+        return NotImplemented
+    if isinstance(pad_width, dict):
+        pairs = [pad_width.get(i, pad_width.get(i - array.ndim, 0)) for i in range(array.ndim)]
+        pad_width = [(p, p) if isinstance(p, int) else p for p in pairs]
+    widths = np.broadcast_to(np.asarray(pad_width), (array.ndim, 2)).tolist()
+    limit = {"reflect": 1, "circular": 0}.get(known)
+    if limit is not None and any(
+        max(pair) > n - limit for pair, n in zip(widths, array.shape, strict=True)
+    ):
+        return NotImplemented  # NumPy goes on reflecting
+    return ops["pad"](array, tuple(map(tuple, widths)), known, value)
+
+
+# -- constants of the same shape -------------------------------------------------------------------
+
+
+def _like(name: str) -> Callable[..., Any]:
+    """zeros_like() and its kind: no gradient goes through them."""
+    function = getattr(np, name)
+
+    def make(a: Any, *args: Any, **kwargs: Any) -> Any:
+        if a.is_meta:
+            return getattr(a, "new_" + name.removesuffix("_like"))(tuple(a.shape))
+        if args and isinstance(args[0], _C.dtype):
+            args = (args[0].dtype, *args[1:])
+        if isinstance(kwargs.get("dtype"), _C.dtype):
+            kwargs["dtype"] = kwargs["dtype"].dtype
+        return _C.from_array(function(a._array, *args, **kwargs))
+
+    return make
+
+
+for _name in ("zeros_like", "ones_like", "empty_like"):
+    numpy_shapes[getattr(np, _name)] = _like(_name)
+
+
+@_means("full_like")
+def _full_like(a: Any, fill_value: Any, dtype: Any = None, **kwargs: Any) -> Any:
+    if isinstance(fill_value, _C.TensorBase) or kwargs:
+        return NotImplemented
+    kind = a.dtype if dtype is None else _C.as_dtype(dtype)
+    return a.new_full(tuple(a.shape), fill_value, dtype=kind)

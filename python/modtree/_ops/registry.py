@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The table of operations: every computation on tensors is a call of one of its rows.
+
+A row has a name, a forward function on arrays with NumPy's own argument names, and a promotion
+rule. Calling it (C++) takes tensors apart, brings their dtypes together as torch does, runs the
+function and wraps what comes out. ``np.exp(t)``, ``t.exp()`` and ``modtree.exp(t)`` are calls of
+one row. Derivative rules belong to rows too.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from modtree._C import Op, _set_slot_op, _slot_ops
+
+__all__ = [
+    "by_function",
+    "define",
+    "derivatives",
+    "derive",
+    "derive_jointly",
+    "expose",
+    "find",
+    "functions",
+    "inplace_of",
+    "methods",
+    "not_differentiable",
+    "ops",
+    "unchanged",
+]
+
+#: Name -> row.
+ops: dict[str, Op] = {}
+#: Name -> the forward function that also returns what the derivative needs.
+recording: dict[str, Callable[..., Any]] = {}
+#: NumPy function -> row: what NumPy's protocols look up.
+by_function: dict[Any, Op] = {}
+
+
+def define(
+    name: str,
+    forward: Callable[..., Any],
+    *,
+    promote: str = "none",
+    first: int = 0,
+    operands: int = 0,
+    view: bool = False,
+    meta: Callable[..., Any] | None = None,
+    numpy: Any = None,
+    doc: str | None = None,
+    record: Callable[..., Any] | None = None,
+    **flags: bool,
+) -> Op:
+    """Adds a row to the table.
+
+    Args:
+        name: Its name in the table, in messages, and of the method where it is one.
+        forward: The function on arrays.
+        promote: What happens to the operands: "none", "arith" (they meet in one dtype), "floating"
+            (and integers become the default floating dtype), "compare", "logical", "bitwise",
+            "same" (they must be of one dtype).
+        first: Index of the first operand among the positional arguments.
+        operands: Number of operands; -1 when the argument ``first`` is a sequence of them.
+        view: The result may share memory with the first argument.
+        meta: ``meta(*arrays, **kwargs) -> (shape, dtype)`` (or a list of such pairs) for meta
+            tensors. Element-wise rows and views need none.
+        numpy: The NumPy function that means this row; ``forward`` when that is a ufunc.
+        doc: What ``help()`` shows.
+        record: The forward function while operations are recorded: returns ``(result, saved)``, and
+            ``saved`` comes to the derivative in place of the result.
+    """
+    if name in ops:
+        raise ValueError(f"the operation '{name}' is in the table already")
+    op = Op(
+        name,
+        forward,
+        promote=promote,
+        first=first,
+        operands=operands,
+        view=view,
+        meta=meta,
+        doc=doc,
+        **flags,
+    )
+    ops[name] = op
+    if record is not None:
+        recording[name] = record
+    if numpy is not None:
+        by_function[numpy] = op
+    if name in _slot_ops:
+        _set_slot_op(name, op)
+    return op
+
+
+@dataclass(frozen=True)
+class Derivative:
+    """How gradients go backward through one row; made by :func:`derive`, :func:`derive_jointly`,
+    :func:`not_differentiable`.
+    """
+
+    functions: tuple[Callable[..., Any] | None, ...] = ()
+    joint: Callable[..., Any] | None = None
+    twice: bool = True
+
+
+#: Name -> derivative.
+derivatives: dict[str, Derivative] = {}
+
+
+def derive(name: str, *functions: Callable[..., Any] | None, twice: bool = True) -> None:
+    """Gives a row its derivative, one function for each positional argument that has one.
+
+    A function is called as ``f(g, out, *args, **kwargs)``: the gradient of the result, the result,
+    and the arguments as the forward function got them. The names of its parameters say what the
+    graph keeps: ``x`` the array, ``_x`` nothing (None comes in its place), ``x_like`` a stand-in
+    without memory that has its shape and dtype. Numbers, shapes and None always come as they are.
+    It returns the gradient of that argument; a gradient that was broadcast is summed to the
+    argument's shape, and cast to its dtype, afterwards. No array it gets may be changed.
+
+    Args:
+        name: The row's name.
+        functions: One per positional argument, None for those without a gradient. For an argument
+            that is a sequence of tensors it returns a list.
+        twice: The functions run on tensors too (operators and NumPy functions that are rows), so
+            that the gradient itself can be derived.
+    """
+    _add_derivative(name, Derivative(functions, None, twice))
+
+
+def derive_jointly(name: str, function: Callable[..., Any], *, twice: bool = False) -> None:
+    """Gives a row its derivative as one function for all its arguments.
+
+    Called as ``f(needs, g, out, *args, **kwargs)``; ``needs`` says for each positional argument
+    whether its gradient is wanted. It returns a tuple of gradients for the positional arguments
+    (None where there is none). Parameter names mean what they mean to :func:`derive`.
+    """
+    _add_derivative(name, Derivative((), function, twice))
+
+
+def not_differentiable(*names: str) -> None:
+    """Rows whose results need no gradient whatever goes in: comparisons, indices."""
+    for name in names:
+        _add_derivative(name, Derivative())
+
+
+def _add_derivative(name: str, derivative: Derivative) -> None:
+    if name in derivatives:
+        raise ValueError(f"the operation '{name}' has a derivative already")
+    op = ops[name]
+    derivatives[name] = derivative
+    # True stands for "the gradient passes unchanged", which needs no call.
+    functions = tuple(True if f is unchanged else f for f in derivative.functions)
+    if derivative.joint is not None:
+        kept = (_kept(derivative.joint, 3),)
+    else:
+        kept = tuple((0, 0, False) if f is None else _kept(f, 2) for f in derivative.functions)
+    op._set_derivative(
+        _backward_name(name),
+        functions,
+        kept,
+        derivative.joint,
+        recording.get(name),
+        derivative.twice,
+    )
+
+
+def unchanged(g: Any, _out: Any = None, *_args: Any, **_kwargs: Any) -> Any:
+    """The derivative of what hands its argument on: addition, reshaping by broadcasting."""
+    return g
+
+
+#: Positional arguments that a row can have.
+_MAX_ARGUMENTS = 14
+
+
+def _kept(function: Callable[..., Any], first: int) -> tuple[int, int, bool]:
+    """(arrays, shapes, result): what a derivative function names; bits are positional arguments,
+    which start at parameter ``first``.
+    """
+    if function is unchanged:
+        return 0, 0, False
+    parameters = list(inspect.signature(function).parameters.values())
+    named = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    rest = [p for p in parameters if p.kind is p.VAR_POSITIONAL]
+    names = [p.name for p in named]
+    if rest:
+        names += [rest[0].name] * (_MAX_ARGUMENTS + first - len(names))
+    arrays = shapes = 0
+    for i, name in enumerate(names[first:]):
+        if name.startswith("_"):
+            continue
+        if name.endswith("_like"):
+            shapes |= 1 << i
+        else:
+            arrays |= 1 << i
+    return arrays, shapes, not names[first - 1].startswith("_")
+
+
+#: Names that torch gives to nodes, where the row has another.
+_BACKWARD_NAMES = {
+    "true_divide": "DivBackward0",
+    "matmul": "MmBackward0",
+    "convert": "ToCopyBackward0",
+    "copy": "CopyBackwards",
+    "max_all": "MaxBackward1",
+    "min_all": "MinBackward1",
+    "conv_transpose": "ConvolutionBackward0",
+    "batch_norm": "NativeBatchNormBackward0",
+    "layer_norm": "NativeLayerNormBackward0",
+    "group_norm": "NativeGroupNormBackward0",
+}
+
+
+def _backward_name(name: str) -> str:
+    camel = "".join(part[:1].upper() + part[1:] for part in name.split("_"))
+    return _BACKWARD_NAMES.get(name, camel + "Backward0")
+
+
+def find(name: str) -> Op:
+    """The row of that name (where a pickled one comes back)."""
+    return ops[name]
+
+
+#: What the class Tensor gets as methods, and the package as functions.
+methods: dict[str, Any] = {}
+functions: dict[str, Any] = {}
+
+
+def expose(name: str, value: Any, *, method: bool = True, function: bool = True) -> None:
+    """Makes an operation, or a function on top of one, public."""
+    if method:
+        methods[name] = value
+    if function:
+        functions[name] = value
+
+
+def inplace_of(op: Op) -> Callable[..., Any]:
+    """The method that writes the result of a row into its first argument."""
+    write = op.inplace
+
+    def method(self: Any, *args: Any) -> Any:
+        return write(self, *args)
+
+    method.__name__ = method.__qualname__ = op.__name__ + "_"
+    method.__doc__ = f"{op.__name__}() in place."
+    return method

@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Extremes with their places, sorting, and taking values at places along a dimension."""
+
+from __future__ import annotations
+
+import math
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+
+from modtree._ops.generic import kept, row, shared_evenly
+from modtree._ops.reduce import _axis, _meta, _reduction, _require_size
+from modtree._ops.registry import define, derive, expose, not_differentiable, ops
+
+
+def _arg(function: Any) -> Any:
+    def forward(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+        if x.ndim == 0:
+            return np.zeros((), np.int64)
+        _require_size(x, axis)
+        return function(x, axis, None, keepdims=keepdims).astype(np.int64, copy=False)
+
+    return forward
+
+
+def _argsort(x: Any, axis: int, descending: bool) -> Any:
+    if x.ndim == 0:
+        return np.zeros((), np.int64)
+    if not descending:
+        return np.argsort(x, axis=axis, kind="stable").astype(np.int64)
+    # Stable and descending: sort the reversed array and count from the end.
+    order = np.argsort(np.flip(x, axis), axis=axis, kind="stable")
+    return np.flip(x.shape[axis] - 1 - order, axis).astype(np.int64)
+
+
+def _take_along(x: Any, index: Any, axis: int) -> Any:
+    return x.reshape(index.shape) if x.ndim == 0 else np.take_along_axis(x, index, axis)
+
+
+def _take_along_meta(x: Any, index: Any, axis: int) -> Any:
+    shape = list(np.broadcast_shapes(*(_without(a.shape, axis) for a in (x, index))))
+    if x.ndim:
+        shape[axis] = index.shape[axis]
+    return shape, x.dtype
+
+
+def _without(shape: tuple[int, ...], axis: int) -> list[int]:
+    sizes = list(shape)
+    if sizes:
+        sizes[axis] = 1
+    return sizes
+
+
+def _add_along(source: Any, index: Any, axis: int, shape: tuple[int, ...]) -> Any:
+    """Zeros of that shape with source added at the places that take_along_dim takes from."""
+    if not shape:
+        return source.reshape(())
+    size = math.prod(shape)
+    result = np.zeros(size, source.dtype)
+    places = np.arange(size).reshape(shape)
+    places = _take_along(places, index, axis).reshape(-1)
+    np.add.at(result, places, source.reshape(-1))
+    return result.reshape(shape)
+
+
+def _median(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    flat = np.sort(x, axis=None)
+    if not flat.size:
+        return np.full((), np.nan, x.dtype)
+    return flat[-1] if flat[-1] != flat[-1] else flat[(flat.size - 1) // 2]
+
+
+define("argmax", _arg(np.ndarray.argmax), meta=_meta(np.int64))
+define("argmin", _arg(np.ndarray.argmin), meta=_meta(np.int64))
+define("argsort", _argsort, meta=lambda x, axis, descending: (x.shape, np.int64))
+define("take_along_dim", _take_along, meta=_take_along_meta)
+define("add_along_dim", _add_along, meta=lambda source, index, axis, shape: (shape, source.dtype))
+
+
+def _topk_places(x: Any, k: int, axis: int, largest: bool) -> Any:
+    """Where the k largest (or smallest) along an axis are, in order; NaN counts as the largest."""
+    if x.ndim == 0:
+        return np.zeros((), np.int64)
+    size = x.shape[axis]
+    if 0 < k < size // 8:
+        # Split first, then sort the few.
+        split = np.argpartition(x, size - k if largest else k - 1, axis)
+        split = np.take(split, range(size - k, size) if largest else range(k), axis)
+        split.sort(axis)
+        order = _argsort(np.take_along_axis(x, split, axis), axis, largest)
+        return np.take_along_axis(split, order, axis).astype(np.int64, copy=False)
+    return np.take(_argsort(x, axis, largest), range(k), axis)
+
+
+def _topk_meta(x: Any, k: int, axis: int, largest: bool) -> Any:
+    shape = list(x.shape)
+    if shape:
+        shape[axis] = k
+    return shape, np.int64
+
+
+define("topk_places", _topk_places, meta=_topk_meta)
+
+
+def _median_place(x: Any, axis: int) -> Any:
+    """Where the median along an axis is, kept as 1; the first NaN where there is one."""
+    if x.ndim == 0:
+        return np.zeros((), np.int64)
+    order = np.argsort(x, axis, kind="stable")
+    place = np.take(order, [(x.shape[axis] - 1) // 2], axis)
+    if x.dtype.kind == "f":
+        missing = np.isnan(x)
+        if missing.any():
+            first = missing.argmax(axis, keepdims=True)
+            place = np.where(missing.any(axis, keepdims=True), first, place)
+    return place.astype(np.int64, copy=False)
+
+
+def _one_kept(x: Any, axis: int) -> Any:
+    shape = list(x.shape)
+    if shape:
+        shape[axis] = 1
+    return shape, np.int64
+
+
+define("median_place", _median_place, meta=_one_kept)
+# Of all elements: NaN is equal to NaN when the gradient is shared, which amax() does not know.
+define("max_all", ops["amax"].forward, meta=_meta())
+define("min_all", ops["amin"].forward, meta=_meta())
+# Extremes whose gradient goes to one place, the index that is reported, where amax() shares it.
+define(
+    "max",
+    lambda x, index, axis, keepdims: np.maximum.reduce(x, axis, None, None, keepdims),
+    meta=lambda x, index, axis, keepdims: (index.shape, x.dtype),
+)
+define(
+    "min",
+    lambda x, index, axis, keepdims: np.minimum.reduce(x, axis, None, None, keepdims),
+    meta=lambda x, index, axis, keepdims: (index.shape, x.dtype),
+)
+define("median", _median, meta=_meta())
+for _name in ("argmax", "argmin"):
+    expose(_name, _reduction(_name))
+
+
+def _return_type(name: str) -> Any:
+    return namedtuple(name, ["values", "indices"])  # noqa: PYI024
+
+
+_max_result = _return_type("max")
+_min_result = _return_type("min")
+_sort_result = _return_type("sort")
+_topk_result = _return_type("topk")
+_median_result = _return_type("median")
+_kthvalue_result = _return_type("kthvalue")
+
+
+def _extreme_function(name: str, result_type: Any, binary: str) -> Any:
+    arg, amount = ops["arg" + name], ops[name + "_all"]
+
+    def extreme(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
+        if other is not None or (dim is not None and not isinstance(dim, int)):
+            return ops[binary](input, dim if other is None else other)
+        if dim is None:
+            return amount(input)
+        axis = _axis(input, dim)
+        if axis is None:
+            return result_type(amount(input), arg(input))
+        indices = arg(input, axis=axis, keepdims=keepdim)
+        return result_type(ops[name](input, indices, axis, keepdim), indices)
+
+    extreme.__name__ = extreme.__qualname__ = name
+    extreme.__doc__ = (
+        f"The {name} of all elements; (values, indices) along dim; or element-wise with a tensor."
+    )
+    return extreme
+
+
+def sort(input: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
+    """Sorted values and their indices along dim."""
+    order = ops["argsort"](input, dim, descending)
+    return _sort_result(ops["take_along_dim"](input, order, dim), order)
+
+
+def argsort(input: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
+    """Indices that sort along dim."""
+    return ops["argsort"](input, dim, descending)
+
+
+def topk(input: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:  # noqa: A002
+    """The k largest (or smallest) values and their indices along dim."""
+    size = input.size(dim) if input.ndim else 1
+    if not 0 <= k <= size:
+        raise RuntimeError(f"selected index k out of range: k = {k} for a dimension of size {size}")
+    order = ops["topk_places"](input, k, dim, largest)
+    return _topk_result(ops["take_along_dim"](input, order, dim), order)
+
+
+def kthvalue(input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    """The k-th smallest value along dim (k from 1) and its index."""
+    order = ops["argsort"](input, dim, False).narrow(dim, k - 1, 1)
+    values = ops["take_along_dim"](input, order, dim)
+    if keepdim:
+        return _kthvalue_result(values, order)
+    return _kthvalue_result(values.squeeze(dim), order.squeeze(dim))
+
+
+def median(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    """The median (the lower one of two); with dim also its index."""
+    if dim is None:
+        return ops["median"](input)
+    if input.ndim and input.size(dim) == 0:
+        raise IndexError(f"median(): Expected reduction dim {dim} to have non-zero size.")
+    indices = ops["median_place"](input, dim)
+    values = ops["take_along_dim"](input, indices, dim)
+    if keepdim or input.ndim == 0:
+        return _median_result(values, indices)
+    return _median_result(values.squeeze(dim), indices.squeeze(dim))
+
+
+def unique(
+    input: Any,
+    sorted: bool = True,  # noqa: A002
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: Any = None,
+) -> Any:
+    """The distinct values, sorted."""
+    return ops["unique"](input, return_inverse, return_counts, dim)
+
+
+def _unique(x: Any, inverse: bool, counts: bool, axis: Any) -> Any:
+    result = np.unique(x, return_inverse=inverse, return_counts=counts, axis=axis)
+    if not isinstance(result, tuple):
+        return result
+    values, *rest = result
+    if inverse and axis is None:
+        rest[0] = rest[0].reshape(x.shape)
+    return (values, *rest)
+
+
+define("unique", _unique)
+
+expose("max", _extreme_function("max", _max_result, "maximum"))
+expose("min", _extreme_function("min", _min_result, "minimum"))
+for _function in (sort, argsort, topk, kthvalue, median, unique):
+    expose(_function.__name__, _function)
+
+# -- derivatives -----------------------------------------------------------------------------------
+
+_add_along_op = row("add_along_dim")
+
+_take = row("take_along_dim")
+
+derive(
+    "take_along_dim",
+    lambda g, _out, x_like, index, axis: _add_along_op(g, index, axis, tuple(x_like.shape)),
+)
+
+derive("add_along_dim", lambda g, _out, _source, index, axis, shape: _take(g, index, axis))
+
+
+def _extreme_at(g: Any, _out: Any, x_like: Any, index: Any, axis: int, keepdims: bool) -> Any:
+    shape = tuple(x_like.shape)
+    g, index = (kept(v, axis, keepdims, len(shape)) for v in (g, index))
+    return _add_along_op(g, index, axis, shape)
+
+
+derive("max", _extreme_at)
+
+derive("min", _extreme_at)
+
+
+def _unique(*_args: Any) -> Any:
+    raise NotImplementedError(
+        "unique() has no derivative: call it on tensor.detach(), or under modtree.no_grad()"
+    )
+
+
+derive("unique", _unique)
+
+not_differentiable("argmax", "argmin", "argsort", "median_place", "topk_places")
+derive("max_all", shared_evenly)
+derive("min_all", shared_evenly)
+derive("median", shared_evenly)

@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""erf, lgamma, digamma, polygamma, sinc, logit, xlogy, angle and other special functions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from modtree import _C
+from modtree._C import TensorBase, as_dtype
+from modtree._ops.generic import conj, is_real, pick, row, select, zeros
+from modtree._ops.registry import (
+    define,
+    derive,
+    expose,
+    inplace_of,
+    methods,
+    ops,
+)
+
+# Bernoulli numbers B(2), B(4), ...: coefficients of the series for large arguments.
+_BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
+# From here on eight terms of the series are exact to double precision.
+_LARGE = 12.0
+
+
+def _digamma(x: Any) -> Any:
+    """The derivative of lgamma: by recurrence up to where its series holds, by reflection below
+    0.
+    """
+    work = np.asarray(x, np.float64)
+    negative = work < 0.5
+    z = np.where(negative, 1 - work, work)
+    result = np.zeros_like(z)
+    for _ in range(int(_LARGE)):
+        small = z < _LARGE
+        result -= np.where(small, 1 / z, 0)
+        z = np.where(small, z + 1, z)
+    inverse = 1 / (z * z)
+    series = np.zeros_like(z)
+    for k in range(len(_BERNOULLI), 0, -1):
+        series = (series + _BERNOULLI[k - 1] / (2 * k)) * inverse
+    result += np.log(z) - 0.5 / z - series
+    # The fraction alone, as pi * x would lose the digits behind the point.
+    part = work - np.round(work)
+    reflected = result - math.pi / np.tan(math.pi * part)
+    result = np.where(negative, np.where(part == 0, np.nan, reflected), result)
+    result = np.where(work == 0, np.copysign(np.inf, -work), result)
+    return result.astype(x.dtype)
+
+
+def _polygamma(x: Any, n: int) -> Any:
+    """The n-th derivative of digamma, from the sum of 1 / (x + k) ** (n + 1); NaN below -1000,
+    where the sum is long.
+    """
+    if n < 0:
+        raise RuntimeError(f"polygamma(n, x) does not support negative n (got {n})")
+    if n == 0:
+        return _digamma(x)
+    z = np.asarray(x, np.float64)
+    z = np.where(z < -1000, np.nan, z)
+    s = n + 1.0
+    result = np.zeros_like(z)
+    while (small := z < _LARGE + n).any():
+        result += np.where(small, z**-s, 0)
+        z = np.where(small, z + 1, z)
+    # The rest of the sum by Euler and Maclaurin.
+    power = z**-s
+    result += z * power / n + power / 2
+    factor = s / 2
+    for k, number in enumerate(_BERNOULLI, 1):
+        power = power / z if k == 1 else power / (z * z)
+        result += number * factor * power
+        factor *= (s + 2 * k - 1) * (s + 2 * k) / ((2 * k + 1) * (2 * k + 2))
+    return (math.factorial(n) * (-1.0) ** (n + 1) * result).astype(x.dtype)
+
+
+def _sinc(x: Any) -> Any:
+    return np.sinc(x).astype(x.dtype)
+
+
+def _logit(x: Any, eps: float | None) -> Any:
+    if eps is not None:
+        x = np.minimum(np.maximum(x, eps), 1 - eps)
+    return np.log(x / (1 - x))
+
+
+def _xlogy(x: Any, y: Any) -> Any:
+    """x * log(y), and 0 where x is 0 whatever y is, except NaN."""
+    zero = (x == 0) & ~np.isnan(y)
+    return np.where(zero, 0, x * np.log(np.where(zero, 1, y)))
+
+
+def _angle(x: Any) -> Any:
+    """Of a real number 0 or pi; torch lets NaN through."""
+    result = np.angle(x).astype(x.real.dtype)
+    return result if x.dtype.kind == "c" else np.where(np.isnan(x), x, np.where(x < 0, result, 0))
+
+
+define("lgamma", _C._lgamma, promote="floating", operands=1)
+define("digamma", _digamma, promote="floating", operands=1)
+define("polygamma", _polygamma, promote="floating", operands=1)
+define("sinc", _sinc, promote="floating", operands=1, numpy=np.sinc)
+define("logit", _logit, promote="floating", operands=1)
+define("xlogy", _xlogy, promote="floating", operands=2)
+define("logaddexp2", np.logaddexp2, promote="floating", operands=2, numpy=np.logaddexp2)
+define("heaviside", np.heaviside, promote="same", operands=2, numpy=np.heaviside)
+define(
+    "angle",
+    _angle,
+    promote="floating",
+    operands=1,
+    numpy=np.angle,
+    meta=lambda x: (x.shape, x.real.dtype),
+)
+
+
+def polygamma(n: int, input: Any) -> Any:
+    """The n-th derivative of digamma()."""
+    return ops["polygamma"](input, n)
+
+
+def logit(input: Any, eps: float | None = None) -> Any:
+    """log(x / (1 - x)), the inverse of sigmoid(); with eps, of x limited to [eps, 1 - eps]."""
+    return ops["logit"](input, eps)
+
+
+def mvlgamma(input: Any, p: int) -> Any:
+    """The logarithm of the multivariate gamma function of dimension p."""
+    result = p * (p - 1) / 4 * math.log(math.pi) + ops["lgamma"](input)
+    for i in range(1, p):
+        result = result + ops["lgamma"](input - i / 2)
+    return result
+
+
+def float_power(input: Any, exponent: Any) -> Any:
+    """input ** exponent, computed in double precision."""
+    return ops["pow"](*(_double(v) for v in (input, exponent)))
+
+
+def _double(value: Any) -> Any:
+    if not isinstance(value, TensorBase):
+        return value
+    return value.to(as_dtype(np.complex128 if value.is_complex() else np.float64))
+
+
+def ldexp(input: Any, other: Any) -> Any:
+    """input * 2 ** other."""
+    return input * ops["pow"](2.0, other)
+
+
+for _name in ("digamma", "sinc", "xlogy", "heaviside"):
+    expose(_name, ops[_name])
+    expose(_name + "_", inplace_of(ops[_name]), function=False)
+for _name in ("angle", "logaddexp2"):
+    expose(_name, ops[_name])
+for _function in (logit, mvlgamma, float_power, ldexp):
+    expose(_function.__name__, _function)
+expose("lgamma", ops["lgamma"])
+expose("lgamma_", inplace_of(ops["lgamma"]))
+expose("polygamma", polygamma, method=False)
+expose("polygamma", lambda self, n: ops["polygamma"](self, n), function=False)
+expose("fix", ops["trunc"])
+expose("fix_", inplace_of(ops["trunc"]), function=False)
+expose("positive", lambda input: input)
+expose("isposinf", lambda input: ops["eq"](input, math.inf))
+expose("isneginf", lambda input: ops["eq"](input, -math.inf))
+
+
+def written_after(name: str, function: Any) -> Any:
+    """The method that writes what a function of self gives into self."""
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        # The backward pass may need the old values.
+        return self.copy_(function(self.clone() if self.requires_grad else self, *args, **kwargs))
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"{name[:-1]}() in place."
+    return method
+
+
+for _function in (logit, mvlgamma, float_power, ldexp):
+    _name = _function.__name__ + "_"
+    expose(_name, written_after(_name, _function), function=False)
+expose("polygamma_", written_after("polygamma_", methods["polygamma"]), function=False)
+for _name in ("nan_to_num", "cumsum", "cumprod"):
+    expose(_name + "_", written_after(_name + "_", methods[_name]), function=False)
+for _alias, _name in {
+    "negative": "neg",
+    "absolute": "abs",
+    "multiply": "mul",
+    "arctan2": "atan2",
+    "greater": "gt",
+    "greater_equal": "ge",
+    "less": "lt",
+    "less_equal": "le",
+    "not_equal": "ne",
+    "arcsin": "asin",
+    "arccos": "acos",
+    "arctan": "atan",
+    "arcsinh": "asinh",
+    "arccosh": "acosh",
+    "arctanh": "atanh",
+}.items():
+    expose(_alias + "_", inplace_of(ops[_name]), function=False)
+expose("divide_", methods["div_"], function=False)
+expose("subtract_", methods["sub_"], function=False)
+
+
+# -- derivatives -----------------------------------------------------------------------------------
+
+_digamma_op, _polygamma_op = row("digamma"), row("polygamma")
+_logcumsumexp = row("logcumsumexp")
+
+derive("lgamma", lambda g, _out, x: g * _digamma_op(x))
+derive("digamma", lambda g, _out, x: g * _polygamma_op(x, 1))
+derive("polygamma", lambda g, _out, x, n: g * _polygamma_op(x, n + 1))
+
+
+def _sinc_vjp(g: Any, _out: Any, x: Any) -> Any:
+    angle = x * math.pi
+    flat = angle * angle == 0
+    angle = pick(flat, 1, angle)
+    slope = (np.cos(angle) * angle - np.sin(angle)) / (angle * angle) * math.pi
+    return select(~flat, g * slope)
+
+
+def _logit_vjp(g: Any, _out: Any, x: Any, eps: float | None) -> Any:
+    """Limited values get no gradient; outside (0, 1) there is none to have."""
+    if eps is None:
+        inside, outside = (x >= 0) & (x <= 1), math.nan
+    else:
+        inside, outside = (x >= eps) & (x <= 1 - eps), 0
+    # + 0.0 makes zeros of one sign: the slope is infinite upwards at both ends.
+    return pick(inside, g / (x * (1 - x) + 0.0), outside)
+
+
+def _xlogy_vjp(g: Any, _out: Any, x: Any, y: Any) -> Any:
+    settled = (x == 0) & (y <= 0)
+    return g * pick(settled, 0, np.log(pick(settled, 1, y)))
+
+
+derive("sinc", _sinc_vjp)
+derive("logit", _logit_vjp)
+derive("xlogy", _xlogy_vjp, lambda g, _out, x, y: g * (x / y))
+derive(
+    "logaddexp2",
+    lambda g, _out, a, b: g / (1 + np.exp2(b - a)),
+    lambda g, _out, a, b: g / (1 + np.exp2(a - b)),
+)
+
+
+def _heaviside(*_args: Any) -> Any:
+    raise NotImplementedError(
+        "heaviside() has no derivative: call it on tensor.detach(), or under modtree.no_grad()"
+    )
+
+
+derive("heaviside", _heaviside, _heaviside)
+
+
+def _angle_vjp(g: Any, _out: Any, x: Any) -> Any:
+    if is_real(x):
+        return zeros(g)
+    square = (x * conj(x)).real
+    return pick(square == 0, 0, g * (x * 1j) / pick(square == 0, 1, square))
+
+
+derive("angle", _angle_vjp)

@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Statistics, running extremes, differences and distances; most of them are made of other
+operations.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+
+from modtree._C import TensorBase
+from modtree._ops.generic import backwards, pick, row
+from modtree._ops.independent import independent
+from modtree._ops.reduce import _axis, _same, norm, std
+from modtree._ops.registry import define, derive, expose, not_differentiable, ops
+from modtree._ops.special import written_after
+
+_cummax_result = namedtuple("cummax", ["values", "indices"])  # noqa: PYI024
+_cummin_result = namedtuple("cummin", ["values", "indices"])  # noqa: PYI024
+_aminmax_result = namedtuple("aminmax", ["min", "max"])  # noqa: PYI024
+
+
+def nansum(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """The sum of what is not NaN."""
+    if not input.is_floating_point():
+        return input.sum(dim, keepdim, dtype=dtype)
+    return ops["where"](input.isnan(), 0, input).sum(dim, keepdim, dtype=dtype)
+
+
+def nanmean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """The mean of what is not NaN."""
+    count = input.isnan().logical_not().sum(dim, keepdim)
+    return nansum(input, dim, keepdim, dtype=dtype) / count
+
+
+def std_mean(
+    input: Any, dim: Any = None, unbiased: Any = None, keepdim: bool = False, **kwargs: Any
+) -> Any:
+    """Standard deviation and mean."""
+    mean = ops["mean"](
+        input, axis=_axis(input, None if isinstance(dim, bool) else dim), keepdims=keepdim
+    )
+    return std(input, dim, unbiased, keepdim, **kwargs), mean
+
+
+def aminmax(input: Any, *, dim: Any = None, keepdim: bool = False) -> Any:
+    """The smallest and the largest value, of all elements or along dim."""
+    axis = _axis(input, dim)
+    return _aminmax_result(
+        ops["amin"](input, axis=axis, keepdims=keepdim),
+        ops["amax"](input, axis=axis, keepdims=keepdim),
+    )
+
+
+# -- running ---------------------------------------------------------------------------------------
+
+
+def _places(running: Any) -> Any:
+    """Where the running extreme up to each place was found, the last place of equals; NaN stays
+    once it has come.
+    """
+
+    def forward(x: Any, axis: int) -> Any:
+        if x.ndim == 0:
+            return np.zeros((), np.int64)
+        best = running.accumulate(x, axis)
+        found = (x == best) | (np.isnan(x) if x.dtype.kind == "f" else False)
+        shape = [1] * x.ndim
+        shape[axis] = -1
+        places = np.arange(x.shape[axis]).reshape(shape)
+        return np.maximum.accumulate(np.where(found, places, 0), axis)
+
+    return forward
+
+
+define("cummax_places", _places(np.maximum), meta=lambda x, axis: (x.shape, np.int64))
+define("cummin_places", _places(np.minimum), meta=lambda x, axis: (x.shape, np.int64))
+
+
+def cummax(input: Any, dim: int) -> Any:
+    """The largest value so far along dim, and its index."""
+    indices = ops["cummax_places"](input, dim)
+    return _cummax_result(ops["take_along_dim"](input, indices, dim), indices)
+
+
+def cummin(input: Any, dim: int) -> Any:
+    """The smallest value so far along dim, and its index."""
+    indices = ops["cummin_places"](input, dim)
+    return _cummin_result(ops["take_along_dim"](input, indices, dim), indices)
+
+
+define(
+    "logcumsumexp",
+    lambda x, axis: x.copy() if x.ndim == 0 else np.logaddexp.accumulate(x, axis),
+    promote="floating",
+    operands=1,
+    meta=_same,
+)
+
+
+def logcumsumexp(input: Any, dim: int) -> Any:
+    """log(cumsum(exp(x))) along dim, computed without overflow."""
+    return ops["logcumsumexp"](input, dim)
+
+
+# -- differences -----------------------------------------------------------------------------------
+
+
+def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    """Differences of neighbours along dim, n times over."""
+    if input.ndim == 0:
+        raise RuntimeError("diff expects input to be at least one-dimensional")
+    if n < 0:
+        raise RuntimeError(f"order must be non-negative but got {n}")
+    parts = [part for part in (prepend, input, append) if part is not None]
+    x = ops["cat"](parts, dim) if len(parts) > 1 else input
+    for _ in range(min(n, x.size(dim))):
+        size = max(x.size(dim) - 1, 0)
+        later, earlier = x.narrow(dim, x.size(dim) - size, size), x.narrow(dim, 0, size)
+        x = later.logical_xor(earlier) if x.dtype.name == "bool" else later - earlier
+    return x.clone() if x is input else x
+
+
+def _slabs(y: Any, x: Any, dx: Any, dim: int) -> Any:
+    """The areas between neighbours along dim."""
+    size = y.size(dim) - 1
+    if size < 0:
+        return y.narrow(dim, 0, 0)
+    if x is not None:
+        dx = diff(x, dim=dim if x.ndim == y.ndim else -1)
+        if x.ndim != y.ndim:
+            # One coordinate for each place along dim.
+            shape = [1] * y.ndim
+            shape[dim] = -1
+            dx = dx.reshape(shape)
+    return (y.narrow(dim, 0, size) + y.narrow(dim, 1, size)) * dx / 2
+
+
+def trapezoid(y: Any, x: Any = None, *, dx: Any = 1, dim: int = -1) -> Any:
+    """The integral along dim by the trapezoidal rule, at points x or with steps dx."""
+    return _slabs(y, x, dx, dim).sum(dim)
+
+
+def cumulative_trapezoid(y: Any, x: Any = None, *, dx: Any = 1, dim: int = -1) -> Any:
+    """The running integral along dim by the trapezoidal rule."""
+    return _slabs(y, x, dx, dim).cumsum(dim)
+
+
+# -- distances -------------------------------------------------------------------------------------
+
+
+def dist(input: Any, other: Any, p: Any = 2) -> Any:
+    """The p-norm of input - other."""
+    return norm(input - other, p)
+
+
+def cdist(x1: Any, x2: Any, p: Any = 2.0, compute_mode: Any = None) -> Any:
+    """The p-norm distance of every row of x1 to every row of x2, over leading batch dimensions."""
+    if x1.ndim < 2 or x2.ndim < 2 or x1.size(-1) != x2.size(-1):
+        raise RuntimeError(
+            "cdist: X1 and X2 must have at least two dimensions and the same number of columns. "
+            "Got shapes "
+            f"{list(x1.shape)} and {list(x2.shape)}"
+        )
+    if p == 0:
+        return independent(norm((x1.unsqueeze(-2) - x2.unsqueeze(-3)).detach(), 0, -1), x1, x2)
+    return norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1)
+
+
+def renorm(input: Any, p: Any, dim: int, maxnorm: Any) -> Any:
+    """input with each of its slices along dim scaled down where its p-norm is above maxnorm."""
+    dim %= input.ndim
+    sizes = norm(input, p, [d for d in range(input.ndim) if d != dim], True)
+    return input * ops["where"](sizes > maxnorm, maxnorm / (sizes + 1e-7), 1.0)
+
+
+# -- order -----------------------------------------------------------------------------------------
+
+
+def quantile(
+    input: Any, q: Any, dim: Any = None, keepdim: bool = False, *, interpolation: str = "linear"
+) -> Any:
+    """Quantiles q (a number, or a tensor with one dimension, which comes first in the result), of
+    all or along dim.
+    """
+    if interpolation not in ("linear", "lower", "higher", "midpoint", "nearest"):
+        raise RuntimeError(
+            "quantile() interpolation must be one of linear, lower, higher, midpoint or nearest, "
+            "but got "
+            f"{interpolation!r}"
+        )
+    wanted = np.atleast_1d(q._array if isinstance(q, TensorBase) else np.float64(q))
+    if ((wanted < 0) | (wanted > 1)).any():
+        raise RuntimeError("quantile() q values must be in the range [0, 1]")
+    ndim = input.ndim
+    x = input.reshape(-1) if dim is None else input.movedim(dim, -1)
+    x = ops["take_along_dim"](x, ops["argsort"](x, -1, False), -1)
+    ranks = wanted.astype(np.float64) * (x.size(-1) - 1)
+    if interpolation == "nearest":
+        ranks = np.round(ranks)
+    low, high = np.floor(ranks).astype(np.int64), np.ceil(ranks).astype(np.int64)
+    own = None  # a q that needs a gradient weighs the two neighbours itself
+    if interpolation == "linear" and isinstance(q, TensorBase) and q.requires_grad:
+        own = q.reshape(-1) * (x.size(-1) - 1)
+    results = []
+    for i, (place, below, above) in enumerate(zip(ranks, low, high, strict=True)):
+        a, b = x.select(-1, int(below)), x.select(-1, int(above))
+        weight = {"lower": 0.0, "higher": 1.0, "midpoint": 0.5}.get(interpolation, place - below)
+        if own is not None:
+            value = ops["lerp"](a, b, own[i].to(a.dtype) - float(below))
+        else:
+            value = a if below == above else ops["lerp"](a, b, float(weight))
+        # NaN sorts last: a row with one has no quantiles.
+        last = x.select(-1, -1)
+        results.append(ops["where"](last.isnan(), last, value))
+    result = ops["stack"](results, 0)
+    if keepdim:
+        shape = [1] * ndim if dim is None else list(input.shape)
+        if dim is not None:
+            shape[dim] = 1
+        result = result.reshape((len(results), *shape))
+    scalar = not isinstance(q, TensorBase) or q.ndim == 0
+    return result.squeeze(0) if scalar else result
+
+
+for _function in (
+    nansum,
+    nanmean,
+    aminmax,
+    cummax,
+    cummin,
+    logcumsumexp,
+    diff,
+    dist,
+    renorm,
+    quantile,
+):
+    expose(_function.__name__, _function)
+for _function in (std_mean, trapezoid, cumulative_trapezoid, cdist):
+    expose(_function.__name__, _function, method=False)
+expose("trapz", trapezoid, method=False)
+expose("msort", lambda input: ops["take_along_dim"](input, ops["argsort"](input, 0, False), 0))
+expose("renorm_", written_after("renorm_", renorm), function=False)
+
+# -- derivatives -----------------------------------------------------------------------------------
+
+_logcumsumexp = row("logcumsumexp")
+
+
+def _logcumsumexp_gradient(g: Any, out: Any, x: Any, axis: int) -> Any:
+    """The sum over j >= i of g[j] * exp(x[i] - out[j]), in logarithms, for g above and below 0
+    apart.
+    """
+    if x.ndim == 0:
+        return g
+
+    def part(sign: int) -> Any:
+        wanted = g * sign > 0
+        logs = pick(wanted, np.log(pick(wanted, g * sign, 1)) - out, -math.inf)
+        return np.exp(backwards(_logcumsumexp(backwards(logs, axis), axis), axis) + x)
+
+    return part(1) - part(-1)
+
+
+derive("logcumsumexp", _logcumsumexp_gradient)
+
+not_differentiable("cummax_places", "cummin_places")

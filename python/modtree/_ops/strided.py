@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""as_strided, and views whose backward needs strides."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from modtree._ops.registry import define, derive, expose, ops
+
+
+def owner_of(array: np.ndarray) -> np.ndarray:
+    """The array that owns the memory."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+def _address(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]
+
+
+def reach(shape: Any, strides: Any) -> int:
+    """The number of elements from the first to the last."""
+    if 0 in shape:
+        return 0
+    return 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+
+
+def _flat_memory(x: np.ndarray) -> tuple[np.ndarray, int]:
+    """All elements of the memory that x views, and where x starts in it."""
+    owner = owner_of(x)
+    offset = (_address(x) - _address(owner)) // x.itemsize
+    dense = owner.flags.c_contiguous or owner.flags.f_contiguous
+    if dense and owner.dtype == x.dtype:
+        return owner.reshape(-1, order="A"), offset
+    strides = [s // x.itemsize for s in x.strides]
+    return np.ndarray((reach(x.shape, strides),), x.dtype, x, 0, (x.itemsize,)), 0
+
+
+def _as_strided(x: Any, shape: Any, strides: Any, offset: Any, _layout: Any) -> Any:
+    flat, _ = _flat_memory(x)
+    if offset < 0 or offset + reach(shape, strides) > flat.size:
+        raise RuntimeError(
+            f"setStorage: sizes {list(shape)}, strides {list(strides)}, storage offset {offset} "
+            f"need elements that are out of "
+            f"bounds for storage of size {flat.size}"
+        )
+    steps = [s * x.itemsize for s in strides]
+    return np.lib.stride_tricks.as_strided(flat[offset:], shape, steps)
+
+
+def places_of(shape: Any, strides: Any, offset: int) -> np.ndarray:
+    """Where each element of such a view is in the memory."""
+    places = np.full((), offset, np.int64)
+    for n, s in zip(shape, strides, strict=True):
+        places = places[..., None] + np.arange(n) * s
+    return places
+
+
+define(
+    "as_strided",
+    _as_strided,
+    view=True,
+    meta=lambda x, shape, *_: (shape, x.dtype),
+)
+
+
+def as_strided(input: Any, size: Any, stride: Any, storage_offset: Any = None) -> Any:
+    """A view of the memory behind a tensor with any sizes and strides (in elements), from any
+    element on.
+
+    The memory is that of the array which owns it. Its gradient has no gradient.
+
+    Raises:
+        RuntimeError: The view would reach beyond the memory, or a stride is negative.
+    """
+    size, stride = (tuple(operator.index(n) for n in values) for values in (size, stride))
+    if len(size) != len(stride):
+        raise RuntimeError(
+            f"mismatch in length of strides and shape: {len(stride)} and {len(size)}"
+        )
+    if min(stride, default=0) < 0:
+        raise RuntimeError(
+            f"as_strided: Negative strides are not supported at the moment, got strides: "
+            f"{list(stride)}"
+        )
+    if input.is_meta:
+        own, start = input.stride(), 0
+    else:
+        array = input._array
+        own = tuple(s // array.itemsize for s in array.strides)
+        start = _flat_memory(array)[1]
+    offset = start if storage_offset is None else storage_offset
+    return ops["as_strided"](input, size, stride, offset, (own, start))
+
+
+expose("as_strided", as_strided)
+
+
+# -- derivatives -----------------------------------------------------------------------------------
+
+
+def _as_strided_back(
+    g: Any, _out: Any, x_like: Any, shape: Any, strides: Any, offset: int, layout: Any
+) -> Any:
+    own_strides, start = layout
+    own = places_of(x_like.shape, own_strides, start)
+    seen = places_of(shape, strides, offset)
+    size = int(max(own.max(initial=-1), seen.max(initial=-1))) + 1
+    memory = np.zeros(size, g.dtype)
+    np.add.at(memory, seen, g)
+    if 0 in own_strides:  # elements that are one in memory share its gradient
+        count = np.zeros(size, g.dtype)
+        np.add.at(count, own, 1)
+        memory = memory / np.maximum(count, 1)
+    return memory[own]
+
+
+derive("as_strided", _as_strided_back, twice=False)

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The keywords that functions which make tensors have in common: checked in one place, so that none
+is accepted without effect.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from modtree import _C
+from modtree._tensor.devices import as_device
+from modtree._tensor.layouts import layout
+
+__all__ = ["PLACE", "checked", "checked_arguments"]
+
+#: What most factories take.
+PLACE = ("dtype", "layout", "device", "requires_grad", "pin_memory")
+
+
+def _check_bool(name: str, keyword: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise TypeError(f"{name}(): argument '{keyword}' must be bool, not {type(value).__name__}")
+
+
+def checked_arguments(
+    name: str, allowed: frozenset[str], kwargs: dict[str, Any], or_none: bool = True
+) -> None:
+    """Takes `layout` and `pin_memory` away, and what is None where that means the default."""
+    for keyword in kwargs:
+        if keyword not in allowed:
+            raise TypeError(f"{name}() got an unexpected keyword argument '{keyword}'")
+    kind = kwargs.pop("layout", None)
+    if kind is not None and not isinstance(kind, layout):
+        raise TypeError(
+            f"{name}(): argument 'layout' must be modtree.layout, not {type(kind).__name__}"
+        )
+    for keyword in ("requires_grad", "pin_memory"):
+        if keyword in kwargs:
+            if kwargs[keyword] is None and or_none:
+                del kwargs[keyword]
+            else:
+                _check_bool(name, keyword, kwargs[keyword])
+    if kwargs.pop("pin_memory", False):
+        raise RuntimeError(
+            "pin_memory=True requires an accelerator, and NumPy tensors live in main memory "
+            "only: leave it out"
+        )
+
+
+def checked(*keywords: str, or_none: bool = True) -> Callable[[Any], Any]:
+    """Decorates a factory: of the keywords in `keywords`, it is given those that it has parameters
+    for, after they were checked.
+
+    The result has the keyword `out` if that is among them: the tensor to write to.
+    """
+    allowed = frozenset(keywords)
+
+    def decorate(make: Any) -> Any:
+        name = make.__name__
+
+        @functools.wraps(make)
+        def create(*args: Any, **kwargs: Any) -> Any:
+            if not kwargs:
+                return make(*args)
+            checked_arguments(name, allowed, kwargs, or_none)
+            out = kwargs.pop("out", None)
+            if out is None:
+                return make(*args, **kwargs)
+            return _into(name, out, make, args, kwargs)
+
+        return create
+
+    return decorate
+
+
+def _into(name: str, out: Any, make: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    if not isinstance(out, _C.TensorBase):
+        raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
+    if out.requires_grad and _C.is_grad_enabled():
+        raise RuntimeError(
+            f"{name}(): functions with out=... arguments don't support automatic "
+            f"differentiation, but out requires grad"
+        )
+    dtype, device = kwargs.get("dtype"), kwargs.pop("device", None)
+    if dtype is not None and _C.as_dtype(dtype) is not out.dtype:
+        raise RuntimeError(
+            f"dtype {_C.as_dtype(dtype)} does not match dtype of out parameter ({out.dtype})"
+        )
+    if device is not None and as_device(device).type != out.device.type:
+        raise RuntimeError(
+            f"device {as_device(device)} does not match device of out parameter ({out.device})"
+        )
+    wants_grad = kwargs.pop("requires_grad", False)
+    result = make(*args, **{**kwargs, "dtype": out.dtype, "device": out.device})
+    if result.shape != out.shape:
+        if name == "arange" and out.numel() not in (0, result.numel()):
+            warnings.warn(
+                f"The number of elements in the out tensor of shape {list(out.shape)} is "
+                f"{out.numel()} which does not match "
+                f"the computed number of elements {result.numel()}; it is resized. Pass an empty "
+                f"tensor as out.",
+                stacklevel=3,
+            )
+        out.resize_(result.shape)
+    out.copy_(result)
+    return out.requires_grad_(True) if wants_grad else out

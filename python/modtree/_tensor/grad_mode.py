@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Switching the recording of operations off and on, for the current thread."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from modtree._C import (
+    _set_grad_enabled,
+    _set_inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+)
+
+__all__ = [
+    "enable_grad",
+    "inference_mode",
+    "is_grad_enabled",
+    "is_inference_mode_enabled",
+    "no_grad",
+    "set_grad_enabled",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class _GradMode:
+    """A context manager that is also a decorator; may be entered more than once."""
+
+    __slots__ = ("_saved",)
+    _mode: bool
+
+    def __new__(cls, function: Any = None) -> Any:
+        self = object.__new__(cls)
+        self._saved = []
+        # `@no_grad` without parentheses works as `@no_grad()`.
+        return self if function is None else self(function)
+
+    def __enter__(self) -> None:
+        self._saved.append(_set_grad_enabled(self._mode))
+
+    def __exit__(self, *error: object) -> None:
+        _set_grad_enabled(self._saved.pop())
+
+    def clone(self) -> _GradMode:
+        return type(self)()
+
+    def __call__(self, function: F) -> F:
+        return _decorate(self.clone, function)
+
+
+class no_grad(_GradMode):
+    """Nothing is recorded inside: ``with no_grad(): ...`` or ``@no_grad()``."""
+
+    __slots__ = ()
+    _mode = False
+
+
+class enable_grad(_GradMode):
+    """Operations are recorded inside, also within :class:`no_grad`."""
+
+    __slots__ = ()
+    _mode = True
+
+
+class set_grad_enabled:
+    """Sets the mode at once; as a context manager it puts the old mode back, as a decorator it
+    applies during calls.
+    """
+
+    __slots__ = ("mode", "_previous")
+
+    def __init__(self, mode: bool) -> None:
+        self.mode = bool(mode)
+        self._previous = _set_grad_enabled(self.mode)
+
+    def __enter__(self) -> None:
+        _set_grad_enabled(self.mode)
+
+    def __exit__(self, *error: object) -> None:
+        _set_grad_enabled(self._previous)
+
+    def __call__(self, function: F) -> F:
+        _set_grad_enabled(self._previous)
+        return _decorate(lambda: set_grad_enabled(self.mode), function)
+
+
+class inference_mode:
+    """Like :class:`no_grad`; ``inference_mode(False)`` changes nothing."""
+
+    __slots__ = ("mode", "_saved")
+
+    def __new__(cls, mode: Any = True) -> Any:
+        self = object.__new__(cls)
+        self._saved = []
+        if isinstance(mode, bool):
+            self.mode = mode
+            return self
+        self.mode = True
+        return self(mode)
+
+    def __enter__(self) -> None:
+        saved = _set_inference_mode(self.mode), is_grad_enabled()
+        _set_grad_enabled(saved[1] and not self.mode)
+        self._saved.append(saved)
+
+    def __exit__(self, *error: object) -> None:
+        inference, grad = self._saved.pop()
+        _set_inference_mode(inference)
+        _set_grad_enabled(grad)
+
+    def __call__(self, function: F) -> F:
+        return _decorate(lambda: inference_mode(self.mode), function)
+
+
+def _decorate(make: Callable[[], Any], function: Any) -> Any:
+    """A function (or generator function) that runs inside a fresh context."""
+    if inspect.isgeneratorfunction(function):
+
+        @functools.wraps(function)
+        def generator(*args: Any, **kwargs: Any) -> Any:
+            with make():
+                iterator = function(*args, **kwargs)
+            # The mode holds while the generator runs, not while its consumer does.
+            while True:
+                try:
+                    with make():
+                        item = next(iterator)
+                except StopIteration as stop:
+                    return stop.value
+                try:
+                    sent = yield item
+                except GeneratorExit:
+                    iterator.close()
+                    raise
+                if sent is not None:
+                    raise TypeError("a generator under a gradient mode takes no sent values")
+
+        return generator
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        with make():
+            return function(*args, **kwargs)
+
+    return wrapper

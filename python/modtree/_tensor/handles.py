@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""RemovableHandle: what registering a hook returns."""
+
+from __future__ import annotations
+
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+_Ref = Callable[[], Any]
+
+
+class RemovableHandle:
+    """What registering a hook returns: removes the hook with :meth:`remove`, or at the end of a
+    ``with`` block.
+
+    Args:
+        hooks_dict: The table in which the hook stands under :attr:`id`. Held weakly, so it must be
+            an ``OrderedDict`` or another mapping that can be weakly referenced.
+        extra_dict: A further table, or a list of them, from which the id is removed as well.
+    """
+
+    #: The id that the next hook of any kind gets.
+    next_id: int = 0
+
+    id: int
+    hooks_dict_ref: _Ref
+    extra_dict_ref: tuple[_Ref, ...]
+
+    def __init__(self, hooks_dict: Any, *, extra_dict: Any = None) -> None:
+        self.hooks_dict_ref = weakref.ref(hooks_dict)
+        if extra_dict is None:
+            extra_dict = ()
+        elif isinstance(extra_dict, Mapping):
+            extra_dict = (extra_dict,)
+        self.extra_dict_ref = tuple(weakref.ref(table) for table in extra_dict)
+        self.id = RemovableHandle.next_id
+        RemovableHandle.next_id += 1
+
+    def remove(self) -> None:
+        """Removes the hook; does nothing if that is done, or if its module is gone."""
+        for ref in (self.hooks_dict_ref, *self.extra_dict_ref):
+            table = ref()
+            if table is not None:
+                table.pop(self.id, None)
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
+        self.remove()
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return self.hooks_dict_ref(), self.id, tuple(ref() for ref in self.extra_dict_ref)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        # Older states end after the id.
+        hooks_dict, self.id = state[:2]
+        extra_dicts = state[2] if len(state) > 2 and state[2] is not None else ()
+        self.hooks_dict_ref = _ref_or_dead(hooks_dict)
+        self.extra_dict_ref = tuple(map(_ref_or_dead, extra_dicts))
+        RemovableHandle.next_id = max(RemovableHandle.next_id, self.id + 1)
+
+
+def _ref_or_dead(table: Any) -> _Ref:
+    # A reference to a table that dies at once, when there is none.
+    return weakref.ref(OrderedDict() if table is None else table)

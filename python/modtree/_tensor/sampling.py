@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Random numbers of given distributions: new tensors, and tensors filled in place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from modtree import _C
+from modtree._ops.independent import independent
+from modtree._ops.registry import expose
+from modtree._tensor import dtypes
+from modtree._tensor.creation import empty, empty_like
+from modtree._tensor.random import bits_of, uniform
+from modtree._tensor.random import normal as draw_normal
+
+__all__ = ["bernoulli", "binomial", "multinomial", "normal", "poisson"]
+
+# -- in place --------------------------------------------------------------------------------------
+
+
+def _draw(self: Any, needs_float: str | None, make: Any, generator: Any) -> Any:
+    """Random values in place; none are drawn for a meta tensor."""
+    _C.check_inplace(self)
+    if needs_float and not (self.is_floating_point() or self.is_complex()):
+        raise NotImplementedError(
+            f"\"{needs_float}\" not implemented for '{self.dtype}': it needs a floating dtype"
+        )
+    if not self.is_meta:
+        array = self._array
+        array[...] = make(bits_of(generator), array.shape, array.dtype)
+    _C.overwritten(self)
+    return self
+
+
+def uniform_(
+    self: Any, from_: float = 0.0, to: float = 1.0, *, generator: Any = None, **kwargs: Any
+) -> Any:
+    """Fills with numbers uniform in [from, to)."""
+    low, high = kwargs.pop("from", from_), kwargs.pop("a", to)
+    if low > high:
+        raise RuntimeError(
+            f"uniform_ expects to return a [from, to) range, but found from={low} > to={high}"
+        )
+    return _draw(self, "uniform", lambda bits, s, d: uniform(bits, s, d, low, high), generator)
+
+
+def normal_(self: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Any:
+    """Fills with normally distributed numbers."""
+    if std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+    return _draw(self, "normal", lambda bits, s, d: draw_normal(bits, s, d, mean, std), generator)
+
+
+def exponential_(self: Any, lambd: float = 1.0, *, generator: Any = None) -> Any:
+    """Fills with exponentially distributed numbers."""
+    return _draw(
+        self,
+        "exponential",
+        lambda bits, s, d: (bits.standard_exponential(s) / lambd).astype(d),
+        generator,
+    )
+
+
+def log_normal_(self: Any, mean: float = 1.0, std: float = 2.0, *, generator: Any = None) -> Any:
+    """Fills with numbers whose logarithms are normally distributed."""
+    if std <= 0:
+        raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
+    return _draw(
+        self, "log_normal", lambda bits, s, d: np.exp(draw_normal(bits, s, d, mean, std)), generator
+    )
+
+
+def cauchy_(self: Any, median: float = 0.0, sigma: float = 1.0, *, generator: Any = None) -> Any:
+    """Fills with numbers from the Cauchy distribution."""
+    if sigma <= 0:
+        raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
+    return _draw(
+        self, "cauchy", lambda bits, s, d: median + sigma * bits.standard_cauchy(s), generator
+    )
+
+
+def geometric_(self: Any, p: float, *, generator: Any = None) -> Any:
+    """Fills with numbers of trials until the first success of probability p."""
+    if not 0 < p < 1:
+        raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
+    return _draw(self, None, lambda bits, s, d: bits.geometric(p, s), generator)
+
+
+def bernoulli_(self: Any, p: Any = 0.5, *, generator: Any = None) -> Any:
+    """Fills with ones, of probability p, and zeros."""
+    if isinstance(p, _C.TensorBase) and p.requires_grad:
+        drawn = bernoulli_(self.detach().clone(), p.detach(), generator=generator)
+        return self.copy_(independent(drawn, p))
+    chance = p._array if isinstance(p, _C.TensorBase) else p
+    return _draw(self, None, lambda bits, s, d: (bits.random(s) < chance).astype(d), generator)
+
+
+def random_(self: Any, from_: int = 0, to: int | None = None, *, generator: Any = None) -> Any:
+    """Fills with random integers in [from, to)."""
+    low, high = (0, from_) if to is None and from_ else (from_, to)
+    if high is None:
+        high = 2**24 if self.is_floating_point() else int(dtypes.iinfo(self.dtype).max)
+    return _draw(self, None, lambda bits, s, d: bits.integers(low, high, s).astype(d), generator)
+
+
+# -- new tensors -----------------------------------------------------------------------------------
+
+
+def normal(
+    mean: Any,
+    std: Any = 1.0,
+    size: Any = None,
+    *,
+    generator: Any = None,
+    out: Any = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    **_: Any,
+) -> Any:
+    """Normally distributed numbers: of one mean and deviation with ``size``, or one for each
+    element of tensors.
+    """
+    given = [v for v in (mean, std) if isinstance(v, _C.TensorBase)]
+    if size is None and not given:
+        raise TypeError("normal() needs a size when mean and std are numbers")
+    if isinstance(std, _C.TensorBase):
+        low = 0 if std.is_meta or not std.numel() else std._array.min()
+        if low < 0:
+            raise RuntimeError("normal expects all elements of std >= 0.0")
+    elif std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+    if not given:
+        result = normal_(empty(size, dtype=dtype, device=device), mean, std, generator=generator)
+    else:
+        plain = [v.detach() if isinstance(v, _C.TensorBase) else v for v in (mean, std)]
+        like = plain[0] + plain[1]
+        result = normal_(empty_like(like), generator=generator).mul_(plain[1]).add_(plain[0])
+        result = independent(result, mean, std)
+    if out is not None:
+        return out.copy_(result)
+    return result.requires_grad_() if requires_grad else result
+
+
+def _chances(input: Any) -> np.ndarray:
+    chances = input._array
+    if chances.size and not ((chances >= 0) & (chances <= 1)).all():
+        raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
+    return chances
+
+
+def bernoulli(input: Any, p: Any = None, *, generator: Any = None, out: Any = None) -> Any:
+    """Zeros and ones: 1 with the probability that input (or p) says."""
+    result = empty_like(input)
+    if not input.is_meta:
+        chances = _chances(input) if p is None else p
+        result._array[...] = bits_of(generator).random(tuple(input.shape)) < chances
+    return independent(result, input) if out is None else out.copy_(result)
+
+
+def poisson(input: Any, generator: Any = None) -> Any:
+    """Counts from Poisson distributions with these means, in the dtype of the means."""
+    result = empty_like(input)
+    if not input.is_meta:
+        result._array[...] = bits_of(generator).poisson(input._array)
+    return independent(result, input)
+
+
+def binomial(count: Any, prob: Any, generator: Any = None) -> Any:
+    """Numbers of successes in ``count`` trials of probability ``prob``, in the dtype of
+    ``count``.
+    """
+    result = empty_like(count.detach() + prob.detach())
+    if not result.is_meta:
+        numbers = count._array.astype(np.int64)
+        result._array[...] = bits_of(generator).binomial(numbers, prob._array)
+    return independent(result.to(count.dtype), count, prob)
+
+
+def multinomial(
+    input: Any, num_samples: int, replacement: bool = False, *, generator: Any = None
+) -> Any:
+    """Indices drawn with the probabilities in the last dimension, which need not sum to 1.
+
+    Args:
+        input: Weights, (n) or (rows, n), of a floating dtype.
+        num_samples: Draws for each row.
+        replacement: An index may be drawn again.
+        generator: The source of random numbers.
+
+    Raises:
+        RuntimeError: A weight is negative, infinite or NaN, a row sums to 0, or has fewer indices
+            than are to be drawn.
+    """
+    if input.ndim not in (1, 2):
+        raise RuntimeError("prob_dist must be 1 or 2 dim")
+    if not input.is_floating_point():
+        raise RuntimeError(
+            f"multinomial only supports floating-point dtypes for input, got: {input.dtype}"
+        )
+    if num_samples <= 0:
+        raise RuntimeError("cannot sample n_sample <= 0 samples")
+    if not replacement and num_samples > input.shape[-1]:
+        raise RuntimeError(
+            "cannot sample n_sample > prob_dist.size(-1) samples without replacement"
+        )
+    shape = (*tuple(input.shape)[:-1], num_samples)
+    if input.is_meta:
+        return empty(shape, dtype="int64", device="meta")
+    weights = input._array.reshape(-1, input.shape[-1]).astype(np.float64)
+    if not (np.isfinite(weights) & (weights >= 0)).all():
+        raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
+    if not (weights.sum(1) > 0).all():
+        raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
+    bits = bits_of(generator)
+    if replacement or num_samples == 1:
+        sums = weights.cumsum(1)
+        points = bits.random((len(weights), num_samples)) * sums[:, -1:]
+        picks = [np.searchsorted(s, p, "right") for s, p in zip(sums, points, strict=True)]
+        last = [np.flatnonzero(row)[-1] for row in weights]  # where rounding reached the end
+        picks = np.minimum(np.asarray(picks), np.asarray(last)[:, None])
+    else:
+        # The largest of log(weight) + Gumbel noise, in order, are draws without replacement.
+        with np.errstate(divide="ignore"):
+            keys = np.log(weights) + bits.gumbel(size=weights.shape)
+        picks = np.argsort(-keys, axis=1)[:, :num_samples]
+    return _C.from_array(np.asarray(picks, np.int64).reshape(shape))
+
+
+for _function in (
+    uniform_,
+    normal_,
+    exponential_,
+    log_normal_,
+    cauchy_,
+    geometric_,
+    bernoulli_,
+    random_,
+):
+    expose(_function.__name__, _function, function=False)
+for _function in (bernoulli, multinomial):
+    expose(_function.__name__, _function, function=False)

@@ -1,0 +1,567 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The tensor: an ndarray with torch's methods, a gradient slot and a device."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+
+import modtree._ops  # noqa: F401  # enters all operations into the registry
+import modtree._tensor.sampling  # noqa: F401  # enters the methods that draw
+from modtree import _C, _imports
+from modtree._ops import registry
+from modtree._ops.numpy_protocol.dispatch import call_function, call_ufunc
+from modtree._ops.strided import owner_of
+from modtree._tensor import creation, dtypes, shared, typed
+from modtree._tensor.devices import as_device, device
+from modtree._tensor.factory_arguments import PLACE, checked_arguments
+from modtree._tensor.handles import RemovableHandle
+from modtree._tensor.layouts import strided
+from modtree._tensor.memory_formats import check_format, to_format
+from modtree._tensor.printing import tensor_text
+from modtree._tensor.size import Size
+
+__all__ = ["Size", "Tensor", "is_tensor"]
+
+_imports.refuse_second(__name__)
+
+_NEW = frozenset(("size", *PLACE))
+
+
+class Tensor(_C.TensorBase):
+    """A multi-dimensional array of numbers with torch's interface, holding its values in a NumPy
+    array.
+
+    Made by :func:`modtree.tensor`, :func:`modtree.zeros`, ... and by operations. ``Tensor(2, 3)``
+    makes one with these sizes whose values are not set, ``Tensor([1, 2])`` one of the default dtype
+    with these values.
+
+    A tensor is a handle: ``t.data = other`` gives it another array, and it stays the same object.
+    NumPy's functions work on it and give tensors: ``np.exp(t)``.
+    """
+
+    __module__ = "modtree"  # the name in pickles and in repr
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Tensor:
+        self = _C.TensorBase.__new__(cls)
+        if cls is Tensor or cls.__init__ is object.__init__:
+            _fill_from_constructor(self, args, kwargs)
+        return self
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    @staticmethod
+    def _make_subclass(cls: type, data: Tensor, require_grad: bool = False) -> Any:
+        """A new object of a class of tensors that shares the memory of ``data``."""
+        return _C.make_subclass(cls, data, require_grad)
+
+    as_subclass = lambda self, cls: _C.make_subclass(cls, self, self.requires_grad)  # noqa: E731
+
+    # -- text --------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        return tensor_text(self)
+
+    def __format__(self, spec: str) -> str:
+        if self.ndim == 0 and not self.is_meta:
+            return format(self.item(), spec)
+        return object.__format__(self, spec)
+
+    # -- conversion --------------------------------------------------------------------------------
+
+    def to(self, *args: Any, **kwargs: Any) -> Tensor:
+        """This tensor with another dtype or on another device; itself when nothing changes.
+
+        Called as ``to(dtype)``, ``to(device, dtype=None)`` or ``to(other)``, each with
+        ``non_blocking=False, copy=False`` and ``memory_format=``.
+        """
+        memory_format = kwargs.pop("memory_format", None)
+        if memory_format is not None:
+            check_format("to", memory_format)
+        kind, place, copy = _parse_to(args, kwargs)
+        return to_format(self._convert(kind, place, copy), memory_format, self)
+
+    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+        """The name of its type ("modtree.FloatTensor"), or this tensor with another dtype."""
+        if dtype is None:
+            return f"modtree.{self.dtype._type_name}"
+        if isinstance(dtype, typed.Typed):
+            return self._convert(dtype.dtype, None, False)
+        if isinstance(dtype, str):
+            name = dtype.rpartition(".")[2]
+            for known in _C._dtypes.values():
+                if known._type_name == name:
+                    return self._convert(known, None, False)
+            raise ValueError(
+                f"invalid type: '{dtype}'; expected a name such as 'modtree.FloatTensor'"
+            )
+        return self._convert(dtype, None, False)
+
+    def type_as(self, other: Tensor) -> Tensor:
+        """This tensor with the dtype and device of another."""
+        return self._convert(other.dtype, other.device, False)
+
+    def bfloat16(self) -> Tensor:
+        return self._convert("bfloat16", None, False)
+
+    def cpu(self, memory_format: Any = None) -> Tensor:
+        """This tensor in main memory."""
+        check_format("cpu", memory_format, or_none=True)
+        return to_format(self._convert(None, device("cpu"), False), memory_format, self)
+
+    def cuda(self, *args: Any, **kwargs: Any) -> Tensor:
+        raise RuntimeError("NumPy tensors live in main memory only: there is no cuda device")
+
+    def numpy(self, *, force: bool = False) -> np.ndarray:
+        """The array inside, sharing memory."""
+        if force:
+            return self.detach().cpu()._array
+        if self.is_meta:
+            raise TypeError("can't convert a tensor on 'meta' to an array: it has no values")
+        if self.requires_grad:
+            raise RuntimeError(
+                "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() "
+                "instead."
+            )
+        return self._array
+
+    def tolist(self) -> Any:
+        """The values as nested lists of Python numbers."""
+        if self.is_meta:
+            raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+        return self._array.tolist()
+
+    # -- NumPy's protocols -------------------------------------------------------------------------
+
+    __array_priority__ = 1000
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        array = self.numpy()
+        if dtype is not None and np.dtype(dtype) != array.dtype:
+            if copy is False:
+                raise ValueError(
+                    f"an array of {np.dtype(dtype)} cannot be made of {array.dtype} without a copy"
+                )
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return call_ufunc(ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return call_function(function, args, kwargs)
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        if self.is_meta:
+            raise BufferError("Cannot pack tensors on meta: they have no values")
+        return self.numpy().__dlpack__(**kwargs)
+
+    def __dlpack_device__(self) -> tuple[Any, int]:
+        if self.is_meta:
+            raise ValueError("Unknown device type meta for Dlpack: such tensors have no values")
+        return self.numpy().__dlpack_device__()
+
+    # -- layout ------------------------------------------------------------------------------------
+
+    def stride(self, dim: int | None = None) -> Any:
+        """Distances between neighbours, in elements."""
+        array = self._array
+        if self.is_meta or (not array.size and array.flags.c_contiguous):
+            strides, step = [], 1
+            for size in reversed(array.shape):
+                strides.append(step)
+                step *= max(size, 1)
+            steps = tuple(reversed(strides))
+        else:
+            steps = tuple(s // array.itemsize for s in array.strides)
+        return steps if dim is None else steps[dim]
+
+    def storage_offset(self) -> int:
+        """Distance of the first element from the start of the memory, in elements."""
+        if self.is_meta:
+            return 0
+        owner = owner_of(self._array)
+        start = self._array.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
+        return start // self._array.itemsize
+
+    @property
+    def T(self) -> Tensor:  # noqa: N802
+        """All dimensions in reverse order."""
+        return registry.ops["permute"](self)
+
+    @property
+    def mT(self) -> Tensor:  # noqa: N802
+        """The last two dimensions exchanged."""
+        if self.ndim < 2:
+            raise RuntimeError(
+                f"tensor.mT is only supported on matrices or batches of matrices. Got "
+                f"{self.ndim}-D tensor."
+            )
+        return registry.ops["swapaxes"](self, -2, -1)
+
+    @property
+    def mH(self) -> Tensor:  # noqa: N802
+        """The conjugate transposes of matrices."""
+        return self.mT.conj() if self.is_complex() else self.mT
+
+    @property
+    def H(self) -> Tensor:  # noqa: N802
+        """The conjugate transpose of a matrix."""
+        return self.mT.conj() if self.is_complex() else self.mT
+
+    @property
+    def real(self) -> Tensor:
+        return registry.ops["real"](self)
+
+    @property
+    def imag(self) -> Tensor:
+        if not self.is_complex():
+            raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
+        return registry.ops["imag"](self)
+
+    @property
+    def itemsize(self) -> int:
+        return self.element_size()
+
+    @property
+    def nbytes(self) -> int:
+        return self.numel() * self.element_size()
+
+    @property
+    def layout(self) -> Any:
+        """How values are kept: always ``modtree.strided``."""
+        return strided
+
+    @property
+    def names(self) -> tuple[None, ...]:
+        return (None,) * self.ndim
+
+    def get_device(self) -> int:
+        return -1
+
+    def is_signed(self) -> bool:
+        return self.dtype.is_signed
+
+    def is_pinned(self) -> bool:
+        return False
+
+    def is_shared(self) -> bool:
+        """Is the memory shared with other processes?"""
+        return shared.is_shared(self)
+
+    def share_memory_(self) -> Tensor:
+        """Moves the values into memory that is shared with child processes, in place."""
+        if self.is_meta:
+            raise RuntimeError("_share_fd_: only available on CPU; a meta tensor has no values")
+        shared.share(self)
+        return self
+
+    def is_same_size(self, other: Tensor) -> bool:
+        return self.shape == other.shape
+
+    # -- gradients ---------------------------------------------------------------------------------
+
+    def register_hook(self, hook: Any) -> Any:
+        """Calls ``hook(grad)`` whenever the gradient of this tensor is computed; a tensor that it
+        returns takes the gradient's place.
+        """
+        if not self.requires_grad:
+            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+        return _register(self._hook_table(), hook)
+
+    def register_post_accumulate_grad_hook(self, hook: Any) -> Any:
+        """Calls ``hook(tensor)`` after a gradient was added to the ``grad`` of this leaf."""
+        if not self.requires_grad:
+            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+        if not self.is_leaf:
+            raise RuntimeError(
+                "post accumulate grad hooks cannot be registered on non-leaf tensors"
+            )
+        return _register(self._post_accumulate_table(), hook)
+
+    # -- in place ----------------------------------------------------------------------------------
+
+    def fill_(self, value: Any) -> Tensor:
+        """Sets all elements."""
+        _C.check_inplace(self, value)
+        number = value
+        if isinstance(value, Tensor):
+            if value.ndim:
+                raise RuntimeError(
+                    f"fill_ only supports 0-dimension value tensor but got tensor with "
+                    f"{value.ndim} dimensions."
+                )
+            number = 0 if self.is_meta else value.item()
+        if isinstance(number, float) and self.dtype.dtype.kind in "iu":
+            number = int(number)
+        if not self.is_meta:
+            self._array[...] = number
+        _C.overwritten(self, value)
+        return self
+
+    def set_(self, source: Tensor) -> Tensor:
+        """Makes this a handle of the memory of another tensor."""
+        self.data = source
+        return self
+
+    def resize_(self, *size: Any) -> Tensor:
+        """Another shape; elements that fit keep their values."""
+        _C.check_inplace(self)
+        fresh = creation.zeros(*size, dtype=self.dtype, device=self.device)
+        if not self.is_meta:
+            count = min(fresh.numel(), self.numel())
+            fresh._array.reshape(-1)[:count] = self._array.reshape(-1)[:count]
+        self.data = fresh
+        return self
+
+    def apply_(self, function: Any) -> Tensor:
+        """Replaces each element by what the function makes of it."""
+        _C.check_inplace(self)
+        flat = [function(v) for v in self._array.reshape(-1).tolist()]
+        self._array[...] = np.array(flat, self._array.dtype).reshape(self._array.shape)
+        _C.overwritten(self)
+        return self
+
+    new = typed.new
+
+    # -- siblings ----------------------------------------------------------------------------------
+
+    def new_tensor(
+        self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    ) -> Tensor:
+        """modtree.tensor() with the dtype and device of this tensor."""
+        return creation.tensor(
+            data,
+            dtype=self.dtype if dtype is None else dtype,
+            device=self.device if device is None else device,
+            requires_grad=requires_grad,
+        )
+
+    def _new(self, make: Any, size: Any, kwargs: Any) -> Tensor:
+        checked_arguments("new_" + make.__name__, _NEW, kwargs)
+        kwargs = {k: v for k, v in kwargs.items() if v is not None}
+        kwargs.setdefault("dtype", self.dtype)
+        kwargs.setdefault("device", self.device)
+        return make(*size, **kwargs)
+
+    def new_zeros(self, *size: Any, **kwargs: Any) -> Tensor:
+        """Zeros with the dtype and device of this tensor."""
+        return self._new(creation.zeros, size, kwargs)
+
+    def new_ones(self, *size: Any, **kwargs: Any) -> Tensor:
+        """Ones with the dtype and device of this tensor."""
+        return self._new(creation.ones, size, kwargs)
+
+    def new_empty(self, *size: Any, **kwargs: Any) -> Tensor:
+        """Unset values with the dtype and device of this tensor."""
+        return self._new(creation.empty, size, kwargs)
+
+    def new_full(self, size: Any, fill_value: Any, **kwargs: Any) -> Tensor:
+        """One value with the dtype and device of this tensor."""
+        return self._new(creation.full, (size, fill_value), kwargs)
+
+    def new_empty_strided(self, size: Any, stride: Any, **kwargs: Any) -> Tensor:
+        """Unset values with these strides, and the dtype and device of this tensor."""
+        return self._new(creation.empty_strided, (size, stride), kwargs)
+
+    # -- containers' protocols ---------------------------------------------------------------------
+
+    def __iter__(self) -> Any:
+        if self.ndim == 0:
+            raise TypeError("iteration over a 0-d tensor")
+        return iter(registry.ops["unbind"](self, 0))
+
+    def __contains__(self, element: Any) -> bool:
+        if not isinstance(element, (Tensor, int, float, complex, bool, np.generic)):
+            raise RuntimeError(
+                f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a "
+                f"{type(element)}."
+            )
+        return bool((self == element).any())
+
+    def __reversed__(self) -> Tensor:
+        return self if self.ndim == 0 else self.flip(0)
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def __dir__(self) -> list[str]:
+        return sorted({*object.__dir__(self), *self.__dict__})
+
+    # -- copies ------------------------------------------------------------------------------------
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        state = self.__dict__ or None
+        if self.is_meta:
+            return (
+                _rebuild_meta,
+                (type(self), tuple(self.shape), self.dtype, self.requires_grad),
+                state,
+            )
+        # An array object of its own: handles that share storage come back independent, as torch's
+        # do.
+        return _rebuild, (type(self), self._array.view(), self.requires_grad), state
+
+    def __setstate__(self, state: Any) -> None:
+        if state:
+            self.__dict__.update(state)
+
+    def __copy__(self) -> Tensor:
+        result = _C.make_subclass(type(self), self, self.requires_grad)
+        result.__dict__.update(self.__dict__)
+        return result
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        known = memo.get(id(self))
+        if known is not None:
+            return known
+        if not self.is_leaf:
+            raise RuntimeError(
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy "
+                "protocol at the "
+                "moment. Use detach() first"
+            )
+        plain = self.detach() if self.is_meta else _C.from_array(_deepcopy_array(self._array, memo))
+        result = _C.make_subclass(type(self), plain, self.requires_grad)
+        memo[id(self)] = result
+        if self.grad is not None:
+            result.grad = copy.deepcopy(self.grad, memo)
+        result.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return result
+
+
+def _register(table: dict[int, Any], hook: Any) -> Any:
+    handle = RemovableHandle(table)
+    table[handle.id] = hook
+    return handle
+
+
+def is_tensor(obj: Any) -> bool:
+    """Is it a modtree tensor?"""
+    return isinstance(obj, Tensor)
+
+
+def _fill_from_constructor(self: Tensor, args: Any, kwargs: Any) -> None:
+    """Tensor(), Tensor(2, 3), Tensor([1., 2.]), Tensor(other)."""
+    place = kwargs.pop("device", None)
+    if kwargs:
+        raise TypeError(f"new() received an invalid keyword argument '{next(iter(kwargs))}'")
+    if not args:
+        values = None
+    elif len(args) == 1 and isinstance(args[0], Tensor):
+        values = args[0].detach()
+    elif len(args) == 1 and isinstance(args[0], Size):
+        values = creation.empty(*args)
+    elif len(args) == 1 and not isinstance(args[0], (int, np.integer)):
+        values = creation.tensor(args[0], dtype=dtypes.get_default_dtype())
+    else:
+        values = creation.empty(*args)
+    if place is not None and as_device(place).type == "meta":
+        raise RuntimeError(
+            "legacy constructor expects device type: cpu but device type: meta was passed"
+        )
+    if values is not None:
+        self.data = values
+
+
+def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, bool]:
+    """(dtype, device, copy) of the arguments of to(); dtype and device may be None."""
+    first = args[0] if args else None
+    flags = ("non_blocking", "copy")
+    if "other" in kwargs:
+        raise TypeError("to() got an unexpected keyword argument 'other'; pass the tensor as it is")
+    if "tensor" in kwargs or isinstance(first, Tensor):
+        names: tuple[str, ...] = ("tensor", *flags)
+    elif args and _is_dtype(first):
+        names = ("dtype", *flags)
+    else:
+        names = ("device", "dtype", *flags)
+    if len(args) > len(names):
+        raise TypeError(
+            f"to() takes at most {len(names)} arguments ({', '.join(names)}), got {len(args)}"
+        )
+    given = dict(zip(names, args, strict=False))
+    for name, value in kwargs.items():
+        if name not in names or name in given:
+            raise TypeError(
+                f"to() received an invalid combination of arguments: {name} beside "
+                f"{', '.join(given)}"
+            )
+        given[name] = value
+    for name in flags:
+        if not isinstance(given.get(name, False), bool):
+            raise TypeError(f"to() expected a bool as {name}, got {given[name]!r:.80}")
+    copy = given.get("copy", False)
+    if "tensor" in given:
+        other = given["tensor"]
+        if not isinstance(other, Tensor):
+            raise TypeError(f"to() expected a Tensor, got {type(other).__name__}")
+        return other.dtype, other.device, copy
+    place, kind = given.get("device"), given.get("dtype")
+    if place is not None:
+        try:
+            place = as_device(place)
+        except TypeError:
+            raise TypeError(
+                f"to() received an invalid argument {place!r:.80} (expected a dtype, a device or "
+                f"a Tensor)"
+            ) from None
+    return kind, place, copy
+
+
+def _is_dtype(value: Any) -> bool:
+    if isinstance(value, _C.dtype):
+        return True
+    if value is None or isinstance(value, (bool, int, str, device)):
+        return False
+    try:
+        _C.as_dtype(value)
+    except TypeError:
+        if "bfloat16" in repr(value):
+            raise
+        return False
+    return True
+
+
+def _deepcopy_array(array: np.ndarray, memo: dict[int, Any]) -> np.ndarray:
+    """A copy of the array; arrays over one memory that are copied with one memo share the copy's
+    memory.
+    """
+    owner = owner_of(array)
+    if owner is array or not (owner.flags.c_contiguous or owner.flags.f_contiguous):
+        if owner is not array:
+            return array.copy()
+        done = memo.get(id(owner))
+        if done is None:
+            done = memo[id(owner)] = owner.copy(order="K")
+            memo.setdefault(id(memo), []).append(owner)  # the id stays taken while the memo lives
+        return done
+    done = memo.get(id(owner))
+    if done is None:
+        done = memo[id(owner)] = owner.copy(order="K")
+        memo.setdefault(id(memo), []).append(owner)
+    offset = array.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
+    flat = done.reshape(-1, order="A").view(np.uint8)
+    return np.ndarray(array.shape, array.dtype, flat, offset, array.strides)
+
+
+def _rebuild(cls: type, array: np.ndarray, requires_grad: bool) -> Tensor:
+    """Where a pickled tensor comes back."""
+    return _C.make_subclass(cls, _C.from_array(array), requires_grad)
+
+
+def _rebuild_meta(cls: type, sizes: Any, dtype: Any, requires_grad: bool) -> Tensor:
+    return _C.make_subclass(cls, _C.empty_meta(sizes, dtype), requires_grad)
+
+
+def _install_methods() -> None:
+    for name, value in registry.methods.items():
+        if name not in Tensor.__dict__:
+            setattr(Tensor, name, value)
+
+
+_install_methods()
+_C._set_tensor_classes(Tensor, Size)

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""``FloatTensor``, ``LongTensor``, ...: constructors by dtype, from before factories took
+``dtype=``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from modtree import _C
+from modtree._tensor import creation
+
+_NAMES = {dtype._type_name: dtype for dtype in _C._dtypes.values()}
+
+
+class Typed(type):
+    """``isinstance(t, FloatTensor)``: a tensor of that dtype."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, _C.TensorBase) and instance.dtype == cls.dtype
+
+
+def _typed(name: str, dtype: Any) -> type:
+    def make(cls: Any, *args: Any) -> Any:
+        return new(creation.empty(0, dtype=dtype), *args)
+
+    text = f"Tensors of {dtype}: of sizes (values are not set), or of a sequence's values."
+    return Typed(name, (), {"__new__": make, "dtype": dtype, "__doc__": text})
+
+
+def new(self: Any, *args: Any, device: Any = None) -> Any:
+    """A tensor of this one's dtype: ``new(2, 3)`` of sizes (values are not set), ``new([1, 2])`` of
+    values.
+    """
+    if not args:
+        return creation.empty(0, dtype=self.dtype, device=device)
+    first = args[0]
+    if len(args) == 1 and isinstance(first, _C.TensorBase):
+        return first.detach().to(self.dtype)
+    if len(args) == 1 and hasattr(first, "numel"):  # a Size
+        return creation.empty(first, dtype=self.dtype, device=device)
+    if len(args) == 1 and hasattr(first, "__len__"):
+        return creation.tensor(first, dtype=self.dtype, device=device)
+    return creation.empty(*args, dtype=self.dtype, device=device)
+
+
+for _name, _dtype in _NAMES.items():
+    globals()[_name] = _typed(_name, _dtype)
+
+__all__ = list(_NAMES)
+
+
+def set_default_tensor_type(kind: Any) -> None:
+    """The dtype of ``FloatTensor`` or ``DoubleTensor`` (the class or its name) becomes the default
+    floating dtype.
+    """
+    name = kind.rpartition(".")[2] if isinstance(kind, str) else kind.__name__
+    if name not in _NAMES:
+        raise TypeError(f"invalid type name {kind!r}: expected one such as 'modtree.FloatTensor'")
+    _C.set_default_dtype(_NAMES[name])
+
+
+__all__ += ["set_default_tensor_type"]

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Windows of signals, tensors over other memory, and small helpers with indices."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from modtree import _C
+from modtree._ops.functions import stack
+from modtree._tensor.creation import _make, _numpy_dtype, from_numpy, tensor
+from modtree._tensor.dtypes import int64
+
+__all__ = [
+    "bartlett_window",
+    "blackman_window",
+    "combinations",
+    "from_dlpack",
+    "frombuffer",
+    "hamming_window",
+    "hann_window",
+    "kaiser_window",
+    "unravel_index",
+    "vander",
+]
+
+# -- windows ---------------------------------------------------------------------------------------
+
+
+def _window(
+    make: Any, window_length: int, periodic: bool, dtype: Any, device: Any, requires_grad: bool
+) -> Any:
+    """make(points) -> values; a periodic window is one point longer, and its last point is left
+    out.
+    """
+    if window_length < 0:
+        raise RuntimeError(f"a window needs a length of at least 0, got {window_length}")
+
+    def values(shape: Any, kind: np.dtype) -> Any:
+        if kind.kind != "f":
+            raise RuntimeError(f"a window needs a floating dtype, got {kind}")
+        (n,) = shape
+        if n < 2:
+            return np.ones(n, kind)
+        return make(n + 1)[:-1].astype(kind) if periodic else make(n).astype(kind)
+
+    return _make(values, (int(window_length),), dtype, device, requires_grad)
+
+
+def hann_window(
+    window_length: int,
+    periodic: bool = True,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Any:
+    """A raised cosine from 0 to 0."""
+    return _window(np.hanning, window_length, periodic, dtype, device, requires_grad)
+
+
+def hamming_window(
+    window_length: int,
+    periodic: bool = True,
+    alpha: float = 0.54,
+    beta: float = 0.46,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Any:
+    """alpha - beta * cosine."""
+
+    def make(n: int) -> Any:
+        return alpha - beta * np.cos(2 * np.pi * np.arange(n) / (n - 1))
+
+    return _window(make, window_length, periodic, dtype, device, requires_grad)
+
+
+def blackman_window(
+    window_length: int,
+    periodic: bool = True,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Any:
+    """Blackman's sum of two cosines."""
+    return _window(np.blackman, window_length, periodic, dtype, device, requires_grad)
+
+
+def bartlett_window(
+    window_length: int,
+    periodic: bool = True,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Any:
+    """A triangle from 0 to 0."""
+    return _window(np.bartlett, window_length, periodic, dtype, device, requires_grad)
+
+
+def kaiser_window(
+    window_length: int,
+    periodic: bool = True,
+    beta: float = 12.0,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Any:
+    """Kaiser's window of shape beta."""
+    return _window(
+        lambda n: np.kaiser(n, beta), window_length, periodic, dtype, device, requires_grad
+    )
+
+
+# -- other memory ----------------------------------------------------------------------------------
+
+
+def frombuffer(
+    buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False
+) -> Any:
+    """A tensor over the memory of a buffer, such as bytearray or array.array."""
+    array = np.frombuffer(buffer, _numpy_dtype(dtype), count, offset)
+    return from_numpy(array).requires_grad_(requires_grad)
+
+
+def from_dlpack(ext_tensor: Any) -> Any:
+    """A tensor over the memory of an array of another library, by DLPack."""
+    return from_numpy(np.from_dlpack(ext_tensor))
+
+
+# -- places ----------------------------------------------------------------------------------------
+
+
+def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
+    """For flat indices the index along each dimension of a shape."""
+    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    return tuple(
+        _C.from_array(np.asarray(part, np.int64))
+        for part in np.unravel_index(indices._array, sizes)
+    )
+
+
+def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
+    """All choices of r elements of a vector, in order: (choices, r)."""
+    if input.ndim != 1:
+        raise RuntimeError(f"Expect a 1D vector, but got shape {list(input.shape)}")
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    rows = list(choose(range(input.shape[0]), r))
+    if not rows:
+        return input.new_empty((0, r) if r else (0,))
+    return input[tensor(rows, dtype=int64)]
+
+
+def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # noqa: N803
+    """The powers of a vector's elements as columns, N of them, the highest first unless
+    ``increasing``.
+    """
+    if x.ndim != 1:
+        raise RuntimeError(f"x must be a one-dimensional tensor, got {x.ndim} dimensions")
+    count = x.shape[0] if N is None else N
+    powers = range(count) if increasing else reversed(range(count))
+    columns = [x**p for p in powers]
+    return stack(columns, 1) if columns else x.new_empty(x.shape[0], 0)

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The functions of layers that torch also has at its top, some with their arguments in another
+order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from modtree.nn import functional
+
+_SAME = (
+    "adaptive_avg_pool1d",
+    "alpha_dropout",
+    "avg_pool1d",
+    "bilinear",
+    "celu",
+    "celu_",
+    "channel_shuffle",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
+    "cosine_similarity",
+    "dropout",
+    "feature_alpha_dropout",
+    "hardshrink",
+    "max_pool1d",
+    "max_pool2d",
+    "max_pool3d",
+    "pairwise_distance",
+    "pixel_shuffle",
+    "pixel_unshuffle",
+    "prelu",
+    "rms_norm",
+    "rrelu",
+    "selu",
+    "selu_",
+    "threshold",
+)
+for _name in _SAME:
+    globals()[_name] = getattr(functional, _name)
+adaptive_max_pool1d = functional.adaptive_max_pool1d_with_indices  # at the top it gives both
+
+__all__ = [
+    "adaptive_max_pool1d",
+    *_SAME,
+    "batch_norm",
+    "embedding",
+    "group_norm",
+    "instance_norm",
+    "layer_norm",
+]
+
+
+def embedding(
+    weight: Any,
+    indices: Any,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Any:
+    """nn.functional.embedding() with the table first; -1 stands for no padding index."""
+    return functional.embedding(
+        indices,
+        weight,
+        None if padding_idx < 0 else padding_idx,
+        scale_grad_by_freq=scale_grad_by_freq,
+        sparse=sparse,
+    )
+
+
+def batch_norm(
+    input: Any,
+    weight: Any,
+    bias: Any,
+    running_mean: Any,
+    running_var: Any,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool = False,
+) -> Any:
+    """nn.functional.batch_norm() with weight and bias first."""
+    return functional.batch_norm(
+        input, running_mean, running_var, weight, bias, training, momentum, eps
+    )
+
+
+def instance_norm(
+    input: Any,
+    weight: Any,
+    bias: Any,
+    running_mean: Any,
+    running_var: Any,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool = False,
+) -> Any:
+    """nn.functional.instance_norm() with weight and bias first."""
+    return functional.instance_norm(
+        input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps
+    )
+
+
+def layer_norm(
+    input: Any,
+    normalized_shape: Any,
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+    cudnn_enable: bool = False,
+) -> Any:
+    """nn.functional.layer_norm()."""
+    return functional.layer_norm(input, normalized_shape, weight, bias, eps)
+
+
+def group_norm(
+    input: Any,
+    num_groups: int,
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = False,
+) -> Any:
+    """nn.functional.group_norm()."""
+    return functional.group_norm(input, num_groups, weight, bias, eps)

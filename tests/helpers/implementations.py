@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The module systems that one test runs on: modtree with leaves of NumPy or torch, and torch, the
+oracle.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+
+needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="needs torch")
+
+
+def implementation(kind: str) -> SimpleNamespace:
+    """The namespace behind ``impl``: one module system with one tensor library for its leaves.
+
+    ``nn`` is the module namespace (``nn.Module``, ``nn.Parameter``, containers), ``lib`` the tensor
+    library (``lib.zeros``, ``lib.float32``, ``lib.Tensor``, ``lib.no_grad``), ``module`` the home
+    of global hooks and registries, ``is_torch`` true for the oracle alone.
+    """
+    if kind == "torch":
+        import torch
+
+        return SimpleNamespace(
+            name=kind,
+            is_torch=True,
+            leaves="torch",
+            lib=torch,
+            nn=torch.nn,
+            module=importlib.import_module("torch.nn.modules.module"),
+            hooks=importlib.import_module("torch.utils.hooks"),
+        )
+    import modtree
+
+    lib = modtree
+    if kind == "modtree-torch":
+        import torch
+
+        lib = torch
+    return SimpleNamespace(
+        name=kind,
+        is_torch=False,
+        leaves="torch" if lib is not modtree else "numpy",
+        lib=lib,
+        nn=modtree.nn,
+        module=importlib.import_module("modtree._module.module"),
+        hooks=importlib.import_module("modtree._module.hooks"),
+    )
+
+
+def params(*kinds: str) -> list[Any]:
+    return [pytest.param(k, marks=() if k == "modtree" else needs_torch, id=k) for k in kinds]

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Small helpers of the tests of whole-tree operations, calls and state dicts."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import re
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+
+@contextlib.contextmanager
+def raises(kind: type[BaseException], *texts: str) -> Iterator[Any]:
+    """``pytest.raises`` for exactly this type, with every text contained in the message."""
+    with pytest.raises(kind) as info:
+        yield info
+    assert type(info.value) is kind, type(info.value)
+    message = str(info.value.args[0]) if kind is KeyError else str(info.value)
+    for text in texts:
+        assert text in message, message
+
+
+def warns(kind: type[Warning], text: str = "") -> Any:
+    return pytest.warns(kind, match=re.escape(text))
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def values(tensor: Any) -> Any:
+    """The numbers of a tensor as nested lists."""
+    return np.asarray(tensor.detach()).tolist()
+
+
+def dtype(tensor: Any) -> str:
+    """The dtype without the library's name."""
+    return str(tensor.dtype).rpartition(".")[2]
+
+
+def storage_shared(a: Any, b: Any) -> bool:
+    return np.shares_memory(np.asarray(a.detach()), np.asarray(b.detach()))
+
+
+def parameter_type(impl: Any) -> type:
+    """The class of the parameters that ``impl.nn.Parameter`` makes of its library's tensors."""
+    return impl.lib.nn.Parameter if impl.leaves == "torch" else impl.nn.Parameter
+
+
+def same_shapes(text: str) -> str:
+    """Shapes in messages, in one of the forms ``torch.Size([2])``, ``modtree.Size([2])``, ``(2,)``,
+    as ``(2)``.
+    """
+    text = re.sub(r"\w+\.Size\(\[(.*?)\]\)|\[([\d, ]*)\]", r"(\1\2)", text)
+    return text.replace(",)", ")")
+
+
+def future(impl: Any) -> Any:
+    return importlib.import_module("torch.__future__" if impl.is_torch else "modtree.__future__")
+
+
+@contextlib.contextmanager
+def overwrite_mode(impl: Any) -> Iterator[None]:
+    flags = future(impl)
+    flags.set_overwrite_module_params_on_conversion(True)
+    try:
+        yield
+    finally:
+        flags.set_overwrite_module_params_on_conversion(False)
+
+
+@contextlib.contextmanager
+def swap_mode(impl: Any) -> Iterator[None]:
+    flags = future(impl)
+    flags.set_swap_module_params_on_conversion(True)
+    try:
+        yield
+    finally:
+        flags.set_swap_module_params_on_conversion(False)
+
+
+def leaf(impl: Any, *params: str, **entries: Any) -> Any:
+    """A plain module with float parameters of those names ([1, 2], [2, 3], ...) and the given
+    attributes.
+    """
+    module = impl.nn.Module()
+    for i, name in enumerate(params):
+        start = float(i + 1)
+        module.register_parameter(name, impl.nn.Parameter(impl.lib.tensor([start, start + 1])))
+    for name, value in entries.items():
+        setattr(module, name, value)
+    return module
+
+
+def tree(impl: Any) -> Any:
+    """Three levels, parameters defined after buffers and children, so that orders differ."""
+    lib, nn = impl.lib, impl.nn
+
+    class Inner(nn.Module):
+        def __init__(self, start: float) -> None:
+            super().__init__()
+            self.register_buffer("count", lib.tensor(3))
+            self.register_buffer("mean", lib.tensor([start, start]))
+            self.register_buffer("scratch", lib.tensor([9.0]), persistent=False)
+            self.weight = nn.Parameter(lib.tensor([[start, start + 1.0]]))
+            self.register_parameter("bias", None)
+
+        def forward(self, x: Any) -> Any:
+            return x
+
+    class Middle(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = Inner(1.0)
+            self.gone = Inner(7.0)
+            self.gone = None
+            self.second = Inner(4.0)
+            self.scale = nn.Parameter(lib.tensor(2.0))
+
+        def forward(self, x: Any) -> Any:
+            return self.second(self.first(x))
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = Middle()
+            self.register_buffer("offset", lib.tensor([1.0, 2.0, 3.0]))
+            self.head = Inner(10.0)
+            self.gain = nn.Parameter(lib.tensor([5.0]))
+
+        def forward(self, x: Any) -> Any:
+            return self.head(self.body(x))
+
+    return Net()

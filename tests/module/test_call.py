@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Calling a module: dispatch, ``forward`` and the path without hooks."""
+
+from __future__ import annotations
+
+import pytest
+from helpers.support import raises
+
+
+def echo(impl):
+    class Echo(impl.nn.Module):
+        def forward(self, *args, **kwargs):
+            return ("forward", args, kwargs)
+
+    return Echo()
+
+
+def test_call_passes_everything_to_forward(impl):
+    m = echo(impl)
+    assert m() == ("forward", (), {})
+    assert m(1, 2) == ("forward", (1, 2), {})
+    assert m(1, x=2, self_=3) == ("forward", (1,), {"x": 2, "self_": 3})
+    assert m(*range(20), **{"a b": 1}) == ("forward", tuple(range(20)), {"a b": 1})
+
+
+def test_result_is_the_very_object(impl):
+    m, x = impl.nn.Identity(), object()
+    assert m(x) is x
+
+
+def test_call_gives_forward_its_own_kwargs(impl):
+    class Eats(impl.nn.Module):
+        def forward(self, **kwargs):
+            kwargs.clear()
+
+    given = {"a": 1}
+    Eats()(**given)
+    assert given == {"a": 1}
+
+
+def test_missing_forward(impl):
+    class Nothing(impl.nn.Module):
+        pass
+
+    with raises(NotImplementedError, 'Module [Nothing] is missing the required "forward" function'):
+        Nothing()(1)
+
+
+def test_missing_init(impl):
+    class Forgot(impl.nn.Module):
+        def __init__(self):
+            pass
+
+        def forward(self):
+            return 1
+
+    with raises(AttributeError, "'Forgot' object has no attribute '_backward_hooks'"):
+        Forgot()()
+
+
+def test_wrong_arguments_are_pythons_error(impl):
+    with raises(TypeError, "forward() missing 1 required positional argument"):
+        impl.nn.Identity()()
+
+
+def test_exceptions_pass_through(impl):
+    class Fails(impl.nn.Module):
+        def forward(self):
+            raise LookupError("mine")
+
+    with raises(LookupError, "mine"):
+        Fails()()
+
+
+def test_forward_as_an_instance_attribute(impl):
+    m = echo(impl)
+    m.forward = lambda *a, **k: ("instance", a, k)
+    assert m(1, b=2) == ("instance", (1,), {"b": 2})
+    del m.forward
+    assert m(1) == ("forward", (1,), {})
+
+
+def test_forward_as_a_static_method(impl):
+    class Static(impl.nn.Module):
+        @staticmethod
+        def forward(x):
+            return ("static", x)
+
+    assert Static()(1) == ("static", 1)
+
+
+def test_forward_as_a_class_method(impl):
+    class ClassWide(impl.nn.Module):
+        @classmethod
+        def forward(cls, x):
+            return (cls, x)
+
+    assert ClassWide()(1) == (ClassWide, 1)
+
+
+def test_forward_as_a_property(impl):
+    class Chooses(impl.nn.Module):
+        @property
+        def forward(self):
+            return lambda x: ("chosen", x)
+
+    assert Chooses()(1) == ("chosen", 1)
+
+
+def test_forward_as_a_child_module(impl):
+    class Outer(impl.nn.Module):
+        forward = None
+
+    m = Outer()
+    m.__dict__["forward"] = impl.nn.Identity()
+    assert m(5) == 5
+
+
+def test_forward_patched_on_the_class(impl):
+    m = echo(impl)
+    type(m).forward = lambda self, x: ("patched", self, x)
+    assert m(1) == ("patched", m, 1)
+
+
+def test_forward_may_call_super(impl):
+    class Base(impl.nn.Module):
+        def forward(self, x):
+            return x + 1
+
+    class Derived(Base):
+        def forward(self, x):
+            return super().forward(x) * 10
+
+    assert Derived()(1) == 20
+
+
+def test_direct_forward_runs_no_hooks(impl):
+    m = echo(impl)
+    m.register_forward_hook(lambda *a: "hook")
+    assert m.forward(1) == ("forward", (1,), {})
+    assert m(1) == "hook"
+
+
+def test_call_of_a_subclass(impl):
+    class Own(impl.nn.Module):
+        def __call__(self, *args):
+            return ("own call", args)
+
+    assert Own()(1) == ("own call", (1,))
+
+
+def test_call_of_a_subclass_may_reach_us(impl):
+    class Own(impl.nn.Module):
+        def __call__(self, *args, **kwargs):
+            return ("own", super().__call__(*args, **kwargs))
+
+        def forward(self, x, y=0):
+            return x + y
+
+    assert Own()(1, y=2) == ("own", 3)
+
+
+def test_call_as_an_instance_attribute_is_ignored(impl):
+    m = echo(impl)
+    m.__call__ = lambda *a: "never"
+    assert m(1) == ("forward", (1,), {})
+
+
+def test_call_patched_later(impl):
+    m = echo(impl)
+    cls = type(m)
+    cls.__call__ = lambda self, *a: ("patched", a)
+    assert m(1) == ("patched", (1,))
+    del cls.__call__
+    assert m(1) == ("forward", (1,), {})
+
+
+def test_overridden_call_impl_is_used(impl):
+    class Own(impl.nn.Module):
+        def _call_impl(self, *args, **kwargs):
+            return ("impl", super()._call_impl(*args, **kwargs))
+
+        def forward(self, x):
+            return x
+
+    m = Own()
+    m.register_forward_hook(lambda m, a, out: out + 1)
+    assert m(1) == ("impl", 2)
+    m._call_impl = lambda *a: "instance"
+    assert m(1) == "instance"
+
+
+def test_overridden_wrapped_call_impl_is_not_used(impl):
+    class Own(impl.nn.Module):
+        def _wrapped_call_impl(self, *args, **kwargs):
+            return "never"
+
+        def forward(self, x):
+            return x
+
+    assert Own()(1) == 1
+
+
+def test_call_helpers_can_be_called(impl):
+    m = echo(impl)
+    assert m._call_impl(1, a=2) == m._wrapped_call_impl(1, a=2) == ("forward", (1,), {"a": 2})
+    assert impl.nn.Module.__call__(m, 1) == ("forward", (1,), {})
+    m.register_forward_hook(lambda *a: "hook")
+    assert m._call_impl(1) == m._wrapped_call_impl(1) == "hook"
+
+
+def test_forward_is_looked_up_before_the_pre_hooks(impl):
+    m = echo(impl)
+
+    def swap(module, args):
+        module.forward = lambda *a: "new"
+
+    m.register_forward_pre_hook(swap)
+    assert m(1) == ("forward", (1,), {})
+    assert m(1) == "new"
+
+
+def test_class_changed_by_a_pre_hook(impl):
+    class Other(impl.nn.Module):
+        def forward(self, x):
+            return ("other", x)
+
+    m = echo(impl)
+
+    def change(module, args):
+        module.__class__ = Other
+
+    handle = m.register_forward_pre_hook(change)
+    assert m(1) == ("forward", (1,), {})
+    handle.remove()
+    assert type(m) is Other
+    assert m(1) == ("other", 1)
+
+
+def test_hook_added_in_forward_on_the_fast_path_waits(impl):
+    fired = []
+
+    class Adds(impl.nn.Module):
+        def forward(self, x):
+            if not self._forward_hooks:
+                self.register_forward_hook(lambda *a: fired.append("late"))
+            return x
+
+    m = Adds()
+    m(1)
+    assert fired == []
+    m(1)
+    assert fired == ["late"]
+
+
+def test_hook_added_in_forward_on_the_slow_path_runs(impl):
+    fired = []
+
+    class Adds(impl.nn.Module):
+        def forward(self, x):
+            if not self._forward_hooks:
+                self.register_forward_hook(lambda *a: fired.append("late"))
+            return x
+
+    m = Adds()
+    m.register_forward_pre_hook(lambda *a: fired.append("pre"))
+    m(1)
+    assert fired == ["pre", "late"]
+
+
+def test_hooks_written_into_the_table_are_used(impl):
+    m = impl.nn.Identity()
+    m._forward_hooks["mine"] = lambda module, args, out: (args, out)
+    m._forward_pre_hooks["mine"] = lambda module, args: (args[0] + 1,)
+    assert m(1) == ((2,), 2)
+    m._forward_hooks.clear()
+    m._forward_pre_hooks.clear()
+    assert m(1) == 1
+
+
+def test_rebound_hook_table_is_used(impl):
+    m = impl.nn.Identity()
+    table = type(m._forward_hooks)()
+    m._forward_hooks = table
+    table["k"] = lambda *a: "rebound"
+    assert m(1) == "rebound"
+
+
+def test_deep_recursion_in_forward_is_pythons_error(impl):
+    class Loop(impl.nn.Module):
+        def forward(self, x):
+            return self(x)
+
+    with pytest.raises(RecursionError):
+        Loop()(1)
+
+
+def test_module_may_die_during_its_call(impl):
+    holder = []
+
+    class Drops(impl.nn.Module):
+        def forward(self, x):
+            holder.clear()
+            return x
+
+    holder.append(Drops())
+    assert holder[0](3) == 3
+
+
+@pytest.mark.parametrize("name", ["__call__", "_call_impl", "_wrapped_call_impl"])
+def test_wrong_self(ours, name):
+    with pytest.raises((TypeError, AttributeError)):
+        getattr(ours.nn.Module, name)(3)

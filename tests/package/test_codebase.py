@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Rules of the code itself: layers, stubs, versions, what the pages promise."""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+import importlib.metadata
+import importlib.util
+import inspect
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import modtree
+from modtree import _C
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "python" / "modtree"
+SOURCE_FOLDERS = ("csrc", "python", "tests", "bench", "examples", "tools", "cmake", ".ci")
+
+# Which folders of csrc a folder may include from.
+MAY_INCLUDE = {
+    "kernels": {"kernels"},
+    "python": {"python"},
+    "family": {"python", "family"},
+    "module": {"python", "family", "module"},
+    "tensor": {"python", "family", "kernels", "tensor"},
+    "bind": {"kernels", "python", "family", "module", "tensor", "bind"},
+}
+
+needs_sources = pytest.mark.skipif(not (ROOT / "csrc").is_dir(), reason="needs the source tree")
+
+
+def native_sources() -> list[Path]:
+    return sorted(p for p in (ROOT / "csrc").rglob("*") if p.suffix in {".h", ".cpp"})
+
+
+def text_files() -> list[Path]:
+    found = []
+    for folder in SOURCE_FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*")):
+            if (
+                path.is_file()
+                and "__pycache__" not in path.parts
+                and path.suffix not in {".so", ".pyd", ".pyc"}
+            ):
+                found.append(path)
+    return found
+
+
+@needs_sources
+def test_includes_point_down():
+    wrong = []
+    for path in native_sources():
+        folder = path.relative_to(ROOT / "csrc").parts[0]
+        for included in re.findall(r'^\s*#\s*include\s+"([^"]+)"', path.read_text(), re.MULTILINE):
+            parts = included.split("/")
+            if not (ROOT / "csrc" / included).is_file():
+                wrong.append(f"{path.name}: {included} is not written against csrc/")
+            elif parts[0] not in MAY_INCLUDE[folder]:
+                wrong.append(f"{path.name}: {folder} may not include {included}")
+            elif included.endswith(".cpp"):
+                wrong.append(f"{path.name}: includes a .cpp")
+    assert wrong == []
+
+
+@needs_sources
+def test_pybind11_stays_at_the_edge():
+    # Elsewhere <pybind11/pytypes.h> serves: <pybind11/pybind11.h> takes ten times as long to
+    # compile.
+    wrong = [
+        f"{path.relative_to(ROOT)}: {line}"
+        for path in native_sources()
+        if path.parent.name != "bind"
+        for line in re.findall(r"#\s*include\s*[<\"]pybind11/.*|\bm\.def\(", path.read_text())
+        if "<pybind11/pytypes.h>" not in line
+    ]
+    assert wrong == []
+
+
+@needs_sources
+def test_headers_include_each_other_in_no_ring():
+    headers = {p.relative_to(ROOT / "csrc").as_posix(): p for p in native_sources()}
+    graph = {
+        name: re.findall(r'^\s*#\s*include\s+"([^"]+)"', path.read_text(), re.MULTILINE)
+        for name, path in headers.items()
+    }
+    # Raises CycleError, which names the ring.
+    list(graphlib.TopologicalSorter(graph).static_order())
+
+
+@needs_sources
+def test_kernels_know_no_python():
+    pattern = re.compile(r"#\s*include\s*<(Python\.h|pybind11/|numpy/)|\bPyObject\b")
+    wrong = [
+        str(p)
+        for p in native_sources()
+        if (p.parent.name == "kernels" or p.stem == "pointer_set") and pattern.search(p.read_text())
+    ]
+    assert wrong == []
+
+
+@needs_sources
+def test_python_version_conditions_live_in_one_file():
+    wrong = [
+        p.name
+        for p in native_sources()
+        if p.name != "compat.h" and "PY_VERSION_HEX" in p.read_text()
+    ]
+    assert wrong == []
+
+
+@needs_sources
+def test_every_listed_source_exists_and_every_source_is_listed():
+    cmake = (ROOT / "csrc" / "CMakeLists.txt").read_text()
+    listed = re.findall(r"^ +([\w/]+\.cpp)$", cmake, re.MULTILINE)
+    there = [
+        p.relative_to(ROOT / "csrc").as_posix() for p in native_sources() if p.suffix == ".cpp"
+    ]
+    assert sorted(listed) == sorted(there)
+
+
+@needs_sources
+def test_every_source_names_its_licence():
+    wrong = []
+    for path in text_files():
+        if path.suffix not in {".py", ".pyi", ".cpp", ".h", ".cmake"}:
+            continue
+        lines = path.read_text().splitlines()
+        line = lines[1 if lines[0].startswith("#!") else 0]
+        if line not in {
+            "# SPDX-License-Identifier: BSD-3-Clause",
+            "// SPDX-License-Identifier: BSD-3-Clause",
+        }:
+            wrong.append(str(path.relative_to(ROOT)))
+    assert wrong == []
+
+
+@needs_sources
+def test_no_path_of_a_machine():
+    pattern = re.compile(r"/(?:root|home|work|Users|tmp)/\w+|file:///")
+    pages = [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/*.md"),
+        ROOT / "pyproject.toml",
+        ROOT / "CMakeLists.txt",
+    ]
+    wrong = []
+    for path in [*text_files(), *pages]:
+        if path == Path(__file__):
+            continue
+        try:
+            text = path.read_text()
+        except UnicodeDecodeError:
+            continue
+        wrong += [f"{path.relative_to(ROOT)}: {m}" for m in pattern.findall(text)]
+    assert wrong == []
+
+
+def test_one_version():
+    installed = None
+    try:
+        installed = importlib.metadata.version("modtree")
+    except importlib.metadata.PackageNotFoundError:
+        pass  # built in place
+    versions = {modtree.__version__, _C.__version__} | ({installed} if installed else set())
+    if (ROOT / "pyproject.toml").is_file():
+        match = re.search(
+            r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE
+        )
+        assert match
+        versions.add(match[1])
+    assert len(versions) == 1, versions
+
+
+# -- the stub --------------------------------------------------------------------------------------
+
+
+def public(names) -> set[str]:
+    """What the stub must have: no dunders but the version (slots are the interpreter's business),
+    nothing internal to tests.
+    """
+    return {n for n in names if not (n.startswith("__") and n.endswith("__"))} - {"_testing"}
+
+
+def stub_tree() -> ast.Module:
+    return ast.parse(
+        (
+            PACKAGE / "_C.pyi" if PACKAGE.is_dir() else Path(modtree.__file__).parent / "_C.pyi"
+        ).read_text()
+    )
+
+
+def stub_names(body: list[ast.stmt]) -> set[str]:
+    names = set()
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            names.add(node.target.id)
+        elif isinstance(node, ast.Assign):
+            names |= {t.id for t in node.targets if isinstance(t, ast.Name)}
+    return names
+
+
+def test_the_stub_names_what_the_extension_has():
+    declared = {n for n in stub_names(stub_tree().body) if not n.startswith("_T")}
+    assert public(declared) == public(vars(_C))
+
+
+def test_the_stub_names_what_each_class_and_submodule_has():
+    declared = {n.name: n for n in stub_tree().body if isinstance(n, ast.ClassDef)}
+    for name, value in vars(_C).items():
+        if inspect.isclass(value) or inspect.ismodule(value):
+            assert public(stub_names(declared[name].body)) == public(vars(value)), name
+
+
+def test_typing_marker_is_shipped():
+    assert (Path(modtree.__file__).parent / "py.typed").is_file()
+
+
+# -- the shim --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["__setattr__", "__delattr__", "__getattribute__", "__init__"])
+def test_hot_slots_of_module_are_native(name):
+    """A Python function here would put a Python frame on every attribute access."""
+    assert type(getattr(modtree.nn.Module, name)) is type(object.__setattr__)
+
+
+# -- the pages -------------------------------------------------------------------------------------
+
+
+@needs_sources
+def test_compat_page_names_tests_that_exist():
+    rows = re.findall(r"`(tests/\w+\.py)::(\w+)`", (ROOT / "docs" / "compat.md").read_text())
+    missing = []
+    for file, function in rows:
+        path = ROOT / file
+        if not path.is_file() or f"def {function}(" not in path.read_text():
+            missing.append(f"{file}::{function}")
+    assert missing == []
+
+
+@needs_sources
+def test_compat_rows_are_complete():
+    bad = []
+    for line in (ROOT / "docs" / "compat.md").read_text().splitlines():
+        if line.startswith("|") and not line.startswith(("|---", "| what ")):
+            cells = [c.strip() for c in re.split(r"(?<!\\)\|", line.strip().strip("|"))]
+            if len(cells) != 4 or "tests/" not in cells[3]:
+                bad.append(line)
+    assert bad == []
+
+
+@needs_sources
+def test_check_script_runs_the_commands_of_readme():
+    script = (ROOT / ".ci" / "run").read_text()
+    readme = (ROOT / "README.md").read_text()
+    for name in ("test_command", "main_job"):
+        match = re.search(rf'^{name}="(.+)"$', script, re.MULTILINE)
+        assert match and match[1] in readme, name
+
+
+@needs_sources
+def test_lines_of_documents_have_100_columns():
+    """Tables and headings cannot be broken, and commands are copied."""
+    wrong = []
+    for path in [*ROOT.glob("*.md"), *ROOT.glob("*/*.md"), *ROOT.glob("examples/*/*.md")]:
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            broken = not line.startswith(("|", "#", "    pip ")) and " " in line.strip("- `")
+            if len(line) > 100 and broken:
+                wrong.append(f"{path.relative_to(ROOT)}:{number}")
+    assert wrong == []
+
+
+# -- tools, where present --------------------------------------------------------------------------
+
+
+@needs_sources
+@pytest.mark.skipif(importlib.util.find_spec("ruff") is None, reason="ruff is not installed")
+@pytest.mark.parametrize("command", ["check", "format --check"])
+def test_ruff(command):
+    command = [sys.executable, "-m", "ruff", *command.split(), "-q", "."]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+@needs_sources
+@pytest.mark.skipif(shutil.which("clang-format") is None, reason="clang-format is not installed")
+def test_clang_format():
+    version = subprocess.run(["clang-format", "--version"], capture_output=True, text=True).stdout
+    pinned = re.search(r"clang-format==([\d.]+)", (ROOT / "pyproject.toml").read_text())
+    if pinned[1] not in version:
+        pytest.skip(f"clang-format {pinned[1]} decides, not {version.strip()}")
+    sources = [*native_sources(), *(ROOT / "tests" / "cpp").glob("*.[ch]*")]
+    command = ["clang-format", "--dry-run", "-Werror", *map(str, sources)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+@needs_sources
+@pytest.mark.skipif(importlib.util.find_spec("mypy") is None, reason="mypy is not installed")
+def test_the_stub_is_well_formed():
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--follow-imports=silent", str(PACKAGE / "_C.pyi")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout

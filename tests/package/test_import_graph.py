@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The import graph of the package: no ring, no arrow upwards, nothing imported inside functions."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import modtree
+
+PACKAGE = Path(modtree.__file__).parent
+
+# From bottom to top; a file may import from its own layer and from those below it. The longest name
+# that fits decides.
+LAYERS = (
+    # what operations stand on
+    (
+        "__future__",
+        "_imports",
+        "_ops.registry",
+        "_tensor.creation",
+        "_tensor.devices",
+        "_tensor.dtypes",
+        "_tensor.grad_mode",
+        "_tensor.factory_arguments",
+        "_tensor.handles",
+        "_tensor.layouts",
+        "_tensor.memory_formats",
+        "_tensor.printing",
+        "_tensor.random",
+        "_tensor.size",
+        "autograd.engine",
+        "families",
+    ),
+    ("_ops",),
+    ("_tensor",),
+    ("autograd",),
+    ("_module",),
+    ("families.module_tap", "families.numpy", "families.torch"),
+    ("nn",),
+    ("_serialization",),
+    ("amp", "backends", "cuda", "func", "linalg", "optim", "random", "serialization", "utils"),
+    ("",),
+)
+
+# (file, what it imports inside a function): the reason.
+INSIDE_FUNCTIONS: dict[tuple[str, str], str] = {}
+
+
+def sources() -> dict[str, Path]:
+    """Dotted names within the package, without its own; "" is the package's __init__."""
+    found = {}
+    for path in PACKAGE.rglob("*.py"):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+SOURCES = sources()
+
+
+def targets(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
+    """Files of the package that a statement imports."""
+    if isinstance(node, ast.Import):
+        names = [a.name for a in node.names]
+    else:
+        full = [f"{node.module}.{a.name}" for a in node.names]
+        names = [n if n.removeprefix("modtree.") in SOURCES else str(node.module) for n in full]
+        names = [n for n, f in zip(names, full, strict=True) if f != "modtree._C"]
+    for name in names:
+        inside = "" if name == "modtree" else name.removeprefix("modtree.")
+        if name.split(".")[0] == "modtree" and inside in SOURCES:
+            yield inside
+
+
+def imports(name: str) -> tuple[set[str], set[str]]:
+    """What a file imports when it is imported, and what inside functions."""
+    outer: set[str] = set()
+    inner: set[str] = set()
+
+    def visit(node: ast.AST, in_function: bool) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
+                continue
+            if isinstance(child, ast.Import | ast.ImportFrom):
+                (inner if in_function else outer).update(targets(child))
+            nested = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            visit(child, in_function or nested)
+
+    visit(ast.parse(SOURCES[name].read_text()), False)
+    return outer - {name}, inner
+
+
+GRAPH = {name: imports(name)[0] for name in SOURCES}
+
+
+def layer(name: str) -> int:
+    fits = [
+        (len(prefix), rank)
+        for rank, prefixes in enumerate(LAYERS)
+        for prefix in prefixes
+        if prefix in ("", name) or name.startswith(prefix + ".")
+    ]
+    return max(fits)[1]
+
+
+def test_no_file_is_imported_by_what_it_imports():
+    done: set[str] = set()
+    path: list[str] = []
+
+    def visit(name: str) -> list[str] | None:
+        if name in path:
+            return [*path[path.index(name) :], name]
+        if name in done:
+            return None
+        path.append(name)
+        for target in sorted(GRAPH[name]):
+            if ring := visit(target):
+                return ring
+        done.add(path.pop())
+        return None
+
+    for name in GRAPH:
+        assert (ring := visit(name)) is None, " -> ".join(ring)
+
+
+def test_imports_point_down():
+    wrong = [
+        f"{name} imports {target}"
+        for name, found in GRAPH.items()
+        for target in found
+        if layer(target) > layer(name)
+    ]
+    assert sorted(wrong) == []
+
+
+def test_imports_inside_functions_have_a_reason():
+    found = {(name, target) for name in SOURCES for target in imports(name)[1]}
+    assert found == set(INSIDE_FUNCTIONS)
+
+
+def test_imports_are_absolute():
+    wrong = [
+        f"{name}: line {node.lineno}"
+        for name, path in SOURCES.items()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.level
+    ]
+    assert wrong == []
+
+
+def named_in_calls(functions: set[str]) -> dict[str, set[str]]:
+    """Operation -> the files that name it as the first argument of one of these functions."""
+    found: dict[str, set[str]] = {}
+    for name, path in SOURCES.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            called = (
+                node.func.id
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+                else ""
+            )
+            if called in functions:
+                operations = node.args if called == "not_differentiable" else node.args[:1]
+                for argument in operations:
+                    if isinstance(argument, ast.Constant):
+                        found.setdefault(argument.value, set()).add(name)
+    return found
+
+
+def test_an_operation_and_its_derivative_stand_in_one_file():
+    defined = named_in_calls({"define"})
+    derived = named_in_calls({"derive", "derive_jointly", "not_differentiable"})
+    assert len(set(defined) & set(derived)) > 100
+    assert {n: derived[n] for n in derived if n in defined and derived[n] != defined[n]} == {}

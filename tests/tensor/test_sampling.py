@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Random tensors: shapes, dtypes, errors as torch's; means and spreads of many draws."""
+
+from __future__ import annotations
+
+import importlib
+import math
+
+import pytest
+from helpers.implementations import needs_torch
+
+KINDS = ["modtree", pytest.param("torch", marks=needs_torch)]
+MANY = 20_000
+
+
+@pytest.fixture(params=KINDS)
+def lib(request):
+    lib = importlib.import_module(request.param)
+    lib.manual_seed(3)
+    return lib
+
+
+def close(value, expected, error):
+    """Within 5 standard errors of what is expected."""
+    return abs(float(value) - expected) < 5 * error
+
+
+def test_normal_of_numbers(lib):
+    x = lib.normal(2.0, 3.0, size=(MANY,))
+    assert close(x.mean(), 2.0, 3 / math.sqrt(MANY)) and close(x.std(), 3.0, 3 / math.sqrt(MANY))
+    assert lib.normal(0.0, 1.0, (2, 3), dtype=lib.float64, requires_grad=True).requires_grad
+    assert lib.normal(0.0, 1.0, (2,), dtype=lib.float64).dtype == lib.float64
+
+
+def test_normal_of_tensors(lib):
+    mean = lib.tensor([0.0, 100.0, -5.0])
+    x = lib.normal(mean, lib.tensor([0.0, 0.0, 1e-6]))
+    assert x[:2].tolist() == [0.0, 100.0] and close(x[2], -5.0, 1e-5)
+    assert tuple(lib.normal(lib.zeros(3, 1), lib.ones(4)).shape) == (3, 4)
+    assert tuple(lib.normal(mean=0.5, std=lib.arange(1.0, 6.0)).shape) == (5,)
+    assert tuple(lib.normal(mean=mean).shape) == (3,)
+    out = lib.empty(3)
+    assert lib.normal(mean, 1.0, out=out) is out
+    with pytest.raises(RuntimeError, match="std"):
+        lib.normal(mean, -1.0)
+    with pytest.raises(RuntimeError, match="std"):
+        lib.normal(mean, lib.tensor([1.0, -1.0, 1.0]))
+
+
+def test_generator_repeats(lib):
+    def draws():
+        g = lib.Generator().manual_seed(7)
+        p = lib.full((5,), 0.5)
+        return [
+            lib.normal(0.0, 1.0, (3,), generator=g).tolist(),
+            lib.multinomial(p, 3, generator=g).tolist(),
+            lib.bernoulli(p, generator=g).tolist(),
+            lib.poisson(p, generator=g).tolist(),
+            p.clone().geometric_(0.3, generator=g).tolist(),
+            p.clone().log_normal_(generator=g).tolist(),
+            p.clone().cauchy_(generator=g).tolist(),
+        ]
+
+    assert draws() == draws()
+
+
+@pytest.mark.parametrize("replacement", [False, True])
+def test_multinomial_follows_the_weights(lib, replacement):
+    weights = lib.tensor([1.0, 0.0, 3.0, 6.0]).expand(MANY, 4)
+    picks = lib.multinomial(weights, 2, replacement)
+    assert tuple(picks.shape) == (MANY, 2) and picks.dtype == lib.int64
+    first = lib.bincount(picks[:, 0], minlength=4) / MANY
+    for share, expected in zip(first.tolist(), (0.1, 0.0, 0.3, 0.6), strict=True):
+        assert close(share, expected, 0.5 / math.sqrt(MANY)) if expected else share == 0
+    same = (picks[:, 0] == picks[:, 1]).float().mean()
+    assert close(same, 0.46, 0.5 / math.sqrt(MANY)) if replacement else same == 0
+    second = (picks[:, 1] == 3).float().mean()  # 0.1 * 6/9 + 0.3 * 6/7 without replacement
+    assert close(second, 0.6 if replacement else 0.1 * 6 / 9 + 0.3 * 6 / 7, 0.5 / math.sqrt(MANY))
+
+
+def test_multinomial_of_a_vector_and_errors(lib):
+    p = lib.tensor([0.2, 0.8, 0.0])
+    assert sorted(p.multinomial(2).tolist()) == [0, 1]
+    assert lib.multinomial(p, 5, True).max() <= 1
+    for weights, count, text in [
+        (p, 4, "without replacement"),
+        (p, 0, "n_sample <= 0"),
+        (-p, 1, "`inf`, `nan` or element < 0"),
+        (p * float("nan"), 1, "`inf`, `nan` or element < 0"),
+        (p * 0, 1, "sum of probabilities <= 0"),
+        (p.reshape(1, 1, 3), 1, "prob_dist must be 1 or 2 dim"),
+        (p.long(), 1, "only supports floating-point dtypes"),
+    ]:
+        with pytest.raises(RuntimeError, match=text):
+            lib.multinomial(weights, count)
+
+
+def test_bernoulli(lib):
+    p = lib.tensor([0.0, 1.0, 0.25]).expand(MANY, 3)
+    x = lib.bernoulli(p)
+    means = x.mean(0)
+    assert x.dtype == p.dtype and means[:2].tolist() == [0.0, 1.0]
+    assert close(means[2], 0.25, 0.5 / math.sqrt(MANY))
+    assert set(lib.zeros(50).bernoulli(0.5).tolist()) == {0.0, 1.0}
+    with pytest.raises(RuntimeError, match="p_in"):
+        lib.bernoulli(p * 2)
+
+
+def test_counts(lib):
+    x = lib.poisson(lib.full((MANY,), 4.0))
+    assert close(x.mean(), 4.0, 2 / math.sqrt(MANY)) and (x == x.round()).all()
+    n = lib.binomial(lib.full((MANY,), 10.0), lib.full((MANY,), 0.3))
+    assert close(n.mean(), 3.0, 1.5 / math.sqrt(MANY)) and n.max() <= 10
+    g = lib.zeros(MANY).geometric_(0.25)
+    assert close(g.mean(), 4.0, 3.5 / math.sqrt(MANY)) and g.min() == 1
+
+
+def test_other_distributions(lib):
+    x = lib.zeros(MANY).log_normal_(0.5, 0.25).log()
+    assert close(x.mean(), 0.5, 0.25 / math.sqrt(MANY))
+    assert close(x.std(), 0.25, 0.25 / math.sqrt(MANY))
+    c = lib.zeros(MANY).cauchy_(3.0, 2.0)
+    assert close(c.median(), 3.0, 2 * 1.6 / math.sqrt(MANY))
+    assert close(((c - 3).abs() < 2).float().mean(), 0.5, 0.5 / math.sqrt(MANY))
+    for fill in (
+        lambda: lib.zeros(1).log_normal_(0, -1),
+        lambda: lib.zeros(1).cauchy_(0, 0),
+        lambda: lib.zeros(1).geometric_(0.0),
+    ):
+        with pytest.raises(RuntimeError, match="expects"):
+            fill()
+
+
+def test_typed_constructors(lib):
+    assert lib.FloatTensor([1, 2]).dtype == lib.float32
+    assert lib.LongTensor([[1, 2]]).tolist() == [[1, 2]]
+    assert lib.LongTensor([[1, 2]]).dtype == lib.int64
+    assert lib.BoolTensor([0, 1]).tolist() == [False, True]
+    assert tuple(lib.DoubleTensor(2, 3).shape) == (2, 3)
+    assert tuple(lib.ByteTensor().shape) == (0,)
+    x = lib.ones(2)
+    assert isinstance(x, lib.FloatTensor) and not isinstance(x, lib.LongTensor)
+    assert x.type(lib.LongTensor).dtype == lib.int64
+    for made, shape in [(x.new(2, 3), (2, 3)), (x.new([1, 2, 3]), (3,)), (x.new(), (0,))]:
+        assert (tuple(made.shape), made.dtype) == (shape, x.dtype)
+    assert tuple(x.double().new(x.shape).shape) == (2,)
+    assert x.double().new([1]).dtype == lib.float64
+
+
+@pytest.mark.filterwarnings("ignore:.*deprecated:UserWarning")
+def test_default_tensor_type(lib):
+    try:
+        lib.set_default_tensor_type(lib.DoubleTensor)
+        assert lib.zeros(1).dtype == lib.float64
+    finally:
+        lib.set_default_tensor_type(f"{lib.__name__}.FloatTensor")
+    assert lib.zeros(1).dtype == lib.float32
