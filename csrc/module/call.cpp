@@ -26,8 +26,8 @@ int has_call_hooks(ModuleObject *module) {
     if (registry(module, slot, &table, &keep) < 0) {
       return -1;
     }
-    if (!is_empty_table(table)) {
-      return 1;
+    if (const int has_hooks = table_has_hooks(table)) {
+      return has_hooks;
     }
   }
   return 0;

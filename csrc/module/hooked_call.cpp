@@ -28,9 +28,14 @@ struct FlagTables {
   py::object always_called;
 };
 
+// Missing, or an empty dict: seen without running Python.
+bool is_empty_dict(PyObject *table) {
+  return !table || (PyDict_Check(table) && PyDict_GET_SIZE(table) == 0);
+}
+
 // Is the id in the table? -1 on error.
 int has_flag(PyObject *table, PyObject *id) {
-  return is_empty_table(table) ? 0 : PySequence_Contains(table, id);
+  return is_empty_dict(table) ? 0 : PySequence_Contains(table, id);
 }
 
 int append_hook(std::vector<Hook> &hooks, PyObject *id, PyObject *function, const FlagTables &flags,
@@ -56,7 +61,7 @@ py::object own_table(PyObject *table) { return py::reinterpret_borrow<py::object
 int append_hooks(std::vector<Hook> &hooks, const py::object &owned_table, const FlagTables &flags,
                  bool is_global) {
   PyObject *table = owned_table.ptr();
-  if (is_empty_table(table)) {
+  if (is_empty_dict(table)) {
     return 0;
   }
   if (PyDict_Check(table) && PyDict_GET_SIZE(table) == 1) {
@@ -94,7 +99,7 @@ int append_own_hooks(ModuleObject *module, std::vector<Hook> &hooks, Slot slot,
   if (registry(module, slot, &table, &keep) < 0) {
     return -1;
   }
-  if (is_empty_table(table)) {
+  if (is_empty_dict(table)) {
     return 0;
   }
   const auto held = py::reinterpret_borrow<py::object>(table);
@@ -300,7 +305,7 @@ private:
   int has_own(Slot slot) {
     PyObject *table;
     py::object keep;
-    return registry(module(), slot, &table, &keep) < 0 ? -1 : !is_empty_table(table);
+    return registry(module(), slot, &table, &keep) < 0 ? -1 : table_has_hooks(table);
   }
 
   int collect_backward_hooks() {

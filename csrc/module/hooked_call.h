@@ -17,9 +17,14 @@ PyObject *call_unbound(PyObject *function, PyObject *self_obj, PyObject *args, P
 // The class's own `forward` when it is a plain function that no instance attribute hides, or null.
 py::object plain_forward(ModuleObject *module);
 
-// A hook table that is missing or holds nothing.
-inline bool is_empty_table(PyObject *table) {
-  return !table || (PyDict_Check(table) ? PyDict_GET_SIZE(table) == 0 : PyObject_Size(table) == 0);
+// Holds the hook table, which may be missing, anything? One that is no dict is asked for its truth,
+// and may be replaced meanwhile. -1 on error.
+inline int table_has_hooks(PyObject *table) {
+  if (!table || PyDict_Check(table)) {
+    return table && PyDict_GET_SIZE(table) != 0;
+  }
+  const auto keep = py::reinterpret_borrow<py::object>(table);
+  return PyObject_IsTrue(table);
 }
 
 }  // namespace modtree

@@ -345,7 +345,11 @@ int is_nonempty(PyObject *mapping) {
   if (!mapping) {
     return 0;
   }
-  const Py_ssize_t size = PyDict_Check(mapping) ? PyDict_GET_SIZE(mapping) : PyObject_Size(mapping);
+  if (PyDict_Check(mapping)) {
+    return PyDict_GET_SIZE(mapping) > 0;
+  }
+  const auto keep = py::reinterpret_borrow<py::object>(mapping);
+  const Py_ssize_t size = PyObject_Size(mapping);
   return size < 0 ? -1 : size > 0;
 }
 
@@ -357,7 +361,7 @@ int RegistryItems::start_iterator(PyObject *mapping) {
 }
 
 int RegistryItems::next_of_iterator(PyObject **key, PyObject **value) {
-  PyObject *pair = PyIter_Next(items_);
+  PyObject *pair = next_of_nested(items_);
   Py_XSETREF(pair_, pair);
   if (!pair) {
     return PyErr_Occurred() ? -1 : 0;

@@ -31,6 +31,17 @@ py::object call_method(py::handle object, const char *name, const Args &...args)
   return method ? call(method, args...) : py::object();
 }
 
+// The next item of an iterator that may be one of ours, which goes on to another, and so on without
+// a Python frame in between that would bound the depth. Null at the end, or with an error set.
+inline PyObject *next_of_nested(PyObject *iterator) {
+  if (Py_EnterRecursiveCall(" while walking over modules") != 0) {
+    return nullptr;
+  }
+  PyObject *item = PyIter_Next(iterator);
+  Py_LeaveRecursiveCall();
+  return item;
+}
+
 // The attribute of a module, which is imported when it is not yet.
 inline py::object import_attribute(const char *module, const char *name) {
   const auto imported = py::reinterpret_steal<py::object>(PyImport_ImportModule(module));

@@ -286,6 +286,45 @@ def test_rebound_hook_table_is_used(impl):
     assert m(1) == "rebound"
 
 
+class Truth:
+    """Stands for a hook table that is no dict, and answers only when asked for its truth."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def __bool__(self):
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+@pytest.mark.parametrize("name", ["_forward_hooks", "_forward_pre_hooks", "_backward_hooks"])
+@pytest.mark.parametrize("table", [None, Truth(False), ()], ids=["none", "falsy", "tuple"])
+def test_a_hook_table_is_asked_for_its_truth(impl, name, table):
+    m = impl.nn.Identity()
+    setattr(m, name, table)
+    assert m(1) == 1
+
+
+@pytest.mark.parametrize("name", ["_forward_hooks", "_forward_pre_hooks", "_backward_hooks"])
+@pytest.mark.parametrize("error", [ValueError, TypeError, ZeroDivisionError])
+def test_the_error_of_a_hook_table_ends_the_call(impl, name, error):
+    m = impl.nn.Identity()
+    setattr(m, name, Truth(error("no")))
+    with pytest.raises(error, match="no"):
+        m(1)
+    with pytest.raises(error, match="no"):
+        m(input=1)
+
+
+def test_the_error_of_a_table_of_backward_hooks_behind_a_forward_hook(impl):
+    m = impl.nn.Identity()
+    m.register_forward_hook(lambda *a: None)
+    m._forward_pre_hooks, m._backward_hooks = {}, Truth(ValueError("no"))
+    with pytest.raises(ValueError, match="no"):
+        m(1)
+
+
 def test_deep_recursion_in_forward_is_pythons_error(impl):
     class Loop(impl.nn.Module):
         def forward(self, x):

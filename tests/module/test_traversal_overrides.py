@@ -307,7 +307,55 @@ def test_a_child_with_its_own_getattribute(impl):
     assert names(m.named_modules()) == ["", "a!"]
 
 
-# -- who uses children, parameters, or the registries ----------------------------------------------
+# -- walks without an end ------------------------------------------------------------------------
+
+
+def test_a_cycle_through_an_override_is_a_recursion_error(impl):
+    class Passes(impl.nn.Module):
+        def named_modules(self, *args, **kwargs):
+            return super().named_modules(*args, **kwargs)
+
+    m, child = impl.nn.Module(), Passes()
+    m.child, child.up = child, m
+    for walk in (m.named_modules, m.named_parameters, m.modules):
+        with pytest.raises(RecursionError):
+            for _ in zip(range(100_000), walk(remove_duplicate=False), strict=False):
+                pass
+    assert [n for n, _ in m.named_modules()] == ["", "child"]
+
+
+@pytest.mark.parametrize("named", ["named_parameters", "named_buffers", "named_children"])
+def test_a_named_walk_that_asks_the_unnamed_one(impl, named):
+    unnamed = named.removeprefix("named_")
+    override = {named: lambda self, *args, **kwargs: getattr(self, unnamed)()}
+    m = type("Loop", (impl.nn.Module,), override)()
+    for walk in (unnamed, named):
+        with pytest.raises(RecursionError):
+            list(getattr(m, walk)())
+
+
+def test_members_that_are_the_walk_itself(impl):
+    m = impl.nn.Module()
+
+    def members(module):
+        return module._named_members(members)
+
+    with pytest.raises(RecursionError):
+        list(m._named_members(members))
+
+
+def test_a_registry_whose_items_are_the_walk_itself(impl):
+    class Registry(dict):
+        def items(self):
+            return m.named_children()
+
+    m = impl.nn.Module()
+    m._modules = Registry(a=impl.nn.Module())
+    with pytest.raises(RecursionError):
+        list(m.named_children())
+
+
+# -- who uses children, parameters, or the registries --------------------------------------------
 
 
 @HOWS

@@ -2,6 +2,7 @@
 #include "module/walk/module_walk.h"
 
 #include "module/name_cache.h"
+#include "python/call.h"
 
 namespace modtree {
 
@@ -171,7 +172,7 @@ int ModuleWalk::next_child(Visit *visit, bool *found) {
 
 int ModuleWalk::next_item(Visit *visit, bool *found) {
   const py::object items = stack_.back().items;
-  visit->item = py::reinterpret_steal<py::object>(PyIter_Next(items.ptr()));
+  visit->item = py::reinterpret_steal<py::object>(next_of_nested(items.ptr()));
   if (!visit->item) {
     if (PyErr_Occurred()) {
       return -1;

@@ -191,7 +191,7 @@ int Walk::open(PyObject *module) {
 // The next (key, value) that get_members_fn gave for the current module: 1, 0 at its end, -1 on
 // error.
 int Walk::next_pair_of_members(py::object *key, py::object *value) {
-  const auto pair = py::reinterpret_steal<py::object>(PyIter_Next(members.ptr()));
+  const auto pair = py::reinterpret_steal<py::object>(next_of_nested(members.ptr()));
   if (!pair) {
     return PyErr_Occurred() ? -1 : 0;
   }
@@ -338,7 +338,7 @@ PyObject *Walk::next_child() {
 
 // Passes on what an override gives; the values alone for an unnamed walk.
 PyObject *Walk::next_pair() {
-  auto pair = py::reinterpret_steal<py::object>(PyIter_Next(pairs.ptr()));
+  auto pair = py::reinterpret_steal<py::object>(next_of_nested(pairs.ptr()));
   if (!pair || request.named) {
     return pair.release().ptr();
   }
