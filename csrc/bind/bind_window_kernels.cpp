@@ -3,6 +3,7 @@
 
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string>
@@ -200,6 +201,14 @@ py::object col2im(const py::array &input, const Shape &shape, const Pair &kernel
   });
 }
 
+// A single window has no next one, and scratch memory grows with the stride.
+kernels::WindowAxis without_idle_stride(kernels::WindowAxis axis) {
+  if (axis.out <= 1) {
+    axis.stride = std::min(axis.stride, std::max<py::ssize_t>(axis.size + 2 * axis.padding, 1));
+  }
+  return axis;
+}
+
 // The sizes of x (N, G, H, W) and y (N, O, ...) fit, or ValueError.
 template <class T>
 kernels::Depthwise<T> depthwise_sizes(const char *name, const Shape &x, py::ssize_t outputs,
@@ -213,8 +222,10 @@ kernels::Depthwise<T> depthwise_sizes(const char *name, const Shape &x, py::ssiz
                           " output channels, as many as there are images' channels, got " +
                           std::to_string(outputs));
   }
-  const auto rows = window_axis(name, 0, x[2], kernel, stride, padding, dilation, output);
-  const auto columns = window_axis(name, 1, x[3], kernel, stride, padding, dilation, output);
+  const auto rows = without_idle_stride(
+      window_axis(name, 0, x[2], kernel, stride, padding, dilation, output));
+  const auto columns = without_idle_stride(
+      window_axis(name, 1, x[3], kernel, stride, padding, dilation, output));
   constexpr double kMost = 1e10;
   if (kernels::depthwise_scratch(rows, columns) > kMost) {
     throw py::value_error(std::string(name) + ": the padded image is too large");

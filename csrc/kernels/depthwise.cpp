@@ -2,6 +2,8 @@
 #include "kernels/depthwise.h"
 
 #include <algorithm>
+#include <memory>
+#include <new>
 #include <vector>
 
 #include "kernels/dispatch.h"
@@ -17,6 +19,27 @@ std::ptrdiff_t whole_size(const WindowAxis &axis) {
   return std::max(padded, axis.out + (axis.kernel - 1) * axis.dilation / axis.stride);
 }
 
+// Zeros. No std::vector: what sizes ask for may be more than there is, and of AddressSanitizer's
+// operators only the one that does not throw leaves that to its caller.
+template <class T>
+class Zeros {
+public:
+  explicit Zeros(std::ptrdiff_t size)
+      : size_(size),
+        values_(new(std::nothrow) T[static_cast<std::size_t>(size)]()) {
+    if (!values_) {
+      throw std::bad_alloc();
+    }
+  }
+  T *data() { return values_.get(); }
+  const T *data() const { return values_.get(); }
+  void clear() { std::fill(data(), data() + size_, T(0)); }
+
+private:
+  std::ptrdiff_t size_;
+  std::unique_ptr<T[]> values_;
+};
+
 // A padded image, taken apart by the remainders of rows and columns modulo the stride. One element
 // of all windows is then a piece of memory without gaps: windows stand next to each other whatever
 // the stride is, and loops need not end with a row. What belongs to the windows lies in rows of
@@ -24,22 +47,21 @@ std::ptrdiff_t whole_size(const WindowAxis &axis) {
 template <class T>
 struct Scratch {
   std::ptrdiff_t height, width, total;
+  Zeros<T> image, windows;
   std::vector<std::ptrdiff_t> taps;
-  std::vector<T> image, windows;
 
   explicit Scratch(const Depthwise<T> &a)
       : height(whole_size(a.rows)),
-        width(whole_size(a.columns)) {
-    // Whole lanes: what is computed beyond the last window lies in the slack.
-    total = (a.rows.out * width + kLanes - 1) / kLanes * kLanes;
+        width(whole_size(a.columns)),
+        // Whole lanes: what is computed beyond the last window lies in the slack.
+        total((a.rows.out * width + kLanes - 1) / kLanes * kLanes),
+        image(height * width * a.rows.stride * a.columns.stride + width + 2 * kLanes),
+        windows(total) {
     for (std::ptrdiff_t r = 0; r < a.rows.kernel; ++r) {
       for (std::ptrdiff_t c = 0; c < a.columns.kernel; ++c) {
         taps.push_back(place(a, r * a.rows.dilation, c * a.columns.dilation));
       }
     }
-    const std::ptrdiff_t size = height * width * a.rows.stride * a.columns.stride;
-    image.assign(static_cast<std::size_t>(size + width + 2 * kLanes), T(0));
-    windows.assign(static_cast<std::size_t>(total), T(0));
   }
 
   // Where the padded image's element (r, c) stands.
@@ -121,7 +143,7 @@ MODTREE_ALWAYS_INLINE void depthwise_all(const Depthwise<T> &a) {
       scratch.load_image(a, x);
     }
     std::size_t t = 0;
-    std::fill(scratch.windows.begin(), scratch.windows.end(), T(0));
+    scratch.windows.clear();
     T *__restrict sums = scratch.windows.data();
     const T *from = scratch.image.data();
     // Three at a time, to read and write the sums less often.
@@ -150,7 +172,7 @@ MODTREE_ALWAYS_INLINE void depthwise_transposed_all(const Depthwise<T> &a) {
   const std::size_t taps = scratch.taps.size();
   for_each_plane(a, [&](T *x, const T *weight, const T *y, bool first, bool last) {
     if (first) {
-      std::fill(scratch.image.begin(), scratch.image.end(), T(0));
+      scratch.image.clear();
     }
     // The columns behind the last window stay 0 and add nothing to the rows they run into.
     scratch.load_windows(a, y);

@@ -69,6 +69,7 @@ WINDOWS = {
     "wide padding": ((6, 4), (3, 3), (1, 2), (1, 1), (3, 2)),
     "as wide as the image": ((6, 5), (3, 3), (1, 1), (1, 1), (1, 1)),
     "as wide, beside the image": ((2, 3), (5, 3), (1, 1), (3, 3), (1, 3)),
+    "steps beyond the image": ((5, 7), (2, 3), (1 << 30, 20), (1, 0), (2, 1)),
 }
 windows = pytest.mark.parametrize("window", WINDOWS.values(), ids=WINDOWS)
 

@@ -471,6 +471,8 @@ ALARM_AFTER, ALARMS = 2e-5, 3000
 
 def _alarm(number: int, frame: Any) -> None:
     global _alarms_left
+    if _alarms_left <= 0:
+        return  # it was on its way when its round ended
     fire("signal")
     # Set again by hand: on a slow machine a repeating timer would leave no time between two
     # handlers.
@@ -511,12 +513,14 @@ class Ambient:
             sys.setprofile(_profile)
 
     def __exit__(self, *error: Any) -> None:
+        global _alarms_left
         if self.kind == "gc":
             gc.set_threshold(700, 10, 10)
             gc.callbacks.remove(_collected)
         elif self.kind == "signal" and ALARM is not None:
+            # The handler stays: CPython reports a signal that comes while it is taken away.
+            _alarms_left = 0
             signal.setitimer(ALARM, 0)
-            signal.signal(signal.SIGALRM, signal.SIG_IGN)
         elif self.kind == "profile":
             sys.setprofile(None)
 
