@@ -57,6 +57,10 @@ ClassInfo compute_class_info(PyTypeObject *type) {
   return info;
 }
 
+bool instance_dict_overrides(ModuleObject *module, Virtual method) {
+  return instance_attribute(module, virtual_name(method)) != nullptr;
+}
+
 void seal_module_class(PyTypeObject *module_class) {
   for (int i = 0; i < kVirtualCount; ++i) {
     py::object found = type_lookup(module_class, virtual_name(static_cast<Virtual>(i)));

@@ -68,6 +68,10 @@ class ClassInfo {
 public:
   // Is the attribute of the class not Module's own?
   bool overrides(Virtual method) const { return (bits_ >> static_cast<int>(method)) & 1; }
+  template <Virtual... methods>
+  bool overrides_any() const {
+    return bits_ & (... | (std::uint64_t{1} << static_cast<int>(methods)));
+  }
   // It has no __eq__ or __hash__ of its own: a set of its instances is a set of addresses.
   bool identity_hash() const { return bits_ & kIdentityHash; }
   // False for what class_info_of() says of a value that is no module.
@@ -106,12 +110,16 @@ inline ClassInfo class_info_of(PyObject *value) {
              : compute_class_info(Py_TYPE(value));
 }
 
-// Does the instance dict hold an attribute of that name?
+// May the instance dict hold an attribute with the name of a virtual method?
+inline bool may_override(const ModuleObject *module) {
+  return module->state.exposed || module->state.instance_overrides;
+}
+
+// Does the instance dict hold an attribute of that name? The look-up stays out of line: walks ask
+// this for every module, and hardly any module needs it.
+bool instance_dict_overrides(ModuleObject *module, Virtual method);
 inline bool instance_overrides(ModuleObject *module, Virtual method) {
-  if (!module->state.exposed && !module->state.instance_overrides) {
-    return false;
-  }
-  return instance_attribute(module, virtual_name(method)) != nullptr;
+  return may_override(module) && instance_dict_overrides(module, method);
 }
 
 // Would looking up the method on this module find something other than Module's own?
@@ -119,6 +127,12 @@ inline bool overrides(ModuleObject *module, ClassInfo info, Virtual method) {
   // A __getattribute__ in Python may answer anything for any name.
   return info.overrides(method) || info.overrides(Virtual::getattribute) ||
          instance_overrides(module, method);
+}
+// The same for any of several methods.
+template <Virtual... methods>
+bool overrides_any(ModuleObject *module, ClassInfo info) {
+  return info.overrides_any<methods..., Virtual::getattribute>() ||
+         (may_override(module) && (... || instance_overrides(module, methods)));
 }
 inline bool overrides(ModuleObject *module, Virtual method) {
   return overrides(module, class_info(Py_TYPE(module)), method);

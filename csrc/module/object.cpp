@@ -186,6 +186,10 @@ void raise_missing_slot(ModuleObject *module, Slot slot) {
                type_short_name(Py_TYPE(module)), slot_name(slot));
 }
 
+PyObject *peek_exposed(ModuleObject *module, Slot slot) {
+  return dict_get_str(module->dict, slot_name(slot));
+}
+
 int registry_of_any(ModuleObject *module, Slot slot, PyObject **mapping, py::object *keep) {
   *mapping = peek(module, slot);
   if (*mapping) {

@@ -111,11 +111,14 @@ inline PyObject **compact_cell(ModuleState &state, Slot slot) {
   }
 }
 
+// The entry of a module in exposed mode: borrowed, or null without an error when it is missing.
+PyObject *peek_exposed(ModuleObject *module, Slot slot);
+
 // Borrowed, until the next call of this or of anything else that may run user code; null without an
 // error when the entry is missing, or (compact) empty and not made yet.
 inline PyObject *peek(ModuleObject *module, Slot slot) {
   if (module->state.exposed) {
-    return dict_get_str(module->dict, slot_name(slot));
+    return peek_exposed(module, slot);
   }
   PyObject **cell = compact_cell(module->state, slot);
   return cell ? *cell : nullptr;
@@ -124,7 +127,7 @@ inline PyObject *peek(ModuleObject *module, Slot slot) {
 // Has the module this entry at all? False before Module.__init__, or after the entry was deleted.
 inline bool has_slot(ModuleObject *module, Slot slot) {
   if (module->state.exposed) {
-    return dict_get_str(module->dict, slot_name(slot)) != nullptr;
+    return peek_exposed(module, slot) != nullptr;
   }
   return module->state.initialized;
 }

@@ -18,6 +18,8 @@ namespace {
 // ---------------------------------------------------------------------------------
 
 struct ApplyVisitor {
+  static constexpr Virtual kMethod = Virtual::apply;
+
   PyObject *fn;
 
   int enter(PyObject *, ClassInfo) { return 0; }
@@ -39,6 +41,8 @@ struct ApplyVisitor {
 // ---------------------------------------------------------------------------------
 
 struct ConvertVisitor {
+  static constexpr Virtual kMethod = Virtual::apply_;
+
   MemberConversion conversion;
 
   int enter(PyObject *, ClassInfo) { return 0; }
@@ -55,11 +59,13 @@ struct ConvertVisitor {
 // ---------------------------------------------------------------------------------
 
 struct TrainVisitor {
+  static constexpr Virtual kMethod = Virtual::train;
+
   PyObject *mode;
 
   int enter(PyObject *module_obj, ClassInfo info) {
     ModuleObject *module = as_module(module_obj);
-    if (info.overrides(Virtual::setattr) || info.overrides(Virtual::training)) {
+    if (info.overrides_any<Virtual::setattr, Virtual::training>()) {
       return PyObject_SetAttr(module_obj, names.training, mode) < 0 ? -1 : 0;
     }
     // The registries first: comparing names may run code that looks at the module's __dict__.
@@ -76,15 +82,16 @@ struct TrainVisitor {
 
   // Has somebody put a parameter, buffer or child named `training` into the module?
   static bool is_registered(ModuleObject *module) {
-    for (const Slot slot : {Slot::parameters, Slot::buffers, Slot::modules}) {
-      PyObject *mapping =
-          peek(module, slot);  // not before its turn: comparing names may run code that replaces it
-      if (mapping && PyDict_Check(mapping) && PyDict_GET_SIZE(mapping) != 0 &&
-          dict_get_str(mapping, names.training)) {
-        return true;
-      }
-    }
-    return false;
+    return has_training<Slot::parameters>(module) || has_training<Slot::buffers>(module) ||
+           has_training<Slot::modules>(module);
+  }
+
+  // The mapping is not read before its turn: comparing names may run code that replaces it.
+  template <Slot slot>
+  static bool has_training(ModuleObject *module) {
+    PyObject *mapping = peek(module, slot);
+    return mapping && PyDict_Check(mapping) && PyDict_GET_SIZE(mapping) != 0 &&
+           dict_get_str(mapping, names.training);
   }
 
   int leave(PyObject *) { return 0; }
@@ -98,8 +105,7 @@ struct TrainVisitor {
 
 PyObject *train(PyObject *self_obj, PyObject *mode) {
   TrainVisitor visitor{mode};
-  const int done =
-      slot_guard(-1, [&] { return TreeWalk<TrainVisitor>(Virtual::train, visitor).run(self_obj); });
+  const int done = slot_guard(-1, [&] { return TreeWalk<TrainVisitor>(visitor).run(self_obj); });
   return done < 0 ? nullptr : Py_NewRef(self_obj);
 }
 
@@ -131,7 +137,7 @@ int for_each_registered_parameter(PyObject *self_obj, Function visit) {
     }
     PyObject *mapping = nullptr;
     auto keep = py::object();
-    if (is_module(reached.module.ptr())) {
+    if (class_info_of(reached.module.ptr()).is_module()) {
       if (registry(as_module(reached.module.ptr()), Slot::parameters, &mapping, &keep) < 0) {
         return -1;
       }
@@ -215,8 +221,7 @@ PyObject *module_apply(PyObject *self_obj, PyObject *const *args, Py_ssize_t cou
     return nullptr;
   }
   ApplyVisitor visitor{values[0]};
-  const int done =
-      slot_guard(-1, [&] { return TreeWalk<ApplyVisitor>(Virtual::apply, visitor).run(self_obj); });
+  const int done = slot_guard(-1, [&] { return TreeWalk<ApplyVisitor>(visitor).run(self_obj); });
   return done < 0 ? nullptr : Py_NewRef(self_obj);
 }
 
@@ -238,8 +243,7 @@ PyObject *module_apply_(PyObject *self_obj, PyObject *const *args, Py_ssize_t co
   }
   const int done = slot_guard(-1, [&] {
     ConvertVisitor visitor{MemberConversion(fn.ptr())};
-    return recurse ? TreeWalk<ConvertVisitor>(Virtual::apply_, visitor).run(self_obj)
-                   : visitor.leave(self_obj);
+    return recurse ? TreeWalk<ConvertVisitor>(visitor).run(self_obj) : visitor.leave(self_obj);
   });
   return done < 0 ? nullptr : Py_NewRef(self_obj);
 }

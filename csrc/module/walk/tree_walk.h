@@ -13,44 +13,42 @@
 namespace modtree {
 
 // Walks without recursion. A visitor has
+//   static constexpr Virtual kMethod              the method that walks: a child may have its own
 //   int enter(PyObject *module, ClassInfo info)   before the children: 0, or -1 on error
 //   int leave(PyObject *module)                   after the children: 0, or -1 on error
-//   int call_override(PyObject *child)            for a child that overrides `method`, or is none
-//                                                 of our modules: 0, or -1 on error
+//   int call_override(PyObject *child)            for a child that overrides kMethod, or is none of
+//                                                 our modules: 0, or -1 on error
 // Children come from the registry, or from an overridden children() of the parent. Each is kept
 // alive while it is visited.
 template <class Visitor>
 class TreeWalk {
 public:
-  TreeWalk(Virtual method, Visitor &visitor) : method_(method), visitor_(visitor) {}
+  explicit TreeWalk(Visitor &visitor) : visitor_(visitor) {}
 
   // 0, or -1 with an error set.
   int run(PyObject *root) {
-    if (visit(root, class_info(Py_TYPE(root)), nullptr) < 0) {
-      return -1;
-    }
-    while (!stack_.empty()) {
-      py::object key, child;
-      ClassInfo info;
-      const int more = next_child(&key, &child, &info);
-      if (more < 0) {
+    py::object key;
+    auto module = py::reinterpret_borrow<py::object>(root);
+    ClassInfo info = class_info(Py_TYPE(root));
+    bool native = true;
+    // One loop, so that there is one call of visit(), which is inlined.
+    while (true) {
+      const int visited =
+          native ? visit(module.ptr(), info, key.ptr()) : visitor_.call_override(module.ptr());
+      if (visited < 0) {
         return -1;
       }
-      if (more == 0) {
-        const Frame frame = std::move(stack_.back());
-        stack_.pop_back();
-        if (visitor_.leave(frame.module.ptr()) < 0) {
+      int more = 0;
+      while (!stack_.empty() && (more = next_child(&key, &module, &info)) == 0) {
+        if (leave() < 0) {
           return -1;
         }
-        continue;
       }
-      const bool native = info.is_module() && !overrides(as_module(child.ptr()), info, method_);
-      if ((native ? visit(child.ptr(), info, key.ptr()) : visitor_.call_override(child.ptr())) <
-          0) {
-        return -1;
+      if (more <= 0) {
+        return more;
       }
+      native = info.is_module() && !overrides_any<Visitor::kMethod>(as_module(module.ptr()), info);
     }
-    return 0;
   }
 
 private:
@@ -63,10 +61,17 @@ private:
     std::unique_ptr<SeenSet> seen;  // siblings; made when one may come twice
   };
 
+  // Takes the innermost frame away.
+  int leave() {
+    const Frame frame = std::move(stack_.back());
+    stack_.pop_back();
+    return visitor_.leave(frame.module.ptr());
+  }
+
   // Enters a module; one without children is left at once.
   int visit(PyObject *module, ClassInfo info, PyObject *key) {
-    const bool overridden = overrides(as_module(module), info, Virtual::children) ||
-                            overrides(as_module(module), info, Virtual::named_children);
+    const bool overridden =
+        overrides_any<Virtual::children, Virtual::named_children>(as_module(module), info);
     if (visitor_.enter(module, info) < 0) {
       return -1;
     }
@@ -100,6 +105,9 @@ private:
         return -1;
       }
     }
+    if (stack_.empty()) {
+      stack_.reserve(8);
+    }
     stack_.push_back(std::move(frame));
     return check_depth();
   }
@@ -108,6 +116,7 @@ private:
   int next_child(py::object *key, py::object *child, ClassInfo *info) {
     Frame &frame = stack_.back();
     if (frame.iterator) {
+      *key = *child = py::object();
       *child = py::reinterpret_steal<py::object>(PyIter_Next(frame.iterator.ptr()));
       *info = *child ? class_info_of(child->ptr()) : ClassInfo();
       return *child ? 1 : PyErr_Occurred() ? -1 : 0;
@@ -218,11 +227,10 @@ private:
     PyErr_Format(PyExc_RecursionError,
                  "the module tree contains itself: the module at %R is the module at %R again; "
                  "%U() cannot end",
-                 path.ptr(), first.ptr(), virtual_name(method_));
+                 path.ptr(), first.ptr(), virtual_name(Visitor::kMethod));
     return -1;
   }
 
-  Virtual method_;
   Visitor &visitor_;
   std::vector<Frame> stack_;
   std::size_t next_check_ = 512;
