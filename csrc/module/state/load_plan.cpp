@@ -168,16 +168,14 @@ private:
       return -1;
     }
     PyObject *module = path_.top().module, *children;
-    if (!is_module(module)) {
+    if (!class_info_of(module).is_module()) {
       // Something else with the attributes of a module, put into `_modules` directly.
       const Owned found = steal(PyObject_GetAttr(module, names.modules_));
       return found ? path_.top().children.start(found.ptr()) : -1;
     }
     Owned keep;
-    if (registry(as_module(module), Slot::modules, &children, &keep) < 0) {
-      return -1;
-    }
-    return path_.top().children.start(children);
+    const int has_children = registry(as_module(module), Slot::modules, &children, &keep);
+    return has_children <= 0 ? has_children : path_.top().children.start(children);
   }
 
   int leave(bool is_done) {
@@ -186,11 +184,9 @@ private:
     }
     PyObject *hooks;
     Owned keep;
-    if (registry(as_module(path_.top().module), Slot::load_state_dict_post_hooks, &hooks, &keep) <
-        0) {
-      return -1;
-    }
-    const int has_hooks = is_nonempty(hooks);
+    const int found =
+        registry(as_module(path_.top().module), Slot::load_state_dict_post_hooks, &hooks, &keep);
+    const int has_hooks = found <= 0 ? found : is_nonempty(hooks);
     if (has_hooks <= 0) {
       return has_hooks;
     }
@@ -221,19 +217,29 @@ private:
 
   int plan_own() {
     ModuleObject *module = as_module(path_.top().module);
-    PyObject *parameters, *buffers, *name, *tensor;
-    RegistryItems items;
-    int more;
-    Owned keep_parameters, keep_buffers;
-    if (registry(module, Slot::parameters, &parameters, &keep_parameters) < 0) {
+    const int has_parameters = plan_parameters(module);
+    if (has_parameters < 0 || plan_buffers(module, has_parameters > 0) < 0) {
       return -1;
+    }
+    return has_setter(path_.top().module) ? plan_extra_state() : 0;
+  }
+
+  // 1, 0 when there is none, -1 on error.
+  int plan_parameters(ModuleObject *module) {
+    PyObject *parameters, *name, *tensor;
+    Owned keep;
+    const int found = registry(module, Slot::parameters, &parameters, &keep);
+    if (found <= 0) {
+      return found;
     }
     const Owned held_parameters = borrow(parameters);
     const int has_parameters = is_nonempty(parameters);
+    RegistryItems items;
     if (has_parameters < 0 || items.start(parameters) < 0) {
       return -1;
     }
     const bool has_both = has_parameters && may_have_entries(module, Slot::buffers);
+    int more;
     while ((more = items.next(&name, &tensor)) > 0) {
       if (tensor == Py_None) {
         continue;
@@ -245,10 +251,21 @@ private:
         return -1;
       }
     }
-    if (more < 0 || registry(module, Slot::buffers, &buffers, &keep_buffers) < 0 ||
-        items.start(buffers) < 0) {
+    return more < 0 ? -1 : has_parameters;
+  }
+
+  int plan_buffers(ModuleObject *module, bool has_parameters) {
+    PyObject *buffers, *name, *tensor;
+    Owned keep;
+    const int found = registry(module, Slot::buffers, &buffers, &keep);
+    if (found <= 0) {
+      return found;
+    }
+    RegistryItems items;
+    if (items.start(buffers) < 0) {
       return -1;
     }
+    int more;
     while ((more = items.next(&name, &tensor)) > 0) {
       if (tensor == Py_None) {
         continue;
@@ -266,10 +283,7 @@ private:
         return -1;
       }
     }
-    if (more < 0) {
-      return -1;
-    }
-    return has_setter(path_.top().module) ? plan_extra_state() : 0;
+    return more;
   }
 
   // A name may be in both registries when they were written directly: in a state dict the buffer's
@@ -547,7 +561,8 @@ LoadPlan::~LoadPlan() {
 }
 
 bool loads_through_python(PyObject *module) {
-  if (!is_module(module) || overrides(as_module(module), Virtual::load_from_state_dict)) {
+  const ClassInfo info = class_info_of(module);
+  if (!info.is_module() || overrides(as_module(module), info, Virtual::load_from_state_dict)) {
     return true;
   }
   return may_have_entries(as_module(module), Slot::load_state_dict_pre_hooks);

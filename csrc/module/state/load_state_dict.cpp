@@ -310,7 +310,8 @@ private:
     if (!local) {
       return -1;
     }
-    if (is_module(module) && !overrides(as_module(module), Virtual::load_from_state_dict)) {
+    const ClassInfo info = class_info_of(module);
+    if (info.is_module() && !overrides(as_module(module), info, Virtual::load_from_state_dict)) {
       if (load_own(module, own.dict.ptr(), prefix, local.ptr(), Py_True, lists) < 0) {
         return -1;
       }
@@ -344,7 +345,7 @@ private:
 
   // New reference to a registry, or null: without an error when it is empty.
   static PyObject *mapping_of(PyObject *module, Slot slot) {
-    if (!is_module(module)) {
+    if (!class_info_of(module).is_module()) {
       return PyObject_GetAttr(module, slot_name(slot));
     }
     PyObject *mapping;

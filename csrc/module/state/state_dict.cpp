@@ -74,7 +74,8 @@ public:
 
 private:
   int visit(PyObject *name, PyObject *child) {
-    if (!is_module(child) || overrides(as_module(child), Virtual::state_dict)) {
+    const ClassInfo info = class_info_of(child);
+    if (!info.is_module() || overrides(as_module(child), info, Virtual::state_dict)) {
       return call_child(name, child);
     }
     if (may_have_entries(as_module(child), Slot::modules) &&
@@ -128,10 +129,8 @@ private:
                   module_obj, destination_,
                   [](void *path) { return static_cast<StatePath *>(path)->prefix(); }, &path_);
     PyObject *children;
-    if (saved < 0 || registry(module, Slot::modules, &children, &keep) < 0) {
-      return -1;
-    }
-    return path_.top().children.start(children);
+    const int found = saved < 0 ? -1 : registry(module, Slot::modules, &children, &keep);
+    return found <= 0 ? found : path_.top().children.start(children);
   }
 
   int call_save(PyObject *module) {
@@ -182,8 +181,9 @@ private:
     ModuleObject *module = as_module(path_.top().module);
     PyObject *hooks;
     Owned keep;
-    if (registry(module, Slot::state_dict_hooks, &hooks, &keep) < 0) {
-      return -1;
+    const int found = registry(module, Slot::state_dict_hooks, &hooks, &keep);
+    if (found <= 0) {
+      return found;
     }
     const Owned held_hooks = borrow(hooks);
     const int has_hooks = is_nonempty(hooks);

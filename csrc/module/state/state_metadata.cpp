@@ -87,14 +87,13 @@ PyObject *new_local_metadata(PyObject *version) {
 
 PyObject *module_version(PyObject *module, bool *plain) {
   *plain = false;
-  if (is_module(module)) {
-    if (!class_info(Py_TYPE(module)).overrides(Virtual::getattribute) &&
-        !instance_overrides(as_module(module), Virtual::version)) {
-      py::object found = type_lookup(Py_TYPE(module), names.version_);
-      if (found && PyLong_CheckExact(found.ptr())) {
-        *plain = true;
-        return found.release().ptr();
-      }
+  const ClassInfo info = class_info_of(module);
+  if (info.is_module() && !info.overrides(Virtual::getattribute) &&
+      !instance_overrides(as_module(module), Virtual::version)) {
+    py::object found = type_lookup(Py_TYPE(module), names.version_);
+    if (found && PyLong_CheckExact(found.ptr())) {
+      *plain = true;
+      return found.release().ptr();
     }
   }
   return PyObject_GetAttr(module, names.version_);

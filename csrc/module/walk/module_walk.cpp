@@ -39,10 +39,7 @@ int unpack_pair(PyObject *pair, py::object *first, py::object *second) {
   return 0;
 }
 
-int Visit::unpack() {
-  if (!item) {
-    return 0;
-  }
+int Visit::unpack_item() {
   const py::object pair = std::move(item);
   item = py::object();
   return unpack_pair(pair.ptr(), &name, &module);
@@ -109,17 +106,16 @@ int ModuleWalk::enter(PyObject *module, ClassInfo info, PyObject *key, Visit *vi
 int ModuleWalk::open_entered() {
   Place place = std::move(entered_);
   entered_ = Place();
-  PyObject *children;
-  py::object keep;
-  const int found = registry(as_module(place.module.ptr()), Slot::modules, &children, &keep);
-  if (found < 0) {
-    return -1;
-  }
-  if (!found || (PyDict_CheckExact(children) && PyDict_GET_SIZE(children) == 0)) {
+  if (!may_have_entries(as_module(place.module.ptr()), Slot::modules)) {
     if (!remove_duplicate_) {
       on_path_.erase(place.module.ptr());
     }
     return 0;
+  }
+  PyObject *children;
+  py::object keep;
+  if (registry(as_module(place.module.ptr()), Slot::modules, &children, &keep) < 0) {
+    return -1;
   }
   stack_.emplace_back();
   Frame &frame = stack_.back();

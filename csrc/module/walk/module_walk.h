@@ -17,7 +17,10 @@ struct Visit {
   py::object item;
 
   // Makes sure that `name` and `module` are there; -1 when the item is no pair.
-  int unpack();
+  int unpack() { return item ? unpack_item() : 0; }
+
+private:
+  int unpack_item();
 };
 
 // Two owned values out of a pair given by user code, with Python's errors of unpacking. -1 on

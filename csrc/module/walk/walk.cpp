@@ -179,7 +179,7 @@ int Walk::open(PyObject *module) {
   }
   const Slot slot = registry_slot(request.kind);
   PyObject *mapping = nullptr;
-  if (is_module(module)) {
+  if (class_info_of(module).is_module()) {
     py::object keep;
     return registry(as_module(module), slot, &mapping, &keep) < 0 ? -1 : entries.start(mapping);
   }
@@ -206,7 +206,7 @@ int compared_by_identity(PyObject *value) {
   if (is_tensor != 0) {
     return is_tensor;
   }
-  return is_module(value) && class_info(Py_TYPE(value)).identity_hash();
+  return class_info_of(value).identity_hash();
 }
 
 PyObject *Walk::item(PyObject *key, PyObject *value) {
