@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "module/attributes.h"
 
+#include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "module/class_info.h"
@@ -14,33 +16,47 @@ namespace {
 
 bool has_native_getattro(PyTypeObject *type) { return type->tp_getattro == module_tp_getattro; }
 
+// New reference from a mapping that is no dict, which somebody put into `__dict__`. 1 found, 0 not,
+// -1 on error.
+int find_in_mapping(PyObject *mapping, PyObject *name, PyObject **value) {
+  const auto keep = py::reinterpret_borrow<py::object>(mapping);
+  *value = PyObject_GetItem(mapping, name);
+  if (*value) {
+    return 1;
+  }
+  if (!PyErr_ExceptionMatches(PyExc_KeyError)) {
+    return -1;
+  }
+  PyErr_Clear();
+  return 0;
+}
+
+// The same for a registry.
+template <Slot slot>
+int find_in_registry(ModuleObject *module, PyObject *name, PyObject **value) {
+  PyObject *mapping = peek(module, slot);
+  if (!mapping) {
+    return 0;
+  }
+  if (!PyDict_Check(mapping)) {
+    return find_in_mapping(mapping, name, value);
+  }
+  *value = Py_XNewRef(dict_get_str(mapping, name));
+  return *value != nullptr;
+}
+
 // New reference from parameters, buffers or modules, in this order. 1 found, 0 in none, -1 on
 // error.
 int find_registered(ModuleObject *module, PyObject *name, PyObject **value) {
-  for (const Slot slot : {Slot::parameters, Slot::buffers, Slot::modules}) {
-    PyObject *mapping = peek(module, slot);
-    if (!mapping) {
-      continue;
-    }
-    if (PyDict_Check(mapping)) {
-      *value = Py_XNewRef(dict_get_str(mapping, name));
-    } else {
-      const auto keep = py::reinterpret_borrow<py::object>(mapping);
-      // Somebody put a mapping that is no dict into `__dict__`.
-      *value = PyObject_GetItem(mapping, name);
-      if (!*value) {
-        if (!PyErr_ExceptionMatches(PyExc_KeyError)) {
-          return -1;
-        }
-        PyErr_Clear();
-      }
-    }
-    if (*value) {
-      return 1;
-    }
-  }
   *value = nullptr;
-  return 0;
+  int found = find_in_registry<Slot::parameters>(module, name, value);
+  if (found == 0) {
+    found = find_in_registry<Slot::buffers>(module, name, value);
+  }
+  if (found == 0) {
+    found = find_in_registry<Slot::modules>(module, name, value);
+  }
+  return found;
 }
 
 // After a descriptor of the class raised: torch falls back to the registries, and so do we; but the
@@ -124,6 +140,30 @@ inline PyObject *get_attribute(ModuleObject *self, PyTypeObject *type, PyObject 
   return nullptr;
 }
 
+// The message about a missing attribute, or null, without an error when the names are not short and
+// ASCII. hasattr() throws the message away, and would spend most of its time in PyErr_Format.
+py::object short_no_attribute(const char *type, PyObject *name) {
+  static constexpr char kMiddle[] = "' object has no attribute '";
+  static constexpr std::size_t kMiddleSize = sizeof(kMiddle) - 1;
+  static constexpr std::size_t kLongest = 100;
+  if (!PyUnicode_IS_COMPACT_ASCII(name)) {
+    return py::object();
+  }
+  const std::size_t type_size = std::strlen(type);
+  const auto name_size = static_cast<std::size_t>(PyUnicode_GET_LENGTH(name));
+  if (type_size > kLongest || name_size > kLongest) {
+    return py::object();
+  }
+  char text[kMiddleSize + 2 * kLongest + 2];
+  char *end = text;
+  *end++ = '\'';
+  end = std::copy_n(type, type_size, end);
+  end = std::copy_n(kMiddle, kMiddleSize, end);
+  end = std::copy_n(static_cast<const char *>(PyUnicode_DATA(name)), name_size, end);
+  *end++ = '\'';
+  return py::reinterpret_steal<py::object>(PyUnicode_DecodeUTF8(text, end - text, "replace"));
+}
+
 // Deletes a plain attribute. -1 with AttributeError when there is none.
 int delete_plain(ModuleObject *module, PyObject *name, const SpecialName *special) {
   if (py::object descriptor = type_lookup(Py_TYPE(module), name)) {
@@ -184,8 +224,12 @@ int set_through_descriptor(py::object descriptor, ModuleObject *module, PyObject
 }
 
 void raise_no_attribute(PyObject *self_obj, PyObject *name) {
-  PyErr_Format(PyExc_AttributeError, "'%.200s' object has no attribute '%U'",
-               type_short_name(Py_TYPE(self_obj)), name);
+  const char *type = type_short_name(Py_TYPE(self_obj));
+  if (const auto message = short_no_attribute(type, name)) {
+    PyErr_SetObject(PyExc_AttributeError, message.ptr());
+  } else if (!PyErr_Occurred()) {
+    PyErr_Format(PyExc_AttributeError, "'%.200s' object has no attribute '%U'", type, name);
+  }
 }
 
 PyObject *module_tp_getattro(PyObject *self_obj, PyObject *name) {

@@ -206,48 +206,46 @@ private:
   Saved saved_[4];
 };
 
-// -1 when an entry is missing and the class has nothing for it.
-int check_entries(ModuleObject *module, std::initializer_list<Slot> slots) {
-  for (const Slot slot : slots) {
-    PyObject *value;
-    py::object keep;
-    if (registry(module, slot, &value, &keep) < 0) {
-      return -1;
-    }
-  }
-  return 0;
+// -1 when the entry is missing and the class has nothing for it.
+int check_entry(ModuleObject *module, Slot slot) {
+  PyObject *value;
+  py::object keep;
+  return registry(module, slot, &value, &keep) < 0 ? -1 : 0;
 }
 
-// Removes a name from the instance dict, the given registries and the non-persistent set.
-int remove_from_others(ModuleObject *module, PyObject *name,
-                       std::initializer_list<Slot> registries) {
+int remove_from_registry(ModuleObject *module, PyObject *name, Slot slot) {
+  PyObject *mapping;
+  py::object keep;
+  const int found = registry(module, slot, &mapping, &keep);
+  return found <= 0 ? found : mapping_discard(mapping, name);
+}
+
+// Removes a name from the instance dict, two registries and the non-persistent set.
+template <Slot first, Slot second>
+int remove_from_others(ModuleObject *module, PyObject *name) {
   // Before anything is removed: a missing registry leaves everything as it is.
   const bool may_lack = module->state.exposed || !module->state.initialized;
-  if (may_lack && (check_entries(module, registries) < 0 ||
-                   check_entries(module, {Slot::non_persistent_buffers_set}) < 0)) {
+  if (may_lack && (check_entry(module, first) < 0 || check_entry(module, second) < 0 ||
+                   check_entry(module, Slot::non_persistent_buffers_set) < 0)) {
     return -1;
   }
   const SpecialName *special = find_special_name(name);
-  const bool is_entry = special && special->slot >= 0;
-  if (is_entry) {
-    if (delete_slot(module, static_cast<Slot>(special->slot)) < 0) {
+  const int entry = special ? special->slot : -1;
+  if (entry >= 0) {
+    if (delete_slot(module, static_cast<Slot>(entry)) < 0) {
       return -1;
     }
   } else if (module->dict && mapping_discard(module->dict, name) < 0) {
     return -1;
   }
-  for (const Slot slot : registries) {
-    PyObject *mapping;
-    py::object keep;
-    const bool is_gone = is_entry && special->slot == static_cast<int>(slot);
-    const int found = is_gone ? 0 : registry(module, slot, &mapping, &keep);
-    if (found < 0 || (found && mapping_discard(mapping, name) < 0)) {
-      return -1;
-    }
+  // An entry of that name is gone now.
+  const auto remains = [entry](Slot slot) { return entry != static_cast<int>(slot); };
+  if ((remains(first) && remove_from_registry(module, name, first) < 0) ||
+      (remains(second) && remove_from_registry(module, name, second) < 0)) {
+    return -1;
   }
-  const bool is_gone =
-      is_entry && special->slot == static_cast<int>(Slot::non_persistent_buffers_set);
-  return is_gone ? 0 : discard_non_persistent(module, name);
+  const bool has_set = remains(Slot::non_persistent_buffers_set);
+  return has_set ? discard_non_persistent(module, name) : 0;
 }
 
 // May a parameter or a module go in by a plain dict store? No hook, override, class attribute or
@@ -282,7 +280,7 @@ int assign_parameter(ModuleObject *module, PyObject *name, PyObject *value, Tens
         check_leaf(name, family, value) < 0) {
       return -1;
     }
-    if (remove_from_others(module, name, {Slot::buffers, Slot::modules}) < 0) {
+    if (remove_from_others<Slot::buffers, Slot::modules>(module, name) < 0) {
       return -1;
     }
     PyObject *parameters = require(module, Slot::parameters);
@@ -292,7 +290,7 @@ int assign_parameter(ModuleObject *module, PyObject *name, PyObject *value, Tens
   if (rollback.save(module, name) < 0) {
     return -1;
   }
-  if (remove_from_others(module, name, {Slot::buffers, Slot::modules}) < 0 ||
+  if (remove_from_others<Slot::buffers, Slot::modules>(module, name) < 0 ||
       call_register_parameter(module, name, value) < 0) {
     rollback.restore();
     return -1;
@@ -327,7 +325,7 @@ int assign_module(ModuleObject *module, PyObject *name, PyObject *value) {
     return -1;
   }
   if (!has_entries(global_hooks.module_registration)) {
-    if (remove_from_others(module, name, {Slot::parameters, Slot::buffers}) < 0) {
+    if (remove_from_others<Slot::parameters, Slot::buffers>(module, name) < 0) {
       return -1;
     }
     PyObject *modules = require(module, Slot::modules);
@@ -337,7 +335,7 @@ int assign_module(ModuleObject *module, PyObject *name, PyObject *value) {
   if (rollback.save(module, name) < 0) {
     return -1;
   }
-  if (remove_from_others(module, name, {Slot::parameters, Slot::buffers}) < 0 ||
+  if (remove_from_others<Slot::parameters, Slot::buffers>(module, name) < 0 ||
       store_with_hooks(module, Slot::modules, global_hooks.module_registration, name, value) < 0) {
     rollback.restore();
     return -1;

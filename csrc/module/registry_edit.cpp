@@ -45,11 +45,13 @@ int mapping_set(PyObject *mapping, PyObject *name, PyObject *value) {
 }
 
 int mapping_discard(PyObject *mapping, PyObject *name) {
+  // dict_get_str() holds the dict, and finds nothing in one that died meanwhile.
+  const bool is_dict = PyDict_CheckExact(mapping);
+  if (is_dict && (PyDict_GET_SIZE(mapping) == 0 || !dict_get_str(mapping, name))) {
+    return 0;
+  }
   const auto keep = py::reinterpret_borrow<py::object>(mapping);
-  if (PyDict_CheckExact(mapping)) {
-    if (PyDict_GET_SIZE(mapping) == 0 || !dict_get_str(mapping, name)) {
-      return 0;
-    }
+  if (is_dict) {
     PyObject *old;
     const int found = dict_pop(mapping, name, &old);
     Py_XDECREF(old);
