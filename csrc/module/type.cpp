@@ -306,9 +306,8 @@ PyType_Spec module_spec = {
 }  // namespace
 
 PyObject *module_tp_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-  const bool has_arguments =
-      (args && PyTuple_GET_SIZE(args) > 0) || (keywords && PyDict_GET_SIZE(keywords) > 0);
-  if (type->tp_new != module_tp_new && has_arguments) {
+  if (type->tp_new != module_tp_new &&
+      ((args && PyTuple_GET_SIZE(args) > 0) || (keywords && PyDict_GET_SIZE(keywords) > 0))) {
     // Called by a __new__ of the class; the arguments are for __init__ alone.
     PyErr_SetString(PyExc_TypeError,
                     "Module.__new__() takes exactly one argument (the type to instantiate)");
@@ -323,11 +322,11 @@ PyObject *module_tp_new(PyTypeObject *type, PyObject *args, PyObject *keywords) 
     return no_arguments ? PyBaseObject_Type.tp_new(type, no_arguments.ptr(), nullptr) : nullptr;
   }
   // tp_alloc gives zeroed memory, which is the valid state "not initialized".
-  auto made = py::reinterpret_steal<py::object>(type->tp_alloc(type, 0));
-  if (made && takes_slots_of_object(type) && expose(as_module(made.ptr())) < 0) {
-    return nullptr;
+  PyObject *made = type->tp_alloc(type, 0);
+  if (made && takes_slots_of_object(type) && expose(as_module(made)) < 0) {
+    Py_CLEAR(made);
   }
-  return made.release().ptr();
+  return made;
 }
 
 void make_module_type(py::handle m) { module_base_type = new_type(m, "ModuleBase", &module_spec); }
