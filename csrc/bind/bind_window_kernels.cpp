@@ -222,10 +222,10 @@ kernels::Depthwise<T> depthwise_sizes(const char *name, const Shape &x, py::ssiz
                           " output channels, as many as there are images' channels, got " +
                           std::to_string(outputs));
   }
-  const auto rows = without_idle_stride(
-      window_axis(name, 0, x[2], kernel, stride, padding, dilation, output));
-  const auto columns = without_idle_stride(
-      window_axis(name, 1, x[3], kernel, stride, padding, dilation, output));
+  const auto rows =
+      without_idle_stride(window_axis(name, 0, x[2], kernel, stride, padding, dilation, output));
+  const auto columns =
+      without_idle_stride(window_axis(name, 1, x[3], kernel, stride, padding, dilation, output));
   constexpr double kMost = 1e10;
   if (kernels::depthwise_scratch(rows, columns) > kMost) {
     throw py::value_error(std::string(name) + ": the padded image is too large");

@@ -24,7 +24,8 @@ FOLDER = pathlib.Path(__file__).parents[1] / "isolated"
 @pytest.mark.parametrize("script", ["entry_points", "entry_kernels"])
 def test_every_entry_point_with_wrong_arguments(script):
     # Under ASan a request for all memory is a MemoryError too, as a limit makes it otherwise.
-    asan = f"{os.environ.get('ASAN_OPTIONS', '')}:allocator_may_return_null=1:max_allocation_size_mb=3000"
+    asan = os.environ.get("ASAN_OPTIONS", "")
+    asan += ":allocator_may_return_null=1:max_allocation_size_mb=3000"
     settings = {"PYTHONMALLOC": "debug", "MALLOC_PERTURB_": "165", "OMP_NUM_THREADS": "1"}
     process = subprocess.run(
         [sys.executable, str(FOLDER / f"{script}.py")],
