@@ -80,8 +80,6 @@ py::tuple edge_of(py::object tensor) {
 void bind_autograd(py::module_ &m) {
   make_node_type(m);
   init_gradient();
-  m.def("_set_fit_tensor", &set_fit_tensor);
-  m.def("_set_refuse_second", &set_refuse_second);
   m.def("run_backward", &run, py::arg("roots"), py::arg("gradients"), py::arg("inputs"),
         py::arg("keep_graph"), py::arg("create_graph"), py::arg("accumulate"),
         py::arg("allow_unused"));

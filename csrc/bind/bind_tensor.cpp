@@ -75,16 +75,6 @@ void bind_grad_mode(py::module_ &m) {
   m.def("_set_inference_mode", &set_inference_mode);
 }
 
-// What Python gives to native code once, at import.
-void bind_setters(py::module_ &m) {
-  m.def("_set_tensor_classes", &set_tensor_classes);
-  m.def("_set_devices", &set_devices);
-  m.def("_set_with_arguments", &set_with_arguments);
-  m.def("_set_slot_op", &set_slot_op);
-  m.attr("_slot_ops") = slot_op_names();
-  m.def("_register_numpy_family", &register_numpy_family);
-}
-
 void bind_create(py::module_ &m) {
   m.def("from_array", &from_array, py::arg("array"), py::arg("requires_grad") = false);
   m.def("empty_meta", &empty_meta, py::arg("shape"), py::arg("dtype"),
@@ -149,7 +139,6 @@ void bind_tensor(py::module_ &m) {
   add_special_functions(m);
   bind_dtypes(m);
   bind_grad_mode(m);
-  bind_setters(m);
   bind_create(m);
   bind_changes(m);
 }

@@ -58,6 +58,7 @@ PYBIND11_MODULE(_C, m) {
   bind_module(m);
   m.def("_forget_families", &forget_families,
         "Makes the tree ask modtree.families.find again for every type.");
+  bind_install(m);
   bind_kernels(m);
   bind_tensor(m);
   bind_autograd(m);

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "python/call.h"
+#include "python/installed.h"
 #include "python/interned.h"
 #include "python/type_cache.h"
 
@@ -52,15 +52,12 @@ TypeFacts find_facts(PyTypeObject *type) {
   const auto keep = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject *>(type));
   // Before the search: code that it runs may change the type.
   const unsigned int version = looked_up_version(type);
-  const py::object find = import_attribute("modtree.families", "find");
-  const py::object found = find ? call(find, keep) : py::object();
+  const py::object found = call_installed(installed.find_family, keep);
   if (!found) {
     return facts;
   }
   if (found.is_none()) {
-    const py::object is_module_class =
-        import_attribute("modtree._module.foreign", "is_module_class");
-    const py::object answer = is_module_class ? call(is_module_class, keep) : py::object();
+    const py::object answer = call_installed(installed.is_foreign_module_class, keep);
     if (!answer) {
       return facts;
     }

@@ -3,7 +3,7 @@
 
 #include "module/class_info.h"
 #include "module/deepcopy.h"
-#include "python/call.h"
+#include "python/installed.h"
 #include "python/slot_guard.h"
 
 namespace modtree {
@@ -25,9 +25,6 @@ bool must_be_in_state(Slot slot) {
   }
 }
 
-// modtree._module.hooks.PickledTable, once a module was pickled; kept for good.
-PyTypeObject *pickled_table_type = nullptr;
-
 bool is_empty_container(PyObject *value) {
   if (!value) {
     return true;
@@ -36,7 +33,7 @@ bool is_empty_container(PyObject *value) {
     return PySet_GET_SIZE(value) == 0;
   }
   const bool is_dict = PyDict_CheckExact(value) || PyODict_CheckExact(value) ||
-                       Py_IS_TYPE(value, pickled_table_type);
+                       reinterpret_cast<PyObject *>(Py_TYPE(value)) == installed.PickledTable;
   return is_dict && PyDict_GET_SIZE(value) == 0;
 }
 
@@ -76,14 +73,7 @@ PyObject *pickled_empty(Slot slot) {
   if (slot != Slot::backward_hooks && slot != Slot::forward_hooks) {
     return default_value(slot);
   }
-  if (!pickled_table_type) {
-    py::object type = import_attribute("modtree._module.hooks", "PickledTable");
-    if (!type) {
-      return nullptr;
-    }
-    pickled_table_type = reinterpret_cast<PyTypeObject *>(type.release().ptr());
-  }
-  return PyObject_CallNoArgs(reinterpret_cast<PyObject *>(pickled_table_type));
+  return call_installed(installed.PickledTable).release().ptr();
 }
 
 // Does somebody else hold a container of the module that is empty now? Then what both put into it

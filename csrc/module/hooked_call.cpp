@@ -5,7 +5,7 @@
 
 #include "module/class_info.h"
 #include "module/globals.h"
-#include "python/call.h"
+#include "python/installed.h"
 #include "python/slot_guard.h"
 
 namespace modtree {
@@ -341,10 +341,8 @@ private:
     }
     return slot_guard(-1, [&] {
       if (py::len(full_hooks_) > 0 || py::len(backward_pre_hooks_) > 0) {
-        const py::object make_tap = import_attribute("modtree._module.hooks", "make_backward_tap");
-        if (make_tap) {
-          tap_ = call(make_tap, self_, full_hooks_, backward_pre_hooks_, args_);
-        }
+        tap_ = call_installed(installed.make_backward_tap, self_, full_hooks_, backward_pre_hooks_,
+                              args_);
         py::object tapped = tap_ ? call_method(tap_, "setup_input_hook", args_) : py::object();
         if (!tapped) {
           return -1;
@@ -368,9 +366,10 @@ private:
         result_ = std::move(tapped);
       }
       if (py::len(legacy_hooks_) > 0) {
-        const py::object attach =
-            import_attribute("modtree._module.hooks", "attach_legacy_backward_hooks");
-        return attach && call(attach, self_, args_, result_, legacy_hooks_) ? 0 : -1;
+        return call_installed(installed.attach_legacy_backward_hooks, self_, args_, result_,
+                              legacy_hooks_)
+                   ? 0
+                   : -1;
       }
       return 0;
     });

@@ -80,7 +80,6 @@ namespace modtree {
   X(shape, "shape")                                                                                \
   X(size, "size")                                                                                  \
   X(state_dict, "state_dict")                                                                      \
-  X(swap_module_params, "_swap_module_params_on_conversion")                                       \
   X(torch_function, "__torch_function__")                                                          \
   X(train, "train")                                                                                \
   X(version, "version")                                                                            \

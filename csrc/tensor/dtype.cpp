@@ -4,7 +4,7 @@
 #include <array>
 #include <cstring>
 
-#include "python/call.h"
+#include "python/installed.h"
 #include "python/new_type.h"
 
 namespace modtree {
@@ -72,8 +72,8 @@ PyObject *dtype_tp_richcompare(PyObject *self, PyObject *other, int op) {
 }
 
 PyObject *dtype_reduce(PyObject *self, PyObject *) {
-  const py::object getter = import_attribute("modtree._tensor.dtypes", "_dtype_by_name");
-  return getter ? Py_BuildValue("O(O)", getter.ptr(), as_dtype(self)->name) : nullptr;
+  PyObject *getter = need_installed(installed.dtype_by_name);
+  return getter ? Py_BuildValue("O(O)", getter, as_dtype(self)->name) : nullptr;
 }
 
 PyObject *dtype_copy(PyObject *self, PyObject *) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "family/family.h"
+#include "python/installed.h"
 #include "python/slot_guard.h"
 #include "tensor/autograd/backward.h"
 #include "tensor/autograd/history.h"
@@ -17,11 +18,6 @@
 namespace modtree {
 
 namespace {
-
-PyObject *g_cpu = nullptr;             // modtree.device("cpu")
-PyObject *g_meta = nullptr;            // modtree.device("meta")
-PyObject *g_parse_device = nullptr;    // modtree._tensor.devices.as_device
-PyObject *g_with_arguments = nullptr;  // modtree.memory_formats.with_arguments
 
 PyObject *dtype_object(TensorObject *self) {
   return reinterpret_cast<PyObject *>(dtype_of(self->array));
@@ -86,8 +82,7 @@ PyObject *tensor_is_complex(PyObject *self, PyObject *) {
 // method of that name without them.
 PyObject *with_arguments(const char *name, PyObject *self, PyObject *const *args, Py_ssize_t nargs,
                          PyObject *keywords) {
-  if (g_with_arguments == nullptr) {
-    PyErr_SetString(PyExc_RuntimeError, "memory formats are not known yet: import modtree first");
+  if (!need_installed(installed.with_arguments)) {
     return nullptr;
   }
   const Py_ssize_t count = nargs + (keywords == nullptr ? 0 : PyTuple_GET_SIZE(keywords));
@@ -98,8 +93,8 @@ PyObject *with_arguments(const char *name, PyObject *self, PyObject *const *args
   return slot_guard(static_cast<PyObject *>(nullptr), [&]() -> PyObject * {
     std::vector<PyObject *> values{key.ptr(), self};
     values.insert(values.end(), args, args + count);
-    return PyObject_Vectorcall(g_with_arguments, values.data(), static_cast<size_t>(nargs) + 2,
-                               keywords);
+    return PyObject_Vectorcall(installed.with_arguments, values.data(),
+                               static_cast<size_t>(nargs) + 2, keywords);
   });
 }
 
@@ -316,12 +311,8 @@ PyObject *get_is_meta(PyObject *self, void *) { return PyBool_FromLong(as_tensor
 PyObject *get_false(PyObject *, void *) { Py_RETURN_FALSE; }
 
 PyObject *get_device(PyObject *self, void *) {
-  PyObject *device = as_tensor(self)->is_meta ? g_meta : g_cpu;
-  if (device == nullptr) {
-    PyErr_SetString(PyExc_RuntimeError, "devices are not known yet: import modtree first");
-    return nullptr;
-  }
-  return new_ref(device);
+  PyObject *device = as_tensor(self)->is_meta ? installed.meta_device : installed.cpu_device;
+  return Py_XNewRef(need_installed(device));
 }
 
 // A handle with a version of its own: changes through `data` are not seen by a graph.
@@ -516,15 +507,10 @@ PyMethodDef *tensor_methods() { return kMethods; }
 PyGetSetDef *tensor_getset() { return kGetSet; }
 
 int device_is_meta(PyObject *device) {
-  if (device == g_cpu || device == g_meta) {
-    return device == g_meta;
+  if (device == installed.cpu_device || device == installed.meta_device) {
+    return device == installed.meta_device;
   }
-  if (g_parse_device == nullptr) {
-    PyErr_SetString(PyExc_RuntimeError, "devices are not known yet: import modtree first");
-    return -1;
-  }
-  py::object parsed =
-      py::reinterpret_steal<py::object>(PyObject_CallOneArg(g_parse_device, device));
+  const py::object parsed = call_installed(installed.as_device, device);
   if (!parsed) {
     return -1;
   }
@@ -603,13 +589,5 @@ int copy_values(TensorObject *self, PyObject *source) {
 PyObject *convert_tensor(TensorObject *self, DTypeObject *dtype, bool to_meta, bool copy) {
   return recorded_result(kConvert, self, cast_tensor(self, dtype, to_meta, copy));
 }
-
-void set_devices(py::object cpu, py::object meta, py::object parse) {
-  g_cpu = cpu.release().ptr();
-  g_meta = meta.release().ptr();
-  g_parse_device = parse.release().ptr();
-}
-
-void set_with_arguments(py::object function) { g_with_arguments = function.release().ptr(); }
 
 }  // namespace modtree

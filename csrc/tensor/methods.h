@@ -26,10 +26,4 @@ int device_is_meta(PyObject *device);
 class InplaceRecord;
 int begin_fill(InplaceRecord &recorded, TensorObject *self, PyObject *value = Py_None);
 
-// Called once by modtree._tensor.devices with its objects.
-void set_devices(py::object cpu, py::object meta, py::object parse);
-
-// Called once by modtree.memory_formats: what answers methods that were given arguments.
-void set_with_arguments(py::object function);
-
 }  // namespace modtree

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "family/family.h"
+#include "python/installed.h"
 #include "tensor/grad_mode.h"
 #include "tensor/methods.h"
 
@@ -11,16 +12,16 @@ namespace modtree {
 
 namespace {
 
-PyTypeObject *g_parameter_type = nullptr;  // modtree.nn.Parameter
-PyObject *g_is_param = nullptr;            // "_is_param"
-PyObject *g_is_buffer = nullptr;           // "_is_buffer"
+PyTypeObject *parameter_type() { return reinterpret_cast<PyTypeObject *>(installed.Parameter); }
+PyObject *g_is_param = nullptr;   // "_is_param"
+PyObject *g_is_buffer = nullptr;  // "_is_buffer"
 
 PyObject *as_bool_object(bool flag) { return flag ? Py_True : Py_False; }
 
 // Truth of an attribute that only marks set: on a plain tensor it can only be in the instance dict.
 int has_mark(PyObject *tensor, PyObject *name) {
   PyTypeObject *type = Py_TYPE(tensor);
-  if (type == tensor_type || type == g_parameter_type) {
+  if (type == tensor_type || type == parameter_type()) {
     if (as_tensor(tensor)->dict == nullptr) {
       return 0;
     }
@@ -49,7 +50,7 @@ public:
   using TensorFamily::TensorFamily;
 
   int is_parameter(PyObject *tensor) override {
-    if (PyType_IsSubtype(Py_TYPE(tensor), g_parameter_type)) {
+    if (PyType_IsSubtype(Py_TYPE(tensor), parameter_type())) {
       return 1;
     }
     return has_mark(tensor, g_is_param);
@@ -59,7 +60,7 @@ public:
 
   int is_uninitialized(PyObject *tensor) override {
     PyTypeObject *type = Py_TYPE(tensor);
-    if (type == tensor_type || type == g_parameter_type) {
+    if (type == tensor_type || type == parameter_type()) {
       return 0;
     }
     py::object answer = call("is_uninitialized", tensor);
@@ -154,14 +155,13 @@ public:
 
   PyObject *make_parameter(PyObject *data, bool requires_grad) override {
     if (is_plain(data) && (!requires_grad || is_floating_point(data) || is_complex(data))) {
-      PyObject *parameter = make_alias(g_parameter_type, as_tensor(data));
+      PyObject *parameter = make_alias(parameter_type(), as_tensor(data));
       if (parameter != nullptr) {
         as_tensor(parameter)->requires_grad = requires_grad;
       }
       return parameter;
     }
-    return PyObject_CallFunction(reinterpret_cast<PyObject *>(g_parameter_type), "OO", data,
-                                 as_bool_object(requires_grad));
+    return PyObject_CallFunction(installed.Parameter, "OO", data, as_bool_object(requires_grad));
   }
 
   int can_swap_payload(PyObject *tensor, PyObject *other) override {
@@ -220,7 +220,7 @@ public:
 private:
   // Of a class whose methods are ours: no need to call them through Python.
   static bool is_plain(PyObject *tensor) {
-    return Py_TYPE(tensor) == tensor_type || Py_TYPE(tensor) == g_parameter_type;
+    return Py_TYPE(tensor) == tensor_type || Py_TYPE(tensor) == parameter_type();
   }
 
   template <typename... Args>
@@ -237,17 +237,18 @@ void init_numpy_family() {
   g_is_buffer = PyUnicode_InternFromString("_is_buffer");
 }
 
-void register_numpy_family(py::object python_family, py::type parameter) {
-  auto *type = reinterpret_cast<PyTypeObject *>(parameter.ptr());
-  if (!PyType_IsSubtype(type, tensor_base_type)) {
+void adopt_parameter_class(const py::object &parameter) {
+  if (!PyType_Check(parameter.ptr()) ||
+      !PyType_IsSubtype(reinterpret_cast<PyTypeObject *>(parameter.ptr()), tensor_base_type)) {
     throw py::type_error("Parameter must be a subclass of Tensor");
   }
-  Py_INCREF(type);
-  g_parameter_type = type;
-  use_native_dealloc(type);
-  auto *family = new NumpyFamily(std::move(python_family));  // families live for ever
+  use_native_dealloc(reinterpret_cast<PyTypeObject *>(parameter.ptr()));
+}
+
+void adopt_numpy_family(const py::object &python_family) {
+  auto *family = new NumpyFamily(python_family);  // families live for ever
   register_family(tensor_type, family);
-  register_family(type, family);
+  register_family(parameter_type(), family);
 }
 
 }  // namespace modtree

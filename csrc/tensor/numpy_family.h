@@ -8,7 +8,9 @@ namespace modtree {
 
 void init_numpy_family();
 
-// Called once by modtree.families.numpy. Throws.
-void register_numpy_family(pybind11::object python_family, pybind11::type parameter);
+// The Python class Parameter, once Tensor is there; the family's Python object, once Parameter is
+// there. Throw.
+void adopt_parameter_class(const pybind11::object &parameter);
+void adopt_numpy_family(const pybind11::object &python_family);
 
 }  // namespace modtree

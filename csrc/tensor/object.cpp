@@ -467,17 +467,21 @@ void make_tensor_type(py::handle m) {
   g_size_type = &PyTuple_Type;
 }
 
-void set_tensor_classes(py::type tensor, py::type size) {
-  auto *type = reinterpret_cast<PyTypeObject *>(tensor.ptr());
-  auto *size_type = reinterpret_cast<PyTypeObject *>(size.ptr());
-  if (!PyType_IsSubtype(type, tensor_base_type) || !PyType_IsSubtype(size_type, &PyTuple_Type)) {
-    throw py::type_error("expected a subclass of TensorBase and a subclass of tuple");
+void adopt_tensor_class(const py::object &tensor) {
+  if (!PyType_Check(tensor.ptr()) ||
+      !PyType_IsSubtype(reinterpret_cast<PyTypeObject *>(tensor.ptr()), tensor_base_type)) {
+    throw py::type_error("Tensor must be a subclass of TensorBase");
   }
-  Py_INCREF(type);
-  Py_INCREF(size_type);
-  tensor_type = type;
-  use_native_dealloc(type);
-  g_size_type = size_type;
+  tensor_type = reinterpret_cast<PyTypeObject *>(py::object(tensor).release().ptr());
+  use_native_dealloc(tensor_type);
+}
+
+void adopt_size_class(const py::object &size) {
+  if (!PyType_Check(size.ptr()) ||
+      !PyType_IsSubtype(reinterpret_cast<PyTypeObject *>(size.ptr()), &PyTuple_Type)) {
+    throw py::type_error("Size must be a subclass of tuple");
+  }
+  g_size_type = reinterpret_cast<PyTypeObject *>(py::object(size).release().ptr());
 }
 
 }  // namespace modtree

@@ -107,7 +107,8 @@ void use_native_dealloc(PyTypeObject *type);
 
 void make_tensor_type(py::handle m);
 
-// Called once by modtree._tensor.tensor with its classes. Throws.
-void set_tensor_classes(py::type tensor, py::type size);
+// The Python classes Tensor and Size, once they are there. Throw.
+void adopt_tensor_class(const py::object &tensor);
+void adopt_size_class(const py::object &size);
 
 }  // namespace modtree

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The Python type of a row of the registry of operations.
-#include "python/call.h"
+#include "python/installed.h"
 #include "python/new_type.h"
 #include "tensor/op.h"
+#include "tensor/slot_ops.h"
 
 #include <structmember.h>
 
@@ -154,6 +155,7 @@ PyObject *op_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
   op->is_ufunc = is_ufunc != 0;
   op->no_bool = no_bool != 0;
   op->check_zero = check_zero != 0;
+  keep_if_slot_op(op);
   return self;
 }
 
@@ -164,8 +166,8 @@ PyObject *op_get_doc(PyObject *self, void *) {
 }
 
 PyObject *op_reduce(PyObject *self, PyObject *) {
-  const py::object find = import_attribute("modtree._ops.registry", "find");
-  return find ? Py_BuildValue("O(O)", find.ptr(), as_op(self)->name) : nullptr;
+  PyObject *find = need_installed(installed.find_operation);
+  return find ? Py_BuildValue("O(O)", find, as_op(self)->name) : nullptr;
 }
 
 bool parse_keep(PyObject *masks, OpObject::Keep *keep) {

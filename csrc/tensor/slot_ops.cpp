@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tensor/slot_ops.h"
 
-#include <cstring>
-#include <string>
-
 namespace modtree {
 
 namespace {
@@ -50,25 +47,13 @@ OpObject *slot_op(int index) {
   return g_ops[index];
 }
 
-void set_slot_op(const char *name, py::object op) {
-  if (Py_TYPE(op.ptr()) != op_type) {
-    throw py::type_error("expected an Op");
-  }
+void keep_if_slot_op(OpObject *op) {
   for (int i = 0; i < kSlotOps; ++i) {
-    if (std::strcmp(kSlotNames[i], name) == 0) {
-      g_ops[i] = reinterpret_cast<OpObject *>(op.release().ptr());  // kept for ever
-      return;
+    if (!g_ops[i] && PyUnicode_CompareWithASCIIString(op->name, kSlotNames[i]) == 0) {
+      Py_INCREF(op);  // kept for ever
+      g_ops[i] = op;
     }
   }
-  throw py::value_error(std::string("no operator has the operation ") + name);
-}
-
-py::list slot_op_names() {
-  py::list names;
-  for (const char *name : kSlotNames) {
-    names.append(py::str(name));
-  }
-  return names;
 }
 
 }  // namespace modtree

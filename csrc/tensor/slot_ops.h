@@ -39,13 +39,10 @@ enum SlotOp {
   kSlotOps,
 };
 
-// The row; null with an error set while modtree._ops has not filled it in.
+// The operation; null with an error set while modtree._ops has not filled it in.
 OpObject *slot_op(int index);
 
-// Fills in the row behind a name. Throws for a name that no operator has.
-void set_slot_op(const char *name, py::object op);
-
-// Every name that wants a row.
-py::list slot_op_names();
+// Keeps the operation where its name is that of one of these, and the first of that name.
+void keep_if_slot_op(OpObject *op);
 
 }  // namespace modtree

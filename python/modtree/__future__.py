@@ -3,6 +3,8 @@
 default.
 """
 
+from modtree import _C
+
 _overwrite_module_params_on_conversion = False
 _swap_module_params_on_conversion = False
 
@@ -29,3 +31,9 @@ def set_swap_module_params_on_conversion(value: bool) -> None:
 
 def get_swap_module_params_on_conversion() -> bool:
     return _swap_module_params_on_conversion
+
+
+_C._install(
+    get_overwrite_module_params_on_conversion=get_overwrite_module_params_on_conversion,
+    get_swap_module_params_on_conversion=get_swap_module_params_on_conversion,
+)

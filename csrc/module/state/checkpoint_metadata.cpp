@@ -3,6 +3,7 @@
 
 #include "module/state/state_dict.h"
 #include "module/state/state_path.h"
+#include "python/installed.h"
 
 namespace modtree {
 
@@ -31,7 +32,7 @@ int CheckpointMetadata::start(PyObject *state_dict) {
   if (PyDict_CheckExact(state_dict)) {
     return 0;
   }
-  PyObject *type = state_type("StateDict");
+  PyObject *type = need_installed(installed.StateDict);
   if (!type) {
     return -1;
   }

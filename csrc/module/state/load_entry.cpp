@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "module/state/load_entry.h"
+#include "python/installed.h"
 
 namespace modtree {
 
@@ -125,11 +126,7 @@ PyObject *failure_message(const LoadEntry &entry, const LoadMode &mode, PyObject
 }  // namespace
 
 int swap_mode() {
-  static PyObject *module = nullptr;
-  if (!module && !(module = PyImport_ImportModule("modtree.__future__"))) {
-    return -1;
-  }
-  const Owned flag = steal(PyObject_GetAttr(module, names.swap_module_params));
+  const py::object flag = call_installed(installed.get_swap_module_params_on_conversion);
   return flag ? PyObject_IsTrue(flag.ptr()) : -1;
 }
 

@@ -14,6 +14,7 @@
 #include "module/state/state_dict.h"
 #include "module/state/state_path.h"
 #include "python/arguments.h"
+#include "python/installed.h"
 #include "python/slot_guard.h"
 
 namespace modtree {
@@ -70,7 +71,7 @@ private:
   };
 
   static int set_dict(LoadRegion *region, PyObject *state_dict) {
-    PyObject *type = state_type("StateDict");
+    PyObject *type = need_installed(installed.StateDict);
     if (!type) {
       return -1;
     }
@@ -390,7 +391,7 @@ private:
   }
 
   PyObject *incompatible_keys() {
-    PyObject *type = state_type("_IncompatibleKeys");
+    PyObject *type = need_installed(installed.IncompatibleKeys);
     return type ? PyObject_CallFunctionObjArgs(type, missing_.ptr(), unexpected_.ptr(), nullptr)
                 : nullptr;
   }

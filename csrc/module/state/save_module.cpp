@@ -6,6 +6,7 @@
 #include "module/state/state_dict.h"
 #include "module/state/state_path.h"
 #include "python/arguments.h"
+#include "python/installed.h"
 #include "python/slot_guard.h"
 
 namespace modtree {
@@ -130,7 +131,7 @@ PyObject *module_save_to_state_dict(PyObject *self_obj, PyObject *const *args, P
       return nullptr;
     }
     const int keep_vars = PyObject_IsTrue(values[2]);
-    PyObject *type = keep_vars < 0 ? nullptr : state_type("StateDict");
+    PyObject *type = keep_vars < 0 ? nullptr : need_installed(installed.StateDict);
     if (!type) {
       return nullptr;
     }

@@ -10,6 +10,7 @@
 #include "module/state/state_metadata.h"
 #include "module/state/state_path.h"
 #include "python/arguments.h"
+#include "python/installed.h"
 #include "python/slot_guard.h"
 
 namespace modtree {
@@ -388,7 +389,7 @@ PyObject *state_dict(PyObject *self_obj, const StateDictArguments &arguments) {
   if (truths_or(arguments.keep_vars, &keep_vars, arguments.clone, &clone) < 0) {
     return nullptr;
   }
-  PyObject *type = state_type("StateDict");
+  PyObject *type = need_installed(installed.StateDict);
   if (!type) {
     return nullptr;
   }
@@ -423,25 +424,6 @@ PyObject *state_dict(PyObject *self_obj, const StateDictArguments &arguments) {
 }
 
 }  // namespace
-
-PyObject *state_type(const char *name) {
-  static PyObject *module = nullptr;
-  static PyObject *state_dict_type = nullptr;
-  if (!module && !(module = PyImport_ImportModule("modtree._module.state_dict"))) {
-    return nullptr;
-  }
-  if (!state_dict_type && !(state_dict_type = PyObject_GetAttrString(module, "StateDict"))) {
-    return nullptr;
-  }
-  if (name[0] == 'S') {
-    return state_dict_type;
-  }
-  static PyObject *keys_type = nullptr;
-  if (!keys_type) {
-    keys_type = PyObject_GetAttrString(module, "_IncompatibleKeys");
-  }
-  return keys_type;
-}
 
 PyObject *module_state_dict(PyObject *self_obj, PyObject *const *args, Py_ssize_t count,
                             PyObject *keywords) {

@@ -10,8 +10,4 @@ namespace modtree {
 PyObject *module_state_dict(PyObject *self_obj, PyObject *const *args, Py_ssize_t count,
                             PyObject *keywords);
 
-// Borrowed attribute of modtree._module.state_dict, imported on first use; null on error. Kept for
-// the life of the process.
-PyObject *state_type(const char *name);
-
 }  // namespace modtree

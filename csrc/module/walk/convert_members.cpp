@@ -5,7 +5,7 @@
 #include "module/class_info.h"
 #include "module/registry_edit.h"
 #include "module/walk/conversion.h"
-#include "python/call.h"
+#include "python/installed.h"
 #include "python/slot_guard.h"
 
 namespace modtree {
@@ -43,9 +43,8 @@ int check_converted(ModuleObject *module, PyObject *key, PyObject *converted) {
 }
 
 // What a getter of modtree.__future__ says. Throws error_already_set.
-bool future_flag(const char *getter) {
-  const py::object function = import_attribute("modtree.__future__", getter);
-  const py::object flag = function ? call(function) : py::object();
+bool future_flag(PyObject *getter) {
+  const py::object flag = call_installed(getter);
   const int truth = flag ? PyObject_IsTrue(flag.ptr()) : -1;
   if (truth < 0) {
     throw py::error_already_set();
@@ -58,8 +57,8 @@ bool future_flag(const char *getter) {
 MemberConversion::MemberConversion(PyObject *fn)
     : fn_(py::reinterpret_borrow<py::object>(fn)),
       keep_ties_(is_keep_ties(fn)) {
-  overwrite_ = future_flag("get_overwrite_module_params_on_conversion");
-  swap_ = future_flag("get_swap_module_params_on_conversion");
+  overwrite_ = future_flag(installed.get_overwrite_module_params_on_conversion);
+  swap_ = future_flag(installed.get_swap_module_params_on_conversion);
 }
 
 int MemberConversion::convert(ModuleObject *module) {

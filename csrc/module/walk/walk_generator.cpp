@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "module/walk/walk_generator.h"
 
-#include "python/call.h"
+#include "python/installed.h"
 
 namespace modtree {
 
@@ -11,11 +11,10 @@ namespace {
 // worth code of ours that would have to follow CPython's. Null on error.
 py::object twin_of(PyObject *self_obj) {
   const WalkStatus status = walk_status(self_obj);
-  const py::object make = import_attribute("modtree._module.walks", "twin");
   const auto name = py::reinterpret_steal<py::object>(PyUnicode_FromString(status.name));
-  return make && name ? call(make, name, status.started ? Py_True : Py_False,
-                             status.finished ? Py_True : Py_False)
-                      : py::object();
+  return name ? call_installed(installed.walk_twin, name, status.started ? Py_True : Py_False,
+                               status.finished ? Py_True : Py_False)
+              : py::object();
 }
 
 PyObject *attribute_of_twin(PyObject *self_obj, const char *name) {

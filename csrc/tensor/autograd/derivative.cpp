@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tensor/autograd/derivative.h"
 
+#include "python/installed.h"
 #include "tensor/autograd/gradient.h"
 #include "tensor/autograd/history.h"
 #include "tensor/grad_mode.h"
@@ -11,9 +12,6 @@ namespace {
 
 constexpr std::size_t kPlaces =
     4 + kMaxArgs;  // needs, g, result, arguments; one in front for the callee
-
-PyObject *g_refuse_second =
-    nullptr;  // modtree.autograd: name -> a function that says there is no second derivative
 
 // The arguments of a derivative function.
 class Stack {
@@ -452,8 +450,7 @@ int apply_without_graph(NodeObject *node, Gradients &outputs, const std::vector<
     }
   }
   py::object name = py::reinterpret_steal<py::object>(node_name(node));
-  py::object refuse =
-      py::reinterpret_steal<py::object>(PyObject_CallOneArg(g_refuse_second, name.ptr()));
+  const py::object refuse = call_installed(installed.refuse_double_backward, name);
   if (!refuse) {
     return -1;
   }
@@ -610,7 +607,5 @@ NodeObject *record_python(PyObject *name, PyObject *inputs, PyObject *outputs, P
   }
   return as_node(held.release().ptr());
 }
-
-void set_refuse_second(py::object refuse) { g_refuse_second = refuse.release().ptr(); }
 
 }  // namespace modtree

@@ -53,7 +53,4 @@ PyObject *gradient_from_tensor(PyObject *tensor, bool on_tensors);
 NodeObject *record_python(PyObject *name, PyObject *inputs, PyObject *outputs, PyObject *function,
                           PyObject *changed = nullptr);
 
-// refuse(name) -> function: called once by modtree.autograd.
-void set_refuse_second(py::object refuse);
-
 }  // namespace modtree

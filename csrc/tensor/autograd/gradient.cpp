@@ -6,8 +6,8 @@
 #include <cstring>
 #include <utility>
 
-#include "python/call.h"
 #include "python/compat.h"
+#include "python/installed.h"
 #include "tensor/slot_ops.h"
 
 namespace modtree {
@@ -16,8 +16,6 @@ namespace {
 
 PyObject *g_add = nullptr;         // np.add
 PyObject *g_add_reduce = nullptr;  // np.add.reduce
-PyObject *g_fit_tensor = nullptr;  // modtree.autograd's form of fit_gradient for tensors
-
 PyObject *dims_tuple(const npy_intp *dims, int ndim) {
   PyObject *tuple = PyTuple_New(ndim);
   for (int i = 0; tuple != nullptr && i < ndim; ++i) {
@@ -121,9 +119,10 @@ PyObject *fit_tensor(PyObject *value, OutputSpec &spec, NodeObject *node) {
   if (!shape || !name) {
     return nullptr;
   }
-  return PyObject_CallFunctionObjArgs(g_fit_tensor, value, shape.ptr(),
-                                      reinterpret_cast<PyObject *>(dtype_of_num(spec.num)),
-                                      name.ptr(), nullptr);
+  return call_installed(installed.fit_gradient, held, shape,
+                        reinterpret_cast<PyObject *>(dtype_of_num(spec.num)), name)
+      .release()
+      .ptr();
 }
 
 // May two elements of the view share memory (expand, unfold)?
@@ -309,7 +308,5 @@ void init_gradient() {
   g_add_reduce = py::object(add.attr("reduce")).release().ptr();
   g_add = add.release().ptr();
 }
-
-void set_fit_tensor(py::object fit) { g_fit_tensor = fit.release().ptr(); }
 
 }  // namespace modtree

@@ -32,7 +32,4 @@ bool same_shape(PyArrayObject *array, OutputSpec &spec);
 // Looks up what gradients are added with.
 void init_gradient();
 
-// fit(value, shape, dtype, name): called once by modtree.autograd.
-void set_fit_tensor(py::object fit);
-
 }  // namespace modtree

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <new>
 
-#include "python/call.h"
+#include "python/installed.h"
 #include "python/new_type.h"
 #include "python/once.h"
 #include "python/slot_guard.h"
@@ -214,8 +214,7 @@ PyObject *register_on(PyObject *table, PyObject *hook) {
   if (table == nullptr) {
     return nullptr;
   }
-  const py::object make = import_attribute("modtree._module.hooks", "RemovableHandle");
-  py::object handle = make ? call(make, table) : py::object();
+  py::object handle = call_installed(installed.RemovableHandle, table);
   const py::object id = handle ? get_attribute(handle, "id") : py::object();
   // Not PyDict_SetItem: an OrderedDict would not know the key when it is removed.
   return id && PyObject_SetItem(table, id.ptr(), hook) == 0 ? handle.release().ptr() : nullptr;

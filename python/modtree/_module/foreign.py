@@ -10,6 +10,8 @@ import warnings
 import weakref
 from typing import Any
 
+from modtree import _C
+
 __all__: list[str] = []
 
 # A metaclass may answer anything for `cls.__mro__`.
@@ -66,3 +68,10 @@ def warn_of_parent(parent: Any, name: str, child: Any) -> None:
         f"torch.nn",
         stacklevel=3 if sys._getframe(1).f_code.co_name == "__setattr__" else 2,
     )
+
+
+_C._install(
+    is_foreign_module_class=is_module_class,
+    warn_of_foreign_child=warn_of_child,
+    warn_of_foreign_parent=warn_of_parent,
+)

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from modtree import _C
 from modtree._tensor.handles import RemovableHandle
 from modtree.families import family_of
 
@@ -243,3 +244,10 @@ def _warn_legacy(what: str, missing: str) -> None:
         FutureWarning,
         stacklevel=4,
     )
+
+
+_C._install(
+    PickledTable=PickledTable,
+    attach_legacy_backward_hooks=attach_legacy_backward_hooks,
+    make_backward_tap=make_backward_tap,
+)

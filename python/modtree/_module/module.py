@@ -9,6 +9,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from modtree import _C, _imports
+
+# Imported for what they hand over to native code: the switches, warnings, and twins of walks.
+from modtree import __future__ as _switches  # noqa: F401
 from modtree._C import (
     _global_backward_hooks,
     _global_backward_pre_hooks,
@@ -21,8 +24,10 @@ from modtree._C import (
     _global_parameter_registration_hooks,
 )
 from modtree._module import conversions as _conversions
+from modtree._module import foreign as _foreign  # noqa: F401
 from modtree._module import repr as _repr
 from modtree._module import state_dict as state
+from modtree._module import walks as _walks  # noqa: F401
 from modtree._module.hooks import RemovableHandle, warn_non_full_backward_hook
 from modtree._module.parameter import Parameter
 

@@ -209,3 +209,6 @@ def register_load_state_dict_post_hook(self: Any, hook: _Hook) -> RemovableHandl
     handle = RemovableHandle(self._load_state_dict_post_hooks)
     self._load_state_dict_post_hooks[handle.id] = hook
     return handle
+
+
+_C._install(IncompatibleKeys=_IncompatibleKeys, StateDict=StateDict)

@@ -7,6 +7,8 @@ from collections.abc import Generator
 from types import FunctionType
 from typing import Any
 
+from modtree import _C
+
 __all__: list[str] = []
 
 
@@ -29,3 +31,6 @@ def twin(name: str, started: bool, finished: bool) -> Generator[Any, Any, Any]:
     if finished:
         generator.close()
     return generator
+
+
+_C._install(walk_twin=twin)

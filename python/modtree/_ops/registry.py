@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from modtree._C import Op, _set_slot_op, _slot_ops
+from modtree._C import Op, _install
 
 __all__ = [
     "by_function",
@@ -90,8 +90,6 @@ def define(
         recording[name] = record
     if numpy is not None:
         by_function[numpy] = op
-    if name in _slot_ops:
-        _set_slot_op(name, op)
     return op
 
 
@@ -247,3 +245,6 @@ def inplace_of(op: Op) -> Callable[..., Any]:
     method.__name__ = method.__qualname__ = op.__name__ + "_"
     method.__doc__ = f"{op.__name__}() in place."
     return method
+
+
+_install(find_operation=find)

@@ -131,4 +131,4 @@ def as_device(value: Any) -> device:
     return device(value)
 
 
-_C._set_devices(_known["cpu"], _known["meta"], as_device)
+_C._install(cpu_device=_known["cpu"], meta_device=_known["meta"], as_device=as_device)

@@ -126,3 +126,6 @@ class iinfo(_Limits):  # noqa: N801
 def _dtype_by_name(name: str) -> dtype:
     """Where a pickled dtype comes back."""
     return _C._dtypes[name]
+
+
+_C._install(dtype_by_name=_dtype_by_name)

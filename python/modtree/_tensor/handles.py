@@ -8,6 +8,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from modtree import _C
+
 _Ref = Callable[[], Any]
 
 
@@ -66,3 +68,6 @@ class RemovableHandle:
 def _ref_or_dead(table: Any) -> _Ref:
     # A reference to a table that dies at once, when there is none.
     return weakref.ref(OrderedDict() if table is None else table)
+
+
+_C._install(RemovableHandle=RemovableHandle)

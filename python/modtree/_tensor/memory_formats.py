@@ -158,4 +158,4 @@ def with_arguments(name: str, tensor: Any, *args: Any, **kwargs: Any) -> Any:
     return _METHODS[name](tensor, *args, **kwargs)
 
 
-_C._set_with_arguments(with_arguments)
+_C._install(with_arguments=with_arguments)

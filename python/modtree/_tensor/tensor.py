@@ -564,4 +564,4 @@ def _install_methods() -> None:
 
 
 _install_methods()
-_C._set_tensor_classes(Tensor, Size)
+_C._install(Tensor=Tensor, Size=Size)

@@ -179,5 +179,4 @@ def refuse_second(name: str) -> Any:
     return refuse
 
 
-_C._set_fit_tensor(_fit)
-_C._set_refuse_second(refuse_second)
+_C._install(fit_gradient=_fit, refuse_double_backward=refuse_second)

@@ -127,3 +127,6 @@ def _load(root: str, mro: tuple[type, ...]) -> TensorFamily | None:
     if _families.get(root) == entry:
         _families[root] = family
     return family
+
+
+_C._install(find_family=find)

@@ -85,4 +85,4 @@ class NumpyFamily(base.TensorFamily):
 
 
 family = NumpyFamily()
-_C._register_numpy_family(family, Parameter)
+_C._install(Parameter=Parameter, numpy_family=family)
