@@ -250,3 +250,33 @@ def test_missing_methods(lib):
 
     with pytest.raises(NotImplementedError):
         Empty.apply(leaf(lib, 1.0))
+
+
+def test_a_view_that_forward_returned_and_its_base_changed(lib):
+    """A lost history is an error, also where the base itself needs no gradient, and before forward runs."""
+    calls = []
+    both = function(lib, lambda ctx, x, y: (x, y * 2), lambda ctx, a, b: (a, b * 2))
+    double = function(lib, lambda ctx, x: calls.append(1) or x * 2, lambda ctx, g: g * 2)
+    x = lib.ones(2)
+    view, _ = both(x, leaf(lib, 1.0))
+    assert view.grad_fn is not None
+    x.add_(1)
+    for use in (lambda: view.grad_fn, lambda: double(view), lambda: view + 1):
+        with raises(RuntimeError, "its base or another view of its base has been modified inplace"):
+            use()
+    assert calls == []
+
+
+def test_backward_to_a_result_runs_what_made_it(lib):
+    """For the input itself that would not be needed; its hooks and what it saved are used up with it."""
+    calls = []
+    double = function(lib, lambda ctx, x: x * 2, lambda ctx, g: calls.append(1) or g * 2)
+    x = leaf(lib, 1.0, 2.0)
+    y = double(x)
+    with quiet():
+        (y * 3).sum().backward(inputs=[y])
+    assert calls == [1] and values(y.grad) == [3.0, 3.0] and x.grad is None
+    assert lib.autograd.grad((double(x) * 3).sum(), [x])[0] is not None and calls == [1, 1]
+    z = double(x)
+    lib.autograd.grad((z * 3).sum(), [z])
+    assert calls == [1, 1]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.support import raises, values
+from helpers.support import quiet, raises, values
 
 
 def leaf(lib: Any, shape: tuple[int, ...] = (2, 3)) -> Any:
@@ -267,3 +267,68 @@ def test_long_chain_of_changes(lib):
         y[i % 4] += 0.5
     y.sum().backward()
     assert values(x.grad) == [1.0] * 4
+
+
+def test_the_sum_of_gradients_is_written_into_one_that_is_on_a_graph(lib):
+    x = leaf(lib, (2,))
+    y = (x * x).sum()
+    with quiet():
+        y.backward(create_graph=True)
+    grad, version = x.grad, x.grad._version
+    y.backward()
+    assert x.grad is grad and grad.requires_grad and grad._version == version + 1
+    assert values(grad) == pytest.approx([0.4, 3.6])
+
+
+def test_detach_keeps_the_mark_of_a_retained_grad(lib):
+    y = leaf(lib, (2,)) * 1
+    y.retain_grad()
+    assert y.detach_().retains_grad and y.is_leaf and not y.requires_grad
+
+
+@pytest.mark.parametrize("change", ["base", "part"])
+def test_gradients_of_gradients_that_depend_on_nothing(lib, change):
+    """The derivative of a part is no function of the values."""
+    x, y = leaf(lib, (3,)), leaf(lib, ())
+    if change == "base":
+        part = x[::2]
+        with lib.no_grad():
+            x.mul_(2)
+    else:
+        part = lib.zeros(3, dtype=lib.float64)
+        part[1:] = y
+    with quiet():
+        part.sum().backward(create_graph=True)
+    grad = (x if change == "base" else y).grad
+    assert not grad.requires_grad
+    assert values(grad) == ([1.0, 0.0, 1.0] if change == "base" else 2.0)
+
+
+def test_gradients_of_gradients_through_a_part_that_depends_on_values(lib):
+    x, y = leaf(lib, (3,)), leaf(lib, (1,))
+    base = x * 1
+    base[1:].mul_(y)
+    with quiet():
+        base.sum().backward(create_graph=True)
+    assert y.grad.requires_grad
+
+
+def test_a_view_without_history_is_not_saved(lib):
+    x = leaf(lib)
+    y = x.tanh()
+    with lib.no_grad():
+        view = y.t()
+    z = leaf(lib, (3, 2))
+    out = (z / (view * view + 1)).sum()
+    y.zero_()
+    out.backward()
+    assert z.grad is not None and x.grad is None
+
+
+@pytest.mark.parametrize("shape", [(0,), (2, 0)])
+def test_parts_of_nothing_are_views(lib, shape):
+    x = leaf(lib, shape) * 1
+    parts = x.chunk(2, -1)
+    assert all(part is not x and part._base is x for part in parts)
+    with raises(RuntimeError, "is a view and is being modified inplace"):
+        parts[0].neg_()

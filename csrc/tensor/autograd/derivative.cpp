@@ -413,19 +413,29 @@ bool runs_on_tensors(NodeObject *node) {
          (node->kind == NodeKind::op && node->op->runs_on_tensors);
 }
 
+// Does the derivative of this node depend on the gradient alone?
+bool is_linear(NodeObject *node) {
+  if (node->kind == NodeKind::copy_slices) {
+    node = as_node(node->target);
+  }
+  return node->kind == NodeKind::as_view || (node->kind == NodeKind::op && !node->saved_something);
+}
+
 // The derivative of this node cannot be recorded: computes it on arrays, and results that refuse to
-// be derived.
+// be derived when they depend on something that could.
 int apply_without_graph(NodeObject *node, Gradients &outputs, const std::vector<bool> &wanted,
                         Gradients &results) {
   Gradients arrays(outputs.size());
   py::list inputs;
+  bool is_constant = is_linear(node);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i] != nullptr) {
       arrays[i] = gradient_from_tensor(outputs[i], false);
       inputs.append(py::handle(outputs[i]));
+      is_constant = is_constant && !needs_grad(as_tensor(outputs[i]));
     }
   }
-  for (std::size_t i = 0; i < node->n_edges; ++i) {
+  for (std::size_t i = 0; i < node->n_edges && !is_linear(node); ++i) {
     const Edge &edge = node->edges[i];
     if (edge.node != nullptr && edge.node->kind == NodeKind::accumulate) {
       inputs.append(py::handle(edge.node->target));
@@ -448,6 +458,9 @@ int apply_without_graph(NodeObject *node, Gradients &outputs, const std::vector<
       }
       made.append(py::handle(results[i]));
     }
+  }
+  if (is_constant) {
+    return 0;
   }
   py::object name = py::reinterpret_steal<py::object>(node_name(node));
   const py::object refuse = call_installed(installed.refuse_double_backward, name);

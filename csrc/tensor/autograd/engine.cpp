@@ -215,7 +215,7 @@ private:
         capture.next = works_[index].first_capture;
         works_[index].first_capture = static_cast<std::int32_t>(i);
         leads_there[index] = true;
-        works_[index].needed |= options_.accumulate && capture.node->kind == NodeKind::accumulate;
+        works_[index].needed |= options_.accumulate;
       }
     }
     for (std::uint32_t index : order) {

@@ -149,7 +149,8 @@ void raise_refused_inplace(TensorObject *view, const char *event) {
 NodeObject *current_grad_fn(TensorObject *tensor, bool *error) {
   *error = false;
   if (tensor->base != nullptr && version_of(tensor) != tensor->view_version &&
-      needs_grad(as_tensor(tensor->base)) && shares_memory_with_base(tensor)) {
+      (tensor->grad_fn != nullptr || needs_grad(as_tensor(tensor->base))) &&
+      shares_memory_with_base(tensor)) {
     if (tensor->view_origin == ViewOrigin::no_grad) {
       PyErr_SetString(PyExc_RuntimeError, "A view was created in no_grad mode and its base or "
                                           "another view of its base has been modified "
@@ -257,7 +258,6 @@ int drop_history(TensorObject *tensor) {
   Py_CLEAR(tensor->grad_fn);
   tensor->output_nr = 0;
   tensor->requires_grad = false;
-  tensor->retains_grad = false;
   return 0;
 }
 

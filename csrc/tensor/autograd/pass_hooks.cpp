@@ -308,11 +308,10 @@ int accumulate_grad(TensorObject *tensor, PyObject *gradient, bool on_tensors) {
   if (tensor->is_meta) {
     return bump_version(as_tensor(grad));
   }
-  // In place, so that who holds the old grad sees the sum; a grad that is on a graph itself is
-  // replaced.
+  // In place, so that who holds the old grad sees the sum, also when that is on a graph itself.
   const auto held_array = py::reinterpret_borrow<py::object>(as_object(as_tensor(grad)->array));
   PyObject *array = held_array.ptr();
-  if (!needs_grad(as_tensor(grad)) && PyArray_ISWRITEABLE(as_array(array))) {
+  if (PyArray_ISWRITEABLE(as_array(array))) {
     return add_in_place(array, gradient) < 0 ? -1 : bump_version(as_tensor(grad));
   }
   PyObject *sum = add_gradients(Py_NewRef(array), false, gradient, false);

@@ -13,6 +13,24 @@ namespace {
 bool is_sequence(PyObject *obj) { return PyList_CheckExact(obj) || PyTuple_CheckExact(obj); }
 PyObject **items_of(PyObject *sequence) { return PySequence_Fast_ITEMS(sequence); }
 
+// Will the argument's edge lead somewhere? A view made under no_grad needs a gradient with its base,
+// but has no way to it before that is changed (which ends in an error).
+bool any_has_way(PyObject *arg) {
+  if (is_tensor(arg)) {
+    TensorObject *tensor = as_tensor(arg);
+    return needs_grad(tensor) &&
+           (tensor->requires_grad || tensor->view_origin != ViewOrigin::no_grad);
+  }
+  if (PyTuple_CheckExact(arg)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(arg); ++i) {
+      if (is_tensor(PyTuple_GET_ITEM(arg, i)) && any_has_way(PyTuple_GET_ITEM(arg, i))) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
 // How many tensors an argument is: each may be saved with its version. Lists with tensors have
 // become tuples when the arguments were loaded: user code may change a list between this and the
 // time when its tensors are noted.
@@ -202,7 +220,7 @@ NodeObject *make_op_node(OpObject *op, PyObject *const *originals, PyObject *con
     const std::size_t count = counts[static_cast<std::size_t>(i)] = count_edges(originals[i]);
     n_edges += count;
     n_versions += count_tensors(originals[i]);
-    if (count != 0 && i < op->n_functions && any_needs_grad(originals + i, 1)) {
+    if (count != 0 && i < op->n_functions && any_has_way(originals[i])) {
       keep.merge(op->keep[i]);
     }
   }

@@ -313,9 +313,7 @@ def chunk(input: Any, chunks: int, dim: int = 0) -> Any:
     if input.ndim == 0:
         raise RuntimeError("chunk expects at least a 1-dimensional tensor")
     size = input.size(dim)
-    return (
-        split(input, max(-(-size // chunks), 1) if size else 1, dim) if size else (input,) * chunks
-    )
+    return split(input, -(-size // chunks) if size else [0] * chunks, dim)
 
 
 def split(input: Any, split_size: Any, dim: int = 0) -> Any:

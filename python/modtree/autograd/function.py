@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -118,13 +119,17 @@ class Function:
         """Calls ``forward`` and puts the call on the graph."""
         ctx = FunctionCtx()
         ctx.needs_input_grad = tuple(isinstance(a, _C.TensorBase) and a.requires_grad for a in args)
+        is_recorded = _C.is_grad_enabled() and any(ctx.needs_input_grad)
+        if is_recorded:
+            for tensor in itertools.compress(args, ctx.needs_input_grad):
+                tensor.grad_fn  # noqa: B018  # a lost one is an error before forward changes anything
         with no_grad():
             if cls.setup_context is Function.setup_context:
                 result = cls.forward(ctx, *args, **kwargs)
             else:
                 result = cls.forward(*args, **kwargs)
                 cls.setup_context(ctx, args, result)
-        if not (_C.is_grad_enabled() and any(ctx.needs_input_grad)):
+        if not is_recorded:
             ctx._versions = [0 if t is None else t._version for t in ctx._saved]
             if not isinstance(result, (tuple, list)):
                 return _without_history(result)
