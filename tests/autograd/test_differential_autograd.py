@@ -32,8 +32,8 @@ SHAPES = [(), (1,), (3,), (2, 3), (3, 2), (2, 1), (0, 3), (2, 3, 2)]
 
 # Where torch stops for reasons of its own: it refuses to write a tensor that overlaps with an
 # operand, has other strides after an operation, looks at no index of an empty tensor, writes a part
-# before it finds an index out of range, gives None where it promises zeros, asserts that a tensor
-# with the mark of a retained gradient has a node (detach_ leaves the mark).
+# before it finds an index out of range, gives None where it promises zeros, fails an assertion of
+# its own where the second result of a Function retains its gradient and is changed.
 NOT_COMPARED = (
     "some elements of the input",
     "view size is not compatible",

@@ -99,11 +99,16 @@ int save_argument(NodeObject *node, std::size_t i, PyObject *original, PyObject 
                   const OpObject::Keep &keep, bool is_keyword) {
   const bool is_single = PyArray_Check(value);
   const std::uint32_t bit = 1u << i;
+  const auto place = static_cast<int>(i) - node->op->first;
+  // The third operand (the weight of lerp), which stays a number in torch.
+  if (place >= 2 && !is_tensor(original) && !PyArray_Check(original) && PyNumber_Check(original)) {
+    node->args[i] = Py_NewRef(value);
+    return 0;
+  }
   if (!is_single && !is_array_sequence(value)) {
     node->args[i] = Py_NewRef(value);
     // A number where an array might have been: torch saves it, and a second pass is refused
     // whatever the operand was.
-    const auto place = static_cast<int>(i) - node->op->first;
     const bool is_operand = place >= 0 && place < node->op->operands;
     node->saved_something |=
         !is_keyword && is_operand && (keep.arrays & bit) != 0 && PyNumber_Check(value);
