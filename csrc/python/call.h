@@ -34,10 +34,20 @@ py::object call_method(py::handle object, const char *name, const Args &...args)
 // The next item of an iterator that may be one of ours, which goes on to another, and so on without
 // a Python frame in between that would bound the depth. Null at the end, or with an error set.
 inline PyObject *next_of_nested(PyObject *iterator) {
+  // Counted here too: from 3.12 on C calls have a limit of their own, ten times that of Python's,
+  // and each item comes up through all of them.
+  thread_local int depth = 0;
+  if (depth >= Py_GetRecursionLimit()) {
+    PyErr_SetString(PyExc_RecursionError,
+                    "maximum recursion depth exceeded while walking over modules");
+    return nullptr;
+  }
   if (Py_EnterRecursiveCall(" while walking over modules") != 0) {
     return nullptr;
   }
+  ++depth;
   PyObject *item = PyIter_Next(iterator);
+  --depth;
   Py_LeaveRecursiveCall();
   return item;
 }
