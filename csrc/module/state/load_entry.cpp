@@ -27,8 +27,9 @@ int is_scalar_from_one(PyObject *tensor, PyObject *source) {
   if (!theirs) {
     return -1;
   }
-  const Py_ssize_t my_length = PyObject_Size(mine.ptr()), length = PyObject_Size(theirs.ptr());
-  if (my_length < 0 || length < 0) {
+  const Py_ssize_t my_length = PyObject_Size(mine.ptr());
+  const Py_ssize_t length = my_length < 0 ? -1 : PyObject_Size(theirs.ptr());
+  if (length < 0) {
     return -1;
   }
   if (my_length != 0 || length != 1) {
