@@ -253,7 +253,9 @@ def test_missing_methods(lib):
 
 
 def test_a_view_that_forward_returned_and_its_base_changed(lib):
-    """A lost history is an error, also where the base itself needs no gradient, and before forward runs."""
+    """A lost history is an error, also where the base itself needs no gradient, and before forward
+    runs.
+    """
     calls = []
     both = function(lib, lambda ctx, x, y: (x, y * 2), lambda ctx, a, b: (a, b * 2))
     double = function(lib, lambda ctx, x: calls.append(1) or x * 2, lambda ctx, g: g * 2)
@@ -268,7 +270,9 @@ def test_a_view_that_forward_returned_and_its_base_changed(lib):
 
 
 def test_backward_to_a_result_runs_what_made_it(lib):
-    """For the input itself that would not be needed; its hooks and what it saved are used up with it."""
+    """For the input itself that would not be needed; its hooks and what it saved are used up with
+    it.
+    """
     calls = []
     double = function(lib, lambda ctx, x: x * 2, lambda ctx, g: calls.append(1) or g * 2)
     x = leaf(lib, 1.0, 2.0)
