@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <pybind11/pybind11.h>
+#include "bind/bind_install.h"
 
+#include <cstring>
 #include <string>
 
-#include "bind/bind_tensor.h"
 #include "python/installed.h"
 #include "tensor/numpy_family.h"
 #include "tensor/object.h"
@@ -13,39 +13,35 @@ namespace modtree {
 namespace {
 
 // What follows from an object, beside that native code can find it; checks it, too.
-void adopt(const std::string &name, const py::object &value) {
-  if (name == "Tensor") {
+void adopt(const char *name, const py::object &value) {
+  if (std::strcmp(name, "Tensor") == 0) {
     adopt_tensor_class(value);
-  } else if (name == "Size") {
+  } else if (std::strcmp(name, "Size") == 0) {
     adopt_size_class(value);
-  } else if (name == "Parameter") {
+  } else if (std::strcmp(name, "Parameter") == 0) {
     adopt_parameter_class(value);
-  } else if (name == "numpy_family") {
+  } else if (std::strcmp(name, "numpy_family") == 0) {
     adopt_numpy_family(value);
-  }
-}
-
-void install(const py::kwargs &objects) {
-  for (const auto &[key, value] : objects) {
-    const auto name = key.cast<std::string>();
-    PyObject **cell = installed_cell(name.c_str());
-    if (!cell) {
-      throw py::type_error("_install: native code uses nothing of the name '" + name + "'");
-    }
-    const auto owned = py::reinterpret_borrow<py::object>(value);
-    adopt(name, owned);
-    *cell = owned.inc_ref().ptr();
   }
 }
 
 }  // namespace
 
-void bind_install(py::module_ &m) {
-  m.def("_install", &install,
-        "Gives objects of modtree's Python modules to native code, by the names under which that "
-        "uses them.");
-  m.def("_first_not_installed", &first_not_installed,
-        "The first of the names that nothing was installed for, or None.");
+void install(const py::dict &objects) {
+  for (const auto &[key, value] : objects) {
+    const char *name = PyUnicode_AsUTF8(key.ptr());
+    if (!name) {
+      throw py::error_already_set();
+    }
+    PyObject **cell = installed_cell(name);
+    if (!cell) {
+      throw py::type_error("_install: native code uses nothing of the name '" + std::string(name) +
+                           "'");
+    }
+    const auto owned = py::reinterpret_borrow<py::object>(value);
+    adopt(name, owned);
+    *cell = owned.inc_ref().ptr();
+  }
 }
 
 }  // namespace modtree

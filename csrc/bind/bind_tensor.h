@@ -8,9 +8,6 @@ namespace modtree {
 // Adds the tensor to the extension module: its type, dtypes, the operation type, the NumPy family.
 void bind_tensor(pybind11::module_ &m);
 
-// Adds `_install`, by which Python's objects come to native code.
-void bind_install(pybind11::module_ &m);
-
 // Adds the node type, and what modtree.autograd calls.
 void bind_autograd(pybind11::module_ &m);
 

@@ -36,13 +36,7 @@ PyMethodDef *definition(py::handle function) {
   return reinterpret_cast<PyCFunctionObject *>(function.ptr())->m_ml;
 }
 
-}  // namespace
-
 void guard_function(py::handle function) {
-  if (!dispatcher) {
-    const py::cpp_function probe([] {});
-    dispatcher = definition(probe)->ml_meth;
-  }
   if (!PyCFunction_CheckExact(function.ptr()) || definition(function)->ml_meth != dispatcher) {
     return;
   }
@@ -52,7 +46,10 @@ void guard_function(py::handle function) {
                      : reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(guarded_dict));
 }
 
-void guard_functions(py::module_ module) {
+}  // namespace
+
+void guard_functions(py::handle module, py::handle example) {
+  dispatcher = definition(example)->ml_meth;
   for (const auto &entry : py::dict(module.attr("__dict__"))) {
     guard_function(entry.second);
   }

@@ -3,14 +3,11 @@
 // be encoded would end the process there.
 #pragma once
 
-#include <pybind11/pybind11.h>
+#include <pybind11/pytypes.h>
 
 namespace modtree {
 
-// Puts a slot_guard around a function that pybind11 made; anything else is left alone.
-void guard_function(pybind11::handle function);
-
-// The same for each function in a module.
-void guard_functions(pybind11::module_ module);
+// Puts a slot_guard around each function in a module that pybind11 made, as it made `example`.
+void guard_functions(pybind11::handle module, pybind11::handle example);
 
 }  // namespace modtree

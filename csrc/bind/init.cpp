@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "bind/bind_install.h"
 #include "bind/bind_kernels.h"
 #include "bind/bind_tensor.h"
 #include "bind/guarded_functions.h"
@@ -15,6 +16,7 @@
 #include "module/type.h"
 #include "module/walk/conversion.h"
 #include "module/walk/walk.h"
+#include "python/installed.h"
 #include "python/interned.h"
 
 // <pybind11/pytypes.h>, which is all that other folders include, uses this for the text of an error
@@ -58,12 +60,18 @@ PYBIND11_MODULE(_C, m) {
   bind_module(m);
   m.def("_forget_families", &forget_families,
         "Makes the tree ask modtree.families.find again for every type.");
-  bind_install(m);
+  m.def(
+      "_install", [](const py::kwargs &objects) { install(objects); },
+      "Gives objects of modtree's Python modules to native code, by the names under which that "
+      "uses them.");
+  m.def("_first_not_installed", &first_not_installed,
+        "The first of the names that nothing was installed for, or None.");
   bind_kernels(m);
   bind_tensor(m);
   bind_autograd(m);
-  guard_functions(m);
-  guard_functions(m.attr("kernels"));
+  const py::cpp_function example([] {});
+  guard_functions(m, example);
+  guard_functions(m.attr("kernels"), example);
 }
 
 }  // namespace modtree
