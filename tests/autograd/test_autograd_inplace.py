@@ -332,3 +332,14 @@ def test_parts_of_nothing_are_views(lib, shape):
     assert all(part is not x and part._base is x for part in parts)
     with raises(RuntimeError, "is a view and is being modified inplace"):
         parts[0].neg_()
+
+
+def test_the_result_from_a_view_without_history_is_saved(lib):
+    x = leaf(lib)
+    with lib.no_grad():
+        view = x.t()
+    y = view.exp()
+    with lib.no_grad():
+        y.mul_(2)
+    with raises(RuntimeError, "modified by an inplace operation"):
+        y.sum().backward()

@@ -225,8 +225,12 @@ NodeObject *make_op_node(OpObject *op, PyObject *const *originals, PyObject *con
     const std::size_t count = counts[static_cast<std::size_t>(i)] = count_edges(originals[i]);
     n_edges += count;
     n_versions += count_tensors(originals[i]);
-    if (count != 0 && i < op->n_functions && any_has_way(originals[i])) {
-      keep.merge(op->keep[i]);
+    if (count != 0 && i < op->n_functions && any_needs_grad(originals + i, 1)) {
+      OpObject::Keep needed = op->keep[i];
+      if (op->n_functions > 1 && !any_has_way(originals[i])) {
+        needed.arrays = needed.shapes = 0;  // torch, too, keeps the result nevertheless
+      }
+      keep.merge(needed);
     }
   }
   if (op->joint != nullptr) {
