@@ -34,7 +34,10 @@ class MultiheadAttention(Module):
 
     Example:
         >>> attention = nn.MultiheadAttention(64, 4, batch_first=True)
+        >>> x = mt.randn(2, 5, 64)
         >>> output, weights = attention(x, x, x)
+        >>> output.shape, weights.shape
+        (modtree.Size([2, 5, 64]), modtree.Size([2, 5, 5]))
     """
 
     bias_k: Tensor | None

@@ -20,6 +20,7 @@ class Identity(Module):
     """Returns its input; takes and ignores any arguments.
 
     Example:
+        >>> x = mt.ones(3)
         >>> nn.Identity(54, unused=True)(x) is x
         True
     """

@@ -31,7 +31,7 @@ class Container(Module):
     """Deprecated: a module with the given children. Subclass :class:`Module` instead.
 
     Example:
-        >>> c = nn.Container(encoder=nn.Identity())   # FutureWarning
+        >>> c = nn.Container(encoder=nn.Identity())  # FutureWarning
         >>> c.encoder
         Identity()
     """

@@ -34,7 +34,9 @@ class ModuleList(Module):
         ModuleList(
           (0-2): 3 x Linear(in_features=8, out_features=8, bias=True)
         )
-        >>> for layer in layers: x = layer(x)
+        >>> x = mt.ones(2, 8)
+        >>> for layer in layers:
+        ...     x = layer(x)
     """
 
     __module__ = "modtree.nn"  # the name in pickles and in repr

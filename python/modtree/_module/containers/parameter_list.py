@@ -25,7 +25,7 @@ class ParameterList(Module):
     Example:
         >>> scales = nn.ParameterList([mt.ones(3), mt.zeros(2, 2)])
         >>> scales[1].shape
-        (2, 2)
+        modtree.Size([2, 2])
         >>> [name for name, _ in scales.named_parameters()]
         ['0', '1']
     """

@@ -41,6 +41,7 @@ class Sequential(Module):
           (1): ReLU()
           (2): Linear(in_features=8, out_features=2, bias=True)
         )
+        >>> from collections import OrderedDict
         >>> named = nn.Sequential(OrderedDict(hidden=nn.Linear(4, 8), act=nn.ReLU()))
         >>> named.act
         ReLU()

@@ -151,8 +151,12 @@ def clip_grad_norm_(
         RuntimeError: the norm is not finite and ``error_if_nonfinite`` is set. Nothing has changed.
 
     Example:
-        >>> loss.backward()
-        >>> clip_grad_norm_(net.parameters(), 1.0)
+        >>> weight = nn.Parameter(mt.zeros(2))
+        >>> (weight * mt.tensor([3.0, 4.0])).sum().backward()
+        >>> nn.utils.clip_grad_norm_([weight], 1.0)
+        tensor(5.)
+        >>> weight.grad
+        tensor([0.6000, 0.8000])
     """
     exhausted = isinstance(parameters, types.GeneratorType)
     parameters = _listed(parameters)

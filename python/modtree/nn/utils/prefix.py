@@ -19,7 +19,7 @@ def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: 
 
     Example:
         >>> sd = nn.ModuleDict({"module": nn.Linear(2, 2)}).state_dict()
-        >>> consume_prefix_in_state_dict_if_present(sd, "module.")
+        >>> nn.utils.consume_prefix_in_state_dict_if_present(sd, "module.")
         >>> list(sd)
         ['weight', 'bias']
     """

@@ -29,8 +29,10 @@ def skip_init(module_cls: type[M], *args: Any, **kwargs: Any) -> M:
         RuntimeError: it is no Module class, or its constructor has no ``device``.
 
     Example:
+        >>> saved = nn.Linear(768, 768).state_dict()
         >>> layer = nn.utils.skip_init(nn.Linear, 768, 768)
         >>> layer.load_state_dict(saved)
+        <All keys matched successfully>
     """
     if not issubclass(module_cls, Module):
         raise RuntimeError(f"Expected a Module; got {module_cls}")

@@ -23,8 +23,8 @@ def parameters_to_vector(parameters: Iterable[Any]) -> Any:
         RuntimeError: one is not contiguous, or only some are on the ``meta`` device.
 
     Example:
-        >>> parameters_to_vector(nn.Linear(3, 2).parameters()).shape
-        (8,)
+        >>> nn.utils.parameters_to_vector(nn.Linear(3, 2).parameters()).shape
+        modtree.Size([8])
     """
     tensors = list(parameters)
     if not tensors:
@@ -63,7 +63,10 @@ def vector_to_parameters(vec: Any, parameters: Iterable[Any]) -> None:
         RuntimeError: it is too short. Nothing has changed.
 
     Example:
-        >>> vector_to_parameters(mt.arange(8.0), net.parameters())
+        >>> net = nn.Linear(3, 2)
+        >>> nn.utils.vector_to_parameters(mt.arange(8.0), net.parameters())
+        >>> net.bias.tolist()
+        [6.0, 7.0]
     """
     family = families.find(type(vec))
     if family is None:

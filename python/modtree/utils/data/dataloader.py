@@ -51,8 +51,12 @@ class DataLoader:
             fixed.
 
     Example:
-        >>> for images, labels in DataLoader(TensorDataset(x, y), batch_size=64, shuffle=True):
-        ...     ...
+        >>> from modtree.utils.data import DataLoader, TensorDataset
+        >>> dataset = TensorDataset(mt.randn(100, 3), mt.arange(100))
+        >>> for inputs, labels in DataLoader(dataset, batch_size=64, shuffle=True):
+        ...     print(inputs.shape, labels.shape)
+        modtree.Size([64, 3]) modtree.Size([64])
+        modtree.Size([36, 3]) modtree.Size([36])
     """
 
     _initialized = False
