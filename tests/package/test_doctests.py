@@ -6,7 +6,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import doctest
-import importlib
 import io
 import re
 import textwrap
@@ -43,9 +42,8 @@ def docstrings() -> list[Any]:
     found = []
     for path in sorted(PACKAGE.rglob("*.py")):
         for name, line, text in example_text(path):
-            module = ".".join(["modtree", *path.relative_to(PACKAGE).with_suffix("").parts])
-            module = module.removesuffix(".__init__")
-            found.append(pytest.param(module, path, line, text, id=f"{module}.{name}"))
+            where = path.relative_to(PACKAGE).with_suffix("").as_posix()
+            found.append(pytest.param(path, line, text, id=f"{where}:{name}"))
     return found
 
 
@@ -79,11 +77,10 @@ def in_an_empty_folder(tmp_path, monkeypatch):
     mt.set_rng_state(state)
 
 
-@pytest.mark.parametrize("module, path, line, text", docstrings())
-def test_docstring(module, path, line, text):
-    names = {**NAMES, "__name__": "__main__"}
+@pytest.mark.parametrize("path, line, text", docstrings())
+def test_docstring(path, line, text):
     with quiet():
-        run_examples(text, names, path, line)
+        run_examples(text, {**NAMES, "__name__": "__main__"}, path, line)
 
 
 def test_every_prompt_stands_in_a_docstring():
@@ -101,7 +98,7 @@ BLOCK = re.compile(r"^( *)```(python|pycon)\n(.*?)^\1```$", re.MULTILINE | re.DO
 def test_page(page):
     """The blocks of a page share one namespace, in their order."""
     source = page.read_text(encoding="utf-8")
-    names: dict[str, Any] = {"__name__": "__main__"}
+    names: dict[str, Any] = {"__name__": "page"}
     with quiet():
         for block in BLOCK.finditer(source):
             line = source.count("\n", 0, block.start(3))

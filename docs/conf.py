@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The site: ``python -m sphinx -W docs build/site``. Pages are Markdown (MyST); the reference is
+written from the docstrings of the public names when a build starts.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from reference import write_reference
+
+import modtree
+
+project = "modtree"
+author = "modtree contributors"
+copyright = author
+version = release = modtree.__version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
+exclude_patterns = ["api/README.md"]
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 3
+# The pages link to sources as the repository has them; there the links work.
+suppress_warnings = ["myst.xref_missing"]
+
+html_theme = "furo"
+html_title = f"modtree {version}"
+html_copy_source = False
+
+autodoc_typehints = "none"  # nearly all are Any, and the stubs have them
+autodoc_member_order = "bysource"
+autodoc_inherit_docstrings = True
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_custom_sections = [("Shape", "Returns")]
+
+
+#: ``literals`` and :roles:`of this kind` as they are, and what reStructuredText would read as
+#: markup elsewhere: formulas have stars and bars, methods in place end in an underscore.
+MARKUP = re.compile(r"(``.+?``|:\w+:`[^`]+`)|([*|]|(?<=\w)_(?!\w))")
+
+
+def escape(app, what, name, obj, options, lines):
+    """Docstrings use no emphasis, no substitutions and no link targets."""
+    code = None  # the indentation in front of a block of code
+    for i, line in enumerate(lines):
+        indentation = len(line) - len(line.lstrip())
+        if code is not None and line and indentation <= code:
+            code = None
+        if code is None and not line.lstrip().startswith((">>>", "...")):
+            if line.endswith("::"):
+                code = indentation
+            lines[i] = MARKUP.sub(lambda m: m[1] or "\\" + m[2], line)
+
+
+def setup(app):
+    app.connect("autodoc-process-docstring", escape, priority=400)  # before napoleon
+    app.connect("builder-inited", lambda app: write_reference(Path(app.srcdir) / "api"))
