@@ -60,7 +60,7 @@ def entry(path: str, value: Any, listed: dict[type, str]) -> Iterator[str]:
     elif is_function(value):
         yield f".. autofunction:: {path}\n"
     else:
-        yield f".. py:data:: {path}\n   :no-index-entry:\n\n   {type(value).__name__}\n"
+        yield f".. py:data:: {path}\n\n   {type(value).__name__}\n"
 
 
 def members(cls: type) -> Iterator[str]:

@@ -11,7 +11,7 @@ _swap_module_params_on_conversion = False
 
 def set_overwrite_module_params_on_conversion(value: bool) -> None:
     """True: a conversion stores new parameters. False: parameters keep their identity and get a new
-    payload where possible.
+    storage where possible.
     """
     global _overwrite_module_params_on_conversion
     _overwrite_module_params_on_conversion = value

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Convolutions over any number of axes.
 
-Three rows, each linear in both of its arrays, and each the derivative of the others: the
+Three operations, each linear in both of its arrays, and each the derivative of the others: the
 convolution, the transposed convolution (its derivative by the input) and the convolution over the
 batch (its derivative by the weight). So gradients can be derived again, as often as one likes.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Counting and looking up, whose results have no gradient, and statistics that go with them."""
+"""bincount, histc, searchsorted, bucketize, isin, unique_consecutive, mode, nanmedian, cov."""
 
 from __future__ import annotations
 
@@ -124,11 +124,11 @@ def _unique_consecutive(x: Any, inverse: bool, counts: bool) -> Any:
 
 define("unique_consecutive", _unique_consecutive)
 
-# -- places ----------------------------------------------------------------------------------------
+# -- indices ---------------------------------------------------------------------------------------
 
 
-def _mode_places(x: Any, axis: int) -> Any:
-    """The last place of the most frequent value, the smallest one of equally frequent ones; the
+def _mode_indices(x: Any, axis: int) -> Any:
+    """The last index of the most frequent value, the smallest one of equally frequent ones; the
     axis is kept as 1.
     """
     if x.ndim == 0:
@@ -141,15 +141,15 @@ def _mode_places(x: Any, axis: int) -> Any:
     return np.apply_along_axis(lambda row: np.array([of_row(row)]), axis, x).astype(np.int64)
 
 
-def _nanmedian_places(x: Any, axis: int) -> Any:
+def _nanmedian_indices(x: Any, axis: int) -> Any:
     if x.ndim == 0:
         return np.zeros((), np.int64)
     known = np.maximum((~np.isnan(x)).sum(axis, keepdims=True) - 1, 0) // 2
     return np.take_along_axis(np.argsort(x, axis, kind="stable"), known, axis).astype(np.int64)
 
 
-define("mode_places", _mode_places)
-define("nanmedian_places", _nanmedian_places)
+define("mode_indices", _mode_indices)
+define("nanmedian_indices", _nanmedian_indices)
 
 
 def _nanmedian(x: Any) -> Any:
@@ -162,23 +162,23 @@ define("nanmedian", _nanmedian)
 
 
 def _taken(name: str, result_type: Any, input: Any, dim: int, keepdim: bool) -> Any:
-    places = ops[name](input, dim)
-    values = ops["take_along_dim"](input, places, dim)
+    indices = ops[name](input, dim)
+    values = ops["take_along_dim"](input, indices, dim)
     if keepdim or input.ndim == 0:
-        return result_type(values, places)
-    return result_type(values.squeeze(dim), places.squeeze(dim))
+        return result_type(values, indices)
+    return result_type(values.squeeze(dim), indices.squeeze(dim))
 
 
 def mode(input: Any, dim: int = -1, keepdim: bool = False) -> Any:
     """The most frequent value along dim and its last index."""
-    return _taken("mode_places", _mode_result, input, dim, keepdim)
+    return _taken("mode_indices", _mode_result, input, dim, keepdim)
 
 
 def nanmedian(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
     """The median of what is not NaN (the lower one of two); with dim also its index."""
     if dim is None:
         return ops["nanmedian"](input)
-    return _taken("nanmedian_places", _nanmedian_result, input, dim, keepdim)
+    return _taken("nanmedian_indices", _nanmedian_result, input, dim, keepdim)
 
 
 # -- covariance ------------------------------------------------------------------------------------
@@ -250,6 +250,6 @@ def _unique_consecutive(*_args: Any) -> Any:
 derive("unique_consecutive", _unique_consecutive)
 
 not_differentiable(
-    "bincount", "histc", "searchsorted", "isin", "gcd", "lcm", "mode_places", "nanmedian_places"
+    "bincount", "histc", "searchsorted", "isin", "gcd", "lcm", "mode_indices", "nanmedian_indices"
 )
 derive("nanmedian", shared_evenly)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from modtree._C import TensorBase
-from modtree._ops.generic import adjoint, conj, eye, is_complex, row, row_of_many
+from modtree._ops.generic import adjoint, conj, eye, is_complex, operation, operation_of_list
 from modtree._ops.registry import define, derive
 
 
@@ -223,9 +223,13 @@ define("matrix_exp", _matrix_row("matrix_exp", _matrix_exp), meta=_same)
 
 # -- derivatives -----------------------------------------------------------------------------------
 
-_inverse, _solve_op, _svd_op = row("inverse"), row("solve"), row("svd")
-_tril, _diagonal, _diagonal_backward = row("tril"), row("diagonal"), row("diagonal_backward")
-_matrix_exp_op, _cat = row("matrix_exp"), row_of_many("cat")
+_inverse, _solve_op, _svd_op = operation("inverse"), operation("solve"), operation("svd")
+_tril, _diagonal, _diagonal_backward = (
+    operation("tril"),
+    operation("diagonal"),
+    operation("diagonal_backward"),
+)
+_matrix_exp_op, _cat = operation("matrix_exp"), operation_of_list("cat")
 
 
 def _diag(values: Any) -> Any:

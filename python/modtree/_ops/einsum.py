@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Sums of products over named dimensions, carried out as matrix products."""
+"""einsum and tensordot, carried out as matrix products."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from modtree._ops.generic import conj, row, row_of_many
+from modtree._ops.generic import conj, operation, operation_of_list
 from modtree._ops.registry import define, derive, expose, ops
 
 # A label of a dimension is a number: that of its letter, or for what an ellipsis stands for -1, -2,
@@ -265,9 +265,9 @@ expose("tensordot", tensordot, method=False)
 
 # -- derivatives -----------------------------------------------------------------------------------
 
-_einsum = row_of_many("einsum")
-_expand = row("expand")
-_getitem_backward = row("getitem_backward")
+_einsum = operation_of_list("einsum")
+_expand = operation("expand")
+_getitem_backward = operation("getitem_backward")
 
 
 def _einsum_back(

@@ -22,7 +22,7 @@ _COPY_BELOW = 4096
 ZEROS = {np.dtype(kind): np.zeros((), kind) for kind in "efdFD"}
 
 
-def row(name: str) -> Callable[..., Any]:
+def operation(name: str) -> Callable[..., Any]:
     """An operation as a function of arrays or of tensors: what its first argument is decides.
 
     It is looked up when it is called first: files of operations use each other's in both
@@ -41,7 +41,7 @@ def row(name: str) -> Callable[..., Any]:
     return call
 
 
-def row_of_many(name: str) -> Callable[..., Any]:
+def operation_of_list(name: str) -> Callable[..., Any]:
     """The same for an operation whose first argument is a list: what the first of the list is
     decides.
     """
@@ -53,8 +53,8 @@ def row_of_many(name: str) -> Callable[..., Any]:
     return call
 
 
-_sum = row("sum")
-_expand = row("expand")
+_sum = operation("sum")
+_expand = operation("expand")
 
 
 def conj(x: Any) -> Any:
@@ -236,7 +236,7 @@ def is_array(x: Any) -> bool:
 
 
 def on_arrays_or_tensors(op: Any) -> Callable[..., Any]:
-    """The row as a derivative calls it: arrays give an array, tensors are recorded."""
+    """The operation as a derivative calls it: arrays give an array, tensors are recorded."""
     forward = op.forward
 
     def call(x: Any, *args: Any) -> Any:
@@ -288,17 +288,17 @@ def sum_rows(index: Any, rows: Any, count: int) -> Any:
         return kernels.scatter_add_rows(index, flat, count).reshape((count, *rest))
     result = np.zeros((count, *rest), rows.dtype)
     order = np.argsort(index, kind="stable")
-    places = index[order]
-    starts = np.flatnonzero(np.concatenate(([True], places[1:] != places[:-1])))
+    indices = index[order]
+    starts = np.flatnonzero(np.concatenate(([True], indices[1:] != indices[:-1])))
     # Half precision would stall: sums of many small numbers need more digits than it has.
     wide = np.float32 if rows.dtype == np.float16 else rows.dtype
-    result[places[starts]] = np.add.reduceat(rows[order], starts, axis=0, dtype=wide)
+    result[indices[starts]] = np.add.reduceat(rows[order], starts, axis=0, dtype=wide)
     return result
 
 
-def sum_at(size: int, places: Any, values: Any) -> Any:
-    """A vector of `size` zeros with each value added at its place."""
-    return sum_rows(places.reshape(-1), values.reshape(-1), size)
+def sum_at(size: int, indices: Any, values: Any) -> Any:
+    """A vector of `size` zeros with each value added at its index."""
+    return sum_rows(indices.reshape(-1), values.reshape(-1), size)
 
 
 def positions(shape: tuple[int, ...], index: Any) -> Any:
@@ -308,16 +308,16 @@ def positions(shape: tuple[int, ...], index: Any) -> Any:
     return np.arange(math.prod(shape)).reshape(shape)[index]
 
 
-def flat_places(shape: tuple[int, ...], arrays: Any) -> Any:
+def flat_indices(shape: tuple[int, ...], arrays: Any) -> Any:
     """The same for one index array per dimension, without an array of the size of x. Indices may be
     negative and broadcast.
     """
-    places: Any = 0
+    indices: Any = 0
     for size, index in zip(shape, arrays, strict=True):
         if index.size and index.dtype.kind == "i" and index.min() < 0:
             index = np.where(index < 0, index + size, index)
-        places = places * size + index
-    return places
+        indices = indices * size + index
+    return indices
 
 
 def shared_evenly(g: Any, out: Any, x: Any, *_args: Any, **_kwargs: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from modtree._ops.generic import flat_places, positions, row, sum_at, sum_rows
+from modtree._ops.generic import flat_indices, operation, positions, sum_at, sum_rows
 from modtree._ops.registry import define, derive, expose, not_differentiable, ops
 from modtree._ops.shape import _dim
 
@@ -31,7 +31,7 @@ def _at_least_1d(x: Any) -> Any:
     return x if x.ndim else x.reshape(1)
 
 
-def place_of(index: Any, axis: int) -> Any:
+def along_axis(index: Any, axis: int) -> Any:
     """Index arrays that address (i, j, ...) with index[i, j, ...] in the dimension `axis`."""
     grid: list[Any] = []
     for i, size in enumerate(index.shape):
@@ -67,15 +67,15 @@ def _gather(x: Any, axis: int, index: Any) -> Any:
                 f"{list(x.shape)} apart from dimension {axis}"
             )
     _check_bounds(index, x.shape[axis], axis)
-    return x[place_of(index, axis)].reshape(shape)
+    return x[along_axis(index, axis)].reshape(shape)
 
 
 def _gather_backward(g: Any, shape: tuple[int, ...], axis: int, index: Any) -> Any:
     """Zeros of a shape with each g added where gather() picked it."""
     wide = tuple(shape) or (1,)
     index = _at_least_1d(index)
-    places = flat_places(wide, place_of(index, axis % len(wide)))
-    return sum_at(math.prod(wide), places, g).reshape(shape)
+    indices = flat_indices(wide, along_axis(index, axis % len(wide)))
+    return sum_at(math.prod(wide), indices, g).reshape(shape)
 
 
 def _index_select(x: Any, axis: int, index: Any) -> Any:
@@ -116,7 +116,7 @@ def _scatter(x: Any, axis: int, index: Any, source: Any, mode: Any) -> Any:
         return result
     axis = _dim(axis, wide.ndim)
     _check_bounds(index, wide.shape[axis], axis)
-    place = place_of(index, axis)
+    place = along_axis(index, axis)
     if isinstance(source, np.ndarray) and (source.ndim or index.ndim):
         if mode != "multiply" and source.dtype != x.dtype:
             raise RuntimeError(
@@ -127,7 +127,7 @@ def _scatter(x: Any, axis: int, index: Any, source: Any, mode: Any) -> Any:
     if mode is None:
         wide[place] = source
     elif mode == "add" and x.dtype.kind in "fc":
-        picked = flat_places(wide.shape, place)
+        picked = flat_indices(wide.shape, place)
         wide += sum_at(wide.size, picked, np.broadcast_to(source, picked.shape)).reshape(wide.shape)
     elif mode in ("add", "multiply"):
         {"add": np.add, "multiply": np.multiply}[mode].at(wide, place, source)
@@ -278,11 +278,11 @@ def _getitem_backward(g: Any, shape: tuple[int, ...], index: Any) -> Any:
         return result
     count = len(arrays)
     if all(_is_index_array(p) for p in parts[:count]) and all(map(_is_whole, parts[count:])):
-        places = flat_places(shape[:count], arrays)
+        indices = flat_indices(shape[:count], arrays)
         if count == len(shape):
-            return sum_at(math.prod(shape), places, g).reshape(shape)
-        rows = g.reshape(places.size, *shape[count:])
-        return sum_rows(places.reshape(-1), rows, math.prod(shape[:count])).reshape(shape)
+            return sum_at(math.prod(shape), indices, g).reshape(shape)
+        rows = g.reshape(indices.size, *shape[count:])
+        return sum_rows(indices.reshape(-1), rows, math.prod(shape[:count])).reshape(shape)
     if (
         count == 1
         and arrays[0].ndim == 1
@@ -440,7 +440,7 @@ def diagonal_scatter(input: Any, src: Any, offset: int = 0, dim1: int = 0, dim2:
 
 
 def put(input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
-    """A copy with values put (or added) at places counted over all elements."""
+    """A copy with values put (or added) at indices counted over all elements."""
     flat = ops["index_put"](input.reshape(-1), (index.reshape(-1),), source.reshape(-1), accumulate)
     return flat.reshape(tuple(input.shape))
 
@@ -480,14 +480,14 @@ expose("take", ops["take"])
 
 # -- derivatives -----------------------------------------------------------------------------------
 
-_gather_op, _gather_backward_op = row("gather"), row("gather_backward")
-_pick, _pick_backward = row("index_select"), row("index_select_backward")
-_getitem, _getitem_backward_op = row("getitem"), row("getitem_backward")
+_gather_op, _gather_backward_op = operation("gather"), operation("gather_backward")
+_pick, _pick_backward = operation("index_select"), operation("index_select_backward")
+_getitem, _getitem_backward_op = operation("getitem"), operation("getitem_backward")
 _scatter_op, _index_copy_op, _index_put_op = (
-    row(n) for n in ("scatter", "index_copy", "index_put")
+    operation(n) for n in ("scatter", "index_copy", "index_put")
 )
-_masked_select_op, _masked_put_op = row("masked_select"), row("masked_put")
-_masked_fill, _expand, _pad = (row(n) for n in ("masked_fill", "expand", "pad"))
+_masked_select_op, _masked_put_op = operation("masked_select"), operation("masked_put")
+_masked_fill, _expand, _pad = (operation(n) for n in ("masked_fill", "expand", "pad"))
 
 
 def _shape(x: Any) -> tuple[int, ...]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Copies made of whole tensors: joined, repeated, turned, with parts left out."""
+"""cat, stack, pad, repeat, repeat_interleave, tile, flip, roll, rot90, diag, tril, triu."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from modtree._C import _result_type
-from modtree._ops.generic import row, zeros_of
+from modtree._ops.generic import operation, zeros_of
 from modtree._ops.registry import define, derive, expose, ops
 from modtree._ops.shape import _dim, _ints, atleast, meshgrid
 
@@ -99,7 +99,7 @@ def _diagonal_backward(g: Any, shape: tuple[int, ...], offset: int, axis1: int, 
 
 
 def _unfold_backward(g: Any, shape: tuple[int, ...], axis: int, size: int, step: int) -> Any:
-    """The sum of windows at the places where unfold() took them."""
+    """The sum of windows at the indices where unfold() took them."""
     result = np.zeros(shape, g.dtype)
     if result.ndim == 0:
         return result + g.sum(dtype=g.dtype)
@@ -114,7 +114,7 @@ _PADDED_BY_INDEX = {"reflect": "reflect", "replicate": "edge", "circular": "wrap
 
 
 def padded_index(size: int, widths: tuple[int, int], mode: str) -> Any:
-    """For each place of a padded dimension, the index whose element stands there."""
+    """For each index of a padded dimension, the index whose element stands there."""
     return np.pad(np.arange(size), widths, mode=_PADDED_BY_INDEX[mode])
 
 
@@ -381,19 +381,19 @@ expose("triu_", lambda self, diagonal=0: ops["triu"].inplace(self, diagonal), fu
 
 # -- derivatives -----------------------------------------------------------------------------------
 
-_flip_op = row("flip")
-_roll_op = row("roll")
-_diagonal_backward_op = row("diagonal_backward")
+_flip_op = operation("flip")
+_roll_op = operation("roll")
+_diagonal_backward_op = operation("diagonal_backward")
 
-_diagonal_op = row("diagonal")
-_getitem = row("getitem")
-_pick_backward = row("index_select_backward")
-_split = row("split")
-_sum = row("sum")
-_tril = row("tril")
-_triu = row("triu")
-_unbind_op = row("unbind")
-_unfold_op = row("unfold")
+_diagonal_op = operation("diagonal")
+_getitem = operation("getitem")
+_pick_backward = operation("index_select_backward")
+_split = operation("split")
+_sum = operation("sum")
+_tril = operation("tril")
+_triu = operation("triu")
+_unbind_op = operation("unbind")
+_unfold_op = operation("unfold")
 
 
 def _cat_back(g: Any, _out: Any, items_like: Any, axis: int) -> Any:

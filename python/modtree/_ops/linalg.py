@@ -10,7 +10,7 @@ import numpy as np
 
 from modtree._C import as_dtype
 from modtree._ops.einsum import tensordot
-from modtree._ops.generic import adjoint, conj, row, row_of_many
+from modtree._ops.generic import adjoint, conj, operation, operation_of_list
 from modtree._ops.registry import define, derive, expose, ops
 
 
@@ -241,9 +241,13 @@ expose(
 
 # -- derivatives -----------------------------------------------------------------------------------
 
-_matmul_op, _einsum, _cross_op = row("matmul"), row_of_many("einsum"), row("cross")
-_expand, _getitem_backward = row("expand"), row("getitem_backward")
-_diagonal_backward = row("diagonal_backward")
+_matmul_op, _einsum, _cross_op = (
+    operation("matmul"),
+    operation_of_list("einsum"),
+    operation("cross"),
+)
+_expand, _getitem_backward = operation("expand"), operation("getitem_backward")
+_diagonal_backward = operation("diagonal_backward")
 
 
 def _rows(x: Any) -> Any:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Affine maps."""
+"""linear: a matrix product and a bias."""
 
 from __future__ import annotations
 

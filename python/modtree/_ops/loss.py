@@ -271,32 +271,32 @@ def _chosen(target: Array, classes: int, ignore: int) -> tuple[Array, Array | No
 
 
 def _weights(index: Array, counts: Array | None, weight: Array | None, dtype: Any) -> Array | None:
-    """How much each place counts; None: all 1."""
+    """How much each element counts; None: all 1."""
     if weight is None:
         return None if counts is None else counts.astype(dtype)
     chosen = weight[index]
     return chosen if counts is None else chosen * counts
 
 
-def _total(places: Array | None, index: Array, dtype: Any) -> Any:
-    return dtype.type(index.size) if places is None else places.sum()
+def _total(weights: Array | None, index: Array, dtype: Any) -> Any:
+    return dtype.type(index.size) if weights is None else weights.sum()
 
 
 def _picked(
-    logp: Array, index: Array, places: Array | None, shape: tuple[int, ...], reduction: str
+    logp: Array, index: Array, weights: Array | None, shape: tuple[int, ...], reduction: str
 ) -> tuple[Array, Any]:
-    """Minus the value at each place's class, reduced; and what a mean divides by."""
+    """Minus the value at each element's class, reduced; and what a mean divides by."""
     loss = -logp[np.arange(index.size), index]
-    if places is not None:
-        loss = np.where(places == 0, 0, loss * places)  # what is ignored may be infinite
-    total = _total(places, index, logp.dtype) if reduction == "mean" else None
+    if weights is not None:
+        loss = np.where(weights == 0, 0, loss * weights)  # what is ignored may be infinite
+    total = _total(weights, index, logp.dtype) if reduction == "mean" else None
     if reduction == "none":
         return loss.reshape(shape), total
     return (loss.sum() if total is None else loss.sum() / total), total
 
 
-def _place_gradients(g: Any, total: Any) -> Any:
-    """The gradient of each place's loss: a column, or one number for all."""
+def _element_gradients(g: Any, total: Any) -> Any:
+    """The gradient of each element's loss: a column, or one number for all."""
     if total is not None:
         return g / total
     return g.reshape((-1, 1)) if g.ndim else g
@@ -311,10 +311,10 @@ def _nll_recorded(
     _check("nll_loss", x, target, weight)
     rows = _as_matrix(x)
     index, counts = _chosen(target, rows.shape[1], ignore)
-    places = _weights(index, counts, weight, x.dtype)
+    weights = _weights(index, counts, weight, x.dtype)
     shape = target.shape if x.ndim > 1 else ()
-    out, total = _picked(rows, index, places, shape, reduction)
-    return out, (index, places, total)
+    out, total = _picked(rows, index, weights, shape, reduction)
+    return out, (index, weights, total)
 
 
 def _nll(x: Array, target: Array, weight: Array | None, ignore: int, reduction: str) -> Any:
@@ -331,22 +331,24 @@ def _nll_backward(
     ignore: int,
     reduction: str,
 ) -> tuple[Any, ...]:
-    index, places, total = saved
+    index, weights, total = saved
     shape = x_like.shape
     classes = shape[1 if len(shape) > 1 else 0]
     array = is_array(g)
     dtype = x_like.dtype if array else g._array.dtype
     rows = np.zeros((index.size, classes), dtype)
-    g = _place_gradients(g, total)
+    g = _element_gradients(g, total)
     if array:
-        # Where a place does not count, the gradient is 0 even if the mean over nothing is not a
+        # Where an element does not count, the gradient is 0 even if the mean over nothing is not a
         # number.
         slope = (
-            -g.reshape(-1) if places is None else np.where(places == 0, 0, -g.reshape(-1) * places)
+            -g.reshape(-1)
+            if weights is None
+            else np.where(weights == 0, 0, -g.reshape(-1) * weights)
         )
         rows[np.arange(index.size), index] = slope
         return (_as_input(rows, shape),)
-    rows[np.arange(index.size), index] = -1 if places is None else -places
+    rows[np.arange(index.size), index] = -1 if weights is None else -weights
     return (_as_input(g * rows, shape),)
 
 
@@ -422,7 +424,7 @@ def _cross_entropy_backward(
 ) -> tuple[Any, ...]:
     index, denominator, total = saved
     if not is_array(g):
-        g = _place_gradients(g, total)
+        g = _element_gradients(g, total)
         share = _shares(index, x.shape, weight, ignore, smoothing, denominator.dtype)
         p = _as_matrix(x).softmax(-1)
         rows = g * (p * share.sum(1, keepdims=True) - share)
@@ -446,15 +448,15 @@ def _shares(
     smoothing: float,
     dtype: Any,
 ) -> Array:
-    """s such that the loss of each place is -sum(s * log p): its derivative is p * sum(s) - s. It
+    """s such that the loss of each element is -sum(s * log p): its derivative is p * sum(s) - s. It
     does not depend on the input.
     """
     classes = shape[1 if len(shape) > 1 else 0]
     each = np.ones(classes, dtype) if weight is None else weight._array
     counts = index != ignore
     share = np.zeros((index.size, classes), dtype)
-    places = np.flatnonzero(counts)
-    share[places, index[places]] = (1 - smoothing) * each[index[places]]
+    kept = np.flatnonzero(counts)
+    share[kept, index[kept]] = (1 - smoothing) * each[index[kept]]
     return share + counts[:, None] * each * (smoothing / classes)
 
 

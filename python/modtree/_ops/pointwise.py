@@ -13,7 +13,17 @@ import numpy as np
 from modtree import _C
 from modtree._C import TensorBase, as_dtype, kernels
 from modtree._ops import masks
-from modtree._ops.generic import ZEROS, any_of, conj, is_real, native, pick, row, select, zeros
+from modtree._ops.generic import (
+    ZEROS,
+    any_of,
+    conj,
+    is_real,
+    native,
+    operation,
+    pick,
+    select,
+    zeros,
+)
 from modtree._ops.registry import (
     define,
     derive,
@@ -529,7 +539,7 @@ _DEGREE = math.pi / 180
 _BOOL = {np.dtype(bool), as_dtype(bool)}
 _ERF = 2 / math.sqrt(math.pi)
 
-_sign_op = row("sgn")
+_sign_op = operation("sgn")
 
 # -- one operand -----------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Maximum and mean over windows.
+"""max_pool, adaptive_max_pool, avg_pool.
 
-Each row has a transpose, and either is the derivative of the other, so that gradients can be
+Each operation has a transpose, and either is the derivative of the other, so that gradients can be
 derived again.
 """
 
@@ -72,7 +72,7 @@ def _lowest(dtype: Any) -> Any:
 def _by_kernel(
     x: Array, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool
 ) -> tuple[Array, Array]:
-    """Largest values and their places, for one or two axes of floats."""
+    """Largest values and their indices, for one or two axes of floats."""
     sizes = x.shape[x.ndim - len(kernel) :]
     counts: Any = _counts(sizes, kernel, stride, padding, dilation, ceil)
     _check(x, kernel, counts, "max_pool")
@@ -149,7 +149,7 @@ def _plane_indices(
     padding: Sizes,
     dilation: Sizes,
 ) -> Array:
-    """Turns the number of the place within a window into an index within the plane."""
+    """Turns the number of the element within a window into an index within the plane."""
     n = len(kernel)
     sizes, counts = x.shape[x.ndim - n :], best.shape[best.ndim - n :]
     starts: Any = 0
@@ -180,11 +180,11 @@ def _max_pool_meta(
 
 
 def _with_index(meta: Any) -> Any:
-    def both(*args: Any) -> list[Spec]:
+    def specs(*args: Any) -> list[Spec]:
         shape, dtype = meta(*args)
         return [(shape, dtype), (shape, np.dtype(np.int64))]
 
-    return both
+    return specs
 
 
 def _put_planes(values: Array, indices: Array, sizes: Sizes) -> Array:
@@ -261,10 +261,10 @@ def _adaptive_max(x: Array, counts: Sizes) -> tuple[Array, Array]:
         begin, end = _parts(size, count)
         # Shorter parts repeat their last element: the first of equal values is the one that counts.
         reach = np.arange((end - begin).max())
-        places = np.minimum(begin[:, None] + reach, end[:, None] - 1) * math.prod(sizes[i + 1 :])
+        along = np.minimum(begin[:, None] + reach, end[:, None] - 1) * math.prod(sizes[i + 1 :])
         after = n - 1 - i
         shape = (*(1,) * i, count, *(1,) * after, *(1,) * i, len(reach), *(1,) * after)
-        flat = flat + places.reshape(shape)
+        flat = flat + along.reshape(shape)
     flat = flat.reshape(*counts, -1)
     planes = x.reshape(*x.shape[: x.ndim - n], math.prod(sizes))
     candidates = planes[..., flat]

@@ -72,7 +72,7 @@ def gradients(
     needs: Any,
     g: Any,
 ) -> tuple[Any, ...]:
-    """Recorded gradients of the wanted ones among the row's arguments.
+    """Recorded gradients of the wanted ones among the operation's arguments.
 
     Args:
         step: One of the functions above.
@@ -81,7 +81,7 @@ def gradients(
         weight: The input weight.
         reverse: From the last step to the first.
         sizes: How many sequences take part in each step.
-        arguments: The row's arguments that are tensors, or None, in order.
+        arguments: The operation's arguments that are tensors, or None, in order.
         needs: Which of them want a gradient.
         g: The gradients of outputs and last states, None for those that got none.
     """
@@ -173,8 +173,8 @@ def input_gradients(
 ) -> tuple[Any, Any, Any]:
     """Gradients of the inputs, of their weight and of its bias, from those of the gates.
 
-    ``first`` is the place of the weight among the row's arguments; the hidden weight and the two
-    biases come after it.
+    ``first`` is the index of the weight among the operation's arguments; the hidden weight and
+    the two biases come after it.
     """
     flat = in_order(dg, reverse)  # time order
     gx = np.matmul(flat.reshape(-1, flat.shape[-1]), w_ih).reshape(x.shape) if needs[0] else None

@@ -22,8 +22,8 @@ from modtree._ops.generic import (
     native,
     numbers,
     ones,
+    operation,
     pick,
-    row,
     total,
 )
 from modtree._ops.registry import define, derive, expose, not_differentiable, ops
@@ -426,9 +426,9 @@ for _function in (norm, count_nonzero, cumsum, cumprod, softmax, log_softmax):
 
 # -- derivatives -----------------------------------------------------------------------------------
 
-_cumprod, _cumsum = row("cumprod"), row("cumsum")
-_permute, _sign, _take = row("permute"), row("sgn"), row("take_along_dim")
-_add_along = row("add_along_dim")
+_cumprod, _cumsum = operation("cumprod"), operation("cumsum")
+_permute, _sign, _take = operation("permute"), operation("sgn"), operation("take_along_dim")
+_add_along = operation("add_along_dim")
 
 # -- sums ------------------------------------------------------------------------------------------
 

@@ -42,8 +42,8 @@ def _resample(x: Array, axis: int, taps: Array, weights: Array | None, size: int
     dtype = np.dtype(np.float32) if x.dtype == np.float16 and weights is not None else x.dtype
     after = x.ndim - axis - 1
     total = None
-    for tap, places in enumerate(taps):
-        part = x.take(places, axis)
+    for tap, indices in enumerate(taps):
+        part = x.take(indices, axis)
         if weights is not None:
             part = part * _weights_of(weights, tap, dtype, after)
         total = part if total is None else np.add(total, part, out=total)
@@ -62,19 +62,19 @@ def _scatter_taps(g: Array, axis: int, taps: Array, weights: Array | None, size:
     """
     dtype = np.dtype(np.float32) if g.dtype == np.float16 else g.dtype
     result = np.zeros((*g.shape[:axis], size, *g.shape[axis + 1 :]), dtype)
-    places = taps.reshape(-1)
-    if places.size == 0 or result.size == 0:
+    indices = taps.reshape(-1)
+    if indices.size == 0 or result.size == 0:
         return result.astype(g.dtype, copy=False)
     back = _reversed_taps(taps, weights, size)
     if back is not None:
         return _resample(g, axis, *back, taps.shape[1])
     # What goes to one element stands side by side, to be added up by reduceat.
-    order = np.argsort(places, kind="stable")
+    order = np.argsort(indices, kind="stable")
     parts = g.take(order % taps.shape[1], axis)
     if weights is not None:
         factors = weights.reshape(-1)[order].astype(dtype, copy=False)
         parts = parts * factors.reshape(-1, *(1,) * (g.ndim - axis - 1))
-    targets, begins = np.unique(places[order], return_index=True)
+    targets, begins = np.unique(indices[order], return_index=True)
     lead = (slice(None),) * axis
     result[(*lead, targets)] = np.add.reduceat(parts, begins, axis, dtype)
     return result.astype(g.dtype, copy=False)
@@ -87,24 +87,24 @@ def _reversed_taps(
     would cost more than sorting.
     """
     new = taps.shape[1]
-    places = taps.reshape(-1)
+    indices = taps.reshape(-1)
     if weights is not None:
         # Taps of weight 0 only fill up.
         used = np.flatnonzero(weights.reshape(-1))
-        places = places[used]
+        indices = indices[used]
     else:
-        used = np.arange(places.size)
-    counts = np.bincount(places, minlength=size)
+        used = np.arange(indices.size)
+    counts = np.bincount(indices, minlength=size)
     most = int(counts.max()) if counts.size else 0
     if most == 0 or most * size > 3 * taps.size + size:
         return None
-    order = np.argsort(places, kind="stable")
+    order = np.argsort(indices, kind="stable")
     begins = np.cumsum(counts) - counts
-    row = np.arange(places.size) - begins[places[order]]
+    row = np.arange(indices.size) - begins[indices[order]]
     back = np.zeros((most, size), np.int64)
     factors = np.zeros((most, size), np.float64 if weights is None else weights.dtype)
-    back[row, places[order]] = used[order] % new
-    factors[row, places[order]] = 1 if weights is None else weights.reshape(-1)[used[order]]
+    back[row, indices[order]] = used[order] % new
+    factors[row, indices[order]] = 1 if weights is None else weights.reshape(-1)[used[order]]
     if weights is None and (counts == most).all():
         return back, None
     return back, factors

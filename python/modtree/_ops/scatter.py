@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 
 from modtree._C import TensorBase, from_array
-from modtree._ops.generic import flat_places, row, sum_at
-from modtree._ops.index import _check_bounds, _check_index, place_of
+from modtree._ops.generic import flat_indices, operation, sum_at
+from modtree._ops.index import _check_bounds, _check_index, along_axis
 from modtree._ops.registry import define, derive, expose, ops
 from modtree._ops.shape import _dim
 
 _MODES = ("sum", "prod", "mean", "amax", "amin")
 
 
-def places_of(shape: tuple[int, ...], axis: int, index: Any) -> Any:
+def flat_indices_of(shape: tuple[int, ...], axis: int, index: Any) -> Any:
     """For each element of index the number, in C order, of the element of the result that it
     means.
     """
     wide = tuple(shape) or (1,)
     index = index if index.ndim else index.reshape(1)
-    return flat_places(wide, place_of(index, axis % len(wide))).reshape(-1)
+    return flat_indices(wide, along_axis(index, axis % len(wide))).reshape(-1)
 
 
 def corner(source: Any, index: Any) -> Any:
@@ -32,9 +32,9 @@ def corner(source: Any, index: Any) -> Any:
     return part.reshape(-1)
 
 
-def counts(size: int, places: Any) -> Any:
+def counts(size: int, indices: Any) -> Any:
     """How many values come to each element of the result."""
-    return np.bincount(places, minlength=size)
+    return np.bincount(indices, minlength=size)
 
 
 def _scatter_reduce(
@@ -60,24 +60,24 @@ def _scatter_reduce(
     _check_bounds(index, x.shape[axis] if x.ndim else 1, axis)
     if index.size == 0:
         return x.copy()
-    places, values = places_of(x.shape, axis, index), corner(source, index)
+    indices, values = flat_indices_of(x.shape, axis, index), corner(source, index)
     flat = x.reshape(-1)
     touched = np.zeros(x.size, np.bool_)
-    touched[places] = True
+    touched[indices] = True
     if mode in ("sum", "mean"):
         total = np.where(touched & (not include_self), x.dtype.type(0), flat)
         if x.dtype.kind in "fc":
-            total = total + sum_at(x.size, places, values)
+            total = total + sum_at(x.size, indices, values)
         else:
-            np.add.at(total, places, values)
+            np.add.at(total, indices, values)
         if mode == "mean":
-            count = np.maximum(counts(x.size, places) + include_self * touched, 1)
+            count = np.maximum(counts(x.size, indices) + include_self * touched, 1)
             total = (total / count if x.dtype.kind in "fc" else total // count).astype(x.dtype)
         return total.reshape(x.shape)
     start = flat.copy()
     if not include_self:
         start[touched] = _neutral(mode, x.dtype)
-    {"prod": np.multiply, "amax": np.maximum, "amin": np.minimum}[mode].at(start, places, values)
+    {"prod": np.multiply, "amax": np.maximum, "amin": np.minimum}[mode].at(start, indices, values)
     return start.reshape(x.shape)
 
 
@@ -129,7 +129,7 @@ expose("scatter_reduce_", scatter_reduce_, function=False)
 
 # -- derivatives -----------------------------------------------------------------------------------
 
-_gather, _getitem, _pad = row("gather"), row("getitem"), row("pad")
+_gather, _getitem, _pad = operation("gather"), operation("getitem"), operation("pad")
 
 
 def _array(x: Any) -> Any:
@@ -151,41 +151,41 @@ def _shares(
     """d result / d x, in the shape of x, and d result / d value, in the shape of index."""
     out, x, index, source = (_array(v) for v in (out, x, index, source))
     shape, size = x.shape, x.size
-    places = places_of(shape, axis, index)
-    touched = counts(size, places) > 0
+    indices = flat_indices_of(shape, axis, index)
+    touched = counts(size, indices) > 0
     # Where x does not count, it still is the result of elements that nothing comes to.
     counted = np.ones(size, bool) if include_self else ~touched
     own, values, result = x.reshape(-1), corner(source, index), out.reshape(-1)
     if mode == "sum":
         of_x, of_values = counted, np.ones(values.size)
     elif mode == "mean":
-        share = 1 / np.maximum(counts(size, places) + counted, 1)
-        of_x, of_values = counted * share, share[places]
+        share = 1 / np.maximum(counts(size, indices) + counted, 1)
+        of_x, of_values = counted * share, share[indices]
     elif mode == "prod":
-        of_x, of_values = _of_factors(own, values, places, counted)
+        of_x, of_values = _of_factors(own, values, indices, counted)
     else:
-        hit_x, hit = (own == result) & counted, values == result[places]
-        share = 1 / np.maximum(hit_x + np.bincount(places, hit, size), 1)
-        of_x, of_values = hit_x * share, hit * share[places]
+        hit_x, hit = (own == result) & counted, values == result[indices]
+        share = 1 / np.maximum(hit_x + np.bincount(indices, hit, size), 1)
+        of_x, of_values = hit_x * share, hit * share[indices]
     return (
         of_x.astype(x.dtype, copy=False).reshape(shape),
         of_values.astype(x.dtype, copy=False).reshape(index.shape),
     )
 
 
-def _of_factors(own: Any, values: Any, places: Any, counted: Any) -> tuple[Any, Any]:
+def _of_factors(own: Any, values: Any, indices: Any, counted: Any) -> tuple[Any, Any]:
     """For each factor the product of the others; zeros among them are counted, not divided by."""
     one = own.dtype.type(1)
-    zeros = np.bincount(places, values == 0, own.size) + ((own == 0) & counted)
+    zeros = np.bincount(indices, values == 0, own.size) + ((own == 0) & counted)
     product = np.where((own == 0) | ~counted, one, own)
-    np.multiply.at(product, places, np.where(values == 0, one, values))
+    np.multiply.at(product, indices, np.where(values == 0, one, values))
 
     def without(factor: Any, total: Any, others_zero: Any) -> Any:
         rest = total / np.where(factor == 0, one, factor)
         return np.where(others_zero == (factor == 0), rest, 0)
 
     of_x = np.where(counted, without(np.where(counted, own, one), product, zeros), 0)
-    return of_x, without(values, product[places], zeros[places])
+    return of_x, without(values, product[indices], zeros[indices])
 
 
 def _same_kind(g: Any, share: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from modtree._C import as_dtype, dtype
-from modtree._ops.generic import row, row_of_many, zeros_of
+from modtree._ops.generic import operation, operation_of_list, zeros_of
 from modtree._ops.registry import define, derive, expose, not_differentiable, ops, unchanged
 from modtree._tensor.layouts import contiguous_format, preserve_format
 from modtree._tensor.memory_formats import check_format, in_format
@@ -86,8 +86,8 @@ def _expand(x: Any, sizes: Any) -> Any:
     return view
 
 
-def _diagonal(x: Any, *places: int) -> Any:
-    view = np.diagonal(x, *places)
+def _diagonal(x: Any, *options: int) -> Any:
+    view = np.diagonal(x, *options)
     view.flags.writeable = x.flags.writeable  # NumPy's own is read-only
     return view
 
@@ -294,7 +294,7 @@ def select(input: Any, dim: int, index: int) -> Any:
 
 
 def movedim(input: Any, source: Any, destination: Any) -> Any:
-    """Moves dimensions to other places."""
+    """Moves dimensions to other positions."""
     if input.ndim == 0 and isinstance(source, int) and isinstance(destination, int):
         _dim(source, 0), _dim(destination, 0)
         return input[...]
@@ -539,17 +539,20 @@ expose("meshgrid", meshgrid, method=False)
 
 # -- derivatives -----------------------------------------------------------------------------------
 
-_cat, _stack = row_of_many("cat"), row_of_many("stack")
-_split, _unbind_op, _sum = row("split"), row("unbind"), row("sum")
-_permute, _movedim, _unfold_op = row("permute"), row("movedim"), row("unfold")
-_getitem, _diagonal_op = row("getitem"), row("diagonal")
-_getitem_backward, _diagonal_backward = row("getitem_backward"), row("diagonal_backward")
-_unfold_backward, _pick_backward = row("unfold_backward"), row("index_select_backward")
-_pick, _roll, _flip, _pad = (row(n) for n in ("index_select", "roll", "flip", "pad"))
-_tril, _triu = row("tril"), row("triu")
+_cat, _stack = operation_of_list("cat"), operation_of_list("stack")
+_split, _unbind_op, _sum = operation("split"), operation("unbind"), operation("sum")
+_permute, _movedim, _unfold_op = operation("permute"), operation("movedim"), operation("unfold")
+_getitem, _diagonal_op = operation("getitem"), operation("diagonal")
+_getitem_backward, _diagonal_backward = (
+    operation("getitem_backward"),
+    operation("diagonal_backward"),
+)
+_unfold_backward, _pick_backward = operation("unfold_backward"), operation("index_select_backward")
+_pick, _roll, _flip, _pad = (operation(n) for n in ("index_select", "roll", "flip", "pad"))
+_tril, _triu = operation("tril"), operation("triu")
 
-_contiguous = row("contiguous")
-_as_complex, _as_real = row("view_as_complex"), row("view_as_real")
+_contiguous = operation("contiguous")
+_as_complex, _as_real = operation("view_as_complex"), operation("view_as_real")
 
 # -- views -----------------------------------------------------------------------------------------
 
@@ -563,8 +566,8 @@ def _permute_back(g: Any, _out: Any, x_like: Any, order: Any = None) -> Any:
         return _permute(g)
     ndim = len(x_like.shape)
     inverse = [0] * ndim
-    for place, axis in enumerate(order):
-        inverse[axis % ndim] = place
+    for position, axis in enumerate(order):
+        inverse[axis % ndim] = position
     return _permute(g, tuple(inverse))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Extremes with their places, sorting, and taking values at places along a dimension."""
+"""max and min along a dimension, sort, argsort, topk, kthvalue, median, unique, take_along_dim."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from modtree._ops.generic import kept, row, shared_evenly
+from modtree._ops.generic import kept, operation, shared_evenly
 from modtree._ops.reduce import _axis, _meta, _reduction, _require_size
 from modtree._ops.registry import define, derive, expose, not_differentiable, ops
 
@@ -53,14 +53,14 @@ def _without(shape: tuple[int, ...], axis: int) -> list[int]:
 
 
 def _add_along(source: Any, index: Any, axis: int, shape: tuple[int, ...]) -> Any:
-    """Zeros of that shape with source added at the places that take_along_dim takes from."""
+    """Zeros of that shape with source added at the indices that take_along_dim takes from."""
     if not shape:
         return source.reshape(())
     size = math.prod(shape)
     result = np.zeros(size, source.dtype)
-    places = np.arange(size).reshape(shape)
-    places = _take_along(places, index, axis).reshape(-1)
-    np.add.at(result, places, source.reshape(-1))
+    indices = np.arange(size).reshape(shape)
+    indices = _take_along(indices, index, axis).reshape(-1)
+    np.add.at(result, indices, source.reshape(-1))
     return result.reshape(shape)
 
 
@@ -78,7 +78,7 @@ define("take_along_dim", _take_along, meta=_take_along_meta)
 define("add_along_dim", _add_along, meta=lambda source, index, axis, shape: (shape, source.dtype))
 
 
-def _topk_places(x: Any, k: int, axis: int, largest: bool) -> Any:
+def _topk_indices(x: Any, k: int, axis: int, largest: bool) -> Any:
     """Where the k largest (or smallest) along an axis are, in order; NaN counts as the largest."""
     if x.ndim == 0:
         return np.zeros((), np.int64)
@@ -100,10 +100,10 @@ def _topk_meta(x: Any, k: int, axis: int, largest: bool) -> Any:
     return shape, np.int64
 
 
-define("topk_places", _topk_places, meta=_topk_meta)
+define("topk_indices", _topk_indices, meta=_topk_meta)
 
 
-def _median_place(x: Any, axis: int) -> Any:
+def _median_index(x: Any, axis: int) -> Any:
     """Where the median along an axis is, kept as 1; the first NaN where there is one."""
     if x.ndim == 0:
         return np.zeros((), np.int64)
@@ -124,11 +124,11 @@ def _one_kept(x: Any, axis: int) -> Any:
     return shape, np.int64
 
 
-define("median_place", _median_place, meta=_one_kept)
+define("median_index", _median_index, meta=_one_kept)
 # Of all elements: NaN is equal to NaN when the gradient is shared, which amax() does not know.
 define("max_all", ops["amax"].forward, meta=_meta())
 define("min_all", ops["amin"].forward, meta=_meta())
-# Extremes whose gradient goes to one place, the index that is reported, where amax() shares it.
+# Extremes whose gradient goes to one element, the index that is reported, where amax() shares it.
 define(
     "max",
     lambda x, index, axis, keepdims: np.maximum.reduce(x, axis, None, None, keepdims),
@@ -193,7 +193,7 @@ def topk(input: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool =
     size = input.size(dim) if input.ndim else 1
     if not 0 <= k <= size:
         raise RuntimeError(f"selected index k out of range: k = {k} for a dimension of size {size}")
-    order = ops["topk_places"](input, k, dim, largest)
+    order = ops["topk_indices"](input, k, dim, largest)
     return _topk_result(ops["take_along_dim"](input, order, dim), order)
 
 
@@ -212,7 +212,7 @@ def median(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
         return ops["median"](input)
     if input.ndim and input.size(dim) == 0:
         raise IndexError(f"median(): Expected reduction dim {dim} to have non-zero size.")
-    indices = ops["median_place"](input, dim)
+    indices = ops["median_index"](input, dim)
     values = ops["take_along_dim"](input, indices, dim)
     if keepdim or input.ndim == 0:
         return _median_result(values, indices)
@@ -249,9 +249,9 @@ for _function in (sort, argsort, topk, kthvalue, median, unique):
 
 # -- derivatives -----------------------------------------------------------------------------------
 
-_add_along_op = row("add_along_dim")
+_add_along_op = operation("add_along_dim")
 
-_take = row("take_along_dim")
+_take = operation("take_along_dim")
 
 derive(
     "take_along_dim",
@@ -280,7 +280,7 @@ def _unique(*_args: Any) -> Any:
 
 derive("unique", _unique)
 
-not_differentiable("argmax", "argmin", "argsort", "median_place", "topk_places")
+not_differentiable("argmax", "argmin", "argsort", "median_index", "topk_indices")
 derive("max_all", shared_evenly)
 derive("min_all", shared_evenly)
 derive("median", shared_evenly)

@@ -10,7 +10,7 @@ import numpy as np
 
 from modtree import _C
 from modtree._C import TensorBase, as_dtype
-from modtree._ops.generic import conj, is_real, pick, row, select, zeros
+from modtree._ops.generic import conj, is_real, operation, pick, select, zeros
 from modtree._ops.registry import (
     define,
     derive,
@@ -211,8 +211,8 @@ expose("subtract_", methods["sub_"], function=False)
 
 # -- derivatives -----------------------------------------------------------------------------------
 
-_digamma_op, _polygamma_op = row("digamma"), row("polygamma")
-_logcumsumexp = row("logcumsumexp")
+_digamma_op, _polygamma_op = operation("digamma"), operation("polygamma")
+_logcumsumexp = operation("logcumsumexp")
 
 derive("lgamma", lambda g, _out, x: g * _digamma_op(x))
 derive("digamma", lambda g, _out, x: g * _polygamma_op(x, 1))

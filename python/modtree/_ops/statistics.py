@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Statistics, running extremes, differences and distances; most of them are made of other
-operations.
+"""nansum, aminmax, cummax, diff, trapezoid, dist, cdist, renorm, quantile: most of them are made
+of other operations.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from modtree._C import TensorBase
-from modtree._ops.generic import backwards, pick, row
+from modtree._ops.generic import backwards, operation, pick
 from modtree._ops.independent import independent
 from modtree._ops.reduce import _axis, _same, norm, std
 from modtree._ops.registry import define, derive, expose, not_differentiable, ops
@@ -58,8 +58,8 @@ def aminmax(input: Any, *, dim: Any = None, keepdim: bool = False) -> Any:
 # -- running ---------------------------------------------------------------------------------------
 
 
-def _places(running: Any) -> Any:
-    """Where the running extreme up to each place was found, the last place of equals; NaN stays
+def _running_indices(running: Any) -> Any:
+    """Where the running extreme up to each element was found, the last index of equals; NaN stays
     once it has come.
     """
 
@@ -70,25 +70,25 @@ def _places(running: Any) -> Any:
         found = (x == best) | (np.isnan(x) if x.dtype.kind == "f" else False)
         shape = [1] * x.ndim
         shape[axis] = -1
-        places = np.arange(x.shape[axis]).reshape(shape)
-        return np.maximum.accumulate(np.where(found, places, 0), axis)
+        indices = np.arange(x.shape[axis]).reshape(shape)
+        return np.maximum.accumulate(np.where(found, indices, 0), axis)
 
     return forward
 
 
-define("cummax_places", _places(np.maximum), meta=lambda x, axis: (x.shape, np.int64))
-define("cummin_places", _places(np.minimum), meta=lambda x, axis: (x.shape, np.int64))
+define("cummax_indices", _running_indices(np.maximum), meta=lambda x, axis: (x.shape, np.int64))
+define("cummin_indices", _running_indices(np.minimum), meta=lambda x, axis: (x.shape, np.int64))
 
 
 def cummax(input: Any, dim: int) -> Any:
     """The largest value so far along dim, and its index."""
-    indices = ops["cummax_places"](input, dim)
+    indices = ops["cummax_indices"](input, dim)
     return _cummax_result(ops["take_along_dim"](input, indices, dim), indices)
 
 
 def cummin(input: Any, dim: int) -> Any:
     """The smallest value so far along dim, and its index."""
-    indices = ops["cummin_places"](input, dim)
+    indices = ops["cummin_indices"](input, dim)
     return _cummin_result(ops["take_along_dim"](input, indices, dim), indices)
 
 
@@ -132,7 +132,7 @@ def _slabs(y: Any, x: Any, dx: Any, dim: int) -> Any:
     if x is not None:
         dx = diff(x, dim=dim if x.ndim == y.ndim else -1)
         if x.ndim != y.ndim:
-            # One coordinate for each place along dim.
+            # One coordinate for each index along dim.
             shape = [1] * y.ndim
             shape[dim] = -1
             dx = dx.reshape(shape)
@@ -247,7 +247,7 @@ expose("renorm_", written_after("renorm_", renorm), function=False)
 
 # -- derivatives -----------------------------------------------------------------------------------
 
-_logcumsumexp = row("logcumsumexp")
+_logcumsumexp = operation("logcumsumexp")
 
 
 def _logcumsumexp_gradient(g: Any, out: Any, x: Any, axis: int) -> Any:
@@ -267,4 +267,4 @@ def _logcumsumexp_gradient(g: Any, out: Any, x: Any, axis: int) -> Any:
 
 derive("logcumsumexp", _logcumsumexp_gradient)
 
-not_differentiable("cummax_places", "cummin_places")
+not_differentiable("cummax_indices", "cummin_indices")

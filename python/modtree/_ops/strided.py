@@ -52,12 +52,12 @@ def _as_strided(x: Any, shape: Any, strides: Any, offset: Any, _layout: Any) -> 
     return np.lib.stride_tricks.as_strided(flat[offset:], shape, steps)
 
 
-def places_of(shape: Any, strides: Any, offset: int) -> np.ndarray:
+def strided_indices(shape: Any, strides: Any, offset: int) -> np.ndarray:
     """Where each element of such a view is in the memory."""
-    places = np.full((), offset, np.int64)
+    indices = np.full((), offset, np.int64)
     for n, s in zip(shape, strides, strict=True):
-        places = places[..., None] + np.arange(n) * s
-    return places
+        indices = indices[..., None] + np.arange(n) * s
+    return indices
 
 
 define(
@@ -107,8 +107,8 @@ def _as_strided_back(
     g: Any, _out: Any, x_like: Any, shape: Any, strides: Any, offset: int, layout: Any
 ) -> Any:
     own_strides, start = layout
-    own = places_of(x_like.shape, own_strides, start)
-    seen = places_of(shape, strides, offset)
+    own = strided_indices(x_like.shape, own_strides, start)
+    seen = strided_indices(shape, strides, offset)
     size = int(max(own.max(initial=-1), seen.max(initial=-1))) + 1
     memory = np.zeros(size, g.dtype)
     np.add.at(memory, seen, g)

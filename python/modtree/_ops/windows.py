@@ -18,8 +18,8 @@ Sizes = tuple[int, ...]
 
 
 def run(op: Any, *args: Any) -> Any:
-    """A row called from within a derivative: recorded when the derivative is derived itself (it
-    gets tensors then), else just the function.
+    """An operation called from within a derivative: recorded when the derivative is derived
+    itself (it gets tensors then), else just the function.
     """
     tensors = any(isinstance(a, TensorBase) for a in args)
     return op(*args) if tensors else op.forward(*args)

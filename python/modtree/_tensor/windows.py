@@ -134,7 +134,7 @@ def from_dlpack(ext_tensor: Any) -> Any:
     return from_numpy(np.from_dlpack(ext_tensor))
 
 
-# -- places ----------------------------------------------------------------------------------------
+# -- indices ---------------------------------------------------------------------------------------
 
 
 def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:

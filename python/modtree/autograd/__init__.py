@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Gradients: the backward pass, and functions with a derivative of one's own.
 
-The graph and the pass are native; what a gradient is stands beside each operation in
-``modtree._ops``.
+The graph and the engine that runs backward are native; what a gradient is stands
+beside each operation in ``modtree._ops``.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def backward(
             one element.
         retain_graph: Keep what the graph saved, so that it can be gone through again. The default
             is ``create_graph``.
-        create_graph: Record the pass itself, so that gradients can be derived again.
+        create_graph: Record backward itself, so that gradients can be derived again.
         inputs: Add to the grad of these tensors only.
 
     Raises:

@@ -73,9 +73,9 @@ class FunctionCtx:
         """
         self._node = weakref.ref(node)
         self._versions = [0 if t is None else t._version for t in self._saved]
-        places = {id(t): i for i, t in enumerate(outputs) if isinstance(t, _C.TensorBase)}
+        indices = {id(t): i for i, t in enumerate(outputs) if isinstance(t, _C.TensorBase)}
         self._saved = tuple(
-            _SavedOutput(t, places[id(t)]) if t is not None and id(t) in places else t
+            _SavedOutput(t, indices[id(t)]) if t is not None and id(t) in indices else t
             for t in self._saved
         )
 
@@ -136,13 +136,13 @@ class Function:
             return tuple(map(_without_history, result))
         outputs = list(result) if isinstance(result, (tuple, list)) else [result]
         tensors = _outputs_of(ctx, args, outputs)
-        places = [i for i, t in enumerate(tensors) if t is not None]
+        indices = [i for i, t in enumerate(tensors) if t is not None]
         node = _C.record_python(
             cls.__name__ + "Backward",
             args,
-            tuple(tensors[i] for i in places),
+            tuple(tensors[i] for i in indices),
             functools.partial(
-                _run_backward, cls, ctx, len(args), len(outputs), places, tensors_like(tensors)
+                _run_backward, cls, ctx, len(args), len(outputs), indices, tensors_like(tensors)
             ),
             ctx._dirty,
             bool(ctx._saved),
@@ -153,7 +153,7 @@ class Function:
         ]
         renamed = {id(o): t for o, t in zip(outputs, saved, strict=True)}
         ctx._saved = tuple(renamed.get(id(t), t) for t in ctx._saved)
-        ctx._settle([tensors[i] for i in places], node)
+        ctx._settle([tensors[i] for i in indices], node)
         if not isinstance(result, (tuple, list)):
             return saved[0]
         return tuple(saved)
@@ -202,16 +202,16 @@ def _run_backward(
     ctx: FunctionCtx,
     n_args: int,
     n_outputs: int,
-    places: list[int],
+    indices: list[int],
     like: list[Any],
     *gradients: Any,
 ) -> tuple[Any, ...]:
     all_gradients: list[Any] = [None] * n_outputs
-    for place, gradient in zip(places, gradients, strict=True):
+    for index, gradient in zip(indices, gradients, strict=True):
         if gradient is None and ctx.materialize_grads:
-            shape, dtype, device = like[place]
+            shape, dtype, device = like[index]
             gradient = zeros(shape, dtype=dtype, device=device)
-        all_gradients[place] = gradient
+        all_gradients[index] = gradient
     function = cls.vjp if cls.vjp is not Function.vjp else cls.backward
     result = function(ctx, *all_gradients)
     if not isinstance(result, tuple):

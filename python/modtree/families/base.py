@@ -119,7 +119,7 @@ class TensorFamily:
     is_grad_enabled: Callable[[], bool] | None = None
     set_grad_enabled: Callable[[bool], Any] | None = None
 
-    # -- handles and payloads ----------------------------------------------------------------------
+    # -- handles and storage -----------------------------------------------------------------------
 
     def detach(self, tensor: Any) -> Any:
         return tensor.detach()

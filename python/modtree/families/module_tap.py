@@ -21,7 +21,7 @@ _NODE_NAME = "BackwardHookFunctionBackward"
 class _Group(NamedTuple):
     """The tensors among the values that went in, or came out, together."""
 
-    places: tuple[int, ...]
+    indices: tuple[int, ...]
     count: int
     #: (shape, dtype, device) of each tensor: of what stands for a gradient that did not arrive.
     like: tuple[tuple[Any, ...], ...]
@@ -29,13 +29,13 @@ class _Group(NamedTuple):
     def spread(self, gradients: Sequence[Any]) -> tuple[Any, ...]:
         """One entry per value, None where the value is no tensor."""
         spread: list[Any] = [None] * self.count
-        for place, gradient in zip(self.places, gradients, strict=True):
-            spread[place] = gradient
+        for index, gradient in zip(self.indices, gradients, strict=True):
+            spread[index] = gradient
         return tuple(spread)
 
     def collect(self, gradients: Any) -> tuple[Any, ...]:
         """The entries of the tensors alone."""
-        return tuple(gradients[place] for place in self.places)
+        return tuple(gradients[index] for index in self.indices)
 
     def filled(self, gradients: Sequence[Any]) -> tuple[Any, ...]:
         """With zeros in place of None."""
@@ -49,7 +49,7 @@ class ModuleTap:
     """Reports the gradients of one call of a module to its hooks, which may replace them.
 
     Used once per call: :meth:`setup_input_hook` before ``forward``, :meth:`setup_output_hook` after
-    it. The pass meets the output first: its gradients go through the pre-hooks and are kept until
+    it. Backward meets the output first: its gradients go through the pre-hooks and are kept until
     the gradients of the inputs are there, for the full hooks get both.
 
     Args:
@@ -170,11 +170,13 @@ def _tap(values: Any, report: Callable[..., tuple[Any, ...]]) -> list[Any] | Non
     ``report(group, gradients)`` gets the gradients of the tensors (None for those that did not
     arrive) and returns what goes on in their place.
     """
-    places = tuple(i for i, v in enumerate(values) if isinstance(v, _C.TensorBase))
-    tensors = tuple(values[i] for i in places)
+    indices = tuple(i for i, v in enumerate(values) if isinstance(v, _C.TensorBase))
+    tensors = tuple(values[i] for i in indices)
     if not (_C.is_grad_enabled() and any(t.requires_grad for t in tensors)):
         return None
-    group = _Group(places, len(values), tuple((tuple(t.shape), t.dtype, t.device) for t in tensors))
+    group = _Group(
+        indices, len(values), tuple((tuple(t.shape), t.dtype, t.device) for t in tensors)
+    )
     tapped = tuple(_C.function_view(t, len(tensors) > 1) for t in tensors)
     _C.record_python(
         _NODE_NAME,
@@ -183,8 +185,8 @@ def _tap(values: Any, report: Callable[..., tuple[Any, ...]]) -> list[Any] | Non
         lambda *gradients: report(group, gradients),
     )
     result = list(values)
-    for place, tensor in zip(places, tapped, strict=True):
-        result[place] = tensor
+    for index, tensor in zip(indices, tapped, strict=True):
+        result[index] = tensor
     return result
 
 

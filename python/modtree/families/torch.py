@@ -73,7 +73,7 @@ class TorchFamily(base.TensorFamily):
     is_grad_enabled = staticmethod(torch.is_grad_enabled)
     set_grad_enabled = staticmethod(torch._C._set_grad_enabled)
 
-    # -- handles and payloads ----------------------------------------------------------------------
+    # -- handles and storage -----------------------------------------------------------------------
 
     @staticmethod
     def detach(tensor: Any) -> Any:

@@ -187,7 +187,7 @@ _ACCUMULATING = {np.add: np.cumsum, np.multiply: np.cumprod}
 
 
 def _method_of_ufunc(ufunc: Any, method: str, inputs: Any, kwargs: dict[str, Any]) -> Any:
-    """``np.add.reduce(t)`` and its kind as rows; NotImplemented where there is none."""
+    """``np.add.reduce(t)`` and its kind as operations; NotImplemented where there is none."""
     if method == "outer" and len(inputs) == 2 and not kwargs and ufunc in by_function:
         a, b = as_tensors(inputs)
         return by_function[ufunc](a.reshape(tuple(a.shape) + (1,) * b.ndim), b)

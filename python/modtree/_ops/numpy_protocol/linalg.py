@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""NumPy's products and ``numpy.linalg`` as rows of the table: they record like methods. See
+"""NumPy's products and ``numpy.linalg`` as operations of the table: they record like methods. See
 :mod:`modtree._ops.numpy_protocol.shape`.
 """
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""NumPy's reductions, and its other functions of values that are no ufuncs, as rows of the table:
-they record like methods.
+"""NumPy's reductions, and its other functions of values that are no ufuncs, as operations of the
+table: they record like methods.
 
-NumPy's defaults hold (``np.var`` divides by n). What a row cannot do, arguments such as ``where=``
-or ``initial=`` and integer means, is left to NumPy itself, which loses the gradient:
+NumPy's defaults hold (``np.var`` divides by n). What an operation cannot do, arguments such as
+``where=`` or ``initial=`` and integer means, is left to NumPy itself, which loses the gradient:
 :mod:`modtree._ops.numpy_protocol.dispatch` refuses where there is one.
 """
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""NumPy's functions that move, join and pick elements, as rows of the table: they record like
+"""NumPy's functions that move, join and pick elements, as operations of the table: they record like
 methods.
 
-They take NumPy's own argument names. Where an argument asks for what no row does (``order="F"``,
-``mode="clip"``), they leave the call to NumPy itself by returning NotImplemented;
+They take NumPy's own argument names. Where an argument asks for what no operation does
+(``order="F"``, ``mode="clip"``), they leave the call to NumPy itself by returning NotImplemented;
 :mod:`modtree._ops.numpy_protocol.dispatch` refuses it where it would lose a gradient.
 """
 
@@ -95,8 +95,8 @@ def _expand_dims(a: Any, axis: Any) -> Any:
     new = {x % ndim for x in axes}
     if len(new) < len(axes) or any(not -ndim <= x < ndim for x in axes):
         raise ValueError(
-            f"np.expand_dims: axis {axis} does not name {len(axes)} places in a result of {ndim} "
-            f"dimensions"
+            f"np.expand_dims: axis {axis} does not name {len(axes)} positions in a result of "
+            f"{ndim} dimensions"
         )
     sizes = iter(tuple(a.shape))
     return a.reshape([1 if i in new else next(sizes) for i in range(ndim)])
