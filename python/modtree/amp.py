@@ -42,6 +42,14 @@ class autocast(contextlib.ContextDecorator):  # noqa: N801
 class GradScaler:
     """Steps optimizers without scaling the loss, as torch's does where there is no accelerator;
     warns when it is asked to scale.
+
+    Args:
+        device: A name, for the warning.
+        init_scale: Accepted, like the following three.
+        growth_factor: Accepted.
+        backoff_factor: Accepted.
+        growth_interval: Accepted.
+        enabled: Warn that nothing is scaled.
     """
 
     def __init__(
@@ -66,7 +74,13 @@ class GradScaler:
         """Nothing: gradients are not scaled."""
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        """``optimizer.step()``."""
+        """``optimizer.step()``.
+
+        Args:
+            optimizer: The optimizer.
+            args: For its ``step``.
+            kwargs: For its ``step``.
+        """
         return optimizer.step(*args, **kwargs)
 
     def update(self, new_scale: Any = None) -> None:

@@ -57,13 +57,23 @@ define("lcm", np.lcm, promote="arith", operands=2, numpy=np.lcm)
 
 
 def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
-    """How often each number from 0 up occurs, or the sums of weights."""
+    """How often each number from 0 up occurs, or the sums of weights.
+
+    Args:
+        weights: What each element adds in place of 1.
+        minlength: The least length of the result.
+    """
     return ops["bincount"](input, weights, minlength)
 
 
 def histc(input: Any, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:  # noqa: A002
     """Counts in bins of equal width from min to max; from the smallest to the largest value where
     both are equal.
+
+    Args:
+        bins: Number of bins.
+        min: Lower end.
+        max: Upper end.
     """
     return ops["histc"](input, bins, min, max)
 
@@ -71,7 +81,14 @@ def histc(input: Any, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:  # no
 def searchsorted(
     sorted_sequence: Any, input: Any, *, right: bool = False, side: str | None = None
 ) -> Any:
-    """Where values belong in a sorted sequence (or each row's values in its row): int64 indices."""
+    """Where values belong in a sorted sequence (or each row's values in its row): int64 indices.
+
+    Args:
+        sorted_sequence: Sorted along its last dimension.
+        input: The values.
+        right: Behind elements that are equal, else in front of them.
+        side: "left" or "right", NumPy's form of ``right``.
+    """
     right = right if side is None else side == "right"
     if not isinstance(input, TensorBase):
         return ops["searchsorted"](sorted_sequence, np.asarray(input), right)
@@ -79,12 +96,23 @@ def searchsorted(
 
 
 def bucketize(input: Any, boundaries: Any, *, right: bool = False) -> Any:
-    """The bucket of each value between sorted boundaries."""
+    """The bucket of each value between sorted boundaries.
+
+    Args:
+        boundaries: A sorted vector.
+        right: A value that equals a boundary belongs to the bucket behind it, else in front of it.
+    """
     return searchsorted(boundaries, input, right=right)
 
 
 def isin(elements: Any, test_elements: Any, *, invert: bool = False) -> Any:
-    """Which elements are among the test elements?"""
+    """Which elements are among the test elements?
+
+    Args:
+        elements: A tensor or a number.
+        test_elements: A tensor or a number.
+        invert: Which are not?
+    """
     return ops["isin"](elements, test_elements, invert)
 
 
@@ -101,7 +129,13 @@ def isreal(input: Any) -> Any:
 def unique_consecutive(
     input: Any, return_inverse: bool = False, return_counts: bool = False, dim: Any = None
 ) -> Any:
-    """Values without their repetitions next to each other, of the flattened input."""
+    """Values without their repetitions next to each other, of the flattened input.
+
+    Args:
+        return_inverse: Also the index into the result for each element.
+        return_counts: Also how often each value occurs.
+        dim: The dimension whose slices are compared; all elements without.
+    """
     if dim is not None:
         raise NotImplementedError(
             "unique_consecutive(): dim is not available: call it on each slice along the dimension"
@@ -170,12 +204,22 @@ def _taken(name: str, result_type: Any, input: Any, dim: int, keepdim: bool) -> 
 
 
 def mode(input: Any, dim: int = -1, keepdim: bool = False) -> Any:
-    """The most frequent value along dim and its last index."""
+    """The most frequent value along dim and its last index.
+
+    Args:
+        dim: The dimension; may count from the end.
+        keepdim: Leave the dimension in the result, with size 1.
+    """
     return _taken("mode_indices", _mode_result, input, dim, keepdim)
 
 
 def nanmedian(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    """The median of what is not NaN (the lower one of two); with dim also its index."""
+    """The median of what is not NaN (the lower one of two); with dim also its index.
+
+    Args:
+        dim: The dimension; all elements without.
+        keepdim: Leave the dimension in the result, with size 1.
+    """
     if dim is None:
         return ops["nanmedian"](input)
     return _taken("nanmedian_indices", _nanmedian_result, input, dim, keepdim)
@@ -187,6 +231,11 @@ def nanmedian(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
 def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Any:
     """The covariance matrix of variables in rows, with observations in columns that may be counted
     or weighted.
+
+    Args:
+        correction: Subtracted from the number of observations in the divisor.
+        fweights: How often each observation counts: integers.
+        aweights: The weight of each observation.
     """
     if input.ndim > 2:
         raise RuntimeError(

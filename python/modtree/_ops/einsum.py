@@ -230,6 +230,12 @@ def _axes(dims: Any, tensor: Any) -> list[int]:
 def tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
     """Sums over pairs of dimensions: the last `dims` of a with the first of b, or those of two
     lists.
+
+    Args:
+        a: A tensor.
+        b: A tensor.
+        dims: A number: the last dimensions of ``a`` and the first of ``b``; or two lists of
+            dimensions.
     """
     if isinstance(dims, int):
         if dims < 0 or dims > min(a.ndim, b.ndim):

@@ -187,17 +187,32 @@ define("index_copy", _index_copy, meta=_same)
 
 
 def gather(input: Any, dim: int, index: Any) -> Any:
-    """input[i][index[i][j]] for dim 1, and so on."""
+    """input[i][index[i][j]] for dim 1, and so on.
+
+    Args:
+        dim: The dimension; may count from the end.
+        index: Indices along ``dim``; of the shape of the result.
+    """
     return ops["gather"](input, dim, index)
 
 
 def index_select(input: Any, dim: int, index: Any) -> Any:
-    """The slices of a dimension that index names."""
+    """The slices of a dimension that index names.
+
+    Args:
+        dim: The dimension; may count from the end.
+        index: Indices along ``dim``: a vector.
+    """
     return ops["index_select"](input, dim, index)
 
 
 def take_along_dim(input: Any, indices: Any, dim: Any = None) -> Any:
-    """gather() whose other dimensions broadcast; of the flattened input without a dim."""
+    """gather() whose other dimensions broadcast; of the flattened input without a dim.
+
+    Args:
+        indices: Indices along ``dim``.
+        dim: The dimension; the flattened input without.
+    """
     if dim is None:
         return ops["take_along_dim"](input.reshape(-1), indices.reshape(-1), 0)
     return ops["take_along_dim"](input, indices, dim)
@@ -206,54 +221,120 @@ def take_along_dim(input: Any, indices: Any, dim: Any = None) -> Any:
 def scatter(
     input: Any, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: Any = None
 ) -> Any:
-    """A copy with the values of src put where index says."""
+    """A copy with the values of src put where index says.
+
+    Args:
+        dim: The dimension; may count from the end.
+        index: For each value the index along ``dim`` where it goes.
+        src: The values; as many as indices at least, in each dimension.
+        value: One number, in place of ``src``.
+        reduce: None, ``"add"`` or ``"multiply"``: what happens to a value that is there.
+    """
     return ops["scatter"](input, dim, index, value if src is None else src, reduce)
 
 
 def scatter_(
     self: Any, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: Any = None
 ) -> Any:
-    """Puts the values of src where index says."""
+    """Puts the values of src where index says.
+
+    Args:
+        dim: The dimension; may count from the end.
+        index: For each value the index along ``dim`` where it goes.
+        src: The values; as many as indices at least, in each dimension.
+        value: One number, in place of ``src``.
+        reduce: None, ``"add"`` or ``"multiply"``: what happens to a value that is there.
+    """
     return ops["scatter"].inplace(self, dim, index, value if src is None else src, reduce)
 
 
 def scatter_add(input: Any, dim: int, index: Any, src: Any) -> Any:
-    """A copy with the values of src added where index says."""
+    """A copy with the values of src added where index says.
+
+    Args:
+        dim: The dimension; may count from the end.
+        index: For each value the index along ``dim`` where it goes.
+        src: The values; as many as indices at least, in each dimension.
+    """
     return ops["scatter"](input, dim, index, src, "add")
 
 
 def scatter_add_(self: Any, dim: int, index: Any, src: Any) -> Any:
-    """Adds the values of src where index says."""
+    """Adds the values of src where index says.
+
+    Args:
+        dim: The dimension; may count from the end.
+        index: For each value the index along ``dim`` where it goes.
+        src: The values; as many as indices at least, in each dimension.
+    """
     return ops["scatter"].inplace(self, dim, index, src, "add")
 
 
 def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
-    """A copy with slices of source added to the slices that index names."""
+    """A copy with slices of source added to the slices that index names.
+
+    Args:
+        dim: The dimension; may count from the end.
+        index: Indices along ``dim``: a vector.
+        source: The slices.
+        alpha: A factor of ``source``.
+    """
     return ops["index_add"](input, dim, index, source, alpha)
 
 
 def index_add_(self: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
-    """Adds slices of source to the slices that index names."""
+    """Adds slices of source to the slices that index names.
+
+    Args:
+        dim: The dimension; may count from the end.
+        index: Indices along ``dim``: a vector.
+        source: The slices.
+        alpha: A factor of ``source``.
+    """
     return ops["index_add"].inplace(self, dim, index, source, alpha)
 
 
 def index_copy(input: Any, dim: int, index: Any, source: Any) -> Any:
-    """A copy with other slices where index says."""
+    """A copy with other slices where index says.
+
+    Args:
+        dim: The dimension; may count from the end.
+        index: Indices along ``dim``: a vector.
+        source: The slices.
+    """
     return ops["index_copy"](input, dim, index, source)
 
 
 def index_copy_(self: Any, dim: int, index: Any, source: Any) -> Any:
-    """Replaces the slices that index names."""
+    """Replaces the slices that index names.
+
+    Args:
+        dim: The dimension; may count from the end.
+        index: Indices along ``dim``: a vector.
+        source: The slices.
+    """
     return ops["index_copy"].inplace(self, dim, index, source)
 
 
 def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
-    """A copy with one value in the slices that index names."""
+    """A copy with one value in the slices that index names.
+
+    Args:
+        dim: The dimension; may count from the end.
+        index: Indices along ``dim``: a vector.
+        value: A number.
+    """
     return ops["index_copy"](input, dim, index, value)
 
 
 def index_fill_(self: Any, dim: int, index: Any, value: Any) -> Any:
-    """Fills the slices that index names."""
+    """Fills the slices that index names.
+
+    Args:
+        dim: The dimension; may count from the end.
+        index: Indices along ``dim``: a vector.
+        value: A number.
+    """
     return ops["index_copy"].inplace(self, dim, index, value)
 
 
@@ -312,17 +393,35 @@ define("index_put", _index_put, meta=_same)
 
 
 def index_put(input: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
-    """A copy with values put (or added) at the elements that the index tensors name."""
+    """A copy with values put (or added) at the elements that the index tensors name.
+
+    Args:
+        indices: A tuple of tensors, one for each dimension from the first on.
+        values: A tensor that broadcasts to what they name.
+        accumulate: Add instead of replacing.
+    """
     return ops["index_put"](input, tuple(indices), values, accumulate)
 
 
 def index_put_(self: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
-    """Puts (or adds) values at the elements that the index tensors name."""
+    """Puts (or adds) values at the elements that the index tensors name.
+
+    Args:
+        indices: A tuple of tensors, one for each dimension from the first on.
+        values: A tensor that broadcasts to what they name.
+        accumulate: Add instead of replacing.
+    """
     return ops["index_put"].inplace(self, tuple(indices), values, accumulate)
 
 
 def select_scatter(input: Any, src: Any, dim: int, index: int) -> Any:
-    """A copy with src in place of one index of one dimension."""
+    """A copy with src in place of one index of one dimension.
+
+    Args:
+        src: The values, of the shape without ``dim``.
+        dim: The dimension; may count from the end.
+        index: The index; may count from the end.
+    """
     place = _slices(_dim(dim, input.ndim), operator.index(index))
     return _put_whole("select_scatter", input, place, src)
 
@@ -330,7 +429,15 @@ def select_scatter(input: Any, src: Any, dim: int, index: int) -> Any:
 def slice_scatter(
     input: Any, src: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> Any:
-    """A copy with src in place of a slice of one dimension."""
+    """A copy with src in place of a slice of one dimension.
+
+    Args:
+        src: The values, of the shape of the slice.
+        dim: The dimension; may count from the end.
+        start: First index.
+        end: The index behind the last one.
+        step: Distance of the indices.
+    """
     place = _slices(_dim(dim, input.ndim), slice(start, end, step))
     return _put_whole("slice_scatter", input, place, src)
 
@@ -399,7 +506,12 @@ define("take", lambda x, index: x.reshape(-1)[index], meta=lambda x, index: (ind
 
 
 def masked_scatter(input: Any, mask: Any, source: Any) -> Any:
-    """A copy with the elements of source, in order, where mask holds."""
+    """A copy with the elements of source, in order, where mask holds.
+
+    Args:
+        mask: A bool tensor that broadcasts with ``input``.
+        source: At least as many elements as are wanted.
+    """
     return ops["masked_scatter"](input, mask, source)
 
 
@@ -419,7 +531,14 @@ def argwhere(input: Any) -> Any:
 
 
 def diagonal_scatter(input: Any, src: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
-    """A copy with src in place of a diagonal."""
+    """A copy with src in place of a diagonal.
+
+    Args:
+        src: The values of the diagonal.
+        offset: Which diagonal: 0 the main one, positive above it, negative below.
+        dim1: First of the two dimensions of the matrices.
+        dim2: Second of them.
+    """
     expected = tuple(ops["diagonal"](input, offset, dim1, dim2).shape)
     if tuple(src.shape) != expected:
         raise RuntimeError(
@@ -440,7 +559,13 @@ def diagonal_scatter(input: Any, src: Any, offset: int = 0, dim1: int = 0, dim2:
 
 
 def put(input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
-    """A copy with values put (or added) at indices counted over all elements."""
+    """A copy with values put (or added) at indices counted over all elements.
+
+    Args:
+        index: Indices into the flattened input.
+        source: As many values.
+        accumulate: Add instead of replacing.
+    """
     flat = ops["index_put"](input.reshape(-1), (index.reshape(-1),), source.reshape(-1), accumulate)
     return flat.reshape(tuple(input.shape))
 

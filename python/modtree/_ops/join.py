@@ -189,7 +189,13 @@ define("pad", _pad, meta=_pad_meta)
 
 
 def cat(tensors: Any, dim: int = 0, *, axis: Any = None) -> Any:
-    """Joins tensors along a dimension."""
+    """Joins tensors along a dimension.
+
+    Args:
+        tensors: Tensors whose other dimensions agree.
+        dim: The dimension; may count from the end.
+        axis: NumPy's name of ``dim``.
+    """
     if not isinstance(tensors, (list, tuple)):
         tensors = list(tensors)
     if not tensors:
@@ -214,19 +220,33 @@ def tile(input: Any, *dims: Any) -> Any:
 
 
 def repeat_interleave(input: Any, repeats: Any, dim: Any = None) -> Any:
-    """Each element (or slice) repeated in place."""
+    """Each element (or slice) repeated in place.
+
+    Args:
+        repeats: How often, for all or for each one.
+        dim: The dimension; the flattened input without.
+    """
     return ops["repeat_interleave"](input, repeats, dim)
 
 
 def flip(input: Any, *sizes: Any, dims: Any = None) -> Any:
     """A copy with dimensions reversed; they are given one by one, as a sequence, or as
     ``dims=``.
+
+    Args:
+        sizes: The dimensions.
+        dims: The dimensions, as a sequence.
     """
     return ops["flip"](input, _ints(sizes if dims is None else (dims,)))
 
 
 def roll(input: Any, shifts: Any, dims: Any = None) -> Any:
-    """Elements moved along dimensions, those beyond the end coming in at the start."""
+    """Elements moved along dimensions, those beyond the end coming in at the start.
+
+    Args:
+        shifts: How far, for each dimension.
+        dims: The dimensions; the flattened input without.
+    """
     return ops["roll"](input, shifts, dims)
 
 
@@ -288,7 +308,12 @@ def block_diag(*tensors: Any) -> Any:
 
 
 def rot90(input: Any, k: int = 1, dims: Any = (0, 1)) -> Any:
-    """Turned by k times 90 degrees in the plane of two dimensions."""
+    """Turned by k times 90 degrees in the plane of two dimensions.
+
+    Args:
+        k: Number of turns.
+        dims: The plane: from the first towards the second.
+    """
     first, second = (_dim(d, input.ndim) for d in dims)
     if first == second:
         raise RuntimeError(
@@ -304,7 +329,13 @@ def rot90(input: Any, k: int = 1, dims: Any = (0, 1)) -> Any:
 
 
 def diag_embed(input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
-    """Matrices of zeros whose diagonals are the last dimension of input."""
+    """Matrices of zeros whose diagonals are the last dimension of input.
+
+    Args:
+        offset: Which diagonal: 0 the main one, positive above it, negative below.
+        dim1: First dimension of the matrices in the result.
+        dim2: Second one.
+    """
     ndim = input.ndim + 1
     first, second = _dim(dim1, ndim), _dim(dim2, ndim)
     if first == second:

@@ -147,19 +147,40 @@ def _plus(input: Any, beta: Any, product: Any) -> Any:
 
 
 def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    """beta * input + alpha * mat1 @ mat2."""
+    """beta * input + alpha * mat1 @ mat2.
+
+    Args:
+        mat1: First factor.
+        mat2: Second one.
+        beta: A factor of ``input``.
+        alpha: A factor of the product.
+    """
     product = _scaled(mm(mat1, mat2), alpha)
     return _plus(input, beta, product)
 
 
 def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    """beta * input + alpha * batch1 @ batch2."""
+    """beta * input + alpha * batch1 @ batch2.
+
+    Args:
+        batch1: First factor.
+        batch2: Second one.
+        beta: A factor of ``input``.
+        alpha: A factor of the product.
+    """
     product = _scaled(bmm(batch1, batch2), alpha)
     return _plus(input, beta, product)
 
 
 def addmv(input: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    """beta * input + alpha * mat @ vec."""
+    """beta * input + alpha * mat @ vec.
+
+    Args:
+        mat: First factor.
+        vec: Second one.
+        beta: A factor of ``input``.
+        alpha: A factor of the product.
+    """
     product = _scaled(mv(mat, vec), alpha)
     return _plus(input, beta, product)
 
@@ -167,6 +188,10 @@ def addmv(input: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1) -> A
 def cross(input: Any, other: Any, dim: Any = None) -> Any:
     """The cross product of 3-vectors along dim (the first dimension of size 3 when none is
     given).
+
+    Args:
+        other: A tensor that broadcasts with the first.
+        dim: The dimension; may count from the end.
     """
     if dim is None:
         dim = next((i for i, n in enumerate(input.shape) if n == 3), None)
@@ -176,13 +201,27 @@ def cross(input: Any, other: Any, dim: Any = None) -> Any:
 
 
 def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    """beta * input + alpha * the sum of batch1 @ batch2 over the batch."""
+    """beta * input + alpha * the sum of batch1 @ batch2 over the batch.
+
+    Args:
+        batch1: First factor.
+        batch2: Second one.
+        beta: A factor of ``input``.
+        alpha: A factor of the product.
+    """
     product = _scaled(bmm(batch1, batch2).sum(0), alpha)
     return _plus(input, beta, product)
 
 
 def addr(input: Any, vec1: Any, vec2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    """beta * input + alpha * the outer product of vec1 and vec2."""
+    """beta * input + alpha * the outer product of vec1 and vec2.
+
+    Args:
+        vec1: First factor.
+        vec2: Second one.
+        beta: A factor of ``input``.
+        alpha: A factor of the product.
+    """
     product = _scaled(ops["outer"](vec1, vec2), alpha)
     return _plus(input, beta, product)
 

@@ -90,6 +90,10 @@ def slogdet(A: Any) -> Any:  # noqa: N803
 def solve(A: Any, B: Any, *, left: bool = True) -> Any:  # noqa: N803
     """X with A X = B (or X A = B where left is False); B may be one vector, or one for each
     matrix.
+
+    Args:
+        B: Right-hand sides.
+        left: A X = B; else X A = B.
     """
     if left:
         return ops["solve"](A, B)
@@ -108,6 +112,12 @@ def solve_triangular(
 ) -> Any:
     """X with A X = B (or X A = B), where only one triangle of A is read; with unitriangular its
     diagonal counts as ones.
+
+    Args:
+        B: Right-hand sides.
+        upper: Read the upper triangle, else the lower.
+        left: A X = B; else X A = B.
+        unitriangular: The diagonal counts as ones.
     """
     lower = -1 if unitriangular else 0
     part = A.triu(-lower) if upper else A.tril(lower)
@@ -132,12 +142,24 @@ def pinv(
 ) -> Any:
     """The Moore-Penrose inverse; singular values up to max(atol, rtol * the largest) count as
     zero.
+
+    Args:
+        rcond: The older name of ``rtol``.
+        hermitian: The matrices are Hermitian; one triangle of them is read.
+        atol: Absolute tolerance.
+        rtol: Tolerance relative to the largest.
     """
     return ops["pinv"](A, atol, rcond if rtol is None else rtol, hermitian)
 
 
 def lstsq(A: Any, B: Any, rcond: Any = None, *, driver: str | None = None) -> Any:  # noqa: N803
-    """X that brings A X as near to B as possible (the shortest one of several)."""
+    """X that brings A X as near to B as possible (the shortest one of several).
+
+    Args:
+        B: The right-hand sides, as columns.
+        rcond: Singular values up to ``rcond`` times the largest count as zero.
+        driver: None, "gels", "gelsy", "gelsd" or "gelss": which of the results there are.
+    """
     if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
         raise RuntimeError(
             f"torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, "
@@ -167,7 +189,12 @@ def tensorinv(A: Any, ind: int = 2) -> Any:  # noqa: N803
 
 
 def tensorsolve(A: Any, B: Any, dims: Any = None) -> Any:  # noqa: N803
-    """X with tensordot(A, X, X.ndim) = B; dims of A are moved to its end first."""
+    """X with tensordot(A, X, X.ndim) = B; dims of A are moved to its end first.
+
+    Args:
+        B: The right-hand side.
+        dims: Dimensions of ``A`` that are moved to its end first.
+    """
     if dims is not None:
         A = A.movedim(tuple(dims), tuple(range(A.ndim - len(dims), A.ndim)))  # noqa: N806
     rest = tuple(A.shape[B.ndim :])
@@ -195,7 +222,13 @@ def qr(A: Any, mode: str = "reduced") -> Any:  # noqa: N803
 
 
 def svd(A: Any, full_matrices: bool = True, *, driver: Any = None) -> Any:  # noqa: N803
-    """Singular vectors and values: A = U diag(S) Vh, S falling."""
+    """Singular vectors and values: A = U diag(S) Vh, S falling.
+
+    Args:
+        full_matrices: U and Vh are square; else they have as many vectors as there are singular
+            values.
+        driver: Accepted; NumPy chooses.
+    """
     return _svd_result(*ops["svd"](A, full_matrices))
 
 
@@ -239,7 +272,14 @@ def vector_norm(
     *,
     dtype: Any = None,  # noqa: A002
 ) -> Any:
-    """The norm of vectors: of all elements where dim is None."""
+    """The norm of vectors: of all elements where dim is None.
+
+    Args:
+        ord: Which norm: 2, 1, inf, -inf or another number.
+        dim: One or several dimensions; all elements without.
+        keepdim: Leave the dimension in the result, with size 1.
+        dtype: Convert to this dtype first.
+    """
     return _vector_norm(x, ord, dim, keepdim, dtype)
 
 
@@ -251,7 +291,14 @@ def matrix_norm(
     *,
     dtype: Any = None,
 ) -> Any:
-    """The norm of matrices: "fro", "nuc", 1, -1, 2, -2, inf or -inf."""
+    """The norm of matrices: "fro", "nuc", 1, -1, 2, -2, inf or -inf.
+
+    Args:
+        ord: "fro", "nuc", 1, -1, 2, -2, inf or -inf.
+        dim: The two dimensions of the matrices.
+        keepdim: Leave the dimension in the result, with size 1.
+        dtype: Convert to this dtype first.
+    """
     if dtype is not None:
         A = A.to(dtype)  # noqa: N806
     if A.ndim < 2:
@@ -295,7 +342,14 @@ def norm(
     *,
     dtype: Any = None,
 ) -> Any:
-    """The norm of vectors or, with two dimensions in dim or an ord for a matrix, of matrices."""
+    """The norm of vectors or, with two dimensions in dim or an ord for a matrix, of matrices.
+
+    Args:
+        ord: Which norm; 2 of all elements without.
+        dim: One dimension for vectors, two for matrices.
+        keepdim: Leave the dimension in the result, with size 1.
+        dtype: Convert to this dtype first.
+    """
     if ord is None:
         return vector_norm(input, 2, dim, keepdim, dtype=dtype)
     dims = (dim,) if isinstance(dim, int) else dim
@@ -328,7 +382,13 @@ def matrix_rank(
     rtol: Any = None,
     hermitian: bool = False,
 ) -> Any:
-    """The number of singular values above max(atol, rtol * the largest)."""
+    """The number of singular values above max(atol, rtol * the largest).
+
+    Args:
+        atol: Absolute tolerance.
+        rtol: Tolerance relative to the largest.
+        hermitian: The matrices are Hermitian; one triangle of them is read.
+    """
     values = svdvals(A.detach())._array
     if values.shape[-1] == 0:
         return _C.from_array(np.zeros(values.shape[:-1], np.int64))
@@ -342,17 +402,33 @@ def matrix_rank(
 
 
 def cross(input: Any, other: Any, *, dim: int = -1) -> Any:
-    """The cross product of 3-vectors along dim."""
+    """The cross product of 3-vectors along dim.
+
+    Args:
+        other: A tensor that broadcasts with the first.
+        dim: The dimension; may count from the end.
+    """
     return _cross(input, other, dim)
 
 
 def diagonal(A: Any, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:  # noqa: N803
-    """A view of the diagonal of matrices."""
+    """A view of the diagonal of matrices.
+
+    Args:
+        offset: Which diagonal: 0 the main one, positive above it, negative below.
+        dim1: First of the two dimensions of the matrices.
+        dim2: Second of them.
+    """
     return _diagonal(A, offset, dim1, dim2)
 
 
 def vecdot(x: Any, y: Any, *, dim: int = -1) -> Any:
-    """Dot products along dim; x is conjugated."""
+    """Dot products along dim; x is conjugated.
+
+    Args:
+        y: A tensor that broadcasts with ``x``.
+        dim: The dimension; may count from the end.
+    """
     return ((x.conj() if x.is_complex() else x) * y).sum(dim)
 
 
@@ -434,7 +510,12 @@ def vander(x: Any, N: int | None = None) -> Any:  # noqa: N803
 
 
 def _svd_function(input: Any, some: bool = True, compute_uv: bool = True) -> Any:
-    """U, S and V with input = U diag(S) V^H."""
+    """U, S and V with input = U diag(S) V^H.
+
+    Args:
+        some: Only as many vectors as there are singular values.
+        compute_uv: Accepted; U and V are always computed.
+    """
     u, s, vh = ops["svd"](input, not some)
     return _old_svd_result(u, s, vh.mH)
 
@@ -450,7 +531,13 @@ def _cholesky_function(input: Any, upper: bool = False) -> Any:
 
 
 def _cholesky_solve(B: Any, L: Any, upper: bool = False) -> Any:  # noqa: N803
-    """X with A X = B, where L is the Cholesky factor of A."""
+    """X with A X = B, where L is the Cholesky factor of A.
+
+    Args:
+        B: Right-hand sides, as columns.
+        L: The factor.
+        upper: The factor is an upper one.
+    """
     lower = L.mH if upper else L
     return solve(lower.mH, solve(lower, B))
 

@@ -288,12 +288,22 @@ _add, _sub, _mul, _div = ops["add"], ops["sub"], ops["mul"], ops["true_divide"]
 
 
 def add(input: Any, other: Any, *, alpha: Any = 1) -> Any:
-    """input + alpha * other."""
+    """input + alpha * other.
+
+    Args:
+        other: A tensor that broadcasts with ``input``, or a number.
+        alpha: A factor of ``other``.
+    """
     return _add(input, other if alpha == 1 else _mul(other, alpha))
 
 
 def sub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
-    """input - alpha * other."""
+    """input - alpha * other.
+
+    Args:
+        other: A tensor that broadcasts with ``input``, or a number.
+        alpha: A factor of ``other``.
+    """
     return _sub(input, other if alpha == 1 else _mul(other, alpha))
 
 
@@ -308,7 +318,12 @@ def sub_(self: Any, other: Any, *, alpha: Any = 1) -> Any:
 
 
 def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
-    """other - alpha * input."""
+    """other - alpha * input.
+
+    Args:
+        other: A tensor that broadcasts with ``input``, or a number.
+        alpha: A factor of ``input``.
+    """
     return sub(other, input, alpha=alpha)
 
 
@@ -333,7 +348,12 @@ define("trunc_divide", _trunc_divide, promote="arith", operands=2, check_zero=Tr
 
 
 def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
-    """input / other; whole quotients with rounding_mode "floor" or "trunc"."""
+    """input / other; whole quotients with rounding_mode "floor" or "trunc".
+
+    Args:
+        other: A tensor that broadcasts with ``input``, or a number.
+        rounding_mode: None, ``"floor"`` or ``"trunc"`` (towards zero).
+    """
     if rounding_mode is None:
         return _div(input, other)
     return _rounded_quotient(input, other, rounding_mode)
@@ -421,6 +441,11 @@ define(
 def where(condition: Any, input: Any = None, other: Any = None) -> Any:
     """Elements of input where condition holds, else of other; with one argument the indices where
     it holds.
+
+    Args:
+        condition: A bool tensor.
+        input: A tensor or a number.
+        other: A tensor or a number.
     """
     if input is None and other is None:
         return ops["nonzero_tuple"](condition)
@@ -428,7 +453,12 @@ def where(condition: Any, input: Any = None, other: Any = None) -> Any:
 
 
 def clamp(input: Any, min: Any = None, max: Any = None) -> Any:  # noqa: A002
-    """Limits values to [min, max]; either may be None."""
+    """Limits values to [min, max]; either may be None.
+
+    Args:
+        min: Lower limit, a number or a tensor.
+        max: Upper limit; wins where it is below ``min``.
+    """
     if min is None and max is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
     return ops["clamp"](input, min, max)
@@ -440,29 +470,59 @@ def clamp_(self: Any, min: Any = None, max: Any = None) -> Any:  # noqa: A002
 
 
 def masked_fill(input: Any, mask: Any, value: Any) -> Any:
-    """input with value where mask holds."""
+    """input with value where mask holds.
+
+    Args:
+        mask: A bool tensor that broadcasts with ``input``.
+        value: A number, or a tensor without dimensions.
+    """
     return ops["masked_fill"](input, mask, value)
 
 
 def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
-    """input + value * tensor1 * tensor2."""
+    """input + value * tensor1 * tensor2.
+
+    Args:
+        tensor1: First factor; broadcasts with ``input``.
+        tensor2: Second one.
+        value: A factor of the product.
+    """
     return ops["addcmul"](input, tensor1, tensor2, value)
 
 
 def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
-    """input + value * tensor1 / tensor2."""
+    """input + value * tensor1 / tensor2.
+
+    Args:
+        tensor1: The dividend; broadcasts with ``input``.
+        tensor2: The divisor.
+        value: A factor of the quotient.
+    """
     return ops["addcdiv"](input, tensor1, tensor2, value)
 
 
 def nan_to_num(input: Any, nan: Any = None, posinf: Any = None, neginf: Any = None) -> Any:
-    """Replaces NaN and infinities by numbers."""
+    """Replaces NaN and infinities by numbers.
+
+    Args:
+        nan: In place of NaN; 0 without.
+        posinf: In place of inf; the largest number of the dtype without.
+        neginf: In place of -inf; the lowest number of the dtype without.
+    """
     return ops["nan_to_num"](input, nan, posinf, neginf)
 
 
 def isclose(
     input: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Any:
-    """|input - other| <= atol + rtol * |other|, element-wise."""
+    """|input - other| <= atol + rtol * |other|, element-wise.
+
+    Args:
+        other: A tensor of the same dtype.
+        rtol: Tolerance relative to ``other``.
+        atol: Absolute tolerance.
+        equal_nan: NaN is close to NaN.
+    """
     return ops["isclose"](input, other, rtol, atol, equal_nan)
 
 
@@ -516,7 +576,14 @@ def _where_method(self: Any, condition: Any, other: Any) -> Any:
 def allclose(
     input: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> bool:
-    """Are all elements close?"""
+    """Are all elements close?
+
+    Args:
+        other: A tensor of the same dtype.
+        rtol: Tolerance relative to ``other``.
+        atol: Absolute tolerance.
+        equal_nan: NaN is close to NaN.
+    """
     return bool(isclose(input, other, rtol, atol, equal_nan)._array.all())
 
 

@@ -371,7 +371,14 @@ expose("std", std)
 def var_mean(
     input: Any, dim: Any = None, unbiased: Any = None, keepdim: bool = False, **kwargs: Any
 ) -> Any:
-    """Variance and mean."""
+    """Variance and mean.
+
+    Args:
+        dim: One or several dimensions; all without.
+        unbiased: Divide by n - 1; the default.
+        keepdim: Leave the dimension in the result, with size 1.
+        kwargs: ``correction``: divide by n - correction.
+    """
     mean = ops["mean"](
         input, axis=_axis(input, None if isinstance(dim, bool) else dim), keepdims=keepdim
     )
@@ -384,7 +391,14 @@ expose("var_mean", var_mean, method=False)
 def norm(
     input: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None
 ) -> Any:
-    """The p-norm over dim, or of all elements as one vector."""
+    """The p-norm over dim, or of all elements as one vector.
+
+    Args:
+        p: A number, inf or -inf; ``"fro"`` and None mean 2.
+        dim: One or several dimensions; all elements without.
+        keepdim: Leave the dimension in the result, with size 1.
+        dtype: Convert to this dtype first.
+    """
     if dtype is not None:
         input = input.to(dtype)
     if not (input.is_floating_point() or input.is_complex()):
@@ -401,22 +415,42 @@ def count_nonzero(input: Any, dim: Any = None) -> Any:
 
 
 def cumsum(input: Any, dim: int, *, dtype: Any = None) -> Any:
-    """Running sum along dim."""
+    """Running sum along dim.
+
+    Args:
+        dim: The dimension; may count from the end.
+        dtype: Convert to this dtype first.
+    """
     return ops["cumsum"](input, dim, dtype=None if dtype is None else as_dtype(dtype).dtype)
 
 
 def cumprod(input: Any, dim: int, *, dtype: Any = None) -> Any:
-    """Running product along dim."""
+    """Running product along dim.
+
+    Args:
+        dim: The dimension; may count from the end.
+        dtype: Convert to this dtype first.
+    """
     return ops["cumprod"](input, dim, dtype=None if dtype is None else as_dtype(dtype).dtype)
 
 
 def softmax(input: Any, dim: int, dtype: Any = None) -> Any:
-    """exp(x) / sum(exp(x)) along dim."""
+    """exp(x) / sum(exp(x)) along dim.
+
+    Args:
+        dim: The dimension; may count from the end.
+        dtype: Convert to this dtype first.
+    """
     return ops["softmax"](input if dtype is None else input.to(dtype), dim)
 
 
 def log_softmax(input: Any, dim: int, dtype: Any = None) -> Any:
-    """log(softmax(x)) along dim, computed without overflow."""
+    """log(softmax(x)) along dim, computed without overflow.
+
+    Args:
+        dim: The dimension; may count from the end.
+        dtype: Convert to this dtype first.
+    """
     return ops["log_softmax"](input if dtype is None else input.to(dtype), dim)
 
 

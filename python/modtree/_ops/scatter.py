@@ -118,7 +118,15 @@ def scatter_reduce(
 def scatter_reduce_(
     self: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True
 ) -> Any:
-    """scatter_reduce() in place."""
+    """scatter_reduce() in place.
+
+    Args:
+        dim: The dimension; may count from the end.
+        index: For each value the index along ``dim`` where it goes.
+        src: The values.
+        reduce: "sum", "prod", "mean", "amax" or "amin".
+        include_self: Does the element itself count as one of the values?
+    """
     # By way of copies: the derivative needs what self was.
     return self.copy_(ops["scatter_reduce"](self.clone(), dim, index, src, reduce, include_self))
 

@@ -156,7 +156,12 @@ define("unfold", _unfold, view=True)
 
 
 def view(input: Any, *shape: Any, dtype: Any = None) -> Any:
-    """The same memory in another shape, or read as another dtype."""
+    """The same memory in another shape, or read as another dtype.
+
+    Args:
+        shape: Sizes, one by one or as a sequence, of which one may be -1; or a dtype.
+        dtype: The dtype to read the memory as.
+    """
     if dtype is not None or (len(shape) == 1 and (isinstance(shape[0], _dtype))):
         return ops["view_dtype"](input, as_dtype(shape[0] if dtype is None else dtype).dtype)
     return _reshaped(_view_op, input, _ints(shape))
@@ -207,7 +212,12 @@ def permute(input: Any, *dims: Any) -> Any:
 
 
 def transpose(input: Any, dim0: int, dim1: int) -> Any:
-    """Two dimensions exchanged."""
+    """Two dimensions exchanged.
+
+    Args:
+        dim0: One dimension.
+        dim1: The other.
+    """
     if input.ndim == 0:
         return input[...] if _dim(dim0, 0) == _dim(dim1, 0) else input
     return _swapaxes(input, dim0, dim1)
@@ -221,7 +231,12 @@ def t(input: Any) -> Any:
 
 
 def flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
-    """Joins the dimensions start_dim..end_dim into one."""
+    """Joins the dimensions start_dim..end_dim into one.
+
+    Args:
+        start_dim: The first dimension of those joined.
+        end_dim: The last one.
+    """
     if input.ndim == 0:
         return ops["reshape"](input, (1,))
     start, end = _dim(start_dim, input.ndim), _dim(end_dim, input.ndim)
@@ -239,7 +254,12 @@ def flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
 
 
 def unflatten(input: Any, dim: int, sizes: Any) -> Any:
-    """Splits one dimension into several."""
+    """Splits one dimension into several.
+
+    Args:
+        dim: The dimension; may count from the end.
+        sizes: Their sizes; one may be -1.
+    """
     dim = _dim(dim, input.ndim)
     shape = tuple(input.shape)
     sizes = list(sizes)
@@ -275,7 +295,13 @@ def expand_as(input: Any, other: Any) -> Any:
 
 
 def narrow(input: Any, dim: int, start: Any, length: int) -> Any:
-    """The slice start..start+length of one dimension."""
+    """The slice start..start+length of one dimension.
+
+    Args:
+        dim: The dimension; may count from the end.
+        start: First index; may count from the end.
+        length: Number of indices.
+    """
     if input.ndim == 0:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
     dim = _dim(dim, input.ndim)
@@ -288,13 +314,23 @@ def narrow(input: Any, dim: int, start: Any, length: int) -> Any:
 
 
 def select(input: Any, dim: int, index: int) -> Any:
-    """One index of one dimension."""
+    """One index of one dimension.
+
+    Args:
+        dim: The dimension; may count from the end.
+        index: The index; may count from the end.
+    """
     dim = _dim(dim, input.ndim)
     return input[(slice(None),) * dim + (operator.index(index),)]
 
 
 def movedim(input: Any, source: Any, destination: Any) -> Any:
-    """Moves dimensions to other positions."""
+    """Moves dimensions to other positions.
+
+    Args:
+        source: One or several dimensions.
+        destination: Where each of them goes.
+    """
     if input.ndim == 0 and isinstance(source, int) and isinstance(destination, int):
         _dim(source, 0), _dim(destination, 0)
         return input[...]
@@ -302,12 +338,23 @@ def movedim(input: Any, source: Any, destination: Any) -> Any:
 
 
 def diagonal(input: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
-    """A view of a diagonal, as the last dimension."""
+    """A view of a diagonal, as the last dimension.
+
+    Args:
+        offset: Which diagonal: 0 the main one, positive above it, negative below.
+        dim1: First of the two dimensions of the matrices.
+        dim2: Second of them.
+    """
     return ops["diagonal"](input, offset, _dim(dim1, input.ndim), _dim(dim2, input.ndim))
 
 
 def chunk(input: Any, chunks: int, dim: int = 0) -> Any:
-    """At most `chunks` pieces of equal size (the last may be smaller)."""
+    """At most `chunks` pieces of equal size (the last may be smaller).
+
+    Args:
+        chunks: Number of pieces.
+        dim: The dimension; may count from the end.
+    """
     if chunks <= 0:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     if input.ndim == 0:
@@ -317,7 +364,12 @@ def chunk(input: Any, chunks: int, dim: int = 0) -> Any:
 
 
 def split(input: Any, split_size: Any, dim: int = 0) -> Any:
-    """Pieces of a size, or of the sizes given."""
+    """Pieces of a size, or of the sizes given.
+
+    Args:
+        split_size: A size, or a list with the size of each piece.
+        dim: The dimension; may count from the end.
+    """
     if input.ndim == 0:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
     total = input.size(dim)
@@ -339,7 +391,12 @@ def split(input: Any, split_size: Any, dim: int = 0) -> Any:
 
 
 def split_with_sizes(input: Any, split_sizes: Any, dim: int = 0) -> Any:
-    """split() into pieces of the sizes given."""
+    """split() into pieces of the sizes given.
+
+    Args:
+        split_sizes: The size of each piece; together that of the dimension.
+        dim: The dimension; may count from the end.
+    """
     return split(input, list(split_sizes), dim)
 
 
@@ -390,6 +447,10 @@ def contiguous(input: Any, memory_format: Any = contiguous_format) -> Any:
 def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> Any:
     """Pieces between the indices given, or a number of pieces as equal as possible (the first ones
     larger).
+
+    Args:
+        indices_or_sections: A number of pieces, or the indices between them.
+        dim: The dimension; may count from the end.
     """
     size = input.size(dim)
     if isinstance(indices_or_sections, int):

@@ -178,18 +178,37 @@ def _extreme_function(name: str, result_type: Any, binary: str) -> Any:
 
 
 def sort(input: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
-    """Sorted values and their indices along dim."""
+    """Sorted values and their indices along dim.
+
+    Args:
+        dim: The dimension; may count from the end.
+        descending: The largest first.
+        stable: Equal elements keep their order; they always do.
+    """
     order = ops["argsort"](input, dim, descending)
     return _sort_result(ops["take_along_dim"](input, order, dim), order)
 
 
 def argsort(input: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
-    """Indices that sort along dim."""
+    """Indices that sort along dim.
+
+    Args:
+        dim: The dimension; may count from the end.
+        descending: The largest first.
+        stable: Equal elements keep their order; they always do.
+    """
     return ops["argsort"](input, dim, descending)
 
 
 def topk(input: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:  # noqa: A002
-    """The k largest (or smallest) values and their indices along dim."""
+    """The k largest (or smallest) values and their indices along dim.
+
+    Args:
+        k: How many.
+        dim: The dimension; may count from the end.
+        largest: The largest; else the smallest.
+        sorted: In order; they always are.
+    """
     size = input.size(dim) if input.ndim else 1
     if not 0 <= k <= size:
         raise RuntimeError(f"selected index k out of range: k = {k} for a dimension of size {size}")
@@ -198,7 +217,13 @@ def topk(input: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool =
 
 
 def kthvalue(input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
-    """The k-th smallest value along dim (k from 1) and its index."""
+    """The k-th smallest value along dim (k from 1) and its index.
+
+    Args:
+        k: Which one, from 1.
+        dim: The dimension; may count from the end.
+        keepdim: Leave the dimension in the result, with size 1.
+    """
     order = ops["argsort"](input, dim, False).narrow(dim, k - 1, 1)
     values = ops["take_along_dim"](input, order, dim)
     if keepdim:
@@ -207,7 +232,12 @@ def kthvalue(input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
 
 
 def median(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    """The median (the lower one of two); with dim also its index."""
+    """The median (the lower one of two); with dim also its index.
+
+    Args:
+        dim: The dimension; all elements without.
+        keepdim: Leave the dimension in the result, with size 1.
+    """
     if dim is None:
         return ops["median"](input)
     if input.ndim and input.size(dim) == 0:
@@ -226,7 +256,14 @@ def unique(
     return_counts: bool = False,
     dim: Any = None,
 ) -> Any:
-    """The distinct values, sorted."""
+    """The distinct values, sorted.
+
+    Args:
+        sorted: Accepted; the values are always sorted.
+        return_inverse: Also the index into the result for each element.
+        return_counts: Also how often each value occurs.
+        dim: The dimension whose slices are compared; all elements without.
+    """
     return ops["unique"](input, return_inverse, return_counts, dim)
 
 

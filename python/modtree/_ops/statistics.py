@@ -24,14 +24,26 @@ _aminmax_result = namedtuple("aminmax", ["min", "max"])  # noqa: PYI024
 
 
 def nansum(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    """The sum of what is not NaN."""
+    """The sum of what is not NaN.
+
+    Args:
+        dim: One or several dimensions; all without.
+        keepdim: Leave the dimension in the result, with size 1.
+        dtype: The dtype of the result.
+    """
     if not input.is_floating_point():
         return input.sum(dim, keepdim, dtype=dtype)
     return ops["where"](input.isnan(), 0, input).sum(dim, keepdim, dtype=dtype)
 
 
 def nanmean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    """The mean of what is not NaN."""
+    """The mean of what is not NaN.
+
+    Args:
+        dim: One or several dimensions; all without.
+        keepdim: Leave the dimension in the result, with size 1.
+        dtype: The dtype of the result.
+    """
     count = input.isnan().logical_not().sum(dim, keepdim)
     return nansum(input, dim, keepdim, dtype=dtype) / count
 
@@ -39,7 +51,14 @@ def nanmean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
 def std_mean(
     input: Any, dim: Any = None, unbiased: Any = None, keepdim: bool = False, **kwargs: Any
 ) -> Any:
-    """Standard deviation and mean."""
+    """Standard deviation and mean.
+
+    Args:
+        dim: One or several dimensions; all without.
+        unbiased: Divide by n - 1; the default.
+        keepdim: Leave the dimension in the result, with size 1.
+        kwargs: ``correction``: divide by n - correction.
+    """
     mean = ops["mean"](
         input, axis=_axis(input, None if isinstance(dim, bool) else dim), keepdims=keepdim
     )
@@ -47,7 +66,12 @@ def std_mean(
 
 
 def aminmax(input: Any, *, dim: Any = None, keepdim: bool = False) -> Any:
-    """The smallest and the largest value, of all elements or along dim."""
+    """The smallest and the largest value, of all elements or along dim.
+
+    Args:
+        dim: The dimension; all elements without.
+        keepdim: Leave the dimension in the result, with size 1.
+    """
     axis = _axis(input, dim)
     return _aminmax_result(
         ops["amin"](input, axis=axis, keepdims=keepdim),
@@ -110,7 +134,14 @@ def logcumsumexp(input: Any, dim: int) -> Any:
 
 
 def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
-    """Differences of neighbours along dim, n times over."""
+    """Differences of neighbours along dim, n times over.
+
+    Args:
+        n: How many times.
+        dim: The dimension; may count from the end.
+        prepend: Values in front of ``input`` along ``dim``.
+        append: Values behind it.
+    """
     if input.ndim == 0:
         raise RuntimeError("diff expects input to be at least one-dimensional")
     if n < 0:
@@ -140,12 +171,26 @@ def _slabs(y: Any, x: Any, dx: Any, dim: int) -> Any:
 
 
 def trapezoid(y: Any, x: Any = None, *, dx: Any = 1, dim: int = -1) -> Any:
-    """The integral along dim by the trapezoidal rule, at points x or with steps dx."""
+    """The integral along dim by the trapezoidal rule, at points x or with steps dx.
+
+    Args:
+        y: Values of the function.
+        x: The points; evenly spaced without.
+        dx: Their distance.
+        dim: The dimension; may count from the end.
+    """
     return _slabs(y, x, dx, dim).sum(dim)
 
 
 def cumulative_trapezoid(y: Any, x: Any = None, *, dx: Any = 1, dim: int = -1) -> Any:
-    """The running integral along dim by the trapezoidal rule."""
+    """The running integral along dim by the trapezoidal rule.
+
+    Args:
+        y: Values of the function.
+        x: The points; evenly spaced without.
+        dx: Their distance.
+        dim: The dimension; may count from the end.
+    """
     return _slabs(y, x, dx, dim).cumsum(dim)
 
 
@@ -153,12 +198,24 @@ def cumulative_trapezoid(y: Any, x: Any = None, *, dx: Any = 1, dim: int = -1) -
 
 
 def dist(input: Any, other: Any, p: Any = 2) -> Any:
-    """The p-norm of input - other."""
+    """The p-norm of input - other.
+
+    Args:
+        other: A tensor that broadcasts with ``input``.
+        p: A number, inf or -inf.
+    """
     return norm(input - other, p)
 
 
 def cdist(x1: Any, x2: Any, p: Any = 2.0, compute_mode: Any = None) -> Any:
-    """The p-norm distance of every row of x1 to every row of x2, over leading batch dimensions."""
+    """The p-norm distance of every row of x1 to every row of x2, over leading batch dimensions.
+
+    Args:
+        x1: (..., P, M).
+        x2: (..., R, M).
+        p: The order of the norm.
+        compute_mode: Accepted.
+    """
     if x1.ndim < 2 or x2.ndim < 2 or x1.size(-1) != x2.size(-1):
         raise RuntimeError(
             "cdist: X1 and X2 must have at least two dimensions and the same number of columns. "
@@ -171,7 +228,13 @@ def cdist(x1: Any, x2: Any, p: Any = 2.0, compute_mode: Any = None) -> Any:
 
 
 def renorm(input: Any, p: Any, dim: int, maxnorm: Any) -> Any:
-    """input with each of its slices along dim scaled down where its p-norm is above maxnorm."""
+    """input with each of its slices along dim scaled down where its p-norm is above maxnorm.
+
+    Args:
+        p: The order of the norm.
+        dim: The dimension; may count from the end.
+        maxnorm: The largest norm allowed.
+    """
     dim %= input.ndim
     sizes = norm(input, p, [d for d in range(input.ndim) if d != dim], True)
     return input * ops["where"](sizes > maxnorm, maxnorm / (sizes + 1e-7), 1.0)
@@ -185,6 +248,12 @@ def quantile(
 ) -> Any:
     """Quantiles q (a number, or a tensor with one dimension, which comes first in the result), of
     all or along dim.
+
+    Args:
+        q: Numbers from 0 to 1.
+        dim: The dimension; all elements without.
+        keepdim: Leave the dimension in the result, with size 1.
+        interpolation: Between two elements: "linear", "lower", "higher", "midpoint" or "nearest".
     """
     if interpolation not in ("linear", "lower", "higher", "midpoint", "nearest"):
         raise RuntimeError(

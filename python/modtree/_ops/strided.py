@@ -74,6 +74,11 @@ def as_strided(input: Any, size: Any, stride: Any, storage_offset: Any = None) -
 
     The memory is that of the array which owns it. Its gradient has no gradient.
 
+    Args:
+        size: The shape.
+        stride: Elements from one index to the next, for each dimension.
+        storage_offset: Index in memory of the first element; that of ``input`` without.
+
     Raises:
         RuntimeError: The view would reach beyond the memory, or a stride is negative.
     """

@@ -129,7 +129,13 @@ randn = _factory(
 
 
 def empty(*size: Any, memory_format: Any = None, **kwargs: Any) -> Any:
-    """A tensor whose values are not set."""
+    """A tensor whose values are not set.
+
+    Args:
+        size: Sizes, one by one or as a sequence.
+        memory_format: Order of the dimensions in memory.
+        kwargs: ``dtype``, ``device``, ``requires_grad``, ``layout``, ``pin_memory``, ``out``.
+    """
     result = _empty(*size, **kwargs)
     if memory_format is None:
         return result
@@ -151,7 +157,15 @@ def full(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Any:
-    """A tensor of one value; its dtype follows the value when it is not given."""
+    """A tensor of one value; its dtype follows the value when it is not given.
+
+    Args:
+        size: The shape.
+        fill_value: The value.
+        dtype: The dtype of the result.
+        device: ``"cpu"`` or ``"meta"``.
+        requires_grad: Record operations on the result.
+    """
     if isinstance(fill_value, _C.TensorBase):
         fill_value = fill_value.item()
     if dtype is None:
@@ -216,7 +230,15 @@ full_like = _like_factory(full, "full_like", f"One value {_AS_INPUT}", "fill_val
 def empty_strided(
     size: Any, stride: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
-    """Unset values laid out with these strides (in elements)."""
+    """Unset values laid out with these strides (in elements).
+
+    Args:
+        size: The shape.
+        stride: Elements from one index to the next, for each dimension.
+        dtype: The dtype of the result.
+        device: ``"cpu"`` or ``"meta"``.
+        requires_grad: Record operations on the result.
+    """
     size, stride = _sizes((size,)), _sizes((stride,))
 
     def make(shape: Any, kind: Any) -> Any:
@@ -331,7 +353,14 @@ def tensor(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Any:
-    """A new tensor with a copy of the data: numbers, nested sequences, arrays, tensors."""
+    """A new tensor with a copy of the data: numbers, nested sequences, arrays, tensors.
+
+    Args:
+        data: The data.
+        dtype: The dtype; that of the data without, the default one for Python's floats.
+        device: ``"cpu"`` or ``"meta"``.
+        requires_grad: Record operations on the result.
+    """
     if isinstance(data, _C.TensorBase) and data.is_meta:
         result = data.detach()._convert(dtype, device, True)
     else:
@@ -342,7 +371,13 @@ def tensor(
 
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:
-    """A tensor of the data that shares memory where that is possible."""
+    """A tensor of the data that shares memory where that is possible.
+
+    Args:
+        data: Numbers, nested sequences, an array or a tensor.
+        dtype: The dtype of the result.
+        device: ``"cpu"`` or ``"meta"``.
+    """
     if isinstance(data, _C.TensorBase):
         return data._convert(dtype, device, False)
     result = _from_array(_array_of(data, dtype, copy=False))
@@ -358,7 +393,15 @@ def asarray(
     copy: bool | None = None,
     requires_grad: bool = False,
 ) -> Any:
-    """as_tensor(), or a copy with copy=True."""
+    """as_tensor(), or a copy with copy=True.
+
+    Args:
+        obj: Numbers, nested sequences, an array or a tensor.
+        dtype: The dtype of the result.
+        device: ``"cpu"`` or ``"meta"``.
+        copy: True for a copy in any case, False for an error where one is needed.
+        requires_grad: Record operations on the result.
+    """
     result = tensor(obj, dtype=dtype, device=device) if copy else as_tensor(obj, dtype, device)
     return result.requires_grad_(True) if requires_grad else result
 
@@ -381,7 +424,14 @@ def from_numpy(array: np.ndarray) -> Any:
 def scalar_tensor(
     value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
-    """A 0-d tensor of the default dtype."""
+    """A 0-d tensor of the default dtype.
+
+    Args:
+        value: The number.
+        dtype: The dtype of the result.
+        device: ``"cpu"`` or ``"meta"``.
+        requires_grad: Record operations on the result.
+    """
     return full(
         (),
         value,
@@ -408,7 +458,16 @@ def arange(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Any:
-    """The numbers start, start + step, ... below end."""
+    """The numbers start, start + step, ... below end.
+
+    Args:
+        start: First number; with this argument alone the end.
+        end: Where to stop; not included.
+        step: Distance.
+        dtype: The dtype; int64 or the default one, by the arguments, without.
+        device: ``"cpu"`` or ``"meta"``.
+        requires_grad: Record operations on the result.
+    """
     if end is None:
         start, end = 0, start
     start, end, step = _number(start), _number(end), _number(step)
@@ -437,7 +496,16 @@ def linspace(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Any:
-    """`steps` numbers from start to end, both included."""
+    """`steps` numbers from start to end, both included.
+
+    Args:
+        start: First number.
+        end: Last number.
+        steps: How many.
+        dtype: The dtype of the result.
+        device: ``"cpu"`` or ``"meta"``.
+        requires_grad: Record operations on the result.
+    """
     start, end = _number(start), _number(end)
     return _make(
         lambda shape, kind: np.linspace(start, end, shape[0]).astype(kind),
@@ -459,7 +527,17 @@ def logspace(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Any:
-    """base to the powers of linspace()."""
+    """base to the powers of linspace().
+
+    Args:
+        start: First exponent.
+        end: Last exponent.
+        steps: How many.
+        base: The base.
+        dtype: The dtype of the result.
+        device: ``"cpu"`` or ``"meta"``.
+        requires_grad: Record operations on the result.
+    """
     return _make(
         lambda shape, kind: np.logspace(start, end, shape[0], base=base).astype(kind),
         (int(steps),),
@@ -478,7 +556,15 @@ def eye(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Any:
-    """The identity matrix."""
+    """The identity matrix.
+
+    Args:
+        n: Number of rows.
+        m: Number of columns; as many without.
+        dtype: The dtype of the result.
+        device: ``"cpu"`` or ``"meta"``.
+        requires_grad: Record operations on the result.
+    """
     return _make(
         lambda shape, kind: np.eye(*shape, dtype=kind),
         (n, n if m is None else m),
@@ -498,7 +584,16 @@ def tril_indices(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Any:
-    """Indices of a lower triangle, as two rows."""
+    """Indices of a lower triangle, as two rows.
+
+    Args:
+        row: Number of rows.
+        col: Number of columns.
+        offset: Which diagonal: 0 the main one, positive above it, negative below.
+        dtype: The dtype of the result.
+        device: ``"cpu"`` or ``"meta"``.
+        requires_grad: Record operations on the result.
+    """
     return _indices(
         "tril_indices", np.stack(np.tril_indices(row, offset, col)), dtype, device, requires_grad
     )
@@ -514,7 +609,16 @@ def triu_indices(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Any:
-    """Indices of an upper triangle, as two rows."""
+    """Indices of an upper triangle, as two rows.
+
+    Args:
+        row: Number of rows.
+        col: Number of columns.
+        offset: Which diagonal: 0 the main one, positive above it, negative below.
+        dtype: The dtype of the result.
+        device: ``"cpu"`` or ``"meta"``.
+        requires_grad: Record operations on the result.
+    """
     return _indices(
         "triu_indices", np.stack(np.triu_indices(row, offset, col)), dtype, device, requires_grad
     )
@@ -548,7 +652,17 @@ def randint(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Any:
-    """Random integers in [low, high)."""
+    """Random integers in [low, high).
+
+    Args:
+        low: Lower end; the upper one where ``high`` is not given.
+        high: Upper end, not included.
+        size: The shape.
+        generator: Where random numbers come from; the default generator without.
+        dtype: The dtype; int64 without.
+        device: ``"cpu"`` or ``"meta"``.
+        requires_grad: Record operations on the result.
+    """
     if size is None:
         low, high, size = 0, low, high
     if high <= low:
@@ -583,7 +697,15 @@ def randperm(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Any:
-    """The numbers 0..n-1 in random order."""
+    """The numbers 0..n-1 in random order.
+
+    Args:
+        n: How many numbers.
+        generator: Where random numbers come from; the default generator without.
+        dtype: The dtype; int64 without.
+        device: ``"cpu"`` or ``"meta"``.
+        requires_grad: Record operations on the result.
+    """
     return _make(
         lambda shape, kind: bits_of(generator).permutation(shape[0]).astype(kind),
         (n,),

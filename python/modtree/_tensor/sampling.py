@@ -37,7 +37,14 @@ def _draw(self: Any, needs_float: str | None, make: Any, generator: Any) -> Any:
 def uniform_(
     self: Any, from_: float = 0.0, to: float = 1.0, *, generator: Any = None, **kwargs: Any
 ) -> Any:
-    """Fills with numbers uniform in [from, to)."""
+    """Fills with numbers uniform in [from, to).
+
+    Args:
+        from_: Lower end.
+        to: Upper end.
+        generator: Where random numbers come from; the default generator without.
+        kwargs: ``from``, torch's name of ``from_``.
+    """
     low, high = kwargs.pop("from", from_), kwargs.pop("a", to)
     if low > high:
         raise RuntimeError(
@@ -47,7 +54,13 @@ def uniform_(
 
 
 def normal_(self: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Any:
-    """Fills with normally distributed numbers."""
+    """Fills with normally distributed numbers.
+
+    Args:
+        mean: Mean.
+        std: Standard deviation.
+        generator: Where random numbers come from; the default generator without.
+    """
     if std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
     return _draw(self, "normal", lambda bits, s, d: draw_normal(bits, s, d, mean, std), generator)
@@ -64,7 +77,13 @@ def exponential_(self: Any, lambd: float = 1.0, *, generator: Any = None) -> Any
 
 
 def log_normal_(self: Any, mean: float = 1.0, std: float = 2.0, *, generator: Any = None) -> Any:
-    """Fills with numbers whose logarithms are normally distributed."""
+    """Fills with numbers whose logarithms are normally distributed.
+
+    Args:
+        mean: Mean of the logarithms.
+        std: Their standard deviation.
+        generator: Where random numbers come from; the default generator without.
+    """
     if std <= 0:
         raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
     return _draw(
@@ -73,7 +92,13 @@ def log_normal_(self: Any, mean: float = 1.0, std: float = 2.0, *, generator: An
 
 
 def cauchy_(self: Any, median: float = 0.0, sigma: float = 1.0, *, generator: Any = None) -> Any:
-    """Fills with numbers from the Cauchy distribution."""
+    """Fills with numbers from the Cauchy distribution.
+
+    Args:
+        median: Median.
+        sigma: Half the width at half the height.
+        generator: Where random numbers come from; the default generator without.
+    """
     if sigma <= 0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
     return _draw(
@@ -98,7 +123,13 @@ def bernoulli_(self: Any, p: Any = 0.5, *, generator: Any = None) -> Any:
 
 
 def random_(self: Any, from_: int = 0, to: int | None = None, *, generator: Any = None) -> Any:
-    """Fills with random integers in [from, to)."""
+    """Fills with random integers in [from, to).
+
+    Args:
+        from_: Lower end; with this argument alone the upper one.
+        to: Upper end; what the dtype can hold without.
+        generator: Where random numbers come from; the default generator without.
+    """
     low, high = (0, from_) if to is None and from_ else (from_, to)
     if high is None:
         high = 2**24 if self.is_floating_point() else int(dtypes.iinfo(self.dtype).max)
@@ -122,6 +153,16 @@ def normal(
 ) -> Any:
     """Normally distributed numbers: of one mean and deviation with ``size``, or one for each
     element of tensors.
+
+    Args:
+        mean: A number or a tensor.
+        std: A number or a tensor.
+        size: The shape, where both are numbers.
+        generator: Where random numbers come from; the default generator without.
+        out: A tensor that the result is written into.
+        dtype: The dtype of the result.
+        device: ``"cpu"`` or ``"meta"``.
+        requires_grad: Record operations on the result.
     """
     given = [v for v in (mean, std) if isinstance(v, _C.TensorBase)]
     if size is None and not given:
@@ -152,7 +193,13 @@ def _chances(input: Any) -> np.ndarray:
 
 
 def bernoulli(input: Any, p: Any = None, *, generator: Any = None, out: Any = None) -> Any:
-    """Zeros and ones: 1 with the probability that input (or p) says."""
+    """Zeros and ones: 1 with the probability that input (or p) says.
+
+    Args:
+        p: One probability for all, in place of those in ``input``.
+        generator: Where random numbers come from; the default generator without.
+        out: A tensor that the result is written into.
+    """
     result = empty_like(input)
     if not input.is_meta:
         chances = _chances(input) if p is None else p
@@ -171,6 +218,11 @@ def poisson(input: Any, generator: Any = None) -> Any:
 def binomial(count: Any, prob: Any, generator: Any = None) -> Any:
     """Numbers of successes in ``count`` trials of probability ``prob``, in the dtype of
     ``count``.
+
+    Args:
+        count: Numbers of trials, a tensor.
+        prob: Probabilities, a tensor.
+        generator: Where random numbers come from; the default generator without.
     """
     result = empty_like(count.detach() + prob.detach())
     if not result.is_meta:

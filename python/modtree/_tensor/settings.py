@@ -60,6 +60,19 @@ def compile(  # noqa: A001
 ) -> Any:
     """The function or module itself: there is no compiler. Usable as a decorator; options are those
     of torch's and change nothing.
+
+    Args:
+        model: The function or module; None when used as a decorator with arguments.
+        fullgraph: Accepted, like all that follow.
+        dynamic: Accepted.
+        backend: Accepted.
+        mode: Accepted; not together with ``options``.
+        options: Accepted; not together with ``mode``.
+        name: Accepted.
+        disable: Accepted.
+        recompile_limit: Accepted.
+        isolate_recompiles: Accepted.
+        shapes_spec: Accepted.
     """
     if mode is not None and options is not None:
         raise RuntimeError(

@@ -332,7 +332,14 @@ class Tensor(_C.TensorBase):
     def new_tensor(
         self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
     ) -> Tensor:
-        """modtree.tensor() with the dtype and device of this tensor."""
+        """modtree.tensor() with the dtype and device of this tensor.
+
+        Args:
+            data: Numbers, nested sequences, an array or a tensor.
+            dtype: Another dtype than this tensor's.
+            device: Another device than this tensor's.
+            requires_grad: Record operations on the result.
+        """
         return creation.tensor(
             data,
             dtype=self.dtype if dtype is None else dtype,
@@ -360,11 +367,23 @@ class Tensor(_C.TensorBase):
         return self._new(creation.empty, size, kwargs)
 
     def new_full(self, size: Any, fill_value: Any, **kwargs: Any) -> Tensor:
-        """One value with the dtype and device of this tensor."""
+        """One value with the dtype and device of this tensor.
+
+        Args:
+            size: The shape.
+            fill_value: The value.
+            kwargs: ``dtype``, ``device``, ``requires_grad``.
+        """
         return self._new(creation.full, (size, fill_value), kwargs)
 
     def new_empty_strided(self, size: Any, stride: Any, **kwargs: Any) -> Tensor:
-        """Unset values with these strides, and the dtype and device of this tensor."""
+        """Unset values with these strides, and the dtype and device of this tensor.
+
+        Args:
+            size: The shape.
+            stride: Elements from one index to the next, for each dimension.
+            kwargs: ``dtype``, ``device``, ``requires_grad``.
+        """
         return self._new(creation.empty_strided, (size, stride), kwargs)
 
     # -- containers' protocols ---------------------------------------------------------------------

@@ -57,7 +57,15 @@ def hann_window(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Any:
-    """A raised cosine from 0 to 0."""
+    """A raised cosine from 0 to 0.
+
+    Args:
+        window_length: Number of points.
+        periodic: Leave out the last point, for a window that repeats.
+        dtype: The dtype of the result.
+        device: ``"cpu"`` or ``"meta"``.
+        requires_grad: Record operations on the result.
+    """
     return _window(np.hanning, window_length, periodic, dtype, device, requires_grad)
 
 
@@ -71,7 +79,17 @@ def hamming_window(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Any:
-    """alpha - beta * cosine."""
+    """alpha - beta * cosine.
+
+    Args:
+        window_length: Number of points.
+        periodic: Leave out the last point, for a window that repeats.
+        alpha: The mean.
+        beta: The height of the cosine.
+        dtype: The dtype of the result.
+        device: ``"cpu"`` or ``"meta"``.
+        requires_grad: Record operations on the result.
+    """
 
     def make(n: int) -> Any:
         return alpha - beta * np.cos(2 * np.pi * np.arange(n) / (n - 1))
@@ -87,7 +105,15 @@ def blackman_window(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Any:
-    """Blackman's sum of two cosines."""
+    """Blackman's sum of two cosines.
+
+    Args:
+        window_length: Number of points.
+        periodic: Leave out the last point, for a window that repeats.
+        dtype: The dtype of the result.
+        device: ``"cpu"`` or ``"meta"``.
+        requires_grad: Record operations on the result.
+    """
     return _window(np.blackman, window_length, periodic, dtype, device, requires_grad)
 
 
@@ -99,7 +125,15 @@ def bartlett_window(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Any:
-    """A triangle from 0 to 0."""
+    """A triangle from 0 to 0.
+
+    Args:
+        window_length: Number of points.
+        periodic: Leave out the last point, for a window that repeats.
+        dtype: The dtype of the result.
+        device: ``"cpu"`` or ``"meta"``.
+        requires_grad: Record operations on the result.
+    """
     return _window(np.bartlett, window_length, periodic, dtype, device, requires_grad)
 
 
@@ -112,7 +146,16 @@ def kaiser_window(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Any:
-    """Kaiser's window of shape beta."""
+    """Kaiser's window of shape beta.
+
+    Args:
+        window_length: Number of points.
+        periodic: Leave out the last point, for a window that repeats.
+        beta: The shape: larger values give a narrower window.
+        dtype: The dtype of the result.
+        device: ``"cpu"`` or ``"meta"``.
+        requires_grad: Record operations on the result.
+    """
     return _window(
         lambda n: np.kaiser(n, beta), window_length, periodic, dtype, device, requires_grad
     )
@@ -124,7 +167,15 @@ def kaiser_window(
 def frombuffer(
     buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False
 ) -> Any:
-    """A tensor over the memory of a buffer, such as bytearray or array.array."""
+    """A tensor over the memory of a buffer, such as bytearray or array.array.
+
+    Args:
+        buffer: An object with the buffer protocol.
+        dtype: How to read its bytes.
+        count: Number of elements; all with -1.
+        offset: Bytes to leave out at its start.
+        requires_grad: Record operations on the result.
+    """
     array = np.frombuffer(buffer, _numpy_dtype(dtype), count, offset)
     return from_numpy(array).requires_grad_(requires_grad)
 
@@ -147,7 +198,12 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
 
 
 def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
-    """All choices of r elements of a vector, in order: (choices, r)."""
+    """All choices of r elements of a vector, in order: (choices, r).
+
+    Args:
+        r: How many of the elements.
+        with_replacement: An element may be chosen again.
+    """
     if input.ndim != 1:
         raise RuntimeError(f"Expect a 1D vector, but got shape {list(input.shape)}")
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
@@ -160,6 +216,11 @@ def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # noqa: N803
     """The powers of a vector's elements as columns, N of them, the highest first unless
     ``increasing``.
+
+    Args:
+        x: A vector.
+        N: Number of columns; as many as elements without.
+        increasing: The lowest power first.
     """
     if x.ndim != 1:
         raise RuntimeError(f"x must be a one-dimensional tensor, got {x.ndim} dimensions")

@@ -109,7 +109,13 @@ class Function:
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:
-        """Keeps what ``backward`` needs, where ``forward`` takes no ctx."""
+        """Keeps what ``backward`` needs, where ``forward`` takes no ctx.
+
+        Args:
+            ctx: What ``backward`` gets as its first argument.
+            inputs: The arguments of ``forward``.
+            output: Its result.
+        """
         raise NotImplementedError
 
     vjp = backward

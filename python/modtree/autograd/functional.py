@@ -91,6 +91,13 @@ def vjp(
 ) -> tuple[Any, Any]:
     """(value, product of v with the Jacobian): v has the shapes of the outputs, the product those
     of the inputs.
+
+    Args:
+        func: Takes the tensors ``inputs``, returns one or a tuple.
+        inputs: A tensor or a tuple of tensors.
+        v: As the results; may be left out for one number.
+        create_graph: Record the computation, so that its result can be derived again.
+        strict: Raise when a result does not depend on an input, instead of zeros.
     """
     with enable_grad():
         given, is_tuple = _tuple(inputs, "inputs")
@@ -115,6 +122,13 @@ def jvp(
 
     Computed by two backward passes: the first one's dependence on its weights is linear, and is
     derived.
+
+    Args:
+        func: Takes the tensors ``inputs``, returns one or a tuple.
+        inputs: A tensor or a tuple of tensors.
+        v: As ``inputs``; may be left out for one number.
+        create_graph: Record the computation, so that its result can be derived again.
+        strict: Raise when a result does not depend on an input, instead of zeros.
     """
     with enable_grad():
         given, _ = _tuple(inputs, "inputs")
@@ -193,6 +207,14 @@ def hessian(
 ) -> Any:
     """The second derivatives of a function with one number as its value; arguments as for
     :func:`jacobian`.
+
+    Args:
+        func: Takes the tensors ``inputs``, returns one number.
+        inputs: A tensor or a tuple of tensors.
+        create_graph: Record the computation, so that its result can be derived again.
+        strict: Raise when a result does not depend on an input, instead of zeros.
+        vectorize: Accepted.
+        outer_jacobian_strategy: Accepted.
     """
 
     def slope(*args: Any) -> Any:
@@ -209,7 +231,15 @@ def vhp(
     create_graph: bool = False,
     strict: bool = False,
 ) -> tuple[Any, Any]:
-    """(value, product of v with the Hessian) of a function with one number as its value."""
+    """(value, product of v with the Hessian) of a function with one number as its value.
+
+    Args:
+        func: Takes the tensors ``inputs``, returns one number.
+        inputs: A tensor or a tuple of tensors.
+        v: As ``inputs``.
+        create_graph: Record the computation, so that its result can be derived again.
+        strict: Raise when a result does not depend on an input, instead of zeros.
+    """
     with enable_grad():
         given, is_tuple = _tuple(inputs, "inputs")
         directions = _weights(v, given, "input")
@@ -227,5 +257,13 @@ def hvp(
     create_graph: bool = False,
     strict: bool = False,
 ) -> tuple[Any, Any]:
-    """(value, product of the Hessian with v); the Hessian is symmetric, so this is :func:`vhp`."""
+    """(value, product of the Hessian with v); the Hessian is symmetric, so this is :func:`vhp`.
+
+    Args:
+        func: Takes the tensors ``inputs``, returns one number.
+        inputs: A tensor or a tuple of tensors.
+        v: As ``inputs``.
+        create_graph: Record the computation, so that its result can be derived again.
+        strict: Raise when a result does not depend on an input, instead of zeros.
+    """
     return vhp(func, inputs, v, create_graph, strict)

@@ -20,6 +20,11 @@ class _VariableMeta(type):
 class Variable(metaclass=_VariableMeta):
     """``Variable(tensor, requires_grad=False)`` gives a tensor over the same memory without
     history.
+
+    Args:
+        data: A tensor.
+        requires_grad: Record operations on the result.
+        volatile: Accepted.
     """
 
     def __new__(cls, data: Any, requires_grad: bool = False, volatile: bool = False) -> Any:

@@ -158,6 +158,13 @@ class TensorFamily:
         changes.
 
         ``dtype`` may be of another library: families translate by name.
+
+        Args:
+            tensor: The tensor.
+            device: A device, None for the same.
+            dtype: A dtype, also of another library.
+            non_blocking: The caller's wish, as torch has it.
+            memory_format: An order of dimensions, or None.
         """
         raise NotImplementedError
 
@@ -175,7 +182,13 @@ class TensorFamily:
         raise NotImplementedError
 
     def module_load(self, tensor: Any, source: Any, assign: bool) -> Any:
-        """What swap mode stores in place of ``tensor`` when ``source`` is loaded."""
+        """What swap mode stores in place of ``tensor`` when ``source`` is loaded.
+
+        Args:
+            tensor: What the module holds.
+            source: The value in the state dict.
+            assign: Keep ``source`` itself, not a copy of its values.
+        """
         raise NotImplementedError
 
     # -- backward hooks ----------------------------------------------------------------------------
@@ -191,5 +204,10 @@ class TensorFamily:
 
         Both return their argument with its tensors passed through an identity that reports
         gradients to the hooks. None when the library has no gradients.
+
+        Args:
+            module: The module that is called.
+            backward_hooks: Its full backward hooks, in order.
+            backward_pre_hooks: Its backward pre-hooks, in order.
         """
         return None

@@ -178,6 +178,13 @@ def checkpoint_sequential(
 ) -> Any:
     """A chain of modules (a Sequential or a list), cut into ``segments`` of which all but the last
     are checkpointed.
+
+    Args:
+        functions: The chain.
+        segments: Number of parts.
+        input: What the first module gets.
+        use_reentrant: Changes nothing; see :func:`checkpoint`.
+        kwargs: For :func:`checkpoint`.
     """
     chain = list(functions.children()) if hasattr(functions, "children") else list(functions)
     size = len(chain) // segments
