@@ -111,10 +111,10 @@ for _name in ("resolve_conj", "resolve_neg"):
     expose(_name, _itself(_name, "The tensor, whose values are in its memory as they are."))
 for _name in ("is_conj", "is_neg", "is_distributed"):
     expose(_name, _always(_name, False))
-for _name, _answer in (
-    ("is_cpu", True),
-    ("is_xpu", False),
-    ("is_nested", False),
-    ("is_mkldnn", False),
-):
-    expose(_name, property(lambda self, a=_answer: a and not self.is_meta), function=False)
+expose(
+    "is_cpu",
+    property(lambda self: not self.is_meta, doc="Are the values in main memory?"),
+    function=False,
+)
+for _name in ("is_xpu", "is_nested", "is_mkldnn"):
+    expose(_name, property(lambda self: False, doc="False, for every tensor."), function=False)

@@ -570,6 +570,12 @@ expose("isclose", isclose)
 
 
 def _where_method(self: Any, condition: Any, other: Any) -> Any:
+    """Elements of this tensor where the condition holds, else of other.
+
+    Args:
+        condition: A bool tensor.
+        other: A tensor or a number.
+    """
     return ops["where"](condition, self, other)
 
 

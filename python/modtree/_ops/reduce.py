@@ -301,6 +301,27 @@ define("softmax", _softmax, meta=_same)
 define("log_softmax", _log_softmax, meta=_same)
 
 
+_WHAT = {
+    "sum": "The sum",
+    "prod": "The product",
+    "mean": "The mean",
+    "amax": "The largest element",
+    "amin": "The smallest element",
+    "argmax": "The index of the largest element",
+    "argmin": "The index of the smallest element",
+    "all": "Whether all elements are nonzero,",
+    "any": "Whether any element is nonzero,",
+    "logsumexp": "log(sum(exp(x))), computed without overflow,",
+}
+_ARGS = """over ``dim``, or over all elements{more}.
+
+Args:
+    dim: One or several dimensions; may count from the end.
+    keepdim: Leave the dimensions in the result, with size 1.
+"""
+_AXIS = "    axis: NumPy's name of ``dim``.\n"
+
+
 def _reduction(name: str) -> Any:
     op = ops[name]
     is_arg = name.startswith("arg")
@@ -332,7 +353,9 @@ def _reduction(name: str) -> Any:
             return op(input, axis=_axis(input, dim), keepdims=keepdim)
 
     reduce.__name__ = reduce.__qualname__ = name
-    reduce.__doc__ = f"{name} over the dimension(s) dim, or over all."
+    reduce.__doc__ = f"{_WHAT[name]} {_ARGS.format(more='')}{_AXIS}"
+    if has_dtype:
+        reduce.__doc__ += "    dtype: Convert to this dtype first.\n"
     return reduce
 
 
@@ -358,7 +381,12 @@ def _moment(name: str) -> Any:
         return op(input, axis=_axis(input, dim), keepdims=keepdim, correction=correction)
 
     reduce.__name__ = reduce.__qualname__ = name
-    reduce.__doc__ = f"{name} over the dimension(s) dim, or over all; divides by n - correction."
+    what = "The variance" if name == "var" else "The standard deviation"
+    reduce.__doc__ = (
+        f"{what} {_ARGS.format(more='; n - correction is the divisor')}"
+        "    unbiased: Divide by n - 1, which is the default, or else by n.\n"
+        "    correction: Divide by n - correction.\n"
+    )
     return reduce
 
 

@@ -172,7 +172,12 @@ def _extreme_function(name: str, result_type: Any, binary: str) -> Any:
 
     extreme.__name__ = extreme.__qualname__ = name
     extreme.__doc__ = (
-        f"The {name} of all elements; (values, indices) along dim; or element-wise with a tensor."
+        f"The {name} of all elements; (values, indices) along dim; or element-wise with a tensor.\n"
+        "\n"
+        "Args:\n"
+        "    dim: A dimension; or a tensor, which means ``other``.\n"
+        "    keepdim: Leave the dimension in the result, with size 1.\n"
+        "    other: A tensor that broadcasts with ``input``.\n"
     )
     return extreme
 

@@ -77,6 +77,36 @@ def _make(make: Any, shape: Any, dtype: Any, device: Any, requires_grad: bool) -
     return _from_array(make(shape, _numpy_dtype(dtype)), requires_grad)
 
 
+_PLACE_ARGS = """\
+    dtype: The dtype of the result.
+    device: ``"cpu"`` or ``"meta"``.
+    requires_grad: Record operations on the result.
+"""
+_GENERATOR_ARG = """\
+    generator: Where random numbers come from; the default generator without.
+"""
+_FACTORY_ARGS = f"""
+
+Args:
+    sizes: Sizes, one by one or as a sequence.
+    size: The same, by name.
+{_PLACE_ARGS}"""
+_LIKE_ARGS = f"""
+
+Args:
+    input: The tensor.
+{_PLACE_ARGS}    memory_format: Order of the dimensions in memory; that of ``input`` without.
+"""
+
+
+_LIKE_KEYWORDS = {
+    "generator": _GENERATOR_ARG,
+    "fill_value": "    fill_value: The value.\n",
+    "low": "    low: Lower end; the upper one where ``high`` is not given.\n",
+    "high": "    high: Upper end, not included.\n",
+}
+
+
 def _factory(name: str, make: Any, text: str, *keywords: str) -> Any:
     def create(
         *sizes: Any,
@@ -96,7 +126,7 @@ def _factory(name: str, make: Any, text: str, *keywords: str) -> Any:
         )
 
     create.__name__ = create.__qualname__ = name
-    create.__doc__ = text
+    create.__doc__ = text + _FACTORY_ARGS + (_GENERATOR_ARG if "generator" in keywords else "")
     return checked("size", "out", *PLACE, *keywords)(create)
 
 
@@ -213,7 +243,7 @@ def _like_factory(create: Any, name: str, text: str, *keywords: str) -> Any:
         return result.detach().requires_grad_(True) if needs_grad else result
 
     like.__name__ = like.__qualname__ = name
-    like.__doc__ = text
+    like.__doc__ = text + _LIKE_ARGS + "".join(_LIKE_KEYWORDS[k] for k in keywords)
     return like
 
 

@@ -57,6 +57,11 @@ class device:
 
     A device is no text: ``tensor.device == "cpu"`` is False, ``tensor.device.type == "cpu"`` is
     what such a program means.
+
+    Args:
+        type: ``"cpu"``, ``"meta"``, either with an index (``"cpu:0"``), or a device.
+        index: The index, where ``type`` has none.
+        device: ``type`` under its other name.
     """
 
     __module__ = "modtree"  # the name in pickles and in repr

@@ -46,6 +46,7 @@ class _GradMode:
         _set_grad_enabled(self._saved.pop())
 
     def clone(self) -> _GradMode:
+        """Another context of the same kind."""
         return type(self)()
 
     def __call__(self, function: F) -> F:

@@ -48,6 +48,7 @@ class Generator:
         return self._seed
 
     def initial_seed(self) -> int:
+        """The seed that it was given last."""
         return self._seed
 
     def get_state(self) -> dict[str, Any]:
@@ -78,6 +79,7 @@ def seed() -> int:
 
 
 def initial_seed() -> int:
+    """The seed that the default generator was given last."""
     return default_generator.initial_seed()
 
 

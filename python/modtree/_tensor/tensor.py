@@ -58,7 +58,9 @@ class Tensor(_C.TensorBase):
         """A new object of a class of tensors that shares the memory of ``data``."""
         return _C.make_subclass(cls, data, require_grad)
 
-    as_subclass = lambda self, cls: _C.make_subclass(cls, self, self.requires_grad)  # noqa: E731
+    def as_subclass(self, cls: Any) -> Any:
+        """The same memory as a tensor of another class."""
+        return _C.make_subclass(cls, self, self.requires_grad)
 
     # -- text --------------------------------------------------------------------------------------
 
@@ -105,6 +107,7 @@ class Tensor(_C.TensorBase):
         return self._convert(other.dtype, other.device, False)
 
     def bfloat16(self) -> Tensor:
+        """This tensor with dtype bfloat16, where NumPy has one."""
         return self._convert("bfloat16", None, False)
 
     def cpu(self, memory_format: Any = None) -> Tensor:
@@ -113,6 +116,7 @@ class Tensor(_C.TensorBase):
         return to_format(self._convert(None, device("cpu"), False), memory_format, self)
 
     def cuda(self, *args: Any, **kwargs: Any) -> Tensor:
+        """Refused: there is no such device."""
         raise RuntimeError("NumPy tensors live in main memory only: there is no cuda device")
 
     def numpy(self, *, force: bool = False) -> np.ndarray:
@@ -214,20 +218,28 @@ class Tensor(_C.TensorBase):
 
     @property
     def real(self) -> Tensor:
+        """The real parts of complex numbers, as a view; a real tensor itself."""
         return registry.ops["real"](self)
 
     @property
     def imag(self) -> Tensor:
+        """The imaginary parts of complex numbers, as a view.
+
+        Raises:
+            RuntimeError: The dtype is not complex.
+        """
         if not self.is_complex():
             raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
         return registry.ops["imag"](self)
 
     @property
     def itemsize(self) -> int:
+        """Bytes of an element."""
         return self.element_size()
 
     @property
     def nbytes(self) -> int:
+        """Bytes of all elements."""
         return self.numel() * self.element_size()
 
     @property
@@ -237,15 +249,19 @@ class Tensor(_C.TensorBase):
 
     @property
     def names(self) -> tuple[None, ...]:
+        """None for each dimension: they have no names."""
         return (None,) * self.ndim
 
     def get_device(self) -> int:
+        """The number of the accelerator that holds the values: -1."""
         return -1
 
     def is_signed(self) -> bool:
+        """Can the dtype hold negative numbers?"""
         return self.dtype.is_signed
 
     def is_pinned(self) -> bool:
+        """Is the memory pinned? Never."""
         return False
 
     def is_shared(self) -> bool:
@@ -260,6 +276,7 @@ class Tensor(_C.TensorBase):
         return self
 
     def is_same_size(self, other: Tensor) -> bool:
+        """Have both the same shape?"""
         return self.shape == other.shape
 
     # -- gradients ---------------------------------------------------------------------------------

@@ -61,12 +61,15 @@ class TensorFamily:
         return tensor.is_meta
 
     def is_floating_point(self, tensor: Any) -> bool:
+        """Is the dtype a floating one (not complex)?"""
         return tensor.is_floating_point()
 
     def is_complex(self, tensor: Any) -> bool:
+        """Is the dtype complex?"""
         return tensor.is_complex()
 
     def shape(self, tensor: Any) -> tuple[int, ...]:
+        """The size of each dimension."""
         return tensor.shape
 
     def dtype_name(self, tensor: Any) -> str:
@@ -80,9 +83,11 @@ class TensorFamily:
     # -- gradients ---------------------------------------------------------------------------------
 
     def requires_grad(self, tensor: Any) -> bool:
+        """Are operations on it recorded?"""
         return tensor.requires_grad
 
     def set_requires_grad(self, tensor: Any, flag: bool) -> None:
+        """Switches that on or off, in place."""
         tensor.requires_grad_(flag)
 
     def has_grad_fn(self, tensor: Any) -> bool:
@@ -90,9 +95,11 @@ class TensorFamily:
         return tensor.grad_fn is not None
 
     def grad(self, tensor: Any) -> Any:
+        """Its gradient, or None."""
         return tensor.grad
 
     def set_grad(self, tensor: Any, grad: Any) -> None:
+        """Replaces its gradient."""
         tensor.grad = grad
 
     def zero_grad(self, tensor: Any, set_to_none: bool) -> None:
@@ -122,6 +129,7 @@ class TensorFamily:
     # -- handles and storage -----------------------------------------------------------------------
 
     def detach(self, tensor: Any) -> Any:
+        """A tensor over the same storage that nothing is recorded for."""
         return tensor.detach()
 
     def make_parameter(self, data: Any, requires_grad: bool) -> Any:
@@ -137,6 +145,7 @@ class TensorFamily:
         raise NotImplementedError
 
     def swap_payload(self, tensor: Any, other: Any) -> None:
+        """Gives the tensor the storage and dtype of another one; the object stays the same."""
         tensor.data = other
 
     def copy_into(self, tensor: Any, source: Any) -> None:
@@ -169,6 +178,7 @@ class TensorFamily:
         raise NotImplementedError
 
     def empty_like(self, tensor: Any, device: Any) -> Any:
+        """A tensor of the same shape and dtype with unset values, on a device."""
         raise NotImplementedError
 
     def share_memory(self, tensor: Any) -> Any:

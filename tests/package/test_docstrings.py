@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What users call has a docstring, and an Args section where it takes three arguments or more.
+
+Layers, their functions and optimizers are not looked at here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from modtree import _C
+
+MODULES = (
+    "modtree",
+    "modtree.amp",
+    "modtree.autograd",
+    "modtree.autograd.functional",
+    "modtree.autograd.graph",
+    "modtree.backends",
+    "modtree.cuda",
+    "modtree.families",
+    "modtree.families.base",
+    "modtree.func",
+    "modtree.linalg",
+    "modtree.random",
+    "modtree.serialization",
+    "modtree.utils.checkpoint",
+    "modtree.utils.data",
+    "modtree.utils.hooks",
+)
+ELSEWHERE = ("modtree.nn", "modtree.optim")
+
+
+def is_ours(value: Any) -> bool:
+    home = getattr(value, "__module__", None) or ""
+    return home.startswith("modtree") and not home.startswith(ELSEWHERE)
+
+
+def members(cls: type) -> Iterator[tuple[str, Any]]:
+    """Public methods and properties, also those that bases of ours give."""
+    for base in cls.__mro__:
+        if base.__module__.startswith("modtree"):
+            for name, value in vars(base).items():
+                if not name.startswith("_"):
+                    is_property = isinstance(value, property)
+                    yield name, value if is_property else getattr(cls, name)
+
+
+def documented(module: str) -> Iterator[tuple[str, Any]]:
+    """(name, function, class or property) of what a module offers."""
+    there = importlib.import_module(module)
+    names = {*getattr(there, "__all__", ()), *(vars(there) if module == "modtree" else ())}
+    names |= set() if names else set(vars(there))
+    for name in sorted(n for n in names if not n.startswith("_")):
+        value = getattr(there, name)
+        if inspect.isclass(value) and is_ours(value):
+            yield f"{module}.{name}", value
+            for member, found in members(value):
+                if isinstance(found, property) or callable(found):
+                    yield f"{module}.{name}.{member}", found
+        elif callable(value) and is_ours(value):
+            yield f"{module}.{name}", value
+
+
+def in_python(value: Any) -> bool:
+    """Native ones document themselves in C++, single expressions where they are registered."""
+    if inspect.isclass(value):
+        return getattr(_C, value.__name__, None) is not value
+    if isinstance(value, property):
+        return True
+    is_function = inspect.isfunction(value) or inspect.ismethod(value)
+    return is_function and inspect.unwrap(value).__name__ != "<lambda>"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_public_names_have_docstrings(module):
+    found = [(name, value) for name, value in documented(module) if in_python(value)]
+    assert [name for name, value in found if not value.__doc__] == []
+
+
+def count_parameters(value: Any) -> int:
+    try:
+        return len(set(inspect.signature(value).parameters) - {"self", "cls"})
+    except ValueError:  # a native method, or an exception class
+        return 0
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_functions_of_three_arguments_list_them(module):
+    missing = []
+    for name, value in documented(module):
+        if isinstance(value, property) or not in_python(value):
+            continue
+        text = value.__doc__ or ""
+        # Its form that is not in place lists the arguments.
+        elsewhere = text.startswith(value.__name__.rstrip("_") + "() in place")
+        if count_parameters(value) >= 3 and "Args:" not in text and not elsewhere:
+            missing.append(name)
+    assert missing == []
