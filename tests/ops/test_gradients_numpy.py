@@ -232,8 +232,14 @@ def test_arguments_have_the_names_of_numpy(call):
 
 
 REFUSED = {
-    "a function without a row": (lambda x: np.convolve(x[0], x[1]), "convolve.*recorded functions"),
-    "an argument without a row": (lambda x: np.sum(x, where=MATRIX > 0), r"modtree\.sum\(\)"),
+    "a function without an operation": (
+        lambda x: np.convolve(x[0], x[1]),
+        "convolve.*recorded functions",
+    ),
+    "an argument without an operation": (
+        lambda x: np.sum(x, where=MATRIX > 0),
+        r"modtree\.sum\(\)",
+    ),
     "another order": (lambda x: np.reshape(x, (3, 2), order="F"), r"modtree\.reshape\(\)"),
     "another mode": (lambda x: np.pad(x, 1, mode="mean"), "lose its gradient"),
     "convolve": (lambda x: np.convolve(x[0], x[1]), "lose its gradient"),

@@ -37,7 +37,9 @@ def _check(name: str, x: Any, square: bool = True) -> None:
         raise RuntimeError(f"linalg.{name}: Low precision dtypes not supported. Got Half")
 
 
-def _matrix_row(name: str, function: Callable[..., Any], square: bool = True) -> Callable[..., Any]:
+def _matrix_operation(
+    name: str, function: Callable[..., Any], square: bool = True
+) -> Callable[..., Any]:
     """The function of NumPy with torch's checks and its kind of error."""
 
     def forward(x: Any, *args: Any) -> Any:
@@ -191,34 +193,34 @@ def _matrix_exp(x: Any) -> Any:
     return result
 
 
-define("inverse", _matrix_row("inv", np.linalg.inv), meta=_same)
-define("det", _matrix_row("det", np.linalg.det), meta=lambda x: (x.shape[:-2], x.dtype))
+define("inverse", _matrix_operation("inv", np.linalg.inv), meta=_same)
+define("det", _matrix_operation("det", np.linalg.det), meta=lambda x: (x.shape[:-2], x.dtype))
 define(
     "slogdet",
-    _matrix_row("slogdet", _slogdet),
+    _matrix_operation("slogdet", _slogdet),
     meta=lambda x: [(x.shape[:-2], x.dtype), (x.shape[:-2], _real(x.dtype))],
 )
-define("cholesky", _matrix_row("cholesky", np.linalg.cholesky), meta=_same)
+define("cholesky", _matrix_operation("cholesky", np.linalg.cholesky), meta=_same)
 define("solve", _solve, promote="same", operands=2, meta=_solve_meta)
-define("qr", _matrix_row("qr", _qr, False), meta=_qr_meta)
-define("svd", _matrix_row("svd", _svd, False), meta=_svd_meta)
+define("qr", _matrix_operation("qr", _qr, False), meta=_qr_meta)
+define("svd", _matrix_operation("svd", _svd, False), meta=_svd_meta)
 define(
     "svdvals",
-    _matrix_row("svdvals", _svdvals, False),
+    _matrix_operation("svdvals", _svdvals, False),
     meta=lambda x: ((*x.shape[:-2], min(x.shape[-2:])), _real(x.dtype)),
 )
 define(
     "eigh",
-    _matrix_row("eigh", _eigh),
+    _matrix_operation("eigh", _eigh),
     meta=lambda x, uplo: [(x.shape[:-1], _real(x.dtype)), (x.shape, x.dtype)],
 )
-define("eig", _matrix_row("eig", _eig))
+define("eig", _matrix_operation("eig", _eig))
 define(
     "pinv",
-    _matrix_row("pinv", _pinv, False),
+    _matrix_operation("pinv", _pinv, False),
     meta=lambda x, *_: ((*x.shape[:-2], x.shape[-1], x.shape[-2]), x.dtype),
 )
-define("matrix_exp", _matrix_row("matrix_exp", _matrix_exp), meta=_same)
+define("matrix_exp", _matrix_operation("matrix_exp", _matrix_exp), meta=_same)
 
 
 # -- derivatives -----------------------------------------------------------------------------------

@@ -182,7 +182,7 @@ def _meta(xs: Any, inputs: tuple[Labels, ...], output: Labels) -> Any:
 
 
 define("einsum", _contract_all, promote="same", operands=-1, meta=_meta)
-_row = ops["einsum"]
+_einsum_op = ops["einsum"]
 
 
 def einsum(equation: Any, *operands: Any) -> Any:
@@ -200,7 +200,7 @@ def einsum(equation: Any, *operands: Any) -> Any:
     elif len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = tuple(operands[0])
     inputs, output = parse(equation, tuple(x.ndim for x in operands))
-    return _row(list(operands), inputs, output)
+    return _einsum_op(list(operands), inputs, output)
 
 
 def _from_lists(args: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
@@ -263,7 +263,7 @@ def tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
         right[j] = left[i]
     output = [x for i, x in enumerate(left) if i not in first]
     output += [x for j, x in enumerate(right) if j not in second]
-    return _row([a, b], (tuple(left), tuple(right)), tuple(output))
+    return _einsum_op([a, b], (tuple(left), tuple(right)), tuple(output))
 
 
 expose("einsum", einsum, method=False)
