@@ -560,3 +560,10 @@ def test_meta():
     for name in ("cross_entropy", "nll_loss"):
         assert tuple(getattr(F, name)(x, t).shape) == ()
         assert tuple(getattr(F, name)(x, t, reduction="none").shape) == (4,)
+
+
+@pytest.mark.parametrize("name", ["MSELoss", "NLLLoss", "SmoothL1Loss", "MultiLabelSoftMarginLoss"])
+def test_deprecated_arguments_warn_where_the_module_is_made(name):
+    with pytest.warns(UserWarning, match="size_average and reduce args") as caught:
+        getattr(nn, name)(size_average=False)
+    assert [w.filename for w in caught] == [__file__]

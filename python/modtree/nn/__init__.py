@@ -46,7 +46,6 @@ from modtree.nn.batchnorm import (
     InstanceNorm3d,
 )
 from modtree.nn.bounded import Hardtanh, ReLU6, Threshold
-from modtree.nn.class_loss import CTCLoss, MultiLabelSoftMarginLoss, MultiMarginLoss
 from modtree.nn.convolution import (
     Conv1d,
     Conv2d,
@@ -55,7 +54,7 @@ from modtree.nn.convolution import (
     ConvTranspose2d,
     ConvTranspose3d,
 )
-from modtree.nn.distance import Bilinear, CosineSimilarity, PairwiseDistance
+from modtree.nn.distance import CosineSimilarity, PairwiseDistance
 from modtree.nn.dropout import (
     AlphaDropout,
     Dropout,
@@ -67,11 +66,12 @@ from modtree.nn.dropout import (
 from modtree.nn.embedding import Embedding
 from modtree.nn.embedding_bag import EmbeddingBag
 from modtree.nn.flatten import Flatten, Unflatten
-from modtree.nn.linear import Identity, Linear
+from modtree.nn.linear import Bilinear, Identity, Linear
 from modtree.nn.loss import (
     BCELoss,
     BCEWithLogitsLoss,
     CrossEntropyLoss,
+    CTCLoss,
     GaussianNLLLoss,
     HuberLoss,
     KLDivLoss,
@@ -86,6 +86,8 @@ from modtree.nn.margin_loss import (
     CosineEmbeddingLoss,
     HingeEmbeddingLoss,
     MarginRankingLoss,
+    MultiLabelSoftMarginLoss,
+    MultiMarginLoss,
     TripletMarginLoss,
     TripletMarginWithDistanceLoss,
 )

@@ -13,7 +13,7 @@ from modtree._tensor.creation import empty
 from modtree._tensor.tensor import Tensor
 from modtree.nn import functional as F
 from modtree.nn import init
-from modtree.nn._tuples import tuple_of
+from modtree.nn.functional._common import tuple_of
 
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
 

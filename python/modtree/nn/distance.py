@@ -1,79 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Modules of two inputs: bilinear forms and distances."""
+"""Distances between vectors as modules."""
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 from modtree._module.module import Module
-from modtree._module.parameter import Parameter
-from modtree._tensor.creation import empty
 from modtree._tensor.tensor import Tensor
 from modtree.nn import functional as F
-from modtree.nn import init
 
-__all__ = ["Bilinear", "CosineSimilarity", "PairwiseDistance"]
-
-
-class Bilinear(Module):
-    """``x1 A x2 + b`` with a matrix A and a number b for each output.
-
-    Args:
-        in1_features: Size of the last axis of the first input.
-        in2_features: Size of the last axis of the second input.
-        out_features: Size of the last axis of the output.
-        bias: False leaves the bias out (``layer.bias`` is None).
-        device: Where the parameters are made.
-        dtype: Their dtype.
-
-    Parameters: ``weight`` (out_features, in1_features, in2_features) and ``bias`` (out_features),
-    both uniform in plus or minus ``1 / sqrt(in1_features)``.
-    """
-
-    in1_features: int
-    in2_features: int
-    out_features: int
-    weight: Tensor
-
-    def __init__(
-        self,
-        in1_features: int,
-        in2_features: int,
-        out_features: int,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__()
-        if in1_features <= 0:
-            raise ValueError(f"in1_features must be > 0, but got (in1_features={in1_features})")
-        self.in1_features = in1_features
-        self.in2_features = in2_features
-        self.out_features = out_features
-        shape = (out_features, in1_features, in2_features)
-        self.weight = Parameter(empty(shape, device=device, dtype=dtype))
-        if bias:
-            self.bias = Parameter(empty(out_features, device=device, dtype=dtype))
-        else:
-            self.register_parameter("bias", None)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draws the parameters anew: the weight first, then the bias."""
-        bound = 1 / math.sqrt(self.weight.size(1))
-        init.uniform_(self.weight, -bound, bound)
-        if self.bias is not None:
-            init.uniform_(self.bias, -bound, bound)
-
-    def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
-        return F.bilinear(input1, input2, self.weight, self.bias)
-
-    def extra_repr(self) -> str:
-        return (
-            f"in1_features={self.in1_features}, in2_features={self.in2_features}, "
-            f"out_features={self.out_features}, bias={self.bias is not None}"
-        )
+__all__ = ["CosineSimilarity", "PairwiseDistance"]
 
 
 class CosineSimilarity(Module):

@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Losses as modules. ``size_average`` and ``reduce`` are what came before ``reduction``, still
-understood, with a warning.
+"""Losses of values, probabilities and classes as modules; those made of distances and margins are
+in ``margin_loss.py``.
+
+``size_average`` and ``reduce`` are what came before ``reduction``, still understood, with a
+warning.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from modtree._module.module import Module
 from modtree._tensor.tensor import Tensor
@@ -13,6 +18,7 @@ from modtree.nn.functional._common import reduction_of
 __all__ = [
     "BCELoss",
     "BCEWithLogitsLoss",
+    "CTCLoss",
     "CrossEntropyLoss",
     "GaussianNLLLoss",
     "HuberLoss",
@@ -27,6 +33,8 @@ __all__ = [
 
 
 class _Loss(Module):
+    """A loss with ``reduction``. Those without options of their own use this constructor."""
+
     reduction: str
 
     def __init__(
@@ -36,7 +44,13 @@ class _Loss(Module):
         reduction: str = "mean",
     ) -> None:
         super().__init__()
-        self.reduction = reduction_of(size_average, reduce, reduction, stacklevel=4)
+        if size_average is not None or reduce is not None:
+            # The warning shows where the module is made, past the constructors of subclasses.
+            classes = type(self).__mro__
+            inner = classes[: classes.index(_Loss) + 1]
+            stacklevel = 2 + sum("__init__" in vars(cls) for cls in inner)
+            reduction = reduction_of(size_average, reduce, reduction, stacklevel)
+        self.reduction = reduction
 
 
 class _WeightedLoss(_Loss):
@@ -59,30 +73,34 @@ class _WeightedLoss(_Loss):
 
 
 class MSELoss(_Loss):
-    """``(input - target)**2``."""
+    """The squared error ``(input - target)**2``.
 
-    def __init__(
-        self,
-        size_average: bool | None = None,
-        reduce: bool | None = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
+    Args:
+        size_average: Deprecated; see ``reduction``.
+        reduce: Deprecated; see ``reduction``.
+        reduction: "mean", "sum", or "none" for the loss of each element.
+
+    Shape:
+        - input and target: any shape, the same for both.
+        - output: (), or the input's shape with ``reduction="none"``.
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.mse_loss(input, target, reduction=self.reduction)
 
 
 class L1Loss(_Loss):
-    """``|input - target|``."""
+    """The absolute error ``|input - target|``.
 
-    def __init__(
-        self,
-        size_average: bool | None = None,
-        reduce: bool | None = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
+    Args:
+        size_average: Deprecated; see ``reduction``.
+        reduce: Deprecated; see ``reduction``.
+        reduction: "mean", "sum", or "none" for the loss of each element.
+
+    Shape:
+        - input and target: any shape, the same for both.
+        - output: (), or the input's shape with ``reduction="none"``.
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.l1_loss(input, target, reduction=self.reduction)
@@ -90,7 +108,17 @@ class L1Loss(_Loss):
 
 class SmoothL1Loss(_Loss):
     """``0.5 * d**2 / beta`` where ``d = |input - target|`` is below ``beta``, else ``d - 0.5 *
-    beta``.
+    beta`` (Girshick, "Fast R-CNN", 2015, with ``beta=1``).
+
+    Args:
+        size_average: Deprecated; see ``reduction``.
+        reduce: Deprecated; see ``reduction``.
+        reduction: "mean", "sum", or "none" for the loss of each element.
+        beta: Where the square ends and the line begins; 0 makes it :class:`L1Loss`.
+
+    Shape:
+        - input and target: any shape, the same for both.
+        - output: (), or the input's shape with ``reduction="none"``.
     """
 
     def __init__(
@@ -109,7 +137,15 @@ class SmoothL1Loss(_Loss):
 
 class HuberLoss(_Loss):
     """``0.5 * d**2`` where ``d = |input - target|`` is at most ``delta``, else ``delta * (d - 0.5 *
-    delta)``.
+    delta)`` (Huber, 1964).
+
+    Args:
+        reduction: "mean", "sum", or "none" for the loss of each element.
+        delta: Where the square ends and the line begins.
+
+    Shape:
+        - input and target: any shape, the same for both.
+        - output: (), or the input's shape with ``reduction="none"``.
     """
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
@@ -121,15 +157,17 @@ class HuberLoss(_Loss):
 
 
 class SoftMarginLoss(_Loss):
-    """``log(1 + exp(-target * input))`` for targets 1 and -1."""
+    """The logistic loss ``log(1 + exp(-target * input))`` of targets 1 and -1.
 
-    def __init__(
-        self,
-        size_average: bool | None = None,
-        reduce: bool | None = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
+    Args:
+        size_average: Deprecated; see ``reduction``.
+        reduce: Deprecated; see ``reduction``.
+        reduction: "mean", "sum", or "none" for the loss of each element.
+
+    Shape:
+        - input and target: any shape, the same for both.
+        - output: (), or the input's shape with ``reduction="none"``.
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.soft_margin_loss(input, target, reduction=self.reduction)
@@ -139,7 +177,21 @@ class SoftMarginLoss(_Loss):
 
 
 class NLLLoss(_WeightedLoss):
-    """Minus the log probability of the right class; see :func:`~modtree.nn.functional.nll_loss`."""
+    """Minus the log probability of the right class; see :func:`~modtree.nn.functional.nll_loss`.
+
+    Args:
+        weight: What each class counts, (C).
+        size_average: Deprecated; see ``reduction``.
+        ignore_index: Targets of this number do not count.
+        reduce: Deprecated; see ``reduction``.
+        reduction: "mean" (over what the targets count), "sum", or "none" for the loss of each
+            target.
+
+    Shape:
+        - input: log probabilities, (C), (N, C) or (N, C, d1, ...).
+        - target: class numbers, (), (N) or (N, d1, ...).
+        - output: (), or the target's shape with ``reduction="none"``.
+    """
 
     ignore_index: int
 
@@ -165,7 +217,23 @@ class NLLLoss(_WeightedLoss):
 
 
 class CrossEntropyLoss(_WeightedLoss):
-    """Log softmax and negative log likelihood; see :func:`~modtree.nn.functional.cross_entropy`."""
+    """Log softmax and negative log likelihood; see :func:`~modtree.nn.functional.cross_entropy`.
+
+    Args:
+        weight: What each class counts, (C).
+        size_average: Deprecated; see ``reduction``.
+        ignore_index: Class numbers equal to this do not count.
+        reduce: Deprecated; see ``reduction``.
+        reduction: "mean" (over what the targets count), "sum", or "none" for the loss of each
+            target.
+        label_smoothing: How much of the target is spread evenly over all classes, 0 to 1 (Szegedy
+            et al., 2015).
+
+    Shape:
+        - input: logits, (C), (N, C) or (N, C, d1, ...).
+        - target: class numbers, (), (N) or (N, d1, ...); or probabilities, of the input's shape.
+        - output: (), or the shape of the class numbers with ``reduction="none"``.
+    """
 
     ignore_index: int
     label_smoothing: float
@@ -195,24 +263,37 @@ class CrossEntropyLoss(_WeightedLoss):
 
 
 class BCELoss(_WeightedLoss):
-    """``-(target * log(input) + (1 - target) * log(1 - input))`` of probabilities."""
+    """``-(target * log(input) + (1 - target) * log(1 - input))`` of probabilities.
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        size_average: bool | None = None,
-        reduce: bool | None = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(weight, size_average, reduce, reduction)
+    Args:
+        weight: Factors of the losses, of a shape that broadcasts to the target's.
+        size_average: Deprecated; see ``reduction``.
+        reduce: Deprecated; see ``reduction``.
+        reduction: "mean", "sum", or "none" for the loss of each element.
+
+    Shape:
+        - input and target: any shape, the same for both.
+        - output: (), or the input's shape with ``reduction="none"``.
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.binary_cross_entropy(input, target, weight=self.weight, reduction=self.reduction)
 
 
 class BCEWithLogitsLoss(_Loss):
-    """:class:`BCELoss` of ``sigmoid(input)``, computed without overflow; ``pos_weight`` multiplies
-    the cost of positive answers.
+    """:class:`BCELoss` of ``sigmoid(input)``, computed without overflow.
+
+    Args:
+        weight: Factors of the losses, of a shape that broadcasts to the target's.
+        size_average: Deprecated; see ``reduction``.
+        reduce: Deprecated; see ``reduction``.
+        reduction: "mean", "sum", or "none" for the loss of each element.
+        pos_weight: Factors of the cost of positive answers, of a shape that broadcasts to the
+            target's.
+
+    Shape:
+        - input and target: any shape, the same for both.
+        - output: (), or the input's shape with ``reduction="none"``.
     """
 
     weight: Tensor | None
@@ -241,7 +322,20 @@ class BCEWithLogitsLoss(_Loss):
 
 
 class KLDivLoss(_Loss):
-    """``target * (log(target) - input)``; use ``reduction="batchmean"`` for the divergence."""
+    """The divergence of Kullback and Leibler, ``target * (log(target) - input)``; see
+    :func:`~modtree.nn.functional.kl_div`.
+
+    Args:
+        size_average: Deprecated; see ``reduction``.
+        reduce: Deprecated; see ``reduction``.
+        reduction: "batchmean" (the sum over the size of the first axis), "mean", "sum", or "none"
+            for the loss of each element.
+        log_target: The target is a logarithm too.
+
+    Shape:
+        - input and target: any shape, the same for both.
+        - output: (), or the input's shape with ``reduction="none"``.
+    """
 
     def __init__(
         self,
@@ -258,8 +352,18 @@ class KLDivLoss(_Loss):
 
 
 class GaussianNLLLoss(_Loss):
-    """The target as a sample of a normal distribution; see
+    """Minus the log likelihood of the target as a sample of a normal distribution; see
     :func:`~modtree.nn.functional.gaussian_nll_loss`.
+
+    Args:
+        full: Add the constant ``0.5 * log(2 pi)``.
+        eps: Variances count as at least this.
+        reduction: "mean", "sum", or "none" for the loss of each element.
+
+    Shape:
+        - input (means) and target: any shape, the same for both.
+        - var: the input's shape, or without its last axis, or with 1 there; or a number.
+        - output: (), or the input's shape with ``reduction="none"``.
     """
 
     full: bool
@@ -277,8 +381,20 @@ class GaussianNLLLoss(_Loss):
 
 
 class PoissonNLLLoss(_Loss):
-    """The target as a sample of a Poisson distribution; see
+    """Minus the log likelihood of the target as a sample of a Poisson distribution; see
     :func:`~modtree.nn.functional.poisson_nll_loss`.
+
+    Args:
+        log_input: The input is the logarithm of the mean.
+        full: Add Stirling's approximation of ``log(target!)`` where the target is above 1.
+        size_average: Deprecated; see ``reduction``.
+        eps: Keeps the logarithm of the input finite.
+        reduce: Deprecated; see ``reduction``.
+        reduction: "mean", "sum", or "none" for the loss of each element.
+
+    Shape:
+        - input and target: any shape, the same for both.
+        - output: (), or the input's shape with ``reduction="none"``.
     """
 
     log_input: bool
@@ -307,4 +423,45 @@ class PoissonNLLLoss(_Loss):
             full=self.full,
             eps=self.eps,
             reduction=self.reduction,
+        )
+
+
+class CTCLoss(_Loss):
+    """Connectionist temporal classification (Graves et al., 2006): labels whose positions in the
+    input are not known; see :func:`~modtree.nn.functional.ctc_loss`.
+
+    Args:
+        blank: The class that stands for no label.
+        reduction: "mean" (of the losses over the number of labels), "sum", or "none" for the loss
+            of each sample.
+        zero_infinity: A loss of 0, without gradient, where the labels do not fit into the input.
+
+    Shape:
+        - log_probs: (T, N, C) or (T, C).
+        - targets: (N, S), or (sum of target_lengths).
+        - input_lengths, target_lengths: (N), or () for one sample.
+        - output: (), or (N) with ``reduction="none"``.
+    """
+
+    blank: int
+    zero_infinity: bool
+
+    def __init__(
+        self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False
+    ) -> None:
+        super().__init__(reduction=reduction)
+        self.blank = blank
+        self.zero_infinity = zero_infinity
+
+    def forward(
+        self, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any
+    ) -> Tensor:
+        return F.ctc_loss(
+            log_probs,
+            targets,
+            input_lengths,
+            target_lengths,
+            self.blank,
+            self.reduction,
+            self.zero_infinity,
         )

@@ -8,7 +8,7 @@ from typing import Any
 from modtree._module.module import Module
 from modtree._tensor.tensor import Tensor
 from modtree.nn import functional as F
-from modtree.nn._tuples import tuple_of
+from modtree.nn.functional._common import tuple_of
 
 __all__ = [
     "AdaptiveAvgPool1d",

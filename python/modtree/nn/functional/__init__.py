@@ -13,17 +13,13 @@ from modtree.nn.functional.basic import *  # noqa: F403
 from modtree.nn.functional.basic import __all__ as _basic
 from modtree.nn.functional.channel_dropout import *  # noqa: F403
 from modtree.nn.functional.channel_dropout import __all__ as _channel_dropout
-from modtree.nn.functional.class_loss import *  # noqa: F403
-from modtree.nn.functional.class_loss import __all__ as _class_loss
 from modtree.nn.functional.convolution import *  # noqa: F403
 from modtree.nn.functional.convolution import __all__ as _convolution
-from modtree.nn.functional.distance import *  # noqa: F403
-from modtree.nn.functional.distance import __all__ as _distance
 from modtree.nn.functional.loss import *  # noqa: F403
 from modtree.nn.functional.loss import __all__ as _loss
+from modtree.nn.functional.margin_loss import *  # noqa: F403
+from modtree.nn.functional.margin_loss import __all__ as _margin_loss
 from modtree.nn.functional.multi_head import multi_head_attention_forward
-from modtree.nn.functional.multi_loss import *  # noqa: F403
-from modtree.nn.functional.multi_loss import __all__ as _multi_loss
 from modtree.nn.functional.normalization import *  # noqa: F403
 from modtree.nn.functional.normalization import __all__ as _normalization
 from modtree.nn.functional.padding import *  # noqa: F403
@@ -42,10 +38,8 @@ from modtree.nn.functional.vision import __all__ as _vision
 __all__ = [
     *_activation,
     *_basic,
-    *_class_loss,
-    *_distance,
     *_loss,
-    *_multi_loss,
+    *_margin_loss,
     *_sampling,
     *_sequence_loss,
     *_sparse,

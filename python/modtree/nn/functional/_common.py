@@ -1,20 +1,28 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the functions of this package share."""
+"""Checks of arguments that the functions of this package share: tensors, sizes, reductions."""
 
 from __future__ import annotations
 
+import operator
 import warnings
+from collections.abc import Iterable
 from typing import Any
 
 from modtree._C import is_grad_enabled
 from modtree._tensor.tensor import Tensor
 
+Sizes = tuple[int, ...]
+
 
 def need_tensor(name: str, *arguments: Any) -> None:
+    """Says what came instead of a tensor of ours."""
     for x in arguments:
         if not isinstance(x, Tensor):
             kind = f"{type(x).__module__}.{type(x).__qualname__}".removeprefix("builtins.")
-            raise TypeError(f"{name}: expected a modtree.Tensor, got {kind}")
+            raise TypeError(
+                f"{name}: expected a modtree.Tensor, got {kind}: convert with "
+                f"modtree.tensor(...) or modtree.from_numpy(...)"
+            )
 
 
 def need_constants(name: str, **arguments: Any) -> None:
@@ -40,10 +48,16 @@ def checked_dim(dim: int, ndim: int) -> int:
     return dim
 
 
+# -- reductions of losses --------------------------------------------------------------------------
+
+
+_REDUCTIONS = ("none", "mean", "sum")
+
+
 def reduction_of(
     size_average: bool | None, reduce: bool | None, reduction: str, stacklevel: int = 3
 ) -> str:
-    """One of "none", "mean", "sum", from today's argument or from the two that came before it."""
+    """``reduction``, or what the two arguments that came before it say."""
     if size_average is not None or reduce is not None:
         size_average = True if size_average is None else size_average
         reduction = "none" if reduce is False else "mean" if size_average else "sum"
@@ -55,8 +69,17 @@ def reduction_of(
     return reduction
 
 
+def loss_reduction(
+    size_average: bool | None, reduce: bool | None, reduction: str, stacklevel: int = 3
+) -> str:
+    """:func:`reduction_of`, checked."""
+    if size_average is not None or reduce is not None:
+        return reduction_of(size_average, reduce, reduction, stacklevel + 1)
+    return reduction if reduction in _REDUCTIONS else checked_reduction(reduction)
+
+
 def checked_reduction(reduction: str) -> str:
-    if reduction not in ("none", "mean", "sum"):
+    if reduction not in _REDUCTIONS:
         raise ValueError(
             f"{reduction} is not a valid value for reduction: use 'none', 'mean' or 'sum'"
         )
@@ -67,3 +90,51 @@ def reduced(loss: Tensor, reduction: str) -> Tensor:
     """The mean or the sum of a loss, or the loss."""
     checked_reduction(reduction)
     return loss.mean() if reduction == "mean" else loss.sum() if reduction == "sum" else loss
+
+
+# -- one value or one for each axis ----------------------------------------------------------------
+
+
+def tuple_of(value: Any, n: int) -> tuple[Any, ...]:
+    """A sequence as it is, one value ``n`` times."""
+    return tuple(value) if isinstance(value, Iterable) else (value,) * n
+
+
+def _ints(name: str, what: str, value: Any) -> Sizes:
+    try:
+        if isinstance(value, (tuple, list)):
+            return tuple(operator.index(v) for v in value)
+        return (operator.index(value),)
+    except TypeError:
+        raise TypeError(
+            f"{name}(): argument '{what}' must be an int or a tuple of ints, got {value!r}"
+        ) from None
+
+
+_WORDS = {1: "one int", 2: "two ints", 3: "three ints"}
+
+
+def pool_sizes(name: str, what: str, value: Any, n: int) -> Sizes:
+    """``value`` for each of ``n`` axes, with the message of pooling."""
+    sizes = _ints(name, what, value)
+    if len(sizes) == 1:
+        return sizes * n
+    if len(sizes) != n:
+        raise RuntimeError(
+            f"{name}: {what} must either be a single int, or a tuple of {_WORDS[n]}, got {value!r}"
+        )
+    return sizes
+
+
+def conv_sizes(name: str, what: str, value: Any, n: int) -> Sizes:
+    """``value`` for each of ``n`` axes, with the message of convolutions."""
+    sizes = _ints(name, what, value)
+    if len(sizes) == 1:
+        return sizes * n
+    if len(sizes) != n:
+        raise RuntimeError(
+            f"expected {what} to be a single integer value or a list of {n} values to match the "
+            f"convolution "
+            f"dimensions, but got {what}={list(sizes)}"
+        )
+    return sizes

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Functions of single layers."""
+"""Functions of single layers: products with weights, tables, dropout, norms and distances of
+vectors, attention.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,14 @@ from modtree._tensor.tensor import Tensor
 from modtree.nn.functional._common import need_tensor
 
 __all__ = [
+    "bilinear",
+    "cosine_similarity",
     "dropout",
     "embedding",
     "layer_norm",
     "linear",
     "normalize",
+    "pairwise_distance",
     "scaled_dot_product_attention",
 ]
 
@@ -29,6 +34,41 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     (in_features,).
     """
     return linear_ops.linear(input, weight, bias)
+
+
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """``x1 A x2`` for each matrix A of the weight, plus the bias.
+
+    Args:
+        input1: (..., in1).
+        input2: (..., in2), with the same leading axes.
+        weight: (out, in1, in2).
+        bias: (out).
+    """
+    need_tensor("bilinear", input1, input2, weight)
+    lead = tuple(input1.shape[:-1])
+    if lead != tuple(input2.shape[:-1]):
+        raise RuntimeError(
+            "bilinear(): input batch dimensions do not match: got "
+            f"{list(input1.shape)} and {list(input2.shape)}"
+        )
+    out, in1, in2 = weight.shape
+    for name, given, expected in (("input1", input1, in1), ("input2", input2, in2)):
+        if given.shape[-1] != expected:
+            raise RuntimeError(
+                f"bilinear(): {name} size does not match weight size: got {given.shape[-1]} but "
+                f"expected {expected}"
+            )
+    if bias is not None and bias.shape[0] != out:
+        raise RuntimeError(
+            f"bilinear(): bias size does not match weight size: got {bias.shape[0]} but expected "
+            f"{out}"
+        )
+    x1, x2 = input1.reshape(-1, in1), input2.reshape(-1, in2)
+    # All matrices at once: (n, in1) by (in1, out * in2), then a product with x2 for each n.
+    half = (x1 @ weight.permute(1, 0, 2).reshape(in1, out * in2)).reshape(-1, out, in2)
+    result = (half @ x2.unsqueeze(-1)).reshape(*lead, out)
+    return result if bias is None else result + bias
 
 
 def embedding(
@@ -125,6 +165,44 @@ def normalize(
     norm = input.norm(p, dim, keepdim=True)
     result = input / norm.clamp(min=eps)
     return result if out is None else out.copy_(result)
+
+
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    """``x1 x2 / (max(|x1|, eps) * max(|x2|, eps))`` along ``dim``: the cosine of an angle.
+
+    Args:
+        x1: Vectors along ``dim``.
+        x2: Vectors; the two broadcast.
+        dim: The axis of the vectors.
+        eps: Norms count as at least this.
+    """
+    need_tensor("cosine_similarity", x1, x2)
+    if not (x1.is_floating_point() and x2.is_floating_point()):
+        raise RuntimeError(
+            f"expected common dtype to be floating point, yet common dtype is {x1.dtype}: "
+            f"cosine_similarity takes "
+            "floating tensors"
+        )
+    # The norm's gradient at 0 is 0, and the bound keeps the quotient finite there.
+    n1 = x1.norm(2, dim, keepdim=True).clamp(min=eps)
+    n2 = x2.norm(2, dim, keepdim=True).clamp(min=eps)
+    return ((x1 / n1) * (x2 / n2)).sum(dim)
+
+
+def pairwise_distance(
+    x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
+) -> Tensor:
+    """The p-norm of ``x1 - x2 + eps`` along the last axis.
+
+    Args:
+        x1: Vectors, (..., D).
+        x2: Vectors; the two broadcast.
+        p: The norm.
+        eps: Added to the differences, so that the gradient is finite where they are 0.
+        keepdim: Keep the last axis, with size 1.
+    """
+    need_tensor("pairwise_distance", x1, x2)
+    return (x1 - x2 + eps).norm(p, -1, keepdim=keepdim)
 
 
 def scaled_dot_product_attention(

@@ -9,7 +9,7 @@ from typing import Any
 from modtree._tensor.creation import empty
 from modtree._tensor.grad_mode import no_grad
 from modtree._tensor.tensor import Tensor
-from modtree.nn.functional._sizes import need_tensor
+from modtree.nn.functional._common import need_tensor
 
 __all__ = ["alpha_dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout"]
 

@@ -9,7 +9,7 @@ from typing import Any
 from modtree._ops import conv as conv_ops
 from modtree._ops.registry import ops
 from modtree._tensor.tensor import Tensor
-from modtree.nn.functional._sizes import conv_sizes, need_tensor
+from modtree.nn.functional._common import conv_sizes, need_tensor
 
 __all__ = [
     "conv1d",

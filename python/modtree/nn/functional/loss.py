@@ -1,20 +1,23 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Losses that compare element by element.
+"""Losses of values, probabilities and classes.
 
-``reduction`` is "mean", "sum" or "none"; ``size_average`` and ``reduce`` are what came before it,
-still understood, with a warning.
+Those made of distances and margins are in ``margin_loss.py``, that of sequences of labels in
+``sequence_loss.py``. ``size_average`` and ``reduce`` are what came before ``reduction``, still
+understood, with a warning.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 
 from modtree._ops import activation as activation_ops
 from modtree._ops import loss as loss_ops
 from modtree._tensor.tensor import Tensor
 from modtree.nn.functional._common import (
     checked_reduction,
+    loss_reduction,
     need_constants,
     need_tensor,
     reduced,
@@ -24,24 +27,29 @@ from modtree.nn.functional._common import (
 __all__ = [
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
+    "cross_entropy",
     "gaussian_nll_loss",
     "huber_loss",
     "kl_div",
     "l1_loss",
     "mse_loss",
+    "nll_loss",
     "poisson_nll_loss",
     "smooth_l1_loss",
     "soft_margin_loss",
 ]
 
 
-def _warn_of_sizes(input: Tensor, target: Tensor) -> None:
+# -- element by element ----------------------------------------------------------------------------
+
+
+def _warn_of_sizes(input: Tensor, target: Tensor, stacklevel: int = 3) -> None:
     if target.shape != input.shape:
         warnings.warn(
             f"Using a target size ({target.shape}) that is different to the input size "
             f"({input.shape}): the two are "
             "broadcast, which is likely not what is meant. Give them the same size.",
-            stacklevel=3,
+            stacklevel=stacklevel,
         )
 
 
@@ -58,6 +66,25 @@ def _weighted(loss: Tensor, weight: Tensor, reduction: str) -> Tensor:
     return reduced(weighted, reduction)
 
 
+def _error(
+    name: str,
+    op: Callable[[Tensor, Tensor, str], Tensor],
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None,
+    reduce: bool | None,
+    reduction: str,
+    weight: Tensor | None,
+) -> Tensor:
+    """A loss that has no options besides weights."""
+    need_tensor(name, input, target)
+    _warn_of_sizes(input, target, stacklevel=4)
+    reduction = loss_reduction(size_average, reduce, reduction, stacklevel=4)
+    if weight is not None:
+        return _weighted(op(input, target, "none"), weight, reduction)
+    return op(input, target, reduction)
+
+
 def mse_loss(
     input: Tensor,
     target: Tensor,
@@ -66,13 +93,19 @@ def mse_loss(
     reduction: str = "mean",
     weight: Tensor | None = None,
 ) -> Tensor:
-    """``(input - target)**2``; with ``weight``, of the input's shape, a weighted mean or sum."""
-    need_tensor("mse_loss", input, target)
-    _warn_of_sizes(input, target)
-    reduction = checked_reduction(reduction_of(size_average, reduce, reduction))
-    if weight is not None:
-        return _weighted(loss_ops.mse_loss(input, target, "none"), weight, reduction)
-    return loss_ops.mse_loss(input, target, reduction)
+    """The squared error ``(input - target)**2``.
+
+    Args:
+        input: Values of any shape.
+        target: Values, of the same shape.
+        size_average: Deprecated; see ``reduction``.
+        reduce: Deprecated; see ``reduction``.
+        reduction: "mean", "sum", or "none" for the loss of each element.
+        weight: Factors of the losses, of the input's shape; the mean is the weighted one.
+    """
+    return _error(
+        "mse_loss", loss_ops.mse_loss, input, target, size_average, reduce, reduction, weight
+    )
 
 
 def l1_loss(
@@ -83,13 +116,19 @@ def l1_loss(
     reduction: str = "mean",
     weight: Tensor | None = None,
 ) -> Tensor:
-    """``|input - target|``; with ``weight``, of the input's shape, a weighted mean or sum."""
-    need_tensor("l1_loss", input, target)
-    _warn_of_sizes(input, target)
-    reduction = checked_reduction(reduction_of(size_average, reduce, reduction))
-    if weight is not None:
-        return _weighted(loss_ops.l1_loss(input, target, "none"), weight, reduction)
-    return loss_ops.l1_loss(input, target, reduction)
+    """The absolute error ``|input - target|``.
+
+    Args:
+        input: Values of any shape.
+        target: Values, of the same shape.
+        size_average: Deprecated; see ``reduction``.
+        reduce: Deprecated; see ``reduction``.
+        reduction: "mean", "sum", or "none" for the loss of each element.
+        weight: Factors of the losses, of the input's shape; the mean is the weighted one.
+    """
+    return _error(
+        "l1_loss", loss_ops.l1_loss, input, target, size_average, reduce, reduction, weight
+    )
 
 
 def smooth_l1_loss(
@@ -101,13 +140,21 @@ def smooth_l1_loss(
     beta: float = 1.0,
 ) -> Tensor:
     """``0.5 * d**2 / beta`` where ``d = |input - target|`` is below ``beta``, else ``d - 0.5 *
-    beta``.
+    beta`` (Girshick, "Fast R-CNN", 2015, with ``beta=1``).
+
+    Args:
+        input: Values of any shape.
+        target: Values, of the same shape.
+        size_average: Deprecated; see ``reduction``.
+        reduce: Deprecated; see ``reduction``.
+        reduction: "mean", "sum", or "none" for the loss of each element.
+        beta: Where the square ends and the line begins; 0 makes it :func:`l1_loss`.
     """
     need_tensor("smooth_l1_loss", input, target)
     _warn_of_sizes(input, target)
     if beta < 0:
         raise RuntimeError(f"smooth_l1_loss does not support negative values for beta, got {beta}.")
-    reduction = checked_reduction(reduction_of(size_average, reduce, reduction))
+    reduction = loss_reduction(size_average, reduce, reduction)
     return loss_ops.smooth_l1_loss(input, target, reduction, float(beta))
 
 
@@ -119,10 +166,15 @@ def huber_loss(
     weight: Tensor | None = None,
 ) -> Tensor:
     """``0.5 * d**2`` where ``d = |input - target|`` is at most ``delta``, else ``delta * (d - 0.5 *
-    delta)``.
+    delta)`` (Huber, 1964).
 
-    With ``weight``, of the input's shape, each is multiplied by its weight; the mean divides by
-    their number all the same.
+    Args:
+        input: Values of any shape.
+        target: Values, of the same shape.
+        reduction: "mean", "sum", or "none" for the loss of each element.
+        delta: Where the square ends and the line begins.
+        weight: Factors of the losses, of the input's shape; the mean divides by the number of
+            losses all the same.
     """
     need_tensor("huber_loss", input, target)
     _warn_of_sizes(input, target)
@@ -135,6 +187,30 @@ def huber_loss(
         loss = loss_ops.huber_loss(input, target, "none", float(delta))
         return reduced(_weighted(loss, weight, "none"), reduction)
     return loss_ops.huber_loss(input, target, reduction, float(delta))
+
+
+def soft_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """The logistic loss ``log(1 + exp(-target * input))``.
+
+    Args:
+        input: Values of any shape.
+        target: 1 and -1, of the same shape.
+        size_average: Deprecated; see ``reduction``.
+        reduce: Deprecated; see ``reduction``.
+        reduction: "mean", "sum", or "none" for the loss of each element.
+    """
+    need_tensor("soft_margin_loss", input, target)
+    reduction = loss_reduction(size_average, reduce, reduction)
+    return reduced(-activation_ops.logsigmoid(target * input), reduction)
+
+
+# -- probabilities ---------------------------------------------------------------------------------
 
 
 def kl_div(
@@ -150,8 +226,8 @@ def kl_div(
     Args:
         input: Log probabilities.
         target: Probabilities, or with ``log_target`` their logarithms. A target of 0 costs nothing.
-        size_average: Before ``reduction``.
-        reduce: Before ``reduction``.
+        size_average: Deprecated; see ``reduction``.
+        reduce: Deprecated; see ``reduction``.
         reduction: Also "batchmean", which divides the sum by the size of the first axis, and is
             what the divergence is.
         log_target: The target is a logarithm too.
@@ -182,10 +258,16 @@ def binary_cross_entropy(
     """``-(target * log(input) + (1 - target) * log(1 - input))`` of probabilities; logarithms are
     cut off at -100.
 
-    ``weight`` broadcasts to the target.
+    Args:
+        input: Probabilities, any shape.
+        target: Probabilities, of the same shape.
+        weight: Factors of the losses, of a shape that broadcasts to the target's.
+        size_average: Deprecated; see ``reduction``.
+        reduce: Deprecated; see ``reduction``.
+        reduction: "mean", "sum", or "none" for the loss of each element.
     """
     need_tensor("binary_cross_entropy", input, target)
-    reduction = checked_reduction(reduction_of(size_average, reduce, reduction))
+    reduction = loss_reduction(size_average, reduce, reduction)
     if target.shape != input.shape:
         raise ValueError(
             f"Using a target size ({target.shape}) that is different to the input size "
@@ -209,11 +291,18 @@ def binary_cross_entropy_with_logits(
 ) -> Tensor:
     """:func:`binary_cross_entropy` of ``sigmoid(input)``, computed without overflow.
 
-    ``weight`` and ``pos_weight`` broadcast to the target; ``pos_weight`` multiplies the cost of the
-    positive answers.
+    Args:
+        input: Logits, any shape.
+        target: Probabilities, of the same shape.
+        weight: Factors of the losses, of a shape that broadcasts to the target's.
+        size_average: Deprecated; see ``reduction``.
+        reduce: Deprecated; see ``reduction``.
+        reduction: "mean", "sum", or "none" for the loss of each element.
+        pos_weight: Factors of the cost of positive answers, of a shape that broadcasts to the
+            target's.
     """
     need_tensor("binary_cross_entropy_with_logits", input, target)
-    reduction = checked_reduction(reduction_of(size_average, reduce, reduction))
+    reduction = loss_reduction(size_average, reduce, reduction)
     if target.shape != input.shape:
         raise ValueError(
             f"Target size ({target.shape}) must be the same as input size ({input.shape})"
@@ -276,14 +365,21 @@ def poisson_nll_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """The target as a sample of a Poisson distribution whose mean is ``exp(input)``, or ``input``
-    with ``log_input=False``.
+    """Minus the log likelihood of the target as a sample of a Poisson distribution whose mean is
+    ``exp(input)``, or ``input`` with ``log_input=False``; without the constant ``log(target!)``.
 
-    ``full`` adds Stirling's approximation of ``log(target!)`` where the target is above 1; ``eps``
-    keeps the logarithm of the input finite.
+    Args:
+        input: Means or their logarithms, any shape.
+        target: Samples, of the same shape.
+        log_input: The input is the logarithm of the mean.
+        full: Add Stirling's approximation of ``log(target!)`` where the target is above 1.
+        size_average: Deprecated; see ``reduction``.
+        eps: Keeps the logarithm of the input finite.
+        reduce: Deprecated; see ``reduction``.
+        reduction: "mean", "sum", or "none" for the loss of each element.
     """
     need_tensor("poisson_nll_loss", input, target)
-    reduction = checked_reduction(reduction_of(size_average, reduce, reduction))
+    reduction = loss_reduction(size_average, reduce, reduction)
     if log_input:
         loss = input.exp() - target * input
     else:
@@ -295,14 +391,120 @@ def poisson_nll_loss(
     return reduced(loss, reduction)
 
 
-def soft_margin_loss(
+# -- classes ---------------------------------------------------------------------------------------
+
+
+def _check_classes(input: Tensor, target: Tensor) -> None:
+    if input.dim() == 0:
+        raise ValueError("Expected 1 or more dimensions (got 0)")
+    if input.dim() > 1 and (target.dim() == 0 or input.shape[0] != target.shape[0]):
+        got = target.shape[0] if target.dim() else "none: it is 0-D"
+        raise ValueError(
+            f"Expected input batch_size ({input.shape[0]}) to match target batch_size ({got})."
+        )
+    if input.dim() == 1 and target.dim() == 1 and target.shape[0] != 1:
+        raise ValueError(
+            f"For 1D input, 1D target must have size 1, but got target size: {target.shape[0]}"
+        )
+
+
+def nll_loss(
     input: Tensor,
     target: Tensor,
+    weight: Tensor | None = None,
     size_average: bool | None = None,
+    ignore_index: int = -100,
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """``log(1 + exp(-target * input))`` for targets 1 and -1."""
-    need_tensor("soft_margin_loss", input, target)
-    reduction = checked_reduction(reduction_of(size_average, reduce, reduction))
-    return reduced(-activation_ops.logsigmoid(target * input), reduction)
+    """Minus the log probability of the right class.
+
+    Args:
+        input: Log probabilities, (C), (N, C) or (N, C, d1, ...).
+        target: Class numbers, int64: (), (N) or (N, d1, ...).
+        weight: What each class counts, (C). The mean divides by the sum of what the targets count.
+        size_average: Deprecated; see ``reduction``.
+        ignore_index: Targets of this number do not count.
+        reduce: Deprecated; see ``reduction``.
+        reduction: "mean", "sum" or "none".
+    """
+    need_tensor("nll_loss", input, target)
+    reduction = loss_reduction(size_average, reduce, reduction)
+    _check_classes(input, target)
+    need_constants("nll_loss", weight=weight)
+    return loss_ops.nll_loss(input, target, weight, ignore_index, reduction)
+
+
+def cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """Log softmax over the classes, and the negative log likelihood of the target.
+
+    Args:
+        input: Logits, (C), (N, C) or (N, C, d1, ...).
+        target: Class numbers, int64: (), (N) or (N, d1, ...). Or probabilities of the classes: of
+            the input's shape and floating.
+        weight: What each class counts, (C).
+        size_average: Deprecated; see ``reduction``.
+        ignore_index: Class numbers equal to this do not count.
+        reduce: Deprecated; see ``reduction``.
+        reduction: "mean", "sum" or "none".
+        label_smoothing: How much of the target is spread evenly over all classes, 0 to 1.
+    """
+    need_tensor("cross_entropy", input, target)
+    reduction = loss_reduction(size_average, reduce, reduction)
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+    if target.shape == input.shape and input.dim():
+        if not target.is_floating_point():
+            raise RuntimeError(
+                "Expected floating point type for target with class probabilities, got "
+                f"{target.dtype}"
+            )
+        return _with_probabilities(
+            input, target, weight, ignore_index, reduction, float(label_smoothing)
+        )
+    _check_classes(input, target)
+    need_constants("cross_entropy", weight=weight)
+    return loss_ops.cross_entropy(
+        input, target, weight, ignore_index, reduction, float(label_smoothing)
+    )
+
+
+def _with_probabilities(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    ignore_index: int,
+    reduction: str,
+    smoothing: float,
+) -> Tensor:
+    if ignore_index >= 0:
+        raise RuntimeError(
+            "ignore_index is not supported for floating point target: there are no class numbers "
+            "to compare"
+        )
+    axis = 1 if input.dim() > 1 else 0
+    classes = input.shape[axis]
+    if weight is not None and tuple(weight.shape) != (classes,):
+        raise RuntimeError(
+            f"cross_entropy: weight tensor should be defined either for all {classes} classes or "
+            f"no classes but got "
+            f"weight tensor of shape: {list(weight.shape)}"
+        )
+    if smoothing:
+        target = target * (1 - smoothing) + smoothing / classes
+    logp = activation_ops.log_softmax(input, axis)
+    if weight is not None:
+        logp = logp * weight.reshape((1,) * axis + (classes,) + (1,) * (input.dim() - axis - 1))
+    loss = -(logp * target)
+    if reduction == "mean":
+        return loss.sum() / (input.numel() // max(classes, 1))
+    return reduced(loss.sum(axis) if reduction == "none" else loss, reduction)

@@ -11,7 +11,7 @@ import numpy as np
 from modtree._ops import resample as resample_ops
 from modtree._ops.registry import ops
 from modtree._tensor.tensor import Tensor
-from modtree.nn.functional._sizes import need_tensor
+from modtree.nn.functional._common import need_tensor
 
 __all__ = ["pad"]
 

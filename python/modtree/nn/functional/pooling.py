@@ -10,7 +10,7 @@ import numpy as np
 from modtree._ops import pool as pool_ops
 from modtree._ops import resample as resample_ops
 from modtree._tensor.tensor import Tensor
-from modtree.nn.functional._sizes import Sizes, need_tensor, pool_sizes
+from modtree.nn.functional._common import Sizes, need_tensor, pool_sizes
 
 __all__ = [
     "adaptive_avg_pool1d",

@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Losses of distances between vectors, and of margins between scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from modtree._tensor.tensor import Tensor
+from modtree.nn.functional._common import loss_reduction, need_tensor, reduced, reduction_of
+from modtree.nn.functional.activation import logsigmoid
+from modtree.nn.functional.basic import pairwise_distance
+
+__all__ = [
+    "cosine_embedding_loss",
+    "hinge_embedding_loss",
+    "margin_ranking_loss",
+    "multi_margin_loss",
+    "multilabel_soft_margin_loss",
+    "triplet_margin_loss",
+    "triplet_margin_with_distance_loss",
+]
+
+
+def cosine_embedding_loss(
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """``1 - cos`` of the angle between the inputs where the target is 1, ``max(0, cos - margin)``
+    where it is -1.
+
+    Args:
+        input1: Vectors, (N, D) or (D).
+        input2: Vectors, of the same shape.
+        target: 1 and -1, (N) or ().
+        margin: The cosine that costs nothing where the target is -1.
+        size_average: Deprecated; see ``reduction``.
+        reduce: Deprecated; see ``reduction``.
+        reduction: "mean", "sum", or "none" for the loss of each pair.
+    """
+    need_tensor("cosine_embedding_loss", input1, input2, target)
+    reduction = reduction_of(size_average, reduce, reduction)
+    if target.dim() not in (0, 1):
+        raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
+    wanted = target.dim() + 1
+    if input1.dim() != wanted or input2.dim() != wanted:
+        raise RuntimeError(
+            f"{target.dim()}D target tensor expects {wanted}D input tensors, but found inputs "
+            f"with sizes "
+            f"{list(input1.shape)} and {list(input2.shape)}."
+        )
+    n1 = input1.square().sum(-1) + 1e-12
+    n2 = input2.square().sum(-1) + 1e-12
+    cosine = (input1 * input2).sum(-1) / (n1 * n2).sqrt()
+    same = (1 - cosine).masked_fill(target != 1, 0)
+    different = (cosine - margin).clamp(min=0).masked_fill(target != -1, 0)
+    return reduced(same + different, reduction)
+
+
+def hinge_embedding_loss(
+    input: Tensor,
+    target: Tensor,
+    margin: float = 1.0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """The input where the target is 1, ``max(0, margin - input)`` where it is -1.
+
+    Args:
+        input: Distances, any shape.
+        target: 1 and -1, of the same shape.
+        margin: The distance that costs nothing where the target is -1.
+        size_average: Deprecated; see ``reduction``.
+        reduce: Deprecated; see ``reduction``.
+        reduction: "mean", "sum", or "none" for the loss of each element.
+    """
+    need_tensor("hinge_embedding_loss", input, target)
+    reduction = reduction_of(size_average, reduce, reduction)
+    near = input.masked_fill(target == -1, 0)
+    far = (margin - input).clamp(min=0).masked_fill(target == 1, 0)
+    return reduced(near + far, reduction)
+
+
+def margin_ranking_loss(
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """``max(0, -target * (input1 - input2) + margin)``: the first is to be greater where the target
+    is 1, smaller where it is -1.
+
+    Args:
+        input1: Scores, any shape.
+        input2: Scores, with as many axes.
+        target: 1 and -1, with as many axes.
+        margin: By how much.
+        size_average: Deprecated; see ``reduction``.
+        reduce: Deprecated; see ``reduction``.
+        reduction: "mean", "sum", or "none" for the loss of each pair.
+    """
+    need_tensor("margin_ranking_loss", input1, input2, target)
+    reduction = reduction_of(size_average, reduce, reduction)
+    dims = input1.dim(), input2.dim(), target.dim()
+    if len(set(dims)) > 1:
+        raise RuntimeError(
+            "margin_ranking_loss : All input tensors should have same dimension but got sizes: "
+            f"input1: {tuple(input1.shape)}, input2: {tuple(input2.shape)}, target: "
+            f"{tuple(target.shape)} "
+        )
+    return reduced((-target * (input1 - input2) + margin).clamp(min=0), reduction)
+
+
+def _triplet(
+    name: str,
+    distance: Callable[[Tensor, Tensor], Tensor],
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float,
+    swap: bool,
+    reduction: str,
+) -> Tensor:
+    need_tensor(name, anchor, positive, negative)
+    dims = anchor.dim(), positive.dim(), negative.dim()
+    if len(set(dims)) > 1:
+        raise RuntimeError(
+            f"The anchor, positive, and negative tensors are expected to have the same number of "
+            f"dimensions, but "
+            f"got: anchor {dims[0]}D, positive {dims[1]}D, and negative {dims[2]}D inputs"
+        )
+    near, far = distance(anchor, positive), distance(anchor, negative)
+    if swap:
+        far = far.minimum(distance(positive, negative))
+    return reduced((near - far + margin).clamp(min=0), reduction)
+
+
+def triplet_margin_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float = 1.0,
+    p: float = 2,
+    eps: float = 1e-6,
+    swap: bool = False,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """``max(0, |anchor - positive| - |anchor - negative| + margin)`` (Balntas et al., 2016) with
+    :func:`pairwise_distance`.
+
+    Args:
+        anchor: Vectors, (N, D) or (D).
+        positive: Vectors that are to be near, of the same shape.
+        negative: Vectors that are to be farther away, of the same shape.
+        margin: By how much; above 0.
+        p: The norm of the differences.
+        eps: Added to the differences.
+        swap: Take the distance of positive and negative where it is the smaller one.
+        size_average: Deprecated; see ``reduction``.
+        reduce: Deprecated; see ``reduction``.
+        reduction: "mean", "sum", or "none" for the loss of each triplet.
+    """
+    reduction = reduction_of(size_average, reduce, reduction)
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
+    return _triplet(
+        "triplet_margin_loss",
+        lambda a, b: pairwise_distance(a, b, p, eps),
+        anchor,
+        positive,
+        negative,
+        margin,
+        swap,
+        reduction,
+    )
+
+
+def triplet_margin_with_distance_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    *,
+    distance_function: Callable[[Tensor, Tensor], Tensor] | None = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Tensor:
+    """:func:`triplet_margin_loss` with a distance of one's own.
+
+    Args:
+        anchor: What the distance takes, mostly (N, D).
+        positive: What is to be near.
+        negative: What is to be farther away.
+        distance_function: Of two tensors; :func:`pairwise_distance` by default.
+        margin: By how much; above 0.
+        swap: Take the distance of positive and negative where it is the smaller one.
+        reduction: "mean", "sum", or "none" for the loss of each triplet.
+    """
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
+    distance = pairwise_distance if distance_function is None else distance_function
+    return _triplet(
+        "triplet_margin_with_distance_loss",
+        distance,
+        anchor,
+        positive,
+        negative,
+        margin,
+        swap,
+        reduction,
+    )
+
+
+def multi_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """How far other classes come within a margin of the right one, to the power p, over the number
+    of classes.
+
+    Args:
+        input: Scores, (C) or (N, C).
+        target: Class numbers, int64: () or (N).
+        p: 1 or 2.
+        margin: The distance that costs nothing.
+        weight: What each class counts, (C).
+        size_average: Deprecated; see ``reduction``.
+        reduce: Deprecated; see ``reduction``.
+        reduction: "mean", "sum" or "none".
+
+    Raises:
+        ValueError: p is neither 1 nor 2, or weight is no vector.
+    """
+    reduction = loss_reduction(size_average, reduce, reduction)
+    if p not in (1, 2):
+        raise ValueError("only p == 1 and p == 2 supported")
+    if weight is not None and weight.dim() != 1:
+        raise ValueError("weight must be one-dimensional")
+    index = target.reshape(*target.shape, 1) if input.dim() > 1 else target.reshape(1)
+    short = (margin - input.gather(-1, index) + input).clamp(min=0)
+    if p == 2:
+        short = short * short
+    if weight is not None:
+        short = short * weight[index]
+    short = short.scatter(-1, index, 0.0)
+    return reduced(short.sum(-1) / input.shape[-1], reduction)
+
+
+def multilabel_soft_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """Binary cross-entropy of each class from its logit, the mean over the classes.
+
+    Args:
+        input: Logits, (..., C).
+        target: 1 for the labels there are, 0 for others, of the same shape.
+        weight: What each class counts, (C).
+        size_average: Deprecated; see ``reduction``.
+        reduce: Deprecated; see ``reduction``.
+        reduction: "mean", "sum" or "none".
+    """
+    reduction = loss_reduction(size_average, reduce, reduction)
+    loss = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
+    if weight is not None:
+        loss = loss * weight
+    return reduced(loss.mean(-1), reduction)
