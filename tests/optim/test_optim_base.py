@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import inspect
 import warnings
 import weakref
 
@@ -503,3 +504,25 @@ def test_an_optimizer_dies(lib):
         assert ref() is None
     finally:
         gc.enable()
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    "name",
+    ["SGD", "Adam", "AdamW", "NAdam", "RAdam", "Adamax", "RMSprop", "Adagrad", "Adadelta", "LBFGS"],
+)
+def test_options_are_those_of_torch_in_the_same_order(name):
+    import torch
+
+    mine = getattr(mt.optim, name)([param(mt)], lr=0.5)
+    theirs = getattr(torch.optim, name)([param(torch)], lr=0.5)
+    assert list(mine.defaults.items()) == list(theirs.defaults.items())
+    assert list(mine.param_groups[0]) == list(theirs.param_groups[0])
+    signatures = (
+        [
+            (p.name, p.kind, p.default)
+            for p in inspect.signature(getattr(lib.optim, name)).parameters.values()
+        ]
+        for lib in (mt, torch)
+    )
+    assert len(set(map(str, signatures))) == 1

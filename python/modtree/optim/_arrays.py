@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Steps on arrays: the loop over parameters, working memory, and checks of options."""
+"""Steps on arrays: options and their checks, the loop over parameters, working memory."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar, ParamSpec
 
 import numpy as np
 
@@ -12,51 +14,150 @@ from modtree import _C
 from modtree._tensor.tensor import Tensor
 from modtree.optim.optimizer import Optimizer, run_closure
 
-# What checkpoints written before an option existed stand for.
-_MEANT_BY_ABSENCE = {
-    "amsgrad": False,
-    "capturable": False,
-    "centered": False,
-    "decoupled_weight_decay": False,
-    "differentiable": False,
-    "foreach": None,
-    "fused": None,
-    "maximize": False,
-    "momentum": 0,
-    "nesterov": False,
-}
+P = ParamSpec("P")
+
+# Options that checkpoints of earlier versions of torch lack: there the default holds.
+_ADDED_LATER = frozenset(
+    (
+        "amsgrad",
+        "capturable",
+        "centered",
+        "decoupled_weight_decay",
+        "differentiable",
+        "foreach",
+        "fused",
+        "maximize",
+        "momentum",
+        "nesterov",
+    )
+)
 
 #: State that counts: 0-d tensors in memory, numbers in old checkpoints.
 _COUNTERS = ("step", "mu_product")
+
+
+# -- options ---------------------------------------------------------------------------------------
+
+
+def _check_lr(lr: Any) -> None:
+    if isinstance(lr, Tensor) and lr.numel() != 1:
+        raise ValueError("Tensor lr must be 1-element")
+    if not 0.0 <= lr:  # NaN is refused too
+        raise ValueError(f"Invalid learning rate: {lr}")
+
+
+def _check_betas(betas: Any) -> None:
+    for i in range(2):
+        if not 0.0 <= betas[i] < 1.0:
+            raise ValueError(f"Invalid beta parameter at index {i}: {betas[i]}")
+
+
+def _check_rho(rho: Any) -> None:
+    if not 0.0 <= rho <= 1.0:
+        raise ValueError(f"Invalid rho value: {rho}")
+
+
+def _not_negative(words: str) -> Callable[[Any], None]:
+    def check(value: Any) -> None:
+        if not 0.0 <= value:
+            raise ValueError(f"Invalid {words}: {value}")
+
+    return check
+
+
+# What an option must be, whichever optimizer has it.
+CHECKS: dict[str, Callable[[Any], None]] = {
+    "lr": _check_lr,
+    "betas": _check_betas,
+    "rho": _check_rho,
+    "eps": _not_negative("epsilon value"),
+    **{
+        name: _not_negative(f"{name} value")
+        for name in (
+            "alpha",
+            "initial_accumulator_value",
+            "lr_decay",
+            "momentum",
+            "momentum_decay",
+            "weight_decay",
+        )
+    },
+}
+
+
+def takes_options(init: Callable[P, None]) -> Callable[P, None]:
+    """Makes an optimizer's constructor from its signature: the parameters after ``params`` are the
+    options, which are checked and handed to :meth:`ArrayOptimizer._set_options`.
+    """
+    signature = inspect.signature(init)
+    _, _, *options = signature.parameters.values()
+
+    @functools.wraps(init)
+    def constructor(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError:
+            init(*args, **kwargs)  # says it in Python's own words
+            raise
+        bound.apply_defaults()
+        self, params, *_ = bound.arguments.values()
+        values = {option.name: bound.arguments[option.name] for option in options}
+        for name, value in values.items():
+            if name in CHECKS:
+                CHECKS[name](value)
+        self._set_options(params, values)
+
+    constructor.options = {option.name: option.default for option in options}  # type: ignore[attr-defined]
+    return constructor
+
+
+# -- the base --------------------------------------------------------------------------------------
 
 
 class ArrayOptimizer(Optimizer):
     """An optimizer whose step is one kernel or a few ufuncs on the arrays of each parameter.
 
     ``foreach``, ``fused`` and ``capturable`` choose among torch's implementations; they are kept
-    for its state dicts and change nothing here. A subclass gives :meth:`_start`, the state of a
-    parameter before its first step, and :meth:`_step_group`.
+    for its state dicts and change nothing here. A subclass declares its options in the signature of
+    a constructor with :func:`takes_options`, and gives :meth:`_start`, the state of a parameter
+    before its first step, and :meth:`_step_group`.
     """
 
-    def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
-        if defaults.get("fused") and defaults.get("differentiable"):
+    #: Names and defaults of the options.
+    _options: ClassVar[Mapping[str, Any]] = {}
+    #: Their order in torch's state dicts, where the signature has another.
+    _order: ClassVar[tuple[str, ...]] = ()
+    #: Options that are no parameters of the constructor.
+    _fixed: ClassVar[Mapping[str, Any]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._options = getattr(cls.__dict__.get("__init__"), "options", cls._options)
+
+    def _set_options(self, params: Iterable[Any], options: dict[str, Any]) -> None:
+        """The end of the constructor. Subclasses check in front what options have to do with each
+        other.
+        """
+        if options.get("fused") and options.get("differentiable"):
             raise RuntimeError("`fused` does not support `differentiable`")
-        if defaults.get("fused") and defaults.get("foreach"):
+        if options.get("fused") and options.get("foreach"):
             raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
-        if defaults.get("differentiable"):
+        if options.get("differentiable"):
             raise RuntimeError(
                 f"{type(self).__name__}(differentiable=True): steps change arrays in place and "
                 f"are not recorded; "
                 "compute the update from tensors with autograd.grad(..., create_graph=True) instead"
             )
-        super().__init__(params, defaults)
+        ordered = {name: options[name] for name in self._order}
+        Optimizer.__init__(self, params, {**ordered, **options, **self._fixed})
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         super().__setstate__(state)
+        missing = {name: self._options.get(name) for name in self.defaults if name in _ADDED_LATER}
         for group in self.param_groups:
-            for name in self.defaults:
-                if name in _MEANT_BY_ABSENCE:
-                    group.setdefault(name, _MEANT_BY_ABSENCE[name])
+            for name, default in missing.items():
+                group.setdefault(name, default)
+            group.update(self._fixed)
             for p in group["params"]:
                 own = self.state.get(p, {})
                 for name in _COUNTERS:
@@ -148,6 +249,20 @@ def zeros_like(p: Any) -> Any:
     return _C.from_array(np.zeros_like(p._array))
 
 
+def start_moments(state: dict[str, Any], p: Any) -> None:
+    """Running means of the gradient and of its square, for Adam and its relatives."""
+    state["exp_avg"] = zeros_like(p)
+    state["exp_avg_sq"] = zeros_like(p)
+
+
+def weight_decay(group: dict[str, Any], lr: float) -> tuple[float, float]:
+    """The factor of the weights if their decay is decoupled, and the penalty's in the gradient if
+    it is not.
+    """
+    decay = float(group["weight_decay"])
+    return (1 - lr * decay, 0.0) if group["decoupled_weight_decay"] else (1.0, decay)
+
+
 def array_of(state: dict[str, Any], name: str) -> Any:
     """The array of an optional entry of the state."""
     value = state.get(name)
@@ -178,23 +293,3 @@ def fits_kernel(array: Any, *state: Any) -> bool:
         and array.flags.c_contiguous
         and all(a is None or a.flags.c_contiguous for a in state)
     )
-
-
-# -- checks of options -----------------------------------------------------------------------------
-
-
-def check_lr(lr: Any) -> None:
-    if isinstance(lr, Tensor) and lr.numel() != 1:
-        raise ValueError("Tensor lr must be 1-element")
-    check_not_negative("learning rate", lr)
-
-
-def check_not_negative(name: str, value: Any) -> None:
-    if not 0.0 <= value:  # NaN is refused too
-        raise ValueError(f"Invalid {name}: {value}")
-
-
-def check_betas(betas: Any) -> None:
-    for i in range(2):
-        if not 0.0 <= betas[i] < 1.0:
-            raise ValueError(f"Invalid beta parameter at index {i}: {betas[i]}")

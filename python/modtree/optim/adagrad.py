@@ -10,11 +10,10 @@ import numpy as np
 
 from modtree.optim._arrays import (
     ArrayOptimizer,
-    check_lr,
-    check_not_negative,
     count,
     counter,
     real_parts,
+    takes_options,
     zeros_like,
 )
 
@@ -25,18 +24,24 @@ class Adagrad(ArrayOptimizer):
     """Gradients divided by the root of the sum of all squares so far (Duchi et al., 2011).
 
     Args:
-        params: tensors, ``(name, tensor)`` pairs or parameter groups.
-        lr: the learning rate.
-        lr_decay: how fast it falls with the number of steps.
-        weight_decay: factor of the L2 penalty.
-        initial_accumulator_value: what the sums start from.
-        eps: added to the root.
-        maximize: go up instead of down.
+        params: Tensors, ``(name, tensor)`` pairs or parameter groups.
+        lr: The learning rate.
+        lr_decay: How fast it falls with the number of steps.
+        weight_decay: Factor of the L2 penalty.
+        initial_accumulator_value: What the sums start from.
+        eps: Added to the root.
+        foreach: Kept for torch's state dicts; changes nothing.
+        maximize: Go up instead of down.
+        differentiable: False only: steps are not recorded.
+        fused: Kept for torch's state dicts; changes nothing.
 
     Raises:
-        ValueError: an option is out of its range.
+        ValueError: An option is out of its range.
     """
 
+    _order = ("lr", "lr_decay", "eps")
+
+    @takes_options
     def __init__(
         self,
         params: Iterable[Any],
@@ -50,26 +55,10 @@ class Adagrad(ArrayOptimizer):
         maximize: bool = False,
         differentiable: bool = False,
         fused: bool | None = None,
-    ) -> None:
-        check_lr(lr)
-        check_not_negative("lr_decay value", lr_decay)
-        check_not_negative("weight_decay value", weight_decay)
-        check_not_negative("initial_accumulator_value value", initial_accumulator_value)
-        check_not_negative("epsilon value", eps)
-        super().__init__(
-            params,
-            {
-                "lr": lr,
-                "lr_decay": lr_decay,
-                "eps": eps,
-                "weight_decay": weight_decay,
-                "initial_accumulator_value": initial_accumulator_value,
-                "foreach": foreach,
-                "maximize": maximize,
-                "differentiable": differentiable,
-                "fused": fused,
-            },
-        )
+    ) -> None: ...
+
+    def _set_options(self, params: Iterable[Any], options: dict[str, Any]) -> None:
+        super()._set_options(params, options)
         # The state is there from the start, so that it is in a state_dict before the first step.
         for group in self.param_groups:
             for p in group["params"]:
@@ -109,17 +98,23 @@ class Adadelta(ArrayOptimizer):
     """Steps scaled by the recent gradients and the recent steps (Zeiler, 2012).
 
     Args:
-        params: tensors, ``(name, tensor)`` pairs or parameter groups.
-        lr: a factor of the steps.
-        rho: how much of the two means stays at each step.
-        eps: added to both means.
-        weight_decay: factor of the L2 penalty.
-        maximize: go up instead of down.
+        params: Tensors, ``(name, tensor)`` pairs or parameter groups.
+        lr: A factor of the steps.
+        rho: How much of the two means stays at each step.
+        eps: Added to both means.
+        weight_decay: Factor of the L2 penalty.
+        foreach: Kept for torch's state dicts; changes nothing.
+        capturable: Kept for torch's state dicts; changes nothing.
+        maximize: Go up instead of down.
+        differentiable: False only: steps are not recorded.
 
     Raises:
-        ValueError: an option is out of its range.
+        ValueError: An option is out of its range.
     """
 
+    _order = ("lr", "rho", "eps", "weight_decay", "maximize", "capturable")
+
+    @takes_options
     def __init__(
         self,
         params: Iterable[Any],
@@ -132,25 +127,7 @@ class Adadelta(ArrayOptimizer):
         capturable: bool = False,
         maximize: bool = False,
         differentiable: bool = False,
-    ) -> None:
-        check_lr(lr)
-        if not 0.0 <= rho <= 1.0:
-            raise ValueError(f"Invalid rho value: {rho}")
-        check_not_negative("epsilon value", eps)
-        check_not_negative("weight_decay value", weight_decay)
-        super().__init__(
-            params,
-            {
-                "lr": lr,
-                "rho": rho,
-                "eps": eps,
-                "weight_decay": weight_decay,
-                "maximize": maximize,
-                "capturable": capturable,
-                "foreach": foreach,
-                "differentiable": differentiable,
-            },
-        )
+    ) -> None: ...
 
     def _start(self, p: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         state["step"] = counter()

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -13,13 +13,13 @@ from modtree._tensor.tensor import Tensor
 from modtree.optim._arrays import (
     ArrayOptimizer,
     array_of,
-    check_betas,
-    check_lr,
-    check_not_negative,
     count,
     counter,
     fits_kernel,
     real_parts,
+    start_moments,
+    takes_options,
+    weight_decay,
     zeros_like,
 )
 
@@ -30,20 +30,27 @@ class Adam(ArrayOptimizer):
     """Steps scaled by running means of the gradient and of its square (Kingma and Ba, 2014).
 
     Args:
-        params: tensors, ``(name, tensor)`` pairs or parameter groups.
-        lr: the learning rate.
-        betas: how much of the two means stays at each step.
-        eps: added to the root of the second mean.
-        weight_decay: factor of the L2 penalty.
-        amsgrad: divide by the largest second mean so far.
-        maximize: go up instead of down.
-        decoupled_weight_decay: shrink the weights themselves, as :class:`AdamW` does, instead of
+        params: Tensors, ``(name, tensor)`` pairs or parameter groups.
+        lr: The learning rate.
+        betas: How much of the two means stays at each step.
+        eps: Added to the root of the second mean.
+        weight_decay: Factor of the L2 penalty.
+        amsgrad: Divide by the largest second mean so far (Reddi et al., 2018).
+        foreach: Kept for torch's state dicts; changes nothing.
+        maximize: Go up instead of down.
+        capturable: Kept for torch's state dicts; changes nothing.
+        differentiable: False only: steps are not recorded.
+        fused: Kept for torch's state dicts; changes nothing.
+        decoupled_weight_decay: Shrink the weights themselves, as :class:`AdamW` does, instead of
             changing the gradient.
 
     Raises:
-        ValueError: an option is out of its range.
+        ValueError: An option is out of its range.
     """
 
+    _order = ("lr", "betas", "eps", "weight_decay", "amsgrad", "maximize")
+
+    @takes_options
     def __init__(
         self,
         params: Iterable[Any],
@@ -59,37 +66,20 @@ class Adam(ArrayOptimizer):
         differentiable: bool = False,
         fused: bool | None = None,
         decoupled_weight_decay: bool = False,
-    ) -> None:
-        check_lr(lr)
-        check_not_negative("epsilon value", eps)
-        check_betas(betas)
-        check_not_negative("weight_decay value", weight_decay)
+    ) -> None: ...
+
+    def _set_options(self, params: Iterable[Any], options: dict[str, Any]) -> None:
+        betas = options["betas"]
         for i, beta in enumerate(betas):
             if isinstance(beta, Tensor) and beta.numel() != 1:
                 raise ValueError(f"Tensor betas[{i}] must be 1-element")
         if not any(all(isinstance(beta, kind) for beta in betas) for kind in (float, Tensor)):
             raise ValueError("betas must be either both floats or both Tensors")
-        super().__init__(
-            params,
-            {
-                "lr": lr,
-                "betas": tuple(betas),
-                "eps": eps,
-                "weight_decay": weight_decay,
-                "amsgrad": amsgrad,
-                "maximize": maximize,
-                "foreach": foreach,
-                "capturable": capturable,
-                "differentiable": differentiable,
-                "fused": fused,
-                "decoupled_weight_decay": decoupled_weight_decay,
-            },
-        )
+        super()._set_options(params, {**options, "betas": tuple(betas)})
 
     def _start(self, p: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         state["step"] = counter()
-        state["exp_avg"] = zeros_like(p)
-        state["exp_avg_sq"] = zeros_like(p)
+        start_moments(state, p)
         if group["amsgrad"]:
             state["max_exp_avg_sq"] = zeros_like(p)
 
@@ -106,8 +96,7 @@ class Adam(ArrayOptimizer):
             "decoupled": bool(group["decoupled_weight_decay"]),
             "maximize": bool(maximize),
         }
-        shrink = 1 - lr * decay if group["decoupled_weight_decay"] else 1.0
-        decay = 0.0 if group["decoupled_weight_decay"] else decay
+        shrink, decay = weight_decay(group, lr)
         for a, g, state in self._active(group):
             steps = count(state)
             mean, square = state["exp_avg"]._array, state["exp_avg_sq"]._array
@@ -159,9 +148,26 @@ class AdamW(Adam):
     """Adam whose weight decay shrinks the weights instead of entering the means (Loshchilov and
     Hutter, 2017).
 
-    Arguments as :class:`Adam`.
+    Args:
+        params: Tensors, ``(name, tensor)`` pairs or parameter groups.
+        lr: The learning rate.
+        betas: How much of the two means stays at each step.
+        eps: Added to the root of the second mean.
+        weight_decay: How much the weights shrink, in units of the learning rate.
+        amsgrad: Divide by the largest second mean so far (Reddi et al., 2018).
+        maximize: Go up instead of down.
+        foreach: Kept for torch's state dicts; changes nothing.
+        capturable: Kept for torch's state dicts; changes nothing.
+        differentiable: False only: steps are not recorded.
+        fused: Kept for torch's state dicts; changes nothing.
+
+    Raises:
+        ValueError: An option is out of its range.
     """
 
+    _fixed = {"decoupled_weight_decay": True}  # noqa: RUF012
+
+    @takes_options
     def __init__(
         self,
         params: Iterable[Any],
@@ -176,23 +182,4 @@ class AdamW(Adam):
         capturable: bool = False,
         differentiable: bool = False,
         fused: bool | None = None,
-    ) -> None:
-        super().__init__(
-            params,
-            lr,
-            betas,
-            eps,
-            weight_decay,
-            amsgrad,
-            foreach=foreach,
-            maximize=maximize,
-            capturable=capturable,
-            differentiable=differentiable,
-            fused=fused,
-            decoupled_weight_decay=True,
-        )
-
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
-        super().__setstate__(state)
-        for group in self.param_groups:
-            group["decoupled_weight_decay"] = True
+    ) -> None: ...

@@ -10,23 +10,16 @@ import numpy as np
 
 from modtree.optim._arrays import (
     ArrayOptimizer,
-    check_betas,
-    check_lr,
-    check_not_negative,
     count,
     counter,
     real_parts,
+    start_moments,
+    takes_options,
+    weight_decay,
     zeros_like,
 )
 
 __all__ = ["Adamax", "NAdam", "RAdam"]
-
-
-def _check(lr: Any, betas: Any, eps: Any, weight_decay: Any) -> None:
-    check_lr(lr)
-    check_not_negative("epsilon value", eps)
-    check_betas(betas)
-    check_not_negative("weight_decay value", weight_decay)
 
 
 def _mean_towards(mean: Any, target: Any, share: float, work: Any) -> None:
@@ -48,19 +41,34 @@ class NAdam(ArrayOptimizer):
     """Adam with Nesterov's momentum (Dozat, 2016).
 
     Args:
-        params: tensors, ``(name, tensor)`` pairs or parameter groups.
-        lr: the learning rate.
-        betas: how much of the two means stays at each step.
-        eps: added to the root of the second mean.
-        weight_decay: factor of the L2 penalty.
-        momentum_decay: how fast the schedule of the momentum rises.
-        decoupled_weight_decay: shrink the weights themselves instead of changing the gradient.
-        maximize: go up instead of down.
+        params: Tensors, ``(name, tensor)`` pairs or parameter groups.
+        lr: The learning rate.
+        betas: How much of the two means stays at each step.
+        eps: Added to the root of the second mean.
+        weight_decay: Factor of the L2 penalty.
+        momentum_decay: How fast the schedule of the momentum rises.
+        decoupled_weight_decay: Shrink the weights themselves, as :class:`AdamW` does, instead of
+            changing the gradient.
+        foreach: Kept for torch's state dicts; changes nothing.
+        maximize: Go up instead of down.
+        capturable: Kept for torch's state dicts; changes nothing.
+        differentiable: False only: steps are not recorded.
 
     Raises:
-        ValueError: an option is out of its range.
+        ValueError: An option is out of its range.
     """
 
+    _order = (
+        "lr",
+        "betas",
+        "eps",
+        "weight_decay",
+        "momentum_decay",
+        "decoupled_weight_decay",
+        "maximize",
+    )
+
+    @takes_options
     def __init__(
         self,
         params: Iterable[Any],
@@ -75,36 +83,17 @@ class NAdam(ArrayOptimizer):
         maximize: bool = False,
         capturable: bool = False,
         differentiable: bool = False,
-    ) -> None:
-        _check(lr, betas, eps, weight_decay)
-        check_not_negative("momentum_decay value", momentum_decay)
-        super().__init__(
-            params,
-            {
-                "lr": lr,
-                "betas": betas,
-                "eps": eps,
-                "weight_decay": weight_decay,
-                "momentum_decay": momentum_decay,
-                "decoupled_weight_decay": decoupled_weight_decay,
-                "maximize": maximize,
-                "foreach": foreach,
-                "capturable": capturable,
-                "differentiable": differentiable,
-            },
-        )
+    ) -> None: ...
 
     def _start(self, p: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         state["step"] = counter()
         state["mu_product"] = counter(1.0)
-        state["exp_avg"] = zeros_like(p)
-        state["exp_avg_sq"] = zeros_like(p)
+        start_moments(state, p)
 
     def _step_group(self, group: dict[str, Any]) -> None:
-        lr, eps, decay = float(group["lr"]), float(group["eps"]), float(group["weight_decay"])
+        lr, eps = float(group["lr"]), float(group["eps"])
         beta1, beta2 = map(float, group["betas"])
-        shrink = 1 - lr * decay if group["decoupled_weight_decay"] else 1.0
-        decay = 0.0 if group["decoupled_weight_decay"] else decay
+        shrink, decay = weight_decay(group, lr)
         momentum_decay, maximize = float(group["momentum_decay"]), group["maximize"]
         for a, g, state in self._active(group):
             steps = count(state)
@@ -136,9 +125,26 @@ class NAdam(ArrayOptimizer):
 class RAdam(ArrayOptimizer):
     """Adam that trusts its second mean only once enough gradients are in it (Liu et al., 2019).
 
-    Arguments as :class:`NAdam`, without ``momentum_decay``; ``lr`` is 1e-3 by default.
+    Args:
+        params: Tensors, ``(name, tensor)`` pairs or parameter groups.
+        lr: The learning rate.
+        betas: How much of the two means stays at each step.
+        eps: Added to the root of the second mean.
+        weight_decay: Factor of the L2 penalty.
+        decoupled_weight_decay: Shrink the weights themselves, as :class:`AdamW` does, instead of
+            changing the gradient.
+        foreach: Kept for torch's state dicts; changes nothing.
+        maximize: Go up instead of down.
+        capturable: Kept for torch's state dicts; changes nothing.
+        differentiable: False only: steps are not recorded.
+
+    Raises:
+        ValueError: An option is out of its range.
     """
 
+    _order = ("lr", "betas", "eps", "weight_decay", "maximize", "foreach", "capturable")
+
+    @takes_options
     def __init__(
         self,
         params: Iterable[Any],
@@ -152,33 +158,16 @@ class RAdam(ArrayOptimizer):
         maximize: bool = False,
         capturable: bool = False,
         differentiable: bool = False,
-    ) -> None:
-        _check(lr, betas, eps, weight_decay)
-        super().__init__(
-            params,
-            {
-                "lr": lr,
-                "betas": betas,
-                "eps": eps,
-                "weight_decay": weight_decay,
-                "maximize": maximize,
-                "foreach": foreach,
-                "capturable": capturable,
-                "decoupled_weight_decay": decoupled_weight_decay,
-                "differentiable": differentiable,
-            },
-        )
+    ) -> None: ...
 
     def _start(self, p: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         state["step"] = counter()
-        state["exp_avg"] = zeros_like(p)
-        state["exp_avg_sq"] = zeros_like(p)
+        start_moments(state, p)
 
     def _step_group(self, group: dict[str, Any]) -> None:
-        lr, eps, decay = float(group["lr"]), float(group["eps"]), float(group["weight_decay"])
+        lr, eps = float(group["lr"]), float(group["eps"])
         beta1, beta2 = map(float, group["betas"])
-        shrink = 1 - lr * decay if group["decoupled_weight_decay"] else 1.0
-        decay = 0.0 if group["decoupled_weight_decay"] else decay
+        shrink, decay = weight_decay(group, lr)
         longest, maximize = 2 / (1 - beta2) - 1, group["maximize"]
         for a, g, state in self._active(group):
             steps = count(state)
@@ -212,9 +201,22 @@ class RAdam(ArrayOptimizer):
 class Adamax(ArrayOptimizer):
     """Adam with the largest recent gradient in place of the second mean (Kingma and Ba, 2014).
 
-    Arguments as :class:`Adam`, without ``amsgrad``; ``lr`` is 2e-3 by default.
+    Args:
+        params: Tensors, ``(name, tensor)`` pairs or parameter groups.
+        lr: The learning rate.
+        betas: How much of the mean and of the largest gradient stays at each step.
+        eps: Added to the gradient's magnitude.
+        weight_decay: Factor of the L2 penalty.
+        foreach: Kept for torch's state dicts; changes nothing.
+        maximize: Go up instead of down.
+        differentiable: False only: steps are not recorded.
+        capturable: Kept for torch's state dicts; changes nothing.
+
+    Raises:
+        ValueError: An option is out of its range.
     """
 
+    @takes_options
     def __init__(
         self,
         params: Iterable[Any],
@@ -227,21 +229,7 @@ class Adamax(ArrayOptimizer):
         maximize: bool = False,
         differentiable: bool = False,
         capturable: bool = False,
-    ) -> None:
-        _check(lr, betas, eps, weight_decay)
-        super().__init__(
-            params,
-            {
-                "lr": lr,
-                "betas": betas,
-                "eps": eps,
-                "weight_decay": weight_decay,
-                "foreach": foreach,
-                "maximize": maximize,
-                "differentiable": differentiable,
-                "capturable": capturable,
-            },
-        )
+    ) -> None: ...
 
     def _start(self, p: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         state["step"] = counter()

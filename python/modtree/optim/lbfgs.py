@@ -10,7 +10,7 @@ import numpy as np
 
 from modtree import _C
 from modtree._tensor.grad_mode import enable_grad, no_grad
-from modtree.optim._arrays import check_lr
+from modtree.optim._arrays import CHECKS
 from modtree.optim._line_search import Point, strong_wolfe
 from modtree.optim.optimizer import Optimizer
 
@@ -50,7 +50,7 @@ class LBFGS(Optimizer):
         history_size: int = 100,
         line_search_fn: str | None = None,
     ) -> None:
-        check_lr(lr)
+        CHECKS["lr"](lr)
         if line_search_fn not in (None, "strong_wolfe"):
             raise ValueError(f"line_search_fn is None or 'strong_wolfe', got {line_search_fn!r}")
         super().__init__(

@@ -12,12 +12,11 @@ from modtree._C import kernels
 from modtree.optim._arrays import (
     ArrayOptimizer,
     array_of,
-    check_lr,
-    check_not_negative,
     count,
     counter,
     fits_kernel,
     real_parts,
+    takes_options,
     zeros_like,
 )
 
@@ -25,22 +24,28 @@ __all__ = ["RMSprop"]
 
 
 class RMSprop(ArrayOptimizer):
-    """Gradients divided by the root of the running mean of their squares (Hinton's lectures).
+    """Gradients divided by the root of the running mean of their squares (Hinton's lectures, 2012).
 
     Args:
-        params: tensors, ``(name, tensor)`` pairs or parameter groups.
-        lr: the learning rate.
-        alpha: how much of the mean stays at each step.
-        eps: added to the root.
-        weight_decay: factor of the L2 penalty.
-        momentum: how much of the last update stays in the next.
-        centered: divide by an estimate of the standard deviation instead.
-        maximize: go up instead of down.
+        params: Tensors, ``(name, tensor)`` pairs or parameter groups.
+        lr: The learning rate.
+        alpha: How much of the mean stays at each step.
+        eps: Added to the root.
+        weight_decay: Factor of the L2 penalty.
+        momentum: How much of the last update stays in the next.
+        centered: Divide by an estimate of the standard deviation instead (Graves, 2013).
+        capturable: Kept for torch's state dicts; changes nothing.
+        foreach: Kept for torch's state dicts; changes nothing.
+        maximize: Go up instead of down.
+        differentiable: False only: steps are not recorded.
 
     Raises:
-        ValueError: an option is out of its range.
+        ValueError: An option is out of its range.
     """
 
+    _order = ("lr", "momentum", "alpha", "eps", "centered", "weight_decay")
+
+    @takes_options
     def __init__(
         self,
         params: Iterable[Any],
@@ -54,27 +59,7 @@ class RMSprop(ArrayOptimizer):
         foreach: bool | None = None,
         maximize: bool = False,
         differentiable: bool = False,
-    ) -> None:
-        check_lr(lr)
-        check_not_negative("epsilon value", eps)
-        check_not_negative("momentum value", momentum)
-        check_not_negative("weight_decay value", weight_decay)
-        check_not_negative("alpha value", alpha)
-        super().__init__(
-            params,
-            {
-                "lr": lr,
-                "momentum": momentum,
-                "alpha": alpha,
-                "eps": eps,
-                "centered": centered,
-                "weight_decay": weight_decay,
-                "capturable": capturable,
-                "foreach": foreach,
-                "maximize": maximize,
-                "differentiable": differentiable,
-            },
-        )
+    ) -> None: ...
 
     def _start(self, p: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         state["step"] = counter()

@@ -12,9 +12,8 @@ from modtree import _C
 from modtree.optim._arrays import (
     ArrayOptimizer,
     array_of,
-    check_lr,
-    check_not_negative,
     fits_kernel,
+    takes_options,
     zeros_like,
 )
 
@@ -22,21 +21,25 @@ __all__ = ["SGD"]
 
 
 class SGD(ArrayOptimizer):
-    """Gradient descent, with momentum if asked for.
+    """Gradient descent, with momentum if asked for (Sutskever et al., 2013).
 
     Args:
-        params: tensors, ``(name, tensor)`` pairs or parameter groups.
-        lr: the learning rate.
-        momentum: how much of the last update stays in the next.
-        dampening: how much of a gradient is kept out of the momentum.
-        weight_decay: factor of the L2 penalty.
-        nesterov: look ahead along the momentum; needs one, and no dampening.
-        maximize: go up instead of down.
+        params: Tensors, ``(name, tensor)`` pairs or parameter groups.
+        lr: The learning rate.
+        momentum: How much of the last update stays in the next.
+        dampening: How much of a gradient is kept out of the momentum.
+        weight_decay: Factor of the L2 penalty.
+        nesterov: Look ahead along the momentum; needs one, and no dampening.
+        maximize: Go up instead of down.
+        foreach: Kept for torch's state dicts; changes nothing.
+        differentiable: False only: steps are not recorded.
+        fused: Kept for torch's state dicts; changes nothing.
 
     Raises:
-        ValueError: an option is out of its range.
+        ValueError: An option is out of its range.
     """
 
+    @takes_options
     def __init__(
         self,
         params: Iterable[Any],
@@ -50,26 +53,12 @@ class SGD(ArrayOptimizer):
         foreach: bool | None = None,
         differentiable: bool = False,
         fused: bool | None = None,
-    ) -> None:
-        check_lr(lr)
-        check_not_negative("momentum value", momentum)
-        check_not_negative("weight_decay value", weight_decay)
-        if nesterov and (momentum <= 0 or dampening != 0):
+    ) -> None: ...
+
+    def _set_options(self, params: Iterable[Any], options: dict[str, Any]) -> None:
+        if options["nesterov"] and (options["momentum"] <= 0 or options["dampening"] != 0):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
-        super().__init__(
-            params,
-            {
-                "lr": lr,
-                "momentum": momentum,
-                "dampening": dampening,
-                "weight_decay": weight_decay,
-                "nesterov": nesterov,
-                "maximize": maximize,
-                "foreach": foreach,
-                "differentiable": differentiable,
-                "fused": fused,
-            },
-        )
+        super()._set_options(params, options)
 
     def _start(self, p: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         if group["momentum"]:
