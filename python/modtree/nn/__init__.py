@@ -22,11 +22,13 @@ from modtree.nn.activation import (
     Hardshrink,
     Hardsigmoid,
     Hardswish,
+    Hardtanh,
     LeakyReLU,
     LogSigmoid,
     Mish,
     PReLU,
     ReLU,
+    ReLU6,
     RReLU,
     Sigmoid,
     SiLU,
@@ -35,6 +37,7 @@ from modtree.nn.activation import (
     Softsign,
     Tanh,
     Tanhshrink,
+    Threshold,
 )
 from modtree.nn.attention import MultiheadAttention
 from modtree.nn.batchnorm import (
@@ -45,7 +48,6 @@ from modtree.nn.batchnorm import (
     InstanceNorm2d,
     InstanceNorm3d,
 )
-from modtree.nn.bounded import Hardtanh, ReLU6, Threshold
 from modtree.nn.convolution import (
     Conv1d,
     Conv2d,
@@ -63,8 +65,7 @@ from modtree.nn.dropout import (
     Dropout3d,
     FeatureAlphaDropout,
 )
-from modtree.nn.embedding import Embedding
-from modtree.nn.embedding_bag import EmbeddingBag
+from modtree.nn.embedding import Embedding, EmbeddingBag
 from modtree.nn.flatten import Flatten, Unflatten
 from modtree.nn.linear import Bilinear, Identity, Linear
 from modtree.nn.loss import (

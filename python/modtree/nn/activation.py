@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Activation functions as modules."""
+"""Activation functions of each value as modules; those along an axis are in ``softmax.py``."""
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from modtree._module.module import Module
@@ -20,12 +21,14 @@ __all__ = [
     "Hardshrink",
     "Hardsigmoid",
     "Hardswish",
+    "Hardtanh",
     "LeakyReLU",
     "LogSigmoid",
     "Mish",
     "PReLU",
     "RReLU",
     "ReLU",
+    "ReLU6",
     "SiLU",
     "Sigmoid",
     "Softplus",
@@ -33,6 +36,7 @@ __all__ = [
     "Softsign",
     "Tanh",
     "Tanhshrink",
+    "Threshold",
 ]
 
 
@@ -41,6 +45,17 @@ def _note(inplace: bool) -> str:
 
 
 # -- with nothing to set, or only inplace ----------------------------------------------------------
+
+
+class _Inplace(Module):
+    inplace: bool
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.inplace = inplace
+
+    def extra_repr(self) -> str:
+        return "inplace=True" if self.inplace else ""
 
 
 class Tanh(Module):
@@ -78,96 +93,54 @@ class Tanhshrink(Module):
         return F.tanhshrink(input)
 
 
-class ReLU(Module):
+class ReLU(_Inplace):
     """``max(x, 0)``; ``inplace=True`` writes into the input."""
-
-    inplace: bool
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
         return F.relu(input, inplace=self.inplace)
 
-    def extra_repr(self) -> str:
-        return "inplace=True" if self.inplace else ""
 
-
-class SiLU(Module):
+class SiLU(_Inplace):
     """``x * sigmoid(x)``; ``inplace=True`` writes into the input."""
-
-    inplace: bool
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
         return F.silu(input, inplace=self.inplace)
 
-    def extra_repr(self) -> str:
-        return "inplace=True" if self.inplace else ""
 
-
-class Mish(Module):
+class Mish(_Inplace):
     """``x * tanh(softplus(x))``; ``inplace=True`` writes into the input."""
-
-    inplace: bool
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
         return F.mish(input, inplace=self.inplace)
 
-    def extra_repr(self) -> str:
-        return "inplace=True" if self.inplace else ""
 
-
-class SELU(Module):
+class SELU(_Inplace):
     """ELU with the scale and alpha that keep mean 0 and variance 1; ``inplace=True`` writes into
     the input.
     """
 
-    inplace: bool
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
-
     def forward(self, input: Tensor) -> Tensor:
         return F.selu(input, self.inplace)
 
-    def extra_repr(self) -> str:
-        return "inplace=True" if self.inplace else ""
 
-
-class Hardswish(Module):
+class Hardswish(_Inplace):
     """``x * relu6(x + 3) / 6``; ``inplace=True`` writes into the input."""
-
-    inplace: bool
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
         return F.hardswish(input, self.inplace)
 
+    def extra_repr(self) -> str:
+        return ""  # as torch prints it
 
-class Hardsigmoid(Module):
+
+class Hardsigmoid(_Inplace):
     """``relu6(x + 3) / 6``; ``inplace=True`` writes into the input."""
-
-    inplace: bool
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
         return F.hardsigmoid(input, self.inplace)
+
+    def extra_repr(self) -> str:
+        return ""  # as torch prints it
 
 
 # -- with numbers ----------------------------------------------------------------------------------
@@ -209,44 +182,35 @@ class LeakyReLU(Module):
         return f"negative_slope={self.negative_slope}{_note(self.inplace)}"
 
 
-class ELU(Module):
+class _Exponential(Module):
+    alpha: float
+    inplace: bool
+
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
+        super().__init__()
+        self.alpha = alpha
+        self.inplace = inplace
+
+    def extra_repr(self) -> str:
+        return f"alpha={self.alpha}{_note(self.inplace)}"
+
+
+class ELU(_Exponential):
     """x where it is positive, else ``alpha * (exp(x) - 1)``; ``inplace=True`` writes into the
     input.
     """
 
-    alpha: float
-    inplace: bool
-
-    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
-        super().__init__()
-        self.alpha = alpha
-        self.inplace = inplace
-
     def forward(self, input: Tensor) -> Tensor:
         return F.elu(input, self.alpha, self.inplace)
 
-    def extra_repr(self) -> str:
-        return f"alpha={self.alpha}{_note(self.inplace)}"
 
-
-class CELU(Module):
+class CELU(_Exponential):
     """x where it is positive, else ``alpha * (exp(x / alpha) - 1)``; ``inplace=True`` writes into
     the input.
     """
 
-    alpha: float
-    inplace: bool
-
-    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
-        super().__init__()
-        self.alpha = alpha
-        self.inplace = inplace
-
     def forward(self, input: Tensor) -> Tensor:
         return F.celu(input, self.alpha, self.inplace)
-
-    def extra_repr(self) -> str:
-        return f"alpha={self.alpha}{_note(self.inplace)}"
 
 
 class Softplus(Module):
@@ -267,36 +231,104 @@ class Softplus(Module):
         return f"beta={self.beta}, threshold={self.threshold}"
 
 
-class Hardshrink(Module):
-    """x where ``|x| > lambd``, else 0."""
-
+class _Shrink(Module):
     lambd: float
 
     def __init__(self, lambd: float = 0.5) -> None:
         super().__init__()
         self.lambd = lambd
+
+    def extra_repr(self) -> str:
+        return str(self.lambd)
+
+
+class Hardshrink(_Shrink):
+    """x where ``|x| > lambd``, else 0."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.hardshrink(input, self.lambd)
 
-    def extra_repr(self) -> str:
-        return str(self.lambd)
 
-
-class Softshrink(Module):
+class Softshrink(_Shrink):
     """x moved towards 0 by ``lambd``; 0 where ``|x| <= lambd``."""
-
-    lambd: float
-
-    def __init__(self, lambd: float = 0.5) -> None:
-        super().__init__()
-        self.lambd = lambd
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softshrink(input, self.lambd)
 
+
+class Hardtanh(Module):
+    """x limited to [min_val, max_val]; ``inplace=True`` writes into the input. ``min_value`` and
+    ``max_value`` are old names.
+    """
+
+    min_val: float
+    max_val: float
+    inplace: bool
+
+    def __init__(
+        self,
+        min_val: float = -1.0,
+        max_val: float = 1.0,
+        inplace: bool = False,
+        min_value: float | None = None,
+        max_value: float | None = None,
+    ) -> None:
+        super().__init__()
+        if min_value is not None:
+            _warn_of_old_name("min_value", "min_val")
+            min_val = min_value
+        if max_value is not None:
+            _warn_of_old_name("max_value", "max_val")
+            max_val = max_value
+        self.min_val = min_val
+        self.max_val = max_val
+        self.inplace = inplace
+        if not self.max_val > self.min_val:
+            raise AssertionError(f"max_val ({max_val}) must be greater than min_val ({min_val})")
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.hardtanh(input, self.min_val, self.max_val, self.inplace)
+
     def extra_repr(self) -> str:
-        return str(self.lambd)
+        return f"min_val={self.min_val}, max_val={self.max_val}{_note(self.inplace)}"
+
+
+def _warn_of_old_name(old: str, new: str) -> None:
+    warnings.warn(
+        f"keyword argument `{old}` is deprecated and renamed to `{new}`",
+        FutureWarning,
+        stacklevel=3,
+    )
+
+
+class ReLU6(Hardtanh):
+    """``min(max(x, 0), 6)``; ``inplace=True`` writes into the input."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__(0.0, 6.0, inplace)
+
+    def extra_repr(self) -> str:
+        return "inplace=True" if self.inplace else ""
+
+
+class Threshold(Module):
+    """x where it is above the threshold, else ``value``; ``inplace=True`` writes into the input."""
+
+    threshold: float
+    value: float
+    inplace: bool
+
+    def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
+        super().__init__()
+        self.threshold = threshold
+        self.value = value
+        self.inplace = inplace
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.threshold(input, self.threshold, self.value, self.inplace)
+
+    def extra_repr(self) -> str:
+        return f"threshold={self.threshold}, value={self.value}{_note(self.inplace)}"
 
 
 class RReLU(Module):

@@ -6,13 +6,11 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from modtree._module.module import Module
-from modtree._module.parameter import Parameter
 from modtree._tensor.creation import empty, tensor
 from modtree._tensor.dtypes import long
 from modtree._tensor.tensor import Tensor
 from modtree.nn import functional as F
-from modtree.nn import init
+from modtree.nn.normalization import _Affine
 
 __all__ = [
     "BatchNorm1d",
@@ -24,7 +22,7 @@ __all__ = [
 ]
 
 
-class _NormBase(Module):
+class _NormBase(_Affine):
     """Parameters and running statistics, one value per channel.
 
     Parameters: ``weight`` (ones) and ``bias`` (zeros), where ``affine``. Buffers: ``running_mean``,
@@ -57,9 +55,7 @@ class _NormBase(Module):
         self.momentum = momentum
         self.affine = affine
         self.track_running_stats = track_running_stats
-        for name, wanted in (("weight", affine), ("bias", affine and bias)):
-            value = empty(num_features, device=device, dtype=dtype) if wanted else None
-            self.register_parameter(name, None if value is None else Parameter(value))
+        self._set_affine(num_features, affine, bias, device, dtype)
         tracked = self.track_running_stats
         for name in ("running_mean", "running_var"):
             self.register_buffer(
@@ -80,10 +76,7 @@ class _NormBase(Module):
     def reset_parameters(self) -> None:
         """Back to ones and zeros; the running statistics too."""
         self.reset_running_stats()
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
+        super().reset_parameters()
 
     def _check_input_dim(self, input: Tensor) -> None:
         raise NotImplementedError(f"{type(self).__name__} does not say which inputs it takes")

@@ -96,7 +96,18 @@ class MaxPool3d(_MaxPoolNd):
     _n = 3
 
 
-class AvgPool1d(Module):
+class _AvgPool(Module):
+    kernel_size: Ints
+    stride: Ints
+    padding: Ints
+    ceil_mode: bool
+    count_include_pad: bool
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class AvgPool1d(_AvgPool):
     """The mean of each window over the last axis; see :class:`AvgPool2d`."""
 
     def __init__(
@@ -124,11 +135,8 @@ class AvgPool1d(Module):
             self.count_include_pad,
         )
 
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
-
-class _AvgPoolNd(Module):
+class _AvgPoolNd(_AvgPool):
     _n: int
 
     def __init__(
@@ -159,9 +167,6 @@ class _AvgPoolNd(Module):
             self.divisor_override,
         )
 
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
-
 
 class AvgPool2d(_AvgPoolNd):
     """The mean of each window over the last two axes.
@@ -184,18 +189,20 @@ class AvgPool3d(_AvgPoolNd):
     _n = 3
 
 
-class _AdaptiveAvgPoolNd(Module):
+class _AdaptivePoolNd(Module):
     _n: int
 
     def __init__(self, output_size: Any) -> None:
         super().__init__()
         self.output_size = output_size
 
-    def forward(self, input: Tensor) -> Tensor:
-        return getattr(F, f"adaptive_avg_pool{self._n}d")(input, self.output_size)
-
     def extra_repr(self) -> str:
         return f"output_size={self.output_size}"
+
+
+class _AdaptiveAvgPoolNd(_AdaptivePoolNd):
+    def forward(self, input: Tensor) -> Tensor:
+        return getattr(F, f"adaptive_avg_pool{self._n}d")(input, self.output_size)
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
@@ -218,21 +225,16 @@ class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
     _n = 3
 
 
-class _AdaptiveMaxPoolNd(Module):
+class _AdaptiveMaxPoolNd(_AdaptivePoolNd):
     return_indices: bool
-    _n: int
 
     def __init__(self, output_size: Any, return_indices: bool = False) -> None:
-        super().__init__()
-        self.output_size = output_size
+        super().__init__(output_size)
         self.return_indices = return_indices
 
     def forward(self, input: Tensor) -> Any:
         pool = getattr(F, f"adaptive_max_pool{self._n}d")
         return pool(input, self.output_size, self.return_indices)
-
-    def extra_repr(self) -> str:
-        return f"output_size={self.output_size}"
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):

@@ -3,18 +3,16 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from typing import Any
 
-from modtree._module.module import Module
 from modtree._module.parameter import Parameter
 from modtree._ops.join import cat, stack
 from modtree._tensor.creation import empty, zeros
 from modtree._tensor.tensor import Tensor
 from modtree.nn import functional as F
-from modtree.nn import init
 from modtree.nn.functional.recurrent import recurrence
+from modtree.nn.recurrent_cell import _Recurrent
 from modtree.nn.utils.rnn import PackedSequence, padded_steps, picked_steps
 
 __all__ = ["GRU", "LSTM", "RNN", "RNNBase"]
@@ -29,7 +27,7 @@ def _checked_size(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be greater than zero")
 
 
-class RNNBase(Module):
+class RNNBase(_Recurrent):
     """What :class:`RNN`, :class:`LSTM` and :class:`GRU` share: parameters, states, layers and
     directions.
 
@@ -134,12 +132,6 @@ class RNNBase(Module):
                 self._flat_weights_names.extend(names)
                 self._all_weights.append(names)
         self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draws all parameters anew."""
-        bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
-        for weight in self.parameters():
-            init.uniform_(weight, -bound, bound)
 
     def flatten_parameters(self) -> None:
         """Does nothing: elsewhere it gathers the parameters in one block of a GPU's memory."""

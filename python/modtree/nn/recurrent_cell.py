@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 from modtree._module.module import Module
 from modtree._module.parameter import Parameter
@@ -16,7 +16,19 @@ from modtree.nn.functional.recurrent import recurrence
 __all__ = ["GRUCell", "LSTMCell", "RNNCell", "RNNCellBase"]
 
 
-class RNNCellBase(Module):
+class _Recurrent(Module):
+    """Parameters that all start uniform in plus or minus ``1 / sqrt(hidden_size)``."""
+
+    hidden_size: int
+
+    def reset_parameters(self) -> None:
+        """Draws all parameters anew."""
+        bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
+        for weight in self.parameters():
+            init.uniform_(weight, -bound, bound)
+
+
+class RNNCellBase(_Recurrent):
     """What the cells share.
 
     Args:
@@ -59,12 +71,6 @@ class RNNCellBase(Module):
             self.register_parameter("bias_ih", None)
             self.register_parameter("bias_hh", None)
         self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draws all parameters anew."""
-        bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
-        for weight in self.parameters():
-            init.uniform_(weight, -bound, bound)
 
     def extra_repr(self) -> str:
         text = f"{self.input_size}, {self.hidden_size}"
@@ -145,10 +151,8 @@ class RNNCell(RNNCellBase):
         return h if input.dim() == 2 else h.squeeze(0)
 
 
-class LSTMCell(RNNCellBase):
-    """One step of an LSTM; gates in the order input, forget, cell, output. See
-    :class:`RNNCellBase`.
-    """
+class _GatedCell(RNNCellBase):
+    _gates: ClassVar[int]
 
     def __init__(
         self,
@@ -158,7 +162,15 @@ class LSTMCell(RNNCellBase):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        super().__init__(input_size, hidden_size, bias, 4, device, dtype)
+        super().__init__(input_size, hidden_size, bias, self._gates, device, dtype)
+
+
+class LSTMCell(_GatedCell):
+    """One step of an LSTM; gates in the order input, forget, cell, output. See
+    :class:`RNNCellBase`.
+    """
+
+    _gates = 4
 
     def forward(
         self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
@@ -169,20 +181,12 @@ class LSTMCell(RNNCellBase):
         return (h, c) if input.dim() == 2 else (h.squeeze(0), c.squeeze(0))
 
 
-class GRUCell(RNNCellBase):
+class GRUCell(_GatedCell):
     """One step of gated recurrent units; gates in the order reset, update, new. See
     :class:`RNNCellBase`.
     """
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(input_size, hidden_size, bias, 3, device, dtype)
+    _gates = 3
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         """The next hidden state, as :meth:`RNNCell.forward` gives it."""

@@ -10,52 +10,36 @@ from modtree.nn import functional as F
 __all__ = ["GLU", "LogSoftmax", "Softmax", "Softmax2d", "Softmin"]
 
 
-class Softmax(Module):
-    """``exp(x) / sum(exp(x))`` along ``dim``."""
-
+class _Along(Module):
     dim: int | None
 
     def __init__(self, dim: int | None = None) -> None:
         super().__init__()
         self.dim = dim
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}"
+
+
+class Softmax(_Along):
+    """``exp(x) / sum(exp(x))`` along ``dim``."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softmax(input, self.dim, _stacklevel=4)
 
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"
 
-
-class Softmin(Module):
+class Softmin(_Along):
     """Softmax of ``-x`` along ``dim``."""
-
-    dim: int | None
-
-    def __init__(self, dim: int | None = None) -> None:
-        super().__init__()
-        self.dim = dim
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softmin(input, self.dim, _stacklevel=4)
 
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"
 
-
-class LogSoftmax(Module):
+class LogSoftmax(_Along):
     """``log(softmax(x))`` along ``dim``."""
-
-    dim: int | None
-
-    def __init__(self, dim: int | None = None) -> None:
-        super().__init__()
-        self.dim = dim
 
     def forward(self, input: Tensor) -> Tensor:
         return F.log_softmax(input, self.dim, _stacklevel=4)
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"
 
 
 class Softmax2d(Module):
@@ -69,17 +53,13 @@ class Softmax2d(Module):
         return F.softmax(input, -3)
 
 
-class GLU(Module):
+class GLU(_Along):
     """``a * sigmoid(b)``, where a and b are the halves of the input along ``dim``."""
 
     dim: int
 
     def __init__(self, dim: int = -1) -> None:
-        super().__init__()
-        self.dim = dim
+        super().__init__(dim)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.glu(input, self.dim)
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"

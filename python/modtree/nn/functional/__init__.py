@@ -11,10 +11,10 @@ from modtree.nn.functional.activation import *  # noqa: F403
 from modtree.nn.functional.activation import __all__ as _activation
 from modtree.nn.functional.basic import *  # noqa: F403
 from modtree.nn.functional.basic import __all__ as _basic
-from modtree.nn.functional.channel_dropout import *  # noqa: F403
-from modtree.nn.functional.channel_dropout import __all__ as _channel_dropout
 from modtree.nn.functional.convolution import *  # noqa: F403
 from modtree.nn.functional.convolution import __all__ as _convolution
+from modtree.nn.functional.dropout import *  # noqa: F403
+from modtree.nn.functional.dropout import __all__ as _dropout
 from modtree.nn.functional.loss import *  # noqa: F403
 from modtree.nn.functional.loss import __all__ as _loss
 from modtree.nn.functional.margin_loss import *  # noqa: F403
@@ -45,7 +45,7 @@ __all__ = [
     *_sparse,
     "multi_head_attention_forward",
     *_convolution,
-    *_channel_dropout,
+    *_dropout,
     *_normalization,
     *_padding,
     *_pooling,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Functions of single layers: products with weights, tables, dropout, norms and distances of
+"""Functions of single layers: products with weights, tables, norms and distances of
 vectors, attention.
 """
 
@@ -11,15 +11,14 @@ from modtree._ops import attention as attention_ops
 from modtree._ops import embedding as embedding_ops
 from modtree._ops import linear as linear_ops
 from modtree._ops import norm as norm_ops
-from modtree._tensor.creation import empty_like
 from modtree._tensor.grad_mode import no_grad
 from modtree._tensor.tensor import Tensor
 from modtree.nn.functional._common import need_tensor
+from modtree.nn.functional.dropout import check_probability
 
 __all__ = [
     "bilinear",
     "cosine_similarity",
-    "dropout",
     "embedding",
     "layer_norm",
     "linear",
@@ -131,32 +130,6 @@ def layer_norm(
     return norm_ops.layer_norm(input, weight, bias, tuple(normalized_shape), eps)
 
 
-def _check_probability(p: float) -> None:
-    if not 0.0 <= p <= 1.0:
-        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
-
-
-def _kept(input: Tensor, p: float) -> Tensor:
-    """A mask of the input's shape and dtype: 0 with probability p, else 1 / (1 - p)."""
-    with no_grad():
-        mask = empty_like(input)
-        if p == 1.0:
-            return mask.zero_()
-        return mask.bernoulli_(1.0 - p).div_(1.0 - p)
-
-
-def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """While training, sets each value to 0 with probability ``p`` and scales the others by ``1 / (1
-    - p)``.
-    """
-    _check_probability(p)
-    if not training or p == 0.0:
-        return input
-    need_tensor("dropout", input)
-    mask = _kept(input, p)
-    return input.mul_(mask) if inplace else input * mask
-
-
 def normalize(
     input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None
 ) -> Tensor:
@@ -229,7 +202,7 @@ def scaled_dot_product_attention(
         scale: Default ``1 / sqrt(E)``.
         enable_gqa: Repeat the heads of key and value (axis -3) to the number of heads of the query.
     """
-    _check_probability(dropout_p)
+    check_probability(dropout_p)
     if enable_gqa:
         key, value = (_repeat_heads(query, kv) for kv in (key, value))
     return attention_ops.attention(query, key, value, attn_mask, is_causal, scale, float(dropout_p))

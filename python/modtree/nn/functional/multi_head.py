@@ -10,6 +10,7 @@ from modtree._tensor.creation import zeros
 from modtree._tensor.tensor import Tensor
 from modtree.nn.functional import basic as F
 from modtree.nn.functional.activation import softmax
+from modtree.nn.functional.dropout import dropout
 
 MINUS_INF = float("-inf")
 
@@ -175,7 +176,7 @@ def multi_head_attention_forward(
     if need_weights:
         scores = (q * (1.0 / math.sqrt(head))) @ k.transpose(-2, -1)
         probabilities = softmax(scores if mask is None else scores + mask, -1)
-        probabilities = F.dropout(probabilities, dropout_p)
+        probabilities = dropout(probabilities, dropout_p)
         out = probabilities @ v
     else:
         out = F.scaled_dot_product_attention(

@@ -38,13 +38,7 @@ Ints = int | tuple[int, ...]
 
 def _check_input(name: str, n: int, input: Tensor) -> None:
     need_tensor(name, input)
-    if input.dim() not in (n + 1, n + 2):
-        raise RuntimeError(
-            f"{name}: Expected {n + 1}D or {n + 2}D (batch mode) tensor with optional 0 dim "
-            f"batch size for input, but "
-            f"got:{list(input.shape)}"
-        )
-    if 0 in input.shape[-n - 1 :]:
+    if input.dim() not in (n + 1, n + 2) or 0 in input.shape[-n - 1 :]:
         raise RuntimeError(
             f"{name}: Expected {n + 1}D or {n + 2}D (batch mode) tensor with optional 0 dim "
             f"batch size for input, but "

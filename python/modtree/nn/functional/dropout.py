@@ -1,22 +1,33 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Dropout of whole channels, and dropout that keeps mean and variance."""
+"""Dropout of values and of whole channels, and dropout that keeps mean and variance."""
 
 from __future__ import annotations
 
 import warnings
 from typing import Any
 
-from modtree._tensor.creation import empty
+from modtree._tensor.creation import empty, empty_like
 from modtree._tensor.grad_mode import no_grad
 from modtree._tensor.tensor import Tensor
 from modtree.nn.functional._common import need_tensor
 
-__all__ = ["alpha_dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout"]
+__all__ = [
+    "alpha_dropout",
+    "dropout",
+    "dropout1d",
+    "dropout2d",
+    "dropout3d",
+    "feature_alpha_dropout",
+]
+
+
+def check_probability(p: float) -> None:
+    if not 0.0 <= p <= 1.0:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
 
 
 def _check(name: str, input: Tensor, p: float) -> None:
-    if not 0.0 <= p <= 1.0:
-        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+    check_probability(p)
     need_tensor(name, input)
 
 
@@ -28,6 +39,20 @@ def _kept(input: Tensor, p: float, channels: bool) -> Tensor:
     with no_grad():
         mask = empty(shape, dtype=input.dtype, device=input.device)
         return mask.zero_() if p == 1.0 else mask.bernoulli_(1.0 - p)
+
+
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """While training, sets each value to 0 with probability ``p`` and scales the others by ``1 / (1
+    - p)`` (Srivastava et al., 2014).
+    """
+    check_probability(p)
+    if not training or p == 0.0:
+        return input
+    need_tensor("dropout", input)
+    with no_grad():
+        mask = empty_like(input)
+        mask = mask.zero_() if p == 1.0 else mask.bernoulli_(1.0 - p).div_(1.0 - p)
+    return input.mul_(mask) if inplace else input * mask
 
 
 def _drop_channels(input: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
