@@ -59,64 +59,99 @@ class _Inplace(Module):
 
 
 class Tanh(Module):
-    """Hyperbolic tangent."""
+    """Hyperbolic tangent.
+
+    Shape:
+        - input and output: any shape, the same.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.tanh(input)
 
 
 class Sigmoid(Module):
-    """``1 / (1 + exp(-x))``."""
+    """``1 / (1 + exp(-x))``.
+
+    Shape:
+        - input and output: any shape, the same.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.sigmoid(input)
 
 
 class LogSigmoid(Module):
-    """``log(sigmoid(x))``, computed without overflow."""
+    """``log(sigmoid(x))``, computed without overflow.
+
+    Shape:
+        - input and output: any shape, the same.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.logsigmoid(input)
 
 
 class Softsign(Module):
-    """``x / (1 + |x|)``."""
+    """``x / (1 + |x|)``.
+
+    Shape:
+        - input and output: any shape, the same.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softsign(input)
 
 
 class Tanhshrink(Module):
-    """``x - tanh(x)``."""
+    """``x - tanh(x)``.
+
+    Shape:
+        - input and output: any shape, the same.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.tanhshrink(input)
 
 
 class ReLU(_Inplace):
-    """``max(x, 0)``; ``inplace=True`` writes into the input."""
+    """``max(x, 0)``; ``inplace=True`` writes into the input.
+
+    Shape:
+        - input and output: any shape, the same.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.relu(input, inplace=self.inplace)
 
 
 class SiLU(_Inplace):
-    """``x * sigmoid(x)``; ``inplace=True`` writes into the input."""
+    """``x * sigmoid(x)`` (Elfwing et al., 2017); ``inplace=True`` writes into the input.
+
+    Shape:
+        - input and output: any shape, the same.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.silu(input, inplace=self.inplace)
 
 
 class Mish(_Inplace):
-    """``x * tanh(softplus(x))``; ``inplace=True`` writes into the input."""
+    """``x * tanh(softplus(x))`` (Misra, 2019); ``inplace=True`` writes into the input.
+
+    Shape:
+        - input and output: any shape, the same.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.mish(input, inplace=self.inplace)
 
 
 class SELU(_Inplace):
-    """ELU with the scale and alpha that keep mean 0 and variance 1; ``inplace=True`` writes into
-    the input.
+    """ELU with the scale and alpha that keep mean 0 and variance 1 (Klambauer et al., 2017);
+    ``inplace=True`` writes into the input.
+
+    Shape:
+        - input and output: any shape, the same.
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -124,7 +159,11 @@ class SELU(_Inplace):
 
 
 class Hardswish(_Inplace):
-    """``x * relu6(x + 3) / 6``; ``inplace=True`` writes into the input."""
+    """``x * relu6(x + 3) / 6`` (Howard et al., 2019); ``inplace=True`` writes into the input.
+
+    Shape:
+        - input and output: any shape, the same.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.hardswish(input, self.inplace)
@@ -134,7 +173,11 @@ class Hardswish(_Inplace):
 
 
 class Hardsigmoid(_Inplace):
-    """``relu6(x + 3) / 6``; ``inplace=True`` writes into the input."""
+    """``relu6(x + 3) / 6``; ``inplace=True`` writes into the input.
+
+    Shape:
+        - input and output: any shape, the same.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.hardsigmoid(input, self.inplace)
@@ -147,7 +190,12 @@ class Hardsigmoid(_Inplace):
 
 
 class GELU(Module):
-    """``x * Phi(x)``; ``approximate="tanh"`` for its approximation by tanh."""
+    """``x * Phi(x)`` (Hendrycks and Gimpel, 2016); ``approximate="tanh"`` for its approximation by
+    tanh.
+
+    Shape:
+        - input and output: any shape, the same.
+    """
 
     approximate: str
 
@@ -163,8 +211,11 @@ class GELU(Module):
 
 
 class LeakyReLU(Module):
-    """x where it is positive, else ``negative_slope * x``; ``inplace=True`` writes into the
-    input.
+    """x where it is positive, else ``negative_slope * x`` (Maas et al., 2013); ``inplace=True``
+    writes into the input.
+
+    Shape:
+        - input and output: any shape, the same.
     """
 
     negative_slope: float
@@ -196,8 +247,11 @@ class _Exponential(Module):
 
 
 class ELU(_Exponential):
-    """x where it is positive, else ``alpha * (exp(x) - 1)``; ``inplace=True`` writes into the
-    input.
+    """x where it is positive, else ``alpha * (exp(x) - 1)`` (Clevert et al., 2015);
+    ``inplace=True`` writes into the input.
+
+    Shape:
+        - input and output: any shape, the same.
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -205,8 +259,11 @@ class ELU(_Exponential):
 
 
 class CELU(_Exponential):
-    """x where it is positive, else ``alpha * (exp(x / alpha) - 1)``; ``inplace=True`` writes into
-    the input.
+    """x where it is positive, else ``alpha * (exp(x / alpha) - 1)`` (Barron, 2017);
+    ``inplace=True`` writes into the input.
+
+    Shape:
+        - input and output: any shape, the same.
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -214,7 +271,11 @@ class CELU(_Exponential):
 
 
 class Softplus(Module):
-    """``log(1 + exp(beta * x)) / beta``; x itself where ``beta * x`` is above the threshold."""
+    """``log(1 + exp(beta * x)) / beta``; x itself where ``beta * x`` is above the threshold.
+
+    Shape:
+        - input and output: any shape, the same.
+    """
 
     beta: float
     threshold: float
@@ -243,14 +304,22 @@ class _Shrink(Module):
 
 
 class Hardshrink(_Shrink):
-    """x where ``|x| > lambd``, else 0."""
+    """x where ``|x| > lambd``, else 0.
+
+    Shape:
+        - input and output: any shape, the same.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.hardshrink(input, self.lambd)
 
 
 class Softshrink(_Shrink):
-    """x moved towards 0 by ``lambd``; 0 where ``|x| <= lambd``."""
+    """x moved towards 0 by ``lambd``; 0 where ``|x| <= lambd``.
+
+    Shape:
+        - input and output: any shape, the same.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softshrink(input, self.lambd)
@@ -259,6 +328,16 @@ class Softshrink(_Shrink):
 class Hardtanh(Module):
     """x limited to [min_val, max_val]; ``inplace=True`` writes into the input. ``min_value`` and
     ``max_value`` are old names.
+
+    Args:
+        min_val: The lower bound.
+        max_val: The upper bound.
+        inplace: Write into the input.
+        min_value: Deprecated: the old name of ``min_val``.
+        max_value: Deprecated: the old name of ``max_val``.
+
+    Shape:
+        - input and output: any shape, the same.
     """
 
     min_val: float
@@ -302,7 +381,11 @@ def _warn_of_old_name(old: str, new: str) -> None:
 
 
 class ReLU6(Hardtanh):
-    """``min(max(x, 0), 6)``; ``inplace=True`` writes into the input."""
+    """``min(max(x, 0), 6)``; ``inplace=True`` writes into the input.
+
+    Shape:
+        - input and output: any shape, the same.
+    """
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__(0.0, 6.0, inplace)
@@ -312,7 +395,16 @@ class ReLU6(Hardtanh):
 
 
 class Threshold(Module):
-    """x where it is above the threshold, else ``value``; ``inplace=True`` writes into the input."""
+    """x where it is above the threshold, else ``value``; ``inplace=True`` writes into the input.
+
+    Args:
+        threshold: What values have to be above.
+        value: What the others become.
+        inplace: Write into the input.
+
+    Shape:
+        - input and output: any shape, the same.
+    """
 
     threshold: float
     value: float
@@ -333,7 +425,15 @@ class Threshold(Module):
 
 class RReLU(Module):
     """Leaky ReLU with a slope for each value, drawn from [lower, upper] while training, else their
-    mean.
+    mean (Xu et al., 2015).
+
+    Args:
+        lower: The smallest slope.
+        upper: The largest slope.
+        inplace: Write into the input.
+
+    Shape:
+        - input and output: any shape, the same.
     """
 
     lower: float
@@ -356,7 +456,7 @@ class RReLU(Module):
 
 
 class PReLU(Module):
-    """x where it is positive, else ``weight * x`` with learned slopes.
+    """x where it is positive, else ``weight * x`` with learned slopes (He et al., 2015).
 
     Args:
         num_parameters: 1, or the number of channels (second axis of the input).
@@ -365,6 +465,9 @@ class PReLU(Module):
         dtype: Their dtype.
 
     Parameter: ``weight`` (num_parameters).
+
+    Shape:
+        - input and output: (N, C, ...) or any shape, the same.
     """
 
     num_parameters: int

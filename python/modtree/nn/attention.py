@@ -38,6 +38,12 @@ class MultiheadAttention(Module):
         >>> output, weights = attention(x, x, x)
         >>> output.shape, weights.shape
         (modtree.Size([2, 5, 64]), modtree.Size([2, 5, 5]))
+
+    Shape:
+        - query: (L, N, embed_dim), with ``batch_first`` (N, L, embed_dim); without a batch (L,
+          embed_dim).
+        - key and value: (S, N, kdim) and (S, N, vdim), likewise.
+        - output: as the query, and the weights (N, L, S) or None; see :meth:`forward`.
     """
 
     bias_k: Tensor | None

@@ -144,7 +144,22 @@ def _check_dims(input: Tensor, allowed: tuple[int, ...]) -> None:
 
 
 class BatchNorm1d(_BatchNorm):
-    """Batch normalization of (N, C) or (N, C, L); see :class:`BatchNorm2d`."""
+    """Batch normalization of (N, C) or (N, C, L); see :class:`BatchNorm2d`.
+
+    Args:
+        num_features: C.
+        eps: Added to the variance.
+        momentum: How far the running values move; None makes them the mean over all batches.
+        affine: False leaves ``weight`` and ``bias`` out (both None).
+        track_running_stats: False leaves the buffers out; the batch's own values are used
+            always then.
+        device: Where parameters and buffers are made.
+        dtype: Their dtype.
+        bias: False leaves ``bias`` out.
+
+    Shape:
+        - input and output: (N, C) or (N, C, L), the same.
+    """
 
     def _check_input_dim(self, input: Tensor) -> None:
         _check_dims(input, (2, 3))
@@ -152,7 +167,7 @@ class BatchNorm1d(_BatchNorm):
 
 class BatchNorm2d(_BatchNorm):
     """Each channel of (N, C, H, W) with mean 0 and variance 1 over the batch, then scaled and
-    shifted.
+    shifted (Ioffe and Szegedy, 2015).
 
     While training it uses mean and variance of the batch, and moves the running ones towards them;
     in ``eval()`` it uses the running ones.
@@ -169,6 +184,9 @@ class BatchNorm2d(_BatchNorm):
         bias: False leaves ``bias`` out.
 
     ValueError for inputs of another rank, and when training with one value per channel.
+
+    Shape:
+        - input and output: (N, C, H, W), the same.
     """
 
     def _check_input_dim(self, input: Tensor) -> None:
@@ -176,7 +194,22 @@ class BatchNorm2d(_BatchNorm):
 
 
 class BatchNorm3d(_BatchNorm):
-    """Batch normalization of (N, C, D, H, W); see :class:`BatchNorm2d`."""
+    """Batch normalization of (N, C, D, H, W); see :class:`BatchNorm2d`.
+
+    Args:
+        num_features: C.
+        eps: Added to the variance.
+        momentum: How far the running values move; None makes them the mean over all batches.
+        affine: False leaves ``weight`` and ``bias`` out (both None).
+        track_running_stats: False leaves the buffers out; the batch's own values are used
+            always then.
+        device: Where parameters and buffers are made.
+        dtype: Their dtype.
+        bias: False leaves ``bias`` out.
+
+    Shape:
+        - input and output: (N, C, D, H, W), the same.
+    """
 
     def _check_input_dim(self, input: Tensor) -> None:
         _check_dims(input, (5,))
@@ -279,13 +312,7 @@ class _InstanceNorm(_NormBase):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    """Instance normalization of (N, C, L) or (C, L); see :class:`InstanceNorm2d`."""
-
-    _n = 1
-
-
-class InstanceNorm2d(_InstanceNorm):
-    """Each channel of each sample of (N, C, H, W) or (C, H, W) with mean 0 and variance 1.
+    """Instance normalization of (N, C, L) or (C, L); see :class:`InstanceNorm2d`.
 
     Args:
         num_features: C.
@@ -296,12 +323,50 @@ class InstanceNorm2d(_InstanceNorm):
         device: Where parameters and buffers are made.
         dtype: Their dtype.
         bias: False leaves ``bias`` out.
+
+    Shape:
+        - input and output: (N, C, L) or (C, L), the same.
+    """
+
+    _n = 1
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """Each channel of each sample of (N, C, H, W) or (C, H, W) with mean 0 and variance 1 (Ulyanov
+    et al., 2016).
+
+    Args:
+        num_features: C.
+        eps: Added to the variance.
+        momentum: How far the running values move.
+        affine: Scale and shift each channel by ``weight`` and ``bias``.
+        track_running_stats: Keep running statistics, and use them in ``eval()``.
+        device: Where parameters and buffers are made.
+        dtype: Their dtype.
+        bias: False leaves ``bias`` out.
+
+    Shape:
+        - input and output: (N, C, H, W) or (C, H, W), the same.
     """
 
     _n = 2
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """Instance normalization of (N, C, D, H, W) or (C, D, H, W); see :class:`InstanceNorm2d`."""
+    """Instance normalization of (N, C, D, H, W) or (C, D, H, W); see :class:`InstanceNorm2d`.
+
+    Args:
+        num_features: C.
+        eps: Added to the variance.
+        momentum: How far the running values move.
+        affine: Scale and shift each channel by ``weight`` and ``bias``.
+        track_running_stats: Keep running statistics, and use them in ``eval()``.
+        device: Where parameters and buffers are made.
+        dtype: Their dtype.
+        bias: False leaves ``bias`` out.
+
+    Shape:
+        - input and output: (N, C, D, H, W) or (C, D, H, W), the same.
+    """
 
     _n = 3

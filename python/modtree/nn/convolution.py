@@ -212,7 +212,28 @@ class _Conv(_ConvNd):
 
 
 class Conv1d(_Conv):
-    """A convolution over the last axis of (N, C, L) or (C, L); see :class:`Conv2d`."""
+    """A convolution over the last axis of (N, C, L) or (C, L); see :class:`Conv2d`.
+
+    Args:
+        in_channels: C of the input.
+        out_channels: C of the result.
+        kernel_size: Extent of a window; like the next ones a number, or one for each axis.
+        stride: Distance of windows.
+        padding: Elements around the input; ``"valid"`` means none, ``"same"`` as many as keep
+            its size (with stride 1).
+        dilation: Distance of the elements of a window.
+        groups: The channels are split into so many groups that do not see each other.
+        bias: False leaves the bias out.
+        padding_mode: What is put around the input: ``"zeros"``, ``"reflect"``, ``"replicate"``
+            or ``"circular"``.
+        device: Where the parameters are made.
+        dtype: Their dtype.
+
+    Shape:
+        - input: (N, in_channels, L) or (in_channels, L).
+        - output: (N, out_channels, L') or without N, ``L' = (L + 2 * padding - dilation *
+          (kernel_size - 1) - 1) // stride + 1``.
+    """
 
     _n = 1
 
@@ -238,6 +259,11 @@ class Conv2d(_Conv):
     Parameters: ``weight`` (out_channels, in_channels / groups, *kernel_size) and ``bias``
     (out_channels), both uniform in plus or minus ``1 / sqrt(in_channels / groups * elements of a
     window)``.
+
+    Shape:
+        - input: (N, in_channels, H, W) or (in_channels, H, W).
+        - output: (N, out_channels, H', W') or without N, ``H' = (H + 2 * padding - dilation *
+          (kernel_size - 1) - 1) // stride + 1``, likewise for the others.
     """
 
     _n = 2
@@ -246,6 +272,26 @@ class Conv2d(_Conv):
 class Conv3d(_Conv):
     """A convolution over the last three axes of (N, C, D, H, W) or (C, D, H, W); see
     :class:`Conv2d`.
+
+    Args:
+        in_channels: C of the input.
+        out_channels: C of the result.
+        kernel_size: Extent of a window; like the next ones a number, or one for each axis.
+        stride: Distance of windows.
+        padding: Elements around the input; ``"valid"`` means none, ``"same"`` as many as keep
+            its size (with stride 1).
+        dilation: Distance of the elements of a window.
+        groups: The channels are split into so many groups that do not see each other.
+        bias: False leaves the bias out.
+        padding_mode: What is put around the input: ``"zeros"``, ``"reflect"``, ``"replicate"``
+            or ``"circular"``.
+        device: Where the parameters are made.
+        dtype: Their dtype.
+
+    Shape:
+        - input: (N, in_channels, D, H, W) or (in_channels, D, H, W).
+        - output: (N, out_channels, D', H', W') or without N, ``D' = (D + 2 * padding - dilation
+          * (kernel_size - 1) - 1) // stride + 1``, likewise for the others.
     """
 
     _n = 3
@@ -340,14 +386,34 @@ class _ConvTransposeNd(_ConvNd):
 
 
 class ConvTranspose1d(_ConvTransposeNd):
-    """The transpose of :class:`Conv1d`; see :class:`ConvTranspose2d`."""
+    """The transpose of :class:`Conv1d`; see :class:`ConvTranspose2d`.
+
+    Args:
+        in_channels: C of the input.
+        out_channels: C of the result.
+        kernel_size: Extent of the kernel; like the next ones a number, or one for each axis.
+        stride: Distance of the places where neighbours add.
+        padding: How many elements are cut off on each side.
+        output_padding: How many elements are added at the end.
+        groups: The channels are split into so many groups that do not see each other.
+        bias: False leaves the bias out.
+        dilation: Distance of the elements of the kernel.
+        padding_mode: ``"zeros"`` only.
+        device: Where the parameters are made.
+        dtype: Their dtype.
+
+    Shape:
+        - input: (N, in_channels, L) or (in_channels, L).
+        - output: (N, out_channels, L') or without N, ``L' = (L - 1) * stride - 2 * padding +
+          dilation * (kernel_size - 1) + output_padding + 1``.
+    """
 
     _n = 1
 
 
 class ConvTranspose2d(_ConvTransposeNd):
     """The transpose of :class:`Conv2d`: every element of the input adds a multiple of the kernel to
-    the result.
+    the result (Zeiler et al., 2010).
 
     Args:
         in_channels: C of the input.
@@ -367,12 +433,38 @@ class ConvTranspose2d(_ConvTransposeNd):
     (out_channels).
 
     Called with ``output_size=`` it chooses the output padding for that size.
+
+    Shape:
+        - input: (N, in_channels, H, W) or (in_channels, H, W).
+        - output: (N, out_channels, H', W') or without N, ``H' = (H - 1) * stride - 2 * padding
+          + dilation * (kernel_size - 1) + output_padding + 1``, likewise for the others.
     """
 
     _n = 2
 
 
 class ConvTranspose3d(_ConvTransposeNd):
-    """The transpose of :class:`Conv3d`; see :class:`ConvTranspose2d`."""
+    """The transpose of :class:`Conv3d`; see :class:`ConvTranspose2d`.
+
+    Args:
+        in_channels: C of the input.
+        out_channels: C of the result.
+        kernel_size: Extent of the kernel; like the next ones a number, or one for each axis.
+        stride: Distance of the places where neighbours add.
+        padding: How many elements are cut off on each side.
+        output_padding: How many elements are added at the end.
+        groups: The channels are split into so many groups that do not see each other.
+        bias: False leaves the bias out.
+        dilation: Distance of the elements of the kernel.
+        padding_mode: ``"zeros"`` only.
+        device: Where the parameters are made.
+        dtype: Their dtype.
+
+    Shape:
+        - input: (N, in_channels, D, H, W) or (in_channels, D, H, W).
+        - output: (N, out_channels, D', H', W') or without N, ``D' = (D - 1) * stride - 2 *
+          padding + dilation * (kernel_size - 1) + output_padding + 1``, likewise for the
+          others.
+    """
 
     _n = 3

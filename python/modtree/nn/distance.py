@@ -11,7 +11,12 @@ __all__ = ["CosineSimilarity", "PairwiseDistance"]
 
 
 class CosineSimilarity(Module):
-    """Cosine of the angle between vectors along ``dim``; norms count as at least ``eps``."""
+    """Cosine of the angle between vectors along ``dim``; norms count as at least ``eps``.
+
+    Shape:
+        - x1 and x2: any shapes that broadcast.
+        - output: the shape they broadcast to without ``dim``.
+    """
 
     dim: int
     eps: float
@@ -26,7 +31,17 @@ class CosineSimilarity(Module):
 
 
 class PairwiseDistance(Module):
-    """The p-norm of ``x1 - x2 + eps`` along the last axis."""
+    """The p-norm of ``x1 - x2 + eps`` along the last axis.
+
+    Args:
+        p: The norm.
+        eps: Added to the differences, so that the gradient is finite where they are 0.
+        keepdim: Keep the last axis, with size 1.
+
+    Shape:
+        - x1 and x2: (..., D), broadcast.
+        - output: (...), or (..., 1) with ``keepdim``.
+    """
 
     norm: float
     eps: float

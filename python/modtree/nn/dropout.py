@@ -34,7 +34,10 @@ class _Dropout(Module):
 
 class Dropout(_Dropout):
     """While training, sets values to 0 with probability ``p`` and scales the others by ``1 / (1 -
-    p)``.
+    p)`` (Srivastava et al., 2014).
+
+    Shape:
+        - input and output: any shape, the same.
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -44,6 +47,9 @@ class Dropout(_Dropout):
 class Dropout1d(_Dropout):
     """While training, sets whole channels of (N, C, L) or (C, L) to 0 with probability ``p`` and
     scales the others.
+
+    Shape:
+        - input and output: (N, C, L) or (C, L), the same.
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -52,7 +58,10 @@ class Dropout1d(_Dropout):
 
 class Dropout2d(_Dropout):
     """While training, sets whole channels of (N, C, H, W) to 0 with probability ``p`` and scales
-    the others.
+    the others (Tompson et al., 2014).
+
+    Shape:
+        - input and output: (N, C, H, W), or (N, C, L), the same.
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -62,6 +71,9 @@ class Dropout2d(_Dropout):
 class Dropout3d(_Dropout):
     """While training, sets whole channels of (N, C, D, H, W) or (C, D, H, W) to 0 with probability
     ``p`` and scales the others.
+
+    Shape:
+        - input and output: (N, C, D, H, W) or (C, D, H, W), the same.
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -70,7 +82,10 @@ class Dropout3d(_Dropout):
 
 class AlphaDropout(_Dropout):
     """Dropout for networks of SELU: dropped values take SELU's lower limit, and mean 0 and variance
-    1 stay.
+    1 stay (Klambauer et al., 2017).
+
+    Shape:
+        - input and output: any shape, the same.
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -78,7 +93,11 @@ class AlphaDropout(_Dropout):
 
 
 class FeatureAlphaDropout(_Dropout):
-    """:class:`AlphaDropout` of whole channels."""
+    """:class:`AlphaDropout` of whole channels.
+
+    Shape:
+        - input and output: (N, C, ...), the same.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.feature_alpha_dropout(input, self.p, self.training)

@@ -86,6 +86,10 @@ class Embedding(_Table):
 
     Parameter: ``weight`` (num_embeddings, embedding_dim), drawn from the standard normal
     distribution.
+
+    Shape:
+        - input: integers of any shape (*).
+        - output: (*, embedding_dim).
     """
 
     max_norm: float | None
@@ -188,6 +192,10 @@ class EmbeddingBag(_Table):
 
     Parameter: ``weight`` (num_embeddings, embedding_dim), drawn from the standard normal
     distribution.
+
+    Shape:
+        - input: (B, N), or (n) with offsets (B).
+        - output: (B, embedding_dim).
     """
 
     max_norm: float | None

@@ -12,7 +12,12 @@ __all__ = ["Flatten", "Unflatten"]
 
 
 class Flatten(Module):
-    """Makes one axis of the axes ``start_dim`` to ``end_dim``; by default all but the first."""
+    """Makes one axis of the axes ``start_dim`` to ``end_dim``; by default all but the first.
+
+    Shape:
+        - input: (N, ...).
+        - output: (N, product of the other sizes), with the default axes.
+    """
 
     start_dim: int
     end_dim: int
@@ -30,7 +35,12 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
-    """Makes the axes ``unflattened_size`` (one may be -1) of the axis ``dim``."""
+    """Makes the axes ``unflattened_size`` (one may be -1) of the axis ``dim``.
+
+    Shape:
+        - input: (..., n, ...), n being the size of ``dim``.
+        - output: (..., *unflattened_size, ...).
+    """
 
     dim: int
     unflattened_size: Any

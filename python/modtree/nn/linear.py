@@ -23,6 +23,9 @@ class Identity(Module):
         >>> x = mt.ones(3)
         >>> nn.Identity(54, unused=True)(x) is x
         True
+
+    Shape:
+        - input and output: any shape, the same.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -44,6 +47,10 @@ class Linear(Module):
 
     Parameters: ``weight`` (out_features, in_features) and ``bias`` (out_features), both uniform in
     plus or minus ``1 / sqrt(in_features)``.
+
+    Shape:
+        - input: (..., in_features).
+        - output: (..., out_features).
     """
 
     in_features: int
@@ -102,6 +109,10 @@ class Bilinear(Module):
 
     Parameters: ``weight`` (out_features, in1_features, in2_features) and ``bias`` (out_features),
     both uniform in plus or minus ``1 / sqrt(in1_features)``.
+
+    Shape:
+        - input1 and input2: (..., in1_features) and (..., in2_features).
+        - output: (..., out_features).
     """
 
     in1_features: int

@@ -36,7 +36,8 @@ class _Affine(Module):
 
 
 class LayerNorm(_Affine):
-    """Normalizes over the last axes to mean 0 and variance 1, then scales and shifts.
+    """Normalizes over the last axes to mean 0 and variance 1, then scales and shifts (Ba et al.,
+    2016).
 
     Args:
         normalized_shape: Sizes of the axes to normalize over; an int means the last axis.
@@ -47,6 +48,9 @@ class LayerNorm(_Affine):
         dtype: Their dtype.
 
     Parameters: ``weight`` (ones) and ``bias`` (zeros), both of shape ``normalized_shape``.
+
+    Shape:
+        - input and output: (..., *normalized_shape), the same.
     """
 
     normalized_shape: tuple[int, ...]
@@ -82,7 +86,7 @@ class LayerNorm(_Affine):
 
 class GroupNorm(_Affine):
     """Normalizes each group of channels of each sample to mean 0 and variance 1, then scales and
-    shifts each channel.
+    shifts each channel (Wu and He, 2018).
 
     Args:
         num_groups: Number of groups.
@@ -94,6 +98,9 @@ class GroupNorm(_Affine):
         bias: False leaves ``bias`` out.
 
     Parameters: ``weight`` (ones) and ``bias`` (zeros), both of shape (num_channels).
+
+    Shape:
+        - input and output: (N, C, ...), the same.
     """
 
     num_groups: int
@@ -135,7 +142,8 @@ class GroupNorm(_Affine):
 
 
 class RMSNorm(Module):
-    """Divides by the root of the mean square over the last axes, then scales.
+    """Divides by the root of the mean square over the last axes, then scales (Zhang and Sennrich,
+    2019).
 
     Args:
         normalized_shape: Sizes of the axes; an int means the last axis.
@@ -145,6 +153,9 @@ class RMSNorm(Module):
         dtype: Its dtype.
 
     Parameter: ``weight`` (ones), of shape ``normalized_shape``.
+
+    Shape:
+        - input and output: (..., *normalized_shape), the same.
     """
 
     normalized_shape: tuple[int, ...]
@@ -185,8 +196,17 @@ class RMSNorm(Module):
 
 
 class LocalResponseNorm(Module):
-    """Divides by a power of the mean square over neighbouring channels; see
-    :func:`modtree.nn.functional.local_response_norm`.
+    """Divides by a power of the mean square over neighbouring channels (Krizhevsky et al., 2012);
+    see :func:`modtree.nn.functional.local_response_norm`.
+
+    Args:
+        size: Number of neighbouring channels.
+        alpha: Factor of the mean square.
+        beta: The power.
+        k: Added to the mean square times ``alpha``.
+
+    Shape:
+        - input and output: (N, C, ...), the same.
     """
 
     size: int

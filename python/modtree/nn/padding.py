@@ -67,19 +67,34 @@ class _PadNd(Module):
 
 
 class ConstantPad1d(_ConstantPadNd):
-    """``value`` around the last axis."""
+    """``value`` around the last axis.
+
+    Shape:
+        - input: (..., L).
+        - output: the same with each padded axis longer by both of its paddings.
+    """
 
     _n = 1
 
 
 class ConstantPad2d(_ConstantPadNd):
-    """``value`` around the last two axes."""
+    """``value`` around the last two axes.
+
+    Shape:
+        - input: (..., H, W).
+        - output: the same with each padded axis longer by both of its paddings.
+    """
 
     _n = 2
 
 
 class ConstantPad3d(_ConstantPadNd):
-    """``value`` around the last three axes."""
+    """``value`` around the last three axes.
+
+    Shape:
+        - input: (..., D, H, W).
+        - output: the same with each padded axis longer by both of its paddings.
+    """
 
     _n = 3
 
@@ -93,66 +108,126 @@ class _ZeroPad:
 
 
 class ZeroPad1d(_ZeroPad, ConstantPad1d):
-    """Zeros around the last axis."""
+    """Zeros around the last axis.
+
+    Shape:
+        - input: (..., L).
+        - output: the same with each padded axis longer by both of its paddings.
+    """
 
 
 class ZeroPad2d(_ZeroPad, ConstantPad2d):
-    """Zeros around the last two axes."""
+    """Zeros around the last two axes.
+
+    Shape:
+        - input: (..., H, W).
+        - output: the same with each padded axis longer by both of its paddings.
+    """
 
 
 class ZeroPad3d(_ZeroPad, ConstantPad3d):
-    """Zeros around the last three axes."""
+    """Zeros around the last three axes.
+
+    Shape:
+        - input: (..., D, H, W).
+        - output: the same with each padded axis longer by both of its paddings.
+    """
 
 
 class ReflectionPad1d(_PadNd):
-    """The last axis mirrored at its ends, without repeating the borders."""
+    """The last axis mirrored at its ends, without repeating the borders.
+
+    Shape:
+        - input: (N, C, L) or (C, L).
+        - output: the same with each padded axis longer by both of its paddings.
+    """
 
     _n, _mode = 1, "reflect"
 
 
 class ReflectionPad2d(_PadNd):
-    """The last two axes mirrored at their ends, without repeating the borders."""
+    """The last two axes mirrored at their ends, without repeating the borders.
+
+    Shape:
+        - input: (N, C, H, W) or (C, H, W).
+        - output: the same with each padded axis longer by both of its paddings.
+    """
 
     _n, _mode = 2, "reflect"
 
 
 class ReflectionPad3d(_PadNd):
-    """The last three axes mirrored at their ends, without repeating the borders."""
+    """The last three axes mirrored at their ends, without repeating the borders.
+
+    Shape:
+        - input: (N, C, D, H, W) or (C, D, H, W).
+        - output: the same with each padded axis longer by both of its paddings.
+    """
 
     _n, _mode = 3, "reflect"
 
 
 class ReplicationPad1d(_PadNd):
-    """The outer elements of the last axis repeated."""
+    """The outer elements of the last axis repeated.
+
+    Shape:
+        - input: (N, C, L) or (C, L).
+        - output: the same with each padded axis longer by both of its paddings.
+    """
 
     _n, _mode = 1, "replicate"
 
 
 class ReplicationPad2d(_PadNd):
-    """The outer elements of the last two axes repeated."""
+    """The outer elements of the last two axes repeated.
+
+    Shape:
+        - input: (N, C, H, W) or (C, H, W).
+        - output: the same with each padded axis longer by both of its paddings.
+    """
 
     _n, _mode = 2, "replicate"
 
 
 class ReplicationPad3d(_PadNd):
-    """The outer elements of the last three axes repeated."""
+    """The outer elements of the last three axes repeated.
+
+    Shape:
+        - input: (N, C, D, H, W) or (C, D, H, W).
+        - output: the same with each padded axis longer by both of its paddings.
+    """
 
     _n, _mode = 3, "replicate"
 
 
 class CircularPad1d(_PadNd):
-    """The last axis continued from its other end."""
+    """The last axis continued from its other end.
+
+    Shape:
+        - input: (N, C, L) or (C, L).
+        - output: the same with each padded axis longer by both of its paddings.
+    """
 
     _n, _mode = 1, "circular"
 
 
 class CircularPad2d(_PadNd):
-    """The last two axes continued from their other ends."""
+    """The last two axes continued from their other ends.
+
+    Shape:
+        - input: (N, C, H, W) or (C, H, W).
+        - output: the same with each padded axis longer by both of its paddings.
+    """
 
     _n, _mode = 2, "circular"
 
 
 class CircularPad3d(_PadNd):
-    """The last three axes continued from their other ends."""
+    """The last three axes continued from their other ends.
+
+    Shape:
+        - input: (N, C, D, H, W) or (C, D, H, W).
+        - output: the same with each padded axis longer by both of its paddings.
+    """
 
     _n, _mode = 3, "circular"

@@ -69,7 +69,22 @@ class _MaxPoolNd(Module):
 
 
 class MaxPool1d(_MaxPoolNd):
-    """The largest value of each window over the last axis; see :class:`MaxPool2d`."""
+    """The largest value of each window over the last axis; see :class:`MaxPool2d`.
+
+    Args:
+        kernel_size: Extent of a window; like the next ones a number, or one for each axis.
+        stride: Distance of windows; by default their extent.
+        padding: Positions around the input that never win, at most half a window.
+        dilation: Distance of the elements of a window.
+        return_indices: Return also where the values stand, see
+            :func:`modtree.nn.functional.max_pool2d`.
+        ceil_mode: Also a last window that ends outside of the input.
+
+    Shape:
+        - input: (N, C, L) or (C, L).
+        - output: (N, C, L') or without N, ``L' = (L + 2 * padding - dilation * (kernel_size -
+          1) - 1) // stride + 1``; with ``ceil_mode`` rounded up.
+    """
 
     _n = 1
 
@@ -85,13 +100,34 @@ class MaxPool2d(_MaxPoolNd):
         return_indices: Return also where the values stand, see
             :func:`modtree.nn.functional.max_pool2d`.
         ceil_mode: Also a last window that ends outside of the input.
+
+    Shape:
+        - input: (N, C, H, W) or (C, H, W).
+        - output: (N, C, H', W') or without N, ``H' = (H + 2 * padding - dilation * (kernel_size
+          - 1) - 1) // stride + 1``, likewise for the others; with ``ceil_mode`` rounded up.
     """
 
     _n = 2
 
 
 class MaxPool3d(_MaxPoolNd):
-    """The largest value of each window over the last three axes; see :class:`MaxPool2d`."""
+    """The largest value of each window over the last three axes; see :class:`MaxPool2d`.
+
+    Args:
+        kernel_size: Extent of a window; like the next ones a number, or one for each axis.
+        stride: Distance of windows; by default their extent.
+        padding: Positions around the input that never win, at most half a window.
+        dilation: Distance of the elements of a window.
+        return_indices: Return also where the values stand, see
+            :func:`modtree.nn.functional.max_pool2d`.
+        ceil_mode: Also a last window that ends outside of the input.
+
+    Shape:
+        - input: (N, C, D, H, W) or (C, D, H, W).
+        - output: (N, C, D', H', W') or without N, ``D' = (D + 2 * padding - dilation *
+          (kernel_size - 1) - 1) // stride + 1``, likewise for the others; with ``ceil_mode``
+          rounded up.
+    """
 
     _n = 3
 
@@ -108,7 +144,20 @@ class _AvgPool(Module):
 
 
 class AvgPool1d(_AvgPool):
-    """The mean of each window over the last axis; see :class:`AvgPool2d`."""
+    """The mean of each window over the last axis; see :class:`AvgPool2d`.
+
+    Args:
+        kernel_size: Extent of a window; like the next ones a number, or one for each axis.
+        stride: Distance of windows; by default their extent.
+        padding: Zeros around the input, at most half a window.
+        ceil_mode: Also a last window that ends outside of the input.
+        count_include_pad: The zeros count in the mean.
+
+    Shape:
+        - input: (N, C, L) or (C, L).
+        - output: (N, C, L') or without N, ``L' = (L + 2 * padding - kernel_size) // stride +
+          1``; with ``ceil_mode`` rounded up.
+    """
 
     def __init__(
         self,
@@ -178,13 +227,32 @@ class AvgPool2d(_AvgPoolNd):
         ceil_mode: Also a last window that ends outside of the input.
         count_include_pad: The zeros count in the mean.
         divisor_override: Divide the sums by this number instead.
+
+    Shape:
+        - input: (N, C, H, W) or (C, H, W).
+        - output: (N, C, H', W') or without N, ``H' = (H + 2 * padding - kernel_size) // stride
+          + 1``, likewise for the others; with ``ceil_mode`` rounded up.
     """
 
     _n = 2
 
 
 class AvgPool3d(_AvgPoolNd):
-    """The mean of each window over the last three axes; see :class:`AvgPool2d`."""
+    """The mean of each window over the last three axes; see :class:`AvgPool2d`.
+
+    Args:
+        kernel_size: Extent of a window; like the next ones a number, or one for each axis.
+        stride: Distance of windows; by default their extent.
+        padding: Zeros around the input, at most half a window.
+        ceil_mode: Also a last window that ends outside of the input.
+        count_include_pad: The zeros count in the mean.
+        divisor_override: Divide the sums by this number instead.
+
+    Shape:
+        - input: (N, C, D, H, W) or (C, D, H, W).
+        - output: (N, C, D', H', W') or without N, ``D' = (D + 2 * padding - kernel_size) //
+          stride + 1``, likewise for the others; with ``ceil_mode`` rounded up.
+    """
 
     _n = 3
 
@@ -206,7 +274,12 @@ class _AdaptiveAvgPoolNd(_AdaptivePoolNd):
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
-    """The means of ``output_size`` parts of the last axis."""
+    """The means of ``output_size`` parts of the last axis.
+
+    Shape:
+        - input: (N, C, L) or (C, L).
+        - output: (N, C, *output_size) or without N.
+    """
 
     _n = 1
 
@@ -214,13 +287,22 @@ class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
 class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
     """The means of a grid of cells over the last two axes; ``output_size`` is a number or one for
     each axis, None keeps the input's.
+
+    Shape:
+        - input: (N, C, H, W) or (C, H, W).
+        - output: (N, C, *output_size) or without N.
     """
 
     _n = 2
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
-    """The means of a grid of cells over the last three axes."""
+    """The means of a grid of cells over the last three axes.
+
+    Shape:
+        - input: (N, C, D, H, W) or (C, D, H, W).
+        - output: (N, C, *output_size) or without N.
+    """
 
     _n = 3
 
@@ -238,7 +320,12 @@ class _AdaptiveMaxPoolNd(_AdaptivePoolNd):
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
-    """The largest values of ``output_size`` parts of the last axis."""
+    """The largest values of ``output_size`` parts of the last axis.
+
+    Shape:
+        - input: (N, C, L) or (C, L).
+        - output: (N, C, *output_size) or without N.
+    """
 
     _n = 1
 
@@ -246,12 +333,21 @@ class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
 class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
     """The largest values of a grid of cells over the last two axes; ``output_size`` is a number or
     one for each axis, None keeps the input's.
+
+    Shape:
+        - input: (N, C, H, W) or (C, H, W).
+        - output: (N, C, *output_size) or without N.
     """
 
     _n = 2
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
-    """The largest values of a grid of cells over the last three axes."""
+    """The largest values of a grid of cells over the last three axes.
+
+    Shape:
+        - input: (N, C, D, H, W) or (C, D, H, W).
+        - output: (N, C, *output_size) or without N.
+    """
 
     _n = 3

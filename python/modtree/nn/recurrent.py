@@ -283,6 +283,13 @@ class RNN(RNNBase):
 
     Arguments: ``input_size, hidden_size, num_layers=1, nonlinearity="tanh", bias=True,
     batch_first=False, dropout=0.0, bidirectional=False``; see :class:`RNNBase`.
+
+    Shape:
+        - input: (T, N, input_size), with ``batch_first`` (N, T, input_size); without a batch
+          (T, input_size); or packed.
+        - hx: (num_layers * directions, N, hidden_size).
+        - output: as the input, of width directions * hidden_size; and the last states, as
+          ``hx``.
     """
 
     nonlinearity: str
@@ -321,11 +328,19 @@ class RNN(RNNBase):
 
 
 class LSTM(RNNBase):
-    """Long short-term memory.
+    """Long short-term memory (Hochreiter and Schmidhuber, 1997).
 
     Arguments: ``input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
     bidirectional=False, proj_size=0``; see :class:`RNNBase`. Gates come in the order input, forget,
     cell, output.
+
+    Shape:
+        - input: (T, N, input_size), with ``batch_first`` (N, T, input_size); without a batch
+          (T, input_size); or packed.
+        - hx: (num_layers * directions, N, proj_size or hidden_size) and (num_layers *
+          directions, N, hidden_size).
+        - output: as the input, of width directions * (proj_size or hidden_size); and the last
+          states, as ``hx``.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -349,10 +364,17 @@ class LSTM(RNNBase):
 
 
 class GRU(RNNBase):
-    """Gated recurrent units.
+    """Gated recurrent units (Cho et al., 2014).
 
     Arguments: ``input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
     bidirectional=False``; see :class:`RNNBase`. Gates come in the order reset, update, new.
+
+    Shape:
+        - input: (T, N, input_size), with ``batch_first`` (N, T, input_size); without a batch
+          (T, input_size); or packed.
+        - hx: (num_layers * directions, N, hidden_size).
+        - output: as the input, of width directions * hidden_size; and the last states, as
+          ``hx``.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -124,6 +124,18 @@ class RNNCellBase(_Recurrent):
 class RNNCell(RNNCellBase):
     """``tanh(W_ih x + b_ih + W_hh h + b_hh)``; ``nonlinearity="relu"`` for ReLU instead. See
     :class:`RNNCellBase`.
+
+    Args:
+        input_size: Width of the input.
+        hidden_size: Width of the hidden state.
+        bias: False leaves the biases out.
+        nonlinearity: ``"tanh"`` or ``"relu"``.
+        device: Where the parameters are made.
+        dtype: Their dtype.
+
+    Shape:
+        - input: (N, input_size) or (input_size).
+        - hx and output: (N, hidden_size) or (hidden_size).
     """
 
     nonlinearity: str
@@ -168,6 +180,17 @@ class _GatedCell(RNNCellBase):
 class LSTMCell(_GatedCell):
     """One step of an LSTM; gates in the order input, forget, cell, output. See
     :class:`RNNCellBase`.
+
+    Args:
+        input_size: Width of the input.
+        hidden_size: Width of the hidden state.
+        bias: False leaves the biases out.
+        device: Where the parameters are made.
+        dtype: Their dtype.
+
+    Shape:
+        - input: (N, input_size) or (input_size).
+        - hx and output: two tensors (N, hidden_size) or (hidden_size): hidden and cell state.
     """
 
     _gates = 4
@@ -184,6 +207,17 @@ class LSTMCell(_GatedCell):
 class GRUCell(_GatedCell):
     """One step of gated recurrent units; gates in the order reset, update, new. See
     :class:`RNNCellBase`.
+
+    Args:
+        input_size: Width of the input.
+        hidden_size: Width of the hidden state.
+        bias: False leaves the biases out.
+        device: Where the parameters are made.
+        dtype: Their dtype.
+
+    Shape:
+        - input: (N, input_size) or (input_size).
+        - hx and output: (N, hidden_size) or (hidden_size).
     """
 
     _gates = 3

@@ -22,28 +22,44 @@ class _Along(Module):
 
 
 class Softmax(_Along):
-    """``exp(x) / sum(exp(x))`` along ``dim``."""
+    """``exp(x) / sum(exp(x))`` along ``dim``.
+
+    Shape:
+        - input and output: any shape, the same.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softmax(input, self.dim, _stacklevel=4)
 
 
 class Softmin(_Along):
-    """Softmax of ``-x`` along ``dim``."""
+    """Softmax of ``-x`` along ``dim``.
+
+    Shape:
+        - input and output: any shape, the same.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softmin(input, self.dim, _stacklevel=4)
 
 
 class LogSoftmax(_Along):
-    """``log(softmax(x))`` along ``dim``."""
+    """``log(softmax(x))`` along ``dim``.
+
+    Shape:
+        - input and output: any shape, the same.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.log_softmax(input, self.dim, _stacklevel=4)
 
 
 class Softmax2d(Module):
-    """Softmax over the channels of (N, C, H, W) or (C, H, W)."""
+    """Softmax over the channels of (N, C, H, W) or (C, H, W).
+
+    Shape:
+        - input and output: (N, C, H, W) or (C, H, W), the same.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         if input.dim() not in (3, 4):
@@ -54,7 +70,13 @@ class Softmax2d(Module):
 
 
 class GLU(_Along):
-    """``a * sigmoid(b)``, where a and b are the halves of the input along ``dim``."""
+    """``a * sigmoid(b)``, where a and b are the halves of the input along ``dim`` (Dauphin et al.,
+    2016).
+
+    Shape:
+        - input: any shape, with an even size n along ``dim``.
+        - output: the same, with n / 2 there.
+    """
 
     dim: int
 

@@ -55,6 +55,10 @@ class TransformerEncoder(Module):
         norm: Applied to the output, or None.
         enable_nested_tensor: Accepted for compatibility; padding is computed, and masked.
         mask_check: Accepted for compatibility.
+
+    Shape:
+        - src and output: (S, N, d_model), with ``batch_first`` (N, S, d_model); without a batch
+          (S, d_model).
     """
 
     def __init__(
@@ -99,6 +103,16 @@ class TransformerEncoder(Module):
 class TransformerDecoder(Module):
     """Copies of a decoder layer, one after the other; arguments as
     :class:`TransformerEncoder`'s.
+
+    Args:
+        decoder_layer: The layer; its copies start with the same values.
+        num_layers: Number of copies.
+        norm: Applied to the output, or None.
+
+    Shape:
+        - tgt and output: (T, N, d_model), with ``batch_first`` (N, T, d_model); without a batch
+          (T, d_model).
+        - memory: (S, N, d_model), likewise.
     """
 
     def __init__(
@@ -160,6 +174,11 @@ class Transformer(Module):
         bias: False leaves all biases out.
         device: Where the parameters are made.
         dtype: Their dtype.
+
+    Shape:
+        - src: (S, N, d_model), with ``batch_first`` (N, S, d_model); without a batch (S,
+          d_model).
+        - tgt and output: (T, N, d_model), likewise.
     """
 
     def __init__(

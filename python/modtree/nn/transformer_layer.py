@@ -112,6 +112,10 @@ class TransformerEncoderLayer(_TransformerLayer):
         bias: False leaves all biases out.
         device: Where the parameters are made.
         dtype: Their dtype.
+
+    Shape:
+        - src and output: (S, N, d_model), with ``batch_first`` (N, S, d_model); without a batch
+          (S, d_model).
     """
 
     def _set_activation(self, activation: Activation) -> None:
@@ -148,6 +152,24 @@ class TransformerEncoderLayer(_TransformerLayer):
 class TransformerDecoderLayer(_TransformerLayer):
     """Self attention, attention to the encoder's output, then two linear layers; arguments as
     :class:`TransformerEncoderLayer`'s.
+
+    Args:
+        d_model: Width of the sequences.
+        nhead: Number of heads.
+        dim_feedforward: Width between the linear layers.
+        dropout: Probability of dropping a value, while training.
+        activation: "relu", "gelu" or a function.
+        layer_norm_eps: The eps of the layer norms.
+        batch_first: Sequences are (batch, length, width) instead of (length, batch, width).
+        norm_first: Normalize before attention and linear layers, instead of after the sums.
+        bias: False leaves all biases out.
+        device: Where the parameters are made.
+        dtype: Their dtype.
+
+    Shape:
+        - tgt and output: (T, N, d_model), with ``batch_first`` (N, T, d_model); without a batch
+          (T, d_model).
+        - memory: (S, N, d_model), likewise.
     """
 
     _attentions = ("self_attn", "multihead_attn")

@@ -24,6 +24,18 @@ __all__ = [
 class Upsample(Module):
     """Resizes the axes after the first two; see :func:`modtree.nn.functional.interpolate` for the
     arguments.
+
+    Args:
+        size: The new sizes, one number or one for each axis.
+        scale_factor: Factors instead of sizes.
+        mode: ``"nearest"``, ``"linear"`` (3-D input), ``"bilinear"``, ``"bicubic"`` (4-D) or
+            ``"trilinear"`` (5-D).
+        align_corners: The outer elements stay where they are; for the linear and cubic modes.
+        recompute_scale_factor: Compute the factors anew from the (rounded) sizes.
+
+    Shape:
+        - input: (N, C, L), (N, C, H, W) or (N, C, D, H, W).
+        - output: (N, C, *sizes), the sizes times ``scale_factor`` rounded down, or ``size``.
     """
 
     name: str
@@ -68,21 +80,37 @@ class Upsample(Module):
 
 
 class UpsamplingNearest2d(Upsample):
-    """:class:`Upsample` with ``mode="nearest"``."""
+    """:class:`Upsample` with ``mode="nearest"``.
+
+    Shape:
+        - input: (N, C, H, W).
+        - output: (N, C, H', W').
+    """
 
     def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
         super().__init__(size, scale_factor, mode="nearest")
 
 
 class UpsamplingBilinear2d(Upsample):
-    """:class:`Upsample` with ``mode="bilinear", align_corners=True``."""
+    """:class:`Upsample` with ``mode="bilinear", align_corners=True``.
+
+    Shape:
+        - input: (N, C, H, W).
+        - output: (N, C, H', W').
+    """
 
     def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
         super().__init__(size, scale_factor, mode="bilinear", align_corners=True)
 
 
 class PixelShuffle(Module):
-    """(..., C * r * r, H, W) becomes (..., C, H * r, W * r), r being ``upscale_factor``."""
+    """(..., C * r * r, H, W) becomes (..., C, H * r, W * r), r being ``upscale_factor`` (Shi et
+    al., 2016).
+
+    Shape:
+        - input: (..., C * r * r, H, W).
+        - output: (..., C, H * r, W * r).
+    """
 
     upscale_factor: int
 
@@ -98,7 +126,12 @@ class PixelShuffle(Module):
 
 
 class PixelUnshuffle(Module):
-    """(..., C, H * r, W * r) becomes (..., C * r * r, H, W), r being ``downscale_factor``."""
+    """(..., C, H * r, W * r) becomes (..., C * r * r, H, W), r being ``downscale_factor``.
+
+    Shape:
+        - input: (..., C, H * r, W * r).
+        - output: (..., C * r * r, H, W).
+    """
 
     downscale_factor: int
 
@@ -114,7 +147,12 @@ class PixelUnshuffle(Module):
 
 
 class ChannelShuffle(Module):
-    """Interleaves the channels of ``groups`` equal groups; the input is (N, C, ...)."""
+    """Interleaves the channels of ``groups`` equal groups (Zhang et al., 2017); the input is (N, C,
+    ...).
+
+    Shape:
+        - input and output: (N, C, ...), the same.
+    """
 
     groups: int
 
@@ -130,7 +168,18 @@ class ChannelShuffle(Module):
 
 
 class Unfold(Module):
-    """Windows as columns: (N, C, H, W) becomes (N, C * elements of a window, number of windows)."""
+    """Windows as columns: (N, C, H, W) becomes (N, C * elements of a window, number of windows).
+
+    Args:
+        kernel_size: Extent of a window; like the next ones a number, or one for each axis.
+        dilation: Distance of the elements of a window.
+        padding: Zeros around the image.
+        stride: Distance of windows.
+
+    Shape:
+        - input: (N, C, H, W) or (C, H, W).
+        - output: (N, C * elements of a window, number of windows) or without N.
+    """
 
     def __init__(
         self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
@@ -154,6 +203,17 @@ class Unfold(Module):
 class Fold(Module):
     """Columns as windows, added up where they overlap: the transpose of :class:`Unfold`; the result
     has ``output_size``.
+
+    Args:
+        output_size: H and W of the result.
+        kernel_size: Extent of a window; like the next ones a number, or one for each axis.
+        dilation: Distance of the elements of a window.
+        padding: Zeros around the image.
+        stride: Distance of windows.
+
+    Shape:
+        - input: (N, C * elements of a window, number of windows) or without N.
+        - output: (N, C, *output_size) or without N.
     """
 
     def __init__(
