@@ -81,7 +81,6 @@ from modtree.nn.loss import (
     NLLLoss,
     PoissonNLLLoss,
     SmoothL1Loss,
-    SoftMarginLoss,
 )
 from modtree.nn.margin_loss import (
     CosineEmbeddingLoss,
@@ -89,6 +88,7 @@ from modtree.nn.margin_loss import (
     MarginRankingLoss,
     MultiLabelSoftMarginLoss,
     MultiMarginLoss,
+    SoftMarginLoss,
     TripletMarginLoss,
     TripletMarginWithDistanceLoss,
 )

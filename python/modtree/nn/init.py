@@ -118,13 +118,27 @@ def _library(tensor: Any) -> Any:
 
 
 def uniform_(tensor: T, a: float = 0.0, b: float = 1.0, generator: Any = None) -> T:
-    """Values from the uniform distribution on [a, b)."""
+    """Values from the uniform distribution on [a, b).
+
+    Args:
+        tensor: Any shape; changed in place.
+        a: The lower bound.
+        b: The upper bound.
+        generator: Where random numbers come from; the library's own by default.
+    """
     _values(tensor).uniform_(a, b, generator=generator)
     return tensor
 
 
 def normal_(tensor: T, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> T:
-    """Values from the normal distribution."""
+    """Values from the normal distribution.
+
+    Args:
+        tensor: Any shape; changed in place.
+        mean: The mean.
+        std: The standard deviation.
+        generator: Where random numbers come from; the library's own by default.
+    """
     _values(tensor).normal_(mean, std, generator=generator)
     return tensor
 
@@ -156,6 +170,14 @@ def trunc_normal_(
 ) -> Any:
     """Values from the normal distribution restricted to [a, b]; ``a`` and ``b`` are absolute, not
     multiples of std.
+
+    Args:
+        tensor: Any shape; changed in place.
+        mean: Of the distribution before it is cut off.
+        std: Likewise.
+        a: The lower bound.
+        b: The upper bound.
+        generator: Where random numbers come from; the library's own by default.
     """
     if mean < a - 2 * std or mean > b + 2 * std:
         warnings.warn(
@@ -246,6 +268,11 @@ def _xavier_std(tensor: Any, gain: float) -> float:
 def xavier_uniform_(tensor: T, gain: float = 1.0, generator: Any = None) -> T:
     """Uniform in plus or minus ``gain * sqrt(6 / (fan_in + fan_out))`` (Glorot and Bengio,
     2010).
+
+    Args:
+        tensor: At least 2-D; changed in place.
+        gain: A factor, see :func:`calculate_gain`.
+        generator: Where random numbers come from; the library's own by default.
     """
     bound = math.sqrt(3.0) * _xavier_std(tensor, gain)
     return uniform_(tensor, -bound, bound, generator)
@@ -254,6 +281,11 @@ def xavier_uniform_(tensor: T, gain: float = 1.0, generator: Any = None) -> T:
 def xavier_normal_(tensor: T, gain: float = 1.0, generator: Any = None) -> T:
     """Normal with standard deviation ``gain * sqrt(2 / (fan_in + fan_out))`` (Glorot and Bengio,
     2010).
+
+    Args:
+        tensor: At least 2-D; changed in place.
+        gain: A factor, see :func:`calculate_gain`.
+        generator: Where random numbers come from; the library's own by default.
     """
     return normal_(tensor, 0.0, _xavier_std(tensor, gain), generator)
 
@@ -297,8 +329,14 @@ def kaiming_normal_(
     nonlinearity: str = "leaky_relu",
     generator: Any = None,
 ) -> T:
-    """Normal with standard deviation ``gain / sqrt(fan)``; arguments as for
-    :func:`kaiming_uniform_`.
+    """Normal with standard deviation ``gain / sqrt(fan)`` (He et al., 2015).
+
+    Args:
+        tensor: At least 2-D; changed in place.
+        a: The negative slope after this layer, for ``"leaky_relu"``.
+        mode: ``"fan_in"`` keeps the size of activations, ``"fan_out"`` that of gradients.
+        nonlinearity: What follows, see :func:`calculate_gain`.
+        generator: Where random numbers come from; the library's own by default.
     """
     std = _kaiming_std(tensor, a, mode, nonlinearity)
     return tensor if std is None else normal_(tensor, 0.0, std, generator)
@@ -312,6 +350,11 @@ def orthogonal_(tensor: Any, gain: float = 1, generator: Any = None) -> Any:
     et al., 2013).
 
     More than two axes count as a matrix of the first against all others.
+
+    Args:
+        tensor: At least 2-D; changed in place.
+        gain: A factor.
+        generator: Where random numbers come from; the library's own by default.
     """
     shape = tuple(tensor.shape)
     if len(shape) < 2:
@@ -332,6 +375,12 @@ def sparse_(tensor: Any, sparsity: float, std: float = 0.01, generator: Any = No
     """Normal values, of which the share ``sparsity`` of every column is set to 0 (Martens, 2010).
 
     Which ones is drawn from the library's global generator.
+
+    Args:
+        tensor: 2-D; changed in place.
+        sparsity: The share of zeros in a column.
+        std: Standard deviation of the others.
+        generator: Where the values come from; not the choice of zeros.
     """
     if len(tensor.shape) != 2:
         raise ValueError(
@@ -367,7 +416,7 @@ def _deprecated(function: Callable[..., T]) -> Callable[..., T]:
         return function(*args, **kwargs)
 
     forward.__name__ = forward.__qualname__ = old
-    forward.__doc__ = f"Deprecated: use :func:`{new}`."
+    forward.__doc__ = f"Deprecated: use :func:`{new}`.\n\n    {function.__doc__ or ''}"
     return forward
 
 

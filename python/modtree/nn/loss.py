@@ -28,7 +28,6 @@ __all__ = [
     "NLLLoss",
     "PoissonNLLLoss",
     "SmoothL1Loss",
-    "SoftMarginLoss",
 ]
 
 
@@ -154,23 +153,6 @@ class HuberLoss(_Loss):
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.huber_loss(input, target, reduction=self.reduction, delta=self.delta)
-
-
-class SoftMarginLoss(_Loss):
-    """The logistic loss ``log(1 + exp(-target * input))`` of targets 1 and -1.
-
-    Args:
-        size_average: Deprecated; see ``reduction``.
-        reduce: Deprecated; see ``reduction``.
-        reduction: "mean", "sum", or "none" for the loss of each element.
-
-    Shape:
-        - input and target: any shape, the same for both.
-        - output: (), or the input's shape with ``reduction="none"``.
-    """
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.soft_margin_loss(input, target, reduction=self.reduction)
 
 
 # -- probabilities ---------------------------------------------------------------------------------

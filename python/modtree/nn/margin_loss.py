@@ -16,6 +16,7 @@ __all__ = [
     "MarginRankingLoss",
     "MultiLabelSoftMarginLoss",
     "MultiMarginLoss",
+    "SoftMarginLoss",
     "TripletMarginLoss",
     "TripletMarginWithDistanceLoss",
 ]
@@ -105,6 +106,23 @@ class HingeEmbeddingLoss(_MarginLoss):
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.hinge_embedding_loss(input, target, margin=self.margin, reduction=self.reduction)
+
+
+class SoftMarginLoss(_Loss):
+    """The logistic loss ``log(1 + exp(-target * input))`` of targets 1 and -1.
+
+    Args:
+        size_average: Deprecated; see ``reduction``.
+        reduce: Deprecated; see ``reduction``.
+        reduction: "mean", "sum", or "none" for the loss of each element.
+
+    Shape:
+        - input and target: any shape, the same for both.
+        - output: (), or the input's shape with ``reduction="none"``.
+    """
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.soft_margin_loss(input, target, reduction=self.reduction)
 
 
 class TripletMarginLoss(_Loss):

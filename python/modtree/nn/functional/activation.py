@@ -85,19 +85,38 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
 def hardtanh(
     input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
 ) -> Tensor:
-    """x limited to [min_val, max_val]; the gradient at the bounds is 0."""
+    """x limited to [min_val, max_val]; the gradient at the bounds is 0.
+
+    Args:
+        input: Values of any shape.
+        min_val: The lower bound.
+        max_val: The upper bound.
+        inplace: Write into the input.
+    """
     if min_val > max_val:
         raise ValueError(f"min_val cannot be greater than max_val, got {min_val} and {max_val}")
     return _run(activation_ops.hardtanh, input, min_val, max_val, inplace=inplace)
 
 
 def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
-    """:func:`hardtanh` in place."""
+    """:func:`hardtanh` in place.
+
+    Args:
+        input: Values of any shape.
+        min_val: The lower bound.
+        max_val: The upper bound.
+    """
     return hardtanh(input, min_val, max_val, inplace=True)
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
-    """x where it is positive, else ``negative_slope * x``."""
+    """x where it is positive, else ``negative_slope * x``.
+
+    Args:
+        input: Values of any shape.
+        negative_slope: The slope for negative values.
+        inplace: Write into the input.
+    """
     if negative_slope < 0:
         return _of_pieces("leaky_relu", input, input, input * negative_slope, inplace)
     return _run(activation_ops.leaky_relu, input, negative_slope, inplace=inplace)
@@ -131,7 +150,13 @@ def _elu(
 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """x where it is positive, else ``alpha * (exp(x) - 1)``."""
+    """x where it is positive, else ``alpha * (exp(x) - 1)``.
+
+    Args:
+        input: Values of any shape.
+        alpha: The limit for large negative values is ``-alpha``.
+        inplace: Write into the input.
+    """
     return _elu("elu", input, alpha, 1.0, 1.0, inplace)
 
 
@@ -151,7 +176,13 @@ def selu_(input: Tensor) -> Tensor:
 
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """x where it is positive, else ``alpha * (exp(x / alpha) - 1)``."""
+    """x where it is positive, else ``alpha * (exp(x / alpha) - 1)``.
+
+    Args:
+        input: Values of any shape.
+        alpha: The limit for large negative values is ``-alpha``.
+        inplace: Write into the input.
+    """
     if alpha == 0:
         raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
     if alpha < 0:
@@ -186,7 +217,13 @@ def tanh(input: Tensor) -> Tensor:
 
 
 def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
-    """``log(1 + exp(beta * x)) / beta``; x itself where ``beta * x`` is above the threshold."""
+    """``log(1 + exp(beta * x)) / beta``; x itself where ``beta * x`` is above the threshold.
+
+    Args:
+        input: Values of any shape.
+        beta: How sharp the bend at 0 is.
+        threshold: From which ``beta * x`` on the function is x, for stability.
+    """
     return activation_ops.softplus(input, beta, threshold)
 
 
@@ -228,12 +265,25 @@ def tanhshrink(input: Tensor) -> Tensor:
 
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
-    """x where it is above the threshold, else ``value``."""
+    """x where it is above the threshold, else ``value``.
+
+    Args:
+        input: Values of any shape.
+        threshold: What values have to be above.
+        value: What the others become.
+        inplace: Write into the input.
+    """
     return _run(activation_ops.threshold, input, threshold, value, inplace=inplace)
 
 
 def threshold_(input: Tensor, threshold_: float, value: float) -> Tensor:
-    """:func:`threshold` in place."""
+    """:func:`threshold` in place.
+
+    Args:
+        input: Values of any shape.
+        threshold_: What values have to be above.
+        value: What the others become.
+    """
     return threshold(input, threshold_, value, inplace=True)
 
 
@@ -278,6 +328,13 @@ def rrelu(
 ) -> Tensor:
     """Leaky ReLU with a slope for each value, drawn from [lower, upper] while training, else their
     mean.
+
+    Args:
+        input: Values of any shape.
+        lower: The smallest slope.
+        upper: The largest slope.
+        training: Draw the slopes.
+        inplace: Write into the input.
     """
     need_tensor("rrelu", input)
     if not training:
@@ -291,7 +348,14 @@ def rrelu(
 def rrelu_(
     input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False
 ) -> Tensor:
-    """:func:`rrelu` in place."""
+    """:func:`rrelu` in place.
+
+    Args:
+        input: Values of any shape.
+        lower: The smallest slope.
+        upper: The largest slope.
+        training: Draw the slopes.
+    """
     return rrelu(input, lower, upper, training, inplace=True)
 
 
@@ -334,14 +398,28 @@ def _along(
 def softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
 ) -> Tensor:
-    """``exp(x) / sum(exp(x))`` along ``dim``; the input is converted to ``dtype`` first."""
+    """``exp(x) / sum(exp(x))`` along ``dim``; the input is converted to ``dtype`` first.
+
+    Args:
+        input: Values of any shape.
+        dim: The axis; chosen by the number of axes, with a warning, when None.
+        _stacklevel: Whose call that warning names.
+        dtype: What the input is converted to first.
+    """
     return _along("softmax", activation_ops.softmax, input, dim, _stacklevel, dtype)
 
 
 def softmin(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
 ) -> Tensor:
-    """:func:`softmax` of ``-x``."""
+    """:func:`softmax` of ``-x``.
+
+    Args:
+        input: Values of any shape.
+        dim: The axis; chosen by the number of axes, with a warning, when None.
+        _stacklevel: Whose call that warning names.
+        dtype: What the input is converted to first.
+    """
     need_tensor("softmin", input)
     return _along("softmin", activation_ops.softmax, -input, dim, _stacklevel, dtype)
 
@@ -349,15 +427,29 @@ def softmin(
 def log_softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
 ) -> Tensor:
-    """``log(softmax(x))`` along ``dim``, computed without forming the softmax."""
+    """``log(softmax(x))`` along ``dim``, computed without forming the softmax.
+
+    Args:
+        input: Values of any shape.
+        dim: The axis; chosen by the number of axes, with a warning, when None.
+        _stacklevel: Whose call that warning names.
+        dtype: What the input is converted to first.
+    """
     return _along("log_softmax", activation_ops.log_softmax, input, dim, _stacklevel, dtype)
 
 
 def gumbel_softmax(
     logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> Tensor:
-    """Samples that are nearly one-hot (Gumbel-softmax), or with ``hard`` one-hot but with the
-    gradient of the soft ones.
+    """Samples that are nearly one-hot (Gumbel-softmax; Jang et al., 2016), or with ``hard`` one-hot
+    but with the gradient of the soft ones.
+
+    Args:
+        logits: Log probabilities, not normalized, any shape.
+        tau: The temperature: the lower, the nearer to one-hot.
+        hard: Return one-hot samples.
+        eps: Without effect; torch has it.
+        dim: The axis of the classes.
     """
     need_tensor("gumbel_softmax", logits)
     with no_grad():

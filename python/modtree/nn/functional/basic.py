@@ -31,6 +31,14 @@ __all__ = [
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``input @ weight.T + bias``; the weight has shape (out_features, in_features) or
     (in_features,).
+
+    Args:
+        input: (..., in_features).
+        weight: (out_features, in_features) or (in_features).
+        bias: (out_features) or ().
+
+    Returns:
+        (..., out_features), or (...) for a weight of one axis.
     """
     return linear_ops.linear(input, weight, bias)
 
@@ -124,6 +132,13 @@ def layer_norm(
 ) -> Tensor:
     """Normalizes over the last axes, whose sizes are ``normalized_shape``: mean 0, biased variance
     1.
+
+    Args:
+        input: (..., *normalized_shape).
+        normalized_shape: Sizes of the last axes.
+        weight: A factor, of that shape.
+        bias: Added after it, of that shape.
+        eps: Added to the variance.
     """
     if isinstance(normalized_shape, int):
         raise TypeError("layer_norm(): argument 'normalized_shape' must be tuple of ints, not int")
@@ -133,7 +148,15 @@ def layer_norm(
 def normalize(
     input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None
 ) -> Tensor:
-    """``x / max(norm(x, p), eps)`` along ``dim``."""
+    """``x / max(norm(x, p), eps)`` along ``dim``.
+
+    Args:
+        input: Values of any shape.
+        p: The norm.
+        dim: The axis of the vectors, or several.
+        eps: Norms count as at least this.
+        out: Takes the result.
+    """
     need_tensor("normalize", input)
     norm = input.norm(p, dim, keepdim=True)
     result = input / norm.clamp(min=eps)

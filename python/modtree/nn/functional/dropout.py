@@ -44,6 +44,12 @@ def _kept(input: Tensor, p: float, channels: bool) -> Tensor:
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """While training, sets each value to 0 with probability ``p`` and scales the others by ``1 / (1
     - p)`` (Srivastava et al., 2014).
+
+    Args:
+        input: Values of any shape.
+        p: The probability.
+        training: False returns the input.
+        inplace: Write into the input.
     """
     check_probability(p)
     if not training or p == 0.0:
@@ -74,6 +80,12 @@ def dropout1d(
 ) -> Tensor:
     """While training, sets whole channels of (N, C, L) or (C, L) to 0 with probability ``p`` and
     scales the others by ``1 / (1 - p)``.
+
+    Args:
+        input: (N, C, L) or (C, L).
+        p: The probability.
+        training: False returns the input.
+        inplace: Write into the input.
     """
     _check("dropout1d", input, p)
     if input.dim() not in (2, 3):
@@ -109,6 +121,12 @@ def dropout2d(
     the others by ``1 / (1 - p)``.
 
     As in torch, a 3-D input is read as (N, C, L), with a warning.
+
+    Args:
+        input: (N, C, H, W), or (N, C, L) with a warning.
+        p: The probability.
+        training: False returns the input.
+        inplace: Write into the input.
     """
     _check("dropout2d", input, p)
     if input.dim() not in (3, 4):
@@ -129,6 +147,12 @@ def dropout3d(
 ) -> Tensor:
     """While training, sets whole channels of (N, C, D, H, W) or (C, D, H, W) to 0 with probability
     ``p`` and scales the others.
+
+    Args:
+        input: (N, C, D, H, W) or (C, D, H, W).
+        p: The probability.
+        training: False returns the input.
+        inplace: Write into the input.
     """
     _check("dropout3d", input, p)
     if input.dim() not in (4, 5):
@@ -162,6 +186,12 @@ def alpha_dropout(
 ) -> Tensor:
     """Dropout for networks of SELU: dropped values take SELU's lower limit, and mean 0 and variance
     1 stay.
+
+    Args:
+        input: Values of any shape.
+        p: The probability.
+        training: False returns the input.
+        inplace: Write into the input.
     """
     _check("alpha_dropout", input, p)
     return _alpha_dropout(input, p, training, inplace, False)
@@ -170,6 +200,13 @@ def alpha_dropout(
 def feature_alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:
-    """:func:`alpha_dropout` of whole channels; the input is (N, C, ...)."""
+    """:func:`alpha_dropout` of whole channels; the input is (N, C, ...).
+
+    Args:
+        input: (N, C, ...).
+        p: The probability.
+        training: False returns the input.
+        inplace: Write into the input.
+    """
     _check("feature_alpha_dropout", input, p)
     return _alpha_dropout(input, p, training, inplace, True)

@@ -36,7 +36,6 @@ __all__ = [
     "nll_loss",
     "poisson_nll_loss",
     "smooth_l1_loss",
-    "soft_margin_loss",
 ]
 
 
@@ -187,27 +186,6 @@ def huber_loss(
         loss = loss_ops.huber_loss(input, target, "none", float(delta))
         return reduced(_weighted(loss, weight, "none"), reduction)
     return loss_ops.huber_loss(input, target, reduction, float(delta))
-
-
-def soft_margin_loss(
-    input: Tensor,
-    target: Tensor,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-) -> Tensor:
-    """The logistic loss ``log(1 + exp(-target * input))``.
-
-    Args:
-        input: Values of any shape.
-        target: 1 and -1, of the same shape.
-        size_average: Deprecated; see ``reduction``.
-        reduce: Deprecated; see ``reduction``.
-        reduction: "mean", "sum", or "none" for the loss of each element.
-    """
-    need_tensor("soft_margin_loss", input, target)
-    reduction = loss_reduction(size_average, reduce, reduction)
-    return reduced(-activation_ops.logsigmoid(target * input), reduction)
 
 
 # -- probabilities ---------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ __all__ = [
     "margin_ranking_loss",
     "multi_margin_loss",
     "multilabel_soft_margin_loss",
+    "soft_margin_loss",
     "triplet_margin_loss",
     "triplet_margin_with_distance_loss",
 ]
@@ -117,6 +118,27 @@ def margin_ranking_loss(
             f"{tuple(target.shape)} "
         )
     return reduced((-target * (input1 - input2) + margin).clamp(min=0), reduction)
+
+
+def soft_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """The logistic loss ``log(1 + exp(-target * input))``.
+
+    Args:
+        input: Values of any shape.
+        target: 1 and -1, of the same shape.
+        size_average: Deprecated; see ``reduction``.
+        reduce: Deprecated; see ``reduction``.
+        reduction: "mean", "sum", or "none" for the loss of each element.
+    """
+    need_tensor("soft_margin_loss", input, target)
+    reduction = loss_reduction(size_average, reduce, reduction)
+    return reduced(-logsigmoid(target * input), reduction)
 
 
 def _triplet(

@@ -89,13 +89,40 @@ def multi_head_attention_forward(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """Projects, attends in ``num_heads`` heads, projects back. Sequences come first: (L, N, E) or
-    (L, E).
+    """Projects, attends in ``num_heads`` heads, projects back (Vaswani et al., 2017).
 
-    Masks say what to leave out: True, or -inf added. ``attn_mask`` has shape (L, S) or (N *
-    num_heads, L, S), ``key_padding_mask`` (N, S) or (S). ``is_causal`` says that ``attn_mask`` is
-    the causal mask (which must be given all the same). Returns the output and, with
-    ``need_weights``, the attention weights, averaged over the heads if asked.
+    Masks say what to leave out: True, or -inf, which is added.
+
+    Args:
+        query: (L, N, E), or (L, E) without a batch.
+        key: (S, N, E of the keys), or without N.
+        value: (S, N, E of the values), or without N.
+        embed_dim_to_check: E.
+        num_heads: Number of heads; divides E.
+        in_proj_weight: (3 E, E): for query, key and value, one below the other.
+        in_proj_bias: (3 E).
+        bias_k: A key that is appended to all, (1, 1, E).
+        bias_v: Its value.
+        add_zero_attn: Append a key and a value of zeros.
+        dropout_p: Probability of dropping an attention weight.
+        out_proj_weight: (E, E).
+        out_proj_bias: (E).
+        training: False drops nothing.
+        key_padding_mask: (N, S) or (S).
+        need_weights: Return the attention weights too.
+        attn_mask: (L, S) or (N * num_heads, L, S).
+        use_separate_proj_weight: Take the next three instead of ``in_proj_weight``.
+        q_proj_weight: (E, E).
+        k_proj_weight: (E, E of the keys).
+        v_proj_weight: (E, E of the values).
+        static_k: Takes the place of the projected keys, (N * num_heads, S, E / num_heads).
+        static_v: Takes the place of the projected values, likewise.
+        average_attn_weights: Average the weights over the heads.
+        is_causal: ``attn_mask`` is the causal mask (it must be given all the same).
+
+    Returns:
+        (L, N, E) or (L, E), and the attention weights, (N, L, S) or (L, S), with an axis of heads
+        in front of L unless they are averaged; or None.
     """
     batched = _is_batched(query, key, value)
     if is_causal and attn_mask is None:

@@ -152,10 +152,14 @@ def rms_norm(
     weight: Tensor | None = None,
     eps: float | None = None,
 ) -> Tensor:
-    """``x / sqrt(mean(x^2) + eps) * weight``, the mean over the last axes, whose sizes are
-    ``normalized_shape``.
+    """``x / sqrt(mean(x^2) + eps) * weight``, the mean over the last axes (Zhang and Sennrich,
+    2019).
 
-    ``eps`` None means the smallest step from 1 of the input's dtype.
+    Args:
+        input: (..., *normalized_shape).
+        normalized_shape: Sizes of the last axes.
+        weight: A factor, of that shape.
+        eps: Added to the mean square; None means the smallest step from 1 of the input's dtype.
     """
     need_tensor("rms_norm", input)
     if isinstance(normalized_shape, int):

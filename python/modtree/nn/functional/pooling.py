@@ -124,20 +124,20 @@ def _make_max_pool(n: int) -> Any:
         )
 
     max_pool.__name__ = max_pool.__qualname__ = name
-    max_pool.__doc__ = f"""The largest value of each window over the last {n} axes.
-
+    arguments = """
     Args:
         input: (N, C, *sizes), or without N.
         kernel_size: Extent of a window.
         stride: Distance of windows; by default their extent.
-        padding: Places around the input that never win, at most half a window.
+        padding: Positions around the input that never win, at most half a window.
         dilation: Distance of the elements of a window.
         ceil_mode: Also a last window that ends outside of the input.
         return_indices: Return ``(values, indices)``; the indices (int64) count within
             the flattened plane of the input.
     """
+    max_pool.__doc__ = f"The largest value of each window over the last {n} axes.\n{arguments}"
     max_pool_with_indices.__name__ = max_pool_with_indices.__qualname__ = name + "_with_indices"
-    max_pool_with_indices.__doc__ = f":func:`{name}` with ``return_indices=True``."
+    max_pool_with_indices.__doc__ = f":func:`{name}` with ``return_indices=True``.\n{arguments}"
     return max_pool, max_pool_with_indices
 
 
@@ -174,7 +174,16 @@ def avg_pool1d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Tensor:
-    """The mean of each window over the last axis; see :func:`avg_pool2d`."""
+    """The mean of each window over the last axis; see :func:`avg_pool2d`.
+
+    Args:
+        input: (N, C, L), or without N; of a floating dtype.
+        kernel_size: Extent of a window.
+        stride: Distance of windows; by default their extent.
+        padding: Zeros around the input, at most half a window.
+        ceil_mode: Also a last window that ends outside of the input.
+        count_include_pad: The zeros count in the mean.
+    """
     return _avg_pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
@@ -212,7 +221,17 @@ def avg_pool3d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Tensor:
-    """The mean of each window over the last three axes; see :func:`avg_pool2d`."""
+    """The mean of each window over the last three axes; see :func:`avg_pool2d`.
+
+    Args:
+        input: (N, C, D, H, W), or without N; of a floating dtype.
+        kernel_size: Extent of a window.
+        stride: Distance of windows; by default their extent.
+        padding: Zeros around the input, at most half a window.
+        ceil_mode: Also a last window that ends outside of the input.
+        count_include_pad: The zeros count in the mean.
+        divisor_override: Divide the sums by this number instead.
+    """
     return _avg_pool(
         3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
     )
@@ -313,6 +332,12 @@ def _adaptive_max_pool(name: str, n: int, input: Tensor, output_size: Any, both:
 def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """Splits the last axis into ``output_size`` parts and takes their largest values; see
     :func:`max_pool1d` for the indices.
+
+    Args:
+        input: (N, C, L), or without N.
+        output_size: One number, or one for each axis.
+        return_indices: Return ``(values, indices)``; the indices (int64) count within the
+            flattened plane of the input.
     """
     return _adaptive_max_pool("adaptive_max_pool1d", 1, input, output_size, return_indices)
 
@@ -320,7 +345,13 @@ def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = 
 def adaptive_max_pool1d_with_indices(
     input: Tensor, output_size: Any, return_indices: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """:func:`adaptive_max_pool1d` with ``return_indices=True``."""
+    """:func:`adaptive_max_pool1d` with ``return_indices=True``.
+
+    Args:
+        input: (N, C, L), or without N.
+        output_size: One number, or one for each axis.
+        return_indices: Without effect: it always does.
+    """
     return adaptive_max_pool1d(input, output_size, True)
 
 
@@ -340,17 +371,36 @@ def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = 
 def adaptive_max_pool2d_with_indices(
     input: Tensor, output_size: Any, return_indices: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """:func:`adaptive_max_pool2d` with ``return_indices=True``."""
+    """:func:`adaptive_max_pool2d` with ``return_indices=True``.
+
+    Args:
+        input: (N, C, H, W), or without N.
+        output_size: One number, or one for each axis.
+        return_indices: Without effect: it always does.
+    """
     return adaptive_max_pool2d(input, output_size, True)
 
 
 def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """:func:`adaptive_max_pool2d` over the last three axes."""
+    """:func:`adaptive_max_pool2d` over the last three axes.
+
+    Args:
+        input: (N, C, D, H, W), or without N.
+        output_size: One number, or one for each axis.
+        return_indices: Return ``(values, indices)``; the indices (int64) count within the
+            flattened plane of the input.
+    """
     return _adaptive_max_pool("adaptive_max_pool3d", 3, input, output_size, return_indices)
 
 
 def adaptive_max_pool3d_with_indices(
     input: Tensor, output_size: Any, return_indices: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """:func:`adaptive_max_pool3d` with ``return_indices=True``."""
+    """:func:`adaptive_max_pool3d` with ``return_indices=True``.
+
+    Args:
+        input: (N, C, D, H, W), or without N.
+        output_size: One number, or one for each axis.
+        return_indices: Without effect: it always does.
+    """
     return adaptive_max_pool3d(input, output_size, True)

@@ -240,7 +240,15 @@ def upsample(
     mode: str = "nearest",
     align_corners: bool | None = None,
 ) -> Tensor:
-    """The old name of :func:`interpolate`."""
+    """The old name of :func:`interpolate`.
+
+    Args:
+        input: (N, C, ...) with one to three more axes.
+        size: The new sizes, one number or one for each axis.
+        scale_factor: Factors instead of sizes.
+        mode: See :func:`interpolate`.
+        align_corners: See :func:`interpolate`.
+    """
     warnings.warn(
         "`nn.functional.upsample` is deprecated. Use `nn.functional.interpolate` instead.",
         stacklevel=2,
@@ -249,7 +257,13 @@ def upsample(
 
 
 def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
-    """The old name of :func:`interpolate` with ``mode="nearest"``."""
+    """The old name of :func:`interpolate` with ``mode="nearest"``.
+
+    Args:
+        input: (N, C, ...) with one to three more axes.
+        size: The new sizes, one number or one for each axis.
+        scale_factor: Factors instead of sizes.
+    """
     warnings.warn(
         "`nn.functional.upsample_nearest` is deprecated. Use `nn.functional.interpolate` instead.",
         stacklevel=2,
@@ -258,7 +272,13 @@ def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) 
 
 
 def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
-    """The old name of :func:`interpolate` with ``mode="bilinear", align_corners=True``."""
+    """The old name of :func:`interpolate` with ``mode="bilinear", align_corners=True``.
+
+    Args:
+        input: (N, C, ...) with one to three more axes.
+        size: The new sizes, one number or one for each axis.
+        scale_factor: Factors instead of sizes.
+    """
     warnings.warn(
         "`nn.functional.upsample_bilinear` is deprecated. Use `nn.functional.interpolate` instead.",
         stacklevel=2,
@@ -346,6 +366,13 @@ def unfold(
 ) -> Tensor:
     """Windows as columns: (N, C, H, W) becomes (N, C * elements of a window, number of windows); N
     may be missing.
+
+    Args:
+        input: (N, C, H, W) or (C, H, W).
+        kernel_size: Extent of a window; like the next ones a number, or one for each axis.
+        dilation: Distance of the elements of a window.
+        padding: Zeros around the image.
+        stride: Distance of windows.
     """
     need_tensor("unfold", input)
     if input.dim() not in (3, 4):
@@ -365,6 +392,14 @@ def fold(
 ) -> Tensor:
     """Columns as windows, added up where they overlap: (N, C * elements of a window, number of
     windows) becomes (N, C, *output_size).
+
+    Args:
+        input: (N, C * elements of a window, number of windows) or without N.
+        output_size: H and W of the result.
+        kernel_size: Extent of a window; like the next ones a number, or one for each axis.
+        dilation: Distance of the elements of a window.
+        padding: Zeros around the image, which are cut off.
+        stride: Distance of windows.
     """
     need_tensor("fold", input)
     if input.dim() not in (2, 3):

@@ -164,7 +164,14 @@ class CyclicLR(_WithMomentum):
 
 class CosineAnnealingWarmRestarts(LRScheduler):
     """The rate falls along a cosine to ``eta_min`` and starts again: after ``T_0`` epochs, then
-    ``T_mult`` times as many, ...
+    ``T_mult`` times as many, ... (Loshchilov and Hutter, 2016).
+
+    Args:
+        optimizer: whose learning rates to set.
+        T_0: epochs until the first restart.
+        T_mult: how many times longer each stretch is than the one before.
+        eta_min: the lowest rate.
+        last_epoch: see :class:`LRScheduler`.
 
     Raises:
         ValueError: ``T_0`` or ``T_mult`` is no positive integer, or ``eta_min`` no number.

@@ -70,7 +70,13 @@ class LambdaLR(_ByFunction):
 
 
 class MultiplicativeLR(_ByFunction):
-    """The rate times ``lr_lambda(epoch)`` at every epoch. Arguments as :class:`LambdaLR`."""
+    """The rate times ``lr_lambda(epoch)`` at every epoch.
+
+    Args:
+        optimizer: whose learning rates to set.
+        lr_lambda: the function, or a list with one for each group.
+        last_epoch: see :class:`LRScheduler`.
+    """
 
     def __init__(self, optimizer: Any, lr_lambda: Any, last_epoch: int = -1) -> None:
         for function in lr_lambda if isinstance(lr_lambda, list | tuple) else (lr_lambda,):
@@ -91,7 +97,14 @@ class MultiplicativeLR(_ByFunction):
 
 
 class StepLR(LRScheduler):
-    """The rate times ``gamma`` every ``step_size`` epochs."""
+    """The rate times ``gamma`` every ``step_size`` epochs.
+
+    Args:
+        optimizer: whose learning rates to set.
+        step_size: epochs between two changes.
+        gamma: the factor.
+        last_epoch: see :class:`LRScheduler`.
+    """
 
     def __init__(
         self, optimizer: Any, step_size: int, gamma: float = 0.1, last_epoch: int = -1
@@ -112,7 +125,14 @@ class StepLR(LRScheduler):
 
 
 class MultiStepLR(LRScheduler):
-    """The rate times ``gamma`` at each epoch in ``milestones``; as often as it stands there."""
+    """The rate times ``gamma`` at each epoch in ``milestones``; as often as it stands there.
+
+    Args:
+        optimizer: whose learning rates to set.
+        milestones: the epochs.
+        gamma: the factor.
+        last_epoch: see :class:`LRScheduler`.
+    """
 
     def __init__(
         self, optimizer: Any, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1
@@ -133,6 +153,12 @@ class MultiStepLR(LRScheduler):
 
 class ConstantLR(LRScheduler):
     """The rate times ``factor`` until epoch ``total_iters``.
+
+    Args:
+        optimizer: whose learning rates to set.
+        factor: the factor.
+        total_iters: how many epochs it holds.
+        last_epoch: see :class:`LRScheduler`.
 
     Raises:
         ValueError: ``factor`` is not in [0, 1].
@@ -165,6 +191,13 @@ class ConstantLR(LRScheduler):
 class LinearLR(LRScheduler):
     """The rate times a factor that goes from ``start_factor`` to ``end_factor`` in ``total_iters``
     epochs.
+
+    Args:
+        optimizer: whose learning rates to set.
+        start_factor: the first factor.
+        end_factor: the last factor.
+        total_iters: how many epochs it takes from one to the other.
+        last_epoch: see :class:`LRScheduler`.
 
     Raises:
         ValueError: ``start_factor`` is not in (0, 1], or ``end_factor`` not in [0, 1].
@@ -209,7 +242,13 @@ class LinearLR(LRScheduler):
 
 
 class ExponentialLR(LRScheduler):
-    """The rate times ``gamma`` every epoch."""
+    """The rate times ``gamma`` every epoch.
+
+    Args:
+        optimizer: whose learning rates to set.
+        gamma: the factor.
+        last_epoch: see :class:`LRScheduler`.
+    """
 
     def __init__(self, optimizer: Any, gamma: float, last_epoch: int = -1) -> None:
         self.gamma = gamma
@@ -224,7 +263,14 @@ class ExponentialLR(LRScheduler):
 
 
 class PolynomialLR(LRScheduler):
-    """The rate falls to 0 in ``total_iters`` epochs, as ``(1 - epoch / total_iters) ** power``."""
+    """The rate falls to 0 in ``total_iters`` epochs, as ``(1 - epoch / total_iters) ** power``.
+
+    Args:
+        optimizer: whose learning rates to set.
+        total_iters: how many epochs it takes to 0.
+        power: the exponent.
+        last_epoch: see :class:`LRScheduler`.
+    """
 
     def __init__(
         self, optimizer: Any, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1
@@ -247,8 +293,14 @@ class PolynomialLR(LRScheduler):
 
 
 class CosineAnnealingLR(LRScheduler):
-    """The rate swings between its first value and ``eta_min``, half a cosine in ``T_max``
-    epochs.
+    """The rate swings between its first value and ``eta_min``, half a cosine in ``T_max`` epochs
+    (Loshchilov and Hutter, 2016).
+
+    Args:
+        optimizer: whose learning rates to set.
+        T_max: epochs of half a cosine.
+        eta_min: the lowest rate.
+        last_epoch: see :class:`LRScheduler`.
     """
 
     def __init__(
