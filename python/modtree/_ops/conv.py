@@ -306,55 +306,21 @@ def _gather_to(
     return y if tuple(y.shape[2:]) == counts else y[(..., *(slice(n) for n in counts))]
 
 
-def _bias_gradient(g: Any, *args: Any) -> Any:
-    return np.sum(g, axis=(0, *range(2, g.ndim)))
-
-
-def _convolution_x(
-    g: Any,
-    _out: Any,
-    x_like: Any,
-    weight: Any,
-    _bias: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: Any,
-) -> Any:
-    sizes = tuple(x_like.shape[2:])
-    return _scatter_to(sizes, g, conj(weight), stride, padding, dilation, groups)
+def _convolution_x(g: Any, _out: Any, x_like: Any, weight: Any, _bias: Any, *options: Any) -> Any:
+    return _scatter_to(tuple(x_like.shape[2:]), g, conj(weight), *options)
 
 
 def _convolution_weight(
-    g: Any,
-    _out: Any,
-    x: Any,
-    weight_like: Any,
-    _bias: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: Any,
+    g: Any, _out: Any, x: Any, weight_like: Any, _bias: Any, *options: Any
 ) -> Any:
-    kernel = tuple(weight_like.shape[2:])
-    return run(_conv_over_batch, conj(x), g, kernel, stride, padding, dilation, groups)
+    return run(_conv_over_batch, conj(x), g, tuple(weight_like.shape[2:]), *options)
 
 
-def _convolution_bias(
-    g: Any,
-    _out: Any,
-    _x: Any,
-    _weight: Any,
-    _bias: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: Any,
-) -> Any:
-    return _bias_gradient(g)
+def _bias_gradient(g: Any, _out: Any, _x: Any, _weight: Any, _bias: Any, *options: Any) -> Any:
+    return np.sum(g, axis=(0, *range(2, g.ndim)))
 
 
-derive("convolution", _convolution_x, _convolution_weight, _convolution_bias)
+derive("convolution", _convolution_x, _convolution_weight, _bias_gradient)
 
 
 def _transposed_y(
@@ -366,11 +332,9 @@ def _transposed_y(
     stride: Any,
     padding: Any,
     extra: Any,
-    dilation: Any,
-    groups: Any,
+    *options: Any,
 ) -> Any:
-    counts = tuple(y_like.shape[2:])
-    return _gather_to(counts, g, conj(weight), stride, padding, dilation, groups)
+    return _gather_to(tuple(y_like.shape[2:]), g, conj(weight), stride, padding, *options)
 
 
 def _transposed_weight(
@@ -382,57 +346,21 @@ def _transposed_weight(
     stride: Any,
     padding: Any,
     extra: Any,
-    dilation: Any,
-    groups: Any,
+    *options: Any,
 ) -> Any:
     kernel = tuple(weight_like.shape[2:])
-    return run(_conv_over_batch, g, conj(y), kernel, stride, padding, dilation, groups)
+    return run(_conv_over_batch, g, conj(y), kernel, stride, padding, *options)
 
 
-def _transposed_bias(
-    g: Any,
-    _out: Any,
-    _y: Any,
-    _weight: Any,
-    _bias: Any,
-    stride: Any,
-    padding: Any,
-    extra: Any,
-    dilation: Any,
-    groups: Any,
-) -> Any:
-    return _bias_gradient(g)
+derive("conv_transpose", _transposed_y, _transposed_weight, _bias_gradient)
 
 
-derive("conv_transpose", _transposed_y, _transposed_weight, _transposed_bias)
+def _over_batch_x(g: Any, _out: Any, x_like: Any, y: Any, kernel: Any, *options: Any) -> Any:
+    return _scatter_to(tuple(x_like.shape[2:]), conj(y), g, *options)
 
 
-def _over_batch_x(
-    g: Any,
-    _out: Any,
-    x_like: Any,
-    y: Any,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: Any,
-) -> Any:
-    return _scatter_to(tuple(x_like.shape[2:]), conj(y), g, stride, padding, dilation, groups)
-
-
-def _over_batch_y(
-    g: Any,
-    _out: Any,
-    x: Any,
-    y_like: Any,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: Any,
-) -> Any:
-    return _gather_to(tuple(y_like.shape[2:]), conj(x), g, stride, padding, dilation, groups)
+def _over_batch_y(g: Any, _out: Any, x: Any, y_like: Any, kernel: Any, *options: Any) -> Any:
+    return _gather_to(tuple(y_like.shape[2:]), conj(x), g, *options)
 
 
 derive("conv_over_batch", _over_batch_x, _over_batch_y)

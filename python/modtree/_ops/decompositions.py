@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 
 from modtree._C import TensorBase
-from modtree._ops.generic import adjoint, conj, eye, is_complex, operation, operation_of_list
+from modtree._ops.generic import (
+    adjoint,
+    conj,
+    eye,
+    is_complex,
+    like_first,
+    operation,
+    operation_of_list,
+    real_dtype,
+)
 from modtree._ops.registry import define, derive
 
 
@@ -52,17 +61,6 @@ def _matrix_operation(
     return forward
 
 
-_REAL = {np.dtype(np.complex64): np.dtype(np.float32), np.dtype(np.complex128): np.dtype(float)}
-
-
-def _real(dtype: Any) -> Any:
-    return _REAL.get(dtype, dtype)
-
-
-def _same(x: Any, *args: Any) -> Any:
-    return x.shape, x.dtype
-
-
 def _slogdet(x: Any) -> Any:
     return tuple(np.linalg.slogdet(x))
 
@@ -98,7 +96,7 @@ def _svd_meta(x: Any, full: bool) -> Any:
     k = min(m, n)
     return [
         ((*lead, m, m if full else k), x.dtype),
-        ((*lead, k), _real(x.dtype)),
+        ((*lead, k), real_dtype(x.dtype)),
         ((*lead, n if full else k, n), x.dtype),
     ]
 
@@ -193,26 +191,26 @@ def _matrix_exp(x: Any) -> Any:
     return result
 
 
-define("inverse", _matrix_operation("inv", np.linalg.inv), meta=_same)
+define("inverse", _matrix_operation("inv", np.linalg.inv), meta=like_first)
 define("det", _matrix_operation("det", np.linalg.det), meta=lambda x: (x.shape[:-2], x.dtype))
 define(
     "slogdet",
     _matrix_operation("slogdet", _slogdet),
-    meta=lambda x: [(x.shape[:-2], x.dtype), (x.shape[:-2], _real(x.dtype))],
+    meta=lambda x: [(x.shape[:-2], x.dtype), (x.shape[:-2], real_dtype(x.dtype))],
 )
-define("cholesky", _matrix_operation("cholesky", np.linalg.cholesky), meta=_same)
+define("cholesky", _matrix_operation("cholesky", np.linalg.cholesky), meta=like_first)
 define("solve", _solve, promote="same", operands=2, meta=_solve_meta)
 define("qr", _matrix_operation("qr", _qr, False), meta=_qr_meta)
 define("svd", _matrix_operation("svd", _svd, False), meta=_svd_meta)
 define(
     "svdvals",
     _matrix_operation("svdvals", _svdvals, False),
-    meta=lambda x: ((*x.shape[:-2], min(x.shape[-2:])), _real(x.dtype)),
+    meta=lambda x: ((*x.shape[:-2], min(x.shape[-2:])), real_dtype(x.dtype)),
 )
 define(
     "eigh",
     _matrix_operation("eigh", _eigh),
-    meta=lambda x, uplo: [(x.shape[:-1], _real(x.dtype)), (x.shape, x.dtype)],
+    meta=lambda x, uplo: [(x.shape[:-1], real_dtype(x.dtype)), (x.shape, x.dtype)],
 )
 define("eig", _matrix_operation("eig", _eig))
 define(
@@ -220,7 +218,7 @@ define(
     _matrix_operation("pinv", _pinv, False),
     meta=lambda x, *_: ((*x.shape[:-2], x.shape[-1], x.shape[-2]), x.dtype),
 )
-define("matrix_exp", _matrix_operation("matrix_exp", _matrix_exp), meta=_same)
+define("matrix_exp", _matrix_operation("matrix_exp", _matrix_exp), meta=like_first)
 
 
 # -- derivatives -----------------------------------------------------------------------------------

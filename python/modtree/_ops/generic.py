@@ -22,6 +22,19 @@ _COPY_BELOW = 4096
 ZEROS = {np.dtype(kind): np.zeros((), kind) for kind in "efdFD"}
 
 
+def like_first(x: Any, *args: Any, **kwargs: Any) -> Any:
+    """The rule for meta tensors of what keeps the shape and dtype of its first argument."""
+    return x.shape, x.dtype
+
+
+_REAL = {np.dtype(np.complex64): np.dtype(np.float32), np.dtype(np.complex128): np.dtype(float)}
+
+
+def real_dtype(dtype: Any) -> Any:
+    """The dtype of the real part."""
+    return _REAL.get(dtype, dtype)
+
+
 def operation(name: str) -> Callable[..., Any]:
     """An operation as a function of arrays or of tensors: what its first argument is decides.
 

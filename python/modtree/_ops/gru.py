@@ -62,17 +62,8 @@ def _gru_recorded(
     return (in_order(np.stack(hidden[1:]), reverse), h.copy()), (gates, parts, hidden)
 
 
-def _gru(
-    x: Array,
-    h0: Array,
-    w_ih: Array,
-    w_hh: Array,
-    b_ih: Array | None,
-    b_hh: Array | None,
-    reverse: bool,
-    sizes: Sizes,
-) -> tuple[Array, Array]:
-    return _gru_recorded(x, h0, w_ih, w_hh, b_ih, b_hh, reverse, sizes)[0]
+def _gru(*args: Any) -> tuple[Array, Array]:
+    return _gru_recorded(*args)[0]
 
 
 def _gru_backward(

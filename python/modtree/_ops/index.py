@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from modtree._ops.generic import flat_indices, operation, positions, sum_at, sum_rows
+from modtree._ops.generic import flat_indices, like_first, operation, positions, sum_at, sum_rows
 from modtree._ops.registry import define, derive, expose, not_differentiable, ops
 from modtree._ops.shape import _dim
 
@@ -169,10 +169,6 @@ def _index_copy(x: Any, axis: int, index: Any, source: Any) -> Any:
     return result
 
 
-def _same(x: Any, *args: Any, **kwargs: Any) -> Any:
-    return x.shape, x.dtype
-
-
 def _shape_given(g: Any, shape: Any, *args: Any) -> Any:
     return shape, g.dtype
 
@@ -181,9 +177,9 @@ define("gather", _gather, meta=lambda x, axis, index: (index.shape, x.dtype))
 define("gather_backward", _gather_backward, meta=_shape_given)
 define("index_select", _index_select, meta=_index_select_meta)
 define("index_select_backward", _index_select_backward, meta=_shape_given)
-define("scatter", _scatter, meta=_same)
-define("index_add", _index_add, meta=_same)
-define("index_copy", _index_copy, meta=_same)
+define("scatter", _scatter, meta=like_first)
+define("index_add", _index_add, meta=like_first)
+define("index_copy", _index_copy, meta=like_first)
 
 
 def gather(input: Any, dim: int, index: Any) -> Any:
@@ -389,7 +385,7 @@ def _index_put(x: Any, index: Any, values: Any, accumulate: bool = False) -> Any
 
 
 define("getitem_backward", _getitem_backward, meta=_shape_given)
-define("index_put", _index_put, meta=_same)
+define("index_put", _index_put, meta=like_first)
 
 
 def index_put(input: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:

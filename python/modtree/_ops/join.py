@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from modtree._C import _result_type
-from modtree._ops.generic import operation, zeros_of
+from modtree._ops.generic import like_first, operation, zeros_of
 from modtree._ops.registry import define, derive, expose, ops
 from modtree._ops.shape import _dim, _ints, atleast, meshgrid
 
@@ -166,10 +166,6 @@ def _diag_meta(x: Any, k: int) -> Any:
     return (max(min(rows + min(k, 0), columns - max(k, 0)), 0),), x.dtype
 
 
-def _same(x: Any, *args: Any, **kwargs: Any) -> Any:
-    return x.shape, x.dtype
-
-
 define("cat", _cat, promote="arith", operands=-1, meta=_cat_meta)
 define("stack", _stack, promote="arith", operands=-1, meta=_stack_meta)
 define("repeat", _repeat, meta=_repeat_meta)
@@ -178,10 +174,10 @@ define(
     lambda x, repeats, axis: np.repeat(x, repeats, axis),
     meta=_repeat_interleave_meta,
 )
-define("roll", _roll, meta=_same)
-define("flip", _flip, meta=_same)
-define("tril", np.tril, meta=_same)
-define("triu", np.triu, meta=_same)
+define("roll", _roll, meta=like_first)
+define("flip", _flip, meta=like_first)
+define("tril", np.tril, meta=like_first)
+define("triu", np.triu, meta=like_first)
 define("diag", _diag, meta=_diag_meta)
 define("diagonal_backward", _diagonal_backward, meta=lambda g, shape, *_: (shape, g.dtype))
 define("unfold_backward", _unfold_backward, meta=lambda g, shape, *_: (shape, g.dtype))

@@ -69,19 +69,8 @@ def _lstm_recorded(
     return result, (gates, cells, free, hidden)
 
 
-def _lstm(
-    x: Array,
-    h0: Array,
-    c0: Array,
-    w_ih: Array,
-    w_hh: Array,
-    b_ih: Array | None,
-    b_hh: Array | None,
-    w_hr: Array | None,
-    reverse: bool,
-    sizes: Sizes,
-) -> tuple[Array, Array, Array]:
-    return _lstm_recorded(x, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr, reverse, sizes)[0]
+def _lstm(*args: Any) -> tuple[Array, Array, Array]:
+    return _lstm_recorded(*args)[0]
 
 
 def _lstm_backward(

@@ -218,18 +218,8 @@ def _rnn_recorded(
     return (in_order(np.stack(hidden[1:]), reverse), hidden[-1].copy()), hidden
 
 
-def _rnn(
-    x: Array,
-    h0: Array,
-    w_ih: Array,
-    w_hh: Array,
-    b_ih: Array | None,
-    b_hh: Array | None,
-    relu: bool,
-    reverse: bool,
-    sizes: Sizes,
-) -> tuple[Array, Array]:
-    return _rnn_recorded(x, h0, w_ih, w_hh, b_ih, b_hh, relu, reverse, sizes)[0]
+def _rnn(*args: Any) -> tuple[Array, Array]:
+    return _rnn_recorded(*args)[0]
 
 
 def _rnn_backward(

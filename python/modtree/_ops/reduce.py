@@ -19,11 +19,13 @@ from modtree._ops.generic import (
     count,
     expand,
     kept,
+    like_first,
     native,
     numbers,
     ones,
     operation,
     pick,
+    real_dtype,
     total,
 )
 from modtree._ops.registry import define, derive, expose, not_differentiable, ops
@@ -265,25 +267,11 @@ def _require_softmax_float(x: Any) -> None:
         )
 
 
-def _same(x: Any, *args: Any, **kwargs: Any) -> Any:
-    return x.shape, x.dtype
-
-
-_real = {
-    np.dtype(np.complex64): np.dtype(np.float32),
-    np.dtype(np.complex128): np.dtype(np.float64),
-}
-
-
-def _real_dtype(dtype: Any) -> Any:
-    return _real.get(dtype, dtype)
-
-
 define("sum", _accumulate(np.add), meta=_meta(_integral_to_int64))
 define("prod", _accumulate(np.multiply), meta=_meta(_integral_to_int64))
 define("mean", _mean, meta=_meta())
-define("var", _var, meta=_meta(_real_dtype))
-define("std", _std, meta=_meta(_real_dtype))
+define("var", _var, meta=_meta(real_dtype))
+define("std", _std, meta=_meta(real_dtype))
 define("logsumexp", _logsumexp, promote="floating", operands=1, meta=_meta())
 define("amax", _extreme(np.maximum.reduce), meta=_meta())
 define("amin", _extreme(np.minimum.reduce), meta=_meta())
@@ -294,11 +282,11 @@ define(
     lambda x, axis=None: np.asarray(np.count_nonzero(x, axis=axis), np.int64),
     meta=_meta(np.int64),
 )
-define("norm", _norm, meta=_meta(_real_dtype))
+define("norm", _norm, meta=_meta(real_dtype))
 define("cumsum", _scan(np.add.accumulate), meta=_scan_meta)
 define("cumprod", _scan(np.multiply.accumulate), meta=_scan_meta)
-define("softmax", _softmax, meta=_same)
-define("log_softmax", _log_softmax, meta=_same)
+define("softmax", _softmax, meta=like_first)
+define("log_softmax", _log_softmax, meta=like_first)
 
 
 _WHAT = {

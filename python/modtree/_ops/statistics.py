@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from modtree._C import TensorBase
-from modtree._ops.generic import backwards, operation, pick
+from modtree._ops.generic import backwards, like_first, operation, pick
 from modtree._ops.independent import independent
-from modtree._ops.reduce import _axis, _same, norm, std
+from modtree._ops.reduce import _axis, norm, std
 from modtree._ops.registry import define, derive, expose, not_differentiable, ops
 from modtree._ops.special import written_after
 
@@ -121,7 +121,7 @@ define(
     lambda x, axis: x.copy() if x.ndim == 0 else np.logaddexp.accumulate(x, axis),
     promote="floating",
     operands=1,
-    meta=_same,
+    meta=like_first,
 )
 
 
