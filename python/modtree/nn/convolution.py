@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from modtree._module.module import Module
 from modtree._module.parameter import Parameter
@@ -24,7 +24,9 @@ _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
 class _ConvNd(Module):
-    """What convolutions share: arguments, parameters, starting values, text."""
+    """A convolution over ``_n`` axes, or its transpose: arguments, parameters, text."""
+
+    _n: ClassVar[int]
 
     in_channels: int
     out_channels: int
@@ -43,35 +45,37 @@ class _ConvNd(Module):
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: tuple[int, ...],
-        stride: tuple[int, ...],
-        padding: str | tuple[int, ...],
-        dilation: tuple[int, ...],
+        kernel_size: Ints,
+        stride: Ints,
+        padding: str | Ints,
+        dilation: Ints,
         transposed: bool,
-        output_padding: tuple[int, ...],
+        output_padding: Ints,
         groups: int,
         bias: bool,
         padding_mode: str,
-        device: Any = None,
-        dtype: Any = None,
+        device: Any,
+        dtype: Any,
     ) -> None:
         super().__init__()
-        _check_arguments(in_channels, out_channels, stride, padding, groups, padding_mode)
         self.in_channels = in_channels
         self.out_channels = out_channels
-        self.kernel_size = kernel_size
-        self.stride = stride
-        self.padding = padding
-        self.dilation = dilation
+        self.kernel_size = tuple_of(kernel_size, self._n)
+        self.stride = tuple_of(stride, self._n)
+        self.padding = padding if isinstance(padding, str) else tuple_of(padding, self._n)
+        self.dilation = tuple_of(dilation, self._n)
         self.transposed = transposed
-        self.output_padding = output_padding
+        self.output_padding = tuple_of(output_padding, self._n)
         self.groups = groups
         self.padding_mode = padding_mode
-        self._reversed_padding_repeated_twice = _padding_for_pad(padding, kernel_size, dilation)
+        _check_arguments(in_channels, out_channels, self.stride, padding, groups, padding_mode)
+        self._reversed_padding_repeated_twice = _padding_for_pad(
+            self.padding, self.kernel_size, self.dilation
+        )
         first, second = in_channels, out_channels
         if not transposed:
             first, second = second, first
-        shape = (first, second // groups, *kernel_size)
+        shape = (first, second // groups, *self.kernel_size)
         self.weight = Parameter(empty(shape, device=device, dtype=dtype))
         if bias:
             self.bias = Parameter(empty(out_channels, device=device, dtype=dtype))
@@ -164,10 +168,6 @@ def _padding_for_pad(
 
 
 class _Conv(_ConvNd):
-    """A convolution over ``_n`` axes."""
-
-    _n: int
-
     def __init__(
         self,
         in_channels: int,
@@ -182,22 +182,9 @@ class _Conv(_ConvNd):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        n = self._n
-        super().__init__(
-            in_channels,
-            out_channels,
-            tuple_of(kernel_size, n),
-            tuple_of(stride, n),
-            padding if isinstance(padding, str) else tuple_of(padding, n),
-            tuple_of(dilation, n),
-            False,
-            (0,) * n,
-            groups,
-            bias,
-            padding_mode,
-            device=device,
-            dtype=dtype,
-        )
+        sizes = kernel_size, stride, padding, dilation
+        options = groups, bias, padding_mode, device, dtype
+        super().__init__(in_channels, out_channels, *sizes, False, 0, *options)
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         conv = getattr(F, f"conv{self._n}d")
@@ -298,10 +285,6 @@ class Conv3d(_Conv):
 
 
 class _ConvTransposeNd(_ConvNd):
-    """A transposed convolution over ``_n`` axes."""
-
-    _n: int
-
     def __init__(
         self,
         in_channels: int,
@@ -317,27 +300,14 @@ class _ConvTransposeNd(_ConvNd):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        n = self._n
         if padding_mode != "zeros":
             raise ValueError(
                 f'Only "zeros" padding mode is supported for {type(self).__name__}, got '
                 f"{padding_mode!r}"
             )
-        super().__init__(
-            in_channels,
-            out_channels,
-            tuple_of(kernel_size, n),
-            tuple_of(stride, n),
-            tuple_of(padding, n),
-            tuple_of(dilation, n),
-            True,
-            tuple_of(output_padding, n),
-            groups,
-            bias,
-            padding_mode,
-            device=device,
-            dtype=dtype,
-        )
+        sizes = kernel_size, stride, padding, dilation
+        options = groups, bias, padding_mode, device, dtype
+        super().__init__(in_channels, out_channels, *sizes, True, output_padding, *options)
 
     def _output_padding(self, input: Tensor, output_size: Sequence[int] | None) -> tuple[int, ...]:
         """The output padding that leads to the wanted size."""

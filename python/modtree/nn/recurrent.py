@@ -277,7 +277,28 @@ class RNNBase(_Recurrent):
             )
 
 
-class RNN(RNNBase):
+class _OneState(RNNBase):
+    """A layer whose state is one tensor."""
+
+    def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
+        """Runs over a sequence.
+
+        Args:
+            input: (time, batch, input_size), or with ``batch_first`` (batch, time, input_size);
+                (time, input_size) without a batch; or a
+                :class:`~modtree.nn.utils.rnn.PackedSequence`.
+            hx: The first hidden state of each layer and direction, (num_layers * directions, batch,
+                hidden_size); zeros by default.
+
+        Returns:
+            The last layer's hidden states of all steps, shaped as the input, and the last states,
+            shaped as ``hx``.
+        """
+        output, (last,) = self._run(input, None if hx is None else [hx])
+        return output, last
+
+
+class RNN(_OneState):
     """``h = tanh(W_ih x + b_ih + W_hh h + b_hh)`` step by step; ``nonlinearity="relu"`` for ReLU
     instead.
 
@@ -308,23 +329,6 @@ class RNN(RNNBase):
             )
         self.nonlinearity = nonlinearity
         super().__init__("RNN_" + nonlinearity.upper(), *args, **kwargs)
-
-    def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
-        """Runs over a sequence.
-
-        Args:
-            input: (time, batch, input_size), or with ``batch_first`` (batch, time, input_size);
-                (time, input_size) without a batch; or a
-                :class:`~modtree.nn.utils.rnn.PackedSequence`.
-            hx: The first hidden state of each layer and direction, (num_layers * directions, batch,
-                hidden_size); zeros by default.
-
-        Returns:
-            The last layer's hidden states of all steps, shaped as the input, and the last states,
-            shaped as ``hx``.
-        """
-        output, (last,) = self._run(input, None if hx is None else [hx])
-        return output, last
 
 
 class LSTM(RNNBase):
@@ -363,7 +367,7 @@ class LSTM(RNNBase):
         return output, (h, c)
 
 
-class GRU(RNNBase):
+class GRU(_OneState):
     """Gated recurrent units (Cho et al., 2014).
 
     Arguments: ``input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
@@ -381,8 +385,3 @@ class GRU(RNNBase):
         if "proj_size" in kwargs:
             raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
         super().__init__("GRU", *args, **kwargs)
-
-    def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
-        """Runs over a sequence, as :meth:`RNN.forward` does."""
-        output, (last,) = self._run(input, None if hx is None else [hx])
-        return output, last

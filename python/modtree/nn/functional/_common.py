@@ -100,15 +100,17 @@ def tuple_of(value: Any, n: int) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, Iterable) else (value,) * n
 
 
-def _ints(name: str, what: str, value: Any) -> Sizes:
+def _sizes(name: str, what: str, value: Any, n: int) -> Sizes | None:
+    """``value`` for each of ``n`` axes; None if it has another number of ints."""
     try:
-        if isinstance(value, (tuple, list)):
-            return tuple(operator.index(v) for v in value)
-        return (operator.index(value),)
+        if not isinstance(value, (tuple, list)):
+            return (operator.index(value),) * n
+        sizes = tuple(operator.index(v) for v in value)
     except TypeError:
         raise TypeError(
             f"{name}(): argument '{what}' must be an int or a tuple of ints, got {value!r}"
         ) from None
+    return sizes * n if len(sizes) == 1 else sizes if len(sizes) == n else None
 
 
 _WORDS = {1: "one int", 2: "two ints", 3: "three ints"}
@@ -116,10 +118,8 @@ _WORDS = {1: "one int", 2: "two ints", 3: "three ints"}
 
 def pool_sizes(name: str, what: str, value: Any, n: int) -> Sizes:
     """``value`` for each of ``n`` axes, with the message of pooling."""
-    sizes = _ints(name, what, value)
-    if len(sizes) == 1:
-        return sizes * n
-    if len(sizes) != n:
+    sizes = _sizes(name, what, value, n)
+    if sizes is None:
         raise RuntimeError(
             f"{name}: {what} must either be a single int, or a tuple of {_WORDS[n]}, got {value!r}"
         )
@@ -128,13 +128,10 @@ def pool_sizes(name: str, what: str, value: Any, n: int) -> Sizes:
 
 def conv_sizes(name: str, what: str, value: Any, n: int) -> Sizes:
     """``value`` for each of ``n`` axes, with the message of convolutions."""
-    sizes = _ints(name, what, value)
-    if len(sizes) == 1:
-        return sizes * n
-    if len(sizes) != n:
+    sizes = _sizes(name, what, value, n)
+    if sizes is None:
         raise RuntimeError(
             f"expected {what} to be a single integer value or a list of {n} values to match the "
-            f"convolution "
-            f"dimensions, but got {what}={list(sizes)}"
+            f"convolution dimensions, but got {what}={list(map(operator.index, value))}"
         )
     return sizes

@@ -23,15 +23,17 @@ __all__ = [
 Ints = int | tuple[int, ...]
 
 
-def _batched(name: str, n: int, input: Tensor) -> bool:
-    """Has the input a batch axis?"""
+def _batch_of(name: str, n: int, input: Tensor, weight: Tensor) -> tuple[Tensor, bool]:
+    """The input with a batch axis, and whether it had one."""
     need_tensor(name, input)
     if input.dim() not in (n + 1, n + 2):
         raise RuntimeError(
             f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to {name}, but got input "
             f"of size: {list(input.shape)}"
         )
-    return input.dim() == n + 2
+    need_tensor(name, weight)
+    batched = input.dim() == n + 2
+    return (input if batched else input.unsqueeze(0)), batched
 
 
 def _conv(
@@ -45,13 +47,9 @@ def _conv(
     groups: int,
 ) -> Tensor:
     name = f"conv{n}d"
-    batched = _batched(name, n, input)
-    need_tensor(name, weight)
-    x = input if batched else input.unsqueeze(0)
-    strides, dilations = (
-        conv_sizes(name, "stride", stride, n),
-        conv_sizes(name, "dilation", dilation, n),
-    )
+    x, batched = _batch_of(name, n, input, weight)
+    strides = conv_sizes(name, "stride", stride, n)
+    dilations = conv_sizes(name, "dilation", dilation, n)
     if isinstance(padding, str):
         x, paddings = _named_padding(x, weight, padding, strides, dilations)
     else:
@@ -89,9 +87,7 @@ def _conv_transpose(
     dilation: Ints,
 ) -> Tensor:
     name = f"conv_transpose{n}d"
-    batched = _batched(name, n, input)
-    need_tensor(name, weight)
-    x = input if batched else input.unsqueeze(0)
+    x, batched = _batch_of(name, n, input, weight)
     y = conv_ops.conv_transpose(
         x,
         weight,
