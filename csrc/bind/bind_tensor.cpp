@@ -57,21 +57,39 @@ py::object result_type(py::args args) {
   return dtype_object(dtype_of_num(num));
 }
 
+// Docs that start with the parameters are what inspect.signature() reads of a builtin; pybind11's
+// own first line would stand before it.
 void bind_dtypes(py::module_ &m) {
-  m.def("as_dtype", [](py::handle obj) { return dtype_object(dtype_argument(obj)); });
-  m.def("get_default_dtype", [] { return dtype_object(dtype_of_num(default_float_num())); });
-  m.def("set_default_dtype", &set_default_dtype);
-  m.def("_promote_types", [](py::handle a, py::handle b) {
-    DTypeObject *first = dtype_argument(a);
-    return dtype_object(dtype_of_num(promote_nums(first->num, dtype_argument(b)->num)));
-  });
-  m.def("_result_type", &result_type);
+  py::options options;
+  options.disable_function_signatures();
+  m.def(
+      "as_dtype", [](py::handle obj) { return dtype_object(dtype_argument(obj)); },
+      "as_dtype(value, /)\n--\n\nThe dtype that a dtype, a NumPy dtype or a name stands for.");
+  m.def(
+      "get_default_dtype", [] { return dtype_object(dtype_of_num(default_float_num())); },
+      "get_default_dtype()\n--\n\nThe floating dtype that tensors have when none is said.");
+  m.def("set_default_dtype", &set_default_dtype,
+        "set_default_dtype(d, /)\n--\n\nSets what get_default_dtype() returns.");
+  m.def(
+      "_promote_types",
+      [](py::handle a, py::handle b) {
+        DTypeObject *first = dtype_argument(a);
+        return dtype_object(dtype_of_num(promote_nums(first->num, dtype_argument(b)->num)));
+      },
+      "_promote_types(type1, type2, /)\n--\n\nThe smallest dtype that both convert to.");
+  m.def("_result_type", &result_type,
+        "_result_type(*tensors)\n--\n\nThe dtype of arithmetic on these tensors and numbers.");
 }
 
 void bind_grad_mode(py::module_ &m) {
-  m.def("is_grad_enabled", &grad_enabled, "Are operations of this thread recorded?");
-  m.def("_set_grad_enabled", &set_grad_enabled, py::arg("mode"), "Returns the old value.");
-  m.def("is_inference_mode_enabled", &inference_mode);
+  py::options options;
+  options.disable_function_signatures();
+  m.def("is_grad_enabled", &grad_enabled,
+        "is_grad_enabled()\n--\n\nAre operations of this thread recorded?");
+  m.def("_set_grad_enabled", &set_grad_enabled, py::arg("mode"),
+        "_set_grad_enabled(mode)\n--\n\nReturns the old value.");
+  m.def("is_inference_mode_enabled", &inference_mode,
+        "is_inference_mode_enabled()\n--\n\nIs this thread in inference_mode()?");
   m.def("_set_inference_mode", &set_inference_mode);
 }
 

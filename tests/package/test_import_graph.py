@@ -19,6 +19,7 @@ LAYERS = (
         "__future__",
         "_imports",
         "_ops.registry",
+        "_ops.signatures",
         "_tensor.creation",
         "_tensor.devices",
         "_tensor.dtypes",

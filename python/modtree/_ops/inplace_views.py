@@ -7,6 +7,7 @@ from typing import Any
 
 from modtree import _C
 from modtree._ops.registry import expose, functions
+from modtree._ops.signatures import like
 
 
 def become(tensor: Any, view: Any) -> Any:
@@ -33,7 +34,7 @@ def _inplace(name: str) -> Any:
 
     method.__name__ = method.__qualname__ = name + "_"
     method.__doc__ = f"{name}() in place: the tensor itself gets the other shape."
-    return method
+    return like(method, view)
 
 
 for _name in ("squeeze", "unsqueeze", "t", "transpose", "swapaxes", "swapdims", "as_strided"):

@@ -12,6 +12,7 @@ from modtree._C import as_dtype
 from modtree._ops.einsum import tensordot
 from modtree._ops.generic import adjoint, conj, operation, operation_of_list
 from modtree._ops.registry import define, derive, expose, ops
+from modtree._ops.signatures import like
 
 
 def _matmul(a: Any, b: Any) -> Any:
@@ -267,7 +268,7 @@ for _function in (addmv, addbmm, addr, baddbmm):
 
     _in_place.__name__ = _in_place.__qualname__ = _function.__name__ + "_"
     _in_place.__doc__ = f"{_function.__name__}() in place."
-    expose(_in_place.__name__, _in_place, function=False)
+    expose(_in_place.__name__, like(_in_place, _function), function=False)
 expose("trace", ops["trace"])
 expose(
     "addmm_",

@@ -9,6 +9,7 @@ from typing import Any
 
 from modtree import _C
 from modtree._ops.registry import expose, functions
+from modtree._ops.signatures import signature
 from modtree._tensor.layouts import preserve_format
 from modtree._tensor.memory_formats import check_format, in_format, in_order_of
 
@@ -87,6 +88,7 @@ def _itself(name: str, text: str) -> Any:
 
     method.__name__ = method.__qualname__ = name
     method.__doc__ = text
+    method.__signature__ = signature("input")  # type: ignore[attr-defined]
     return method
 
 

@@ -385,7 +385,12 @@ expose("std", std)
 
 
 def var_mean(
-    input: Any, dim: Any = None, unbiased: Any = None, keepdim: bool = False, **kwargs: Any
+    input: Any,
+    dim: Any = None,
+    unbiased: Any = None,
+    keepdim: bool = False,
+    *,
+    correction: Any = None,
 ) -> Any:
     """Variance and mean.
 
@@ -398,7 +403,7 @@ def var_mean(
     mean = ops["mean"](
         input, axis=_axis(input, None if isinstance(dim, bool) else dim), keepdims=keepdim
     )
-    return var(input, dim, unbiased, keepdim, **kwargs), mean
+    return var(input, dim, unbiased, keepdim, correction=correction), mean
 
 
 expose("var_mean", var_mean, method=False)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from modtree._C import Op, _install
+from modtree._ops import signatures
 
 __all__ = [
     "by_function",
@@ -74,6 +75,7 @@ def define(
     """
     if name in ops:
         raise ValueError(f"the operation '{name}' is in the table already")
+    parameters, line = signatures.documented(name)
     op = Op(
         name,
         forward,
@@ -82,9 +84,11 @@ def define(
         operands=operands,
         view=view,
         meta=meta,
-        doc=doc,
+        doc=line if doc is None else doc,
         **flags,
     )
+    if parameters is not None:
+        op.__text_signature__ = f"({parameters}, /)"  # what inspect asks a method descriptor for
     ops[name] = op
     if record is not None:
         recording[name] = record
@@ -229,6 +233,10 @@ functions: dict[str, Any] = {}
 
 def expose(name: str, value: Any, *, method: bool = True, function: bool = True) -> None:
     """Makes an operation, or a function on top of one, public."""
+    if getattr(value, "__name__", None) == "<lambda>":
+        value.__name__ = value.__qualname__ = name
+    if value.__doc__ is None:
+        value.__doc__ = signatures.HELP.get(name)
     if method:
         methods[name] = value
     if function:
@@ -244,6 +252,10 @@ def inplace_of(op: Op) -> Callable[..., Any]:
 
     method.__name__ = method.__qualname__ = op.__name__ + "_"
     method.__doc__ = f"{op.__name__}() in place."
+    parameters, _ = signatures.documented(op.__name__)
+    if parameters is not None:
+        others = parameters.partition(", ")[2]
+        method.__signature__ = signatures.signature(f"self, {others}" if others else "self")  # type: ignore[attr-defined]
     return method
 
 

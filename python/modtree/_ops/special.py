@@ -19,6 +19,7 @@ from modtree._ops.registry import (
     methods,
     ops,
 )
+from modtree._ops.signatures import like
 
 # Bernoulli numbers B(2), B(4), ...: coefficients of the series for large arguments.
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
@@ -178,7 +179,7 @@ def written_after(name: str, function: Any) -> Any:
 
     method.__name__ = method.__qualname__ = name
     method.__doc__ = f"{name[:-1]}() in place."
-    return method
+    return like(method, function)
 
 
 for _function in (logit, mvlgamma, float_power, ldexp):

@@ -49,7 +49,12 @@ def nanmean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
 
 
 def std_mean(
-    input: Any, dim: Any = None, unbiased: Any = None, keepdim: bool = False, **kwargs: Any
+    input: Any,
+    dim: Any = None,
+    unbiased: Any = None,
+    keepdim: bool = False,
+    *,
+    correction: Any = None,
 ) -> Any:
     """Standard deviation and mean.
 
@@ -62,7 +67,7 @@ def std_mean(
     mean = ops["mean"](
         input, axis=_axis(input, None if isinstance(dim, bool) else dim), keepdims=keepdim
     )
-    return std(input, dim, unbiased, keepdim, **kwargs), mean
+    return std(input, dim, unbiased, keepdim, correction=correction), mean
 
 
 def aminmax(input: Any, *, dim: Any = None, keepdim: bool = False) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from modtree import _C
 from modtree._C import as_dtype, get_default_dtype
 from modtree._tensor.devices import as_device
-from modtree._tensor.factory_arguments import PLACE, checked, checked_arguments
+from modtree._tensor.factory_arguments import PLACE, checked, checked_arguments, parameters_of
 from modtree._tensor.layouts import preserve_format
 from modtree._tensor.memory_formats import check_format, in_format, in_order_of
 from modtree._tensor.random import bits_of, normal, uniform
@@ -178,6 +178,9 @@ def empty(*size: Any, memory_format: Any = None, **kwargs: Any) -> Any:
     return in_format(result.detach(), memory_format).detach().requires_grad_(needs_grad)
 
 
+empty.__signature__ = parameters_of(empty, ("out", "memory_format", *PLACE))  # type: ignore[attr-defined]
+
+
 @checked("size", "fill_value", "out", *PLACE)
 def full(
     size: Any,
@@ -244,6 +247,12 @@ def _like_factory(create: Any, name: str, text: str, *keywords: str) -> Any:
 
     like.__name__ = like.__qualname__ = name
     like.__doc__ = text + _LIKE_ARGS + "".join(_LIKE_KEYWORDS[k] for k in keywords)
+    own: Any = {
+        "full_like": lambda input, fill_value: None,
+        "randint_like": lambda input, low, high=None: None,
+    }.get(name, lambda input: None)
+    known = ("memory_format", *PLACE, *keywords)
+    like.__signature__ = parameters_of(own, known)  # type: ignore[attr-defined]
     return like
 
 

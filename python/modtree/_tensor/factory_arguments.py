@@ -6,6 +6,7 @@ is accepted without effect.
 from __future__ import annotations
 
 import functools
+import inspect
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +15,7 @@ from modtree import _C
 from modtree._tensor.devices import as_device
 from modtree._tensor.layouts import layout
 
-__all__ = ["PLACE", "checked", "checked_arguments"]
+__all__ = ["PLACE", "checked", "checked_arguments", "parameters_of"]
 
 #: What most factories take.
 PLACE = ("dtype", "layout", "device", "requires_grad", "pin_memory")
@@ -71,9 +72,34 @@ def checked(*keywords: str, or_none: bool = True) -> Callable[[Any], Any]:
                 return make(*args, **kwargs)
             return _into(name, out, make, args, kwargs)
 
+        create.__signature__ = parameters_of(make, keywords)  # type: ignore[attr-defined]
         return create
 
     return decorate
+
+
+def parameters_of(make: Callable[..., Any], keywords: tuple[str, ...]) -> inspect.Signature:
+    """What a factory takes: its own parameters, and those of `keywords` that are looked at before
+    it is called.
+    """
+    own = inspect.signature(make).parameters.values()
+    taken = [
+        p
+        for p in own
+        if p.kind is not p.VAR_KEYWORD and (p.kind is not p.KEYWORD_ONLY or p.name in keywords)
+    ]
+    names = {p.name for p in taken}
+    taken += [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=False if name in ("requires_grad", "pin_memory") else None,
+            annotation=bool if name in ("requires_grad", "pin_memory") else Any,
+        )
+        for name in keywords
+        if name not in names
+    ]
+    return inspect.Signature(taken, return_annotation=Any)
 
 
 def _into(name: str, out: Any, make: Any, args: Any, kwargs: dict[str, Any]) -> Any:

@@ -149,7 +149,8 @@ def normal(
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
-    **_: Any,
+    layout: Any = None,
+    pin_memory: bool = False,
 ) -> Any:
     """Normally distributed numbers: of one mean and deviation with ``size``, or one for each
     element of tensors.

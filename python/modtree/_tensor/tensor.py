@@ -16,7 +16,7 @@ from modtree._ops.numpy_protocol.dispatch import call_function, call_ufunc
 from modtree._ops.strided import owner_of
 from modtree._tensor import creation, dtypes, shared, typed
 from modtree._tensor.devices import as_device, device
-from modtree._tensor.factory_arguments import PLACE, checked_arguments
+from modtree._tensor.factory_arguments import PLACE, checked_arguments, parameters_of
 from modtree._tensor.handles import RemovableHandle
 from modtree._tensor.layouts import strided
 from modtree._tensor.memory_formats import check_format, to_format
@@ -597,6 +597,9 @@ def _install_methods() -> None:
     for name, value in registry.methods.items():
         if name not in Tensor.__dict__:
             setattr(Tensor, name, value)
+    for name in ("new_zeros", "new_ones", "new_empty", "new_full", "new_empty_strided"):
+        method = Tensor.__dict__[name]
+        method.__signature__ = parameters_of(method, PLACE)
 
 
 _install_methods()

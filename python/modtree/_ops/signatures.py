@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Parameters and first lines of help of operations that are called without a Python function
+around them, and lines of help for functions too short to have their own.
+
+Their arguments are positional: what carries them out are functions on arrays, whose names for them
+are NumPy's.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["HELP", "documented", "like", "signature"]
+
+_ONE = {
+    "abs": "The absolute value of each element.",
+    "acos": "The arc cosine of each element, in radians.",
+    "acosh": "The inverse hyperbolic cosine of each element.",
+    "angle": "The angle of each complex element, in radians; 0 or pi for real ones.",
+    "asin": "The arc sine of each element, in radians.",
+    "asinh": "The inverse hyperbolic sine of each element.",
+    "atan": "The arc tangent of each element, in radians.",
+    "atanh": "The inverse hyperbolic tangent of each element.",
+    "bitwise_not": "Each element with all bits inverted; logical not for bools.",
+    "ceil": "The smallest integer not below each element.",
+    "conj": "The complex conjugate of each element.",
+    "cos": "The cosine of each element, in radians.",
+    "cosh": "The hyperbolic cosine of each element.",
+    "deg2rad": "Degrees as radians.",
+    "digamma": "The logarithmic derivative of the gamma function of each element.",
+    "erf": "The error function of each element.",
+    "erfc": "1 - erf(x) for each element x.",
+    "erfinv": "The inverse of the error function of each element.",
+    "exp": "e to the power of each element.",
+    "exp2": "2 to the power of each element.",
+    "expm1": "exp(x) - 1 for each element x, exact near 0.",
+    "floor": "The largest integer not above each element.",
+    "frac": "The part of each element behind the point, with its sign.",
+    "isfinite": "True where an element is neither infinite nor NaN.",
+    "isinf": "True where an element is infinite.",
+    "isnan": "True where an element is NaN.",
+    "lgamma": "The logarithm of the absolute value of the gamma function of each element.",
+    "log": "The natural logarithm of each element.",
+    "log10": "The logarithm to base 10 of each element.",
+    "log1p": "log(1 + x) for each element x, exact near 0.",
+    "log2": "The logarithm to base 2 of each element.",
+    "logical_not": "True where an element is zero.",
+    "matrix_exp": "The matrix exponential of each square matrix.",
+    "neg": "Each element with the other sign.",
+    "rad2deg": "Radians as degrees.",
+    "reciprocal": "1 / x for each element x.",
+    "relu": "max(x, 0) for each element x.",
+    "rsqrt": "1 / sqrt(x) for each element x.",
+    "sgn": "The sign of each element; x / |x| for complex x.",
+    "sigmoid": "1 / (1 + exp(-x)) for each element x.",
+    "sign": "-1, 0 or 1 for each element.",
+    "signbit": "True where the sign bit of an element is set (-0.0 has it).",
+    "sin": "The sine of each element, in radians.",
+    "sinc": "sin(pi x) / (pi x) for each element x; 1 at 0.",
+    "sinh": "The hyperbolic sine of each element.",
+    "sqrt": "The square root of each element.",
+    "square": "The square of each element.",
+    "tan": "The tangent of each element, in radians.",
+    "tanh": "The hyperbolic tangent of each element.",
+    "trace": "The sum of the diagonal of a matrix.",
+    "trunc": "Each element without what is behind its point.",
+}
+_TWO = {
+    "atan2": "The angle of the point (other, input), in radians, in the right quadrant.",
+    "bitwise_and": "The bits that both have; logical and for bools.",
+    "bitwise_left_shift": "input * 2 ** other, for integers.",
+    "bitwise_or": "The bits that either has; logical or for bools.",
+    "bitwise_right_shift": "input / 2 ** other rounded down, for integers.",
+    "bitwise_xor": "The bits that exactly one has; logical exclusive or for bools.",
+    "copysign": "The absolute value of input with the sign of other.",
+    "dot": "The sum of the products of two vectors' elements.",
+    "eq": "True where input == other.",
+    "floor_divide": "input / other, rounded down.",
+    "fmax": "The larger of two elements; where one is NaN, the other.",
+    "fmin": "The smaller of two elements; where one is NaN, the other.",
+    "fmod": "The remainder of input / other with the sign of input.",
+    "gcd": "The greatest common divisor of two integers.",
+    "ge": "True where input >= other.",
+    "gt": "True where input > other.",
+    "hypot": "sqrt(input ** 2 + other ** 2), without overflow between.",
+    "lcm": "The least common multiple of two integers.",
+    "le": "True where input <= other.",
+    "logaddexp": "log(exp(input) + exp(other)), without overflow between.",
+    "logaddexp2": "log2(2 ** input + 2 ** other), without overflow between.",
+    "logical_and": "True where both are nonzero.",
+    "logical_or": "True where at least one is nonzero.",
+    "logical_xor": "True where exactly one is nonzero.",
+    "lt": "True where input < other.",
+    "matmul": "The matrix product; of vectors the dot product; leading dimensions are batches.",
+    "maximum": "The larger of two elements; NaN where one is.",
+    "minimum": "The smaller of two elements; NaN where one is.",
+    "mul": "input * other.",
+    "ne": "True where input != other.",
+    "nextafter": "The floating number next to input in the direction of other.",
+    "remainder": "The remainder of input / other with the sign of other.",
+    "true_divide": "input / other.",
+    "xlogy": "input * log(other); 0 where input is 0.",
+}
+_MORE = {
+    "ger": ("input, vec2", "The outer product of two vectors."),
+    "heaviside": ("input, values", "0 below zero, 1 above, and values where input is 0."),
+    "lerp": ("input, end, weight", "input + weight * (end - input)."),
+    "masked_select": ("input, mask", "The elements where the mask holds, as a vector."),
+    "outer": ("input, vec2", "The outer product of two vectors."),
+    "pow": ("input, exponent", "input to the power of exponent."),
+    "take": ("input, index", "The elements at indices into the flattened tensor."),
+}
+
+#: What help() shows of functions that are a single expression.
+HELP = {
+    "addcdiv_": "self += value * tensor1 / tensor2, in place.",
+    "addcmul_": "self += value * tensor1 * tensor2, in place.",
+    "addmm_": "self = beta * self + alpha * mat1 @ mat2, in place.",
+    "adjoint": "The conjugate transposes of matrices.",
+    "broadcast_to": "A view with elements repeated along dimensions of size 1.",
+    "chain_matmul": "The product of matrices, in the cheapest order.",
+    "clamp_max": "Limits values to at most max.",
+    "clamp_max_": "Limits values to at most max, in place.",
+    "clamp_min": "Limits values to at least min.",
+    "clamp_min_": "Limits values to at least min, in place.",
+    "fliplr": "The order of columns reversed.",
+    "flipud": "The order of rows reversed.",
+    "isneginf": "True where an element is minus infinity.",
+    "isposinf": "True where an element is plus infinity.",
+    "masked_fill_": "Sets the elements where the mask holds, in place.",
+    "msort": "Sorts along the first dimension.",
+    "pinverse": "The pseudo-inverse of a matrix; singular values below rcond times the largest "
+    "count as zero.",
+    "polygamma": "The n-th derivative of the digamma function of each element.",
+    "positive": "The tensor itself.",
+    "ravel": "All elements in one dimension; a view where that is possible.",
+    "reshape_as": "reshape() to the shape of another tensor.",
+    "round_": "Rounds half to even, in place.",
+    "tril_": "Sets what is above a diagonal to zero, in place.",
+    "triu_": "Sets what is below a diagonal to zero, in place.",
+    "unfold": "Views of `size` elements along a dimension, each `step` after the one before.",
+    "view_as": "view() with the shape of another tensor.",
+    "where": "Elements of this tensor where the condition holds, else of other.",
+}
+
+
+def documented(name: str) -> tuple[str | None, str | None]:
+    """(parameters, line of help) of an operation; None where no table has it."""
+    if name in _ONE:
+        return "input", _ONE[name]
+    if name in _TWO:
+        return "input, other", _TWO[name]
+    return _MORE.get(name, (None, None))
+
+
+_made: dict[str, inspect.Signature] = {}
+
+
+def signature(parameters: str) -> inspect.Signature:
+    """The signature of a function with these positional parameters; one object for each text."""
+    known = _made.get(parameters)
+    if known is None:
+        kind = inspect.Parameter.POSITIONAL_ONLY
+        known = _made[parameters] = inspect.Signature(
+            [inspect.Parameter(name, kind) for name in parameters.split(", ")]
+        )
+    return known
+
+
+def like(method: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
+    """The method, shown by ``inspect.signature`` with the parameters of the function it calls."""
+    method.__wrapped__ = function  # type: ignore[attr-defined]
+    return method
