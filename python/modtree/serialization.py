@@ -104,7 +104,7 @@ def _moved(value: Any, device: Any, memo: dict[int, Any]) -> Any:
     if known is not None:
         return known
     if isinstance(value, _C.TensorBase):
-        result = value.to(device)
+        result = value.to(device)  # type: ignore[attr-defined]  # Tensor's
     elif isinstance(value, (dict, collections.OrderedDict)):
         result = memo[id(value)] = type(value)()
         result.update((k, _moved(v, device, memo)) for k, v in value.items())

@@ -11,13 +11,15 @@ import re
 import sys
 import types
 import warnings
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from modtree import _C
 from modtree._tensor import settings
 from modtree.families import family_of
+
+_M = TypeVar("_M", bound=_C.ModuleBase)
 
 
 def _convert(self: Any, scope: str, **what: Any) -> Any:
@@ -134,7 +136,7 @@ def _dtype_kind(dtype: Any) -> str:
     return {"f": "floating", "c": "complex"}.get(kind or "", "other")
 
 
-def to(self: Any, *args: Any, preserve_ties: bool = False, **kwargs: Any) -> Any:
+def to(self: _M, *args: Any, preserve_ties: bool = False, **kwargs: Any) -> _M:
     """Moves and casts the parameters and buffers of the tree, in place.
 
     Call forms: ``to(device=None, dtype=None, non_blocking=False)``, ``to(dtype,
@@ -177,7 +179,7 @@ def to(self: Any, *args: Any, preserve_ties: bool = False, **kwargs: Any) -> Any
     )
 
 
-def to_empty(self: Any, *, device: Any, recurse: bool = True, preserve_ties: bool = False) -> Any:
+def to_empty(self: _M, *, device: Any, recurse: bool = True, preserve_ties: bool = False) -> _M:
     """Gives every parameter and buffer new storage of the same shape and dtype; the values are
     undefined.
 
@@ -199,7 +201,7 @@ def to_empty(self: Any, *, device: Any, recurse: bool = True, preserve_ties: boo
 # -- devices and dtypes ----------------------------------------------------------------------------
 
 
-def cpu(self: Any) -> Any:
+def cpu(self: _M) -> _M:
     """Moves all parameters and buffers to the CPU."""
     return _convert(self, "all", device="cpu")
 
@@ -215,52 +217,52 @@ def _to_accelerator(kind: str, self: Any, device: Any = None) -> Any:
     return _convert(self, "all", device=device)
 
 
-def cuda(self: Any, device: Any = None) -> Any:
+def cuda(self: _M, device: Any = None) -> _M:
     """Moves all parameters and buffers (torch tensors) to a CUDA device."""
     return _to_accelerator("cuda", self, device)
 
 
-def xpu(self: Any, device: Any = None) -> Any:
+def xpu(self: _M, device: Any = None) -> _M:
     """Moves all parameters and buffers (torch tensors) to an XPU device."""
     return _to_accelerator("xpu", self, device)
 
 
-def ipu(self: Any, device: Any = None) -> Any:
+def ipu(self: _M, device: Any = None) -> _M:
     """Moves all parameters and buffers (torch tensors) to an IPU device."""
     return _to_accelerator("ipu", self, device)
 
 
-def mtia(self: Any, device: Any = None) -> Any:
+def mtia(self: _M, device: Any = None) -> _M:
     """Moves all parameters and buffers (torch tensors) to an MTIA device."""
     return _to_accelerator("mtia", self, device)
 
 
-def float(self: Any) -> Any:
+def float(self: _M) -> _M:
     """Casts all floating-point parameters and buffers to float32."""
     return _convert(self, "floating", dtype="float32")
 
 
-def double(self: Any) -> Any:
+def double(self: _M) -> _M:
     """Casts all floating-point parameters and buffers to float64."""
     return _convert(self, "floating", dtype="float64")
 
 
-def half(self: Any) -> Any:
+def half(self: _M) -> _M:
     """Casts all floating-point parameters and buffers to float16."""
     return _convert(self, "floating", dtype="float16")
 
 
-def bfloat16(self: Any) -> Any:
+def bfloat16(self: _M) -> _M:
     """Casts all floating-point parameters and buffers to bfloat16 (torch tensors)."""
     return _convert(self, "floating", dtype="bfloat16")
 
 
-def type(self: Any, dst_type: Any) -> Any:
+def type(self: _M, dst_type: Any) -> _M:
     """Casts all parameters and buffers, integer ones too."""
     return self._apply(lambda tensor: tensor.type(dst_type))
 
 
-def share_memory(self: Any) -> Any:
+def share_memory(self: _M) -> _M:
     """Moves the storage of all parameters and buffers to shared memory, where their library can do
     that.
     """

@@ -5,6 +5,7 @@ process-wide hooks.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -86,18 +87,18 @@ class Module(_C.ModuleBase):
     _parameters: dict[str, Any]
     _buffers: dict[str, Any]
     _non_persistent_buffers_set: set[str]
-    _backward_pre_hooks: dict[int, Callable[..., Any]]
-    _backward_hooks: dict[int, Callable[..., Any]]
+    _backward_pre_hooks: OrderedDict[int, Callable[..., Any]]
+    _backward_hooks: OrderedDict[int, Callable[..., Any]]
     _is_full_backward_hook: bool | None
-    _forward_hooks: dict[int, Callable[..., Any]]
+    _forward_hooks: OrderedDict[int, Callable[..., Any]]
     _forward_hooks_with_kwargs: dict[int, bool]
     _forward_hooks_always_called: dict[int, bool]
-    _forward_pre_hooks: dict[int, Callable[..., Any]]
+    _forward_pre_hooks: OrderedDict[int, Callable[..., Any]]
     _forward_pre_hooks_with_kwargs: dict[int, bool]
-    _state_dict_hooks: dict[int, Callable[..., Any]]
-    _state_dict_pre_hooks: dict[int, Callable[..., Any]]
-    _load_state_dict_pre_hooks: dict[int, Callable[..., Any]]
-    _load_state_dict_post_hooks: dict[int, Callable[..., Any]]
+    _state_dict_hooks: OrderedDict[int, Callable[..., Any]]
+    _state_dict_pre_hooks: OrderedDict[int, Callable[..., Any]]
+    _load_state_dict_pre_hooks: OrderedDict[int, Callable[..., Any]]
+    _load_state_dict_post_hooks: OrderedDict[int, Callable[..., Any]]
     _modules: dict[str, Module | None]
 
     dump_patches: bool = False

@@ -5,11 +5,14 @@ module.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from modtree import _imports
 from modtree._tensor.tensor import Tensor
 from modtree.families import TensorFamily, family_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["Buffer", "Parameter", "is_lazy"]
 
@@ -60,7 +63,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
 
     __module__ = "modtree.nn.parameter"  # the name in pickles and in repr
 
-    def __new__(cls, data: Any = None, requires_grad: bool = True) -> Any:
+    def __new__(cls, data: Any = None, requires_grad: bool = True) -> Self:
         if data is None:
             data = Tensor()
         kind = type(data)

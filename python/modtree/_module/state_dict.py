@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections import OrderedDict, namedtuple
+from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from modtree import _C
 from modtree._module.hooks import RemovableHandle, WrappedHook
@@ -89,7 +89,7 @@ class StateDict(OrderedDict):
 
 
 class _IncompatibleKeys(
-    namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"]),
+    NamedTuple("IncompatibleKeys", [("missing_keys", list[str]), ("unexpected_keys", list[str])])
 ):
     """What ``load_state_dict()`` returns: the keys that found no partner on the other side."""
 

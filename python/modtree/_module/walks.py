@@ -24,7 +24,7 @@ def twin(name: str, started: bool, finished: bool) -> Generator[Any, Any, Any]:
     its frame and its code show no more than that.
     """
     code = _walk.__code__.replace(co_name=name)
-    generator: Generator[Any, Any, Any] = FunctionType(code, {}, name)()
+    generator: Any = FunctionType(code, {}, name)()
     generator.__qualname__ = f"Module.{name}"
     if started:
         next(generator)

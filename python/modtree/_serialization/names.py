@@ -91,7 +91,7 @@ def _unit_of(metadata: Any) -> str:
 # -- arrays ----------------------------------------------------------------------------------------
 
 
-def _array(data: Any, dtype: Any, shape: Any, order: str) -> np.ndarray:
+def _array(data: Any, dtype: Any, shape: Any, order: Any) -> np.ndarray:
     """An array over the memory of data."""
     _require(isinstance(dtype, np.dtype) and dtype.itemsize, "an array without a dtype")
     _require(type(data) in (bytes, bytearray), "an array that is not made of bytes")
@@ -105,7 +105,7 @@ def _array(data: Any, dtype: Any, shape: Any, order: str) -> np.ndarray:
         check_bools(data)
     if not len(data):
         return np.zeros(shape, dtype, order)
-    flat = np.frombuffer(data, dtype)
+    flat: Any = np.frombuffer(data, dtype)
     if dtype.kind == "U":
         points = flat.view(np.dtype(np.uint32).newbyteorder(dtype.byteorder))
         _require(points.max() <= 0x10FFFF, "text with a character that there is not")

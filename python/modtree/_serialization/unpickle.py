@@ -288,7 +288,7 @@ class Unpickler:
         line = self._line()
         if len(line) < 2 or line[0] != line[-1] or line[:1] not in (b"'", b'"'):
             raise UnpicklingError("the file is damaged: text without quotes")
-        self._old_text(codecs.escape_decode(line[1:-1])[0])  # type: ignore[attr-defined]
+        self._old_text(codecs.escape_decode(line[1:-1])[0])
 
     def _text(self, count: int) -> None:
         self._stack.append(str(self._read(length_of(count)), "utf-8", "surrogatepass"))

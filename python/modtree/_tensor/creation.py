@@ -247,10 +247,11 @@ def _like_factory(create: Any, name: str, text: str, *keywords: str) -> Any:
 
     like.__name__ = like.__qualname__ = name
     like.__doc__ = text + _LIKE_ARGS + "".join(_LIKE_KEYWORDS[k] for k in keywords)
-    own: Any = {
+    owns: dict[str, Any] = {
         "full_like": lambda input, fill_value: None,
         "randint_like": lambda input, low, high=None: None,
-    }.get(name, lambda input: None)
+    }
+    own = owns.get(name, lambda input: None)
     known = ("memory_format", *PLACE, *keywords)
     like.__signature__ = parameters_of(own, known)  # type: ignore[attr-defined]
     return like

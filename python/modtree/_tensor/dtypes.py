@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import builtins
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,10 @@ class _Limits:
     """Limits of a dtype; plain Python numbers, under torch's names."""
 
     __slots__ = ("bits", "dtype", "max", "min")
+    bits: builtins.int
+    dtype: str
+    max: Any
+    min: Any
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"attribute '{name}' of {type(self).__name__} is not writable")
@@ -72,6 +77,10 @@ class finfo(_Limits):  # noqa: N801
     """
 
     __slots__ = ("eps", "resolution", "smallest_normal", "tiny")
+    eps: builtins.float
+    resolution: builtins.float
+    smallest_normal: builtins.float
+    tiny: builtins.float
 
     def __init__(self, type: Any = None) -> None:  # noqa: A002
         kind = as_dtype(get_default_dtype() if type is None else type).dtype

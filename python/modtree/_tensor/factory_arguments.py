@@ -130,6 +130,6 @@ def _into(name: str, out: Any, make: Any, args: Any, kwargs: dict[str, Any]) -> 
                 f"tensor as out.",
                 stacklevel=3,
             )
-        out.resize_(result.shape)
+        out.resize_(result.shape)  # type: ignore[attr-defined]  # Tensor's, a layer above
     out.copy_(result)
     return out.requires_grad_(True) if wants_grad else out

@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from modtree._C import (
     _set_grad_enabled,
@@ -24,6 +24,9 @@ __all__ = [
     "set_grad_enabled",
 ]
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -32,6 +35,13 @@ class _GradMode:
 
     __slots__ = ("_saved",)
     _mode: bool
+    _saved: list[bool]
+
+    @overload
+    def __new__(cls, function: F) -> F: ...  # type: ignore[misc]
+
+    @overload
+    def __new__(cls, function: None = None) -> Self: ...
 
     def __new__(cls, function: Any = None) -> Any:
         self = object.__new__(cls)
@@ -93,6 +103,14 @@ class inference_mode:
     """Like :class:`no_grad`; ``inference_mode(False)`` changes nothing."""
 
     __slots__ = ("mode", "_saved")
+    mode: bool
+    _saved: list[tuple[bool, bool]]
+
+    @overload
+    def __new__(cls, mode: bool = True) -> Self: ...
+
+    @overload
+    def __new__(cls, mode: F) -> F: ...  # type: ignore[misc]
 
     def __new__(cls, mode: Any = True) -> Any:
         self = object.__new__(cls)

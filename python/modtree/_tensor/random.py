@@ -21,6 +21,12 @@ __all__ = [
 ]
 
 
+def _entropy() -> int:
+    """A seed that nobody chose."""
+    entropy: Any = np.random.SeedSequence().entropy
+    return entropy & 0x7FFFFFFFFFFFFFFF
+
+
 class Generator:
     """A source of random numbers with a state of its own: ``generator=`` of the random functions.
 
@@ -34,7 +40,7 @@ class Generator:
         self.device = as_device(device)
         self._seed = 0
         self._bits: Any = None
-        self.manual_seed(np.random.SeedSequence().entropy & 0x7FFFFFFFFFFFFFFF)
+        self.manual_seed(_entropy())
 
     def manual_seed(self, seed: int) -> Generator:
         """Starts the stream of this seed."""
@@ -44,7 +50,7 @@ class Generator:
 
     def seed(self) -> int:
         """Starts an arbitrary stream and returns its seed."""
-        self.manual_seed(np.random.SeedSequence().entropy & 0x7FFFFFFFFFFFFFFF)
+        self.manual_seed(_entropy())
         return self._seed
 
     def initial_seed(self) -> int:

@@ -271,9 +271,9 @@ def multinomial(
     if replacement or num_samples == 1:
         sums = weights.cumsum(1)
         points = bits.random((len(weights), num_samples)) * sums[:, -1:]
-        picks = [np.searchsorted(s, p, "right") for s, p in zip(sums, points, strict=True)]
+        found = [np.searchsorted(s, p, "right") for s, p in zip(sums, points, strict=True)]
         last = [np.flatnonzero(row)[-1] for row in weights]  # where rounding reached the end
-        picks = np.minimum(np.asarray(picks), np.asarray(last)[:, None])
+        picks = np.minimum(np.asarray(found), np.asarray(last)[:, None])
     else:
         # The largest of log(weight) + Gumbel noise, in order, are draws without replacement.
         with np.errstate(divide="ignore"):
@@ -282,7 +282,7 @@ def multinomial(
     return _C.from_array(np.asarray(picks, np.int64).reshape(shape))
 
 
-for _function in (
+_methods: tuple[Any, ...] = (
     uniform_,
     normal_,
     exponential_,
@@ -291,7 +291,8 @@ for _function in (
     geometric_,
     bernoulli_,
     random_,
-):
-    expose(_function.__name__, _function, function=False)
-for _function in (bernoulli, multinomial):
+    bernoulli,
+    multinomial,
+)
+for _function in _methods:
     expose(_function.__name__, _function, function=False)

@@ -81,7 +81,7 @@ def compile(  # noqa: A001
     return (lambda function: function) if model is None else model
 
 
-_PROFILES = {
+_PROFILES: dict[str, dict[str, Any]] = {
     "default": {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80},
     "short": {"precision": 2, "threshold": 1000, "edgeitems": 2, "linewidth": 80},
     "full": {"precision": 4, "threshold": float("inf"), "edgeitems": 3, "linewidth": 80},

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
+from typing import Any, SupportsIndex, overload
 
 
-class Size(tuple):
+class Size(tuple[int, ...]):
     """The extents of a tensor: a tuple of ints that prints as ``modtree.Size([2, 3])``."""
 
     __module__ = "modtree"  # the name in pickles and in repr
@@ -28,6 +28,12 @@ class Size(tuple):
         return f"modtree.Size([{', '.join(map(str, self))}])"
 
     __str__ = __repr__
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> int: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Size: ...
 
     def __getitem__(self, index: Any) -> Any:
         result = tuple.__getitem__(self, index)

@@ -16,6 +16,8 @@ _NAMES = {dtype._type_name: dtype for dtype in _C._dtypes.values()}
 class Typed(type):
     """``isinstance(t, FloatTensor)``: a tensor of that dtype."""
 
+    dtype: Any
+
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, _C.TensorBase) and instance.dtype == cls.dtype
 

@@ -190,7 +190,8 @@ def jacobian(
 def _scalar(func: Callable[..., Any]) -> Callable[..., Any]:
     def checked(*args: Any) -> Any:
         value = func(*args)
-        if not isinstance(value, _C.TensorBase) or value.numel() != 1:
+        is_tensor: bool = isinstance(value, _C.TensorBase)
+        if not is_tensor or value.numel() != 1:
             raise RuntimeError("the function has to return one tensor with one element")
         return value.reshape(())
 

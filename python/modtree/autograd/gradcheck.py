@@ -29,13 +29,13 @@ def _derivable(outputs: Any) -> list[Any]:
     return [t for t in _tensors(outputs) if t.requires_grad]
 
 
-def _numeric(run: Callable[[], list[Any]], x: Any, eps: float) -> list[np.ndarray]:
+def _numeric(run: Callable[[], list[Any]], x: Any, eps: float) -> list[Any]:
     """For each output a matrix: rows are elements of x, columns elements of the output. Complex x:
     df/dre + 1j df/dim.
     """
     array = x.detach()._array
     steps = (eps, 1j * eps) if array.dtype.kind == "c" else (eps,)
-    columns: list[list[np.ndarray]] = []
+    columns: list[list[Any]] = []
     for place in np.ndindex(array.shape):
         kept = array[place]
         total: list[Any] = []
@@ -132,7 +132,7 @@ def gradcheck(
             if check_grad_dtypes:
                 _check_dtypes(grad, wanted, [t for _, t in outputs])
             if check_undefined_grad and len(outputs) > 1:
-                for _, output in outputs:  # the others get no gradient at all
+                for _k, output in outputs:  # the others get no gradient at all
                     grad([output], wanted, [output.detach() * 0 + 1], True, allow_unused=True)
     except GradcheckError:
         if raise_exception:

@@ -22,7 +22,7 @@ class _Group(NamedTuple):
     """The tensors among the values that went in, or came out, together."""
 
     indices: tuple[int, ...]
-    count: int
+    count: int  # type: ignore[assignment]  # tuple's method of this name is not wanted
     #: (shape, dtype, device) of each tensor: of what stands for a gradient that did not arrive.
     like: tuple[tuple[Any, ...], ...]
 

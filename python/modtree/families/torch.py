@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.nn.parameter import UninitializedTensorMixin
+from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
 from torch.utils.hooks import BackwardHook
 
 from modtree.families import base, family_of
@@ -42,8 +42,8 @@ class TorchFamily(base.TensorFamily):
 
     # A bound builtin: the real isinstance() without a frame.
     is_uninitialized = staticmethod(type.__instancecheck__.__get__(UninitializedTensorMixin))
-    is_meta = staticmethod(operator.attrgetter("is_meta"))
-    shape = staticmethod(operator.attrgetter("shape"))
+    is_meta: Any = staticmethod(operator.attrgetter("is_meta"))
+    shape: Any = staticmethod(operator.attrgetter("shape"))
 
     def type_name(self, tensor: Any) -> str:
         if self.is_uninitialized(tensor):  # refuses to be asked for its type()
@@ -52,8 +52,8 @@ class TorchFamily(base.TensorFamily):
 
     # -- gradients ---------------------------------------------------------------------------------
 
-    requires_grad = staticmethod(operator.attrgetter("requires_grad"))
-    grad = staticmethod(operator.attrgetter("grad"))
+    requires_grad: Any = staticmethod(operator.attrgetter("requires_grad"))
+    grad: Any = staticmethod(operator.attrgetter("grad"))
 
     @staticmethod
     def zero_grad(tensor: Any, set_to_none: bool) -> None:

@@ -115,7 +115,7 @@ class _ConvNd(Module):
         return text
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
+        super().__setstate__(state)  # type: ignore[misc]  # Module's is installed by name
         # Modules pickled before there were padding modes.
         if "padding_mode" not in self.__dict__:
             self.padding_mode = "zeros"
@@ -326,10 +326,11 @@ class _ConvTransposeNd(_ConvNd):
                 f"{len(wanted)})"
             )
         spatial = tuple(input.shape[extra:])
+        padding: Any = self.padding
         least = [
             (a - 1) * s - 2 * p + d * (k - 1) + 1
             for a, s, p, d, k in zip(
-                spatial, self.stride, self.padding, self.dilation, self.kernel_size, strict=True
+                spatial, self.stride, padding, self.dilation, self.kernel_size, strict=True
             )
         ]
         most = [a + s - 1 for a, s in zip(least, self.stride, strict=True)]

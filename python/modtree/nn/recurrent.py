@@ -121,7 +121,10 @@ class RNNBase(_Recurrent):
         for layer in range(num_layers):
             below = input_size if layer == 0 else width * directions
             for suffix in ("", "_reverse")[:directions]:
-                shapes = {"weight_ih": (gates, below), "weight_hh": (gates, width)}
+                shapes: dict[str, tuple[int, ...]] = {
+                    "weight_ih": (gates, below),
+                    "weight_hh": (gates, width),
+                }
                 if bias:
                     shapes |= {"bias_ih": (gates,), "bias_hh": (gates,)}
                 if proj_size:

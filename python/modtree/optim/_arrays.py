@@ -269,7 +269,7 @@ def array_of(state: dict[str, Any], name: str) -> Any:
     return None if value is None else value._array
 
 
-def real_parts(*arrays: Any) -> tuple[tuple[Any, ...], ...]:
+def real_parts(*arrays: Any) -> tuple[Any, ...]:
     """The arrays, or for complex ones first their real parts and then the imaginary ones: both are
     stepped alone.
     """

@@ -91,7 +91,7 @@ def strong_wolfe(
         ends = sorted(point.t for point in bracket)
         if (ends[1] - ends[0]) * size < tolerance:
             break
-        length = _lowest(*bracket)
+        length = _lowest(bracket[0], bracket[1])
         margin = 0.1 * (ends[1] - ends[0])
         if min(ends[1] - length, length - ends[0]) < margin:
             if stuck or not ends[0] < length < ends[1]:

@@ -87,7 +87,7 @@ class Adam(ArrayOptimizer):
         lr, eps, decay = float(group["lr"]), float(group["eps"]), float(group["weight_decay"])
         beta1, beta2 = map(float, group["betas"])
         amsgrad, maximize = group["amsgrad"], group["maximize"]
-        settings = {
+        settings: dict[str, Any] = {
             "lr": lr,
             "beta1": beta1,
             "beta2": beta2,
@@ -110,7 +110,8 @@ class Adam(ArrayOptimizer):
                 a *= shrink
             g = self._gradient(a, g, decay, maximize)
             for part in real_parts(a, g, mean, square, largest):
-                adam_update(*part, self._scratch(part[0], 1), beta1, beta2, rate, eps * root)
+                work = self._scratch(part[0], 1)
+                adam_update(*(*part, work, beta1, beta2, rate, eps * root))
 
 
 def adam_update(

@@ -96,7 +96,7 @@ class LBFGS(Optimizer):
     # -- steps -------------------------------------------------------------------------------------
 
     @no_grad()
-    def step(self, closure: Callable[[], Any]) -> Any:
+    def step(self, closure: Callable[[], Any]) -> Any:  # type: ignore[override]
         """Goes on until it is done or has used its iterations, and returns the first loss of the
         closure.
         """

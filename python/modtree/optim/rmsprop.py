@@ -73,7 +73,7 @@ class RMSprop(ArrayOptimizer):
         lr, eps, decay = float(group["lr"]), float(group["eps"]), float(group["weight_decay"])
         alpha, momentum = float(group["alpha"]), float(group["momentum"])
         centered, maximize = group["centered"], group["maximize"]
-        settings = {
+        settings: dict[str, Any] = {
             "lr": lr,
             "alpha": alpha,
             "eps": eps,
@@ -91,7 +91,8 @@ class RMSprop(ArrayOptimizer):
                 continue
             g = self._gradient(a, g, decay, maximize)
             for part in real_parts(a, g, square, mean, buffer):
-                rmsprop_update(*part, self._scratch(part[0], 1), lr, alpha, eps, momentum)
+                work = self._scratch(part[0], 1)
+                rmsprop_update(*(*part, work, lr, alpha, eps, momentum))
 
 
 def rmsprop_update(

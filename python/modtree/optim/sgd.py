@@ -69,7 +69,7 @@ class SGD(ArrayOptimizer):
         lr, momentum = float(group["lr"]), float(group["momentum"])
         decay, fresh = float(group["weight_decay"]), 1 - float(group["dampening"])
         nesterov, maximize = group["nesterov"], group["maximize"]
-        settings = {
+        settings: dict[str, Any] = {
             "lr": lr,
             "momentum": momentum,
             "dampening": float(group["dampening"]),
@@ -78,7 +78,7 @@ class SGD(ArrayOptimizer):
             "maximize": bool(maximize),
         }
         for a, g, state in self._active(group):
-            buffer = array_of(state, "momentum_buffer") if momentum else None
+            buffer: Any = array_of(state, "momentum_buffer") if momentum else None
             first = buffer is None and momentum
             if fits_kernel(a, buffer):
                 if first:

@@ -106,7 +106,9 @@ class ModuleList(Module):
                 self.add_module(next_key(self), module)
         return self
 
-    def __iadd__(self: Self, modules: Iterable[Module | None]) -> Self:
+    def __iadd__(  # type: ignore[misc, unused-ignore]  # stubtest's order of files finds one
+        self: Self, modules: Iterable[Module | None]
+    ) -> Self:
         return self.extend(modules)
 
     def __add__(self, other: Iterable[Module]) -> ModuleList:

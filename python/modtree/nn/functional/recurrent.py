@@ -43,8 +43,9 @@ def recurrence(
         def wide(t: Tensor | None) -> Tensor | None:
             return None if t is None else t.to(float32)
 
-        converted: Any = (wide(x), [wide(s) for s in states], [wide(w) for w in weights])
-        results = recurrence(mode, *converted, wide(projection), reverse, sizes)
+        inputs: Any = wide(x)
+        both: Any = [wide(s) for s in states], [wide(w) for w in weights]
+        results = recurrence(mode, inputs, both[0], both[1], wide(projection), reverse, sizes)
         return tuple(r.to(float16) for r in results)
     if mode == "LSTM":
         return lstm_ops.lstm(x, *states, *weights, projection, reverse, sizes)

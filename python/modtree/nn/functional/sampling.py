@@ -80,7 +80,8 @@ def _inside(x: Tensor, n: int, padding: str, align: bool) -> Tensor:
 
 def _read(flat: Tensor, sizes: Any, places: list[Tensor]) -> Tensor:
     """Pixels (N, C, points) at whole places, 0 outside."""
-    index, known = None, None
+    index: Any = None
+    known: Any = None
     for n, place in zip(sizes, places, strict=True):
         fits = (place >= 0) & (place < n)
         known = fits if known is None else known & fits
@@ -177,9 +178,9 @@ def grid_sample(
 def _linear(flat: Tensor, sizes: Any, places: list[Tensor]) -> Tensor:
     lower = [p.detach().floor() for p in places]
     shares = [p - low for p, low in zip(places, lower, strict=True)]
-    result = None
+    result: Any = None
     for corner in itertools.product((0, 1), repeat=len(sizes)):
-        weight = None
+        weight: Any = None
         for side, share in zip(corner, shares, strict=True):
             part = share if side else 1 - share
             weight = part if weight is None else weight * part
@@ -192,7 +193,7 @@ def _linear(flat: Tensor, sizes: Any, places: list[Tensor]) -> Tensor:
 def _bicubic(flat: Tensor, sizes: Any, places: list[Tensor], padding: str, align: bool) -> Tensor:
     lower = [p.detach().floor() for p in places]
     rows, columns = (_cubic(p - low) for p, low in zip(places, lower, strict=True))
-    result = None
+    result: Any = None
     for i, row in enumerate(rows):
         for j, column in enumerate(columns):
             near = [

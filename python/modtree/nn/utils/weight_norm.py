@@ -35,7 +35,7 @@ class WeightNorm:
         setattr(module, self.name, self.compute_weight(module))
 
 
-def _hooks(module: Any, name: str, kind: type) -> list[Any]:
+def _hooks(module: Any, name: str, kind: Any) -> list[Any]:
     hooks = module._forward_pre_hooks.items()
     return [key for key, hook in hooks if isinstance(hook, kind) and hook.name == name]
 

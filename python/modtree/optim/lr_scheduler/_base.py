@@ -203,7 +203,7 @@ def _notice_steps(optimizer: Any) -> None:
 
     @functools.wraps(function)
     def step(*args: Any, **kwargs: Any) -> Any:
-        owner = ref()
+        owner: Any = ref()
         owner._opt_called = True
         return function(owner, *args, **kwargs)
 

@@ -159,7 +159,7 @@ class CyclicLR(_WithMomentum):
         self._scale_fn_custom = own
         attributes = state_dict["_scale_fn_custom"]
         if attributes is not None:
-            own.__dict__.update(attributes)  # type: ignore[union-attr]
+            own.__dict__.update(attributes)
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
@@ -205,7 +205,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         height = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
         return [self.eta_min + (base - self.eta_min) * height for base in self.base_lrs]
 
-    def step(self, epoch: float | None = None) -> None:  # type: ignore[override]
+    def step(self, epoch: float | None = None) -> None:
         """Goes on to the next epoch, or to ``epoch``, which may be a fraction: ``epoch + batch /
         batches``.
         """

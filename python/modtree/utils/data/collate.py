@@ -98,8 +98,8 @@ def collate(
         }
         return _like_mapping(first, values)
     if isinstance(first, tuple) and hasattr(first, "_fields"):
-        columns = zip(*batch, strict=False)
-        return cls(*(collate(column, collate_fn_map=collate_fn_map) for column in columns))
+        fields = zip(*batch, strict=False)
+        return cls(*(collate(column, collate_fn_map=collate_fn_map) for column in fields))
     if isinstance(first, Sequence):
         if any(len(sample) != len(first) for sample in batch):
             raise RuntimeError(

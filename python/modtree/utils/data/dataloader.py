@@ -113,7 +113,8 @@ class DataLoader:
             else:
                 sampler = SequentialSampler(dataset)
         if batch_size is not None and batch_sampler is None:
-            batch_sampler = BatchSampler(sampler, batch_size, drop_last)
+            numbers: Any = sampler
+            batch_sampler = BatchSampler(numbers, batch_size, drop_last)
         if collate_fn is None:
             collate_fn = default_convert if batch_sampler is None else default_collate
         self.dataset = dataset

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Wrong programs; each line says which error is found there."""
+
+import modtree as mt
+import modtree.nn.functional as F
+from modtree import Tensor, nn, optim
+
+x = mt.randn(2, 3)
+mt.exp("x")  # error: arg-type
+mt.exp(x, x, x)  # error: call-arg
+mt.exp(input=x)  # error: call-arg
+mt.no_such_function(x)  # error: attr-defined
+x.no_such_method()  # error: attr-defined
+x.sum(axis="rows")  # error: arg-type
+x.reshape("a")  # error: arg-type
+x.to(3)  # error: call-overload
+x + "text"  # error: operator
+"text" @ x  # error: operator
+x["rows"]["more"].shape = 3  # error: misc
+n: int = x.sum()  # error: assignment
+s: str = x.shape  # error: assignment
+x.grad.sum()  # error: union-attr
+mt.zeros(2, 3, dtypes=mt.float32)  # error: call-overload
+mt.zeros("2")  # error: call-overload
+mt.cat(x, x)  # error: arg-type
+mt.matmul(x)  # error: call-arg
+x.matmul(2)  # error: arg-type
+x.add_(x, x)  # error: call-arg
+F.relu(x, inplace="yes")  # error: arg-type
+F.cross_entropy(x)  # error: call-arg
+F.conv2d(x, x, stride="2")  # error: arg-type
+F.no_such_loss(x, x)  # error: attr-defined
+nn.Linear(3)  # error: call-arg
+nn.Linear("3", 4)  # error: arg-type
+nn.NoSuchLayer()  # error: attr-defined
+nn.Linear(3, 4, biass=True)  # error: call-arg
+net = nn.Linear(3, 4)
+net.train("yes")  # error: arg-type
+net.load_state_dict([1, 2])  # error: arg-type
+net.load_state_dict()  # error: call-arg
+net.register_forward_hook(3)  # error: arg-type
+optim.SGD()  # error: call-arg
+optim.SGD(net.parameters(), lr="fast")  # error: arg-type
+optim.Adam(net.parameters(), learning_rate=1e-3)  # error: call-arg
+y: Tensor = net.weight.grad  # error: assignment
+mt.manual_seed()  # error: call-arg
+mt.save()  # error: call-arg
