@@ -1,14 +1,25 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What editors and type checkers see: signatures, help, stubs."""
 
+import ast
+import importlib.util
 import inspect
+import os
 import pydoc
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 import modtree
 import modtree.nn.functional as F
 from modtree._ops import registry, signatures
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ROOT / "python" / "modtree"
 
 # Methods that read their arguments by type, as torch's do (the stubs have overloads for them), and
 # one whose keyword `from` no parameter can have.
@@ -86,3 +97,149 @@ def test_an_inplace_method_has_the_signature_of_its_operation():
     assert list(inspect.signature(modtree.ones(2).addmv_).parameters)[:2] == ["mat", "vec"]
     assert "pin_memory" in inspect.signature(modtree.zeros).parameters
     assert "generator" not in inspect.signature(modtree.zeros).parameters
+
+
+# -- stubs -----------------------------------------------------------------------------------------
+
+
+def needs(*modules):
+    return pytest.mark.skipif(
+        any(importlib.util.find_spec(m) is None for m in modules), reason=f"needs {modules}"
+    )
+
+
+def run_tool(*command, cwd=ROOT, **environment):
+    paths = os.pathsep.join(sys.path)
+    return subprocess.run(
+        [sys.executable, *command],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": paths, **environment},
+    )
+
+
+@pytest.mark.skipif(shutil.which("ruff") is None, reason="needs ruff")
+def test_stubs_are_current():
+    done = run_tool("tools/make_stubs", "--check")
+    assert done.returncode == 0, done.stderr
+
+
+def test_completion_shows_public_names_only():
+    tree = ast.parse((SOURCES / "__init__.pyi").read_text())
+    names = set()
+    for node in tree.body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, ast.AnnAssign):
+            names.add(node.target.id)
+        elif isinstance(node, ast.ImportFrom) and node.module.startswith("modtree"):
+            names |= {alias.asname or alias.name for alias in node.names}
+    public = {name for name in names if not name.startswith("_")}
+    assert public == set(modtree.__all__) - {"__version__"}
+
+
+@pytest.fixture(scope="module")
+def mypy_cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("mypy")
+
+
+@needs("mypy")
+def test_mypy_is_clean_on_the_package(mypy_cache):
+    done = run_tool("-m", "mypy", "--cache-dir", str(mypy_cache))
+    assert done.returncode == 0, done.stdout
+
+
+#: What stubtest says and is right about, with the reason for leaving it.
+STUBTEST = {
+    # Methods are functions whose first parameter torch calls `input`; it comes from the dot.
+    r'stub parameter "self" differs from runtime parameter "\w+"': r"modtree\._tensor\.tensor\.",
+    # Their metaclass answers isinstance(); to a checker they are names of Tensor.
+    r"variable differs from runtime type modtree\._tensor\.typed\.Typed": r"modtree\.\w+Tensor$",
+    # Classes made by __new__, with arguments that only the package gives.
+    r"__(init|new)__ is inconsistent": r"modtree\._C\.",
+    # A module of the extension, written as a class to keep it in one file.
+    r"kernels is not a type": r"modtree\._C\.kernels",
+    # Names and special methods that nothing asks for by type.
+    r"__(name|qualname|copy|deepcopy)__ is not present in stub": r"modtree\._C\.",
+    # Inherited from object; here for what they take.
+    r"__(setattr|delattr)__ is not present at runtime": r"modtree\._C\.ModuleBase\.",
+}
+
+
+def has_stub(path):
+    """Does the module that an object of this dotted path is in have a stub?"""
+    parts = path.split(".")[1:]
+    for count in range(len(parts), -1, -1):
+        base = SOURCES.joinpath(*parts[:count])
+        if (base / "__init__.py").exists() or base.with_suffix(".py").exists():
+            inside = base / "__init__.pyi" if base.is_dir() else base.with_suffix(".pyi")
+            return inside.exists()
+        if base.with_suffix(".pyi").exists():
+            return True
+    return False
+
+
+def allowed(path, message):
+    return any(
+        re.search(text, f"{path} {message}") and re.match(where, path)
+        for text, where in STUBTEST.items()
+    )
+
+
+@needs("mypy")
+def test_stubtest(tmp_path):
+    done = run_tool(
+        *("-m", "mypy.stubtest", "modtree", "--concise", "--ignore-disjoint-bases"),
+        *("--mypy-config-file", str(ROOT / "pyproject.toml")),
+        cwd=tmp_path,
+        MYPYPATH=str(SOURCES.parent),
+    )
+    lines = [line.partition(" ") for line in done.stdout.splitlines()]
+    assert "error:" not in {path for path, _, _ in lines}, done.stdout
+    wrong = [f"{p} {m}" for p, _, m in lines if has_stub(p) and not allowed(p, m)]
+    assert wrong == []
+    for text in STUBTEST:  # an entry that no longer holds goes
+        assert re.search(text, done.stdout), text
+
+
+# -- user programs ---------------------------------------------------------------------------------
+
+PROGRAMS = sorted((ROOT / "tests" / "typing").glob("*.py"))
+
+
+def expected(path):
+    return {
+        (number, kind)
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        for kind in re.findall(r"# error: (\S+)", line)
+    }
+
+
+@needs("mypy")
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
+def test_user_program(path, mypy_cache, tmp_path):
+    config = tmp_path / "mypy.ini"
+    config.write_text("[mypy]\nstrict = True\nfollow_imports = silent\npython_version = 3.10\n")
+    done = run_tool(
+        *("-m", "mypy", "--config-file", str(config), "--cache-dir", str(mypy_cache / "user")),
+        *("--no-error-summary", "--hide-error-context", str(path)),
+        cwd=tmp_path,
+        MYPYPATH=str(SOURCES.parent),
+    )
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    found = re.findall(r"^\S+:(\d+): error: .*\[(\S+)\]$", done.stdout, re.MULTILINE)
+    assert {(int(n), kind) for n, kind in found} == expected(path), done.stdout
+
+
+def test_there_are_correct_and_wrong_programs():
+    counts = [len(expected(path)) for path in PROGRAMS]
+    assert counts.count(0) >= 3
+    assert sum(counts) >= 40
+
+
+@pytest.mark.parametrize("path", [p for p in PROGRAMS if not expected(p)], ids=lambda p: p.stem)
+def test_a_correct_program_runs(path, tmp_path):
+    pytest.importorskip("typing_extensions")
+    done = run_tool(str(path), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr

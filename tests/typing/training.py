@@ -60,6 +60,7 @@ total: int = sum(p.numel() for p in net.parameters())
 for name, parameter in net.named_parameters():
     if parameter.grad is not None:
         square: Tensor = parameter.grad.square().sum()
+        print(name, square.item())
 child: nn.Module
 for child in net.children():
     child.requires_grad_(False)

@@ -16,16 +16,19 @@ x.reshape("a")  # error: arg-type
 x.to(3)  # error: call-overload
 x + "text"  # error: operator
 "text" @ x  # error: operator
-x["rows"]["more"].shape = 3  # error: misc
+x.is_leaf = True  # error: misc
+x.requires_grad = None  # error: assignment
+print(x.device.kind)  # error: attr-defined
+print(mt.float32.bits)  # error: attr-defined
 n: int = x.sum()  # error: assignment
 s: str = x.shape  # error: assignment
 x.grad.sum()  # error: union-attr
-mt.zeros(2, 3, dtypes=mt.float32)  # error: call-overload
-mt.zeros("2")  # error: call-overload
-mt.cat(x, x)  # error: arg-type
+mt.zeros(2, 3, dtypes=mt.float32)  # error: call-arg
+mt.zeros("2")  # error: arg-type
+mt.cat(x)  # error: arg-type
 mt.matmul(x)  # error: call-arg
 x.matmul(2)  # error: arg-type
-x.add_(x, x)  # error: call-arg
+x.add_(x, beta=2)  # error: call-arg
 F.relu(x, inplace="yes")  # error: arg-type
 F.cross_entropy(x)  # error: call-arg
 F.conv2d(x, x, stride="2")  # error: arg-type
