@@ -125,7 +125,7 @@ def _check_arguments(
     in_channels: int,
     out_channels: int,
     stride: tuple[int, ...],
-    padding: str | tuple[int, ...],
+    padding: str | Ints,
     groups: int,
     padding_mode: str,
 ) -> None:
@@ -182,9 +182,21 @@ class _Conv(_ConvNd):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        sizes = kernel_size, stride, padding, dilation
-        options = groups, bias, padding_mode, device, dtype
-        super().__init__(in_channels, out_channels, *sizes, False, 0, *options)
+        super().__init__(
+            in_channels,
+            out_channels,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            False,
+            0,
+            groups,
+            bias,
+            padding_mode,
+            device,
+            dtype,
+        )
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         conv = getattr(F, f"conv{self._n}d")
@@ -305,9 +317,21 @@ class _ConvTransposeNd(_ConvNd):
                 f'Only "zeros" padding mode is supported for {type(self).__name__}, got '
                 f"{padding_mode!r}"
             )
-        sizes = kernel_size, stride, padding, dilation
-        options = groups, bias, padding_mode, device, dtype
-        super().__init__(in_channels, out_channels, *sizes, True, output_padding, *options)
+        super().__init__(
+            in_channels,
+            out_channels,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            True,
+            output_padding,
+            groups,
+            bias,
+            padding_mode,
+            device,
+            dtype,
+        )
 
     def _output_padding(self, input: Tensor, output_size: Sequence[int] | None) -> tuple[int, ...]:
         """The output padding that leads to the wanted size."""
