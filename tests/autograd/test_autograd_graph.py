@@ -263,7 +263,7 @@ def test_bad_derivatives(derivative):
     name = f"bad_row_{id(derivative)}"
     table.define(name, lambda x: np.negative(x))
     try:
-        table.derive(name, derivative, twice=False)
+        table.derive(name, derivative, double_backward=False)
         x = modtree.ones(2, requires_grad=True)
         y = table.ops[name](x)
         try:

@@ -213,4 +213,4 @@ def _attention_meta(
 attention = define(
     "scaled_dot_product_attention", _attention, meta=_attention_meta, record=_recorded
 )
-derive_jointly("scaled_dot_product_attention", _attention_backward, twice=True)
+derive_jointly("scaled_dot_product_attention", _attention_backward, double_backward=True)

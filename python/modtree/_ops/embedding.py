@@ -81,7 +81,7 @@ def _embedding_backward(
     return summed_by_index(rows, indices.reshape(-1), count, padding, by_frequency)
 
 
-def _embedding_twice(
+def _embedding_double_backward(
     g: Any, _out: Any, _g: Any, indices: Any, count: int, padding: int | None, by_frequency: bool
 ) -> Any:
     """The table's gradient is linear in the gradient of the looked up rows: its derivative looks
@@ -114,7 +114,7 @@ derive(
         g, indices, weight_like.shape[0], padding, by_frequency
     ),
 )
-derive("embedding_backward", _embedding_twice)
+derive("embedding_backward", _embedding_double_backward)
 
 
 def _check(indices: Array, weight: Array, offsets: Array, per_sample: Array | None) -> None:

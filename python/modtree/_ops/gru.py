@@ -114,4 +114,4 @@ def _gru_meta(
 
 
 gru = define("gru", _gru, meta=_gru_meta, record=_gru_recorded)
-derive_jointly("gru", _gru_backward, twice=True)
+derive_jointly("gru", _gru_backward, double_backward=True)

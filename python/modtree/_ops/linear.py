@@ -97,4 +97,4 @@ def _linear_backward(
 
 
 linear = define("linear", _linear, meta=_linear_meta)
-derive_jointly("linear", _linear_backward, twice=True)
+derive_jointly("linear", _linear_backward, double_backward=True)

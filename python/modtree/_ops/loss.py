@@ -360,7 +360,7 @@ def _class_loss_meta(
 
 
 nll_loss = define("nll_loss", _nll, meta=_class_loss_meta, record=_nll_recorded)
-derive_jointly("nll_loss", _nll_backward, twice=True)
+derive_jointly("nll_loss", _nll_backward, double_backward=True)
 
 # -- cross entropy: log softmax and negative log likelihood in one ---------------------------------
 
@@ -463,4 +463,4 @@ def _shares(
 cross_entropy = define(
     "cross_entropy", _cross_entropy, meta=_class_loss_meta, record=_cross_entropy_recorded
 )
-derive_jointly("cross_entropy", _cross_entropy_backward, twice=True)
+derive_jointly("cross_entropy", _cross_entropy_backward, double_backward=True)

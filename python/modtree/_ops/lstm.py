@@ -147,4 +147,4 @@ def _lstm_meta(
 
 
 lstm = define("lstm", _lstm, meta=_lstm_meta, record=_lstm_recorded)
-derive_jointly("lstm", _lstm_backward, twice=True)
+derive_jointly("lstm", _lstm_backward, double_backward=True)

@@ -133,7 +133,7 @@ def _layer_norm_vjp(
     return gx, gw, gb
 
 
-derive_jointly("layer_norm", _layer_norm_vjp, twice=True)
+derive_jointly("layer_norm", _layer_norm_vjp, double_backward=True)
 
 
 def _axes(x: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -176,7 +176,7 @@ def _rms_norm_vjp(
 
 
 rms_norm = define("rms_norm", _rms_norm, meta=_rms_norm_meta)
-derive_jointly("rms_norm", _rms_norm_vjp, twice=True)
+derive_jointly("rms_norm", _rms_norm_vjp, double_backward=True)
 
 
 def _check_groups(x: Array, weight: Array | None, bias: Array | None, groups: int) -> None:
@@ -262,7 +262,7 @@ def _group_norm_vjp(
 
 
 group_norm = define("group_norm", _group_norm, meta=_group_norm_meta, record=_group_norm_recorded)
-derive_jointly("group_norm", _group_norm_vjp, twice=True)
+derive_jointly("group_norm", _group_norm_vjp, double_backward=True)
 
 
 def _check_batch(
@@ -385,4 +385,4 @@ def _batch_norm_vjp(
 
 
 batch_norm = define("batch_norm", _batch_norm, meta=_batch_norm_meta, record=_batch_norm_recorded)
-derive_jointly("batch_norm", _batch_norm_vjp, twice=True)
+derive_jointly("batch_norm", _batch_norm_vjp, double_backward=True)

@@ -269,4 +269,4 @@ def _rnn_meta(
 
 
 rnn = define("rnn", _rnn, meta=_rnn_meta, record=_rnn_recorded)
-derive_jointly("rnn", _rnn_backward, twice=True)
+derive_jointly("rnn", _rnn_backward, double_backward=True)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The table of operations: every computation on tensors is a call of one of its rows.
+"""The table of operations: every computation on tensors is a call of one of them.
 
-A row has a name, a forward function on arrays with NumPy's own argument names, and a promotion
-rule. Calling it (C++) takes tensors apart, brings their dtypes together as torch does, runs the
-function and wraps what comes out. ``np.exp(t)``, ``t.exp()`` and ``modtree.exp(t)`` are calls of
-one row. Derivative rules belong to rows too.
+An operation has a name, a forward function on arrays with NumPy's own argument names, and a
+promotion rule. Calling it (C++) takes tensors apart, brings their dtypes together as torch does,
+runs the function and wraps what comes out. ``np.exp(t)``, ``t.exp()`` and ``modtree.exp(t)`` are
+calls of one operation. Derivative rules belong to operations too.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ __all__ = [
     "unchanged",
 ]
 
-#: Name -> row.
+#: Name -> operation.
 ops: dict[str, Op] = {}
 #: Name -> the forward function that also returns what the derivative needs.
 recording: dict[str, Callable[..., Any]] = {}
-#: NumPy function -> row: what NumPy's protocols look up.
+#: NumPy function -> operation: what NumPy's protocols look up.
 by_function: dict[Any, Op] = {}
 
 
@@ -55,7 +55,7 @@ def define(
     record: Callable[..., Any] | None = None,
     **flags: bool,
 ) -> Op:
-    """Adds a row to the table.
+    """Adds an operation to the table.
 
     Args:
         name: Its name in the table, in messages, and of the method where it is one.
@@ -67,8 +67,8 @@ def define(
         operands: Number of operands; -1 when the argument ``first`` is a sequence of them.
         view: The result may share memory with the first argument.
         meta: ``meta(*arrays, **kwargs) -> (shape, dtype)`` (or a list of such pairs) for meta
-            tensors. Element-wise rows and views need none.
-        numpy: The NumPy function that means this row; ``forward`` when that is a ufunc.
+            tensors. Element-wise operations and views need none.
+        numpy: The NumPy function that means it; ``forward`` when that is a ufunc.
         doc: What ``help()`` shows.
         record: The forward function while operations are recorded: returns ``(result, saved)``, and
             ``saved`` comes to the derivative in place of the result.
@@ -99,21 +99,21 @@ def define(
 
 @dataclass(frozen=True)
 class Derivative:
-    """How gradients go backward through one row; made by :func:`derive`, :func:`derive_jointly`,
-    :func:`not_differentiable`.
+    """How gradients go backward through an operation; made by :func:`derive`,
+    :func:`derive_jointly`, :func:`not_differentiable`.
     """
 
     functions: tuple[Callable[..., Any] | None, ...] = ()
     joint: Callable[..., Any] | None = None
-    twice: bool = True
+    double_backward: bool = True
 
 
 #: Name -> derivative.
 derivatives: dict[str, Derivative] = {}
 
 
-def derive(name: str, *functions: Callable[..., Any] | None, twice: bool = True) -> None:
-    """Gives a row its derivative, one function for each positional argument that has one.
+def derive(name: str, *functions: Callable[..., Any] | None, double_backward: bool = True) -> None:
+    """Gives an operation its derivative, one function for each positional argument that has one.
 
     A function is called as ``f(g, out, *args, **kwargs)``: the gradient of the result, the result,
     and the arguments as the forward function got them. The names of its parameters say what the
@@ -123,27 +123,29 @@ def derive(name: str, *functions: Callable[..., Any] | None, twice: bool = True)
     argument's shape, and cast to its dtype, afterwards. No array it gets may be changed.
 
     Args:
-        name: The row's name.
+        name: The operation's name.
         functions: One per positional argument, None for those without a gradient. For an argument
             that is a sequence of tensors it returns a list.
-        twice: The functions run on tensors too (operators and NumPy functions that are rows), so
-            that the gradient itself can be derived.
+        double_backward: The functions run on tensors too (operators and NumPy functions that are
+            operations), so that the gradient itself can be derived.
     """
-    _add_derivative(name, Derivative(functions, None, twice))
+    _add_derivative(name, Derivative(functions, None, double_backward))
 
 
-def derive_jointly(name: str, function: Callable[..., Any], *, twice: bool = False) -> None:
-    """Gives a row its derivative as one function for all its arguments.
+def derive_jointly(
+    name: str, function: Callable[..., Any], *, double_backward: bool = False
+) -> None:
+    """Gives an operation its derivative as one function for all its arguments.
 
     Called as ``f(needs, g, out, *args, **kwargs)``; ``needs`` says for each positional argument
     whether its gradient is wanted. It returns a tuple of gradients for the positional arguments
     (None where there is none). Parameter names mean what they mean to :func:`derive`.
     """
-    _add_derivative(name, Derivative((), function, twice))
+    _add_derivative(name, Derivative((), function, double_backward))
 
 
 def not_differentiable(*names: str) -> None:
-    """Rows whose results need no gradient whatever goes in: comparisons, indices."""
+    """Operations whose results need no gradient whatever goes in: comparisons, indices."""
     for name in names:
         _add_derivative(name, Derivative())
 
@@ -165,7 +167,7 @@ def _add_derivative(name: str, derivative: Derivative) -> None:
         kept,
         derivative.joint,
         recording.get(name),
-        derivative.twice,
+        derivative.double_backward,
     )
 
 
@@ -174,7 +176,7 @@ def unchanged(g: Any, _out: Any = None, *_args: Any, **_kwargs: Any) -> Any:
     return g
 
 
-#: Positional arguments that a row can have.
+#: Positional arguments that an operation can have.
 _MAX_ARGUMENTS = 14
 
 
@@ -201,7 +203,7 @@ def _kept(function: Callable[..., Any], first: int) -> tuple[int, int, bool]:
     return arrays, shapes, not names[first - 1].startswith("_")
 
 
-#: Names that torch gives to nodes, where the row has another.
+#: Names that torch gives to nodes, where the operation has another.
 _BACKWARD_NAMES = {
     "true_divide": "DivBackward0",
     "matmul": "MmBackward0",
@@ -222,7 +224,7 @@ def _backward_name(name: str) -> str:
 
 
 def find(name: str) -> Op:
-    """The row of that name (where a pickled one comes back)."""
+    """The operation of that name (where a pickled one comes back)."""
     return ops[name]
 
 
@@ -244,7 +246,7 @@ def expose(name: str, value: Any, *, method: bool = True, function: bool = True)
 
 
 def inplace_of(op: Op) -> Callable[..., Any]:
-    """The method that writes the result of a row into its first argument."""
+    """The method that writes the result of an operation into its first argument."""
     write = op.inplace
 
     def method(self: Any, *args: Any) -> Any:

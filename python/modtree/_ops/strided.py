@@ -124,4 +124,4 @@ def _as_strided_back(
     return memory[own]
 
 
-derive("as_strided", _as_strided_back, twice=False)
+derive("as_strided", _as_strided_back, double_backward=False)
