@@ -37,25 +37,32 @@ autodoc_member_order = "bysource"
 autodoc_inherit_docstrings = True
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
-napoleon_custom_sections = [("Shape", "Returns")]
+napoleon_custom_sections = ["Shape"]
 
 
 #: ``literals`` and :roles:`of this kind` as they are, and what reStructuredText would read as
 #: markup elsewhere: formulas have stars and bars, methods in place end in an underscore.
-MARKUP = re.compile(r"(``.+?``|:\w+:`[^`]+`)|([*|]|(?<=\w)_(?!\w))")
+MARKUP = re.compile(r"(``.+?``|:\w+:`[^`]+`)|([*|]|(?<=\w)_(?!\w))", re.DOTALL)
 
 
 def escape(app, what, name, obj, options, lines):
     """Docstrings use no emphasis, no substitutions and no link targets."""
     code = None  # the indentation in front of a block of code
+    prose = []
     for i, line in enumerate(lines):
         indentation = len(line) - len(line.lstrip())
         if code is not None and line and indentation <= code:
             code = None
         if code is None and not line.lstrip().startswith((">>>", "...")):
+            prose.append(i)
             if line.endswith("::"):
                 code = indentation
-            lines[i] = MARKUP.sub(lambda m: m[1] or "\\" + m[2], line)
+    if not prose:
+        return
+    # As one text, for a literal may go on in the next line.
+    text = MARKUP.sub(lambda m: m[1] or "\\" + m[2], "\n".join(lines[i] for i in prose))
+    for i, line in zip(prose, text.split("\n"), strict=True):
+        lines[i] = line
 
 
 def setup(app):

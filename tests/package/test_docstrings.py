@@ -68,7 +68,7 @@ def documented(module: str) -> Iterator[tuple[str, Any]]:
 
 
 def in_python(value: Any) -> bool:
-    """Native ones document themselves in C++, single expressions where they are registered."""
+    """What it takes is written in C++ for native ones."""
     if inspect.isclass(value):
         return getattr(_C, value.__name__, None) is not value
     if isinstance(value, property):
