@@ -140,7 +140,13 @@ HELP = {
     "round_": "Rounds half to even, in place.",
     "tril_": "Sets what is above a diagonal to zero, in place.",
     "triu_": "Sets what is below a diagonal to zero, in place.",
-    "unfold": "Views of `size` elements along a dimension, each `step` after the one before.",
+    "unfold": """Views of `size` elements along a dimension, each `step` after the one before.
+
+Args:
+    dimension: The dimension; may count from the end.
+    size: Number of elements.
+    step: Distance of the first elements of two views.
+""",
     "view_as": "view() with the shape of another tensor.",
     "where": "Elements of this tensor where the condition holds, else of other.",
 }

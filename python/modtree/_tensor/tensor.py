@@ -372,15 +372,30 @@ class Tensor(_C.TensorBase):
         return make(*size, **kwargs)
 
     def new_zeros(self, *size: Any, **kwargs: Any) -> Tensor:
-        """Zeros with the dtype and device of this tensor."""
+        """Zeros with the dtype and device of this tensor.
+
+        Args:
+            size: Sizes, one by one or as a sequence.
+            kwargs: ``dtype``, ``device``, ``requires_grad``.
+        """
         return self._new(creation.zeros, size, kwargs)
 
     def new_ones(self, *size: Any, **kwargs: Any) -> Tensor:
-        """Ones with the dtype and device of this tensor."""
+        """Ones with the dtype and device of this tensor.
+
+        Args:
+            size: Sizes, one by one or as a sequence.
+            kwargs: ``dtype``, ``device``, ``requires_grad``.
+        """
         return self._new(creation.ones, size, kwargs)
 
     def new_empty(self, *size: Any, **kwargs: Any) -> Tensor:
-        """Unset values with the dtype and device of this tensor."""
+        """Unset values with the dtype and device of this tensor.
+
+        Args:
+            size: Sizes, one by one or as a sequence.
+            kwargs: ``dtype``, ``device``, ``requires_grad``.
+        """
         return self._new(creation.empty, size, kwargs)
 
     def new_full(self, size: Any, fill_value: Any, **kwargs: Any) -> Tensor:
