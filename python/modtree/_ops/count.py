@@ -13,8 +13,8 @@ from modtree._C import TensorBase
 from modtree._ops.generic import shared_evenly
 from modtree._ops.registry import define, derive, expose, not_differentiable, ops
 
-_mode_result = namedtuple("mode", ["values", "indices"])  # noqa: PYI024
-_nanmedian_result = namedtuple("nanmedian", ["values", "indices"])  # noqa: PYI024
+_mode_result = namedtuple("mode", ["values", "indices"])  # type: ignore[name-match]  # noqa: PYI024
+_nanmedian_result = namedtuple("nanmedian", ["values", "indices"])  # type: ignore[name-match]  # noqa: PYI024
 
 # -- counting --------------------------------------------------------------------------------------
 
@@ -258,7 +258,7 @@ def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any 
         free = total - correction * (weights * aweights).sum() / total
     else:
         free = total - correction
-    free = free.clamp(min=0) if isinstance(free, TensorBase) else max(free, 0) or math.nan
+    free = free.clamp(min=0) if isinstance(free, TensorBase) else max(free, 0) or math.nan  # type: ignore[attr-defined]
     return (product / free).squeeze() if input.ndim < 2 else product / free
 
 
@@ -271,6 +271,7 @@ def corrcoef(input: Any) -> Any:
     return (c / scale.unsqueeze(1) / scale.unsqueeze(0)).clamp(-1, 1)
 
 
+_function: Any  # of one type after another
 for _function in (bincount, histc, isreal, mode, nanmedian, cov, corrcoef, unique_consecutive):
     expose(_function.__name__, _function)
 
@@ -289,14 +290,14 @@ for _name in ("gcd", "lcm"):
 # -- derivatives -----------------------------------------------------------------------------------
 
 
-def _unique_consecutive(*_args: Any) -> Any:
+def _unique_consecutive_refused(*_args: Any) -> Any:
     raise NotImplementedError(
         "unique_consecutive() has no derivative: call it on tensor.detach(), or under "
         "modtree.no_grad()"
     )
 
 
-derive("unique_consecutive", _unique_consecutive)
+derive("unique_consecutive", _unique_consecutive_refused)
 
 not_differentiable(
     "bincount", "histc", "searchsorted", "isin", "gcd", "lcm", "mode_indices", "nanmedian_indices"

@@ -100,7 +100,7 @@ def select(mask: Any, g: Any) -> Any:
 
 def any_of(mask: Any) -> bool:
     """Does the mask hold anywhere?"""
-    return bool(mask.any() if isinstance(mask, TensorBase) else np.count_nonzero(mask))
+    return bool(mask.any() if isinstance(mask, TensorBase) else np.count_nonzero(mask))  # type: ignore[attr-defined]
 
 
 def backwards(x: Any, axis: int) -> Any:
@@ -112,13 +112,13 @@ def backwards(x: Any, axis: int) -> Any:
 
 def zeros(x: Any) -> Any:
     """Zeros like x."""
-    return x.new_zeros(x.shape) if isinstance(x, TensorBase) else np.zeros(x.shape, x.dtype)
+    return x.new_zeros(x.shape) if isinstance(x, TensorBase) else np.zeros(x.shape, x.dtype)  # type: ignore[attr-defined]
 
 
 def zeros_of(shape: Any, like: Any) -> Any:
     """Zeros of a shape, of the dtype of another array."""
     if isinstance(like, TensorBase):
-        return like.new_zeros(tuple(shape))
+        return like.new_zeros(tuple(shape))  # type: ignore[attr-defined]
     return np.zeros(shape, like.dtype)
 
 
@@ -142,12 +142,12 @@ def adjoint(x: Any) -> Any:
 
 def ones(x: Any) -> Any:
     """Ones like x."""
-    return x.new_ones(x.shape) if isinstance(x, TensorBase) else np.ones(x.shape, x.dtype)
+    return x.new_ones(x.shape) if isinstance(x, TensorBase) else np.ones(x.shape, x.dtype)  # type: ignore[attr-defined]
 
 
 def numbers(mask: Any, like: Any) -> Any:
     """A mask as ones and zeros of the dtype of another array."""
-    return mask.to(like.dtype) if isinstance(mask, TensorBase) else mask.astype(like.dtype)
+    return mask.to(like.dtype) if isinstance(mask, TensorBase) else mask.astype(like.dtype)  # type: ignore[attr-defined]
 
 
 def expand(g: Any, shape: tuple[int, ...]) -> Any:

@@ -566,6 +566,7 @@ def put(input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
     return flat.reshape(tuple(input.shape))
 
 
+_function: Any  # of one type after another
 for _function in (
     argwhere,
     diagonal_scatter,

@@ -253,7 +253,7 @@ def _group_norm_vjp(
         y, rstd = normalized(x.reshape(rows), (2,), eps)
         if needs[0]:
             gy = g if weight is None else g * _per_channel(weight, len(shape))
-            gx = through_normalized(gy.reshape(rows), y, rstd, (2,)).reshape(shape)
+            gx = through_normalized(gy.reshape(rows), y, rstd, (2,)).reshape(shape)  # type: ignore[union-attr]
         if needs[1]:
             gw = np.sum(g * y.reshape(shape), axis=axes)
     if needs[2]:

@@ -118,6 +118,7 @@ def _rounding(function: Any) -> Any:
     return forward
 
 
+_ufunc: Any  # of one type after another
 for _name, _ufunc in _FLOATING.items():
     define(_name, _ufunc, promote="floating", operands=1, numpy=_ufunc)
 for _name, _ufunc in _ARITH.items():
@@ -217,7 +218,7 @@ def _power(a: Any, b: Any) -> Any:
     return np.power(a, b)
 
 
-_SHORT_POWERS = {2.0: np.square, 3.0: lambda a: a * a * a, 0.5: np.sqrt}
+_SHORT_POWERS: dict[float, Any] = {2.0: np.square, 3.0: lambda a: a * a * a, 0.5: np.sqrt}
 
 
 define(
@@ -367,6 +368,7 @@ def div_(self: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
     return ops[name].inplace(self, other) if name else _rounded_quotient(self, other, rounding_mode)
 
 
+_function: Any  # of one type after another
 for _function in (add, sub, rsub, div):
     expose(_function.__name__, _function)
 expose("subtract", sub)

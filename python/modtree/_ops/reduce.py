@@ -334,7 +334,7 @@ def _reduction(name: str) -> Any:
 
     else:
 
-        def reduce(input: Any, dim: Any = None, keepdim: bool = False, *, axis: Any = None) -> Any:
+        def reduce(input: Any, dim: Any = None, keepdim: bool = False, *, axis: Any = None) -> Any:  # type: ignore[misc]
             dim = axis if dim is None else dim
             if is_arg and input._array.dtype.kind == "b":
                 raise RuntimeError(f"{name}(): does not support bool input: convert with .int()")

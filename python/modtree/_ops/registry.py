@@ -158,7 +158,7 @@ def _add_derivative(name: str, derivative: Derivative) -> None:
     # True stands for "the gradient passes unchanged", which needs no call.
     functions = tuple(True if f is unchanged else f for f in derivative.functions)
     if derivative.joint is not None:
-        kept = (_kept(derivative.joint, 3),)
+        kept: tuple[tuple[int, int, bool], ...] = (_kept(derivative.joint, 3),)
     else:
         kept = tuple((0, 0, False) if f is None else _kept(f, 2) for f in derivative.functions)
     op._set_derivative(

@@ -314,13 +314,13 @@ derive("max", _extreme_at)
 derive("min", _extreme_at)
 
 
-def _unique(*_args: Any) -> Any:
+def _unique_refused(*_args: Any) -> Any:
     raise NotImplementedError(
         "unique() has no derivative: call it on tensor.detach(), or under modtree.no_grad()"
     )
 
 
-derive("unique", _unique)
+derive("unique", _unique_refused)
 
 not_differentiable("argmax", "argmin", "argsort", "median_index", "topk_indices")
 derive("max_all", shared_evenly)

@@ -18,9 +18,9 @@ from modtree._ops.reduce import _axis, norm, std
 from modtree._ops.registry import define, derive, expose, not_differentiable, ops
 from modtree._ops.special import written_after
 
-_cummax_result = namedtuple("cummax", ["values", "indices"])  # noqa: PYI024
-_cummin_result = namedtuple("cummin", ["values", "indices"])  # noqa: PYI024
-_aminmax_result = namedtuple("aminmax", ["min", "max"])  # noqa: PYI024
+_cummax_result = namedtuple("cummax", ["values", "indices"])  # type: ignore[name-match]  # noqa: PYI024
+_cummin_result = namedtuple("cummin", ["values", "indices"])  # type: ignore[name-match]  # noqa: PYI024
+_aminmax_result = namedtuple("aminmax", ["min", "max"])  # type: ignore[name-match]  # noqa: PYI024
 
 
 def nansum(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
@@ -278,7 +278,7 @@ def quantile(
     low, high = np.floor(ranks).astype(np.int64), np.ceil(ranks).astype(np.int64)
     own = None  # a q that needs a gradient weighs the two neighbours itself
     if interpolation == "linear" and isinstance(q, TensorBase) and q.requires_grad:
-        own = q.reshape(-1) * (x.size(-1) - 1)
+        own = q.reshape(-1) * (x.size(-1) - 1)  # type: ignore[attr-defined]
     results = []
     for i, (place, below, above) in enumerate(zip(ranks, low, high, strict=True)):
         a, b = x.select(-1, int(below)), x.select(-1, int(above))
@@ -300,6 +300,7 @@ def quantile(
     return result.squeeze(0) if scalar else result
 
 
+_function: Any  # of one type after another
 for _function in (
     nansum,
     nanmean,

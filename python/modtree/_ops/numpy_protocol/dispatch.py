@@ -191,7 +191,8 @@ def _method_of_ufunc(ufunc: Any, method: str, inputs: Any, kwargs: dict[str, Any
     if method == "outer" and len(inputs) == 2 and not kwargs and ufunc in by_function:
         a, b = as_tensors(inputs)
         return by_function[ufunc](a.reshape(tuple(a.shape) + (1,) * b.ndim), b)
-    table = {"reduce": _REDUCING, "accumulate": _ACCUMULATING}.get(method, {})
+    tables: dict[str, dict[Any, Any]] = {"reduce": _REDUCING, "accumulate": _ACCUMULATING}
+    table = tables.get(method, {})
     function = table.get(ufunc)
     if function is None or len(inputs) > 1 or not isinstance(inputs[0], _Base):
         return NotImplemented

@@ -196,7 +196,8 @@ def _matrices(a: Any, b: Any) -> tuple[Any, Any]:
 
 @_means("linalg.tensorsolve")
 def _tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
-    return linalg.tensorsolve(*_same_dtype(a, b), axes)
+    a, b = _same_dtype(a, b)
+    return linalg.tensorsolve(a, b, axes)
 
 
 @_means("linalg.cholesky")
