@@ -68,7 +68,7 @@ class _ConvNd(Module):
         self.output_padding = tuple_of(output_padding, self._n)
         self.groups = groups
         self.padding_mode = padding_mode
-        _check_arguments(in_channels, out_channels, self.stride, padding, groups, padding_mode)
+        _check_arguments(in_channels, out_channels, self.stride, self.padding, groups, padding_mode)
         self._reversed_padding_repeated_twice = _padding_for_pad(
             self.padding, self.kernel_size, self.dilation
         )

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from modtree._module.parameter import Parameter
 from modtree._tensor.grad_mode import no_grad
 from modtree.nn.convolution import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from modtree.nn.functional import normalize
-from modtree.nn.utils.weight_norm import _hooks
+from modtree.nn.utils.weight_norm import _hooks, _removed
 
 __all__ = ["remove_spectral_norm", "spectral_norm"]
 
@@ -100,15 +99,5 @@ def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
     Raises:
         ValueError: It is not normalized.
     """
-    keys = _hooks(module, name, SpectralNorm)
-    if not keys:
-        raise ValueError(f"spectral_norm of '{name}' not found in {module}")
-    with no_grad():
-        weight = module._forward_pre_hooks[keys[0]].compute_weight(module, improve=False)
-    delattr(module, name)
-    delattr(module, name + "_u")
-    delattr(module, name + "_v")
-    delattr(module, name + "_orig")
-    setattr(module, name, Parameter(weight.detach()))
-    del module._forward_pre_hooks[keys[0]]
-    return module
+    suffixes = ("_u", "_v", "_orig")
+    return _removed(module, name, SpectralNorm, "spectral_norm", suffixes, improve=False)

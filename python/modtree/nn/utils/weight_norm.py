@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from modtree._module.parameter import Parameter
+from modtree._tensor.grad_mode import no_grad
 
 __all__ = ["norm_except_dim", "remove_weight_norm", "weight_norm"]
 
@@ -40,6 +41,23 @@ def _hooks(module: Any, name: str, kind: Any) -> list[Any]:
     return [key for key, hook in hooks if isinstance(hook, kind) and hook.name == name]
 
 
+def _removed(
+    module: Any, name: str, kind: type, words: str, suffixes: tuple[str, ...], **options: Any
+) -> Any:
+    """The module with the computed weight as a parameter, without the hook and what it needed."""
+    keys = _hooks(module, name, kind)
+    if not keys:
+        raise ValueError(f"{words} of '{name}' not found in {module}")
+    with no_grad():
+        weight = module._forward_pre_hooks[keys[0]].compute_weight(module, **options)
+    delattr(module, name)
+    for suffix in suffixes:
+        delattr(module, name + suffix)
+    setattr(module, name, Parameter(weight.detach()))
+    del module._forward_pre_hooks[keys[0]]
+    return module
+
+
 def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
     """Replaces a parameter of a module by its lengths along ``dim`` (name_g) and its directions
     (name_v).
@@ -70,13 +88,4 @@ def remove_weight_norm(module: Any, name: str = "weight") -> Any:
     Raises:
         ValueError: It is not normalized.
     """
-    keys = _hooks(module, name, WeightNorm)
-    if not keys:
-        raise ValueError(f"weight_norm of '{name}' not found in {module}")
-    weight = module._forward_pre_hooks[keys[0]].compute_weight(module)
-    delattr(module, name)
-    del module._parameters[name + "_g"]
-    del module._parameters[name + "_v"]
-    setattr(module, name, Parameter(weight.detach()))
-    del module._forward_pre_hooks[keys[0]]
-    return module
+    return _removed(module, name, WeightNorm, "weight_norm", ("_g", "_v"))
