@@ -248,11 +248,14 @@ class OneCycleLR(_WithMomentum):
     Args:
         optimizer: whose learning rates to set.
         max_lr: the highest rate, one for all groups or a list.
-        total_steps: steps of the whole cycle; or ``epochs`` and ``steps_per_epoch``.
-        pct_start: the share of them in which the rate rises.
+        total_steps: steps of the whole cycle; or give the next two.
+        epochs: number of epochs.
+        steps_per_epoch: number of steps in each.
+        pct_start: the share of the steps in which the rate rises.
         anneal_strategy: "cos" or "linear".
-        cycle_momentum: move the momentum the other way, between ``base_momentum`` and
-            ``max_momentum``.
+        cycle_momentum: move the momentum the other way.
+        base_momentum: its lower bound, one for all groups or a list.
+        max_momentum: its upper bound.
         div_factor: the rate starts from ``max_lr / div_factor``.
         final_div_factor: it ends at that divided by ``final_div_factor``.
         three_phase: first back to the start, as steeply as it rose, and only then to the end.
