@@ -16,8 +16,8 @@ from collections import OrderedDict
 
 import pytest
 from helpers.collections_at import at_every_collection
+from helpers.hostile_keys import FAILURES, Key, assert_usable
 from helpers.util import param, tensor
-from test_hostile_keys import FAILURES, Key, assert_usable
 
 pytestmark = [
     pytest.mark.usefixtures("quick_collections"),

@@ -16,26 +16,10 @@ import weakref
 from collections import OrderedDict
 
 import pytest
+from helpers.hostile_keys import FAILURES, Key, assert_usable
 from helpers.util import names, param, tensor
 
 pytestmark = pytest.mark.usefixtures("quick_collections")
-
-FAILURES = (AttributeError, KeyError, RuntimeError, TypeError, ValueError)
-
-
-class Key:
-    """Equal to nothing; compared with ``text``, it runs ``action`` first."""
-
-    def __init__(self, text, action):
-        self.hash = hash(text)
-        self.action = action
-
-    def __hash__(self):
-        return self.hash
-
-    def __eq__(self, other):
-        self.action()
-        return False
 
 
 class Text(str):
@@ -57,13 +41,6 @@ def attempt(use, *args):
         use(*args)
     except FAILURES as error:
         assert type(error) is not SystemError
-
-
-def assert_usable(impl, m):
-    m.__dict__.clear()
-    m.__init__()
-    m.p, m.c = param(impl), impl.nn.Module()
-    assert names(m.named_parameters()) == ["p"] and names(m.named_modules()) == ["", "c"]
 
 
 REPLACE = {

@@ -10,7 +10,7 @@ import warnings
 import numpy as np
 import pytest
 from helpers.collections_at import at_every_collection
-from test_hostile_keys import Key
+from helpers.hostile_keys import Key
 
 import modtree as mt
 from modtree._C import Op
