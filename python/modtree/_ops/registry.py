@@ -12,6 +12,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 
 from modtree._C import Op, _install
@@ -235,7 +236,8 @@ functions: dict[str, Any] = {}
 
 def expose(name: str, value: Any, *, method: bool = True, function: bool = True) -> None:
     """Makes an operation, or a function on top of one, public."""
-    if getattr(value, "__name__", None) == "<lambda>":
+    # A property has the name of its getter from CPython 3.13 on, and cannot be given another.
+    if isinstance(value, FunctionType) and value.__name__ == "<lambda>":
         value.__name__ = value.__qualname__ = name
     if value.__doc__ is None:
         value.__doc__ = signatures.HELP.get(name)
