@@ -60,11 +60,11 @@ class Odd:
 def native_types() -> list[type]:
     """The types of the extension, also those that only instances show."""
     found, stack = [], [object]
-    seen: set[type] = set()
+    seen: dict[int, type] = {}  # by id: a metaclass may refuse to be hashed
     while stack:
         for kind in type.__subclasses__(stack.pop()):
-            if kind not in seen:
-                seen.add(kind)
+            if id(kind) not in seen:
+                seen[id(kind)] = kind
                 stack.append(kind)
                 if str(getattr(kind, "__module__", "")).startswith("modtree._C"):
                     found.append(kind)
