@@ -56,8 +56,8 @@ _SELU_ALPHA = 1.6732632423543772848170429916717
 _SELU_SCALE = 1.0507009873554804934193349852946
 
 
-def _run(row: Any, input: Tensor, *options: Any, inplace: bool) -> Tensor:
-    return row.inplace(input, *options) if inplace else row(input, *options)
+def _run(operation: Any, input: Tensor, *options: Any, inplace: bool) -> Tensor:
+    return operation.inplace(input, *options) if inplace else operation(input, *options)
 
 
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
@@ -385,14 +385,14 @@ def _implicit_dim(name: str, ndim: int, stacklevel: int) -> int:
 
 
 def _along(
-    name: str, row: Any, input: Tensor, dim: int | None, stacklevel: int, dtype: Any
+    name: str, operation: Any, input: Tensor, dim: int | None, stacklevel: int, dtype: Any
 ) -> Tensor:
     need_tensor(name, input)
     if dim is None:
         dim = _implicit_dim(name, input.dim(), stacklevel + 1)
     if dtype is not None:
         input = input.to(dtype)
-    return row(input, checked_dim(dim, input.dim()))
+    return operation(input, checked_dim(dim, input.dim()))
 
 
 def softmax(

@@ -92,8 +92,8 @@ def _max_pool(
 ) -> Any:
     _check_input(name, n, input)
     sizes = _window_sizes(name, n, kernel_size, stride, padding, dilation)
-    row = pool_ops.max_pool_with_indices if both else pool_ops.max_pool
-    return row(input, *sizes, bool(ceil_mode))
+    operation = pool_ops.max_pool_with_indices if both else pool_ops.max_pool
+    return operation(input, *sizes, bool(ceil_mode))
 
 
 def _make_max_pool(n: int) -> Any:
