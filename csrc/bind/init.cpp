@@ -8,6 +8,8 @@
 #include "bind/bind_tensor.h"
 #include "bind/guarded_functions.h"
 #include "family/family.h"
+#include "module/adoption.h"
+#include "module/bound_method.h"
 #include "module/class_info.h"
 #include "module/copy.h"
 #include "module/globals.h"
@@ -34,6 +36,7 @@ void bind_module(py::module_ &m) {
       "_exchange_object_methods", &exchange_object_methods, py::arg("on"),
       "Lets object.__setattr__ and its like take modules, or not; says whether they do afterwards. "
       "For tests: without the exchange, CPython's refusal must be what is left.");
+  make_bound_method_type(m);
   make_walk_type(m);
   make_conversion_types(m);
   bind_global_hooks(m);
@@ -44,6 +47,12 @@ void bind_module(py::module_ &m) {
         leave_slots_to_object();
       },
       "Declares the class whose attributes count as Module's own; everything else is an override.");
+  m.def("_adopt_module_class", &adopt_module_class, py::arg("attributes"), py::arg("sealed"),
+        "Puts the attributes of another library's Module on the native base (docs/dropin.md).");
+  m.def("_rebind_global_hooks", &rebind_global_hooks, py::arg("name"), py::arg("table"),
+        "Replaces a process-wide table of hooks.");
+  m.def("_set_tracing_probe", &set_tracing_probe, py::arg("address"), py::arg("function"),
+        "Says how to find out whether torch.jit.trace is at work.");
   m.def(
       "_make_state_metadata", [](py::handle record) { return make_state_metadata(record); },
       "Makes the `_metadata` of a StateDict from its compact record.");

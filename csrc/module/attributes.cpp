@@ -5,6 +5,8 @@
 #include <cstring>
 #include <utility>
 
+#include "module/adoption.h"
+#include "module/bound_method.h"
 #include "module/class_info.h"
 #include "module/copy.h"
 #include "module/registration.h"
@@ -90,6 +92,17 @@ PyObject *get_through_getset(PyObject *descriptor, PyObject *self_obj, PyObject 
                                          reinterpret_cast<PyObject *>(Py_TYPE(self_obj)));
 }
 
+// The native method for which the class has this function; null when it has it for its own sake.
+// Borrowed, for the life of the process.
+PyObject *behind_face(PyTypeObject *type, PyObject *function) {
+  PyObject *native = native_behind(function);
+  if (native != function) {
+    return native;
+  }
+  take_native_slots(type);  // a call comes through Python code that nothing overrides
+  return nullptr;
+}
+
 // What module_tp_getattro gives. `descriptor`: what the class has under the name, or null.
 inline PyObject *get_attribute(ModuleObject *self, PyTypeObject *type, PyObject *descriptor,
                                PyObject *name) {
@@ -118,6 +131,11 @@ inline PyObject *get_attribute(ModuleObject *self, PyTypeObject *type, PyObject 
   if (descriptor) {
     if (!get) {
       return Py_NewRef(descriptor);
+    }
+    if (face_count && PyFunction_Check(descriptor)) {
+      if (PyObject *native = behind_face(type, descriptor)) {
+        return new_bound_method(descriptor, native, self_obj);
+      }
     }
     PyObject *value = get(descriptor, self_obj, reinterpret_cast<PyObject *>(type));
     return value ? value : after_descriptor_error(self, name);
@@ -220,7 +238,12 @@ py::object own_dict_descriptor(py::object descriptor, PyObject *name) {
 int set_through_descriptor(py::object descriptor, ModuleObject *module, PyObject *name,
                            PyObject *value) {
   const py::object used = own_dict_descriptor(std::move(descriptor), name);
-  return Py_TYPE(used.ptr())->tp_descr_set(used.ptr(), as_object(module), value);
+  PyTypeObject *type = Py_TYPE(module);
+  const int set = Py_TYPE(used.ptr())->tp_descr_set(used.ptr(), as_object(module), value);
+  if (face_count && Py_TYPE(module) != type) {
+    take_native_slots(Py_TYPE(module));  // of a class that need not have made a module
+  }
+  return set;
 }
 
 void raise_no_attribute(PyObject *self_obj, PyObject *name) {
@@ -242,6 +265,9 @@ PyObject *module_tp_getattro(PyObject *self_obj, PyObject *name) {
   // attribute, or give the object another class and this one its end.
   PyTypeObject *type = Py_TYPE(self_obj);
   Py_INCREF(type);
+  if (face_count && type->tp_getattro != module_tp_getattro) {
+    take_native_slots(type);
+  }
   PyObject *descriptor = Py_XNewRef(borrowed_type_lookup(type, name));
   PyObject *value = get_attribute(as_module(self_obj), type, descriptor, name);
   Py_XDECREF(descriptor);
@@ -325,6 +351,9 @@ int module_tp_setattro(PyObject *self_obj, PyObject *name, PyObject *value) {
     PyErr_Format(PyExc_TypeError, "attribute name must be string, not '%.200s'",
                  Py_TYPE(name)->tp_name);
     return -1;
+  }
+  if (face_count && Py_TYPE(self_obj)->tp_setattro != module_tp_setattro) {
+    take_native_slots(Py_TYPE(self_obj));
   }
   return value ? assign(as_module(self_obj), name, value)
                : delete_attribute(as_module(self_obj), name);

@@ -35,11 +35,13 @@ int has_call_hooks(ModuleObject *module) {
 
 PyObject *call_forward(PyObject *self_obj, PyObject *args, PyObject *kwargs) {
   // Owned: a patch of the class during the call must not free the function that runs.
-  if (const py::object function = plain_forward(as_module(self_obj))) {
-    return call_unbound(function.ptr(), self_obj, args, kwargs);
+  bool unbound = false;
+  const py::object forward = find_forward(as_module(self_obj), &unbound);
+  if (!forward) {
+    return nullptr;
   }
-  const auto forward = py::reinterpret_steal<py::object>(PyObject_GetAttr(self_obj, names.forward));
-  return forward ? PyObject_Call(forward.ptr(), args, kwargs) : nullptr;
+  return unbound ? call_unbound(forward.ptr(), self_obj, args, kwargs)
+                 : PyObject_Call(forward.ptr(), args, kwargs);
 }
 
 // 1 and a new reference when the instance or class has a compiled implementation, 0 when not, -1 on

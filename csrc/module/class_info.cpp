@@ -10,8 +10,21 @@ TypeCache<ClassInfo> class_cache;
 
 namespace {
 
-std::array<PyObject *, kVirtualCount> own_attributes{};  // strong; null until the class is sealed,
-                                                         // or when Module has no such attribute
+// Strong; null until the class is sealed, or when Module has no such attribute.
+using OwnAttributes = std::array<PyObject *, kVirtualCount>;
+OwnAttributes own_attributes{};
+OwnAttributes adopted_attributes{};  // of the class that was adopted
+
+void seal(OwnAttributes &attributes, PyTypeObject *module_class) {
+  for (int i = 0; i < kVirtualCount; ++i) {
+    py::object found = type_lookup(module_class, virtual_name(static_cast<Virtual>(i)));
+    PyObject *old = attributes[static_cast<std::size_t>(i)];
+    attributes[static_cast<std::size_t>(i)] = found.release().ptr();
+    Py_XDECREF(old);
+  }
+  // What was computed before the class was sealed compared with nothing.
+  class_cache.clear();
+}
 
 }  // namespace
 
@@ -20,7 +33,8 @@ ClassInfo ClassInfo::compute(PyTypeObject *type) {
   info.bits_ = kModule;
   for (int i = 0; i < kVirtualCount; ++i) {
     const auto found = type_lookup(type, virtual_name(static_cast<Virtual>(i)));
-    if (found.ptr() != own_attributes[static_cast<std::size_t>(i)]) {
+    const auto index = static_cast<std::size_t>(i);
+    if (found.ptr() != own_attributes[index] && found.ptr() != adopted_attributes[index]) {
       info.bits_ |= std::uint64_t{1} << i;
     }
   }
@@ -61,16 +75,9 @@ bool instance_dict_overrides(ModuleObject *module, Virtual method) {
   return instance_attribute(module, virtual_name(method)) != nullptr;
 }
 
-void seal_module_class(PyTypeObject *module_class) {
-  for (int i = 0; i < kVirtualCount; ++i) {
-    py::object found = type_lookup(module_class, virtual_name(static_cast<Virtual>(i)));
-    PyObject *old = own_attributes[static_cast<std::size_t>(i)];
-    own_attributes[static_cast<std::size_t>(i)] = found.release().ptr();
-    Py_XDECREF(old);
-  }
-  // What was computed before the class was sealed compared with nothing.
-  class_cache.clear();
-}
+void seal_module_class(PyTypeObject *module_class) { seal(own_attributes, module_class); }
+
+void seal_adopted_class(PyTypeObject *module_class) { seal(adopted_attributes, module_class); }
 
 const char *type_short_name(PyTypeObject *type) {
   const char *dot = std::strrchr(type->tp_name, '.');

@@ -10,6 +10,7 @@ namespace modtree {
 // X(enumerator, member of Names)
 #define MODTREE_VIRTUALS(X)                                                                        \
   X(forward, forward)                                                                              \
+  X(call, call)                                                                                    \
   X(call_impl, call_impl)                                                                          \
   X(compiled_call_impl, compiled_call_impl)                                                        \
   X(named_modules, named_modules)                                                                  \
@@ -42,6 +43,7 @@ namespace modtree {
   X(repr, repr)                                                                                    \
   X(version, version_)                                                                             \
   X(setattr, setattr)                                                                              \
+  X(delattr, delattr)                                                                              \
   X(getattr, getattr)                                                                              \
   X(getattribute, getattribute)                                                                    \
   X(getstate, getstate)                                                                            \
@@ -141,6 +143,9 @@ inline bool overrides(ModuleObject *module, Virtual method) {
 // Declares the Python class whose attributes count as Module's own; called once, when
 // modtree._module.module has defined it.
 void seal_module_class(PyTypeObject *module_class);
+
+// Declares a second class whose attributes do not count as overrides (adoption.h).
+void seal_adopted_class(PyTypeObject *module_class);
 
 // The name without a module path, as `type(x).__name__` gives it.
 const char *type_short_name(PyTypeObject *type);

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "module/adoption.h"
 #include "module/class_info.h"
 #include "module/globals.h"
 #include "python/installed.h"
@@ -159,11 +160,7 @@ private:
   int run_normally() {
     // forward is looked up before any hook runs: one that replaces it takes effect in the next
     // call.
-    forward_ = plain_forward(module());
-    unbound_ = static_cast<bool>(forward_);
-    if (!unbound_) {
-      forward_ = py::reinterpret_steal<py::object>(PyObject_GetAttr(self_, names.forward));
-    }
+    forward_ = find_forward(module(), &unbound_);
     if (!forward_ || collect_backward_hooks() < 0 || run_pre_hooks() < 0 || tap_input() < 0) {
       return -1;
     }
@@ -460,6 +457,18 @@ PyObject *call_unbound(PyObject *function, PyObject *self_obj, PyObject *args, P
     PyMem_Free(stack);
   }
   return result;
+}
+
+py::object find_forward(ModuleObject *module, bool *unbound) {
+  const int tracing = is_tracing();
+  if (tracing < 0) {
+    return py::object();
+  }
+  py::object forward = tracing ? py::object() : plain_forward(module);
+  *unbound = static_cast<bool>(forward);
+  return *unbound ? forward
+                  : py::reinterpret_steal<py::object>(PyObject_GetAttr(
+                        as_object(module), tracing ? names.slow_forward : names.forward));
 }
 
 py::object plain_forward(ModuleObject *module) {

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 
+#include "module/adoption.h"
 #include "module/attributes.h"
 #include "module/call.h"
 #include "module/class_info.h"
@@ -313,8 +314,10 @@ PyObject *module_tp_new(PyTypeObject *type, PyObject *args, PyObject *keywords) 
                     "Module.__new__() takes exactly one argument (the type to instantiate)");
     return nullptr;
   }
-  if (type->tp_getattro != module_tp_getattro) {
-    install_native_getattro(type);
+  if (type->tp_getattro != module_tp_getattro ||
+      (face_count &&
+       (type->tp_call != module_tp_call || type->tp_setattro != module_tp_setattro))) {
+    take_native_slots(type);
   }
   if (PyType_HasFeature(type, Py_TPFLAGS_IS_ABSTRACT)) {
     // object.__new__ raises the TypeError that lists the abstract methods.

@@ -31,6 +31,7 @@ namespace modtree {
   X(apply_, "_apply")                                                                              \
   X(assign_to_params_buffers, "assign_to_params_buffers")                                          \
   X(buffers, "buffers")                                                                            \
+  X(call, "__call__")                                                                              \
   X(call_impl, "_call_impl")                                                                       \
   X(call_super_init, "call_super_init")                                                            \
   X(children, "children")                                                                          \
@@ -38,6 +39,7 @@ namespace modtree {
   X(copy, "__copy__")                                                                              \
   X(clone, "clone")                                                                                \
   X(deepcopy, "__deepcopy__")                                                                      \
+  X(delattr, "__delattr__")                                                                        \
   X(destination, "destination")                                                                    \
   X(detach, "detach")                                                                              \
   X(dict, "__dict__")                                                                              \
@@ -79,6 +81,7 @@ namespace modtree {
   X(setstate, "__setstate__")                                                                      \
   X(shape, "shape")                                                                                \
   X(size, "size")                                                                                  \
+  X(slow_forward, "_slow_forward")                                                                 \
   X(state_dict, "state_dict")                                                                      \
   X(torch_function, "__torch_function__")                                                          \
   X(train, "train")                                                                                \

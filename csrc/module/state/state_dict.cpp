@@ -63,7 +63,11 @@ public:
         }
       }
     }
-    if (record_) {
+    if (record_ && PyODict_CheckExact(destination_.object)) {
+      if (leave_record() < 0) {
+        return nullptr;
+      }
+    } else if (record_) {
       const Owned capsule = steal(new_record_capsule(record_.release()));
       if (!capsule ||
           PyObject_SetAttr(destination_.object, names.metadata_record, capsule.ptr()) < 0) {

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The native class in the place of another library's Module (docs/dropin.md): Python functions
+// stand on the class, for what reads or traces them, and instances answer with the native methods.
+#pragma once
+
+#include "module/object.h"
+
+namespace modtree {
+
+// Puts the attributes of the other Module on the native base, in place of its own. Functions with
+// the name of a native method become its face: what the class shows, while instances give the
+// native method. `sealed` is modtree's own Module, which keeps what it inherited until now. Once
+// per process; throws error_already_set.
+void adopt_module_class(const py::dict &attributes, py::handle sealed);
+
+// How many faces there are: 0 until a class was adopted.
+extern int face_count;
+
+// What instances give in the place of a function on their class. Borrowed, for the life of the
+// process; null when the function is no face. For `_call_impl` that is the function itself: it is
+// met on the way of a call that missed the native slot.
+PyObject *native_behind(PyObject *function);
+
+// Gives a class the native slots for what it does not override. CPython gives a new class slots
+// that call the Python functions, and a patch of a base does the same to all classes below, so that
+// the patch is seen; where it was taken back, the native slots return here.
+void take_native_slots(PyTypeObject *type);
+
+// Replaces one of the process-wide hook tables, as a program does that assigns to `_global_*` of
+// torch's file. Throws for a name that is no table and a value that is no dict.
+void rebind_global_hooks(const char *name, py::handle table);
+
+// --- tracing
+// ---------------------------------------------------------------------------------
+
+// libtorch's own function behind `torch._C._get_tracing_state`: a reference to a shared pointer.
+// Null where it is not known; then its Python form is called.
+using TracingState = const void *const *(*)();
+extern TracingState tracing_state;
+extern PyObject *tracing_function;  // null: torch is not there
+int ask_tracing_function();
+
+// Is torch.jit.trace at work in this thread? Calls go to `_slow_forward` then. -1 on error.
+inline int is_tracing() {
+  return tracing_state      ? *tracing_state() != nullptr
+         : tracing_function ? ask_tracing_function()
+                            : 0;
+}
+
+// `address` of the former, or 0.
+void set_tracing_probe(std::size_t address, py::handle function);
+
+}  // namespace modtree

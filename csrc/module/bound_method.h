@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What an instance gives for a method whose Python function on the class stands for a native one:
+// it runs the native method and looks like a bound method of the function.
+#pragma once
+
+#include <pybind11/pytypes.h>
+
+namespace modtree {
+
+namespace py = pybind11;
+
+// Creates the type; called once. Throws error_already_set.
+void make_bound_method_type(py::handle m);
+
+// New reference, null on error. `native` is a method descriptor.
+PyObject *new_bound_method(PyObject *function, PyObject *native, PyObject *self_obj);
+
+}  // namespace modtree

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The command line: ``modtree run`` starts a torch program on modtree's Module."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import runpy
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+__all__ = ["main"]
+
+_DESCRIPTION = """\
+Runs a torch program on modtree's native Module, otherwise as python runs it:
+
+    modtree run train.py --lr 3e-4
+    modtree run -m pytest tests/
+    modtree run -c "import torch; print(torch.nn.Linear(2, 2))"
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Does what the arguments (those of the process by default) ask for; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="modtree", description="modtree's command line.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+    _add_run(commands)
+    options = parser.parse_args(arguments)
+    return _run(options, options.run_parser)
+
+
+def _add_run(commands) -> None:
+    run = commands.add_parser(
+        "run",
+        help="run a torch program on modtree's Module",
+        description=_DESCRIPTION,
+        usage="modtree run [--off | --report | --compare] (script | -m module | -c code) ...",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    how = run.add_mutually_exclusive_group()
+    how.add_argument("--off", action="store_true", help="run it on torch's own Module")
+    how.add_argument(
+        "--report", action="store_true", help="say at the end what native code did, and what not"
+    )
+    how.add_argument(
+        "--compare",
+        action="store_true",
+        help="run it on both, and print wall time and peak memory side by side",
+    )
+    run.add_argument("-m", dest="module", action="store_true", help="the program is a module")
+    run.add_argument("-c", dest="code", action="store_true", help="the program is code")
+    run.add_argument("program", nargs=argparse.REMAINDER, help="the script and its arguments")
+    run.set_defaults(run_parser=run)
+
+
+def _run(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+    if not options.program:
+        parser.error("which program? give a script, -m module or -c code")
+    if options.module and options.code:
+        parser.error("-m and -c are two programs: give one of them")
+    program, *arguments = options.program
+    if not options.off:
+        _take_torch()
+    _start(options, program, arguments)
+    return 0
+
+
+def _take_torch() -> None:
+    try:
+        import modtree.dropin  # noqa: F401
+    except ImportError as error:
+        sys.exit(f"modtree run: {error}")
+
+
+def _start(options: argparse.Namespace, program: str, arguments: list[str]) -> None:
+    """Runs the program in this process, as its __main__."""
+    if options.module:
+        sys.argv = [program, *arguments]
+        sys.path[0:0] = [os.getcwd()]
+        runpy.run_module(program, run_name="__main__", alter_sys=True)
+        return
+    if options.code:
+        sys.argv = ["-c", *arguments]
+        sys.path[0:0] = [""]
+        _execute(program, "<string>", None)
+        return
+    if not os.path.exists(program):
+        sys.exit(f"modtree run: there is no script {program!r}")
+    sys.argv = [program, *arguments]
+    if os.path.isdir(program) or program.endswith((".zip", ".pyz")):
+        runpy.run_path(program, run_name="__main__")
+        return
+    sys.path[0:0] = [os.path.dirname(os.path.abspath(program))]
+    with open(program, "rb") as file:
+        _execute(file.read(), program, program)
+
+
+def _execute(source: str | bytes, name: str, path: str | None) -> None:
+    main_module = ModuleType("__main__")
+    vars(main_module).update(__builtins__=__builtins__)
+    if path is not None:
+        vars(main_module).update(__file__=path, __cached__=None)
+    sys.modules["__main__"] = main_module
+    exec(compile(source, name, "exec"), vars(main_module))

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Puts the native class in the place of ``Module`` in torch's file, once that was executed."""
+
+from __future__ import annotations
+
+import collections
+import ctypes
+import importlib
+import os
+import sys
+from collections.abc import Callable
+from types import FunctionType, ModuleType
+from typing import Any
+
+import modtree.utils.hooks  # noqa: F401  # it has a RemovableHandle
+from modtree import _C
+from modtree import __future__ as _switches
+from modtree._module import module as _own_file
+from modtree._tensor.handles import RemovableHandle as _OwnHandle
+from modtree.dropin import _checks, _faces
+
+__all__ = ["adopt", "adopted", "original_functions"]
+
+_FACES: dict[str, Callable[..., Any]] = {
+    "__init__": _faces.init_face,
+    "__getattr__": _faces.getattr_face,
+    "__setattr__": _faces.setattr_face,
+    "__delattr__": _faces.delattr_face,
+}
+
+#: What belongs to the layout of torch's class.
+_NOT_TAKEN = ("__dict__", "__weakref__")
+
+#: The process-wide tables of hooks.
+_TABLES = tuple(name for name in dir(_C) if name.startswith("_global_") and name != "_global_hooks")
+
+_SWITCHES = tuple(
+    f"{verb}_{what}_module_params_on_conversion"
+    for verb in ("get", "set")
+    for what in ("overwrite", "swap")
+)
+
+_torch_file: ModuleType | None = None
+_original: type | None = None
+
+
+def adopted() -> ModuleType | None:
+    """torch's file of Module, once the native class is in it; None before."""
+    return _torch_file
+
+
+def original_functions() -> dict[str, FunctionType]:
+    """torch's own functions of Module, by name."""
+    assert _original is not None
+    return {k: v for k, v in vars(_original).items() if isinstance(v, FunctionType)}
+
+
+def adopt(file: ModuleType) -> None:
+    """Makes the native class the ``Module`` of torch's file.
+
+    Raises:
+        ImportError: the file is not as modtree knows it; nothing was changed.
+    """
+    global _torch_file, _original
+    _checks.check(file)
+    _original = file.Module
+    _C._adopt_module_class(_attributes(_original), _own_file.Module)
+    _let_super_find(_original, _C.ModuleBase)
+    file.Module = _C.ModuleBase  # type: ignore[attr-defined]
+    _share_hook_tables(file)
+    _share_small_classes(file)
+    _share_switches()
+    _find_tracing()
+    _torch_file = file
+
+
+def _attributes(original: type) -> dict[str, Any]:
+    """What stands on the class: all that torch has there, with faces over the native slots."""
+    attributes = {k: v for k, v in vars(original).items() if k not in _NOT_TAKEN}
+    for name, face in _FACES.items():
+        theirs = attributes[name]
+        face.__name__ = name
+        face.__qualname__ = theirs.__qualname__
+        face.__module__ = theirs.__module__
+        face.__doc__ = theirs.__doc__
+        attributes[name] = face
+    attributes["__name__"] = original.__name__
+    attributes["__qualname__"] = original.__qualname__
+    return attributes
+
+
+def _let_super_find(original: type, native: type) -> None:
+    """``super()`` without arguments in torch's functions is to mean the native class."""
+    for function in vars(original).values():
+        names = getattr(getattr(function, "__code__", None), "co_freevars", ())
+        if "__class__" in names:
+            function.__closure__[names.index("__class__")].cell_contents = native
+
+
+# -- what there is once in a process -------------------------------------------------------------
+
+
+class _TorchFile(ModuleType):
+    """torch's file of Module: an assignment to one of its tables of hooks reaches native code."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _TABLES:
+            _C._rebind_global_hooks(name, value)
+            setattr(_own_file, name, value)
+        super().__setattr__(name, value)
+
+
+def _share_hook_tables(file: ModuleType) -> None:
+    for name in _TABLES:
+        setattr(file, name, getattr(_C, name))
+    file.__class__ = _TorchFile
+    for name, value in vars(file).items():
+        if name.startswith("register_module_") or name == "_has_any_global_hook":
+            setattr(_own_file, name, value)
+    for name in ("_get_backward_hooks", "_get_backward_pre_hooks"):
+        setattr(_own_file.Module, name, vars(_C.ModuleBase)[name])
+
+
+def _share_small_classes(file: ModuleType) -> None:
+    theirs = file.RemovableHandle
+    theirs.next_id = max(theirs.next_id, _OwnHandle.next_id)
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == "modtree" and (
+            vars(module).get("RemovableHandle") is _OwnHandle
+        ):
+            module.RemovableHandle = theirs  # type: ignore[attr-defined]
+    _C._install(
+        RemovableHandle=theirs,
+        IncompatibleKeys=file._IncompatibleKeys,
+        StateDict=collections.OrderedDict,
+    )
+
+
+def _share_switches() -> None:
+    theirs = importlib.import_module("torch.__future__")
+    for name in _SWITCHES:
+        setattr(_switches, name, getattr(theirs, name))
+    _C._install(
+        get_overwrite_module_params_on_conversion=theirs.get_overwrite_module_params_on_conversion,
+        get_swap_module_params_on_conversion=theirs.get_swap_module_params_on_conversion,
+    )
+
+
+def _find_tracing() -> None:
+    torch = sys.modules["torch"]
+    library = os.path.join(
+        os.path.dirname(torch.__file__ or ""),
+        "lib",
+        "libtorch_cpu.dylib" if sys.platform == "darwin" else "libtorch_cpu.so",
+    )
+    address = 0
+    if sys.platform != "win32" and os.path.exists(library):
+        try:
+            symbol = ctypes.CDLL(library)._ZN5torch3jit6tracer15getTracingStateEv
+            address = ctypes.cast(symbol, ctypes.c_void_p).value or 0
+        except (OSError, AttributeError):
+            pass  # asked in Python, then
+    _C._set_tracing_probe(address, torch._C._get_tracing_state)

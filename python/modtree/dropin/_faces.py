@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Python functions on the class for what CPython calls through native slots.
+
+Instances do not come here: their class has the native slots. What comes here is
+``super().__init__()`` and the like, and what reads the functions: ``inspect``, ``torch.jit.script``
+(the source of ``__init__``), ``torch.compile`` (which traces torch's own function in their place).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from modtree import _C
+from modtree._module.module import Module
+
+__all__ = ["NATIVE", "getattr_face", "init_face", "delattr_face", "setattr_face"]
+
+_native_init: Callable[..., None] = Module.__dict__["__init__"]
+_native_getattr: Callable[[Any, str], Any] = _C.ModuleBase.__dict__["__getattr__"]
+_native_setattr: Callable[[Any, str, Any], None] = Module.__dict__["__setattr__"]
+_native_delattr: Callable[[Any, str], None] = Module.__dict__["__delattr__"]
+
+#: Name of the method -> the native function that its face calls.
+NATIVE: dict[str, Callable[..., Any]] = {
+    "__init__": _native_init,
+    "__getattr__": _native_getattr,
+    "__setattr__": _native_setattr,
+    "__delattr__": _native_delattr,
+}
+
+
+def init_face(self: Any, *args: Any, **kwargs: Any) -> None:
+    """Initializes the internal state that the module and its script form share."""
+    _native_init(self, *args, **kwargs)
+
+
+def getattr_face(self: Any, name: str) -> Any:
+    return _native_getattr(self, name)
+
+
+def setattr_face(self: Any, name: str, value: Any) -> None:
+    _native_setattr(self, name, value)
+
+
+def delattr_face(self: Any, name: str) -> None:
+    _native_delattr(self, name)
