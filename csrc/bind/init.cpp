@@ -49,6 +49,8 @@ void bind_module(py::module_ &m) {
       "Declares the class whose attributes count as Module's own; everything else is an override.");
   m.def("_adopt_module_class", &adopt_module_class, py::arg("attributes"), py::arg("sealed"),
         "Puts the attributes of another library's Module on the native base (docs/dropin.md).");
+  m.def("_start_report", &start_report, "Notes the classes of modules that are made from now on.");
+  m.def("_native_report", &native_report, "What native code did since the class was adopted.");
   m.def("_rebind_global_hooks", &rebind_global_hooks, py::arg("name"), py::arg("table"),
         "Replaces a process-wide table of hooks.");
   m.def("_set_tracing_probe", &set_tracing_probe, py::arg("address"), py::arg("function"),

@@ -51,6 +51,9 @@ public:
   // object.
   virtual int can_swap_payload(PyObject *tensor, PyObject *other) = 0;
   virtual int swap_payload(PyObject *tensor, PyObject *other) = 0;
+  // Does a conversion to `other` exchange the contents of the two, whatever modtree.__future__
+  // says?
+  virtual int must_swap_contents(PyObject *, PyObject *) { return 0; }
   // tensor.copy_(source) with conversion of dtype; `source` may belong to another family.
   virtual int copy_into(PyObject *tensor, PyObject *source) = 0;
 

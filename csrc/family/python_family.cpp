@@ -50,6 +50,7 @@ public:
   explicit PythonFamily(py::object python_family)
       : TensorFamily(std::move(python_family)),
         common_names_(py::bool_(object.attr("has_common_names"))),
+        tensor_type_(object.attr("tensor_type")),
         parameter_type_(object.attr("parameter_type")),
         is_parameter_(object.attr("is_parameter")),
         is_buffer_(object.attr("is_buffer")),
@@ -71,6 +72,7 @@ public:
         make_parameter_(object.attr("make_parameter")),
         can_swap_payload_(object.attr("can_swap_payload")),
         swap_payload_(object.attr("swap_payload")),
+        must_swap_contents_(object.attr("must_swap_contents")),
         copy_into_(object.attr("copy_into")),
         to_(object.attr("to")),
         empty_like_(object.attr("empty_like")) {}
@@ -195,6 +197,10 @@ public:
     return common_names_ ? PyObject_SetAttr(tensor, names.data, other)
                          : done(call(swap_payload_, tensor, other));
   }
+  int must_swap_contents(PyObject *tensor, PyObject *other) override {
+    return is_plain(tensor) && is_plain(other) ? 0
+                                               : truth_of(call(must_swap_contents_, tensor, other));
+  }
   int copy_into(PyObject *tensor, PyObject *source) override {
     const bool own = common_names_ && family_of_type(Py_TYPE(source)) == this;
     if (!own && PyErr_Occurred()) {
@@ -213,6 +219,12 @@ public:
   }
 
 private:
+  // Of the library's own types, no subclass of them.
+  bool is_plain(PyObject *tensor) const {
+    auto *type = reinterpret_cast<PyObject *>(Py_TYPE(tensor));
+    return type == parameter_type_.ptr() || type == tensor_type_.ptr();
+  }
+
   // Truth of an attribute that most tensors do not have.
   static int has_mark(PyObject *tensor, PyObject *name) {
     PyObject *mark;
@@ -221,13 +233,13 @@ private:
   }
 
   const bool common_names_;
-  py::object parameter_type_;
+  py::object tensor_type_, parameter_type_;
   py::object is_parameter_, is_buffer_, is_uninitialized_, is_meta_, is_floating_point_,
       is_complex_, shape_;
   py::object requires_grad_, set_requires_grad_, has_grad_fn_, grad_, set_grad_, zero_grad_,
       no_grad_, is_grad_enabled_, set_grad_enabled_;
-  py::object detach_, make_parameter_, can_swap_payload_, swap_payload_, copy_into_, to_,
-      empty_like_;
+  py::object detach_, make_parameter_, can_swap_payload_, swap_payload_, must_swap_contents_,
+      copy_into_, to_, empty_like_;
 };
 
 }  // namespace

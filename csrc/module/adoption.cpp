@@ -11,19 +11,17 @@
 #include "module/globals.h"
 #include "module/object_methods.h"
 #include "module/type.h"
+#include "python/call.h"
 
 namespace modtree {
 
 int face_count = 0;
 TracingState tracing_state = nullptr;
 PyObject *tracing_function = nullptr;  // strong
+NativeCounts native_counts;
+bool is_reporting = false;
 
 namespace {
-
-struct Face {
-  PyObject *function;
-  PyObject *native;
-};
 
 // Open addressing on the address of the function; there are some thirty faces.
 constexpr std::size_t kFaceCapacity = 128;
@@ -39,7 +37,7 @@ void add_face(const py::object &function, const py::object &native) {
   while (faces[place].function) {
     place = (place + 1) % kFaceCapacity;
   }
-  faces[place] = {function.inc_ref().ptr(), native.inc_ref().ptr()};
+  faces[place] = {function.inc_ref().ptr(), native.inc_ref().ptr(), 0};
   ++face_count;
 }
 
@@ -84,6 +82,55 @@ py::object native_method(PyObject *name, PyObject *function) {
   return native;
 }
 
+PyObject *noted_classes = nullptr;  // strong: a dict of (class, names of what it overrides)
+
+// What a class can override so that its instances go through Python code where others do not.
+constexpr Virtual kNoted[] = {
+    Virtual::getattr,
+    Virtual::getattribute,
+    Virtual::setattr,
+    Virtual::delattr,
+    Virtual::call,
+    Virtual::call_impl,
+    Virtual::named_modules,
+    Virtual::named_children,
+    Virtual::children,
+    Virtual::modules,
+    Virtual::named_parameters,
+    Virtual::parameters,
+    Virtual::named_buffers,
+    Virtual::buffers,
+    Virtual::named_members,
+    Virtual::train,
+    Virtual::apply,
+    Virtual::apply_,
+    Virtual::state_dict,
+    Virtual::load_state_dict,
+    Virtual::save_to_state_dict,
+    Virtual::load_from_state_dict,
+    Virtual::register_parameter,
+    Virtual::register_buffer,
+    Virtual::add_module,
+    Virtual::getstate,
+    Virtual::setstate,
+    Virtual::reduce,
+    Virtual::reduce_ex,
+    Virtual::copy,
+    Virtual::deepcopy,
+};
+
+// The names of what the class overrides: null on error.
+py::object noted_overrides(PyTypeObject *type) {
+  const ClassInfo info = class_info(type);
+  auto found = py::reinterpret_steal<py::object>(PyList_New(0));
+  for (const Virtual method : kNoted) {
+    if (found && info.overrides(method) && PyList_Append(found.ptr(), virtual_name(method)) < 0) {
+      return py::object();
+    }
+  }
+  return found;
+}
+
 PyObject **table_of(const char *name) {
   struct Entry {
     const char *name;
@@ -110,14 +157,12 @@ PyObject **table_of(const char *name) {
 
 }  // namespace
 
-PyObject *native_behind(PyObject *function) {
-  for (std::size_t place = place_of(function); faces[place].function;
-       place = (place + 1) % kFaceCapacity) {
-    if (faces[place].function == function) {
-      return faces[place].native;
-    }
+Face *find_face(PyObject *function) {
+  std::size_t place = place_of(function);
+  while (faces[place].function && faces[place].function != function) {
+    place = (place + 1) % kFaceCapacity;
   }
-  return nullptr;
+  return faces[place].function ? &faces[place] : nullptr;
 }
 
 void take_native_slots(PyTypeObject *type) {
@@ -182,6 +227,43 @@ void adopt_module_class(const py::dict &attributes, py::handle sealed) {
   store(module_base_type, names.getattribute, getattribute.ptr());
   PyType_Modified(module_base_type);
   seal_adopted_class(module_base_type);
+}
+
+void start_report() {
+  if (!noted_classes) {
+    noted_classes = py::dict().release().ptr();
+  }
+  is_reporting = true;
+}
+
+int note_new_instance(PyTypeObject *type) {
+  // By address: a metaclass may have any __hash__. The class in the entry keeps it alive.
+  const auto key = py::reinterpret_steal<py::object>(PyLong_FromVoidPtr(type));
+  const int known = key ? PyDict_Contains(noted_classes, key.ptr()) : -1;
+  if (known != 0) {
+    return known < 0 ? -1 : 0;
+  }
+  const py::object overridden = noted_overrides(type);
+  const auto entry = py::reinterpret_steal<py::object>(
+      overridden ? PyTuple_Pack(2, type, overridden.ptr()) : nullptr);
+  return entry ? PyDict_SetItem(noted_classes, key.ptr(), entry.ptr()) : -1;
+}
+
+py::dict native_report() {
+  py::dict methods;
+  for (const Face &face : faces) {
+    if (face.function && face.native != face.function) {
+      methods[py::handle(get_attribute(face.function, "__name__"))] = py::int_(face.calls);
+    }
+  }
+  py::dict report;
+  report["reads"] = py::int_(native_counts.reads);
+  report["writes"] = py::int_(native_counts.writes);
+  report["calls"] = py::int_(native_counts.calls);
+  report["methods"] = methods;
+  report["classes"] = py::reinterpret_steal<py::object>(noted_classes ? PyDict_Values(noted_classes)
+                                                                      : PyList_New(0));
+  return report;
 }
 
 void rebind_global_hooks(const char *name, py::handle table) {

@@ -16,10 +16,35 @@ void adopt_module_class(const py::dict &attributes, py::handle sealed);
 // How many faces there are: 0 until a class was adopted.
 extern int face_count;
 
-// What instances give in the place of a function on their class. Borrowed, for the life of the
-// process; null when the function is no face. For `_call_impl` that is the function itself: it is
-// met on the way of a call that missed the native slot.
-PyObject *native_behind(PyObject *function);
+// How often native code answered since the class was adopted.
+struct NativeCounts {
+  std::uint64_t reads = 0;
+  std::uint64_t writes = 0;
+  std::uint64_t calls = 0;
+};
+extern NativeCounts native_counts;
+
+// From now on classes are noted that go through Python code of their own, as instances are made.
+void start_report();
+
+// {"reads": n, ..., "methods": {name: n}, "classes": [(class, names of what it overrides)]}. Throws
+// error_already_set.
+py::dict native_report();
+
+// Notes the class of a new instance while a report is made.
+extern bool is_reporting;
+int note_new_instance(PyTypeObject *type);  // -1 on error
+
+// A function on the class and the native method that instances give in its place. For `_call_impl`
+// both are the function: it is met on the way of a call that missed the native slot.
+struct Face {
+  PyObject *function;
+  PyObject *native;
+  std::uint64_t calls;
+};
+
+// Null when the function is no face; for the life of the process.
+Face *find_face(PyObject *function);
 
 // Gives a class the native slots for what it does not override. CPython gives a new class slots
 // that call the Python functions, and a patch of a base does the same to all classes below, so that

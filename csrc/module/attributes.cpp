@@ -92,15 +92,14 @@ PyObject *get_through_getset(PyObject *descriptor, PyObject *self_obj, PyObject 
                                          reinterpret_cast<PyObject *>(Py_TYPE(self_obj)));
 }
 
-// The native method for which the class has this function; null when it has it for its own sake.
-// Borrowed, for the life of the process.
-PyObject *behind_face(PyTypeObject *type, PyObject *function) {
-  PyObject *native = native_behind(function);
-  if (native != function) {
-    return native;
+// The face that the function on the class is, if instances give something else in its place.
+Face *native_face(PyTypeObject *type, PyObject *function) {
+  Face *face = find_face(function);
+  if (face && face->native == function) {
+    take_native_slots(type);  // a call comes through Python code that nothing overrides
+    return nullptr;
   }
-  take_native_slots(type);  // a call comes through Python code that nothing overrides
-  return nullptr;
+  return face;
 }
 
 // What module_tp_getattro gives. `descriptor`: what the class has under the name, or null.
@@ -133,8 +132,8 @@ inline PyObject *get_attribute(ModuleObject *self, PyTypeObject *type, PyObject 
       return Py_NewRef(descriptor);
     }
     if (face_count && PyFunction_Check(descriptor)) {
-      if (PyObject *native = behind_face(type, descriptor)) {
-        return new_bound_method(descriptor, native, self_obj);
+      if (Face *face = native_face(type, descriptor)) {
+        return new_bound_method(face, self_obj);
       }
     }
     PyObject *value = get(descriptor, self_obj, reinterpret_cast<PyObject *>(type));
@@ -265,8 +264,11 @@ PyObject *module_tp_getattro(PyObject *self_obj, PyObject *name) {
   // attribute, or give the object another class and this one its end.
   PyTypeObject *type = Py_TYPE(self_obj);
   Py_INCREF(type);
-  if (face_count && type->tp_getattro != module_tp_getattro) {
-    take_native_slots(type);
+  if (face_count) {
+    ++native_counts.reads;
+    if (type->tp_getattro != module_tp_getattro) {
+      take_native_slots(type);
+    }
   }
   PyObject *descriptor = Py_XNewRef(borrowed_type_lookup(type, name));
   PyObject *value = get_attribute(as_module(self_obj), type, descriptor, name);
@@ -352,8 +354,11 @@ int module_tp_setattro(PyObject *self_obj, PyObject *name, PyObject *value) {
                  Py_TYPE(name)->tp_name);
     return -1;
   }
-  if (face_count && Py_TYPE(self_obj)->tp_setattro != module_tp_setattro) {
-    take_native_slots(Py_TYPE(self_obj));
+  if (face_count) {
+    ++native_counts.writes;
+    if (Py_TYPE(self_obj)->tp_setattro != module_tp_setattro) {
+      take_native_slots(Py_TYPE(self_obj));
+    }
   }
   return value ? assign(as_module(self_obj), name, value)
                : delete_attribute(as_module(self_obj), name);

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <functional>
 
-#include "module/object.h"
 #include "python/call.h"
 #include "python/new_type.h"
 #include "python/slot_guard.h"
@@ -17,8 +16,8 @@ namespace {
 
 struct BoundMethod {
   PyObject_HEAD vectorcallfunc vectorcall;
-  PyObject *function;  // what the class shows
-  PyObject *native;    // what runs
+  Face *face;          // lives for ever
+  PyObject *function;  // the face's, which the class shows
   PyObject *self;
   PyObject *weakrefs;
 };
@@ -30,8 +29,9 @@ BoundMethod *as_bound(PyObject *value) { return reinterpret_cast<BoundMethod *>(
 PyObject *call_bound(PyObject *self_obj, PyObject *const *args, std::size_t flagged_count,
                      PyObject *keyword_names) {
   BoundMethod *method = as_bound(self_obj);
+  PyObject *native = method->face->native;
+  ++method->face->calls;
   // Owned: the call may drop the last reference to the bound method.
-  PyObject *native = Py_NewRef(method->native);
   PyObject *self = Py_NewRef(method->self);
   const std::size_t count = static_cast<std::size_t>(PyVectorcall_NARGS(flagged_count));
   PyObject *result;
@@ -62,14 +62,12 @@ PyObject *call_bound(PyObject *self_obj, PyObject *const *args, std::size_t flag
     }
   }
   Py_DECREF(self);
-  Py_DECREF(native);
   return result;
 }
 
 int bound_traverse(PyObject *self_obj, visitproc visit, void *arg) {
   Py_VISIT(Py_TYPE(self_obj));
   Py_VISIT(as_bound(self_obj)->function);
-  Py_VISIT(as_bound(self_obj)->native);
   Py_VISIT(as_bound(self_obj)->self);
   return 0;
 }
@@ -84,7 +82,6 @@ void bound_dealloc(PyObject *self_obj) {
     PyObject_ClearWeakRefs(self_obj);
   }
   Py_DECREF(method->function);
-  Py_DECREF(method->native);
   Py_DECREF(method->self);
   type->tp_free(self_obj);
   Py_DECREF(type);
@@ -205,15 +202,15 @@ void make_bound_method_type(py::handle m) {
   bound_method_type = new_type(m, "BoundMethod", &bound_spec);
 }
 
-PyObject *new_bound_method(PyObject *function, PyObject *native, PyObject *self_obj) {
+PyObject *new_bound_method(Face *face, PyObject *self_obj) {
   PyObject *made = bound_method_type->tp_alloc(bound_method_type, 0);
   if (!made) {
     return nullptr;
   }
   BoundMethod *method = as_bound(made);
   method->vectorcall = call_bound;
-  method->function = Py_NewRef(function);
-  method->native = Py_NewRef(native);
+  method->face = face;
+  method->function = Py_NewRef(face->function);
   method->self = Py_NewRef(self_obj);
   return made;
 }

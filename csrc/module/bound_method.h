@@ -3,16 +3,14 @@
 // it runs the native method and looks like a bound method of the function.
 #pragma once
 
-#include <pybind11/pytypes.h>
+#include "module/adoption.h"
 
 namespace modtree {
-
-namespace py = pybind11;
 
 // Creates the type; called once. Throws error_already_set.
 void make_bound_method_type(py::handle m);
 
-// New reference, null on error. `native` is a method descriptor.
-PyObject *new_bound_method(PyObject *function, PyObject *native, PyObject *self_obj);
+// New reference, null on error.
+PyObject *new_bound_method(Face *face, PyObject *self_obj);
 
 }  // namespace modtree

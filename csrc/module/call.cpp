@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "module/call.h"
 
+#include "module/adoption.h"
 #include "module/class_info.h"
 #include "module/globals.h"
 #include "module/hooked_call.h"
@@ -73,6 +74,7 @@ PyObject *module_call_impl(PyObject *self_obj, PyObject *args, PyObject *kwargs)
 
 PyObject *module_tp_call(PyObject *self_obj, PyObject *args, PyObject *kwargs) {
   ModuleObject *self = as_module(self_obj);
+  ++native_counts.calls;
   PyObject *compiled = nullptr;
   const int is_compiled = compiled_implementation(self, &compiled);
   if (is_compiled != 0) {

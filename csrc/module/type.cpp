@@ -319,6 +319,9 @@ PyObject *module_tp_new(PyTypeObject *type, PyObject *args, PyObject *keywords) 
        (type->tp_call != module_tp_call || type->tp_setattro != module_tp_setattro))) {
     take_native_slots(type);
   }
+  if (is_reporting && note_new_instance(type) < 0) {
+    return nullptr;
+  }
   if (PyType_HasFeature(type, Py_TPFLAGS_IS_ABSTRACT)) {
     // object.__new__ raises the TypeError that lists the abstract methods.
     const auto no_arguments = py::reinterpret_steal<py::object>(PyTuple_New(0));

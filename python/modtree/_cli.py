@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import os
 import runpy
+import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from types import ModuleType
 
@@ -22,7 +25,10 @@ Runs a torch program on modtree's native Module, otherwise as python runs it:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Does what the arguments (those of the process by default) ask for; returns the exit status."""
+    """Does what the arguments (those of the process by default) ask for.
+
+    Returns the exit status.
+    """
     parser = argparse.ArgumentParser(prog="modtree", description="modtree's command line.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     _add_run(commands)
@@ -60,17 +66,61 @@ def _run(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     if options.module and options.code:
         parser.error("-m and -c are two programs: give one of them")
     program, *arguments = options.program
+    if options.compare:
+        return _compare(options)
     if not options.off:
         _take_torch()
+    if options.report:
+        from modtree.dropin import _report
+
+        _report.start_report()
+        atexit.register(_report.print_report)
     _start(options, program, arguments)
     return 0
 
 
 def _take_torch() -> None:
+    """Puts the native class under torch, or ends the process with one line."""
     try:
         import modtree.dropin  # noqa: F401
     except ImportError as error:
         sys.exit(f"modtree run: {error}")
+
+
+def _compare(options: argparse.Namespace) -> int:
+    """Runs the program on torch's Module and on the native one, each in a process of its own."""
+    kind = ["-m"] if options.module else ["-c"] if options.code else []
+    runs = []
+    for name, switch in (("torch", ["--off"]), ("modtree", [])):
+        command = [sys.executable, "-m", "modtree", "run", *switch, *kind, *options.program]
+        runs.append((name, *_measured(command)))
+        if runs[-1][1] != 0:
+            print(
+                f"modtree run: on {name} the program ended with status {runs[-1][1]}",
+                file=sys.stderr,
+            )
+            return runs[-1][1]
+    print(f"\n{'':10}{'wall time':>12}{'peak memory':>14}", file=sys.stderr)
+    for name, _, seconds, peak in runs:
+        memory = "unknown" if peak is None else f"{peak / 2**20:,.0f} MiB"
+        print(f"{name:10}{seconds:>10.2f} s{memory:>14}", file=sys.stderr)
+    print(f"{'ratio':10}{runs[1][2] / runs[0][2]:>12.2f}", end="", file=sys.stderr)
+    both_known = runs[0][3] and runs[1][3]
+    print(f"{runs[1][3] / runs[0][3]:>14.2f}" if both_known else "", file=sys.stderr)
+    return 0
+
+
+def _measured(command: list[str]) -> tuple[int, float, int | None]:
+    """Exit status, wall time in seconds, and peak memory in bytes where the system tells it."""
+    start = time.perf_counter()
+    process = subprocess.Popen(command)
+    if not hasattr(os, "wait4"):
+        return process.wait(), time.perf_counter() - start, None
+    _, status, usage = os.wait4(process.pid, 0)
+    seconds = time.perf_counter() - start
+    process.returncode = os.waitstatus_to_exitcode(status)
+    # Kilobytes everywhere but on macOS.
+    return process.returncode, seconds, usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def _start(options: argparse.Namespace, program: str, arguments: list[str]) -> None:

@@ -10,6 +10,7 @@
 #include "module/state/state_metadata.h"
 #include "module/state/state_path.h"
 #include "python/arguments.h"
+#include "module/adoption.h"
 #include "python/installed.h"
 #include "python/slot_guard.h"
 
@@ -22,10 +23,16 @@ using Owned = py::object;
 Owned steal(PyObject *object) { return py::reinterpret_steal<Owned>(object); }
 Owned borrow(PyObject *object) { return py::reinterpret_borrow<Owned>(object); }
 
-// Is the hook of the kind that must return None? The table entry's own class says so, not an
-// attribute of the function.
-bool is_public_hook(PyObject *hook) {
-  return type_lookup(Py_TYPE(hook), names.from_public_api).ptr() == Py_True;
+// Is the hook of the kind that must return None? The class of the table's entry says so, not an
+// attribute of the function, which torch's registration sets. -1 on error.
+int is_public_hook(PyObject *hook) {
+  if (!face_count) {
+    return type_lookup(Py_TYPE(hook), names.from_public_api).ptr() == Py_True;
+  }
+  PyObject *mark;
+  const int found = optional_attr(hook, names.from_public_api, &mark);
+  const Owned held = steal(found > 0 ? mark : nullptr);
+  return held ? PyObject_IsTrue(held.ptr()) : found;
 }
 
 class Saver {
@@ -218,7 +225,11 @@ private:
       if (answer.is_none()) {
         continue;
       }
-      if (is_public_hook(hook)) {
+      const int is_public = is_public_hook(hook);
+      if (is_public < 0) {
+        return -1;
+      }
+      if (is_public) {
         PyErr_Format(PyExc_RuntimeError,
                      "state_dict post-hook must return None, %R returned a %.100s", hook,
                      Py_TYPE(answer.ptr())->tp_name);

@@ -112,14 +112,20 @@ int MemberConversion::convert_parameter(ModuleObject *module, PyObject *key, Ten
   if (!converted || check_converted(module, key, converted.ptr()) < 0) {
     return -1;
   }
+  const int must_swap = swap_ ? 1 : family->must_swap_contents(parameter, converted.ptr());
+  if (must_swap < 0) {
+    return -1;
+  }
+  const bool swap = must_swap == 1;
   // The gradient belongs to the old parameter: a new one starts without.
   const auto grad = py::reinterpret_steal<py::object>(family->grad(parameter));
   py::object stored;
-  if (!grad || store_parameter(module, key, family, parameter, converted.ptr(), &stored) < 0) {
+  if (!grad ||
+      store_parameter(module, key, family, parameter, converted.ptr(), swap, &stored) < 0) {
     return -1;
   }
   if (!grad.is_none() &&
-      convert_grad(module, key, family, parameter, grad.ptr(), stored.ptr()) < 0) {
+      convert_grad(module, key, family, parameter, grad.ptr(), swap, stored.ptr()) < 0) {
     return -1;
   }
   return keep_ties_ ? remember_converted(fn_.ptr(), parameter, stored.ptr()) : 0;
@@ -132,10 +138,10 @@ int MemberConversion::may_swap_payload(TensorFamily *family, PyObject *tensor,
 
 // Puts the converted value in place of the parameter; *stored is what the registry holds then.
 int MemberConversion::store_parameter(ModuleObject *module, PyObject *key, TensorFamily *family,
-                                      PyObject *parameter, PyObject *converted,
+                                      PyObject *parameter, PyObject *converted, bool swap,
                                       py::object *stored) {
   *stored = py::reinterpret_borrow<py::object>(parameter);
-  if (!swap_) {
+  if (!swap) {
     if (converted == parameter && !overwrite_) {
       return 0;
     }
@@ -154,7 +160,7 @@ int MemberConversion::store_parameter(ModuleObject *module, PyObject *key, Tenso
   if (!replacement) {
     return -1;
   }
-  if (swap_) {
+  if (swap) {
     return swap_contents(module, key, family, parameter, replacement.ptr(), false);
   }
   *stored = replacement;
@@ -162,7 +168,8 @@ int MemberConversion::store_parameter(ModuleObject *module, PyObject *key, Tenso
 }
 
 int MemberConversion::convert_grad(ModuleObject *module, PyObject *key, TensorFamily *family,
-                                   PyObject *parameter, PyObject *grad, PyObject *stored) {
+                                   PyObject *parameter, PyObject *grad, bool swap,
+                                   PyObject *stored) {
   const auto converted = py::reinterpret_steal<py::object>(PyObject_CallOneArg(fn_.ptr(), grad));
   if (!converted) {
     return -1;
@@ -185,7 +192,7 @@ int MemberConversion::convert_grad(ModuleObject *module, PyObject *key, TensorFa
     }
     return -1;
   }
-  if (swap_) {
+  if (swap) {
     if (new_family->set_requires_grad(converted.ptr(), requires_grad == 1) < 0) {
       return -1;
     }

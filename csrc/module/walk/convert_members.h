@@ -24,9 +24,9 @@ private:
   int convert_parameter(ModuleObject *module, PyObject *key, TensorFamily *family,
                         PyObject *parameter);
   int store_parameter(ModuleObject *module, PyObject *key, TensorFamily *family,
-                      PyObject *parameter, PyObject *converted, py::object *stored);
+                      PyObject *parameter, PyObject *converted, bool swap, py::object *stored);
   int convert_grad(ModuleObject *module, PyObject *key, TensorFamily *family, PyObject *parameter,
-                   PyObject *grad, PyObject *stored);
+                   PyObject *grad, bool swap, PyObject *stored);
   int swap_contents(ModuleObject *module, PyObject *key, TensorFamily *family, PyObject *tensor,
                     PyObject *other, bool is_grad);
   int may_swap_payload(TensorFamily *family, PyObject *tensor, PyObject *converted);

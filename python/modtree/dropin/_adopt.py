@@ -8,7 +8,6 @@ import ctypes
 import importlib
 import os
 import sys
-from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -20,13 +19,6 @@ from modtree._tensor.handles import RemovableHandle as _OwnHandle
 from modtree.dropin import _checks, _faces
 
 __all__ = ["adopt", "adopted", "original_functions"]
-
-_FACES: dict[str, Callable[..., Any]] = {
-    "__init__": _faces.init_face,
-    "__getattr__": _faces.getattr_face,
-    "__setattr__": _faces.setattr_face,
-    "__delattr__": _faces.delattr_face,
-}
 
 #: What belongs to the layout of torch's class.
 _NOT_TAKEN = ("__dict__", "__weakref__")
@@ -77,7 +69,7 @@ def adopt(file: ModuleType) -> None:
 def _attributes(original: type) -> dict[str, Any]:
     """What stands on the class: all that torch has there, with faces over the native slots."""
     attributes = {k: v for k, v in vars(original).items() if k not in _NOT_TAKEN}
-    for name, face in _FACES.items():
+    for name, face in _faces.FACES.items():
         theirs = attributes[name]
         face.__name__ = name
         face.__qualname__ = theirs.__qualname__

@@ -4,6 +4,8 @@
 Instances do not come here: their class has the native slots. What comes here is
 ``super().__init__()`` and the like, and what reads the functions: ``inspect``, ``torch.jit.script``
 (the source of ``__init__``), ``torch.compile`` (which traces torch's own function in their place).
+Two methods that layers override and reach by ``super()`` for each entry of a checkpoint are here
+for their speed.
 """
 
 from __future__ import annotations
@@ -14,12 +16,14 @@ from typing import Any
 from modtree import _C
 from modtree._module.module import Module
 
-__all__ = ["NATIVE", "getattr_face", "init_face", "delattr_face", "setattr_face"]
+__all__ = ["FACES", "NATIVE"]
 
 _native_init: Callable[..., None] = Module.__dict__["__init__"]
 _native_getattr: Callable[[Any, str], Any] = _C.ModuleBase.__dict__["__getattr__"]
 _native_setattr: Callable[[Any, str, Any], None] = Module.__dict__["__setattr__"]
 _native_delattr: Callable[[Any, str], None] = Module.__dict__["__delattr__"]
+_native_save: Callable[..., None] = _C.ModuleBase.__dict__["_save_to_state_dict"]
+_native_load: Callable[..., None] = _C.ModuleBase.__dict__["_load_from_state_dict"]
 
 #: Name of the method -> the native function that its face calls.
 NATIVE: dict[str, Callable[..., Any]] = {
@@ -27,6 +31,8 @@ NATIVE: dict[str, Callable[..., Any]] = {
     "__getattr__": _native_getattr,
     "__setattr__": _native_setattr,
     "__delattr__": _native_delattr,
+    "_save_to_state_dict": _native_save,
+    "_load_from_state_dict": _native_load,
 }
 
 
@@ -45,3 +51,40 @@ def setattr_face(self: Any, name: str, value: Any) -> None:
 
 def delattr_face(self: Any, name: str) -> None:
     _native_delattr(self, name)
+
+
+def save_face(self: Any, destination: Any, prefix: Any, keep_vars: Any) -> None:
+    _native_save(self, destination, prefix, keep_vars)
+
+
+def load_face(
+    self: Any,
+    state_dict: Any,
+    prefix: Any,
+    local_metadata: Any,
+    strict: Any,
+    missing_keys: Any,
+    unexpected_keys: Any,
+    error_msgs: Any,
+) -> None:
+    _native_load(
+        self,
+        state_dict,
+        prefix,
+        local_metadata,
+        strict,
+        missing_keys,
+        unexpected_keys,
+        error_msgs,
+    )
+
+
+#: Name of the method -> the function on the class.
+FACES: dict[str, Callable[..., Any]] = {
+    "__init__": init_face,
+    "__getattr__": getattr_face,
+    "__setattr__": setattr_face,
+    "__delattr__": delattr_face,
+    "_save_to_state_dict": save_face,
+    "_load_from_state_dict": load_face,
+}

@@ -148,6 +148,13 @@ class TensorFamily:
         """Gives the tensor the storage and dtype of another one; the object stays the same."""
         tensor.data = other
 
+    def must_swap_contents(self, tensor: Any, other: Any) -> bool:
+        """Does a conversion of a parameter to ``other`` exchange the contents of the two, whatever
+        ``modtree.__future__`` says? Not asked where both are of ``tensor_type`` or
+        ``parameter_type`` themselves.
+        """
+        return False
+
     def copy_into(self, tensor: Any, source: Any) -> None:
         """Copies values with conversion of dtype; ``source`` may be a tensor of another family."""
         tensor.copy_(source)

@@ -8,12 +8,14 @@ function is what native code calls fastest (faster than an ``operator.methodcall
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils.hooks import BackwardHook
 
 from modtree.families import base, family_of
@@ -22,6 +24,12 @@ _Tensor = torch.Tensor
 _Parameter = torch.nn.Parameter
 _is_real_parameter = type.__instancecheck__.__get__(_Parameter)
 _may_swap = torch._has_compatible_shallow_copy_type
+
+
+def _is_fake(tensor: Any) -> bool:
+    # Nobody has such a tensor before this module was imported.
+    home = sys.modules.get("torch._subclasses.fake_tensor")
+    return home is not None and isinstance(tensor, home.FakeTensor)
 
 
 class TorchFamily(base.TensorFamily):
@@ -89,11 +97,20 @@ class TorchFamily(base.TensorFamily):
 
     @staticmethod
     def can_swap_payload(tensor: Any, other: Any) -> bool:
-        return isinstance(other, _Tensor) and _may_swap(tensor, other)
+        return (
+            isinstance(other, _Tensor)
+            and _may_swap(tensor, other)
+            and not (type(other) is not _Tensor and _is_fake(other))
+        )
 
     @staticmethod
     def swap_payload(tensor: Any, other: Any) -> None:
         tensor.data = other
+
+    @staticmethod
+    def must_swap_contents(tensor: Any, other: Any) -> bool:
+        # A subclass may consist of several tensors, which `.data` does not reach.
+        return is_traceable_wrapper_subclass(other) or _is_fake(tensor)
 
     @staticmethod
     def copy_into(tensor: Any, source: Any) -> None:
