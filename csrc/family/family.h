@@ -56,6 +56,11 @@ public:
   virtual int must_swap_contents(PyObject *, PyObject *) { return 0; }
   // tensor.copy_(source) with conversion of dtype; `source` may belong to another family.
   virtual int copy_into(PyObject *tensor, PyObject *source) = 0;
+  // Could the copy be one of copy_all()? Runs no Python code.
+  virtual bool copies_in_batches(PyObject *, PyObject *) { return false; }
+  // The copies of two lists of the same length, of different tensors, in order: 1; 0 when they must
+  // be made one by one. After an error some may have been made.
+  virtual int copy_all(PyObject *, PyObject *) { return 0; }
 
   // Conversions. `device`, `dtype`, `memory_format` may be None: leave as it is.
   virtual PyObject *to(PyObject *tensor, PyObject *device, PyObject *dtype, bool non_blocking,

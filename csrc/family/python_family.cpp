@@ -74,6 +74,7 @@ public:
         swap_payload_(object.attr("swap_payload")),
         must_swap_contents_(object.attr("must_swap_contents")),
         copy_into_(object.attr("copy_into")),
+        copy_all_(object.attr("copy_all")),
         to_(object.attr("to")),
         empty_like_(object.attr("empty_like")) {}
 
@@ -210,6 +211,13 @@ public:
                     : call(copy_into_, tensor, source));
   }
 
+  bool copies_in_batches(PyObject *tensor, PyObject *source) override {
+    return !copy_all_.is_none() && is_plain(tensor) && is_plain(source);
+  }
+  int copy_all(PyObject *tensors, PyObject *sources) override {
+    return truth_of(call(copy_all_, tensors, sources));
+  }
+
   PyObject *to(PyObject *tensor, PyObject *device, PyObject *dtype, bool non_blocking,
                PyObject *memory_format) override {
     return call(to_, tensor, device, dtype, non_blocking ? Py_True : Py_False, memory_format);
@@ -239,7 +247,7 @@ private:
   py::object requires_grad_, set_requires_grad_, has_grad_fn_, grad_, set_grad_, zero_grad_,
       no_grad_, is_grad_enabled_, set_grad_enabled_;
   py::object detach_, make_parameter_, can_swap_payload_, swap_payload_, must_swap_contents_,
-      copy_into_, to_, empty_like_;
+      copy_into_, copy_all_, to_, empty_like_;
 };
 
 }  // namespace

@@ -21,6 +21,9 @@ namespace modtree {
 
 namespace {
 
+// Copies made by one call of a tensor library; larger batches gain nothing more.
+constexpr std::size_t kLargestBatch = 128;
+
 using Owned = py::object;
 
 Owned steal(PyObject *object) { return py::reinterpret_steal<Owned>(object); }
@@ -196,6 +199,10 @@ private:
           held_back_.emplace_back(plan, number);
           return 0;
         }
+        if (const std::size_t count = batch_from(*plan, number); count > 1) {
+          running_.back().next = number + count;
+          return write_batch(*plan, number, count);
+        }
         return write(*plan, number) < 0 ? -1 : load_new_children(*plan, number);
       case LoadPlan::Kind::post_hooks:
         return report_until(number) < 0 ? -1 : run_post_hooks(plan->visits[step.visit].module);
@@ -242,6 +249,60 @@ private:
     LoadRegion own;
     own.dict = running_.back().region.dict;
     return push_plan(std::move(own), visit.module, prefix.ptr(), RootEntries::elsewhere);
+  }
+
+  // How many entries from `number` on can be copied by one call: 0 or 1 when that saves nothing.
+  std::size_t batch_from(const LoadPlan &plan, std::size_t number) const {
+    if (mode_.assign || mode_.swap) {
+      return 0;
+    }
+    TensorFamily *family = plan.steps[number].family;
+    std::unordered_set<PyObject *> tensors;
+    std::size_t count = 0;
+    while (count < kLargestBatch && number + count < plan.steps.size()) {
+      const LoadPlan::Step &step = plan.steps[number + count];
+      if (step.kind != LoadPlan::Kind::entry || step.family != family || !family ||
+          !family->copies_in_batches(step.tensor, step.source) ||
+          !tensors.insert(step.tensor).second) {
+        break;
+      }
+      ++count;
+    }
+    return count;
+  }
+
+  // Copies that many entries at once, or one by one where that fails, so that the errors name their
+  // keys.
+  int write_batch(const LoadPlan &plan, std::size_t number, std::size_t count) {
+    if (no_grad_.enter(plan.steps[number].family) < 0) {
+      return -1;
+    }
+    const int copied = copy_batch(plan, number, count);
+    if (copied < 0 && !PyErr_ExceptionMatches(PyExc_Exception)) {
+      return -1;
+    }
+    PyErr_Clear();
+    for (std::size_t i = number; copied <= 0 && i < number + count; ++i) {
+      if (write(plan, i) < 0) {
+        return -1;
+      }
+    }
+    return 0;
+  }
+
+  static int copy_batch(const LoadPlan &plan, std::size_t number, std::size_t count) {
+    const auto size = static_cast<Py_ssize_t>(count);
+    const Owned tensors = steal(PyList_New(size));
+    const Owned sources = tensors ? steal(PyList_New(size)) : Owned();
+    if (!sources) {
+      return -1;
+    }
+    for (Py_ssize_t i = 0; i < size; ++i) {
+      const LoadPlan::Step &step = plan.steps[number + static_cast<std::size_t>(i)];
+      PyList_SET_ITEM(tensors.ptr(), i, Py_NewRef(step.tensor));
+      PyList_SET_ITEM(sources.ptr(), i, Py_NewRef(step.source));
+    }
+    return plan.steps[number].family->copy_all(tensors.ptr(), sources.ptr());
   }
 
   // Stores one entry or extra state. Also called at the end, for what was held back.

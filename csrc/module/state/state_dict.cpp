@@ -5,12 +5,12 @@
 #include <vector>
 
 #include "family/family.h"
+#include "module/adoption.h"
 #include "module/class_info.h"
 #include "module/state/save_module.h"
 #include "module/state/state_metadata.h"
 #include "module/state/state_path.h"
 #include "python/arguments.h"
-#include "module/adoption.h"
 #include "python/installed.h"
 #include "python/slot_guard.h"
 

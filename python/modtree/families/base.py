@@ -159,6 +159,12 @@ class TensorFamily:
         """Copies values with conversion of dtype; ``source`` may be a tensor of another family."""
         tensor.copy_(source)
 
+    #: ``copy_all(tensors, sources)`` makes many copies of :meth:`copy_into` in one call and returns
+    #: True; or returns False, when they must be made one by one. The tensors are different ones,
+    #: all of ``tensor_type`` or ``parameter_type`` itself. None where a library has nothing
+    #: quicker than one copy after the other.
+    copy_all: Callable[[list[Any], list[Any]], bool] | None = None
+
     def to_numpy(self, tensor: Any) -> Any:
         """The values as an ``ndarray``, sharing memory if that is possible: how values cross from
         one family to another.

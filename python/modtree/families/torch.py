@@ -24,12 +24,22 @@ _Tensor = torch.Tensor
 _Parameter = torch.nn.Parameter
 _is_real_parameter = type.__instancecheck__.__get__(_Parameter)
 _may_swap = torch._has_compatible_shallow_copy_type
+_copy = _Tensor.copy_
+_function_modes = torch._C._len_torch_function_stack
+_dispatch_modes = torch._C._len_torch_dispatch_stack
 
 
 def _is_fake(tensor: Any) -> bool:
     # Nobody has such a tensor before this module was imported.
     home = sys.modules.get("torch._subclasses.fake_tensor")
     return home is not None and isinstance(tensor, home.FakeTensor)
+
+
+def _are_apart(tensors: list[Any], sources: list[Any]) -> bool:
+    """Is the storage of each of the tensors that of no other tensor here?"""
+    storages = [tensor.untyped_storage()._cdata for tensor in tensors]
+    others = {source.untyped_storage()._cdata for source in sources}
+    return len(set(storages)) == len(storages) and others.isdisjoint(storages)
 
 
 class TorchFamily(base.TensorFamily):
@@ -117,6 +127,18 @@ class TorchFamily(base.TensorFamily):
         if not isinstance(source, _Tensor):
             source = as_torch(source)
         tensor.copy_(source)
+
+    @staticmethod
+    def copy_all(tensors: list[Any], sources: list[Any]) -> bool:
+        # Modes see each copy, and so does a method that a program puts in the place of torch's. Away
+        # from the CPU the copies may be made at the same time, which shows where one tensor lies in
+        # the memory of another.
+        if _function_modes() or _dispatch_modes() or _Tensor.copy_ is not _copy:
+            return False
+        if not tensors[0].is_cpu and not _are_apart(tensors, sources):
+            return False
+        torch._foreach_copy_(tensors, sources)
+        return True
 
     @staticmethod
     def to_numpy(tensor: Any) -> Any:
