@@ -75,8 +75,16 @@ PYBIND11_MODULE(_C, m) {
       "_install", [](const py::kwargs &objects) { install(objects); },
       "Gives objects of modtree's Python modules to native code, by the names under which that "
       "uses them.");
-  m.def("_first_not_installed", &first_not_installed,
-        "The first of the names that nothing was installed for, or None.");
+  m.def(
+      "_installed",
+      [] {
+        auto found = py::reinterpret_steal<py::object>(all_installed());
+        if (!found) {
+          throw py::error_already_set();
+        }
+        return found;
+      },
+      "What was given to _install, by name; None for what is missing.");
   bind_kernels(m);
   bind_tensor(m);
   bind_autograd(m);

@@ -9,42 +9,50 @@ Installed installed;
 
 namespace {
 
-const struct {
-  const char *name;
-  PyObject **cell;
-} kCells[] = {
-#define MODTREE_CELL(name) {#name, &installed.name},
+constexpr InstalledCell kCells[] = {
+#define MODTREE_CELL(name, kind) {#name, &installed.name, InstalledKind::kind},
     MODTREE_INSTALLED(MODTREE_CELL)
 #undef MODTREE_CELL
 };
 
-}  // namespace
-
-PyObject **installed_cell(const char *name) {
-  for (const auto &entry : kCells) {
-    if (std::strcmp(entry.name, name) == 0) {
-      return entry.cell;
-    }
-  }
-  return nullptr;
-}
-
+// The first name that nothing was installed for; "" when there is none.
 const char *first_not_installed() {
   for (const auto &entry : kCells) {
     if (!*entry.cell) {
       return entry.name;
     }
   }
+  return "";
+}
+
+}  // namespace
+
+const InstalledCell *installed_cell(const char *name) {
+  for (const auto &entry : kCells) {
+    if (std::strcmp(entry.name, name) == 0) {
+      return &entry;
+    }
+  }
   return nullptr;
+}
+
+PyObject *all_installed() {
+  auto found = py::reinterpret_steal<py::object>(PyDict_New());
+  for (const auto &entry : kCells) {
+    PyObject *object = *entry.cell ? *entry.cell : Py_None;
+    if (!found || PyDict_SetItemString(found.ptr(), entry.name, object) < 0) {
+      return nullptr;
+    }
+  }
+  return found.release().ptr();
 }
 
 PyObject *need_installed(PyObject *object) {
   if (!object) {
-    const char *name = first_not_installed();
     PyErr_Format(PyExc_RuntimeError,
                  "modtree is not imported to its end: '%s' is missing. Import modtree, not only "
                  "modtree._C, and use it when that is done",
-                 name ? name : "");
+                 first_not_installed());
   }
   return object;
 }

@@ -4,54 +4,61 @@
 // that crosses from there to here stands in this list.
 #pragma once
 
+#include <cstdint>
+
 #include "python/call.h"
 
 namespace modtree {
 
 #define MODTREE_INSTALLED(X)                                                                       \
-  /* classes */                                                                                    \
-  X(IncompatibleKeys)                                                                              \
-  X(Parameter)                                                                                     \
-  X(PickledTable)                                                                                  \
-  X(RemovableHandle)                                                                               \
-  X(Size)                                                                                          \
-  X(StateDict)                                                                                     \
-  X(Tensor)                                                                                        \
-  /* other objects */                                                                              \
-  X(cpu_device)                                                                                    \
-  X(meta_device)                                                                                   \
-  X(numpy_family)                                                                                  \
-  /* functions */                                                                                  \
-  X(as_device)                                                                                     \
-  X(attach_legacy_backward_hooks)                                                                  \
-  X(dtype_by_name)                                                                                 \
-  X(find_family)                                                                                   \
-  X(find_operation)                                                                                \
-  X(fit_gradient)                                                                                  \
-  X(get_overwrite_module_params_on_conversion)                                                     \
-  X(get_swap_module_params_on_conversion)                                                          \
-  X(is_foreign_module_class)                                                                       \
-  X(make_backward_tap)                                                                             \
-  X(refuse_double_backward)                                                                        \
-  X(walk_twin)                                                                                     \
-  X(warn_of_foreign_child)                                                                         \
-  X(warn_of_foreign_parent)                                                                        \
-  X(with_arguments)
+  X(IncompatibleKeys, type)                                                                        \
+  X(Parameter, type)                                                                               \
+  X(PickledTable, type)                                                                            \
+  X(RemovableHandle, type)                                                                         \
+  X(Size, type)                                                                                    \
+  X(StateDict, type)                                                                               \
+  X(Tensor, type)                                                                                  \
+  X(cpu_device, object)                                                                            \
+  X(meta_device, object)                                                                           \
+  X(numpy_family, object)                                                                          \
+  X(as_device, function)                                                                           \
+  X(attach_legacy_backward_hooks, function)                                                        \
+  X(dtype_by_name, function)                                                                       \
+  X(find_family, function)                                                                         \
+  X(find_operation, function)                                                                      \
+  X(fit_gradient, function)                                                                        \
+  X(get_overwrite_module_params_on_conversion, function)                                           \
+  X(get_swap_module_params_on_conversion, function)                                                \
+  X(is_foreign_module_class, function)                                                             \
+  X(make_backward_tap, function)                                                                   \
+  X(refuse_double_backward, function)                                                              \
+  X(walk_twin, function)                                                                           \
+  X(warn_of_foreign_child, function)                                                               \
+  X(warn_of_foreign_parent, function)                                                              \
+  X(with_arguments, function)
 
 // Owned for the life of the process, also what another has replaced; null before it was installed.
 struct Installed {
-#define MODTREE_MEMBER(name) PyObject *name = nullptr;
+#define MODTREE_MEMBER(name, kind) PyObject *name = nullptr;
   MODTREE_INSTALLED(MODTREE_MEMBER)
 #undef MODTREE_MEMBER
 };
 
 extern Installed installed;
 
-// The cell of a name; null when the list has no such name.
-PyObject **installed_cell(const char *name);
+enum class InstalledKind : std::uint8_t { type, object, function };
 
-// The first name that nothing was installed for; null when there is none.
-const char *first_not_installed();
+struct InstalledCell {
+  const char *name;
+  PyObject **cell;
+  InstalledKind kind;
+};
+
+// The cell of a name; null when the list has no such name.
+const InstalledCell *installed_cell(const char *name);
+
+// {name: object}, with None for what is missing; null on error.
+PyObject *all_installed();
 
 // The object, which is one of `installed`; null with a RuntimeError where it is missing.
 PyObject *need_installed(PyObject *object);

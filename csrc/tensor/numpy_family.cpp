@@ -237,13 +237,7 @@ void init_numpy_family() {
   g_is_buffer = PyUnicode_InternFromString("_is_buffer");
 }
 
-void adopt_parameter_class(const py::object &parameter) {
-  if (!PyType_Check(parameter.ptr()) ||
-      !PyType_IsSubtype(reinterpret_cast<PyTypeObject *>(parameter.ptr()), tensor_base_type)) {
-    throw py::type_error("Parameter must be a subclass of Tensor");
-  }
-  use_native_dealloc(reinterpret_cast<PyTypeObject *>(parameter.ptr()));
-}
+void adopt_parameter_class(PyTypeObject *parameter) { use_native_dealloc(parameter); }
 
 void adopt_numpy_family(const py::object &python_family) {
   auto *family = new NumpyFamily(python_family);  // families live for ever

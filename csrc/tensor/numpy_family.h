@@ -8,9 +8,10 @@ namespace modtree {
 
 void init_numpy_family();
 
-// The Python class Parameter, once Tensor is there; the family's Python object, once Parameter is
-// there. Throw.
-void adopt_parameter_class(const pybind11::object &parameter);
+// The Python class Parameter: a subclass of TensorBase, which the caller has checked.
+void adopt_parameter_class(PyTypeObject *parameter);
+
+// The family's Python object, once Tensor and Parameter are installed. Throws.
 void adopt_numpy_family(const pybind11::object &python_family);
 
 }  // namespace modtree

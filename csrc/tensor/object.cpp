@@ -467,21 +467,13 @@ void make_tensor_type(py::handle m) {
   g_size_type = &PyTuple_Type;
 }
 
-void adopt_tensor_class(const py::object &tensor) {
-  if (!PyType_Check(tensor.ptr()) ||
-      !PyType_IsSubtype(reinterpret_cast<PyTypeObject *>(tensor.ptr()), tensor_base_type)) {
-    throw py::type_error("Tensor must be a subclass of TensorBase");
-  }
-  tensor_type = reinterpret_cast<PyTypeObject *>(py::object(tensor).release().ptr());
+void adopt_tensor_class(PyTypeObject *tensor) {
+  tensor_type = reinterpret_cast<PyTypeObject *>(Py_NewRef(reinterpret_cast<PyObject *>(tensor)));
   use_native_dealloc(tensor_type);
 }
 
-void adopt_size_class(const py::object &size) {
-  if (!PyType_Check(size.ptr()) ||
-      !PyType_IsSubtype(reinterpret_cast<PyTypeObject *>(size.ptr()), &PyTuple_Type)) {
-    throw py::type_error("Size must be a subclass of tuple");
-  }
-  g_size_type = reinterpret_cast<PyTypeObject *>(py::object(size).release().ptr());
+void adopt_size_class(PyTypeObject *size) {
+  g_size_type = reinterpret_cast<PyTypeObject *>(Py_NewRef(reinterpret_cast<PyObject *>(size)));
 }
 
 }  // namespace modtree

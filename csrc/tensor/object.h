@@ -107,8 +107,9 @@ void use_native_dealloc(PyTypeObject *type);
 
 void make_tensor_type(py::handle m);
 
-// The Python classes Tensor and Size, once they are there. Throw.
-void adopt_tensor_class(const py::object &tensor);
-void adopt_size_class(const py::object &size);
+// The Python classes, once they are there: subclasses of TensorBase and of tuple, which the caller
+// has checked.
+void adopt_tensor_class(PyTypeObject *tensor);
+void adopt_size_class(PyTypeObject *size);
 
 }  // namespace modtree

@@ -215,6 +215,27 @@ def entry_points() -> Iterator[tuple[str, Callable[[], Iterator[tuple[Callable[.
         for name, value in sorted(vars(owner).items()):
             if callable(value) and not isinstance(value, type):
                 yield f"{owner.__name__}.{name}", lambda v=value: iter([(v, False)])
+    for name in _C._installed():
+        yield f"{_C.__name__}._install({name})", lambda n=name: installs(n)
+
+
+def installs(name: str) -> Iterator[tuple[Callable[..., Any], bool]]:
+    """Whatever native code takes for its own is used like what was there; then that is put back."""
+    there = _C._installed()[name]
+
+    def install(*values: Any, **_: Any) -> None:
+        if len(values) == 1:
+            _C._install(**{name: values[0]})
+            try:
+                use_everything()
+            finally:
+                _C._install(**{name: there})
+
+    yield install, False
+    if isinstance(there, type):
+        # Classes that fit, as far as native code can see.
+        for base in {there, *there.__mro__[1:-1]}:
+            yield lambda *_, b=base, **__: install(type("Odd", (b,), {})), False
 
 
 def method_calls(kind: type, method: Any) -> Iterator[tuple[Callable[..., Any], bool]]:

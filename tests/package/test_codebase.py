@@ -90,16 +90,6 @@ def test_native_code_imports_nothing_of_modtree():
     assert [p.name for p in native_sources() if pattern.search(p.read_text())] == []
 
 
-def test_everything_that_native_code_uses_is_installed():
-    assert _C._first_not_installed() is None
-    with pytest.raises(TypeError, match="'what'"):
-        _C._install(what=1)
-    for name in ("Tensor", "Size", "Parameter"):
-        for wrong in (int, 3):
-            with pytest.raises(TypeError, match=name):
-                _C._install(**{name: wrong})
-
-
 @needs_sources
 def test_headers_include_each_other_in_no_ring():
     headers = {p.relative_to(ROOT / "csrc").as_posix(): p for p in native_sources()}
