@@ -50,15 +50,18 @@ int raise_already_exists(ModuleObject *module, PyObject *name) {
   return -1;
 }
 
-// Checks 2-4 of the table in BEHAVIOUR 3.1 for parameters and buffers; `kind` is "parameter" or
-// "buffer".
+int raise_no_name(PyObject *name, const char *kind) {
+  return slot_guard(-1, [&] {
+    PyErr_Format(PyExc_TypeError, "%s name should be a string. Got %U", kind,
+                 type_name(name).ptr());
+    return -1;
+  });
+}
+
+// Checks 2-4 of the table in BEHAVIOUR 3.1; `kind` is "parameter", "buffer" or "module".
 int check_own_name(PyObject *name, const char *kind) {
   if (!PyUnicode_Check(name)) {
-    return slot_guard(-1, [&] {
-      PyErr_Format(PyExc_TypeError, "%s name should be a string. Got %U", kind,
-                   type_name(name).ptr());
-      return -1;
-    });
+    return raise_no_name(name, kind);
   }
   const int dots = PyUnicode_Contains(name, names.dot);
   if (dots != 0) {
@@ -549,31 +552,22 @@ int add_module(ModuleObject *module, PyObject *name, PyObject *child) {
     });
   }
   if (!PyUnicode_Check(name)) {
-    return slot_guard(-1, [&] {
-      PyErr_Format(PyExc_TypeError, "module name should be a string. Got %U",
-                   type_name(name).ptr());
-      return -1;
-    });
+    return raise_no_name(name, "module");
   }
-  PyObject *modules;
-  py::object keep;
-  if (registry(module, Slot::modules, &modules, &keep) < 0) {
+  const int exists = has_attribute(module, name);
+  if (exists < 0) {
     return -1;
   }
-  const int known = mapping_contains(modules, name);
-  const int exists = known == 0 ? has_attribute(module, name) : 0;
-  if (known < 0 || exists != 0) {
-    return exists > 0 ? raise_already_exists(module, name) : -1;
-  }
-  const int dots = PyUnicode_Contains(name, names.dot);
-  if (dots != 0) {
-    if (dots > 0) {
-      raise_key_error("module name can't contain \".\", got: %U", name);
+  if (exists) {
+    PyObject *modules;
+    py::object keep;
+    const int found = registry(module, Slot::modules, &modules, &keep);
+    const int known = found < 0 ? -1 : mapping_contains(modules, name);
+    if (known <= 0) {
+      return known < 0 ? -1 : raise_already_exists(module, name);
     }
-    return -1;
   }
-  if (PyUnicode_GET_LENGTH(name) == 0) {
-    PyErr_SetString(PyExc_KeyError, "module name can't be empty string \"\"");
+  if (check_own_name(name, "module") < 0) {
     return -1;
   }
   return store_with_hooks(module, Slot::modules, global_hooks.module_registration, name, child);

@@ -260,6 +260,17 @@ def test_order_of_checks_of_modules(impl):
         m.add_module("d.d", child)
 
 
+def test_names_of_modules_are_judged_before_a_missing_registry(impl):
+    m, child = impl.nn.Module(), impl.nn.Module()
+    del m._modules
+    for name, text in (("", "can't be empty"), ("a.b", "can't contain")):
+        with raises(KeyError, f"module name {text}"):
+            m.add_module(name, child)
+    for name in ("a", "training"):
+        with raises(AttributeError, "'_modules'"):
+            m.add_module(name, child)
+
+
 def test_none_entries(impl):
     m = impl.nn.Module()
     m.register_parameter("p", None)
