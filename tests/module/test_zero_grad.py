@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from helpers.support import leaf, quiet, tree, values, warns
+import pytest
+from helpers.support import leaf, quiet, raises, tree, values, warns
 
 
 def with_grads(impl):
@@ -45,6 +46,17 @@ def test_truthy_flags(impl):
     assert values(m.w.grad) == [0.0, 0.0]
     m.zero_grad("yes")
     assert m.w.grad is None
+
+
+@pytest.mark.parametrize("method", ["zero_grad", "requires_grad_"])
+def test_something_else_among_the_parameters(impl, method):
+    m = impl.nn.Module()
+    m._parameters["x"] = [1]
+    with raises(TypeError, "unhashable"):
+        getattr(m, method)()
+    m._parameters["x"] = "text"
+    with raises(AttributeError):
+        getattr(m, method)()
 
 
 def test_buffers_keep_their_gradients(impl):

@@ -116,7 +116,8 @@ template <class Function>
 int visit_parameter(PyObject *self_obj, PyObject *parameter, Function visit) {
   TensorFamily *family;
   const int is_tensor = family_of(parameter, &family);
-  if (is_tensor == 0) {
+  // The walk would have put it into a set first.
+  if (is_tensor == 0 && PyObject_Hash(parameter) != -1) {
     PyErr_Format(PyExc_AttributeError, "a parameter of %.200s is a '%.200s', which is no tensor",
                  type_short_name(Py_TYPE(self_obj)), Py_TYPE(parameter)->tp_name);
   }
