@@ -9,6 +9,7 @@ from helpers.support import (
     leaf,
     overwrite_mode,
     parameter_type,
+    quiet,
     raises,
     swap_mode,
     tree,
@@ -333,6 +334,23 @@ def test_move_to_meta_replaces_the_parameter(impl):
     assert values(old) == [1.0, 2.0]
 
 
+def test_only_a_parameter_can_be_replaced(impl):
+    m = impl.nn.Module()
+    tensor = m._parameters["x"] = impl.lib.ones(2)
+    with raises(AssertionError, "param must be a Parameter"):
+        m.to("meta")
+    assert m.x is tensor
+    m.double()  # in place
+    assert m.x is tensor and dtype(tensor) == "float64"
+
+
+def test_only_a_leaf_can_be_replaced(impl):
+    m = leaf(impl, "w")
+    m.w.requires_grad_(False).mul_(impl.lib.ones(2, requires_grad=True))
+    with quiet(), raises(AssertionError, "param must be a leaf tensor"):
+        m.to("meta")
+
+
 def test_replacement_makes_a_new_gradient(impl):
     m = leaf(impl, "w")
     old = m.w
@@ -428,6 +446,15 @@ def test_swap_mode_swaps_the_gradient(impl):
         m.double()
     assert dtype(m.w.grad) == "float64"
     assert values(m.w.grad) == [5.0, 6.0]
+
+
+def test_swap_mode_keeps_a_gradient_that_does_not_change(impl):
+    m = leaf(impl, "w")
+    grad = m.w.grad = impl.lib.tensor([5.0, 6.0])
+    with swap_mode(impl):
+        m.float()
+    assert m.w.grad is grad
+    assert values(grad) == [5.0, 6.0]
 
 
 def test_swap_mode_drops_attributes(impl):

@@ -42,6 +42,24 @@ int check_converted(ModuleObject *module, PyObject *key, PyObject *converted) {
   return is_tensor > 0 ? 0 : -1;
 }
 
+// Only what register_parameter takes can be replaced by a new parameter. -1 with AssertionError.
+int check_replaceable(ModuleObject *module, PyObject *key, TensorFamily *family,
+                      PyObject *parameter) {
+  const int is_parameter = family->is_parameter(parameter);
+  const int non_leaf = is_parameter > 0 ? family->has_grad_fn(parameter) : -1;
+  if (is_parameter == 0) {
+    PyErr_Format(PyExc_AssertionError,
+                 "param must be a Parameter to be replaced: %R of %.200s is a '%.200s'; register "
+                 "tensors as buffers",
+                 key, type_short_name(Py_TYPE(module)), Py_TYPE(parameter)->tp_name);
+  } else if (non_leaf > 0) {
+    PyErr_Format(PyExc_AssertionError,
+                 "param must be a leaf tensor to be replaced: %R of %.200s is computed from others",
+                 key, type_short_name(Py_TYPE(module)));
+  }
+  return non_leaf == 0 ? 0 : -1;
+}
+
 // What a getter of modtree.__future__ says. Throws error_already_set.
 bool future_flag(PyObject *getter) {
   const py::object flag = call_installed(getter);
@@ -149,6 +167,9 @@ int MemberConversion::store_parameter(ModuleObject *module, PyObject *key, Tenso
     if (swappable != 0) {
       return swappable < 0 ? -1 : family->swap_payload(parameter, converted);
     }
+    if (check_replaceable(module, key, family, parameter) < 0) {
+      return -1;
+    }
   }
   const int requires_grad = family->requires_grad(parameter);
   if (requires_grad < 0) {
@@ -175,7 +196,8 @@ int MemberConversion::convert_grad(ModuleObject *module, PyObject *key, TensorFa
     return -1;
   }
   if (converted.ptr() == grad && stored == parameter && !overwrite_) {
-    return 0;
+    // Swapping the parameters took the gradient along to the other tensor.
+    return swap_ ? family->set_grad(stored, grad) : 0;
   }
   const int requires_grad = family->requires_grad(grad);
   if (requires_grad < 0) {
@@ -196,7 +218,6 @@ int MemberConversion::convert_grad(ModuleObject *module, PyObject *key, TensorFa
     if (new_family->set_requires_grad(converted.ptr(), requires_grad == 1) < 0) {
       return -1;
     }
-    // Swapping the parameters took the gradient along to the other tensor.
     return swap_contents(module, key, family, grad, converted.ptr(), true) < 0
                ? -1
                : family->set_grad(stored, grad);
