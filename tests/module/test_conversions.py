@@ -411,6 +411,25 @@ def test_something_else_in_a_registry_is_no_tensor(impl, method):
         getattr(m, method)()
 
 
+@pytest.mark.parametrize(
+    "convert, asked",
+    [
+        (lambda m, lib: m.to("cpu"), "to"),
+        (lambda m, lib: m.to(lib.float64), "to"),
+        (lambda m, lib: m.to(memory_format=lib.channels_last), "dim"),
+        (lambda m, lib: m.double(), "is_floating_point"),
+        (lambda m, lib: m.cpu(), "cpu"),
+        (lambda m, lib: m.cuda(), "cuda"),
+        (lambda m, lib: m.cuda(1), "cuda"),
+    ],
+)
+def test_what_something_else_in_a_registry_is_asked_for(impl, convert, asked):
+    m = impl.nn.Module()
+    m._buffers["x"] = [1]
+    with raises(AttributeError, f"'list' object has no attribute '{asked}'"):
+        convert(m, impl.lib)
+
+
 # -- share_memory --------------------------------------------------------------------------------
 
 

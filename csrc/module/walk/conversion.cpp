@@ -81,6 +81,25 @@ void add_hint() {
                text.ptr());
 }
 
+// Names what torch asks of the value first.
+void raise_no_tensor(const ConversionObject *self, PyObject *value) {
+  const char *asked = self->scope == Scope::floating   ? "is_floating_point"
+                      : self->memory_format != Py_None ? "dim"
+                                                       : "to";
+  auto name = py::reinterpret_steal<py::object>(PyUnicode_FromString(asked));
+  if (self->scope == Scope::all && PyUnicode_Check(self->device)) {  // m.cpu(), m.cuda(1)
+    const Py_ssize_t size = PyUnicode_GET_LENGTH(self->device);
+    const Py_ssize_t colon = PyUnicode_FindChar(self->device, ':', 0, size, 1);
+    name = py::reinterpret_steal<py::object>(
+        PyUnicode_Substring(self->device, 0, colon < 0 ? size : colon));
+  }
+  if (name) {
+    PyErr_Format(PyExc_AttributeError,
+                 "'%.200s' object has no attribute '%U': only tensors can be moved or cast",
+                 Py_TYPE(value)->tp_name, name.ptr());
+  }
+}
+
 PyObject *conversion_vectorcall(PyObject *self_obj, PyObject *const *args, size_t nargsf,
                                 PyObject *keywords) {
   if (PyVectorcall_NARGS(nargsf) != 1 || keywords) {
@@ -93,10 +112,7 @@ PyObject *conversion_vectorcall(PyObject *self_obj, PyObject *const *args, size_
   const int is_tensor = family_of(tensor, &family);
   if (is_tensor <= 0) {
     if (is_tensor == 0) {
-      PyErr_Format(
-          PyExc_AttributeError,
-          "'%.200s' object has no attribute 'is_floating_point': only tensors can be moved or cast",
-          Py_TYPE(tensor)->tp_name);
+      raise_no_tensor(self, tensor);
     }
     return nullptr;
   }
