@@ -375,6 +375,14 @@ def test_dict_missing_key(impl):
     assert d.get("b", 7) is d.b
 
 
+def test_dict_missing_key_of_one_without_keys(impl):
+    d = impl.nn.ParameterDict()
+    del d._keys
+    for read in (d.__getitem__, d.pop):
+        with pytest.raises(AttributeError, match="'ParameterDict' object has no attribute 'zz'"):
+            read("zz")
+
+
 def test_dict_setdefault(impl):
     d = pdict(impl)
     p = param(impl)

@@ -74,7 +74,7 @@ class ParameterDict(Module):
         raise MissingKeyError(
             key,
             f"'{type(self).__name__}' object has no attribute {key!r}: it is not one of its "
-            f"{len(self._keys)} keys",
+            f"{len(getattr(self, '_keys', ()))} keys",
         )
 
     def __setitem__(self, key: str, value: Any) -> None:
