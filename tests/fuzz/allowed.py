@@ -254,7 +254,42 @@ def swaps_a_shared_gradient(
     )
 
 
+def assigns_the_registry(w: World, step: Step, label: str, theirs: Outcome, ours: Outcome) -> bool:
+    if step.name not in ("delete_item", "pop_item", "delete_slice", "pop_slice"):
+        return False
+    m = w.modules[step.arguments["m"]]
+    return type(m).__setattr__ is not w.impl.nn.Module.__setattr__
+
+
+def refuses_the_other_kind(theirs: Outcome, ours: Outcome) -> bool:
+    kind, text = raised(theirs)
+    return kind is RuntimeError and "Cannot use both regular" in text and ours.raised is None
+
+
+def kind_of_backward_hook_changes(
+    w: World, step: Step, label: str, theirs: Outcome, ours: Outcome
+) -> bool:
+    return (
+        step.name == "hook_backward"
+        and refuses_the_other_kind(theirs, ours)
+        and not w.modules[step.arguments["m"]]._backward_hooks
+    )
+
+
+def kind_of_global_backward_hook_changes(
+    w: World, step: Step, label: str, theirs: Outcome, ours: Outcome
+) -> bool:
+    return (
+        step.name == "hook_backward_globally"
+        and refuses_the_other_kind(theirs, ours)
+        and not w.impl.module._global_backward_hooks
+    )
+
+
 ALLOWED = [
+    Allowed("`_modules` after a deletion by position", assigns_the_registry),
+    Allowed("full and legacy backward hooks on one module", kind_of_backward_hook_changes),
+    Allowed("the same for global hooks", kind_of_global_backward_hook_changes),
     Allowed("a gradient that two parameters hold", swaps_a_shared_gradient),
     Allowed("`share_memory()` of NumPy tensors", views_stay_behind),
     Allowed("a registration hook that adds or removes one", registration_hook_mutates),

@@ -10,6 +10,8 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
+from .world import TooMuch
+
 TABLES = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set", "_keys")
 
 
@@ -26,9 +28,12 @@ def nothing_changed(w: Any) -> Iterator[None]:
         entries = object.__getattribute__(m, "__dict__")
         tables = [entries[t] for t in TABLES if isinstance(entries.get(t), (dict, set))]
         before.append((entries, dict(entries), [(t, t.copy()) for t in tables]))
+    steps_before = w.steps_inside
     try:
         yield
     except Exception:
+        if w.steps_inside != steps_before:  # what they did must stay, and is not told apart
+            raise TooMuch from None
         for entries, old, tables in before:
             refill(entries, old)
             for table, content in tables:
@@ -58,13 +63,16 @@ def same_registry(w: Any, m: Any) -> Iterator[None]:
 @contextlib.contextmanager
 def no_dangling_keys(w: Any, m: Any) -> Iterator[None]:
     """Row "`ParameterDict[key] = value` that is refused", where a part of an update stays."""
+    keys = getattr(m, "_keys", None)
+    before = set(keys) if isinstance(keys, dict) else set()
     try:
         yield
     except Exception:
         if w.impl.is_torch and isinstance(m, w.impl.nn.ParameterDict):
             places = (vars(m), m._parameters, m._buffers, m._modules)
             for key in [k for k in m._keys if not any(k in place for place in places)]:
-                del m._keys[key]
+                if key not in before:
+                    del m._keys[key]
         raise
 
 

@@ -191,6 +191,9 @@ def get_by_path(
 
 @operation("paths", 4)
 def set_submodule(w, m=MODULE, path=PATH, value=CHILD, options=Options(strict=(True, False))):
+    parent = w.parent_at(m, path)
+    if not w.cycles and parent is not None and w.reaches(value, parent):
+        value = None
     with nothing_changed(w):
         return m.set_submodule(path, value, **options)
 

@@ -25,7 +25,7 @@ from .kinds import (
     Slot,
     Value,
 )
-from .observe import first
+from .observe import REGISTRIES, first
 from .program import operation
 
 FLAGS = (True, False)
@@ -233,13 +233,22 @@ def convert_to(
 @operation("whole", 1)
 def to_meta_and_back(w, m=MODULE, options=Options(recurse=FLAGS)):
     m.to(device="meta")
-    m.to_empty(device="cpu", **options)
+    try:
+        m.to_empty(device="cpu", **options)
+    finally:
+        fill_with_zeros(w, m)
+    return m
+
+
+def fill_with_zeros(w, m):
+    """The tensors of the registries, whatever walks the class has: what they hold is random."""
+    tables = (getattr(module, name, {}) for module in w.below(m) for name in REGISTRIES[:2])
+    tensors = [t for table in tables for t in table.values() if isinstance(t, w.impl.lib.Tensor)]
     with w.impl.lib.no_grad():
-        for t in (*m.parameters(), *m.buffers()):
+        for t in tensors:
             for values in (t, t.grad) if t.is_leaf else (t,):
                 if values is not None and values.device.type == "cpu":
                     values.zero_()
-    return m
 
 
 @contextlib.contextmanager

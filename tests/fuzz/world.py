@@ -50,7 +50,7 @@ class World:
         handle.next_id = max(handle.next_id, FIRST_ID)
         self.events: list[Any] = []
         self.muted = False
-        self.depth = 0
+        self.depth = self.steps_inside = 0
         self.made = 0
         self.classes: list[Any] = [impl.nn.Module, None, None, None]
         self.modules: list[Any] = [impl.nn.Module() for _ in range(MODULES)]
@@ -110,6 +110,7 @@ class World:
         if self.depth >= DEPTH:
             return None
         self.depth += 1
+        self.steps_inside += 1
         try:
             self.event("inside", fn())
         except (RecursionError, TooMuch):
@@ -140,6 +141,15 @@ class World:
         return any(
             m is target or (own is not None and self.children(m) is own) for m in self.below(module)
         )
+
+    def parent_at(self, module: Any, path: str) -> Any:
+        """The module that holds the last name of a path, by the registries and instance dicts."""
+        for name in path.split(".")[:-1]:
+            children = self.children(module)
+            module = children.get(name) if isinstance(children, dict) else None
+            if module is None:
+                break
+        return module
 
     def children(self, module: Any) -> Any:
         try:

@@ -462,10 +462,18 @@ def test_delete_from_a_named_one_when_no_name_is_lost(ours):
 
 
 def test_delete_keeps_the_registry(ours):
-    s = row(ours)
+    assigned = []
+
+    class Own(ours.nn.Sequential):
+        def __setattr__(self, name, value):
+            assigned.append(name)
+            super().__setattr__(name, value)
+
+    s = Own(*row(ours))
     registry = s._modules
+    assigned.clear()
     del s[0]
-    assert s._modules is registry
+    assert s._modules is registry and assigned == []
     assert list(registry) == ["0", "1"]
 
 
