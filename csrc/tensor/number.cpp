@@ -144,6 +144,30 @@ bool check_slice(PyObject *item) {
 
 // The index with a final Ellipsis, so that NumPy answers with a view (never a scalar) whatever is
 // selected.
+// A list as the array that NumPy would make of it: the graph may keep it, and the list may change.
+// What is no index comes back as it is, for NumPy to refuse. Null on error.
+py::object plain_item(PyObject *item) {
+  if (!PyList_Check(item)) {
+    return py::reinterpret_borrow<py::object>(item);
+  }
+  auto made = py::reinterpret_steal<py::object>(PyArray_FromAny(item, nullptr, 0, 0, 0, nullptr));
+  if (!made) {
+    if (!PyErr_ExceptionMatches(PyExc_ValueError) && !PyErr_ExceptionMatches(PyExc_TypeError)) {
+      return made;
+    }
+    PyErr_Clear();
+    return py::reinterpret_borrow<py::object>(item);
+  }
+  PyArrayObject *array = as_array(made.ptr());
+  if (PyArray_SIZE(array) == 0 && !PyArray_ISBOOL(array)) {
+    return py::reinterpret_steal<py::object>(
+        PyArray_CastToType(array, PyArray_DescrFromType(NPY_INTP), 0));
+  }
+  return PyArray_ISINTEGER(array) || PyArray_ISBOOL(array)
+             ? made
+             : py::reinterpret_borrow<py::object>(item);
+}
+
 py::object full_index(PyObject *index, bool add_ellipsis) {
   bool is_tuple = PyTuple_Check(index);
   Py_ssize_t n = is_tuple ? PyTuple_GET_SIZE(index) : 1;
@@ -161,9 +185,11 @@ py::object full_index(PyObject *index, bool add_ellipsis) {
     return full;
   }
   for (Py_ssize_t i = 0; i < n; ++i) {
-    PyObject *item = is_tuple ? PyTuple_GET_ITEM(index, i) : index;
-    Py_INCREF(item);
-    PyTuple_SET_ITEM(full.ptr(), i, item);
+    py::object item = plain_item(is_tuple ? PyTuple_GET_ITEM(index, i) : index);
+    if (!item) {
+      return item;
+    }
+    PyTuple_SET_ITEM(full.ptr(), i, item.release().ptr());
   }
   if (extend) {
     Py_INCREF(Py_Ellipsis);
@@ -289,6 +315,25 @@ void prefer_index_error(TensorObject *self, PyObject *index) {
   PyErr_Restore(type, error, traceback);
 }
 
+// Of an expanded tensor a basic index may choose a part in which each element is there once. Where
+// an index array chooses, all that is written to one element is the same or the last of several.
+int check_part_overlap(TensorObject *self, PyObject *plain) {
+  if (self->is_meta || !is_expanded(self->array)) {
+    return 0;
+  }
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(plain); ++i) {
+    if (is_advanced(PyTuple_GET_ITEM(plain, i))) {
+      return 0;
+    }
+  }
+  const auto array = py::reinterpret_borrow<py::object>(as_object(self->array));
+  const auto part = py::reinterpret_steal<py::object>(PyObject_GetItem(array.ptr(), plain));
+  if (!part) {
+    return -1;
+  }
+  return PyArray_Check(part.ptr()) && is_expanded(as_array(part.ptr())) ? refuse_overlap() : 0;
+}
+
 int mp_ass_subscript(PyObject *obj, PyObject *index, PyObject *value) {
   TensorObject *self = as_tensor(obj);
   if (value == nullptr) {
@@ -338,6 +383,9 @@ int mp_ass_subscript(PyObject *obj, PyObject *index, PyObject *value) {
     return -1;
   }
   py::object target = py::reinterpret_borrow<py::object>(as_object(self->array));
+  if (check_part_overlap(self, plain.ptr()) < 0) {
+    return -1;
+  }
   PyObject *originals[3] = {obj, plain.ptr(), value};
   PyObject *values[3] = {target.ptr(), plain.ptr(), source.ptr()};
   OpObject *op = slot_op(kSetItem);

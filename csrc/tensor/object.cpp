@@ -347,17 +347,24 @@ int check_inplace(TensorObject *self, bool others_need_grad) {
   return 0;
 }
 
-int check_overlap(TensorObject *self) {
-  PyArrayObject *array = self->array;
-  for (int i = 0; i < PyArray_NDIM(array) && !self->is_meta; ++i) {
-    if (PyArray_STRIDE(array, i) == 0 && PyArray_DIM(array, i) > 1 && PyArray_SIZE(array) > 0) {
-      PyErr_SetString(PyExc_RuntimeError, "unsupported operation: more than one element of the "
-                                          "written-to tensor refers to a single memory "
-                                          "location (it was expanded): write into a clone() of it");
-      return -1;
+bool is_expanded(PyArrayObject *array) {
+  for (int i = 0; i < PyArray_NDIM(array); ++i) {
+    if (PyArray_STRIDE(array, i) == 0 && PyArray_DIM(array, i) > 1) {
+      return PyArray_SIZE(array) > 0;
     }
   }
-  return 0;
+  return false;
+}
+
+int refuse_overlap() {
+  PyErr_SetString(PyExc_RuntimeError, "unsupported operation: more than one element of the "
+                                      "written-to tensor refers to a single memory "
+                                      "location (it was expanded): write into a clone() of it");
+  return -1;
+}
+
+int check_overlap(TensorObject *self) {
+  return !self->is_meta && is_expanded(self->array) ? refuse_overlap() : 0;
 }
 
 int swap_array(TensorObject *self, PyObject *other) {

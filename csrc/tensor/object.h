@@ -93,6 +93,8 @@ int check_inplace(TensorObject *self, bool others_need_grad = false);
 
 // Raises when several elements share memory (expand), so that writing one writes others.
 int check_overlap(TensorObject *self);
+bool is_expanded(PyArrayObject *array);  // do several of its elements stand for one in memory?
+int refuse_overlap();                    // -1 with RuntimeError
 
 // tensor.data = other: the handle takes the array of `other`.
 int swap_array(TensorObject *self, PyObject *other);

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.support import quiet, raises, values
+from helpers.support import quiet, raises, values, warns
 
 
 def leaf(lib: Any, shape: tuple[int, ...] = (2, 3)) -> Any:
@@ -162,6 +162,46 @@ def test_expanded_memory_is_refused(lib):
         for change in (lambda t: t.add_(1), lambda t: t.copy_(lib.ones(2, 3)), lambda t: t.tanh_()):
             with raises(RuntimeError, "unsupported operation", "single memory location"):
                 change(wide)
+
+
+def test_parts_of_expanded_memory(lib):
+    for tensor in (lib.zeros(3), leaf(lib, (3,)) * 1):
+        wide = tensor.expand(2, 3)
+        for index in (..., slice(None), (slice(None), 0)):
+            with raises(RuntimeError, "unsupported operation", "single memory location"):
+                wide[index] = 1.0
+        wide[0] = 5.0
+        wide[1:, 0] = 7.0
+        assert values(tensor) == [7.0, 5.0, 5.0]
+
+
+def test_masked_fill_of_expanded_memory(lib):
+    wide = lib.zeros(3).expand(2, 3)
+    mask = lib.tensor([[True, False, False], [False, False, True]])
+    with warns(UserWarning, "Use of masked_fill_ on expanded tensors is deprecated"):
+        assert wide.masked_fill_(mask, 5.0) is wide
+    assert values(wide) == [[5.0, 0.0, 5.0]] * 2
+    if lib.__name__ == "torch":  # whose backward() would write into expanded memory
+        return
+    x = leaf(lib, (3,))
+    base = x * 1
+    with quiet():
+        base.expand(2, 3).masked_fill_(mask, 5.0)
+    (base * lib.tensor([1.0, 2.0, 3.0])).sum().backward()
+    assert values(x.grad) == [0.0, 2.0, 0.0]
+
+
+def test_a_list_in_an_index_may_change_later(lib):
+    x, y, place = leaf(lib, (3,)), leaf(lib, (1,)), [0, 2]
+    read = x[place]
+    written = lib.zeros(3, dtype=x.dtype)
+    written[place] = y
+    place[:] = [1, 1]
+    (read.sum() + (written * lib.tensor([1.0, 10.0, 100.0])).sum()).backward()
+    assert values(x.grad) == [1.0, 0.0, 1.0] and values(y.grad) == [101.0]
+    for result in (read, written):
+        with raises(RuntimeError, "backward through the graph a second time"):
+            result.sum().backward()
 
 
 def test_version_counts(lib):

@@ -6,6 +6,7 @@ elements.
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -481,6 +482,35 @@ def masked_fill(input: Any, mask: Any, value: Any) -> Any:
     return ops["masked_fill"](input, mask, value)
 
 
+def masked_fill_(self: Any, mask: Any, value: Any) -> Any:
+    """Sets the elements where mask holds, in place.
+
+    Args:
+        mask: A bool tensor that broadcasts with this one.
+        value: A number, or a tensor without dimensions.
+    """
+    is_mask = isinstance(mask, TensorBase) and mask.dtype in _BOOL
+    if is_mask and 0 in self._array.strides and not self.is_meta:
+        _fill_expanded(self, mask, value)
+        return self
+    return ops["masked_fill"].inplace(self, mask, value)
+
+
+def _fill_expanded(tensor: Any, mask: Any, value: Any) -> None:
+    """Writes each place in memory once; several elements of ``tensor`` may stand for it."""
+    part, array = tensor, tensor._array
+    mask = mask.expand(tensor.shape)
+    for dim, (size, step) in enumerate(zip(array.shape, array.strides, strict=True)):
+        if step == 0 and size > 1:
+            part, mask = part.narrow(dim, 0, 1), mask.any(dim, keepdim=True)
+    if part is not tensor:
+        warnings.warn(
+            "Use of masked_fill_ on expanded tensors is deprecated: fill a clone() of it",
+            stacklevel=3,
+        )
+    ops["masked_fill"].inplace(part, mask, value)
+
+
 def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
     """input + value * tensor1 * tensor2.
 
@@ -544,11 +574,7 @@ expose("clamp_max", lambda input, max: clamp(input, max=max))  # noqa: A006
 expose("clamp_min_", lambda self, min: clamp_(self, min=min), function=False)
 expose("clamp_max_", lambda self, max: clamp_(self, max=max), function=False)
 expose("masked_fill", masked_fill)
-expose(
-    "masked_fill_",
-    lambda self, mask, value: ops["masked_fill"].inplace(self, mask, value),
-    function=False,
-)
+expose("masked_fill_", masked_fill_, function=False)
 expose("lerp", ops["lerp"])
 expose("lerp_", inplace_of(ops["lerp"]), function=False)
 expose("addcmul", addcmul)
