@@ -194,6 +194,32 @@ def test_in_place(name, args):
         np.testing.assert_allclose(mine, other, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize(
+    "name, args",
+    [
+        ("relu", ()),
+        ("relu6", ()),
+        ("leaky_relu", ()),
+        ("hardtanh", ()),
+        ("hardshrink", ()),
+        ("softshrink", ()),
+        ("threshold", (0.5, 2.0)),
+        ("rrelu", ()),
+        ("prelu", (0.25,)),
+    ],
+)
+@pytest.mark.parametrize("lib", [mt, torch], ids=["modtree", "torch"])
+def test_gradients_of_straight_pieces_are_on_the_graph(lib, name, args):
+    """A penalty on gradients works also where they do not change."""
+    x = lib.tensor([-2.0, 0.25, 0.75], requires_grad=True)
+    args = tuple(lib.tensor([a]) for a in args) if name == "prelu" else args
+    out = getattr(lib.nn.functional, name)(x, *args)
+    (slope,) = lib.autograd.grad(out.sum(), x, create_graph=True)
+    assert slope.requires_grad
+    (slope * slope).sum().backward()
+    assert x.grad.tolist() == [0.0, 0.0, 0.0]
+
+
 def test_in_place_on_a_leaf_is_refused():
     leaf = mt.zeros(3, requires_grad=True)
     with raises(RuntimeError, "a leaf Variable that requires grad"):

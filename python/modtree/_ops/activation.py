@@ -19,6 +19,7 @@ from modtree._ops.generic import (
     need_floating,
     same_meta,
     slope_in_kernel_dtype,
+    steady,
 )
 from modtree._ops.registry import define, derive, ops
 
@@ -136,7 +137,7 @@ def _leaky_relu(x: Array, slope: float) -> Array:
 
 def _leaky_slope(g: Any, out: Any, _x: Any, slope: float) -> Any:
     if not is_array(g):
-        return np.where(out > 0, g, g * slope)
+        return steady(np.where(out > 0, g, g * slope), out)
     above = indicator(out > 0, out)
     return g * (above + (1 - above) * slope)
 
@@ -199,7 +200,7 @@ def _prelu(x: Array, weight: Array) -> Array:
 
 def _prelu_slope(g: Any, _out: Any, x: Any, weight: Any) -> Any:
     if not is_array(g):
-        return np.where(x > 0, g, g * weight)
+        return steady(np.where(x > 0, g, g * weight), x)
     above = indicator(x > 0, x)
     return g * (above + (1 - above) * weight)
 
@@ -217,14 +218,14 @@ hardsigmoid = define("hardsigmoid", _hardsigmoid, meta=same_meta)
 hardshrink = define("hardshrink", _hardshrink, meta=same_meta)
 softshrink = define("softshrink", _softshrink, meta=same_meta)
 prelu = define("prelu", _prelu, meta=_prelu_meta)
-derive("hardtanh", lambda g, out, _x, low, high: g * ((out > low) & (out < high)))
+derive("hardtanh", lambda g, out, _x, low, high: steady(g * ((out > low) & (out < high)), out))
 derive("leaky_relu", _leaky_slope)
 derive("elu", _elu_slope)
-derive("threshold", lambda g, _out, x, threshold, value: g * (x > threshold))
+derive("threshold", lambda g, _out, x, threshold, value: steady(g * (x > threshold), x))
 derive("hardswish", _hardswish_slope)
-derive("hardsigmoid", lambda g, out, _x: g * ((out > 0) & (out < 1)) / 6)
-derive("hardshrink", lambda g, _out, x, limit: g * (np.abs(x) > limit))
-derive("softshrink", lambda g, out, _x, limit: g * (out != 0))
+derive("hardsigmoid", lambda g, out, _x: steady(g * ((out > 0) & (out < 1)) / 6, out))
+derive("hardshrink", lambda g, _out, x, limit: steady(g * (np.abs(x) > limit), x))
+derive("softshrink", lambda g, out, _x, limit: steady(g * (out != 0), out))
 derive(
     "prelu",
     _prelu_slope,

@@ -19,10 +19,12 @@ from modtree._ops.generic import (
     any_of,
     conj,
     is_real,
+    like_first,
     native,
     operation,
     pick,
     select,
+    steady,
     zeros,
 )
 from modtree._ops.registry import (
@@ -134,6 +136,7 @@ for _name, _ufunc in _LOGICAL.items():
 define("rsqrt", _rsqrt, promote="floating", operands=1)
 define("sigmoid", _sigmoid, promote="floating", operands=1)
 define("relu", _relu, promote="arith", operands=1)
+define("steady", lambda g, x: g.copy(), meta=like_first)
 define("sgn", ops["sign"].forward, promote="arith", operands=1)
 define("frac", _frac, promote="arith", operands=1)
 for _name in ("erf", "erfc", "erfinv"):
@@ -709,7 +712,7 @@ def _relu_vjp(g: Any, out: Any, _x: Any) -> Any:
     if isinstance(out, np.ndarray) and out.size <= 1024:
         zero = ZEROS[out.dtype]
         return np.where(out <= zero, zero, g)
-    return select(~(out <= 0), g)
+    return steady(select(~(out <= 0), g), out)
 
 
 def _sign_gradient(g: Any, out: Any, x: Any) -> Any:
@@ -722,6 +725,7 @@ def _sign_gradient(g: Any, out: Any, x: Any) -> Any:
 
 
 derive("relu", _relu_vjp)
+derive("steady", unchanged, lambda g, _out, _g, _x: zeros(g))
 derive("sign", _sign_gradient)
 derive("sgn", _sign_gradient)
 for _name in ("ceil", "floor", "trunc", "round"):
