@@ -145,6 +145,23 @@ def test_input_returned_as_it_is(lib):
     assert values(x.grad) == [10.0]
 
 
+def test_input_returned_where_nothing_is_recorded(lib):
+    """A view that was made under no_grad, whatever the mode of the call."""
+    same = function(lib, lambda ctx, x: x, lambda ctx, g: g)
+    for recording in (True, False):
+        x = lib.ones(2)
+        with lib.set_grad_enabled(recording):
+            y = same(x)
+        assert y is not x and y._base is x and not y.requires_grad
+        x.add_(1)
+        assert values(y) == [2.0, 2.0]
+        x.mul_(leaf(lib, 1.0))
+        with raises(RuntimeError, "A view was created in no_grad mode"):
+            y.grad_fn  # noqa: B018
+        with raises(RuntimeError, "A view was created in no_grad mode"):
+            y.add_(1)
+
+
 def test_no_gradient_wanted(lib):
     square = function(lib, square_forward, square_backward)
     assert not square(lib.ones(1)).requires_grad

@@ -138,8 +138,8 @@ class Function:
         if not is_recorded:
             ctx._versions = [0 if t is None else t._version for t in ctx._saved]
             if not isinstance(result, (tuple, list)):
-                return _without_history(result)
-            return tuple(map(_without_history, result))
+                return _unrecorded(result, args, ctx)
+            return tuple(_unrecorded(value, args, ctx) for value in result)
         outputs = list(result) if isinstance(result, (tuple, list)) else [result]
         tensors = _outputs_of(ctx, args, outputs)
         indices = [i for i, t in enumerate(tensors) if t is not None]
@@ -168,6 +168,15 @@ class Function:
 def _without_history(value: Any) -> Any:
     """A result that gets no gradient: an argument that is returned must not lose its own."""
     return value.detach() if isinstance(value, _C.TensorBase) and value.requires_grad else value
+
+
+def _unrecorded(value: Any, args: tuple[Any, ...], ctx: FunctionCtx) -> Any:
+    """A result of a call that is not on the graph; an argument that is returned gives a view."""
+    is_argument = isinstance(value, _C.TensorBase) and any(value is a for a in args)
+    if not is_argument or value.requires_grad or any(value is t for t in ctx._dirty):
+        return _without_history(value)
+    with no_grad():
+        return _C.function_view(value, False)
 
 
 def tensors_like(tensors: list[Any]) -> list[Any]:
