@@ -457,6 +457,15 @@ def test_swap_mode_keeps_a_gradient_that_does_not_change(impl):
     assert values(grad) == [5.0, 6.0]
 
 
+def test_swap_mode_makes_a_parameter_of_a_plain_tensor(impl):
+    m = impl.nn.Module()
+    tensor = m._parameters["x"] = impl.lib.ones(2)
+    with swap_mode(impl):
+        m.double()
+    assert m.x is tensor and type(tensor) is parameter_type(impl)
+    assert dtype(tensor) == "float64"
+
+
 def test_swap_mode_drops_attributes(impl):
     m = leaf(impl, "w")
     m.w.note = "lost"

@@ -67,6 +67,13 @@ class NumpyFamily(base.TensorFamily):
 
     def swap_tensors(self, tensor: Any, other: Any) -> None:
         _C.swap_contents(tensor, other)
+        kinds = type(tensor), type(other)
+        try:
+            other.__class__, tensor.__class__ = kinds
+        except TypeError:  # layouts of their own
+            other.__class__, tensor.__class__ = reversed(kinds)
+            _C.swap_contents(tensor, other)
+            raise
 
     def module_load(self, tensor: Any, source: Any, assign: bool) -> Any:
         if assign:
