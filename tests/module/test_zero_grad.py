@@ -117,6 +117,18 @@ def test_children_are_not_called(impl):
     assert root.child.w.grad is None
 
 
+def test_class_that_answers_for_every_attribute(impl):
+    class Own(impl.nn.Module):
+        def __getattribute__(self, name):
+            return super().__getattribute__(name)
+
+        def __getattr__(self, name):
+            raise AttributeError(name)
+
+    m = Own()
+    assert m.zero_grad() is None
+
+
 def test_replica_warns_and_still_works(impl):
     m = leaf(impl, "w")
     m.w.grad = impl.lib.tensor([1.0, 1.0])

@@ -199,8 +199,10 @@ int warn_if_replica(PyObject *self_obj) {
   if (!overrides(as_module(self_obj), Virtual::is_replica)) {
     return 0;
   }
-  const auto flag = py::reinterpret_steal<py::object>(PyObject_GetAttr(self_obj, names.is_replica));
-  const int is_replica = flag ? PyObject_IsTrue(flag.ptr()) : -1;
+  PyObject *found;
+  const int has_flag = optional_attr(self_obj, names.is_replica, &found);
+  const auto flag = py::reinterpret_steal<py::object>(found);
+  const int is_replica = has_flag > 0 ? PyObject_IsTrue(flag.ptr()) : has_flag;
   if (is_replica <= 0) {
     return is_replica;
   }
