@@ -381,6 +381,9 @@ def test_dict_missing_key_of_one_without_keys(impl):
     for read in (d.__getitem__, d.pop):
         with pytest.raises(AttributeError, match="'ParameterDict' object has no attribute 'zz'"):
             read("zz")
+    with raises(AttributeError, "'_keys'"):
+        d["zz"] = impl.nn.Parameter(impl.lib.ones(1))
+    assert not hasattr(d, "zz")
 
 
 def test_dict_setdefault(impl):

@@ -80,8 +80,9 @@ class ParameterDict(Module):
     def __setitem__(self, key: str, value: Any) -> None:
         """Sets ``key``; when key or value is refused, nothing has changed."""
         _check_key(key)
+        keys = self._keys
         setattr(self, key, as_entry(value))
-        self._keys[key] = None
+        keys[key] = None
 
     def __delitem__(self, key: str) -> None:
         del self._keys[key]
