@@ -116,7 +116,8 @@ class World:
         except (RecursionError, TooMuch):
             raise
         except Exception as error:
-            self.event("inside raised", type(error).__name__)
+            kind = AttributeError if isinstance(error, AttributeError) else type(error)
+            self.event("inside raised", kind.__name__)
         finally:
             self.depth -= 1
         return None

@@ -333,6 +333,16 @@ def test_hooks_may_add_modules_beside_what_is_loaded(ours):
     assert values(m.new.w) == [1.0, 2.0]
 
 
+def test_hook_may_add_a_parameter_to_a_module_with_two_names(ours):
+    """torch misses the new one under the second name."""
+    child = leaf(ours, "w")
+    m = ours.nn.ModuleList([child, child])
+    new = leaf(ours, "new").new
+    child.register_load_state_dict_post_hook(lambda *_: setattr(child, "new", new))
+    assert tuple(m.load_state_dict(checkpoint(ours, "0.w", "1.w"))) == ([], [])
+    assert child.new is new and values(new) == [1.0, 2.0]
+
+
 @pytest.mark.parametrize("how", ["deepcopy", "pickle"])
 def test_copy_of_a_stored_hook_keeps_the_names_of_its_function(ours, how):
     m = leaf(ours, "a")
