@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from helpers.support import quiet, raises, values, warns
 
+import modtree as mt
+
 
 def leaf(lib: Any, shape: tuple[int, ...] = (2, 3)) -> Any:
     numbers = np.linspace(0.1, 0.9, int(np.prod(shape))).reshape(shape)
@@ -181,7 +183,7 @@ def test_masked_fill_of_expanded_memory(lib):
     with warns(UserWarning, "Use of masked_fill_ on expanded tensors is deprecated"):
         assert wide.masked_fill_(mask, 5.0) is wide
     assert values(wide) == [[5.0, 0.0, 5.0]] * 2
-    if lib.__name__ == "torch":  # whose backward() would write into expanded memory
+    if lib is not mt:  # whose backward() would write into expanded memory
         return
     x = leaf(lib, (3,))
     base = x * 1
@@ -189,6 +191,27 @@ def test_masked_fill_of_expanded_memory(lib):
         base.expand(2, 3).masked_fill_(mask, 5.0)
     (base * lib.tensor([1.0, 2.0, 3.0])).sum().backward()
     assert values(x.grad) == [0.0, 2.0, 0.0]
+
+
+def test_index_changes_of_expanded_memory_are_refused():
+    for change in (
+        lambda t: t.index_fill_(0, mt.tensor([0]), 1.0),
+        lambda t: t.index_put_((mt.tensor([0]),), mt.tensor(1.0)),
+    ):
+        with raises(RuntimeError, "unsupported operation", "single memory location"):
+            change(mt.zeros(3).expand(2, 3))
+
+
+def test_writing_into_a_part_keeps_nothing(lib):
+    x, y = leaf(lib, (3,)), lib.zeros(2, 3)
+    y[0] = x
+    y.sum().backward()
+    if lib is mt:
+        y.sum().backward()
+        assert values(x.grad) == [2.0, 2.0, 2.0]
+    else:
+        with raises(RuntimeError, "backward through the graph a second time"):
+            y.sum().backward()
 
 
 def test_a_list_in_an_index_may_change_later(lib):

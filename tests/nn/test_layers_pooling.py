@@ -211,6 +211,17 @@ def test_call_errors(name, shape, args, text):
             getattr(lib.nn.functional, name)(lib.zeros(shape), *args)
 
 
+@pytest.mark.parametrize("name", ["max_pool1d", "avg_pool1d"])
+def test_gradients_that_depend_on_nothing(name):
+    for lib in (mt, torch):
+        x = lib.ones(1, 1, 4, requires_grad=True)
+        out = getattr(lib.nn.functional, name)(x, 2)
+        (slope,) = lib.autograd.grad(out.sum(), x, create_graph=True)
+        assert slope.requires_grad is (lib is torch)
+        (slope,) = lib.autograd.grad((out * out).sum(), x, create_graph=True)
+        assert slope.requires_grad
+
+
 def test_errors_in_our_words():
     F = mt.nn.functional
     with raises(RuntimeError, "max_pool2d: Expected 3D or 4D", "[2, 2]"):
