@@ -48,8 +48,9 @@ void store(PyTypeObject *type, PyObject *name, PyObject *value) {
   }
 }
 
-bool is_name_of_type(PyObject *name) {
-  for (const char *text : {"__name__", "__qualname__", "__module__", "__doc__"}) {
+// What CPython must see to keep in step: the names of the type, and a slot that is not native.
+bool belongs_to_type(PyObject *name) {
+  for (const char *text : {"__name__", "__qualname__", "__module__", "__doc__", "__repr__"}) {
     if (PyUnicode_CompareWithASCIIString(name, text) == 0) {
       return true;
     }
@@ -197,7 +198,13 @@ void adopt_module_class(const py::dict &attributes, py::handle sealed) {
     throw py::type_error("expected modtree's Module as `sealed`");
   }
   auto *sealed_type = reinterpret_cast<PyTypeObject *>(sealed.ptr());
-  const py::object getattribute = type_lookup(sealed_type, names.getattribute);
+  static PyMethodDef kGetattribute = {"__getattribute__", module_getattribute, METH_O, nullptr};
+  const auto getattribute =
+      py::reinterpret_steal<py::object>(PyDescr_NewMethod(module_base_type, &kGetattribute));
+  if (!getattribute) {
+    throw py::error_already_set();
+  }
+  pin(sealed_type, names.getattribute);
   for (const auto &[name, value] : attributes) {
     pin(sealed_type, name.ptr());
   }
@@ -212,7 +219,7 @@ void adopt_module_class(const py::dict &attributes, py::handle sealed) {
   const auto base =
       py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject *>(module_base_type));
   for (const auto &[name, value] : attributes) {
-    if (is_name_of_type(name.ptr())) {
+    if (belongs_to_type(name.ptr())) {
       if (PyObject_SetAttr(base.ptr(), name.ptr(), value.ptr()) < 0) {
         throw py::error_already_set();
       }
@@ -223,7 +230,7 @@ void adopt_module_class(const py::dict &attributes, py::handle sealed) {
     }
     store(module_base_type, name.ptr(), value.ptr());
   }
-  // Under the two-step slot CPython asks for it first.
+  // Under the two-step slot CPython asks for it first, and for __getattr__ then.
   store(module_base_type, names.getattribute, getattribute.ptr());
   PyType_Modified(module_base_type);
   seal_adopted_class(module_base_type);

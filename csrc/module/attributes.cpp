@@ -18,6 +18,14 @@ namespace {
 
 bool has_native_getattro(PyTypeObject *type) { return type->tp_getattro == module_tp_getattro; }
 
+// How far a read goes: `__getattribute__` of an adopted class leaves the registries to
+// `__getattr__`, as `object.__getattribute__` does.
+enum class Reach { everything, no_registries };
+
+bool reaches_registries(PyTypeObject *type, Reach reach) {
+  return reach == Reach::everything && has_native_getattro(type);
+}
+
 // New reference from a mapping that is no dict, which somebody put into `__dict__`. 1 found, 0 not,
 // -1 on error.
 int find_in_mapping(PyObject *mapping, PyObject *name, PyObject **value) {
@@ -64,8 +72,9 @@ int find_registered(ModuleObject *module, PyObject *name, PyObject **value) {
 // After a descriptor of the class raised: torch falls back to the registries, and so do we; but the
 // error of the getter, which torch hides behind a generic one, is kept when no registry has the
 // name.
-PyObject *after_descriptor_error(ModuleObject *module, PyObject *name) {
-  if (!has_native_getattro(Py_TYPE(module)) || !PyErr_ExceptionMatches(PyExc_AttributeError)) {
+PyObject *after_descriptor_error(ModuleObject *module, PyObject *name, Reach reach) {
+  if (!reaches_registries(Py_TYPE(module), reach) ||
+      !PyErr_ExceptionMatches(PyExc_AttributeError)) {
     return nullptr;
   }
   PyObject *type, *error, *traceback;
@@ -102,9 +111,9 @@ Face *native_face(PyTypeObject *type, PyObject *function) {
   return face;
 }
 
-// What module_tp_getattro gives. `descriptor`: what the class has under the name, or null.
+// What a read gives. `descriptor`: what the class has under the name, or null.
 inline PyObject *get_attribute(ModuleObject *self, PyTypeObject *type, PyObject *descriptor,
-                               PyObject *name) {
+                               PyObject *name, Reach reach) {
   PyObject *self_obj = as_object(self);
   descrgetfunc get = nullptr;
   if (descriptor) {
@@ -113,7 +122,7 @@ inline PyObject *get_attribute(ModuleObject *self, PyTypeObject *type, PyObject 
       PyObject *value = Py_IS_TYPE(descriptor, &PyGetSetDescr_Type)
                             ? get_through_getset(descriptor, self_obj, name)
                             : get(descriptor, self_obj, reinterpret_cast<PyObject *>(type));
-      return value ? value : after_descriptor_error(self, name);
+      return value ? value : after_descriptor_error(self, name, reach);
     }
   }
   if (PyObject *dict = self->dict) {
@@ -137,11 +146,11 @@ inline PyObject *get_attribute(ModuleObject *self, PyTypeObject *type, PyObject 
       }
     }
     PyObject *value = get(descriptor, self_obj, reinterpret_cast<PyObject *>(type));
-    return value ? value : after_descriptor_error(self, name);
+    return value ? value : after_descriptor_error(self, name, reach);
   }
   // Under the two-step slot the class's own __getattr__ decides, and reaches the registries through
   // super().
-  if (has_native_getattro(type)) {
+  if (reaches_registries(type, reach)) {
     PyObject *value;
     if (find_registered(self, name, &value) != 0) {
       return value;
@@ -222,6 +231,29 @@ int delete_attribute(ModuleObject *module, PyObject *name) {
   return delete_plain(module, name, find_special_name(name));
 }
 
+inline PyObject *read_attribute(PyObject *self_obj, PyObject *name, Reach reach) {
+  if (!PyUnicode_Check(name)) {
+    PyErr_Format(PyExc_TypeError, "attribute name must be string, not '%.200s'",
+                 Py_TYPE(name)->tp_name);
+    return nullptr;
+  }
+  // Both owned, before anything that may run user code: a key that is compared may delete the class
+  // attribute, or give the object another class and this one its end.
+  PyTypeObject *type = Py_TYPE(self_obj);
+  Py_INCREF(type);
+  if (face_count) {
+    ++native_counts.reads;
+    if (type->tp_getattro != module_tp_getattro) {
+      take_native_slots(type);
+    }
+  }
+  PyObject *descriptor = Py_XNewRef(borrowed_type_lookup(type, name));
+  PyObject *value = get_attribute(as_module(self_obj), type, descriptor, name, reach);
+  Py_XDECREF(descriptor);
+  Py_DECREF(type);
+  return value;
+}
+
 }  // namespace
 
 py::object own_dict_descriptor(py::object descriptor, PyObject *name) {
@@ -255,26 +287,11 @@ void raise_no_attribute(PyObject *self_obj, PyObject *name) {
 }
 
 PyObject *module_tp_getattro(PyObject *self_obj, PyObject *name) {
-  if (!PyUnicode_Check(name)) {
-    PyErr_Format(PyExc_TypeError, "attribute name must be string, not '%.200s'",
-                 Py_TYPE(name)->tp_name);
-    return nullptr;
-  }
-  // Both owned, before anything that may run user code: a key that is compared may delete the class
-  // attribute, or give the object another class and this one its end.
-  PyTypeObject *type = Py_TYPE(self_obj);
-  Py_INCREF(type);
-  if (face_count) {
-    ++native_counts.reads;
-    if (type->tp_getattro != module_tp_getattro) {
-      take_native_slots(type);
-    }
-  }
-  PyObject *descriptor = Py_XNewRef(borrowed_type_lookup(type, name));
-  PyObject *value = get_attribute(as_module(self_obj), type, descriptor, name);
-  Py_XDECREF(descriptor);
-  Py_DECREF(type);
-  return value;
+  return read_attribute(self_obj, name, Reach::everything);
+}
+
+PyObject *module_getattribute(PyObject *self_obj, PyObject *name) {
+  return read_attribute(self_obj, name, Reach::no_registries);
 }
 
 PyObject *module_getattr(PyObject *self_obj, PyObject *name) {

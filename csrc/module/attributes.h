@@ -9,6 +9,9 @@ namespace modtree {
 PyObject *module_tp_getattro(PyObject *self_obj, PyObject *name);
 int module_tp_setattro(PyObject *self_obj, PyObject *name, PyObject *value);
 
+// `__getattribute__` of an adopted class: all but the registries, which `__getattr__` has.
+PyObject *module_getattribute(PyObject *self_obj, PyObject *name);
+
 // Module.__getattr__(name): the registries only; what `super().__getattr__(name)` reaches.
 PyObject *module_getattr(PyObject *self_obj, PyObject *name);
 
