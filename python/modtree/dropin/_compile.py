@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from types import ModuleType
+from typing import Any
 
 from modtree import _C
 from modtree.dropin import _faces
@@ -21,6 +22,8 @@ def teach_dynamo(dynamo: ModuleType) -> None:
     for name, native in _faces.NATIVE.items():
         dynamo.decorators.substitute_in_graph(native, skip_signature_check=True)(originals[name])
     _let_modules_change(dynamo)
+    _leave_out_our_files(dynamo)
+    _let_bound_methods_be_traced(dynamo)
 
 
 def _let_modules_change(dynamo: ModuleType) -> None:
@@ -35,3 +38,35 @@ def _let_modules_change(dynamo: ModuleType) -> None:
         return inspect.getattr_static(cls, "__getattribute__", None) is native or ask_dynamo(cls)
 
     effects.cls_supports_mutation_side_effects = staticmethod(cls_supports_mutation_side_effects)
+
+
+def _leave_out_our_files(dynamo: ModuleType) -> None:
+    """What our Python functions do for native code is no part of a program, as torch's own files
+    are not; the faces are traced where a traced function calls them.
+    """
+    rules = importlib.import_module(f"{dynamo.__name__}.trace_rules")
+    rules.add("modtree")
+    rules.get_mod_inlinelist().add(_faces.__file__)
+
+
+def _let_bound_methods_be_traced(dynamo: ModuleType) -> None:
+    """A method taken from a module before (``walk = module.parameters``) is traced as one of
+    Python's is.
+    """
+    variables = importlib.import_module(f"{dynamo.__name__}.variables")
+    builder = importlib.import_module(f"{dynamo.__name__}.variables.builder")
+    guards = importlib.import_module(f"{dynamo.__name__}.guards").GuardBuilder
+    source = importlib.import_module(f"{dynamo.__name__}.source").AttrSource
+
+    def wrap_bound_method(self: Any, value: Any) -> Any:
+        self.install_guards(guards.TYPE_MATCH)
+        function, module = (source(self.source, name) for name in ("__func__", "__self__"))
+        builder.VariableBuilder(self.tx, function)(value.__func__)
+        owner = builder.VariableBuilder(self.tx, module)(value.__self__)
+        return variables.UserMethodVariable(
+            value.__func__, owner, source_fn=function, source=self.source
+        )
+
+    for numpy_too in (False, True):
+        by_type = builder.VariableBuilder._type_dispatch_impl(numpy_too)
+        by_type[_C.BoundMethod] = wrap_bound_method
