@@ -42,6 +42,9 @@ namespace modtree {
   X(extra_repr, extra_repr)                                                                        \
   X(repr, repr)                                                                                    \
   X(version, version_)                                                                             \
+  X(parameters_, parameters_)                                                                      \
+  X(buffers_, buffers_)                                                                            \
+  X(modules_, modules_)                                                                            \
   X(setattr, setattr)                                                                              \
   X(delattr, delattr)                                                                              \
   X(getattr, getattr)                                                                              \

@@ -190,7 +190,31 @@ PyObject *peek_exposed(ModuleObject *module, Slot slot) {
   return dict_get_str(module->dict, slot_name(slot));
 }
 
+namespace {
+
+// Has the class a property under the name of a registry, as proxies for modules have? It hides what
+// the instance dict holds.
+bool class_hides(ModuleObject *module, Slot slot) {
+  const ClassInfo info = class_info(Py_TYPE(module));
+  if (!info.overrides_any<Virtual::parameters_, Virtual::buffers_, Virtual::modules_>()) {
+    return false;
+  }
+  const py::object found = type_lookup(Py_TYPE(module), slot_name(slot));
+  return found && Py_TYPE(found.ptr())->tp_descr_set;
+}
+
+int registry_of_class(ModuleObject *module, Slot slot, PyObject **value, py::object *keep) {
+  *keep = py::reinterpret_steal<py::object>(PyObject_GetAttr(as_object(module), slot_name(slot)));
+  *value = keep->ptr();
+  return *value ? 1 : -1;
+}
+
+}  // namespace
+
 int registry_of_any(ModuleObject *module, Slot slot, PyObject **mapping, py::object *keep) {
+  if (module->state.exposed && class_hides(module, slot)) {
+    return registry_of_class(module, slot, mapping, keep);
+  }
   *mapping = peek(module, slot);
   if (*mapping) {
     return 1;
@@ -204,9 +228,7 @@ int missing_entry(ModuleObject *module, Slot slot, PyObject **value, py::object 
     return -1;
   }
   // A module that stands for another one has its entries from there.
-  *keep = py::reinterpret_steal<py::object>(PyObject_GetAttr(as_object(module), slot_name(slot)));
-  *value = keep->ptr();
-  return *value ? 1 : -1;
+  return registry_of_class(module, slot, value, keep);
 }
 
 PyObject *require(ModuleObject *module, Slot slot) {

@@ -14,7 +14,7 @@ from importlib.abc import Loader, MetaPathFinder
 from types import ModuleType
 from typing import Any
 
-from modtree.dropin import _adopt, _compile
+from modtree.dropin import _adopt, _compile, _export
 
 __all__ = ["install", "is_active", "is_installed"]
 
@@ -25,6 +25,7 @@ ENVIRONMENT = "MODTREE_DROPIN"
 _AFTER: dict[str, Callable[[ModuleType], None]] = {
     "torch.nn.modules.module": _adopt.adopt,
     "torch._dynamo": _compile.teach_dynamo,
+    "torch.fx.experimental.proxy_tensor": _export.give_proxies_the_layout_of_modules,
 }
 
 
