@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""``python -m bench.bench_dropin``: torch programs on torch's Module and on the native one."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from .common import ROOT, machine, write_json
+
+SIDES = ("torch", "modtree run")
+PARTS = ("decoders", "vision", "trees", "memory", "transformers")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.bench_dropin",
+        description="Measure torch programs plain and under the drop-in, in processes that take "
+        "turns; of each side the least counts.",
+    )
+    parser.add_argument("--only", action="append", choices=PARTS, help="measure this part")
+    parser.add_argument("--rounds", type=int, default=3, help="processes of each side")
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "bench")
+    return parser.parse_args()
+
+
+def _run(parts: list[str], dropin: bool) -> list[list[Any]]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-m", "bench.dropin_worker", *parts]
+    done = subprocess.run(
+        [*command, "--dropin"] if dropin else command,
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def measure(parts: list[str], rounds: int) -> list[dict[str, Any]]:
+    """One dict per row: its name, what it is per, and the least value of each side."""
+    rows: dict[str, dict[str, Any]] = {}
+    for number in range(rounds):
+        # Who comes first changes, so that neither always has the warmer machine.
+        for dropin in (False, True) if number % 2 == 0 else (True, False):
+            for name, per, value in _run(parts, dropin):
+                row = rows.setdefault(name, {"name": name, "per": per})
+                side = SIDES[dropin]
+                row[side] = min(value, row.get(side, value))
+    return list(rows.values())
+
+
+def _text(value: float, name: str) -> str:
+    if "bytes" in name:
+        return f"{value:,.0f}"
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
+        if value * factor >= 1 or unit == "us":
+            return f"{value * factor:,.{0 if value * factor >= 100 else 1}f} {unit}"
+    raise AssertionError(value)
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    lines = [
+        "| what | per | torch | modtree run | ratio |",
+        "|---|---|---:|---:|---:|",
+    ]
+    for row in rows:
+        plain, ours = (row[side] for side in SIDES)
+        name = row["name"]
+        lines.append(
+            f"| {name} | {row['per']} | {_text(plain, name)} | {_text(ours, name)} "
+            f"| {ours / plain:.2f} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> int:
+    options = _arguments()
+    record: dict[str, Any] = {"machine": machine()}
+    for key, value in record["machine"].items():
+        print(f"{key}: {value}")
+    record["rows"] = measure(options.only or list(PARTS), options.rounds)
+    print(f"\n{table(record['rows'])}")
+    write_json(options.out / "bench-dropin.json", record)
+    slower = [row["name"] for row in record["rows"] if row[SIDES[1]] > row[SIDES[0]]]
+    print(f"\nslower than torch: {', '.join(slower) or 'none'}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
