@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Runs the programs of ``tests/dropin/programs`` in processes of their own, on torch as it is and
+on modtree's Module (``modtree run``), and compares what they report.
+
+``tools/ecosystem`` uses this too, from outside of the environment that the programs run in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = ROOT / "tests" / "dropin" / "programs"
+
+#: Not programs: what they share, and one that takes arguments.
+SHARED = {"outcome", "exchange"}
+
+#: What a program needs beside torch, by the start of its name.
+LIBRARIES = {
+    "accelerate": ("accelerate", "safetensors"),
+    "diffusers": ("diffusers", "transformers", "accelerate"),
+    "gpytorch": ("gpytorch",),
+    "lightning": ("lightning", "torchmetrics"),
+    "peft": ("peft", "transformers"),
+    "safetensors": ("safetensors",),
+    "sentence_transformers": ("sentence_transformers", "transformers"),
+    "timm": ("timm", "torchvision"),
+    "torchmetrics": ("torchmetrics",),
+    "torchvision": ("torchvision",),
+    "transformers": ("transformers", "accelerate"),
+    "distributed": (),
+    "torch": (),
+}
+
+#: What every process gets: no network, one thread, nothing that changes from run to run.
+SETTINGS = {
+    "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+    "CUDA_VISIBLE_DEVICES": "",
+    "GLOO_SOCKET_IFNAME": "lo",
+    "HF_DATASETS_OFFLINE": "1",
+    "HF_HUB_OFFLINE": "1",
+    "OMP_NUM_THREADS": "1",
+    "PYTHONHASHSEED": "0",
+    "TOKENIZERS_PARALLELISM": "false",
+    "TRANSFORMERS_VERBOSITY": "error",
+}
+
+
+@dataclass
+class Outcome:
+    """What one run of a program gave: the facts of each process that reported, or the error."""
+
+    facts: dict[str, Any]
+    native: bool
+    seconds: float
+    error: str = ""
+
+
+def names(distributed: bool = False) -> list[str]:
+    """The programs, those of several processes or the others."""
+    found = sorted(p.stem for p in PROGRAMS.glob("*.py") if p.stem not in SHARED)
+    return [name for name in found if (library_of(name) == "distributed") is distributed]
+
+
+def library_of(name: str) -> str:
+    matches = [library for library in LIBRARIES if name.startswith(f"{library}_")]
+    if not matches:
+        raise ValueError(
+            f"the name of the program {name}.py starts with no library of LIBRARIES, which has "
+            f"{', '.join(LIBRARIES)}"
+        )
+    return max(matches, key=len)
+
+
+def needs(name: str) -> tuple[str, ...]:
+    return LIBRARIES[library_of(name)]
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def command(python: str, script: Path, dropin: bool, processes: int) -> list[str]:
+    """The command line a user would type."""
+    program = [*(["-m", "modtree", "run"] if dropin else []), str(script)]
+    if processes == 1:
+        return [python, *program]
+    launcher = [python, "-m", "torch.distributed.run", "--nproc-per-node", str(processes)]
+    launcher += ["--master-addr", "127.0.0.1", "--master-port", str(free_port())]
+    if dropin:
+        launcher += ["--no-python", python]
+    return [*launcher, *program]
+
+
+def environment(place: Path) -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if k not in {"RANK", "WORLD_SIZE", "LOCAL_RANK"}}
+    folders = {
+        "HF_HOME": str(place / "hub"),
+        "MPLCONFIGDIR": str(place / "matplotlib"),
+        "TORCHINDUCTOR_CACHE_DIR": str(place / "inductor"),
+        "MODTREE_OUTCOME": str(place / "outcome"),
+    }
+    return {**kept, **SETTINGS, **folders}
+
+
+@contextlib.contextmanager
+def started(arguments: list[str], **options: Any) -> Iterator[subprocess.Popen]:
+    """A process that does not outlive the block, nor do its children."""
+    process = subprocess.Popen(arguments, start_new_session=True, **options)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            # The launcher of several processes ends them when it is asked to, not when it is
+            # killed.
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(40)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def run(
+    name: str,
+    dropin: bool,
+    place: Path,
+    *arguments: str,
+    python: str = sys.executable,
+    processes: int = 1,
+    timeout: float = 300,
+) -> Outcome:
+    """Run the program, with ``place`` as its working directory.
+
+    Args:
+        name: The program's name without ``.py``.
+        dropin: Whether it runs on modtree's Module.
+        place: An existing empty folder.
+        arguments: What follows the script on the command line.
+        python: The interpreter.
+        processes: More than one are started with torchrun.
+        timeout: In seconds; a program that takes longer is ended, and has failed.
+    """
+    line = [*command(python, PROGRAMS / f"{name}.py", dropin, processes), *arguments]
+    begin = time.perf_counter()
+    output = place / "output.txt"
+    with (
+        output.open("wb") as file,
+        started(
+            line,
+            cwd=place,
+            env=environment(place),
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+        ) as process,
+    ):
+        try:
+            code: int | None = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            code = None
+    seconds = time.perf_counter() - begin
+    said = output.read_text(errors="replace")[-4000:]
+    if code is None:
+        return Outcome({}, False, seconds, f"ended after {timeout:.0f} s\n{said}")
+    if code:
+        return Outcome({}, False, seconds, f"exit status {code}\n{said}")
+    reports = [json.loads(p.read_text()) for p in sorted(place.glob("outcome.*"))]
+    if len(reports) != processes:
+        return Outcome({}, False, seconds, f"{len(reports)} of {processes} reported\n{said}")
+    facts = {f"process {i}": report["facts"] for i, report in enumerate(reports)}
+    return Outcome(facts, all(report["native"] for report in reports), seconds)
+
+
+def differences(left: Any, right: Any, path: str = "") -> list[str]:
+    """Where two reports differ, as lines ``path: this | that``."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        keys = [*left, *(k for k in right if k not in left)]
+        pairs = [(k, left.get(k, "(absent)"), right.get(k, "(absent)")) for k in keys]
+    elif isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
+        pairs = [(i, a, b) for i, (a, b) in enumerate(zip(left, right, strict=True))]
+    else:
+        same = left == right and type(left) is type(right)
+        return [] if same else [f"{path}: {left} | {right}"]
+    return [line for k, a, b in pairs for line in differences(a, b, f"{path}/{k}")]
+
+
+def compared(plain: Outcome, other: Outcome, dropin: bool = True) -> list[str]:
+    """What is wrong with two runs that should have given the same; empty when nothing is.
+
+    Args:
+        plain: A run on torch as it is.
+        other: The run to compare it with.
+        dropin: Whether ``other`` has to have run on modtree's Module.
+    """
+    wrong = [f"plain: {plain.error}"] if plain.error else []
+    if other.error:
+        wrong.append(f"{'drop-in' if dropin else 'again'}: {other.error}")
+    if wrong:
+        return wrong
+    if plain.native:
+        wrong.append("the plain run had modtree's Module")
+    if other.native is not dropin:
+        wrong.append(f"the run under the drop-in had {'no ' * (not other.native)}modtree's Module")
+    if not any(plain.facts.values()):
+        wrong.append("the program reported nothing")
+    return wrong + differences(plain.facts, other.facts)
