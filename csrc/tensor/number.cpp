@@ -142,14 +142,9 @@ bool check_slice(PyObject *item) {
   return true;
 }
 
-// The index with a final Ellipsis, so that NumPy answers with a view (never a scalar) whatever is
-// selected.
 // A list as the array that NumPy would make of it: the graph may keep it, and the list may change.
 // What is no index comes back as it is, for NumPy to refuse. Null on error.
-py::object plain_item(PyObject *item) {
-  if (!PyList_Check(item)) {
-    return py::reinterpret_borrow<py::object>(item);
-  }
+py::object array_of_list(PyObject *item) {
   auto made = py::reinterpret_steal<py::object>(PyArray_FromAny(item, nullptr, 0, 0, 0, nullptr));
   if (!made) {
     if (!PyErr_ExceptionMatches(PyExc_ValueError) && !PyErr_ExceptionMatches(PyExc_TypeError)) {
@@ -168,6 +163,8 @@ py::object plain_item(PyObject *item) {
              : py::reinterpret_borrow<py::object>(item);
 }
 
+// The index with a final Ellipsis, so that NumPy answers with a view (never a scalar) whatever is
+// selected.
 py::object full_index(PyObject *index, bool add_ellipsis) {
   bool is_tuple = PyTuple_Check(index);
   Py_ssize_t n = is_tuple ? PyTuple_GET_SIZE(index) : 1;
@@ -185,15 +182,24 @@ py::object full_index(PyObject *index, bool add_ellipsis) {
     return full;
   }
   for (Py_ssize_t i = 0; i < n; ++i) {
-    py::object item = plain_item(is_tuple ? PyTuple_GET_ITEM(index, i) : index);
-    if (!item) {
-      return item;
-    }
-    PyTuple_SET_ITEM(full.ptr(), i, item.release().ptr());
+    PyObject *item = is_tuple ? PyTuple_GET_ITEM(index, i) : index;
+    PyTuple_SET_ITEM(full.ptr(), i, Py_NewRef(item));
   }
   if (extend) {
     Py_INCREF(Py_Ellipsis);
     PyTuple_SET_ITEM(full.ptr(), n, Py_Ellipsis);
+  }
+  // The tuple is whole before elements of a list may run code.
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject *item = PyTuple_GET_ITEM(full.ptr(), i);
+    if (PyList_Check(item)) {
+      py::object array = array_of_list(item);
+      if (!array) {
+        return array;
+      }
+      PyTuple_SET_ITEM(full.ptr(), i, array.release().ptr());
+      Py_DECREF(item);
+    }
   }
   return full;
 }
