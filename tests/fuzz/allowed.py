@@ -296,7 +296,19 @@ def kind_of_global_backward_hook_changes(
     )
 
 
+def keeps_the_form_of_a_removed_hook(
+    w: World, step: Step, label: str, theirs: Outcome, ours: Outcome
+) -> bool:
+    """The first events that differ are calls of one hook, ours with kwargs."""
+    pairs = zip(theirs.events, ours.events, strict=False)
+    a, b = next(((a, b) for a, b in pairs if a != b), ((), ()))
+    if len(a) != 4 or len(b) != 4 or a[:3] != b[:3]:
+        return False
+    return b[3][:-1] == a[3] and b[3][-1][0] == "dict"
+
+
 ALLOWED = [
+    Allowed("a `with_kwargs` hook removed by an earlier hook", keeps_the_form_of_a_removed_hook),
     Allowed("`_modules` after a deletion by position", assigns_the_registry),
     Allowed("full and legacy backward hooks on one module", kind_of_backward_hook_changes),
     Allowed("the same for global hooks", kind_of_global_backward_hook_changes),
