@@ -106,8 +106,12 @@ def command(python: str, script: Path, dropin: bool, processes: int) -> list[str
 
 
 def environment(place: Path) -> dict[str, str]:
-    kept = {k: v for k, v in os.environ.items() if k not in {"RANK", "WORLD_SIZE", "LOCAL_RANK"}}
+    # Of a test that runs under the drop-in, or under torchrun, itself.
+    others = {"MODTREE_DROPIN", "RANK", "WORLD_SIZE", "LOCAL_RANK"}
+    kept = {k: v for k, v in os.environ.items() if k not in others}
+    path = [os.path.abspath(p) for p in kept.get("PYTHONPATH", "").split(os.pathsep) if p]
     folders = {
+        "PYTHONPATH": os.pathsep.join(path),
         "HF_HOME": str(place / "hub"),
         "MPLCONFIGDIR": str(place / "matplotlib"),
         "TORCHINDUCTOR_CACHE_DIR": str(place / "inductor"),

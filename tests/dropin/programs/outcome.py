@@ -132,8 +132,8 @@ def folder() -> Iterator[Path]:
 
 def is_native() -> bool:
     """Whether torch.nn.Module is modtree's native class in this process."""
-    modtree = sys.modules.get("modtree")
-    return modtree is not None and issubclass(torch.nn.Module, modtree.nn.Module)
+    native = sys.modules.get("modtree._C")
+    return native is not None and issubclass(torch.nn.Module, native.ModuleBase)
 
 
 def report(facts: Mapping[str, Any]) -> None:

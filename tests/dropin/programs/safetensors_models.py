@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from outcome import error_of, folder, report, seed, state
 from safetensors import safe_open
 from safetensors.torch import load_file, load_model, save_file, save_model

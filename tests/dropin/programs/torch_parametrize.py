@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""torch.nn.utils.parametrize, pruning, and the older norms: classes and tensors swapped in place."""
+"""torch.nn.utils.parametrize, pruning, the older norms: classes and tensors swapped in place."""
 
 from __future__ import annotations
 

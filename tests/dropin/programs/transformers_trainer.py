@@ -25,6 +25,10 @@ class Pairs(Dataset):
         return {"input_ids": self.ids[index], "labels": self.labels[index]}
 
 
+def right(prediction: Any) -> dict[str, float]:
+    return {"right": float((prediction.predictions.argmax(-1) == prediction.label_ids).mean())}
+
+
 def trainer(place: Any, **options: Any) -> Trainer:
     seed()
     return Trainer(
@@ -37,7 +41,7 @@ def trainer(place: Any, **options: Any) -> Trainer:
         ),
         train_dataset=Pairs(24),
         eval_dataset=Pairs(8),
-        compute_metrics=lambda p: {"right": float((p.predictions.argmax(-1) == p.label_ids).mean())},
+        compute_metrics=right,
     )  # fmt: skip
 
 
