@@ -18,6 +18,7 @@ def teach_dynamo(dynamo: ModuleType) -> None:
     """Tells ``torch._dynamo``, once it was imported, which function stands for which native one."""
     from modtree.dropin._adopt import original_functions
 
+    importlib.import_module("modtree.families.torch")  # not in the middle of a compiled function
     originals = original_functions()
     for name, native in _faces.NATIVE.items():
         dynamo.decorators.substitute_in_graph(native, skip_signature_check=True)(originals[name])
