@@ -37,6 +37,7 @@ void bind_module(py::module_ &m) {
       "Lets object.__setattr__ and its like take modules, or not; says whether they do afterwards. "
       "For tests: without the exchange, CPython's refusal must be what is left.");
   make_bound_method_type(m);
+  add_attribute_methods(m);
   make_walk_type(m);
   make_conversion_types(m);
   bind_global_hooks(m);

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "module/attributes.h"
 #include "module/call.h"
@@ -132,6 +133,31 @@ py::object noted_overrides(PyTypeObject *type) {
   return found;
 }
 
+// `__setattr__` and `__delattr__` as methods: CPython refuses to call its wrappers of the slots
+// where a Python function is in the slot of a base (a patched Module).
+PyObject *set_attribute(PyObject *self_obj, PyObject *const *args, Py_ssize_t count) {
+  if (count != 2) {
+    PyErr_Format(PyExc_TypeError, "__setattr__ takes a name and a value, got %zd arguments", count);
+    return nullptr;
+  }
+  if (module_tp_setattro(self_obj, args[0], args[1]) < 0) {
+    return nullptr;
+  }
+  Py_RETURN_NONE;
+}
+
+PyObject *delete_attribute(PyObject *self_obj, PyObject *name) {
+  if (module_tp_setattro(self_obj, name, nullptr) < 0) {
+    return nullptr;
+  }
+  Py_RETURN_NONE;
+}
+
+PyMethodDef set_attribute_def = {
+    "__setattr__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(set_attribute)),
+    METH_FASTCALL, "Module.__setattr__."};
+PyMethodDef delete_attribute_def = {"__delattr__", delete_attribute, METH_O, "Module.__delattr__."};
+
 PyObject **table_of(const char *name) {
   struct Entry {
     const char *name;
@@ -186,6 +212,18 @@ void take_native_slots(PyTypeObject *type) {
   take(type->tp_call, module_tp_call, info.overrides(Virtual::call));
   if (changed) {
     PyType_Modified(type);
+  }
+}
+
+void add_attribute_methods(py::handle m) {
+  const std::pair<const char *, PyMethodDef *> methods[] = {
+      {"_module_setattr", &set_attribute_def}, {"_module_delattr", &delete_attribute_def}};
+  for (const auto &[name, definition] : methods) {
+    const auto method =
+        py::reinterpret_steal<py::object>(PyDescr_NewMethod(module_base_type, definition));
+    if (!method || PyObject_SetAttrString(m.ptr(), name, method.ptr()) < 0) {
+      throw py::error_already_set();
+    }
   }
 }
 

@@ -13,6 +13,10 @@ namespace modtree {
 // per process; throws error_already_set.
 void adopt_module_class(const py::dict &attributes, py::handle sealed);
 
+// Puts `_module_setattr` and `_module_delattr` on `_C`: what the faces of `__setattr__` and
+// `__delattr__` call. Throws error_already_set.
+void add_attribute_methods(py::handle m);
+
 // How many faces there are: 0 until a class was adopted.
 extern int face_count;
 

@@ -4,7 +4,6 @@
 #include <structmember.h>
 
 #include <cstddef>
-#include <functional>
 
 #include "python/call.h"
 #include "python/new_type.h"
@@ -100,13 +99,16 @@ PyObject *bound_new(PyTypeObject *, PyObject *args, PyObject *keywords) {
   return PyMethod_New(function, object);
 }
 
-// Attributes that the type does not have are those of the function.
+// Attributes that the type does not have are those of the function; so is the name of its module,
+// which the type has for itself.
 PyObject *bound_getattro(PyObject *self_obj, PyObject *name) {
-  PyObject *value = PyObject_GenericGetAttr(self_obj, name);
-  if (value || !PyErr_ExceptionMatches(PyExc_AttributeError)) {
-    return value;
+  if (!PyUnicode_Check(name) || PyUnicode_CompareWithASCIIString(name, "__module__") != 0) {
+    PyObject *value = PyObject_GenericGetAttr(self_obj, name);
+    if (value || !PyErr_ExceptionMatches(PyExc_AttributeError)) {
+      return value;
+    }
+    PyErr_Clear();
   }
-  PyErr_Clear();
   const auto function = py::reinterpret_borrow<py::object>(as_bound(self_obj)->function);
   return PyObject_GetAttr(function.ptr(), name);
 }
@@ -118,19 +120,27 @@ PyObject *bound_repr(PyObject *self_obj) {
              : nullptr;
 }
 
+// As CPython's own bound method of the function has it, to which this one is equal.
 Py_hash_t bound_hash(PyObject *self_obj) {
-  const std::hash<const void *> hash;
-  const auto value = static_cast<Py_hash_t>(hash(as_bound(self_obj)->self) ^
-                                            hash(as_bound(self_obj)->function) >> 4);
-  return value == -1 ? -2 : value;
+  const auto method = py::reinterpret_steal<py::object>(
+      PyMethod_New(as_bound(self_obj)->function, as_bound(self_obj)->self));
+  return method ? PyObject_Hash(method.ptr()) : -1;
 }
 
 PyObject *bound_richcompare(PyObject *left, PyObject *right, int operation) {
-  if ((operation != Py_EQ && operation != Py_NE) || !Py_IS_TYPE(right, bound_method_type)) {
+  if (operation != Py_EQ && operation != Py_NE) {
     Py_RETURN_NOTIMPLEMENTED;
   }
-  const bool equal = as_bound(left)->self == as_bound(right)->self &&
-                     as_bound(left)->function == as_bound(right)->function;
+  const BoundMethod *method = as_bound(left);
+  bool equal;
+  if (Py_IS_TYPE(right, bound_method_type)) {
+    equal = method->self == as_bound(right)->self && method->function == as_bound(right)->function;
+  } else if (PyMethod_Check(right)) {
+    equal = method->self == PyMethod_GET_SELF(right) &&
+            method->function == PyMethod_GET_FUNCTION(right);
+  } else {
+    Py_RETURN_NOTIMPLEMENTED;
+  }
   return PyBool_FromLong(equal == (operation == Py_EQ));
 }
 

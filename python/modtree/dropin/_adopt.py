@@ -75,6 +75,7 @@ def _attributes(original: type) -> dict[str, Any]:
         face.__qualname__ = theirs.__qualname__
         face.__module__ = theirs.__module__
         face.__doc__ = theirs.__doc__
+        face.__annotations__ = theirs.__annotations__
         attributes[name] = face
     attributes["__name__"] = original.__name__
     attributes["__qualname__"] = original.__qualname__

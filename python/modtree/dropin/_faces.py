@@ -20,8 +20,8 @@ __all__ = ["FACES", "NATIVE"]
 
 _native_init: Callable[..., None] = Module.__dict__["__init__"]
 _native_getattr: Callable[[Any, str], Any] = _C.ModuleBase.__dict__["__getattr__"]
-_native_setattr: Callable[[Any, str, Any], None] = Module.__dict__["__setattr__"]
-_native_delattr: Callable[[Any, str], None] = Module.__dict__["__delattr__"]
+_native_setattr: Callable[[Any, str, Any], None] = _C._module_setattr
+_native_delattr: Callable[[Any, str], None] = _C._module_delattr
 _native_save: Callable[..., None] = _C.ModuleBase.__dict__["_save_to_state_dict"]
 _native_load: Callable[..., None] = _C.ModuleBase.__dict__["_load_from_state_dict"]
 
