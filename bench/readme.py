@@ -11,9 +11,13 @@ import re
 from pathlib import Path
 from typing import Any
 
+from . import bench_dropin
 from .common import FLOOR, OURS, OURS_TORCH, ROOT, TORCH, number
 
-_TREE, _TRAINING = "bench", "bench-autograd"
+_TREE, _TRAINING, _DROPIN = "bench", "bench-autograd", "bench-dropin"
+
+#: Of the whole-tree rows one model is enough.
+_NOT_IN_README = ("ResNet-50: ", "expert tree: ")
 
 _ROWS = (
     "read.parameter",
@@ -83,6 +87,23 @@ def training_text_of(record: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def dropin_text_of(record: dict[str, Any]) -> str:
+    """The same for the run of bench.bench_dropin."""
+    machine = record["machine"]
+    rows = [
+        row
+        for row in record["rows"]
+        if row["per"] != "call" or not row["name"].startswith(_NOT_IN_README)
+    ]
+    return (
+        "CPU time of the same programs on torch's class and on modtree's, one thread of "
+        f"{machine['cpu']} ({machine['python']},\n"
+        f"torch {machine['torch']}, commit {machine['commit']}), `{machine['command']}`. The models "
+        "have the shapes of\ntheir names with many small layers.\n\n"
+        f"{bench_dropin.table(rows)}"
+    )
+
+
 def insert(page: str, text: str, mark: str = _TREE) -> str:
     """The page with ``text`` between the two comments that name ``mark``."""
     begin, end = f"<!-- {mark}: begin -->", f"<!-- {mark}: end -->"
@@ -103,6 +124,7 @@ def main() -> int:
     for name, mark, make in (
         ("bench.json", _TREE, text_of),
         ("autograd.json", _TRAINING, training_text_of),
+        ("bench-dropin.json", _DROPIN, dropin_text_of),
     ):
         path = options.folder / name
         if path.is_file():
