@@ -152,4 +152,5 @@ def _execute(source: str | bytes, name: str, path: str | None) -> None:
     if path is not None:
         vars(main_module).update(__file__=path, __cached__=None)
     sys.modules["__main__"] = main_module
-    exec(compile(source, name, "exec"), vars(main_module))
+    # The program has the language it asks for, not what this file imports from __future__.
+    exec(compile(source, name, "exec", dont_inherit=True), vars(main_module))

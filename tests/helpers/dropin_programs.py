@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "tests" / "dropin" / "programs"
 
 #: Not programs: what they share, and one that takes arguments.
-SHARED = {"outcome", "exchange"}
+SHARED = {"outcome", "exchange", "distributed_common"}
 
 #: What a program needs beside torch, by the start of its name.
 LIBRARIES = {
