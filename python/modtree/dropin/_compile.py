@@ -28,8 +28,8 @@ def teach_dynamo(dynamo: ModuleType) -> None:
 
 
 def _let_modules_change(dynamo: ModuleType) -> None:
-    """Lets a traced program assign to modules: their native ``__getattribute__`` has no more effects
-    than that of ``object``, which is among those that dynamo knows.
+    """Lets a traced program assign to modules: their native ``__getattribute__`` has no more
+    effects than that of ``object``, which is among those that dynamo knows.
     """
     effects = importlib.import_module(f"{dynamo.__name__}.side_effects").SideEffects
     ask_dynamo = effects.cls_supports_mutation_side_effects

@@ -130,9 +130,9 @@ class TorchFamily(base.TensorFamily):
 
     @staticmethod
     def copy_all(tensors: list[Any], sources: list[Any]) -> bool:
-        # Modes see each copy, and so does a method that a program puts in the place of torch's. Away
-        # from the CPU the copies may be made at the same time, which shows where one tensor lies in
-        # the memory of another.
+        # Modes see each copy, and so does a method that a program puts in the place of torch's.
+        # Away from the CPU copies may be made at the same time, which shows where one tensor lies
+        # in the memory of another.
         if _function_modes() or _dispatch_modes() or _Tensor.copy_ is not _copy:
             return False
         if not tensors[0].is_cpu and not _are_apart(tensors, sources):
