@@ -6,13 +6,14 @@ backward that is recorded itself.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from modtree._C import TensorBase, from_array, kernels
+from modtree._C import TensorBase, from_array
 from modtree._ops import masks
 from modtree._ops.registry import ops
 
@@ -20,6 +21,27 @@ from modtree._ops.registry import ops
 _COPY_BELOW = 4096
 #: Zero of each dtype, as an array: NumPy takes longer to convert a number.
 ZEROS = {np.dtype(kind): np.zeros((), kind) for kind in "efdFD"}
+
+
+def as_ints(values: tuple[Any, ...]) -> tuple[int, ...]:
+    """Sizes given one by one or as one sequence."""
+    if len(values) == 1 and isinstance(values[0], (tuple, list)):
+        values = tuple(values[0])
+    for value in values:
+        if type(value) is not int:
+            return tuple(operator.index(v) for v in values)
+    return values
+
+
+def wrap_dim(dim: int, ndim: int) -> int:
+    """A dimension counted from the start, after a check; a scalar has one too."""
+    limit = max(ndim, 1)
+    if not -limit <= dim < limit:
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-limit}, {limit - 1}], but "
+            f"got {dim})"
+        )
+    return dim % limit
 
 
 def like_first(x: Any, *args: Any, **kwargs: Any) -> Any:
@@ -118,6 +140,11 @@ def backwards(x: Any, axis: int) -> Any:
 def zeros(x: Any) -> Any:
     """Zeros like x."""
     return x.new_zeros(x.shape) if isinstance(x, TensorBase) else np.zeros(x.shape, x.dtype)  # type: ignore[attr-defined]
+
+
+def no_gradient(g: Any, *_rest: Any) -> Any:
+    """The derivative of steps, which is zero wherever they have one."""
+    return zeros(g)
 
 
 def zeros_of(shape: Any, like: Any) -> Any:
@@ -283,59 +310,6 @@ def native(first: Any, *others: Any) -> bool:
     if type(first) is not np.ndarray or first.dtype.char not in "fd":
         return False
     return all(type(x) is np.ndarray and x.dtype == first.dtype for x in others)
-
-
-_KERNEL_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
-
-
-def sum_rows(index: Any, rows: Any, count: int) -> Any:
-    """Zeros of shape (count, *rest) with rows[i] added at index[i]. Shapes (n,), (n, *rest);
-    indices may repeat and be negative.
-    """
-    rest = rows.shape[1:]
-    if index.size == 0 or rows.size == 0:
-        return np.zeros((count, *rest), rows.dtype)
-    if index.dtype.kind == "i":
-        if index.min() < 0:
-            index = np.where(index < 0, index + count, index)
-        index = index.astype(np.int64, copy=False)
-    else:
-        index = index.astype(np.int64)
-    if rows.dtype in _KERNEL_DTYPES:
-        flat = np.ascontiguousarray(rows).reshape(index.size, math.prod(rest))
-        return kernels.scatter_add_rows(index, flat, count).reshape((count, *rest))
-    result = np.zeros((count, *rest), rows.dtype)
-    order = np.argsort(index, kind="stable")
-    indices = index[order]
-    starts = np.flatnonzero(np.concatenate(([True], indices[1:] != indices[:-1])))
-    # Half precision would stall: sums of many small numbers need more digits than it has.
-    wide = np.float32 if rows.dtype == np.float16 else rows.dtype
-    result[indices[starts]] = np.add.reduceat(rows[order], starts, axis=0, dtype=wide)
-    return result
-
-
-def sum_at(size: int, indices: Any, values: Any) -> Any:
-    """A vector of `size` zeros with each value added at its index."""
-    return sum_rows(indices.reshape(-1), values.reshape(-1), size)
-
-
-def positions(shape: tuple[int, ...], index: Any) -> Any:
-    """For each element that ``x[index]`` picks from an array of this shape, its number in C
-    order.
-    """
-    return np.arange(math.prod(shape)).reshape(shape)[index]
-
-
-def flat_indices(shape: tuple[int, ...], arrays: Any) -> Any:
-    """The same for one index array per dimension, without an array of the size of x. Indices may be
-    negative and broadcast.
-    """
-    indices: Any = 0
-    for size, index in zip(shape, arrays, strict=True):
-        if index.size and index.dtype.kind == "i" and index.min() < 0:
-            index = np.where(index < 0, index + size, index)
-        indices = indices * size + index
-    return indices
 
 
 def shared_evenly(g: Any, out: Any, x: Any, *_args: Any, **_kwargs: Any) -> Any:

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from modtree._C import _result_type
-from modtree._ops.generic import like_first, operation, zeros_of
+from modtree._ops.broadcast import meshgrid
+from modtree._ops.generic import as_ints, like_first, operation, wrap_dim, zeros_of
 from modtree._ops.registry import define, derive, expose, ops
-from modtree._ops.shape import _dim, _ints, atleast, meshgrid
+from modtree._ops.shape import atleast
 
 
 def _cat_meta(items: Any, axis: int) -> Any:
@@ -206,12 +207,12 @@ def stack(tensors: Any, dim: int = 0) -> Any:
 
 def repeat(input: Any, *sizes: Any) -> Any:
     """A copy repeated along each dimension."""
-    return ops["repeat"](input, _ints(sizes))
+    return ops["repeat"](input, as_ints(sizes))
 
 
 def tile(input: Any, *dims: Any) -> Any:
     """repeat() that fills in leading ones."""
-    counts = _ints(dims)
+    counts = as_ints(dims)
     return ops["repeat"](input, (1,) * (input.ndim - len(counts)) + counts)
 
 
@@ -233,7 +234,7 @@ def flip(input: Any, *sizes: Any, dims: Any = None) -> Any:
         sizes: The dimensions.
         dims: The dimensions, as a sequence.
     """
-    return ops["flip"](input, _ints(sizes if dims is None else (dims,)))
+    return ops["flip"](input, as_ints(sizes if dims is None else (dims,)))
 
 
 def roll(input: Any, shifts: Any, dims: Any = None) -> Any:
@@ -310,7 +311,7 @@ def rot90(input: Any, k: int = 1, dims: Any = (0, 1)) -> Any:
         k: Number of turns.
         dims: The plane: from the first towards the second.
     """
-    first, second = (_dim(d, input.ndim) for d in dims)
+    first, second = (wrap_dim(d, input.ndim) for d in dims)
     if first == second:
         raise RuntimeError(
             f"expected rotation dims to be different, but got dim0 = {dims[0]} twice"
@@ -333,7 +334,7 @@ def diag_embed(input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> A
         dim2: Second one.
     """
     ndim = input.ndim + 1
-    first, second = _dim(dim1, ndim), _dim(dim2, ndim)
+    first, second = wrap_dim(dim1, ndim), wrap_dim(dim2, ndim)
     if first == second:
         raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
     size = input.size(-1) + abs(offset)

@@ -17,7 +17,7 @@ from modtree._ops.independent import independent
 from modtree._ops.linalg import cross as _cross
 from modtree._ops.reduce import norm as _vector_norm
 from modtree._ops.registry import expose, ops
-from modtree._ops.shape import diagonal as _diagonal
+from modtree._ops.slices import diagonal as _diagonal
 
 __all__ = [
     "LinAlgError",

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""scatter, scatter_add, scatter_reduce, index_add, index_reduce, and sums of rows by index."""
+"""scatter_reduce and index_reduce: sums, products, means and extremes of what an index brings
+together.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,9 @@ from typing import Any
 import numpy as np
 
 from modtree._C import TensorBase, from_array
-from modtree._ops.generic import flat_indices, operation, sum_at
-from modtree._ops.index import _check_bounds, _check_index, along_axis
+from modtree._ops.generic import operation, wrap_dim
+from modtree._ops.indices import along_axis, check_bounds, check_index, flat_indices, sum_at
 from modtree._ops.registry import define, derive, expose, ops
-from modtree._ops.shape import _dim
 
 _MODES = ("sum", "prod", "mean", "amax", "amin")
 
@@ -44,7 +45,7 @@ def _scatter_reduce(
         raise RuntimeError(
             f"reduce argument must be either sum, prod, mean, amax or amin, got {mode}"
         )
-    _check_index(index, "scatter_reduce")
+    check_index(index, "scatter_reduce")
     if source.dtype != x.dtype:
         raise RuntimeError(
             f"scatter(): Expected self.dtype to be equal to src.dtype, got {x.dtype} and "
@@ -56,8 +57,8 @@ def _scatter_reduce(
             f"{index.ndim}, {x.ndim} "
             f"and {source.ndim}"
         )
-    axis = _dim(axis, x.ndim)
-    _check_bounds(index, x.shape[axis] if x.ndim else 1, axis)
+    axis = wrap_dim(axis, x.ndim)
+    check_bounds(index, x.shape[axis] if x.ndim else 1, axis)
     if index.size == 0:
         return x.copy()
     indices, values = flat_indices_of(x.shape, axis, index), corner(source, index)

@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""add, sub, mul, div, remainder, pow, hypot, logaddexp and other arithmetic of two tensors; lerp,
+addcmul, addcdiv.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from modtree._C import TensorBase
+from modtree._ops.generic import conj, no_gradient, pick, zeros
+from modtree._ops.registry import define, derive, expose, inplace_of, ops, unchanged
+
+define("add", np.add, promote="arith", operands=2, numpy=np.add)
+define("sub", np.subtract, promote="arith", operands=2, no_bool=True, numpy=np.subtract)
+define("mul", np.multiply, promote="arith", operands=2, numpy=np.multiply)
+define("true_divide", np.true_divide, promote="floating", operands=2, numpy=np.true_divide)
+
+
+def _power(a: Any, b: Any) -> Any:
+    """Integers wrap around; a negative exponent array gives what 1 / a ** b truncates to."""
+    kind = a.dtype.kind
+    if kind == "f" and b.ndim == 0:
+        # The usual exponents have shorter ways, which torch takes too.
+        short = _SHORT_POWERS.get(b.item())
+        return np.power(a, b) if short is None else short(a)
+    if kind == "b":
+        return np.logical_or(a, np.logical_not(b))
+    if kind == "i" and b.ndim and (b < 0).any():
+        a, b = np.broadcast_arrays(a, b)
+        odd = np.where(b % 2 == 0, a * a, a)
+        return np.where(
+            b < 0, np.where(np.abs(a) == 1, odd, 0), np.power(a, np.maximum(b, 0))
+        ).astype(a.dtype)
+    return np.power(a, b)
+
+
+_SHORT_POWERS: dict[float, Any] = {2.0: np.square, 3.0: lambda a: a * a * a, 0.5: np.sqrt}
+
+define(
+    "floor_divide",
+    np.floor_divide,
+    promote="arith",
+    operands=2,
+    check_zero=True,
+    numpy=np.floor_divide,
+)
+define(
+    "remainder",
+    np.remainder,
+    promote="arith",
+    operands=2,
+    check_zero=True,
+    numpy=np.remainder,
+)
+define("fmod", np.fmod, promote="arith", operands=2, check_zero=True, numpy=np.fmod)
+define("pow", _power, promote="arith", operands=2, numpy=np.power)
+define("atan2", np.arctan2, promote="floating", operands=2, numpy=np.arctan2)
+define("hypot", np.hypot, promote="arith", operands=2, numpy=np.hypot)
+define("logaddexp", np.logaddexp, promote="arith", operands=2, numpy=np.logaddexp)
+define("copysign", np.copysign, promote="floating", operands=2, numpy=np.copysign)
+define("nextafter", np.nextafter, promote="arith", operands=2, numpy=np.nextafter)
+
+for _name in (
+    "mul true_divide floor_divide remainder fmod pow atan2 hypot logaddexp copysign nextafter"
+).split():
+    expose(_name, ops[_name])
+    expose(_name + "_", inplace_of(ops[_name]))
+expose("multiply", ops["mul"])
+expose("arctan2", ops["atan2"])
+
+_add, _sub, _mul, _div = ops["add"], ops["sub"], ops["mul"], ops["true_divide"]
+
+
+def add(input: Any, other: Any, *, alpha: Any = 1) -> Any:
+    """input + alpha * other.
+
+    Args:
+        other: A tensor that broadcasts with ``input``, or a number.
+        alpha: A factor of ``other``.
+    """
+    return _add(input, other if alpha == 1 else _mul(other, alpha))
+
+
+def sub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
+    """input - alpha * other.
+
+    Args:
+        other: A tensor that broadcasts with ``input``, or a number.
+        alpha: A factor of ``other``.
+    """
+    return _sub(input, other if alpha == 1 else _mul(other, alpha))
+
+
+def add_(self: Any, other: Any, *, alpha: Any = 1) -> Any:
+    """self += alpha * other, in place."""
+    return _add.inplace(self, other if alpha == 1 else _mul(other, alpha))
+
+
+def sub_(self: Any, other: Any, *, alpha: Any = 1) -> Any:
+    """self -= alpha * other, in place."""
+    return _sub.inplace(self, other if alpha == 1 else _mul(other, alpha))
+
+
+def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
+    """other - alpha * input.
+
+    Args:
+        other: A tensor that broadcasts with ``input``, or a number.
+        alpha: A factor of ``input``.
+    """
+    return sub(other, input, alpha=alpha)
+
+
+def _rounded_quotient(input: Any, other: Any, mode: str) -> Any:
+    if mode == "floor":
+        return ops["floor_divide"](input, other)
+    if mode == "trunc":
+        return ops["trunc_divide"](input, other)
+    raise RuntimeError(
+        f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found {mode!r}"
+    )
+
+
+def _trunc_divide(a: Any, b: Any) -> Any:
+    if a.dtype.kind in "iu":
+        quotient = np.floor_divide(a, b)
+        return quotient + ((quotient < 0) & (quotient * b != a)).astype(a.dtype)
+    return np.trunc(np.true_divide(a, b))
+
+
+define("trunc_divide", _trunc_divide, promote="arith", operands=2, check_zero=True)
+
+
+def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
+    """input / other; whole quotients with rounding_mode "floor" or "trunc".
+
+    Args:
+        other: A tensor that broadcasts with ``input``, or a number.
+        rounding_mode: None, ``"floor"`` or ``"trunc"`` (towards zero).
+    """
+    if rounding_mode is None:
+        return _div(input, other)
+    return _rounded_quotient(input, other, rounding_mode)
+
+
+def div_(self: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
+    """self /= other, in place."""
+    if rounding_mode is None:
+        return _div.inplace(self, other)
+    name = {"floor": "floor_divide", "trunc": "trunc_divide"}.get(rounding_mode)
+    return ops[name].inplace(self, other) if name else _rounded_quotient(self, other, rounding_mode)
+
+
+_function: Any  # of one type after another
+for _function in (add, sub, rsub, div):
+    expose(_function.__name__, _function)
+expose("subtract", sub)
+expose("divide", div)
+for _function in (add_, sub_, div_):
+    expose(_function.__name__, _function, function=False)
+
+# -- three operands --------------------------------------------------------------------------------
+
+
+def _lerp(start: Any, end: Any, weight: Any) -> Any:
+    """From the nearer end, so that weight 1 gives exactly ``end``."""
+    step = end - start
+    near = np.abs(weight) < 0.5
+    if near.ndim == 0:
+        return start + weight * step if near else end - step * (1 - weight)
+    return np.where(near, start + weight * step, end - step * (1 - weight))
+
+
+define("lerp", _lerp, promote="arith", operands=3)
+define("addcmul", lambda x, a, b, v: x + v * a * b, promote="arith", operands=3)
+define("addcdiv", lambda x, a, b, v: x + v * (a / b), promote="arith", operands=3)
+
+
+def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
+    """input + value * tensor1 * tensor2.
+
+    Args:
+        tensor1: First factor; broadcasts with ``input``.
+        tensor2: Second one.
+        value: A factor of the product.
+    """
+    return ops["addcmul"](input, tensor1, tensor2, value)
+
+
+def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
+    """input + value * tensor1 / tensor2.
+
+    Args:
+        tensor1: The dividend; broadcasts with ``input``.
+        tensor2: The divisor.
+        value: A factor of the quotient.
+    """
+    return ops["addcdiv"](input, tensor1, tensor2, value)
+
+
+expose("lerp", ops["lerp"])
+expose("lerp_", inplace_of(ops["lerp"]), function=False)
+expose("addcmul", addcmul)
+expose("addcdiv", addcdiv)
+expose(
+    "addcmul_",
+    lambda self, tensor1, tensor2, *, value=1: ops["addcmul"].inplace(
+        self, tensor1, tensor2, value
+    ),
+    function=False,
+)
+expose(
+    "addcdiv_",
+    lambda self, tensor1, tensor2, *, value=1: ops["addcdiv"].inplace(
+        self, tensor1, tensor2, value
+    ),
+    function=False,
+)
+
+
+# -- derivatives -----------------------------------------------------------------------------------
+
+derive("add", unchanged, unchanged)
+derive("sub", unchanged, lambda g, _out, _a, _b: -g)
+derive(
+    "mul",
+    lambda g, _out, _a, b: g * conj(b),
+    lambda g, _out, a, _b: g * conj(a),
+)
+derive(
+    "true_divide",
+    lambda g, _out, _a, b: g / conj(b),
+    lambda g, _out, a, b: -g * conj((a / b) / b),
+)
+derive("floor_divide", no_gradient, no_gradient)
+derive("trunc_divide", no_gradient, no_gradient)
+derive("remainder", unchanged, lambda g, _out, a, b: -g * np.floor_divide(a, b))
+derive("fmod", unchanged, lambda g, _out, a, b: -g * np.trunc(a / b))
+
+
+def _pow_base(g: Any, _out: Any, a: Any, b: Any) -> Any:
+    """Where the exponent is 0 the gradient is 0, also at 0 ** 0."""
+    if b.ndim == 0 and not (isinstance(b, TensorBase) and b.requires_grad):
+        number = b.item()
+        if number == 2:
+            return g * (a.conj() * 2)
+        return zeros(g) if number == 0 else g * conj(a ** (number - 1) * number)
+    return pick(b == 0, 0, g * conj(b * np.power(a, b - 1)))
+
+
+def _pow_exponent(g: Any, out: Any, a: Any, b: Any) -> Any:
+    """0 ** b does not change with b, except where b is negative."""
+    settled = (a == 0) & (b.real >= 0)
+    return pick(settled, 0, g * conj(out * np.log(pick(settled, 1, a))))
+
+
+derive("pow", _pow_base, _pow_exponent)
+
+
+def _atan2_scale(a: Any, b: Any) -> Any:
+    """1 / (a^2 + b^2), and 0 at the origin, where the angle has no direction to change in."""
+    square = a * a + b * b
+    origin = square == 0
+    return pick(origin, 0, 1 / pick(origin, 1, square))
+
+
+derive(
+    "atan2",
+    lambda g, _out, a, b: g * (b * _atan2_scale(a, b)),
+    lambda g, _out, a, b: -g * (a * _atan2_scale(a, b)),
+)
+derive(
+    "hypot",
+    lambda g, out, a, _b: g * (a / out),
+    lambda g, out, _a, b: g * (b / out),
+)
+derive(
+    "logaddexp",
+    lambda g, _out, a, b: g / (1 + np.exp(b - a)),
+    lambda g, _out, a, b: g / (1 + np.exp(a - b)),
+)
+
+
+def _copysign(g: Any, out: Any, a: Any, _b: Any) -> Any:
+    return pick(a == 0, 0, g * (out / pick(a == 0, 1, a)))
+
+
+derive("copysign", _copysign, no_gradient)
+
+
+derive("nextafter", unchanged, no_gradient)
+
+derive(
+    "lerp",
+    lambda g, _out, _start, _end, weight: g * conj(1 - weight),
+    lambda g, _out, _start, _end, weight: g * conj(weight),
+    lambda g, _out, start, end, _weight: g * (end - start).conj(),
+)
+derive(
+    "addcmul",
+    unchanged,
+    lambda g, _out, _x, _a, b, v: g * (v * b).conj(),
+    lambda g, _out, _x, a, _b, v: g * (v * a).conj(),
+)
+derive(
+    "addcdiv",
+    unchanged,
+    lambda g, _out, _x, _a, b, v: g * (v / b).conj(),
+    lambda g, _out, _x, a, b, v: -g * (v * a / (b * b)).conj(),
+)

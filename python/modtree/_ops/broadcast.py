@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""expand, broadcast_to, broadcast_tensors, meshgrid: elements repeated without a copy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from modtree._ops.generic import as_ints
+from modtree._ops.registry import define, derive, expose, ops, unchanged
+from modtree._tensor.size import Size
+
+
+def _expand(x: Any, sizes: Any) -> Any:
+    extra = len(sizes) - x.ndim
+    if extra < 0:
+        raise RuntimeError(
+            f"expand({list(sizes)}): the number of sizes provided ({len(sizes)}) must be greater "
+            f"or equal to the "
+            f"number of dimensions in the tensor ({x.ndim})"
+        )
+    target = []
+    for i, size in enumerate(sizes):
+        have = x.shape[i - extra] if i >= extra else None
+        if size == -1:
+            if have is None:
+                raise RuntimeError(
+                    f"expand({list(sizes)}): -1 isn't allowed in a leading, non-existing "
+                    f"dimension {i}"
+                )
+            size = have
+        elif have is not None and have not in (1, size):
+            raise RuntimeError(
+                f"The expanded size of the tensor ({size}) must match the existing size ({have}) "
+                f"at non-singleton "
+                f"dimension {i}.  Target sizes: {list(sizes)}.  Tensor sizes: {list(x.shape)}"
+            )
+        target.append(size)
+    view = np.lib.stride_tricks.as_strided(
+        x.reshape((1,) * extra + x.shape),
+        target,
+        [
+            0 if n == 1 and t != 1 else s
+            for n, t, s in zip(
+                (1,) * extra + x.shape, target, (0,) * extra + x.strides, strict=True
+            )
+        ],
+    )
+    return view
+
+
+define("expand", _expand, view=True)
+
+
+def expand(input: Any, *sizes: Any) -> Any:
+    """Dimensions of size 1 repeated without copying; -1 keeps a size."""
+    return ops["expand"](input, as_ints(sizes))
+
+
+def expand_as(input: Any, other: Any) -> Any:
+    """expand() to the shape of other."""
+    return ops["expand"](input, tuple(other.shape))
+
+
+def broadcast_shapes(*shapes: Any) -> Any:
+    """The shape that tensors of these shapes have together."""
+    try:
+        return Size(
+            np.broadcast_shapes(*((s,) if isinstance(s, int) else tuple(s) for s in shapes))
+        )
+    except ValueError:
+        raise RuntimeError(
+            f"Shape mismatch: objects cannot be broadcast to a single shape: "
+            f"{[list(s) for s in shapes]}"
+        ) from None
+
+
+def broadcast_tensors(*tensors: Any) -> Any:
+    """All tensors expanded to their common shape."""
+    shape = np.broadcast_shapes(*(tuple(x.shape) for x in tensors))
+    return tuple(ops["expand"](x, shape) for x in tensors)
+
+
+def meshgrid(*tensors: Any, indexing: str = "ij") -> Any:
+    """Coordinate grids of 1-D tensors: views of them."""
+    items = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
+    if indexing not in ("ij", "xy"):
+        raise RuntimeError(
+            f'meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}'
+        )
+    for item in items:
+        if item.dtype != items[0].dtype:
+            raise RuntimeError(
+                f"meshgrid expects all tensors to have the same dtype, got {items[0].dtype} and "
+                f"{item.dtype}"
+            )
+        if item.ndim > 1:
+            raise RuntimeError(
+                f"meshgrid: Expected 0D or 1D tensor in the tensor list but got: {item.ndim}D"
+            )
+    shape = [item.numel() for item in items]
+    rank = len(shape)
+    grids = [
+        ops["expand"](ops["reshape"](x, (1,) * i + (-1,) + (1,) * (rank - 1 - i)), tuple(shape))
+        for i, x in enumerate(items)
+    ]
+    return tuple(g.swapaxes(0, 1) for g in grids) if indexing == "xy" and rank > 1 else tuple(grids)
+
+
+for _function in (expand, expand_as):
+    expose(_function.__name__, _function, function=False)
+
+expose("broadcast_to", lambda input, size: ops["expand"](input, tuple(size)))
+expose("broadcast_shapes", broadcast_shapes, method=False)
+expose("broadcast_tensors", broadcast_tensors, method=False)
+expose("meshgrid", meshgrid, method=False)
+
+
+# -- derivatives -----------------------------------------------------------------------------------
+
+derive("expand", unchanged)

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""where, clamp and the like: elements chosen by a condition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from modtree._C import as_dtype
+from modtree._ops import masks
+from modtree._ops.generic import select
+from modtree._ops.registry import define, derive, expose, ops
+
+
+def _where(condition: Any, a: Any, b: Any) -> Any:
+    if condition.dtype.kind != "b" and condition.dtype != np.uint8:
+        raise RuntimeError(
+            f"where expected condition to be a boolean tensor, but got a tensor with dtype "
+            f"{condition.dtype}"
+        )
+    return masks.where(condition if condition.dtype.kind == "b" else condition != 0, a, b)
+
+
+def _clamp(x: Any, low: Any, high: Any) -> Any:
+    if low is not None:
+        x = np.maximum(x, low)
+    if high is not None:
+        x = np.minimum(x, high)
+    return x
+
+
+define(
+    "where",
+    _where,
+    promote="arith",
+    first=1,
+    operands=2,
+    meta=lambda c, a, b: (
+        np.broadcast_shapes(c.shape, np.shape(a), np.shape(b)),
+        np.result_type(a, b),
+    ),
+)
+define("clamp", _clamp, promote="arith", operands=3, meta=lambda x, low, high: (x.shape, x.dtype))
+
+
+def where(condition: Any, input: Any = None, other: Any = None) -> Any:
+    """Elements of input where condition holds, else of other; with one argument the indices where
+    it holds.
+
+    Args:
+        condition: A bool tensor.
+        input: A tensor or a number.
+        other: A tensor or a number.
+    """
+    if input is None and other is None:
+        return ops["nonzero_tuple"](condition)
+    return ops["where"](condition, input, other)
+
+
+def clamp(input: Any, min: Any = None, max: Any = None) -> Any:  # noqa: A002
+    """Limits values to [min, max]; either may be None.
+
+    Args:
+        min: Lower limit, a number or a tensor.
+        max: Upper limit; wins where it is below ``min``.
+    """
+    if min is None and max is None:
+        raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
+    return ops["clamp"](input, min, max)
+
+
+def clamp_(self: Any, min: Any = None, max: Any = None) -> Any:  # noqa: A002
+    """Limits values to [min, max], in place."""
+    return ops["clamp"].inplace(self, min, max)
+
+
+expose("where", where)
+expose("clamp", clamp)
+expose("clip", clamp)
+expose("clamp_", clamp_, function=False)
+expose("clip_", clamp_, function=False)
+expose("clamp_min", lambda input, min: clamp(input, min=min))  # noqa: A006
+expose("clamp_max", lambda input, max: clamp(input, max=max))  # noqa: A006
+expose("clamp_min_", lambda self, min: clamp_(self, min=min), function=False)
+expose("clamp_max_", lambda self, max: clamp_(self, max=max), function=False)
+
+
+def _where_method(self: Any, condition: Any, other: Any) -> Any:
+    """Elements of this tensor where the condition holds, else of other.
+
+    Args:
+        condition: A bool tensor.
+        other: A tensor or a number.
+    """
+    return ops["where"](condition, self, other)
+
+
+expose("where", _where_method, function=False)
+
+
+# -- derivatives -----------------------------------------------------------------------------------
+
+_BOOL = {np.dtype(bool), as_dtype(bool)}
+
+
+def _truth(condition: Any) -> Any:
+    """The condition of where(), which may be of uint8."""
+    return condition if condition.dtype in _BOOL else condition != 0
+
+
+derive(
+    "where",
+    None,
+    lambda g, _out, condition, _a, _b: select(_truth(condition), g),
+    lambda g, _out, condition, _a, _b: select(~_truth(condition), g),
+)
+
+
+def _clamp_vjp(g: Any, _out: Any, x: Any, low: Any, high: Any) -> Any:
+    if low is None:
+        return select(x <= high, g)
+    if high is None:
+        return select(x >= low, g)
+    return select((x >= low) & (x <= high), g)
+
+
+def _clamp_low(g: Any, _out: Any, x: Any, low: Any, high: Any) -> Any:
+    below = x < low
+    return select(below if high is None else below & (low < high), g)
+
+
+def _clamp_high(g: Any, _out: Any, x: Any, low: Any, high: Any) -> Any:
+    above = x > high
+    return select(above if low is None else above | (high < low), g)
+
+
+derive("clamp", _clamp_vjp, _clamp_low, _clamp_high)

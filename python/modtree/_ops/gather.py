@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""gather and scatter along one dimension, with an index for each element; take_along_dim."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from modtree._ops.generic import like_first, operation, wrap_dim
+from modtree._ops.indices import (
+    along_axis,
+    at_least_1d,
+    check_bounds,
+    check_index,
+    flat_indices,
+    shape_given,
+    sum_at,
+)
+from modtree._ops.registry import define, derive, expose, ops
+
+
+def _gather(x: Any, axis: int, index: Any) -> Any:
+    check_index(index, "gather")
+    if x.ndim == index.ndim == 0:
+        check_bounds(index, 1, 0)
+        return x.copy()
+    x = at_least_1d(x)
+    shape, index = index.shape, at_least_1d(index)
+    if x.ndim != index.ndim:
+        raise RuntimeError("Index tensor must have the same number of dimensions as input tensor")
+    axis = wrap_dim(axis, x.ndim)
+    for i, (n, m) in enumerate(zip(index.shape, x.shape, strict=True)):
+        if i != axis and n > m and index.size:
+            raise RuntimeError(
+                f"Size does not match at dimension {i} expected index {list(index.shape)} to be "
+                f"no larger than self "
+                f"{list(x.shape)} apart from dimension {axis}"
+            )
+    check_bounds(index, x.shape[axis], axis)
+    return x[along_axis(index, axis)].reshape(shape)
+
+
+def _gather_backward(g: Any, shape: tuple[int, ...], axis: int, index: Any) -> Any:
+    """Zeros of a shape with each g added where gather() picked it."""
+    wide = tuple(shape) or (1,)
+    index = at_least_1d(index)
+    indices = flat_indices(wide, along_axis(index, axis % len(wide)))
+    return sum_at(math.prod(wide), indices, g).reshape(shape)
+
+
+def _scatter(x: Any, axis: int, index: Any, source: Any, mode: Any) -> Any:
+    check_index(index, "scatter")
+    result = x.copy()
+    wide, index = at_least_1d(result), at_least_1d(index)
+    if index.size == 0:
+        return result
+    axis = wrap_dim(axis, wide.ndim)
+    check_bounds(index, wide.shape[axis], axis)
+    place = along_axis(index, axis)
+    if isinstance(source, np.ndarray) and (source.ndim or index.ndim):
+        if mode != "multiply" and source.dtype != x.dtype:
+            raise RuntimeError(
+                f"scatter(): Expected self.dtype to be equal to src.dtype, got {x.dtype} and "
+                f"{source.dtype}"
+            )
+        source = at_least_1d(source)[tuple(slice(n) for n in index.shape)]
+    if mode is None:
+        wide[place] = source
+    elif mode == "add" and x.dtype.kind in "fc":
+        picked = flat_indices(wide.shape, place)
+        wide += sum_at(wide.size, picked, np.broadcast_to(source, picked.shape)).reshape(wide.shape)
+    elif mode in ("add", "multiply"):
+        {"add": np.add, "multiply": np.multiply}[mode].at(wide, place, source)
+    else:
+        raise RuntimeError(f"reduce argument must be either add or multiply, got {mode!r}")
+    return result
+
+
+define("gather", _gather, meta=lambda x, axis, index: (index.shape, x.dtype))
+define("gather_backward", _gather_backward, meta=shape_given)
+
+define("scatter", _scatter, meta=like_first)
+
+
+def gather(input: Any, dim: int, index: Any) -> Any:
+    """input[i][index[i][j]] for dim 1, and so on.
+
+    Args:
+        dim: The dimension; may count from the end.
+        index: Indices along ``dim``; of the shape of the result.
+    """
+    return ops["gather"](input, dim, index)
+
+
+def take_along_dim(input: Any, indices: Any, dim: Any = None) -> Any:
+    """gather() whose other dimensions broadcast; of the flattened input without a dim.
+
+    Args:
+        indices: Indices along ``dim``.
+        dim: The dimension; the flattened input without.
+    """
+    if dim is None:
+        return ops["take_along_dim"](input.reshape(-1), indices.reshape(-1), 0)
+    return ops["take_along_dim"](input, indices, dim)
+
+
+def scatter(
+    input: Any, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: Any = None
+) -> Any:
+    """A copy with the values of src put where index says.
+
+    Args:
+        dim: The dimension; may count from the end.
+        index: For each value the index along ``dim`` where it goes.
+        src: The values; as many as indices at least, in each dimension.
+        value: One number, in place of ``src``.
+        reduce: None, ``"add"`` or ``"multiply"``: what happens to a value that is there.
+    """
+    return ops["scatter"](input, dim, index, value if src is None else src, reduce)
+
+
+def scatter_(
+    self: Any, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: Any = None
+) -> Any:
+    """Puts the values of src where index says.
+
+    Args:
+        dim: The dimension; may count from the end.
+        index: For each value the index along ``dim`` where it goes.
+        src: The values; as many as indices at least, in each dimension.
+        value: One number, in place of ``src``.
+        reduce: None, ``"add"`` or ``"multiply"``: what happens to a value that is there.
+    """
+    return ops["scatter"].inplace(self, dim, index, value if src is None else src, reduce)
+
+
+def scatter_add(input: Any, dim: int, index: Any, src: Any) -> Any:
+    """A copy with the values of src added where index says.
+
+    Args:
+        dim: The dimension; may count from the end.
+        index: For each value the index along ``dim`` where it goes.
+        src: The values; as many as indices at least, in each dimension.
+    """
+    return ops["scatter"](input, dim, index, src, "add")
+
+
+def scatter_add_(self: Any, dim: int, index: Any, src: Any) -> Any:
+    """Adds the values of src where index says.
+
+    Args:
+        dim: The dimension; may count from the end.
+        index: For each value the index along ``dim`` where it goes.
+        src: The values; as many as indices at least, in each dimension.
+    """
+    return ops["scatter"].inplace(self, dim, index, src, "add")
+
+
+_function: Any  # of one type after another
+for _function in (gather, take_along_dim, scatter, scatter_add):
+    expose(_function.__name__, _function)
+for _function in (scatter_, scatter_add_):
+    expose(_function.__name__, _function, function=False)
+
+
+# -- derivatives -----------------------------------------------------------------------------------
+
+_gather_op, _gather_backward_op = operation("gather"), operation("gather_backward")
+_scatter_op, _pad = operation("scatter"), operation("pad")
+
+derive(
+    "gather",
+    lambda g, _out, x_like, axis, index: _gather_backward_op(g, tuple(x_like.shape), axis, index),
+)
+derive("gather_backward", lambda g, _out, _x, shape, axis, index: _gather_op(g, axis, index))
+
+
+def _refuse_product(mode: Any) -> None:
+    if mode == "multiply":
+        raise RuntimeError(
+            "scatter(reduce='multiply') has no derivative: gather the factors and multiply, or "
+            "call it under no_grad()"
+        )
+
+
+def _scatter_self(
+    g: Any, _out: Any, _x: Any, axis: int, index: Any, _source: Any, mode: Any
+) -> Any:
+    _refuse_product(mode)
+    return g if mode == "add" else _scatter_op(g, axis, index, 0, None)
+
+
+def _scatter_source(
+    g: Any, _out: Any, _x: Any, axis: int, index: Any, source_like: Any, mode: Any
+) -> Any:
+    _refuse_product(mode)
+    if not hasattr(source_like, "shape"):
+        return None
+    picked = _gather_op(g, axis, index)
+    if tuple(picked.shape) == tuple(source_like.shape) or not len(source_like.shape):
+        return picked
+    # Only the corner of source that index covers was used.
+    widths = [(0, n - m) for n, m in zip(source_like.shape, picked.shape, strict=True)]
+    return _pad(picked, widths, "constant", 0)
+
+
+derive("scatter", _scatter_self, None, None, _scatter_source)

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""index_select, index_add, index_copy, index_fill: slices of one dimension that a vector of indices
+names.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from modtree._ops.generic import like_first, operation, wrap_dim
+from modtree._ops.indices import (
+    at_least_1d,
+    check_bounds,
+    check_index,
+    shape_given,
+    slices,
+    sum_slices,
+)
+from modtree._ops.registry import define, derive, expose, ops
+
+
+def _index_select(x: Any, axis: int, index: Any) -> Any:
+    check_index(index, "index_select")
+    if index.ndim > 1:
+        raise IndexError("index_select(): Index is supposed to be a vector")
+    wide, index_1d = at_least_1d(x), at_least_1d(index)
+    if index.size and (index.min() < 0 or index.max() >= wide.shape[axis]):
+        raise IndexError("index out of range in self")
+    result = np.take(wide, index_1d, axis=axis)
+    return result.reshape(()) if x.ndim == 0 and index.size == 1 else result
+
+
+def _index_select_meta(x: Any, axis: int, index: Any) -> Any:
+    shape = list(x.shape)
+    if shape:
+        shape[axis] = index.size
+    return shape, x.dtype
+
+
+def _index_select_backward(g: Any, shape: tuple[int, ...], axis: int, index: Any) -> Any:
+    """Zeros of a shape with each slice of g added where index_select() picked it."""
+    if not shape:
+        return g.sum(dtype=g.dtype).reshape(())
+    return sum_slices(g, shape[axis], axis, index.reshape(-1))
+
+
+def _index_add(x: Any, axis: int, index: Any, source: Any, alpha: Any) -> Any:
+    check_index(index, "index_add")
+    result = x.copy()
+    wide, index = at_least_1d(result), index.reshape(-1)
+    axis = wrap_dim(axis, wide.ndim)
+    expected = (*wide.shape[:axis], index.size, *wide.shape[axis + 1 :])
+    source = at_least_1d(source)
+    if source.shape != expected:
+        raise RuntimeError(
+            f"index_add(): source of shape {list(source.shape)} does not match {list(expected)}: "
+            f"self's shape with the "
+            f"{index.size} indices in dimension {axis}"
+        )
+    check_bounds(index, wide.shape[axis], axis)
+    rows = source if alpha == 1 else source * alpha
+    wide += sum_slices(rows, wide.shape[axis], axis, index)
+    return result
+
+
+def _index_copy(x: Any, axis: int, index: Any, source: Any) -> Any:
+    check_index(index, "index_copy")
+    result = x.copy()
+    wide, index = at_least_1d(result), index.reshape(-1)
+    axis = wrap_dim(axis, wide.ndim)
+    if index.size and (index.min() < -wide.shape[axis] or index.max() >= wide.shape[axis]):
+        raise IndexError(
+            f"index_copy_(): an index is out of range for dimension {axis} of size "
+            f"{wide.shape[axis]}"
+        )
+    wide[slices(axis, index)] = source
+    return result
+
+
+define("index_select", _index_select, meta=_index_select_meta)
+define("index_select_backward", _index_select_backward, meta=shape_given)
+
+define("index_add", _index_add, meta=like_first)
+define("index_copy", _index_copy, meta=like_first)
+
+
+def index_select(input: Any, dim: int, index: Any) -> Any:
+    """The slices of a dimension that index names.
+
+    Args:
+        dim: The dimension; may count from the end.
+        index: Indices along ``dim``: a vector.
+    """
+    return ops["index_select"](input, dim, index)
+
+
+def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
+    """A copy with slices of source added to the slices that index names.
+
+    Args:
+        dim: The dimension; may count from the end.
+        index: Indices along ``dim``: a vector.
+        source: The slices.
+        alpha: A factor of ``source``.
+    """
+    return ops["index_add"](input, dim, index, source, alpha)
+
+
+def index_add_(self: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
+    """Adds slices of source to the slices that index names.
+
+    Args:
+        dim: The dimension; may count from the end.
+        index: Indices along ``dim``: a vector.
+        source: The slices.
+        alpha: A factor of ``source``.
+    """
+    return ops["index_add"].inplace(self, dim, index, source, alpha)
+
+
+def index_copy(input: Any, dim: int, index: Any, source: Any) -> Any:
+    """A copy with other slices where index says.
+
+    Args:
+        dim: The dimension; may count from the end.
+        index: Indices along ``dim``: a vector.
+        source: The slices.
+    """
+    return ops["index_copy"](input, dim, index, source)
+
+
+def index_copy_(self: Any, dim: int, index: Any, source: Any) -> Any:
+    """Replaces the slices that index names.
+
+    Args:
+        dim: The dimension; may count from the end.
+        index: Indices along ``dim``: a vector.
+        source: The slices.
+    """
+    return ops["index_copy"].inplace(self, dim, index, source)
+
+
+def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
+    """A copy with one value in the slices that index names.
+
+    Args:
+        dim: The dimension; may count from the end.
+        index: Indices along ``dim``: a vector.
+        value: A number.
+    """
+    return ops["index_copy"](input, dim, index, value)
+
+
+def index_fill_(self: Any, dim: int, index: Any, value: Any) -> Any:
+    """Fills the slices that index names.
+
+    Args:
+        dim: The dimension; may count from the end.
+        index: Indices along ``dim``: a vector.
+        value: A number.
+    """
+    return ops["index_copy"].inplace(self, dim, index, value)
+
+
+_function: Any  # of one type after another
+for _function in (index_select, index_add, index_copy, index_fill):
+    expose(_function.__name__, _function)
+for _function in (index_add_, index_copy_, index_fill_):
+    expose(_function.__name__, _function, function=False)
+
+
+# -- derivatives -----------------------------------------------------------------------------------
+
+_pick, _pick_backward = operation("index_select"), operation("index_select_backward")
+_index_copy_op = operation("index_copy")
+
+derive(
+    "index_select",
+    lambda g, _out, x_like, axis, index: _pick_backward(g, tuple(x_like.shape), axis, index),
+)
+derive(
+    "index_select_backward",
+    lambda g, _out, x_like, shape, axis, index: _pick(g, axis, index).reshape(tuple(x_like.shape)),
+)
+
+
+def _like_source(g: Any, axis: int, index: Any, source_like: Any) -> Any:
+    if not hasattr(source_like, "shape"):
+        return None
+    picked = _pick(g, axis, index)
+    return (
+        picked.reshape(tuple(source_like.shape))
+        if math.prod(picked.shape) == math.prod(source_like.shape)
+        else picked
+    )
+
+
+def _index_add_source(
+    g: Any, _out: Any, _x: Any, axis: int, index: Any, source_like: Any, alpha: Any
+) -> Any:
+    picked = _like_source(g, axis, index, source_like)
+    return picked if alpha == 1 else picked * alpha
+
+
+derive(
+    "index_add",
+    lambda g, _out, _x, axis, index, _source, alpha: g,
+    None,
+    None,
+    _index_add_source,
+)
+derive(
+    "index_copy",
+    lambda g, _out, _x, axis, index, _source: _index_copy_op(g, axis, index, 0),
+    None,
+    None,
+    lambda g, _out, _x, axis, index, source_like: _like_source(g, axis, index, source_like),
+)

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What operations with indices share: their checks, index arrays, and sums by index."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from modtree._C import kernels
+
+
+def check_index(index: Any, name: str) -> None:
+    if index.dtype.kind not in "iu":
+        raise RuntimeError(f"{name}(): Expected dtype int64 for index, got {index.dtype}")
+
+
+def check_bounds(index: Any, size: int, axis: int) -> None:
+    if index.size and (index.min() < 0 or index.max() >= size):
+        wrong = index[(index < 0) | (index >= size)].flat[0]
+        raise RuntimeError(f"index {wrong} is out of bounds for dimension {axis} with size {size}")
+
+
+def at_least_1d(x: Any) -> Any:
+    return x if x.ndim else x.reshape(1)
+
+
+def along_axis(index: Any, axis: int) -> Any:
+    """Index arrays that address (i, j, ...) with index[i, j, ...] in the dimension `axis`."""
+    grid: list[Any] = []
+    for i, size in enumerate(index.shape):
+        shape = [1] * index.ndim
+        shape[i] = size
+        grid.append(np.arange(size).reshape(shape))
+    grid[axis] = index
+    return tuple(grid)
+
+
+def slices(axis: int, index: Any) -> Any:
+    """What picks an index of one dimension, of all indices of those before it."""
+    return (slice(None),) * axis + (index,)
+
+
+def shape_given(g: Any, shape: Any, *args: Any) -> Any:
+    """The rule for meta tensors of what spreads gradients over zeros of a shape."""
+    return shape, g.dtype
+
+
+_KERNEL_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+def sum_rows(index: Any, rows: Any, count: int) -> Any:
+    """Zeros of shape (count, *rest) with rows[i] added at index[i]. Shapes (n,), (n, *rest);
+    indices may repeat and be negative.
+    """
+    rest = rows.shape[1:]
+    if index.size == 0 or rows.size == 0:
+        return np.zeros((count, *rest), rows.dtype)
+    if index.dtype.kind == "i":
+        if index.min() < 0:
+            index = np.where(index < 0, index + count, index)
+        index = index.astype(np.int64, copy=False)
+    else:
+        index = index.astype(np.int64)
+    if rows.dtype in _KERNEL_DTYPES:
+        flat = np.ascontiguousarray(rows).reshape(index.size, math.prod(rest))
+        return kernels.scatter_add_rows(index, flat, count).reshape((count, *rest))
+    result = np.zeros((count, *rest), rows.dtype)
+    order = np.argsort(index, kind="stable")
+    indices = index[order]
+    starts = np.flatnonzero(np.concatenate(([True], indices[1:] != indices[:-1])))
+    # Half precision would stall: sums of many small numbers need more digits than it has.
+    wide = np.float32 if rows.dtype == np.float16 else rows.dtype
+    result[indices[starts]] = np.add.reduceat(rows[order], starts, axis=0, dtype=wide)
+    return result
+
+
+def sum_at(size: int, indices: Any, values: Any) -> Any:
+    """A vector of `size` zeros with each value added at its index."""
+    return sum_rows(indices.reshape(-1), values.reshape(-1), size)
+
+
+def positions(shape: tuple[int, ...], index: Any) -> Any:
+    """For each element that ``x[index]`` picks from an array of this shape, its number in C
+    order.
+    """
+    return np.arange(math.prod(shape)).reshape(shape)[index]
+
+
+def flat_indices(shape: tuple[int, ...], arrays: Any) -> Any:
+    """The same for one index array per dimension, without an array of the size of x. Indices may be
+    negative and broadcast.
+    """
+    indices: Any = 0
+    for size, index in zip(shape, arrays, strict=True):
+        if index.size and index.dtype.kind == "i" and index.min() < 0:
+            index = np.where(index < 0, index + size, index)
+        indices = indices * size + index
+    return indices
+
+
+def sum_slices(slices: Any, size: int, axis: int, index: Any) -> Any:
+    """Zeros with each slice along an axis, which gets this size, added at its index."""
+    summed = sum_rows(index, np.moveaxis(slices, axis, 0), size)
+    return np.moveaxis(summed, 0, axis)

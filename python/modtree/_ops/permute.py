@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""permute, transpose, movedim and other orders of the dimensions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from modtree._ops.generic import as_ints, operation, wrap_dim
+from modtree._ops.registry import define, derive, expose, ops
+
+define("permute", np.ndarray.transpose, view=True)
+define("swapaxes", np.ndarray.swapaxes, view=True)
+
+define("movedim", np.moveaxis, view=True)
+
+_swapaxes = ops["swapaxes"]
+
+
+def permute(input: Any, *dims: Any) -> Any:
+    """The dimensions in another order."""
+    order = as_ints(dims)
+    if len(order) != input.ndim:
+        raise RuntimeError(
+            f"permute(sparse_coo): number of dimensions in the tensor input does not match the "
+            f"length of the desired "
+            f"ordering of dimensions i.e. input.dim() = {input.ndim} is not equal to len(dims) = "
+            f"{len(order)}"
+        )
+    return ops["permute"](input, order)
+
+
+def transpose(input: Any, dim0: int, dim1: int) -> Any:
+    """Two dimensions exchanged.
+
+    Args:
+        dim0: One dimension.
+        dim1: The other.
+    """
+    if input.ndim == 0:
+        return input[...] if wrap_dim(dim0, 0) == wrap_dim(dim1, 0) else input
+    return _swapaxes(input, dim0, dim1)
+
+
+def t(input: Any) -> Any:
+    """The transpose of a matrix; vectors and scalars as they are."""
+    if input.ndim > 2:
+        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {input.ndim}D")
+    return ops["permute"](input)
+
+
+def movedim(input: Any, source: Any, destination: Any) -> Any:
+    """Moves dimensions to other positions.
+
+    Args:
+        source: One or several dimensions.
+        destination: Where each of them goes.
+    """
+    if input.ndim == 0 and isinstance(source, int) and isinstance(destination, int):
+        wrap_dim(source, 0), wrap_dim(destination, 0)
+        return input[...]
+    return ops["movedim"](input, source, destination)
+
+
+for _function in (permute, transpose, t, movedim):
+    expose(_function.__name__, _function)
+expose("swapaxes", transpose)
+expose("swapdims", transpose)
+expose("moveaxis", movedim)
+expose("adjoint", lambda input: input.mH)
+
+
+# -- derivatives -----------------------------------------------------------------------------------
+
+_permute, _movedim = operation("permute"), operation("movedim")
+
+
+def _permute_back(g: Any, _out: Any, x_like: Any, order: Any = None) -> Any:
+    if order is None:
+        return _permute(g)
+    ndim = len(x_like.shape)
+    inverse = [0] * ndim
+    for position, axis in enumerate(order):
+        inverse[axis % ndim] = position
+    return _permute(g, tuple(inverse))
+
+
+derive("permute", _permute_back)
+derive("swapaxes", lambda g, _out, _x, a, b: g.swapaxes(a, b))
+derive("movedim", lambda g, _out, _x, source, target: _movedim(g, target, source))
