@@ -403,32 +403,14 @@ from modtree._ops.functions import (
     xlogy,
 )
 from modtree._tensor.creation import (
-    arange,
-    as_tensor,
-    asarray,
-    complex,
     empty,
     empty_like,
     empty_strided,
-    eye,
-    from_numpy,
     full,
     full_like,
-    linspace,
-    logspace,
     ones,
     ones_like,
-    rand,
-    rand_like,
-    randint,
-    randint_like,
-    randn,
-    randn_like,
-    randperm,
     scalar_tensor,
-    tensor,
-    tril_indices,
-    triu_indices,
     zeros,
     zeros_like,
 )
@@ -463,6 +445,7 @@ from modtree._tensor.dtypes import (
     uint32,
     uint64,
 )
+from modtree._tensor.from_data import as_tensor, asarray, complex, from_numpy, tensor
 from modtree._tensor.grad_mode import (
     enable_grad,
     inference_mode,
@@ -494,6 +477,16 @@ from modtree._tensor.random import (
     seed,
     set_rng_state,
 )
+from modtree._tensor.random_creation import (
+    rand,
+    rand_like,
+    randint,
+    randint_like,
+    randn,
+    randn_like,
+    randperm,
+)
+from modtree._tensor.ranges import arange, eye, linspace, logspace, tril_indices, triu_indices
 from modtree._tensor.sampling import (
     bernoulli,
     binomial,
@@ -677,3 +670,5 @@ __all__ = [
     "threshold",
 ]
 # fmt: on
+
+_imports.name_by_public_path(__name__, __all__)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""One import of modtree for each process.
+"""One import of modtree for each process; the names of what it makes public.
 
 Native code knows the classes that the first import made (which methods are Module's own, what a
 Parameter is), and it outlives ``sys.modules``. Where somebody has cleared that and imports modtree
@@ -9,11 +9,11 @@ again, these are the first import's modules once more.
 from __future__ import annotations
 
 import sys
-from types import ModuleType
+from types import FunctionType, ModuleType
 
 from modtree import _C
 
-__all__ = ["refuse_second", "remember"]
+__all__ = ["name_by_public_path", "refuse_second", "remember"]
 
 
 def remember() -> None:
@@ -35,6 +35,19 @@ def refuse_second(name: str) -> None:
             f"of it, which gives the same modules back, or start another process",
             name=name,
         )
+
+
+def name_by_public_path(module: str, public: list[str]) -> None:
+    """Gives functions of internal modules the names by which users know them. They are what pickles
+    hold, so that a file outlives a move between internal modules.
+    """
+    for name in public:
+        value = getattr(sys.modules[module], name)
+        if isinstance(value, FunctionType) and value.__module__.startswith("modtree._"):
+            if value.__qualname__.startswith("_"):  # public on top of something of that name
+                value.__name__ = value.__qualname__ = name
+            if value.__qualname__ == name:
+                value.__module__ = module
 
 
 def _restore() -> None:

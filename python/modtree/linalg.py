@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from modtree import _imports
 from modtree._ops.linalg_functions import (
     LinAlgError,
     cholesky,
@@ -70,3 +71,5 @@ __all__ = [
     "vecdot",
     "vector_norm",
 ]
+
+_imports.name_by_public_path(__name__, __all__)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import weakref
+from types import FunctionType
 
 import numpy as np
 import pytest
@@ -429,6 +430,15 @@ def test_dtype_objects():
         mt.ones(2).bfloat16()
     with pytest.raises(TypeError):
         type(mt.float32)()
+
+
+@pytest.mark.parametrize("module", [mt, mt.linalg], ids=["modtree", "linalg"])
+def test_functions_are_pickled_by_public_names(module):
+    functions = [v for v in map(vars(module).get, module.__all__) if isinstance(v, FunctionType)]
+    assert len(functions) > 20
+    for function in functions:
+        pickled = pickle.dumps(function)
+        assert b"modtree._" not in pickled and pickle.loads(pickled) is function
 
 
 def test_devices():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Making tensors."""
+"""Tensors of one value or of none: zeros, ones, full, empty, and what factories share."""
 
 from __future__ import annotations
 
@@ -10,50 +10,27 @@ from typing import Any
 import numpy as np
 
 from modtree import _C
-from modtree._C import as_dtype, get_default_dtype
+from modtree._C import as_dtype, from_array, get_default_dtype
 from modtree._tensor.devices import as_device
 from modtree._tensor.factory_arguments import PLACE, checked, checked_arguments, parameters_of
 from modtree._tensor.layouts import preserve_format
 from modtree._tensor.memory_formats import check_format, in_format, in_order_of
-from modtree._tensor.random import bits_of, normal, uniform
-from modtree.families import family_of
 
 __all__ = [
-    "arange",
-    "as_tensor",
-    "asarray",
-    "complex",
     "empty",
     "empty_like",
     "empty_strided",
-    "eye",
-    "from_numpy",
     "full",
     "full_like",
-    "linspace",
-    "logspace",
     "ones",
     "ones_like",
-    "rand",
-    "rand_like",
-    "randint",
-    "randint_like",
-    "randn",
-    "randn_like",
-    "randperm",
     "scalar_tensor",
-    "tensor",
-    "tril_indices",
-    "triu_indices",
     "zeros",
     "zeros_like",
 ]
 
-_from_array = _C.from_array
-_int64 = np.dtype(np.int64)
 
-
-def _sizes(size: tuple[Any, ...]) -> tuple[int, ...]:
+def sizes_of(size: tuple[Any, ...]) -> tuple[int, ...]:
     """Sizes given one by one or as one sequence."""
     if len(size) == 1 and not isinstance(size[0], int) and hasattr(size[0], "__iter__"):
         size = tuple(size[0])
@@ -66,15 +43,25 @@ def _sizes(size: tuple[Any, ...]) -> tuple[int, ...]:
     return sizes
 
 
-def _numpy_dtype(dtype: Any) -> np.dtype:
+def numpy_dtype(dtype: Any) -> np.dtype:
     return (get_default_dtype() if dtype is None else as_dtype(dtype)).dtype
 
 
-def _make(make: Any, shape: Any, dtype: Any, device: Any, requires_grad: bool) -> Any:
+def scalar_dtype(value: Any) -> Any:
+    if isinstance(value, (bool, np.bool_)):
+        return "bool"
+    if isinstance(value, (int, np.integer)):
+        return "int64"
+    if isinstance(value, (builtins.complex, np.complexfloating)):
+        return "complex128" if get_default_dtype().itemsize == 8 else "complex64"
+    return get_default_dtype()
+
+
+def make_at(make: Any, shape: Any, dtype: Any, device: Any, requires_grad: bool) -> Any:
     """make(shape, numpy dtype) -> array, called for cpu only."""
     if device is not None and as_device(device).type == "meta":
         return _C.empty_meta(shape, get_default_dtype() if dtype is None else dtype, requires_grad)
-    return _from_array(make(shape, _numpy_dtype(dtype)), requires_grad)
+    return from_array(make(shape, numpy_dtype(dtype)), requires_grad)
 
 
 _PLACE_ARGS = """\
@@ -107,7 +94,7 @@ _LIKE_KEYWORDS = {
 }
 
 
-def _factory(name: str, make: Any, text: str, *keywords: str) -> Any:
+def factory(name: str, make: Any, text: str, *keywords: str) -> Any:
     def create(
         *sizes: Any,
         size: Any = None,
@@ -120,8 +107,8 @@ def _factory(name: str, make: Any, text: str, *keywords: str) -> Any:
             if sizes:
                 raise TypeError(f"{name}() got multiple values for argument 'size'")
             sizes = (size,)
-        shape = _sizes(sizes)
-        return _make(
+        shape = sizes_of(sizes)
+        return make_at(
             lambda shape, dtype: make(shape, dtype, generator), shape, dtype, device, requires_grad
         )
 
@@ -130,31 +117,10 @@ def _factory(name: str, make: Any, text: str, *keywords: str) -> Any:
     return checked("size", "out", *PLACE, *keywords)(create)
 
 
-def _float_only(name: str, dtype: np.dtype) -> None:
-    if dtype.kind not in "fc":
-        raise NotImplementedError(
-            f"\"{name}\" not implemented for '{dtype}': ask for a floating dtype"
-        )
-
-
-def _rand(shape: Any, dtype: Any, generator: Any) -> Any:
-    _float_only("rand", dtype)
-    return uniform(bits_of(generator), shape, dtype)
-
-
-def _randn(shape: Any, dtype: Any, generator: Any) -> Any:
-    _float_only("randn", dtype)
-    return normal(bits_of(generator), shape, dtype)
-
-
-zeros = _factory("zeros", lambda shape, dtype, _: np.zeros(shape, dtype), "A tensor of zeros.")
-ones = _factory("ones", lambda shape, dtype, _: np.ones(shape, dtype), "A tensor of ones.")
-_empty = _factory(
+zeros = factory("zeros", lambda shape, dtype, _: np.zeros(shape, dtype), "A tensor of zeros.")
+ones = factory("ones", lambda shape, dtype, _: np.ones(shape, dtype), "A tensor of ones.")
+_empty = factory(
     "empty", lambda shape, dtype, _: np.empty(shape, dtype), "A tensor whose values are not set."
-)
-rand = _factory("rand", _rand, "Random numbers, uniform in [0, 1).", "generator")
-randn = _factory(
-    "randn", _randn, "Random numbers from the standard normal distribution.", "generator"
 )
 
 
@@ -202,24 +168,14 @@ def full(
     if isinstance(fill_value, _C.TensorBase):
         fill_value = fill_value.item()
     if dtype is None:
-        dtype = _scalar_dtype(fill_value)
-    return _make(
+        dtype = scalar_dtype(fill_value)
+    return make_at(
         lambda shape, kind: np.full(shape, fill_value, kind),
-        _sizes((size,)),
+        sizes_of((size,)),
         dtype,
         device,
         requires_grad,
     )
-
-
-def _scalar_dtype(value: Any) -> Any:
-    if isinstance(value, (bool, np.bool_)):
-        return "bool"
-    if isinstance(value, (int, np.integer)):
-        return "int64"
-    if isinstance(value, (builtins.complex, np.complexfloating)):
-        return "complex128" if get_default_dtype().itemsize == 8 else "complex64"
-    return get_default_dtype()
 
 
 def _like(input: Any, dtype: Any, device: Any) -> tuple[Any, Any]:
@@ -231,7 +187,7 @@ def _like(input: Any, dtype: Any, device: Any) -> tuple[Any, Any]:
 _LIKE = frozenset(("memory_format", *PLACE))
 
 
-def _like_factory(create: Any, name: str, text: str, *keywords: str) -> Any:
+def like_factory(create: Any, name: str, text: str, *keywords: str) -> Any:
     allowed = _LIKE | frozenset(keywords)
 
     def like(input: Any, *args: Any, **kwargs: Any) -> Any:
@@ -257,13 +213,11 @@ def _like_factory(create: Any, name: str, text: str, *keywords: str) -> Any:
     return like
 
 
-_AS_INPUT = "with the shape, dtype and device of another tensor, in its order in memory."
-zeros_like = _like_factory(zeros, "zeros_like", f"Zeros {_AS_INPUT}")
-ones_like = _like_factory(ones, "ones_like", f"Ones {_AS_INPUT}")
-empty_like = _like_factory(empty, "empty_like", f"Unset values {_AS_INPUT}")
-rand_like = _like_factory(rand, "rand_like", f"rand() {_AS_INPUT}", "generator")
-randn_like = _like_factory(randn, "randn_like", f"randn() {_AS_INPUT}", "generator")
-full_like = _like_factory(full, "full_like", f"One value {_AS_INPUT}", "fill_value")
+AS_INPUT = "with the shape, dtype and device of another tensor, in its order in memory."
+zeros_like = like_factory(zeros, "zeros_like", f"Zeros {AS_INPUT}")
+ones_like = like_factory(ones, "ones_like", f"Ones {AS_INPUT}")
+empty_like = like_factory(empty, "empty_like", f"Unset values {AS_INPUT}")
+full_like = like_factory(full, "full_like", f"One value {AS_INPUT}", "fill_value")
 
 
 @checked("size", "stride", *PLACE)
@@ -279,7 +233,7 @@ def empty_strided(
         device: ``"cpu"`` or ``"meta"``.
         requires_grad: Record operations on the result.
     """
-    size, stride = _sizes((size,)), _sizes((stride,))
+    size, stride = sizes_of((size,)), sizes_of((stride,))
 
     def make(shape: Any, kind: Any) -> Any:
         extent = (
@@ -290,174 +244,7 @@ def empty_strided(
         flat = np.empty(extent, kind)
         return np.lib.stride_tricks.as_strided(flat, shape, [s * kind.itemsize for s in stride])
 
-    return _make(make, size, dtype, device, requires_grad)
-
-
-# -- from data -------------------------------------------------------------------------------------
-
-
-def _plain(data: Any) -> Any:
-    """Nested sequences with tensors in them, as nested sequences of arrays."""
-    if isinstance(data, _C.TensorBase):
-        return data._array
-    if isinstance(data, (list, tuple)):
-        return [_plain(item) for item in data]
-    return data
-
-
-def _first_scalar(data: Any) -> Any:
-    while isinstance(data, (list, tuple)):
-        if not data:
-            return None
-        data = data[0]
-    return data
-
-
-def _array_of(data: Any, dtype: Any, copy: bool) -> Any:
-    """An array of the data; Python floats become the default dtype and ints int64."""
-    if isinstance(data, _C.TensorBase):
-        if data.is_meta:
-            raise NotImplementedError("Cannot copy out of meta tensor; no data!")
-        array = data._array
-    elif isinstance(data, np.ndarray):
-        array = data
-    elif isinstance(data, np.generic):
-        array = np.asarray(data)
-    else:
-        foreign = _foreign_array(data)
-        if foreign is None:
-            return _array_of_python(data, dtype)
-        array = foreign
-    if dtype is not None:
-        array = array.astype(as_dtype(dtype).dtype, copy=copy)
-    elif copy:
-        array = array.copy()
-    return array
-
-
-def _foreign_array(data: Any) -> Any:
-    """The values of a tensor of another library, or of anything that speaks NumPy's array
-    protocols.
-    """
-    if isinstance(data, (int, float, builtins.complex, list, tuple, str, bytes)):
-        return None
-    family = family_of(data)
-    if family is not None:
-        return np.asarray(family.to_numpy(data))
-    if hasattr(data, "__array__") or hasattr(data, "__array_interface__"):
-        return np.asarray(data)
-    if isinstance(data, (memoryview, bytearray)) or type(data).__module__ == "array":
-        return np.asarray(data)
-    return None
-
-
-def _array_of_python(data: Any, dtype: Any) -> Any:
-    if data is None:
-        raise RuntimeError("Could not infer dtype of NoneType")
-    if isinstance(data, (str, bytes)):
-        raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
-    if isinstance(data, (int, float, builtins.complex)):
-        return np.array(data, _numpy_dtype(_scalar_dtype(data) if dtype is None else dtype))
-    if not isinstance(data, (list, tuple)):
-        if not hasattr(data, "__len__") or not hasattr(data, "__getitem__"):
-            raise RuntimeError(f"Could not infer dtype of {type(data).__name__}")
-        data = list(data)
-    data = _plain(data)
-    try:
-        array = np.array(data)
-    except ValueError as error:
-        raise ValueError(f"expected sequences of equal length: {error}") from None
-    if array.dtype.kind not in "biufc":
-        bad = _first_scalar(data)
-        if isinstance(bad, str) or array.dtype.kind in "US":
-            raise ValueError("too many dimensions 'str'")
-        raise TypeError(f"cannot make a tensor of {type(bad).__name__} values")
-    if dtype is not None:
-        return array.astype(as_dtype(dtype).dtype, copy=False)
-    if array.size == 0:
-        return array.astype(_numpy_dtype(None))
-    if array.dtype == np.float64 and not isinstance(_first_scalar(data), (np.generic, np.ndarray)):
-        return array.astype(_numpy_dtype(None))
-    if array.dtype == np.complex128 and not isinstance(
-        _first_scalar(data), (np.generic, np.ndarray)
-    ):
-        return array.astype(_numpy_dtype(_scalar_dtype(1j)))
-    return array
-
-
-@checked("data", "dtype", "device", "requires_grad", "pin_memory", or_none=False)
-def tensor(
-    data: Any,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Any:
-    """A new tensor with a copy of the data: numbers, nested sequences, arrays, tensors.
-
-    Args:
-        data: The data.
-        dtype: The dtype; that of the data without, the default one for Python's floats.
-        device: ``"cpu"`` or ``"meta"``.
-        requires_grad: Record operations on the result.
-    """
-    if isinstance(data, _C.TensorBase) and data.is_meta:
-        result = data.detach()._convert(dtype, device, True)
-    else:
-        result = _from_array(_array_of(data, dtype, copy=True))
-        if device is not None:
-            result = result._convert(None, device, False)
-    return result.requires_grad_(True) if requires_grad else result
-
-
-def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:
-    """A tensor of the data that shares memory where that is possible.
-
-    Args:
-        data: Numbers, nested sequences, an array or a tensor.
-        dtype: The dtype of the result.
-        device: ``"cpu"`` or ``"meta"``.
-    """
-    if isinstance(data, _C.TensorBase):
-        return data._convert(dtype, device, False)
-    result = _from_array(_array_of(data, dtype, copy=False))
-    return result if device is None else result._convert(None, device, False)
-
-
-@checked("obj", "dtype", "device", "copy", "requires_grad")
-def asarray(
-    obj: Any,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    copy: bool | None = None,
-    requires_grad: bool = False,
-) -> Any:
-    """as_tensor(), or a copy with copy=True.
-
-    Args:
-        obj: Numbers, nested sequences, an array or a tensor.
-        dtype: The dtype of the result.
-        device: ``"cpu"`` or ``"meta"``.
-        copy: True for a copy in any case, False for an error where one is needed.
-        requires_grad: Record operations on the result.
-    """
-    result = tensor(obj, dtype=dtype, device=device) if copy else as_tensor(obj, dtype, device)
-    return result.requires_grad_(True) if requires_grad else result
-
-
-def from_numpy(array: np.ndarray) -> Any:
-    """A tensor over the memory of an array."""
-    if not isinstance(array, np.ndarray):
-        raise TypeError(f"expected np.ndarray (got {type(array).__name__})")
-    if builtins.min(array.strides, default=0) < 0:
-        raise ValueError(
-            "At least one stride in the given numpy array is negative, and tensors with negative "
-            "strides are not "
-            "currently supported. (You can probably work around this by making a copy of your "
-            "array  with array.copy().)"
-        )
-    return _from_array(array)
+    return make_at(make, size, dtype, device, requires_grad)
 
 
 @checked("s", *PLACE)
@@ -478,278 +265,4 @@ def scalar_tensor(
         dtype=get_default_dtype() if dtype is None else dtype,
         device=device,
         requires_grad=requires_grad,
-    )
-
-
-# -- ranges ----------------------------------------------------------------------------------------
-
-
-def _number(value: Any) -> Any:
-    return value.item() if isinstance(value, (_C.TensorBase, np.generic)) else value
-
-
-@checked("start", "end", "step", "out", *PLACE)
-def arange(
-    start: Any,
-    end: Any = None,
-    step: Any = 1,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Any:
-    """The numbers start, start + step, ... below end.
-
-    Args:
-        start: First number; with this argument alone the end.
-        end: Where to stop; not included.
-        step: Distance.
-        dtype: The dtype; int64 or the default one, by the arguments, without.
-        device: ``"cpu"`` or ``"meta"``.
-        requires_grad: Record operations on the result.
-    """
-    if end is None:
-        start, end = 0, start
-    start, end, step = _number(start), _number(end), _number(step)
-    if step == 0:
-        raise RuntimeError("step must be nonzero")
-    if (end - start) * step < 0:
-        raise RuntimeError(
-            f"upper bound and lower bound inconsistent with step sign: {start}, {end}, {step}"
-        )
-    if dtype is None:
-        integral = builtins.all(isinstance(v, int) for v in (start, end, step))
-        dtype = "int64" if integral else get_default_dtype()
-    kind = _numpy_dtype(dtype)
-    count = builtins.max(0, -int(-(end - start) // step)) if step else 0
-    values = start + step * np.arange(count, dtype=_int64 if kind.kind in "iub" else np.float64)
-    return _make(lambda _, kind: values.astype(kind), (count,), dtype, device, requires_grad)
-
-
-@checked("start", "end", "steps", "out", *PLACE)
-def linspace(
-    start: Any,
-    end: Any,
-    steps: int,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Any:
-    """`steps` numbers from start to end, both included.
-
-    Args:
-        start: First number.
-        end: Last number.
-        steps: How many.
-        dtype: The dtype of the result.
-        device: ``"cpu"`` or ``"meta"``.
-        requires_grad: Record operations on the result.
-    """
-    start, end = _number(start), _number(end)
-    return _make(
-        lambda shape, kind: np.linspace(start, end, shape[0]).astype(kind),
-        (int(steps),),
-        dtype,
-        device,
-        requires_grad,
-    )
-
-
-@checked("start", "end", "steps", "base", "out", *PLACE)
-def logspace(
-    start: Any,
-    end: Any,
-    steps: int,
-    base: float = 10.0,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Any:
-    """base to the powers of linspace().
-
-    Args:
-        start: First exponent.
-        end: Last exponent.
-        steps: How many.
-        base: The base.
-        dtype: The dtype of the result.
-        device: ``"cpu"`` or ``"meta"``.
-        requires_grad: Record operations on the result.
-    """
-    return _make(
-        lambda shape, kind: np.logspace(start, end, shape[0], base=base).astype(kind),
-        (int(steps),),
-        dtype,
-        device,
-        requires_grad,
-    )
-
-
-@checked("n", "m", "out", *PLACE)
-def eye(
-    n: int,
-    m: int | None = None,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Any:
-    """The identity matrix.
-
-    Args:
-        n: Number of rows.
-        m: Number of columns; as many without.
-        dtype: The dtype of the result.
-        device: ``"cpu"`` or ``"meta"``.
-        requires_grad: Record operations on the result.
-    """
-    return _make(
-        lambda shape, kind: np.eye(*shape, dtype=kind),
-        (n, n if m is None else m),
-        dtype,
-        device,
-        requires_grad,
-    )
-
-
-@checked("row", "col", "offset", *PLACE)
-def tril_indices(
-    row: int,
-    col: int,
-    offset: int = 0,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Any:
-    """Indices of a lower triangle, as two rows.
-
-    Args:
-        row: Number of rows.
-        col: Number of columns.
-        offset: Which diagonal: 0 the main one, positive above it, negative below.
-        dtype: The dtype of the result.
-        device: ``"cpu"`` or ``"meta"``.
-        requires_grad: Record operations on the result.
-    """
-    return _indices(
-        "tril_indices", np.stack(np.tril_indices(row, offset, col)), dtype, device, requires_grad
-    )
-
-
-@checked("row", "col", "offset", *PLACE)
-def triu_indices(
-    row: int,
-    col: int,
-    offset: int = 0,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Any:
-    """Indices of an upper triangle, as two rows.
-
-    Args:
-        row: Number of rows.
-        col: Number of columns.
-        offset: Which diagonal: 0 the main one, positive above it, negative below.
-        dtype: The dtype of the result.
-        device: ``"cpu"`` or ``"meta"``.
-        requires_grad: Record operations on the result.
-    """
-    return _indices(
-        "triu_indices", np.stack(np.triu_indices(row, offset, col)), dtype, device, requires_grad
-    )
-
-
-def _indices(name: str, values: Any, dtype: Any, device: Any, requires_grad: bool) -> Any:
-    kind = "int64" if dtype is None else as_dtype(dtype)
-    if kind not in ("int64", as_dtype("int64"), as_dtype("int32")):
-        raise NotImplementedError(
-            f'"{name}" not implemented for {kind}: indices are int64 or int32'
-        )
-    return _make(lambda _, kind: values.astype(kind), values.shape, kind, device, requires_grad)
-
-
-def complex(real: Any, imag: Any) -> Any:  # noqa: A001
-    """A complex tensor of its two parts."""
-    return real + imag * 1j
-
-
-# -- random ----------------------------------------------------------------------------------------
-
-
-@checked("low", "high", "size", "generator", "out", *PLACE)
-def randint(
-    low: int,
-    high: Any = None,
-    size: Any = None,
-    *,
-    generator: Any = None,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Any:
-    """Random integers in [low, high).
-
-    Args:
-        low: Lower end; the upper one where ``high`` is not given.
-        high: Upper end, not included.
-        size: The shape.
-        generator: Where random numbers come from; the default generator without.
-        dtype: The dtype; int64 without.
-        device: ``"cpu"`` or ``"meta"``.
-        requires_grad: Record operations on the result.
-    """
-    if size is None:
-        low, high, size = 0, low, high
-    if high <= low:
-        raise RuntimeError(
-            f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
-        )
-
-    def make(shape: Any, kind: Any) -> Any:
-        return bits_of(generator).integers(low, high, shape, dtype=np.int64).astype(kind)
-
-    return _make(make, _sizes((size,)), "int64" if dtype is None else dtype, device, requires_grad)
-
-
-randint_like = _like_factory(
-    lambda size, low, high=None, **kwargs: (
-        randint(0, low, size, **kwargs) if high is None else randint(low, high, size, **kwargs)
-    ),
-    "randint_like",
-    f"randint() {_AS_INPUT}",
-    "generator",
-    "low",
-    "high",
-)
-
-
-@checked("n", "generator", "out", *PLACE)
-def randperm(
-    n: int,
-    *,
-    generator: Any = None,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Any:
-    """The numbers 0..n-1 in random order.
-
-    Args:
-        n: How many numbers.
-        generator: Where random numbers come from; the default generator without.
-        dtype: The dtype; int64 without.
-        device: ``"cpu"`` or ``"meta"``.
-        requires_grad: Record operations on the result.
-    """
-    return _make(
-        lambda shape, kind: bits_of(generator).permutation(shape[0]).astype(kind),
-        (n,),
-        "int64" if dtype is None else dtype,
-        device,
-        requires_grad,
     )

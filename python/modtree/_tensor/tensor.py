@@ -14,7 +14,7 @@ from modtree import _C, _imports
 from modtree._ops import registry
 from modtree._ops.numpy_protocol.dispatch import call_function, call_ufunc
 from modtree._ops.strided import owner_of
-from modtree._tensor import creation, dtypes, shared, typed
+from modtree._tensor import creation, dtypes, from_data, shared, typed
 from modtree._tensor.devices import as_device, device
 from modtree._tensor.factory_arguments import PLACE, checked_arguments, parameters_of
 from modtree._tensor.handles import RemovableHandle
@@ -357,7 +357,7 @@ class Tensor(_C.TensorBase):
             device: Another device than this tensor's.
             requires_grad: Record operations on the result.
         """
-        return creation.tensor(
+        return from_data.tensor(
             data,
             dtype=self.dtype if dtype is None else dtype,
             device=self.device if device is None else device,
@@ -507,7 +507,7 @@ def _fill_from_constructor(self: Tensor, args: Any, kwargs: Any) -> None:
     elif len(args) == 1 and isinstance(args[0], Size):
         values = creation.empty(*args)
     elif len(args) == 1 and not isinstance(args[0], (int, np.integer)):
-        values = creation.tensor(args[0], dtype=dtypes.get_default_dtype())
+        values = from_data.tensor(args[0], dtype=dtypes.get_default_dtype())
     else:
         values = creation.empty(*args)
     if place is not None and as_device(place).type == "meta":

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from modtree import _C
-from modtree._tensor import creation
+from modtree._tensor import creation, from_data
 
 _NAMES = {dtype._type_name: dtype for dtype in _C._dtypes.values()}
 
@@ -42,7 +42,7 @@ def new(self: Any, *args: Any, device: Any = None) -> Any:
     if len(args) == 1 and hasattr(first, "numel"):  # a Size
         return creation.empty(first, dtype=self.dtype, device=device)
     if len(args) == 1 and hasattr(first, "__len__"):
-        return creation.tensor(first, dtype=self.dtype, device=device)
+        return from_data.tensor(first, dtype=self.dtype, device=device)
     return creation.empty(*args, dtype=self.dtype, device=device)
 
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from modtree import _C
 from modtree._ops.functions import stack
-from modtree._tensor.creation import _make, _numpy_dtype, from_numpy, tensor
+from modtree._tensor.creation import make_at, numpy_dtype
 from modtree._tensor.dtypes import int64
+from modtree._tensor.from_data import from_numpy, tensor
 
 __all__ = [
     "bartlett_window",
@@ -46,7 +47,7 @@ def _window(
             return np.ones(n, kind)
         return make(n + 1)[:-1].astype(kind) if periodic else make(n).astype(kind)
 
-    return _make(values, (int(window_length),), dtype, device, requires_grad)
+    return make_at(values, (int(window_length),), dtype, device, requires_grad)
 
 
 def hann_window(
@@ -176,7 +177,7 @@ def frombuffer(
         offset: Bytes to leave out at its start.
         requires_grad: Record operations on the result.
     """
-    array = np.frombuffer(buffer, _numpy_dtype(dtype), count, offset)
+    array = np.frombuffer(buffer, numpy_dtype(dtype), count, offset)
     return from_numpy(array).requires_grad_(requires_grad)
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from modtree import _C
-from modtree._tensor.creation import randn_like
 from modtree._tensor.grad_mode import enable_grad, no_grad
+from modtree._tensor.random_creation import randn_like
 from modtree.autograd.engine import grad
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]

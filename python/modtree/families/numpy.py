@@ -13,7 +13,7 @@ from typing import Any
 
 from modtree import _C, _imports
 from modtree._module.parameter import Buffer, Parameter
-from modtree._tensor import creation
+from modtree._tensor import creation, from_data
 from modtree._tensor.devices import as_device
 from modtree._tensor.grad_mode import no_grad
 from modtree._tensor.memory_formats import to_format
@@ -77,7 +77,7 @@ class NumpyFamily(base.TensorFamily):
 
     def module_load(self, tensor: Any, source: Any, assign: bool) -> Any:
         if assign:
-            return source.detach() if isinstance(source, Tensor) else creation.tensor(source)
+            return source.detach() if isinstance(source, Tensor) else from_data.tensor(source)
         result = tensor.detach().clone()
         result.copy_(source)
         return result

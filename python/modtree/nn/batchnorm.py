@@ -6,8 +6,9 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from modtree._tensor.creation import empty, tensor
+from modtree._tensor.creation import empty
 from modtree._tensor.dtypes import long
+from modtree._tensor.from_data import tensor
 from modtree._tensor.tensor import Tensor
 from modtree.nn import functional as F
 from modtree.nn.normalization import _Affine

@@ -8,7 +8,7 @@ from typing import Any
 
 from modtree._ops.functions import stack
 from modtree._ops.independent import independent
-from modtree._tensor.creation import linspace
+from modtree._tensor.ranges import linspace
 from modtree._tensor.tensor import Tensor
 
 __all__ = ["affine_grid", "grid_sample"]

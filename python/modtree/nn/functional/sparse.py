@@ -7,7 +7,7 @@ import numpy as np
 
 from modtree._C import from_array
 from modtree._ops import embedding as embedding_ops
-from modtree._tensor.creation import arange
+from modtree._tensor.ranges import arange
 from modtree._tensor.tensor import Tensor
 from modtree.nn.functional._common import need_tensor
 from modtree.nn.functional.basic import renormalize_rows

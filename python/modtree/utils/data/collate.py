@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from modtree._ops.functions import stack
-from modtree._tensor.creation import as_tensor, tensor
 from modtree._tensor.dtypes import float64
+from modtree._tensor.from_data import as_tensor, tensor
 from modtree._tensor.tensor import Tensor
 
 __all__ = ["collate", "default_collate", "default_collate_fn_map", "default_convert"]

@@ -7,9 +7,10 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Any, Generic, TypeVar
 
-from modtree._tensor.creation import as_tensor, randint, randperm
 from modtree._tensor.dtypes import float64
+from modtree._tensor.from_data import as_tensor
 from modtree._tensor.random import Generator, default_generator
+from modtree._tensor.random_creation import randint, randperm
 from modtree._tensor.sampling import multinomial
 
 __all__ = [

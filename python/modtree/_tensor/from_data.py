@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Tensors of given values: tensor, as_tensor, asarray, from_numpy, complex."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+import numpy as np
+
+from modtree import _C
+from modtree._C import as_dtype, from_array
+from modtree._tensor.creation import numpy_dtype, scalar_dtype
+from modtree._tensor.factory_arguments import checked
+from modtree.families import family_of
+
+__all__ = ["as_tensor", "asarray", "complex", "from_numpy", "tensor"]
+
+
+def _plain(data: Any) -> Any:
+    """Nested sequences with tensors in them, as nested sequences of arrays."""
+    if isinstance(data, _C.TensorBase):
+        return data._array
+    if isinstance(data, (list, tuple)):
+        return [_plain(item) for item in data]
+    return data
+
+
+def _first_scalar(data: Any) -> Any:
+    while isinstance(data, (list, tuple)):
+        if not data:
+            return None
+        data = data[0]
+    return data
+
+
+def _array_of(data: Any, dtype: Any, copy: bool) -> Any:
+    """An array of the data; Python floats become the default dtype and ints int64."""
+    if isinstance(data, _C.TensorBase):
+        if data.is_meta:
+            raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+        array = data._array
+    elif isinstance(data, np.ndarray):
+        array = data
+    elif isinstance(data, np.generic):
+        array = np.asarray(data)
+    else:
+        foreign = _foreign_array(data)
+        if foreign is None:
+            return _array_of_python(data, dtype)
+        array = foreign
+    if dtype is not None:
+        array = array.astype(as_dtype(dtype).dtype, copy=copy)
+    elif copy:
+        array = array.copy()
+    return array
+
+
+def _foreign_array(data: Any) -> Any:
+    """The values of a tensor of another library, or of anything that speaks NumPy's array
+    protocols.
+    """
+    if isinstance(data, (int, float, builtins.complex, list, tuple, str, bytes)):
+        return None
+    family = family_of(data)
+    if family is not None:
+        return np.asarray(family.to_numpy(data))
+    if hasattr(data, "__array__") or hasattr(data, "__array_interface__"):
+        return np.asarray(data)
+    if isinstance(data, (memoryview, bytearray)) or type(data).__module__ == "array":
+        return np.asarray(data)
+    return None
+
+
+def _array_of_python(data: Any, dtype: Any) -> Any:
+    if data is None:
+        raise RuntimeError("Could not infer dtype of NoneType")
+    if isinstance(data, (str, bytes)):
+        raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
+    if isinstance(data, (int, float, builtins.complex)):
+        return np.array(data, numpy_dtype(scalar_dtype(data) if dtype is None else dtype))
+    if not isinstance(data, (list, tuple)):
+        if not hasattr(data, "__len__") or not hasattr(data, "__getitem__"):
+            raise RuntimeError(f"Could not infer dtype of {type(data).__name__}")
+        data = list(data)
+    data = _plain(data)
+    try:
+        array = np.array(data)
+    except ValueError as error:
+        raise ValueError(f"expected sequences of equal length: {error}") from None
+    if array.dtype.kind not in "biufc":
+        bad = _first_scalar(data)
+        if isinstance(bad, str) or array.dtype.kind in "US":
+            raise ValueError("too many dimensions 'str'")
+        raise TypeError(f"cannot make a tensor of {type(bad).__name__} values")
+    if dtype is not None:
+        return array.astype(as_dtype(dtype).dtype, copy=False)
+    if array.size == 0:
+        return array.astype(numpy_dtype(None))
+    if array.dtype == np.float64 and not isinstance(_first_scalar(data), (np.generic, np.ndarray)):
+        return array.astype(numpy_dtype(None))
+    if array.dtype == np.complex128 and not isinstance(
+        _first_scalar(data), (np.generic, np.ndarray)
+    ):
+        return array.astype(numpy_dtype(scalar_dtype(1j)))
+    return array
+
+
+@checked("data", "dtype", "device", "requires_grad", "pin_memory", or_none=False)
+def tensor(
+    data: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Any:
+    """A new tensor with a copy of the data: numbers, nested sequences, arrays, tensors.
+
+    Args:
+        data: The data.
+        dtype: The dtype; that of the data without, the default one for Python's floats.
+        device: ``"cpu"`` or ``"meta"``.
+        requires_grad: Record operations on the result.
+    """
+    if isinstance(data, _C.TensorBase) and data.is_meta:
+        result = data.detach()._convert(dtype, device, True)
+    else:
+        result = from_array(_array_of(data, dtype, copy=True))
+        if device is not None:
+            result = result._convert(None, device, False)
+    return result.requires_grad_(True) if requires_grad else result
+
+
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:
+    """A tensor of the data that shares memory where that is possible.
+
+    Args:
+        data: Numbers, nested sequences, an array or a tensor.
+        dtype: The dtype of the result.
+        device: ``"cpu"`` or ``"meta"``.
+    """
+    if isinstance(data, _C.TensorBase):
+        return data._convert(dtype, device, False)
+    result = from_array(_array_of(data, dtype, copy=False))
+    return result if device is None else result._convert(None, device, False)
+
+
+@checked("obj", "dtype", "device", "copy", "requires_grad")
+def asarray(
+    obj: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    copy: bool | None = None,
+    requires_grad: bool = False,
+) -> Any:
+    """as_tensor(), or a copy with copy=True.
+
+    Args:
+        obj: Numbers, nested sequences, an array or a tensor.
+        dtype: The dtype of the result.
+        device: ``"cpu"`` or ``"meta"``.
+        copy: True for a copy in any case, False for an error where one is needed.
+        requires_grad: Record operations on the result.
+    """
+    result = tensor(obj, dtype=dtype, device=device) if copy else as_tensor(obj, dtype, device)
+    return result.requires_grad_(True) if requires_grad else result
+
+
+def from_numpy(array: np.ndarray) -> Any:
+    """A tensor over the memory of an array."""
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"expected np.ndarray (got {type(array).__name__})")
+    if builtins.min(array.strides, default=0) < 0:
+        raise ValueError(
+            "At least one stride in the given numpy array is negative, and tensors with negative "
+            "strides are not "
+            "currently supported. (You can probably work around this by making a copy of your "
+            "array  with array.copy().)"
+        )
+    return from_array(array)
+
+
+def complex(real: Any, imag: Any) -> Any:  # noqa: A001
+    """A complex tensor of its two parts."""
+    return real + imag * 1j

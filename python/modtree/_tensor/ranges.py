@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Sequences and index patterns: arange, linspace, logspace, eye, tril_indices, triu_indices."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+import numpy as np
+
+from modtree import _C
+from modtree._C import as_dtype, get_default_dtype
+from modtree._tensor.creation import make_at, numpy_dtype
+from modtree._tensor.factory_arguments import PLACE, checked
+
+__all__ = ["arange", "eye", "linspace", "logspace", "tril_indices", "triu_indices"]
+
+_int64 = np.dtype(np.int64)
+
+
+def _number(value: Any) -> Any:
+    return value.item() if isinstance(value, (_C.TensorBase, np.generic)) else value
+
+
+@checked("start", "end", "step", "out", *PLACE)
+def arange(
+    start: Any,
+    end: Any = None,
+    step: Any = 1,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Any:
+    """The numbers start, start + step, ... below end.
+
+    Args:
+        start: First number; with this argument alone the end.
+        end: Where to stop; not included.
+        step: Distance.
+        dtype: The dtype; int64 or the default one, by the arguments, without.
+        device: ``"cpu"`` or ``"meta"``.
+        requires_grad: Record operations on the result.
+    """
+    if end is None:
+        start, end = 0, start
+    start, end, step = _number(start), _number(end), _number(step)
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if (end - start) * step < 0:
+        raise RuntimeError(
+            f"upper bound and lower bound inconsistent with step sign: {start}, {end}, {step}"
+        )
+    if dtype is None:
+        integral = builtins.all(isinstance(v, int) for v in (start, end, step))
+        dtype = "int64" if integral else get_default_dtype()
+    kind = numpy_dtype(dtype)
+    count = builtins.max(0, -int(-(end - start) // step)) if step else 0
+    values = start + step * np.arange(count, dtype=_int64 if kind.kind in "iub" else np.float64)
+    return make_at(lambda _, kind: values.astype(kind), (count,), dtype, device, requires_grad)
+
+
+@checked("start", "end", "steps", "out", *PLACE)
+def linspace(
+    start: Any,
+    end: Any,
+    steps: int,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Any:
+    """`steps` numbers from start to end, both included.
+
+    Args:
+        start: First number.
+        end: Last number.
+        steps: How many.
+        dtype: The dtype of the result.
+        device: ``"cpu"`` or ``"meta"``.
+        requires_grad: Record operations on the result.
+    """
+    start, end = _number(start), _number(end)
+    return make_at(
+        lambda shape, kind: np.linspace(start, end, shape[0]).astype(kind),
+        (int(steps),),
+        dtype,
+        device,
+        requires_grad,
+    )
+
+
+@checked("start", "end", "steps", "base", "out", *PLACE)
+def logspace(
+    start: Any,
+    end: Any,
+    steps: int,
+    base: float = 10.0,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Any:
+    """base to the powers of linspace().
+
+    Args:
+        start: First exponent.
+        end: Last exponent.
+        steps: How many.
+        base: The base.
+        dtype: The dtype of the result.
+        device: ``"cpu"`` or ``"meta"``.
+        requires_grad: Record operations on the result.
+    """
+    return make_at(
+        lambda shape, kind: np.logspace(start, end, shape[0], base=base).astype(kind),
+        (int(steps),),
+        dtype,
+        device,
+        requires_grad,
+    )
+
+
+@checked("n", "m", "out", *PLACE)
+def eye(
+    n: int,
+    m: int | None = None,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Any:
+    """The identity matrix.
+
+    Args:
+        n: Number of rows.
+        m: Number of columns; as many without.
+        dtype: The dtype of the result.
+        device: ``"cpu"`` or ``"meta"``.
+        requires_grad: Record operations on the result.
+    """
+    return make_at(
+        lambda shape, kind: np.eye(*shape, dtype=kind),
+        (n, n if m is None else m),
+        dtype,
+        device,
+        requires_grad,
+    )
+
+
+@checked("row", "col", "offset", *PLACE)
+def tril_indices(
+    row: int,
+    col: int,
+    offset: int = 0,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Any:
+    """Indices of a lower triangle, as two rows.
+
+    Args:
+        row: Number of rows.
+        col: Number of columns.
+        offset: Which diagonal: 0 the main one, positive above it, negative below.
+        dtype: The dtype of the result.
+        device: ``"cpu"`` or ``"meta"``.
+        requires_grad: Record operations on the result.
+    """
+    return _indices(
+        "tril_indices", np.stack(np.tril_indices(row, offset, col)), dtype, device, requires_grad
+    )
+
+
+@checked("row", "col", "offset", *PLACE)
+def triu_indices(
+    row: int,
+    col: int,
+    offset: int = 0,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Any:
+    """Indices of an upper triangle, as two rows.
+
+    Args:
+        row: Number of rows.
+        col: Number of columns.
+        offset: Which diagonal: 0 the main one, positive above it, negative below.
+        dtype: The dtype of the result.
+        device: ``"cpu"`` or ``"meta"``.
+        requires_grad: Record operations on the result.
+    """
+    return _indices(
+        "triu_indices", np.stack(np.triu_indices(row, offset, col)), dtype, device, requires_grad
+    )
+
+
+def _indices(name: str, values: Any, dtype: Any, device: Any, requires_grad: bool) -> Any:
+    kind = "int64" if dtype is None else as_dtype(dtype)
+    if kind not in ("int64", as_dtype("int64"), as_dtype("int32")):
+        raise NotImplementedError(
+            f'"{name}" not implemented for {kind}: indices are int64 or int32'
+        )
+    return make_at(lambda _, kind: values.astype(kind), values.shape, kind, device, requires_grad)
