@@ -22,6 +22,7 @@ from modtree._tensor.layouts import strided
 from modtree._tensor.memory_formats import check_format, to_format
 from modtree._tensor.printing import tensor_text
 from modtree._tensor.size import Size
+from modtree._tensor.to_arguments import parse_to
 
 __all__ = ["Size", "Tensor", "is_tensor"]
 
@@ -83,7 +84,7 @@ class Tensor(_C.TensorBase):
         memory_format = kwargs.pop("memory_format", None)
         if memory_format is not None:
             check_format("to", memory_format)
-        kind, place, copy = _parse_to(args, kwargs)
+        kind, place, copy = parse_to(args, kwargs)
         return to_format(self._convert(kind, place, copy), memory_format, self)
 
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
@@ -516,65 +517,6 @@ def _fill_from_constructor(self: Tensor, args: Any, kwargs: Any) -> None:
         )
     if values is not None:
         self.data = values
-
-
-def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, bool]:
-    """(dtype, device, copy) of the arguments of to(); dtype and device may be None."""
-    first = args[0] if args else None
-    flags = ("non_blocking", "copy")
-    if "other" in kwargs:
-        raise TypeError("to() got an unexpected keyword argument 'other'; pass the tensor as it is")
-    if "tensor" in kwargs or isinstance(first, Tensor):
-        names: tuple[str, ...] = ("tensor", *flags)
-    elif args and _is_dtype(first):
-        names = ("dtype", *flags)
-    else:
-        names = ("device", "dtype", *flags)
-    if len(args) > len(names):
-        raise TypeError(
-            f"to() takes at most {len(names)} arguments ({', '.join(names)}), got {len(args)}"
-        )
-    given = dict(zip(names, args, strict=False))
-    for name, value in kwargs.items():
-        if name not in names or name in given:
-            raise TypeError(
-                f"to() received an invalid combination of arguments: {name} beside "
-                f"{', '.join(given)}"
-            )
-        given[name] = value
-    for name in flags:
-        if not isinstance(given.get(name, False), bool):
-            raise TypeError(f"to() expected a bool as {name}, got {given[name]!r:.80}")
-    copy = given.get("copy", False)
-    if "tensor" in given:
-        other = given["tensor"]
-        if not isinstance(other, Tensor):
-            raise TypeError(f"to() expected a Tensor, got {type(other).__name__}")
-        return other.dtype, other.device, copy
-    place, kind = given.get("device"), given.get("dtype")
-    if place is not None:
-        try:
-            place = as_device(place)
-        except TypeError:
-            raise TypeError(
-                f"to() received an invalid argument {place!r:.80} (expected a dtype, a device or "
-                f"a Tensor)"
-            ) from None
-    return kind, place, copy
-
-
-def _is_dtype(value: Any) -> bool:
-    if isinstance(value, _C.dtype):
-        return True
-    if value is None or isinstance(value, (bool, int, str, device)):
-        return False
-    try:
-        _C.as_dtype(value)
-    except TypeError:
-        if "bfloat16" in repr(value):
-            raise
-        return False
-    return True
 
 
 def _deepcopy_array(array: np.ndarray, memo: dict[int, Any]) -> np.ndarray:
