@@ -3,10 +3,10 @@
 
 #include "bind/bind_tensor.h"
 #include "tensor/autograd/backward.h"
-#include "tensor/autograd/derivative.h"
 #include "tensor/autograd/engine.h"
 #include "tensor/autograd/gradient.h"
 #include "tensor/autograd/history.h"
+#include "tensor/autograd/record.h"
 
 namespace modtree {
 

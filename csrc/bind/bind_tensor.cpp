@@ -7,12 +7,12 @@
 #include "tensor/dtype.h"
 #include "tensor/float_errors.h"
 #include "tensor/grad_mode.h"
-#include "tensor/methods.h"
 #include "tensor/numpy_family.h"
 #include "tensor/op.h"
 #include "tensor/promote.h"
 #include "tensor/slot_ops.h"
 #include "tensor/special.h"
+#include "tensor/value_methods.h"
 
 namespace modtree {
 

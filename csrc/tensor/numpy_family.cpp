@@ -6,7 +6,7 @@
 #include "family/family.h"
 #include "python/installed.h"
 #include "tensor/grad_mode.h"
-#include "tensor/methods.h"
+#include "tensor/value_methods.h"
 
 namespace modtree {
 

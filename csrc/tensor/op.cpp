@@ -39,6 +39,27 @@ PyObject *call_on_meta(OpObject *op, Arguments &args, PyObject *kwnames, int num
   return nullptr;
 }
 
+// A tuple of what `wrap` makes of each item of a tuple or list. Steals `sequence`; `wrap` steals
+// the item.
+template <typename Wrap>
+PyObject *wrap_items(PyObject *sequence, Wrap wrap) {
+  py::object items = py::reinterpret_steal<py::object>(PySequence_Tuple(sequence));
+  Py_DECREF(sequence);
+  if (!items) {
+    return nullptr;
+  }
+  const Py_ssize_t n = PyTuple_GET_SIZE(items.ptr());
+  py::object wrapped = py::reinterpret_steal<py::object>(PyTuple_New(n));
+  for (Py_ssize_t i = 0; wrapped && i < n; ++i) {
+    PyObject *value = wrap(Py_NewRef(PyTuple_GET_ITEM(items.ptr(), i)));
+    if (value == nullptr) {
+      return nullptr;
+    }
+    PyTuple_SET_ITEM(wrapped.ptr(), i, value);
+  }
+  return wrapped.release().ptr();
+}
+
 // Wraps each array of a result of a meta operation.
 PyObject *wrap_meta(TensorObject *base, PyObject *result) {
   if (PyArray_Check(result)) {
@@ -53,23 +74,7 @@ PyObject *wrap_meta(TensorObject *base, PyObject *result) {
     return bare == nullptr ? nullptr : wrap_array(bare, true);
   }
   if (PyTuple_CheckExact(result) || PyList_CheckExact(result)) {
-    py::object items = py::reinterpret_steal<py::object>(PySequence_Tuple(result));
-    Py_DECREF(result);
-    if (!items) {
-      return nullptr;
-    }
-    Py_ssize_t n = PyTuple_GET_SIZE(items.ptr());
-    py::object wrapped = py::reinterpret_steal<py::object>(PyTuple_New(n));
-    for (Py_ssize_t i = 0; wrapped && i < n; ++i) {
-      PyObject *item = PyTuple_GET_ITEM(items.ptr(), i);
-      Py_INCREF(item);
-      PyObject *value = wrap_meta(base, item);
-      if (value == nullptr) {
-        return nullptr;
-      }
-      PyTuple_SET_ITEM(wrapped.ptr(), i, value);
-    }
-    return wrapped.release().ptr();
+    return wrap_items(result, [base](PyObject *item) { return wrap_meta(base, item); });
   }
   return result;
 }
@@ -89,23 +94,7 @@ PyObject *wrap_views(TensorObject *base, PyObject *result, bool one_of_many = fa
     return view;
   }
   if (PyList_CheckExact(result) || PyTuple_CheckExact(result)) {
-    py::object items = py::reinterpret_steal<py::object>(PySequence_Tuple(result));
-    Py_DECREF(result);
-    if (!items) {
-      return nullptr;
-    }
-    Py_ssize_t n = PyTuple_GET_SIZE(items.ptr());
-    py::object wrapped = py::reinterpret_steal<py::object>(PyTuple_New(n));
-    for (Py_ssize_t i = 0; wrapped && i < n; ++i) {
-      PyObject *item = PyTuple_GET_ITEM(items.ptr(), i);
-      Py_INCREF(item);
-      PyObject *value = wrap_views(base, item, true);
-      if (value == nullptr) {
-        return nullptr;
-      }
-      PyTuple_SET_ITEM(wrapped.ptr(), i, value);
-    }
-    return wrapped.release().ptr();
+    return wrap_items(result, [base](PyObject *item) { return wrap_views(base, item, true); });
   }
   return wrap_result(result);
 }
@@ -212,23 +201,7 @@ PyObject *wrap_result(PyObject *result) {
     return array == nullptr ? nullptr : wrap_array(as_array(array));
   }
   if (PyTuple_CheckExact(result) || PyList_CheckExact(result)) {
-    py::object items = py::reinterpret_steal<py::object>(PySequence_Tuple(result));
-    Py_DECREF(result);
-    if (!items) {
-      return nullptr;
-    }
-    Py_ssize_t n = PyTuple_GET_SIZE(items.ptr());
-    py::object wrapped = py::reinterpret_steal<py::object>(PyTuple_New(n));
-    for (Py_ssize_t i = 0; wrapped && i < n; ++i) {
-      PyObject *item = PyTuple_GET_ITEM(items.ptr(), i);
-      Py_INCREF(item);
-      PyObject *value = wrap_result(item);
-      if (value == nullptr) {
-        return nullptr;
-      }
-      PyTuple_SET_ITEM(wrapped.ptr(), i, value);
-    }
-    return wrapped.release().ptr();
+    return wrap_items(result, wrap_result);
   }
   return result;
 }

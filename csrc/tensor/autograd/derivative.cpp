@@ -3,7 +3,8 @@
 
 #include "python/installed.h"
 #include "tensor/autograd/gradient.h"
-#include "tensor/autograd/history.h"
+#include "tensor/autograd/record.h"
+#include "tensor/autograd/saved_values.h"
 #include "tensor/grad_mode.h"
 
 namespace modtree {
@@ -35,132 +36,6 @@ private:
   PyObject *slots_[1 + kPlaces];
   std::size_t end_ = 1;
 };
-
-// `saved` by value, with the version that its cell has now: user code that runs here may make the
-// node drop what it saved.
-int raise_modified(NodeObject *node, SavedVersion saved, std::uint32_t found) {
-  const auto value = py::reinterpret_borrow<py::object>(
-      saved.arg == kResult ? node->result : node->args[saved.arg]);
-  py::object name = py::reinterpret_steal<py::object>(node_name(node));
-  if (!name) {
-    return -1;
-  }
-  PyObject *shape = Py_None;
-  py::object held;
-  if (value && PyArray_Check(value.ptr())) {
-    held = py::reinterpret_steal<py::object>(PyObject_GetAttrString(value.ptr(), "shape"));
-    shape = held ? held.ptr() : Py_None;
-  }
-  PyErr_Format(PyExc_RuntimeError,
-               "one of the variables needed for gradient computation has been modified by an "
-               "inplace operation: the "
-               "%s of %U, of shape %S, is at version %u; expected version %u instead. Change a "
-               "clone instead, or change "
-               "it after backward()",
-               saved.arg == kResult ? "result" : "input", name.ptr(), shape, found, saved.version);
-  return -1;
-}
-
-int check_saved(NodeObject *node) {
-  if (node->released && node->saved_something) {
-    PyErr_SetString(PyExc_RuntimeError, "Trying to backward through the graph a second time (or "
-                                        "directly access saved tensors after they have "
-                                        "already been freed). Saved intermediate values of the "
-                                        "graph are freed when you call .backward() or "
-                                        "autograd.grad(). Specify retain_graph=True if you need to "
-                                        "backward through the graph a second time");
-    return -1;
-  }
-  for (std::size_t i = 0; i < node->n_versions; ++i) {
-    if (node->versions[i].cell->version != node->versions[i].version) {
-      return raise_modified(node, node->versions[i], node->versions[i].cell->version);
-    }
-  }
-  return 0;
-}
-
-// A tensor over a saved array with the history it had.
-PyObject *revive(PyObject *array, NodeObject *source, std::uint32_t nr) {
-  if (source != nullptr && source->kind == NodeKind::accumulate && source->target != nullptr &&
-      as_object(as_tensor(source->target)->array) == array) {
-    return Py_NewRef(source->target);
-  }
-  PyObject *tensor = wrap_array(as_array(Py_NewRef(array)));
-  if (tensor != nullptr && source != nullptr) {
-    set_history(as_tensor(tensor), source, nr);
-  }
-  return tensor;
-}
-
-const Edge *edge_of(NodeObject *node, std::size_t arg, std::size_t item) {
-  for (std::size_t i = 0; i < node->n_edges; ++i) {
-    if (node->edges[i].arg == arg && node->edges[i].item == item) {
-      return &node->edges[i];
-    }
-  }
-  return nullptr;
-}
-
-// A saved argument as the functions get it when they run on tensors. New reference.
-PyObject *argument_on_tensors(NodeObject *node, std::size_t arg) {
-  // Owned: a pass that user code runs here may make the node drop it.
-  const auto held = py::reinterpret_borrow<py::object>(node->args[arg]);
-  PyObject *value = held.ptr();
-  if (node->stand_ins >> arg & 1u) {
-    return Py_NewRef(value);
-  }
-  const Edge *edge = edge_of(node, arg, 0);
-  if (PyArray_Check(value)) {
-    return revive(value, edge == nullptr ? nullptr : edge->node, edge == nullptr ? 0 : edge->nr);
-  }
-  if (edge == nullptr || !(PyList_CheckExact(value) || PyTuple_CheckExact(value))) {
-    return Py_NewRef(value);
-  }
-  const Py_ssize_t count = PySequence_Fast_GET_SIZE(value);
-  PyObject *list = PyList_New(count);
-  for (Py_ssize_t k = 0; list != nullptr && k < count; ++k) {
-    PyObject *item = PySequence_Fast_GET_ITEM(value, k);
-    edge = edge_of(node, arg, static_cast<std::size_t>(k));
-    PyObject *tensor = !PyArray_Check(item) ? Py_NewRef(item)
-                                            : revive(item, edge == nullptr ? nullptr : edge->node,
-                                                     edge == nullptr ? 0 : edge->nr);
-    if (tensor == nullptr) {
-      Py_CLEAR(list);
-      break;
-    }
-    PyList_SET_ITEM(list, k, tensor);
-  }
-  return list;
-}
-
-// The result as the functions get it. New reference.
-PyObject *saved_result(NodeObject *node, bool on_tensors) {
-  const auto held =
-      py::reinterpret_borrow<py::object>(node->result == nullptr ? Py_None : node->result);
-  PyObject *result = held.ptr();
-  if (!on_tensors || node->op->record != nullptr) {
-    return Py_NewRef(result);
-  }
-  if (PyArray_Check(result)) {
-    return revive(result, node, 0);
-  }
-  if (!node->has_many || !PyTuple_Check(result)) {
-    return Py_NewRef(result);
-  }
-  PyObject *tensors = PyTuple_New(PyTuple_GET_SIZE(result));
-  for (Py_ssize_t i = 0; tensors != nullptr && i < PyTuple_GET_SIZE(result); ++i) {
-    PyObject *item = PyTuple_GET_ITEM(result, i);
-    PyObject *tensor = PyArray_Check(item) && is_float_category(dtype_of(as_array(item))->category)
-                           ? revive(item, node, static_cast<std::uint32_t>(i))
-                           : Py_NewRef(item);
-    if (tensor == nullptr) {
-      Py_CLEAR(tensors);
-      break;
-    }
-    PyTuple_SET_ITEM(tensors, i, tensor);
-  }
-  return tensors;
-}
 
 PyObject *output_gradient(NodeObject *node, Gradients &outputs) {
   if (!node->has_many) {
@@ -495,20 +370,6 @@ HeldSpec output_spec(NodeObject *node, std::uint32_t nr) {
   return held;
 }
 
-PyObject *gradient_to_tensor(PyObject *gradient, bool is_meta) {
-  if (gradient == nullptr) {
-    Py_RETURN_NONE;
-  }
-  if (is_tensor(gradient)) {
-    return Py_NewRef(gradient);
-  }
-  return wrap_array(as_array(Py_NewRef(gradient)), is_meta);
-}
-
-PyObject *gradient_from_tensor(PyObject *tensor, bool on_tensors) {
-  return Py_NewRef(on_tensors ? tensor : as_object(as_tensor(tensor)->array));
-}
-
 int apply_node(NodeObject *node, Gradients &outputs, const std::vector<bool> &wanted,
                Gradients &results, bool on_tensors) {
   if (check_saved(node) < 0) {
@@ -553,72 +414,6 @@ int apply_node(NodeObject *node, Gradients &outputs, const std::vector<bool> &wa
       break;
   }
   return 0;
-}
-
-namespace {
-
-bool holds(PyObject *tuple, PyObject *item) {
-  for (Py_ssize_t i = 0; tuple != nullptr && i < PyTuple_GET_SIZE(tuple); ++i) {
-    if (PyTuple_GET_ITEM(tuple, i) == item) {
-      return true;
-    }
-  }
-  return false;
-}
-
-}  // namespace
-
-NodeObject *record_python(PyObject *name, PyObject *inputs, PyObject *outputs, PyObject *function,
-                          PyObject *changed) {
-  const auto n_inputs = static_cast<std::size_t>(PyTuple_GET_SIZE(inputs));
-  const auto n_outputs = static_cast<std::size_t>(PyTuple_GET_SIZE(outputs));
-  NodeObject *node = new_node(NodeKind::python, n_inputs, n_outputs);
-  if (node == nullptr) {
-    return nullptr;
-  }
-  py::object held = py::reinterpret_steal<py::object>(as_object(node));
-  node->name = Py_NewRef(name);
-  node->target = Py_NewRef(function);
-  for (std::size_t i = 0; i < n_inputs; ++i) {
-    PyObject *input = PyTuple_GET_ITEM(inputs, static_cast<Py_ssize_t>(i));
-    node->edges[i].arg = static_cast<std::uint16_t>(i);
-    if (is_tensor(input) && set_edge(node, i, as_tensor(input), i) < 0) {
-      return nullptr;
-    }
-  }
-  for (std::size_t i = 0; i < n_outputs; ++i) {
-    PyObject *output = PyTuple_GET_ITEM(outputs, static_cast<Py_ssize_t>(i));
-    if (!is_tensor(output)) {
-      continue;
-    }
-    TensorObject *tensor = as_tensor(output);
-    if (set_output(node, i, tensor->array, tensor->is_meta) < 0) {
-      return nullptr;
-    }
-    if (!is_float_category(dtype_of(tensor->array)->category)) {
-      continue;
-    }
-    if (!holds(changed, output)) {
-      set_history(tensor, node, static_cast<std::uint32_t>(i));
-    } else if (tensor->base != nullptr && n_outputs > 1) {
-      PyErr_Format(PyExc_RuntimeError,
-                   "%U: a function that changes a view in place may have no other outputs: the "
-                   "gradient of the view's base "
-                   "goes through it",
-                   name);
-      return nullptr;
-    }
-    // What changes is argument 0 for the base's history.
-    for (std::size_t k = 1; holds(changed, output) && k < n_inputs; ++k) {
-      if (PyTuple_GET_ITEM(inputs, static_cast<Py_ssize_t>(k)) == output) {
-        std::swap(node->edges[0].arg, node->edges[k].arg);
-      }
-    }
-    if (holds(changed, output) && rebase_history(tensor, node, static_cast<std::uint32_t>(i)) < 0) {
-      return nullptr;
-    }
-  }
-  return as_node(held.release().ptr());
 }
 
 }  // namespace modtree

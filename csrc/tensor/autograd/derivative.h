@@ -44,13 +44,4 @@ private:
 int apply_node(NodeObject *node, Gradients &outputs, const std::vector<bool> &wanted,
                Gradients &results, bool on_tensors);
 
-// A gradient as a Tensor (None for null), and back. New references; null with an error set.
-PyObject *gradient_to_tensor(PyObject *gradient, bool is_meta);
-PyObject *gradient_from_tensor(PyObject *tensor, bool on_tensors);
-
-// Puts a Python function on the graph: function(*gradients of outputs) -> gradients of inputs.
-// Those outputs that are in the tuple `changed` were written in place. New reference.
-NodeObject *record_python(PyObject *name, PyObject *inputs, PyObject *outputs, PyObject *function,
-                          PyObject *changed = nullptr);
-
 }  // namespace modtree

@@ -196,6 +196,21 @@ PyObject *blank_base(const ViewGeometry &geometry, PyObject **part) {
   return whole;
 }
 
+PyObject *ones_like(TensorObject *tensor) {
+  PyArrayObject *array = tensor->array;
+  PyArray_Descr *descr = PyArray_DESCR(array);
+  if (tensor->is_meta) {
+    return as_object(meta_array(PyArray_NDIM(array), PyArray_DIMS(array), descr));
+  }
+  Py_INCREF(descr);
+  PyObject *ones = PyArray_Empty(PyArray_NDIM(array), PyArray_DIMS(array), descr, 0);
+  py::object one = py::reinterpret_steal<py::object>(PyLong_FromLong(1));
+  if (ones != nullptr && (!one || PyArray_FillWithScalar(as_array(ones), one.ptr()) < 0)) {
+    Py_CLEAR(ones);
+  }
+  return ones;
+}
+
 }  // namespace
 
 bool same_shape(PyArrayObject *array, OutputSpec &spec) {
@@ -307,6 +322,70 @@ void init_gradient() {
   }
   g_add_reduce = py::object(add.attr("reduce")).release().ptr();
   g_add = add.release().ptr();
+}
+
+PyObject *gradient_to_tensor(PyObject *gradient, bool is_meta) {
+  if (gradient == nullptr) {
+    Py_RETURN_NONE;
+  }
+  if (is_tensor(gradient)) {
+    return Py_NewRef(gradient);
+  }
+  return wrap_array(as_array(Py_NewRef(gradient)), is_meta);
+}
+
+PyObject *gradient_from_tensor(PyObject *tensor, bool on_tensors) {
+  return Py_NewRef(on_tensors ? tensor : as_object(as_tensor(tensor)->array));
+}
+
+PyObject *first_gradient(Py_ssize_t i, TensorObject *root, PyObject *given, bool on_tensors) {
+  if (given == Py_None) {
+    if (PyArray_SIZE(root->array) != 1) {
+      PyErr_SetString(PyExc_RuntimeError, "grad can be implicitly created only for scalar outputs");
+      return nullptr;
+    }
+    if (PyTypeNum_ISCOMPLEX(PyArray_TYPE(root->array))) {
+      PyErr_Format(PyExc_RuntimeError,
+                   "grad can be implicitly created only for real scalar outputs but got %S",
+                   reinterpret_cast<PyObject *>(dtype_of(root->array)));
+      return nullptr;
+    }
+    PyObject *ones = ones_like(root);
+    return ones == nullptr || !on_tensors ? ones : wrap_array(as_array(ones), root->is_meta);
+  }
+  if (!is_tensor(given)) {
+    PyErr_Format(PyExc_TypeError, "gradients can be either Tensors or None, but got %s",
+                 Py_TYPE(given)->tp_name);
+    return nullptr;
+  }
+  TensorObject *gradient = as_tensor(given);
+  if (!PyArray_SAMESHAPE(gradient->array, root->array)) {
+    py::object have = py::reinterpret_steal<py::object>(size_of_array(gradient->array));
+    py::object want = py::reinterpret_steal<py::object>(size_of_array(root->array));
+    if (have && want) {
+      PyErr_Format(PyExc_RuntimeError,
+                   "Mismatch in shape: grad_output[%zd] has a shape of %S and output[%zd] has a "
+                   "shape of %S.",
+                   i, have.ptr(), i, want.ptr());
+    }
+    return nullptr;
+  }
+  if (PyTypeNum_ISCOMPLEX(PyArray_TYPE(gradient->array)) !=
+      PyTypeNum_ISCOMPLEX(PyArray_TYPE(root->array))) {
+    PyErr_Format(PyExc_RuntimeError,
+                 "For complex Tensors, both grad_output and output are required to have the same "
+                 "dtype: grad_output[%zd] "
+                 "has %S and output[%zd] has %S",
+                 i, reinterpret_cast<PyObject *>(dtype_of(gradient->array)), i,
+                 reinterpret_cast<PyObject *>(dtype_of(root->array)));
+    return nullptr;
+  }
+  if (PyArray_TYPE(gradient->array) == PyArray_TYPE(root->array)) {
+    return gradient_from_tensor(given, on_tensors);
+  }
+  py::object converted = py::reinterpret_steal<py::object>(
+      PyObject_CallMethod(given, "to", "O", dtype_of(root->array)));
+  return converted ? gradient_from_tensor(converted.ptr(), on_tensors) : nullptr;
 }
 
 }  // namespace modtree

@@ -27,6 +27,14 @@ PyObject *part_of_base(const ViewGeometry &geometry, PyObject *gradient, PyObjec
 // An array of zeros for a meta gradient, or of ones.
 PyObject *meta_gradient(OutputSpec &spec);
 
+// A gradient as a Tensor (None for null), and back. New references; null with an error set.
+PyObject *gradient_to_tensor(PyObject *gradient, bool is_meta);
+PyObject *gradient_from_tensor(PyObject *tensor, bool on_tensors);
+
+// The gradient to start backward with at root i, from what the user gave (None: 1). New reference,
+// null with an error set.
+PyObject *first_gradient(Py_ssize_t i, TensorObject *root, PyObject *given, bool on_tensors);
+
 bool same_shape(PyArrayObject *array, OutputSpec &spec);
 
 // Looks up what gradients are added with.

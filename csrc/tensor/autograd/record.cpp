@@ -166,6 +166,15 @@ bool is_differentiable(PyObject *wrapped) {
   return is_tensor(wrapped) && is_float_category(dtype_of(as_tensor(wrapped)->array)->category);
 }
 
+bool holds(PyObject *tuple, PyObject *item) {
+  for (Py_ssize_t i = 0; tuple != nullptr && i < PyTuple_GET_SIZE(tuple); ++i) {
+    if (PyTuple_GET_ITEM(tuple, i) == item) {
+      return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 bool any_needs_grad(PyObject *const *args, Py_ssize_t count) {
@@ -351,6 +360,59 @@ int InplaceRecord::attach(TensorObject *self) {
     return -1;
   }
   return set_output(node_, 0, self->array, self->is_meta) < 0 ? -1 : rebase_history(self, node_);
+}
+
+NodeObject *record_python(PyObject *name, PyObject *inputs, PyObject *outputs, PyObject *function,
+                          PyObject *changed) {
+  const auto n_inputs = static_cast<std::size_t>(PyTuple_GET_SIZE(inputs));
+  const auto n_outputs = static_cast<std::size_t>(PyTuple_GET_SIZE(outputs));
+  NodeObject *node = new_node(NodeKind::python, n_inputs, n_outputs);
+  if (node == nullptr) {
+    return nullptr;
+  }
+  py::object held = py::reinterpret_steal<py::object>(as_object(node));
+  node->name = Py_NewRef(name);
+  node->target = Py_NewRef(function);
+  for (std::size_t i = 0; i < n_inputs; ++i) {
+    PyObject *input = PyTuple_GET_ITEM(inputs, static_cast<Py_ssize_t>(i));
+    node->edges[i].arg = static_cast<std::uint16_t>(i);
+    if (is_tensor(input) && set_edge(node, i, as_tensor(input), i) < 0) {
+      return nullptr;
+    }
+  }
+  for (std::size_t i = 0; i < n_outputs; ++i) {
+    PyObject *output = PyTuple_GET_ITEM(outputs, static_cast<Py_ssize_t>(i));
+    if (!is_tensor(output)) {
+      continue;
+    }
+    TensorObject *tensor = as_tensor(output);
+    if (set_output(node, i, tensor->array, tensor->is_meta) < 0) {
+      return nullptr;
+    }
+    if (!is_float_category(dtype_of(tensor->array)->category)) {
+      continue;
+    }
+    if (!holds(changed, output)) {
+      set_history(tensor, node, static_cast<std::uint32_t>(i));
+    } else if (tensor->base != nullptr && n_outputs > 1) {
+      PyErr_Format(PyExc_RuntimeError,
+                   "%U: a function that changes a view in place may have no other outputs: the "
+                   "gradient of the view's base "
+                   "goes through it",
+                   name);
+      return nullptr;
+    }
+    // What changes is argument 0 for the base's history.
+    for (std::size_t k = 1; holds(changed, output) && k < n_inputs; ++k) {
+      if (PyTuple_GET_ITEM(inputs, static_cast<Py_ssize_t>(k)) == output) {
+        std::swap(node->edges[0].arg, node->edges[k].arg);
+      }
+    }
+    if (holds(changed, output) && rebase_history(tensor, node, static_cast<std::uint32_t>(i)) < 0) {
+      return nullptr;
+    }
+  }
+  return as_node(held.release().ptr());
 }
 
 }  // namespace modtree

@@ -13,11 +13,16 @@ bool any_needs_grad(PyObject *const *args, Py_ssize_t count);
 // Puts a call on the graph. `originals` are the arguments as the user gave them (those in a list
 // count only in a tuple in its place), `values` as the forward function got them, both owned by the
 // caller and positional ones first; `wrapped` is the result: a tensor or a tuple with tensors.
-// `saved` is what the row's recording forward function saved, null when it has none. 0, or -1 with
+// `saved` is what the operation's recording function saved, null when it has none. 0, or -1 with
 // an error set.
 int record_call(OpObject *op, PyObject *const *originals, PyObject *const *values,
                 Py_ssize_t n_positional, Py_ssize_t n_total, PyObject *kwnames, PyObject *wrapped,
                 PyObject *saved = nullptr);
+
+// Puts a Python function on the graph: function(*gradients of outputs) -> gradients of inputs.
+// Those outputs that are in the tuple `changed` were written in place. New reference.
+NodeObject *record_python(PyObject *name, PyObject *inputs, PyObject *outputs, PyObject *function,
+                          PyObject *changed = nullptr);
 
 // An operation that writes into a tensor: begin() before the values are lost, finish() after they
 // have changed.
