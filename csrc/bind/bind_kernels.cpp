@@ -82,10 +82,18 @@ void check_indices(const Contiguous<std::int64_t> &indices, py::ssize_t limit,
 
 namespace {
 
+template <class T>
+using Unary = void (*)(const T *, T *, std::ptrdiff_t);
+template <class T>
+using Binary = void (*)(const T *, const T *, T *, std::ptrdiff_t);
+template <class T>
+using Rowwise = void (*)(const T *, T *, std::ptrdiff_t, std::ptrdiff_t);
+
 // Runs `kernel(x, out, rows, n)` without the GIL, over the rows of the last axis; a 0-d array is
 // one row of one value.
-template <class T, class Kernel>
-py::array rowwise(const char *name, const py::array &input, const py::object &out, Kernel kernel) {
+template <class T>
+py::array rowwise(const char *name, const py::array &input, const py::object &out,
+                  Rowwise<T> kernel) {
   const py::ssize_t n = input.ndim() == 0 ? 1 : input.shape(input.ndim() - 1);
   const py::ssize_t rows = n == 0 ? 0 : input.size() / n;
   return elementwise<T>(name, input, out,
@@ -94,29 +102,27 @@ py::array rowwise(const char *name, const py::array &input, const py::object &ou
 
 py::array gelu(const py::array &x, bool tanh, const py::object &out) {
   if (float_type("gelu", x) == Float::f32) {
-    return elementwise<float>("gelu", x, out, tanh ? kernels::gelu_tanh_f32 : kernels::gelu_f32);
+    return elementwise<float>(
+        "gelu", x, out, tanh ? Unary<float>(kernels::gelu_tanh) : Unary<float>(kernels::gelu));
   }
-  return elementwise<double>("gelu", x, out, tanh ? kernels::gelu_tanh_f64 : kernels::gelu_f64);
+  return elementwise<double>(
+      "gelu", x, out, tanh ? Unary<double>(kernels::gelu_tanh) : Unary<double>(kernels::gelu));
 }
 
 py::array softmax(const py::array &x, const py::object &out) {
   if (float_type("softmax", x) == Float::f32) {
-    return rowwise<float>("softmax", x, out, kernels::softmax_f32);
+    return rowwise<float>("softmax", x, out, kernels::softmax);
   }
-  return rowwise<double>("softmax", x, out, kernels::softmax_f64);
+  return rowwise<double>("softmax", x, out, kernels::softmax);
 }
 
 py::array log_softmax(const py::array &x, const py::object &out) {
   if (float_type("log_softmax", x) == Float::f32) {
-    return rowwise<float>("log_softmax", x, out, kernels::log_softmax_f32);
+    return rowwise<float>("log_softmax", x, out, kernels::log_softmax);
   }
-  return rowwise<double>("log_softmax", x, out, kernels::log_softmax_f64);
+  return rowwise<double>("log_softmax", x, out, kernels::log_softmax);
 }
 
-template <class T>
-using Unary = void (*)(const T *, T *, std::ptrdiff_t);
-template <class T>
-using Binary = void (*)(const T *, const T *, T *, std::ptrdiff_t);
 template <class T>
 using BinaryRows = void (*)(const T *, const T *, T *, std::ptrdiff_t, std::ptrdiff_t);
 

@@ -42,17 +42,17 @@ py::ssize_t normalized_size(const char *kernel, const py::array &x, int axes) {
   return n;
 }
 
-template <class T, class Kernel>
+template <class T>
 py::array layer_norm_as(const py::array &x, py::ssize_t n, const py::object &weight,
-                        const py::object &bias, double eps, const py::object &out, T *mean, T *rstd,
-                        Kernel kernel) {
+                        const py::object &bias, double eps, const py::object &out, T *mean,
+                        T *rstd) {
   const auto w = optional_vector<T>("weight", weight, n);
   const auto b = optional_vector<T>("bias", bias, n);
   const T *w_data = weight.is_none() ? nullptr : w.data();
   const T *b_data = bias.is_none() ? nullptr : b.data();
   const py::ssize_t rows = n == 0 ? 0 : x.size() / n;
   return elementwise<T>("layer_norm", x, out, [=](const T *from, T *to, py::ssize_t) {
-    kernel(from, w_data, b_data, to, mean, rstd, rows, n, eps);
+    kernels::layer_norm(from, w_data, b_data, to, mean, rstd, rows, n, eps);
   });
 }
 
@@ -60,11 +60,9 @@ py::array layer_norm(const py::array &x, int axes, const py::object &weight, con
                      double eps, const py::object &out) {
   const py::ssize_t n = normalized_size("layer_norm", x, axes);
   if (float_type("layer_norm", x) == Float::f32) {
-    return layer_norm_as<float>(x, n, weight, bias, eps, out, nullptr, nullptr,
-                                kernels::layer_norm_f32);
+    return layer_norm_as<float>(x, n, weight, bias, eps, out, nullptr, nullptr);
   }
-  return layer_norm_as<double>(x, n, weight, bias, eps, out, nullptr, nullptr,
-                               kernels::layer_norm_f64);
+  return layer_norm_as<double>(x, n, weight, bias, eps, out, nullptr, nullptr);
 }
 
 // Statistics for each row of `n` values. Rows of nothing, which the kernel skips, have 0.
@@ -88,13 +86,11 @@ py::tuple layer_norm_stats(const py::array &x, int axes, const py::object &weigh
   const Shape shape = leading_shape(x, axes);
   if (float_type("layer_norm_stats", x) == Float::f32) {
     const auto mean = statistics<float>(shape, n), rstd = statistics<float>(shape, n);
-    auto out = layer_norm_as<float>(x, n, weight, bias, eps, py::none(), mean.data(), rstd.data(),
-                                    kernels::layer_norm_f32);
+    auto out = layer_norm_as<float>(x, n, weight, bias, eps, py::none(), mean.data(), rstd.data());
     return py::make_tuple(out, mean.value(), rstd.value());
   }
   const auto mean = statistics<double>(shape, n), rstd = statistics<double>(shape, n);
-  auto out = layer_norm_as<double>(x, n, weight, bias, eps, py::none(), mean.data(), rstd.data(),
-                                   kernels::layer_norm_f64);
+  auto out = layer_norm_as<double>(x, n, weight, bias, eps, py::none(), mean.data(), rstd.data());
   return py::make_tuple(out, mean.value(), rstd.value());
 }
 

@@ -51,33 +51,16 @@ MODTREE_ALWAYS_INLINE void relu_backward_loop(const T *g, const T *x, T *out, st
 
 }  // namespace
 
-MODTREE_DEFINE_KERNEL(sigmoid, (const float *x, float *out, std::ptrdiff_t n), sigmoid_loop,
-                      (x, out, n))
-MODTREE_DEFINE_KERNEL(sigmoid, (const double *x, double *out, std::ptrdiff_t n), sigmoid_loop,
-                      (x, out, n))
-MODTREE_DEFINE_KERNEL(silu, (const float *x, float *out, std::ptrdiff_t n), silu_loop, (x, out, n))
-MODTREE_DEFINE_KERNEL(silu, (const double *x, double *out, std::ptrdiff_t n), silu_loop,
-                      (x, out, n))
-MODTREE_DEFINE_KERNEL(sigmoid_backward,
-                      (const float *g, const float *y, float *out, std::ptrdiff_t n),
-                      sigmoid_backward_loop, (g, y, out, n))
-MODTREE_DEFINE_KERNEL(sigmoid_backward,
-                      (const double *g, const double *y, double *out, std::ptrdiff_t n),
-                      sigmoid_backward_loop, (g, y, out, n))
-MODTREE_DEFINE_KERNEL(tanh_backward, (const float *g, const float *y, float *out, std::ptrdiff_t n),
-                      tanh_backward_loop, (g, y, out, n))
-MODTREE_DEFINE_KERNEL(tanh_backward,
-                      (const double *g, const double *y, double *out, std::ptrdiff_t n),
-                      tanh_backward_loop, (g, y, out, n))
-MODTREE_DEFINE_KERNEL(silu_backward, (const float *g, const float *x, float *out, std::ptrdiff_t n),
-                      silu_backward_loop, (g, x, out, n))
-MODTREE_DEFINE_KERNEL(silu_backward,
-                      (const double *g, const double *x, double *out, std::ptrdiff_t n),
-                      silu_backward_loop, (g, x, out, n))
-MODTREE_DEFINE_KERNEL(relu_backward, (const float *g, const float *x, float *out, std::ptrdiff_t n),
-                      relu_backward_loop, (g, x, out, n))
-MODTREE_DEFINE_KERNEL(relu_backward,
-                      (const double *g, const double *x, double *out, std::ptrdiff_t n),
-                      relu_backward_loop, (g, x, out, n))
+#define MAP_PARAMS(T) (const T *x, T *out, std::ptrdiff_t n)
+#define RESULT_GRADIENT_PARAMS(T) (const T *g, const T *y, T *out, std::ptrdiff_t n)
+#define GRADIENT_PARAMS(T) (const T *g, const T *x, T *out, std::ptrdiff_t n)
+
+MODTREE_DEFINE_KERNEL(sigmoid, MAP_PARAMS, sigmoid_loop, (x, out, n))
+MODTREE_DEFINE_KERNEL(silu, MAP_PARAMS, silu_loop, (x, out, n))
+MODTREE_DEFINE_KERNEL(sigmoid_backward, RESULT_GRADIENT_PARAMS, sigmoid_backward_loop,
+                      (g, y, out, n))
+MODTREE_DEFINE_KERNEL(tanh_backward, RESULT_GRADIENT_PARAMS, tanh_backward_loop, (g, y, out, n))
+MODTREE_DEFINE_KERNEL(silu_backward, GRADIENT_PARAMS, silu_backward_loop, (g, x, out, n))
+MODTREE_DEFINE_KERNEL(relu_backward, GRADIENT_PARAMS, relu_backward_loop, (g, x, out, n))
 
 }  // namespace modtree::kernels

@@ -230,11 +230,7 @@ MODTREE_ALWAYS_INLINE void batch_norm_backward_all(const BatchNormBackward<T> &a
 
 }  // namespace
 
-MODTREE_DEFINE_KERNEL(batch_norm, (const BatchNorm<float> &a), batch_norm_all, (a))
-MODTREE_DEFINE_KERNEL(batch_norm, (const BatchNorm<double> &a), batch_norm_all, (a))
-MODTREE_DEFINE_KERNEL(batch_norm_backward, (const BatchNormBackward<float> &a),
-                      batch_norm_backward_all, (a))
-MODTREE_DEFINE_KERNEL(batch_norm_backward, (const BatchNormBackward<double> &a),
-                      batch_norm_backward_all, (a))
+MODTREE_DEFINE_STRUCT_KERNEL(batch_norm, BatchNorm, batch_norm_all)
+MODTREE_DEFINE_STRUCT_KERNEL(batch_norm_backward, BatchNormBackward, batch_norm_backward_all)
 
 }  // namespace modtree::kernels

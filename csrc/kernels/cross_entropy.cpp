@@ -81,11 +81,8 @@ MODTREE_ALWAYS_INLINE void cross_entropy_backward_rows(const CrossEntropyBackwar
 
 }  // namespace
 
-MODTREE_DEFINE_KERNEL(cross_entropy, (const CrossEntropy<float> &a), cross_entropy_rows, (a))
-MODTREE_DEFINE_KERNEL(cross_entropy, (const CrossEntropy<double> &a), cross_entropy_rows, (a))
-MODTREE_DEFINE_KERNEL(cross_entropy_backward, (const CrossEntropyBackward<float> &a),
-                      cross_entropy_backward_rows, (a))
-MODTREE_DEFINE_KERNEL(cross_entropy_backward, (const CrossEntropyBackward<double> &a),
-                      cross_entropy_backward_rows, (a))
+MODTREE_DEFINE_STRUCT_KERNEL(cross_entropy, CrossEntropy, cross_entropy_rows)
+MODTREE_DEFINE_STRUCT_KERNEL(cross_entropy_backward, CrossEntropyBackward,
+                             cross_entropy_backward_rows)
 
 }  // namespace modtree::kernels

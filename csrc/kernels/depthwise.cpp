@@ -231,13 +231,8 @@ double depthwise_scratch(const WindowAxis &rows, const WindowAxis &columns) {
   return along(rows) * along(columns);
 }
 
-MODTREE_DEFINE_KERNEL(depthwise, (const Depthwise<float> &a), depthwise_all, (a))
-MODTREE_DEFINE_KERNEL(depthwise, (const Depthwise<double> &a), depthwise_all, (a))
-MODTREE_DEFINE_KERNEL(depthwise_transposed, (const Depthwise<float> &a), depthwise_transposed_all,
-                      (a))
-MODTREE_DEFINE_KERNEL(depthwise_transposed, (const Depthwise<double> &a), depthwise_transposed_all,
-                      (a))
-MODTREE_DEFINE_KERNEL(depthwise_weight, (const Depthwise<float> &a), depthwise_weight_all, (a))
-MODTREE_DEFINE_KERNEL(depthwise_weight, (const Depthwise<double> &a), depthwise_weight_all, (a))
+MODTREE_DEFINE_STRUCT_KERNEL(depthwise, Depthwise, depthwise_all)
+MODTREE_DEFINE_STRUCT_KERNEL(depthwise_transposed, Depthwise, depthwise_transposed_all)
+MODTREE_DEFINE_STRUCT_KERNEL(depthwise_weight, Depthwise, depthwise_weight_all)
 
 }  // namespace modtree::kernels

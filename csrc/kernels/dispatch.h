@@ -47,7 +47,7 @@ inline Isa isa() {
 // Defines `void name params`, which calls the always-inline `body args`, built once for each
 // instruction set.
 #ifdef MODTREE_KERNELS_X86
-#define MODTREE_DEFINE_KERNEL(name, params, body, args)                                            \
+#define MODTREE_DEFINE_KERNEL_OF(name, params, body, args)                                         \
   __attribute__((                                                                                  \
       target("avx512f,avx512dq,avx512vl,avx512bw,avx2,fma"))) static void name##_avx512 params {   \
     body args;                                                                                     \
@@ -66,6 +66,17 @@ inline Isa isa() {
     name##_baseline args;                                                                          \
   }
 #else
-#define MODTREE_DEFINE_KERNEL(name, params, body, args)                                            \
+#define MODTREE_DEFINE_KERNEL_OF(name, params, body, args)                                         \
   void name params { body args; }
 #endif
+
+// The same for each dtype that there are kernels for; `params` is a macro that makes the parameters
+// of the type it gets.
+#define MODTREE_DEFINE_KERNEL(name, params, body, args)                                            \
+  MODTREE_DEFINE_KERNEL_OF(name, params(float), body, args)                                        \
+  MODTREE_DEFINE_KERNEL_OF(name, params(double), body, args)
+
+// The same for `void name(const Arguments<T> &)`.
+#define MODTREE_DEFINE_STRUCT_KERNEL(name, Arguments, body)                                        \
+  MODTREE_DEFINE_KERNEL_OF(name, (const Arguments<float> &a), body, (a))                           \
+  MODTREE_DEFINE_KERNEL_OF(name, (const Arguments<double> &a), body, (a))

@@ -100,24 +100,12 @@ MODTREE_ALWAYS_INLINE void gelu_tanh_loop(const T *x, T *out, std::ptrdiff_t n) 
 
 }  // namespace
 
-MODTREE_DEFINE_KERNEL(gelu_f32, (const float *x, float *out, std::ptrdiff_t n), gelu_loop,
-                      (x, out, n))
-MODTREE_DEFINE_KERNEL(gelu_f64, (const double *x, double *out, std::ptrdiff_t n), gelu_loop,
-                      (x, out, n))
-MODTREE_DEFINE_KERNEL(gelu_tanh_f32, (const float *x, float *out, std::ptrdiff_t n), gelu_tanh_loop,
-                      (x, out, n))
-MODTREE_DEFINE_KERNEL(gelu_tanh_f64, (const double *x, double *out, std::ptrdiff_t n),
-                      gelu_tanh_loop, (x, out, n))
-MODTREE_DEFINE_KERNEL(gelu_backward, (const float *g, const float *x, float *out, std::ptrdiff_t n),
-                      gelu_backward_loop, (g, x, out, n))
-MODTREE_DEFINE_KERNEL(gelu_backward,
-                      (const double *g, const double *x, double *out, std::ptrdiff_t n),
-                      gelu_backward_loop, (g, x, out, n))
-MODTREE_DEFINE_KERNEL(gelu_tanh_backward,
-                      (const float *g, const float *x, float *out, std::ptrdiff_t n),
-                      gelu_tanh_backward_loop, (g, x, out, n))
-MODTREE_DEFINE_KERNEL(gelu_tanh_backward,
-                      (const double *g, const double *x, double *out, std::ptrdiff_t n),
-                      gelu_tanh_backward_loop, (g, x, out, n))
+#define MAP_PARAMS(T) (const T *x, T *out, std::ptrdiff_t n)
+#define GRADIENT_PARAMS(T) (const T *g, const T *x, T *out, std::ptrdiff_t n)
+
+MODTREE_DEFINE_KERNEL(gelu, MAP_PARAMS, gelu_loop, (x, out, n))
+MODTREE_DEFINE_KERNEL(gelu_tanh, MAP_PARAMS, gelu_tanh_loop, (x, out, n))
+MODTREE_DEFINE_KERNEL(gelu_backward, GRADIENT_PARAMS, gelu_backward_loop, (g, x, out, n))
+MODTREE_DEFINE_KERNEL(gelu_tanh_backward, GRADIENT_PARAMS, gelu_tanh_backward_loop, (g, x, out, n))
 
 }  // namespace modtree::kernels

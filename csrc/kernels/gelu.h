@@ -6,10 +6,10 @@
 
 namespace modtree::kernels {
 
-void gelu_f32(const float *x, float *out, std::ptrdiff_t n);
-void gelu_f64(const double *x, double *out, std::ptrdiff_t n);
-void gelu_tanh_f32(const float *x, float *out, std::ptrdiff_t n);
-void gelu_tanh_f64(const double *x, double *out, std::ptrdiff_t n);
+void gelu(const float *x, float *out, std::ptrdiff_t n);
+void gelu(const double *x, double *out, std::ptrdiff_t n);
+void gelu_tanh(const float *x, float *out, std::ptrdiff_t n);
+void gelu_tanh(const double *x, double *out, std::ptrdiff_t n);
 
 // g times the derivative at x. `out` may be `g` or `x`.
 void gelu_backward(const float *g, const float *x, float *out, std::ptrdiff_t n);

@@ -98,11 +98,7 @@ MODTREE_ALWAYS_INLINE void group_norm_backward_all(const GroupNormBackward<T> &a
 
 }  // namespace
 
-MODTREE_DEFINE_KERNEL(group_norm, (const GroupNorm<float> &a), group_norm_all, (a))
-MODTREE_DEFINE_KERNEL(group_norm, (const GroupNorm<double> &a), group_norm_all, (a))
-MODTREE_DEFINE_KERNEL(group_norm_backward, (const GroupNormBackward<float> &a),
-                      group_norm_backward_all, (a))
-MODTREE_DEFINE_KERNEL(group_norm_backward, (const GroupNormBackward<double> &a),
-                      group_norm_backward_all, (a))
+MODTREE_DEFINE_STRUCT_KERNEL(group_norm, GroupNorm, group_norm_all)
+MODTREE_DEFINE_STRUCT_KERNEL(group_norm_backward, GroupNormBackward, group_norm_backward_all)
 
 }  // namespace modtree::kernels

@@ -165,9 +165,7 @@ MODTREE_ALWAYS_INLINE void col2im_all(const Columns<T> &a) {
 
 }  // namespace
 
-MODTREE_DEFINE_KERNEL(im2col, (const Columns<float> &a), im2col_all, (a))
-MODTREE_DEFINE_KERNEL(im2col, (const Columns<double> &a), im2col_all, (a))
-MODTREE_DEFINE_KERNEL(col2im, (const Columns<float> &a), col2im_all, (a))
-MODTREE_DEFINE_KERNEL(col2im, (const Columns<double> &a), col2im_all, (a))
+MODTREE_DEFINE_STRUCT_KERNEL(im2col, Columns, im2col_all)
+MODTREE_DEFINE_STRUCT_KERNEL(col2im, Columns, col2im_all)
 
 }  // namespace modtree::kernels

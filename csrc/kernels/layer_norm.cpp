@@ -98,18 +98,12 @@ MODTREE_ALWAYS_INLINE void layer_norm_backward_rows(const LayerNormBackward<T> &
 
 }  // namespace
 
-MODTREE_DEFINE_KERNEL(layer_norm_f32,
-                      (const float *x, const float *weight, const float *bias, float *out,
-                       float *mean, float *rstd, std::ptrdiff_t rows, std::ptrdiff_t n, double eps),
-                      layer_norm_rows, (x, weight, bias, out, mean, rstd, rows, n, eps))
-MODTREE_DEFINE_KERNEL(layer_norm_f64,
-                      (const double *x, const double *weight, const double *bias, double *out,
-                       double *mean, double *rstd, std::ptrdiff_t rows, std::ptrdiff_t n,
-                       double eps),
-                      layer_norm_rows, (x, weight, bias, out, mean, rstd, rows, n, eps))
-MODTREE_DEFINE_KERNEL(layer_norm_backward, (const LayerNormBackward<float> &a),
-                      layer_norm_backward_rows, (a))
-MODTREE_DEFINE_KERNEL(layer_norm_backward, (const LayerNormBackward<double> &a),
-                      layer_norm_backward_rows, (a))
+#define LAYER_NORM_PARAMS(T)                                                                       \
+  (const T *x, const T *weight, const T *bias, T *out, T *mean, T *rstd, std::ptrdiff_t rows,      \
+   std::ptrdiff_t n, double eps)
+
+MODTREE_DEFINE_KERNEL(layer_norm, LAYER_NORM_PARAMS, layer_norm_rows,
+                      (x, weight, bias, out, mean, rstd, rows, n, eps))
+MODTREE_DEFINE_STRUCT_KERNEL(layer_norm_backward, LayerNormBackward, layer_norm_backward_rows)
 
 }  // namespace modtree::kernels

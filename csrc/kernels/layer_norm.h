@@ -10,10 +10,10 @@
 
 namespace modtree::kernels {
 
-void layer_norm_f32(const float *x, const float *weight, const float *bias, float *out, float *mean,
-                    float *rstd, std::ptrdiff_t rows, std::ptrdiff_t n, double eps);
-void layer_norm_f64(const double *x, const double *weight, const double *bias, double *out,
-                    double *mean, double *rstd, std::ptrdiff_t rows, std::ptrdiff_t n, double eps);
+void layer_norm(const float *x, const float *weight, const float *bias, float *out, float *mean,
+                float *rstd, std::ptrdiff_t rows, std::ptrdiff_t n, double eps);
+void layer_norm(const double *x, const double *weight, const double *bias, double *out,
+                double *mean, double *rstd, std::ptrdiff_t rows, std::ptrdiff_t n, double eps);
 
 // `weight` may be null, and so may each result that is not wanted. Results overlap nothing.
 template <class T>

@@ -129,11 +129,7 @@ MODTREE_ALWAYS_INLINE void max_pool_backward_planes(const MaxPoolBackward<T> &a)
 
 }  // namespace
 
-MODTREE_DEFINE_KERNEL(max_pool, (const MaxPool<float> &a), max_pool_any, (a))
-MODTREE_DEFINE_KERNEL(max_pool, (const MaxPool<double> &a), max_pool_any, (a))
-MODTREE_DEFINE_KERNEL(max_pool_backward, (const MaxPoolBackward<float> &a),
-                      max_pool_backward_planes, (a))
-MODTREE_DEFINE_KERNEL(max_pool_backward, (const MaxPoolBackward<double> &a),
-                      max_pool_backward_planes, (a))
+MODTREE_DEFINE_STRUCT_KERNEL(max_pool, MaxPool, max_pool_any)
+MODTREE_DEFINE_STRUCT_KERNEL(max_pool_backward, MaxPoolBackward, max_pool_backward_planes)
 
 }  // namespace modtree::kernels

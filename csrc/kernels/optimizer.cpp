@@ -140,11 +140,8 @@ MODTREE_ALWAYS_INLINE void rmsprop_loop(const RmspropStep<T> &a) {
 
 }  // namespace
 
-MODTREE_DEFINE_KERNEL(sgd_step, (const SgdStep<float> &a), sgd_loop, (a))
-MODTREE_DEFINE_KERNEL(sgd_step, (const SgdStep<double> &a), sgd_loop, (a))
-MODTREE_DEFINE_KERNEL(adam_step, (const AdamStep<float> &a), adam_loop, (a))
-MODTREE_DEFINE_KERNEL(adam_step, (const AdamStep<double> &a), adam_loop, (a))
-MODTREE_DEFINE_KERNEL(rmsprop_step, (const RmspropStep<float> &a), rmsprop_loop, (a))
-MODTREE_DEFINE_KERNEL(rmsprop_step, (const RmspropStep<double> &a), rmsprop_loop, (a))
+MODTREE_DEFINE_STRUCT_KERNEL(sgd_step, SgdStep, sgd_loop)
+MODTREE_DEFINE_STRUCT_KERNEL(adam_step, AdamStep, adam_loop)
+MODTREE_DEFINE_STRUCT_KERNEL(rmsprop_step, RmspropStep, rmsprop_loop)
 
 }  // namespace modtree::kernels

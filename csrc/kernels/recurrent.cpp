@@ -154,15 +154,9 @@ MODTREE_ALWAYS_INLINE void gru_backward_rows(const GruCellBackward<T> &a) {
 
 }  // namespace
 
-MODTREE_DEFINE_KERNEL(lstm_cell, (const LstmCell<float> &a), lstm_rows, (a))
-MODTREE_DEFINE_KERNEL(lstm_cell, (const LstmCell<double> &a), lstm_rows, (a))
-MODTREE_DEFINE_KERNEL(lstm_cell_backward, (const LstmCellBackward<float> &a), lstm_backward_rows,
-                      (a))
-MODTREE_DEFINE_KERNEL(lstm_cell_backward, (const LstmCellBackward<double> &a), lstm_backward_rows,
-                      (a))
-MODTREE_DEFINE_KERNEL(gru_cell, (const GruCell<float> &a), gru_rows, (a))
-MODTREE_DEFINE_KERNEL(gru_cell, (const GruCell<double> &a), gru_rows, (a))
-MODTREE_DEFINE_KERNEL(gru_cell_backward, (const GruCellBackward<float> &a), gru_backward_rows, (a))
-MODTREE_DEFINE_KERNEL(gru_cell_backward, (const GruCellBackward<double> &a), gru_backward_rows, (a))
+MODTREE_DEFINE_STRUCT_KERNEL(lstm_cell, LstmCell, lstm_rows)
+MODTREE_DEFINE_STRUCT_KERNEL(lstm_cell_backward, LstmCellBackward, lstm_backward_rows)
+MODTREE_DEFINE_STRUCT_KERNEL(gru_cell, GruCell, gru_rows)
+MODTREE_DEFINE_STRUCT_KERNEL(gru_cell_backward, GruCellBackward, gru_backward_rows)
 
 }  // namespace modtree::kernels

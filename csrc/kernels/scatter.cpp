@@ -24,13 +24,11 @@ MODTREE_ALWAYS_INLINE void scatter_rows(const std::int64_t *indices, const T *g,
 
 }  // namespace
 
-MODTREE_DEFINE_KERNEL(scatter_add_rows,
-                      (const std::int64_t *indices, const float *g, float *out, std::ptrdiff_t n,
-                       std::ptrdiff_t width, std::int64_t skipped),
-                      scatter_rows, (indices, g, out, n, width, skipped))
-MODTREE_DEFINE_KERNEL(scatter_add_rows,
-                      (const std::int64_t *indices, const double *g, double *out, std::ptrdiff_t n,
-                       std::ptrdiff_t width, std::int64_t skipped),
-                      scatter_rows, (indices, g, out, n, width, skipped))
+#define SCATTER_ADD_ROWS_PARAMS(T)                                                                 \
+  (const std::int64_t *indices, const T *g, T *out, std::ptrdiff_t n, std::ptrdiff_t width,        \
+   std::int64_t skipped)
+
+MODTREE_DEFINE_KERNEL(scatter_add_rows, SCATTER_ADD_ROWS_PARAMS, scatter_rows,
+                      (indices, g, out, n, width, skipped))
 
 }  // namespace modtree::kernels

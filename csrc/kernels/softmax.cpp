@@ -77,33 +77,15 @@ MODTREE_ALWAYS_INLINE void log_softmax_backward_rows(const T *g, const T *y, T *
 
 }  // namespace
 
-MODTREE_DEFINE_KERNEL(softmax_f32,
-                      (const float *x, float *out, std::ptrdiff_t rows, std::ptrdiff_t n),
-                      softmax_rows, (x, out, rows, n))
-MODTREE_DEFINE_KERNEL(softmax_f64,
-                      (const double *x, double *out, std::ptrdiff_t rows, std::ptrdiff_t n),
-                      softmax_rows, (x, out, rows, n))
-MODTREE_DEFINE_KERNEL(log_softmax_f32,
-                      (const float *x, float *out, std::ptrdiff_t rows, std::ptrdiff_t n),
-                      log_softmax_rows, (x, out, rows, n))
-MODTREE_DEFINE_KERNEL(log_softmax_f64,
-                      (const double *x, double *out, std::ptrdiff_t rows, std::ptrdiff_t n),
-                      log_softmax_rows, (x, out, rows, n))
-MODTREE_DEFINE_KERNEL(softmax_backward,
-                      (const float *g, const float *y, float *out, std::ptrdiff_t rows,
-                       std::ptrdiff_t n),
-                      softmax_backward_rows, (g, y, out, rows, n))
-MODTREE_DEFINE_KERNEL(softmax_backward,
-                      (const double *g, const double *y, double *out, std::ptrdiff_t rows,
-                       std::ptrdiff_t n),
-                      softmax_backward_rows, (g, y, out, rows, n))
-MODTREE_DEFINE_KERNEL(log_softmax_backward,
-                      (const float *g, const float *y, float *out, std::ptrdiff_t rows,
-                       std::ptrdiff_t n),
-                      log_softmax_backward_rows, (g, y, out, rows, n))
-MODTREE_DEFINE_KERNEL(log_softmax_backward,
-                      (const double *g, const double *y, double *out, std::ptrdiff_t rows,
-                       std::ptrdiff_t n),
-                      log_softmax_backward_rows, (g, y, out, rows, n))
+#define ROWS_PARAMS(T) (const T *x, T *out, std::ptrdiff_t rows, std::ptrdiff_t n)
+#define ROWS_GRADIENT_PARAMS(T)                                                                    \
+  (const T *g, const T *y, T *out, std::ptrdiff_t rows, std::ptrdiff_t n)
+
+MODTREE_DEFINE_KERNEL(softmax, ROWS_PARAMS, softmax_rows, (x, out, rows, n))
+MODTREE_DEFINE_KERNEL(log_softmax, ROWS_PARAMS, log_softmax_rows, (x, out, rows, n))
+MODTREE_DEFINE_KERNEL(softmax_backward, ROWS_GRADIENT_PARAMS, softmax_backward_rows,
+                      (g, y, out, rows, n))
+MODTREE_DEFINE_KERNEL(log_softmax_backward, ROWS_GRADIENT_PARAMS, log_softmax_backward_rows,
+                      (g, y, out, rows, n))
 
 }  // namespace modtree::kernels

@@ -9,10 +9,10 @@
 
 namespace modtree::kernels {
 
-void softmax_f32(const float *x, float *out, std::ptrdiff_t rows, std::ptrdiff_t n);
-void softmax_f64(const double *x, double *out, std::ptrdiff_t rows, std::ptrdiff_t n);
-void log_softmax_f32(const float *x, float *out, std::ptrdiff_t rows, std::ptrdiff_t n);
-void log_softmax_f64(const double *x, double *out, std::ptrdiff_t rows, std::ptrdiff_t n);
+void softmax(const float *x, float *out, std::ptrdiff_t rows, std::ptrdiff_t n);
+void softmax(const double *x, double *out, std::ptrdiff_t rows, std::ptrdiff_t n);
+void log_softmax(const float *x, float *out, std::ptrdiff_t rows, std::ptrdiff_t n);
+void log_softmax(const double *x, double *out, std::ptrdiff_t rows, std::ptrdiff_t n);
 
 // Gradients of the input, from the result `y` and its gradient `g`: y (g - sum(g y)), and g -
 // exp(y) sum(g). `out` may be `g` or `y`.

@@ -45,13 +45,10 @@ MODTREE_ALWAYS_INLINE void transpose_add_tiles(const T *x, const T *bias, T *out
 
 }  // namespace
 
-MODTREE_DEFINE_KERNEL(transpose_add,
-                      (const float *x, const float *bias, float *out, std::ptrdiff_t rows,
-                       std::ptrdiff_t columns),
-                      transpose_add_tiles, (x, bias, out, rows, columns))
-MODTREE_DEFINE_KERNEL(transpose_add,
-                      (const double *x, const double *bias, double *out, std::ptrdiff_t rows,
-                       std::ptrdiff_t columns),
-                      transpose_add_tiles, (x, bias, out, rows, columns))
+#define TRANSPOSE_ADD_PARAMS(T)                                                                    \
+  (const T *x, const T *bias, T *out, std::ptrdiff_t rows, std::ptrdiff_t columns)
+
+MODTREE_DEFINE_KERNEL(transpose_add, TRANSPOSE_ADD_PARAMS, transpose_add_tiles,
+                      (x, bias, out, rows, columns))
 
 }  // namespace modtree::kernels
