@@ -303,7 +303,7 @@ def _gather_to(
     more.
     """
     y = run(convolution, x, weight, None, stride, padding, dilation, groups)
-    return y if tuple(y.shape[2:]) == counts else y[(..., *(slice(n) for n in counts))]
+    return y if tuple(y.shape[2:]) == counts else cropped(y, (0,) * len(counts), counts)
 
 
 def _convolution_x(g: Any, _out: Any, x_like: Any, weight: Any, _bias: Any, *options: Any) -> Any:

@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from modtree._ops.generic import Array
-from modtree._ops.windows import Sizes, add_windows, windows
+from modtree._ops.windows import Sizes, add_windows, cropped, windows
 
 #: Up to so many columns per sample, images count as small.
 SMALL = 64
@@ -90,11 +90,11 @@ def transposed(
         step = _step(depth * length * y.itemsize, n, 16)
         for i in range(0, n, step):
             m = min(step, n - i)
-            rows = _samples_last(y[i : i + step]).reshape(o, length * m)
-            columns = np.matmul(matrices[0], rows).reshape(c, *kernel, *counts, m)
-            sums = np.zeros((c, *sizes, columns.shape[-1]), y.dtype)
+            samples = _samples_last(y[i : i + step]).reshape(o, length * m)
+            shares = np.matmul(matrices[0], samples).reshape(c, *kernel, *counts, m)
+            sums = np.zeros((c, *sizes, shares.shape[-1]), y.dtype)
             add_windows(
-                np.moveaxis(columns, -1, 0), sizes, stride, dilation, np.moveaxis(sums, -1, 0)
+                np.moveaxis(shares, -1, 0), sizes, stride, dilation, np.moveaxis(sums, -1, 0)
             )
             x[i : i + step] = np.moveaxis(sums, -1, 0)
         return x
@@ -119,9 +119,9 @@ def over_batch(
     n, c, o, counts = x.shape[0], x.shape[1], y.shape[1], y.shape[2:]
     length, depth = math.prod(counts), c // groups * math.prod(kernel)
     if _copies_nothing(kernel, stride) and x.shape[2:] == counts and length > SMALL:
-        rows = y.reshape(n, groups, o // groups, length)
-        columns = x.reshape(n, groups, depth, length).swapaxes(2, 3)
-        return np.add.reduce(np.matmul(rows, columns), axis=0)
+        whole_y = y.reshape(n, groups, o // groups, length)
+        whole_x = x.reshape(n, groups, depth, length).swapaxes(2, 3)
+        return np.add.reduce(np.matmul(whole_y, whole_x), axis=0)
     small = length <= SMALL
     step = _step(c * math.prod(kernel) * length * x.itemsize, n, 16 if small else 1)
     # With more rows than columns, products are up to a third faster than the other way round.
@@ -136,7 +136,7 @@ def over_batch(
             rows = rows.swapaxes(0, 1)
         view = windows(part, kernel, stride, dilation)
         # The stride and padding of a transposed convolution may leave room for more windows.
-        view = view[(..., *(slice(count) for count in counts))]
+        view = cropped(view, (0,) * len(counts), counts)
         view = np.moveaxis(view, 0, -1 if small else 1 + len(kernel))
         m = length * min(step, n - i)
         columns = buffer[: groups * depth * m].reshape(groups, depth, m)

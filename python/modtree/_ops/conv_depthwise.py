@@ -9,6 +9,7 @@ matrix product.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -21,13 +22,13 @@ CHUNK = 1 << 18
 
 def _spread(weight: Array, groups: int, place: Sizes) -> Array:
     """The numbers for one element of the window: (groups, O / groups, 1, ...)."""
-    values = weight[(slice(None), 0, *place)].reshape(groups, -1)
+    values = weight[(slice(None), 0) + place].reshape(groups, -1)
     return values.reshape(*values.shape, *(1,) * len(place))
 
 
-def _target(place: Sizes, counts: Sizes, stride: Sizes, dilation: Sizes) -> tuple[slice, ...]:
-    """Where one element of all windows stands."""
-    return tuple(
+def _target(place: Sizes, counts: Sizes, stride: Sizes, dilation: Sizes) -> Any:
+    """The index of one element of all windows."""
+    return (...,) + tuple(
         slice(p * d, p * d + s * (c - 1) + 1, s)
         for p, c, s, d in zip(place, counts, stride, dilation, strict=True)
     )
@@ -49,7 +50,7 @@ def convolution(
     for i in range(0, n, step):
         sums = y[i : i + step]
         for place in np.ndindex(*kernel):
-            source = x[(slice(i, i + step), ..., *_target(place, counts, stride, dilation))]
+            source = x[i : i + step][_target(place, counts, stride, dilation)]
             values = _spread(weight, groups, place)
             sums += np.multiply(source[:, :, None], values, out=product[: len(sums)])
     return y.reshape(n, o, *counts)
@@ -71,7 +72,7 @@ def transposed(
         for place in np.ndindex(*kernel):
             values = _spread(weight, groups, place)
             shares = np.multiply(part, values, out=product[: len(part)])
-            target = x[(slice(i, i + step), ..., *_target(place, counts, stride, dilation))]
+            target = x[i : i + step][_target(place, counts, stride, dilation)]
             target += shares[:, :, 0] if o == groups else shares.sum(2)
     return x
 
@@ -93,7 +94,7 @@ def over_batch(
     for i in range(0, n, step):
         part = y[i : i + step]
         for k, place in enumerate(np.ndindex(*kernel)):
-            source = x[(slice(i, i + step), ..., *_target(place, counts, stride, dilation))]
+            source = x[i : i + step][_target(place, counts, stride, dilation)]
             shares = np.multiply(part, source[:, :, None], out=product[: len(part)])
             total[..., k] += shares.sum(axes)
     return total

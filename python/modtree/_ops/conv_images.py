@@ -90,9 +90,8 @@ def _turned(weight: Array, groups: int) -> Array:
     """
     o, c, *kernel = weight.shape
     swapped = weight.reshape(groups, o // groups, c, *kernel).swapaxes(1, 2)
-    return swapped[(..., *(slice(None, None, -1),) * len(kernel))].reshape(
-        groups * c, o // groups, *kernel
-    )
+    backwards = swapped[(...,) + (slice(None, None, -1),) * len(kernel)]
+    return backwards.reshape(groups * c, o // groups, *kernel)
 
 
 def transposed(
@@ -165,11 +164,11 @@ def over_batch(
     buffer = np.empty(groups * depth * length * min(step, n), x.dtype)
     for i in range(0, n, step):
         m = length * min(step, n - i)
-        columns = buffer[: groups * depth * m].reshape(groups * depth, m)
+        columns = buffer[: groups * depth * m].reshape(groups, depth, m)
+        flat = columns.reshape(groups * depth, m)
         kernels.im2col(
-            image[i : i + step], kernel, stride, padding, dilation, output, True, out=columns
+            image[i : i + step], kernel, stride, padding, dilation, output, True, out=flat
         )
         part = rows[i : i + step].transpose(1, 2, 0, 3).reshape(groups, o // groups, m)
-        columns = columns.reshape(groups, depth, m)
         total += np.matmul(columns, part.swapaxes(1, 2), out=product)
     return total.swapaxes(1, 2).reshape(shape)

@@ -107,7 +107,7 @@ def _unfold_backward(g: Any, shape: tuple[int, ...], axis: int, size: int, step:
     lead = (slice(None),) * (axis % result.ndim)
     count = g.shape[axis % result.ndim]
     for i in range(size):
-        result[(*lead, slice(i, i + step * count, step))] += g[..., i]
+        result[lead + (slice(i, i + step * count, step),)] += g[..., i]
     return result
 
 
@@ -373,6 +373,7 @@ def cartesian_prod(*tensors: Any) -> Any:
     return stack([g.reshape(-1) for g in meshgrid(*tensors)], 1)
 
 
+_function: Any  # of one type after another
 for _function in (
     repeat_interleave,
     tile,

@@ -15,7 +15,16 @@ import numpy as np
 from modtree._C import kernels
 from modtree._ops.generic import Array, Spec, need_arrays
 from modtree._ops.registry import define, derive
-from modtree._ops.windows import Sizes, add_windows, has_kernel, padded, run, window_count, windows
+from modtree._ops.windows import (
+    Sizes,
+    add_windows,
+    cropped,
+    has_kernel,
+    padded,
+    run,
+    window_count,
+    windows,
+)
 
 
 def _counts(
@@ -394,8 +403,7 @@ def _spread(
         for a, p, c, s, k in zip(sizes, padding, counts, stride, kernel, strict=True)
     )
     x = add_windows(columns, whole, stride, (1,) * n)
-    x = x[(..., *(slice(p, p + a) for p, a in zip(padding, sizes, strict=True)))]
-    return np.ascontiguousarray(x, dtype=g.dtype)
+    return np.ascontiguousarray(cropped(x, padding, sizes), dtype=g.dtype)
 
 
 avg_pool = define("avg_pool", _avg_pool, meta=_avg_pool_meta)

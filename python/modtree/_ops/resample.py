@@ -76,7 +76,7 @@ def _scatter_taps(g: Array, axis: int, taps: Array, weights: Array | None, size:
         parts = parts * factors.reshape(-1, *(1,) * (g.ndim - axis - 1))
     targets, begins = np.unique(indices[order], return_index=True)
     lead = (slice(None),) * axis
-    result[(*lead, targets)] = np.add.reduceat(parts, begins, axis, dtype)
+    result[lead + (targets,)] = np.add.reduceat(parts, begins, axis, dtype)
     return result.astype(g.dtype, copy=False)
 
 

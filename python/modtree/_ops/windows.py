@@ -61,13 +61,14 @@ def padded(x: Array, before: Sequence[int], after: Sequence[int], value: Any = 0
     sizes = x.shape[lead:]
     shape = (*x.shape[:lead], *(b + n + a for b, n, a in zip(before, sizes, after, strict=True)))
     result = np.zeros(shape, x.dtype) if value == 0 else np.full(shape, value, x.dtype)
-    result[(..., *(slice(b, b + n) for b, n in zip(before, sizes, strict=True)))] = x
+    cropped(result, before, sizes)[...] = x
     return result
 
 
 def cropped(x: Array, before: Sequence[int], sizes: Sequence[int]) -> Array:
     """The view of the last axes that starts at ``before`` and has ``sizes``."""
-    return x[(..., *(slice(b, b + n) for b, n in zip(before, sizes, strict=True)))]
+    inside = tuple(slice(b, b + n) for b, n in zip(before, sizes, strict=True))
+    return x[(...,) + inside]
 
 
 def windows(x: Array, kernel: Sizes, stride: Sizes, dilation: Sizes) -> Array:
@@ -99,14 +100,10 @@ def add_windows(
     if 0 in columns.shape:
         return result
     for place in np.ndindex(*kernel):
-        target = result[
-            (
-                ...,
-                *(
-                    slice(p * d, p * d + s * (c - 1) + 1, s)
-                    for p, d, s, c in zip(place, dilation, stride, counts, strict=True)
-                ),
-            )
-        ]
+        inside = tuple(
+            slice(p * d, p * d + s * (c - 1) + 1, s)
+            for p, d, s, c in zip(place, dilation, stride, counts, strict=True)
+        )
+        target = result[(...,) + inside]
         target += columns[(slice(None),) * lead + place]
     return result
