@@ -560,11 +560,11 @@ def combinations(input: Tensor, r: _int = 2, with_replacement: _bool = False) ->
 def complex(real: Tensor, imag: Tensor) -> Tensor: ...
 def empty(
     *size: _int | _Sizes,
+    dtype: _DType | None = None,
+    device: _Device | None = None,
     memory_format: _memory_format | None = None,
     out: Tensor | None = None,
-    dtype: _DType | None = None,
     layout: _layout | None = None,
-    device: _Device | None = None,
     requires_grad: _bool = False,
     pin_memory: _bool = False,
 ) -> Tensor: ...

@@ -15,6 +15,7 @@ from modtree._tensor.devices import as_device
 from modtree._tensor.factory_arguments import PLACE, checked, checked_arguments, parameters_of
 from modtree._tensor.layouts import preserve_format
 from modtree._tensor.memory_formats import check_format, in_format, in_order_of
+from modtree._tensor.size import Size
 
 __all__ = [
     "empty",
@@ -41,6 +42,14 @@ def sizes_of(size: tuple[Any, ...]) -> tuple[int, ...]:
     if builtins.any(n < 0 for n in sizes):
         raise RuntimeError(f"Trying to create tensor with negative dimension: {list(sizes)}")
     return sizes
+
+
+def _are_plain_sizes(size: tuple[Any, ...]) -> bool:
+    """Would sizes_of() give them as they are?"""
+    for n in size:
+        if type(n) is not int or n < 0:
+            return False
+    return True
 
 
 def numpy_dtype(dtype: Any) -> np.dtype:
@@ -124,15 +133,24 @@ _empty = factory(
 )
 
 
-def empty(*size: Any, memory_format: Any = None, **kwargs: Any) -> Any:
+def empty(
+    *size: Any, dtype: Any = None, device: Any = None, memory_format: Any = None, **kwargs: Any
+) -> Any:
     """A tensor whose values are not set.
 
     Args:
         size: Sizes, one by one or as a sequence.
+        dtype: The dtype of the result.
+        device: ``"cpu"`` or ``"meta"``.
         memory_format: Order of the dimensions in memory.
-        kwargs: ``dtype``, ``device``, ``requires_grad``, ``layout``, ``pin_memory``, ``out``.
+        kwargs: ``requires_grad``, ``layout``, ``pin_memory``, ``out``.
     """
-    result = _empty(*size, **kwargs)
+    # Every parameter of a layer is made here: what needs no check goes by the checks.
+    if device is None and memory_format is None and not kwargs:
+        shape = size[0] if len(size) == 1 and type(size[0]) in (tuple, Size) else size
+        if _are_plain_sizes(shape):
+            return from_array(np.empty(shape, numpy_dtype(dtype)))
+    result = _empty(*size, dtype=dtype, device=device, **kwargs)
     if memory_format is None:
         return result
     check_format("empty", memory_format)

@@ -19,6 +19,8 @@ __all__ = ["PLACE", "checked", "checked_arguments", "parameters_of"]
 
 #: What most factories take.
 PLACE = ("dtype", "layout", "device", "requires_grad", "pin_memory")
+#: Keywords with something to be checked or done before a factory is called; it judges the others.
+_CHECKED = frozenset(("layout", "out", "pin_memory", "requires_grad"))
 
 
 def _check_bool(name: str, keyword: str, value: Any) -> None:
@@ -58,6 +60,7 @@ def checked(*keywords: str, or_none: bool = True) -> Callable[[Any], Any]:
     The result has the keyword `out` if that is among them: the tensor to write to.
     """
     allowed = frozenset(keywords)
+    passed_on = allowed - _CHECKED
 
     def decorate(make: Any) -> Any:
         name = make.__name__
@@ -66,6 +69,8 @@ def checked(*keywords: str, or_none: bool = True) -> Callable[[Any], Any]:
         def create(*args: Any, **kwargs: Any) -> Any:
             if not kwargs:
                 return make(*args)
+            if passed_on.issuperset(kwargs):
+                return make(*args, **kwargs)
             checked_arguments(name, allowed, kwargs, or_none)
             out = kwargs.pop("out", None)
             if out is None:
