@@ -48,13 +48,13 @@ inline PyObject *new_tensor(PyTypeObject *type, PyArrayObject *array, bool is_me
   return obj;
 }
 
-PyArrayObject *empty_payload() {
+PyArrayObject *empty_array() {
   npy_intp zero = 0;
   return as_array(PyArray_SimpleNew(1, &zero, default_float_num()));
 }
 
 PyObject *tensor_tp_new(PyTypeObject *type, PyObject *, PyObject *) {
-  PyArrayObject *array = empty_payload();
+  PyArrayObject *array = empty_array();
   return array == nullptr ? nullptr : new_tensor(type, array, false);
 }
 
@@ -178,13 +178,13 @@ PyObject *tensor_from_array(PyTypeObject *type, PyObject *array) {
     Py_DECREF(array);
     return nullptr;
   }
-  PyArrayObject *payload = as_array(array);
-  DTypeObject *dtype = dtype_of(payload);
-  bool exact = dtype != nullptr && PyArray_DESCR(payload) == dtype->descr;
+  PyArrayObject *values = as_array(array);
+  DTypeObject *dtype = dtype_of(values);
+  bool exact = dtype != nullptr && PyArray_DESCR(values) == dtype->descr;
   if (!exact) {
     // The same kind and size under another type number (long long), or another byte order.
-    if (dtype == nullptr && PyTypeNum_ISNUMBER(PyArray_TYPE(payload))) {
-      dtype = dtype_from_object(reinterpret_cast<PyObject *>(PyArray_DESCR(payload)));
+    if (dtype == nullptr && PyTypeNum_ISNUMBER(PyArray_TYPE(values))) {
+      dtype = dtype_from_object(reinterpret_cast<PyObject *>(PyArray_DESCR(values)));
       PyErr_Clear();
     }
     if (dtype == nullptr) {
@@ -192,11 +192,11 @@ PyObject *tensor_from_array(PyTypeObject *type, PyObject *array) {
                    "can't convert np.ndarray of type %S. The only supported types are: float64, "
                    "float32, float16, complex64, complex128, int64, int32, int16, int8, uint64, "
                    "uint32, uint16, uint8, and bool.",
-                   reinterpret_cast<PyObject *>(PyArray_DESCR(payload)));
+                   reinterpret_cast<PyObject *>(PyArray_DESCR(values)));
       Py_DECREF(array);
       return nullptr;
     }
-    if (PyArray_ISBYTESWAPPED(payload)) {
+    if (PyArray_ISBYTESWAPPED(values)) {
       PyErr_SetString(PyExc_ValueError,
                       "given numpy array has byte order different from the native byte order; "
                       "convert it first: array.astype(array.dtype.newbyteorder('='))");
@@ -204,14 +204,14 @@ PyObject *tensor_from_array(PyTypeObject *type, PyObject *array) {
       return nullptr;
     }
     Py_INCREF(dtype->descr);
-    PyObject *view = PyArray_View(payload, dtype->descr, &PyArray_Type);
+    PyObject *view = PyArray_View(values, dtype->descr, &PyArray_Type);
     Py_DECREF(array);
     if (view == nullptr) {
       return nullptr;
     }
     array = view;
   } else if (!PyArray_CheckExact(array)) {
-    PyObject *view = PyArray_View(payload, nullptr, &PyArray_Type);
+    PyObject *view = PyArray_View(values, nullptr, &PyArray_Type);
     Py_DECREF(array);
     if (view == nullptr) {
       return nullptr;

@@ -20,9 +20,9 @@ enum class Promotion : unsigned char {
 
 constexpr Py_ssize_t kMaxArgs = 14;
 
-// One row of the registry of operations (modtree/_ops/registry.py). `forward` works on ndarrays
-// with NumPy's own argument names, so that np.f(t) and t.f() are the same row; derivative rules
-// belong to rows as well.
+// One operation of the registry (modtree/_ops/registry.py). `forward` works on ndarrays with
+// NumPy's own argument names, so that np.f(t) and t.f() are the same operation; derivatives belong
+// to operations as well.
 struct OpObject {
   // What a derivative function wants of the call: bits are positional arguments.
   struct Keep {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The Python type of a row of the registry of operations.
+// The Python type of an operation.
 #include "python/installed.h"
 #include "python/new_type.h"
 #include "tensor/op.h"
@@ -181,7 +181,7 @@ bool parse_keep(PyObject *masks, OpObject::Keep *keep) {
 }
 
 // _set_derivative(name, functions, keep, joint, record, on_tensors): see modtree._ops.registry.
-// Once per row.
+// Once per operation.
 PyObject *op_set_derivative(PyObject *self, PyObject *args) {
   PyObject *name, *functions, *keep, *joint, *record;
   int on_tensors;
@@ -193,7 +193,7 @@ PyObject *op_set_derivative(PyObject *self, PyObject *args) {
   const Py_ssize_t count = PyTuple_GET_SIZE(functions);
   if (op->derivative != OpObject::Derivative::unknown || count > kMaxArgs ||
       PyTuple_GET_SIZE(keep) != (joint == Py_None ? count : 1)) {
-    PyErr_Format(PyExc_ValueError, "%U: not a derivative for this row, or its second one",
+    PyErr_Format(PyExc_ValueError, "%U: not a derivative for this operation, or its second one",
                  op->name);
     return nullptr;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The rows of the registry of operations that C++ calls itself: those behind operators, and those
+// The operations that C++ calls itself: those behind operators, and those
 // that native methods record.
 #pragma once
 

@@ -120,7 +120,7 @@ int apply_op(NodeObject *node, Gradients &outputs, const std::vector<bool> &want
   OpObject *op = node->op;
   Stack stack;
   const std::size_t n_args = node->n_args;
-  // A function may run a pass of its own through this node, which then drops what it saved.
+  // A function may run a backward of its own through this node, which then drops what it saved.
   const auto kwnames = py::reinterpret_borrow<py::object>(node->kwnames);
   if (op->joint != nullptr) {
     PyObject *needs = PyTuple_New(node->n_positional);
@@ -153,7 +153,7 @@ int apply_op(NodeObject *node, Gradients &outputs, const std::vector<bool> &want
     stack.push(value);
   }
   if (node->n_args != n_args) {
-    return check_saved(node);  // a pass that user code ran here has dropped them
+    return check_saved(node);  // a backward that user code ran here has dropped them
   }
   if (op->joint != nullptr) {
     return apply_jointly(node, stack, kwnames.ptr(), wanted, results, on_tensors);
@@ -192,7 +192,7 @@ int apply_python(NodeObject *node, Gradients &outputs, Gradients &results, bool 
     }
     PyTuple_SET_ITEM(args.ptr(), static_cast<Py_ssize_t>(i), tensor);
   }
-  // The function may run a pass of its own through this node, which then lets go of it.
+  // The function may run a backward of its own through this node, which then lets go of it.
   const auto target = py::reinterpret_borrow<py::object>(node->target);
   py::object returned =
       py::reinterpret_steal<py::object>(PyObject_Call(target.ptr(), args.ptr(), nullptr));

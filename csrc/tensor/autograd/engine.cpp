@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "tensor/autograd/backward_hooks.h"
 #include "tensor/autograd/derivative.h"
 #include "tensor/autograd/gradient.h"
 #include "tensor/autograd/history.h"
-#include "tensor/autograd/pass_hooks.h"
 #include "tensor/float_errors.h"
 #include "tensor/grad_mode.h"
 
@@ -15,9 +15,9 @@ namespace modtree {
 
 namespace {
 
-std::uint64_t g_last_pass = 0;
+std::uint64_t g_last_backward = 0;
 
-// What a pass knows of one node.
+// What a backward knows of one node.
 struct Work {
   NodeObject *node;  // alive as long as the roots are
   std::uint32_t dependencies = 0;
@@ -48,12 +48,12 @@ private:
   bool saved_;
 };
 
-class Pass {
+class Backward {
 public:
-  explicit Pass(const BackwardOptions &options) : options_(options), id_(++g_last_pass) {}
-  Pass(const Pass &) = delete;
-  Pass &operator=(const Pass &) = delete;
-  ~Pass() {
+  explicit Backward(const BackwardOptions &options) : options_(options), id_(++g_last_backward) {}
+  Backward(const Backward &) = delete;
+  Backward &operator=(const Backward &) = delete;
+  ~Backward() {
     for (Work &work : works_) {
       if (work.node->task == id_) {
         work.node->task = 0;
@@ -173,7 +173,7 @@ private:
     }
   }
 
-  // Makes the node ours; false when it was. A node that another pass works on (of a hook, of
+  // Makes the node ours; false when it was. A node that another backward works on (of a hook, of
   // another thread) goes into a map.
   bool claim(NodeObject *node) {
     const auto index = static_cast<std::uint32_t>(works_.size());
@@ -425,7 +425,7 @@ PyObject *run_backward(PyObject *roots, PyObject *gradients, PyObject *inputs,
   if (!firsts) {
     return nullptr;
   }
-  Pass pass(options);
+  Backward backward(options);
   for (Py_ssize_t i = 0; i < n_roots; ++i) {
     TensorObject *root = as_tensor(PyTuple_GET_ITEM(roots, i));
     if (!needs_grad(root)) {
@@ -434,7 +434,7 @@ PyObject *run_backward(PyObject *roots, PyObject *gradients, PyObject *inputs,
       return nullptr;
     }
     PyObject *first = first_gradient(i, root, PyTuple_GET_ITEM(gradients, i), options.create_graph);
-    if (first == nullptr || pass.add_root(root) < 0) {
+    if (first == nullptr || backward.add_root(root) < 0) {
       Py_XDECREF(first);
       return nullptr;
     }
@@ -447,7 +447,7 @@ PyObject *run_backward(PyObject *roots, PyObject *gradients, PyObject *inputs,
                       "One of the differentiated Tensors does not require grad");
       return nullptr;
     }
-    if (pass.add_capture(input) < 0) {
+    if (backward.add_capture(input) < 0) {
       return nullptr;
     }
     // backward(inputs=...) makes those that are no leaves keep their gradient, from now on.
@@ -457,11 +457,11 @@ PyObject *run_backward(PyObject *roots, PyObject *gradients, PyObject *inputs,
   }
   GradModeScope mode(options.create_graph);
   SilenceFloatErrors silence(SilenceFloatErrors::Work::python);
-  if (pass.run(firsts.ptr()) < 0) {
+  if (backward.run(firsts.ptr()) < 0) {
     return nullptr;
   }
   if (!options.accumulate) {
-    return pass.captured();
+    return backward.captured();
   }
   Py_RETURN_NONE;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The backward pass.
+// Backward: from roots to leaves.
 #pragma once
 
 #include "tensor/autograd/node.h"
@@ -8,7 +8,7 @@ namespace modtree {
 
 struct BackwardOptions {
   bool keep_graph;    // saved values stay, so that the graph can be gone through again
-  bool create_graph;  // the pass itself is recorded
+  bool create_graph;  // backward itself is recorded
   bool accumulate;    // adds to the grad of leaves (or of `inputs`); else the gradients of `inputs`
                       // are returned
   bool allow_unused;

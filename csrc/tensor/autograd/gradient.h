@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Arithmetic on gradients. A gradient is an ndarray; while the pass itself is recorded
+// Arithmetic on gradients. A gradient is an ndarray; while backward itself is recorded
 // (create_graph) it is a Tensor.
 #pragma once
 

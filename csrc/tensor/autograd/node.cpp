@@ -55,7 +55,7 @@ void forget_accumulator(NodeObject *node) {
 
 void drop_saved(NodeObject *node) {
   node->released = true;
-  node->saved_something = true;  // a pass that still reaches the node is refused
+  node->saved_something = true;  // a backward that still reaches the node is refused
   const std::size_t n_versions = node->n_versions;
   node->n_versions = 0;
   for (std::size_t i = 0; i < n_versions; ++i) {

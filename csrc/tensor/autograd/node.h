@@ -10,7 +10,7 @@
 namespace modtree {
 
 enum class NodeKind : unsigned char {
-  op,           // a call of a row of the table: its derivative functions run on saved arrays
+  op,           // a call of an operation: its derivative functions run on saved arrays
   accumulate,   // a leaf: adds to its grad
   python,       // a Python function: autograd.Function, taps of hooks
   copy_slices,  // an in-place operation on a view, seen from the view's base
@@ -90,7 +90,7 @@ struct NodeObject {
   SavedVersion *versions;
   OpObject *op;       // owned; kind op
   PyObject *kwnames;  // owned tuple, or null
-  PyObject *result;   // owned: the result, or what the row saved; or null
+  PyObject *result;   // owned: the result, or what the operation saved; or null
   PyObject *target;  // owned: the leaf of `accumulate`, the function of `python`, the inner node of
                      // `copy_slices`
   PyObject *name;    // owned str of `python`

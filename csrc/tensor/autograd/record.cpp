@@ -107,7 +107,7 @@ int save_argument(NodeObject *node, std::size_t i, PyObject *original, PyObject 
   }
   if (!is_single && !is_array_sequence(value)) {
     node->args[i] = Py_NewRef(value);
-    // A number where an array might have been: torch saves it, and a second pass is refused
+    // A number where an array might have been: torch saves it, and a second backward is refused
     // whatever the operand was.
     const bool is_operand = place >= 0 && place < node->op->operands;
     node->saved_something |=

@@ -75,7 +75,7 @@ int check_saved(NodeObject *node) {
 }
 
 PyObject *argument_on_tensors(NodeObject *node, std::size_t arg) {
-  // Owned: a pass that user code runs here may make the node drop it.
+  // Owned: a backward that user code runs here may make the node drop it.
   const auto held = py::reinterpret_borrow<py::object>(node->args[arg]);
   PyObject *value = held.ptr();
   if (node->stand_ins >> arg & 1u) {

@@ -11,7 +11,7 @@ import numpy as np
 
 from modtree._C import TensorBase
 from modtree._ops.generic import conj, no_gradient, pick, zeros
-from modtree._ops.registry import define, derive, expose, inplace_of, ops, unchanged
+from modtree._ops.registry import define, derive, export, inplace_of, ops, unchanged
 
 define("add", np.add, promote="arith", operands=2, numpy=np.add)
 define("sub", np.subtract, promote="arith", operands=2, no_bool=True, numpy=np.subtract)
@@ -66,10 +66,10 @@ define("nextafter", np.nextafter, promote="arith", operands=2, numpy=np.nextafte
 for _name in (
     "mul true_divide floor_divide remainder fmod pow atan2 hypot logaddexp copysign nextafter"
 ).split():
-    expose(_name, ops[_name])
-    expose(_name + "_", inplace_of(ops[_name]))
-expose("multiply", ops["mul"])
-expose("arctan2", ops["atan2"])
+    export(_name, ops[_name])
+    export(_name + "_", inplace_of(ops[_name]))
+export("multiply", ops["mul"])
+export("arctan2", ops["atan2"])
 
 _add, _sub, _mul, _div = ops["add"], ops["sub"], ops["mul"], ops["true_divide"]
 
@@ -156,11 +156,11 @@ def div_(self: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
 
 _function: Any  # of one type after another
 for _function in (add, sub, rsub, div):
-    expose(_function.__name__, _function)
-expose("subtract", sub)
-expose("divide", div)
+    export(_function.__name__, _function)
+export("subtract", sub)
+export("divide", div)
 for _function in (add_, sub_, div_):
-    expose(_function.__name__, _function, function=False)
+    export(_function.__name__, _function, function=False)
 
 # -- three operands --------------------------------------------------------------------------------
 
@@ -201,18 +201,18 @@ def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
     return ops["addcdiv"](input, tensor1, tensor2, value)
 
 
-expose("lerp", ops["lerp"])
-expose("lerp_", inplace_of(ops["lerp"]), function=False)
-expose("addcmul", addcmul)
-expose("addcdiv", addcdiv)
-expose(
+export("lerp", ops["lerp"])
+export("lerp_", inplace_of(ops["lerp"]), function=False)
+export("addcmul", addcmul)
+export("addcdiv", addcdiv)
+export(
     "addcmul_",
     lambda self, tensor1, tensor2, *, value=1: ops["addcmul"].inplace(
         self, tensor1, tensor2, value
     ),
     function=False,
 )
-expose(
+export(
     "addcdiv_",
     lambda self, tensor1, tensor2, *, value=1: ops["addcdiv"].inplace(
         self, tensor1, tensor2, value

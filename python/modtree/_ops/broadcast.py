@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from modtree._ops.generic import as_ints
-from modtree._ops.registry import define, derive, expose, ops, unchanged
+from modtree._ops.registry import define, derive, export, ops, unchanged
 from modtree._tensor.size import Size
 
 
@@ -109,12 +109,12 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> Any:
 
 
 for _function in (expand, expand_as):
-    expose(_function.__name__, _function, function=False)
+    export(_function.__name__, _function, function=False)
 
-expose("broadcast_to", lambda input, size: ops["expand"](input, tuple(size)))
-expose("broadcast_shapes", broadcast_shapes, method=False)
-expose("broadcast_tensors", broadcast_tensors, method=False)
-expose("meshgrid", meshgrid, method=False)
+export("broadcast_to", lambda input, size: ops["expand"](input, tuple(size)))
+export("broadcast_shapes", broadcast_shapes, method=False)
+export("broadcast_tensors", broadcast_tensors, method=False)
+export("meshgrid", meshgrid, method=False)
 
 
 # -- derivatives -----------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from modtree._ops.generic import any_of, no_gradient, pick, select
-from modtree._ops.registry import define, derive, expose, inplace_of, not_differentiable, ops
+from modtree._ops.registry import define, derive, export, inplace_of, not_differentiable, ops
 
 _ufunc: Any  # of one type after another
 for _name in ("maximum", "minimum", "fmax", "fmin"):
@@ -39,8 +39,8 @@ for _name in (
     "maximum minimum fmax fmin eq ne lt le gt ge logical_and logical_or logical_xor "
     "bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift"
 ).split():
-    expose(_name, ops[_name])
-    expose(_name + "_", inplace_of(ops[_name]))
+    export(_name, ops[_name])
+    export(_name + "_", inplace_of(ops[_name]))
 for _alias, _name in {
     "greater": "gt",
     "greater_equal": "ge",
@@ -48,7 +48,7 @@ for _alias, _name in {
     "less_equal": "le",
     "not_equal": "ne",
 }.items():
-    expose(_alias, ops[_name])
+    export(_alias, ops[_name])
 
 
 def isclose(
@@ -93,9 +93,9 @@ def equal(input: Any, other: Any) -> bool:
     return input.shape == other.shape and bool(np.array_equal(input._array, other._array))
 
 
-expose("isclose", isclose)
-expose("allclose", allclose)
-expose("equal", equal)
+export("isclose", isclose)
+export("allclose", allclose)
+export("equal", equal)
 
 
 # -- derivatives -----------------------------------------------------------------------------------

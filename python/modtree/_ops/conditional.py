@@ -10,7 +10,7 @@ import numpy as np
 from modtree._C import as_dtype
 from modtree._ops import masks
 from modtree._ops.generic import select
-from modtree._ops.registry import define, derive, expose, ops
+from modtree._ops.registry import define, derive, export, ops
 
 
 def _where(condition: Any, a: Any, b: Any) -> Any:
@@ -75,15 +75,15 @@ def clamp_(self: Any, min: Any = None, max: Any = None) -> Any:  # noqa: A002
     return ops["clamp"].inplace(self, min, max)
 
 
-expose("where", where)
-expose("clamp", clamp)
-expose("clip", clamp)
-expose("clamp_", clamp_, function=False)
-expose("clip_", clamp_, function=False)
-expose("clamp_min", lambda input, min: clamp(input, min=min))  # noqa: A006
-expose("clamp_max", lambda input, max: clamp(input, max=max))  # noqa: A006
-expose("clamp_min_", lambda self, min: clamp_(self, min=min), function=False)
-expose("clamp_max_", lambda self, max: clamp_(self, max=max), function=False)
+export("where", where)
+export("clamp", clamp)
+export("clip", clamp)
+export("clamp_", clamp_, function=False)
+export("clip_", clamp_, function=False)
+export("clamp_min", lambda input, min: clamp(input, min=min))  # noqa: A006
+export("clamp_max", lambda input, max: clamp(input, max=max))  # noqa: A006
+export("clamp_min_", lambda self, min: clamp_(self, min=min), function=False)
+export("clamp_max_", lambda self, max: clamp_(self, max=max), function=False)
 
 
 def _where_method(self: Any, condition: Any, other: Any) -> Any:
@@ -96,7 +96,7 @@ def _where_method(self: Any, condition: Any, other: Any) -> Any:
     return ops["where"](condition, self, other)
 
 
-expose("where", _where_method, function=False)
+export("where", _where_method, function=False)
 
 
 # -- derivatives -----------------------------------------------------------------------------------

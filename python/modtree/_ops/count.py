@@ -11,7 +11,7 @@ import numpy as np
 
 from modtree._C import TensorBase
 from modtree._ops.generic import shared_evenly
-from modtree._ops.registry import define, derive, expose, not_differentiable, ops
+from modtree._ops.registry import define, derive, export, not_differentiable, ops
 
 _mode_result = namedtuple("mode", ["values", "indices"])  # type: ignore[name-match]  # noqa: PYI024
 _nanmedian_result = namedtuple("nanmedian", ["values", "indices"])  # type: ignore[name-match]  # noqa: PYI024
@@ -273,7 +273,7 @@ def corrcoef(input: Any) -> Any:
 
 _function: Any  # of one type after another
 for _function in (bincount, histc, isreal, mode, nanmedian, cov, corrcoef, unique_consecutive):
-    expose(_function.__name__, _function)
+    export(_function.__name__, _function)
 
 
 def polar(abs: Any, angle: Any) -> Any:  # noqa: A002
@@ -282,10 +282,10 @@ def polar(abs: Any, angle: Any) -> Any:  # noqa: A002
 
 
 for _function in (searchsorted, bucketize, isin, polar):
-    expose(_function.__name__, _function, method=False)
-expose("is_nonzero", is_nonzero)
+    export(_function.__name__, _function, method=False)
+export("is_nonzero", is_nonzero)
 for _name in ("gcd", "lcm"):
-    expose(_name, ops[_name])
+    export(_name, ops[_name])
 
 # -- derivatives -----------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from modtree._ops.generic import conj, operation, operation_of_list
-from modtree._ops.registry import define, derive, expose, ops
+from modtree._ops.registry import define, derive, export, ops
 
 # A label of a dimension is a number: that of its letter, or for what an ellipsis stands for -1, -2,
 # ... from the right.
@@ -266,8 +266,8 @@ def tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
     return _einsum_op([a, b], (tuple(left), tuple(right)), tuple(output))
 
 
-expose("einsum", einsum, method=False)
-expose("tensordot", tensordot, method=False)
+export("einsum", einsum, method=False)
+export("tensordot", tensordot, method=False)
 
 # -- derivatives -----------------------------------------------------------------------------------
 

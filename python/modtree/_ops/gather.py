@@ -18,7 +18,7 @@ from modtree._ops.indices import (
     shape_given,
     sum_at,
 )
-from modtree._ops.registry import define, derive, expose, ops
+from modtree._ops.registry import define, derive, export, ops
 
 
 def _gather(x: Any, axis: int, index: Any) -> Any:
@@ -160,9 +160,9 @@ def scatter_add_(self: Any, dim: int, index: Any, src: Any) -> Any:
 
 _function: Any  # of one type after another
 for _function in (gather, take_along_dim, scatter, scatter_add):
-    expose(_function.__name__, _function)
+    export(_function.__name__, _function)
 for _function in (scatter_, scatter_add_):
-    expose(_function.__name__, _function, function=False)
+    export(_function.__name__, _function, function=False)
 
 
 # -- derivatives -----------------------------------------------------------------------------------

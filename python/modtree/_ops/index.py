@@ -21,7 +21,7 @@ from modtree._ops.indices import (
     sum_rows,
     sum_slices,
 )
-from modtree._ops.registry import define, derive, expose, ops
+from modtree._ops.registry import define, derive, export, ops
 
 
 def _is_index_array(part: Any) -> bool:
@@ -178,9 +178,9 @@ def put(input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
 
 
 for _function in (index_put, put, select_scatter, slice_scatter, diagonal_scatter):
-    expose(_function.__name__, _function)
-expose("index_put_", index_put_, function=False)
-expose("take", ops["take"])
+    export(_function.__name__, _function)
+export("index_put_", index_put_, function=False)
+export("take", ops["take"])
 
 
 # -- derivatives -----------------------------------------------------------------------------------

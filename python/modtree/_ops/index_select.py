@@ -19,7 +19,7 @@ from modtree._ops.indices import (
     slices,
     sum_slices,
 )
-from modtree._ops.registry import define, derive, expose, ops
+from modtree._ops.registry import define, derive, export, ops
 
 
 def _index_select(x: Any, axis: int, index: Any) -> Any:
@@ -167,9 +167,9 @@ def index_fill_(self: Any, dim: int, index: Any, value: Any) -> Any:
 
 _function: Any  # of one type after another
 for _function in (index_select, index_add, index_copy, index_fill):
-    expose(_function.__name__, _function)
+    export(_function.__name__, _function)
 for _function in (index_add_, index_copy_, index_fill_):
-    expose(_function.__name__, _function, function=False)
+    export(_function.__name__, _function, function=False)
 
 
 # -- derivatives -----------------------------------------------------------------------------------

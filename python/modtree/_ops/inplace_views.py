@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from modtree import _C
-from modtree._ops.registry import expose, functions
+from modtree._ops.registry import export, functions
 from modtree._ops.signatures import like
 
 
@@ -38,4 +38,4 @@ def _inplace(name: str) -> Any:
 
 
 for _name in ("squeeze", "unsqueeze", "t", "transpose", "swapaxes", "swapdims", "as_strided"):
-    expose(_name + "_", _inplace(_name), function=_name == "as_strided")
+    export(_name + "_", _inplace(_name), function=_name == "as_strided")

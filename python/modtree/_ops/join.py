@@ -10,7 +10,7 @@ import numpy as np
 from modtree._C import _result_type
 from modtree._ops.broadcast import meshgrid
 from modtree._ops.generic import as_ints, like_first, operation, wrap_dim, zeros_of
-from modtree._ops.registry import define, derive, expose, ops
+from modtree._ops.registry import define, derive, export, ops
 from modtree._ops.shape import atleast
 
 
@@ -387,7 +387,7 @@ for _function in (
     diagflat,
     diff,
 ):
-    expose(_function.__name__, _function)
+    export(_function.__name__, _function)
 for _function in (
     cat,
     stack,
@@ -398,15 +398,15 @@ for _function in (
     block_diag,
     cartesian_prod,
 ):
-    expose(_function.__name__, _function, method=False)
-expose("concat", cat, method=False)
-expose("concatenate", cat, method=False)
-expose("row_stack", vstack, method=False)
-expose("repeat", repeat, function=False)
-expose("fliplr", lambda input: flip(input, 1))
-expose("flipud", lambda input: flip(input, 0))
-expose("tril_", lambda self, diagonal=0: ops["tril"].inplace(self, diagonal), function=False)
-expose("triu_", lambda self, diagonal=0: ops["triu"].inplace(self, diagonal), function=False)
+    export(_function.__name__, _function, method=False)
+export("concat", cat, method=False)
+export("concatenate", cat, method=False)
+export("row_stack", vstack, method=False)
+export("repeat", repeat, function=False)
+export("fliplr", lambda input: flip(input, 1))
+export("flipud", lambda input: flip(input, 0))
+export("tril_", lambda self, diagonal=0: ops["tril"].inplace(self, diagonal), function=False)
+export("triu_", lambda self, diagonal=0: ops["triu"].inplace(self, diagonal), function=False)
 
 # -- derivatives -----------------------------------------------------------------------------------
 

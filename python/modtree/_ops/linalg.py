@@ -11,7 +11,7 @@ import numpy as np
 from modtree._C import as_dtype
 from modtree._ops.einsum import tensordot
 from modtree._ops.generic import adjoint, conj, operation, operation_of_list
-from modtree._ops.registry import define, derive, expose, ops
+from modtree._ops.registry import define, derive, export, ops
 from modtree._ops.signatures import like
 
 
@@ -256,11 +256,11 @@ def vdot(input: Any, other: Any) -> Any:
 
 
 for _function in (mm, bmm, mv, addmm, baddbmm, addmv, addbmm, addr, cross, inner, kron, vdot):
-    expose(_function.__name__, _function)
-expose("matmul", ops["matmul"])
-expose("dot", ops["dot"])
-expose("outer", ops["outer"])
-expose("ger", ops["outer"])
+    export(_function.__name__, _function)
+export("matmul", ops["matmul"])
+export("dot", ops["dot"])
+export("outer", ops["outer"])
+export("ger", ops["outer"])
 for _function in (addmv, addbmm, addr, baddbmm):
 
     def _in_place(self: Any, *args: Any, _function: Any = _function, **kwargs: Any) -> Any:
@@ -268,9 +268,9 @@ for _function in (addmv, addbmm, addr, baddbmm):
 
     _in_place.__name__ = _in_place.__qualname__ = _function.__name__ + "_"
     _in_place.__doc__ = f"{_function.__name__}() in place."
-    expose(_in_place.__name__, like(_in_place, _function), function=False)
-expose("trace", ops["trace"])
-expose(
+    export(_in_place.__name__, like(_in_place, _function), function=False)
+export("trace", ops["trace"])
+export(
     "addmm_",
     lambda self, mat1, mat2, *, beta=1, alpha=1: self.copy_(
         addmm(self, mat1, mat2, beta=beta, alpha=alpha)

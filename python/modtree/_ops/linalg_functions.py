@@ -16,7 +16,7 @@ from modtree._ops.decompositions import LinAlgError, is_vector
 from modtree._ops.independent import independent
 from modtree._ops.linalg import cross as _cross
 from modtree._ops.reduce import norm as _vector_norm
-from modtree._ops.registry import expose, ops
+from modtree._ops.registry import export, ops
 from modtree._ops.slices import diagonal as _diagonal
 
 __all__ = [
@@ -570,5 +570,5 @@ for _name, _function in {
     "cholesky_solve": _cholesky_solve,
     "cholesky_inverse": _cholesky_inverse,
 }.items():
-    expose(_name, _function)
-expose("chain_matmul", lambda *matrices: multi_dot(matrices), method=False)
+    export(_name, _function)
+export("chain_matmul", lambda *matrices: multi_dot(matrices), method=False)

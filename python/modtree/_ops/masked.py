@@ -12,7 +12,7 @@ import numpy as np
 from modtree._C import TensorBase, as_dtype
 from modtree._ops import masks
 from modtree._ops.generic import operation, select
-from modtree._ops.registry import define, derive, expose, not_differentiable, ops
+from modtree._ops.registry import define, derive, export, not_differentiable, ops
 
 _BOOL = {np.dtype(bool), as_dtype(bool)}
 
@@ -143,13 +143,13 @@ def argwhere(input: Any) -> Any:
     return ops["nonzero"](input)
 
 
-expose("masked_fill", masked_fill)
-expose("masked_fill_", masked_fill_, function=False)
-expose("masked_select", ops["masked_select"])
-expose("masked_scatter", masked_scatter)
-expose("masked_scatter_", masked_scatter_, function=False)
-expose("nonzero", nonzero)
-expose("argwhere", argwhere)
+export("masked_fill", masked_fill)
+export("masked_fill_", masked_fill_, function=False)
+export("masked_select", ops["masked_select"])
+export("masked_scatter", masked_scatter)
+export("masked_scatter_", masked_scatter_, function=False)
+export("nonzero", nonzero)
+export("argwhere", argwhere)
 
 
 # -- derivatives -----------------------------------------------------------------------------------

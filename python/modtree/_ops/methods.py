@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from modtree import _C
-from modtree._ops.registry import expose, functions
+from modtree._ops.registry import export, functions
 from modtree._ops.signatures import signature
 from modtree._tensor.layouts import preserve_format
 from modtree._tensor.memory_formats import check_format, in_format, in_order_of
@@ -102,21 +102,21 @@ def _always(name: str, answer: bool) -> Any:
 
 
 for _function in (fill_diagonal_, sum_to_size, map_, resize_as_):
-    expose(_function.__name__, _function, function=False)
-expose(
+    export(_function.__name__, _function, function=False)
+export(
     "pin_memory",
     _itself("pin_memory", "The tensor: there is no device that pinned memory would serve."),
     function=False,
 )
-expose("to_dense", _itself("to_dense", "The tensor, which is dense."), function=False)
+export("to_dense", _itself("to_dense", "The tensor, which is dense."), function=False)
 for _name in ("resolve_conj", "resolve_neg"):
-    expose(_name, _itself(_name, "The tensor, whose values are in its memory as they are."))
+    export(_name, _itself(_name, "The tensor, whose values are in its memory as they are."))
 for _name in ("is_conj", "is_neg", "is_distributed"):
-    expose(_name, _always(_name, False))
-expose(
+    export(_name, _always(_name, False))
+export(
     "is_cpu",
     property(lambda self: not self.is_meta, doc="Are the values in main memory?"),
     function=False,
 )
 for _name in ("is_xpu", "is_nested", "is_mkldnn"):
-    expose(_name, property(lambda self: False, doc="False, for every tensor."), function=False)
+    export(_name, property(lambda self: False, doc="False, for every tensor."), function=False)

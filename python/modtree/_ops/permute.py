@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from modtree._ops.generic import as_ints, operation, wrap_dim
-from modtree._ops.registry import define, derive, expose, ops
+from modtree._ops.registry import define, derive, export, ops
 
 define("permute", np.ndarray.transpose, view=True)
 define("swapaxes", np.ndarray.swapaxes, view=True)
@@ -64,11 +64,11 @@ def movedim(input: Any, source: Any, destination: Any) -> Any:
 
 
 for _function in (permute, transpose, t, movedim):
-    expose(_function.__name__, _function)
-expose("swapaxes", transpose)
-expose("swapdims", transpose)
-expose("moveaxis", movedim)
-expose("adjoint", lambda input: input.mH)
+    export(_function.__name__, _function)
+export("swapaxes", transpose)
+export("swapdims", transpose)
+export("moveaxis", movedim)
+export("adjoint", lambda input: input.mH)
 
 
 # -- derivatives -----------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from modtree._ops.generic import (
     real_dtype,
     total,
 )
-from modtree._ops.registry import define, derive, expose, not_differentiable, ops
+from modtree._ops.registry import define, derive, export, not_differentiable, ops
 
 _SCALAR_NAMES = {"b": "Bool", "i": "Long", "u": "Byte"}
 
@@ -348,7 +348,7 @@ def _reduction(name: str) -> Any:
 
 
 for _name in ("sum", "prod", "mean", "amax", "amin", "all", "any", "logsumexp"):
-    expose(_name, _reduction(_name))
+    export(_name, _reduction(_name))
 
 
 def _moment(name: str) -> Any:
@@ -380,8 +380,8 @@ def _moment(name: str) -> Any:
 
 var = _moment("var")
 std = _moment("std")
-expose("var", var)
-expose("std", std)
+export("var", var)
+export("std", std)
 
 
 def var_mean(
@@ -406,7 +406,7 @@ def var_mean(
     return var(input, dim, unbiased, keepdim, correction=correction), mean
 
 
-expose("var_mean", var_mean, method=False)
+export("var_mean", var_mean, method=False)
 
 
 def norm(
@@ -476,7 +476,7 @@ def log_softmax(input: Any, dim: int, dtype: Any = None) -> Any:
 
 
 for _function in (norm, count_nonzero, cumsum, cumprod, softmax, log_softmax):
-    expose(_function.__name__, _function)
+    export(_function.__name__, _function)
 
 
 # -- derivatives -----------------------------------------------------------------------------------

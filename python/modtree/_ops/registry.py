@@ -24,7 +24,7 @@ __all__ = [
     "derivatives",
     "derive",
     "derive_jointly",
-    "expose",
+    "export",
     "find",
     "functions",
     "inplace_of",
@@ -234,7 +234,7 @@ methods: dict[str, Any] = {}
 functions: dict[str, Any] = {}
 
 
-def expose(name: str, value: Any, *, method: bool = True, function: bool = True) -> None:
+def export(name: str, value: Any, *, method: bool = True, function: bool = True) -> None:
     """Makes an operation, or a function on top of one, public."""
     # A property has the name of its getter from CPython 3.13 on, and cannot be given another.
     if isinstance(value, FunctionType) and value.__name__ == "<lambda>":

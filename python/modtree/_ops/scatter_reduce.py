@@ -13,7 +13,7 @@ import numpy as np
 from modtree._C import TensorBase, from_array
 from modtree._ops.generic import operation, wrap_dim
 from modtree._ops.indices import along_axis, check_bounds, check_index, flat_indices, sum_at
-from modtree._ops.registry import define, derive, expose, ops
+from modtree._ops.registry import define, derive, export, ops
 
 _MODES = ("sum", "prod", "mean", "amax", "amin")
 
@@ -132,8 +132,8 @@ def scatter_reduce_(
     return self.copy_(ops["scatter_reduce"](self.clone(), dim, index, src, reduce, include_self))
 
 
-expose("scatter_reduce", scatter_reduce)
-expose("scatter_reduce_", scatter_reduce_, function=False)
+export("scatter_reduce", scatter_reduce)
+export("scatter_reduce_", scatter_reduce_, function=False)
 
 
 # -- derivatives -----------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import numpy as np
 
 from modtree._C import as_dtype, dtype
 from modtree._ops.generic import as_ints, operation, wrap_dim
-from modtree._ops.registry import define, derive, expose, not_differentiable, ops, unchanged
+from modtree._ops.registry import define, derive, export, not_differentiable, ops, unchanged
 from modtree._tensor.layouts import contiguous_format, preserve_format
 from modtree._tensor.memory_formats import check_format, in_format
 
@@ -200,16 +200,16 @@ def _widened(tensor: Any, ndim: int) -> Any:
 
 
 for _function in (flatten, unflatten, squeeze, unsqueeze, view_as_real, view_as_complex):
-    expose(_function.__name__, _function)
+    export(_function.__name__, _function)
 for _function in (view, reshape, contiguous):
-    expose(_function.__name__, _function, function=False)
+    export(_function.__name__, _function, function=False)
 
 for _function in (atleast(1), atleast(2), atleast(3)):
-    expose(_function.__name__, _function, method=False)
-expose("reshape", _reshape_function, method=False)
-expose("view_as", lambda self, other: ops["view"](self, tuple(other.shape)), function=False)
-expose("reshape_as", lambda self, other: ops["reshape"](self, tuple(other.shape)), function=False)
-expose("ravel", lambda input: ops["reshape"](input, (-1,)))
+    export(_function.__name__, _function, method=False)
+export("reshape", _reshape_function, method=False)
+export("view_as", lambda self, other: ops["view"](self, tuple(other.shape)), function=False)
+export("reshape_as", lambda self, other: ops["reshape"](self, tuple(other.shape)), function=False)
+export("ravel", lambda input: ops["reshape"](input, (-1,)))
 
 
 # -- derivatives -----------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from modtree._ops.generic import operation, operation_of_list, wrap_dim, zeros_of
-from modtree._ops.registry import define, derive, expose, ops
+from modtree._ops.registry import define, derive, export, ops
 
 
 def _diagonal(x: Any, *options: int) -> Any:
@@ -210,9 +210,9 @@ for _function in (
     _split_along("vsplit", 0, 2),
     _split_along("dsplit", 2, 3),
 ):
-    expose(_function.__name__, _function)
+    export(_function.__name__, _function)
 
-expose(
+export(
     "unfold",
     lambda self, dimension, size, step: ops["unfold"](self, dimension, size, step),
     function=False,

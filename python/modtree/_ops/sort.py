@@ -11,7 +11,7 @@ import numpy as np
 
 from modtree._ops.generic import kept, operation, shared_evenly
 from modtree._ops.reduce import _axis, _meta, _reduction, _require_size
-from modtree._ops.registry import define, derive, expose, not_differentiable, ops
+from modtree._ops.registry import define, derive, export, not_differentiable, ops
 
 
 def _arg(function: Any) -> Any:
@@ -141,7 +141,7 @@ define(
 )
 define("median", _median, meta=_meta())
 for _name in ("argmax", "argmin"):
-    expose(_name, _reduction(_name))
+    export(_name, _reduction(_name))
 
 
 def _return_type(name: str) -> Any:
@@ -284,10 +284,10 @@ def _unique(x: Any, inverse: bool, counts: bool, axis: Any) -> Any:
 
 define("unique", _unique)
 
-expose("max", _extreme_function("max", _max_result, "maximum"))
-expose("min", _extreme_function("min", _min_result, "minimum"))
+export("max", _extreme_function("max", _max_result, "maximum"))
+export("min", _extreme_function("min", _min_result, "minimum"))
 for _function in (sort, argsort, topk, kthvalue, median, unique):
-    expose(_function.__name__, _function)
+    export(_function.__name__, _function)
 
 # -- derivatives -----------------------------------------------------------------------------------
 

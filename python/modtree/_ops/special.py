@@ -14,7 +14,7 @@ from modtree._ops.generic import conj, is_real, operation, pick, select, zeros
 from modtree._ops.registry import (
     define,
     derive,
-    expose,
+    export,
     inplace_of,
     methods,
     ops,
@@ -153,21 +153,21 @@ def ldexp(input: Any, other: Any) -> Any:
 
 
 for _name in ("digamma", "sinc", "xlogy", "heaviside"):
-    expose(_name, ops[_name])
-    expose(_name + "_", inplace_of(ops[_name]), function=False)
+    export(_name, ops[_name])
+    export(_name + "_", inplace_of(ops[_name]), function=False)
 for _name in ("angle", "logaddexp2"):
-    expose(_name, ops[_name])
+    export(_name, ops[_name])
 for _function in (logit, mvlgamma, float_power, ldexp):
-    expose(_function.__name__, _function)
-expose("lgamma", ops["lgamma"])
-expose("lgamma_", inplace_of(ops["lgamma"]))
-expose("polygamma", polygamma, method=False)
-expose("polygamma", lambda self, n: ops["polygamma"](self, n), function=False)
-expose("fix", ops["trunc"])
-expose("fix_", inplace_of(ops["trunc"]), function=False)
-expose("positive", lambda input: input)
-expose("isposinf", lambda input: ops["eq"](input, math.inf))
-expose("isneginf", lambda input: ops["eq"](input, -math.inf))
+    export(_function.__name__, _function)
+export("lgamma", ops["lgamma"])
+export("lgamma_", inplace_of(ops["lgamma"]))
+export("polygamma", polygamma, method=False)
+export("polygamma", lambda self, n: ops["polygamma"](self, n), function=False)
+export("fix", ops["trunc"])
+export("fix_", inplace_of(ops["trunc"]), function=False)
+export("positive", lambda input: input)
+export("isposinf", lambda input: ops["eq"](input, math.inf))
+export("isneginf", lambda input: ops["eq"](input, -math.inf))
 
 
 def written_after(name: str, function: Any) -> Any:
@@ -184,10 +184,10 @@ def written_after(name: str, function: Any) -> Any:
 
 for _function in (logit, mvlgamma, float_power, ldexp):
     _name = _function.__name__ + "_"
-    expose(_name, written_after(_name, _function), function=False)
-expose("polygamma_", written_after("polygamma_", methods["polygamma"]), function=False)
+    export(_name, written_after(_name, _function), function=False)
+export("polygamma_", written_after("polygamma_", methods["polygamma"]), function=False)
 for _name in ("nan_to_num", "cumsum", "cumprod"):
-    expose(_name + "_", written_after(_name + "_", methods[_name]), function=False)
+    export(_name + "_", written_after(_name + "_", methods[_name]), function=False)
 for _alias, _name in {
     "negative": "neg",
     "absolute": "abs",
@@ -205,9 +205,9 @@ for _alias, _name in {
     "arccosh": "acosh",
     "arctanh": "atanh",
 }.items():
-    expose(_alias + "_", inplace_of(ops[_name]), function=False)
-expose("divide_", methods["div_"], function=False)
-expose("subtract_", methods["sub_"], function=False)
+    export(_alias + "_", inplace_of(ops[_name]), function=False)
+export("divide_", methods["div_"], function=False)
+export("subtract_", methods["sub_"], function=False)
 
 
 # -- derivatives -----------------------------------------------------------------------------------

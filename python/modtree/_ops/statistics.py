@@ -15,7 +15,7 @@ from modtree._C import TensorBase
 from modtree._ops.generic import backwards, like_first, operation, pick
 from modtree._ops.independent import independent
 from modtree._ops.reduce import _axis, norm, std
-from modtree._ops.registry import define, derive, expose, not_differentiable, ops
+from modtree._ops.registry import define, derive, export, not_differentiable, ops
 from modtree._ops.special import written_after
 
 _cummax_result = namedtuple("cummax", ["values", "indices"])  # type: ignore[name-match]  # noqa: PYI024
@@ -313,12 +313,12 @@ for _function in (
     renorm,
     quantile,
 ):
-    expose(_function.__name__, _function)
+    export(_function.__name__, _function)
 for _function in (std_mean, trapezoid, cumulative_trapezoid, cdist):
-    expose(_function.__name__, _function, method=False)
-expose("trapz", trapezoid, method=False)
-expose("msort", lambda input: ops["take_along_dim"](input, ops["argsort"](input, 0, False), 0))
-expose("renorm_", written_after("renorm_", renorm), function=False)
+    export(_function.__name__, _function, method=False)
+export("trapz", trapezoid, method=False)
+export("msort", lambda input: ops["take_along_dim"](input, ops["argsort"](input, 0, False), 0))
+export("renorm_", written_after("renorm_", renorm), function=False)
 
 # -- derivatives -----------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from modtree._ops.registry import define, derive, expose, ops
+from modtree._ops.registry import define, derive, export, ops
 
 
 def owner_of(array: np.ndarray) -> np.ndarray:
@@ -102,7 +102,7 @@ def as_strided(input: Any, size: Any, stride: Any, storage_offset: Any = None) -
     return ops["as_strided"](input, size, stride, offset, (own, start))
 
 
-expose("as_strided", as_strided)
+export("as_strided", as_strided)
 
 
 # -- derivatives -----------------------------------------------------------------------------------

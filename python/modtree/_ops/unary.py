@@ -26,7 +26,7 @@ from modtree._ops.generic import (
 from modtree._ops.registry import (
     define,
     derive,
-    expose,
+    export,
     inplace_of,
     not_differentiable,
     ops,
@@ -147,20 +147,20 @@ define(
 define("bitwise_not", np.invert, promote="bitwise", operands=1, numpy=np.invert)
 
 for _name in (*_FLOATING, *_ARITH, *_LOGICAL, "rsqrt", "sigmoid", "relu", "frac", "erf", "erfc"):
-    expose(_name, ops[_name])
+    export(_name, ops[_name])
     if _name not in ("isnan", "isinf", "isfinite", "signbit"):
-        expose(_name + "_", inplace_of(ops[_name]))
+        export(_name + "_", inplace_of(ops[_name]))
 for _name in ("erfinv", "neg", "abs", "bitwise_not"):
-    expose(_name, ops[_name])
-    expose(_name + "_", inplace_of(ops[_name]))
-expose("sgn", ops["sgn"])
-expose("sgn_", inplace_of(ops["sgn"]), function=False)
-expose("negative", ops["neg"])
-expose("absolute", ops["abs"])
+    export(_name, ops[_name])
+    export(_name + "_", inplace_of(ops[_name]))
+export("sgn", ops["sgn"])
+export("sgn_", inplace_of(ops["sgn"]), function=False)
+export("negative", ops["neg"])
+export("absolute", ops["abs"])
 for _name in ("sin", "cos", "tan", "sinh", "cosh", "tanh"):
     if not _name.endswith("tanh"):
-        expose("arc" + _name, ops["a" + _name])
-expose("arctanh", ops["atanh"])
+        export("arc" + _name, ops["a" + _name])
+export("arctanh", ops["atanh"])
 
 
 def _round(x: Any, decimals: int) -> Any:
@@ -175,8 +175,8 @@ def round(input: Any, *, decimals: int = 0) -> Any:  # noqa: A001
     return ops["round"](input, decimals)
 
 
-expose("round", round)
-expose("round_", lambda self, *, decimals=0: ops["round"].inplace(self, decimals))
+export("round", round)
+export("round_", lambda self, *, decimals=0: ops["round"].inplace(self, decimals))
 
 define(
     "nan_to_num",
@@ -196,7 +196,7 @@ def nan_to_num(input: Any, nan: Any = None, posinf: Any = None, neginf: Any = No
     return ops["nan_to_num"](input, nan, posinf, neginf)
 
 
-expose("nan_to_num", nan_to_num)
+export("nan_to_num", nan_to_num)
 
 
 # -- derivatives -----------------------------------------------------------------------------------

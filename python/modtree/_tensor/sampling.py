@@ -9,7 +9,7 @@ import numpy as np
 
 from modtree import _C
 from modtree._ops.independent import independent
-from modtree._ops.registry import expose
+from modtree._ops.registry import export
 from modtree._tensor import dtypes
 from modtree._tensor.creation import empty, empty_like
 from modtree._tensor.random import bits_of, uniform
@@ -295,4 +295,4 @@ _methods: tuple[Any, ...] = (
     multinomial,
 )
 for _function in _methods:
-    expose(_function.__name__, _function, function=False)
+    export(_function.__name__, _function, function=False)

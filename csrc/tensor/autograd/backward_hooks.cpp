@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tensor/autograd/pass_hooks.h"
+#include "tensor/autograd/backward_hooks.h"
 
 #include <algorithm>
 
