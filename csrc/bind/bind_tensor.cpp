@@ -38,7 +38,7 @@ py::object dtype_object(DTypeObject *dtype) {
   return py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject *>(dtype));
 }
 
-py::object result_type(py::args args) {
+py::object result_type(const py::args &args) {
   ResultType type;
   for (py::handle arg : args) {
     DTypeCategory category;

@@ -275,12 +275,17 @@ public:
   int next(PyObject **key, PyObject **value) {
     if (mapping_) {
       if (PyDict_GET_SIZE(mapping_) != size_) {
-        return raise_changed_size();
+        raise_changed_size();
+        return -1;
       }
       if (!PyDict_Next(mapping_, &position_, key, value)) {
         return 0;
       }
-      return --left_ >= 0 ? 1 : raise_changed_keys();
+      if (--left_ < 0) {
+        raise_changed_keys();
+        return -1;
+      }
+      return 1;
     }
     return items_ ? next_of_iterator(key, value) : 0;
   }

@@ -589,7 +589,7 @@ py::str type_name(py::handle value) {
   const py::object named =
       names_itself ? py::reinterpret_borrow<py::object>(value) : py::object(py::type::of(value));
   const py::object module = py::getattr(named, "__module__", py::none());
-  const py::str qualname(named.attr("__qualname__"));
+  py::str qualname(named.attr("__qualname__"));
   if (!py::isinstance<py::str>(module) || py::len(module) == 0 ||
       module.equal(py::str("builtins"))) {
     return qualname;

@@ -7,9 +7,20 @@
 
 #include <new>
 
+#ifdef __GLIBCXX__
+#include <cxxabi.h>
+
+#include <chrono>
+#include <thread>
+#endif
+
 namespace modtree {
 
 // Returns run(); a C++ exception becomes a Python error and `error_value` is returned.
+//
+// Before 3.14, CPython ends daemon threads with pthread_exit() when they ask for the GIL of a
+// process that exits, which glibc does by unwinding. The thread sleeps here instead, as in 3.14:
+// going on would end in std::terminate(), and the callers have no GIL.
 template <class Result, class Run>
 Result slot_guard(Result error_value, Run &&run) noexcept {
   try {
@@ -22,6 +33,14 @@ Result slot_guard(Result error_value, Run &&run) noexcept {
     PyErr_NoMemory();
   } catch (const std::exception &error) {
     PyErr_SetString(PyExc_RuntimeError, error.what());
+#ifdef __GLIBCXX__
+  } catch (const abi::__forced_unwind &) {
+    for (;;) {
+      std::this_thread::sleep_for(std::chrono::hours(1));
+    }
+#endif
+  } catch (...) {
+    PyErr_SetString(PyExc_RuntimeError, "a C++ exception of unknown type");
   }
   return error_value;
 }

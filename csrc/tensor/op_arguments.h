@@ -35,6 +35,7 @@ public:
     originals_ = args;
     for (Py_ssize_t i = 0; i < count; ++i) {
       PyObject *value =
+          // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): all `count` of them are set
           PyList_CheckExact(args[i]) ? convert_list(args, count, i) : convert(args[i]);
       if (value == nullptr) {
         return false;

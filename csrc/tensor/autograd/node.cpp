@@ -290,7 +290,7 @@ PyType_Spec kSpec = {"modtree._C.Node", sizeof(NodeObject), 0,
 template <typename T>
 T *take(char *&memory, std::size_t count) {
   T *result = reinterpret_cast<T *>(memory);
-  memory += count * sizeof(T);
+  memory += count * sizeof(T);  // NOLINT(bugprone-sizeof-expression): T may be a pointer
   return result;
 }
 
