@@ -7,11 +7,9 @@
 
 #include <new>
 
-#ifdef __GLIBCXX__
+#if defined(__GLIBCXX__) && defined(__linux__)
 #include <cxxabi.h>
-
-#include <chrono>
-#include <thread>
+#include <unistd.h>
 #endif
 
 namespace modtree {
@@ -33,10 +31,10 @@ Result slot_guard(Result error_value, Run &&run) noexcept {
     PyErr_NoMemory();
   } catch (const std::exception &error) {
     PyErr_SetString(PyExc_RuntimeError, error.what());
-#ifdef __GLIBCXX__
+#if defined(__GLIBCXX__) && defined(__linux__)
   } catch (const abi::__forced_unwind &) {
     for (;;) {
-      std::this_thread::sleep_for(std::chrono::hours(1));
+      pause();
     }
 #endif
   } catch (...) {
