@@ -98,8 +98,8 @@ def dropin_text_of(record: dict[str, Any]) -> str:
     return (
         "CPU time of the same programs on torch's class and on modtree's, one thread of "
         f"{machine['cpu']} ({machine['python']},\n"
-        f"torch {machine['torch']}, commit {machine['commit']}), `{machine['command']}`. The models "
-        "have the shapes of\ntheir names with many small layers.\n\n"
+        f"torch {machine['torch']}, commit {machine['commit']}), `{machine['command']}`. The "
+        "models have the\nshapes of their names with many small layers.\n\n"
         f"{bench_dropin.table(rows)}"
     )
 

@@ -17,6 +17,7 @@
 #include "module/state/state_metadata.h"
 #include "module/type.h"
 #include "module/walk/conversion.h"
+#include "module/walk/torch_to.h"
 #include "module/walk/walk.h"
 #include "python/installed.h"
 #include "python/interned.h"
@@ -50,6 +51,8 @@ void bind_module(py::module_ &m) {
       "Declares the class whose attributes count as Module's own; everything else is an override.");
   m.def("_adopt_module_class", &adopt_module_class, py::arg("attributes"), py::arg("sealed"),
         "Puts the attributes of another library's Module on the native base (docs/dropin.md).");
+  m.def("_set_torch_to", &set_torch_to, py::arg("code"),
+        "Makes the function known that torch's Module.to() gives to _apply.");
   m.def("_start_report", &start_report, "Notes the classes of modules that are made from now on.");
   m.def("_native_report", &native_report, "What native code did since the class was adopted.");
   m.def("_rebind_global_hooks", &rebind_global_hooks, py::arg("name"), py::arg("table"),

@@ -56,6 +56,8 @@ public:
   virtual int must_swap_contents(PyObject *, PyObject *) { return 0; }
   // tensor.copy_(source) with conversion of dtype; `source` may belong to another family.
   virtual int copy_into(PyObject *tensor, PyObject *source) = 0;
+  // Is it of the library's own tensor or parameter type, no subclass? Runs no Python code.
+  virtual bool is_own_type(PyObject *) { return false; }
   // Could the copy be one of copy_all()? Runs no Python code.
   virtual bool copies_in_batches(PyObject *, PyObject *) { return false; }
   // The copies of two lists of the same length, of different tensors, in order: 1; 0 when they must

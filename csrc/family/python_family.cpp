@@ -199,7 +199,7 @@ public:
                          : done(call(swap_payload_, tensor, other));
   }
   int must_swap_contents(PyObject *tensor, PyObject *other) override {
-    return is_plain(tensor) && is_plain(other) ? 0
+    return is_own_type(tensor) && is_own_type(other) ? 0
                                                : truth_of(call(must_swap_contents_, tensor, other));
   }
   int copy_into(PyObject *tensor, PyObject *source) override {
@@ -211,8 +211,12 @@ public:
                     : call(copy_into_, tensor, source));
   }
 
+  bool is_own_type(PyObject *tensor) override {
+    auto *type = reinterpret_cast<PyObject *>(Py_TYPE(tensor));
+    return type == parameter_type_.ptr() || type == tensor_type_.ptr();
+  }
   bool copies_in_batches(PyObject *tensor, PyObject *source) override {
-    return !copy_all_.is_none() && is_plain(tensor) && is_plain(source);
+    return !copy_all_.is_none() && is_own_type(tensor) && is_own_type(source);
   }
   int copy_all(PyObject *tensors, PyObject *sources) override {
     return truth_of(call(copy_all_, tensors, sources));
@@ -227,12 +231,6 @@ public:
   }
 
 private:
-  // Of the library's own types, no subclass of them.
-  bool is_plain(PyObject *tensor) const {
-    auto *type = reinterpret_cast<PyObject *>(Py_TYPE(tensor));
-    return type == parameter_type_.ptr() || type == tensor_type_.ptr();
-  }
-
   // Truth of an attribute that most tensors do not have.
   static int has_mark(PyObject *tensor, PyObject *name) {
     PyObject *mark;

@@ -83,6 +83,7 @@ namespace modtree {
   X(size, "size")                                                                                  \
   X(slow_forward, "_slow_forward")                                                                 \
   X(state_dict, "state_dict")                                                                      \
+  X(to, "to")                                                                                      \
   X(torch_function, "__torch_function__")                                                          \
   X(train, "train")                                                                                \
   X(version, "version")                                                                            \

@@ -104,9 +104,9 @@ def _compare(options: argparse.Namespace) -> int:
     for name, _, seconds, peak in runs:
         memory = "unknown" if peak is None else f"{peak / 2**20:,.0f} MiB"
         print(f"{name:10}{seconds:>10.2f} s{memory:>14}", file=sys.stderr)
-    print(f"{'ratio':10}{runs[1][2] / runs[0][2]:>12.2f}", end="", file=sys.stderr)
-    both_known = runs[0][3] and runs[1][3]
-    print(f"{runs[1][3] / runs[0][3]:>14.2f}" if both_known else "", file=sys.stderr)
+    (_, _, plain_seconds, plain_peak), (_, _, seconds, peak) = runs
+    memory_ratio = f"{peak / plain_peak:.2f}" if peak and plain_peak else ""
+    print(f"{'ratio':10}{seconds / plain_seconds:>12.2f}{memory_ratio:>14}", file=sys.stderr)
     return 0
 
 

@@ -49,7 +49,11 @@ LAYERS = (
 )
 
 # (file, what it imports inside a function): the reason.
-INSIDE_FUNCTIONS: dict[tuple[str, str], str] = {}
+INSIDE_FUNCTIONS: dict[tuple[str, str], str] = {
+    ("_cli", "dropin"): "importing it is what changes torch, which --off does not want",
+    ("_cli", "dropin._report"): "the same",
+    ("dropin.site.sitecustomize", "dropin"): "not before the process imports torch",
+}
 
 
 def sources() -> dict[str, Path]:

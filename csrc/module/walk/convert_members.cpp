@@ -74,9 +74,26 @@ bool future_flag(PyObject *getter) {
 
 MemberConversion::MemberConversion(PyObject *fn)
     : fn_(py::reinterpret_borrow<py::object>(fn)),
+      torch_to_(fn),
       keep_ties_(is_keep_ties(fn)) {
   overwrite_ = future_flag(installed.get_overwrite_module_params_on_conversion);
   swap_ = future_flag(installed.get_swap_module_params_on_conversion);
+}
+
+PyObject *MemberConversion::call(TensorFamily *family, PyObject *tensor) {
+  if (torch_to_) {
+    if (!family && family_of(tensor, &family) < 0) {
+      return nullptr;
+    }
+    if (family && family->is_own_type(tensor)) {
+      PyObject *converted = torch_to_.convert(tensor);
+      if (converted || !PyErr_ExceptionMatches(PyExc_NotImplementedError)) {
+        return converted;
+      }
+      PyErr_Clear();
+    }
+  }
+  return PyObject_CallOneArg(fn_.ptr(), tensor);
 }
 
 int MemberConversion::convert(ModuleObject *module) {
@@ -125,8 +142,7 @@ int MemberConversion::convert_parameter(ModuleObject *module, PyObject *key, Ten
       return store_registered(module, Slot::parameters, key, known);
     }
   }
-  const auto converted =
-      py::reinterpret_steal<py::object>(PyObject_CallOneArg(fn_.ptr(), parameter));
+  const auto converted = py::reinterpret_steal<py::object>(call(family, parameter));
   if (!converted || check_converted(module, key, converted.ptr()) < 0) {
     return -1;
   }
@@ -191,7 +207,7 @@ int MemberConversion::store_parameter(ModuleObject *module, PyObject *key, Tenso
 int MemberConversion::convert_grad(ModuleObject *module, PyObject *key, TensorFamily *family,
                                    PyObject *parameter, PyObject *grad, bool swap,
                                    PyObject *stored) {
-  const auto converted = py::reinterpret_steal<py::object>(PyObject_CallOneArg(fn_.ptr(), grad));
+  const auto converted = py::reinterpret_steal<py::object>(call(family, grad));
   if (!converted) {
     return -1;
   }
@@ -271,8 +287,8 @@ int MemberConversion::convert_buffers(ModuleObject *module) {
     const auto buffer = py::reinterpret_borrow<py::object>(value_ptr);
     PyObject *known = nullptr;
     const int found = keep_ties_ ? find_converted(fn_.ptr(), buffer.ptr(), &known) : 0;
-    const auto converted = py::reinterpret_steal<py::object>(
-        found != 0 ? known : PyObject_CallOneArg(fn_.ptr(), buffer.ptr()));
+    const auto converted =
+        py::reinterpret_steal<py::object>(found != 0 ? known : call(nullptr, buffer.ptr()));
     if (!converted || (keep_ties_ && !found &&
                        remember_converted(fn_.ptr(), buffer.ptr(), converted.ptr()) < 0)) {
       return -1;

@@ -4,6 +4,7 @@
 
 #include "family/family.h"
 #include "module/object.h"
+#include "module/walk/torch_to.h"
 
 namespace modtree {
 
@@ -31,7 +32,11 @@ private:
                     PyObject *other, bool is_grad);
   int may_swap_payload(TensorFamily *family, PyObject *tensor, PyObject *converted);
 
+  // What fn makes of a tensor: new reference, null on error.
+  PyObject *call(TensorFamily *family, PyObject *tensor);
+
   py::object fn_;
+  TorchTo torch_to_;
   bool keep_ties_;
   bool overwrite_;
   bool swap_;

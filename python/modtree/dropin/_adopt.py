@@ -8,7 +8,7 @@ import ctypes
 import importlib
 import os
 import sys
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import modtree.utils.hooks  # noqa: F401  # it has a RemovableHandle
@@ -25,6 +25,12 @@ _NOT_TAKEN = ("__dict__", "__weakref__")
 
 #: The process-wide tables of hooks.
 _TABLES = tuple(name for name in dir(_C) if name.startswith("_global_") and name != "_global_hooks")
+
+#: Closure variables and names of the function inside ``Module.to`` that native code does itself.
+_CONVERSION = (
+    ("convert_to_format", "device", "dtype", "non_blocking"),
+    ("dim", "to", "is_floating_point", "is_complex", "NotImplementedError", "str"),
+)
 
 _SWITCHES = tuple(
     f"{verb}_{what}_module_params_on_conversion"
@@ -63,6 +69,7 @@ def adopt(file: ModuleType) -> None:
     _share_small_classes(file)
     _share_switches()
     _find_tracing()
+    _find_conversion(_original)
     _torch_file = file
 
 
@@ -154,3 +161,12 @@ def _find_tracing() -> None:
         except (OSError, AttributeError):
             pass  # asked in Python, then
     _C._set_tracing_probe(address, torch._C._get_tracing_state)
+
+
+def _find_conversion(original: type) -> None:
+    """The function that ``Module.to`` gives to ``_apply``, if it is the one that native code knows;
+    any other is called, as all functions are.
+    """
+    for code in vars(original)["to"].__code__.co_consts:
+        if isinstance(code, CodeType) and (code.co_freevars, code.co_names) == _CONVERSION:
+            _C._set_torch_to(code)

@@ -10,14 +10,13 @@ from typing import Any
 
 from modtree import _C
 from modtree.dropin import _faces
+from modtree.dropin._adopt import original_functions
 
 __all__ = ["teach_dynamo"]
 
 
 def teach_dynamo(dynamo: ModuleType) -> None:
     """Tells ``torch._dynamo``, once it was imported, which function stands for which native one."""
-    from modtree.dropin._adopt import original_functions
-
     importlib.import_module("modtree.families.torch")  # not in the middle of a compiled function
     originals = original_functions()
     for name, native in _faces.NATIVE.items():

@@ -34,6 +34,14 @@ _WHY = {
     "_call_impl": "calls",
 }
 
+#: Methods that belong together: one without the other is seldom meant.
+_PAIRS = (
+    ("get_extra_state", "set_extra_state"),
+    ("__getstate__", "__setstate__"),
+    ("_save_to_state_dict", "_load_from_state_dict"),
+    ("state_dict", "load_state_dict"),
+)
+
 
 def start_report() -> None:
     """Notes from now on what the report is about."""
@@ -60,6 +68,24 @@ def print_report(file: TextIO | None = None) -> None:
         print(f"  {path}: {_reasons(names)}", file=file)
     if not fallbacks:
         print("  none", file=file)
+    for line in sorted({line for cls, _ in report["classes"] for line in _halves(cls)}):
+        print(f"modtree run: {line}", file=file)
+
+
+def _halves(cls: type) -> list[str]:
+    """One line for each pair of which a class of the program itself has only one half."""
+    if cls.__module__.partition(".")[0] == "torch":
+        return []
+    return [
+        f"{_path(cls)} overrides {name} but not {other}"
+        for pair in _PAIRS
+        for name, other in (pair, pair[::-1])
+        if name in vars(cls) and _is_modules_own(cls, other)
+    ]
+
+
+def _is_modules_own(cls: type, name: str) -> bool:
+    return getattr(cls, name, None) is vars(_C.ModuleBase).get(name)
 
 
 def _path(cls: type) -> str:

@@ -99,7 +99,9 @@ def test_every_kind_runs():
     handles = [
         file.register_module_forward_pre_hook(lambda module, args: log.append("pre")),
         file.register_module_forward_hook(lambda module, args, result: log.append("forward")),
-        file.register_module_full_backward_pre_hook(lambda module, grad: log.append("backward-pre")),
+        file.register_module_full_backward_pre_hook(
+            lambda module, grad: log.append("backward-pre")
+        ),
         file.register_module_full_backward_hook(lambda module, grad, out: log.append("backward")),
         file.register_module_parameter_registration_hook(lambda module, name, p: log.append(name)),
         file.register_module_buffer_registration_hook(lambda module, name, b: log.append(name)),

@@ -193,8 +193,9 @@ def test_a_bound_method(name):
     assert method.__doc__ == getattr(Net, name).__doc__
     assert method.__code__ is getattr(Net, name).__code__
     assert repr(method).startswith(f"<bound method {method.__qualname__} of Net(")
-    assert list(inspect.signature(method).parameters) == (
-        list(inspect.signature(getattr(Net, name)).parameters)[1:]
+    assert (
+        list(inspect.signature(method).parameters)
+        == (list(inspect.signature(getattr(Net, name)).parameters)[1:])
     )
     assert inspect.unwrap(method) == method and inspect.getsource(method)
 
