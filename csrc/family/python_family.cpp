@@ -199,8 +199,9 @@ public:
                          : done(call(swap_payload_, tensor, other));
   }
   int must_swap_contents(PyObject *tensor, PyObject *other) override {
-    return is_own_type(tensor) && is_own_type(other) ? 0
-                                               : truth_of(call(must_swap_contents_, tensor, other));
+    return is_own_type(tensor) && is_own_type(other)
+               ? 0
+               : truth_of(call(must_swap_contents_, tensor, other));
   }
   int copy_into(PyObject *tensor, PyObject *source) override {
     const bool own = common_names_ && family_of_type(Py_TYPE(source)) == this;
