@@ -57,7 +57,7 @@ void bind_module(py::module_ &m) {
   m.def("_native_report", &native_report, "What native code did since the class was adopted.");
   m.def("_rebind_global_hooks", &rebind_global_hooks, py::arg("name"), py::arg("table"),
         "Replaces a process-wide table of hooks.");
-  m.def("_set_tracing_probe", &set_tracing_probe, py::arg("address"), py::arg("function"),
+  m.def("_set_tracing_probe", &set_tracing_probe, py::arg("library"), py::arg("function"),
         "Says how to find out whether torch.jit.trace is at work.");
   m.def(
       "_make_state_metadata", [](py::handle record) { return make_state_metadata(record); },

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "module/adoption.h"
 
+#ifndef _WIN32
+#include <dlfcn.h>
+#endif
+
 #include <array>
 #include <cstring>
 #include <string>
@@ -182,6 +186,18 @@ PyObject **table_of(const char *name) {
   return nullptr;
 }
 
+TracingState find_tracing_state(const char *library) {
+#ifdef _WIN32
+  (void)library;
+  return nullptr;
+#else
+  void *loaded = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+  return loaded ? reinterpret_cast<TracingState>(
+                      dlsym(loaded, "_ZN5torch3jit6tracer15getTracingStateEv"))
+                : nullptr;
+#endif
+}
+
 }  // namespace
 
 Face *find_face(PyObject *function) {
@@ -234,6 +250,11 @@ void adopt_module_class(const py::dict &attributes, py::handle sealed) {
   if (!PyType_Check(sealed.ptr()) ||
       !PyType_IsSubtype(reinterpret_cast<PyTypeObject *>(sealed.ptr()), module_base_type)) {
     throw py::type_error("expected modtree's Module as `sealed`");
+  }
+  for (const auto &[name, value] : attributes) {
+    if (!PyUnicode_Check(name.ptr())) {
+      throw py::type_error("the names of attributes must be str");
+    }
   }
   auto *sealed_type = reinterpret_cast<PyTypeObject *>(sealed.ptr());
   static PyMethodDef kGetattribute = {"__getattribute__", module_getattribute, METH_O, nullptr};
@@ -311,21 +332,23 @@ py::dict native_report() {
   return report;
 }
 
-void rebind_global_hooks(const char *name, py::handle table) {
-  PyObject **cell = table_of(name);
+void rebind_global_hooks(const std::string &name, py::handle table) {
+  PyObject **cell = table_of(name.c_str());
   if (!cell) {
-    throw py::value_error(std::string("there is no table of hooks called ") + name);
+    throw py::value_error("there is no table of hooks called " + name);
   }
   if (!PyDict_Check(table.ptr())) {
-    throw py::type_error(std::string(name) + " must be a dict, got '" +
-                         Py_TYPE(table.ptr())->tp_name + "'");
+    throw py::type_error(name + " must be a dict, got '" + Py_TYPE(table.ptr())->tp_name + "'");
   }
   // The old one is kept: a call may be at work on it.
   *cell = table.inc_ref().ptr();
 }
 
-void set_tracing_probe(std::size_t address, py::handle function) {
-  tracing_state = reinterpret_cast<TracingState>(address);
+void set_tracing_probe(const std::string &library, py::handle function) {
+  if (!PyCallable_Check(function.ptr())) {
+    throw py::type_error("expected a callable as `function`");
+  }
+  tracing_state = find_tracing_state(library.c_str());
   tracing_function = function.inc_ref().ptr();
 }
 

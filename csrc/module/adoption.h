@@ -3,6 +3,8 @@
 // stand on the class, for what reads or traces them, and instances answer with the native methods.
 #pragma once
 
+#include <string>
+
 #include "module/object.h"
 
 namespace modtree {
@@ -57,7 +59,7 @@ void take_native_slots(PyTypeObject *type);
 
 // Replaces one of the process-wide hook tables, as a program does that assigns to `_global_*` of
 // torch's file. Throws for a name that is no table and a value that is no dict.
-void rebind_global_hooks(const char *name, py::handle table);
+void rebind_global_hooks(const std::string &name, py::handle table);
 
 // --- tracing
 // ---------------------------------------------------------------------------------
@@ -76,7 +78,7 @@ inline int is_tracing() {
                             : 0;
 }
 
-// `address` of the former, or 0.
-void set_tracing_probe(std::size_t address, py::handle function);
+// Finds the former in a library that is loaded already; takes the latter, a callable, in any case.
+void set_tracing_probe(const std::string &library, py::handle function);
 
 }  // namespace modtree

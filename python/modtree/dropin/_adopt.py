@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import collections
-import ctypes
 import importlib
 import os
 import sys
@@ -148,19 +147,9 @@ def _share_switches() -> None:
 
 def _find_tracing() -> None:
     torch = sys.modules["torch"]
-    library = os.path.join(
-        os.path.dirname(torch.__file__ or ""),
-        "lib",
-        "libtorch_cpu.dylib" if sys.platform == "darwin" else "libtorch_cpu.so",
-    )
-    address = 0
-    if sys.platform != "win32" and os.path.exists(library):
-        try:
-            symbol = ctypes.CDLL(library)._ZN5torch3jit6tracer15getTracingStateEv
-            address = ctypes.cast(symbol, ctypes.c_void_p).value or 0
-        except (OSError, AttributeError):
-            pass  # asked in Python, then
-    _C._set_tracing_probe(address, torch._C._get_tracing_state)
+    name = "libtorch_cpu.dylib" if sys.platform == "darwin" else "libtorch_cpu.so"
+    library = os.path.join(os.path.dirname(torch.__file__ or ""), "lib", name)
+    _C._set_tracing_probe(library, torch._C._get_tracing_state)
 
 
 def _find_conversion(original: type) -> None:
