@@ -53,6 +53,9 @@ void bind_module(py::module_ &m) {
         "Puts the attributes of another library's Module on the native base (docs/dropin.md).");
   m.def("_set_torch_to", &set_torch_to, py::arg("code"),
         "Makes the function known that torch's Module.to() gives to _apply.");
+  m.def(
+      "_start_modules_exposed", [] { modules_start_exposed = true; },
+      "From now on modules have all of their attributes in the dict from the start.");
   m.def("_start_report", &start_report, "Notes the classes of modules that are made from now on.");
   m.def("_native_report", &native_report, "What native code did since the class was adopted.");
   m.def("_rebind_global_hooks", &rebind_global_hooks, py::arg("name"), py::arg("table"),

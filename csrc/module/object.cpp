@@ -283,6 +283,8 @@ int delete_slot(ModuleObject *module, Slot slot) {
   return found;
 }
 
+bool modules_start_exposed = false;
+
 int expose(ModuleObject *module) {
   if (module->state.exposed) {
     return 0;
@@ -325,6 +327,9 @@ int expose(ModuleObject *module) {
 }
 
 int reset_state(ModuleObject *module) {
+  if (modules_start_exposed && expose(module) < 0) {
+    return -1;
+  }
   if (!module->state.exposed) {
     ModuleState old = module->state;
     module->state = ModuleState{};

@@ -208,6 +208,10 @@ int delete_slot(ModuleObject *module, Slot slot);
 // nothing happens when exposed already.
 int expose(ModuleObject *module);
 
+// Are modules exposed from the start? Set for good by a library whose own C code reads their dicts
+// (dropin/_compile.py).
+extern bool modules_start_exposed;
+
 // The state of a fresh Module.__init__: all registrations are lost, plain attributes stay. -1 on
 // error.
 int reset_state(ModuleObject *module);

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import inspect
 from types import ModuleType
@@ -23,6 +24,7 @@ def teach_dynamo(dynamo: ModuleType) -> None:
         dynamo.decorators.substitute_in_graph(native, skip_signature_check=True)(originals[name])
     _let_modules_change(dynamo)
     _leave_out_our_files(dynamo)
+    _expose_modules_before_compiling(dynamo)
     _let_bound_methods_be_traced(dynamo)
 
 
@@ -38,6 +40,26 @@ def _let_modules_change(dynamo: ModuleType) -> None:
         return inspect.getattr_static(cls, "__getattribute__", None) is native or ask_dynamo(cls)
 
     effects.cls_supports_mutation_side_effects = staticmethod(cls_supports_mutation_side_effects)
+
+
+def _expose_modules_before_compiling(dynamo: ModuleType) -> None:
+    """dynamo's guards read the dicts of modules in C, without asking for ``__dict__``: from the
+    first compilation on all modules keep their attributes there. Without it, each instance of a
+    class would be compiled anew.
+    """
+    handler = importlib.import_module(f"{dynamo.__name__}.callback").CompilationCallbackHandler
+    run_callbacks = handler.run_start_callbacks
+    dict_of = vars(_C.ModuleBase)["__dict__"].__get__
+
+    def run_start_callbacks(self: Any, *args: Any) -> None:
+        handler.run_start_callbacks = run_callbacks
+        _C._start_modules_exposed()
+        for value in gc.get_objects():
+            if issubclass(type(value), _C.ModuleBase):
+                dict_of(value)
+        run_callbacks(self, *args)
+
+    handler.run_start_callbacks = run_start_callbacks
 
 
 def _leave_out_our_files(dynamo: ModuleType) -> None:

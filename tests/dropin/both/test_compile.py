@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 import types
 
 import pytest
@@ -361,3 +362,18 @@ def test_our_own_code_is_not_compiled():
     torch.compile(lambda x: net.layer(x + len(net.layer._backward_hooks)), backend="eager")(X)
     reasons = [reason.split("\n")[0] for reason in dynamo.utils.counters["graph_break"]]
     assert reasons in ([], ["Module-level backwards hooks require compiled autograd."])
+
+
+def test_one_compilation_for_all_instances():
+    counter = CompileCounter()
+    compiled = torch.compile(lambda net, x: net(x), backend=counter)
+
+    def run_all(net):
+        again = pickle.loads(pickle.dumps(net))
+        for made in (net, Net(), copy.deepcopy(net), copy.copy(net), again, copy.deepcopy(again)):
+            assert compiled(made, X).equal(made(X))
+
+    before = Net()
+    run_all(Net())
+    run_all(before)
+    assert counter.frame_count == 1
