@@ -12,6 +12,12 @@ import pytest
 EXPECTED = "MODTREE_TESTS_UNDER_DROPIN"
 
 
+# The tests start processes in folders of their own.
+if "PYTHONPATH" in os.environ:
+    folders = os.environ["PYTHONPATH"].split(os.pathsep)
+    os.environ["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, folders))
+
+
 @pytest.fixture(scope="session")
 def under_dropin() -> bool:
     """Is ``torch.nn.Module`` the native class in this process?"""
