@@ -21,7 +21,7 @@ def in_group(work: Callable[[int], dict[str, Any]]) -> dict[str, Any]:
 
     Sharded tensors become whole while there is a group; models are gone before it is.
     """
-    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
+    dist.init_process_group("gloo", timeout=datetime.timedelta(minutes=3))
     seed(7)
     try:
         found = plain(work(dist.get_rank()))
