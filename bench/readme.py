@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -95,13 +96,13 @@ def dropin_text_of(record: dict[str, Any]) -> str:
         for row in record["rows"]
         if row["per"] != "call" or not row["name"].startswith(_NOT_IN_README)
     ]
-    return (
+    text = (
         "CPU time of the same programs on torch's class and on modtree's, one thread of "
-        f"{machine['cpu']} ({machine['python']},\n"
-        f"torch {machine['torch']}, commit {machine['commit']}), `{machine['command']}`. The "
-        "models have the\nshapes of their names with many small layers.\n\n"
-        f"{bench_dropin.table(rows)}"
+        f"{machine['cpu']} ({machine['python']}, torch {machine['torch']}, commit "
+        f"{machine['commit']}), `{machine['command']}`. The models have the shapes of their names "
+        "with many small layers."
     )
+    return f"{textwrap.fill(text, 100)}\n\n{bench_dropin.table(rows)}"
 
 
 def insert(page: str, text: str, mark: str = _TREE) -> str:
