@@ -213,6 +213,8 @@ void take_native_slots(PyTypeObject *type) {
     install_native_getattro(type);
     return;
   }
+  // Looking at the class may run code that gives the module at hand another one.
+  const auto keep = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject *>(type));
   const ClassInfo info = class_info(type);
   bool changed = false;
   const auto take = [&changed](auto &slot, auto native, bool overridden) {

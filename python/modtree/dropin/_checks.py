@@ -7,6 +7,8 @@ import inspect
 import sys
 from types import ModuleType
 
+from modtree._module.module import Module
+
 __all__ = ["REFERENCE_VERSION", "check"]
 
 #: The version of torch that the drop-in was built and tested with.
@@ -65,27 +67,6 @@ _METHODS = {
     "zero_grad": "self set_to_none",
 }
 
-#: Keys of the state that torch's __init__ makes, in its order.
-_STATE = (
-    "training",
-    "_parameters",
-    "_buffers",
-    "_non_persistent_buffers_set",
-    "_backward_pre_hooks",
-    "_backward_hooks",
-    "_is_full_backward_hook",
-    "_forward_hooks",
-    "_forward_hooks_with_kwargs",
-    "_forward_hooks_always_called",
-    "_forward_pre_hooks",
-    "_forward_pre_hooks_with_kwargs",
-    "_state_dict_hooks",
-    "_state_dict_pre_hooks",
-    "_load_state_dict_pre_hooks",
-    "_load_state_dict_post_hooks",
-    "_modules",
-)
-
 
 def check(file: ModuleType) -> None:
     """Raises ImportError when torch's file is not as modtree knows it, and says where."""
@@ -122,9 +103,9 @@ def _differences(file: ModuleType):
             yield f"Module.{name} takes ({found}), not ({parameters})"
     if vars(module).get("__call__") is not vars(module).get("_wrapped_call_impl"):
         yield "Module.__call__ is not Module._wrapped_call_impl"
-    state = tuple(vars(module()))
-    if state != _STATE:
-        extra = sorted(set(state) ^ set(_STATE)) or ["in another order"]
+    state, native_state = tuple(vars(module())), tuple(vars(Module()))
+    if state != native_state:
+        extra = sorted(set(state) ^ set(native_state)) or ["in another order"]
         yield f"a new Module has other internal attributes ({', '.join(extra)})"
 
 

@@ -9,6 +9,7 @@ import types
 import typing
 
 import pytest
+from helpers.util import INTERNAL_KEYS
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -25,25 +26,7 @@ WALKS = [
     "modules",
     "named_modules",
 ]
-STATE = [
-    "training",
-    "_parameters",
-    "_buffers",
-    "_non_persistent_buffers_set",
-    "_backward_pre_hooks",
-    "_backward_hooks",
-    "_is_full_backward_hook",
-    "_forward_hooks",
-    "_forward_hooks_with_kwargs",
-    "_forward_hooks_always_called",
-    "_forward_pre_hooks",
-    "_forward_pre_hooks_with_kwargs",
-    "_state_dict_hooks",
-    "_state_dict_pre_hooks",
-    "_load_state_dict_pre_hooks",
-    "_load_state_dict_post_hooks",
-    "_modules",
-]
+STATE = list(INTERNAL_KEYS)
 
 
 class Net(nn.Module):
