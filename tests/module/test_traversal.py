@@ -367,6 +367,27 @@ def test_named_members_with_names_that_are_no_strings(impl):
         list(m.named_modules(prefix="p"))
 
 
+@pytest.mark.parametrize("walk", ["modules", "named_modules", "parameters", "named_buffers"])
+@pytest.mark.parametrize("seen_before", [False, True])
+def test_keys_of_children_that_are_no_strings(impl, walk, seen_before):
+    m, child = impl.nn.Module(), impl.nn.Module()
+    if seen_before:
+        m.child = child
+    m._modules[1] = child
+    with raises(TypeError, "str", "int"):
+        list(getattr(m, walk)())
+    with raises(TypeError, "str", "int"):
+        m.state_dict()
+
+
+def test_a_prefix_that_is_no_string_fails_at_a_child_seen_before(impl):
+    m = impl.nn.Module()
+    m.itself = m
+    assert list(impl.nn.Module().named_buffers(False)) == []
+    with raises(TypeError, "str", "bool"):
+        list(m.named_buffers(False))
+
+
 # -- equality of modules ---------------------------------------------------------------------------
 
 

@@ -90,6 +90,11 @@ private:
     if (!info.is_module() || overrides(as_module(child), info, Virtual::state_dict)) {
       return call_child(name, child);
     }
+    if (!PyUnicode_Check(name)) {
+      // The TypeError, also where nothing below the child would ask for its name.
+      steal(path_.child_prefix(name));
+      return -1;
+    }
     if (may_have_entries(as_module(child), Slot::modules) &&
         path_.check_cycle(child, name, "state_dict") < 0) {
       return -1;

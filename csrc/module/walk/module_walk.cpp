@@ -155,6 +155,11 @@ int ModuleWalk::next_child(Visit *visit, bool *found) {
   if (child == Py_None) {
     return 0;
   }
+  // torch makes the name of a child before it asks whether the child was seen, and in walks that
+  // give no names too.
+  if (!PyUnicode_Check(key) || !PyUnicode_Check(prefix_.ptr())) {
+    return raise_bad_name(key);
+  }
   const auto keep_key = py::reinterpret_borrow<py::object>(key);
   const auto keep_child = py::reinterpret_borrow<py::object>(child);
   const ClassInfo info = class_info_of(child);
@@ -210,6 +215,16 @@ py::object ModuleWalk::path_of_top() {
     }
   }
   return path;
+}
+
+// TypeError for a key or a prefix that is no str.
+int ModuleWalk::raise_bad_name(PyObject *key) {
+  const auto keep_key = py::reinterpret_borrow<py::object>(key);
+  const py::object path = path_of_top();
+  if (path) {
+    py::reinterpret_steal<py::object>(make_name(NameForm::dotted, path.ptr(), key));
+  }
+  return -1;
 }
 
 int ModuleWalk::raise_cycle(PyObject *module, PyObject *key) {

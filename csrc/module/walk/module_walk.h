@@ -68,6 +68,7 @@ private:
   void pop();
   py::object full_name(PyObject *key);
   py::object path_of_top();
+  int raise_bad_name(PyObject *key);
   int raise_cycle(PyObject *module, PyObject *key);
 
   Place entered_;  // reached last; its children are looked at when the next one is wanted, so that
