@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "module/adoption.h"
+#include "module/assignment.h"
 #include "module/bound_method.h"
 #include "module/class_info.h"
 #include "module/copy.h"
-#include "module/registration.h"
 #include "module/registry_edit.h"
 
 namespace modtree {

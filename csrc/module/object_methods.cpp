@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <cstring>
 
+#include "module/assignment.h"
 #include "module/attributes.h"
 #include "module/foreign.h"
-#include "module/registration.h"
 #include "module/type.h"
 #include "python/call.h"
 #include "python/slot_guard.h"

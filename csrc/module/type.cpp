@@ -11,7 +11,6 @@
 #include "module/class_info.h"
 #include "module/copy.h"
 #include "module/register_methods.h"
-#include "module/registration.h"
 #include "module/state/load_module.h"
 #include "module/state/load_state_dict.h"
 #include "module/state/save_module.h"

@@ -2,7 +2,7 @@
 #include "module/walk/apply.h"
 
 #include "family/family.h"
-#include "module/registration.h"
+#include "module/assignment.h"
 #include "module/walk/conversion.h"
 #include "module/walk/convert_members.h"
 #include "module/walk/module_walk.h"

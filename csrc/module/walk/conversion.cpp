@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "family/family.h"
-#include "module/registration.h"
 #include "python/new_type.h"
 #include "python/slot_guard.h"
 

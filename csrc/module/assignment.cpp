@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "module/assignment.h"
+
+#include <utility>
+
+#include "family/family.h"
+#include "module/attributes.h"
+#include "module/class_info.h"
+#include "module/foreign.h"
+#include "module/globals.h"
+#include "module/registration.h"
+#include "module/registration_checks.h"
+#include "module/registry_edit.h"
+#include "python/call.h"
+
+namespace modtree {
+
+namespace {
+
+// Copies of the containers that held a name, put back when an assignment fails: torch loses the old
+// entry then.
+class Rollback {
+public:
+  int save(ModuleObject *module, PyObject *name) {
+    module_ = module;
+    const Slot slots[] = {Slot::buffers, Slot::modules, Slot::non_persistent_buffers_set};
+    for (int i = 0; i < 3; ++i) {
+      const auto keep = py::reinterpret_borrow<py::object>(peek(module, slots[i]));
+      PyObject *container = keep.ptr();
+      const int held = container ? PySequence_Contains(container, name) : 0;
+      if (held < 0) {
+        return -1;
+      }
+      if (held) {
+        saved_[i].container = py::reinterpret_borrow<py::object>(container);
+        saved_[i].copy =
+            py::reinterpret_steal<py::object>(PyObject_CallMethod(container, "copy", nullptr));
+        if (!saved_[i].copy) {
+          return -1;
+        }
+      }
+    }
+    const SpecialName *special = find_special_name(name);
+    if (special && special->slot >= 0 && expose(module) < 0) {
+      return -1;
+    }
+    if (instance_attribute(module, name)) {
+      saved_[3].container = py::reinterpret_borrow<py::object>(module->dict);
+      saved_[3].copy = py::reinterpret_steal<py::object>(PyDict_Copy(saved_[3].container.ptr()));
+      return saved_[3].copy ? 0 : -1;
+    }
+    return 0;
+  }
+
+  // Keeps the Python error that is set.
+  void restore() {
+    PyObject *type, *error, *traceback;
+    PyErr_Fetch(&type, &error, &traceback);
+    for (Saved &saved : saved_) {
+      if (saved.container) {
+        put_back(saved);
+      }
+    }
+    PyErr_Restore(type, error, traceback);
+  }
+
+private:
+  struct Saved {
+    py::object container;
+    py::object copy;
+  };
+
+  static void put_back(const Saved &saved) {
+    for (const char *method : {"clear", "update"}) {
+      const bool update = method[0] == 'u';
+      const auto result = py::reinterpret_steal<py::object>(
+          update ? PyObject_CallMethod(saved.container.ptr(), method, "O", saved.copy.ptr())
+                 : PyObject_CallMethod(saved.container.ptr(), method, nullptr));
+      if (!result) {
+        PyErr_WriteUnraisable(saved.container.ptr());
+        return;
+      }
+    }
+  }
+
+  ModuleObject *module_ = nullptr;
+  Saved saved_[4];
+};
+
+// -1 when the entry is missing and the class has nothing for it.
+int check_entry(ModuleObject *module, Slot slot) {
+  PyObject *value;
+  py::object keep;
+  return registry(module, slot, &value, &keep) < 0 ? -1 : 0;
+}
+
+int remove_from_registry(ModuleObject *module, PyObject *name, Slot slot) {
+  PyObject *mapping;
+  py::object keep;
+  const int found = registry(module, slot, &mapping, &keep);
+  return found <= 0 ? found : mapping_discard(mapping, name);
+}
+
+// Removes a name from the instance dict, two registries and the non-persistent set.
+template <Slot first, Slot second>
+int remove_from_others(ModuleObject *module, PyObject *name) {
+  // Before anything is removed: a missing registry leaves everything as it is.
+  const bool may_lack = module->state.exposed || !module->state.initialized;
+  if (may_lack && (check_entry(module, first) < 0 || check_entry(module, second) < 0 ||
+                   check_entry(module, Slot::non_persistent_buffers_set) < 0)) {
+    return -1;
+  }
+  const SpecialName *special = find_special_name(name);
+  const int entry = special ? special->slot : -1;
+  if (entry >= 0) {
+    if (delete_slot(module, static_cast<Slot>(entry)) < 0) {
+      return -1;
+    }
+  } else if (module->dict && mapping_discard(module->dict, name) < 0) {
+    return -1;
+  }
+  // An entry of that name is gone now.
+  const auto remains = [entry](Slot slot) { return entry != static_cast<int>(slot); };
+  if ((remains(first) && remove_from_registry(module, name, first) < 0) ||
+      (remains(second) && remove_from_registry(module, name, second) < 0)) {
+    return -1;
+  }
+  const bool has_set = remains(Slot::non_persistent_buffers_set);
+  return has_set ? discard_non_persistent(module, name) : 0;
+}
+
+// May a parameter or a module go in by a plain dict store? No hook, override, class attribute or
+// internal name is in the way.
+bool stores_directly(ModuleObject *module, PyObject *name, PyObject *hooks) {
+  return !has_entries(hooks) && Py_TYPE(module)->tp_getattro == module_tp_getattro &&
+         !type_has(Py_TYPE(module), name) && !find_special_name(name);
+}
+
+int call_register_parameter(ModuleObject *module, PyObject *name, PyObject *value) {
+  if (!overrides(module, Virtual::register_parameter)) {
+    return register_parameter(module, name, value);
+  }
+  PyObject *result =
+      PyObject_CallMethodObjArgs(as_object(module), names.register_parameter, name, value, nullptr);
+  Py_XDECREF(result);
+  return result ? 0 : -1;
+}
+
+int assign_parameter(ModuleObject *module, PyObject *name, PyObject *value, TensorFamily *family) {
+  if (!has_slot(module, Slot::parameters)) {
+    PyErr_SetString(
+        PyExc_AttributeError,
+        "cannot assign parameters before Module.__init__() call: call super().__init__() first");
+    return -1;
+  }
+  const bool direct = stores_directly(module, name, global_hooks.parameter_registration) &&
+                      !overrides(module, Virtual::register_parameter);
+  if (direct) {
+    const int known = registry_contains(module, Slot::parameters, name);
+    if (known < 0 || (!known && check_own_name(name, "parameter") < 0) ||
+        check_leaf(name, family, value) < 0) {
+      return -1;
+    }
+    if (remove_from_others<Slot::buffers, Slot::modules>(module, name) < 0) {
+      return -1;
+    }
+    PyObject *parameters = require(module, Slot::parameters);
+    return parameters ? mapping_set(parameters, name, value) : -1;
+  }
+  Rollback rollback;
+  if (rollback.save(module, name) < 0) {
+    return -1;
+  }
+  if (remove_from_others<Slot::buffers, Slot::modules>(module, name) < 0 ||
+      call_register_parameter(module, name, value) < 0) {
+    rollback.restore();
+    return -1;
+  }
+  return 0;
+}
+
+int warn_of_odd_child_name(ModuleObject *module, PyObject *name) {
+  const int dots = PyUnicode_Contains(name, names.dot);
+  if (dots < 0) {
+    return -1;
+  }
+  if (!dots && PyUnicode_GET_LENGTH(name) > 0) {
+    return 0;
+  }
+  return PyErr_WarnFormat(PyExc_UserWarning, 1,
+                          "the child module name %R of %.200s contains a dot or is empty: its "
+                          "entries may collide with others in "
+                          "state_dict(), and get_submodule() cannot reach it",
+                          name, type_short_name(Py_TYPE(module)));
+}
+
+int assign_module(ModuleObject *module, PyObject *name, PyObject *value) {
+  if (!has_slot(module, Slot::modules)) {
+    PyErr_SetString(
+        PyExc_AttributeError,
+        "cannot assign module before Module.__init__() call: call super().__init__() first");
+    return -1;
+  }
+  const int known = registry_contains(module, Slot::modules, name);
+  if (known < 0 || (!known && warn_of_odd_child_name(module, name) < 0)) {
+    return -1;
+  }
+  if (!has_entries(global_hooks.module_registration)) {
+    if (remove_from_others<Slot::parameters, Slot::buffers>(module, name) < 0) {
+      return -1;
+    }
+    PyObject *modules = require(module, Slot::modules);
+    return modules ? mapping_set(modules, name, value) : -1;
+  }
+  Rollback rollback;
+  if (rollback.save(module, name) < 0) {
+    return -1;
+  }
+  if (remove_from_others<Slot::parameters, Slot::buffers>(module, name) < 0 ||
+      store_with_hooks(module, Slot::modules, global_hooks.module_registration, name, value) < 0) {
+    rollback.restore();
+    return -1;
+  }
+  return 0;
+}
+
+// Calls an overridden register_buffer, which may be older than the `persistent` argument.
+int call_overridden_register_buffer(ModuleObject *module, PyObject *name, PyObject *value,
+                                    bool persistent) {
+  const py::object method = get_attribute(as_object(module), "register_buffer");
+  const py::object inspect = method ? import_attribute("inspect", "signature") : py::object();
+  const py::object signature = inspect ? call(inspect, method) : py::object();
+  const py::object parameters = signature ? get_attribute(signature, "parameters") : py::object();
+  const int takes_persistent =
+      parameters ? PySequence_Contains(parameters.ptr(), names.persistent) : -1;
+  if (takes_persistent < 0) {
+    return -1;
+  }
+  if (takes_persistent) {
+    return call(method, name, value, persistent ? Py_True : Py_False) ? 0 : -1;
+  }
+  if (persistent) {
+    return call(method, name, value) ? 0 : -1;
+  }
+  PyErr_Format(
+      PyExc_RuntimeError,
+      "Registering a non-persistent buffer on a Module subclass whose register_buffer() has no "
+      "argument 'persistent' is not possible: add the argument to %.200s.register_buffer",
+      type_short_name(Py_TYPE(module)));
+  return -1;
+}
+
+int is_persistent(ModuleObject *module, PyObject *name, PyObject *value, bool is_buffer_object) {
+  if (is_buffer_object) {
+    const auto persistent =
+        py::reinterpret_steal<py::object>(PyObject_GetAttr(value, names.persistent));
+    return persistent ? PyObject_IsTrue(persistent.ptr()) : -1;
+  }
+  py::object set;
+  if (own_entry(module, Slot::non_persistent_buffers_set, &set) < 0) {
+    return -1;
+  }
+  const int listed = set ? PySequence_Contains(set.ptr(), name) : 0;
+  return listed < 0 ? -1 : !listed;
+}
+
+int assign_buffer(ModuleObject *module, PyObject *name, PyObject *value, bool is_buffer_object,
+                  bool known) {
+  if (!has_slot(module, Slot::buffers)) {
+    PyErr_SetString(
+        PyExc_AttributeError,
+        "cannot assign buffer before Module.__init__() call: call super().__init__() first");
+    return -1;
+  }
+  if (value != Py_None) {
+    const int tensor_like = is_tensor_like(value);
+    if (tensor_like <= 0) {
+      return tensor_like < 0 ? -1
+                             : raise_wrong_value("cannot assign '%U' as buffer '%U' "
+                                                 "(torch.nn.Buffer, torch.Tensor or None expected)",
+                                                 value, name);
+    }
+  }
+  if (known && !is_buffer_object &&
+      stores_directly(module, name, global_hooks.buffer_registration) &&
+      !overrides(module, Virtual::register_buffer) &&
+      has_slot(module, Slot::non_persistent_buffers_set)) {
+    PyObject *buffers = require(module, Slot::buffers);
+    return buffers ? mapping_set(buffers, name, value) : -1;
+  }
+  const int persistent = is_persistent(module, name, value, is_buffer_object);
+  if (persistent < 0) {
+    return -1;
+  }
+  return overrides(module, Virtual::register_buffer)
+             ? call_overridden_register_buffer(module, name, value, persistent == 1)
+             : register_buffer(module, name, value, persistent == 1);
+}
+
+}  // namespace
+
+int assign(ModuleObject *module, PyObject *name, PyObject *value) {
+  ValueKind kind;
+  TensorFamily *family;
+  if (value_kind(value, &kind, &family) < 0) {
+    return -1;
+  }
+  if (kind == ValueKind::parameter) {
+    return assign_parameter(module, name, value, family);
+  }
+  int known = registry_contains(module, Slot::parameters, name);
+  if (known != 0) {
+    if (known > 0 && value == Py_None) {
+      return call_register_parameter(module, name, value);
+    }
+    return known < 0
+               ? -1
+               : raise_wrong_value(
+                     "cannot assign '%U' as parameter '%U' (torch.nn.Parameter or None expected)",
+                     value, name);
+  }
+  if (!family && class_info_of(value).is_module()) {
+    return assign_module(module, name, value);
+  }
+  known = registry_contains(module, Slot::modules, name);
+  if (known != 0) {
+    if (known > 0 && value == Py_None) {
+      return store_with_hooks(module, Slot::modules, global_hooks.module_registration, name, value);
+    }
+    return known < 0
+               ? -1
+               : raise_wrong_value(
+                     "cannot assign '%U' as child module '%U' (torch.nn.Module or None expected)",
+                     value, name);
+  }
+  known = registry_contains(module, Slot::buffers, name);
+  if (known < 0) {
+    return -1;
+  }
+  if (known || kind == ValueKind::buffer) {
+    return assign_buffer(module, name, value, kind == ValueKind::buffer, known != 0);
+  }
+  if (kind == ValueKind::foreign_module && warn_of_foreign_child(module, name, value) < 0) {
+    return -1;
+  }
+  return assign_plain(module, name, value);
+}
+
+int assign_plain(ModuleObject *module, PyObject *name, PyObject *value) {
+  if (py::object descriptor = type_lookup(Py_TYPE(module), name)) {
+    if (Py_TYPE(descriptor.ptr())->tp_descr_set) {
+      return set_through_descriptor(std::move(descriptor), module, name, value);
+    }
+  }
+  if (const SpecialName *special = find_special_name(name)) {
+    if (special->slot >= 0 && has_slot(module, static_cast<Slot>(special->slot))) {
+      return store_slot(module, static_cast<Slot>(special->slot), value);
+    }
+    if (special->slot >= 0 && expose(module) < 0) {
+      return -1;
+    }
+    module->state.instance_overrides = module->state.instance_overrides || special->is_virtual;
+  }
+  const auto dict = py::reinterpret_borrow<py::object>(instance_dict(module));
+  return dict ? PyDict_SetItem(dict.ptr(), name, value) : -1;
+}
+
+}  // namespace modtree
