@@ -78,6 +78,11 @@ inline int is_tracing() {
                             : 0;
 }
 
+// Can it be told, without running Python code, that torch.jit.trace is not at work?
+inline bool knows_not_tracing() {
+  return tracing_state ? *tracing_state() == nullptr : !tracing_function;
+}
+
 // Finds the former in a library that is loaded already; takes the latter, a callable, in any case.
 void set_tracing_probe(const std::string &library, py::handle function);
 

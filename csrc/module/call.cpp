@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "module/call.h"
 
+#include <algorithm>
+
 #include "module/adoption.h"
 #include "module/class_info.h"
 #include "module/globals.h"
@@ -10,14 +12,23 @@ namespace modtree {
 
 namespace {
 
+bool has_global_hooks() {
+  return has_entries(global_hooks.forward_pre) || has_entries(global_hooks.forward) ||
+         has_entries(global_hooks.backward) || has_entries(global_hooks.backward_pre);
+}
+
+// Is it a module after Module.__init__ for which no hook table was ever made?
+bool has_no_tables(ModuleObject *module) {
+  return !module->state.exposed && module->state.initialized && !module->state.hooks;
+}
+
 // 1 when a call must go through the hooks, 0 when not, -1 with AttributeError before
 // Module.__init__.
 int has_call_hooks(ModuleObject *module) {
-  if (has_entries(global_hooks.forward_pre) || has_entries(global_hooks.forward) ||
-      has_entries(global_hooks.backward) || has_entries(global_hooks.backward_pre)) {
+  if (has_global_hooks()) {
     return 1;
   }
-  if (!module->state.exposed && module->state.initialized && !module->state.hooks) {
+  if (has_no_tables(module)) {
     return 0;
   }
   for (const Slot slot : {Slot::backward_hooks, Slot::backward_pre_hooks, Slot::forward_hooks,
@@ -34,60 +45,161 @@ int has_call_hooks(ModuleObject *module) {
   return 0;
 }
 
-PyObject *call_forward(PyObject *self_obj, PyObject *args, PyObject *kwargs) {
-  // Owned: a patch of the class during the call must not free the function that runs.
-  bool unbound = false;
-  const py::object forward = find_forward(as_module(self_obj), &unbound);
-  if (!forward) {
-    return nullptr;
+// What a call runs. `callable` is null where hooks do (they look for forward themselves).
+struct Plan {
+  py::object callable;
+  bool unbound = false;  // a plain function of the class: self goes in front
+};
+
+// Module._call_impl: hooks, or forward alone. -1 on error.
+int plan_forward(ModuleObject *module, Plan *plan) {
+  const int hooked = has_call_hooks(module);
+  if (hooked != 0) {
+    return hooked > 0 ? 0 : -1;
   }
-  return unbound ? call_unbound(forward.ptr(), self_obj, args, kwargs)
-                 : PyObject_Call(forward.ptr(), args, kwargs);
+  // Owned: a patch of the class during the call must not free the function that runs.
+  plan->callable = find_forward(module, &plan->unbound);
+  return plan->callable ? 0 : -1;
 }
 
-// 1 and a new reference when the instance or class has a compiled implementation, 0 when not, -1 on
-// error.
-int compiled_implementation(ModuleObject *module, PyObject **compiled) {
-  if (!overrides(module, Virtual::compiled_call_impl)) {
+// The compiled implementation of the instance or class, an overridden _call_impl, or the native
+// one. -1 on error.
+int plan_call(ModuleObject *module, Plan *plan) {
+  ++native_counts.calls;
+  const ClassInfo info = class_info(Py_TYPE(module));
+  // Nearly every call; nothing here runs user code, so what was asked first still holds.
+  if (info.forward() && has_no_tables(module) && !module->state.instance_overrides &&
+      !info.overrides_any<Virtual::compiled_call_impl, Virtual::call_impl,
+                          Virtual::getattribute>() &&
+      !has_global_hooks() && knows_not_tracing()) {
+    plan->callable = py::reinterpret_borrow<py::object>(info.forward());
+    plan->unbound = true;
     return 0;
   }
-  *compiled = PyObject_GetAttr(as_object(module), names.compiled_call_impl);
-  if (!*compiled) {
+  if (overrides_any<Virtual::compiled_call_impl, Virtual::call_impl>(module, info)) {
+    if (overrides(module, Virtual::compiled_call_impl)) {
+      plan->callable = py::reinterpret_steal<py::object>(
+          PyObject_GetAttr(as_object(module), names.compiled_call_impl));
+      if (!plan->callable || !plan->callable.is_none()) {
+        return plan->callable ? 0 : -1;
+      }
+      plan->callable = py::object();
+    }
+    if (overrides(module, Virtual::call_impl)) {
+      plan->callable =
+          py::reinterpret_steal<py::object>(PyObject_GetAttr(as_object(module), names.call_impl));
+      return plan->callable ? 0 : -1;
+    }
+  }
+  return plan_forward(module, plan);
+}
+
+PyObject *run(const Plan &plan, PyObject *self_obj, PyObject *args, PyObject *kwargs) {
+  if (!plan.callable) {
+    return call_with_hooks(self_obj, args, kwargs);
+  }
+  return plan.unbound ? call_unbound(plan.callable.ptr(), self_obj, args, kwargs)
+                      : PyObject_Call(plan.callable.ptr(), args, kwargs);
+}
+
+// Calls a plain function with self in front of arguments that were given as a vector.
+PyObject *call_with_self(PyObject *function, PyObject *self_obj, PyObject *const *args,
+                         std::size_t flagged_count, PyObject *names_of_keywords) {
+  const Py_ssize_t count = PyVectorcall_NARGS(flagged_count);
+  if (flagged_count & PY_VECTORCALL_ARGUMENTS_OFFSET) {
+    // The caller lends the place before the first argument.
+    auto **stack = const_cast<PyObject **>(args) - 1;
+    PyObject *lent = stack[0];
+    stack[0] = self_obj;
+    PyObject *result = PyObject_Vectorcall(function, stack, static_cast<std::size_t>(count) + 1,
+                                           names_of_keywords);
+    stack[0] = lent;
+    return result;
+  }
+  const Py_ssize_t total = count + (names_of_keywords ? PyTuple_GET_SIZE(names_of_keywords) : 0);
+  constexpr Py_ssize_t kSmall = 8;
+  PyObject *small[kSmall + 1];
+  PyObject **stack = total > kSmall ? PyMem_New(PyObject *, total + 1) : small;
+  if (!stack) {
+    return PyErr_NoMemory();
+  }
+  stack[0] = self_obj;
+  std::copy_n(args, total, stack + 1);
+  PyObject *result =
+      PyObject_Vectorcall(function, stack, static_cast<std::size_t>(count) + 1, names_of_keywords);
+  if (stack != small) {
+    PyMem_Free(stack);
+  }
+  return result;
+}
+
+// The arguments of a vector as a tuple and a dict (null: no keywords). -1 on error.
+int unpack_vector(PyObject *const *args, Py_ssize_t count, PyObject *names_of_keywords,
+                  py::object *tuple, py::object *keywords) {
+  *tuple = py::reinterpret_steal<py::object>(PyTuple_New(count));
+  if (!*tuple) {
     return -1;
   }
-  if (*compiled == Py_None) {
-    Py_CLEAR(*compiled);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyTuple_SET_ITEM(tuple->ptr(), i, Py_NewRef(args[i]));
+  }
+  const Py_ssize_t named = names_of_keywords ? PyTuple_GET_SIZE(names_of_keywords) : 0;
+  if (named == 0) {
     return 0;
   }
-  return 1;
+  *keywords = py::reinterpret_steal<py::object>(PyDict_New());
+  for (Py_ssize_t i = 0; *keywords && i < named; ++i) {
+    if (PyDict_SetItem(keywords->ptr(), PyTuple_GET_ITEM(names_of_keywords, i), args[count + i]) <
+        0) {
+      return -1;
+    }
+  }
+  return *keywords ? 0 : -1;
 }
 
 }  // namespace
 
 PyObject *module_call_impl(PyObject *self_obj, PyObject *args, PyObject *kwargs) {
-  const int hooked = has_call_hooks(as_module(self_obj));
-  if (hooked < 0) {
-    return nullptr;
-  }
-  return hooked ? call_with_hooks(self_obj, args, kwargs) : call_forward(self_obj, args, kwargs);
+  Plan plan;
+  return plan_forward(as_module(self_obj), &plan) < 0 ? nullptr : run(plan, self_obj, args, kwargs);
 }
 
 PyObject *module_tp_call(PyObject *self_obj, PyObject *args, PyObject *kwargs) {
-  ModuleObject *self = as_module(self_obj);
-  ++native_counts.calls;
-  PyObject *compiled = nullptr;
-  const int is_compiled = compiled_implementation(self, &compiled);
-  if (is_compiled != 0) {
-    PyObject *result = is_compiled > 0 ? PyObject_Call(compiled, args, kwargs) : nullptr;
-    Py_XDECREF(compiled);
-    return result;
+  Plan plan;
+  return plan_call(as_module(self_obj), &plan) < 0 ? nullptr : run(plan, self_obj, args, kwargs);
+}
+
+PyObject *module_vectorcall(PyObject *self_obj, PyObject *const *args, std::size_t flagged_count,
+                            PyObject *names_of_keywords) {
+  // Before 3.12 a class keeps the flag of vectorcall when its __call__ is replaced.
+  const ternaryfunc call = Py_TYPE(self_obj)->tp_call;
+  Plan plan;
+  if (call == module_tp_call) {
+    if (plan_call(as_module(self_obj), &plan) < 0) {
+      return nullptr;
+    }
+    if (plan.unbound) {
+      return call_with_self(plan.callable.ptr(), self_obj, args, flagged_count, names_of_keywords);
+    }
+    if (plan.callable) {
+      return PyObject_Vectorcall(plan.callable.ptr(), args, flagged_count, names_of_keywords);
+    }
   }
-  if (overrides(self, Virtual::call_impl)) {
-    const auto method =
-        py::reinterpret_steal<py::object>(PyObject_GetAttr(self_obj, names.call_impl));
-    return method ? PyObject_Call(method.ptr(), args, kwargs) : nullptr;
+  py::object tuple, keywords;
+  if (unpack_vector(args, PyVectorcall_NARGS(flagged_count), names_of_keywords, &tuple, &keywords) <
+      0) {
+    return nullptr;
   }
-  return module_call_impl(self_obj, args, kwargs);
+  return call == module_tp_call ? call_with_hooks(self_obj, tuple.ptr(), keywords.ptr())
+                                : call(self_obj, tuple.ptr(), keywords.ptr());
+}
+
+void take_vectorcall(PyTypeObject *type, ModuleObject *module) {
+  module->vectorcall = module_vectorcall;
+  // Before 3.12 classes written in Python do not inherit the flag.
+  if (type->tp_call == module_tp_call) {
+    type->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL;
+  }
 }
 
 }  // namespace modtree

@@ -67,6 +67,7 @@ struct ModuleObject {
   PyObject_HEAD PyObject *dict;
   PyObject *weakrefs;
   ModuleState state;
+  vectorcallfunc vectorcall;  // call.h; null: the interpreter takes tp_call
 };
 
 extern PyTypeObject *module_base_type;

@@ -176,6 +176,7 @@ PyGetSetDef module_getset[] = {
 PyMemberDef module_members[] = {
     {"__dictoffset__", T_PYSSIZET, offsetof(ModuleObject, dict), READONLY, nullptr},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(ModuleObject, weakrefs), READONLY, nullptr},
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(ModuleObject, vectorcall), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr},
 };
 
@@ -299,7 +300,7 @@ PyType_Spec module_spec = {
     "modtree._C.ModuleBase",
     sizeof(ModuleObject),
     0,
-    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
     module_slots,
 };
 
@@ -328,7 +329,11 @@ PyObject *module_tp_new(PyTypeObject *type, PyObject *args, PyObject *keywords) 
   }
   // tp_alloc gives zeroed memory, which is the valid state "not initialized".
   PyObject *made = type->tp_alloc(type, 0);
-  if (made && takes_slots_of_object(type) && expose(as_module(made)) < 0) {
+  if (!made) {
+    return nullptr;
+  }
+  take_vectorcall(type, as_module(made));
+  if (takes_slots_of_object(type) && expose(as_module(made)) < 0) {
     Py_CLEAR(made);
   }
   return made;

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import functools
+import operator
+
 import pytest
 from helpers.support import raises
 
@@ -173,6 +176,54 @@ def test_call_patched_later(impl):
     assert m(1) == ("patched", (1,))
     del cls.__call__
     assert m(1) == ("forward", (1,), {})
+
+
+def test_ways_to_call(impl):
+    m = echo(impl)
+    many = tuple(range(12))
+    assert list(map(m, [1, 2])) == [m(1), m(2)]
+    assert functools.partial(m, *many, a=1)(9, b=2) == ("forward", (*many, 9), {"a": 1, "b": 2})
+    assert operator.methodcaller("__call__", *many, a=1)(m) == m(*many, a=1)
+    assert functools.reduce(m, [1, 2, 3]) == ("forward", (("forward", (1, 2), {}), 3), {})
+    assert sorted([3, 1], key=lambda value: m(value)[1]) == [1, 3]
+
+
+def test_call_patched_between_calls_of_one_instance(impl):
+    class Base(impl.nn.Module):
+        def forward(self, *args, **kwargs):
+            return ("forward", args, kwargs)
+
+    class Derived(Base):
+        pass
+
+    m = Derived()
+    assert m(1, a=2) == ("forward", (1,), {"a": 2})
+    Base.__call__ = lambda self, *args, **kwargs: ("base", args, kwargs)
+    assert m(1, a=2) == ("base", (1,), {"a": 2})
+    assert m(*range(12)) == ("base", tuple(range(12)), {})
+    Derived.__call__ = lambda self, *args, **kwargs: ("derived", args, kwargs)
+    assert m() == ("derived", (), {})
+    del Derived.__call__
+    assert m(3) == ("base", (3,), {})
+    del Base.__call__
+    assert m(1, a=2) == ("forward", (1,), {"a": 2})
+
+
+def test_class_with_its_own_call_given_to_an_instance(impl):
+    class Plain(impl.nn.Module):
+        def forward(self, x):
+            return "forward", x
+
+    class Calls(Plain):
+        def __call__(self, x, *, twice=False):
+            return "call", (x, x) if twice else x
+
+    m, other = Plain(), Calls()
+    assert m(1) == ("forward", 1)
+    m.__class__, other.__class__ = Calls, Plain
+    assert m(1) == ("call", 1)
+    assert m(x=1, twice=True) == ("call", (1, 1))
+    assert other(x=1) == ("forward", 1)
 
 
 def test_overridden_call_impl_is_used(impl):
