@@ -253,7 +253,8 @@ PyMethodDef module_methods[] = {
      "Stores the parameters, persistent buffers and the extra state of this module, without its "
      "children; override it to save more."},
     {"load_state_dict", as_method(module_load_state_dict), METH_FASTCALL | METH_KEYWORDS,
-     "load_state_dict($self, state_dict, strict=True, assign=False)\n--\n\n"
+     "load_state_dict($self, state_dict, strict=True, assign=False, *, rename=None, "
+     "partial=False, dry_run=False)\n--\n\n"
      "Copies the entries of a state dict into the parameters and buffers of the tree.\n\n"
      "Everything is checked before the first value is written; modules with a "
      "`_load_from_state_dict` or load hooks of their own do\n"
@@ -262,8 +263,14 @@ PyMethodDef module_methods[] = {
      "    state_dict: a mapping such as another module's state_dict().\n"
      "    strict: raise when the two do not have the same keys.\n"
      "    assign: put the given tensors in place of the module's instead of copying their "
-     "values.\n\n"
-     "Returns the missing and the unexpected keys."},
+     "values.\n"
+     "    rename: {old prefix: new one}, {compiled pattern: replacement}, pairs of these, or a "
+     "function of a key.\n"
+     "    partial: load what fits by name and shape, and return a report of what does not.\n"
+     "    dry_run: change nothing; return the report of a partial load.\n\n"
+     "Returns the missing and the unexpected keys; a LoadReport with `partial` or `dry_run`.\n\n"
+     "Raises RuntimeError, with `missing_keys`, `unexpected_keys` and `error_messages`, when the "
+     "load fails."},
     {"_load_from_state_dict", as_method(module_load_from_state_dict), METH_FASTCALL | METH_KEYWORDS,
      "_load_from_state_dict($self, state_dict, prefix, local_metadata, strict, missing_keys, "
      "unexpected_keys, error_msgs)\n--\n\n"

@@ -24,12 +24,14 @@ namespace modtree {
   X(as_device, function)                                                                           \
   X(attach_legacy_backward_hooks, function)                                                        \
   X(dtype_by_name, function)                                                                       \
+  X(explain_load, function)                                                                        \
   X(find_family, function)                                                                         \
   X(find_operation, function)                                                                      \
   X(fit_gradient, function)                                                                        \
   X(get_overwrite_module_params_on_conversion, function)                                           \
   X(get_swap_module_params_on_conversion, function)                                                \
   X(is_foreign_module_class, function)                                                             \
+  X(load_with_options, function)                                                                   \
   X(make_backward_tap, function)                                                                   \
   X(refuse_double_backward, function)                                                              \
   X(walk_twin, function)                                                                           \

@@ -6,11 +6,13 @@ import builtins
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from types import CodeType, FrameType, ModuleType, TracebackType
-from typing import Any, Generic, SupportsIndex, TypeVar, final, overload
+from typing import Any, Generic, Literal, SupportsIndex, TypeVar, final, overload
 
 import numpy as np
 from typing_extensions import Self
 
+from modtree._module.loading.rename import Rename
+from modtree._module.loading.report import LoadReport
 from modtree._module.module import Module
 from modtree._module.parameter import Parameter
 from modtree._module.state_dict import _IncompatibleKeys
@@ -97,9 +99,28 @@ class ModuleBase:
     def _save_to_state_dict(
         self, destination: MutableMapping[str, Any], prefix: str, keep_vars: bool
     ) -> None: ...
+    @overload
     def load_state_dict(
-        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+        self,
+        state_dict: Mapping[str, Any],
+        strict: bool = True,
+        assign: bool = False,
+        *,
+        rename: Rename | None = None,
+        partial: Literal[False] = False,
+        dry_run: Literal[False] = False,
     ) -> _IncompatibleKeys: ...
+    @overload
+    def load_state_dict(
+        self,
+        state_dict: Mapping[str, Any],
+        strict: bool = True,
+        assign: bool = False,
+        *,
+        rename: Rename | None = None,
+        partial: bool = ...,
+        dry_run: bool = ...,
+    ) -> LoadReport: ...
     def _load_from_state_dict(
         self,
         state_dict: Mapping[str, Any],

@@ -154,8 +154,9 @@ def phrase(text: str) -> str:
 
 
 def lines(text: str) -> list[str]:
-    """The lines of a failed load, without the part in which the libraries speak for themselves."""
-    return [line.partition("an exception occurred")[0] for line in same_shapes(text).split("\n\t")]
+    """The lines of a failed load, without the parts in which the libraries speak for themselves."""
+    shared = same_shapes(text).partition("\n\n")[0]  # below it ours explains
+    return [line.partition("an exception occurred")[0] for line in shared.split("\n\t")]
 
 
 def says_the_same(theirs: str, ours: str) -> bool:

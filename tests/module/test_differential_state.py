@@ -252,9 +252,10 @@ def attempt(fn: Any) -> Any:
 
 
 def lines(error: Exception) -> list[str]:
-    """The messages, without the part in which the libraries speak for themselves."""
+    """The messages, without the parts in which the libraries speak for themselves."""
     return [
-        line.partition("an exception occurred")[0] for line in same_shapes(str(error)).split("\n\t")
+        line.partition("an exception occurred")[0]
+        for line in same_shapes(str(error).partition("\n\n")[0]).split("\n\t")
     ]
 
 

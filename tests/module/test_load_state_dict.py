@@ -208,11 +208,16 @@ def test_shared_module_loads_once_per_path(impl):
 # -- messages --------------------------------------------------------------------------------------
 
 
+def torchs_part(info):
+    """The message without the explanation that ours adds below (test_load_explained.py)."""
+    return str(info.value).partition("\n\n")[0]
+
+
 def test_missing_and_unexpected_keys(impl):
     net = leaf(impl, "a", "b")
     with pytest.raises(RuntimeError) as info:
         net.load_state_dict({k: impl.lib.tensor([1.0, 1.0]) for k in ("y", "a", "x")})
-    assert str(info.value) == (
+    assert torchs_part(info) == (
         "Error(s) in loading state_dict for Module:\n"
         '\tMissing key(s) in state_dict: "b". \n'
         '\tUnexpected key(s) in state_dict: "y", "x". '
@@ -232,7 +237,7 @@ def test_all_messages_of_a_tree(impl):
     sd["head.mean.x"] = 1
     with pytest.raises(RuntimeError) as info:
         net.load_state_dict(sd)
-    lines = same_shapes(str(info.value)).split("\n\t")
+    lines = same_shapes(torchs_part(info)).split("\n\t")
     assert lines[0] == "Error(s) in loading state_dict for Net:"
     assert lines[1] == 'Missing key(s) in state_dict: "gain", "body.second.weight", "head.count". '
     assert lines[2] == (
@@ -253,7 +258,7 @@ def test_strict_false_drops_only_the_key_messages(impl):
     net = leaf(impl, "a", "b")
     with pytest.raises(RuntimeError) as info:
         net.load_state_dict({"a": impl.lib.zeros(3), "x": 1}, strict=False)
-    lines = str(info.value).split("\n\t")
+    lines = torchs_part(info).split("\n\t")
     assert len(lines) == 2 and lines[1].startswith("size mismatch for a")
 
 

@@ -51,7 +51,7 @@ public:
       return nullptr;
     }
     if (work() < 0 || no_grad_.exit() < 0 || write_what_was_held_back() < 0 ||
-        raise_errors(root) < 0) {
+        raise_errors(root, state_dict) < 0) {
       return nullptr;
     }
     return incompatible_keys();
@@ -494,9 +494,13 @@ private:
     return joined ? PyUnicode_FromFormat("%s %U. ", head, joined.ptr()) : nullptr;
   }
 
-  int raise_errors(PyObject *root) {
+  int raise_errors(PyObject *root, PyObject *state_dict) {
     if (!will_raise()) {
       return 0;
+    }
+    const Owned lines = steal(PySequence_List(errors_.ptr()));
+    if (!lines) {
+      return -1;
     }
     if (strict_) {
       for (const auto &[head, keys] :
@@ -506,21 +510,44 @@ private:
           continue;
         }
         const Owned message = steal(key_message(head, keys->ptr()));
-        if (!message || PyList_Insert(errors_.ptr(), 0, message.ptr()) < 0) {
+        if (!message || PyList_Insert(lines.ptr(), 0, message.ptr()) < 0) {
           return -1;
         }
       }
     }
-    const Owned separator = steal(PyUnicode_FromString("\n\t"));
-    const Owned joined =
-        separator ? steal(PyUnicode_Join(separator.ptr(), errors_.ptr())) : Owned();
-    const Owned class_name =
-        joined ? steal(PyUnicode_FromString(type_short_name(Py_TYPE(root)))) : Owned();
-    if (class_name) {
-      PyErr_Format(PyExc_RuntimeError, "Error(s) in loading state_dict for %U:\n\t%U",
-                   class_name.ptr(), joined.ptr());
+    const Owned explanation = explain(root, state_dict);
+    const Owned separator = explanation ? steal(PyUnicode_FromString("\n\t")) : Owned();
+    const Owned joined = separator ? steal(PyUnicode_Join(separator.ptr(), lines.ptr())) : Owned();
+    const Owned message =
+        joined ? steal(PyUnicode_FromFormat("Error(s) in loading state_dict for %s:\n\t%U%U",
+                                            type_short_name(Py_TYPE(root)), joined.ptr(),
+                                            explanation.ptr()))
+               : Owned();
+    const Owned error = message ? call(PyExc_RuntimeError, message) : Owned();
+    if (error && PyObject_SetAttrString(error.ptr(), "missing_keys", missing_.ptr()) == 0 &&
+        PyObject_SetAttrString(error.ptr(), "unexpected_keys", unexpected_.ptr()) == 0 &&
+        PyObject_SetAttrString(error.ptr(), "error_messages", errors_.ptr()) == 0) {
+      PyErr_SetObject(PyExc_RuntimeError, error.ptr());
     }
     return -1;
+  }
+
+  // What is said below torch's message on the likely cause. Empty where that cannot be told; null
+  // when something worse than an Exception was raised.
+  Owned explain(PyObject *root, PyObject *state_dict) {
+    const Owned none = steal(PyList_New(0));
+    Owned text =
+        none ? call_installed(installed.explain_load, root, state_dict, strict_ ? missing_ : none,
+                              strict_ ? unexpected_ : none, errors_)
+             : Owned();
+    if (text && PyUnicode_Check(text.ptr())) {
+      return text;
+    }
+    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) {
+      return Owned();
+    }
+    PyErr_Clear();
+    return steal(PyUnicode_FromString(""));
   }
 
   const bool strict_;
@@ -544,7 +571,10 @@ PyObject *module_load_state_dict(PyObject *self_obj, PyObject *const *args, Py_s
                                  PyObject *keywords) {
   return slot_guard<PyObject *>(nullptr, [&]() -> PyObject * {
     static const ArgumentNames names_of = {
-        "load_state_dict", {"state_dict", "strict", "assign"}, 1};
+        "load_state_dict",
+        {"state_dict", "strict", "assign", "rename", "partial", "dry_run"},
+        1,
+        3};
     PyObject *values[kMaxArguments] = {};
     if (parse_arguments(names_of, args, count, keywords, values) < 0) {
       return nullptr;
@@ -558,8 +588,20 @@ PyObject *module_load_state_dict(PyObject *self_obj, PyObject *const *args, Py_s
       }
       return nullptr;
     }
-    int strict = 1, assign = 0;
-    const int swap = truths_or(values[1], &strict, values[2], &assign) < 0 ? -1 : swap_mode();
+    int strict = 1, assign = 0, partial = 0, dry_run = 0;
+    if (truths_or(values[1], &strict, values[2], &assign) < 0 ||
+        truths_or(values[4], &partial, values[5], &dry_run) < 0) {
+      return nullptr;
+    }
+    PyObject *rename = values[3] ? values[3] : Py_None;
+    if (rename != Py_None || partial || dry_run) {
+      const auto truth = [](int flag) { return flag ? Py_True : Py_False; };
+      return call_installed(installed.load_with_options, self_obj, state_dict, truth(strict),
+                            truth(assign), rename, truth(partial), truth(dry_run))
+          .release()
+          .ptr();
+    }
+    const int swap = swap_mode();
     if (swap < 0) {
       return nullptr;
     }

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 from modtree import _C, _imports
 
-# Imported for what they hand over to native code: the switches, warnings, and twins of walks.
+# Imported for what they hand over to native code: the switches, warnings, twins of walks, and what
+# surrounds a load.
 from modtree import __future__ as _switches  # noqa: F401
 from modtree._C import (
     _global_backward_hooks,
@@ -30,6 +31,8 @@ from modtree._module import repr as _repr
 from modtree._module import state_dict as state
 from modtree._module import walks as _walks  # noqa: F401
 from modtree._module.hooks import RemovableHandle, warn_non_full_backward_hook
+from modtree._module.loading import explain as _explain  # noqa: F401
+from modtree._module.loading import report as _report  # noqa: F401
 from modtree._module.parameter import Parameter
 
 __all__ = [

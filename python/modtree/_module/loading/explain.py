@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The lines that the error of a failed ``load_state_dict()`` adds to torch's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from modtree import _C
+from modtree._module.loading.causes import Mismatch, likely_causes, near_matches
+
+__all__ = ["by_module", "explain_load", "wrong_shapes"]
+
+_FEW = 8  # keys that need no summary
+_MOST_MODULES = 12
+_MOST_VERSIONS = 1000  # missing keys whose modules are asked for their version
+_SIZE_MISMATCH = re.compile(
+    r"size mismatch for (.+): copying a param with shape (.+) from checkpoint, "
+    r"the shape in current model is (.+?)\.?$"
+)
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", text))
+
+
+def wrong_shapes(
+    messages: Iterable[str],
+) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Of the entries that these messages of a load name: the shape in the checkpoint, and that in
+    the model.
+    """
+    matches = (_SIZE_MISMATCH.match(message) for message in messages)
+    return {match[1]: (_shape(match[2]), _shape(match[3])) for match in matches if match}
+
+
+def _without_numbers(path: str) -> str:
+    return re.sub(r"(?<![^.])\d+(?![^.])", "*", path)
+
+
+def by_module(keys: list[str]) -> list[str]:
+    """The keys grouped by their modules; modules that differ in their numbers alone are one line,
+    ``layers.*.norm (weight, bias) x 24``.
+    """
+    names: dict[str, list[str]] = {}
+    for key in keys:
+        module, _, name = key.rpartition(".")
+        names.setdefault(module, []).append(name)
+    groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for module, own in names.items():
+        groups.setdefault((_without_numbers(module), tuple(own)), []).append(module)
+    lines = []
+    for (pattern, entries), modules in groups.items():
+        path = modules[0] if len(modules) == 1 else pattern
+        times = f" x {len(modules)}" if len(modules) > 1 else ""
+        lines.append(f"{path or 'the root'} ({', '.join(entries)}){times}")
+    return lines
+
+
+def _summary(what: str, keys: list[str]) -> list[str]:
+    if len(keys) <= _FEW:
+        return []
+    lines = by_module(keys)
+    if len(lines) > _MOST_MODULES:
+        more = len(lines) - _MOST_MODULES
+        lines = [*lines[:_MOST_MODULES], f"and {more} more"]
+    return [f"{what}, by module: {'; '.join(lines)}"]
+
+
+def _older_versions(module: Any, state_dict: Mapping[str, Any], missing: list[str]) -> list[str]:
+    metadata = getattr(state_dict, "_metadata", None)
+    if not isinstance(metadata, Mapping):
+        return []
+    for path in dict.fromkeys(key.rpartition(".")[0] for key in missing[:_MOST_VERSIONS]):
+        saved = metadata.get(path)
+        try:
+            own = getattr(module.get_submodule(path), "_version", None)
+        except AttributeError:
+            continue
+        version = saved.get("version") if isinstance(saved, Mapping) else None
+        if own is not None and isinstance(saved, Mapping) and version != own:
+            return [
+                f"{path or 'the root'!r} was saved in version {version} of its class, which is at "
+                f"version {own} now"
+            ]
+    return []
+
+
+def _model_shapes(module: Any) -> dict[str, tuple[int, ...]]:
+    shapes = {}
+    for walk in (module.named_parameters, module.named_buffers):
+        for key, tensor in walk(remove_duplicate=False):
+            try:
+                shapes[key] = tuple(tensor.shape)
+            except Exception:  # uninitialized, or of a library without shapes
+                continue
+    return shapes
+
+
+def _counts(found: Mismatch) -> list[str]:
+    given = len(found.state_dict)
+    expected = given - len(found.unexpected) + len(found.missing)
+    # Hooks may have put into the lists what is in neither.
+    of_model = f" of the {expected}" if expected >= len(found.missing) else ""
+    of_given = f" of the {given}" if given >= len(found.unexpected) else ""
+    counts = []
+    if found.missing:
+        counts.append(f"{len(found.missing)}{of_model} keys of the model are missing")
+    if found.unexpected:
+        counts.append(f"{len(found.unexpected)}{of_given} keys of the state dict were not expected")
+    if found.shapes:
+        counts.append(f"{len(found.shapes)} have another shape")
+    return [", ".join(counts) + "."] if counts else []
+
+
+def explain_load(
+    module: Any,
+    state_dict: Mapping[str, Any],
+    missing: list[str],
+    unexpected: list[str],
+    messages: list[str],
+) -> str:
+    """What follows torch's message about a failed load, after an empty line: how much of it
+    failed, why it probably did, and what to try. Empty when there is nothing to add.
+
+    Args:
+        missing, unexpected: the keys that found no partner, in the order of the load.
+        messages: the other errors of the load.
+    """
+    shapes = wrong_shapes(messages)
+    own_shapes = _model_shapes(module)
+    found = Mismatch(missing, unexpected, shapes, state_dict, own_shapes.get)
+    causes = likely_causes(found) + _older_versions(module, state_dict, missing)
+    near = near_matches(found) if not causes and missing and unexpected else []
+    if not causes and not near and len(missing) + len(unexpected) + len(shapes) <= _FEW:
+        return ""  # torch's message says it all
+    lines = _counts(found)
+    lines += _summary("Missing", missing) + _summary("Unexpected", unexpected)
+    lines += [f"Likely cause: {cause}." for cause in causes]
+    lines += [f"{key!r} is perhaps {other!r}." for key, other in near]
+    if not causes:
+        lines.append(
+            "To load what fits and see what does not: model.load_state_dict(state_dict, "
+            "partial=True)"
+        )
+    return "\n\n" + "\n".join(lines)
+
+
+_C._install(explain_load=explain_load)

@@ -1,0 +1,329 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a failed load says below torch's message, and ``load_state_dict(rename=, partial=,
+dry_run=)``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+
+import pytest
+from helpers.support import raises, values
+from helpers.util import buffer, param, tensor
+
+
+@pytest.fixture
+def layers(ours):
+    """A function that makes a tree of equal layers under a name."""
+
+    def make(name="features", count=12, shape=(2, 3)):
+        root = ours.nn.Module()
+        setattr(root, name, ours.nn.ModuleList([ours.nn.Module() for _ in range(count)]))
+        for layer in getattr(root, name):
+            layer.weight = ours.nn.Parameter(ours.lib.ones(*shape))
+            layer.bias = ours.nn.Parameter(ours.lib.zeros(shape[0]))
+        root.head = ours.nn.Module()
+        root.head.weight = ours.nn.Parameter(ours.lib.ones(1, shape[0]))
+        return root
+
+    return make
+
+
+def explanation(module, state_dict, **options):
+    with pytest.raises(RuntimeError) as info:
+        module.load_state_dict(state_dict, **options)
+    torchs, _, added = str(info.value).partition("\n\n")
+    assert torchs.startswith("Error(s) in loading state_dict for ")
+    return added
+
+
+def suggested(text):
+    """The rename= that the text suggests."""
+    rules = re.search(r"rename=(\{.*?\})\)", text)[1]
+    return eval(rules, {"re": re})  # as a user would paste it
+
+
+# -- causes ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prefix", ["module.", "_orig_mod.", "model.", "a.b."])
+def test_a_prefix_in_the_checkpoint(layers, prefix):
+    saved = {prefix + key: value for key, value in layers().state_dict().items()}
+    text = explanation(layers(), saved)
+    assert f"the keys of the state dict begin with {prefix!r}" in text
+    assert "25 of the 25 keys of the model are missing" in text
+    model = layers()
+    assert model.load_state_dict(saved, rename=suggested(text)) == ([], [])
+
+
+def test_a_prefix_in_the_model(ours, layers):
+    wrapper = ours.nn.Module()
+    wrapper.module = layers()
+    text = explanation(wrapper, layers().state_dict())
+    assert "the keys of the model begin with 'module.'" in text
+    assert wrapper.load_state_dict(layers().state_dict(), rename=suggested(text)) == ([], [])
+
+
+def test_a_renamed_child(layers):
+    text = explanation(layers(), layers("backbone").state_dict())
+    assert "'backbone' is 'features' now" in text
+    assert "features.* (weight, bias) x 12" in text
+    assert layers().load_state_dict(layers("backbone").state_dict(), rename=suggested(text))
+
+
+def test_renamed_entries(layers):
+    saved = {re.sub("weight$", "gamma", k): v for k, v in layers().state_dict().items()}
+    text = explanation(layers(), saved)
+    assert "entries called 'gamma' are called 'weight' now" in text
+    assert layers().load_state_dict(saved, rename=suggested(text)) == ([], [])
+
+
+def test_a_mapping_around_the_state_dict(layers):
+    text = explanation(layers(), {"epoch": 3, "model_state_dict": layers().state_dict()})
+    assert "model.load_state_dict(state_dict['model_state_dict'])" in text
+
+
+def test_transposed_entries(layers):
+    saved = layers().state_dict()
+    saved["features.3.weight"] = saved["features.3.weight"].T
+    text = explanation(layers(), saved)
+    assert "transposed entries (1 of 1 of the wrong shape), 'features.3.weight' first" in text
+    assert "transposed" in explanation(layers(), saved, strict=False)
+
+
+def test_other_sizes(layers):
+    text = explanation(layers(shape=(2, 4)), layers().state_dict())
+    assert "3 in the checkpoint is 4 in the model, in 12 entries" in text
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_parametrization(ours, reverse):
+    plain, parametrized = ours.nn.Module(), ours.nn.Module()
+    plain.fc = ours.nn.Module()
+    plain.fc.weight = param(ours, 1.0)
+    parametrized.fc = ours.nn.Module()
+    parametrized.fc.parametrizations = ours.nn.Module()
+    parametrized.fc.parametrizations.weight = ours.nn.Module()
+    parametrized.fc.parametrizations.weight.original = param(ours, 1.0)
+    model, saved = (plain, parametrized) if reverse else (parametrized, plain)
+    text = explanation(model, saved.state_dict())
+    assert ("was parametrized when it was saved" if reverse else "is parametrized in the") in text
+
+
+def test_an_older_version(ours):
+    class Counts(ours.nn.Module):
+        _version = 2
+
+        def __init__(self):
+            super().__init__()
+            self.count = buffer(ours, 1.0)
+
+    old = OrderedDict()
+    old._metadata = {"": {"version": 1}}
+    assert "saved in version 1 of its class, which is at version 2 now" in explanation(
+        Counts(), old
+    )
+
+
+def test_near_matches(ours):
+    model = ours.nn.Module()
+    model.tokens = ours.nn.Module()
+    model.tokens.embedding = param(ours, 1.0)
+    text = explanation(model, {"token.embeddings": tensor(ours, 1.0)})
+    assert "'tokens.embedding' is perhaps 'token.embeddings'" in text and "partial=True" in text
+
+
+def test_few_keys_without_a_cause_get_torchs_message_alone(ours):
+    model = ours.nn.Module()
+    model.a = param(ours, 1.0)
+    assert explanation(model, {}) == ""
+
+
+def test_the_keys_stand_at_the_exception(layers):
+    saved = layers("other").state_dict()
+    saved["head.weight"] = saved["head.weight"].T
+    with pytest.raises(RuntimeError) as info:
+        layers().load_state_dict(saved)
+    assert info.value.missing_keys[:2] == ["features.0.weight", "features.0.bias"]
+    assert info.value.unexpected_keys[0] == "other.0.weight"
+    assert len(info.value.error_messages) == 1
+
+
+def test_an_explanation_that_fails_changes_nothing(ours):
+    class Odd(ours.nn.Module):
+        def named_parameters(self, *args, **kwargs):
+            raise ValueError("no names")
+
+    model = Odd()
+    model.a = param(ours, 1.0)
+    assert explanation(model, {str(i): 1 for i in range(20)}) == ""
+
+
+def test_an_interrupt_while_explaining_goes_through(ours):
+    class Interrupted(ours.nn.Module):
+        def named_parameters(self, *args, **kwargs):
+            raise KeyboardInterrupt
+
+    model = Interrupted()
+    model.a = param(ours, 1.0)
+    with pytest.raises(KeyboardInterrupt):
+        model.load_state_dict({})
+
+
+# -- rename ----------------------------------------------------------------------------------------
+
+
+def test_forms_of_rules(ours):
+    model = ours.nn.Module()
+    model.child = ours.nn.Module()
+    model.child.weight = param(ours, 1.0)
+    saved = {"old.gamma": tensor(ours, 5.0), "junk": 1}
+    rules = {"old.": "child.", re.compile("gamma$"): "weight", "junk": "child.weight.x"}
+    with raises(RuntimeError, 'Unexpected key(s) in state_dict: "child.weight.x"'):
+        model.load_state_dict(saved, rename=rules)
+    function = {"old.gamma": "child.weight"}.get  # None for others: left out
+    for rename in (function, list(rules.items())[:2]):
+        model.child.weight = param(ours, 1.0)
+        model.load_state_dict(saved, strict=rename is function, rename=rename)
+        assert values(model.child.weight) == [5.0]
+    assert list(saved) == ["old.gamma", "junk"]
+
+
+def test_versions_are_renamed_too(ours):
+    seen = []
+
+    class Versioned(ours.nn.Module):
+        _version = 3
+
+        def _load_from_state_dict(self, state_dict, prefix, local_metadata, *args):
+            seen.append((prefix, local_metadata.get("version")))
+            super()._load_from_state_dict(state_dict, prefix, local_metadata, *args)
+
+    def make(wrapped):
+        inner = ours.nn.Module()
+        inner.empty = ours.nn.Module()
+        inner.empty.leaf = Versioned()
+        inner.leaf = Versioned()
+        inner.leaf.weight = param(ours, 1.0)
+        if not wrapped:
+            return inner
+        outer = ours.nn.Module()
+        outer.module = inner
+        return outer
+
+    make(False).load_state_dict(make(True).state_dict(), rename={"module.": ""})
+    assert seen == [("empty.leaf.", 3), ("leaf.", 3)]
+
+
+@pytest.mark.parametrize(
+    ("rename", "error", "words"),
+    [
+        ("module.", TypeError, "{'module.': ''}"),
+        ({1: "a"}, TypeError, "a rule of rename replaces a str or a compiled pattern"),
+        ({"a": 1}, TypeError, "a rule of rename replaces a str or a compiled pattern"),
+        (5, TypeError, "rename takes a mapping of prefixes or patterns"),
+        (["ab", "c"], TypeError, "rename takes a mapping of prefixes or patterns"),
+        (lambda key: 3, TypeError, "rename gave 3 for the key 'a'"),
+        (lambda key: "x", ValueError, "rename gives 'a' and 'b' the same key 'x'"),
+    ],
+)
+def test_wrong_rules(ours, rename, error, words):
+    model = ours.nn.Module()
+    model.a = param(ours, 1.0)
+    model.b = param(ours, 2.0)
+    with raises(error, words):
+        model.load_state_dict(model.state_dict(), rename=rename)
+
+
+def test_options_are_keywords_only(ours):
+    with raises(TypeError, "positional"):
+        ours.nn.Module().load_state_dict({}, True, False, {})
+
+
+# -- partial and dry_run ---------------------------------------------------------------------------
+
+
+def damaged(layers):
+    saved = layers().state_dict()
+    for value in saved.values():
+        value.fill_(7)
+    saved["head.weight"] = saved["head.weight"].T
+    saved["extra"] = 1
+    del saved["features.3.bias"]
+    return saved
+
+
+def test_what_fits_is_loaded(layers):
+    model, saved = layers(), damaged(layers)
+    report = model.load_state_dict(saved, partial=True)
+    assert report.loaded == [k for k in saved if k not in ("head.weight", "extra")]
+    assert report.skipped == {
+        "head.weight": "its shape is [2, 1], that of the model [1, 2]",
+        "extra": "the model has no such entry",
+    }
+    assert report.missing_keys == ["features.3.bias"] and report.unexpected_keys == ["extra"]
+    assert not report.is_complete
+    assert "23 of 25 entries fit" in str(report) and "features.3 (bias)" in str(report)
+    assert values(model.features[0].bias) == [7.0, 7.0]
+    assert values(model.features[3].bias) == [0.0, 0.0]
+    assert values(model.head.weight) == [[1.0, 1.0]]
+
+
+def test_a_dry_run_changes_nothing(layers):
+    model, saved = layers(), damaged(layers)
+    before = {key: (id(value), values(value)) for key, value in model.named_parameters()}
+    report = model.load_state_dict(saved, dry_run=True)
+    assert report == model.load_state_dict(saved, dry_run=True, partial=True)
+    assert {k: (id(v), values(v)) for k, v in model.named_parameters()} == before
+    assert report == model.load_state_dict(saved, partial=True)
+
+
+@pytest.mark.parametrize("assign", [False, True])
+def test_a_dry_run_of_what_fits(layers, assign):
+    model, saved = layers(), layers().state_dict()
+    report = model.load_state_dict(saved, dry_run=True, assign=assign)
+    assert (
+        report.is_complete
+        and report.loaded == list(saved)
+        and str(report) == ("25 of 25 entries fit")
+    )
+
+
+def test_partial_with_rename_and_assign(layers):
+    model, saved = layers(), damaged(layers)
+    saved = {"module." + key: value for key, value in saved.items()}
+    report = model.load_state_dict(saved, rename={"module.": ""}, partial=True, assign=True)
+    assert len(report.loaded) == 23 and values(model.features[0].bias) == [7.0, 7.0]
+
+
+def test_hooks_of_a_load_count_for_the_report(ours):
+    class Renames(ours.nn.Module):
+        def _load_from_state_dict(self, state_dict, prefix, *args):
+            if prefix + "old" in state_dict:
+                state_dict[prefix + "weight"] = state_dict.pop(prefix + "old")
+            super()._load_from_state_dict(state_dict, prefix, *args)
+
+    model = Renames()
+    model.weight = param(ours, 1.0)
+    saved = {"old": tensor(ours, 5.0)}
+    assert model.load_state_dict(saved, dry_run=True).is_complete
+    assert values(model.weight) == values(param(ours, 1.0))
+    assert model.load_state_dict(saved, partial=True).loaded == ["old"]
+    assert values(model.weight) == [5.0]
+
+
+def test_ties_and_gradients_stay(ours):
+    model = ours.nn.Module()
+    model.a = model.b = param(ours, 1.0)
+    model.a.grad = tensor(ours, 1.0)
+    saved = {"a": tensor(ours, 5.0), "b": tensor(ours, 5.0)}
+    assert model.load_state_dict(saved, partial=True).is_complete
+    assert model.a is model.b and values(model.a.grad) == [1.0]
+
+
+def test_a_module_that_cannot_be_copied(ours):
+    model = ours.nn.Module()
+    model.stream = (i for i in range(3))
+    with raises(TypeError, "dry_run and partial try the load on a copy of the module"):
+        model.load_state_dict({}, dry_run=True)
