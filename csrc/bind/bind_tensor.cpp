@@ -9,6 +9,7 @@
 #include "tensor/grad_mode.h"
 #include "tensor/numpy_family.h"
 #include "tensor/op.h"
+#include "tensor/override.h"
 #include "tensor/promote.h"
 #include "tensor/slot_ops.h"
 #include "tensor/special.h"
@@ -99,6 +100,16 @@ void bind_create(py::module_ &m) {
         py::arg("requires_grad") = false);
   m.def("make_subclass", &make_subclass, py::arg("cls"), py::arg("data"),
         py::arg("requires_grad") = false);
+  m.def("as_subclass", [](py::object tensor, py::type cls) {
+    PyObject *result = as_subclass(tensor.ptr(), reinterpret_cast<PyTypeObject *>(cls.ptr()));
+    if (result == nullptr) {
+      throw py::error_already_set();
+    }
+    return py::reinterpret_steal<py::object>(result);
+  });
+  m.def("_has_compatible_shallow_copy_type", [](py::handle tensor, py::handle other) {
+    return tensor_argument(tensor)->is_meta == tensor_argument(other)->is_meta;
+  });
   m.def("wrap", [](py::object result) {
     PyObject *wrapped = wrap_result(result.release().ptr());
     if (wrapped == nullptr) {
@@ -152,6 +163,7 @@ void bind_tensor(py::module_ &m) {
   make_dtypes(m);
   make_tensor_type(m);
   make_op_type(m);
+  add_protocol(m);
   init_float_errors();
   init_numpy_family();
   add_special_functions(m);

@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "tensor/slot_ops.h"
+
 namespace modtree {
 
 namespace {
@@ -70,6 +72,28 @@ py::object make_subclass(py::type cls, py::object data, bool requires_grad) {
   }
   as_tensor(obj)->requires_grad = requires_grad;
   return py::reinterpret_steal<py::object>(obj);
+}
+
+PyObject *as_subclass(PyObject *tensor, PyTypeObject *cls) {
+  if (!is_tensor(tensor) || !PyType_IsSubtype(cls, tensor_base_type)) {
+    PyErr_Format(PyExc_TypeError,
+                 "as_subclass: expected a Tensor and a subclass of Tensor, got %.200s and %.200s",
+                 Py_TYPE(tensor)->tp_name, cls->tp_name);
+    return nullptr;
+  }
+  OpObject *op = slot_op(kAlias);
+  const auto alias =
+      py::reinterpret_steal<py::object>(op == nullptr ? nullptr : op_call(op, &tensor, 1, nullptr));
+  if (!alias || cls == tensor_type) {
+    return Py_XNewRef(alias.ptr());
+  }
+  const auto no_arguments = py::reinterpret_steal<py::object>(PyTuple_New(0));
+  auto result = py::reinterpret_steal<py::object>(
+      no_arguments ? tensor_base_type->tp_new(cls, no_arguments.ptr(), nullptr) : nullptr);
+  if (result) {
+    swap_contents(result, alias);  // nothing refers to the alias yet
+  }
+  return result.release().ptr();
 }
 
 void swap_contents(py::handle a, py::handle b) {

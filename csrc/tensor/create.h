@@ -17,6 +17,10 @@ py::object empty_meta(py::object shape, py::object dtype, bool requires_grad);
 // made.
 py::object make_subclass(py::type cls, py::object data, bool requires_grad);
 
+// The tensor as an object of a class of tensors: shares memory, version and history. New reference,
+// or null with an error set; throws nothing. Nobody is asked to override it.
+PyObject *as_subclass(PyObject *tensor, PyTypeObject *cls);
+
 // Exchanges everything but the identity (and weak references, which stay with the object).
 void swap_contents(py::handle a, py::handle b);
 

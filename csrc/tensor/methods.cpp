@@ -4,7 +4,9 @@
 #include "python/installed.h"
 #include "tensor/autograd/backward.h"
 #include "tensor/autograd/history.h"
+#include "tensor/create.h"
 #include "tensor/grad_methods.h"
+#include "tensor/guarded.h"
 #include "tensor/value_methods.h"
 
 namespace modtree {
@@ -21,6 +23,16 @@ PyObject *new_ref(PyObject *obj) {
 }
 
 PyObject *tensor_detach(PyObject *self, PyObject *) { return tensor_alias(as_tensor(self)); }
+
+PyObject *tensor_as_subclass(PyObject *self, PyObject *cls) {
+  if (!PyType_Check(cls)) {
+    PyErr_Format(PyExc_TypeError, "as_subclass() takes a subclass of Tensor, got %.200s",
+                 Py_TYPE(cls)->tp_name);
+    return nullptr;
+  }
+  return slot_guard(static_cast<PyObject *>(nullptr),
+                    [&] { return as_subclass(self, reinterpret_cast<PyTypeObject *>(cls)); });
+}
 
 PyObject *tensor_size(PyObject *obj, PyObject *const *args, Py_ssize_t nargs) {
   if (nargs == 0 || (nargs == 1 && args[0] == Py_None)) {
@@ -177,72 +189,114 @@ PyObject *get_version(PyObject *self, void *) {
   return PyLong_FromUnsignedLong(cell == nullptr ? 0 : cell->version);
 }
 
-template <typename F>
-PyCFunction as_method(F function) {
-  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
+// kMethods, which needs the functions that look into it.
+const PyMethodDef *method_table();
+
+template <PyCFunction kMethod, int kAlias = 0>
+constexpr PyCFunction plain = guarded<method_table, kMethod, kAlias>;
+
+template <FastMethod kMethod>
+PyCFunction fast() {
+  return as_method(guarded_fast<method_table, kMethod>);
+}
+
+template <KeywordMethod kMethod>
+PyCFunction keywords() {
+  return as_method(guarded_keywords<method_table, kMethod>);
+}
+
+// backward() takes a tuple and a dict.
+PyObject *guarded_backward(PyObject *self, PyObject *args, PyObject *kwargs) {
+  PyObject *result = nullptr;
+  if (is_overridden(&self, 1) && slot_guard(true, [&] {
+        const auto kwnames = py::reinterpret_steal<py::object>(
+            kwargs == nullptr ? nullptr : PySequence_Tuple(kwargs));
+        std::vector<PyObject *> all;
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) {
+          all.push_back(PyTuple_GET_ITEM(args, i));
+        }
+        for (Py_ssize_t i = 0; kwnames && i < PyTuple_GET_SIZE(kwnames.ptr()); ++i) {
+          all.push_back(PyDict_GetItem(kwargs, PyTuple_GET_ITEM(kwnames.ptr(), i)));
+        }
+        return call_native_override("backward", self, all.data(), PyTuple_GET_SIZE(args),
+                                    kwnames.ptr(), &result);
+      })) {
+    return result;
+  }
+  return tensor_backward(self, args, kwargs);
 }
 
 constexpr int kFast = METH_FASTCALL;
 constexpr int kFastKw = METH_FASTCALL | METH_KEYWORDS;
 
 PyMethodDef kMethods[] = {
-    {"detach", tensor_detach, METH_NOARGS,
+    {"__torch_function__", as_method(tensor_torch_function),
+     METH_VARARGS | METH_KEYWORDS | METH_CLASS,
+     "__torch_function__($type, func, types, args=(), kwargs=None)\n--\n\n"
+     "What a function does when a tensor of this class is among its arguments: what it does with "
+     "plain tensors, and gives results of this class."},
+    {"as_subclass", tensor_as_subclass, METH_O,
+     "as_subclass($self, cls, /)\n--\n\nThe same memory as a tensor of another class."},
+    {"detach", plain<tensor_detach>, METH_NOARGS,
      "detach($self)\n--\n\nA new handle of the same memory that needs no gradient."},
-    {"detach_", tensor_detach_, METH_NOARGS,
+    {"detach_", plain<tensor_detach_>, METH_NOARGS,
      "detach_($self)\n--\n\nCuts this tensor off its graph, in place."},
-    {"size", as_method(tensor_size), kFast,
+    {"size", fast<tensor_size>(), kFast,
      "size($self, dim=None, /)\n--\n\nThe shape, or the extent of one dimension."},
-    {"dim", tensor_dim, METH_NOARGS, "dim($self)\n--\n\nNumber of dimensions."},
-    {"ndimension", tensor_dim, METH_NOARGS, "ndimension($self)\n--\n\nThe same as dim()."},
-    {"numel", tensor_numel, METH_NOARGS, "numel($self)\n--\n\nNumber of elements."},
-    {"nelement", tensor_numel, METH_NOARGS, "nelement($self)\n--\n\nThe same as numel()."},
-    {"element_size", tensor_element_size, METH_NOARGS,
+    {"dim", plain<tensor_dim>, METH_NOARGS, "dim($self)\n--\n\nNumber of dimensions."},
+    {"ndimension", plain<tensor_dim, 1>, METH_NOARGS,
+     "ndimension($self)\n--\n\nThe same as dim()."},
+    {"numel", plain<tensor_numel>, METH_NOARGS, "numel($self)\n--\n\nNumber of elements."},
+    {"nelement", plain<tensor_numel, 1>, METH_NOARGS,
+     "nelement($self)\n--\n\nThe same as numel()."},
+    {"element_size", plain<tensor_element_size>, METH_NOARGS,
      "element_size($self)\n--\n\nBytes of one element."},
-    {"is_floating_point", tensor_is_floating_point, METH_NOARGS,
+    {"is_floating_point", plain<tensor_is_floating_point>, METH_NOARGS,
      "is_floating_point($self)\n--\n\nIs the dtype a floating one (not complex)?"},
-    {"is_complex", tensor_is_complex, METH_NOARGS,
+    {"is_complex", plain<tensor_is_complex>, METH_NOARGS,
      "is_complex($self)\n--\n\nIs the dtype complex?"},
-    {"is_contiguous", as_method(tensor_is_contiguous), kFastKw,
+    {"is_contiguous", keywords<tensor_is_contiguous>(), kFastKw,
      "is_contiguous($self, *, memory_format=None)\n--\n\n"
      "Is the memory in C order, or in that of the format, without gaps?"},
-    {"data_ptr", tensor_data_ptr, METH_NOARGS,
+    {"data_ptr", plain<tensor_data_ptr>, METH_NOARGS,
      "data_ptr($self)\n--\n\nAddress of the first element."},
-    {"item", tensor_item, METH_NOARGS, "item($self)\n--\n\nThe only element as a Python number."},
-    {"requires_grad_", as_method(tensor_requires_grad_), kFastKw,
+    {"item", plain<tensor_item>, METH_NOARGS,
+     "item($self)\n--\n\nThe only element as a Python number."},
+    {"requires_grad_", keywords<tensor_requires_grad_>(), kFastKw,
      "requires_grad_($self, requires_grad=True)\n--\n\nSets requires_grad and returns self."},
-    {"zero_", tensor_zero_, METH_NOARGS, "zero_($self)\n--\n\nFills with zeros, in place."},
-    {"copy_", as_method(tensor_copy_), kFastKw,
+    {"zero_", plain<tensor_zero_>, METH_NOARGS, "zero_($self)\n--\n\nFills with zeros, in place."},
+    {"copy_", keywords<tensor_copy_>(), kFastKw,
      "copy_($self, other, non_blocking=False)\n--\n\nTakes over the values of src, converted."},
-    {"clone", as_method(tensor_clone), kFastKw,
+    {"clone", keywords<tensor_clone>(), kFastKw,
      "clone($self, *, memory_format=None)\n--\n\nA copy with memory of its own."},
-    {"float", as_method(tensor_cast_to<NPY_FLOAT32>), kFastKw,
+    {"float", keywords<tensor_cast_to<NPY_FLOAT32>>(), kFastKw,
      "float($self, memory_format=None)\n--\n\nAs float32."},
-    {"double", as_method(tensor_cast_to<NPY_FLOAT64>), kFastKw,
+    {"double", keywords<tensor_cast_to<NPY_FLOAT64>>(), kFastKw,
      "double($self, memory_format=None)\n--\n\nAs float64."},
-    {"half", as_method(tensor_cast_to<NPY_FLOAT16>), kFastKw,
+    {"half", keywords<tensor_cast_to<NPY_FLOAT16>>(), kFastKw,
      "half($self, memory_format=None)\n--\n\nAs float16."},
-    {"long", as_method(tensor_cast_to<NPY_INT64>), kFastKw,
+    {"long", keywords<tensor_cast_to<NPY_INT64>>(), kFastKw,
      "long($self, memory_format=None)\n--\n\nAs int64."},
-    {"int", as_method(tensor_cast_to<NPY_INT32>), kFastKw,
+    {"int", keywords<tensor_cast_to<NPY_INT32>>(), kFastKw,
      "int($self, memory_format=None)\n--\n\nAs int32."},
-    {"short", as_method(tensor_cast_to<NPY_INT16>), kFastKw,
+    {"short", keywords<tensor_cast_to<NPY_INT16>>(), kFastKw,
      "short($self, memory_format=None)\n--\n\nAs int16."},
-    {"char", as_method(tensor_cast_to<NPY_INT8>), kFastKw,
+    {"char", keywords<tensor_cast_to<NPY_INT8>>(), kFastKw,
      "char($self, memory_format=None)\n--\n\nAs int8."},
-    {"byte", as_method(tensor_cast_to<NPY_UINT8>), kFastKw,
+    {"byte", keywords<tensor_cast_to<NPY_UINT8>>(), kFastKw,
      "byte($self, memory_format=None)\n--\n\nAs uint8."},
-    {"bool", as_method(tensor_cast_to<NPY_BOOL>), kFastKw,
+    {"bool", keywords<tensor_cast_to<NPY_BOOL>>(), kFastKw,
      "bool($self, memory_format=None)\n--\n\nAs bool."},
-    {"cfloat", as_method(tensor_cast_to<NPY_COMPLEX64>), kFastKw,
+    {"cfloat", keywords<tensor_cast_to<NPY_COMPLEX64>>(), kFastKw,
      "cfloat($self, memory_format=None)\n--\n\nAs complex64."},
-    {"cdouble", as_method(tensor_cast_to<NPY_COMPLEX128>), kFastKw,
+    {"cdouble", keywords<tensor_cast_to<NPY_COMPLEX128>>(), kFastKw,
      "cdouble($self, memory_format=None)\n--\n\nAs complex128."},
-    {"backward", as_method(tensor_backward), METH_VARARGS | METH_KEYWORDS,
+    {"backward", as_method(guarded_backward), METH_VARARGS | METH_KEYWORDS,
      "backward($self, gradient=None, retain_graph=None, create_graph=False, inputs=None)\n--\n\n"
      "Adds the gradients of this tensor, weighted by `gradient` (1 for a tensor of one element), "
      "to the grad of the leaves it was "
      "computed from, or of `inputs` only."},
-    {"retain_grad", tensor_retain_grad, METH_NOARGS,
+    {"retain_grad", plain<tensor_retain_grad>, METH_NOARGS,
      "retain_grad($self)\n--\n\nKeeps the gradient of a tensor that is not a leaf in its grad."},
     {"_is_view", tensor_is_view, METH_NOARGS, nullptr},
     {"_hook_table", tensor_hook_table, METH_NOARGS, nullptr},
@@ -251,26 +305,29 @@ PyMethodDef kMethods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
+const PyMethodDef *method_table() { return kMethods; }
+
 PyGetSetDef kGetSet[] = {
-    {"shape", get_shape, nullptr, "The extents, a modtree.Size.", nullptr},
-    {"dtype", get_dtype, nullptr, "The type of the elements.", nullptr},
-    {"device", get_device, nullptr, "Where the values are: 'cpu', or 'meta' for nowhere.", nullptr},
-    {"ndim", get_ndim, nullptr, "Number of dimensions.", nullptr},
-    {"is_meta", get_is_meta, nullptr, "Has it no values?", nullptr},
-    {"is_cuda", get_false, nullptr, nullptr, nullptr},
-    {"is_sparse", get_false, nullptr, nullptr, nullptr},
-    {"is_quantized", get_false, nullptr, nullptr, nullptr},
-    {"is_mps", get_false, nullptr, nullptr, nullptr},
-    {"requires_grad", get_requires_grad, put_requires_grad, "Are gradients wanted for this tensor?",
-     nullptr},
-    {"is_leaf", get_is_leaf, nullptr, "Was it not made by a recorded operation?", nullptr},
-    {"grad", get_grad, put_grad, "The gradient, or None.", nullptr},
-    {"grad_fn", get_grad_fn, nullptr, "The operation that made it, or None.", nullptr},
-    {"output_nr", get_output_nr, nullptr, "Which output of grad_fn it is.", nullptr},
-    {"retains_grad", get_retains_grad, nullptr, "Is the gradient of this non-leaf kept?", nullptr},
-    {"_base", get_base, nullptr, "The tensor that this one is a view of, or None.", nullptr},
-    {"data", get_data, put_data, "The same memory without gradients; may be replaced.", nullptr},
-    {"_version", get_version, nullptr, "Counts changes in place.", nullptr},
+    guarded_attribute<get_shape>("shape", "The extents, a modtree.Size."),
+    guarded_attribute<get_dtype>("dtype", "The type of the elements."),
+    guarded_attribute<get_device>("device", "Where the values are: 'cpu', or 'meta' for nowhere."),
+    guarded_attribute<get_ndim>("ndim", "Number of dimensions."),
+    guarded_attribute<get_is_meta>("is_meta", "Has it no values?"),
+    guarded_attribute<get_false>("is_cuda", nullptr),
+    guarded_attribute<get_false>("is_sparse", nullptr),
+    guarded_attribute<get_false>("is_quantized", nullptr),
+    guarded_attribute<get_false>("is_mps", nullptr),
+    guarded_attribute<get_requires_grad, put_requires_grad>(
+        "requires_grad", "Are gradients wanted for this tensor?"),
+    guarded_attribute<get_is_leaf>("is_leaf", "Was it not made by a recorded operation?"),
+    guarded_attribute<get_grad, put_grad>("grad", "The gradient, or None."),
+    guarded_attribute<get_grad_fn>("grad_fn", "The operation that made it, or None."),
+    guarded_attribute<get_output_nr>("output_nr", "Which output of grad_fn it is."),
+    guarded_attribute<get_retains_grad>("retains_grad", "Is the gradient of this non-leaf kept?"),
+    guarded_attribute<get_base>("_base", "The tensor that this one is a view of, or None."),
+    guarded_attribute<get_data, put_data>("data",
+                                          "The same memory without gradients; may be replaced."),
+    guarded_attribute<get_version>("_version", "Counts changes in place."),
     {"_array", get_array, nullptr, "The ndarray inside.", nullptr},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},

@@ -237,7 +237,10 @@ void init_numpy_family() {
   g_is_buffer = PyUnicode_InternFromString("_is_buffer");
 }
 
-void adopt_parameter_class(PyTypeObject *parameter) { use_native_dealloc(parameter); }
+void adopt_parameter_class(PyTypeObject *parameter) {
+  use_native_dealloc(parameter);
+  plain_parameter_type = parameter;
+}
 
 void adopt_numpy_family(const py::object &python_family) {
   auto *family = new NumpyFamily(python_family);  // families live for ever

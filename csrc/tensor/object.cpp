@@ -19,6 +19,7 @@ namespace modtree {
 
 PyTypeObject *tensor_base_type = nullptr;
 PyTypeObject *tensor_type = nullptr;
+PyTypeObject *plain_parameter_type = nullptr;
 
 namespace {
 

@@ -47,6 +47,8 @@ extern PyTypeObject *tensor_base_type;
 // modtree.Tensor, the Python class; set when modtree._tensor.tensor is imported. Operations make
 // objects of exactly this type.
 extern PyTypeObject *tensor_type;
+// modtree.nn.Parameter; set when that is installed. Operations on it take no detour.
+extern PyTypeObject *plain_parameter_type;
 
 inline bool is_tensor(PyObject *obj) {
   return Py_TYPE(obj) == tensor_type || PyObject_TypeCheck(obj, tensor_base_type);

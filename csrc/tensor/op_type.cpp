@@ -2,7 +2,9 @@
 // The Python type of an operation.
 #include "python/installed.h"
 #include "python/new_type.h"
+#include "python/slot_guard.h"
 #include "tensor/op.h"
+#include "tensor/override.h"
 #include "tensor/slot_ops.h"
 
 #include <structmember.h>
@@ -19,9 +21,21 @@ namespace {
 
 OpObject *as_op(PyObject *obj) { return reinterpret_cast<OpObject *>(obj); }
 
+bool call_op_override(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames,
+                      PyObject **result) {
+  *result = nullptr;
+  return slot_guard(true, [&] { return call_override(self, args, nargs, kwnames, result); });
+}
+
 PyObject *op_tp_vectorcall(PyObject *self, PyObject *const *args, size_t nargsf,
                            PyObject *kwnames) {
-  return op_call(as_op(self), args, PyVectorcall_NARGS(nargsf), kwnames);
+  const Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
+  PyObject *result;
+  if (is_overridden(args, argument_count(nargs, kwnames)) &&
+      call_op_override(self, args, nargs, kwnames, &result)) {
+    return result;
+  }
+  return op_call(as_op(self), args, nargs, kwnames);
 }
 
 PyObject *op_tp_descr_get(PyObject *self, PyObject *obj, PyObject *) {

@@ -34,6 +34,7 @@ constexpr const char *kSlotNames[kSlotOps] = {
     "convert",
     "copy",
     "fill",
+    "alias",
 };
 OpObject *g_ops[kSlotOps] = {};
 
@@ -45,6 +46,11 @@ OpObject *slot_op(int index) {
                  kSlotNames[index]);
   }
   return g_ops[index];
+}
+
+PyObject *call_slot(int index, PyObject *const *args, Py_ssize_t nargs) {
+  OpObject *op = slot_op(index);
+  return op == nullptr ? nullptr : op_call(op, args, nargs, nullptr);
 }
 
 void keep_if_slot_op(OpObject *op) {

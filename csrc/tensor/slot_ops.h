@@ -36,11 +36,15 @@ enum SlotOp {
   kConvert,
   kCopy,
   kFill,
+  kAlias,
   kSlotOps,
 };
 
 // The operation; null with an error set while modtree._ops has not filled it in.
 OpObject *slot_op(int index);
+
+// Calls it.
+PyObject *call_slot(int index, PyObject *const *args, Py_ssize_t nargs);
 
 // Keeps the operation where its name is that of one of these, and the first of that name.
 void keep_if_slot_op(OpObject *op);

@@ -402,6 +402,7 @@ from modtree._ops.functions import (
     where,
     xlogy,
 )
+from modtree._ops.overridable import overridable_makers as _overridable_makers
 from modtree._tensor.creation import (
     empty,
     empty_like,
@@ -671,4 +672,5 @@ __all__ = [
 ]
 # fmt: on
 
+_overridable_makers(globals())
 _imports.name_by_public_path(__name__, __all__)

@@ -43,7 +43,8 @@ def name_by_public_path(module: str, public: list[str]) -> None:
     """
     for name in public:
         value = getattr(sys.modules[module], name)
-        if isinstance(value, FunctionType) and value.__module__.startswith("modtree._"):
+        is_function = isinstance(value, (FunctionType, _C.Overridable))
+        if is_function and value.__module__.startswith("modtree._"):
             if value.__qualname__.startswith("_"):  # public on top of something of that name
                 value.__name__ = value.__qualname__ = name
             if value.__qualname__ == name:

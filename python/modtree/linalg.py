@@ -37,6 +37,7 @@ from modtree._ops.linalg_functions import (
     vecdot,
     vector_norm,
 )
+from modtree._ops.overridable import overridable_all
 
 __all__ = [
     "LinAlgError",
@@ -72,4 +73,5 @@ __all__ = [
     "vector_norm",
 ]
 
+overridable_all(globals(), __all__)
 _imports.name_by_public_path(__name__, __all__)

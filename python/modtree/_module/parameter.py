@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from modtree import _imports
+from modtree._C import _disabled_torch_function_impl
 from modtree._tensor.tensor import Tensor
 from modtree.families import TensorFamily, family_of
 
@@ -62,6 +63,8 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
     """
 
     __module__ = "modtree.nn.parameter"  # the name in pickles and in repr
+
+    __torch_function__ = _disabled_torch_function_impl
 
     def __new__(cls, data: Any = None, requires_grad: bool = True) -> Self:
         if data is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from modtree._ops.overridable import overridable_all
 from modtree._ops.registry import functions
 
 globals().update(functions)
@@ -73,3 +74,4 @@ __all__ = [
     "real",
     *functions,
 ]
+overridable_all(globals(), __all__)

@@ -17,6 +17,7 @@ from typing import Any
 
 from modtree._C import Op, _install
 from modtree._ops import signatures
+from modtree._ops.overridable import overridable, overridable_property
 
 __all__ = [
     "by_function",
@@ -241,6 +242,7 @@ def export(name: str, value: Any, *, method: bool = True, function: bool = True)
         value.__name__ = value.__qualname__ = name
     if value.__doc__ is None:
         value.__doc__ = signatures.HELP.get(name)
+    value = overridable_property(value) if isinstance(value, property) else overridable(value)
     if method:
         methods[name] = value
     if function:

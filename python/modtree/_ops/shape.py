@@ -23,6 +23,7 @@ def _squeeze(x: Any, axes: Any) -> Any:
     )
 
 
+define("alias", lambda x: x[...], view=True)  # what as_subclass() records
 define("view", np.ndarray.reshape, view=True, strict_view=True)
 define("reshape", np.ndarray.reshape, view=True)
 define("view_dtype", lambda x, kind: x.view(kind), view=True)
@@ -222,6 +223,7 @@ def _reshape_back(g: Any, _out: Any, x_like: Any, *_: Any) -> Any:
     return g.reshape(tuple(x_like.shape))
 
 
+derive("alias", unchanged)
 derive("view", _reshape_back)
 derive("reshape", _reshape_back)
 derive("squeeze", _reshape_back)

@@ -112,7 +112,8 @@ def _body(array: np.ndarray, write: Any, indent: int, shorten: bool) -> str:
 
 def tensor_text(tensor: Any) -> str:
     """What repr() of a tensor is."""
-    start = "tensor("
+    name = type(tensor).__name__
+    start = "tensor(" if name in ("Tensor", "Parameter") else f"{name}("
     suffixes = []
     array = tensor._array
     usual = tensor.dtype in (dtypes.get_default_dtype(), dtypes.int64, dtypes.bool)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import modtree._tensor.sampling  # noqa: F401  # enters the methods that draw
 from modtree import _C, _imports
 from modtree._ops import registry
 from modtree._ops.numpy_protocol.dispatch import call_function, call_ufunc
+from modtree._ops.overridable import overridable, overridable_property
 from modtree._ops.strided import owner_of
 from modtree._tensor import creation, dtypes, from_data, shared, typed
 from modtree._tensor.devices import as_device, device
@@ -47,8 +49,11 @@ class Tensor(_C.TensorBase):
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Tensor:
         self = _C.TensorBase.__new__(cls)
-        if cls is Tensor or cls.__init__ is object.__init__:
+        if cls is Tensor:
             _fill_from_constructor(self, args, kwargs)
+        elif cls.__init__ in (object.__init__, Tensor.__init__):
+            with _C.DisableTorchFunctionSubclass():
+                _fill_from_constructor(self, args, kwargs)
         return self
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -59,9 +64,14 @@ class Tensor(_C.TensorBase):
         """A new object of a class of tensors that shares the memory of ``data``."""
         return _C.make_subclass(cls, data, require_grad)
 
-    def as_subclass(self, cls: Any) -> Any:
-        """The same memory as a tensor of another class."""
-        return _C.make_subclass(cls, self, self.requires_grad)
+    @staticmethod
+    def _make_wrapper_subclass(cls: type, *args: Any, **kwargs: Any) -> Any:
+        """Refused: there is no ``__torch_dispatch__`` that would compute for such an object."""
+        raise NotImplementedError(
+            f"{cls.__name__}: a tensor without memory of its own needs __torch_dispatch__, which "
+            f"modtree does not have. Hold the data in an attribute of a class with "
+            f"__torch_function__, or make the object with Tensor._make_subclass(cls, data)."
+        )
 
     # -- text --------------------------------------------------------------------------------------
 
@@ -422,9 +432,9 @@ class Tensor(_C.TensorBase):
     # -- containers' protocols ---------------------------------------------------------------------
 
     def __iter__(self) -> Any:
-        if self.ndim == 0:
+        if self.dim() == 0:
             raise TypeError("iteration over a 0-d tensor")
-        return iter(registry.ops["unbind"](self, 0))
+        return iter(self.unbind(0))
 
     def __contains__(self, element: Any) -> bool:
         if not isinstance(element, (Tensor, int, float, complex, bool, np.generic)):
@@ -550,6 +560,19 @@ def _rebuild_meta(cls: type, sizes: Any, dtype: Any, requires_grad: bool) -> Ten
     return _C.make_subclass(cls, _C.empty_meta(sizes, dtype), requires_grad)
 
 
+# What runs in every class as it stands: making and restoring objects, and what only leads to other
+# methods.
+_NOT_OVERRIDABLE = frozenset(("__new__", "__init__", "__setstate__", "__iter__", "__dir__", "_new"))
+
+
+def _make_overridable() -> None:
+    for name, value in list(vars(Tensor).items()):
+        if isinstance(value, FunctionType) and name not in _NOT_OVERRIDABLE:
+            setattr(Tensor, name, overridable(value))
+        elif isinstance(value, property):
+            setattr(Tensor, name, overridable_property(value))
+
+
 def _install_methods() -> None:
     for name, value in registry.methods.items():
         if name not in Tensor.__dict__:
@@ -557,6 +580,7 @@ def _install_methods() -> None:
     for name in ("new_zeros", "new_ones", "new_empty", "new_full", "new_empty_strided"):
         method = Tensor.__dict__[name]
         method.__signature__ = parameters_of(method, PLACE)
+    _make_overridable()
 
 
 _install_methods()

@@ -7,6 +7,7 @@ torch leaves, ``forward`` calls torch's own functions.
 
 from __future__ import annotations
 
+from modtree._ops.overridable import overridable_all
 from modtree.nn.functional.activation import *  # noqa: F403
 from modtree.nn.functional.activation import __all__ as _activation
 from modtree.nn.functional.basic import *  # noqa: F403
@@ -51,3 +52,4 @@ __all__ = [
     *_pooling,
     *_vision,
 ]
+overridable_all(globals(), __all__)

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A Python function on tensors that takes part in the tensor function protocol: calls ask the
+// classes of the arguments and the function modes first. In everything else it is the function.
+#include "tensor/override.h"
+
+#include <structmember.h>
+
+#include <cstddef>
+
+#include "python/new_type.h"
+#include "python/slot_guard.h"
+
+namespace modtree {
+
+namespace {
+
+struct OverridableObject {
+  PyObject_HEAD vectorcallfunc vectorcall;
+  PyObject *function;   // owned
+  PyObject *announced;  // owned: what `__torch_function__` gets in its place, or null
+  PyObject *weakrefs;
+};
+
+OverridableObject *as_overridable(PyObject *obj) {
+  return reinterpret_cast<OverridableObject *>(obj);
+}
+
+PyObject *overridable_tp_vectorcall(PyObject *obj, PyObject *const *args, size_t nargsf,
+                                    PyObject *kwnames) {
+  OverridableObject *self = as_overridable(obj);
+  const Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
+  if (is_overridden(args, argument_count(nargs, kwnames))) {
+    PyObject *result = nullptr;
+    const bool taken = slot_guard(true, [&] {
+      PyObject *func = self->announced == nullptr ? obj : self->announced;
+      return call_override(func, args, nargs, kwnames, &result);
+    });
+    if (taken) {
+      return result;
+    }
+  }
+  return PyObject_Vectorcall(self->function, args, nargsf, kwnames);
+}
+
+PyObject *overridable_tp_descr_get(PyObject *self, PyObject *obj, PyObject *) {
+  return obj == nullptr || obj == Py_None ? Py_NewRef(self) : PyMethod_New(self, obj);
+}
+
+// The function's own answer, where that of every object of the type would hide it.
+bool is_of_function(PyObject *name) {
+  for (const char *known : {"__doc__", "__module__", "__name__", "__qualname__", "__dict__"}) {
+    if (PyUnicode_CompareWithASCIIString(name, known) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+PyObject *overridable_tp_getattro(PyObject *obj, PyObject *name) {
+  PyObject *function = as_overridable(obj)->function;
+  if (PyUnicode_Check(name) && is_of_function(name)) {
+    return PyObject_GetAttr(function, name);
+  }
+  PyObject *found = PyObject_GenericGetAttr(obj, name);
+  if (found != nullptr || !PyErr_ExceptionMatches(PyExc_AttributeError)) {
+    return found;
+  }
+  PyErr_Clear();
+  return PyObject_GetAttr(function, name);
+}
+
+int overridable_tp_setattro(PyObject *obj, PyObject *name, PyObject *value) {
+  return PyObject_SetAttr(as_overridable(obj)->function, name, value);
+}
+
+PyObject *overridable_tp_repr(PyObject *obj) {
+  return PyObject_Repr(as_overridable(obj)->function);
+}
+
+int overridable_tp_traverse(PyObject *obj, visitproc visit, void *arg) {
+  Py_VISIT(Py_TYPE(obj));
+  Py_VISIT(as_overridable(obj)->function);
+  Py_VISIT(as_overridable(obj)->announced);
+  return 0;
+}
+
+// The function stays: whoever still holds the object may call it.
+int overridable_tp_clear(PyObject *obj) {
+  Py_CLEAR(as_overridable(obj)->announced);
+  return 0;
+}
+
+void overridable_tp_dealloc(PyObject *obj) {
+  PyTypeObject *type = Py_TYPE(obj);
+  PyObject_GC_UnTrack(obj);
+  if (as_overridable(obj)->weakrefs != nullptr) {
+    PyObject_ClearWeakRefs(obj);
+  }
+  Py_XDECREF(as_overridable(obj)->function);
+  Py_XDECREF(as_overridable(obj)->announced);
+  type->tp_free(obj);
+  Py_DECREF(type);
+}
+
+PyObject *overridable_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+  static const char *kKeywords[] = {"function", "announced", nullptr};
+  PyObject *function, *announced = Py_None;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:Overridable", const_cast<char **>(kKeywords),
+                                   &function, &announced)) {
+    return nullptr;
+  }
+  if (!PyCallable_Check(function)) {
+    PyErr_Format(PyExc_TypeError, "Overridable() takes a function, got %.200s",
+                 Py_TYPE(function)->tp_name);
+    return nullptr;
+  }
+  PyObject *obj = type->tp_alloc(type, 0);
+  if (obj == nullptr) {
+    return nullptr;
+  }
+  OverridableObject *self = as_overridable(obj);
+  self->vectorcall = overridable_tp_vectorcall;
+  self->function = Py_NewRef(function);
+  self->announced = announced == Py_None ? nullptr : Py_NewRef(announced);
+  return obj;
+}
+
+// By the name of the function, which must lead to this object.
+PyObject *overridable_reduce(PyObject *self, PyObject *) {
+  return PyObject_GetAttrString(self, "__qualname__");
+}
+
+PyObject *overridable_announce(PyObject *obj, PyObject *announced) {
+  OverridableObject *self = as_overridable(obj);
+  PyObject *old = self->announced;
+  self->announced = Py_NewRef(announced);
+  Py_XDECREF(old);
+  Py_RETURN_NONE;
+}
+
+PyMethodDef kMethods[] = {
+    {"__reduce__", overridable_reduce, METH_NOARGS, nullptr},
+    {"_announce", overridable_announce, METH_O,
+     "_announce($self, function, /)\n--\n\nWhat __torch_function__ gets in place of this object."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyMemberDef kMembers[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(OverridableObject, vectorcall), READONLY,
+     nullptr},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(OverridableObject, weakrefs), READONLY, nullptr},
+    {"__wrapped__", T_OBJECT, offsetof(OverridableObject, function), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+PyType_Slot kSlots[] = {
+    {Py_tp_new, reinterpret_cast<void *>(overridable_tp_new)},
+    {Py_tp_call, reinterpret_cast<void *>(PyVectorcall_Call)},
+    {Py_tp_descr_get, reinterpret_cast<void *>(overridable_tp_descr_get)},
+    {Py_tp_getattro, reinterpret_cast<void *>(overridable_tp_getattro)},
+    {Py_tp_setattro, reinterpret_cast<void *>(overridable_tp_setattro)},
+    {Py_tp_repr, reinterpret_cast<void *>(overridable_tp_repr)},
+    {Py_tp_traverse, reinterpret_cast<void *>(overridable_tp_traverse)},
+    {Py_tp_clear, reinterpret_cast<void *>(overridable_tp_clear)},
+    {Py_tp_dealloc, reinterpret_cast<void *>(overridable_tp_dealloc)},
+    {Py_tp_methods, kMethods},
+    {Py_tp_members, kMembers},
+    {0, nullptr},
+};
+
+PyType_Spec kSpec = {"modtree._C.Overridable", sizeof(OverridableObject), 0,
+                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
+                         Py_TPFLAGS_METHOD_DESCRIPTOR,
+                     kSlots};
+
+}  // namespace
+
+void make_overridable_type(py::handle m) { new_type(m, "Overridable", &kSpec); }
+
+}  // namespace modtree

@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tensor/override.h"
+
+#include <vector>
+
+#include "family/family.h"
+#include "python/call.h"
+#include "python/installed.h"
+#include "python/interned.h"
+#include "python/slot_guard.h"
+#include "python/type_cache.h"
+#include "tensor/create.h"
+#include "tensor/protocol_modes.h"
+
+namespace modtree {
+
+namespace {
+
+thread_local ProtocolState t_state = ProtocolState::on;
+TypeCache<bool> g_overriding;
+
+// Sequences are looked into one level deep: the tensors of cat(), the parts of an index.
+bool is_sequence(PyObject *arg) { return PyTuple_CheckExact(arg) || PyList_CheckExact(arg); }
+
+int argument_overrides(PyObject *arg) {
+  return never_overrides(arg) ? 0 : class_overrides(Py_TYPE(arg));
+}
+
+// The arguments that take part, one of each class, in the order in which they are asked: from left
+// to right, but subclasses before their bases.
+class Overriders {
+public:
+  // False with an error set.
+  bool add_all(PyObject *const *args, Py_ssize_t count) {
+    for (Py_ssize_t i = 0; i < count; ++i) {
+      if (is_sequence(args[i]) ? !add_items(args[i]) : !add(args[i])) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  const std::vector<py::object> &found() const { return found_; }
+
+  py::object types() const {
+    auto result =
+        py::reinterpret_steal<py::object>(PyTuple_New(static_cast<Py_ssize_t>(found_.size())));
+    for (std::size_t i = 0; result && i < found_.size(); ++i) {
+      PyTuple_SET_ITEM(result.ptr(), static_cast<Py_ssize_t>(i),
+                       Py_NewRef(reinterpret_cast<PyObject *>(Py_TYPE(found_[i].ptr()))));
+    }
+    return result;
+  }
+
+private:
+  // Looking for an override may run code that changes a list.
+  bool add_items(PyObject *sequence) {
+    const auto items = py::reinterpret_steal<py::object>(PySequence_Tuple(sequence));
+    if (!items) {
+      return false;
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items.ptr()); ++i) {
+      if (!add(PyTuple_GET_ITEM(items.ptr(), i))) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  bool add(PyObject *arg) {
+    const int overrides = argument_overrides(arg);
+    if (overrides <= 0) {
+      return overrides == 0;
+    }
+    PyTypeObject *type = Py_TYPE(arg);
+    auto place = found_.end();
+    for (auto it = found_.begin(); it != found_.end(); ++it) {
+      PyTypeObject *other = Py_TYPE(it->ptr());
+      if (other == type) {
+        return true;
+      }
+      if (place == found_.end() && PyType_IsSubtype(type, other)) {
+        place = it;
+      }
+    }
+    found_.insert(place, py::reinterpret_borrow<py::object>(arg));
+    return true;
+  }
+
+  std::vector<py::object> found_;
+};
+
+// The arguments of a call as `__torch_function__` gets them.
+struct PackedCall {
+  py::object args;
+  py::object kwargs;
+
+  bool pack(PyObject *const *values, Py_ssize_t nargs, PyObject *kwnames) {
+    args = py::reinterpret_steal<py::object>(PyTuple_New(nargs));
+    kwargs = py::reinterpret_steal<py::object>(PyDict_New());
+    if (!args || !kwargs) {
+      return false;
+    }
+    for (Py_ssize_t i = 0; i < nargs; ++i) {
+      PyTuple_SET_ITEM(args.ptr(), i, Py_NewRef(values[i]));
+    }
+    for (Py_ssize_t i = 0; kwnames != nullptr && i < PyTuple_GET_SIZE(kwnames); ++i) {
+      if (PyDict_SetItem(kwargs.ptr(), PyTuple_GET_ITEM(kwnames, i), values[nargs + i]) < 0) {
+        return false;
+      }
+    }
+    return true;
+  }
+};
+
+void raise_nobody(PyObject *func, const py::object &types, const py::object &mode) {
+  py::object name = py::reinterpret_steal<py::object>(PyObject_GetAttrString(func, "__name__"));
+  if (!name) {
+    PyErr_Clear();
+    name = py::reinterpret_borrow<py::object>(func);
+  }
+  if (mode) {
+    PyErr_Format(PyExc_TypeError,
+                 "no implementation found for '%S' on types that implement __torch_function__: %S, "
+                 "nor in the function mode %.200s: each of them returned NotImplemented",
+                 name.ptr(), types.ptr(), Py_TYPE(mode.ptr())->tp_name);
+    return;
+  }
+  PyErr_Format(PyExc_TypeError,
+               "no implementation found for '%S' on types that implement __torch_function__: %S: "
+               "each of them returned NotImplemented",
+               name.ptr(), types.ptr());
+}
+
+// What one of those that take part answers; NotImplemented hands over to the next.
+py::object ask(const py::object &who, PyObject *func, const py::object &types,
+               const PackedCall &packed) {
+  const auto method =
+      py::reinterpret_steal<py::object>(PyObject_GetAttr(who.ptr(), names.torch_function));
+  return method ? call(method, func, types, packed.args, packed.kwargs) : py::object();
+}
+
+PyObject *answer(PyObject *func, const Overriders &overriders, const PackedCall &packed) {
+  const py::object types = overriders.types();
+  if (!types) {
+    return nullptr;
+  }
+  py::object mode;
+  if (t_state != ProtocolState::off && mode_count() > 0) {
+    SuspendedMode suspended;  // what the mode itself calls goes to the one below it
+    mode = suspended.mode();
+    py::object result = ask(mode, func, types, packed);
+    if (!result || result.ptr() != Py_NotImplemented) {
+      return result.release().ptr();
+    }
+  }
+  for (const py::object &overrider : overriders.found()) {
+    py::object result = ask(overrider, func, types, packed);
+    if (!result || result.ptr() != Py_NotImplemented) {
+      return result.release().ptr();
+    }
+  }
+  raise_nobody(func, types, mode);
+  return nullptr;
+}
+
+py::object tensor_attribute(const char *name) {
+  return py::reinterpret_steal<py::object>(
+      PyObject_GetAttrString(reinterpret_cast<PyObject *>(tensor_type), name));
+}
+
+}  // namespace
+
+int active_modes = 0;
+
+ProtocolState protocol_state() { return t_state; }
+
+ProtocolState set_protocol_state(ProtocolState state) {
+  const ProtocolState old = t_state;
+  t_state = state;
+  return old;
+}
+
+int class_overrides(PyTypeObject *type) {
+  bool known;
+  if (g_overriding.find(type, &known)) {
+    return known;
+  }
+  const auto held = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject *>(type));
+  const py::object function = type_lookup(type, names.torch_function);
+  const unsigned int version = type_version(type);
+  bool overrides = function && function.ptr() != disabled_implementation();
+  if (overrides && !PyType_IsSubtype(type, tensor_base_type)) {
+    // The tensors of another library have the protocol of that library.
+    overrides = family_of_type(type) == nullptr;
+    if (PyErr_Occurred()) {
+      return -1;
+    }
+  }
+  g_overriding.store(type, version, overrides);
+  return overrides;
+}
+
+bool may_be_overridden(PyObject *const *args, Py_ssize_t count) {
+  if (t_state != ProtocolState::on) {
+    return false;
+  }
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    if (!is_sequence(args[i])) {
+      if (argument_overrides(args[i]) != 0) {
+        return true;
+      }
+      continue;
+    }
+    // By index, with the size read again each time: the look at a class may change a list.
+    for (Py_ssize_t j = 0; j < PySequence_Fast_GET_SIZE(args[i]); ++j) {
+      if (argument_overrides(PySequence_Fast_GET_ITEM(args[i], j)) != 0) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+bool call_override(PyObject *func, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames,
+                   PyObject **result) {
+  *result = nullptr;
+  if (PyErr_Occurred()) {
+    return true;  // of the search
+  }
+  if (t_state == ProtocolState::off || (t_state != ProtocolState::on && mode_count() == 0)) {
+    return false;
+  }
+  Overriders overriders;
+  if (t_state == ProtocolState::on && !overriders.add_all(args, argument_count(nargs, kwnames))) {
+    return true;
+  }
+  if (overriders.found().empty() && mode_count() == 0) {
+    return false;
+  }
+  PackedCall packed;
+  if (packed.pack(args, nargs, kwnames)) {
+    *result = answer(func, overriders, packed);
+  }
+  return true;
+}
+
+bool call_method_override(const char *name, PyObject *const *args, Py_ssize_t nargs,
+                          PyObject *kwnames, PyObject **result) {
+  *result = nullptr;
+  if (PyErr_Occurred()) {
+    return true;
+  }
+  const py::object func = tensor_attribute(name);
+  return !func || call_override(func.ptr(), args, nargs, kwnames, result);
+}
+
+bool call_operator_override(const char *name, PyObject *const *args, Py_ssize_t nargs,
+                            PyObject **result) {
+  *result = nullptr;
+  return slot_guard(true, [&] { return call_method_override(name, args, nargs, nullptr, result); });
+}
+
+bool call_attribute_override(const char *name, PyObject *self, PyObject *value, PyObject **result) {
+  *result = nullptr;
+  if (PyErr_Occurred()) {
+    return true;
+  }
+  const py::object descriptor = tensor_attribute(name);
+  const py::object func = descriptor
+                              ? get_attribute(descriptor, value == nullptr ? "__get__" : "__set__")
+                              : py::object();
+  PyObject *args[2] = {self, value};
+  return !func || call_override(func.ptr(), args, value == nullptr ? 1 : 2, nullptr, result);
+}
+
+// -- Tensor.__torch_function__ --------------------------------------------------------------------
+
+namespace {
+
+// Attributes that give the tensor that was stored there, whatever its class.
+bool keeps_class(PyObject *func) {
+  for (const char *name : {"grad", "_base"}) {
+    const py::object descriptor = tensor_attribute(name);
+    const py::object getter = descriptor ? get_attribute(descriptor, "__get__") : py::object();
+    const int same = getter ? PyObject_RichCompareBool(func, getter.ptr(), Py_EQ) : -1;
+    if (same < 0) {
+      PyErr_Clear();
+    }
+    if (same > 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+py::object in_class(const py::object &result, PyTypeObject *cls);
+
+// The sequence with each item in the class; named tuples are made of one iterable or of the items.
+py::object items_in_class(const py::object &sequence, PyTypeObject *cls) {
+  auto items = py::reinterpret_steal<py::object>(PySequence_List(sequence.ptr()));
+  for (Py_ssize_t i = 0; items && i < PyList_GET_SIZE(items.ptr()); ++i) {
+    const auto item = py::reinterpret_borrow<py::object>(PyList_GET_ITEM(items.ptr(), i));
+    py::object converted = in_class(item, cls);
+    if (!converted) {
+      return converted;
+    }
+    PyObject *old = PyList_GET_ITEM(items.ptr(), i);
+    PyList_SET_ITEM(items.ptr(), i, converted.release().ptr());
+    Py_DECREF(old);
+  }
+  if (!items || PyList_CheckExact(sequence.ptr())) {
+    return items;
+  }
+  if (PyTuple_CheckExact(sequence.ptr())) {
+    return py::reinterpret_steal<py::object>(PyList_AsTuple(items.ptr()));
+  }
+  auto *type = reinterpret_cast<PyObject *>(Py_TYPE(sequence.ptr()));
+  const bool is_named = PyObject_HasAttrString(type, "_make") != 0;
+  return is_named ? call_method(type, "_make", items) : call(py::handle(type), items);
+}
+
+// The result of an operation as an object of the class that it was called for.
+py::object in_class(const py::object &result, PyTypeObject *cls) {
+  if (is_tensor(result.ptr())) {
+    return PyObject_TypeCheck(result.ptr(), cls)
+               ? result
+               : py::reinterpret_steal<py::object>(as_subclass(result.ptr(), cls));
+  }
+  if (PyTuple_Check(result.ptr()) || PyList_Check(result.ptr())) {
+    const bool is_size = reinterpret_cast<PyObject *>(Py_TYPE(result.ptr())) == installed.Size;
+    return is_size ? result : items_in_class(result, cls);
+  }
+  return result;
+}
+
+// Is the class a subclass of all classes that take part? -1 on error.
+int is_subclass_of_all(PyObject *cls, PyObject *types) {
+  const auto all = py::reinterpret_steal<py::object>(PySequence_Tuple(types));
+  if (!all) {
+    return -1;
+  }
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(all.ptr()); ++i) {
+    const int is_subclass = PyObject_IsSubclass(cls, PyTuple_GET_ITEM(all.ptr(), i));
+    if (is_subclass <= 0) {
+      return is_subclass;
+    }
+  }
+  return 1;
+}
+
+PyObject *run_for_class(PyTypeObject *cls, PyObject *func, PyObject *args, PyObject *kwargs) {
+  ScopedProtocolState without(t_state == ProtocolState::off ? ProtocolState::off
+                                                            : ProtocolState::no_subclasses);
+  const auto positional = py::reinterpret_steal<py::object>(PySequence_Tuple(args));
+  auto result = py::reinterpret_steal<py::object>(
+      positional ? PyObject_Call(func, positional.ptr(), kwargs == Py_None ? nullptr : kwargs)
+                 : nullptr);
+  if (!result || cls == tensor_type || cls == plain_parameter_type || keeps_class(func)) {
+    return result.release().ptr();
+  }
+  return in_class(result, cls).release().ptr();
+}
+
+}  // namespace
+
+PyObject *tensor_torch_function(PyObject *cls, PyObject *args, PyObject *kwargs) {
+  return slot_guard(static_cast<PyObject *>(nullptr), [&]() -> PyObject * {
+    static const char *kKeywords[] = {"func", "types", "args", "kwargs", nullptr};
+    const auto none = py::reinterpret_steal<py::object>(PyTuple_New(0));
+    PyObject *func, *types, *positional = none.ptr(), *keywords = Py_None;
+    if (!none || !PyArg_ParseTupleAndKeywords(args, kwargs, "OO|OO:__torch_function__",
+                                              const_cast<char **>(kKeywords), &func, &types,
+                                              &positional, &keywords)) {
+      return nullptr;
+    }
+    const int fits = is_subclass_of_all(cls, types);
+    if (fits <= 0) {
+      return fits < 0 ? nullptr : Py_NewRef(Py_NotImplemented);
+    }
+    return run_for_class(reinterpret_cast<PyTypeObject *>(cls), func, positional, keywords);
+  });
+}
+
+}  // namespace modtree

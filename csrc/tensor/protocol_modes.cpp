@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tensor/protocol_modes.h"
+
+#include <utility>
+#include <vector>
+
+#include "python/new_type.h"
+#include "python/slot_guard.h"
+#include "tensor/override.h"
+
+namespace modtree {
+
+namespace {
+
+// Empty when a thread ends, as each mode leaves in the function that it was entered in.
+thread_local std::vector<PyObject *> t_modes;  // owned
+PyObject *g_disabled_implementation = nullptr;
+
+void push(PyObject *mode) {
+  t_modes.push_back(mode);
+  ++active_modes;
+}
+
+PyObject *pop() {
+  PyObject *mode = t_modes.back();
+  t_modes.pop_back();
+  --active_modes;
+  return mode;
+}
+
+PyObject *push_mode(PyObject *, PyObject *mode) {
+  return slot_guard(static_cast<PyObject *>(nullptr), [&] {
+    push(Py_NewRef(mode));
+    return Py_NewRef(Py_None);
+  });
+}
+
+PyObject *pop_mode(PyObject *, PyObject *) {
+  if (t_modes.empty()) {
+    PyErr_SetString(PyExc_RuntimeError, "no function mode is active in this thread");
+    return nullptr;
+  }
+  return pop();
+}
+
+PyObject *len_modes(PyObject *, PyObject *) { return PyLong_FromSize_t(t_modes.size()); }
+
+PyObject *mode_at(PyObject *, PyObject *arg) {
+  const Py_ssize_t place = PyNumber_AsSsize_t(arg, PyExc_IndexError);
+  if (place == -1 && PyErr_Occurred()) {
+    return nullptr;
+  }
+  if (place < 0 || static_cast<std::size_t>(place) >= t_modes.size()) {
+    PyErr_Format(PyExc_IndexError, "there are %zu function modes, no number %zd", t_modes.size(),
+                 place);
+    return nullptr;
+  }
+  return Py_NewRef(t_modes[static_cast<std::size_t>(place)]);
+}
+
+PyObject *is_enabled(PyObject *, PyObject *) {
+  return PyBool_FromLong(protocol_state() == ProtocolState::on);
+}
+
+PyObject *is_all_disabled(PyObject *, PyObject *) {
+  return PyBool_FromLong(protocol_state() == ProtocolState::off);
+}
+
+// func(*args, **kwargs) without the classes of the arguments taking part.
+PyObject *disabled_impl(PyObject *, PyObject *arguments) {
+  PyObject *func, *types, *args = nullptr, *kwargs = nullptr;
+  if (!PyArg_ParseTuple(arguments, "OO|OO:_disabled_torch_function_impl", &func, &types, &args,
+                        &kwargs)) {
+    return nullptr;
+  }
+  const auto positional = py::reinterpret_steal<py::object>(
+      args == nullptr || args == Py_None ? PyTuple_New(0) : PySequence_Tuple(args));
+  if (!positional) {
+    return nullptr;
+  }
+  ScopedProtocolState without(
+      protocol_state() == ProtocolState::off ? ProtocolState::off : ProtocolState::no_subclasses);
+  return PyObject_Call(func, positional.ptr(), kwargs == Py_None ? nullptr : kwargs);
+}
+
+// has_torch_function_variadic(*args)
+PyObject *has_variadic(PyObject *, PyObject *const *args, Py_ssize_t nargs) {
+  const bool found = active_modes != 0
+                         ? (mode_count() != 0 && protocol_state() != ProtocolState::off) ||
+                               may_be_overridden(args, nargs)
+                         : is_overridden(args, nargs);
+  return PyErr_Occurred() ? nullptr : PyBool_FromLong(found);
+}
+
+PyObject *has_unary(PyObject *, PyObject *arg) { return has_variadic(nullptr, &arg, 1); }
+
+PyObject *has_any(PyObject *, PyObject *args) {
+  const auto all = py::reinterpret_steal<py::object>(PySequence_Tuple(args));
+  if (!all) {
+    return nullptr;
+  }
+  PyObject *sequence = all.ptr();
+  return has_variadic(nullptr, &sequence, 1);
+}
+
+template <typename F>
+PyCFunction as_method(F function) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
+}
+
+PyMethodDef kFunctions[] = {
+    {"_push_on_torch_function_stack", push_mode, METH_O, nullptr},
+    {"_pop_torch_function_stack", pop_mode, METH_NOARGS, nullptr},
+    {"_len_torch_function_stack", len_modes, METH_NOARGS, nullptr},
+    {"_get_function_stack_at", mode_at, METH_O, nullptr},
+    {"_is_torch_function_enabled", is_enabled, METH_NOARGS, nullptr},
+    {"_is_torch_function_all_disabled", is_all_disabled, METH_NOARGS, nullptr},
+    {"_disabled_torch_function_impl", disabled_impl, METH_VARARGS, nullptr},
+    {"_has_torch_function", has_any, METH_O, nullptr},
+    {"_has_torch_function_unary", has_unary, METH_O, nullptr},
+    {"_has_torch_function_variadic", as_method(has_variadic), METH_FASTCALL, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+// -- the context managers ---------------------------------------------------------------------
+
+struct SwitchObject {
+  PyObject_HEAD ProtocolState old;
+  bool entered;
+};
+
+SwitchObject *as_switch(PyObject *obj) { return reinterpret_cast<SwitchObject *>(obj); }
+
+template <ProtocolState kState>
+PyObject *switch_enter(PyObject *obj, PyObject *) {
+  SwitchObject *self = as_switch(obj);
+  if (self->entered) {
+    PyErr_Format(PyExc_RuntimeError, "%.200s() was entered already: make another one",
+                 Py_TYPE(obj)->tp_name);
+    return nullptr;
+  }
+  const bool stays_off = protocol_state() == ProtocolState::off;
+  self->old = set_protocol_state(stays_off ? ProtocolState::off : kState);
+  self->entered = true;
+  return Py_NewRef(obj);
+}
+
+PyObject *switch_exit(PyObject *obj, PyObject *) {
+  SwitchObject *self = as_switch(obj);
+  if (self->entered) {
+    set_protocol_state(self->old);
+    self->entered = false;
+  }
+  Py_RETURN_NONE;
+}
+
+template <ProtocolState kState>
+PyMethodDef kSwitchMethods[] = {
+    {"__enter__", switch_enter<kState>, METH_NOARGS, nullptr},
+    {"__exit__", switch_exit, METH_VARARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+template <ProtocolState kState>
+void make_switch(py::handle m, const char *name, const char *full_name, const char *doc) {
+  PyType_Slot slots[] = {
+      {Py_tp_methods, kSwitchMethods<kState>},
+      {Py_tp_doc, const_cast<char *>(doc)},
+      {0, nullptr},
+  };
+  PyType_Spec spec = {full_name, sizeof(SwitchObject), 0, Py_TPFLAGS_DEFAULT, slots};
+  new_type(m, name, &spec);
+}
+
+}  // namespace
+
+std::size_t mode_count() { return active_modes == 0 ? 0 : t_modes.size(); }
+
+SuspendedMode::SuspendedMode() : mode_(py::reinterpret_steal<py::object>(pop())) {}
+
+SuspendedMode::~SuspendedMode() { push(mode_.release().ptr()); }
+
+PyObject *disabled_implementation() { return g_disabled_implementation; }
+
+void add_protocol(py::handle m) {
+  if (PyModule_AddFunctions(m.ptr(), kFunctions) < 0) {
+    throw py::error_already_set();
+  }
+  g_disabled_implementation = PyObject_GetAttrString(m.ptr(), "_disabled_torch_function_impl");
+  if (g_disabled_implementation == nullptr) {
+    throw py::error_already_set();
+  }
+  make_switch<ProtocolState::no_subclasses>(
+      m, "DisableTorchFunctionSubclass", "modtree._C.DisableTorchFunctionSubclass",
+      "DisableTorchFunctionSubclass()\n--\n\n"
+      "A context in which the classes of arguments take no part in functions; modes do.");
+  make_switch<ProtocolState::off>(
+      m, "DisableTorchFunction", "modtree._C.DisableTorchFunction",
+      "DisableTorchFunction()\n--\n\n"
+      "A context in which neither the classes of arguments nor modes take part in functions.");
+  make_overridable_type(m);
+}
+
+}  // namespace modtree

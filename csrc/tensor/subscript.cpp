@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tensor/subscript.h"
+
+#include "tensor/autograd/record.h"
+#include "tensor/number.h"
+#include "tensor/override.h"
+#include "tensor/slot_ops.h"
+
+namespace modtree {
+
+namespace {
+
+bool check_slice(PyObject *item) {
+  if (PySlice_Check(item)) {
+    PyObject *step = reinterpret_cast<PySliceObject *>(item)->step;
+    int overflow;
+    if (PyLong_Check(step) && PyLong_AsLongLongAndOverflow(step, &overflow) <= 0 && overflow <= 0) {
+      PyErr_SetString(PyExc_ValueError,
+                      "step must be greater than zero; use flip() to reverse a dimension");
+      return false;
+    }
+  }
+  return true;
+}
+
+// A list as the array that NumPy would make of it: the graph may keep it, and the list may change.
+// What is no index comes back as it is, for NumPy to refuse. Null on error.
+py::object array_of_list(PyObject *item) {
+  auto made = py::reinterpret_steal<py::object>(PyArray_FromAny(item, nullptr, 0, 0, 0, nullptr));
+  if (!made) {
+    if (!PyErr_ExceptionMatches(PyExc_ValueError) && !PyErr_ExceptionMatches(PyExc_TypeError)) {
+      return made;
+    }
+    PyErr_Clear();
+    return py::reinterpret_borrow<py::object>(item);
+  }
+  PyArrayObject *array = as_array(made.ptr());
+  if (PyArray_SIZE(array) == 0 && !PyArray_ISBOOL(array)) {
+    return py::reinterpret_steal<py::object>(
+        PyArray_CastToType(array, PyArray_DescrFromType(NPY_INTP), 0));
+  }
+  return PyArray_ISINTEGER(array) || PyArray_ISBOOL(array)
+             ? made
+             : py::reinterpret_borrow<py::object>(item);
+}
+
+// The index with a final Ellipsis, so that NumPy answers with a view (never a scalar) whatever is
+// selected.
+py::object full_index(PyObject *index, bool add_ellipsis) {
+  bool is_tuple = PyTuple_Check(index);
+  Py_ssize_t n = is_tuple ? PyTuple_GET_SIZE(index) : 1;
+  bool has_ellipsis = false;
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject *item = is_tuple ? PyTuple_GET_ITEM(index, i) : index;
+    has_ellipsis |= item == Py_Ellipsis;
+    if (!check_slice(item)) {
+      return py::object();
+    }
+  }
+  bool extend = add_ellipsis && !has_ellipsis;
+  py::object full = py::reinterpret_steal<py::object>(PyTuple_New(n + (extend ? 1 : 0)));
+  if (!full) {
+    return full;
+  }
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject *item = is_tuple ? PyTuple_GET_ITEM(index, i) : index;
+    PyTuple_SET_ITEM(full.ptr(), i, Py_NewRef(item));
+  }
+  if (extend) {
+    Py_INCREF(Py_Ellipsis);
+    PyTuple_SET_ITEM(full.ptr(), n, Py_Ellipsis);
+  }
+  // The tuple is whole before elements of a list may run code.
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject *item = PyTuple_GET_ITEM(full.ptr(), i);
+    if (PyList_Check(item)) {
+      py::object array = array_of_list(item);
+      if (!array) {
+        return array;
+      }
+      PyTuple_SET_ITEM(full.ptr(), i, array.release().ptr());
+      Py_DECREF(item);
+    }
+  }
+  return full;
+}
+
+bool is_advanced(PyObject *item) {
+  PyArrayObject *array = is_tensor(item)       ? as_tensor(item)->array
+                         : PyArray_Check(item) ? as_array(item)
+                                               : nullptr;
+  return array != nullptr ? PyArray_NDIM(array) > 0 : PyList_Check(item) != 0;
+}
+
+// torch applies integers before index arrays, so that they do not count as index arrays themselves,
+// which would move the result's dimensions. Splits such a mixed index into a basic one and one for
+// what that leaves. False: not mixed, or an error is set.
+bool split_index(PyObject *full, py::object &basic, py::object &rest) {
+  Py_ssize_t n = PyTuple_GET_SIZE(full);
+  bool has_int = false;
+  bool has_advanced = false;
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject *item = PyTuple_GET_ITEM(full, i);
+    has_int |= PyLong_CheckExact(item) != 0;
+    has_advanced |= is_advanced(item);
+  }
+  if (!has_int || !has_advanced) {
+    return false;
+  }
+  py::list first, second;
+  const py::object all = py::slice(py::none{}, py::none{}, py::none{});
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    py::handle item(PyTuple_GET_ITEM(full, i));
+    if (is_advanced(item.ptr())) {
+      // A mask takes as many dimensions as it has.
+      PyArrayObject *array = is_tensor(item.ptr())       ? as_tensor(item.ptr())->array
+                             : PyArray_Check(item.ptr()) ? as_array(item.ptr())
+                                                         : nullptr;
+      bool is_mask = array != nullptr && PyArray_TYPE(array) == NPY_BOOL;
+      for (int d = 0; d < (is_mask ? PyArray_NDIM(array) : 1); ++d) {
+        first.append(all);
+      }
+      second.append(item);
+    } else {
+      first.append(item);
+      if (!PyLong_CheckExact(item.ptr())) {
+        second.append(item.is(py::ellipsis()) ? item : py::handle(all));
+      }
+    }
+  }
+  basic = py::tuple(first);
+  rest = py::tuple(second);
+  return true;
+}
+
+// Which elements a meta tensor chooses is not known; how many a meta tensor of integers chooses is.
+bool check_meta_index(TensorObject *self, PyObject *full) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(full); ++i) {
+    PyObject *item = PyTuple_GET_ITEM(full, i);
+    if (is_tensor(item) && as_tensor(item)->is_meta &&
+        (!self->is_meta || PyArray_TYPE(as_tensor(item)->array) == NPY_BOOL)) {
+      PyErr_SetString(PyExc_NotImplementedError,
+                      "a tensor on 'meta' is no index: it has no values that say which elements");
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+PyObject *mp_subscript(PyObject *obj, PyObject *index) {
+  PyObject *given[2] = {obj, index};
+  PyObject *result;
+  if (is_overridden(given, 2) && call_operator_override("__getitem__", given, 2, &result)) {
+    return result;
+  }
+  PyArrayObject *array = as_tensor(obj)->array;
+  if (PyArray_NDIM(array) == 0 && PyLong_CheckExact(index)) {
+    PyErr_SetString(PyExc_IndexError,
+                    "invalid index of a 0-dim tensor. Use `tensor.item()` to get its value");
+    return nullptr;
+  }
+  py::object full = full_index(index, true);
+  if (!full || !check_meta_index(as_tensor(obj), full.ptr())) {
+    return nullptr;
+  }
+  py::object basic, rest;
+  if (split_index(full.ptr(), basic, rest)) {
+    PyObject *first[2] = {obj, basic.ptr()};
+    py::object view = py::reinterpret_steal<py::object>(call_slot(kGetItem, first, 2));
+    PyObject *second[2] = {view.ptr(), rest.ptr()};
+    return view ? call_slot(kGetItem, second, 2) : nullptr;
+  }
+  PyObject *args[2] = {obj, full.ptr()};
+  return call_slot(kGetItem, args, 2);
+}
+
+namespace {
+
+PyObject *plain_value(PyObject *value) {
+  if (is_tensor(value)) {
+    PyObject *array = as_object(as_tensor(value)->array);
+    Py_INCREF(array);
+    return array;
+  }
+  Py_INCREF(value);
+  return value;
+}
+
+// An error is set because this tensor must not be written. An index that it does not have is an
+// error before that one.
+void prefer_index_error(TensorObject *self, PyObject *index) {
+  PyObject *type, *error, *traceback;
+  PyErr_Fetch(&type, &error, &traceback);
+  const py::object full = full_index(index, false);
+  const Py_ssize_t n = full ? PyTuple_GET_SIZE(full.ptr()) : -1;
+  py::object plain = py::reinterpret_steal<py::object>(n < 0 ? nullptr : PyTuple_New(n));
+  for (Py_ssize_t i = 0; plain && i < n; ++i) {
+    PyTuple_SET_ITEM(plain.ptr(), i, plain_value(PyTuple_GET_ITEM(full.ptr(), i)));
+  }
+  const py::object array = py::reinterpret_borrow<py::object>(as_object(self->array));
+  const auto part = py::reinterpret_steal<py::object>(
+      plain ? PyObject_GetItem(array.ptr(), plain.ptr()) : nullptr);
+  if (!part && PyErr_ExceptionMatches(PyExc_IndexError)) {
+    Py_XDECREF(type);
+    Py_XDECREF(error);
+    Py_XDECREF(traceback);
+    return;
+  }
+  PyErr_Restore(type, error, traceback);
+}
+
+// Of an expanded tensor a basic index may choose a part in which each element is there once. Where
+// an index array chooses, all that is written to one element is the same or the last of several.
+int check_part_overlap(TensorObject *self, PyObject *plain) {
+  if (self->is_meta || !is_expanded(self->array)) {
+    return 0;
+  }
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(plain); ++i) {
+    if (is_advanced(PyTuple_GET_ITEM(plain, i))) {
+      return 0;
+    }
+  }
+  const auto array = py::reinterpret_borrow<py::object>(as_object(self->array));
+  const auto part = py::reinterpret_steal<py::object>(PyObject_GetItem(array.ptr(), plain));
+  if (!part) {
+    return -1;
+  }
+  return PyArray_Check(part.ptr()) && is_expanded(as_array(part.ptr())) ? refuse_overlap() : 0;
+}
+
+}  // namespace
+
+int mp_ass_subscript(PyObject *obj, PyObject *index, PyObject *value) {
+  PyObject *given[3] = {obj, index, value};
+  PyObject *answer;
+  if (value != nullptr && is_overridden(given, 3) &&
+      call_operator_override("__setitem__", given, 3, &answer)) {
+    Py_XDECREF(answer);
+    return answer == nullptr ? -1 : 0;
+  }
+  TensorObject *self = as_tensor(obj);
+  if (value == nullptr) {
+    PyErr_SetString(PyExc_TypeError, "elements of a Tensor cannot be deleted");
+    return -1;
+  }
+  if (!is_operand(value)) {
+    PyErr_Format(PyExc_TypeError, "can't assign a %s to a Tensor of %s", Py_TYPE(value)->tp_name,
+                 scalar_type_name(PyArray_TYPE(self->array)));
+    return -1;
+  }
+  if (check_inplace(self, grad_enabled() && any_needs_grad(&value, 1)) < 0) {
+    prefer_index_error(self, index);
+    return -1;
+  }
+  if (is_tensor(value) && as_tensor(value)->is_meta && !self->is_meta) {
+    PyErr_SetString(PyExc_NotImplementedError, "Cannot copy out of meta tensor; no data!");
+    return -1;
+  }
+  py::object full = full_index(index, false);
+  if (!full || !(self->is_meta || check_meta_index(self, full.ptr()))) {
+    return -1;
+  }
+  py::object basic, rest;
+  if (split_index(full.ptr(), basic, rest)) {
+    PyObject *first[2] = {obj, basic.ptr()};
+    py::object view = py::reinterpret_steal<py::object>(call_slot(kGetItem, first, 2));
+    return view ? PyObject_SetItem(view.ptr(), rest.ptr(), value) : -1;
+  }
+  Py_ssize_t n = PyTuple_GET_SIZE(full.ptr());
+  py::object plain = py::reinterpret_steal<py::object>(PyTuple_New(n));
+  if (!plain) {
+    return -1;
+  }
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyTuple_SET_ITEM(plain.ptr(), i, plain_value(PyTuple_GET_ITEM(full.ptr(), i)));
+  }
+  py::object source = py::reinterpret_steal<py::object>(plain_value(value));
+  if (source && PyArray_Check(source.ptr()) && PyArray_NDIM(as_array(source.ptr())) > 0 &&
+      PyArray_SIZE(as_array(source.ptr())) == 1) {
+    // NumPy puts no array of one element into one place.
+    PyArray_Dims none{nullptr, 0};
+    source = py::reinterpret_steal<py::object>(
+        PyArray_Newshape(as_array(source.ptr()), &none, NPY_CORDER));
+  }
+  if (!source) {
+    return -1;
+  }
+  py::object target = py::reinterpret_borrow<py::object>(as_object(self->array));
+  if (check_part_overlap(self, plain.ptr()) < 0) {
+    return -1;
+  }
+  PyObject *originals[3] = {obj, plain.ptr(), value};
+  PyObject *values[3] = {target.ptr(), plain.ptr(), source.ptr()};
+  OpObject *op = slot_op(kSetItem);
+  InplaceRecord recorded;
+  if (op == nullptr || recorded.begin(op, self, originals, values, 3, 3) < 0) {
+    return -1;
+  }
+  if (self->is_meta) {
+    return recorded.finish(self);
+  }
+  if (PyObject_SetItem(target.ptr(), plain.ptr(), source.ptr()) < 0) {
+    if (PyErr_ExceptionMatches(PyExc_ValueError)) {
+      py::error_already_set error;
+      PyErr_Format(PyExc_RuntimeError, "assignment to a Tensor: %S", error.value().ptr());
+    }
+    return -1;
+  }
+  return recorded.finish(self);
+}
+
+}  // namespace modtree

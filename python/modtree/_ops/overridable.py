@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Functions that classes with ``__torch_function__`` and function modes may take over."""
+
+from __future__ import annotations
+
+from types import FunctionType
+from typing import Any
+
+from modtree._C import Overridable
+
+__all__ = ["overridable", "overridable_all", "overridable_makers", "overridable_property"]
+
+_MARK = "_overridable"
+_MAKERS = {
+    f"modtree._tensor.{module}"
+    for module in ("creation", "from_data", "random_creation", "ranges", "sampling", "windows")
+}
+
+
+def overridable(function: Any) -> Any:
+    """The function with the protocol in front of it: one object for each function, which also takes
+    the function's place in its module. Anything but a Python function comes back as it is.
+    """
+    if not isinstance(function, FunctionType):
+        return function
+    known = function.__dict__.get(_MARK)
+    if known is None:
+        known = function.__dict__[_MARK] = Overridable(function)
+        if function.__globals__.get(function.__name__) is function:
+            function.__globals__[function.__name__] = known
+    return known
+
+
+def overridable_all(namespace: dict[str, Any], names: Any) -> None:
+    """The same for the functions of a module that have these names."""
+    for name in names:
+        namespace[name] = overridable(namespace[name])
+
+
+def overridable_makers(namespace: dict[str, Any]) -> None:
+    """The same for the functions in a namespace that make tensors: modes may take them over."""
+    for name in namespace["__all__"]:
+        if getattr(namespace[name], "__module__", None) in _MAKERS:
+            namespace[name] = overridable(namespace[name])
+
+
+def overridable_property(value: property) -> property:
+    """The property with the protocol in front of its getter."""
+    getter = value.fget
+    if not isinstance(getter, FunctionType):
+        return value
+    guarded = Overridable(getter)
+    result = property(guarded, value.fset, value.fdel, value.__doc__)
+    # What the protocol announces is the attribute's own getter: Tensor.T.__get__.
+    guarded._announce(result.__get__)  # type: ignore[attr-defined]
+    return result
