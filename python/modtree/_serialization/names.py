@@ -14,6 +14,11 @@ import numpy as np
 
 from modtree import _C
 from modtree._module.parameter import Buffer, Parameter, _rebuild_parameter
+from modtree._module.uninitialized import (
+    UninitializedBuffer,
+    UninitializedParameter,
+    _rebuild_uninitialized,
+)
 from modtree._serialization.unpickle import Unfinished, Unpickler, UnpicklingError
 from modtree._tensor.devices import as_device, device
 from modtree._tensor.tensor import Size, Tensor, _rebuild, _rebuild_meta
@@ -164,6 +169,17 @@ def _parameter(data: Any, requires_grad: Any) -> Any:
     return _rebuild_parameter(data, requires_grad)
 
 
+def _uninitialized(kind: Any, arguments: Any) -> Any:
+    _require(kind in (UninitializedBuffer, UninitializedParameter), "a class without a shape")
+    _require(type(arguments) is dict, "arguments of a class without a shape")
+    known = {"requires_grad": bool, "device": device, "dtype": _C.dtype, "persistent": bool}
+    for name, value in arguments.items():
+        fits = name in known and isinstance(value, known[name])
+        _require(fits, "an argument of a class without a shape")
+    _require(kind is UninitializedBuffer or "persistent" not in arguments, "a persistent parameter")
+    return _rebuild_uninitialized(kind, arguments)
+
+
 def _dtype_by_name(name: Any) -> Any:
     _require(type(name) is str and name in _C._dtypes, "the name of a dtype")
     return _C._dtypes[name]
@@ -290,6 +306,9 @@ NAMES: dict[tuple[str, str], Any] = {
             (("modtree.nn.parameter", "modtree.parameter"), "Buffer", Buffer),
             (("modtree.nn.parameter", "modtree.parameter"), "Parameter", Parameter),
             (("modtree._module.parameter", "modtree.parameter"), "_rebuild_parameter", _parameter),
+            (("modtree._module.uninitialized",), "_rebuild_uninitialized", _uninitialized),
+            (("modtree.nn.parameter",), "UninitializedBuffer", UninitializedBuffer),
+            (("modtree.nn.parameter",), "UninitializedParameter", UninitializedParameter),
             (("modtree", "modtree.tensor"), "Size", Size),
             (("modtree", "modtree.tensor"), "Tensor", Tensor),
             (("modtree._tensor.tensor", "modtree.tensor"), "_rebuild", _tensor),
@@ -323,6 +342,7 @@ _MAKERS: dict[Any, Callable[..., Any]] = {
             _encode,
             _dtype_by_name,
             _parameter,
+            _uninitialized,
             _tensor,
             _meta_tensor,
             _reconstruct,
@@ -336,6 +356,8 @@ _BUILDERS = {
     collections.OrderedDict: _set_metadata,
     Tensor: _set_attributes,
     Parameter: _set_attributes,
+    UninitializedBuffer: _set_attributes,
+    UninitializedParameter: _set_attributes,
 }
 
 

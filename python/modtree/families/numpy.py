@@ -13,6 +13,7 @@ from typing import Any
 
 from modtree import _C, _imports
 from modtree._module.parameter import Buffer, Parameter
+from modtree._module.uninitialized import UninitializedTensorMixin
 from modtree._tensor import creation, from_data
 from modtree._tensor.devices import as_device
 from modtree._tensor.grad_mode import no_grad
@@ -28,6 +29,9 @@ class NumpyFamily(base.TensorFamily):
     name = "numpy"
     tensor_type = Tensor
     parameter_type = Parameter
+
+    # A bound builtin: the real isinstance() without a frame.
+    is_uninitialized = staticmethod(type.__instancecheck__.__get__(UninitializedTensorMixin))
 
     def is_meta(self, tensor: Any) -> bool:
         return tensor.is_meta

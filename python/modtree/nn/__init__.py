@@ -13,6 +13,7 @@ from modtree._module.containers import (
 )
 from modtree._module.module import Module
 from modtree._module.parameter import Buffer, Parameter
+from modtree._module.uninitialized import UninitializedBuffer, UninitializedParameter
 from modtree.nn import functional, init, parameter, utils
 from modtree.nn.activation import (
     CELU,
@@ -274,6 +275,8 @@ __all__ = [
     "TripletMarginWithDistanceLoss",
     "Unflatten",
     "Unfold",
+    "UninitializedBuffer",
+    "UninitializedParameter",
     "Upsample",
     "UpsamplingBilinear2d",
     "UpsamplingNearest2d",

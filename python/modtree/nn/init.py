@@ -18,6 +18,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from modtree._ops.overridable import overridable_all
+
 __all__ = [
     "calculate_gain",
     "constant",
@@ -76,7 +78,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 
 def _calculate_fan_in_and_fan_out(tensor: Any) -> tuple[int, int]:
-    if len(tensor.shape) < 2:
+    if tensor.dim() < 2:
         raise ValueError(
             "Fan in and fan out can not be computed for tensor with fewer than 2 dimensions, "
             f"got shape {tuple(tensor.shape)}"
@@ -398,6 +400,8 @@ def sparse_(tensor: Any, sparsity: float, std: float = 0.01, generator: Any = No
         values[order[:zeros], column] = 0
     return tensor
 
+
+overridable_all(globals(), ("uniform_", "normal_", "constant_", "kaiming_uniform_"))
 
 # -- names from before the underscore --------------------------------------------------------------
 

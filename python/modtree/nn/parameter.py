@@ -4,5 +4,17 @@
 from __future__ import annotations
 
 from modtree._module.parameter import Buffer, Parameter, is_lazy
+from modtree._module.uninitialized import (
+    UninitializedBuffer,
+    UninitializedParameter,
+    UninitializedTensorMixin,
+)
 
-__all__ = ["Buffer", "Parameter", "is_lazy"]
+__all__ = [
+    "Buffer",
+    "Parameter",
+    "UninitializedBuffer",
+    "UninitializedParameter",
+    "UninitializedTensorMixin",
+    "is_lazy",
+]
