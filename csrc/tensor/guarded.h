@@ -38,7 +38,7 @@ inline bool call_native_override(const char *name, PyObject *self, PyObject *con
 template <const PyMethodDef *(*kTable)(), PyCFunction kMethod, int kAlias = 0>
 PyObject *guarded(PyObject *self, PyObject *unused) {
   PyObject *result;
-  if (is_overridden(&self, 1) &&
+  if (is_overridden(self) &&
       call_native_override(name_in(kTable(), guarded<kTable, kMethod, kAlias>), self, nullptr, 0,
                            nullptr, &result)) {
     return result;
@@ -51,7 +51,7 @@ using FastMethod = PyObject *(*)(PyObject *, PyObject *const *, Py_ssize_t);
 template <const PyMethodDef *(*kTable)(), FastMethod kMethod>
 PyObject *guarded_fast(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
   PyObject *result;
-  if ((is_overridden(&self, 1) || is_overridden(args, nargs)) &&
+  if ((is_overridden(self) || is_overridden(args, nargs)) &&
       call_native_override(name_in(kTable(), as_method(guarded_fast<kTable, kMethod>)), self, args,
                            nargs, nullptr, &result)) {
     return result;
@@ -65,7 +65,7 @@ template <const PyMethodDef *(*kTable)(), KeywordMethod kMethod>
 PyObject *guarded_keywords(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
                            PyObject *kwnames) {
   PyObject *result;
-  if ((is_overridden(&self, 1) || is_overridden(args, argument_count(nargs, kwnames))) &&
+  if ((is_overridden(self) || is_overridden(args, argument_count(nargs, kwnames))) &&
       call_native_override(name_in(kTable(), as_method(guarded_keywords<kTable, kMethod>)), self,
                            args, nargs, kwnames, &result)) {
     return result;
@@ -77,7 +77,7 @@ PyObject *guarded_keywords(PyObject *self, PyObject *const *args, Py_ssize_t nar
 template <getter kGet>
 PyObject *guarded_get(PyObject *self, void *closure) {
   PyObject *result = nullptr;
-  if (is_overridden(&self, 1) && slot_guard(true, [&] {
+  if (is_overridden(self) && slot_guard(true, [&] {
         return call_attribute_override(static_cast<const char *>(closure), self, nullptr, &result);
       })) {
     return result;
@@ -88,7 +88,7 @@ PyObject *guarded_get(PyObject *self, void *closure) {
 template <setter kSet>
 int guarded_set(PyObject *self, PyObject *value, void *closure) {
   PyObject *result = nullptr;
-  if (value != nullptr && is_overridden(&self, 1) && slot_guard(true, [&] {
+  if (value != nullptr && is_overridden(self) && slot_guard(true, [&] {
         return call_attribute_override(static_cast<const char *>(closure), self, value, &result);
       })) {
     Py_XDECREF(result);

@@ -208,7 +208,7 @@ PyCFunction keywords() {
 // backward() takes a tuple and a dict.
 PyObject *guarded_backward(PyObject *self, PyObject *args, PyObject *kwargs) {
   PyObject *result = nullptr;
-  if (is_overridden(&self, 1) && slot_guard(true, [&] {
+  if (is_overridden(self) && slot_guard(true, [&] {
         const auto kwnames = py::reinterpret_steal<py::object>(
             kwargs == nullptr ? nullptr : PySequence_Tuple(kwargs));
         std::vector<PyObject *> all;

@@ -75,15 +75,16 @@ bool binary_override(PyObject *a, PyObject *b, PyObject **result) {
                       : call_operator_override(kNames.reflected, reflected, 2, result);
 }
 
-bool is_overridden_pair(PyObject *a, PyObject *b) {
-  PyObject *args[2] = {a, b};
-  return is_overridden(args, 2);
+template <int kIndex>
+bool inplace_override(PyObject *a, PyObject *b, PyObject **result) {
+  PyObject *operands[2] = {a, b};
+  return call_operator_override(operator_names(kIndex).inplace, operands, 2, result);
 }
 
 template <int kIndex>
 PyObject *binary(PyObject *a, PyObject *b) {
   PyObject *result;
-  if (is_overridden_pair(a, b) && binary_override<kIndex>(a, b, &result)) {
+  if (is_overridden(a, b) && binary_override<kIndex>(a, b, &result)) {
     return result;
   }
   if (!is_operand(a) || !is_operand(b)) {
@@ -95,10 +96,8 @@ PyObject *binary(PyObject *a, PyObject *b) {
 
 template <int kIndex>
 PyObject *inplace(PyObject *a, PyObject *b) {
-  PyObject *operands[2] = {a, b};
   PyObject *result;
-  if (is_overridden_pair(a, b) &&
-      call_operator_override(operator_names(kIndex).inplace, operands, 2, &result)) {
+  if (is_overridden(a, b) && inplace_override<kIndex>(a, b, &result)) {
     return result;
   }
   if (!is_tensor(a) || !is_operand(b)) {
@@ -116,7 +115,7 @@ PyObject *inplace(PyObject *a, PyObject *b) {
 template <typename Call>
 PyObject *unary_or_override(const char *name, PyObject *a, Call call) {
   PyObject *result;
-  return is_overridden(&a, 1) && call_operator_override(name, &a, 1, &result) ? result : call();
+  return is_overridden(a) && call_operator_override(name, &a, 1, &result) ? result : call();
 }
 
 template <int kIndex>
@@ -132,7 +131,7 @@ PyObject *unary(PyObject *a) {
 
 PyObject *power(PyObject *a, PyObject *b, PyObject *modulus) {
   PyObject *result;
-  if (modulus == Py_None && is_overridden_pair(a, b) && binary_override<kPow>(a, b, &result)) {
+  if (modulus == Py_None && is_overridden(a, b) && binary_override<kPow>(a, b, &result)) {
     return result;
   }
   if (modulus != Py_None || !is_operand(a) || !is_operand(b)) {
@@ -153,14 +152,14 @@ PyObject *positive(PyObject *a) {
   return unary_or_override("positive", a, [a] { return Py_NewRef(a); });
 }
 
-bool compare_override(int op, PyObject *const *args, PyObject **result) {
+bool compare_override(int op, PyObject *a, PyObject *b, PyObject **result) {
+  PyObject *args[2] = {a, b};
   return call_operator_override(operator_names(kLt + op).forward, args, 2, result);
 }
 
 PyObject *richcompare(PyObject *a, PyObject *b, int op) {
-  PyObject *args[2] = {a, b};
   PyObject *result;
-  if (is_overridden_pair(a, b) && compare_override(op, args, &result)) {
+  if (is_overridden(a, b) && compare_override(op, a, b, &result)) {
     return result;
   }
   if (!is_operand(b)) {
@@ -168,6 +167,7 @@ PyObject *richcompare(PyObject *a, PyObject *b, int op) {
   }
   static_assert(Py_LT == 0 && Py_LE == 1 && Py_EQ == 2 && Py_NE == 3 && Py_GT == 4 && Py_GE == 5,
                 "the comparison slots follow Python's numbering");
+  PyObject *args[2] = {a, b};
   return call_slot(kLt + op, args, 2);
 }
 
@@ -232,7 +232,7 @@ Py_ssize_t plain_length(PyObject *obj) {
 
 int nb_bool(PyObject *obj) {
   PyObject *answer;
-  if (!is_overridden(&obj, 1) || !call_operator_override("__bool__", &obj, 1, &answer)) {
+  if (!is_overridden(obj) || !call_operator_override("__bool__", &obj, 1, &answer)) {
     return plain_bool(obj);
   }
   const auto held = py::reinterpret_steal<py::object>(answer);
@@ -253,7 +253,7 @@ PyObject *nb_index(PyObject *obj) {
 
 Py_ssize_t mp_length(PyObject *obj) {
   PyObject *answer;
-  if (!is_overridden(&obj, 1) || !call_operator_override("__len__", &obj, 1, &answer)) {
+  if (!is_overridden(obj) || !call_operator_override("__len__", &obj, 1, &answer)) {
     return plain_length(obj);
   }
   const auto held = py::reinterpret_steal<py::object>(answer);

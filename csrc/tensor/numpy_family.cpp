@@ -6,6 +6,7 @@
 #include "family/family.h"
 #include "python/installed.h"
 #include "tensor/grad_mode.h"
+#include "tensor/override.h"
 #include "tensor/value_methods.h"
 
 namespace modtree {
@@ -183,6 +184,12 @@ public:
 
   PyObject *to(PyObject *tensor, PyObject *device, PyObject *dtype, bool,
                PyObject *memory_format) override {
+    if (!is_plain(tensor)) {
+      const int overrides = class_overrides(Py_TYPE(tensor));
+      if (overrides != 0) {
+        return overrides < 0 ? nullptr : convert_by_method(tensor, device, dtype, memory_format);
+      }
+    }
     if (memory_format != Py_None) {
       py::object made = call("to", tensor, device, dtype, Py_False, memory_format);
       return made.release().ptr();
@@ -218,6 +225,28 @@ public:
   }
 
 private:
+  // tensor.to(), which the class of the tensor takes over.
+  static PyObject *convert_by_method(PyObject *tensor, PyObject *device, PyObject *dtype,
+                                     PyObject *memory_format) {
+    const auto method = py::reinterpret_steal<py::object>(PyObject_GetAttrString(tensor, "to"));
+    const auto none = py::reinterpret_steal<py::object>(PyTuple_New(0));
+    const auto kwargs = py::reinterpret_steal<py::object>(PyDict_New());
+    if (!method || !none || !kwargs) {
+      return nullptr;
+    }
+    const struct {
+      const char *name;
+      PyObject *value;
+    } kGiven[] = {{"device", device}, {"dtype", dtype}, {"memory_format", memory_format}};
+    for (const auto &given : kGiven) {
+      if (given.value != Py_None &&
+          PyDict_SetItemString(kwargs.ptr(), given.name, given.value) < 0) {
+        return nullptr;
+      }
+    }
+    return PyObject_Call(method.ptr(), none.ptr(), kwargs.ptr());
+  }
+
   // Of a class whose methods are ours: no need to call them through Python.
   static bool is_plain(PyObject *tensor) {
     return Py_TYPE(tensor) == tensor_type || Py_TYPE(tensor) == parameter_type();

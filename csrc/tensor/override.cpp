@@ -119,17 +119,12 @@ void raise_nobody(PyObject *func, const py::object &types, const py::object &mod
     PyErr_Clear();
     name = py::reinterpret_borrow<py::object>(func);
   }
-  if (mode) {
-    PyErr_Format(PyExc_TypeError,
-                 "no implementation found for '%S' on types that implement __torch_function__: %S, "
-                 "nor in the function mode %.200s: each of them returned NotImplemented",
-                 name.ptr(), types.ptr(), Py_TYPE(mode.ptr())->tp_name);
-    return;
-  }
+  const bool has_mode = static_cast<bool>(mode);
   PyErr_Format(PyExc_TypeError,
-               "no implementation found for '%S' on types that implement __torch_function__: %S: "
-               "each of them returned NotImplemented",
-               name.ptr(), types.ptr());
+               "Multiple dispatch failed for '%S'; all __torch_function__ handlers returned "
+               "NotImplemented: those of %S%s%s. No implementation found",
+               name.ptr(), types.ptr(), has_mode ? " and of the mode " : "",
+               has_mode ? Py_TYPE(mode.ptr())->tp_name : "");
 }
 
 // What one of those that take part answers; NotImplemented hands over to the next.
@@ -243,6 +238,16 @@ bool call_override(PyObject *func, PyObject *const *args, Py_ssize_t nargs, PyOb
     *result = answer(func, overriders, packed);
   }
   return true;
+}
+
+PyObject *handle_override(PyObject *func, PyObject *relevant, PyObject *args, PyObject *kwargs) {
+  Overriders overriders;
+  if (t_state == ProtocolState::on && !overriders.add_all(&relevant, 1)) {
+    return nullptr;
+  }
+  const PackedCall packed{py::reinterpret_borrow<py::object>(args),
+                          py::reinterpret_borrow<py::object>(kwargs)};
+  return answer(func, overriders, packed);
 }
 
 bool call_method_override(const char *name, PyObject *const *args, Py_ssize_t nargs,

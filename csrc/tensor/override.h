@@ -56,6 +56,19 @@ inline bool is_overridden(PyObject *const *args, Py_ssize_t count) {
   return false;
 }
 
+// The same for one argument and for two, without a place in memory for them.
+inline bool is_overridden(PyObject *arg) {
+  return active_modes != 0 || (!never_overrides(arg) && may_be_overridden(&arg, 1));
+}
+
+inline bool is_overridden(PyObject *a, PyObject *b) {
+  if (active_modes == 0 && never_overrides(a) && never_overrides(b)) {
+    return false;
+  }
+  PyObject *both[2] = {a, b};
+  return is_overridden(both, 2);
+}
+
 inline Py_ssize_t argument_count(Py_ssize_t nargs, PyObject *kwnames) {
   return nargs + (kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames));
 }
@@ -65,6 +78,10 @@ inline Py_ssize_t argument_count(Py_ssize_t nargs, PyObject *kwnames) {
 // be asked after is_overridden().
 bool call_override(PyObject *func, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames,
                    PyObject **result);
+
+// The same for a function that says itself whose classes are asked, of the tuple `relevant`. It is an
+// error when nobody is.
+PyObject *handle_override(PyObject *func, PyObject *relevant, PyObject *args, PyObject *kwargs);
 
 // The same for a method of Tensor, which is looked up by its name.
 bool call_method_override(const char *name, PyObject *const *args, Py_ssize_t nargs,

@@ -83,6 +83,9 @@ PyObject *disabled_impl(PyObject *, PyObject *arguments) {
   return PyObject_Call(func, positional.ptr(), kwargs == Py_None ? nullptr : kwargs);
 }
 
+// What torch.jit.trace is at work on: nothing, here.
+PyObject *tracing_state(PyObject *, PyObject *) { Py_RETURN_NONE; }
+
 // has_torch_function_variadic(*args)
 PyObject *has_variadic(PyObject *, PyObject *const *args, Py_ssize_t nargs) {
   const bool found = active_modes != 0
@@ -103,6 +106,17 @@ PyObject *has_any(PyObject *, PyObject *args) {
   return has_variadic(nullptr, &sequence, 1);
 }
 
+// _handle_torch_function(func, relevant, args, kwargs)
+PyObject *handle(PyObject *, PyObject *arguments) {
+  PyObject *func, *relevant, *args, *kwargs;
+  if (!PyArg_ParseTuple(arguments, "OO!O!O!", &func, &PyTuple_Type, &relevant, &PyTuple_Type, &args,
+                        &PyDict_Type, &kwargs)) {
+    return nullptr;
+  }
+  return slot_guard(static_cast<PyObject *>(nullptr),
+                    [&] { return handle_override(func, relevant, args, kwargs); });
+}
+
 template <typename F>
 PyCFunction as_method(F function) {
   return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
@@ -116,6 +130,8 @@ PyMethodDef kFunctions[] = {
     {"_is_torch_function_enabled", is_enabled, METH_NOARGS, nullptr},
     {"_is_torch_function_all_disabled", is_all_disabled, METH_NOARGS, nullptr},
     {"_disabled_torch_function_impl", disabled_impl, METH_VARARGS, nullptr},
+    {"_handle_torch_function", handle, METH_VARARGS, nullptr},
+    {"_get_tracing_state", tracing_state, METH_NOARGS, nullptr},
     {"_has_torch_function", has_any, METH_O, nullptr},
     {"_has_torch_function_unary", has_unary, METH_O, nullptr},
     {"_has_torch_function_variadic", as_method(has_variadic), METH_FASTCALL, nullptr},
@@ -199,6 +215,8 @@ void add_protocol(py::handle m) {
       "DisableTorchFunction()\n--\n\n"
       "A context in which neither the classes of arguments nor modes take part in functions.");
   make_overridable_type(m);
+  // The class of Tensor's class: a metaclass of its own would make every isinstance() slower.
+  m.attr("_TensorMeta") = py::handle(reinterpret_cast<PyObject *>(&PyType_Type));
 }
 
 }  // namespace modtree

@@ -149,10 +149,18 @@ bool check_meta_index(TensorObject *self, PyObject *full) {
 
 }  // namespace
 
-PyObject *mp_subscript(PyObject *obj, PyObject *index) {
+namespace {
+
+bool getitem_override(PyObject *obj, PyObject *index, PyObject **result) {
   PyObject *given[2] = {obj, index};
+  return call_operator_override("__getitem__", given, 2, result);
+}
+
+}  // namespace
+
+PyObject *mp_subscript(PyObject *obj, PyObject *index) {
   PyObject *result;
-  if (is_overridden(given, 2) && call_operator_override("__getitem__", given, 2, &result)) {
+  if (is_overridden(obj, index) && getitem_override(obj, index, &result)) {
     return result;
   }
   PyArrayObject *array = as_tensor(obj)->array;

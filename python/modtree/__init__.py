@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from modtree import (
     _imports,
+    _utils,  # noqa: F401  # an attribute of the package, as torch._utils is
     amp,
     autograd,
     backends,
@@ -14,11 +15,12 @@ from modtree import (
     linalg,
     nn,
     optim,
+    overrides,
     random,
     serialization,
     utils,
 )
-from modtree._C import __version__
+from modtree._C import __version__, _has_compatible_shallow_copy_type  # noqa: F401
 from modtree._C import _promote_types as promote_types
 from modtree._C import _result_type as result_type
 from modtree._ops.functions import (
@@ -580,7 +582,7 @@ _imports.remember()
 __all__ = [
     # modules
     "amp", "autograd", "backends", "cuda", "families", "func", "linalg", "nn", "optim",
-    "random", "serialization", "utils",
+    "overrides", "random", "serialization", "utils",
     # classes
     "Generator", "GradScaler", "Size", "Tensor", "autocast", "device",
     # dtypes, layouts, constants

@@ -110,10 +110,16 @@ def _body(array: np.ndarray, write: Any, indent: int, shorten: bool) -> str:
     return "[" + separator.join(parts) + "]"
 
 
+# Tensor and Parameter, which import this module.
+_PLAIN = {("modtree", "Tensor"), ("modtree.nn.parameter", "Parameter")}
+
+
 def tensor_text(tensor: Any) -> str:
     """What repr() of a tensor is."""
-    name = type(tensor).__name__
-    start = "tensor(" if name in ("Tensor", "Parameter") else f"{name}("
+    cls = type(tensor)
+    name = cls.__name__
+    is_plain = (cls.__module__, name) in _PLAIN
+    start = "tensor(" if is_plain else f"{name}("
     suffixes = []
     array = tensor._array
     usual = tensor.dtype in (dtypes.get_default_dtype(), dtypes.int64, dtypes.bool)
@@ -142,7 +148,8 @@ def tensor_text(tensor: Any) -> str:
         suffixes.append(f"grad_fn=<{tensor.grad_fn.name()}>")
     elif tensor.requires_grad:
         suffixes.append("requires_grad=True")
-    return _joined(start + body, suffixes, len(start))
+    text = _joined(start + body, suffixes, len(start))
+    return f"Parameter({text})" if not is_plain and tensor.__dict__.get("_is_param") else text
 
 
 def _sizes(shape: Any) -> str:

@@ -51,7 +51,7 @@ class Tensor(_C.TensorBase):
         self = _C.TensorBase.__new__(cls)
         if cls is Tensor:
             _fill_from_constructor(self, args, kwargs)
-        elif cls.__init__ in (object.__init__, Tensor.__init__):
+        else:
             with _C.DisableTorchFunctionSubclass():
                 _fill_from_constructor(self, args, kwargs)
         return self
