@@ -14,7 +14,13 @@ from modtree import _C
 from modtree._tensor.handles import RemovableHandle
 from modtree.families import family_of
 
-__all__ = ["RemovableHandle", "WrappedHook", "attach_legacy_backward_hooks", "make_backward_tap"]
+__all__ = [
+    "BackwardHook",
+    "RemovableHandle",
+    "WrappedHook",
+    "attach_legacy_backward_hooks",
+    "make_backward_tap",
+]
 
 _Hook = Callable[..., Any]
 _Ref = Callable[[], Any]
@@ -134,6 +140,9 @@ class BackwardTap:
                 f"{type(output)}",
                 stacklevel=2,
             )
+        return self._tap_output(output)
+
+    def _tap_output(self, output: Any) -> Any:
         if self.tap is None:
             self.choose(output if isinstance(output, tuple) else (output,))
             if self.tap is not None:
@@ -141,6 +150,36 @@ class BackwardTap:
                 # place for each.
                 self.tap.setup_input_hook((None,) * self.n_args)
         return output if self.tap is None else self.tap.setup_output_hook(output)
+
+
+class BackwardHook(BackwardTap):
+    """The full backward hooks of one call of a module, for a ``_call_impl`` written in Python::
+
+        hook = BackwardHook(self, full_hooks, pre_hooks)
+        args = hook.setup_input_hook(args)
+        result = hook.setup_output_hook(self.forward(*args))
+
+    Args:
+        module: The module that is called; the first argument of every hook.
+        user_hooks: ``hook(module, grad_input, grad_output)``.
+        user_pre_hooks: ``hook(module, grad_output)``.
+    """
+
+    __module__ = "modtree.utils.hooks"
+
+    def __init__(
+        self, module: Any, user_hooks: Sequence[_Hook], user_pre_hooks: Sequence[_Hook] = ()
+    ) -> None:
+        super().__init__(module, user_hooks, user_pre_hooks)
+
+    def setup_input_hook(self, args: Any) -> Any:
+        """The positional arguments, watched: a tuple that takes their place."""
+        self.choose(args)
+        return super().setup_input_hook(args)
+
+    def setup_output_hook(self, args: Any) -> Any:
+        """The result, watched; what is neither a tensor nor a tuple comes back as it is."""
+        return self._tap_output(args)
 
 
 # -- legacy backward hooks -------------------------------------------------------------------------

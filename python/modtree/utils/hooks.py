@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What registering a hook returns, under torch's path."""
+"""Handles of hooks, and the hooks on gradients of one call of a module, under torch's path."""
 
 from __future__ import annotations
 
-from modtree._module.hooks import RemovableHandle
+from modtree._module.hooks import BackwardHook, RemovableHandle
 
-__all__ = ["RemovableHandle"]
+__all__ = ["BackwardHook", "RemovableHandle"]
