@@ -72,7 +72,7 @@ py::tuple edge_of(py::object tensor) {
     throw std::runtime_error(
         "the tensor needs no gradient, or is a view that was made under no_grad");
   }
-  return py::make_tuple(py::reinterpret_steal<py::object>(as_object(edge.node)), edge.nr);
+  return py::make_tuple(checked(named_node(edge.node)), edge.nr);
 }
 
 }  // namespace

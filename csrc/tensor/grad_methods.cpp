@@ -28,7 +28,7 @@ PyObject *get_grad_fn(PyObject *self, void *) {
   if (error) {
     return nullptr;
   }
-  return node == nullptr ? Py_NewRef(Py_None) : as_object(node);
+  return node == nullptr ? Py_NewRef(Py_None) : named_node(node);
 }
 
 PyObject *get_is_leaf(PyObject *self, void *) {

@@ -52,6 +52,9 @@ struct OpObject {
   bool is_ufunc;        // forward is a NumPy ufunc: runs no Python code
   bool no_bool;         // not defined for bool (subtraction)
   bool check_zero;      // integer division: a zero divisor is an error
+  // Of how many operands, from the right, a Python number has a place among the edges of a node, as
+  // in torch, where these operations make a tensor of it.
+  unsigned char number_edges;
   // -- the derivative; functions[i] belongs to positional argument i: null where there is none,
   // True where the gradient passes unchanged
   Derivative derivative;

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstring>
 #include <new>
+#include <string_view>
 
 #include "python/installed.h"
 #include "python/new_type.h"
@@ -168,8 +169,10 @@ PyObject *get_next_functions(PyObject *self, void *) {
   py::object result = py::reinterpret_steal<py::object>(PyTuple_New(node->n_edges));
   for (std::size_t i = 0; result && i < node->n_edges; ++i) {
     const Edge &edge = node->edges[i];
-    PyObject *pair =
-        Py_BuildValue("(OI)", edge.node == nullptr ? Py_None : as_object(edge.node), edge.nr);
+    const auto next = py::reinterpret_steal<py::object>(
+        edge.node == nullptr ? Py_NewRef(Py_None)
+                             : named_node(as_node(Py_NewRef(as_object(edge.node)))));
+    PyObject *pair = next ? Py_BuildValue("(OI)", next.ptr(), edge.nr) : nullptr;
     if (pair == nullptr) {
       return nullptr;
     }
@@ -284,7 +287,8 @@ PyType_Slot kSlots[] = {
 };
 
 PyType_Spec kSpec = {"modtree._C.Node", sizeof(NodeObject), 0,
-                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE |
+                         Py_TPFLAGS_DISALLOW_INSTANTIATION,
                      kSlots};
 
 template <typename T>
@@ -412,6 +416,76 @@ PyObject *node_name(NodeObject *node) {
       return PyUnicode_FromString("AsStridedBackward0");
   }
   return PyUnicode_FromString("Node");
+}
+
+namespace {
+
+// A class for each name, kept for ever unless programs make up names without end.
+PyObject *g_named_types = nullptr;
+constexpr Py_ssize_t kMaxNamedTypes = 4096;
+
+py::object make_named_type(PyObject *name) {
+  const char *text = PyUnicode_AsUTF8(name);
+  if (text == nullptr) {
+    return py::object();
+  }
+  // Kept for ever: before 3.11 a type does not copy its name. Node classes of torch are builtins.
+  const std::string_view home = "builtins.";
+  const std::size_t length = std::strlen(text);
+  auto *full_name = static_cast<char *>(PyMem_Malloc(home.size() + length + 1));
+  if (full_name == nullptr) {
+    PyErr_NoMemory();
+    return py::object();
+  }
+  std::memcpy(full_name, home.data(), home.size());
+  std::memcpy(full_name + home.size(), text, length + 1);
+  PyType_Slot slots[] = {
+      {Py_tp_dealloc, reinterpret_cast<void *>(node_tp_dealloc)},
+      {Py_tp_traverse, reinterpret_cast<void *>(node_tp_traverse)},
+      {Py_tp_clear, reinterpret_cast<void *>(node_tp_clear)},
+      {0, nullptr},
+  };
+  PyType_Spec spec = {full_name, sizeof(NodeObject), 0,
+                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                      slots};
+  const auto bases =
+      py::reinterpret_steal<py::object>(PyTuple_Pack(1, reinterpret_cast<PyObject *>(node_type)));
+  return py::reinterpret_steal<py::object>(bases ? PyType_FromSpecWithBases(&spec, bases.ptr())
+                                                 : nullptr);
+}
+
+py::object named_type(PyObject *name) {
+  if (g_named_types == nullptr && (g_named_types = PyDict_New()) == nullptr) {
+    return py::object();
+  }
+  PyObject *known = PyDict_GetItemWithError(g_named_types, name);
+  if (known != nullptr || PyErr_Occurred()) {
+    return py::reinterpret_borrow<py::object>(known);
+  }
+  py::object made = make_named_type(name);
+  if (made && PyDict_GET_SIZE(g_named_types) >= kMaxNamedTypes) {
+    PyDict_Clear(g_named_types);
+  }
+  return made && PyDict_SetItem(g_named_types, name, made.ptr()) == 0 ? made : py::object();
+}
+
+}  // namespace
+
+PyObject *named_node(NodeObject *node) {
+  auto held = py::reinterpret_steal<py::object>(as_object(node));
+  if (Py_TYPE(held.ptr()) != node_type) {
+    return held.release().ptr();
+  }
+  const auto name = py::reinterpret_steal<py::object>(node_name(node));
+  py::object type = name ? named_type(name.ptr()) : py::object();
+  if (!type) {
+    return nullptr;
+  }
+  if (Py_TYPE(held.ptr()) == node_type) {  // making the type may have led here again
+    Py_SET_TYPE(held.ptr(), reinterpret_cast<PyTypeObject *>(type.release().ptr()));
+    Py_DECREF(node_type);
+  }
+  return held.release().ptr();
 }
 
 void make_node_type(py::handle m) { node_type = new_type(m, "Node", &kSpec); }

@@ -107,7 +107,11 @@ extern PyTypeObject *node_type;
 
 inline NodeObject *as_node(PyObject *obj) { return reinterpret_cast<NodeObject *>(obj); }
 inline PyObject *as_object(NodeObject *node) { return reinterpret_cast<PyObject *>(node); }
-inline bool is_node(PyObject *obj) { return Py_TYPE(obj) == node_type; }
+inline bool is_node(PyObject *obj) { return PyObject_TypeCheck(obj, node_type); }
+
+// The node as Python sees it: of a subclass of Node that has the node's name. Nodes that nobody
+// looks at stay of the class itself. Steals, and gives back, the reference; null with an error set.
+PyObject *named_node(NodeObject *node);
 
 // A node with room for these counts; everything in it is empty. New reference.
 NodeObject *new_node(NodeKind kind, std::size_t n_edges, std::size_t n_outputs,

@@ -222,6 +222,19 @@ int require_derivative(OpObject *op) {
 
 namespace {
 
+// The operand that is a number and has a place among the edges, behind those of the tensors;
+// kMaxArgs where there is none.
+std::size_t number_with_edge(OpObject *op, PyObject *const *originals, Py_ssize_t n_positional) {
+  DTypeCategory category;
+  for (Py_ssize_t i = 2 - op->number_edges; op->number_edges != 0 && i < n_positional && i < 2;
+       ++i) {
+    if (number_category(originals[i], &category)) {
+      return static_cast<std::size_t>(i);
+    }
+  }
+  return kMaxArgs;
+}
+
 NodeObject *make_op_node(OpObject *op, PyObject *const *originals, PyObject *const *values,
                          Py_ssize_t n_positional, Py_ssize_t n_total, PyObject *kwnames,
                          std::size_t n_outputs) {
@@ -254,6 +267,8 @@ NodeObject *make_op_node(OpObject *op, PyObject *const *originals, PyObject *con
                  op->name);
     return nullptr;
   }
+  const std::size_t number = number_with_edge(op, originals, n_positional);
+  n_edges += number < kMaxArgs;
   NodeObject *node = new_node(NodeKind::op, n_edges, n_outputs, static_cast<std::size_t>(n_total),
                               n_versions + n_outputs);
   if (node == nullptr) {
@@ -283,6 +298,9 @@ NodeObject *make_op_node(OpObject *op, PyObject *const *originals, PyObject *con
         }
       }
     }
+  }
+  if (number < kMaxArgs) {
+    node->edges[place].arg = static_cast<std::uint16_t>(number);
   }
   if (status < 0) {
     Py_DECREF(as_object(node));

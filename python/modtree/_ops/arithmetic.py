@@ -13,10 +13,19 @@ from modtree._C import TensorBase
 from modtree._ops.generic import conj, no_gradient, pick, zeros
 from modtree._ops.registry import define, derive, export, inplace_of, ops, unchanged
 
-define("add", np.add, promote="arith", operands=2, numpy=np.add)
-define("sub", np.subtract, promote="arith", operands=2, no_bool=True, numpy=np.subtract)
-define("mul", np.multiply, promote="arith", operands=2, numpy=np.multiply)
-define("true_divide", np.true_divide, promote="floating", operands=2, numpy=np.true_divide)
+define("add", np.add, promote="arith", operands=2, numpy=np.add, number_edges=2)
+define(
+    "sub", np.subtract, promote="arith", operands=2, no_bool=True, numpy=np.subtract, number_edges=1
+)
+define("mul", np.multiply, promote="arith", operands=2, numpy=np.multiply, number_edges=2)
+define(
+    "true_divide",
+    np.true_divide,
+    promote="floating",
+    operands=2,
+    numpy=np.true_divide,
+    number_edges=1,
+)
 
 
 def _power(a: Any, b: Any) -> Any:
