@@ -417,7 +417,7 @@ from modtree._tensor.creation import (
     zeros,
     zeros_like,
 )
-from modtree._tensor.devices import device
+from modtree._tensor.devices import device, get_default_device, set_default_device
 from modtree._tensor.dtypes import (
     as_dtype,
     bool,
@@ -599,6 +599,8 @@ __all__ = [
     # recording of gradients
     "enable_grad", "inference_mode", "is_grad_enabled", "is_inference_mode_enabled", "no_grad",
     "set_grad_enabled",
+    # the device of what is made
+    "get_default_device", "set_default_device",
     # random numbers
     "bernoulli", "binomial", "default_generator", "get_rng_state", "initial_seed",
     "manual_seed", "multinomial", "normal", "poisson", "seed", "set_rng_state",

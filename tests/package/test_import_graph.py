@@ -20,6 +20,7 @@ LAYERS = (
         "_imports",
         "_ops.registry",
         "_ops.signatures",
+        "_tensor.context_decorator",
         "_tensor.creation",
         "_tensor.devices",
         "_tensor.dtypes",

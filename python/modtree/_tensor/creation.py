@@ -11,7 +11,7 @@ import numpy as np
 
 from modtree import _C
 from modtree._C import as_dtype, from_array, get_default_dtype
-from modtree._tensor.devices import as_device
+from modtree._tensor.devices import as_device, contexts, device_in_force
 from modtree._tensor.factory_arguments import PLACE, checked, checked_arguments, parameters_of
 from modtree._tensor.layouts import preserve_format
 from modtree._tensor.memory_formats import check_format, in_format, in_order_of
@@ -68,6 +68,8 @@ def scalar_dtype(value: Any) -> Any:
 
 def make_at(make: Any, shape: Any, dtype: Any, device: Any, requires_grad: bool) -> Any:
     """make(shape, numpy dtype) -> array, called for cpu only."""
+    if device is None and contexts:
+        device = device_in_force()
     if device is not None and as_device(device).type == "meta":
         return _C.empty_meta(shape, get_default_dtype() if dtype is None else dtype, requires_grad)
     return from_array(make(shape, numpy_dtype(dtype)), requires_grad)
@@ -146,7 +148,7 @@ def empty(
         kwargs: ``requires_grad``, ``layout``, ``pin_memory``, ``out``.
     """
     # Every parameter of a layer is made here: what needs no check goes by the checks.
-    if device is None and memory_format is None and not kwargs:
+    if device is None and memory_format is None and not kwargs and not contexts:
         shape = size[0] if len(size) == 1 and type(size[0]) in (tuple, Size) else size
         if _are_plain_sizes(shape):
             return from_array(np.empty(shape, numpy_dtype(dtype)))

@@ -1,16 +1,24 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where values live: ``cpu``, or ``meta`` for tensors that have a shape and a dtype but no
-values.
+"""Where values live: ``cpu``, or ``meta`` for tensors that have a shape and a dtype but no values;
+and the device where tensors are made that are given none.
 """
 
 from __future__ import annotations
 
 import re
+import threading
 from typing import TYPE_CHECKING, Any
 
 from modtree import _C, _imports
 
-__all__ = ["as_device", "device"]
+__all__ = [
+    "as_device",
+    "contexts",
+    "device",
+    "device_in_force",
+    "get_default_device",
+    "set_default_device",
+]
 
 _imports.refuse_second(__name__)
 
@@ -57,6 +65,9 @@ class device:
 
     A device is no text: ``tensor.device == "cpu"`` is False, ``tensor.device.type == "cpu"`` is
     what such a program means.
+
+    In a ``with`` block, tensors that are given no device are made on this one: a model that is
+    built in ``with device("meta"):`` takes no memory. Blocks nest, and hold for their thread.
 
     Args:
         type: ``"cpu"``, ``"meta"``, either with an index (``"cpu:0"``), or a device.
@@ -118,6 +129,18 @@ class device:
     def __reduce__(self) -> tuple[Any, ...]:
         return device, (str(self),)
 
+    def __enter__(self) -> device:
+        contexts.append(None)
+        _here.blocks.append(self)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if not _here.blocks:
+            raise RuntimeError(f"{self!r} is left, but no device is in force in this thread")
+        _here.blocks.pop()
+        _here.older = min(_here.older, len(_here.blocks))
+        contexts.pop()
+
     def __copy__(self) -> device:
         return self
 
@@ -127,6 +150,55 @@ class device:
 
 _known: dict[str, device] = {}
 _known.update(cpu=device("cpu"), meta=device("meta"))
+
+
+class _Here(threading.local):
+    """What is in force in this thread."""
+
+    def __init__(self) -> None:
+        #: The devices of the `with` blocks that are open.
+        self.blocks: list[device] = []
+        self.default: device | None = None
+        #: How many of the open blocks are older than the default, which comes before them.
+        self.older = 0
+
+
+_here = _Here()
+#: One entry for each open block and each default, of any thread: while it is empty, no device is in
+#: force anywhere, and factories need not ask.
+contexts: list[None] = []
+
+
+def device_in_force() -> device | None:
+    """The device for tensors that are given none: that of the innermost ``with`` block or what
+    :func:`set_default_device` said, whichever came last; None where there is neither.
+    """
+    if _here.default is not None and len(_here.blocks) == _here.older:
+        return _here.default
+    return _here.blocks[-1] if _here.blocks else None
+
+
+def set_default_device(device: Any) -> None:
+    """Sets the device where this thread makes tensors that are given none; None goes back to
+    ``"cpu"``.
+
+    In a ``with device(...):`` block it holds at once, and goes on to hold after the block.
+    """
+    place = None if device is None else _device(device)
+    if _here.default is not None:
+        contexts.pop()
+    if place is not None:
+        contexts.append(None)
+    _here.default = place
+    _here.older = len(_here.blocks)
+
+
+def get_default_device() -> device:
+    """The device where tensors are made that are given none."""
+    return device_in_force() or _known["cpu"]
+
+
+_device = device  # where a parameter has the name
 
 
 def as_device(value: Any) -> device:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from modtree import _C
-from modtree._tensor.devices import as_device
+from modtree._tensor.devices import as_device, device_in_force
 from modtree._tensor.layouts import layout
 
 __all__ = ["PLACE", "checked", "checked_arguments", "parameters_of"]
@@ -116,6 +116,8 @@ def _into(name: str, out: Any, make: Any, args: Any, kwargs: dict[str, Any]) -> 
             f"differentiation, but out requires grad"
         )
     dtype, device = kwargs.get("dtype"), kwargs.pop("device", None)
+    if device is None:
+        device = device_in_force()
     if dtype is not None and _C.as_dtype(dtype) is not out.dtype:
         raise RuntimeError(
             f"dtype {_C.as_dtype(dtype)} does not match dtype of out parameter ({out.dtype})"

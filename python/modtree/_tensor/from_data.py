@@ -11,6 +11,7 @@ import numpy as np
 from modtree import _C
 from modtree._C import as_dtype, from_array
 from modtree._tensor.creation import numpy_dtype, scalar_dtype
+from modtree._tensor.devices import contexts, device_in_force
 from modtree._tensor.factory_arguments import checked
 from modtree.families import family_of
 
@@ -122,6 +123,8 @@ def tensor(
         device: ``"cpu"`` or ``"meta"``.
         requires_grad: Record operations on the result.
     """
+    if device is None and contexts:
+        device = device_in_force()
     if isinstance(data, _C.TensorBase) and data.is_meta:
         result = data.detach()._convert(dtype, device, True)
     else:
@@ -139,6 +142,8 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:
         dtype: The dtype of the result.
         device: ``"cpu"`` or ``"meta"``.
     """
+    if device is None and contexts:
+        device = device_in_force()
     if isinstance(data, _C.TensorBase):
         return data._convert(dtype, device, False)
     result = from_array(_array_of(data, dtype, copy=False))

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -14,6 +12,7 @@ from modtree._C import (
     is_grad_enabled,
     is_inference_mode_enabled,
 )
+from modtree._tensor.context_decorator import decorate
 
 __all__ = [
     "enable_grad",
@@ -60,7 +59,7 @@ class _GradMode:
         return type(self)()
 
     def __call__(self, function: F) -> F:
-        return _decorate(self.clone, function)
+        return decorate(self.clone, function)
 
 
 class no_grad(_GradMode):
@@ -96,7 +95,7 @@ class set_grad_enabled:
 
     def __call__(self, function: F) -> F:
         _set_grad_enabled(self._previous)
-        return _decorate(lambda: set_grad_enabled(self.mode), function)
+        return decorate(lambda: set_grad_enabled(self.mode), function)
 
 
 class inference_mode:
@@ -132,37 +131,4 @@ class inference_mode:
         _set_grad_enabled(grad)
 
     def __call__(self, function: F) -> F:
-        return _decorate(lambda: inference_mode(self.mode), function)
-
-
-def _decorate(make: Callable[[], Any], function: Any) -> Any:
-    """A function (or generator function) that runs inside a fresh context."""
-    if inspect.isgeneratorfunction(function):
-
-        @functools.wraps(function)
-        def generator(*args: Any, **kwargs: Any) -> Any:
-            with make():
-                iterator = function(*args, **kwargs)
-            # The mode holds while the generator runs, not while its consumer does.
-            while True:
-                try:
-                    with make():
-                        item = next(iterator)
-                except StopIteration as stop:
-                    return stop.value
-                try:
-                    sent = yield item
-                except GeneratorExit:
-                    iterator.close()
-                    raise
-                if sent is not None:
-                    raise TypeError("a generator under a gradient mode takes no sent values")
-
-        return generator
-
-    @functools.wraps(function)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        with make():
-            return function(*args, **kwargs)
-
-    return wrapper
+        return decorate(lambda: inference_mode(self.mode), function)

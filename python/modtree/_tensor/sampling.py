@@ -175,7 +175,8 @@ def normal(
     elif std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
     if not given:
-        result = normal_(empty(size, dtype=dtype, device=device), mean, std, generator=generator)
+        place = "cpu" if device is None else device  # whatever device is in force
+        result = normal_(empty(size, dtype=dtype, device=place), mean, std, generator=generator)
     else:
         plain = [v.detach() if isinstance(v, _C.TensorBase) else v for v in (mean, std)]
         like = plain[0] + plain[1]

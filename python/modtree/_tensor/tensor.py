@@ -516,11 +516,11 @@ def _fill_from_constructor(self: Tensor, args: Any, kwargs: Any) -> None:
     elif len(args) == 1 and isinstance(args[0], Tensor):
         values = args[0].detach()
     elif len(args) == 1 and isinstance(args[0], Size):
-        values = creation.empty(*args)
+        values = creation.empty(*args, device="cpu")
     elif len(args) == 1 and not isinstance(args[0], (int, np.integer)):
-        values = from_data.tensor(args[0], dtype=dtypes.get_default_dtype())
+        values = from_data.tensor(args[0], dtype=dtypes.get_default_dtype(), device="cpu")
     else:
-        values = creation.empty(*args)
+        values = creation.empty(*args, device="cpu")
     if place is not None and as_device(place).type == "meta":
         raise RuntimeError(
             "legacy constructor expects device type: cpu but device type: meta was passed"

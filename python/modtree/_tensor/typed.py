@@ -24,7 +24,7 @@ class Typed(type):
 
 def _typed(name: str, dtype: Any) -> type:
     def make(cls: Any, *args: Any) -> Any:
-        return new(creation.empty(0, dtype=dtype), *args)
+        return new(creation.empty(0, dtype=dtype, device="cpu"), *args)
 
     text = f"Tensors of {dtype}: of sizes (values are not set), or of a sequence's values."
     return Typed(name, (), {"__new__": make, "dtype": dtype, "__doc__": text})
@@ -34,6 +34,8 @@ def new(self: Any, *args: Any, device: Any = None) -> Any:
     """A tensor of this one's dtype: ``new(2, 3)`` of sizes (values are not set), ``new([1, 2])`` of
     values.
     """
+    if device is None:
+        device = self.device
     if not args:
         return creation.empty(0, dtype=self.dtype, device=device)
     first = args[0]

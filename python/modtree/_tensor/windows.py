@@ -211,7 +211,7 @@ def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
     rows = list(choose(range(input.shape[0]), r))
     if not rows:
         return input.new_empty((0, r) if r else (0,))
-    return input[tensor(rows, dtype=int64)]
+    return input[tensor(rows, dtype=int64, device="cpu")]
 
 
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # noqa: N803

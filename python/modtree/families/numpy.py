@@ -81,7 +81,9 @@ class NumpyFamily(base.TensorFamily):
 
     def module_load(self, tensor: Any, source: Any, assign: bool) -> Any:
         if assign:
-            return source.detach() if isinstance(source, Tensor) else from_data.tensor(source)
+            if isinstance(source, Tensor):
+                return source.detach()
+            return from_data.tensor(source, device="cpu")
         result = tensor.detach().clone()
         result.copy_(source)
         return result

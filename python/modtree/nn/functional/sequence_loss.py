@@ -96,7 +96,7 @@ def ctc_loss(
     no_jump = _C.from_array(~jump)
 
     def never(columns: int) -> Tensor:
-        return full((count, columns), _NEVER, dtype=log_probs.dtype)
+        return full((count, columns), _NEVER, dtype=log_probs.dtype, device=log_probs.device)
 
     chances = log_probs.gather(2, index.expand(steps, count, width))
     first = np.arange(width)[None] < np.minimum(2, 2 * lengths + 1)[:, None]
