@@ -6,6 +6,7 @@
 #include "module/adoption.h"
 #include "module/class_info.h"
 #include "module/globals.h"
+#include "python/compat.h"
 #include "python/installed.h"
 #include "python/slot_guard.h"
 
@@ -160,14 +161,35 @@ private:
   int run_normally() {
     // forward is looked up before any hook runs: one that replaces it takes effect in the next
     // call.
+    const auto type =
+        py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject *>(Py_TYPE(self_)));
     forward_ = find_forward(module(), &unbound_);
-    if (!forward_ || collect_backward_hooks() < 0 || run_pre_hooks() < 0 || tap_input() < 0) {
+    if (!forward_ || collect_backward_hooks() < 0 || run_pre_hooks() < 0) {
+      return -1;
+    }
+    if (type.ptr() != reinterpret_cast<PyObject *>(Py_TYPE(self_)) && follow_class(type) < 0) {
+      return -1;
+    }
+    if (tap_input() < 0) {
       return -1;
     }
     if (take_result(call_forward()) < 0 || run_forward_hooks() < 0) {
       return -1;
     }
     return finish_backward_hooks();
+  }
+
+  // A lazy module has become one of another class, whose forward it is that runs from now on.
+  int follow_class(const py::object &before) {
+    const auto name =
+        py::reinterpret_steal<py::object>(PyUnicode_FromString("_calls_forward_of_new_class"));
+    if (!name) {
+      return -1;
+    }
+    if (type_has(reinterpret_cast<PyTypeObject *>(before.ptr()), name.ptr())) {
+      forward_ = find_forward(module(), &unbound_);
+    }
+    return forward_ ? 0 : -1;
   }
 
   int take_result(PyObject *result) {

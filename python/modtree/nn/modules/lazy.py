@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Lazy modules, under torch's path."""
+
+from __future__ import annotations
+
+from modtree.nn.lazy import LazyModuleMixin
+
+__all__ = ["LazyModuleMixin"]
