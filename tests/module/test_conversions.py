@@ -42,6 +42,29 @@ def test_cast_methods_touch_only_floating_point(impl, method, name):
     assert values(m.w) == [1.0, 2.0]
 
 
+def test_tensors_of_a_class_of_their_own_keep_it(impl):
+    class Marked(impl.lib.Tensor):
+        pass
+
+    def marked():
+        return impl.lib.Tensor._make_subclass(Marked, impl.lib.ones(2))
+
+    m = impl.nn.Module()
+    m.w = impl.nn.Parameter(marked())
+    m.register_buffer("f", marked())
+    for convert in (
+        lambda: m.double(),
+        lambda: m.to(impl.lib.float32),
+        lambda: m.to(device="meta"),
+        lambda: m.to_empty(device="cpu"),
+    ):
+        convert()
+        assert [type(m.w), type(m.f)] == [Marked, Marked]
+        assert list(m._parameters) == ["w"]
+        assert isinstance(m.w, impl.nn.Parameter)
+    assert dtypes(m) == ["float32", "float32"]
+
+
 def test_bfloat16(impl):
     if impl.leaves != "torch":
         pytest.skip("NumPy has no bfloat16")

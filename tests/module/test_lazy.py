@@ -527,7 +527,8 @@ def test_conversions_before_the_first_call(impl):
     assert m.double() is m
     assert m.weight is weight
     assert m.weight.dtype == impl.lib.float64
-    assert kinds_of(impl).is_lazy(m.weight)
+    assert all(kinds_of(impl).is_lazy(t) for t in (m.weight, m.shift))
+    assert m.shift.dtype == impl.lib.float64
     m.zero_grad()
     m.cpu()
     m.to(impl.lib.float32).to(impl.lib.float64)

@@ -178,7 +178,8 @@ class UninitializedBuffer(UninitializedTensorMixin, Tensor):
         return buffer
 
     def _arguments(self) -> dict[str, Any]:
-        return {**super()._arguments(), "persistent": self.persistent}
+        # What a conversion made has no mark of its own.
+        return {**super()._arguments(), "persistent": getattr(self, "persistent", True)}
 
 
 def _rebuild_uninitialized(cls: type, arguments: dict[str, Any]) -> Any:
