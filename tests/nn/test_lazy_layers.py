@@ -340,3 +340,28 @@ def test_checkpoints_of_torch_load(name):
         rtol=1e-4,
         atol=1e-5,
     )
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")
+@pytest.mark.parametrize("wrap", ["weight_norm", "spectral_norm"])
+def test_norms_of_weights_need_weights(lib, wrap):
+    m = lib.nn.LazyLinear(3)
+    with raises(ValueError, "can't have uninitialized parameters"):
+        getattr(lib.nn.utils, wrap)(m)
+    m(lib.ones(2, 4))
+    getattr(lib.nn.utils, wrap)(m)
+    assert tuple(m(lib.ones(2, 4)).shape) == (2, 3)
+
+
+@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors:UserWarning")
+@pytest.mark.parametrize("shape", [(2, 0), (2, 3, 0), (0,), (0, 0)], ids=str)
+def test_an_input_without_values(lib, shape):
+    m = lib.nn.LazyLinear(3)
+    x = lib.ones(*shape, requires_grad=True)
+    y = m(x)
+    assert tuple(y.shape) == (*shape[:-1], 3)
+    assert y.tolist() == m.bias.expand(y.shape).tolist()
+    y.sum().backward()
+    assert x.grad.shape == x.shape
+    assert m.weight.grad.shape == m.weight.shape
+    assert m.bias.grad.tolist() == [y.numel() / 3] * 3

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from modtree import _imports
 from modtree._C import _disabled_torch_function_impl
+from modtree._tensor.devices import device_in_force
 from modtree._tensor.tensor import Tensor
 from modtree.families import TensorFamily, family_of
 
@@ -68,7 +69,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
 
     def __new__(cls, data: Any = None, requires_grad: bool = True) -> Self:
         if data is None:
-            data = Tensor()
+            data = _nothing()
         kind = type(data)
         if kind is Tensor or kind is Parameter:
             return Tensor._make_subclass(cls, data, requires_grad)
@@ -128,7 +129,7 @@ class Buffer(Tensor, metaclass=_BufferMeta):
 
     def __new__(cls, data: Any = None, *, persistent: bool = True) -> Any:
         if data is None:
-            data = Tensor()
+            data = _nothing()
         family = family_of(data)
         if family is not None and not isinstance(data, Tensor):
             return _foreign(cls, Buffer, family).make_buffer(data, persistent)
@@ -142,6 +143,12 @@ def is_lazy(value: Any) -> bool:
     """Is it a parameter or buffer whose shape is not known yet?"""
     family = family_of(value)
     return family is not None and bool(family.is_uninitialized(value))
+
+
+def _nothing() -> Tensor:
+    """No values, on the device in force."""
+    place = device_in_force()
+    return Tensor() if place is None else Tensor().to(place)
 
 
 def _rebuild_parameter(data: Any, requires_grad: bool) -> Parameter:

@@ -43,10 +43,16 @@ def _check_linear(x: Array, weight: Array, bias: Array | None) -> None:
         )
 
 
+def _rows(x: Any) -> Any:
+    """All rows along the last axis, as a matrix."""
+    width = x.shape[-1]
+    return x.reshape((-1 if width else math.prod(x.shape[:-1]), width))
+
+
 def _linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
     _check_linear(x, weight, bias)
     # One matrix product instead of one for each entry of the leading axes.
-    rows = x if x.ndim < 2 else x.reshape(-1, x.shape[-1])
+    rows = x if x.ndim < 2 else _rows(x)
     shape = x.shape[:-1] + weight.shape[:-1]
     if (
         bias is not None
@@ -85,11 +91,11 @@ def _linear_backward(
 ) -> tuple[Any, Any, Any]:
     if weight.ndim == 1:
         column = g.reshape((*g.shape, 1))
-        gw = (column * x).reshape((-1, x.shape[-1])).sum(0) if needs[1] else None
+        gw = _rows(column * x).sum(0) if needs[1] else None
         return column * weight if needs[0] else None, gw, g
-    rows = g.reshape((-1, g.shape[-1]))
+    rows = _rows(g)
     gx = np.matmul(rows, weight).reshape(x.shape) if needs[0] else None
-    gw = np.matmul(rows.T, x.reshape((-1, x.shape[-1]))) if needs[1] else None
+    gw = np.matmul(rows.T, _rows(x)) if needs[1] else None
     gb = None
     if len(needs) > 2 and needs[2]:
         gb = rows.sum(0) if bias_like.ndim == 1 else g

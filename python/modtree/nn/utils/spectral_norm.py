@@ -8,7 +8,7 @@ from typing import Any
 from modtree._tensor.grad_mode import no_grad
 from modtree.nn.convolution import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from modtree.nn.functional import normalize
-from modtree.nn.utils.weight_norm import _hooks, _removed
+from modtree.nn.utils.weight_norm import _hooks, _removed, refuse_lazy
 
 __all__ = ["remove_spectral_norm", "spectral_norm"]
 
@@ -70,7 +70,7 @@ def spectral_norm(
 
     Raises:
         RuntimeError: The parameter is normalized already.
-        ValueError: ``n_power_iterations`` is not positive.
+        ValueError: ``n_power_iterations`` is not positive, or the parameter has no shape yet.
     """
     if _hooks(module, name, SpectralNorm):
         raise RuntimeError(f"Cannot register two spectral_norm hooks on the same parameter {name}")
@@ -81,6 +81,7 @@ def spectral_norm(
     weight = module._parameters[name]
     if weight is None:
         raise ValueError(f"`SpectralNorm` cannot be applied as parameter `{name}` is None")
+    refuse_lazy(weight, "SpectralNorm")
     with no_grad():
         rows, columns = hook.as_matrix(weight.detach()).shape
         u, v = (normalize(weight.new_empty(n).normal_(), dim=0, eps=eps) for n in (rows, columns))

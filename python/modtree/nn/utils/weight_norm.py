@@ -5,10 +5,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from modtree._module.parameter import Parameter
+from modtree._module.parameter import Parameter, is_lazy
 from modtree._tensor.grad_mode import no_grad
 
 __all__ = ["norm_except_dim", "remove_weight_norm", "weight_norm"]
+
+
+def refuse_lazy(weight: Any, what: str) -> None:
+    if is_lazy(weight):
+        raise ValueError(
+            f"The module passed to `{what}` can't have uninitialized parameters. Call the module "
+            f"once before"
+        )
 
 
 def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Any:  # noqa: A002
@@ -69,11 +77,13 @@ def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
 
     Raises:
         RuntimeError: The parameter is normalized already.
+        ValueError: The parameter has no shape yet.
     """
     if _hooks(module, name, WeightNorm):
         raise RuntimeError(f"Cannot register two weight_norm hooks on the same parameter {name}")
     hook = WeightNorm(name, dim)
     weight = getattr(module, name)
+    refuse_lazy(weight, "WeightNorm")
     del module._parameters[name]
     module.register_parameter(name + "_g", Parameter(norm_except_dim(weight.detach(), 2, hook.dim)))
     module.register_parameter(name + "_v", Parameter(weight.detach()))
