@@ -16,9 +16,6 @@ from typing import Any
 import pytest
 from helpers.implementations import implementation
 
-#: Every statement that a file here observes, by number.
-OBSERVED: set[str] = set()
-
 
 class Statements:
     """The statements of one file."""
@@ -37,7 +34,6 @@ class Statements:
             while name in self.programs:
                 name += "'"
             self.programs[name] = program
-            OBSERVED.add(number)
             if better:
                 self.better.add(name)
             return program
@@ -51,7 +47,7 @@ class Statements:
         else:
             assert ours == theirs
 
-    @functools.lru_cache(maxsize=None)  # noqa: B019  # lives as long as the file
+    @functools.cache  # noqa: B019  # lives as long as the file
     def seen(self, number: str, kind: str) -> Any:
         pytest.importorskip("torch")
         with clean(implementation(kind)) as impl:
@@ -89,3 +85,42 @@ def warned(call: Callable[[], Any], *phrases: str) -> Any:
         call()
     text = "\n".join(str(w.message) for w in caught)
     return [w.category.__name__ for w in caught], [phrase in text for phrase in phrases]
+
+
+# -- modules ---------------------------------------------------------------------------------------
+
+
+def parameter(t: Any, *shape: int) -> Any:
+    """A parameter of ones."""
+    return t.nn.Parameter(t.lib.ones(*shape or (1,)))
+
+
+def module(t: Any, **parts: Any) -> Any:
+    """A module with these attributes."""
+    m = t.nn.Module()
+    for name, value in parts.items():
+        setattr(m, name, value)
+    return m
+
+
+def tree(t: Any) -> Any:
+    """Shared modules, shared parameters, empty places, buffers."""
+    shared = module(t, w=parameter(t))
+    m = module(t, a=module(t, s=shared, own=parameter(t)), b=shared, w=shared.w)
+    m.none = t.nn.Module()
+    m.none = None
+    m.register_buffer("buf", t.lib.ones(1))
+    m.a.register_buffer("buf", m.buf)
+    return m
+
+
+class Plain:
+    """What classes of all implementations share: a forward that returns its input."""
+
+    def forward(self, x, **kwargs):
+        return x
+
+
+def identity(t: Any) -> Any:
+    """A module that returns its input."""
+    return type("Identity", (Plain, t.nn.Module), {})()
