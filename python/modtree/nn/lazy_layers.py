@@ -72,7 +72,7 @@ class LazyLinear(LazyModuleMixin, linear.Linear):
         if self.in_features != 0 and not self.has_uninitialized_params():
             super().reset_parameters()
 
-    def initialize_parameters(self, input: Tensor) -> None:  # type: ignore[override]
+    def initialize_parameters(self, input: Tensor) -> None:
         features = input.shape[-1]
         if self.has_uninitialized_params():
             self.in_features = features
@@ -107,9 +107,7 @@ class _LazyConvMixin(LazyModuleMixin, _ConvNd):
         if self.in_channels != 0 and not self.has_uninitialized_params():
             super().reset_parameters()
 
-    def initialize_parameters(  # type: ignore[override]
-        self, input: Tensor, *args: Any, **kwargs: Any
-    ) -> None:
+    def initialize_parameters(self, input: Tensor, *args: Any, **kwargs: Any) -> None:
         if not self.has_uninitialized_params():  # the shapes are those of a state dict
             channels = self.weight.shape[0 if self.transposed else 1]
             self.in_channels = channels * (1 if self.transposed else self.groups)
@@ -157,7 +155,7 @@ class _LazyConv(_LazyConvMixin):
     ) -> None:
         lengths = kernel_size, stride, padding, dilation
         # The convolution that stands behind.
-        super().__init__(0, 0, *lengths, groups, False, padding_mode)  # type: ignore[call-arg]
+        super().__init__(0, 0, *lengths, groups, False, padding_mode)
         self._forget_shapes(out_channels, bias, device, dtype)
 
 
@@ -176,7 +174,7 @@ class _LazyConvTranspose(_LazyConvMixin):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        super().__init__(  # type: ignore[call-arg]  # of the convolution that stands behind
+        super().__init__(
             0,
             0,
             kernel_size,
@@ -299,7 +297,7 @@ class _LazyNormBase(LazyModuleMixin, _NormBase):
         if self.num_features != 0 and not self.has_uninitialized_params():
             super().reset_parameters()
 
-    def initialize_parameters(self, input: Tensor) -> None:  # type: ignore[override]
+    def initialize_parameters(self, input: Tensor) -> None:
         if not self.has_uninitialized_params():
             loaded = self.weight if self.weight is not None else self.running_mean
             if loaded is not None:  # the shapes are those of a state dict
