@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from modtree import (
     _imports,
-    _utils,  # noqa: F401  # an attribute of the package, as torch._utils is
+    _tensor,
     amp,
     autograd,
     backends,
     cuda,
+    distributed,
     families,
     func,
     linalg,
@@ -500,9 +503,22 @@ from modtree._tensor.sampling import (
 from modtree._tensor.settings import (
     are_deterministic_algorithms_enabled,
     compile,
+    get_deterministic_debug_mode,
     get_float32_matmul_precision,
+    get_num_interop_threads,
+    get_num_threads,
+    is_autocast_cache_enabled,
+    is_autocast_enabled,
+    is_deterministic_algorithms_warn_only_enabled,
+    is_warn_always_enabled,
+    set_deterministic_debug_mode,
     set_float32_matmul_precision,
+    set_flush_denormal,
+    set_num_interop_threads,
+    set_num_threads,
     set_printoptions,
+    set_warn_always,
+    typename,
     use_deterministic_algorithms,
 )
 from modtree._tensor.tensor import Size, Tensor, is_tensor
@@ -576,13 +592,17 @@ from modtree.nn.functional.at_top import (
 )
 from modtree.serialization import load, save
 
+if TYPE_CHECKING:
+    from modtree import accelerator, compiler, cpu, hub, jit, mps, profiler, types, version, xpu
+
 _imports.remember()
 
 # fmt: off
 __all__ = [
     # modules
-    "amp", "autograd", "backends", "cuda", "families", "func", "linalg", "nn", "optim",
-    "overrides", "random", "serialization", "utils",
+    "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "distributed",
+    "families", "func", "hub", "jit", "linalg", "mps", "nn", "optim", "overrides", "profiler",
+    "random", "serialization", "types", "utils", "version", "xpu",
     # classes
     "Generator", "GradScaler", "Size", "Tensor", "autocast", "device",
     # dtypes, layouts, constants
@@ -613,8 +633,12 @@ __all__ = [
     "triu_indices", "unravel_index", "vander", "zeros", "zeros_like",
     # settings and files
     "__version__", "are_deterministic_algorithms_enabled", "compile",
-    "get_float32_matmul_precision", "load", "save", "set_default_tensor_type",
-    "set_float32_matmul_precision", "set_printoptions", "use_deterministic_algorithms",
+    "get_deterministic_debug_mode", "get_float32_matmul_precision", "get_num_interop_threads",
+    "get_num_threads", "is_autocast_cache_enabled", "is_autocast_enabled",
+    "is_deterministic_algorithms_warn_only_enabled", "is_warn_always_enabled", "load", "save",
+    "set_default_tensor_type", "set_deterministic_debug_mode", "set_float32_matmul_precision",
+    "set_flush_denormal", "set_num_interop_threads", "set_num_threads", "set_printoptions",
+    "set_warn_always", "typename", "use_deterministic_algorithms",
     # operations
     "abs", "abs_", "absolute", "acos", "acos_", "acosh", "acosh_", "add", "addbmm", "addcdiv",
     "addcmul", "addmm", "addmv", "addr", "adjoint", "all", "allclose", "amax", "amin",
@@ -678,3 +702,41 @@ __all__ = [
 
 _overridable_makers(globals())
 _imports.name_by_public_path(__name__, __all__)
+setattr(_tensor, "Tensor", Tensor)  # noqa: B010  # where torch has the class, unknown to checkers
+
+_imports.answer_for_missing(
+    __name__,
+    (
+        "_utils",
+        "accelerator",
+        "compiler",
+        "cpu",
+        "hub",
+        "jit",
+        "mps",
+        "profiler",
+        "types",
+        "version",
+        "xpu",
+    ),
+)
+for _name in (
+    "amp",
+    "autograd",
+    "autograd.functional",
+    "autograd.graph",
+    "func",
+    "linalg",
+    "nn.functional",
+    "nn.init",
+    "nn.parallel",
+    "nn.utils",
+    "nn.utils.rnn",
+    "optim.lr_scheduler",
+    "random",
+    "serialization",
+    "utils.checkpoint",
+    "utils.hooks",
+):
+    _imports.answer_for_missing(f"{__name__}.{_name}")
+del _name

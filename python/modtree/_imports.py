@@ -8,12 +8,18 @@ again, these are the first import's modules once more.
 
 from __future__ import annotations
 
+import importlib
+import opcode
 import sys
+from collections.abc import Callable
 from types import FunctionType, ModuleType
+from typing import Any
 
 from modtree import _C
 
-__all__ = ["name_by_public_path", "refuse_second", "remember"]
+__all__ = ["answer_for_missing", "name_by_public_path", "refuse_second", "remember"]
+
+_IMPORT_FROM = opcode.opmap["IMPORT_FROM"]
 
 
 def remember() -> None:
@@ -42,13 +48,52 @@ def name_by_public_path(module: str, public: list[str]) -> None:
     hold, so that a file outlives a move between internal modules.
     """
     for name in public:
-        value = getattr(sys.modules[module], name)
+        value = vars(sys.modules[module]).get(name)  # a submodule that waits stays away
         is_function = isinstance(value, (FunctionType, _C.Overridable))
         if is_function and value.__module__.startswith("modtree._"):
             if value.__qualname__.startswith("_"):  # public on top of something of that name
                 value.__name__ = value.__qualname__ = name
             if value.__qualname__ == name:
                 value.__module__ = module
+
+
+def answer_for_missing(
+    module: str, submodules: tuple[str, ...] = (), reason: str = "see docs/compat.md"
+) -> None:
+    """Gives a module what to answer for a name that it does not have.
+
+    A submodule that few programs need is imported when it is first asked for. Every other name is
+    an AttributeError that says where the list of what is absent stands, in ``from ... import`` an
+    ImportError. The function enters the module at run time, where type checkers do not see it: to
+    them every name would be there.
+
+    Args:
+        module: The name of the module.
+        submodules: What to import on first use.
+        reason: What the message ends with.
+    """
+    there = sys.modules[module]
+    if "__getattr__" in vars(there):  # it has an answer of its own
+        return
+
+    def __getattr__(name: str) -> Any:
+        if name in submodules:
+            return importlib.import_module(f"{module}.{name}")
+        text = f"{module}.{name} is not there; {reason}"
+        if _is_import_from(sys._getframe(1)):
+            raise ImportError(text, name=module)
+        raise AttributeError(text, name=name, obj=there)
+
+    answer: Callable[[str], Any] = __getattr__
+    answer.__module__ = module
+    vars(there)["__getattr__"] = answer
+
+
+def _is_import_from(frame: Any) -> bool:
+    """Is the frame executing ``from module import name``? CPython would put words of its own in the
+    place of an AttributeError there.
+    """
+    return frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] == _IMPORT_FROM
 
 
 def _restore() -> None:

@@ -1,15 +1,24 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What pickles of classes derived from torch's go through: ``torch._utils`` of programs that define
-such classes.
+"""Helpers of torch that programs import although they are private: flat tensors, and what pickles
+of classes derived from torch's go through.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from modtree._module.parameter import Parameter
+from modtree._ops.functions import cat
+from modtree._tensor.tensor import Tensor
 
-__all__ = ["_get_obj_state", "_rebuild_parameter", "_rebuild_parameter_with_state"]
+__all__ = [
+    "_flatten_dense_tensors",
+    "_get_obj_state",
+    "_rebuild_parameter",
+    "_rebuild_parameter_with_state",
+    "_unflatten_dense_tensors",
+]
 
 
 def _get_obj_state(obj: Any) -> Any:
@@ -60,3 +69,14 @@ def _rebuild_parameter_with_state(
         state: The attributes.
     """
     return _set_obj_state(_rebuild_parameter(data, requires_grad, backward_hooks), state)
+
+
+def _flatten_dense_tensors(tensors: Iterable[Tensor]) -> Tensor:
+    """The elements of all tensors in one of a single axis."""
+    return cat([tensor.reshape(-1) for tensor in tensors])
+
+
+def _unflatten_dense_tensors(flat: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Views of the parts of ``flat``, in the shapes of ``tensors``."""
+    parts = flat.split([tensor.numel() for tensor in tensors])
+    return tuple(part.view_as(like) for part, like in zip(parts, tensors, strict=True))

@@ -7,7 +7,28 @@ import contextlib
 import warnings
 from typing import Any
 
-__all__ = ["GradScaler", "autocast"]
+__all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]
+
+
+def is_autocast_available(device_type: str) -> bool:
+    """False."""
+    return False
+
+
+def custom_fwd(fwd: Any = None, *, device_type: str | None = None, cast_inputs: Any = None) -> Any:
+    """The ``forward`` of a Function itself: nothing is cast; without one, a decorator.
+
+    Args:
+        fwd: The function.
+        device_type: Accepted.
+        cast_inputs: Accepted.
+    """
+    return (lambda function: function) if fwd is None else fwd
+
+
+def custom_bwd(bwd: Any = None, *, device_type: str | None = None) -> Any:
+    """The ``backward`` of a Function itself; without one, a decorator."""
+    return (lambda function: function) if bwd is None else bwd
 
 
 class autocast(contextlib.ContextDecorator):  # noqa: N801
@@ -20,6 +41,8 @@ class autocast(contextlib.ContextDecorator):  # noqa: N801
         cache_enabled: Accepted.
     """
 
+    _stacklevel = 2
+
     def __init__(
         self,
         device_type: str = "cuda",
@@ -29,7 +52,8 @@ class autocast(contextlib.ContextDecorator):  # noqa: N801
     ) -> None:
         if enabled:
             warnings.warn(
-                f"autocast for '{device_type}' is not available here and is disabled", stacklevel=2
+                f"autocast for '{device_type}' is not available here and is disabled",
+                stacklevel=self._stacklevel,
             )
 
     def __enter__(self) -> autocast:
@@ -52,6 +76,8 @@ class GradScaler:
         enabled: Warn that nothing is scaled.
     """
 
+    _stacklevel = 2
+
     def __init__(
         self,
         device: str = "cuda",
@@ -63,7 +89,8 @@ class GradScaler:
     ) -> None:
         if enabled:
             warnings.warn(
-                f"GradScaler for '{device}' is not available here and is disabled", stacklevel=2
+                f"GradScaler for '{device}' is not available here and is disabled",
+                stacklevel=self._stacklevel,
             )
 
     def scale(self, outputs: Any) -> Any:

@@ -3,17 +3,33 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
+from modtree import _C
 from modtree._tensor import printing as _format
 
 __all__ = [
     "are_deterministic_algorithms_enabled",
     "compile",
+    "get_deterministic_debug_mode",
     "get_float32_matmul_precision",
+    "get_num_interop_threads",
+    "get_num_threads",
+    "is_autocast_cache_enabled",
+    "is_autocast_enabled",
+    "is_deterministic_algorithms_warn_only_enabled",
+    "is_warn_always_enabled",
+    "set_deterministic_debug_mode",
     "set_float32_matmul_precision",
+    "set_flush_denormal",
+    "set_num_interop_threads",
+    "set_num_threads",
     "set_printoptions",
+    "set_warn_always",
+    "typename",
     "use_deterministic_algorithms",
 ]
 
@@ -35,13 +51,151 @@ def get_float32_matmul_precision() -> str:
     return _precision
 
 
+_MODES = ("default", "warn", "error")
+_deterministic = 0
+
+
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
     """Asks for algorithms that give the same results each time, as all here do."""
+    global _deterministic
+    _deterministic = (1 if warn_only else 2) if mode else 0
 
 
 def are_deterministic_algorithms_enabled() -> bool:
-    """True: there are no others."""
-    return True
+    """What was asked for; there are no others in any case."""
+    return _deterministic > 0
+
+
+def is_deterministic_algorithms_warn_only_enabled() -> bool:
+    """Was it asked for with ``warn_only``?"""
+    return _deterministic == 1
+
+
+def set_deterministic_debug_mode(debug_mode: int | str) -> None:
+    """What :func:`use_deterministic_algorithms` does, by a number or a word: 0 or "default", 1 or
+    "warn", 2 or "error".
+    """
+    global _deterministic
+    if not isinstance(debug_mode, (int, str)):
+        raise TypeError(f"debug_mode must be str or int, but got {type(debug_mode)}")
+    if isinstance(debug_mode, str):
+        if debug_mode not in _MODES:
+            raise RuntimeError(
+                f"invalid value of debug_mode, expected one of `default`, `warn`, `error`, but got "
+                f"{debug_mode}"
+            )
+        debug_mode = _MODES.index(debug_mode)
+    if debug_mode not in (0, 1, 2):
+        raise RuntimeError(
+            f"invalid value of debug_mode, expected 0, 1, or 2, but got {debug_mode}"
+        )
+    _deterministic = int(debug_mode)
+
+
+def get_deterministic_debug_mode() -> int:
+    """0, 1 or 2: see :func:`set_deterministic_debug_mode`."""
+    return _deterministic
+
+
+# -- threads ---------------------------------------------------------------------------------------
+
+_threads: dict[str, int] = {}
+
+
+def _checked_threads(name: str, count: Any) -> int:
+    if not isinstance(count, int) or isinstance(count, bool):
+        raise RuntimeError(f"{name} expects an int, but got {type(count).__name__}")
+    if count <= 0:
+        raise RuntimeError(f"{name} expects a positive integer, got {count}")
+    return count
+
+
+def _thread_pools() -> Any:
+    """The pools of the libraries behind NumPy, where the package that knows them is installed."""
+    try:
+        from threadpoolctl import ThreadpoolController
+    except ImportError:
+        return None
+    return ThreadpoolController()
+
+
+def set_num_threads(num: int) -> None:
+    """How many threads a product of matrices uses. Where the package threadpoolctl is not
+    installed, the number is kept and changes nothing.
+    """
+    _threads["num"] = _checked_threads("set_num_threads", num)
+    if (pools := _thread_pools()) is not None:
+        pools.limit(limits=num)
+
+
+def get_num_threads() -> int:
+    """What was set, or how many threads NumPy's libraries use."""
+    if "num" in _threads:
+        return _threads["num"]
+    pools = _thread_pools()
+    counts = [] if pools is None else [pool["num_threads"] for pool in pools.info()]
+    return max(counts, default=_processors())
+
+
+def _processors() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def set_num_interop_threads(num: int) -> None:
+    """Kept: operations run one after the other."""
+    _threads["interop"] = _checked_threads("set_num_interop_threads", num)
+
+
+def get_num_interop_threads() -> int:
+    """What was set, or 1."""
+    return _threads.get("interop", 1)
+
+
+def set_flush_denormal(mode: bool) -> bool:
+    """False: NumPy computes with denormal numbers, and that was not changed."""
+    return False
+
+
+# -- mixed precision and warnings ------------------------------------------------------------------
+
+
+def is_autocast_enabled(device_type: str | None = None) -> bool:
+    """False."""
+    return False
+
+
+def is_autocast_cache_enabled() -> bool:
+    """False."""
+    return False
+
+
+_warn_always = False
+
+
+def set_warn_always(b: bool) -> None:
+    """Kept: Python's filters decide how often a warning is shown."""
+    global _warn_always
+    _warn_always = bool(b)
+
+
+def is_warn_always_enabled() -> bool:
+    """What was set with :func:`set_warn_always`."""
+    return _warn_always
+
+
+def typename(obj: Any, /) -> str:
+    """The name of a type, or of the type of an object, with its module; a tensor's is that of the
+    class for its dtype: ``modtree.FloatTensor``.
+    """
+    if isinstance(obj, _C.TensorBase):
+        return obj.type()  # type: ignore[attr-defined]  # Tensor's
+    named = obj if hasattr(obj, "__qualname__") else type(obj)
+    if isinstance(obj, ModuleType):
+        return obj.__name__
+    module = named.__module__ or ""
+    return named.__qualname__ if module in ("", "builtins") else f"{module}.{named.__qualname__}"
 
 
 def compile(  # noqa: A001

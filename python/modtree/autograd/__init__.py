@@ -7,12 +7,18 @@ beside each operation in ``modtree._ops``.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from modtree import _imports
 from modtree._tensor.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from modtree.autograd import functional, graph
 from modtree.autograd.engine import backward, grad
 from modtree.autograd.function import Function, once_differentiable
 from modtree.autograd.gradcheck import gradcheck, gradgradcheck
 from modtree.autograd.variable import Variable
+
+if TYPE_CHECKING:
+    from modtree.autograd import profiler
 
 __all__ = [
     "Function",
@@ -27,5 +33,8 @@ __all__ = [
     "inference_mode",
     "no_grad",
     "once_differentiable",
+    "profiler",
     "set_grad_enabled",
 ]
+
+_imports.answer_for_missing(__name__, ("profiler",))

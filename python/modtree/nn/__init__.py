@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from modtree import _imports
 from modtree._module.containers import (
     Container,
     ModuleDict,
@@ -14,7 +17,7 @@ from modtree._module.containers import (
 from modtree._module.module import Module
 from modtree._module.parameter import Buffer, Parameter
 from modtree._module.uninitialized import UninitializedBuffer, UninitializedParameter
-from modtree.nn import functional, init, parameter, utils
+from modtree.nn import functional, init, parallel, parameter, utils
 from modtree.nn.activation import (
     CELU,
     ELU,
@@ -156,6 +159,9 @@ from modtree.nn.vision import (
     UpsamplingBilinear2d,
     UpsamplingNearest2d,
 )
+
+if TYPE_CHECKING:
+    from modtree.nn import common_types, grad, modules
 
 __all__ = [
     "AdaptiveAvgPool1d",
@@ -311,8 +317,14 @@ __all__ = [
     "ZeroPad1d",
     "ZeroPad2d",
     "ZeroPad3d",
+    "common_types",
     "functional",
+    "grad",
     "init",
+    "modules",
+    "parallel",
     "parameter",
     "utils",
 ]
+
+_imports.answer_for_missing(__name__, ("common_types", "grad", "modules"))

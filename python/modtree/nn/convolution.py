@@ -13,20 +13,17 @@ from modtree._tensor.creation import empty
 from modtree._tensor.tensor import Tensor
 from modtree.nn import functional as F
 from modtree.nn import init
-from modtree.nn.functional._common import tuple_of
+from modtree.nn._convolution_arguments import Ints, check_arguments, each, padding_for_pad
 
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
 
-Ints = int | tuple[int, ...]
-
-_PADDING_NAMES = ("valid", "same")
-_PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
-
 
 class _ConvNd(Module):
-    """A convolution over ``_n`` axes, or its transpose: arguments, parameters, text."""
+    """A convolution over ``_n`` axes, or its transpose: arguments, parameters, text. A class that
+    does not say how many axes it has gives tuples.
+    """
 
-    _n: ClassVar[int]
+    _n: ClassVar[int] = 0
 
     in_channels: int
     out_channels: int
@@ -60,16 +57,16 @@ class _ConvNd(Module):
         super().__init__()
         self.in_channels = in_channels
         self.out_channels = out_channels
-        self.kernel_size = tuple_of(kernel_size, self._n)
-        self.stride = tuple_of(stride, self._n)
-        self.padding = padding if isinstance(padding, str) else tuple_of(padding, self._n)
-        self.dilation = tuple_of(dilation, self._n)
+        self.kernel_size = each(kernel_size, self._n)
+        self.stride = each(stride, self._n)
+        self.padding = padding if isinstance(padding, str) else each(padding, self._n)
+        self.dilation = each(dilation, self._n)
         self.transposed = transposed
-        self.output_padding = tuple_of(output_padding, self._n)
+        self.output_padding = each(output_padding, self._n)
         self.groups = groups
         self.padding_mode = padding_mode
-        _check_arguments(in_channels, out_channels, self.stride, self.padding, groups, padding_mode)
-        self._reversed_padding_repeated_twice = _padding_for_pad(
+        check_arguments(in_channels, out_channels, self.stride, self.padding, groups, padding_mode)
+        self._reversed_padding_repeated_twice = padding_for_pad(
             self.padding, self.kernel_size, self.dilation
         )
         first, second = in_channels, out_channels
@@ -119,52 +116,6 @@ class _ConvNd(Module):
         # Modules pickled before there were padding modes.
         if "padding_mode" not in self.__dict__:
             self.padding_mode = "zeros"
-
-
-def _check_arguments(
-    in_channels: int,
-    out_channels: int,
-    stride: tuple[int, ...],
-    padding: str | Ints,
-    groups: int,
-    padding_mode: str,
-) -> None:
-    if groups <= 0:
-        raise ValueError(f"groups must be a positive integer, got {groups}")
-    if in_channels % groups:
-        raise ValueError(f"in_channels must be divisible by groups, got {in_channels} and {groups}")
-    if out_channels % groups:
-        raise ValueError(
-            f"out_channels must be divisible by groups, got {out_channels} and {groups}"
-        )
-    if isinstance(padding, str):
-        if padding not in _PADDING_NAMES:
-            raise ValueError(
-                f"Invalid padding string {padding!r}, should be one of {', '.join(_PADDING_NAMES)}"
-            )
-        if padding == "same" and any(s != 1 for s in stride):
-            raise ValueError("padding='same' is not supported for strided convolutions")
-    if padding_mode not in _PADDING_MODES:
-        raise ValueError(
-            f"padding_mode must be one of {', '.join(_PADDING_MODES)}, but got "
-            f"padding_mode='{padding_mode}'"
-        )
-
-
-def _padding_for_pad(
-    padding: str | tuple[int, ...], kernel: tuple[int, ...], dilation: tuple[int, ...]
-) -> Any:
-    """The padding as :func:`modtree.nn.functional.pad` takes it: last axis first, before and
-    after.
-    """
-    if not isinstance(padding, str):
-        return tuple(p for p in reversed(padding) for _ in range(2))
-    numbers = [0, 0] * len(kernel)
-    if padding == "same":
-        for i, (d, k) in enumerate(zip(reversed(dilation), reversed(kernel), strict=False)):
-            total = d * (k - 1)
-            numbers[2 * i : 2 * i + 2] = [total // 2, total - total // 2]
-    return numbers
 
 
 class _Conv(_ConvNd):
@@ -302,6 +253,80 @@ class _ConvTransposeNd(_ConvNd):
         in_channels: int,
         out_channels: int,
         kernel_size: Ints,
+        stride: Ints,
+        padding: Ints,
+        dilation: Ints,
+        transposed: bool,
+        output_padding: Ints,
+        groups: int,
+        bias: bool,
+        padding_mode: str,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        if padding_mode != "zeros":
+            raise ValueError(
+                f'Only "zeros" padding mode is supported for {type(self).__name__}, got '
+                f"{padding_mode!r}"
+            )
+        super().__init__(
+            in_channels,
+            out_channels,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            transposed,
+            output_padding,
+            groups,
+            bias,
+            padding_mode,
+            device,
+            dtype,
+        )
+
+    def _output_padding(
+        self,
+        input: Tensor,
+        output_size: Sequence[int] | None,
+        stride: Sequence[int],
+        padding: Sequence[int],
+        kernel_size: Sequence[int],
+        num_spatial_dims: int,
+        dilation: Sequence[int] | None = None,
+    ) -> tuple[int, ...]:
+        """The output padding that leads to the wanted size."""
+        if output_size is None:
+            return self.output_padding
+        n = num_spatial_dims
+        wanted = list(output_size)
+        extra = 2 if input.dim() == n + 2 else 1
+        if len(wanted) == n + extra:
+            wanted = wanted[extra:]
+        if len(wanted) != n:
+            raise ValueError(
+                f"ConvTranspose{n}D: for {input.dim()}D input, output_size must have {n} or "
+                f"{n + extra} elements (got {len(wanted)})"
+            )
+        spatial = tuple(input.shape[extra:])
+        steps = (1,) * n if dilation is None else dilation
+        numbers = zip(spatial, stride, padding, steps, kernel_size, strict=True)
+        least = [(a - 1) * s - 2 * p + d * (k - 1) + 1 for a, s, p, d, k in numbers]
+        most = [a + s - 1 for a, s in zip(least, stride, strict=True)]
+        if any(not a <= w <= b for a, w, b in zip(least, wanted, most, strict=True)):
+            raise ValueError(
+                f"requested an output size of {tuple(wanted)}, but valid sizes range from "
+                f"{least} to {most} (for an input of {spatial})"
+            )
+        return tuple(w - a for w, a in zip(wanted, least, strict=True))
+
+
+class _ConvTranspose(_ConvTransposeNd):
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Ints,
         stride: Ints = 1,
         padding: Ints = 0,
         output_padding: Ints = 0,
@@ -312,11 +337,6 @@ class _ConvTransposeNd(_ConvNd):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        if padding_mode != "zeros":
-            raise ValueError(
-                f'Only "zeros" padding mode is supported for {type(self).__name__}, got '
-                f"{padding_mode!r}"
-            )
         super().__init__(
             in_channels,
             out_channels,
@@ -333,54 +353,25 @@ class _ConvTransposeNd(_ConvNd):
             dtype,
         )
 
-    def _output_padding(self, input: Tensor, output_size: Sequence[int] | None) -> tuple[int, ...]:
-        """The output padding that leads to the wanted size."""
-        if output_size is None:
-            return self.output_padding
-        n = self._n
-        wanted = list(output_size)
-        batched = input.dim() == n + 2
-        extra = 2 if batched else 1
-        if len(wanted) == n + extra:
-            wanted = wanted[extra:]
-        if len(wanted) != n:
-            raise ValueError(
-                f"ConvTranspose{n}D: for {input.dim()}D input, output_size must have {n} or "
-                f"{n + extra} elements (got "
-                f"{len(wanted)})"
-            )
-        spatial = tuple(input.shape[extra:])
-        padding: Any = self.padding
-        least = [
-            (a - 1) * s - 2 * p + d * (k - 1) + 1
-            for a, s, p, d, k in zip(
-                spatial, self.stride, padding, self.dilation, self.kernel_size, strict=True
-            )
-        ]
-        most = [a + s - 1 for a, s in zip(least, self.stride, strict=True)]
-        if any(not a <= w <= b for a, w, b in zip(least, wanted, most, strict=True)):
-            raise ValueError(
-                f"requested an output size of {tuple(wanted)}, but valid sizes range from "
-                f"{least} to {most} (for an input "
-                f"of {spatial})"
-            )
-        return tuple(w - a for w, a in zip(wanted, least, strict=True))
-
     def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
+        padding: Any = self.padding
+        output_padding = self._output_padding(
+            input, output_size, self.stride, padding, self.kernel_size, self._n, self.dilation
+        )
         conv_transpose = getattr(F, f"conv_transpose{self._n}d")
         return conv_transpose(
             input,
             self.weight,
             self.bias,
             self.stride,
-            self.padding,
-            self._output_padding(input, output_size),
+            padding,
+            output_padding,
             self.groups,
             self.dilation,
         )
 
 
-class ConvTranspose1d(_ConvTransposeNd):
+class ConvTranspose1d(_ConvTranspose):
     """The transpose of :class:`Conv1d`; see :class:`ConvTranspose2d`.
 
     Args:
@@ -406,7 +397,7 @@ class ConvTranspose1d(_ConvTransposeNd):
     _n = 1
 
 
-class ConvTranspose2d(_ConvTransposeNd):
+class ConvTranspose2d(_ConvTranspose):
     """The transpose of :class:`Conv2d`: every element of the input adds a multiple of the kernel to
     the result (Zeiler et al., 2010).
 
@@ -438,7 +429,7 @@ class ConvTranspose2d(_ConvTransposeNd):
     _n = 2
 
 
-class ConvTranspose3d(_ConvTransposeNd):
+class ConvTranspose3d(_ConvTranspose):
     """The transpose of :class:`Conv3d`; see :class:`ConvTranspose2d`.
 
     Args:

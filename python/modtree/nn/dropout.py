@@ -17,7 +17,7 @@ __all__ = [
 ]
 
 
-class _Dropout(Module):
+class _DropoutNd(Module):
     p: float
     inplace: bool
 
@@ -32,7 +32,7 @@ class _Dropout(Module):
         return f"p={self.p}, inplace={self.inplace}"
 
 
-class Dropout(_Dropout):
+class Dropout(_DropoutNd):
     """While training, sets values to 0 with probability ``p`` and scales the others by ``1 / (1 -
     p)`` (Srivastava et al., 2014).
 
@@ -44,7 +44,7 @@ class Dropout(_Dropout):
         return F.dropout(input, self.p, self.training, self.inplace)
 
 
-class Dropout1d(_Dropout):
+class Dropout1d(_DropoutNd):
     """While training, sets whole channels of (N, C, L) or (C, L) to 0 with probability ``p`` and
     scales the others.
 
@@ -56,7 +56,7 @@ class Dropout1d(_Dropout):
         return F.dropout1d(input, self.p, self.training, self.inplace)
 
 
-class Dropout2d(_Dropout):
+class Dropout2d(_DropoutNd):
     """While training, sets whole channels of (N, C, H, W) to 0 with probability ``p`` and scales
     the others (Tompson et al., 2014).
 
@@ -68,7 +68,7 @@ class Dropout2d(_Dropout):
         return F.dropout2d(input, self.p, self.training, self.inplace)
 
 
-class Dropout3d(_Dropout):
+class Dropout3d(_DropoutNd):
     """While training, sets whole channels of (N, C, D, H, W) or (C, D, H, W) to 0 with probability
     ``p`` and scales the others.
 
@@ -80,7 +80,7 @@ class Dropout3d(_Dropout):
         return F.dropout3d(input, self.p, self.training, self.inplace)
 
 
-class AlphaDropout(_Dropout):
+class AlphaDropout(_DropoutNd):
     """Dropout for networks of SELU: dropped values take SELU's lower limit, and mean 0 and variance
     1 stay (Klambauer et al., 2017).
 
@@ -92,7 +92,7 @@ class AlphaDropout(_Dropout):
         return F.alpha_dropout(input, self.p, self.training)
 
 
-class FeatureAlphaDropout(_Dropout):
+class FeatureAlphaDropout(_DropoutNd):
     """:class:`AlphaDropout` of whole channels.
 
     Shape:

@@ -33,15 +33,33 @@ __all__ = [
 Ints = int | tuple[int, ...]
 
 
+class _OfAxes:
+    """The constructor of the layers for ``_n`` axes."""
+
+    _n: int
+
+    def __init__(self: Any, padding: Ints) -> None:
+        super().__init__()
+        self.padding = tuple_of(padding, 2 * self._n)
+
+
+class _ConstantOfAxes:
+    """The same with a value."""
+
+    _n: int
+
+    def __init__(self: Any, padding: Ints, value: float) -> None:
+        super().__init__(value)  # type: ignore[call-arg]
+        self.padding = tuple_of(padding, 2 * self._n)
+
+
 class _ConstantPadNd(Module):
     value: float
     padding: tuple[int, ...]
-    _n: int
 
-    def __init__(self, padding: Ints, value: float) -> None:
+    def __init__(self, value: float) -> None:
         super().__init__()
         self.value = value
-        self.padding = tuple_of(padding, 2 * self._n)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.pad(input, self.padding, "constant", self.value)
@@ -52,12 +70,7 @@ class _ConstantPadNd(Module):
 
 class _PadNd(Module):
     padding: tuple[int, ...]
-    _n: int
     _mode: str
-
-    def __init__(self, padding: Ints) -> None:
-        super().__init__()
-        self.padding = tuple_of(padding, 2 * self._n)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.pad(input, self.padding, self._mode)
@@ -66,7 +79,19 @@ class _PadNd(Module):
         return f"{self.padding}"
 
 
-class ConstantPad1d(_ConstantPadNd):
+class _ReflectionPadNd(_PadNd):
+    _mode = "reflect"
+
+
+class _ReplicationPadNd(_PadNd):
+    _mode = "replicate"
+
+
+class _CircularPadNd(_PadNd):
+    _mode = "circular"
+
+
+class ConstantPad1d(_ConstantOfAxes, _ConstantPadNd):
     """``value`` around the last axis.
 
     Shape:
@@ -77,7 +102,7 @@ class ConstantPad1d(_ConstantPadNd):
     _n = 1
 
 
-class ConstantPad2d(_ConstantPadNd):
+class ConstantPad2d(_ConstantOfAxes, _ConstantPadNd):
     """``value`` around the last two axes.
 
     Shape:
@@ -88,7 +113,7 @@ class ConstantPad2d(_ConstantPadNd):
     _n = 2
 
 
-class ConstantPad3d(_ConstantPadNd):
+class ConstantPad3d(_ConstantOfAxes, _ConstantPadNd):
     """``value`` around the last three axes.
 
     Shape:
@@ -134,7 +159,7 @@ class ZeroPad3d(_ZeroPad, ConstantPad3d):
     """
 
 
-class ReflectionPad1d(_PadNd):
+class ReflectionPad1d(_OfAxes, _ReflectionPadNd):
     """The last axis mirrored at its ends, without repeating the borders.
 
     Shape:
@@ -142,10 +167,10 @@ class ReflectionPad1d(_PadNd):
         - output: the same with each padded axis longer by both of its paddings.
     """
 
-    _n, _mode = 1, "reflect"
+    _n = 1
 
 
-class ReflectionPad2d(_PadNd):
+class ReflectionPad2d(_OfAxes, _ReflectionPadNd):
     """The last two axes mirrored at their ends, without repeating the borders.
 
     Shape:
@@ -153,10 +178,10 @@ class ReflectionPad2d(_PadNd):
         - output: the same with each padded axis longer by both of its paddings.
     """
 
-    _n, _mode = 2, "reflect"
+    _n = 2
 
 
-class ReflectionPad3d(_PadNd):
+class ReflectionPad3d(_OfAxes, _ReflectionPadNd):
     """The last three axes mirrored at their ends, without repeating the borders.
 
     Shape:
@@ -164,10 +189,10 @@ class ReflectionPad3d(_PadNd):
         - output: the same with each padded axis longer by both of its paddings.
     """
 
-    _n, _mode = 3, "reflect"
+    _n = 3
 
 
-class ReplicationPad1d(_PadNd):
+class ReplicationPad1d(_OfAxes, _ReplicationPadNd):
     """The outer elements of the last axis repeated.
 
     Shape:
@@ -175,10 +200,10 @@ class ReplicationPad1d(_PadNd):
         - output: the same with each padded axis longer by both of its paddings.
     """
 
-    _n, _mode = 1, "replicate"
+    _n = 1
 
 
-class ReplicationPad2d(_PadNd):
+class ReplicationPad2d(_OfAxes, _ReplicationPadNd):
     """The outer elements of the last two axes repeated.
 
     Shape:
@@ -186,10 +211,10 @@ class ReplicationPad2d(_PadNd):
         - output: the same with each padded axis longer by both of its paddings.
     """
 
-    _n, _mode = 2, "replicate"
+    _n = 2
 
 
-class ReplicationPad3d(_PadNd):
+class ReplicationPad3d(_OfAxes, _ReplicationPadNd):
     """The outer elements of the last three axes repeated.
 
     Shape:
@@ -197,10 +222,10 @@ class ReplicationPad3d(_PadNd):
         - output: the same with each padded axis longer by both of its paddings.
     """
 
-    _n, _mode = 3, "replicate"
+    _n = 3
 
 
-class CircularPad1d(_PadNd):
+class CircularPad1d(_OfAxes, _CircularPadNd):
     """The last axis continued from its other end.
 
     Shape:
@@ -208,10 +233,10 @@ class CircularPad1d(_PadNd):
         - output: the same with each padded axis longer by both of its paddings.
     """
 
-    _n, _mode = 1, "circular"
+    _n = 1
 
 
-class CircularPad2d(_PadNd):
+class CircularPad2d(_OfAxes, _CircularPadNd):
     """The last two axes continued from their other ends.
 
     Shape:
@@ -219,10 +244,10 @@ class CircularPad2d(_PadNd):
         - output: the same with each padded axis longer by both of its paddings.
     """
 
-    _n, _mode = 2, "circular"
+    _n = 2
 
 
-class CircularPad3d(_PadNd):
+class CircularPad3d(_OfAxes, _CircularPadNd):
     """The last three axes continued from their other ends.
 
     Shape:
@@ -230,4 +255,4 @@ class CircularPad3d(_PadNd):
         - output: the same with each padded axis longer by both of its paddings.
     """
 
-    _n, _mode = 3, "circular"
+    _n = 3

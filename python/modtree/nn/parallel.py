@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""DataParallel, for programs that wrap their model in it."""
+"""Wrappers of a model for several devices or processes, of which there is one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from modtree._module.module import Module
 
-__all__ = ["DataParallel"]
+__all__ = ["DataParallel", "DistributedDataParallel"]
 
 
 class DataParallel(Module):
@@ -31,3 +31,20 @@ class DataParallel(Module):
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         return self.module(*inputs, **kwargs)
+
+
+class DistributedDataParallel(Module):
+    """Raises ValueError when it is made: processes are not joined here.
+
+    Args:
+        module: The module.
+        args: Options.
+        kwargs: Options.
+    """
+
+    def __init__(self, module: Any, *args: Any, **kwargs: Any) -> None:
+        raise ValueError(
+            "modtree.nn.parallel.DistributedDataParallel: Default process group has not been "
+            "initialized, and cannot be: modtree runs in one process; ask "
+            "modtree.distributed.is_initialized() before"
+        )

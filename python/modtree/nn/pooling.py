@@ -132,7 +132,7 @@ class MaxPool3d(_MaxPoolNd):
     _n = 3
 
 
-class _AvgPool(Module):
+class _AvgPoolNd(Module):
     kernel_size: Ints
     stride: Ints
     padding: Ints
@@ -143,7 +143,7 @@ class _AvgPool(Module):
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
-class AvgPool1d(_AvgPool):
+class AvgPool1d(_AvgPoolNd):
     """The mean of each window over the last axis; see :class:`AvgPool2d`.
 
     Args:
@@ -185,7 +185,7 @@ class AvgPool1d(_AvgPool):
         )
 
 
-class _AvgPoolNd(_AvgPool):
+class _DividedAvgPool(_AvgPoolNd):
     _n: int
 
     def __init__(
@@ -217,7 +217,7 @@ class _AvgPoolNd(_AvgPool):
         )
 
 
-class AvgPool2d(_AvgPoolNd):
+class AvgPool2d(_DividedAvgPool):
     """The mean of each window over the last two axes.
 
     Args:
@@ -237,7 +237,7 @@ class AvgPool2d(_AvgPoolNd):
     _n = 2
 
 
-class AvgPool3d(_AvgPoolNd):
+class AvgPool3d(_DividedAvgPool):
     """The mean of each window over the last three axes; see :class:`AvgPool2d`.
 
     Args:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from modtree import _imports
 from modtree.optim import lr_scheduler
 from modtree.optim.adagrad import Adadelta, Adagrad
 from modtree.optim.adam import Adam, AdamW
@@ -26,3 +27,5 @@ __all__ = [
     "RMSprop",
     "lr_scheduler",
 ]
+
+_imports.answer_for_missing(__name__, ("adadelta", "adamax", "adamw", "nadam", "radam"))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from modtree import _imports
 from modtree.utils.data.collate import default_collate, default_convert
 from modtree.utils.data.dataloader import DataLoader, get_worker_info
 from modtree.utils.data.dataset import (
@@ -15,6 +16,7 @@ from modtree.utils.data.dataset import (
     TensorDataset,
     random_split,
 )
+from modtree.utils.data.distributed import DistributedSampler
 from modtree.utils.data.sampler import (
     BatchSampler,
     RandomSampler,
@@ -30,6 +32,7 @@ __all__ = [
     "ConcatDataset",
     "DataLoader",
     "Dataset",
+    "DistributedSampler",
     "IterableDataset",
     "RandomSampler",
     "Sampler",
@@ -44,3 +47,5 @@ __all__ = [
     "get_worker_info",
     "random_split",
 ]
+
+_imports.answer_for_missing(__name__, ("_utils",))

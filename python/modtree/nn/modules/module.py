@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The base class and the hooks of all modules, under torch's path."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from modtree._module import module as _home
+from modtree._module.module import (
+    Module,
+    _forward_unimplemented,
+    _has_any_global_hook,
+    register_module_backward_hook,
+    register_module_buffer_registration_hook,
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+    register_module_full_backward_hook,
+    register_module_full_backward_pre_hook,
+    register_module_module_registration_hook,
+    register_module_parameter_registration_hook,
+)
+from modtree._module.state_dict import _IncompatibleKeys
+from modtree.nn.modules._indent import _addindent
+
+__all__ = [
+    "Module",
+    "_IncompatibleKeys",
+    "_addindent",
+    "_forward_unimplemented",
+    "_has_any_global_hook",
+    "register_module_backward_hook",
+    "register_module_buffer_registration_hook",
+    "register_module_forward_hook",
+    "register_module_forward_pre_hook",
+    "register_module_full_backward_hook",
+    "register_module_full_backward_pre_hook",
+    "register_module_module_registration_hook",
+    "register_module_parameter_registration_hook",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # The tables of global hooks; one of these names is bound anew when a hook is registered.
+    if name.startswith("_global_"):
+        return getattr(_home, name)
+    raise AttributeError(f"{__name__}.{name} is not there; see docs/compat.md")

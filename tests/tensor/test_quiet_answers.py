@@ -1,0 +1,365 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What programs ask before they use what is not there: processes, compilers, profilers, devices."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+import warnings
+
+import pytest
+
+import modtree as mt
+
+
+@pytest.fixture
+def settings(lib):
+    """Puts the settings back that a test makes."""
+    yield lib
+    lib.use_deterministic_algorithms(False)
+    lib.set_warn_always(False)
+
+
+def test_one_process():
+    dist = mt.distributed
+    assert not dist.is_available() and not dist.is_initialized()
+    assert (dist.get_rank(), dist.get_world_size()) == (0, 1)
+    assert not dist.is_nccl_available() and not dist.is_torchelastic_launched()
+    with pytest.raises(RuntimeError, match="one process.*is_available"):
+        dist.init_process_group("gloo")
+
+
+@pytest.mark.parametrize("name", ["all_reduce", "barrier", "broadcast", "all_gather", "new_group"])
+def test_processes_are_not_joined(lib, name):
+    arguments = [] if name == "barrier" else [lib.ones(1)]
+    if name == "broadcast":
+        arguments.append(0)
+    elif name == "all_gather":
+        arguments.insert(0, [lib.ones(1)])
+    elif name == "new_group":
+        arguments = [[0]]
+    with pytest.raises(ValueError, match="Default process group has not been initialized"):
+        getattr(lib.distributed, name)(*arguments)
+
+
+def test_processes_for_a_model_are_refused(lib):
+    parallel = importlib.import_module(f"{lib.__name__}.nn.parallel")
+    with pytest.raises(ValueError, match="Default process group has not been initialized"):
+        parallel.DistributedDataParallel(lib.nn.Linear(1, 1))
+
+
+def test_jit_leaves_functions_alone():
+    jit = importlib.reload(importlib.import_module("modtree.jit"))  # the warning comes once
+
+    def f(x):
+        return x + 1
+
+    with pytest.warns(UserWarning, match="gives the function or module itself"):
+        assert jit.script(f) is f
+    model = mt.nn.Linear(1, 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert jit.script(model) is model
+    assert jit.script_if_tracing(f) is f and jit.freeze(model) is model
+    for call in (
+        lambda: jit.trace(model, mt.ones(1, 1)),
+        lambda: jit.save(model, "model.pt"),
+        lambda: jit.load("model.pt"),
+    ):
+        with pytest.raises(RuntimeError, match="no compiled form"):
+            call()
+    assert not isinstance(model, (jit.ScriptModule, jit.ScriptFunction))
+
+
+def test_jit_marks(lib):
+    @lib.jit.ignore
+    def f(x):
+        return x
+
+    @lib.jit.ignore(drop=False)
+    def g(x):
+        return x
+
+    @lib.jit.unused
+    def h(x):
+        return x
+
+    @lib.jit.export
+    def k(x):
+        return x
+
+    assert [call(3) for call in (f, g, h, k)] == [3] * 4
+    assert lib.jit.annotate(int, 5) == 5 and lib.jit.isinstance(3, int)
+    assert not lib.jit.is_scripting() and not lib.jit.is_tracing()
+    assert not isinstance(lib.nn.Linear(1, 1), lib.jit.ScriptModule)
+
+
+def test_nothing_is_compiled(lib):
+    compiler = importlib.import_module(f"{lib.__name__}.compiler")
+    assert not compiler.is_compiling() and not compiler.is_dynamo_compiling()
+    assert not compiler.is_exporting()
+
+    @compiler.disable
+    def f(x):
+        return x * 2
+
+    @compiler.disable(recursive=False)
+    def g(x):
+        return x * 3
+
+    assert (f(2), g(2)) == (4, 6)
+    compiler.reset()
+
+
+def test_parts_of_programs_may_be_named(lib):
+    profiler = importlib.import_module(f"{lib.__name__}.autograd.profiler")
+    with profiler.record_function("forward"), lib.profiler.record_function("part"):
+        x = lib.ones(2) * 2
+
+    @profiler.record_function("whole")
+    def f():
+        return x.sum().item()
+
+    assert f() == 4
+
+
+def test_the_profiler_is_off():
+    with pytest.warns(UserWarning, match="records nothing"):
+        context = mt.profiler.profile(
+            activities=[mt.profiler.ProfilerActivity.CPU],
+            schedule=mt.profiler.schedule(wait=1, warmup=1, active=2),
+        )
+    with context as recorded:
+        recorded.step()
+    assert "cProfile" in recorded.key_averages().table(sort_by="cpu_time_total")
+    assert recorded.key_averages() == [] and recorded.step_num == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with mt.autograd.profiler.profile(enabled=False):
+            pass
+
+
+def test_deterministic_algorithms(settings):
+    lib = settings
+    assert not lib.are_deterministic_algorithms_enabled()
+    lib.use_deterministic_algorithms(True, warn_only=True)
+    assert lib.are_deterministic_algorithms_enabled()
+    assert lib.is_deterministic_algorithms_warn_only_enabled()
+    assert lib.get_deterministic_debug_mode() == 1
+    lib.set_deterministic_debug_mode("error")
+    assert lib.get_deterministic_debug_mode() == 2
+    assert not lib.is_deterministic_algorithms_warn_only_enabled()
+    lib.set_deterministic_debug_mode(0)
+    assert not lib.are_deterministic_algorithms_enabled()
+    for wrong, error in (("x", RuntimeError), (7, RuntimeError), (None, TypeError)):
+        with pytest.raises(error, match="debug_mode"):
+            lib.set_deterministic_debug_mode(wrong)
+
+
+def test_threads_of_products(lib):
+    before = lib.get_num_threads()
+    assert before >= 1 and lib.get_num_interop_threads() >= 1
+    try:
+        lib.set_num_threads(1)
+        assert lib.get_num_threads() == 1
+    finally:
+        lib.set_num_threads(before)
+    for wrong in (0, -1, "a", 2.5):
+        with pytest.raises(RuntimeError, match="set_num_threads expects a"):
+            lib.set_num_threads(wrong)
+
+
+def test_threads_reach_the_libraries_of_numpy():
+    control = pytest.importorskip("threadpoolctl")
+    pools = [p for p in control.threadpool_info() if p["user_api"] == "blas"]
+    if not pools:
+        pytest.skip("NumPy's library has no threads to count")
+    before = mt.get_num_threads()
+    try:
+        mt.set_num_threads(1)
+        now = control.threadpool_info()
+        assert {p["num_threads"] for p in now if p["user_api"] == "blas"} == {1}
+    finally:
+        mt.set_num_threads(before)
+
+
+def test_names_of_types(lib):
+    name = lib.__name__
+    assert lib.typename(lib.ones(1)) == f"{name}.FloatTensor"
+    assert lib.typename(lib.ones(1, dtype=lib.int64)) == f"{name}.LongTensor"
+    assert lib.typename(3) == lib.typename(int) == "int"
+    assert lib.typename(lib) == name and lib.typename(None) == "NoneType"
+    assert lib.typename(lib.nn.Linear(1, 1)) == lib.typename(lib.nn.Linear)
+    assert lib.typename(lib.nn.Linear).endswith(".Linear")
+
+
+def test_mixed_precision_is_not_asked_for(settings):
+    lib = settings
+    assert not lib.is_autocast_enabled() and not lib.is_autocast_enabled("cpu")
+    assert lib.is_warn_always_enabled() is False
+    lib.set_warn_always(True)
+    assert lib.is_warn_always_enabled() is True
+    amp = importlib.import_module(f"{lib.__name__}.cuda.amp")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch tells of the newer path
+        with amp.autocast(enabled=False):
+            assert amp.GradScaler(enabled=False).get_scale() == 1.0
+
+
+def test_mixed_precision_of_the_older_path_warns_where_it_is_used():
+    with pytest.warns(UserWarning, match="autocast for 'cuda' is not available") as seen:
+        mt.cuda.amp.autocast()
+    assert seen[0].filename == __file__
+    with pytest.warns(UserWarning, match="GradScaler for 'cuda' is not available") as seen:
+        mt.cuda.amp.GradScaler()
+    assert seen[0].filename == __file__
+    assert mt.amp.custom_fwd(test_one_process) is test_one_process
+    assert not mt.amp.is_autocast_available("cpu")
+
+
+def test_functions_of_mixed_precision(lib):
+    amp = importlib.import_module(f"{lib.__name__}.amp")
+
+    class Double(lib.autograd.Function):
+        @staticmethod
+        @amp.custom_fwd(device_type="cuda")
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        @amp.custom_bwd(device_type="cuda")
+        def backward(ctx, g):
+            return g * 2
+
+    x = lib.ones(2, requires_grad=True)
+    Double.apply(x).sum().backward()
+    assert x.grad.tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("name", ["cuda", "mps", "xpu", "accelerator"])
+def test_no_accelerator(name):
+    part = importlib.import_module(f"modtree.{name}")
+    assert not part.is_available() and part.device_count() == 0
+    part.empty_cache()
+    part.synchronize()
+    assert mt.accelerator.current_accelerator() is None
+
+
+def test_no_cuda():
+    cuda = mt.cuda
+    cuda.manual_seed_all(1)
+    cuda.reset_peak_memory_stats()
+    assert cuda.memory_reserved() == cuda.max_memory_reserved() == 0
+    assert cuda.get_rng_state_all() == [] and cuda.get_arch_list() == []
+    cuda.set_rng_state_all([])
+    with cuda.device(0), cuda.stream(None):
+        pass
+    for call in (
+        lambda: cuda.set_device(0),
+        cuda.get_device_name,
+        cuda.get_device_properties,
+        cuda.get_device_capability,
+        cuda.mem_get_info,
+        cuda.current_stream,
+        cuda.Stream,
+        cuda.Event,
+        cuda.init,
+        cuda.get_rng_state,
+        lambda: cuda.set_rng_state_all([1]),
+    ):
+        with pytest.raises(RuntimeError, match="no cuda device"):
+            call()
+    assert mt.cpu.is_available() and mt.cpu.current_device() == "cpu"
+
+
+def test_switches_keep_what_they_are_told(lib):
+    cudnn = importlib.import_module(f"{lib.__name__}.backends.cudnn")
+    assert lib.backends.cudnn is cudnn
+    assert (cudnn.enabled, cudnn.benchmark, cudnn.deterministic) == (True, False, False)
+    cudnn.benchmark = True
+    assert lib.backends.cudnn.benchmark is True
+    cudnn.benchmark = False
+    with cudnn.flags(enabled=False):
+        assert cudnn.enabled is False
+    assert cudnn.enabled is True
+    lib.backends.cuda.matmul.allow_tf32 = True
+    assert lib.backends.cuda.matmul.allow_tf32 is True
+    lib.backends.cuda.matmul.allow_tf32 = False
+    assert lib.backends.cuda.math_sdp_enabled()
+    assert not lib.backends.mps.is_available() and not lib.backends.cuda.is_built()
+    for name in ("mkldnn", "opt_einsum", "mkl", "openmp"):
+        part = importlib.import_module(f"{lib.__name__}.backends.{name}")
+        assert part.is_available() in ((False,) if lib is mt else (False, True))
+
+
+def test_switches_that_there_are_not():
+    with pytest.raises(TypeError, match="no switch 'speed'"):
+        mt.backends.cudnn.set_flags(speed=True)
+    with mt.backends.cuda.sdp_kernel(enable_math=False):
+        assert not mt.backends.cuda.math_sdp_enabled()
+    assert mt.backends.cuda.math_sdp_enabled()
+
+
+def test_downloads_and_extensions_are_refused():
+    for name in ("load", "load_state_dict_from_url", "download_url_to_file", "list", "get_dir"):
+        with pytest.raises(RuntimeError, match=f"hub.{name}: modtree downloads nothing"):
+            getattr(mt.hub, name)(*["x"] * (name != "get_dir"))
+    with pytest.raises(RuntimeError, match="downloads nothing"):
+        mt.utils.model_zoo.load_url("x")
+    for name in ("load", "load_inline", "CppExtension", "CUDAExtension", "BuildExtension"):
+        with pytest.raises(RuntimeError, match=f"cpp_extension.{name}: there is no C"):
+            getattr(mt.utils.cpp_extension, name)()
+
+
+def test_the_writer_of_tensorboard_names_a_package():
+    with pytest.raises(ImportError, match="tensorboardX"):
+        from modtree.utils.tensorboard import SummaryWriter  # noqa: F401
+    assert not hasattr(mt.utils.tensorboard, "SummaryWriter")
+
+
+# -- names that are not there ----------------------------------------------------------------------
+
+PACKAGES = """modtree nn nn.functional nn.init nn.utils nn.utils.rnn nn.modules nn.parallel optim
+    optim.lr_scheduler utils utils.data utils.checkpoint utils.hooks func linalg autograd
+    autograd.functional autograd.graph cuda backends amp random serialization distributed jit
+    compiler profiler hub mps xpu accelerator cpu types version""".split()
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_a_missing_name_says_what_it_is(name):
+    path = name if name == "modtree" else f"modtree.{name}"
+    module = importlib.import_module(path)
+    assert not hasattr(module, "NoSuchName") and getattr(module, "NoSuchName", 3) == 3
+    text = rf"^{path}.NoSuchName is not there; see docs/compat.md$"
+    with pytest.raises(AttributeError, match=text):
+        module.NoSuchName  # noqa: B018
+    with pytest.raises(ImportError, match=text):
+        exec(f"from {path} import NoSuchName")
+
+
+def test_a_missing_submodule_is_not_found():
+    with pytest.raises(ModuleNotFoundError, match="No module named 'modtree.nn.nothing'"):
+        importlib.import_module("modtree.nn.nothing")
+
+
+def test_star_imports_work():
+    space = {}
+    exec("from modtree.nn import *\nfrom modtree.optim import *", space)
+    assert space["Linear"] is mt.nn.Linear and space["AdamW"] is mt.optim.AdamW
+
+
+def test_what_few_programs_need_is_imported_on_first_use():
+    program = """
+import sys, modtree
+waiting = {"modtree." + n for n in ("jit", "compiler", "profiler", "hub", "nn.modules", "types",
+           "utils.tensorboard", "backends.cudnn", "cuda.amp", "autograd.profiler", "mps", "xpu")}
+assert not waiting & set(sys.modules), waiting & set(sys.modules)
+for name in waiting:
+    value = modtree
+    for part in name.split(".")[1:]:
+        value = getattr(value, part)
+    assert value is sys.modules[name]
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
