@@ -10,6 +10,7 @@
 namespace modtree {
 
 PyTypeObject *dtype_type = nullptr;
+bool any_stored_dtype = false;
 
 namespace {
 
@@ -43,8 +44,29 @@ constexpr std::array<DTypeInfo, 14> kTable{{
      true},
 }};
 
+// Dtypes that NumPy has only with the package ml_dtypes, which is imported when the first of them
+// is used: until then they have no descr, and no array can be of them.
+struct StoredInfo {
+  const char *name;  // there and here
+  const char *type_name;
+  const char *scalar_name;
+  int size;
+  bool is_signed;
+};
+
+constexpr std::array<StoredInfo, 6> kStored{{
+    {"bfloat16", "BFloat16Tensor", "BFloat16", 2, true},
+    {"float8_e4m3fn", "Float8_e4m3fnTensor", "Float8_e4m3fn", 1, true},
+    {"float8_e4m3fnuz", "Float8_e4m3fnuzTensor", "Float8_e4m3fnuz", 1, true},
+    {"float8_e5m2", "Float8_e5m2Tensor", "Float8_e5m2", 1, true},
+    {"float8_e5m2fnuz", "Float8_e5m2fnuzTensor", "Float8_e5m2fnuz", 1, true},
+    {"float8_e8m0fnu", "Float8_e8m0fnuTensor", "Float8_e8m0fnu", 1, false},
+}};
+constexpr int kUnbound = -2;  // the number of a dtype without a descr; no array has it
+
 constexpr int kNums = NPY_NTYPES_LEGACY;
 DTypeObject *g_by_num[kNums] = {};
+DTypeObject *g_stored[kStored.size()] = {};
 int g_default_float = NPY_FLOAT32;
 
 DTypeObject *as_dtype(PyObject *obj) { return reinterpret_cast<DTypeObject *>(obj); }
@@ -53,7 +75,75 @@ PyObject *dtype_tp_repr(PyObject *self) {
   return PyUnicode_FromFormat("modtree.%U", as_dtype(self)->name);
 }
 
+std::size_t stored_index(const DTypeObject *dtype) {
+  std::size_t i = 0;
+  while (i < kStored.size() && g_stored[i] != dtype) {
+    ++i;
+  }
+  return i;
+}
+
+bool is_bound(const DTypeObject *dtype) { return dtype->descr != nullptr; }
+
+// Gives a dtype of ml_dtypes its descr. False with TypeError set where the package is not there.
+bool bind_stored(DTypeObject *dtype) {
+  if (is_bound(dtype)) {
+    return true;
+  }
+  py::object home = py::reinterpret_steal<py::object>(PyImport_ImportModule("ml_dtypes"));
+  py::object kind =
+      home ? py::reinterpret_steal<py::object>(PyObject_GetAttr(home.ptr(), dtype->name))
+           : py::object();
+  PyArray_Descr *descr = nullptr;
+  if (!kind || PyArray_DescrConverter(kind.ptr(), &descr) != NPY_SUCCEED || descr == nullptr) {
+    PyErr_Clear();
+    PyErr_Format(PyExc_TypeError,
+                 "%U is not available: NumPy has no such dtype without the package ml_dtypes (pip "
+                 "install ml_dtypes). Use modtree.float32, or convert the values with .float() "
+                 "before they come here",
+                 dtype->name);
+    return false;
+  }
+  if (is_bound(dtype)) {  // while Python ran
+    Py_DECREF(descr);
+    return true;
+  }
+  dtype->num = descr->type_num;
+  dtype->descr = descr;
+  any_stored_dtype = true;
+  return true;
+}
+
+DTypeObject *stored_by_name(const char *name) {
+  for (std::size_t i = 0; i < kStored.size(); ++i) {
+    if (std::strcmp(kStored[i].name, name) == 0) {
+      return g_stored[i];
+    }
+  }
+  return nullptr;
+}
+
+// The dtype of a descr of ml_dtypes; null, without an error, for every other.
+DTypeObject *stored_of_descr(PyArray_Descr *descr) {
+  if (!PyTypeNum_ISUSERDEF(descr->type_num)) {
+    return nullptr;
+  }
+  for (DTypeObject *stored : g_stored) {
+    if (!bind_stored(stored)) {
+      PyErr_Clear();
+      return nullptr;
+    }
+    if (stored->num == descr->type_num) {
+      return stored;
+    }
+  }
+  return nullptr;
+}
+
 Py_hash_t dtype_tp_hash(PyObject *self) {
+  if (stored_index(as_dtype(self)) < kStored.size()) {
+    return PyObject_Hash(as_dtype(self)->name);  // with a descr or without
+  }
   return PyObject_Hash(reinterpret_cast<PyObject *>(as_dtype(self)->descr));
 }
 
@@ -66,7 +156,10 @@ PyObject *dtype_tp_richcompare(PyObject *self, PyObject *other, int op) {
     if (!PyArray_DescrCheck(other)) {
       Py_RETURN_NOTIMPLEMENTED;
     }
-    equal = PyArray_EquivTypes(as_dtype(self)->descr, reinterpret_cast<PyArray_Descr *>(other));
+    auto *descr = reinterpret_cast<PyArray_Descr *>(other);
+    equal = stored_index(as_dtype(self)) < kStored.size()
+                ? reinterpret_cast<PyObject *>(stored_of_descr(descr)) == self
+                : PyArray_EquivTypes(as_dtype(self)->descr, descr);
   }
   return PyBool_FromLong((op == Py_EQ) == equal);
 }
@@ -100,12 +193,18 @@ PyObject *dtype_get_type_name(PyObject *self, void *) {
 
 // NumPy looks for this attribute: it makes `np.zeros(3, dtype=modtree.float32)` work.
 PyObject *dtype_get_dtype(PyObject *self, void *) {
+  if (!bind_stored(as_dtype(self))) {
+    return nullptr;
+  }
   PyObject *descr = reinterpret_cast<PyObject *>(as_dtype(self)->descr);
   Py_INCREF(descr);
   return descr;
 }
 
 PyObject *dtype_get_itemsize(PyObject *self, void *) {
+  if (const std::size_t i = stored_index(as_dtype(self)); i < kStored.size()) {
+    return PyLong_FromLong(kStored[i].size);
+  }
   return PyLong_FromSsize_t(PyDataType_ELSIZE(as_dtype(self)->descr));
 }
 
@@ -183,7 +282,11 @@ DTypeObject *find_by_text(PyObject *obj) {
     return nullptr;
   }
   const char *dot = std::strrchr(chars, '.');
-  return dot == nullptr ? nullptr : find_by_name(dot + 1);
+  if (dot == nullptr) {
+    return PyUnicode_Check(obj) ? stored_by_name(chars) : nullptr;
+  }
+  DTypeObject *found = find_by_name(dot + 1);
+  return found == nullptr ? stored_by_name(dot + 1) : found;
 }
 
 }  // namespace
@@ -192,6 +295,13 @@ DTypeObject *dtype_of_num(int type_num) {
   if (type_num >= 0 && type_num < kNums) {
     return g_by_num[type_num];
   }
+  if (PyTypeNum_ISUSERDEF(type_num)) {
+    for (DTypeObject *stored : g_stored) {
+      if (stored->num == type_num) {
+        return stored;
+      }
+    }
+  }
   return nullptr;
 }
 
@@ -199,6 +309,11 @@ const char *scalar_type_name(int type_num) {
   for (const DTypeInfo &info : kTable) {
     if (info.num == type_num) {
       return info.scalar_name;
+    }
+  }
+  for (std::size_t i = 0; i < kStored.size(); ++i) {
+    if (g_stored[i]->num == type_num) {
+      return kStored[i].scalar_name;
     }
   }
   return "unsupported";
@@ -212,7 +327,7 @@ int default_complex_num() {
 
 DTypeObject *dtype_from_object(PyObject *obj) {
   if (Py_TYPE(obj) == dtype_type) {
-    return as_dtype(obj);
+    return bind_stored(as_dtype(obj)) ? as_dtype(obj) : nullptr;
   }
   if (obj == reinterpret_cast<PyObject *>(&PyFloat_Type)) {
     return g_by_num[NPY_FLOAT64];
@@ -220,25 +335,24 @@ DTypeObject *dtype_from_object(PyObject *obj) {
   if (PyArray_DescrCheck(obj) || PyType_Check(obj) || PyUnicode_Check(obj)) {
     PyArray_Descr *descr = nullptr;
     if (PyArray_DescrConverter(obj, &descr) == NPY_SUCCEED && descr != nullptr) {
+      DTypeObject *found = stored_of_descr(descr);
       for (const DTypeInfo &info : kTable) {
         DTypeObject *candidate = g_by_num[info.num];
-        if (PyArray_EquivTypes(candidate->descr, descr)) {
-          Py_DECREF(descr);
-          return candidate;
+        if (found == nullptr && PyArray_EquivTypes(candidate->descr, descr)) {
+          found = candidate;
         }
       }
       Py_DECREF(descr);
+      if (found != nullptr) {
+        return found;
+      }
     }
     PyErr_Clear();
-  } else if (DTypeObject *found = find_by_text(obj)) {
-    return found;
   }
-  py::object text = py::reinterpret_steal<py::object>(PyObject_Repr(obj));
-  if (text && PyUnicode_Find(text.ptr(), py::str("bfloat16").ptr(), 0, PY_SSIZE_T_MAX, 1) >= 0) {
-    PyErr_SetString(PyExc_TypeError,
-                    "bfloat16 is not available: NumPy has no such dtype. Use modtree.float32 (the "
-                    "same range), or convert the values with .float() before they come here");
-    return nullptr;
+  if (!PyArray_DescrCheck(obj) && !PyType_Check(obj)) {
+    if (DTypeObject *found = find_by_text(obj)) {
+      return bind_stored(found) ? found : nullptr;
+    }
   }
   PyErr_Clear();
   PyErr_Format(PyExc_TypeError, "expected a dtype such as modtree.float32, got %R", obj);
@@ -272,6 +386,22 @@ void make_dtypes(py::handle m) {
     PyObject_DelAttrString(m.ptr(), ("_dtype_" + std::string(info.name)).c_str());
   }
   m.attr("_dtypes") = names;  // every public name -> its object
+  py::dict stored;
+  for (std::size_t i = 0; i < kStored.size(); ++i) {
+    auto self = py::reinterpret_steal<py::object>(dtype_type->tp_alloc(dtype_type, 0));
+    if (!self) {
+      throw py::error_already_set();
+    }
+    DTypeObject *dtype = g_stored[i] = as_dtype(self.ptr());
+    dtype->name = PyUnicode_InternFromString(kStored[i].name);
+    dtype->type_name = PyUnicode_InternFromString(kStored[i].type_name);
+    dtype->num = kUnbound;
+    dtype->category = C::floating;
+    dtype->is_signed = kStored[i].is_signed;
+    stored[kStored[i].name] = self;
+    Py_INCREF(self.ptr());  // immortal, as the others are
+  }
+  m.attr("_stored_dtypes") = stored;
 }
 
 void set_default_dtype(py::handle obj) {
@@ -279,7 +409,7 @@ void set_default_dtype(py::handle obj) {
   if (found == nullptr) {
     throw py::error_already_set();
   }
-  if (found->category != C::floating) {
+  if (found->category != C::floating || stored_index(found) < kStored.size()) {
     PyErr_Format(PyExc_TypeError,
                  "only floating-point types are supported as the default type, got %S",
                  reinterpret_cast<PyObject *>(found));

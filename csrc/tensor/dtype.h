@@ -26,6 +26,9 @@ extern PyTypeObject *dtype_type;
 DTypeObject *dtype_of_num(int type_num);
 inline DTypeObject *dtype_of(PyArrayObject *array) { return dtype_of_num(PyArray_TYPE(array)); }
 
+// Is there a dtype of ml_dtypes (bfloat16, float8) that arrays may be of?
+extern bool any_stored_dtype;
+
 // Borrowed dtype for a modtree.dtype, a NumPy dtype or scalar type, a Python type, or a dtype of
 // another library that is named like one of ours ("torch.float32"); null with TypeError set.
 DTypeObject *dtype_from_object(PyObject *obj);

@@ -71,7 +71,8 @@ PyObject *tensor_element_size(PyObject *self, PyObject *) {
 }
 
 PyObject *tensor_is_floating_point(PyObject *self, PyObject *) {
-  return PyBool_FromLong(PyTypeNum_ISFLOAT(PyArray_TYPE(as_tensor(self)->array)));
+  const int num = PyArray_TYPE(as_tensor(self)->array);
+  return PyBool_FromLong(PyTypeNum_ISFLOAT(num) || PyTypeNum_ISUSERDEF(num));
 }
 
 PyObject *tensor_is_complex(PyObject *self, PyObject *) {
@@ -103,7 +104,13 @@ PyObject *tensor_item(PyObject *obj, PyObject *) {
                  PyArray_SIZE(self->array));
     return nullptr;
   }
-  return PyArray_GETITEM(self->array, PyArray_BYTES(self->array));
+  PyObject *item = PyArray_GETITEM(self->array, PyArray_BYTES(self->array));
+  if (item == nullptr || !PyTypeNum_ISUSERDEF(PyArray_TYPE(self->array))) {
+    return item;
+  }
+  PyObject *number = PyNumber_Float(item);  // of a scalar of ml_dtypes
+  Py_DECREF(item);
+  return number;
 }
 
 PyObject *tensor_requires_grad_(PyObject *self, PyObject *const *args, Py_ssize_t nargs,

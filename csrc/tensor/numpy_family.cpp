@@ -71,7 +71,8 @@ public:
   int is_meta(PyObject *tensor) override { return as_tensor(tensor)->is_meta; }
 
   int is_floating_point(PyObject *tensor) override {
-    return PyTypeNum_ISFLOAT(PyArray_TYPE(as_tensor(tensor)->array));
+    const int num = PyArray_TYPE(as_tensor(tensor)->array);
+    return PyTypeNum_ISFLOAT(num) || PyTypeNum_ISUSERDEF(num);
   }
 
   int is_complex(PyObject *tensor) override {

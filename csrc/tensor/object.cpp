@@ -184,7 +184,8 @@ PyObject *tensor_from_array(PyTypeObject *type, PyObject *array) {
   bool exact = dtype != nullptr && PyArray_DESCR(values) == dtype->descr;
   if (!exact) {
     // The same kind and size under another type number (long long), or another byte order.
-    if (dtype == nullptr && PyTypeNum_ISNUMBER(PyArray_TYPE(values))) {
+    if (dtype == nullptr &&
+        (PyTypeNum_ISNUMBER(PyArray_TYPE(values)) || PyTypeNum_ISUSERDEF(PyArray_TYPE(values)))) {
       dtype = dtype_from_object(reinterpret_cast<PyObject *>(PyArray_DESCR(values)));
       PyErr_Clear();
     }

@@ -80,6 +80,51 @@ bool convert_number(PyObject *number, int num, bool is_compare, PyObject **fresh
   return true;
 }
 
+bool is_stored(PyObject *value) {
+  return PyArray_Check(value) && PyTypeNum_ISUSERDEF(PyArray_TYPE(as_array(value)));
+}
+
+// Tensors of dtypes that NumPy knows only by the package ml_dtypes (bfloat16, float8) are for
+// storing: views, copies, parts, joining and comparisons with their own kind. False with an error
+// set for what would compute with them.
+bool only_stores(OpObject *op, Arguments &args) {
+  PyObject *stored = nullptr;
+  for (Py_ssize_t i = 0; i < args.positional && stored == nullptr; ++i) {
+    PyObject *value = args.slot(i);
+    if (is_stored(value)) {
+      stored = value;
+    } else if (PyList_CheckExact(value) && PyList_GET_SIZE(value) > 0 &&
+               is_stored(PyList_GET_ITEM(value, 0))) {
+      stored = PyList_GET_ITEM(value, 0);
+    }
+  }
+  if (stored == nullptr || op->is_view) {
+    return true;
+  }
+  static constexpr const char *kAllowed[] = {
+      "cat", "clone", "contiguous", "detach", "flip", "index_select", "roll", "stack", "take"};
+  bool allowed = op->promotion == Promotion::compare;
+  for (const char *name : kAllowed) {
+    allowed = allowed || PyUnicode_CompareWithASCIIString(op->name, name) == 0;
+  }
+  const int num = PyArray_TYPE(as_array(stored));
+  if (allowed) {
+    bool same = true;
+    for_operands(op, args, [&](PyObject *value, PyObject **) {
+      same = same && (!PyArray_Check(value) || PyArray_TYPE(as_array(value)) == num);
+      return true;
+    });
+    allowed = same;
+  }
+  if (!allowed) {
+    PyErr_Format(PyExc_NotImplementedError,
+                 "\"%U\" not implemented for '%s': tensors of this dtype are for storing here. "
+                 "Compute with .float() of them, and convert the result back with .to(...)",
+                 op->name, scalar_type_name(num));
+  }
+  return allowed;
+}
+
 }  // namespace
 
 PyObject *Arguments::convert_list(PyObject *const *args, Py_ssize_t count, Py_ssize_t place) {
@@ -108,6 +153,9 @@ PyObject *Arguments::convert_list(PyObject *const *args, Py_ssize_t count, Py_ss
 
 bool promote(OpObject *op, Arguments &args, int *num) {
   *num = -1;
+  if (any_stored_dtype && !only_stores(op, args)) {
+    return false;
+  }
   if (op->promotion == Promotion::none || op->promotion == Promotion::logical) {
     return true;
   }

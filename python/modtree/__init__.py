@@ -423,6 +423,7 @@ from modtree._tensor.creation import (
 from modtree._tensor.devices import device, get_default_device, set_default_device
 from modtree._tensor.dtypes import (
     as_dtype,
+    bfloat16,
     bool,
     cdouble,
     cfloat,
@@ -432,6 +433,11 @@ from modtree._tensor.dtypes import (
     dtype,
     finfo,
     float,
+    float8_e4m3fn,
+    float8_e4m3fnuz,
+    float8_e5m2,
+    float8_e5m2fnuz,
+    float8_e8m0fnu,
     float16,
     float32,
     float64,
@@ -606,10 +612,11 @@ __all__ = [
     # classes
     "Generator", "GradScaler", "Size", "Tensor", "autocast", "device",
     # dtypes, layouts, constants
-    "as_dtype", "bool", "cdouble", "cfloat", "channels_last", "channels_last_3d", "complex128",
-    "complex64", "contiguous_format", "double", "dtype", "e", "finfo", "float", "float16",
-    "float32", "float64", "get_default_dtype", "half", "iinfo", "inf", "int", "int16", "int32",
-    "int64", "int8", "layout", "long", "memory_format", "nan", "newaxis", "pi",
+    "as_dtype", "bfloat16", "bool", "cdouble", "cfloat", "channels_last", "channels_last_3d",
+    "complex128", "complex64", "contiguous_format", "double", "dtype", "e", "finfo", "float",
+    "float16", "float32", "float64", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",
+    "float8_e5m2fnuz", "float8_e8m0fnu", "get_default_dtype", "half", "iinfo", "inf", "int",
+    "int16", "int32", "int64", "int8", "layout", "long", "memory_format", "nan", "newaxis", "pi",
     "preserve_format", "set_default_dtype", "short", "strided", "uint16", "uint32", "uint64",
     "uint8",
     # tensors by the name of their dtype

@@ -48,7 +48,8 @@ def load(
 ) -> Any:
     """Reads what :func:`save` wrote, or a file that torch.save() wrote, without torch.
 
-    Tensors of torch come as modtree's, bfloat16 ones as float32.
+    Tensors of torch come as modtree's, bfloat16 ones as float32 where the package ml_dtypes is not
+    installed.
 
     Args:
         f: A path, or a file open for reading bytes that can seek.

@@ -426,8 +426,6 @@ def test_dtype_objects():
     assert mt.zeros(2, dtype=float).dtype is mt.float64 and mt.zeros(2, dtype=bool).dtype is mt.bool
     with pytest.raises(TypeError, match="expected a dtype such as"):
         mt.zeros(2, dtype="nonsense")
-    with pytest.raises(TypeError, match="bfloat16 is not available.*float32"):
-        mt.ones(2).bfloat16()
     with pytest.raises(TypeError):
         type(mt.float32)()
 

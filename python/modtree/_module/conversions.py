@@ -253,7 +253,9 @@ def half(self: _M) -> _M:
 
 
 def bfloat16(self: _M) -> _M:
-    """Casts all floating-point parameters and buffers to bfloat16 (torch tensors)."""
+    """Casts all floating-point parameters and buffers to bfloat16; NumPy
+    tensors, for storing, with the package ml_dtypes.
+    """
     return _convert(self, "floating", dtype="bfloat16")
 
 

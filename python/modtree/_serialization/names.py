@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -60,6 +61,9 @@ _UNITS = frozenset(
 
 
 def _dtype(code: Any, align: Any = False, copy: Any = True) -> Unfinished:
+    if isinstance(code, _C.dtype):  # what the names of ml_dtypes are here
+        stored = _stored_dtype(code)
+        return Unfinished(lambda state: _checked_stored(stored, state))
     plain = type(code) is str and _CODE.fullmatch(code)
     if not plain:
         raise UnpicklingError(
@@ -67,6 +71,21 @@ def _dtype(code: Any, align: Any = False, copy: Any = True) -> Unfinished:
             f"of numbers, text and times can be read"
         )
     return Unfinished(lambda state: _dtype_of(code, state))
+
+
+def _stored_dtype(known: Any) -> np.dtype:
+    try:
+        return known.dtype
+    except TypeError as error:
+        raise UnpicklingError(f"the file contains numbers of {known.name}: {error}") from None
+
+
+def _checked_stored(dtype: np.dtype, state: Any) -> np.dtype:
+    _require(type(state) is tuple and len(state) in (8, 9), "the state of a dtype")
+    _require(state[1] in ("<", ">", "|", "="), "the state of a dtype")
+    swapped = ">" if sys.byteorder == "little" else "<"
+    _require(dtype.itemsize == 1 or state[1] != swapped, "a dtype in another byte order")
+    return dtype
 
 
 def _dtype_of(code: str, state: Any) -> np.dtype:
@@ -181,8 +200,9 @@ def _uninitialized(kind: Any, arguments: Any) -> Any:
 
 
 def _dtype_by_name(name: Any) -> Any:
-    _require(type(name) is str and name in _C._dtypes, "the name of a dtype")
-    return _C._dtypes[name]
+    known = {**_C._dtypes, **_C._stored_dtypes}
+    _require(type(name) is str and name in known, "the name of a dtype")
+    return known[name]
 
 
 def make_device(name: Any, index: Any = None) -> Any:
@@ -316,6 +336,7 @@ NAMES: dict[tuple[str, str], Any] = {
         )
         for module in modules
     },
+    **{("ml_dtypes", name): dtype for name, dtype in _C._stored_dtypes.items()},
     ("numpy", "dtype"): np.dtype,
     ("numpy", "ndarray"): np.ndarray,
 }

@@ -120,6 +120,7 @@ _NAMES: dict[tuple[str, str], Any] = {
     ("torch", "device"): make_device,
     **{("torch", name): storage for name, storage in _STORAGES.items()},
     **{("torch", name): dtype for name, dtype in _C._dtypes.items()},
+    **{("torch", name): dtype for name, dtype in _C._stored_dtypes.items()},
 }
 
 
@@ -241,11 +242,21 @@ class _Archive:
         numbers = np.frombuffer(data, kind.dtype)
         if self._swapped:
             numbers = numbers.byteswap()
-        if kind.name == "BFloat16Storage":  # the upper halves of float32 numbers
-            numbers = (numbers.astype(np.uint32) << 16).view(np.float32)
+        if kind.name == "BFloat16Storage":
+            numbers = _bfloat16(numbers)
         memory = numbers.view(_Memory)
         memory.copies_left = 8 * count
         return memory
+
+
+def _bfloat16(numbers: np.ndarray) -> np.ndarray:
+    """Of numbers that are the upper halves of float32 numbers; as float32 where the package that
+    has the dtype is not installed.
+    """
+    try:
+        return numbers.view(_C._stored_dtypes["bfloat16"].dtype)
+    except TypeError:
+        return (numbers.astype(np.uint32) << 16).view(np.float32)
 
 
 def load_archive(file: Any, everything: bool, options: Any) -> Any:

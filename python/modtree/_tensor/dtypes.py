@@ -26,6 +26,14 @@ uint32 = _C._dtypes["uint32"]
 uint64 = _C._dtypes["uint64"]
 bool = _C._dtypes["bool"]  # noqa: A001
 
+# For storing only, by the package ml_dtypes: csrc/tensor/dtype.cpp.
+bfloat16 = _C._stored_dtypes["bfloat16"]
+float8_e4m3fn = _C._stored_dtypes["float8_e4m3fn"]
+float8_e4m3fnuz = _C._stored_dtypes["float8_e4m3fnuz"]
+float8_e5m2 = _C._stored_dtypes["float8_e5m2"]
+float8_e5m2fnuz = _C._stored_dtypes["float8_e5m2fnuz"]
+float8_e8m0fnu = _C._stored_dtypes["float8_e8m0fnu"]
+
 __all__ = [
     "as_dtype",
     "dtype",
@@ -34,7 +42,18 @@ __all__ = [
     "iinfo",
     "set_default_dtype",
     *_C._dtypes,
+    *_C._stored_dtypes,
 ]
+
+#: (bits of the mantissa, exponent of the least normal number, greatest number, resolution)
+_STORED_LIMITS: dict[str, tuple[builtins.int, builtins.int, builtins.float, builtins.float]] = {
+    "bfloat16": (7, -126, (2 - 2**-7) * 2.0**127, 0.01),
+    "float8_e4m3fn": (3, -6, 448.0, 1.0),
+    "float8_e4m3fnuz": (3, -7, 240.0, 1.0),
+    "float8_e5m2": (2, -14, 57344.0, 1.0),
+    "float8_e5m2fnuz": (2, -15, 57344.0, 1.0),
+    "float8_e8m0fnu": (0, -127, 2.0**127, 1.0),
+}
 
 
 class _Limits:
@@ -59,7 +78,7 @@ class _Limits:
     __hash__ = None  # type: ignore[assignment]
 
     def __reduce__(self) -> Any:
-        return type(self), (_C._dtypes[self.dtype],)
+        return type(self), (_dtype_by_name(self.dtype),)
 
 
 class finfo(_Limits):  # noqa: N801
@@ -83,6 +102,9 @@ class finfo(_Limits):  # noqa: N801
     tiny: builtins.float
 
     def __init__(self, type: Any = None) -> None:  # noqa: A002
+        if isinstance(type, dtype) and type.name in _STORED_LIMITS:
+            self._set_stored(type)
+            return
         kind = as_dtype(get_default_dtype() if type is None else type).dtype
         if kind.kind not in "fc":
             raise TypeError(
@@ -96,6 +118,20 @@ class finfo(_Limits):  # noqa: N801
             dtype=limits.dtype.name,
             resolution=np.float64(str(limits.resolution)).item(),
             **{name: getattr(limits, name).item() for name in names},
+        )
+
+    def _set_stored(self, kind: dtype) -> None:
+        mantissa, exponent, greatest, resolution = _STORED_LIMITS[kind.name]
+        least = 2.0**exponent
+        self._set(
+            bits=8 * kind.itemsize,
+            dtype=kind.name,
+            min=-greatest if kind.is_signed else least,
+            max=greatest,
+            eps=2.0**-mantissa,
+            smallest_normal=least,
+            tiny=least,
+            resolution=resolution,
         )
 
     def __repr__(self) -> str:
@@ -119,12 +155,13 @@ class iinfo(_Limits):  # noqa: N801
     __slots__ = ()
 
     def __init__(self, type: Any) -> None:  # noqa: A002
-        kind = as_dtype(type).dtype
-        if kind.kind not in "iu":
+        known = type if isinstance(type, dtype) else as_dtype(type)
+        if known.name in _STORED_LIMITS or known.dtype.kind not in "iu":
             raise TypeError(
-                f"modtree.iinfo() requires an integer input type, got {kind}. Use modtree.finfo "
-                f"for floating point types"
+                f"modtree.iinfo() requires an integer input type, got {known.name}. Use "
+                f"modtree.finfo for floating point types"
             )
+        kind = known.dtype
         limits = np.iinfo(kind)
         self._set(bits=limits.bits, dtype=kind.name, min=limits.min, max=limits.max)
 
@@ -134,7 +171,7 @@ class iinfo(_Limits):  # noqa: N801
 
 def _dtype_by_name(name: str) -> dtype:
     """Where a pickled dtype comes back."""
-    return _C._dtypes[name]
+    return _C._dtypes[name] if name in _C._dtypes else _C._stored_dtypes[name]
 
 
 _C._install(dtype_by_name=_dtype_by_name)

@@ -14,6 +14,7 @@ PRECISION = 4
 THRESHOLD = 1000
 EDGE = 3
 WIDTH = 80
+_FIRST_STORED = 256  # NumPy's number for the first dtype of another package
 SCIENTIFIC: bool | None = None  # None: as the numbers need it
 
 
@@ -67,6 +68,11 @@ class _Complex:
         imag = self.imag._text(value.imag)
         sign = "" if imag.startswith("-") else "+"
         return f"{self.real(value.real)}{sign}{imag}j"
+
+
+def numbers(array: np.ndarray) -> np.ndarray:
+    """The array itself, or of a dtype for storing only its values in float32, which holds them."""
+    return array if array.dtype.num < _FIRST_STORED else array.astype(np.float32)
 
 
 def _shown(array: np.ndarray, shorten: bool) -> np.ndarray:
@@ -136,6 +142,7 @@ def tensor_text(tensor: Any) -> str:
             suffixes.append(f"dtype={tensor.dtype}")
     else:
         shorten = array.size > THRESHOLD
+        array = numbers(array)
         shown = _shown(array, shorten)
         write = _Complex(shown) if array.dtype.kind == "c" else _Numbers(shown)
         body = _body(array, write, len(start), shorten)

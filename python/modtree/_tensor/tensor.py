@@ -22,7 +22,7 @@ from modtree._tensor.factory_arguments import PLACE, checked_arguments, paramete
 from modtree._tensor.handles import RemovableHandle
 from modtree._tensor.layouts import strided
 from modtree._tensor.memory_formats import check_format, to_format
-from modtree._tensor.printing import tensor_text
+from modtree._tensor.printing import numbers, tensor_text
 from modtree._tensor.size import Size
 from modtree._tensor.to_arguments import parse_to
 
@@ -105,7 +105,7 @@ class Tensor(_C.TensorBase):
             return self._convert(dtype.dtype, None, False)
         if isinstance(dtype, str):
             name = dtype.rpartition(".")[2]
-            for known in _C._dtypes.values():
+            for known in (*_C._dtypes.values(), *_C._stored_dtypes.values()):
                 if known._type_name == name:
                     return self._convert(known, None, False)
             raise ValueError(
@@ -118,7 +118,7 @@ class Tensor(_C.TensorBase):
         return self._convert(other.dtype, other.device, False)
 
     def bfloat16(self) -> Tensor:
-        """This tensor with dtype bfloat16, where NumPy has one."""
+        """This tensor with dtype bfloat16, for storing: needs the package ml_dtypes."""
         return self._convert("bfloat16", None, False)
 
     def cpu(self, memory_format: Any = None) -> Tensor:
@@ -147,7 +147,7 @@ class Tensor(_C.TensorBase):
         """The values as nested lists of Python numbers."""
         if self.is_meta:
             raise NotImplementedError("Cannot copy out of meta tensor; no data!")
-        return self._array.tolist()
+        return numbers(self._array).tolist()
 
     # -- NumPy's protocols -------------------------------------------------------------------------
 

@@ -77,7 +77,7 @@ def _is_dtype(value: Any) -> bool:
     try:
         _C.as_dtype(value)
     except TypeError:
-        if "bfloat16" in repr(value):
+        if str(value).rpartition(".")[2] in _C._stored_dtypes:
             raise
         return False
     return True

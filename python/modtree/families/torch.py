@@ -18,6 +18,7 @@ from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-def
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils.hooks import BackwardHook
 
+from modtree import _C
 from modtree.families import base, family_of
 
 _Tensor = torch.Tensor
@@ -190,9 +191,12 @@ class TorchFamily(base.TensorFamily):
 # dtypes that NumPy has no name for, and that float32 holds exactly.
 _WITHOUT_NUMPY = {
     getattr(torch, name)
-    for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
+    for name in _C._stored_dtypes
     if hasattr(torch, name)
 }
+
+
+_STORED = {str(dtype).rpartition(".")[2] for dtype in _WITHOUT_NUMPY}
 
 
 def as_torch(value: Any) -> torch.Tensor:
@@ -214,6 +218,10 @@ def as_torch(value: Any) -> torch.Tensor:
     array = np.asarray(family.to_numpy(value))
     if not array.flags.writeable or not array.dtype.isnative or min(array.strides, default=0) < 0:
         array = array.astype(array.dtype.newbyteorder("="), order="C", copy=True)
+    if array.dtype.name in _STORED:  # NumPy's dtypes of another package
+        kind = getattr(torch, array.dtype.name)
+        plain = np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
+        return torch.from_numpy(plain).view(kind).reshape(array.shape)
     return torch.from_numpy(array)
 
 
