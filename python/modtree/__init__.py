@@ -509,6 +509,8 @@ from modtree._tensor.sampling import (
 from modtree._tensor.settings import (
     are_deterministic_algorithms_enabled,
     compile,
+    get_autocast_dtype,
+    get_autocast_gpu_dtype,
     get_deterministic_debug_mode,
     get_float32_matmul_precision,
     get_num_interop_threads,
@@ -558,6 +560,7 @@ from modtree._tensor.windows import (
     vander,
 )
 from modtree.amp import GradScaler, autocast
+from modtree.cuda import OutOfMemoryError
 from modtree.families import numpy as _numpy_family  # noqa: F401  # announces the native family
 from modtree.nn.functional.at_top import (
     adaptive_avg_pool1d,
@@ -599,7 +602,20 @@ from modtree.nn.functional.at_top import (
 from modtree.serialization import load, save
 
 if TYPE_CHECKING:
-    from modtree import accelerator, compiler, cpu, hub, jit, mps, profiler, types, version, xpu
+    from modtree import (
+        accelerator,
+        compiler,
+        cpu,
+        functional,
+        hub,
+        jit,
+        mps,
+        multiprocessing,
+        profiler,
+        types,
+        version,
+        xpu,
+    )
 
 _imports.remember()
 
@@ -607,10 +623,11 @@ _imports.remember()
 __all__ = [
     # modules
     "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "distributed",
-    "families", "func", "hub", "jit", "linalg", "mps", "nn", "optim", "overrides", "profiler",
-    "random", "serialization", "types", "utils", "version", "xpu",
+    "families", "func", "functional", "hub", "jit", "linalg", "mps", "multiprocessing", "nn",
+    "optim", "overrides", "profiler", "random", "serialization", "types", "utils", "version",
+    "xpu",
     # classes
-    "Generator", "GradScaler", "Size", "Tensor", "autocast", "device",
+    "Generator", "GradScaler", "OutOfMemoryError", "Size", "Tensor", "autocast", "device",
     # dtypes, layouts, constants
     "as_dtype", "bfloat16", "bool", "cdouble", "cfloat", "channels_last", "channels_last_3d",
     "complex128", "complex64", "contiguous_format", "double", "dtype", "e", "finfo", "float",
@@ -639,13 +656,14 @@ __all__ = [
     "randn", "randn_like", "randperm", "scalar_tensor", "tensor", "tril_indices",
     "triu_indices", "unravel_index", "vander", "zeros", "zeros_like",
     # settings and files
-    "__version__", "are_deterministic_algorithms_enabled", "compile",
-    "get_deterministic_debug_mode", "get_float32_matmul_precision", "get_num_interop_threads",
-    "get_num_threads", "is_autocast_cache_enabled", "is_autocast_enabled",
-    "is_deterministic_algorithms_warn_only_enabled", "is_warn_always_enabled", "load", "save",
-    "set_default_tensor_type", "set_deterministic_debug_mode", "set_float32_matmul_precision",
-    "set_flush_denormal", "set_num_interop_threads", "set_num_threads", "set_printoptions",
-    "set_warn_always", "typename", "use_deterministic_algorithms",
+    "__version__", "are_deterministic_algorithms_enabled", "compile", "get_autocast_dtype",
+    "get_autocast_gpu_dtype", "get_deterministic_debug_mode", "get_float32_matmul_precision",
+    "get_num_interop_threads", "get_num_threads", "is_autocast_cache_enabled",
+    "is_autocast_enabled", "is_deterministic_algorithms_warn_only_enabled",
+    "is_warn_always_enabled", "load", "save", "set_default_tensor_type",
+    "set_deterministic_debug_mode", "set_float32_matmul_precision", "set_flush_denormal",
+    "set_num_interop_threads", "set_num_threads", "set_printoptions", "set_warn_always",
+    "typename", "use_deterministic_algorithms",
     # operations
     "abs", "abs_", "absolute", "acos", "acos_", "acosh", "acosh_", "add", "addbmm", "addcdiv",
     "addcmul", "addmm", "addmv", "addr", "adjoint", "all", "allclose", "amax", "amin",
@@ -718,9 +736,11 @@ _imports.answer_for_missing(
         "accelerator",
         "compiler",
         "cpu",
+        "functional",
         "hub",
         "jit",
         "mps",
+        "multiprocessing",
         "profiler",
         "types",
         "version",

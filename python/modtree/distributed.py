@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 from modtree import _imports
 
 __all__ = [
+    "ProcessGroup",
+    "ReduceOp",
     "all_gather",
     "all_gather_object",
     "all_reduce",
@@ -20,6 +23,7 @@ __all__ = [
     "get_backend",
     "get_rank",
     "get_world_size",
+    "group",
     "init_process_group",
     "is_available",
     "is_gloo_available",
@@ -34,6 +38,29 @@ __all__ = [
     "scatter",
     "send",
 ]
+
+
+class ReduceOp(enum.Enum):
+    """What a reduction over processes would do."""
+
+    SUM = 0
+    AVG = 1
+    PRODUCT = 2
+    MIN = 3
+    MAX = 4
+    BAND = 5
+    BOR = 6
+    BXOR = 7
+
+
+class ProcessGroup:
+    """A group of processes, for annotations and ``isinstance``: there is none."""
+
+
+class group:  # noqa: N801
+    """Where the group of all processes would be."""
+
+    WORLD = None
 
 
 def is_available() -> bool:

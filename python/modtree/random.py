@@ -6,6 +6,7 @@ from __future__ import annotations
 from modtree._tensor.random import (
     Generator,
     default_generator,
+    fork_rng,
     get_rng_state,
     initial_seed,
     manual_seed,
@@ -16,6 +17,7 @@ from modtree._tensor.random import (
 __all__ = [
     "Generator",
     "default_generator",
+    "fork_rng",
     "get_rng_state",
     "initial_seed",
     "manual_seed",

@@ -199,6 +199,15 @@ def test_gradients_of_convolutions(lib, n, groups):
         ("version", "__version__"),
         ("cuda.amp", "autocast"),
         ("nn.parallel", "DataParallel"),
+        ("nn.modules.conv", "_pair"),
+        ("nn.modules.pooling", "_triple"),
+        ("nn.utils.convert_parameters", "parameters_to_vector"),
+        ("nn.attention", "sdpa_kernel"),
+        ("autograd.grad_mode", "no_grad"),
+        ("functional", "einsum"),
+        ("distributed", "ReduceOp"),
+        ("distributed", "ProcessGroup"),
+        ("cuda", "OutOfMemoryError"),
     ],
 )
 def test_paths(lib, path, name):

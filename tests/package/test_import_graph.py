@@ -51,6 +51,7 @@ LAYERS = (
         "cuda",
         "distributed",
         "func",
+        "functional",
         "hub",
         "jit",
         "linalg",

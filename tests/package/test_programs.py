@@ -82,11 +82,12 @@ def programs():
     found = []
     for path in sorted(FOLDER.glob("*.py")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.FunctionDef):
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
                 found.append(pytest.param(path, node.name, id=f"{path.stem}-{node.name}"))
     return found
 
 
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor is True:UserWarning")  # of torch
 @pytest.mark.parametrize(("path", "name"), programs())
 def test_same_results(path, name):
     runs = []

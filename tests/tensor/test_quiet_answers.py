@@ -207,6 +207,40 @@ def test_mixed_precision_is_not_asked_for(settings):
             assert amp.GradScaler(enabled=False).get_scale() == 1.0
 
 
+def test_dtypes_of_mixed_precision(lib):
+    assert lib.get_autocast_dtype("cpu") == lib.bfloat16
+    assert lib.get_autocast_dtype("cuda") == lib.float16
+    assert issubclass(lib.OutOfMemoryError, RuntimeError)
+
+
+def test_ways_of_attention_may_be_chosen(lib):
+    attention = importlib.import_module(f"{lib.__name__}.nn.attention")
+    q = lib.ones(1, 2, 3, 4)
+    with attention.sdpa_kernel([attention.SDPBackend.MATH]):
+        out = lib.nn.functional.scaled_dot_product_attention(q, q, q)
+    assert out.tolist() == q.tolist()
+    with pytest.raises(AssertionError, match="Backend must be an instance of SDPBackend"):
+        with attention.sdpa_kernel(3):
+            pass
+
+
+def test_random_numbers_go_on_from_where_they_were(lib):
+    lib.manual_seed(3)
+    first = lib.rand(2).tolist()
+    lib.manual_seed(3)
+    with lib.random.fork_rng():
+        lib.rand(5)
+    assert lib.rand(2).tolist() == first
+    with pytest.raises(ValueError, match="inside"):
+        with lib.random.fork_rng():
+            lib.rand(5)
+            raise ValueError("inside")
+    lib.manual_seed(3)
+    with lib.random.fork_rng(enabled=False):
+        assert lib.rand(2).tolist() == first
+    assert lib.rand(2).tolist() != first
+
+
 def test_mixed_precision_of_the_older_path_warns_where_it_is_used():
     with pytest.warns(UserWarning, match="autocast for 'cuda' is not available") as seen:
         mt.cuda.amp.autocast()
@@ -323,7 +357,8 @@ def test_the_writer_of_tensorboard_names_a_package():
 PACKAGES = """modtree nn nn.functional nn.init nn.utils nn.utils.rnn nn.modules nn.parallel optim
     optim.lr_scheduler utils utils.data utils.checkpoint utils.hooks func linalg autograd
     autograd.functional autograd.graph cuda backends amp random serialization distributed jit
-    compiler profiler hub mps xpu accelerator cpu types version""".split()
+    compiler profiler hub mps xpu accelerator cpu types version functional
+    multiprocessing""".split()
 
 
 @pytest.mark.parametrize("name", PACKAGES)

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from modtree._tensor.devices import as_device
 __all__ = [
     "Generator",
     "default_generator",
+    "fork_rng",
     "get_rng_state",
     "initial_seed",
     "manual_seed",
@@ -97,6 +100,31 @@ def get_rng_state() -> dict[str, Any]:
 def set_rng_state(state: dict[str, Any]) -> None:
     """Puts the default generator back into a state."""
     default_generator.set_state(state)
+
+
+@contextlib.contextmanager
+def fork_rng(
+    devices: Any = None,
+    enabled: bool = True,
+    _caller: str = "fork_rng",
+    _devices_kw: str = "devices",
+    device_type: str = "cuda",
+) -> Iterator[None]:
+    """A context after which the default generator goes on from where it was before.
+
+    Args:
+        devices: Accepted, like the others but ``enabled``.
+        enabled: False makes it a context that changes nothing.
+        _caller: Accepted.
+        _devices_kw: Accepted.
+        device_type: Accepted.
+    """
+    state = get_rng_state() if enabled else None
+    try:
+        yield
+    finally:
+        if state is not None:
+            set_rng_state(state)
 
 
 def bits_of(generator: Any) -> np.random.Generator:

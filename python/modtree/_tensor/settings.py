@@ -10,10 +10,13 @@ from typing import Any
 
 from modtree import _C
 from modtree._tensor import printing as _format
+from modtree._tensor.dtypes import bfloat16, float16
 
 __all__ = [
     "are_deterministic_algorithms_enabled",
     "compile",
+    "get_autocast_dtype",
+    "get_autocast_gpu_dtype",
     "get_deterministic_debug_mode",
     "get_float32_matmul_precision",
     "get_num_interop_threads",
@@ -169,6 +172,16 @@ def is_autocast_enabled(device_type: str | None = None) -> bool:
 def is_autocast_cache_enabled() -> bool:
     """False."""
     return False
+
+
+def get_autocast_dtype(device_type: str) -> _C.dtype:
+    """What mixed precision would use: float16 on CUDA, bfloat16 elsewhere."""
+    return float16 if device_type == "cuda" else bfloat16
+
+
+def get_autocast_gpu_dtype() -> _C.dtype:
+    """float16."""
+    return float16
 
 
 _warn_always = False

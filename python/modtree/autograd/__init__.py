@@ -18,7 +18,7 @@ from modtree.autograd.gradcheck import gradcheck, gradgradcheck
 from modtree.autograd.variable import Variable
 
 if TYPE_CHECKING:
-    from modtree.autograd import profiler
+    from modtree.autograd import grad_mode, profiler
 
 __all__ = [
     "Function",
@@ -27,6 +27,7 @@ __all__ = [
     "enable_grad",
     "functional",
     "grad",
+    "grad_mode",
     "gradcheck",
     "gradgradcheck",
     "graph",
@@ -37,4 +38,4 @@ __all__ = [
     "set_grad_enabled",
 ]
 
-_imports.answer_for_missing(__name__, ("profiler",))
+_imports.answer_for_missing(__name__, ("grad_mode", "profiler"))

@@ -189,11 +189,7 @@ class TorchFamily(base.TensorFamily):
 
 
 # dtypes that NumPy has no name for, and that float32 holds exactly.
-_WITHOUT_NUMPY = {
-    getattr(torch, name)
-    for name in _C._stored_dtypes
-    if hasattr(torch, name)
-}
+_WITHOUT_NUMPY = {getattr(torch, name) for name in _C._stored_dtypes if hasattr(torch, name)}
 
 
 _STORED = {str(dtype).rpartition(".")[2] for dtype in _WITHOUT_NUMPY}

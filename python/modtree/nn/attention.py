@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import enum
+from collections.abc import Iterator
 from typing import Any
 
 from modtree._module.module import Module
@@ -13,7 +16,34 @@ from modtree.nn import functional as F
 from modtree.nn import init
 from modtree.nn.linear import NonDynamicallyQuantizableLinear
 
-__all__ = ["MultiheadAttention"]
+__all__ = ["MultiheadAttention", "SDPBackend", "sdpa_kernel"]
+
+
+class SDPBackend(enum.IntEnum):
+    """The ways in which torch computes attention; here there is one."""
+
+    ERROR = -1
+    MATH = 0
+    FLASH_ATTENTION = 1
+    EFFICIENT_ATTENTION = 2
+    CUDNN_ATTENTION = 3
+    OVERRIDEABLE = 4
+
+
+@contextlib.contextmanager
+def sdpa_kernel(backends: Any, set_priority: bool = False) -> Iterator[None]:
+    """A context that changes nothing: attention is computed in one way.
+
+    Args:
+        backends: A SDPBackend, or a list of them.
+        set_priority: Accepted.
+    """
+    if not isinstance(backends, (list, SDPBackend)):
+        raise AssertionError(
+            f"Backend must be an instance of SDPBackend or a list of SDPBackend instances, got "
+            f"{type(backends).__name__}"
+        )
+    yield
 
 
 class MultiheadAttention(Module):

@@ -13,8 +13,12 @@ from modtree.nn.convolution import (
     _ConvNd,
     _ConvTransposeNd,
 )
+from modtree.nn.modules.utils import _pair, _single, _triple
 
 __all__ = [
+    "_pair",
+    "_single",
+    "_triple",
     "Conv1d",
     "Conv2d",
     "Conv3d",

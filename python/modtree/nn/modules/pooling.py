@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from modtree.nn.modules.utils import _pair, _single, _triple
 from modtree.nn.pooling import (
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
@@ -23,6 +24,9 @@ from modtree.nn.pooling import (
 )
 
 __all__ = [
+    "_pair",
+    "_single",
+    "_triple",
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
     "AdaptiveAvgPool3d",
