@@ -541,14 +541,6 @@ def test_what_is_fixed(data, name):
     assert next(iter(loader)) == 1
 
 
-def test_workers_run_in_this_process():
-    with pytest.warns(UserWarning, match="num_workers=2: batches are made in this process"):
-        loader = mt.utils.data.DataLoader(Squares(3), batch_size=2, num_workers=2)
-    assert loader.num_workers == 2
-    assert [b.tolist() for b in loader] == [[0, 1], [4]]
-    assert mt.utils.data.get_worker_info() is None
-
-
 def test_a_program_that_does_not_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")

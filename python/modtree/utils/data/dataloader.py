@@ -4,13 +4,19 @@
 from __future__ import annotations
 
 import itertools
+import multiprocessing
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from modtree._tensor.tensor import Tensor
+from modtree.utils.data._iterators import (
+    _MultiProcessingDataLoaderIter,
+    _SingleProcessDataLoaderIter,
+)
+from modtree.utils.data._worker import get_worker_info
 from modtree.utils.data.collate import default_collate, default_convert
-from modtree.utils.data.dataset import IterableDataset, Subset, TensorDataset, fetch
+from modtree.utils.data.dataset import IterableDataset
 from modtree.utils.data.sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 
 __all__ = ["DataLoader", "get_worker_info"]
@@ -37,14 +43,21 @@ class DataLoader:
         shuffle: a new random order each round.
         sampler: gives the keys, in place of ``shuffle``.
         batch_sampler: gives lists of keys, in place of all of these and ``drop_last``.
-        num_workers: kept for programs that set it. Batches are made in this process whatever it is;
-            a positive number warns.
+        num_workers: processes that make batches; 0 makes them in this one. The batches and their
+            order are the same.
         collate_fn: makes a batch of a list of samples.
+        pin_memory: kept, without effect, like ``pin_memory_device``: there is no other device to
+            copy to.
         drop_last: leave out a last batch that is shorter.
-        generator: a :class:`modtree.Generator` for the order.
-        pin_memory: kept, without effect: there is no other device to copy to. The same holds for
-            ``timeout``, ``worker_init_fn``, ``multiprocessing_context``, ``prefetch_factor``,
-            ``persistent_workers``, ``pin_memory_device`` and ``in_order``.
+        timeout: seconds to wait for a batch of a worker; 0 for any time.
+        worker_init_fn: called in each worker with its number, after it is seeded.
+        multiprocessing_context: how workers are started, "fork", "spawn" or "forkserver", or a
+            context of :mod:`multiprocessing`; None for the default of that.
+        generator: a :class:`modtree.Generator` for the order, and for the seed of the workers.
+        prefetch_factor: batches that each worker makes ahead; 2 by default.
+        persistent_workers: keep the workers for the next round. There is one iterator then, and
+            each ``iter(loader)`` starts it again.
+        in_order: False hands batches out as they come.
 
     Raises:
         ValueError: arguments that exclude each other, or one out of its range; on setting what is
@@ -99,11 +112,8 @@ class DataLoader:
                 "batch_size=None option disables auto-batching and is mutually exclusive with "
                 "drop_last"
             )
-        if num_workers > 0:
-            warnings.warn(
-                f"num_workers={num_workers}: batches are made in this process; set num_workers=0",
-                stacklevel=2,
-            )
+        if num_workers > 0 and prefetch_factor is None:
+            prefetch_factor = 2
         self._streams = isinstance(dataset, IterableDataset)
         if sampler is None:
             if self._streams:
@@ -134,7 +144,9 @@ class DataLoader:
         self.persistent_workers = persistent_workers
         self.in_order = in_order
         self._announced: int | None = None
+        self._iterator: Any = None
         self._initialized = True
+        _warn_of_many(num_workers)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if self._initialized and name in _FIXED:
@@ -144,76 +156,41 @@ class DataLoader:
             )
         super().__setattr__(name, value)
 
+    @property
+    def multiprocessing_context(self) -> Any:
+        """How workers are started: a context of :mod:`multiprocessing`, or None for its default."""
+        return self._context
+
+    @multiprocessing_context.setter
+    def multiprocessing_context(self, value: Any) -> None:
+        self._context = _checked_context(value, self.num_workers)
+
+    @property
+    def _index_sampler(self) -> Any:
+        return self.sampler if self.batch_sampler is None else self.batch_sampler
+
+    def _get_iterator(self) -> Iterator[Any]:
+        if self.num_workers == 0:
+            return _SingleProcessDataLoaderIter(self)
+        return _MultiProcessingDataLoaderIter(self)
+
     def __iter__(self) -> Iterator[Any]:
-        # Keys are asked for here, not at the first batch: a round begins when it is made.
-        keys = iter(self.sampler if self.batch_sampler is None else self.batch_sampler)
-        if not self._streams:
-            return self._batches(keys)
-        # list() asks for the length as a hint, after this: that must not count as a promise for
-        # this round.
-        return self._stream(keys, iter(self.dataset), self._announced)
-
-    def _batches(self, keys: Iterator[Any]) -> Iterator[Any]:
-        for key in keys:
-            if self.batch_sampler is None:
-                yield self.collate_fn(self.dataset[key])
-                continue
-            batch = None
-            if self.collate_fn is default_collate:
-                batch = _rows_together(self.dataset, key)
-            yield self.collate_fn(fetch(self.dataset, key)) if batch is None else batch
-
-    def _stream(
-        self, keys: Iterator[Any], samples: Iterator[Any], announced: int | None
-    ) -> Iterator[Any]:
-        for number, key in enumerate(keys, 1):
-            if self.batch_sampler is None:
-                for sample in samples:
-                    batch = self.collate_fn(sample)
-                    break
-                else:
-                    return
-            else:
-                some = list(itertools.islice(samples, len(key)))
-                if not some or (self.drop_last and len(some) < len(key)):
-                    return
-                batch = self.collate_fn(some)
-            if announced is not None and number > announced:
-                warnings.warn(
-                    f"Length of IterableDataset {self.dataset} was reported to be {announced} "
-                    f"(when accessing "
-                    f"len(dataloader)), but {number} samples have been fetched.",
-                    stacklevel=2,
-                )
-            yield batch
+        if not self.persistent_workers:
+            return self._get_iterator()
+        if self._iterator is None or self._iterator._pool.closed:
+            self._iterator = self._get_iterator()
+        else:
+            self._iterator._reset(self)
+        return self._iterator
 
     def __len__(self) -> int:
         """The number of batches; of a stream, what its own length says."""
         if not self._streams:
-            return len(self.sampler if self.batch_sampler is None else self.batch_sampler)  # type: ignore[arg-type]
+            return len(self._index_sampler)
         length = self._announced = len(self.dataset)
         if self.batch_size is not None:
             length = length // self.batch_size if self.drop_last else -(-length // self.batch_size)
         return length
-
-
-def get_worker_info() -> None:
-    """None: batches are made in the main process."""
-    return None
-
-
-def _rows_together(dataset: Any, keys: Any) -> list[Any] | None:
-    """What collating the samples of a TensorDataset, or of a part of one, gives: taken in one
-    piece. None for other datasets.
-    """
-    # Exact classes: a subclass may have a __getitem__ of its own.
-    while type(dataset) is Subset:
-        dataset, keys = dataset.dataset, [dataset.indices[key] for key in keys]
-    if type(dataset) is not TensorDataset or not keys:
-        return None
-    if not all(type(tensor) is Tensor for tensor in dataset.tensors):
-        return None
-    return [tensor[keys] for tensor in dataset.tensors]
 
 
 def _check_workers(
@@ -233,6 +210,41 @@ def _check_workers(
         raise ValueError("prefetch_factor option should be non-negative")
     if persistent_workers and num_workers == 0:
         raise ValueError("persistent_workers option needs num_workers > 0")
+
+
+def _checked_context(value: Any, num_workers: int) -> Any:
+    if value is None:
+        return None
+    if num_workers == 0:
+        raise ValueError(
+            "multiprocessing_context can only be used with multi-process loading "
+            f"(num_workers > 0), but got num_workers={num_workers}"
+        )
+    if isinstance(value, str):
+        methods = multiprocessing.get_all_start_methods()
+        if value not in methods:
+            raise ValueError(
+                f"multiprocessing_context option should specify a valid start method in "
+                f"{methods!r}, but got multiprocessing_context={value!r}"
+            )
+        return multiprocessing.get_context(value)
+    if not isinstance(value, multiprocessing.context.BaseContext):
+        raise TypeError(
+            "multiprocessing_context option should be a valid context object or a string "
+            f"specifying the start method, but got multiprocessing_context={value}"
+        )
+    return value
+
+
+def _warn_of_many(num_workers: int) -> None:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    if cores is not None and num_workers > cores:
+        warnings.warn(
+            f"This DataLoader will create {num_workers} worker processes in total. Our suggested "
+            f"max number of worker in current system is {cores}, which is smaller: more of them "
+            f"may make loading slower",
+            stacklevel=3,
+        )
 
 
 def _check_stream(shuffle: Any, sampler: Any, batch_sampler: Any) -> None:
