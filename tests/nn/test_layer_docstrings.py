@@ -23,6 +23,7 @@ SHAPELESS = {
     "Buffer",
     "Container",
     "DataParallel",
+    "LinearCrossEntropyOptions",
     "Module",
     "ModuleDict",
     "ModuleList",

@@ -43,6 +43,7 @@ from modtree.nn.activation import (
     Tanhshrink,
     Threshold,
 )
+from modtree.nn.adaptive_softmax import AdaptiveLogSoftmaxWithLoss
 from modtree.nn.attention import MultiheadAttention
 from modtree.nn.batchnorm import (
     BatchNorm1d,
@@ -70,6 +71,7 @@ from modtree.nn.dropout import (
     FeatureAlphaDropout,
 )
 from modtree.nn.embedding import Embedding, EmbeddingBag
+from modtree.nn.factory import factory_kwargs
 from modtree.nn.flatten import Flatten, Unflatten
 from modtree.nn.lazy_layers import (
     LazyBatchNorm1d,
@@ -87,6 +89,7 @@ from modtree.nn.lazy_layers import (
     LazyLinear,
 )
 from modtree.nn.linear import Bilinear, Identity, Linear
+from modtree.nn.linear_loss import LinearCrossEntropyLoss, LinearCrossEntropyOptions
 from modtree.nn.loss import (
     BCELoss,
     BCEWithLogitsLoss,
@@ -98,6 +101,7 @@ from modtree.nn.loss import (
     L1Loss,
     MSELoss,
     NLLLoss,
+    NLLLoss2d,
     PoissonNLLLoss,
     SmoothL1Loss,
 )
@@ -105,13 +109,20 @@ from modtree.nn.margin_loss import (
     CosineEmbeddingLoss,
     HingeEmbeddingLoss,
     MarginRankingLoss,
+    MultiLabelMarginLoss,
     MultiLabelSoftMarginLoss,
     MultiMarginLoss,
     SoftMarginLoss,
     TripletMarginLoss,
     TripletMarginWithDistanceLoss,
 )
-from modtree.nn.normalization import GroupNorm, LayerNorm, LocalResponseNorm, RMSNorm
+from modtree.nn.normalization import (
+    CrossMapLRN2d,
+    GroupNorm,
+    LayerNorm,
+    LocalResponseNorm,
+    RMSNorm,
+)
 from modtree.nn.padding import (
     CircularPad1d,
     CircularPad2d,
@@ -147,8 +158,19 @@ from modtree.nn.pooling import (
 from modtree.nn.recurrent import GRU, LSTM, RNN, RNNBase
 from modtree.nn.recurrent_cell import GRUCell, LSTMCell, RNNCell, RNNCellBase
 from modtree.nn.softmax import GLU, LogSoftmax, Softmax, Softmax2d, Softmin
+from modtree.nn.sync_batchnorm import SyncBatchNorm
 from modtree.nn.transformer import Transformer, TransformerDecoder, TransformerEncoder
 from modtree.nn.transformer_layer import TransformerDecoderLayer, TransformerEncoderLayer
+from modtree.nn.unpooling import (
+    FractionalMaxPool2d,
+    FractionalMaxPool3d,
+    LPPool1d,
+    LPPool2d,
+    LPPool3d,
+    MaxUnpool1d,
+    MaxUnpool2d,
+    MaxUnpool3d,
+)
 from modtree.nn.vision import (
     ChannelShuffle,
     Fold,
@@ -167,6 +189,7 @@ __all__ = [
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
     "AdaptiveAvgPool3d",
+    "AdaptiveLogSoftmaxWithLoss",
     "AdaptiveMaxPool1d",
     "AdaptiveMaxPool2d",
     "AdaptiveMaxPool3d",
@@ -199,8 +222,10 @@ __all__ = [
     "CosineEmbeddingLoss",
     "CosineSimilarity",
     "CrossEntropyLoss",
+    "CrossMapLRN2d",
     "CTCLoss",
     "DataParallel",
+    "MultiLabelMarginLoss",
     "MultiLabelSoftMarginLoss",
     "MultiMarginLoss",
     "Dropout",
@@ -213,6 +238,8 @@ __all__ = [
     "FeatureAlphaDropout",
     "Flatten",
     "Fold",
+    "FractionalMaxPool2d",
+    "FractionalMaxPool3d",
     "GELU",
     "GLU",
     "GRU",
@@ -231,6 +258,9 @@ __all__ = [
     "InstanceNorm3d",
     "KLDivLoss",
     "L1Loss",
+    "LPPool1d",
+    "LPPool2d",
+    "LPPool3d",
     "LSTM",
     "LSTMCell",
     "LayerNorm",
@@ -249,6 +279,8 @@ __all__ = [
     "LazyLinear",
     "LeakyReLU",
     "Linear",
+    "LinearCrossEntropyLoss",
+    "LinearCrossEntropyOptions",
     "LocalResponseNorm",
     "LogSigmoid",
     "LogSoftmax",
@@ -257,12 +289,16 @@ __all__ = [
     "MaxPool1d",
     "MaxPool2d",
     "MaxPool3d",
+    "MaxUnpool3d",
+    "MaxUnpool2d",
+    "MaxUnpool1d",
     "Mish",
     "Module",
     "ModuleDict",
     "ModuleList",
     "MultiheadAttention",
     "NLLLoss",
+    "NLLLoss2d",
     "PReLU",
     "PairwiseDistance",
     "Parameter",
@@ -297,6 +333,7 @@ __all__ = [
     "Softplus",
     "Softshrink",
     "Softsign",
+    "SyncBatchNorm",
     "Tanh",
     "Tanhshrink",
     "Threshold",
@@ -318,6 +355,7 @@ __all__ = [
     "ZeroPad2d",
     "ZeroPad3d",
     "common_types",
+    "factory_kwargs",
     "functional",
     "grad",
     "init",

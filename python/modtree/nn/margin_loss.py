@@ -14,6 +14,7 @@ __all__ = [
     "CosineEmbeddingLoss",
     "HingeEmbeddingLoss",
     "MarginRankingLoss",
+    "MultiLabelMarginLoss",
     "MultiLabelSoftMarginLoss",
     "MultiMarginLoss",
     "SoftMarginLoss",
@@ -278,6 +279,25 @@ class MultiMarginLoss(_WeightedLoss):
         return F.multi_margin_loss(
             input, target, self.p, self.margin, self.weight, reduction=self.reduction
         )
+
+
+class MultiLabelMarginLoss(_Loss):
+    """How far scores of other classes come within 1 of each class that is right, over the number of
+    classes.
+
+    Args:
+        size_average: Deprecated; see ``reduction``.
+        reduce: Deprecated; see ``reduction``.
+        reduction: "mean", "sum", or "none" for the loss of each sample.
+
+    Shape:
+        - input: (N, C) or (C).
+        - target: the same, class numbers up to the first -1.
+        - output: (), or (N) with ``reduction="none"``.
+    """
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.multilabel_margin_loss(input, target, reduction=self.reduction)
 
 
 class MultiLabelSoftMarginLoss(_WeightedLoss):

@@ -15,6 +15,7 @@ __all__ = [
     "conv1d",
     "conv2d",
     "conv3d",
+    "conv_tbc",
     "conv_transpose1d",
     "conv_transpose2d",
     "conv_transpose3d",
@@ -180,3 +181,25 @@ def _make_conv_transpose(n: int) -> Any:
 
 conv1d, conv2d, conv3d = map(_make_conv, (1, 2, 3))
 conv_transpose1d, conv_transpose2d, conv_transpose3d = map(_make_conv_transpose, (1, 2, 3))
+
+
+def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
+    """:func:`conv1d` of sequences whose axes are time, batch and channels.
+
+    Args:
+        input: (L, N, C).
+        weight: (kernel_size, C, C').
+        bias: (C').
+        pad: Zeros before the first and after the last position.
+
+    Returns:
+        (L', N, C').
+    """
+    need_tensor("conv_tbc", input, weight, bias)
+    if (input.dim(), weight.dim(), bias.dim()) != (3, 3, 1):
+        raise RuntimeError(
+            f"conv_tbc: expected input, weight and bias with 3, 3 and 1 dimensions, got "
+            f"{input.dim()}, {weight.dim()} and {bias.dim()}"
+        )
+    result = conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad)
+    return result.permute(2, 0, 1)

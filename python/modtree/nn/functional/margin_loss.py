@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from modtree._tensor.tensor import Tensor
 from modtree.nn.functional._common import loss_reduction, need_tensor, reduced, reduction_of
-from modtree.nn.functional.activation import logsigmoid
+from modtree.nn.functional.activation import logsigmoid, relu
 from modtree.nn.functional.basic import pairwise_distance
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "hinge_embedding_loss",
     "margin_ranking_loss",
     "multi_margin_loss",
+    "multilabel_margin_loss",
     "multilabel_soft_margin_loss",
     "soft_margin_loss",
     "triplet_margin_loss",
@@ -282,6 +283,41 @@ def multi_margin_loss(
         short = short * weight[index]
     short = short.scatter(-1, index, 0.0)
     return reduced(short.sum(-1) / input.shape[-1], reduction)
+
+
+def multilabel_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """How far scores of other classes come within 1 of each class that is right, over the number of
+    classes.
+
+    Args:
+        input: Scores, (C) or (N, C).
+        target: Numbers of the classes that are right, int64, of the same shape; what stands from
+            the first -1 on does not count.
+        size_average: Deprecated; see ``reduction``.
+        reduce: Deprecated; see ``reduction``.
+        reduction: "mean", "sum" or "none".
+    """
+    need_tensor("multilabel_margin_loss", input, target)
+    reduction = loss_reduction(size_average, reduce, reduction)
+    if input.dim() not in (1, 2) or target.shape != input.shape:
+        raise RuntimeError(
+            f"inconsistent target size: {list(target.shape)} for input of size: "
+            f"{list(input.shape)}; both are (C) or (N, C)"
+        )
+    if target.is_floating_point():
+        raise RuntimeError(f"multilabel_margin_loss: expected target of int64, got {target.dtype}")
+    counts = (target >= 0).long().cumprod(-1)
+    index = target.clamp(min=0) * counts
+    right = counts.new_zeros(counts.shape).scatter_add(-1, index, counts) > 0
+    short = relu(1 - input.gather(-1, index).unsqueeze(-1) + input.unsqueeze(-2))
+    short = short.masked_fill((counts == 0).unsqueeze(-1) | right.unsqueeze(-2), 0)
+    return reduced(short.sum((-2, -1)) / input.shape[-1], reduction)
 
 
 def multilabel_soft_margin_loss(

@@ -24,6 +24,7 @@ __all__ = [
     "channel_shuffle",
     "fold",
     "interpolate",
+    "native_channel_shuffle",
     "pixel_shuffle",
     "pixel_unshuffle",
     "unfold",
@@ -359,6 +360,11 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
 
 
 # -- patches ---------------------------------------------------------------------------------------
+
+
+def native_channel_shuffle(input: Tensor, groups: int) -> Tensor:
+    """:func:`channel_shuffle`."""
+    return channel_shuffle(input, groups)
 
 
 def unfold(

@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""SyncBatchNorm, CrossMapLRN2d, losses over linear maps and many labels, and smaller functions,
+against torch's.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+from helpers.gradients import Case, between
+from helpers.gradients import suite as gradient_suite
+from helpers.layer_checks import Layer, suite
+from helpers.layers_common import check_arguments, check_copies, check_description, check_run, make
+from helpers.support import raises
+
+import modtree as mt
+
+torch = pytest.importorskip("torch")
+
+LAYERS = [
+    Layer("SyncBatchNorm", (4, 3), (3,)),
+    Layer("SyncBatchNorm", (4, 3, 5), (3, 1e-3, None), on_meta=False),
+    Layer("SyncBatchNorm", (2, 3, 4, 5), (3,), {"affine": False}),
+    Layer("SyncBatchNorm", (2, 3, 2, 2, 2), (3,), {"track_running_stats": False}),
+    Layer("SyncBatchNorm", (4, 3), (3,), {"bias": False, "momentum": 0.3}),
+]
+test_arguments, test_text, test_checkpoint, test_outputs, test_gradients, test_meta = suite(LAYERS)
+
+
+@pytest.fixture(params=["modtree", "torch"])
+def lib(request):
+    return pytest.importorskip(request.param)
+
+
+# -- SyncBatchNorm ---------------------------------------------------------------------------------
+
+
+def test_conversion(lib):
+    nn = lib.nn
+    inner = nn.BatchNorm2d(3, affine=False)
+    module = nn.Sequential(
+        nn.Conv2d(1, 3, 1), inner, nn.ModuleDict({"a": nn.BatchNorm1d(4, bias=False)})
+    ).eval()
+    module[2]["a"].train()
+    before = dict(module.named_parameters()), dict(module.named_buffers())
+    group = object()
+    result = nn.SyncBatchNorm.convert_sync_batchnorm(module, group)
+    assert result is module
+    assert [type(m).__name__ for m in result.modules()] == [
+        "Sequential",
+        "Conv2d",
+        "SyncBatchNorm",
+        "ModuleDict",
+        "SyncBatchNorm",
+    ]
+    after = dict(result.named_parameters()), dict(result.named_buffers())
+    for mine, other in zip(after, before, strict=True):
+        assert list(mine) == list(other)
+        assert all(mine[name] is other[name] for name in mine)
+    assert result[1].process_group is group
+    assert not result[1].training and result[2]["a"].training
+    assert result[1].weight is None and result[2]["a"].bias is None
+    one = nn.BatchNorm3d(2, momentum=None, eps=0.5)
+    converted = nn.SyncBatchNorm.convert_sync_batchnorm(one)
+    assert type(converted) is nn.SyncBatchNorm and converted.weight is one.weight
+    assert (converted.momentum, converted.eps, converted.process_group) == (None, 0.5, None)
+
+
+def test_converted_layers_compute_the_same(lib):
+    lib.manual_seed(0)
+    layer = lib.nn.BatchNorm2d(3)
+    converted = lib.nn.SyncBatchNorm.convert_sync_batchnorm(copy.deepcopy(layer))
+    x = lib.randn(4, 3, 2, 2)
+    assert lib.allclose(layer(x), converted(x))
+    assert lib.allclose(layer.running_var, converted.running_var)
+    assert lib.allclose(layer.eval()(x), converted.eval()(x))
+
+
+def test_errors_of_sync_batch_norm(lib):
+    with raises(ValueError, "expected at least 2D input (got 1D input)"):
+        lib.nn.SyncBatchNorm(3)(lib.zeros(3))
+    with raises(ValueError, "number of input channels should be non-zero"):
+        lib.nn.SyncBatchNorm(3)(lib.zeros(2, 0, 4))
+
+
+# -- CrossMapLRN2d ---------------------------------------------------------------------------------
+
+NEIGHBOURS = [(1,), (2,), (3, 0.5), (4, 0.7, 1.5, 2.0), (5, 0.3, 0.5), (9, 0.3)]
+
+
+@pytest.mark.parametrize("args", NEIGHBOURS, ids=str)
+@pytest.mark.parametrize("channels", [1, 2, 3, 8])
+def test_cross_map_lrn(args, channels):
+    ours, theirs = make("CrossMapLRN2d", args, {})
+    check_arguments("CrossMapLRN2d")
+    check_description(ours, theirs)
+    check_copies(ours)
+    x = np.random.default_rng(0).standard_normal((2, channels, 3, 2))
+    for dtype in ("float64", "float32"):
+        check_run(ours, theirs, [x], dtype=dtype, grad=False)
+    assert ours(mt.empty(2, channels, 3, 2, device="meta")).shape == (2, channels, 3, 2)
+
+
+def test_the_gradient_of_cross_map_lrn_is_its_derivative():
+    x = mt.randn(1, 6, 2, 2, dtype=mt.float64, requires_grad=True)
+    layer = mt.nn.CrossMapLRN2d(3, alpha=0.8)
+    assert mt.autograd.gradcheck(layer, x)
+    assert mt.autograd.gradgradcheck(layer, x)
+    theirs = torch.from_numpy(x.detach().numpy()).requires_grad_()
+    assert not torch.autograd.gradcheck(
+        torch.nn.CrossMapLRN2d(3, alpha=0.8), theirs, raise_exception=False
+    )
+
+
+def test_error_of_cross_map_lrn(lib):
+    with raises(ValueError, "CrossMapLRN2d: Expected input to be 4D, got 3D instead."):
+        lib.nn.CrossMapLRN2d(2)(lib.zeros(1, 2, 3))
+
+
+# -- losses ----------------------------------------------------------------------------------------
+
+SCORES = [[0.1, 0.2, 0.4, 0.8], [1.5, -0.3, 0.5, 0.5], [2, 1, 0, -1], [0, 0, 0, 0]]
+LABELS = [[3, 0, -1, 1], [1, 1, 2, -1], [-1, 0, 1, 2], [0, 1, 2, 3]]
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_multilabel_margin_loss(reduction, dtype):
+    ours, theirs = make("MultiLabelMarginLoss", (), {"reduction": reduction})
+    check_arguments("MultiLabelMarginLoss")
+    check_description(ours, theirs)
+    check_copies(ours)
+    check_run(ours, theirs, [np.array(SCORES), np.array(LABELS)], dtype=dtype)
+    for scores, labels in zip(SCORES, LABELS, strict=True):
+        check_run(ours, theirs, [np.array(scores, float), np.array(labels)], dtype=dtype)
+    meta = ours(mt.empty(4, 5, device="meta"), mt.empty(4, 5, dtype=mt.int64, device="meta"))
+    assert meta.is_meta and meta.shape == ((4,) if reduction == "none" else ())
+
+
+def test_multilabel_margin_loss_has_second_derivatives():
+    x = mt.tensor(SCORES[:2], dtype=mt.float64, requires_grad=True)
+    target = mt.tensor(LABELS[:2])
+    loss = mt.nn.MultiLabelMarginLoss()
+    assert mt.autograd.gradcheck(lambda t: loss(t * t, target), x)
+    assert mt.autograd.gradgradcheck(lambda t: loss(t * t, target), x)
+
+
+def test_errors_of_multilabel_margin_loss(lib):
+    loss = lib.nn.functional.multilabel_margin_loss
+    with raises(RuntimeError, "inconsistent target size"):
+        loss(lib.zeros(2, 3), lib.zeros(2, 2, dtype=lib.int64))
+    with raises(RuntimeError, ""):
+        loss(lib.zeros(2, 3), lib.zeros(2, 3))
+    with raises(RuntimeError, ""):
+        loss(lib.zeros(3), lib.tensor([1, 7, -1]))
+    with raises(ValueError, "x is not a valid value for reduction"):
+        loss(lib.zeros(3), lib.tensor([1, 2, -1]), reduction="x")
+
+
+LINEAR = [
+    ((5, 4), {}, (6, 5), (6,)),
+    ((5, 4), {"bias": True, "reduction": "sum", "ignore_index": 2}, (6, 5), (6,)),
+    ((5, 4), {"label_smoothing": 0.2, "reduction": "none"}, (6, 5), (6,)),
+    ((5, 4), {"bias": True}, (5,), ()),
+    ((5, 4), {"bias": True, "out_features": (2, 3)}, (6, 5), (6, 2, 3)),
+    ((5, 4), {"weight": np.array([0.5, 1, 2, 1])}, (6, 5), (6,)),
+]
+
+
+@pytest.mark.parametrize(("args", "kwargs", "shape", "places"), LINEAR, ids=str)
+def test_linear_cross_entropy(args, kwargs, shape, places):
+    check_arguments("LinearCrossEntropyLoss")
+    ours, theirs = make("LinearCrossEntropyLoss", args, kwargs)
+    check_description(ours, theirs)
+    check_copies(ours)
+    rng = np.random.default_rng(0)
+    check_run(ours, theirs, [rng.standard_normal(shape), rng.integers(0, args[1], places)])
+
+
+def test_linear_cross_entropy_of_probabilities():
+    rng = np.random.default_rng(0)
+    ours, theirs = make("LinearCrossEntropyLoss", (5, 4), {})
+    check_run(ours, theirs, [rng.standard_normal((6, 5)), rng.dirichlet(np.ones(4), 6)])
+
+
+def test_options_of_linear_cross_entropy():
+    options = mt.nn.LinearCrossEntropyOptions(batch_chunk_size=2)
+    assert repr(options) == repr(torch.nn.LinearCrossEntropyOptions(batch_chunk_size=2))
+    loss = mt.nn.LinearCrossEntropyLoss(5, 4, options=options)
+    plain = mt.nn.LinearCrossEntropyLoss(5, 4)
+    plain.load_state_dict(loss.state_dict())
+    x, target = mt.randn(6, 5), mt.tensor([0, 1, 2, 3, 0, 1])
+    assert loss(x, target).item() == plain(x, target).item()
+
+
+def test_errors_of_linear_cross_entropy(lib):
+    loss = lib.nn.functional.linear_cross_entropy
+    x, weight, target = lib.zeros(2, 3), lib.zeros(4, 3), lib.zeros(2, dtype=lib.int64)
+    with raises(RuntimeError, "expected input with dimensionality 1 or 2, got 3"):
+        loss(lib.zeros(2, 2, 3), weight, target)
+    with raises(RuntimeError, "expected linear_weight with dimensionality at least 2, got 1"):
+        loss(x, weight[0], target)
+    with raises(RuntimeError, "expected equal input and linear_weight last dimensions"):
+        loss(x, lib.zeros(4, 2), target)
+    with raises(RuntimeError, "expected linear_bias shape (4,), got (3,)"):
+        loss(x, weight, target, linear_bias=lib.zeros(3))
+    with raises(RuntimeError, "requires batched input, (N, 3), got unbatched input"):
+        loss(x[0], lib.zeros(4, 2, 3), target)
+    with raises(RuntimeError, "ignore_index cannot be specified when target contains probab"):
+        loss(x, weight, lib.zeros(2, 4), ignore_index=1)
+    with raises(RuntimeError, "expected label_smoothing to be in range [0, 1], got 2"):
+        lib.nn.LinearCrossEntropyLoss(3, 4, label_smoothing=2)
+    with raises(RuntimeError, "expected weight shape to be (4,), got (3,)"):
+        lib.nn.LinearCrossEntropyLoss(3, 4, weight=lib.zeros(3))
+
+
+def test_the_old_name_of_the_loss_for_images(lib):
+    with pytest.warns(FutureWarning, match="NLLLoss2d.? has been deprecated"):
+        loss = lib.nn.NLLLoss2d(ignore_index=1)
+    assert isinstance(loss, lib.nn.NLLLoss) and loss.ignore_index == 1
+    assert loss(lib.zeros(1, 2, 3, 3), lib.zeros(1, 3, 3, dtype=lib.int64)).item() == 0
+
+
+# -- functions -------------------------------------------------------------------------------------
+
+CASES = [
+    Case(
+        "conv_tbc",
+        lambda lib, x, w, b: lib.nn.functional.conv_tbc(x, w, b, 1),
+        [((6, 2, 3), (3, 3, 4), (4,))],
+        mixed=False,
+        layouts=False,  # torch takes contiguous gradients alone
+    ),
+    Case(
+        "multilabel_margin_loss",
+        lambda lib, x: lib.nn.functional.multilabel_margin_loss(
+            x, lib.tensor([[3, 0, -1, 1], [1, 2, -1, 0]])
+        ),
+        [((2, 4),)],
+        between(-1, 1),
+        twice=False,
+    ),
+]
+test_function_gradients = gradient_suite(CASES)
+
+
+def test_gradients_that_torch_refuses():
+    x = mt.randn(5, 4, 3, dtype=mt.float64, requires_grad=True)
+    weight, bias = mt.randn(2, 3, 4, dtype=mt.float64), mt.zeros(4, dtype=mt.float64)
+    assert mt.autograd.gradcheck(lambda t: mt.conv_tbc(t, weight, bias).transpose(0, 2), x)
+    assert mt.autograd.gradcheck(lambda t: mt.native_channel_shuffle(t, 2), x)
+
+
+@pytest.mark.parametrize("shape", [(4, 0), (0,), (2, 3, 0), (0, 0)])
+def test_linear_of_no_features(shape):
+    results = []
+    for lib in (mt, torch):
+        x = lib.zeros(shape, requires_grad=True)
+        weight = lib.zeros((2, 0), requires_grad=True)
+        bias = lib.ones(2, requires_grad=True)
+        y = lib.nn.functional.linear(x, weight, bias)
+        y.sum().backward()
+        grads = [tuple(t.grad.shape) for t in (x, weight)]
+        results.append((y.tolist(), grads, bias.grad.tolist()))
+    assert results[0] == results[1]
+
+
+def test_native_channel_shuffle(lib):
+    x = lib.arange(2 * 4 * 3).reshape(2, 4, 3)
+    assert lib.native_channel_shuffle(x, 2).tolist() == lib.channel_shuffle(x, 2).tolist()
+    assert lib.conv_tbc(lib.ones(5, 2, 3), lib.ones(2, 3, 4), lib.zeros(4)).shape == (4, 2, 4)
+
+
+def test_factory_kwargs(lib):
+    factory_kwargs = lib.nn.factory_kwargs
+    assert factory_kwargs(None) == {} == factory_kwargs({})
+    assert factory_kwargs({"device": "cpu", "factory_kwargs": {"dtype": 1}}) == {
+        "device": "cpu",
+        "dtype": 1,
+    }
+    with raises(TypeError, "unexpected kwargs {'color'}"):
+        factory_kwargs({"color": 1, "dtype": 2})
+    with raises(TypeError, "dtype specified twice, in **kwargs and in factory_kwargs"):
+        factory_kwargs({"dtype": 1, "factory_kwargs": {"dtype": 1}})

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""pdist against torch's: values, gradients, errors."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from helpers.gradients import Case, suite, whole
+from helpers.support import raises
+
+import modtree as mt
+
+torch = pytest.importorskip("torch")
+
+SHAPES = [((5, 3),), ((2, 4),), ((1, 4),), ((4, 0),), ((4, 1),)]
+POWERS = (0, 0.5, 1, 1.5, 2, 3, math.inf)
+
+
+def pdist(p):
+    return lambda lib, x: lib.nn.functional.pdist(x, p)
+
+
+CASES = [Case(f"pdist {p}", pdist(p), SHAPES, twice=False) for p in POWERS]
+# Rows that are equal, and differences of 0.
+CASES += [Case(f"pdist {p} of ties", pdist(p), SHAPES, whole(0, 2), twice=False) for p in POWERS]
+test_gradients = suite(CASES)
+
+
+def test_it_is_a_part_of_cdist():
+    x = mt.randn(6, 3, dtype=mt.float64)
+    rows, columns = np.triu_indices(6, 1)
+    np.testing.assert_allclose(mt.pdist(x).numpy(), mt.cdist(x, x).numpy()[rows, columns])
+    assert mt.nn.functional.pdist is mt.pdist
+
+
+def test_no_rows():
+    """torch's backward divides by zero there, and the process ends."""
+    x = mt.zeros(0, 4, requires_grad=True)
+    mt.pdist(x).sum().backward()
+    assert x.grad.shape == (0, 4)
+
+
+def test_small_distances_of_large_numbers():
+    x = mt.tensor([[1e8, 0.0], [1e8 + 1, 0.0]], dtype=mt.float64)
+    assert mt.pdist(x).tolist() == [1.0]
+
+
+def test_without_values():
+    found = mt.pdist(mt.empty(7, 2, device="meta", dtype=mt.float64))
+    assert found.is_meta and found.shape == (21,) and found.dtype is mt.float64
+
+
+def test_nan():
+    x = np.array([[0.0, np.nan], [1, 2], [3, 4]])
+    for p in POWERS[1:]:
+        results = [lib.pdist(lib.from_numpy(x), p).numpy() for lib in (mt, torch)]
+        np.testing.assert_allclose(*results)
+
+
+@pytest.mark.parametrize("name", ["modtree", "torch"])
+def test_errors(name):
+    lib = pytest.importorskip(name)
+    with raises(RuntimeError, "pdist only supports 2D tensors, got: 3D"):
+        lib.pdist(lib.zeros(2, 3, 4))
+    with raises(RuntimeError, "pdist only supports floating-point dtypes"):
+        lib.pdist(lib.zeros(2, 3, dtype=lib.int64))
+    with raises(RuntimeError, "pdist only supports non-negative p values"):
+        lib.pdist(lib.zeros(2, 3), -1.0)
+    with pytest.raises(TypeError, match="pdist"):
+        lib.pdist([[1.0, 2.0]])
