@@ -96,7 +96,7 @@ def pdist(input: Any, p: float = 2) -> Any:
         )
     if input.ndim != 2:
         raise RuntimeError(f"pdist only supports 2D tensors, got: {input.ndim}D")
-    if not input.is_floating_point():  # type: ignore[attr-defined]
+    if not input.is_floating_point():
         raise RuntimeError(f"pdist only supports floating-point dtypes, got {input.dtype}")
     if p < 0:
         raise RuntimeError(f"pdist only supports non-negative p values, got {p}")

@@ -93,5 +93,5 @@ class SyncBatchNorm(_BatchNorm):
             setattr(result, name, getattr(module, name))
         result.training = module.training
         if hasattr(module, "qconfig"):
-            result.qconfig = module.qconfig
+            result.qconfig = module.qconfig  # type: ignore[attr-defined]
         return result
