@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What helpers around modules need of the library that a tensor is of."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from typing import Any
+
+from modtree import families
+
+__all__ = ["family_of", "is_tensor", "library_of", "no_grad", "unit_vector"]
+
+
+def is_tensor(value: Any) -> bool:
+    """Is it a tensor of a library that modules may hold?"""
+    return families.find(type(value)) is not None
+
+
+def family_of(tensor: Any) -> Any:
+    """The family of a tensor.
+
+    Raises:
+        TypeError: it is none.
+    """
+    family = families.find(type(tensor))
+    if family is None:
+        raise TypeError(f"expected a tensor, got {type(tensor).__name__}")
+    return family
+
+
+def library_of(tensor: Any) -> Any:
+    """The package with the functions for a tensor: ``modtree`` or ``torch``."""
+    return importlib.import_module(family_of(tensor).tensor_type.__module__.partition(".")[0])
+
+
+def no_grad(tensor: Any) -> Any:
+    """A context under which the library of the tensor records nothing."""
+    return family_of(tensor).no_grad() or contextlib.nullcontext()
+
+
+def unit_vector(vector: Any, eps: float) -> Any:
+    """The vector divided by its length, or by ``eps`` if that is larger."""
+    return vector / vector.norm().clamp_min(eps)
