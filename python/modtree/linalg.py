@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from modtree import _imports
+from modtree._ops.householder import householder_product
 from modtree._ops.linalg_functions import (
     LinAlgError,
     cholesky,
@@ -50,6 +51,7 @@ __all__ = [
     "eigh",
     "eigvals",
     "eigvalsh",
+    "householder_product",
     "inv",
     "lstsq",
     "matmul",

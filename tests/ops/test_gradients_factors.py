@@ -122,6 +122,23 @@ INVERSES = [
         SQUARES,
         regular,
     ),
+    Case(
+        "householder_product",
+        lambda lib, a, tau: lib.linalg.householder_product(a, tau),
+        [((4, 3), (3,)), ((4, 3), (2,)), ((2, 3, 3), (2, 3))],
+        any_numbers,
+        mixed=False,
+        tolerance=1e-8,
+    ),
+    Case(
+        "householder_product of a complex",
+        lambda lib, a, tau: lib.linalg.householder_product(a, tau),
+        [((4, 3), (3,))],
+        imaginary,
+        mixed=False,
+        twice=False,
+        tolerance=1e-8,
+    ),
     Case("matrix_exp", lambda lib, x: lib.linalg.matrix_exp(x), SQUARES, any_numbers),
     Case(
         "matrix_exp of larger numbers",
@@ -443,3 +460,10 @@ def test_singular_matrices_are_errors():
     for call in (mt.linalg.inv, mt.linalg.cholesky, lambda x: mt.linalg.solve(x, mt.ones(2))):
         with pytest.raises(mt.linalg.LinAlgError, match="linalg"):
             call(mt.zeros(2, 2))
+
+
+def test_geqrf_has_no_derivative():
+    for lib in (mt, torch):
+        a, _ = lib.geqrf(lib.ones(3, 2, requires_grad=True))
+        with pytest.raises(NotImplementedError, match="derivative for 'geqrf' is not implemented"):
+            a.sum().backward()

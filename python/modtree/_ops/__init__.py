@@ -42,6 +42,7 @@ GROUPS = (
     "einsum",
     "decompositions",
     "linalg_functions",
+    "householder",
     "inplace_views",
     "methods",
     # of layers

@@ -9,7 +9,6 @@ import copyreg
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from modtree import _C
 from modtree.__future__ import get_swap_module_params_on_conversion
 from modtree._module.containers import ModuleDict, ModuleList
 from modtree._module.module import Module
@@ -275,7 +274,7 @@ def _deepcopy(self: Any, memo: dict[int, Any]) -> Any:
     if done is not None:
         return done
     replica = memo[id(self)] = self.__new__(type(self))
-    _C.ModuleBase.__setstate__(replica, copy.deepcopy(_C.ModuleBase.__getstate__(self), memo))
+    Module.__setstate__(replica, copy.deepcopy(Module.__getstate__(self), memo))
     for slot in copyreg._slotnames(type(self)):  # type: ignore[attr-defined]
         if hasattr(self, slot):
             setattr(replica, slot, copy.deepcopy(getattr(self, slot), memo))
@@ -446,7 +445,7 @@ def remove_parametrizations(
     _set_class(module, base, list(everything))
     _register(module, tensor_name, tensor)
     if not everything:
-        del module.parametrizations
+        delattr(module, "parametrizations")
     for parametrization in parametrizations:
         if hasattr(parametrization, "_removed_from"):
             parametrization._removed_from(module, tensor_name)
