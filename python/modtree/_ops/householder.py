@@ -3,17 +3,17 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
 from typing import Any
 
 import numpy as np
 
 from modtree._ops.decompositions import _check
+from modtree._ops.linalg_functions import _result
 from modtree._ops.registry import define, derive, export, ops
 
 __all__ = ["geqrf", "householder_product"]
 
-_geqrf_result = namedtuple("geqrf", ("a", "tau"))  # noqa: PYI024
+_geqrf_result = _result("geqrf", "a", "tau")
 
 
 def _geqrf(x: Any) -> Any:

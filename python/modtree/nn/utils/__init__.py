@@ -5,7 +5,7 @@ initialization, names in state dicts.
 
 from __future__ import annotations
 
-from modtree.nn.utils import parametrize, rnn, stateless
+from modtree.nn.utils import parametrizations, parametrize, rnn, stateless
 from modtree.nn.utils.clip_grad import (
     clip_grad_norm_,
     clip_grad_value_,
@@ -25,6 +25,7 @@ __all__ = [
     "consume_prefix_in_state_dict_if_present",
     "get_total_norm",
     "parameters_to_vector",
+    "parametrizations",
     "parametrize",
     "remove_spectral_norm",
     "remove_weight_norm",

@@ -469,6 +469,7 @@ def transfer_parametrizations_and_params(
     """
     if not is_parametrized(from_module):
         return to_module
+    target: Any = to_module
     source: Any = from_module.parametrizations
     for name in list(source) if tensor_name is None else [tensor_name]:
         if not hasattr(to_module, name):
@@ -476,9 +477,8 @@ def transfer_parametrizations_and_params(
             setattr(to_module, name, family_of(value).make_parameter(value, True))
         for parametrization in source[name]:
             register_parametrization(to_module, name, parametrization)
-        target: Any = to_module.parametrizations
         kept = ("_parameters", "_buffers")
         originals = {k: v for table in kept for k, v in getattr(source[name], table).items()}
         for key, original in originals.items():
-            setattr(target[name], key, original)
+            setattr(target.parametrizations[name], key, original)
     return to_module

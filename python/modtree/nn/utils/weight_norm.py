@@ -25,7 +25,7 @@ def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Any:  # noqa: A002
     """
     if dim == -1:
         return v.norm(pow)
-    others = [d for d in range(v.ndim) if d != dim]
+    others = [d for d in range(v.ndim) if d != dim % v.ndim]
     return v.norm(pow, dim=others, keepdim=True) if others else v.abs()
 
 
