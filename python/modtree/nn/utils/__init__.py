@@ -5,7 +5,7 @@ initialization, names in state dicts.
 
 from __future__ import annotations
 
-from modtree.nn.utils import parametrizations, parametrize, rnn, stateless
+from modtree.nn.utils import parametrizations, parametrize, prune, rnn, stateless
 from modtree.nn.utils.clip_grad import (
     clip_grad_norm_,
     clip_grad_value_,
@@ -27,6 +27,7 @@ __all__ = [
     "parameters_to_vector",
     "parametrizations",
     "parametrize",
+    "prune",
     "remove_spectral_norm",
     "remove_weight_norm",
     "rnn",

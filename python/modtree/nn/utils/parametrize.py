@@ -393,7 +393,7 @@ def register_parametrization(
     delattr(module, tensor_name)
     _set_class(module, base, [*children, tensor_name])
     if not parametrized:
-        module.parametrizations = children
+        module.register_module("parametrizations", children)
     children[tensor_name] = parametrizations
     return module
 
