@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 
 import numpy as np
@@ -157,3 +158,13 @@ def test_two_libraries():
 
     with pytest.raises(TypeError, match="several libraries: numpy, torch"):
         mt.nn.utils.get_total_norm([mt.ones(1), torch.ones(1)])
+
+
+def test_the_old_name(impl):
+    utils = importlib.import_module(f"{impl.nn.__name__}.utils.clip_grad")
+    p = impl.nn.Parameter(impl.lib.zeros(2))
+    p.grad = impl.lib.tensor([3.0, 4.0])
+    with pytest.warns(FutureWarning, match="in favor of"):
+        norm = utils.clip_grad_norm([p], 1.0)
+    assert float(norm) == 5
+    assert p.grad.tolist() == pytest.approx([0.6, 0.8])

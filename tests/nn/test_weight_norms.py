@@ -7,6 +7,7 @@ import copy
 
 import numpy as np
 import pytest
+from helpers.small_modules import linear, values
 
 import modtree as mt
 
@@ -130,3 +131,70 @@ def test_copies_are_independent():
     assert other.weight_u.tolist() == before != layer.weight_u.tolist()
     other(x)
     assert other(x).tolist() == layer(x).tolist()
+
+
+# -- with the tensors of any library ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrapper", ["weight_norm", "spectral_norm"])
+def test_tensors_of_any_library(impl, wrapper):
+    utils = impl.nn.utils
+    layer = linear(impl)
+    before = layer.weight.detach().clone()
+    getattr(utils, wrapper)(layer)
+    x = values(impl, 4, 3, seed=2)
+    for _ in range(30):
+        out = layer(x)
+    out.sum().backward()
+    size = 1.0 if wrapper == "weight_norm" else np.linalg.norm(before.numpy(), 2)
+    np.testing.assert_allclose(layer.weight.detach().numpy(), before.numpy() / size, rtol=1e-6)
+    assert all(p.grad is not None for p in layer.parameters())
+    getattr(utils, f"remove_{wrapper}")(layer)
+    assert isinstance(layer.weight, impl.nn.Parameter)
+    assert sorted(layer.state_dict()) == ["bias", "scale", "weight"]
+
+
+def test_weight_norm_is_deprecated(impl):
+    with pytest.warns(FutureWarning, match="parametrizations.weight_norm"):
+        impl.nn.utils.weight_norm(linear(impl))
+
+
+def test_version_of_spectral_norm(impl):
+    layer = impl.nn.utils.spectral_norm(linear(impl))
+    assert layer.state_dict()._metadata[""]["spectral_norm"] == {"weight.version": 1}
+
+
+def earliest_state(impl, layer):
+    """A state dict from before ``v`` was kept."""
+    layer(values(impl, 2, 3))
+    state = layer.state_dict()
+    state["weight"] = layer.weight.detach().clone()
+    del state["weight_v"]
+    del state._metadata[""]["spectral_norm"]
+    return state
+
+
+def test_spectral_norm_loads_the_earliest_state_dicts(impl):
+    layer, other = (impl.nn.utils.spectral_norm(linear(impl)) for _ in range(2))
+    with impl.lib.no_grad():
+        layer.weight_orig.mul_(3)
+    state = earliest_state(impl, layer)
+    other.load_state_dict(state)
+    x = values(impl, 2, 3, seed=4)
+    np.testing.assert_allclose(
+        other.eval()(x).detach().numpy(), layer.eval()(x).detach().numpy(), rtol=1e-10
+    )
+    state = earliest_state(impl, layer)
+    del state["weight_u"]
+    with pytest.raises(RuntimeError, match=r"Missing key.*weight_u"):
+        other.load_state_dict(state)
+    state = layer.state_dict()
+    del state._metadata[""]["spectral_norm"]
+    other.load_state_dict(state)
+
+
+def test_removed_spectral_norm_leaves_no_hook(ours):
+    layer = ours.nn.utils.spectral_norm(linear(ours))
+    ours.nn.utils.remove_spectral_norm(layer)
+    assert not layer._load_state_dict_pre_hooks and not layer._state_dict_hooks
+    assert "spectral_norm" not in layer.state_dict()._metadata[""]

@@ -7,10 +7,21 @@ from __future__ import annotations
 
 from modtree.nn.utils import parametrizations, parametrize, prune, rnn, stateless
 from modtree.nn.utils.clip_grad import (
+    clip_grad_norm,
     clip_grad_norm_,
     clip_grad_value_,
     clip_grads_with_norm_,
     get_total_norm,
+)
+from modtree.nn.utils.fusion import (
+    fuse_conv_bn_eval,
+    fuse_conv_bn_weights,
+    fuse_linear_bn_eval,
+    fuse_linear_bn_weights,
+)
+from modtree.nn.utils.memory_format import (
+    convert_conv2d_weight_memory_format,
+    convert_conv3d_weight_memory_format,
 )
 from modtree.nn.utils.prefix import consume_prefix_in_state_dict_if_present
 from modtree.nn.utils.skip_init import skip_init
@@ -19,10 +30,17 @@ from modtree.nn.utils.vectors import parameters_to_vector, vector_to_parameters
 from modtree.nn.utils.weight_norm import remove_weight_norm, weight_norm
 
 __all__ = [
+    "clip_grad_norm",
     "clip_grad_norm_",
     "clip_grad_value_",
     "clip_grads_with_norm_",
     "consume_prefix_in_state_dict_if_present",
+    "convert_conv2d_weight_memory_format",
+    "convert_conv3d_weight_memory_format",
+    "fuse_conv_bn_eval",
+    "fuse_conv_bn_weights",
+    "fuse_linear_bn_eval",
+    "fuse_linear_bn_weights",
     "get_total_norm",
     "parameters_to_vector",
     "parametrizations",

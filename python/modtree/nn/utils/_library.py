@@ -9,7 +9,7 @@ from typing import Any
 
 from modtree import families
 
-__all__ = ["family_of", "is_tensor", "library_of", "no_grad", "unit_vector"]
+__all__ = ["family_of", "hooks_named", "is_tensor", "library_of", "no_grad", "unit_vector"]
 
 
 def is_tensor(value: Any) -> bool:
@@ -42,3 +42,10 @@ def no_grad(tensor: Any) -> Any:
 def unit_vector(vector: Any, eps: float) -> Any:
     """The vector divided by its length, or by ``eps`` if that is larger."""
     return vector / vector.norm().clamp_min(eps)
+
+
+def hooks_named(hooks: Any, kind: type, name: str) -> list[Any]:
+    """The keys of the hooks of a class, in a table of a module, that are for a tensor's name."""
+    # Load pre-hooks are wrapped.
+    own = ((key, getattr(hook, "hook", hook)) for key, hook in hooks.items())
+    return [key for key, hook in own if isinstance(hook, kind) and hook.name == name]  # type: ignore[attr-defined]

@@ -14,7 +14,13 @@ import numpy as np
 
 from modtree import _C, families
 
-__all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
+__all__ = [
+    "clip_grad_norm",
+    "clip_grad_norm_",
+    "clip_grad_value_",
+    "clip_grads_with_norm_",
+    "get_total_norm",
+]
 
 
 def _listed(tensors: Any) -> list[Any]:
@@ -167,6 +173,30 @@ def clip_grad_norm_(
     total = get_total_norm(_grads(parameters), norm_type, error_if_nonfinite, foreach)
     clip_grads_with_norm_(parameters, max_norm, total, foreach)
     return total
+
+
+def clip_grad_norm(
+    parameters: Any,
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Any:
+    """The old name of :func:`clip_grad_norm_`.
+
+    Args:
+        parameters: a tensor or tensors.
+        max_norm: the norm they may have.
+        norm_type: the order.
+        error_if_nonfinite: raise instead of scaling by an infinite or NaN norm.
+        foreach: chooses an implementation of torch, for tensors of torch.
+    """
+    warnings.warn(
+        "`nn.utils.clip_grad_norm` is now deprecated in favor of `nn.utils.clip_grad_norm_`.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
 
 
 def clip_grad_value_(

@@ -9,7 +9,7 @@ from typing import Any
 from modtree._module.module import Module
 from modtree.nn.convolution import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from modtree.nn.utils import parametrize
-from modtree.nn.utils._library import is_tensor, library_of, no_grad, unit_vector
+from modtree.nn.utils._library import hooks_named, is_tensor, library_of, no_grad, unit_vector
 from modtree.nn.utils.weight_norm import norm_except_dim
 
 __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
@@ -232,10 +232,8 @@ class _WeightNorm(Module):
 
     def _removed_from(self, module: Any, name: str) -> None:
         hooks = module._load_state_dict_pre_hooks
-        for key, wrapped in list(hooks.items()):
-            hook = getattr(wrapped, "hook", None)
-            if isinstance(hook, _LoadsOldNames) and hook.name == name:
-                del hooks[key]
+        for key in hooks_named(hooks, _LoadsOldNames, name):
+            del hooks[key]
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from modtree._tensor.grad_mode import no_grad
 from modtree.nn.convolution import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
-from modtree.nn.functional import normalize
-from modtree.nn.utils.weight_norm import _hooks, _removed, refuse_lazy
+from modtree.nn.utils._library import hooks_named, library_of, no_grad, unit_vector
+from modtree.nn.utils.weight_norm import _removed, refuse_lazy
 
 __all__ = ["remove_spectral_norm", "spectral_norm"]
 
@@ -37,16 +36,61 @@ class SpectralNorm:
         u, v = getattr(module, self.name + "_u"), getattr(module, self.name + "_v")
         matrix = self.as_matrix(weight)
         if improve:
-            with no_grad():
+            with no_grad(matrix):
                 for _ in range(self.n_power_iterations):
-                    v.copy_(normalize(matrix.mT.mv(u), dim=0, eps=self.eps))
-                    u.copy_(normalize(matrix.mv(v), dim=0, eps=self.eps))
+                    v.copy_(unit_vector(matrix.mT.mv(u), self.eps))
+                    u.copy_(unit_vector(matrix.mv(v), self.eps))
                 # A later call changes the buffers, while a graph may still need these values.
                 u, v = u.clone(), v.clone()
         return weight / u.dot(matrix.mv(v))
 
     def __call__(self, module: Any, inputs: Any) -> None:
         setattr(module, self.name, self.compute_weight(module, module.training))
+
+
+class _SaysVersion:
+    """A state dict hook: the metadata say in which form the vectors are kept."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(self, _module: Any, _state_dict: Any, _prefix: str, metadata: Any) -> None:
+        metadata.setdefault("spectral_norm", {})[f"{self.name}.version"] = 1
+
+
+class _LoadsEarlierVersion:
+    """A load pre-hook: state dicts of the earliest form have the divided weight, but no ``v``."""
+
+    def __init__(self, norm: SpectralNorm) -> None:
+        self.norm, self.name = norm, norm.name
+
+    def __call__(
+        self,
+        state_dict: Any,
+        prefix: str,
+        metadata: Any,
+        strict: bool,
+        missing: list[str],
+        *_rest: Any,
+    ) -> None:
+        version = metadata.get("spectral_norm", {}).get(f"{self.name}.version")
+        divided, original, u, v = (prefix + self.name + end for end in ("", "_orig", "_u", "_v"))
+        has_vectors = all(key in state_dict for key in (original, u, v))
+        if version is None and has_vectors and divided not in state_dict:
+            return  # the metadata were lost
+        if version is not None and version >= 1:
+            return
+        absent = [key for key in (original, divided, u) if key not in state_dict]
+        if absent:
+            missing.extend(absent if strict else [])
+            return
+        weight = state_dict[original]
+        with no_grad(weight):
+            value = (weight / state_dict.pop(divided)).mean()
+            matrix = self.norm.as_matrix(weight)
+            # The shortest v that the matrix turns into u; its length is of no importance.
+            found = library_of(weight).linalg.pinv(matrix).mv(state_dict[u])
+            state_dict[v] = found * (value / state_dict[u].dot(matrix.mv(found)))
 
 
 def spectral_norm(
@@ -72,7 +116,7 @@ def spectral_norm(
         RuntimeError: The parameter is normalized already.
         ValueError: ``n_power_iterations`` is not positive, or the parameter has no shape yet.
     """
-    if _hooks(module, name, SpectralNorm):
+    if hooks_named(module._forward_pre_hooks, SpectralNorm, name):
         raise RuntimeError(f"Cannot register two spectral_norm hooks on the same parameter {name}")
     if dim is None:
         transposed = (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d)
@@ -82,15 +126,17 @@ def spectral_norm(
     if weight is None:
         raise ValueError(f"`SpectralNorm` cannot be applied as parameter `{name}` is None")
     refuse_lazy(weight, "SpectralNorm")
-    with no_grad():
+    with no_grad(weight):
         rows, columns = hook.as_matrix(weight.detach()).shape
-        u, v = (normalize(weight.new_empty(n).normal_(), dim=0, eps=eps) for n in (rows, columns))
+        u, v = (unit_vector(weight.new_empty(n).normal_(), eps) for n in (rows, columns))
     del module._parameters[name]
     module.register_parameter(name + "_orig", weight)
     setattr(module, name, weight.detach())  # until the first call
     module.register_buffer(name + "_u", u)
     module.register_buffer(name + "_v", v)
     module.register_forward_pre_hook(hook)
+    module._register_state_dict_hook(_SaysVersion(name))
+    module._register_load_state_dict_pre_hook(_LoadsEarlierVersion(hook))
     return module
 
 
@@ -101,4 +147,11 @@ def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
         ValueError: It is not normalized.
     """
     suffixes = ("_u", "_v", "_orig")
-    return _removed(module, name, SpectralNorm, "spectral_norm", suffixes, improve=False)
+    _removed(module, name, SpectralNorm, "spectral_norm", suffixes, improve=False)
+    for hooks, kind in (
+        (module._state_dict_hooks, _SaysVersion),
+        (module._load_state_dict_pre_hooks, _LoadsEarlierVersion),
+    ):
+        for key in hooks_named(hooks, kind, name):
+            del hooks[key]
+    return module

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from modtree._module.parameter import Parameter, is_lazy
-from modtree._tensor.grad_mode import no_grad
+from modtree.nn.utils._library import hooks_named, no_grad
 
 __all__ = ["norm_except_dim", "remove_weight_norm", "weight_norm"]
 
@@ -44,19 +45,14 @@ class WeightNorm:
         setattr(module, self.name, self.compute_weight(module))
 
 
-def _hooks(module: Any, name: str, kind: Any) -> list[Any]:
-    hooks = module._forward_pre_hooks.items()
-    return [key for key, hook in hooks if isinstance(hook, kind) and hook.name == name]
-
-
 def _removed(
     module: Any, name: str, kind: type, words: str, suffixes: tuple[str, ...], **options: Any
 ) -> Any:
     """The module with the computed weight as a parameter, without the hook and what it needed."""
-    keys = _hooks(module, name, kind)
+    keys = hooks_named(module._forward_pre_hooks, kind, name)
     if not keys:
         raise ValueError(f"{words} of '{name}' not found in {module}")
-    with no_grad():
+    with no_grad(getattr(module, name)):
         weight = module._forward_pre_hooks[keys[0]].compute_weight(module, **options)
     delattr(module, name)
     for suffix in suffixes:
@@ -79,7 +75,12 @@ def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
         RuntimeError: The parameter is normalized already.
         ValueError: The parameter has no shape yet.
     """
-    if _hooks(module, name, WeightNorm):
+    warnings.warn(
+        "`nn.utils.weight_norm` is deprecated in favor of `nn.utils.parametrizations.weight_norm`.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    if hooks_named(module._forward_pre_hooks, WeightNorm, name):
         raise RuntimeError(f"Cannot register two weight_norm hooks on the same parameter {name}")
     hook = WeightNorm(name, dim)
     weight = getattr(module, name)
