@@ -178,6 +178,18 @@ BAD = [
     ("NAdam", {"momentum_decay": -1}, "Invalid momentum_decay value: -1"),
     ("RAdam", {"betas": (2.0, 0.5)}, "Invalid beta parameter at index 0: 2.0"),
     ("Adamax", {"eps": -1.0}, "Invalid epsilon value: -1.0"),
+    ("Rprop", {"lr": -1}, "Invalid learning rate: -1"),
+    ("Rprop", {"etas": (1.0, 0.5)}, "Invalid eta values: 1.0, 0.5"),
+    ("ASGD", {"weight_decay": -0.5}, "Invalid weight_decay value: -0.5"),
+    ("Adafactor", {"lr": -1}, "Learning rate should be >= 0 but is: -1"),
+    ("Adafactor", {"beta2_decay": 0.8}, "beta2_decay should be <= 0 but is: 0.8"),
+    ("Adafactor", {"eps": (-1e-30, 1e-3)}, "epsilon1 should be >= 0 but is: -1e-30"),
+    ("Adafactor", {"eps": (None, -1e-3)}, "epsilon2 should be >= 0 but is: -0.001"),
+    ("Adafactor", {"d": 0.0}, "Clipping threshold d should be >= 1 but is: 0.0"),
+    ("Adafactor", {"weight_decay": -0.5}, "weight_decay should be >= 0 but is: -0.5"),
+    ("SparseAdam", {"lr": 0.0}, "Invalid learning rate: 0.0"),
+    ("SparseAdam", {"eps": 0.0}, "Invalid epsilon value: 0.0"),
+    ("SparseAdam", {"betas": (1.0, 0.5)}, "Invalid beta parameter at index 0: 1.0"),
 ]
 
 
@@ -233,7 +245,8 @@ def test_differentiable_steps_are_refused():
 
 
 @pytest.mark.parametrize(
-    "name", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "NAdam", "RAdam", "Adamax"]
+    "name",
+    "SGD Adam AdamW RMSprop Adagrad Adadelta NAdam RAdam Adamax Rprop ASGD Adafactor".split(),
 )
 @needs_torch
 def test_defaults_and_signature_are_those_of_torch(name):
@@ -509,7 +522,8 @@ def test_an_optimizer_dies(lib):
 @needs_torch
 @pytest.mark.parametrize(
     "name",
-    ["SGD", "Adam", "AdamW", "NAdam", "RAdam", "Adamax", "RMSprop", "Adagrad", "Adadelta", "LBFGS"],
+    "SGD Adam AdamW NAdam RAdam Adamax RMSprop Adagrad Adadelta LBFGS Rprop ASGD Adafactor "
+    "SparseAdam".split(),
 )
 def test_options_are_those_of_torch_in_the_same_order(name):
     import torch

@@ -33,17 +33,37 @@ _ADDED_LATER = frozenset(
 )
 
 #: State that counts: 0-d tensors in memory, numbers in old checkpoints.
-_COUNTERS = ("step", "mu_product")
+_COUNTERS = ("step", "mu_product", "eta", "mu")
 
 
 # -- options ---------------------------------------------------------------------------------------
 
 
-def _check_lr(lr: Any) -> None:
-    if isinstance(lr, Tensor) and lr.numel() != 1:
-        raise ValueError("Tensor lr must be 1-element")
-    if not 0.0 <= lr:  # NaN is refused too
-        raise ValueError(f"Invalid learning rate: {lr}")
+def check_lr(words: str) -> Callable[[Any], None]:
+    """A check of learning rates, with the words of its error."""
+
+    def check(lr: Any) -> None:
+        if isinstance(lr, Tensor) and lr.numel() != 1:
+            raise ValueError("Tensor lr must be 1-element")
+        if not 0.0 <= lr:  # NaN is refused too
+            raise ValueError(f"{words}: {lr}")
+
+    return check
+
+
+def at_least(bound: int, name: str) -> Callable[[Any], None]:
+    """A check of numbers that have a lower bound."""
+
+    def check(value: Any) -> None:
+        if not bound <= value:
+            raise ValueError(f"{name} should be >= {bound} but is: {value}")
+
+    return check
+
+
+def _check_etas(etas: Any) -> None:
+    if not 0.0 < etas[0] < 1.0 < etas[1]:
+        raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
 
 
 def _check_betas(betas: Any) -> None:
@@ -67,7 +87,8 @@ def _not_negative(words: str) -> Callable[[Any], None]:
 
 # What an option must be, whichever optimizer has it.
 CHECKS: dict[str, Callable[[Any], None]] = {
-    "lr": _check_lr,
+    "lr": check_lr("Invalid learning rate"),
+    "etas": _check_etas,
     "betas": _check_betas,
     "rho": _check_rho,
     "eps": _not_negative("epsilon value"),
@@ -102,9 +123,11 @@ def takes_options(init: Callable[P, None]) -> Callable[P, None]:
         bound.apply_defaults()
         self, params, *_ = bound.arguments.values()
         values = {option.name: bound.arguments[option.name] for option in options}
+        checks = {**CHECKS, **self._checks}
         for name, value in values.items():
-            if name in CHECKS:
-                CHECKS[name](value)
+            check = checks.get(name)
+            if check is not None:
+                check(value)
         self._set_options(params, values)
 
     constructor.options = {option.name: option.default for option in options}  # type: ignore[attr-defined]
@@ -127,6 +150,8 @@ class ArrayOptimizer(Optimizer):
     _options: ClassVar[Mapping[str, Any]] = {}
     #: Their order in torch's state dicts, where the signature has another.
     _order: ClassVar[tuple[str, ...]] = ()
+    #: Checks of options that differ from those of other optimizers; None for no check.
+    _checks: ClassVar[Mapping[str, Callable[[Any], None] | None]] = {}
     #: Options that are no parameters of the constructor.
     _fixed: ClassVar[Mapping[str, Any]] = {}
 
@@ -153,7 +178,8 @@ class ArrayOptimizer(Optimizer):
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         super().__setstate__(state)
-        missing = {name: self._options.get(name) for name in self.defaults if name in _ADDED_LATER}
+        # Not of the defaults: the base adds one that not every optimizer has.
+        missing = {name: self._options[name] for name in self._options if name in _ADDED_LATER}
         for group in self.param_groups:
             for name, default in missing.items():
                 group.setdefault(name, default)
@@ -247,6 +273,17 @@ def zeros_like(p: Any) -> Any:
     if p.is_meta:
         return _C.empty_meta(p.shape, p.dtype)
     return _C.from_array(np.zeros_like(p._array))
+
+
+def lerp(a: Any, b: Any, weight: float) -> None:
+    """Moves an array towards another one, in place: all the way for a weight of 1."""
+    way = b - a
+    if weight < 0.5:
+        way *= weight
+        a += way
+    else:
+        way *= 1 - weight
+        np.subtract(b, way, out=a)
 
 
 def start_moments(state: dict[str, Any], p: Any) -> None:
