@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from modtree import _imports
-from modtree.optim import lr_scheduler
+from modtree.optim import lr_scheduler, swa_utils
 from modtree.optim._adafactor import Adafactor
 from modtree.optim._muon import Muon
 from modtree.optim.adagrad import Adadelta, Adagrad
@@ -36,6 +36,7 @@ __all__ = [
     "Rprop",
     "SparseAdam",
     "lr_scheduler",
+    "swa_utils",
 ]
 
 _imports.answer_for_missing(__name__, ("adadelta", "adamax", "adamw", "nadam", "radam"))
