@@ -239,6 +239,24 @@ def test_conversion_and_loading(impl):
     assert layer.weight.dtype == impl.lib.float32
 
 
+def test_an_original_can_be_parametrized(impl):
+    parametrize = module_of(impl)
+    layer = linear(impl)
+    before = array(layer.weight).copy()
+    parametrize.register_parametrization(layer, "weight", function(impl, lambda x: x * 2))
+    inner = layer.parametrizations.weight
+    parametrize.register_parametrization(inner, "original", function(impl, lambda x: x + 1))
+    np.testing.assert_allclose(array(layer.weight), (before + 1) * 2)
+    assert names(layer)[0] == [
+        "bias",
+        "parametrizations.weight.parametrizations.original.original",
+    ]
+    parametrize.remove_parametrizations(inner, "original", leave_parametrized=False)
+    assert type(inner) is parametrize.ParametrizationList
+    parametrize.remove_parametrizations(layer, "weight", leave_parametrized=False)
+    np.testing.assert_array_equal(array(layer.weight), before)
+
+
 # -- what is refused -------------------------------------------------------------------------------
 
 
@@ -495,6 +513,19 @@ def test_transfer_makes_what_is_missing(impl):
     assert names(other)[0] == ["parametrizations.weight.original"]
     plain = linear(impl)
     assert parametrize.transfer_parametrizations_and_params(plain, other) is other
+
+
+def test_an_original_with_an_inverse_can_be_parametrized(ours):
+    parametrize = module_of(ours)
+    layer = linear(ours)
+    double = function(ours, lambda x: x * 2, lambda y: y / 2)
+    parametrize.register_parametrization(layer, "weight", double)
+    inner = layer.parametrizations.weight
+    more = function(ours, lambda x: x + 1, lambda y: y - 1)
+    parametrize.register_parametrization(inner, "original", more)
+    layer.weight = ours.lib.full((2, 3), 8.0, dtype=ours.lib.float64)
+    assert (array(inner.parametrizations.original.original) == 3).all()
+    assert (array(layer.weight) == 8).all()
 
 
 # -- what torch does differently -------------------------------------------------------------------

@@ -139,9 +139,8 @@ class AveragedModel(Module):
 
     Example:
         >>> model = nn.Linear(2, 2)
-        >>> averaged = optim.swa_utils.AveragedModel(
-        ...     model, multi_avg_fn=optim.swa_utils.get_ema_multi_avg_fn(0.9)
-        ... )
+        >>> swa = mt.optim.swa_utils
+        >>> averaged = swa.AveragedModel(model, multi_avg_fn=swa.get_ema_multi_avg_fn(0.9))
         >>> for _ in range(3):
         ...     averaged.update_parameters(model)
         >>> averaged.n_averaged
@@ -225,7 +224,7 @@ def update_bn(loader: Iterable[Any], model: Any, device: Any = None) -> None:
 
     Example:
         >>> model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
-        >>> optim.swa_utils.update_bn([mt.randn(8, 2) for _ in range(3)], model)
+        >>> mt.optim.swa_utils.update_bn([mt.randn(8, 2) for _ in range(3)], model)
         >>> model[1].num_batches_tracked
         tensor(3)
     """
@@ -264,8 +263,9 @@ class SWALR(LRScheduler):
         ValueError: The strategy is neither, or the number of epochs is negative or no integer.
 
     Example:
-        >>> optimizer = optim.SGD([nn.Parameter(mt.zeros(2))], lr=1.0)
-        >>> schedule = optim.swa_utils.SWALR(optimizer, 0.5, 2, anneal_strategy="linear")
+        >>> optimizer = mt.optim.SGD([nn.Parameter(mt.zeros(2))], lr=1.0)
+        >>> swa = mt.optim.swa_utils
+        >>> schedule = swa.SWALR(optimizer, 0.5, anneal_epochs=2, anneal_strategy="linear")
         >>> for _ in range(3):
         ...     optimizer.step()
         ...     schedule.step()

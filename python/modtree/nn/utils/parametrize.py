@@ -154,7 +154,7 @@ class ParametrizationList(ModuleList):
         """What the original was computed from, as far as the parametrizations can tell."""
         new = original
         with no_grad(original):
-            for module in reversed(self):
+            for module in reversed(self._chain()):
                 if hasattr(module, "right_inverse"):
                     with contextlib.suppress(NotImplementedError):
                         new = module.right_inverse(new)
@@ -187,6 +187,16 @@ class ParametrizationList(ModuleList):
                 )
             _register(self, f"original{i}", _parameter_as(tensor, original))
 
+    def _chain(self) -> list[Any]:
+        """The parametrizations. An original that is parametrized itself makes this list the parent
+        of more than them.
+        """
+        children: Any = self._modules
+        chain: list[Any] = []
+        while (key := str(len(chain))) in children:
+            chain.append(children[key])
+        return chain
+
     def _originals(self) -> list[Any]:
         if self.is_tensor:
             return [self.original]
@@ -204,17 +214,20 @@ class ParametrizationList(ModuleList):
             ValueError: What it returns does not fit the originals.
         """
         with no_grad(self._originals()[0]):
-            for module in reversed(self):
+            for module in reversed(self._chain()):
                 if not hasattr(module, "right_inverse"):
                     raise RuntimeError(
                         f"parametrization {type(module).__name__} does not implement right_inverse."
                     )
                 value = module.right_inverse(value)
-            for original, new in self._paired(value):
-                _set(original, new)
+            for name, new in self._by_name(value).items():
+                if is_parametrized(self, name):
+                    setattr(self, name, new)
+                else:
+                    _set(getattr(self, name), new)
 
-    def _paired(self, value: Any) -> list[tuple[Any, Any]]:
-        """The originals and what they shall become."""
+    def _by_name(self, value: Any) -> dict[str, Any]:
+        """The names of the originals, and what they shall become."""
         if self.is_tensor:
             if not is_tensor(value):
                 raise ValueError(
@@ -225,7 +238,7 @@ class ParametrizationList(ModuleList):
                     f"The tensor returned by `right_inverse` has dtype {value.dtype} while "
                     f"`original` has dtype {self.original.dtype}"
                 )
-            return [(self.original, value)]
+            return {"original": value}
         if not isinstance(value, Sequence):
             raise ValueError(
                 f"'right_inverse' must return a sequence of tensors. Got {type(value).__name__}."
@@ -235,8 +248,7 @@ class ParametrizationList(ModuleList):
                 f"'right_inverse' must return a sequence of tensors of length {self.ntensors}. "
                 f"Got a sequence of length {len(value)}."
             )
-        pairs = list(zip(self._originals(), value, strict=True))
-        for i, (original, new) in enumerate(pairs):
+        for i, (original, new) in enumerate(zip(self._originals(), value, strict=True)):
             if not is_tensor(new):
                 raise ValueError(
                     f"'right_inverse' must return a sequence of tensors. Got element {i} of type "
@@ -247,11 +259,11 @@ class ParametrizationList(ModuleList):
                     f"Tensor {i} returned by `right_inverse` has dtype {new.dtype} while "
                     f"`original{i}` has dtype {original.dtype}"
                 )
-        return pairs
+        return {f"original{i}": new for i, new in enumerate(value)}
 
     def forward(self) -> Any:
         """The parametrized tensor."""
-        first, *others = self
+        first, *others = self._chain()
         value = first(*self._originals())
         for module in others:
             value = module(value)
@@ -446,7 +458,7 @@ def remove_parametrizations(
     _register(module, tensor_name, tensor)
     if not everything:
         delattr(module, "parametrizations")
-    for parametrization in parametrizations:
+    for parametrization in parametrizations._chain():
         if hasattr(parametrization, "_removed_from"):
             parametrization._removed_from(module, tensor_name)
     return module
@@ -475,7 +487,7 @@ def transfer_parametrizations_and_params(
         if not hasattr(to_module, name):
             value = getattr(from_module, name)
             setattr(to_module, name, family_of(value).make_parameter(value, True))
-        for parametrization in source[name]:
+        for parametrization in source[name]._chain():
             register_parametrization(to_module, name, parametrization)
         kept = ("_parameters", "_buffers")
         originals = {k: v for table in kept for k, v in getattr(source[name], table).items()}
