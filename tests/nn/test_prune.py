@@ -360,6 +360,39 @@ def test_hooks_are_pickled(impl):
     assert prune.BasePruningMethod.__module__ == prune.__name__
 
 
+def test_pruned_layers_are_pickled(lib):
+    prune = importlib.import_module(f"{lib.__name__}.nn.utils.prune")
+    layer = lib.nn.Linear(5, 7)
+    for name in ("weight", "bias"):
+        prune.random_unstructured(layer, name, amount=0.3)
+        prune.l1_unstructured(layer, name, amount=0.3)
+        again = pickle.loads(pickle.dumps(layer))
+        assert prune.is_pruned(again) and list(again.state_dict()) == list(layer.state_dict())
+        x = lib.ones(2, 5)
+        np.testing.assert_array_equal(array(again(x)), array(layer(x)))
+    again(x).sum().backward()
+    np.testing.assert_array_equal(array(again.bias_orig.grad), 2 * array(layer.bias_mask))
+
+
+def test_checks_that_methods_of_users_call(impl):
+    prune = module_of(impl)
+    assert prune._compute_nparams_toprune(0.4, 17) == 7
+    assert prune._compute_nparams_toprune(1, 17) == 1
+    t = values(impl, 2, 3)
+    np.testing.assert_allclose(
+        array(prune._compute_norm(t, 2, -1)), np.linalg.norm(array(t), axis=0)
+    )
+    for check, arguments, error in (
+        ("_validate_pruning_amount_init", (1.1,), ValueError),
+        ("_validate_pruning_amount", (20, 19), ValueError),
+        ("_validate_structured_pruning", (t[0],), ValueError),
+        ("_validate_pruning_dim", (t, 2), IndexError),
+    ):
+        with pytest.raises(error):
+            getattr(prune, check)(*arguments)
+    prune._validate_pruning_amount(0.3, 0)
+
+
 # -- what torch does differently -------------------------------------------------------------------
 
 

@@ -45,8 +45,10 @@ __all__ = [
 
 # -- what all methods check ------------------------------------------------------------------------
 
+# Methods of users call these too, under the names that torch has.
 
-def _check_amount(amount: Any) -> None:
+
+def _validate_pruning_amount_init(amount: Any) -> None:
     if not isinstance(amount, numbers.Real):
         raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
     whole = isinstance(amount, numbers.Integral)
@@ -57,29 +59,57 @@ def _check_amount(amount: Any) -> None:
         )
 
 
+def _validate_pruning_amount(amount: Any, tensor_size: int) -> None:
+    if isinstance(amount, numbers.Integral) and int(amount) > tensor_size:
+        raise ValueError(
+            f"amount={amount} should be smaller than the number of parameters to "
+            f"prune={tensor_size}"
+        )
+
+
+def _validate_structured_pruning(t: Any) -> None:
+    if t.ndim <= 1:
+        raise ValueError(
+            f"Structured pruning can only be applied to multidimensional tensors. Found tensor of "
+            f"shape {t.shape} with {t.ndim} dims"
+        )
+
+
+def _validate_pruning_dim(t: Any, dim: int) -> None:
+    if not -t.ndim <= dim < t.ndim:
+        raise IndexError(f"Invalid index {dim} for tensor of size {t.shape}")
+
+
+def _compute_nparams_toprune(amount: Any, tensor_size: int) -> int:
+    return int(amount) if isinstance(amount, numbers.Integral) else round(amount * tensor_size)
+
+
+def _compute_norm(t: Any, n: Any, dim: int) -> Any:
+    """The norm of each channel."""
+    return t.norm(p=n, dim=[d for d in range(t.ndim) if d != dim % t.ndim])
+
+
 def _count(amount: Any, size: int) -> int:
     """How many of ``size`` an amount is.
 
     Raises:
         ValueError: more than there are.
     """
-    if not isinstance(amount, numbers.Integral):
-        return round(amount * size)
-    if int(amount) > size:
-        raise ValueError(
-            f"amount={amount} should be smaller than the number of parameters to prune={size}"
-        )
-    return int(amount)
+    count = _compute_nparams_toprune(amount, size)
+    _validate_pruning_amount(count, size)
+    return count
 
 
-def _check_structured(t: Any, dim: int) -> None:
-    if t.ndim <= 1:
-        raise ValueError(
-            f"Structured pruning can only be applied to multidimensional tensors. Found tensor of "
-            f"shape {t.shape} with {t.ndim} dims"
-        )
-    if not -t.ndim <= dim < t.ndim:
-        raise IndexError(f"Invalid index {dim} for tensor of size {t.shape}")
+def _count_of_channels(amount: Any, t: Any, dim: int) -> int:
+    """How many of the channels of a tensor an amount is.
+
+    Raises:
+        ValueError: more than there are, or there is one dimension only.
+        IndexError: there is no such dimension.
+    """
+    _validate_structured_pruning(t)
+    _validate_pruning_dim(t, dim)
+    return _count(amount, t.shape[dim])
 
 
 # -- masks -----------------------------------------------------------------------------------------
@@ -91,7 +121,7 @@ def _without_elements(default_mask: Any, places: Any) -> Any:
     return mask
 
 
-def _ofchannels(t: Any, default_mask: Any, dim: int, kept: Any) -> Any:
+def _of_channels(t: Any, default_mask: Any, dim: int, kept: Any) -> Any:
     mask = library_of(t).zeros_like(t)
     mask[channels(t, dim, kept)] = 1
     return mask * default_mask.to(dtype=mask.dtype)
@@ -125,7 +155,7 @@ class RandomUnstructured(BasePruningMethod):
     PRUNING_TYPE = "unstructured"
 
     def __init__(self, amount: Any) -> None:
-        _check_amount(amount)
+        _validate_pruning_amount_init(amount)
         self.amount = amount
 
     def compute_mask(self, t: Any, default_mask: Any) -> Any:
@@ -152,7 +182,7 @@ class L1Unstructured(BasePruningMethod):
     PRUNING_TYPE = "unstructured"
 
     def __init__(self, amount: Any) -> None:
-        _check_amount(amount)
+        _validate_pruning_amount_init(amount)
         self.amount = amount
 
     def compute_mask(self, t: Any, default_mask: Any) -> Any:
@@ -182,20 +212,18 @@ class RandomStructured(BasePruningMethod):
     PRUNING_TYPE = "structured"
 
     def __init__(self, amount: Any, dim: int = -1) -> None:
-        _check_amount(amount)
+        _validate_pruning_amount_init(amount)
         self.amount = amount
         self.dim = dim
 
     def compute_mask(self, t: Any, default_mask: Any) -> Any:
         """The mask without a random choice of channels."""
-        _check_structured(t, self.dim)
-        size = t.shape[self.dim]
-        count = _count(self.amount, size)
+        count = _count_of_channels(self.amount, t, self.dim)
         if not count:
             return default_mask
-        lots = library_of(t).rand(size)
-        kept = lots.topk(size - count).indices.to(t.device)
-        return _ofchannels(t, default_mask, self.dim, kept)
+        lots = library_of(t).rand(t.shape[self.dim])
+        kept = lots.topk(t.shape[self.dim] - count).indices.to(t.device)
+        return _of_channels(t, default_mask, self.dim, kept)
 
     @classmethod
     def apply(cls, module: Any, name: str, amount: Any, dim: int = -1) -> Any:  # type: ignore[override]
@@ -215,21 +243,19 @@ class LnStructured(BasePruningMethod):
     PRUNING_TYPE = "structured"
 
     def __init__(self, amount: Any, n: Any, dim: int = -1) -> None:
-        _check_amount(amount)
+        _validate_pruning_amount_init(amount)
         self.amount = amount
         self.n = n
         self.dim = dim
 
     def compute_mask(self, t: Any, default_mask: Any) -> Any:
         """The mask without the channels with the smallest norms."""
-        _check_structured(t, self.dim)
-        size = t.shape[self.dim]
-        count = _count(self.amount, size)
-        others = [d for d in range(t.ndim) if d != self.dim % t.ndim]
-        norms = t.norm(p=self.n, dim=others)
+        count = _count_of_channels(self.amount, t, self.dim)
+        norms = _compute_norm(t, self.n, self.dim)
         if not count:
             return default_mask
-        return _ofchannels(t, default_mask, self.dim, norms.topk(size - count).indices)
+        kept = norms.topk(t.shape[self.dim] - count).indices
+        return _of_channels(t, default_mask, self.dim, kept)
 
     @classmethod
     def apply(  # type: ignore[override]
