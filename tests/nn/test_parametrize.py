@@ -606,3 +606,52 @@ def test_in_swap_mode(impl):
         assert layer.weight is weight and (array(weight) == 1).all()
     finally:
         future.set_swap_module_params_on_conversion(False)
+
+
+# -- with the rest of the module system ------------------------------------------------------------
+
+
+def test_functional_call_goes_through_the_property_or_names_the_original(impl):
+    stateless = importlib.import_module(f"{impl.nn.__name__}.utils.stateless")
+    call = stateless.functional_call
+    if impl.is_torch:
+        call = impl.lib.func.functional_call
+    parametrize = module_of(impl)
+    layer = linear(impl)
+    double = function(impl, lambda x: x * 2, lambda y: y / 2)
+    parametrize.register_parametrization(layer, "weight", double)
+    x, new = values(impl, 4, 3, seed=5), values(impl, 2, 3, seed=6)
+    kept = layer.parametrizations.weight.original
+    before = array(kept).copy()
+    out = call(layer, {"parametrizations.weight.original": new}, (x,))
+    np.testing.assert_allclose(array(out), array(x) @ (2 * array(new)).T + array(layer.bias))
+    out = call(layer, {"weight": new}, (x,))
+    np.testing.assert_allclose(array(out), array(x) @ array(new).T + array(layer.bias))
+    assert layer.parametrizations.weight.original is kept
+    np.testing.assert_allclose(array(kept), before)
+
+
+def test_hooks_and_apply_see_the_parametrizations(impl):
+    parametrize = module_of(impl)
+    layer, seen = linear(impl), []
+    parametrization = function(impl, lambda x: x * 2)
+    parametrize.register_parametrization(layer, "weight", parametrization)
+    parametrization.register_forward_hook(lambda m, args, out: seen.append(m))
+    layer(values(impl, 1, 3))
+    assert seen == [parametrization]
+    visited = []
+    layer.apply(visited.append)
+    parametrizations = layer.parametrizations
+    assert visited == [parametrization, parametrizations.weight, parametrizations, layer]
+    layer.requires_grad_(False)
+    assert not layer.weight.requires_grad
+
+
+def test_parametrized_modules_die(impl, gc_tester):
+    def make():
+        layer = linear(impl)
+        for name in ("weight", "bias"):
+            module_of(impl).register_parametrization(layer, name, function(impl, lambda x: x * 2))
+        return layer
+
+    gc_tester(make)
