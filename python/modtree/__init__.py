@@ -198,6 +198,8 @@ from modtree._ops.functions import (
     hstack,
     hypot,
     hypot_,
+    igamma,
+    igammac,
     imag,
     index_add,
     index_copy,
@@ -611,6 +613,7 @@ if TYPE_CHECKING:
         accelerator,
         compiler,
         cpu,
+        distributions,
         functional,
         hub,
         jit,
@@ -628,9 +631,9 @@ _imports.remember()
 __all__ = [
     # modules
     "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "distributed",
-    "families", "func", "functional", "hub", "jit", "linalg", "mps", "multiprocessing", "nn",
-    "optim", "overrides", "profiler", "random", "serialization", "types", "utils", "version",
-    "xpu",
+    "distributions", "families", "func", "functional", "hub", "jit", "linalg", "mps",
+    "multiprocessing", "nn", "optim", "overrides", "profiler", "random", "serialization", "types",
+    "utils", "version", "xpu",
     # classes
     "Generator", "GradScaler", "OutOfMemoryError", "Size", "Tensor", "autocast", "device",
     # dtypes, layouts, constants
@@ -691,7 +694,8 @@ __all__ = [
     "flip", "fliplr", "flipud", "float_power", "floor", "floor_", "floor_divide",
     "floor_divide_", "fmax", "fmax_", "fmin", "fmin_", "fmod", "fmod_", "frac", "frac_",
     "gather", "gcd", "ge", "ge_", "geqrf", "ger", "get_device", "greater", "greater_equal", "gt",
-    "gt_", "heaviside", "histc", "hsplit", "hstack", "hypot", "hypot_", "imag", "index_add",
+    "gt_", "heaviside", "histc", "hsplit", "hstack", "hypot", "hypot_", "igamma", "igammac",
+    "imag", "index_add",
     "index_copy", "index_fill", "index_put", "index_select", "inner", "inverse", "is_complex",
     "is_conj", "is_distributed", "is_floating_point", "is_neg", "is_nonzero", "is_same_size",
     "is_signed", "is_tensor", "isclose", "isfinite", "isin", "isinf", "isnan", "isneginf",
@@ -742,6 +746,7 @@ _imports.answer_for_missing(
         "accelerator",
         "compiler",
         "cpu",
+        "distributions",
         "functional",
         "hub",
         "jit",

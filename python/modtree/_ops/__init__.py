@@ -36,6 +36,8 @@ GROUPS = (
     "sort",
     "count",
     "special",
+    "incomplete_gamma",
+    "reparametrized",
     "statistics",
     "pairs",
     "linalg",
