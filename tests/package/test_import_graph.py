@@ -50,6 +50,7 @@ LAYERS = (
         "backends",
         "cuda",
         "distributed",
+        "distributions",
         "func",
         "functional",
         "hub",

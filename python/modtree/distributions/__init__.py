@@ -9,16 +9,12 @@ Samples drawn with ``rsample()`` have gradients in the parameters of the distrib
 
 from __future__ import annotations
 
-from modtree.distributions import (  # the files of formulas register them
+from modtree.distributions import (
     constraints,
+    kl_across_families,  # noqa: F401  # registers its formulas
+    kl_of_families,  # noqa: F401  # the same
     transforms,
     utils,
-)
-from modtree.distributions import (
-    kl_across_families as _kl_across_families,
-)
-from modtree.distributions import (
-    kl_of_families as _kl_of_families,
 )
 from modtree.distributions.bernoulli import Bernoulli
 from modtree.distributions.beta import Beta

@@ -119,15 +119,12 @@ def _transform_to_simplex(constraint: Any) -> Any:
 
 
 @transform_to.register(constraints.lower_cholesky)
-@biject_to.register(constraints.lower_cholesky)
 def _to_lower_cholesky(constraint: Any) -> Any:
     return transforms.LowerCholeskyTransform()
 
 
 @transform_to.register(constraints.positive_definite)
 @transform_to.register(constraints.positive_semidefinite)
-@biject_to.register(constraints.positive_definite)
-@biject_to.register(constraints.positive_semidefinite)
 def _to_positive_definite(constraint: Any) -> Any:
     return transforms.PositiveDefiniteTransform()
 

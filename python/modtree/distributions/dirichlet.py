@@ -8,9 +8,9 @@ from typing import Any
 from modtree._ops import functions as ops
 from modtree._ops.registry import ops as table
 from modtree._tensor.random import bits_of
+from modtree._tensor.ranges import arange
 from modtree.distributions import constraints
 from modtree.distributions.exp_family import ExponentialFamily
-from modtree.nn.functional import one_hot
 
 __all__ = ["Dirichlet"]
 
@@ -60,10 +60,10 @@ class Dirichlet(ExponentialFamily):
     def mode(self) -> Any:
         above = (self.concentration - 1).clamp(min=0.0)
         inner = above / above.sum(-1, True)
-        # Where all are below 1 the density is highest in a corner.
-        corner = one_hot(self.concentration.argmax(-1), self.concentration.shape[-1])
+        # Where all are below 1 the density is infinite in each corner: the first stands for all.
+        first = arange(above.shape[-1]) == 0
         below = (self.concentration < 1).all(-1).unsqueeze(-1)
-        return ops.where(below, corner.to(inner.dtype), inner)
+        return ops.where(below, first.to(inner.dtype), inner)
 
     @property
     def variance(self) -> Any:

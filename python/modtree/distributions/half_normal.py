@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 from modtree._ops import functions as ops
+from modtree._tensor.creation import zeros_like
 from modtree.distributions import constraints
 from modtree.distributions.normal import Normal
 from modtree.distributions.transformed_distribution import TransformedDistribution
@@ -47,7 +48,7 @@ class HalfNormal(TransformedDistribution):
 
     @property
     def mode(self) -> Any:
-        return self.scale * 0
+        return zeros_like(self.scale)
 
     @property
     def variance(self) -> Any:
