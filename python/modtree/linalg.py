@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from modtree import _imports
 from modtree._ops.householder import householder_product
 from modtree._ops.linalg_functions import (
@@ -38,6 +40,7 @@ from modtree._ops.linalg_functions import (
     vecdot,
     vector_norm,
 )
+from modtree._ops.out import LINALG, taking_out
 from modtree._ops.overridable import overridable_all
 
 __all__ = [
@@ -75,5 +78,8 @@ __all__ = [
     "vector_norm",
 ]
 
+_here: dict[str, Any] = globals()
+for _name, _rule in LINALG.items():
+    _here[_name] = taking_out(_name, _here[_name], _rule, "modtree.linalg")
 overridable_all(globals(), __all__)
 _imports.name_by_public_path(__name__, __all__)

@@ -18,6 +18,7 @@ LAYERS = (
     (
         "__future__",
         "_imports",
+        "_ops.out",
         "_ops.registry",
         "_ops.signatures",
         "_tensor.context_decorator",

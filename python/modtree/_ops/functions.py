@@ -5,10 +5,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from modtree._ops.out import FUNCTIONS, taking_out
 from modtree._ops.overridable import overridable_all
 from modtree._ops.registry import functions
 
-globals().update(functions)
+globals().update(
+    {
+        name: taking_out(name, value, FUNCTIONS[name]) if name in FUNCTIONS else value
+        for name, value in functions.items()
+    }
+)
 
 
 def is_floating_point(input: Any) -> bool:

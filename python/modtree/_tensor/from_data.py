@@ -10,6 +10,7 @@ import numpy as np
 
 from modtree import _C
 from modtree._C import as_dtype, from_array
+from modtree._ops.out import write
 from modtree._tensor.creation import numpy_dtype, scalar_dtype
 from modtree._tensor.devices import contexts, device_in_force
 from modtree._tensor.factory_arguments import checked
@@ -186,6 +187,13 @@ def from_numpy(array: np.ndarray) -> Any:
     return from_array(array)
 
 
-def complex(real: Any, imag: Any) -> Any:  # noqa: A001
-    """A complex tensor of its two parts."""
-    return real + imag * 1j
+def complex(real: Any, imag: Any, *, out: Any = None) -> Any:  # noqa: A001
+    """A complex tensor of its two parts.
+
+    Args:
+        real: The real part.
+        imag: The imaginary part.
+        out: A tensor that the result is written into.
+    """
+    result = real + imag * 1j
+    return result if out is None else write("complex", "same", result, out)

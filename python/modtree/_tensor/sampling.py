@@ -9,6 +9,7 @@ import numpy as np
 
 from modtree import _C
 from modtree._ops.independent import independent
+from modtree._ops.out import write
 from modtree._ops.registry import export
 from modtree._tensor import dtypes
 from modtree._tensor.creation import empty, empty_like
@@ -183,7 +184,7 @@ def normal(
         result = normal_(empty_like(like), generator=generator).mul_(plain[1]).add_(plain[0])
         result = independent(result, mean, std)
     if out is not None:
-        return out.copy_(result)
+        return write("normal", "cast", result, out)
     return result.requires_grad_() if requires_grad else result
 
 
@@ -206,7 +207,8 @@ def bernoulli(input: Any, p: Any = None, *, generator: Any = None, out: Any = No
     if not input.is_meta:
         chances = _chances(input) if p is None else p
         result._array[...] = bits_of(generator).random(tuple(input.shape)) < chances
-    return independent(result, input) if out is None else out.copy_(result)
+    result = independent(result, input)
+    return result if out is None else write("bernoulli", "cast", result, out)
 
 
 def poisson(input: Any, generator: Any = None) -> Any:
@@ -233,21 +235,7 @@ def binomial(count: Any, prob: Any, generator: Any = None) -> Any:
     return independent(result.to(count.dtype), count, prob)
 
 
-def multinomial(
-    input: Any, num_samples: int, replacement: bool = False, *, generator: Any = None
-) -> Any:
-    """Indices drawn with the probabilities in the last dimension, which need not sum to 1.
-
-    Args:
-        input: Weights, (n) or (rows, n), of a floating dtype.
-        num_samples: Draws for each row.
-        replacement: An index may be drawn again.
-        generator: The source of random numbers.
-
-    Raises:
-        RuntimeError: A weight is negative, infinite or NaN, a row sums to 0, or has fewer indices
-            than are to be drawn.
-    """
+def _draws(input: Any, num_samples: int, replacement: bool, generator: Any) -> Any:
     if input.ndim not in (1, 2):
         raise RuntimeError("prob_dist must be 1 or 2 dim")
     if not input.is_floating_point():
@@ -281,6 +269,31 @@ def multinomial(
             keys = np.log(weights) + bits.gumbel(size=weights.shape)
         picks = np.argsort(-keys, axis=1)[:, :num_samples]
     return _C.from_array(np.asarray(picks, np.int64).reshape(shape))
+
+
+def multinomial(
+    input: Any,
+    num_samples: int,
+    replacement: bool = False,
+    *,
+    generator: Any = None,
+    out: Any = None,
+) -> Any:
+    """Indices drawn with the probabilities in the last dimension, which need not sum to 1.
+
+    Args:
+        input: Weights, (n) or (rows, n), of a floating dtype.
+        num_samples: Draws for each row.
+        replacement: An index may be drawn again.
+        generator: The source of random numbers.
+        out: A tensor that the result is written into.
+
+    Raises:
+        RuntimeError: A weight is negative, infinite or NaN, a row sums to 0, or has fewer indices
+            than are to be drawn.
+    """
+    drawn = _draws(input, num_samples, replacement, generator)
+    return drawn if out is None else write("multinomial", "same", drawn, out)
 
 
 _methods: tuple[Any, ...] = (

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""``out=``: functions that write their result into tensors of the user's.
+
+Operations know nothing of it: the function that users call computes as always and copies. What it
+saves is what it saves the caller: a tensor of a dtype of his choice, in a place of his.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from modtree import _C
+from modtree._C import Op, TensorBase
+
+__all__ = ["FUNCTIONS", "LINALG", "taking_out", "write"]
+
+# -- which functions, and what dtypes they write ---------------------------------------------------
+
+_CAST = """
+    acos acosh add addcdiv addcmul addr angle arccos arccosh arcsin arcsinh arctan arctan2 arctanh
+    asin asinh atan atan2 atanh bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift
+    bitwise_xor cat cholesky cholesky_inverse cholesky_solve column_stack concat concatenate
+    copysign cos cosh deg2rad diff digamma div divide dstack eq erf erfc erfinv exp exp2 expm1
+    float_power floor_divide fmax fmin fmod gcd ge ger greater greater_equal gt hstack hypot igamma
+    igammac kron lcm ldexp le lerp less less_equal lgamma log log10 log1p log2 logaddexp logaddexp2
+    logical_and logical_not logical_or logical_xor logit logsumexp lt maximum minimum mul multiply
+    mvlgamma ne nextafter not_equal outer polygamma pow rad2deg reciprocal remainder
+    row_stack rsqrt sigmoid sin sinc sinh sqrt square stack std sub subtract tan tanh
+    true_divide var vstack xlogy
+"""
+_SAME = """
+    abs absolute addbmm addmm addmv all amax amin aminmax any argmax argmin baddbmm
+    bitwise_not bmm bucketize ceil chain_matmul clamp clamp_max clamp_min clip cross cummax
+    cummin diag dot fix floor frac gather heaviside histc index_add index_copy index_select inner
+    inverse isin isneginf isposinf kthvalue log_softmax logcumsumexp masked_select matmul
+    matrix_power max median min mm mode msort mv nan_to_num nanmedian neg negative
+    nonzero norm polar qr quantile renorm round scatter scatter_add scatter_reduce searchsorted sgn
+    sign signbit slogdet softmax sort svd take take_along_dim tensordot topk tril triu trunc vdot
+    where
+"""
+_CAST_LINALG = "cond eig eigvals lstsq matrix_rank pinv tensorinv tensorsolve"
+_SAME_LINALG = """
+    cholesky cross det eigh eigvalsh inv matmul matrix_norm matrix_power multi_dot norm qr slogdet
+    solve solve_triangular svd svdvals vecdot vector_norm
+"""
+_FOLLOW = "cumprod cumsum mean nanmean nansum prod sum"
+
+#: Function -> what dtype its `out` may have: "cast" one that the result can be cast to, "same" that
+#: of the result, "follow" any: the result is computed in it.
+FUNCTIONS = {
+    **dict.fromkeys(_CAST.split(), "cast"),
+    **dict.fromkeys(_SAME.split(), "same"),
+    **dict.fromkeys(_FOLLOW.split(), "follow"),
+}
+#: The same for modtree.linalg.
+LINALG = {
+    **dict.fromkeys(
+        "cond eig eigvals lstsq matrix_rank pinv tensorinv tensorsolve".split(), "cast"
+    ),
+    **dict.fromkeys(
+        """cholesky cross det eigh eigvalsh inv matmul matrix_norm matrix_power multi_dot norm qr
+        slogdet solve solve_triangular svd svdvals vecdot vector_norm""".split(),
+        "same",
+    ),
+}
+
+
+def _can_cast(source: Any, target: Any) -> bool:
+    """Not from complex to real numbers, from those to whole ones, or from any to bools."""
+    order = "biufc"
+    kinds = [order.index("i" if d.dtype.kind == "u" else d.dtype.kind) for d in (source, target)]
+    return kinds[0] <= kinds[1]
+
+
+def _check_dtype(name: str, rule: str, result: Any, out: Any) -> None:
+    have, want = out.dtype, result.dtype
+    if rule == "cast":
+        if not _can_cast(want, have) and not want.dtype.kind == "b":
+            raise RuntimeError(
+                f"{name}(): result type {want} can't be cast to the desired output type {have}"
+            )
+    elif have is not want:
+        raise RuntimeError(
+            f"{name}(): Expected out tensor to have dtype {want}, but got {have} instead"
+        )
+
+
+# -- writing ---------------------------------------------------------------------------------------
+
+
+def _check_is_tensor(name: str, out: Any) -> None:
+    if not isinstance(out, TensorBase):
+        raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
+
+
+def _fit(out: Any, shape: Any) -> None:
+    """Gives the tensor the shape of the result."""
+    if out.shape == shape:
+        return
+    if out.numel():
+        warnings.warn(
+            f"An output with one or more elements was resized since it had shape "
+            f"{list(out.shape)}, which does not match the required output shape {list(shape)}. "
+            f"Outputs without elements may have any shape: t.resize_(0) makes t one.",
+            UserWarning,
+            stacklevel=5,
+        )
+    out.resize_(shape)
+
+
+def _write_one(name: str, rule: str, result: Any, out: Any) -> None:
+    if result.requires_grad or (out.requires_grad and _C.is_grad_enabled()):
+        raise RuntimeError(
+            f"{name}(): functions with out=... arguments don't support automatic differentiation, "
+            f"but one of the arguments requires grad: leave out= away, or call it under no_grad()"
+        )
+    if result.device.type != out.device.type:
+        raise RuntimeError(
+            f"{name}(): Expected out tensor to have device {result.device}, but got {out.device} "
+            f"instead"
+        )
+    _check_dtype(name, rule, result, out)
+    _fit(out, result.shape)
+    out.copy_(result)
+
+
+def write(name: str, rule: str, result: Any, out: Any) -> Any:
+    """Copies a result, or several, into `out`, which it returns; a result of several tensors comes
+    back as what it was, with those of the user in it.
+
+    Args:
+        name: The function, for messages.
+        rule: What dtypes fit: "cast" or "same".
+        result: A tensor or a tuple of them.
+        out: A tensor or a tuple of as many.
+    """
+    if not isinstance(result, tuple):
+        _check_is_tensor(name, out)
+        _write_one(name, rule, result, out)
+        return out
+    if not isinstance(out, (tuple, list)):
+        raise TypeError(
+            f"{name}(): argument 'out' must be a tuple of {len(result)} Tensors, not "
+            f"{type(out).__name__}"
+        )
+    if len(out) != len(result):
+        raise TypeError(f"{name}(): expected tuple of {len(result)} elements but got {len(out)}")
+    for target in out:
+        _check_is_tensor(name, target)
+    for part, target in zip(result, out, strict=True):
+        _write_one(name, rule, part, target)
+    make = getattr(result, "_make", None)
+    return tuple(out) if make is None else make(out)
+
+
+def _compute(
+    name: str, rule: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
+) -> Any:
+    if rule == "follow" and isinstance(out, TensorBase):
+        if kwargs.get("dtype") is None:
+            kwargs = {**kwargs, "dtype": out.dtype}
+        rule = "same"
+    return write(name, rule, function(*args, **kwargs), out)
+
+
+# -- functions -------------------------------------------------------------------------------------
+
+
+def _of_one(op: Any, name: str, rule: str) -> Any:
+    def call(input: Any, *, out: Any = None) -> Any:
+        if out is None:
+            return op(input)
+        return _compute(name, rule, op, (input,), {}, out)
+
+    return call
+
+
+def _of_two(op: Any, name: str, rule: str) -> Any:
+    def call(input: Any, other: Any, *, out: Any = None) -> Any:
+        if out is None:
+            return op(input, other)
+        return _compute(name, rule, op, (input, other), {}, out)
+
+    return call
+
+
+def _of_any(function: Any, name: str, rule: str) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not kwargs:
+            return function(*args)
+        out = kwargs.pop("out", None)
+        if out is None:
+            return function(*args, **kwargs)
+        return _compute(name, rule, function, args, kwargs, out)
+
+    parameters = list(inspect.signature(function).parameters.values())
+    own = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Any)
+    last = parameters[-1:] if parameters[-1:] and parameters[-1].kind is own.VAR_KEYWORD else []
+    first = parameters[: len(parameters) - len(last)]
+    call.__signature__ = inspect.Signature([*first, own, *last])  # type: ignore[attr-defined]
+    return call
+
+
+_OUT_HELP = "    out: Where the result is written, a tensor; several results into a tuple of them."
+
+
+def _help(text: str | None) -> str:
+    """The docstring with `out` among the arguments."""
+    text = inspect.cleandoc(text or "")
+    start = text.find("Args:\n")
+    if start < 0:
+        return f"{text}\n\nArgs:\n{_OUT_HELP}\n"
+    end = text.find("\n\n", start)
+    end = len(text) if end < 0 else end
+    return f"{text[:end].rstrip()}\n{_OUT_HELP}{text[end:]}"
+
+
+def taking_out(
+    name: str, function: Callable[..., Any], rule: str, module: str = "modtree"
+) -> Callable[..., Any]:
+    """The function with ``out=``.
+
+    Args:
+        name: Its name.
+        function: An operation or a function on top of one.
+        rule: A value of FUNCTIONS.
+        module: Where users find it.
+    """
+    make = _of_any
+    if isinstance(function, Op):
+        known = {"(input, /)": _of_one, "(input, other, /)": _of_two}
+        make = known.get(function.__text_signature__ or "", _of_any)
+    call = make(function, name, rule)
+    call.__name__ = call.__qualname__ = name
+    call.__module__ = module
+    call.__doc__ = _help(function.__doc__)
+    return call
