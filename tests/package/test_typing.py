@@ -85,9 +85,10 @@ def test_documented_operations_are_there():
 
 
 def test_help_of_an_operation():
-    text = pydoc.plain(pydoc.render_doc(modtree.exp))
-    assert "exp(input, /)" in text
-    assert "e to the power of each element." in text
+    for function, shown in ((modtree.Tensor.exp, "exp(input, /)"), (modtree.exp, "out: ")):
+        text = pydoc.plain(pydoc.render_doc(function))
+        assert shown in text
+        assert "e to the power of each element." in text
     assert "mul_(self, other, /)" in pydoc.plain(pydoc.render_doc(modtree.Tensor.mul_))
 
 

@@ -8,7 +8,7 @@ from modtree import Tensor, nn, optim
 x = mt.randn(2, 3)
 mt.exp("x")  # error: arg-type
 mt.exp(x, x, x)  # error: call-arg
-mt.exp(input=x)  # error: call-arg
+mt.exp(inputs=x)  # error: call-arg
 mt.no_such_function(x)  # error: attr-defined
 x.no_such_method()  # error: attr-defined
 x.sum(axis="rows")  # error: arg-type

@@ -229,7 +229,7 @@ def taking_out(
         rule: A value of FUNCTIONS.
         module: Where users find it.
     """
-    make = _of_any
+    make: Any = _of_any
     if isinstance(function, Op):
         known = {"(input, /)": _of_one, "(input, other, /)": _of_two}
         make = known.get(function.__text_signature__ or "", _of_any)

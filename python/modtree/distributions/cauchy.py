@@ -26,7 +26,7 @@ class Cauchy(Distribution):
         validate_args: Check parameters and values.
     """
 
-    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}  # type: ignore[assignment]
+    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.real
     has_rsample = True
 

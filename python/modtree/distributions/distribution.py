@@ -230,7 +230,7 @@ class Distribution:
         """
         if _instance is not None:
             return _instance
-        if type(self).__init__ is not cls.__init__:
+        if type(self).__init__ is not cls.__init__:  # type: ignore[misc]
             raise NotImplementedError(
                 f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom __init__ "
                 f"method must also define a custom .expand() method."

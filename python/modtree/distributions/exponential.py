@@ -23,7 +23,7 @@ class Exponential(ExponentialFamily):
         validate_args: Check parameters and values.
     """
 
-    arg_constraints = {"rate": constraints.positive}  # type: ignore[assignment]
+    arg_constraints = {"rate": constraints.positive}
     support = constraints.nonnegative
     has_rsample = True
 

@@ -53,7 +53,7 @@ class ExpTransform(_OfItsClass):
     domain = constraints.real
     codomain = constraints.positive
     bijective = True
-    sign = 1  # type: ignore[assignment]
+    sign = 1
 
     def _call(self, x: Any) -> Any:
         return x.exp()
@@ -116,7 +116,7 @@ class SigmoidTransform(_OfItsClass):
     domain = constraints.real
     codomain = constraints.unit_interval
     bijective = True
-    sign = 1  # type: ignore[assignment]
+    sign = 1
 
     def _call(self, x: Any) -> Any:
         return in_open_unit(ops.sigmoid(x))
@@ -135,7 +135,7 @@ class SoftplusTransform(_OfItsClass):
     domain = constraints.real
     codomain = constraints.positive
     bijective = True
-    sign = 1  # type: ignore[assignment]
+    sign = 1
 
     def _call(self, x: Any) -> Any:
         return softplus(x)
@@ -153,7 +153,7 @@ class TanhTransform(_OfItsClass):
     domain = constraints.real
     codomain = constraints.interval(-1.0, 1.0)
     bijective = True
-    sign = 1  # type: ignore[assignment]
+    sign = 1
 
     def _call(self, x: Any) -> Any:
         return x.tanh()
@@ -264,14 +264,14 @@ class CumulativeDistributionTransform(Transform):
 
     bijective = True
     codomain = constraints.unit_interval
-    sign = 1  # type: ignore[assignment]
+    sign = 1
 
     def __init__(self, distribution: Any, cache_size: int = 0) -> None:
         super().__init__(cache_size=cache_size)
         self.distribution = distribution
 
     @property
-    def domain(self) -> Any:  # type: ignore[override]
+    def domain(self) -> Any:
         return self.distribution.support
 
     def _call(self, x: Any) -> Any:

@@ -48,7 +48,7 @@ class IndependentTransform(Transform):
         return constraints.independent(self.base_transform.codomain, self.reinterpreted_batch_ndims)
 
     @property
-    def bijective(self) -> bool:  # type: ignore[override]
+    def bijective(self) -> bool:
         return self.base_transform.bijective
 
     @property
@@ -213,7 +213,7 @@ class CatTransform(Transform):
         return sum(changes)
 
     @property
-    def bijective(self) -> bool:  # type: ignore[override]
+    def bijective(self) -> bool:
         return all(t.bijective for t in self.transforms)
 
     @constraints.dependent_property
@@ -268,7 +268,7 @@ class StackTransform(Transform):
         return ops.stack([t.log_abs_det_jacobian(a, b) for t, a, b in slices], self.dim)
 
     @property
-    def bijective(self) -> bool:  # type: ignore[override]
+    def bijective(self) -> bool:
         return all(t.bijective for t in self.transforms)
 
     @constraints.dependent_property
