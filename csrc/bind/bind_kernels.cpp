@@ -265,6 +265,9 @@ void bind_kernels(py::module_ &m) {
   bind_window_kernels(sub);
   bind_optimizer_kernels(sub);
   bind_recurrent_kernels(sub);
+  bind_map_kernels(sub);
+  bind_along_kernels(sub);
+  bind_sample_kernels(sub);
 }
 
 }  // namespace modtree

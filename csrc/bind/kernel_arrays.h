@@ -221,5 +221,8 @@ void bind_loss_kernels(py::module_ &kernels);
 void bind_window_kernels(py::module_ &kernels);
 void bind_optimizer_kernels(py::module_ &kernels);
 void bind_recurrent_kernels(py::module_ &kernels);
+void bind_map_kernels(py::module_ &kernels);
+void bind_along_kernels(py::module_ &kernels);
+void bind_sample_kernels(py::module_ &kernels);
 
 }  // namespace modtree

@@ -2,7 +2,6 @@
 #include "tensor/special.h"
 
 #include <cmath>
-#include <limits>
 
 #include "tensor/object.h"
 
@@ -10,32 +9,6 @@ namespace modtree {
 
 namespace {
 
-// Inverse of erf: a rational start value in log(1 - x^2), sharpened by Halley steps.
-double erf_inverse(double x) {
-  if (!(std::fabs(x) < 1.0)) {
-    return std::fabs(x) == 1.0 ? std::copysign(std::numeric_limits<double>::infinity(), x)
-                               : std::numeric_limits<double>::quiet_NaN();
-  }
-  const double kPi = 3.141592653589793;
-  const double a = 0.147;
-  double log_term = std::log1p(-x * x);
-  double half = 2.0 / (kPi * a) + log_term / 2.0;
-  double y = std::copysign(std::sqrt(std::sqrt(half * half - log_term / a) - half), x);
-  for (int i = 0; i < 4; ++i) {
-    // erfc keeps its digits in the tails, where erf is 1 - tiny.
-    double error = x > 0 ? (1.0 - x) - std::erfc(y) : std::erfc(-y) - (1.0 + x);
-    double slope = 2.0 / std::sqrt(kPi) * std::exp(-y * y);
-    if (slope == 0.0) {
-      break;
-    }
-    double step = error / slope;
-    y -= step / (1.0 + y * step);
-  }
-  return y;
-}
-
-double erf_of(double x) { return std::erf(x); }
-double erfc_of(double x) { return std::erfc(x); }
 double lgamma_of(double x) { return std::lgamma(x); }
 
 // Applies a function of one double to a real floating array; the result has the dtype of the input.
@@ -66,9 +39,6 @@ PyObject *apply(PyObject *, PyObject *arg) {
 }
 
 PyMethodDef kFunctions[] = {
-    {"_erf", apply<erf_of>, METH_O, nullptr},
-    {"_erfc", apply<erfc_of>, METH_O, nullptr},
-    {"_erfinv", apply<erf_inverse>, METH_O, nullptr},
     {"_lgamma", apply<lgamma_of>, METH_O, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -15,6 +15,7 @@ from modtree._ops.generic import (
     in_kernel_dtype,
     indicator,
     is_array,
+    native,
     need_arrays,
     need_floating,
     same_meta,
@@ -80,12 +81,16 @@ def _mish_slope(g: Any, _out: Any, x: Any) -> Any:
 
 def _softplus(x: Array, beta: float, threshold: float) -> Array:
     need_floating("softplus", x)
+    if native(x):
+        return kernels.softplus(x, beta, threshold)
     z = x * beta
     tail = np.log1p(np.exp(-np.abs(z))) * (z <= threshold)
     return (np.maximum(z, 0) + tail) / beta
 
 
 def _softplus_slope(g: Any, _out: Any, x: Any, beta: float, threshold: float) -> Any:
+    if native(g, x):
+        return kernels.softplus_backward(g, x, beta, threshold)
     z = x * beta
     s = 1 / (1 + np.exp(-z))
     if not is_array(g):
@@ -124,6 +129,8 @@ log_softmax = ops["log_softmax"]
 
 def _hardtanh(x: Array, low: float, high: float) -> Array:
     need_arrays("hardtanh", x)
+    if native(x) and low <= high:
+        return kernels.clamp(x, low, high)
     if x.dtype.kind in "iu":
         return np.clip(x, int(low), int(high))
     return np.minimum(np.maximum(x, low), high)
@@ -132,10 +139,14 @@ def _hardtanh(x: Array, low: float, high: float) -> Array:
 def _leaky_relu(x: Array, slope: float) -> Array:
     """``slope`` is not negative, so that the sign of the result is that of x."""
     need_floating("leaky_relu", x)
+    if native(x):
+        return kernels.leaky_relu(x, slope)
     return np.maximum(x, x * slope) if slope <= 1 else np.minimum(x, x * slope)
 
 
 def _leaky_slope(g: Any, out: Any, _x: Any, slope: float) -> Any:
+    if native(g, out):
+        return kernels.leaky_relu_backward(g, out, slope)
     if not is_array(g):
         return steady(np.where(out > 0, g, g * slope), out)
     above = indicator(out > 0, out)
@@ -160,15 +171,21 @@ def _elu_slope(g: Any, out: Any, _x: Any, alpha: float, scale: float, input_scal
 
 def _threshold(x: Array, threshold: float, value: float) -> Array:
     need_arrays("threshold", x)
-    return np.where(x > threshold, x, np.asarray(value).astype(x.dtype))
+    if native(x):
+        return kernels.threshold(x, threshold, value)
+    return np.where(x <= threshold, np.asarray(value).astype(x.dtype), x)
 
 
 def _hardswish(x: Array) -> Array:
     need_floating("hardswish", x)
+    if native(x):
+        return kernels.hardswish(x)
     return x * np.minimum(np.maximum(x + 3, 0), 6) / 6
 
 
 def _hardswish_slope(g: Any, _out: Any, x: Any) -> Any:
+    if native(g, x):
+        return kernels.hardswish_backward(g, x)
     if not is_array(g):
         return g * np.where(x >= 3, x * 0 + 1, (x > -3) * (x / 3 + 0.5))
     inside = np.minimum(np.maximum(x, -3), 3) / 3 + 0.5
@@ -179,16 +196,22 @@ def _hardswish_slope(g: Any, _out: Any, x: Any) -> Any:
 
 def _hardsigmoid(x: Array) -> Array:
     need_floating("hardsigmoid", x)
+    if native(x):
+        return kernels.hardsigmoid(x)
     return np.minimum(np.maximum(x + 3, 0), 6) / 6
 
 
 def _hardshrink(x: Array, limit: float) -> Array:
     need_floating("hardshrink", x)
+    if native(x):
+        return kernels.hardshrink(x, limit)
     return x * (np.abs(x) > limit)
 
 
 def _softshrink(x: Array, limit: float) -> Array:
     need_floating("softshrink", x)
+    if native(x):
+        return kernels.softshrink(x, limit)
     return x - np.minimum(np.maximum(x, -limit), limit)
 
 
@@ -209,6 +232,36 @@ def _prelu_meta(x: Array, weight: Array) -> Spec:
     return x.shape, x.dtype
 
 
+def _hardtanh_slope(g: Any, out: Any, _x: Any, low: float, high: float) -> Any:
+    if native(g, out):
+        return kernels.between(g, out, low, high)
+    return steady(g * ((out > low) & (out < high)), out)
+
+
+def _threshold_slope(g: Any, _out: Any, x: Any, threshold: float, value: float) -> Any:
+    if native(g, x):
+        return kernels.threshold_backward(g, x, threshold)
+    return steady(g * (x > threshold), x)
+
+
+def _hardsigmoid_slope(g: Any, out: Any, _x: Any) -> Any:
+    if native(g, out):
+        return kernels.hardsigmoid_backward(g, out)
+    return steady(g * ((out > 0) & (out < 1)) / 6, out)
+
+
+def _hardshrink_slope(g: Any, _out: Any, x: Any, limit: float) -> Any:
+    if native(g, x):
+        return kernels.shrink_backward(g, x, limit)
+    return steady(g * (np.abs(x) > limit), x)
+
+
+def _softshrink_slope(g: Any, out: Any, _x: Any, limit: float) -> Any:
+    if native(g, out):
+        return kernels.shrink_backward(g, out)
+    return steady(g * (out != 0), out)
+
+
 hardtanh = define("hardtanh", _hardtanh, meta=same_meta)
 leaky_relu = define("leaky_relu", _leaky_relu, meta=same_meta)
 elu = define("elu", _elu, meta=same_meta)
@@ -218,14 +271,14 @@ hardsigmoid = define("hardsigmoid", _hardsigmoid, meta=same_meta)
 hardshrink = define("hardshrink", _hardshrink, meta=same_meta)
 softshrink = define("softshrink", _softshrink, meta=same_meta)
 prelu = define("prelu", _prelu, meta=_prelu_meta)
-derive("hardtanh", lambda g, out, _x, low, high: steady(g * ((out > low) & (out < high)), out))
+derive("hardtanh", _hardtanh_slope)
 derive("leaky_relu", _leaky_slope)
 derive("elu", _elu_slope)
-derive("threshold", lambda g, _out, x, threshold, value: steady(g * (x > threshold), x))
+derive("threshold", _threshold_slope)
 derive("hardswish", _hardswish_slope)
-derive("hardsigmoid", lambda g, out, _x: steady(g * ((out > 0) & (out < 1)) / 6, out))
-derive("hardshrink", lambda g, _out, x, limit: steady(g * (np.abs(x) > limit), x))
-derive("softshrink", lambda g, out, _x, limit: steady(g * (out != 0), out))
+derive("hardsigmoid", _hardsigmoid_slope)
+derive("hardshrink", _hardshrink_slope)
+derive("softshrink", _softshrink_slope)
 derive(
     "prelu",
     _prelu_slope,

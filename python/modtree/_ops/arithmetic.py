@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from modtree._C import TensorBase
-from modtree._ops.generic import conj, no_gradient, pick, zeros
+from modtree._C import TensorBase, kernels
+from modtree._ops.generic import conj, native, no_gradient, pick, zeros
 from modtree._ops.registry import define, derive, export, inplace_of, ops, unchanged
 
 define("add", np.add, promote="arith", operands=2, numpy=np.add, number_edges=2)
@@ -46,7 +46,21 @@ def _power(a: Any, b: Any) -> Any:
     return np.power(a, b)
 
 
+# Up to so many elements NumPy's functions cost less than the call of a kernel.
+_SMALL = 64
 _SHORT_POWERS: dict[float, Any] = {2.0: np.square, 3.0: lambda a: a * a * a, 0.5: np.sqrt}
+
+
+def _with_kernel(kernel: Any, ufunc: Any) -> Any:
+    """The kernel for many floats, the function of NumPy otherwise."""
+
+    def forward(a: Any, b: Any) -> Any:
+        if a.size <= _SMALL and b.size <= _SMALL or not native(a, b):
+            return ufunc(a, b)
+        return kernel(a, b) if a.shape == b.shape else kernel(*np.broadcast_arrays(a, b))
+
+    return forward
+
 
 define(
     "floor_divide",
@@ -58,17 +72,30 @@ define(
 )
 define(
     "remainder",
-    np.remainder,
+    _with_kernel(kernels.remainder, np.remainder),
     promote="arith",
     operands=2,
     check_zero=True,
     numpy=np.remainder,
 )
-define("fmod", np.fmod, promote="arith", operands=2, check_zero=True, numpy=np.fmod)
+define(
+    "fmod",
+    _with_kernel(kernels.fmod, np.fmod),
+    promote="arith",
+    operands=2,
+    check_zero=True,
+    numpy=np.fmod,
+)
 define("pow", _power, promote="arith", operands=2, numpy=np.power)
 define("atan2", np.arctan2, promote="floating", operands=2, numpy=np.arctan2)
 define("hypot", np.hypot, promote="arith", operands=2, numpy=np.hypot)
-define("logaddexp", np.logaddexp, promote="arith", operands=2, numpy=np.logaddexp)
+define(
+    "logaddexp",
+    _with_kernel(kernels.logaddexp, np.logaddexp),
+    promote="arith",
+    operands=2,
+    numpy=np.logaddexp,
+)
 define("copysign", np.copysign, promote="floating", operands=2, numpy=np.copysign)
 define("nextafter", np.nextafter, promote="arith", operands=2, numpy=np.nextafter)
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from modtree._C import as_dtype
+from modtree._C import as_dtype, kernels
 from modtree._ops import masks
-from modtree._ops.generic import select
+from modtree._ops.generic import native, select
 from modtree._ops.registry import define, derive, export, ops
 
 
@@ -22,7 +22,15 @@ def _where(condition: Any, a: Any, b: Any) -> Any:
     return masks.where(condition if condition.dtype.kind == "b" else condition != 0, a, b)
 
 
+# Up to so many elements NumPy's functions cost less than the call of a kernel.
+_SMALL = 1024
+
+
 def _clamp(x: Any, low: Any, high: Any) -> Any:
+    if x.size > _SMALL and native(x) and not np.ndim(low) and not np.ndim(high):
+        least, most = -np.inf if low is None else float(low), np.inf if high is None else float(high)
+        if least <= most:
+            return kernels.clamp(x, least, most)
     if low is not None:
         x = np.maximum(x, low)
     if high is not None:

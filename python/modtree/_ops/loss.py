@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from modtree._C import kernels
-from modtree._ops.generic import Array, Spec, is_array, need_arrays, need_floating
+from modtree._ops.generic import Array, Spec, is_array, native, need_arrays, need_floating
 from modtree._ops.registry import define, derive, derive_jointly
 
 
@@ -56,6 +56,8 @@ def _l1_slope(g: Any, _out: Any, x: Any, y: Any, reduction: str) -> Any:
 
 
 def _smooth_l1(x: Array, y: Array, reduction: str, beta: float) -> Any:
+    if beta and native(x, y) and x.shape == y.shape:
+        return reduced(kernels.huber(x, y, beta, beta), reduction)
     d = np.abs(x - y)
     if beta:
         inner = np.minimum(d, beta)
@@ -72,12 +74,16 @@ def _smooth_l1_slope(g: Any, _out: Any, x: Any, y: Any, reduction: str, beta: fl
 
 def _within(d: Any, bound: float) -> Any:
     """d limited to plus or minus the bound; from the bound on without a derivative of its own."""
+    if native(d):
+        return kernels.clamp(d, -bound, bound)
     if is_array(d):
         return np.minimum(np.maximum(d, -bound), bound)
     return np.where(np.abs(d) < bound, d, np.sign(d) * bound)
 
 
 def _huber(x: Array, y: Array, reduction: str, delta: float) -> Any:
+    if native(x, y) and x.shape == y.shape:
+        return reduced(kernels.huber(x, y, delta, 1.0), reduction)
     d = np.abs(x - y)
     inner = np.minimum(d, delta)
     return reduced(inner * (d - inner * 0.5), reduction)

@@ -9,8 +9,16 @@ from typing import Any
 import numpy as np
 
 from modtree import _C
-from modtree._C import TensorBase, as_dtype
-from modtree._ops.generic import conj, is_real, operation, pick, select, zeros
+from modtree._C import TensorBase, as_dtype, kernels
+from modtree._ops.generic import (
+    conj,
+    in_kernel_dtype,
+    is_real,
+    operation,
+    pick,
+    select,
+    zeros,
+)
 from modtree._ops.registry import (
     define,
     derive,
@@ -28,28 +36,8 @@ _LARGE = 12.0
 
 
 def _digamma(x: Any) -> Any:
-    """The derivative of lgamma: by recurrence up to where its series holds, by reflection below
-    0.
-    """
-    work = np.asarray(x, np.float64)
-    negative = work < 0.5
-    z = np.where(negative, 1 - work, work)
-    result = np.zeros_like(z)
-    for _ in range(int(_LARGE)):
-        small = z < _LARGE
-        result -= np.where(small, 1 / z, 0)
-        z = np.where(small, z + 1, z)
-    inverse = 1 / (z * z)
-    series = np.zeros_like(z)
-    for k in range(len(_BERNOULLI), 0, -1):
-        series = (series + _BERNOULLI[k - 1] / (2 * k)) * inverse
-    result += np.log(z) - 0.5 / z - series
-    # The fraction alone, as pi * x would lose the digits behind the point.
-    part = work - np.round(work)
-    reflected = result - math.pi / np.tan(math.pi * part)
-    result = np.where(negative, np.where(part == 0, np.nan, reflected), result)
-    result = np.where(work == 0, np.copysign(np.inf, -work), result)
-    return result.astype(x.dtype)
+    """The derivative of lgamma."""
+    return in_kernel_dtype(kernels.digamma, x)
 
 
 def _polygamma(x: Any, n: int) -> Any:

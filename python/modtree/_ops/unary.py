@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from modtree import _C
 from modtree._C import kernels
 from modtree._ops.generic import (
     ZEROS,
+    in_kernel_dtype,
     is_real,
     like_first,
     native,
@@ -75,6 +75,14 @@ _LOGICAL = {
 }
 
 
+# Up to so many elements NumPy's functions cost less than the call of a kernel.
+_SMALL = 1024
+
+
+def _with_kernel(kernel: Any) -> Any:
+    return lambda x: in_kernel_dtype(kernel, x)
+
+
 def _rsqrt(x: Any) -> Any:
     return np.reciprocal(np.sqrt(x))
 
@@ -86,6 +94,8 @@ def _sigmoid(x: Any) -> Any:
 
 
 def _relu(x: Any) -> Any:
+    if x.size > _SMALL and native(x):
+        return kernels.clamp(x, 0.0, math.inf)
     return np.maximum(x, np.zeros((), x.dtype))
 
 
@@ -99,6 +109,8 @@ def _frac(x: Any) -> Any:
 
 def _sign(x: Any) -> Any:
     """NaN has no sign: it gives 0."""
+    if native(x):
+        return kernels.sign(x)
     if x.dtype.kind != "f":
         return x if x.dtype.kind == "b" else np.sign(x)
     result = np.sign(x)
@@ -134,7 +146,7 @@ define("steady", lambda g, x: g.copy(), meta=like_first)
 define("sgn", ops["sign"].forward, promote="arith", operands=1)
 define("frac", _frac, promote="arith", operands=1)
 for _name in ("erf", "erfc", "erfinv"):
-    define(_name, getattr(_C, "_" + _name), promote="floating", operands=1)
+    define(_name, _with_kernel(getattr(kernels, _name)), promote="floating", operands=1)
 define("neg", np.negative, promote="arith", operands=1, no_bool=True, numpy=np.negative)
 define(
     "abs",

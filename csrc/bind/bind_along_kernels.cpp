@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Kernels that go along one axis: scans, selections, and elements picked by an index.
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "bind/kernel_arrays.h"
+#include "kernels/along.h"
+#include "kernels/scan.h"
+#include "kernels/select.h"
+
+namespace modtree {
+namespace {
+
+// An axis, counted from the start.
+py::ssize_t checked_axis(const char *name, const py::array &x, py::ssize_t axis) {
+  if (axis < -x.ndim() || axis >= x.ndim()) {
+    throw py::value_error(std::string(name) + ": no axis " + std::to_string(axis) +
+                          " in an array of shape " + to_string(shape_of(x)));
+  }
+  return axis < 0 ? axis + x.ndim() : axis;
+}
+
+// The sizes before, of and behind an axis.
+struct Split {
+  Split(const py::array &x, py::ssize_t axis) : n(x.shape(axis)) {
+    for (py::ssize_t i = 0; i < x.ndim(); ++i) {
+      (i < axis ? outer : inner) *= i == axis ? 1 : x.shape(i);
+    }
+  }
+
+  py::ssize_t outer = 1, n, inner = 1;
+};
+
+py::array scan(const py::array &input, py::ssize_t axis, bool product, bool reverse) {
+  const char *name = "scan";
+  axis = checked_axis(name, input, axis);
+  return with_float(name, input, [&](auto zero) -> py::array {
+    using T = decltype(zero);
+    const Contiguous<T> x(input);
+    py::array_t<T> out(shape_of(input));
+    const Split split(input, axis);
+    run(kernels::scan, kernels::Scan<T>{x.data(), out.mutable_data(), split.outer, split.n,
+                                        split.inner, product, reverse});
+    return std::move(out);
+  });
+}
+
+py::tuple running_extreme(const py::array &input, py::ssize_t axis, bool largest) {
+  const char *name = "running_extreme";
+  axis = checked_axis(name, input, axis);
+  return with_float(name, input, [&](auto zero) {
+    using T = decltype(zero);
+    const Contiguous<T> x(input);
+    const Result<T> out(shape_of(input));
+    const Result<std::int64_t> indices(shape_of(input));
+    const Split split(input, axis);
+    run(kernels::running_extreme,
+        kernels::RunningExtreme<T>{x.data(), out.data(), indices.data(), split.outer, split.n,
+                                   split.inner, largest});
+    return py::make_tuple(out.value(), indices.value());
+  });
+}
+
+constexpr py::ssize_t kLongest = py::ssize_t{1} << 32;
+
+// The geometry of a selection of k along an axis; IndexError unless 0 <= k <= limit.
+Split checked_selection(const char *name, const py::array &x, py::ssize_t axis, py::ssize_t k,
+                        py::ssize_t limit) {
+  const Split split(x, axis);
+  if (k < 0 || k > limit || split.n >= kLongest) {
+    throw py::index_error(std::string(name) + ": k = " + std::to_string(k) +
+                          " is out of range for an axis of size " + std::to_string(split.n));
+  }
+  return split;
+}
+
+py::object top_indices(const py::array &input, py::ssize_t k, py::ssize_t axis, bool largest) {
+  const char *name = "top_indices";
+  axis = checked_axis(name, input, axis);
+  const Split split = checked_selection(name, input, axis, k, input.shape(axis));
+  Shape shape = shape_of(input);
+  shape[static_cast<std::size_t>(axis)] = k;
+  const Result<std::int64_t> indices(shape);
+  return with_float(name, input, [&](auto zero) -> py::object {
+    using T = decltype(zero);
+    const Contiguous<T> x(input);
+    run(kernels::top_indices, kernels::Select<T>{x.data(), indices.data(), split.outer, split.n,
+                                                 split.inner, k, largest});
+    return indices.value();
+  });
+}
+
+py::object kth_index(const py::array &input, py::ssize_t k, py::ssize_t axis, bool nan) {
+  const char *name = "kth_index";
+  axis = checked_axis(name, input, axis);
+  const Split split = checked_selection(name, input, axis, k, input.shape(axis) - 1);
+  Shape shape = shape_of(input);
+  shape[static_cast<std::size_t>(axis)] = 1;
+  const Result<std::int64_t> indices(shape);
+  return with_float(name, input, [&](auto zero) -> py::object {
+    using T = decltype(zero);
+    const Contiguous<T> x(input);
+    const kernels::Select<T> a{x.data(),    indices.data(), split.outer, split.n,
+                               split.inner, k,              false};
+    {
+      py::gil_scoped_release release;
+      kernels::kth_index(a, nan);
+    }
+    return indices.value();
+  });
+}
+
+// -- by index --------------------------------------------------------------------------------------
+
+bool aligned_strides(const py::array &x) {
+  const py::ssize_t bytes = x.itemsize();
+  if (!(x.flags() & kAligned)) {
+    return false;
+  }
+  for (py::ssize_t i = 0; i < x.ndim(); ++i) {
+    if (x.strides(i) % bytes != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// An array whose strides are whole elements: itself, or a copy.
+py::array with_element_strides(const py::array &x) {
+  return aligned_strides(x) ? x : x.attr("copy")().cast<py::array>();
+}
+
+// Geometry of `index` into an array of shape and strides of `x`; ValueError when they do not fit.
+kernels::Along along(const char *name, const py::array &x, const py::array_t<std::int64_t> &index,
+                     const py::array &other, py::ssize_t axis) {
+  if (index.ndim() != x.ndim() || index.ndim() != other.ndim() || index.ndim() < 1 ||
+      index.ndim() > kernels::kMaxAxes) {
+    throw py::value_error(std::string(name) + ": arrays of " + std::to_string(x.ndim()) + ", " +
+                          std::to_string(index.ndim()) + " and " + std::to_string(other.ndim()) +
+                          " axes do not go together");
+  }
+  kernels::Along a{};
+  a.ndim = static_cast<int>(x.ndim());
+  for (py::ssize_t i = 0; i < x.ndim(); ++i) {
+    if (index.shape(i) > other.shape(i) || (i != axis && index.shape(i) > x.shape(i))) {
+      throw py::value_error(std::string(name) + ": an index of shape " + to_string(shape_of(index)) +
+                            " does not fit arrays of shapes " + to_string(shape_of(x)) + " and " +
+                            to_string(shape_of(other)));
+    }
+    a.shape[i] = index.shape(i);
+    a.index_strides[i] = index.strides(i) / index.itemsize();
+    a.outer_strides[i] = i == axis ? 0 : x.strides(i) / x.itemsize();
+    a.other_strides[i] = other.strides(i) / other.itemsize();
+  }
+  a.axis_stride = x.strides(axis) / x.itemsize();
+  a.axis_size = x.shape(axis);
+  a.index = index.data();
+  return a;
+}
+
+// An index array as it lies when it is int64, converted otherwise.
+py::array_t<std::int64_t> index_array(const char *name, const py::object &value) {
+  if (py::isinstance<py::array_t<std::int64_t>>(value)) {
+    return py::reinterpret_borrow<py::array_t<std::int64_t>>(
+        with_element_strides(py::reinterpret_borrow<py::array>(value)));
+  }
+  return integers(name, "index", value);
+}
+
+bool plain_elements(const py::array &x) {
+  const char kind = x.dtype().kind();
+  const py::ssize_t bytes = x.itemsize();
+  return std::string("?biufc").find(kind) != std::string::npos &&
+         (bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8 || bytes == 16);
+}
+
+void need_plain_elements(const char *name, const py::array &x) {
+  if (!plain_elements(x)) {
+    throw py::type_error(std::string(name) + ": expected an array of numbers, got " +
+                         py::str(x.dtype()).cast<std::string>());
+  }
+}
+
+// None when an index is out of range.
+py::object gather(const py::array &input, py::ssize_t axis, const py::object &given) {
+  const char *name = "gather";
+  need_plain_elements(name, input);
+  axis = checked_axis(name, input, axis);
+  const py::array x = with_element_strides(input);
+  const auto index = index_array(name, given);
+  py::array out(x.dtype(), shape_of(index));
+  const kernels::Along a = along(name, x, index, out, axis);
+  const auto bytes = static_cast<std::size_t>(x.itemsize());
+  const void *from = x.data();
+  void *to = out.mutable_data();
+  bool inside;
+  {
+    py::gil_scoped_release release;
+    inside = kernels::gather(a, bytes, from, to);
+  }
+  return inside ? py::object(std::move(out)) : py::none();
+}
+
+kernels::ScatterMode scatter_mode(const std::string &mode) {
+  if (mode == "assign") {
+    return kernels::ScatterMode::assign;
+  }
+  if (mode == "add") {
+    return kernels::ScatterMode::add;
+  }
+  if (mode == "multiply") {
+    return kernels::ScatterMode::multiply;
+  }
+  if (mode == "amax") {
+    return kernels::ScatterMode::largest;
+  }
+  if (mode == "amin") {
+    return kernels::ScatterMode::smallest;
+  }
+  throw py::value_error("scatter: mode must be assign, add, multiply, amax or amin, got " + mode);
+}
+
+template <class T>
+bool scatter_into(const kernels::Along &a, kernels::ScatterMode mode, const py::array &source,
+                  py::array &out) {
+  if (!py::isinstance<py::array_t<T>>(out)) {
+    throw py::type_error("scatter: the bytes of the arrays are not in this machine's order");
+  }
+  const T *from = static_cast<const T *>(source.data());
+  T *to = static_cast<T *>(out.mutable_data());
+  py::gil_scoped_release release;
+  return kernels::scatter(a, mode, from, to);
+}
+
+// A copy of x, in its order of axes, with what the index says; None when an index is out of range.
+py::object scatter(const py::array &input, py::ssize_t axis, const py::object &given,
+                   const py::array &values, const std::string &mode_name) {
+  const char *name = "scatter";
+  need_plain_elements(name, input);
+  axis = checked_axis(name, input, axis);
+  if (!input.dtype().equal(values.dtype())) {
+    throw py::type_error(std::string(name) + ": source must be of " +
+                         py::str(input.dtype()).cast<std::string>() + " like the first array, got " +
+                         py::str(values.dtype()).cast<std::string>());
+  }
+  const kernels::ScatterMode mode = scatter_mode(mode_name);
+  const auto index = index_array(name, given);
+  const py::array source = with_element_strides(values);
+  py::array out = input.attr("copy")("K").cast<py::array>();
+  const kernels::Along a = along(name, out, index, source, axis);
+  bool inside;
+  if (mode == kernels::ScatterMode::assign) {
+    const auto bytes = static_cast<std::size_t>(out.itemsize());
+    const void *from = source.data();
+    void *to = out.mutable_data();
+    py::gil_scoped_release release;
+    inside = kernels::scatter_assign(a, bytes, from, to);
+  } else {
+    inside = float_type(name, input) == Float::f32 ? scatter_into<float>(a, mode, source, out)
+                                                   : scatter_into<double>(a, mode, source, out);
+  }
+  return inside ? py::object(std::move(out)) : py::none();
+}
+
+}  // namespace
+
+void bind_along_kernels(py::module_ &m) {
+  m.def("scan", &scan, py::arg("x"), py::arg("axis"), py::arg("product") = false,
+        py::arg("reverse") = false, "Running sums or products along an axis.");
+  m.def("running_extreme", &running_extreme, py::arg("x"), py::arg("axis"), py::arg("largest"),
+        "Running maxima or minima along an axis, and where they stand: (values, indices).");
+  m.def("top_indices", &top_indices, py::arg("x"), py::arg("k"), py::arg("axis"),
+        py::arg("largest"),
+        "Where the k largest or smallest along an axis are, in order; NaN is the largest.");
+  m.def("kth_index", &kth_index, py::arg("x"), py::arg("k"), py::arg("axis"),
+        py::arg("nan") = false,
+        "Where the element with k smaller ones along an axis is, which stays with size 1; with "
+        "`nan` where the first NaN is, if there is one.");
+  m.def("gather", &gather, py::arg("x"), py::arg("axis"), py::arg("index"),
+        "The elements of x at the indices along an axis; None when one is out of range.");
+  m.def("scatter", &scatter, py::arg("x"), py::arg("axis"), py::arg("index"), py::arg("source"),
+        py::arg("mode"),
+        "A copy of x with the source assigned, added, ... where the index says; None when one is "
+        "out of range.");
+}
+
+}  // namespace modtree

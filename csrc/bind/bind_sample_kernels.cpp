@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Kernels that read at computed places or between pairs: grid_sample, distances, ctc.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include <pybind11/stl.h>
+
+#include "bind/kernel_arrays.h"
+#include "kernels/ctc.h"
+#include "kernels/distance.h"
+#include "kernels/grid_sample.h"
+
+namespace modtree {
+namespace {
+
+// -- grid_sample -----------------------------------------------------------------------------------
+
+kernels::Interpolation interpolation(const std::string &mode) {
+  if (mode == "nearest") {
+    return kernels::Interpolation::nearest;
+  }
+  if (mode == "bilinear") {
+    return kernels::Interpolation::linear;
+  }
+  if (mode == "bicubic") {
+    return kernels::Interpolation::cubic;
+  }
+  throw py::value_error("grid_sample: mode must be nearest, bilinear or bicubic, got " + mode);
+}
+
+kernels::Outside outside_of(const std::string &padding) {
+  if (padding == "zeros") {
+    return kernels::Outside::zeros;
+  }
+  if (padding == "border") {
+    return kernels::Outside::border;
+  }
+  if (padding == "reflection") {
+    return kernels::Outside::reflection;
+  }
+  throw py::value_error("grid_sample: padding must be zeros, border or reflection, got " + padding);
+}
+
+// The arrays, with everything checked, and what a kernel needs to know of them.
+template <class T>
+struct Sampling {
+  Sampling(const py::array &input, const py::object &places, const std::string &mode,
+           const std::string &padding, bool align)
+      : x(input), dims(input.ndim() - 2) {
+    const char *name = "grid_sample";
+    if (dims != 2 && dims != 3) {
+      throw py::value_error(std::string(name) + ": expected an array of 4 or 5 axes, got shape " +
+                            to_string(shape_of(input)));
+    }
+    if (!py::isinstance<py::array>(places)) {
+      throw py::type_error(std::string(name) + ": grid must be an array");
+    }
+    Shape shape = shape_of(py::reinterpret_borrow<py::array>(places));
+    out_shape = {input.shape(0), input.shape(1)};
+    a = {};
+    a.points = 1;
+    for (std::size_t i = 1; i + 1 < shape.size(); ++i) {
+      out_shape.push_back(shape[i]);
+      a.points *= shape[i];
+    }
+    if (static_cast<py::ssize_t>(shape.size()) == input.ndim()) {
+      shape.front() = input.shape(0);
+      shape.back() = dims;
+    } else {
+      shape = shape_of(input);
+    }
+    grid = argument<T>(name, "grid", places, shape);
+    checked_product(out_shape);
+    a.x = x.data();
+    a.grid = grid.data();
+    a.batch = x.shape(0);
+    a.channels = x.shape(1);
+    for (py::ssize_t i = 0; i < dims; ++i) {
+      a.sizes[i] = x.shape(i + 2);
+    }
+    a.dims = static_cast<int>(dims);
+    a.mode = interpolation(mode);
+    a.outside = outside_of(padding);
+    a.align_corners = align;
+    if (a.mode == kernels::Interpolation::cubic && dims == 3) {
+      throw py::value_error(std::string(name) + ": bicubic is for images, not for volumes");
+    }
+  }
+
+  Contiguous<T> x;
+  py::ssize_t dims;
+  Contiguous<T> grid{0};
+  Shape out_shape;
+  kernels::GridSample<T> a;
+};
+
+py::object grid_sample(const py::array &x, const py::object &grid, const std::string &mode,
+                       const std::string &padding, bool align) {
+  return with_float("grid_sample", x, [&](auto zero) -> py::object {
+    using T = decltype(zero);
+    Sampling<T> sampling(x, grid, mode, padding, align);
+    const Result<T> out(sampling.out_shape);
+    sampling.a.out = out.data();
+    run(kernels::grid_sample, sampling.a);
+    return out.value();
+  });
+}
+
+py::tuple grid_sample_backward(const py::object &g, const py::array &x, const py::object &grid,
+                               const std::string &mode, const std::string &padding, bool align,
+                               bool for_input, bool for_grid) {
+  const char *name = "grid_sample_backward";
+  return with_float(name, x, [&](auto zero) {
+    using T = decltype(zero);
+    const Sampling<T> sampling(x, grid, mode, padding, align);
+    const auto gradient = argument<T>(name, "g", g, sampling.out_shape);
+    const Result<T> dx(shape_of(x), for_input);
+    const Result<T> dgrid(shape_of(sampling.grid), for_grid);
+    if (dx.data() != nullptr) {
+      std::fill(dx.data(), dx.data() + x.size(), T(0));
+    }
+    run(kernels::grid_sample_backward,
+        kernels::GridSampleBackward<T>{sampling.a, gradient.data(), dx.data(), dgrid.data()});
+    return py::make_tuple(dx.value(), dgrid.value());
+  });
+}
+
+// -- distances -------------------------------------------------------------------------------------
+
+kernels::Norm norm_of(double p) {
+  if (!(p >= 0)) {
+    throw py::value_error("distance: p must not be negative, got " + std::to_string(p));
+  }
+  return p == 0   ? kernels::Norm::zero
+         : p == 1 ? kernels::Norm::one
+         : p == 2 ? kernels::Norm::two
+         : std::isinf(p) ? kernels::Norm::infinity
+                         : kernels::Norm::other;
+}
+
+void need_three_axes(const char *name, const py::array &x) {
+  if (x.ndim() != 3) {
+    throw py::value_error(std::string(name) + ": expected shape (batch, points, width), got " +
+                          to_string(shape_of(x)));
+  }
+}
+
+// The shape of the other points, columns of a matrix: (batch, width, columns).
+Shape columns_shape(const char *name, const py::array &x, const py::object &yt) {
+  need_three_axes(name, x);
+  if (!py::isinstance<py::array>(yt) || py::reinterpret_borrow<py::array>(yt).ndim() != 3) {
+    throw py::value_error(std::string(name) + ": yt must be an array of 3 axes");
+  }
+  return {x.shape(0), x.shape(2), py::reinterpret_borrow<py::array>(yt).shape(2)};
+}
+
+py::object distance(const py::array &input, const py::object &yt, double p) {
+  const char *name = "distance";
+  const kernels::Norm norm = norm_of(p);
+  const Shape shape = columns_shape(name, input, yt);
+  return with_float(name, input, [&](auto zero) -> py::object {
+    using T = decltype(zero);
+    const Contiguous<T> x(input);
+    const auto y = argument<T>(name, "yt", yt, shape);
+    const py::ssize_t batch = x.shape(0), rows = x.shape(1), width = x.shape(2), columns = shape[2];
+    const Result<T> out({batch, rows, columns});
+    const T *from = x.data(), *other = y.data();
+    T *to = out.data();
+    {
+      py::gil_scoped_release release;
+      for (py::ssize_t i = 0; i < batch; ++i) {
+        kernels::distance(kernels::Distance<T>{from + i * rows * width, other + i * width * columns,
+                                               to + i * rows * columns, rows, columns, width, norm,
+                                               p});
+      }
+    }
+    return out.value();
+  });
+}
+
+py::tuple distance_backward(const py::object &g, const py::object &distances,
+                            const py::array &input, const py::object &yt, double p) {
+  const char *name = "distance_backward";
+  const kernels::Norm norm = norm_of(p);
+  const Shape shape = columns_shape(name, input, yt);
+  return with_float(name, input, [&](auto zero) {
+    using T = decltype(zero);
+    const Contiguous<T> x(input);
+    const auto y = argument<T>(name, "yt", yt, shape);
+    const py::ssize_t batch = x.shape(0), rows = x.shape(1), width = x.shape(2), columns = shape[2];
+    const auto gradient = argument<T>(name, "g", g, {batch, rows, columns});
+    const auto sizes = argument<T>(name, "distances", distances, {batch, rows, columns});
+    const Result<T> dx(shape_of(input)), dyt(shape);
+    const T *from = x.data(), *other = y.data(), *grad = gradient.data(), *size = sizes.data();
+    T *to = dx.data(), *to_other = dyt.data();
+    {
+      py::gil_scoped_release release;
+      std::fill(to_other, to_other + y.size(), T(0));
+      for (py::ssize_t i = 0; i < batch; ++i) {
+        kernels::distance_backward(kernels::DistanceBackward<T>{
+            grad + i * rows * columns, size + i * rows * columns, from + i * rows * width,
+            other + i * width * columns, to + i * rows * width, to_other + i * width * columns,
+            rows, columns, width, norm, p});
+      }
+    }
+    return py::make_tuple(dx.value(), dyt.value());
+  });
+}
+
+// -- ctc -------------------------------------------------------------------------------------------
+
+// Labels and lengths, with everything checked that the kernel relies on.
+struct Sequences {
+  Sequences(const py::array &log_probs, const py::object &labels_, const py::object &starts_,
+            const py::object &lengths_, const py::object &used_, std::int64_t blank)
+      : labels(integers("ctc", "labels", labels_)),
+        starts(integers("ctc", "starts", starts_)),
+        lengths(integers("ctc", "lengths", lengths_)),
+        used(integers("ctc", "used", used_)) {
+    if (log_probs.ndim() != 3) {
+      throw py::value_error("ctc: expected log probabilities (steps, batch, classes), got shape " +
+                            to_string(shape_of(log_probs)));
+    }
+    const py::ssize_t steps = log_probs.shape(0), batch = log_probs.shape(1);
+    const py::ssize_t classes = log_probs.shape(2);
+    if (starts.size() != batch || lengths.size() != batch || used.size() != batch) {
+      throw py::value_error("ctc: starts, lengths and used must have " + std::to_string(batch) +
+                            " values");
+    }
+    if (blank < 0 || blank >= classes) {
+      throw py::index_error("ctc: blank must be from 0 to " + std::to_string(classes - 1) +
+                            ", got " + std::to_string(blank));
+    }
+    for (py::ssize_t i = 0; i < batch; ++i) {
+      const std::int64_t start = starts.data()[i], length = lengths.data()[i];
+      if (start < 0 || length < 0 || start > labels.size() || length > labels.size() - start ||
+          used.data()[i] < 0 || used.data()[i] > steps) {
+        throw py::index_error("ctc: the lengths of sample " + std::to_string(i) +
+                              " are out of range");
+      }
+      for (std::int64_t j = 0; j < length; ++j) {
+        const std::int64_t label = labels.data()[start + j];
+        if (label < 0 || label >= classes) {
+          throw py::index_error("ctc: label " + std::to_string(label) +
+                                " is out of range: the number of classes is " +
+                                std::to_string(classes));
+        }
+      }
+      longest = std::max(longest, static_cast<py::ssize_t>(length));
+    }
+    checked_product({steps + 1, 2 * longest + 3});
+  }
+
+  Contiguous<std::int64_t> labels, starts, lengths, used;
+  py::ssize_t longest = 0;
+};
+
+// The losses; with g, their gradients, (losses, gradient of the log probabilities).
+py::object ctc(const py::array &input, const py::object &labels, const py::object &starts,
+               const py::object &lengths, const py::object &used, std::int64_t blank,
+               const py::object &g) {
+  const char *name = "ctc";
+  const Sequences sequences(input, labels, starts, lengths, used, blank);
+  return with_float(name, input, [&](auto zero) -> py::object {
+    using T = decltype(zero);
+    const Contiguous<T> x(input);
+    const py::ssize_t steps = x.shape(0), batch = x.shape(1), classes = x.shape(2);
+    const Optional<T> gradients(name, "g", g, {batch});
+    const Result<T> losses({batch});
+    const Result<T> dx(shape_of(input), !g.is_none());
+    if (dx.data() != nullptr) {
+      std::fill(dx.data(), dx.data() + x.size(), T(0));
+    }
+    run(kernels::ctc,
+        kernels::Ctc<T>{x.data(), sequences.labels.data(), sequences.starts.data(),
+                        sequences.lengths.data(), sequences.used.data(), losses.data(),
+                        gradients.data(), dx.data(), steps, batch, classes, sequences.longest,
+                        blank});
+    return g.is_none() ? losses.value() : py::object(py::make_tuple(losses.value(), dx.value()));
+  });
+}
+
+}  // namespace
+
+void bind_sample_kernels(py::module_ &m) {
+  m.def("grid_sample", &grid_sample, py::arg("x"), py::arg("grid"), py::arg("mode"),
+        py::arg("padding"), py::arg("align"),
+        "Images or volumes (batch, channels, ...) read at the places of a grid (batch, ..., axes).");
+  m.def("grid_sample_backward", &grid_sample_backward, py::arg("g"), py::arg("x"), py::arg("grid"),
+        py::arg("mode"), py::arg("padding"), py::arg("align"), py::arg("for_input") = true,
+        py::arg("for_grid") = true, "Gradients of x and grid; None for one that is not wanted.");
+  m.def("distance", &distance, py::arg("x"), py::arg("yt"), py::arg("p"),
+        "p-norm distances of the rows of x (batch, rows, width) to the columns of yt (batch, width, "
+        "columns).");
+  m.def("distance_backward", &distance_backward, py::arg("g"), py::arg("distances"), py::arg("x"),
+        py::arg("yt"), py::arg("p"), "Gradients of x and yt.");
+  m.def("ctc", &ctc, py::arg("log_probs"), py::arg("labels"), py::arg("starts"),
+        py::arg("lengths"), py::arg("used"), py::arg("blank"), py::arg("g") = py::none(),
+        "The loss of each sample; with its gradient g also the gradient of the log probabilities.");
+}
+
+}  // namespace modtree

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A point reads up to four pixels ("taps") along each axis, each with a weight; what it gets is the
+// sum over all combinations. Weights and pixel numbers are found once for all channels.
+#include "kernels/grid_sample.h"
+
+#include <cmath>
+
+#include "kernels/dispatch.h"
+
+namespace modtree::kernels {
+namespace {
+
+// What a point reads along one axis.
+template <class T, int kTaps>
+struct AxisTaps {
+  std::ptrdiff_t pixel[kTaps];  // -1 where there is none
+  T weight[kTaps];
+  T slope[kTaps];  // of the weight by the place in the grid
+};
+
+// A place, and its derivative by the place it comes from.
+template <class T>
+struct Place {
+  T at, slope;
+};
+
+template <class T>
+MODTREE_ALWAYS_INLINE Place<T> in_pixels(T place, std::ptrdiff_t size, bool align) {
+  const auto n = static_cast<T>(size);
+  return align ? Place<T>{(place + 1) / 2 * (n - 1), (n - 1) / 2}
+               : Place<T>{((place + 1) * n - 1) / 2, n / 2};
+}
+
+template <class T>
+MODTREE_ALWAYS_INLINE Place<T> limited(Place<T> p, std::ptrdiff_t size) {
+  const auto most = static_cast<T>(size - 1);
+  if (p.at <= 0) {
+    return {0, 0};
+  }
+  return p.at >= most ? Place<T>{most, 0} : p;
+}
+
+// Folded back into the image, whose edges are the centres of its outer pixels or half a pixel
+// outside.
+template <class T>
+MODTREE_ALWAYS_INLINE Place<T> reflected(Place<T> p, std::ptrdiff_t size, bool align) {
+  const T low = align ? T(0) : T(-0.5);
+  const T span = align ? static_cast<T>(size - 1) : static_cast<T>(size);
+  if (!(span > 0)) {
+    return {0, 0};
+  }
+  const T from = p.at - low;
+  const T distance = std::fabs(from);
+  const T turns = std::floor(distance / span);
+  const T rest = distance - turns * span;
+  const bool even = turns - 2 * std::floor(turns / 2) == 0;
+  const T sign = (from < 0) == even ? T(-1) : T(1);
+  return {(even ? rest : span - rest) + low, p.slope * sign};
+}
+
+template <class T>
+MODTREE_ALWAYS_INLINE Place<T> moved_inside(Place<T> p, std::ptrdiff_t size, Outside outside,
+                                            bool align) {
+  switch (outside) {
+    case Outside::zeros:
+      return p;
+    case Outside::border:
+      return limited(p, size);
+    case Outside::reflection:
+      break;
+  }
+  return limited(reflected(p, size, align), size);
+}
+
+template <class T>
+MODTREE_ALWAYS_INLINE std::ptrdiff_t pixel_at(T whole, std::ptrdiff_t size) {
+  return whole >= 0 && whole < static_cast<T>(size) ? static_cast<std::ptrdiff_t>(whole) : -1;
+}
+
+template <class T>
+MODTREE_ALWAYS_INLINE void taps_of(AxisTaps<T, 1> &taps, T place, std::ptrdiff_t size,
+                                             const GridSample<T> &a) {
+  const Place<T> p =
+      moved_inside(in_pixels(place, size, a.align_corners), size, a.outside, a.align_corners);
+  taps.pixel[0] = pixel_at(std::nearbyint(p.at), size);
+  taps.weight[0] = 1;
+  taps.slope[0] = 0;
+}
+
+template <class T>
+MODTREE_ALWAYS_INLINE void taps_of(AxisTaps<T, 2> &taps, T place, std::ptrdiff_t size,
+                                   const GridSample<T> &a) {
+  const Place<T> p =
+      moved_inside(in_pixels(place, size, a.align_corners), size, a.outside, a.align_corners);
+  const T low = std::floor(p.at);
+  const T share = p.at - low;
+  taps.pixel[0] = pixel_at(low, size);
+  taps.pixel[1] = pixel_at(low + 1, size);
+  taps.weight[0] = 1 - share;
+  taps.weight[1] = share;
+  taps.slope[0] = -p.slope;
+  taps.slope[1] = p.slope;
+}
+
+// The cubic convolution of Keys with -0.75: near for distances up to 1, far for those up to 2.
+constexpr double kCubic = -0.75;
+
+template <class T>
+MODTREE_ALWAYS_INLINE void taps_of(AxisTaps<T, 4> &taps, T place, std::ptrdiff_t size,
+                                   const GridSample<T> &a) {
+  const Place<T> p = in_pixels(place, size, a.align_corners);
+  const T low = std::floor(p.at);
+  const T share = p.at - low;
+  const T k = static_cast<T>(kCubic);
+  for (int i = 0; i < 4; ++i) {
+    const T side = i < 2 ? T(1) : T(-1);  // how the distance grows with the share
+    const T d = i < 2 ? share + static_cast<T>(1 - i) : static_cast<T>(i - 1) - share;
+    const bool near = i == 1 || i == 2;
+    taps.weight[i] = near ? ((k + 2) * d - (k + 3)) * d * d + 1 : ((k * d - 5 * k) * d + 8 * k) * d - 4 * k;
+    const T slope = near ? (3 * (k + 2) * d - 2 * (k + 3)) * d : (3 * k * d - 10 * k) * d + 8 * k;
+    taps.slope[i] = side * slope * p.slope;
+    const Place<T> at = moved_inside(Place<T>{low + static_cast<T>(i - 1), 0}, size, a.outside,
+                                     a.align_corners);
+    taps.pixel[i] = pixel_at(at.at, size);
+  }
+}
+
+constexpr int power(int base, int exponent) {
+  return exponent == 0 ? 1 : base * power(base, exponent - 1);
+}
+
+// What a point reads of a plane.
+template <class T, int kTaps, int kDims>
+struct PointTaps {
+  static constexpr int kCount = power(kTaps, kDims);
+  std::ptrdiff_t offset[kCount];  // -1 where there is no pixel
+  T weight[kCount];
+  T slope[kDims][kCount];
+};
+
+template <bool kSlopes, class T, int kTaps, int kDims>
+MODTREE_ALWAYS_INLINE void find_taps(PointTaps<T, kTaps, kDims> &taps, const T *place,
+                                     const GridSample<T> &a) {
+  AxisTaps<T, kTaps> axes[kDims];
+  for (int i = 0; i < kDims; ++i) {
+    taps_of(axes[i], place[kDims - 1 - i], a.sizes[i], a);
+  }
+  for (int tap = 0; tap < taps.kCount; ++tap) {
+    std::ptrdiff_t offset = 0;
+    bool inside = true;
+    T weight = 1;
+    int number[kDims];
+    for (int i = 0, left = tap; i < kDims; ++i) {
+      const int part = power(kTaps, kDims - 1 - i);
+      number[i] = left / part;
+      left %= part;
+      const std::ptrdiff_t pixel = axes[i].pixel[number[i]];
+      inside &= pixel >= 0;
+      offset = offset * a.sizes[i] + pixel;
+      weight *= axes[i].weight[number[i]];
+    }
+    taps.offset[tap] = inside ? offset : -1;
+    taps.weight[tap] = weight;
+    for (int i = 0; kSlopes && i < kDims; ++i) {
+      T slope = axes[i].slope[number[i]];
+      for (int j = 0; j < kDims; ++j) {
+        slope *= j == i ? T(1) : axes[j].weight[number[j]];
+      }
+      taps.slope[i][tap] = slope;
+    }
+  }
+}
+
+constexpr std::ptrdiff_t kPoints = 32;
+
+template <class T>
+std::ptrdiff_t plane_size(const GridSample<T> &a) {
+  std::ptrdiff_t size = 1;
+  for (int i = 0; i < a.dims; ++i) {
+    size *= a.sizes[i];
+  }
+  return size;
+}
+
+template <int kTaps, int kDims, class T>
+MODTREE_ALWAYS_INLINE void sample(const GridSample<T> &a) {
+  const std::ptrdiff_t plane = plane_size(a);
+  PointTaps<T, kTaps, kDims> taps[kPoints];
+  for (std::ptrdiff_t image = 0; image < a.batch; ++image) {
+    const T *places = a.grid + image * a.points * kDims;
+    const T *x = a.x + image * a.channels * plane;
+    T *out = a.out + image * a.channels * a.points;
+    for (std::ptrdiff_t start = 0; start < a.points; start += kPoints) {
+      const std::ptrdiff_t count = a.points - start < kPoints ? a.points - start : kPoints;
+      for (std::ptrdiff_t p = 0; p < count; ++p) {
+        find_taps<false>(taps[p], places + (start + p) * kDims, a);
+      }
+      for (std::ptrdiff_t c = 0; c < a.channels; ++c) {
+        const T *from = x + c * plane;
+        T *to = out + c * a.points + start;
+        for (std::ptrdiff_t p = 0; p < count; ++p) {
+          T sum = 0;
+          for (int tap = 0; tap < taps[p].kCount; ++tap) {
+            const std::ptrdiff_t offset = taps[p].offset[tap];
+            sum += offset >= 0 ? from[offset] * taps[p].weight[tap] : T(0);
+          }
+          to[p] = sum;
+        }
+      }
+    }
+  }
+}
+
+template <class T>
+MODTREE_ALWAYS_INLINE void sample_any(const GridSample<T> &a) {
+  const bool flat = a.dims == 2;
+  switch (a.mode) {
+    case Interpolation::nearest:
+      return flat ? sample<1, 2>(a) : sample<1, 3>(a);
+    case Interpolation::linear:
+      return flat ? sample<2, 2>(a) : sample<2, 3>(a);
+    case Interpolation::cubic:
+      break;
+  }
+  sample<4, 2>(a);
+}
+
+template <int kTaps, int kDims, class T>
+MODTREE_ALWAYS_INLINE void spread(const GridSampleBackward<T> &b) {
+  const GridSample<T> &a = b.forward;
+  const std::ptrdiff_t plane = plane_size(a);
+  PointTaps<T, kTaps, kDims> taps[kPoints];
+  T slopes[kPoints][kDims];
+  for (std::ptrdiff_t image = 0; image < a.batch; ++image) {
+    const std::ptrdiff_t first = image * a.channels * plane;
+    const T *places = a.grid + image * a.points * kDims;
+    const T *g = b.g + image * a.channels * a.points;
+    for (std::ptrdiff_t start = 0; start < a.points; start += kPoints) {
+      const std::ptrdiff_t count = a.points - start < kPoints ? a.points - start : kPoints;
+      for (std::ptrdiff_t p = 0; p < count; ++p) {
+        find_taps<true>(taps[p], places + (start + p) * kDims, a);
+        for (T &slope : slopes[p]) {
+          slope = 0;
+        }
+      }
+      for (std::ptrdiff_t c = 0; c < a.channels; ++c) {
+        const T *from = a.x + first + c * plane;
+        const T *own = g + c * a.points + start;
+        for (std::ptrdiff_t p = 0; p < count; ++p) {
+          for (int tap = 0; tap < taps[p].kCount; ++tap) {
+            const std::ptrdiff_t offset = taps[p].offset[tap];
+            if (offset < 0) {
+              continue;
+            }
+            if (b.dx != nullptr) {
+              b.dx[first + c * plane + offset] += own[p] * taps[p].weight[tap];
+            }
+            const T change = own[p] * from[offset];
+            for (int i = 0; kTaps > 1 && i < kDims; ++i) {
+              slopes[p][i] += change * taps[p].slope[i][tap];
+            }
+          }
+        }
+      }
+      if (b.dgrid != nullptr) {
+        T *to = b.dgrid + (image * a.points + start) * kDims;
+        for (std::ptrdiff_t p = 0; p < count; ++p) {
+          for (int i = 0; i < kDims; ++i) {
+            to[p * kDims + kDims - 1 - i] = slopes[p][i];
+          }
+        }
+      }
+    }
+  }
+}
+
+template <class T>
+MODTREE_ALWAYS_INLINE void spread_any(const GridSampleBackward<T> &a) {
+  const bool flat = a.forward.dims == 2;
+  switch (a.forward.mode) {
+    case Interpolation::nearest:
+      return flat ? spread<1, 2>(a) : spread<1, 3>(a);
+    case Interpolation::linear:
+      return flat ? spread<2, 2>(a) : spread<2, 3>(a);
+    case Interpolation::cubic:
+      break;
+  }
+  spread<4, 2>(a);
+}
+
+}  // namespace
+
+MODTREE_DEFINE_STRUCT_KERNEL(grid_sample, GridSample, sample_any)
+MODTREE_DEFINE_STRUCT_KERNEL(grid_sample_backward, GridSampleBackward, spread_any)
+
+}  // namespace modtree::kernels
