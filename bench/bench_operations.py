@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""``python -m bench.bench_operations``: single operations against torch, one thread, in one process.
+"""``python -m bench.bench_operations``: single operations against torch, one thread, one process.
 
 For each operation the CPU time of modtree over that of torch: forward, and forward with backward,
 at several sizes. Sides take turns in many short rounds, and each side's least time counts, so that
@@ -75,7 +75,9 @@ def runner(
     return both
 
 
-def least_times(runs: dict[str, Callable[[], Any]], rounds: int, seconds: float) -> dict[str, float]:
+def least_times(
+    runs: dict[str, Callable[[], Any]], rounds: int, seconds: float
+) -> dict[str, float]:
     """Seconds per run of each side."""
     loops, best = {}, {}
     for name, run in runs.items():
@@ -133,9 +135,7 @@ def measure(libs: dict[str, Any], case: Case, options: argparse.Namespace) -> li
 
 
 def line(row: dict[str, Any]) -> str:
-    head = (
-        f"{row['name']:<28}{row['side']:>5} {row['dtype']:<8}{row['layout']:<11}{row['pass']:<8}"
-    )
+    head = f"{row['name']:<28}{row['side']:>5} {row['dtype']:<8}{row['layout']:<11}{row['pass']:<8}"
     if "error" in row:
         return head + row["error"]
     return head + f"{row['ours']:>11.1f} us {row['torch']:>11.1f} us {row['ratio']:>7.2f}"

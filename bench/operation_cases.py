@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The operations that ``bench.bench_operations`` measures: what they get and how they are called."""
+"""The operations that ``bench.bench_operations`` measures: what they get, how they are called."""
 
 from __future__ import annotations
 
@@ -176,7 +176,11 @@ case("nan_to_num", square, lambda lib, F: lambda x: lib.nan_to_num(x))
 case("isnan", square, lambda lib, F: lambda x: lib.isnan(x), backward=False)
 case("greater", two, lambda lib, F: lambda x, y: x > y, backward=False)
 case("tril", square, lambda lib, F: lambda x: lib.tril(x))
-case("to_double", square, lambda lib, F: lambda x: x.to(lib.float64 if x.dtype == lib.float32 else lib.float32))
+case(
+    "to_double",
+    square,
+    lambda lib, F: lambda x: x.to(lib.float64 if x.dtype == lib.float32 else lib.float32),
+)
 case("contiguous", square, lambda lib, F: lambda x: x.t().contiguous())
 
 # -- reductions and scans --------------------------------------------------------------------------
@@ -256,7 +260,12 @@ case("getitem_index", with_vector_index, lambda lib, F: lambda x, i: x[i])
 case("getitem_mask", with_mask, lambda lib, F: lambda x, m: x[m])
 case("one_hot", classes_of, lambda lib, F: lambda i: F.one_hot(i, i.shape[0]), backward=False)
 case("embedding", tokens, lambda lib, F: lambda i, w: F.embedding(i, w))
-case("searchsorted", two, lambda lib, F: lambda x, y: lib.searchsorted(x.detach().reshape(-1), y.detach()), backward=False)
+case(
+    "searchsorted",
+    two,
+    lambda lib, F: lambda x, y: lib.searchsorted(x.detach().reshape(-1), y.detach()),
+    backward=False,
+)
 
 # -- shapes ----------------------------------------------------------------------------------------
 
@@ -331,9 +340,21 @@ for _mode in ("nearest", "bilinear", "bicubic"):
         images,
         lambda lib, F, m=_mode: lambda x: F.interpolate(x, scale_factor=2, mode=m),
     )
-case("interpolate_down", images, lambda lib, F: lambda x: F.interpolate(x, scale_factor=0.5, mode="bilinear"))
-case("interpolate_trilinear", volumes, lambda lib, F: lambda x: F.interpolate(x, scale_factor=2, mode="trilinear"))
-case("pixel_shuffle", square, lambda lib, F: lambda x: F.pixel_shuffle(x.reshape(1, 4, -1, x.shape[1] // 2), 2))
+case(
+    "interpolate_down",
+    images,
+    lambda lib, F: lambda x: F.interpolate(x, scale_factor=0.5, mode="bilinear"),
+)
+case(
+    "interpolate_trilinear",
+    volumes,
+    lambda lib, F: lambda x: F.interpolate(x, scale_factor=2, mode="trilinear"),
+)
+case(
+    "pixel_shuffle",
+    square,
+    lambda lib, F: lambda x: F.pixel_shuffle(x.reshape(1, 4, -1, x.shape[1] // 2), 2),
+)
 case("unfold", images, lambda lib, F: lambda x: F.unfold(x, 3))
 for _mode in ("bilinear", "nearest", "bicubic"):
     case(
@@ -369,9 +390,17 @@ case("cross_entropy", logits, lambda lib, F: lambda x, y: F.cross_entropy(x, y))
 case("nll_loss", logits, lambda lib, F: lambda x, y: F.nll_loss(x, y))
 for _name in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "soft_margin_loss"):
     case(_name, two, lambda lib, F, n=_name: lambda x, y: getattr(F, n)(x, y.detach()))
-case("bce_with_logits", two, lambda lib, F: lambda x, y: F.binary_cross_entropy_with_logits(x, y.detach()))
+case(
+    "bce_with_logits",
+    two,
+    lambda lib, F: lambda x, y: F.binary_cross_entropy_with_logits(x, y.detach()),
+)
 case("bce", positive, lambda lib, F: lambda x: F.binary_cross_entropy(x, x.detach()))
 case("kl_div", two, lambda lib, F: lambda x, y: F.kl_div(x, y.detach(), reduction="sum"))
 case("gaussian_nll", positive, lambda lib, F: lambda x: F.gaussian_nll_loss(x, x.detach(), x))
 case("dropout", square, lambda lib, F: lambda x: F.dropout(x, 0.5, True))
-case("sdpa", two, lambda lib, F: lambda x, y: F.scaled_dot_product_attention(x[None], y[None], y[None]))
+case(
+    "sdpa",
+    two,
+    lambda lib, F: lambda x, y: F.scaled_dot_product_attention(x[None], y[None], y[None]),
+)

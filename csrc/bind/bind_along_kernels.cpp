@@ -233,9 +233,10 @@ bool scatter_into(const kernels::Along &a, kernels::ScatterMode mode, const py::
   return kernels::scatter(a, mode, from, to);
 }
 
-// A copy of x, in its order of axes, with what the index says; None when an index is out of range.
+// A copy of x, in its order of axes, with what the index says (x itself, for a caller who says that
+// it is `own`); None when an index is out of range.
 py::object scatter(const py::array &input, py::ssize_t axis, const py::object &given,
-                   const py::array &values, const std::string &mode_name) {
+                   const py::array &values, const std::string &mode_name, bool own) {
   const char *name = "scatter";
   need_plain_elements(name, input);
   axis = checked_axis(name, input, axis);
@@ -247,7 +248,10 @@ py::object scatter(const py::array &input, py::ssize_t axis, const py::object &g
   const kernels::ScatterMode mode = scatter_mode(mode_name);
   const auto index = index_array(name, given);
   const py::array source = with_element_strides(values);
-  py::array out = input.attr("copy")("K").cast<py::array>();
+  if (own && !(input.writeable() && aligned_strides(input))) {
+    throw py::value_error(std::string(name) + ": the array to change is read-only or not aligned");
+  }
+  py::array out = own ? input : input.attr("copy")("K").cast<py::array>();
   const kernels::Along a = along(name, out, index, source, axis);
   bool inside;
   if (mode == kernels::ScatterMode::assign) {
@@ -280,9 +284,9 @@ void bind_along_kernels(py::module_ &m) {
   m.def("gather", &gather, py::arg("x"), py::arg("axis"), py::arg("index"),
         "The elements of x at the indices along an axis; None when one is out of range.");
   m.def("scatter", &scatter, py::arg("x"), py::arg("axis"), py::arg("index"), py::arg("source"),
-        py::arg("mode"),
-        "A copy of x with the source assigned, added, ... where the index says; None when one is "
-        "out of range.");
+        py::arg("mode"), py::arg("own") = false,
+        "A copy of x (x itself with `own`) with the source assigned, added, ... where the index "
+        "says; None when one is out of range.");
 }
 
 }  // namespace modtree

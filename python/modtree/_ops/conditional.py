@@ -28,7 +28,10 @@ _SMALL = 1024
 
 def _clamp(x: Any, low: Any, high: Any) -> Any:
     if x.size > _SMALL and native(x) and not np.ndim(low) and not np.ndim(high):
-        least, most = -np.inf if low is None else float(low), np.inf if high is None else float(high)
+        least, most = (
+            -np.inf if low is None else float(low),
+            np.inf if high is None else float(high),
+        )
         if least <= most:
             return kernels.clamp(x, least, most)
     if low is not None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from modtree._C import kernels
 from modtree._ops.generic import like_first, operation, wrap_dim
 from modtree._ops.indices import (
     along_axis,
@@ -15,6 +16,7 @@ from modtree._ops.indices import (
     check_bounds,
     check_index,
     flat_indices,
+    scattered,
     shape_given,
     sum_at,
 )
@@ -38,27 +40,34 @@ def _gather(x: Any, axis: int, index: Any) -> Any:
                 f"no larger than self "
                 f"{list(x.shape)} apart from dimension {axis}"
             )
-    check_bounds(index, x.shape[axis], axis)
-    return x[along_axis(index, axis)].reshape(shape)
+    result = kernels.gather(x, axis, index)
+    if result is None:
+        check_bounds(index, x.shape[axis], axis)
+    return result.reshape(shape)
 
 
 def _gather_backward(g: Any, shape: tuple[int, ...], axis: int, index: Any) -> Any:
     """Zeros of a shape with each g added where gather() picked it."""
     wide = tuple(shape) or (1,)
     index = at_least_1d(index)
+    if g.dtype.kind == "f":
+        result = np.zeros(wide, g.dtype)
+        if scattered(result, axis % len(wide), index, at_least_1d(g), "add", True) is not None:
+            return result.reshape(shape)
     indices = flat_indices(wide, along_axis(index, axis % len(wide)))
     return sum_at(math.prod(wide), indices, g).reshape(shape)
 
 
 def _scatter(x: Any, axis: int, index: Any, source: Any, mode: Any) -> Any:
     check_index(index, "scatter")
-    result = x.copy()
-    wide, index = at_least_1d(result), at_least_1d(index)
+    if mode not in (None, "add", "multiply"):
+        raise RuntimeError(f"reduce argument must be either add or multiply, got {mode!r}")
+    index = at_least_1d(index)
     if index.size == 0:
-        return result
+        return x.copy()
+    wide = at_least_1d(x)
     axis = wrap_dim(axis, wide.ndim)
     check_bounds(index, wide.shape[axis], axis)
-    place = along_axis(index, axis)
     if isinstance(source, np.ndarray) and (source.ndim or index.ndim):
         if mode != "multiply" and source.dtype != x.dtype:
             raise RuntimeError(
@@ -66,15 +75,21 @@ def _scatter(x: Any, axis: int, index: Any, source: Any, mode: Any) -> Any:
                 f"{source.dtype}"
             )
         source = at_least_1d(source)[tuple(slice(n) for n in index.shape)]
+    if wide.ndim == index.ndim:
+        same = np.asarray(source).astype(x.dtype, copy=False)
+        same = np.broadcast_to(same, index.shape) if same.shape != index.shape else same
+        quick = scattered(wide, axis, index, same, mode or "assign")
+        if quick is not None:
+            return quick.reshape(x.shape)
+    result = x.copy()
+    wide, place = at_least_1d(result), along_axis(index, axis)
     if mode is None:
         wide[place] = source
     elif mode == "add" and x.dtype.kind in "fc":
         picked = flat_indices(wide.shape, place)
         wide += sum_at(wide.size, picked, np.broadcast_to(source, picked.shape)).reshape(wide.shape)
-    elif mode in ("add", "multiply"):
-        {"add": np.add, "multiply": np.multiply}[mode].at(wide, place, source)
     else:
-        raise RuntimeError(f"reduce argument must be either add or multiply, got {mode!r}")
+        {"add": np.add, "multiply": np.multiply}[mode].at(wide, place, source)
     return result
 
 

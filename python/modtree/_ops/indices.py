@@ -10,6 +10,8 @@ import numpy as np
 
 from modtree._C import kernels
 
+_KERNEL_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
+
 
 def check_index(index: Any, name: str) -> None:
     if index.dtype.kind not in "iu":
@@ -37,6 +39,24 @@ def along_axis(index: Any, axis: int) -> Any:
     return tuple(grid)
 
 
+def scattered(x: Any, axis: int, index: Any, source: Any, mode: str, own: bool = False) -> Any:
+    """A copy of x (x itself with `own`) with the source assigned, added, ... along an axis; None
+    where there is no kernel for it, or an index is out of range. Modes: "assign" for all dtypes;
+    "add", "multiply", "amax", "amin" for float32 and float64.
+
+    Args:
+        x: One dimension at least.
+        axis: Not negative.
+        index: As many dimensions as x has; no larger than source.
+        source: Of the dtype of x.
+        mode: What happens to a value that is there.
+        own: Nobody else has x.
+    """
+    if x.dtype.kind not in "?biufc" or (mode != "assign" and x.dtype not in _KERNEL_DTYPES):
+        return None
+    return kernels.scatter(x, axis, index, source, mode, own)
+
+
 def slices(axis: int, index: Any) -> Any:
     """What picks an index of one dimension, of all indices of those before it."""
     return (slice(None),) * axis + (index,)
@@ -45,9 +65,6 @@ def slices(axis: int, index: Any) -> Any:
 def shape_given(g: Any, shape: Any, *args: Any) -> Any:
     """The rule for meta tensors of what spreads gradients over zeros of a shape."""
     return shape, g.dtype
-
-
-_KERNEL_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def sum_rows(index: Any, rows: Any, count: int) -> Any:

@@ -216,8 +216,10 @@ def _norm(x: Any, axis: Any, keepdims: bool, p: Any) -> Any:
     return np.add.reduce(size**p, axis=axis, keepdims=keepdims) ** (1.0 / p)
 
 
-def _scan(function: Any) -> Any:
+def _scan(function: Any, product: bool) -> Any:
     def forward(x: Any, axis: int, dtype: Any = None) -> Any:
+        if native(x) and -x.ndim <= axis < x.ndim and (dtype is None or dtype == x.dtype):
+            return kernels.scan(x, axis, product)
         target = _integral_to_int64(x.dtype) if dtype is None else np.dtype(dtype)
         return x.astype(target) if x.ndim == 0 else function(x, axis, target)
 
@@ -283,8 +285,8 @@ define(
     meta=_meta(np.int64),
 )
 define("norm", _norm, meta=_meta(real_dtype))
-define("cumsum", _scan(np.add.accumulate), meta=_scan_meta)
-define("cumprod", _scan(np.multiply.accumulate), meta=_scan_meta)
+define("cumsum", _scan(np.add.accumulate, False), meta=_scan_meta)
+define("cumprod", _scan(np.multiply.accumulate, True), meta=_scan_meta)
 define("softmax", _softmax, meta=like_first)
 define("log_softmax", _log_softmax, meta=like_first)
 
@@ -586,6 +588,8 @@ derive("prod", _prod)
 
 
 def _running_total_from_end(x: Any, axis: int) -> Any:
+    if native(x):
+        return kernels.scan(x, axis, False, True)
     return backwards(_cumsum(backwards(x, axis), axis), axis)
 
 

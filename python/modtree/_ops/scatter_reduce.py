@@ -12,9 +12,17 @@ import numpy as np
 
 from modtree._C import TensorBase, from_array
 from modtree._ops.generic import operation, wrap_dim
-from modtree._ops.indices import along_axis, check_bounds, check_index, flat_indices, sum_at
+from modtree._ops.indices import (
+    along_axis,
+    check_bounds,
+    check_index,
+    flat_indices,
+    scattered,
+    sum_at,
+)
 from modtree._ops.registry import define, derive, export, ops
 
+_KERNEL_MODES = {"sum": "add", "prod": "multiply"}
 _MODES = ("sum", "prod", "mean", "amax", "amin")
 
 
@@ -61,6 +69,10 @@ def _scatter_reduce(
     check_bounds(index, x.shape[axis] if x.ndim else 1, axis)
     if index.size == 0:
         return x.copy()
+    if include_self and mode != "mean" and x.ndim:
+        quick = scattered(x, axis, index, source, _KERNEL_MODES.get(mode, mode))
+        if quick is not None:
+            return quick
     indices, values = flat_indices_of(x.shape, axis, index), corner(source, index)
     flat = x.reshape(-1)
     touched = np.zeros(x.size, np.bool_)

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from modtree._ops.generic import kept, operation, shared_evenly
+from modtree._C import kernels
+from modtree._ops.generic import kept, native, operation, shared_evenly
+from modtree._ops.indices import scattered
 from modtree._ops.reduce import _axis, _meta, _reduction, _require_size
 from modtree._ops.registry import define, derive, export, not_differentiable, ops
 
@@ -35,7 +37,22 @@ def _argsort(x: Any, axis: int, descending: bool) -> Any:
 
 
 def _take_along(x: Any, index: Any, axis: int) -> Any:
-    return x.reshape(index.shape) if x.ndim == 0 else np.take_along_axis(x, index, axis)
+    if x.ndim == 0:
+        return x.reshape(index.shape)
+    if x.dtype.kind in "?biufc" and index.dtype.kind in "iu" and _fits(x, index, axis):
+        result = kernels.gather(x, axis, index)
+        if result is not None:
+            return result
+    return np.take_along_axis(x, index, axis)
+
+
+def _fits(x: Any, index: Any, axis: int) -> bool:
+    """Are the shapes the same, except for the axis?"""
+    if x.ndim != index.ndim or not -x.ndim <= axis < x.ndim:
+        return False
+    axis %= x.ndim
+    rest = x.shape[:axis] + x.shape[axis + 1 :]
+    return rest == index.shape[:axis] + index.shape[axis + 1 :]
 
 
 def _take_along_meta(x: Any, index: Any, axis: int) -> Any:
@@ -56,6 +73,10 @@ def _add_along(source: Any, index: Any, axis: int, shape: tuple[int, ...]) -> An
     """Zeros of that shape with source added at the indices that take_along_dim takes from."""
     if not shape:
         return source.reshape(())
+    if source.shape == index.shape and _fits(source, np.empty(shape, np.bool_), axis):
+        summed = np.zeros(shape, source.dtype)
+        if scattered(summed, axis % len(shape), index, source, "add", True) is not None:
+            return summed
     size = math.prod(shape)
     result = np.zeros(size, source.dtype)
     indices = np.arange(size).reshape(shape)
@@ -82,6 +103,8 @@ def _topk_indices(x: Any, k: int, axis: int, largest: bool) -> Any:
     """Where the k largest (or smallest) along an axis are, in order; NaN counts as the largest."""
     if x.ndim == 0:
         return np.zeros((), np.int64)
+    if native(x):
+        return kernels.top_indices(x, k, axis, largest)
     size = x.shape[axis]
     if 0 < k < size // 8:
         # Split first, then sort the few.
@@ -107,6 +130,8 @@ def _median_index(x: Any, axis: int) -> Any:
     """Where the median along an axis is, kept as 1; the first NaN where there is one."""
     if x.ndim == 0:
         return np.zeros((), np.int64)
+    if native(x) and x.shape[axis]:
+        return kernels.kth_index(x, (x.shape[axis] - 1) // 2, axis, True)
     order = np.argsort(x, axis, kind="stable")
     place = np.take(order, [(x.shape[axis] - 1) // 2], axis)
     if x.dtype.kind == "f":
@@ -124,6 +149,22 @@ def _one_kept(x: Any, axis: int) -> Any:
     return shape, np.int64
 
 
+def _kth_index(x: Any, k: int, axis: int) -> Any:
+    """Where the element with k smaller ones along an axis is, kept as 1."""
+    size = x.shape[axis] if x.ndim else 1
+    if not 0 <= k < size:
+        raise RuntimeError(
+            f"kthvalue(): selected number k out of range for dimension {axis}: k = {k + 1}, of "
+            f"{size} elements"
+        )
+    if x.ndim == 0:
+        return np.zeros((), np.int64)
+    if native(x):
+        return kernels.kth_index(x, k, axis)
+    return np.take(np.argsort(x, axis, kind="stable"), [k], axis)
+
+
+define("kth_index", _kth_index, meta=lambda x, k, axis: _one_kept(x, axis))
 define("median_index", _median_index, meta=_one_kept)
 # Of all elements: NaN is equal to NaN when the gradient is shared, which amax() does not know.
 define("max_all", ops["amax"].forward, meta=_meta())
@@ -229,7 +270,7 @@ def kthvalue(input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
         dim: The dimension; may count from the end.
         keepdim: Leave the dimension in the result, with size 1.
     """
-    order = ops["argsort"](input, dim, False).narrow(dim, k - 1, 1)
+    order = ops["kth_index"](input, k - 1, dim)
     values = ops["take_along_dim"](input, order, dim)
     if keepdim:
         return _kthvalue_result(values, order)
@@ -322,7 +363,7 @@ def _unique_refused(*_args: Any) -> Any:
 
 derive("unique", _unique_refused)
 
-not_differentiable("argmax", "argmin", "argsort", "median_index", "topk_indices")
+not_differentiable("argmax", "argmin", "argsort", "kth_index", "median_index", "topk_indices")
 derive("max_all", shared_evenly)
 derive("min_all", shared_evenly)
 derive("median", shared_evenly)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""nansum, aminmax, cummax, diff, trapezoid, dist, cdist, renorm, quantile: most of them are made
+"""nansum, aminmax, cummax, diff, trapezoid, dist, renorm, quantile: most of them are made
 of other operations.
 """
 
@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from modtree._C import TensorBase
-from modtree._ops.generic import backwards, like_first, operation, pick
-from modtree._ops.independent import independent
+from modtree._C import TensorBase, kernels
+from modtree._ops.generic import backwards, like_first, native, operation, pick
 from modtree._ops.reduce import _axis, norm, std
 from modtree._ops.registry import define, derive, export, not_differentiable, ops
 from modtree._ops.special import written_after
@@ -87,7 +86,7 @@ def aminmax(input: Any, *, dim: Any = None, keepdim: bool = False) -> Any:
 # -- running ---------------------------------------------------------------------------------------
 
 
-def _running_indices(running: Any) -> Any:
+def _running_indices(running: Any, largest: bool) -> Any:
     """Where the running extreme up to each element was found, the last index of equals; NaN stays
     once it has come.
     """
@@ -95,6 +94,8 @@ def _running_indices(running: Any) -> Any:
     def forward(x: Any, axis: int) -> Any:
         if x.ndim == 0:
             return np.zeros((), np.int64)
+        if native(x):
+            return kernels.running_extreme(x, axis, largest)[1]
         best = running.accumulate(x, axis)
         found = (x == best) | (np.isnan(x) if x.dtype.kind == "f" else False)
         shape = [1] * x.ndim
@@ -105,8 +106,12 @@ def _running_indices(running: Any) -> Any:
     return forward
 
 
-define("cummax_indices", _running_indices(np.maximum), meta=lambda x, axis: (x.shape, np.int64))
-define("cummin_indices", _running_indices(np.minimum), meta=lambda x, axis: (x.shape, np.int64))
+define(
+    "cummax_indices", _running_indices(np.maximum, True), meta=lambda x, axis: (x.shape, np.int64)
+)
+define(
+    "cummin_indices", _running_indices(np.minimum, False), meta=lambda x, axis: (x.shape, np.int64)
+)
 
 
 def cummax(input: Any, dim: int) -> Any:
@@ -212,26 +217,6 @@ def dist(input: Any, other: Any, p: Any = 2) -> Any:
     return norm(input - other, p)
 
 
-def cdist(x1: Any, x2: Any, p: Any = 2.0, compute_mode: Any = None) -> Any:
-    """The p-norm distance of every row of x1 to every row of x2, over leading batch dimensions.
-
-    Args:
-        x1: (..., P, M).
-        x2: (..., R, M).
-        p: The order of the norm.
-        compute_mode: Accepted.
-    """
-    if x1.ndim < 2 or x2.ndim < 2 or x1.size(-1) != x2.size(-1):
-        raise RuntimeError(
-            "cdist: X1 and X2 must have at least two dimensions and the same number of columns. "
-            "Got shapes "
-            f"{list(x1.shape)} and {list(x2.shape)}"
-        )
-    if p == 0:
-        return independent(norm((x1.unsqueeze(-2) - x2.unsqueeze(-3)).detach(), 0, -1), x1, x2)
-    return norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1)
-
-
 def renorm(input: Any, p: Any, dim: int, maxnorm: Any) -> Any:
     """input with each of its slices along dim scaled down where its p-norm is above maxnorm.
 
@@ -314,7 +299,7 @@ for _function in (
     quantile,
 ):
     export(_function.__name__, _function)
-for _function in (std_mean, trapezoid, cumulative_trapezoid, cdist):
+for _function in (std_mean, trapezoid, cumulative_trapezoid):
     export(_function.__name__, _function, method=False)
 export("trapz", trapezoid, method=False)
 export("msort", lambda input: ops["take_along_dim"](input, ops["argsort"](input, 0, False), 0))

@@ -10,36 +10,16 @@ from typing import Any
 import numpy as np
 
 from modtree import _C
-from modtree._ops.functions import cat, logaddexp, logsumexp, stack
-from modtree._tensor.creation import full, zeros_like
+from modtree._ops import ctc as ctc_ops
 from modtree._tensor.tensor import Tensor
 from modtree.nn.functional._common import checked_reduction
 
 __all__ = ["ctc_loss"]
 
-#: The log of what is impossible: finite, so that derivatives of sums of it are.
-_NEVER = -1e30
-
 
 def _numbers(values: Any) -> np.ndarray:
     array = values._array if isinstance(values, Tensor) else np.asarray(values)
     return array.astype(np.int64).reshape(-1)
-
-
-def _with_blanks(targets: Tensor, lengths: np.ndarray, blank: int) -> np.ndarray:
-    """(N, 2 * longest + 1): a blank before, between and after the labels of each."""
-    labels = targets._array
-    longest = int(lengths.max(initial=0))
-    result = np.full((len(lengths), 2 * longest + 1), blank, np.int64)
-    start = 0
-    for row, length in enumerate(lengths):
-        if labels.ndim == 1:
-            own = labels[start : start + length]
-            start += length
-        else:
-            own = labels[row, :length]
-        result[row, 1 : 2 * length : 2] = own
-    return result
 
 
 def ctc_loss(
@@ -87,36 +67,18 @@ def ctc_loss(
         )
     if not 0 <= blank < classes:
         raise RuntimeError(f"blank must be in label range, got {blank} with {classes} classes")
-    labels = _with_blanks(targets, lengths, blank)
-    width = labels.shape[1]
-    index = _C.from_array(labels)
-    # From two places before, over a blank between labels that differ.
-    jump = np.zeros(labels.shape, bool)
-    jump[:, 2:] = (labels[:, 2:] != blank) & (labels[:, 2:] != labels[:, :-2])
-    no_jump = _C.from_array(~jump)
-
-    def never(columns: int) -> Tensor:
-        return full((count, columns), _NEVER, dtype=log_probs.dtype, device=log_probs.device)
-
-    chances = log_probs.gather(2, index.expand(steps, count, width))
-    first = np.arange(width)[None] < np.minimum(2, 2 * lengths + 1)[:, None]
-    state = never(width) if not steps else chances[0].where(_C.from_array(first), never(width))
-    for t in range(1, steps):
-        ways = [state, cat([never(1), state[:, :-1]], 1)]
-        if width > 2:
-            ways.append(cat([never(2), state[:, :-2]], 1).masked_fill(no_jump, _NEVER))
-        following = logsumexp(stack(ways), 0) + chances[t]
-        state = following.where(_C.from_array((used > t)[:, None]), state)
-    ends = _C.from_array(2 * lengths[:, None])
-    last = state.gather(1, ends)
-    before = state.gather(1, (ends - 1).clamp(min=0))
-    before = before.masked_fill(ends == 0, _NEVER)
-    losses = -logaddexp(last, before).squeeze(1)
-    losses = losses.masked_fill(_C.from_array((used == 0) & (lengths == 0)), 0.0)
-    impossible = (losses.detach() > -_NEVER / 2) | _C.from_array((used == 0) & (lengths > 0))
-    losses = losses.masked_fill(impossible, 0.0 if zero_infinity else float("inf"))
+    starts = np.zeros(count, np.int64)
+    labels = targets._array
+    if labels.ndim == 1:
+        np.cumsum(lengths[:-1], out=starts[1:])
+    else:
+        starts += np.arange(count) * labels.shape[1]
+    losses = ctc_ops.ctc_loss(
+        log_probs, labels.reshape(-1), starts, lengths, used, blank, bool(zero_infinity)
+    )
     if reduction == "mean":
-        return (losses / (zeros_like(losses) + _C.from_array(np.maximum(lengths, 1)))).mean()
+        shares = np.maximum(lengths, 1).astype(losses._array.dtype)
+        return (losses / _C.from_array(shares)).mean()
     if reduction == "sum":
         return losses.sum()
     return losses.squeeze(0) if single else losses

@@ -133,4 +133,6 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         raise RuntimeError(
             f"Class values must be smaller than num_classes, got {values.max()} of {num_classes}."
         )
-    return from_array((values[..., None] == np.arange(num_classes)).astype(np.int64))
+    result = np.zeros(values.size * num_classes, np.int64)
+    result[np.arange(0, result.size, num_classes) + values.reshape(-1)] = 1
+    return from_array(result.reshape(*values.shape, num_classes))
