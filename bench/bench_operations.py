@@ -87,15 +87,15 @@ def least_times(
         run()
         took = max((time.process_time() - start) / 2, 1e-7)
         loops[name], best[name] = max(1, min(2000, int(ROUND / took))), float("inf")
-    stop = time.perf_counter() + seconds
+    stop = time.process_time() + seconds
     for number in range(rounds):
         for name, run in runs.items():
             count = range(loops[name])
-            start = time.perf_counter()
+            start = time.process_time()
             for _ in count:
                 run()
-            best[name] = min(best[name], (time.perf_counter() - start) / loops[name])
-        if number >= 3 and time.perf_counter() > stop:
+            best[name] = min(best[name], (time.process_time() - start) / loops[name])
+        if number >= 3 and time.process_time() > stop:
             break
     return best
 
