@@ -431,6 +431,150 @@ class kernels:
     """
 
     @staticmethod
+    def erf(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def erfc(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def erfinv(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def digamma(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def logaddexp(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def fmod(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def remainder(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def clamp(x: np.ndarray[Any, Any], a: float = 0.0, b: float = 0.0) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def hardswish(
+        x: np.ndarray[Any, Any], a: float = 0.0, b: float = 0.0
+    ) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def hardsigmoid(
+        x: np.ndarray[Any, Any], a: float = 0.0, b: float = 0.0
+    ) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def softplus(
+        x: np.ndarray[Any, Any], a: float = 0.0, b: float = 0.0
+    ) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def threshold(
+        x: np.ndarray[Any, Any], a: float = 0.0, b: float = 0.0
+    ) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def hardshrink(
+        x: np.ndarray[Any, Any], a: float = 0.0, b: float = 0.0
+    ) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def softshrink(
+        x: np.ndarray[Any, Any], a: float = 0.0, b: float = 0.0
+    ) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def leaky_relu(
+        x: np.ndarray[Any, Any], a: float = 0.0, b: float = 0.0
+    ) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def sign(x: np.ndarray[Any, Any], a: float = 0.0, b: float = 0.0) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def huber(
+        x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], a: float = 0.0, b: float = 0.0
+    ) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def between(
+        x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], a: float = 0.0, b: float = 0.0
+    ) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def hardswish_backward(
+        x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], a: float = 0.0, b: float = 0.0
+    ) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def hardsigmoid_backward(
+        x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], a: float = 0.0, b: float = 0.0
+    ) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def softplus_backward(
+        x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], a: float = 0.0, b: float = 0.0
+    ) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def threshold_backward(
+        x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], a: float = 0.0, b: float = 0.0
+    ) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def shrink_backward(
+        x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], a: float = 0.0, b: float = 0.0
+    ) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def leaky_relu_backward(
+        x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], a: float = 0.0, b: float = 0.0
+    ) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def scan(
+        x: np.ndarray[Any, Any], axis: int, product: bool = False, reverse: bool = False
+    ) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def running_extreme(
+        x: np.ndarray[Any, Any], axis: int, largest: bool
+    ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]: ...
+    @staticmethod
+    def top_indices(
+        x: np.ndarray[Any, Any], k: int, axis: int, largest: bool
+    ) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def kth_index(
+        x: np.ndarray[Any, Any], k: int, axis: int, nan: bool = False
+    ) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def gather(
+        x: np.ndarray[Any, Any], axis: int, index: np.ndarray[Any, Any]
+    ) -> np.ndarray[Any, Any] | None: ...
+    @staticmethod
+    def scatter(
+        x: np.ndarray[Any, Any],
+        axis: int,
+        index: np.ndarray[Any, Any],
+        source: np.ndarray[Any, Any],
+        mode: str,
+        own: bool = False,
+    ) -> np.ndarray[Any, Any] | None: ...
+    @staticmethod
+    def grid_sample(
+        x: np.ndarray[Any, Any], grid: np.ndarray[Any, Any], mode: str, padding: str, align: bool
+    ) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def grid_sample_backward(
+        g: np.ndarray[Any, Any],
+        x: np.ndarray[Any, Any],
+        grid: np.ndarray[Any, Any],
+        mode: str,
+        padding: str,
+        align: bool,
+        for_input: bool = True,
+        for_grid: bool = True,
+    ) -> tuple[np.ndarray[Any, Any] | None, np.ndarray[Any, Any] | None]: ...
+    @staticmethod
+    def distance(
+        x: np.ndarray[Any, Any], yt: np.ndarray[Any, Any], p: float
+    ) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def distance_backward(
+        g: np.ndarray[Any, Any],
+        distances: np.ndarray[Any, Any],
+        x: np.ndarray[Any, Any],
+        yt: np.ndarray[Any, Any],
+        p: float,
+    ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]: ...
+    @staticmethod
+    def ctc(
+        log_probs: np.ndarray[Any, Any],
+        labels: np.ndarray[Any, Any],
+        starts: np.ndarray[Any, Any],
+        lengths: np.ndarray[Any, Any],
+        used: np.ndarray[Any, Any],
+        blank: int,
+        g: np.ndarray[Any, Any] | None = None,
+    ) -> Any: ...
+    @staticmethod
     def gelu(
         x: np.ndarray[Any, Any], tanh: bool = False, out: np.ndarray[Any, Any] | None = None
     ) -> np.ndarray[Any, Any]: ...
