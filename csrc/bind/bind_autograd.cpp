@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <stdexcept>
+#include <unordered_set>
+#include <vector>
 
 #include "bind/bind_tensor.h"
+#include "tensor/autograd/anomaly.h"
 #include "tensor/autograd/backward.h"
 #include "tensor/autograd/engine.h"
 #include "tensor/autograd/gradient.h"
 #include "tensor/autograd/history.h"
 #include "tensor/autograd/record.h"
+#include "tensor/autograd/saved_values.h"
+#include "tensor/batched.h"
 
 namespace modtree {
 
@@ -75,6 +80,48 @@ py::tuple edge_of(py::object tensor) {
   return py::make_tuple(checked(named_node(edge.node)), edge.nr);
 }
 
+// Does a tensor depend on a leaf other than those whose accumulating nodes are `own`?
+bool reaches_other_leaves(py::tuple tensors, py::tuple own) {
+  std::unordered_set<NodeObject *> seen;
+  std::vector<NodeObject *> stack;
+  for (py::handle node : own) {
+    if (!is_node(node.ptr())) {
+      throw py::type_error("reaches_other_leaves: expected Nodes");
+    }
+    seen.insert(as_node(node.ptr()));
+  }
+  py::list held;
+  for (py::handle tensor : tensors) {
+    Edge edge{};
+    if (!is_tensor(tensor.ptr())) {
+      throw py::type_error("reaches_other_leaves: expected Tensors");
+    }
+    if (gradient_edge(as_tensor(tensor.ptr()), &edge) < 0) {
+      throw py::error_already_set();
+    }
+    if (edge.node != nullptr) {
+      held.append(py::reinterpret_steal<py::object>(as_object(edge.node)));
+      stack.push_back(edge.node);
+    }
+  }
+  while (!stack.empty()) {
+    NodeObject *node = stack.back();
+    stack.pop_back();
+    if (!seen.insert(node).second) {
+      continue;
+    }
+    if (node->kind == NodeKind::accumulate) {
+      return true;
+    }
+    for (std::size_t i = 0; i < node->n_edges; ++i) {
+      if (node->edges[i].node != nullptr) {
+        stack.push_back(node->edges[i].node);
+      }
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 void bind_autograd(py::module_ &m) {
@@ -92,6 +139,25 @@ void bind_autograd(py::module_ &m) {
   m.def("function_view", &function_view);
   // Another handle of the tensor as output `nr` of a node.
   m.def("with_history", &with_history);
+  m.def("reaches_other_leaves", &reaches_other_leaves);
+  m.def("set_anomaly_mode",
+        [](bool enabled, bool check_nan) { anomaly_mode = {enabled, check_nan}; });
+  m.def("anomaly_mode",
+        [] { return py::make_tuple(anomaly_mode.enabled, anomaly_mode.check_nan); });
+  // One more, or one less, is entered: they count for all threads, which then look closer.
+  m.def("change_saved_hooks", [](int by) { saved_hooks_depth += by; });
+  m.def("change_batching", [](int by) { batching_depth += by; });
+  m.def("current_backward_id", &current_backward_id);
+  m.def("current_backward_runs", [](py::object node) {
+    if (!is_node(node.ptr())) {
+      throw py::type_error("expected a Node");
+    }
+    const int runs = current_backward_runs(as_node(node.ptr()));
+    if (runs < 0) {
+      throw py::error_already_set();
+    }
+    return runs == 1;
+  });
   // (node, output number) that the gradient of a tensor goes to.
   m.def("gradient_edge", &edge_of);
 }

@@ -45,7 +45,8 @@ std::vector<Given> look_up(const py::dict &objects) {
 
 // Native code writes into objects of these classes as into those of the base.
 PyTypeObject *base_of(const Given &given) {
-  if (given.is_for(installed.Tensor) || given.is_for(installed.Parameter)) {
+  if (given.is_for(installed.Tensor) || given.is_for(installed.Parameter) ||
+      given.is_for(installed.BatchedTensor)) {
     return tensor_base_type;
   }
   if (given.is_for(installed.StateDict) || given.is_for(installed.PickledTable)) {

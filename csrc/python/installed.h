@@ -11,6 +11,7 @@
 namespace modtree {
 
 #define MODTREE_INSTALLED(X)                                                                       \
+  X(BatchedTensor, type)                                                                           \
   X(IncompatibleKeys, type)                                                                        \
   X(Parameter, type)                                                                               \
   X(PickledTable, type)                                                                            \
@@ -23,17 +24,27 @@ namespace modtree {
   X(numpy_family, object)                                                                          \
   X(as_device, function)                                                                           \
   X(attach_legacy_backward_hooks, function)                                                        \
+  X(base_of_part, function)                                                                        \
+  X(base_part, function)                                                                           \
+  X(base_with_part, function)                                                                      \
+  X(batched_call, function)                                                                        \
+  X(batched_inplace, function)                                                                     \
   X(dtype_by_name, function)                                                                       \
+  X(explain_anomaly, function)                                                                     \
   X(explain_load, function)                                                                        \
   X(find_family, function)                                                                         \
   X(find_operation, function)                                                                      \
   X(fit_gradient, function)                                                                        \
+  X(forward_traceback, function)                                                                   \
   X(get_overwrite_module_params_on_conversion, function)                                           \
   X(get_swap_module_params_on_conversion, function)                                                \
   X(is_foreign_module_class, function)                                                             \
   X(load_with_options, function)                                                                   \
   X(make_backward_tap, function)                                                                   \
+  X(pack_saved, function)                                                                          \
   X(refuse_double_backward, function)                                                              \
+  X(refuse_nan, function)                                                                          \
+  X(unpack_saved, function)                                                                        \
   X(walk_twin, function)                                                                           \
   X(warn_of_foreign_child, function)                                                               \
   X(warn_of_foreign_parent, function)                                                              \

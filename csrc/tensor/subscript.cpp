@@ -2,6 +2,7 @@
 #include "tensor/subscript.h"
 
 #include "tensor/autograd/record.h"
+#include "tensor/batched.h"
 #include "tensor/number.h"
 #include "tensor/override.h"
 #include "tensor/slot_ops.h"
@@ -137,7 +138,7 @@ bool split_index(PyObject *full, py::object &basic, py::object &rest) {
 bool check_meta_index(TensorObject *self, PyObject *full) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(full); ++i) {
     PyObject *item = PyTuple_GET_ITEM(full, i);
-    if (is_tensor(item) && as_tensor(item)->is_meta &&
+    if (is_tensor(item) && as_tensor(item)->is_meta && !is_batched(item) &&
         (!self->is_meta || PyArray_TYPE(as_tensor(item)->array) == NPY_BOOL)) {
       PyErr_SetString(PyExc_NotImplementedError,
                       "a tensor on 'meta' is no index: it has no values that say which elements");
@@ -257,6 +258,10 @@ int mp_ass_subscript(PyObject *obj, PyObject *index, PyObject *value) {
     PyErr_Format(PyExc_TypeError, "can't assign a %s to a Tensor of %s", Py_TYPE(value)->tp_name,
                  scalar_type_name(PyArray_TYPE(self->array)));
     return -1;
+  }
+  PyObject *written[2] = {index, value};
+  if (any_batched(written, 2)) {
+    return refuse_batched_write("setitem");
   }
   if (check_inplace(self, grad_enabled() && any_needs_grad(&value, 1)) < 0) {
     prefer_index_error(self, index);

@@ -146,7 +146,7 @@ int apply_op(NodeObject *node, Gradients &outputs, const std::vector<bool> &want
   for (std::size_t i = 0; i < node->n_args; ++i) {
     PyObject *value = node->args[i] == nullptr ? Py_NewRef(Py_None)
                       : on_tensors             ? argument_on_tensors(node, i)
-                                               : Py_NewRef(node->args[i]);
+                                               : saved_argument(node, i);
     if (value == nullptr) {
       return -1;
     }
@@ -237,6 +237,58 @@ int apply_python(NodeObject *node, Gradients &outputs, Gradients &results, bool 
   return 0;
 }
 
+// Which edges of the operation inside a CopySlices node are wanted.
+std::vector<bool> inner_wanted_of(NodeObject *inner, const std::vector<bool> &wanted) {
+  std::vector<bool> result(inner->n_edges, false);
+  std::size_t place = 1;
+  for (std::size_t i = 0; i < inner->n_edges; ++i) {
+    const bool is_wanted = inner->edges[i].arg == 0 ? wanted[0] : wanted[place++];
+    result[i] = is_wanted && inner->edges[i].node != nullptr;
+  }
+  return result;
+}
+
+// Hands on what the operation inside a CopySlices node gave to its other arguments. Returns the
+// gradient of the view itself, borrowed, or null.
+PyObject *take_inner_results(NodeObject *inner, Gradients &inner_results, Gradients &results) {
+  PyObject *own = nullptr;
+  std::size_t place = 1;
+  for (std::size_t i = 0; i < inner->n_edges; ++i) {
+    if (inner->edges[i].arg == 0) {
+      own = inner_results[i];
+    } else {
+      results[place++] = inner_results.take(i);
+    }
+  }
+  return own;
+}
+
+// The same while backward is recorded: the parts are taken and put by operations on tensors.
+int apply_copy_slices_on_tensors(NodeObject *node, Gradients &outputs,
+                                 const std::vector<bool> &wanted, Gradients &results) {
+  const auto held = py::reinterpret_borrow<py::object>(node->target);
+  NodeObject *inner = as_node(held.ptr());
+  const auto geometry = py::reinterpret_steal<py::object>(geometry_tuple(*node->geometry));
+  if (!geometry) {
+    return -1;
+  }
+  Gradients inner_outputs(1);
+  inner_outputs[0] = call_installed(installed.base_part, outputs[0], geometry).release().ptr();
+  Gradients inner_results(inner->n_edges);
+  if (inner_outputs[0] == nullptr ||
+      apply_node(inner, inner_outputs, inner_wanted_of(inner, wanted), inner_results, true) < 0) {
+    return -1;
+  }
+  PyObject *own = take_inner_results(inner, inner_results, results);
+  if (wanted[0]) {
+    results[0] = call_installed(installed.base_with_part, outputs[0], geometry,
+                                own == nullptr ? Py_None : own)
+                     .release()
+                     .ptr();
+  }
+  return wanted[0] && results[0] == nullptr ? -1 : 0;
+}
+
 int apply_copy_slices(NodeObject *node, Gradients &outputs, const std::vector<bool> &wanted,
                       Gradients &results) {
   NodeObject *inner = as_node(node->target);
@@ -253,24 +305,10 @@ int apply_copy_slices(NodeObject *node, Gradients &outputs, const std::vector<bo
     return -1;
   }
   Gradients inner_results(inner->n_edges);
-  std::vector<bool> inner_wanted(inner->n_edges, false);
-  std::size_t place = 1;
-  for (std::size_t i = 0; i < inner->n_edges; ++i) {
-    const bool is_wanted = inner->edges[i].arg == 0 ? wanted[0] : wanted[place++];
-    inner_wanted[i] = is_wanted && inner->edges[i].node != nullptr;
-  }
-  if (apply_node(inner, inner_outputs, inner_wanted, inner_results, false) < 0) {
+  if (apply_node(inner, inner_outputs, inner_wanted_of(inner, wanted), inner_results, false) < 0) {
     return -1;
   }
-  place = 1;
-  PyObject *own = nullptr;
-  for (std::size_t i = 0; i < inner->n_edges; ++i) {
-    if (inner->edges[i].arg == 0) {
-      own = inner_results[i];
-    } else {
-      results[place++] = inner_results.take(i);
-    }
-  }
+  PyObject *own = take_inner_results(inner, inner_results, results);
   if (wanted[0]) {
     py::object zero = py::int_(0);
     const int status = own == nullptr ? PyArray_FillWithScalar(as_array(part.ptr()), zero.ptr())
@@ -284,8 +322,10 @@ int apply_copy_slices(NodeObject *node, Gradients &outputs, const std::vector<bo
 }
 
 bool runs_on_tensors(NodeObject *node) {
-  return node->kind == NodeKind::python || node->kind == NodeKind::accumulate ||
-         (node->kind == NodeKind::op && node->op->runs_on_tensors);
+  if (node->kind == NodeKind::copy_slices) {
+    node = as_node(node->target);
+  }
+  return node->kind != NodeKind::op || node->op->runs_on_tensors;
 }
 
 // Does the derivative of this node depend on the gradient alone?
@@ -404,10 +444,12 @@ int apply_node(NodeObject *node, Gradients &outputs, const std::vector<bool> &wa
     case NodeKind::python:
       return apply_python(node, outputs, results, on_tensors);
     case NodeKind::copy_slices:
-      return apply_copy_slices(node, outputs, wanted, results);
+      return on_tensors ? apply_copy_slices_on_tensors(node, outputs, wanted, results)
+                        : apply_copy_slices(node, outputs, wanted, results);
     case NodeKind::as_view:
       if (wanted[0]) {
-        results[0] = scatter_view(*node->geometry, outputs[0]);
+        results[0] = on_tensors ? scatter_view_on_tensors(*node->geometry, outputs[0])
+                                : scatter_view(*node->geometry, outputs[0]);
       }
       return wanted[0] && results[0] == nullptr ? -1 : 0;
     case NodeKind::accumulate:

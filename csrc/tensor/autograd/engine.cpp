@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "tensor/autograd/anomaly.h"
 #include "tensor/autograd/backward_hooks.h"
-#include "tensor/autograd/derivative.h"
 #include "tensor/autograd/gradient.h"
 #include "tensor/autograd/history.h"
 #include "tensor/float_errors.h"
@@ -50,10 +50,14 @@ private:
 
 class Backward {
 public:
-  explicit Backward(const BackwardOptions &options) : options_(options), id_(++g_last_backward) {}
+  explicit Backward(const BackwardOptions &options)
+      : options_(options), id_(++g_last_backward), outer_(t_current) {
+    t_current = this;
+  }
   Backward(const Backward &) = delete;
   Backward &operator=(const Backward &) = delete;
   ~Backward() {
+    t_current = outer_;
     for (Work &work : works_) {
       if (work.node->task == id_) {
         work.node->task = 0;
@@ -123,6 +127,18 @@ public:
       }
     }
     return 0;
+  }
+
+  static Backward *current() { return t_current; }
+  std::uint64_t id() const { return id_; }
+
+  // Will the node run, or has it?
+  bool runs(NodeObject *node) const {
+    if (!is_known(node)) {
+      return false;
+    }
+    const Work &work = works_[find(node)];
+    return work.needed || work.first_capture >= 0;
   }
 
   // The gradients of the inputs as tensors.
@@ -321,7 +337,8 @@ private:
       NodeObject *next = node->edges[i].node;
       wanted[i] = next != nullptr && is_wanted(find(next));
     }
-    if (apply_node(node, outputs, wanted, results, options_.create_graph) < 0 ||
+    const auto apply = anomaly_mode.enabled ? apply_inspected : apply_node;
+    if (apply(node, outputs, wanted, results, options_.create_graph) < 0 ||
         run_post_hooks(node, results, outputs, options_.create_graph) < 0) {
       return -1;
     }
@@ -393,7 +410,11 @@ private:
   std::vector<bool> leads_to_capture_;
   std::vector<Edge> roots_;
   std::vector<Capture> captures_;
+  Backward *const outer_;  // the pass of this thread that this one runs inside of
+  static thread_local Backward *t_current;
 };
+
+thread_local Backward *Backward::t_current = nullptr;
 
 int need_tensors(const char *what, PyObject *tuple) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
@@ -408,6 +429,20 @@ int need_tensors(const char *what, PyObject *tuple) {
 }
 
 }  // namespace
+
+std::int64_t current_backward_id() {
+  const Backward *current = Backward::current();
+  return current == nullptr ? -1 : static_cast<std::int64_t>(current->id());
+}
+
+int current_backward_runs(NodeObject *node) {
+  const Backward *current = Backward::current();
+  if (current == nullptr) {
+    PyErr_SetString(PyExc_RuntimeError, "no backward pass is running in this thread");
+    return -1;
+  }
+  return current->runs(node) ? 1 : 0;
+}
 
 PyObject *run_backward(PyObject *roots, PyObject *gradients, PyObject *inputs,
                        const BackwardOptions &options) {

@@ -298,6 +298,22 @@ PyObject *scatter_view(const ViewGeometry &geometry, PyObject *gradient) {
   return whole;
 }
 
+PyObject *geometry_tuple(const ViewGeometry &geometry) {
+  auto tuple_of = [](const std::vector<npy_intp> &values) {
+    return dims_tuple(values.data(), static_cast<int>(values.size()));
+  };
+  // "N" takes the references, also of those made before one that failed.
+  return Py_BuildValue("(NNNNnn)", tuple_of(geometry.base_dims), tuple_of(geometry.base_strides),
+                       tuple_of(geometry.dims), tuple_of(geometry.strides),
+                       static_cast<Py_ssize_t>(geometry.offset),
+                       static_cast<Py_ssize_t>(PyDataType_ELSIZE(dtype_of_num(geometry.num)->descr)));
+}
+
+PyObject *scatter_view_on_tensors(const ViewGeometry &geometry, PyObject *gradient) {
+  const auto tuple = py::reinterpret_steal<py::object>(geometry_tuple(geometry));
+  return tuple ? call_installed(installed.base_of_part, gradient, tuple).release().ptr() : nullptr;
+}
+
 PyObject *part_of_base(const ViewGeometry &geometry, PyObject *gradient, PyObject **whole) {
   PyObject *part;
   *whole = blank_base(geometry, &part);

@@ -20,6 +20,12 @@ int add_in_place(PyObject *a, PyObject *b);
 // The gradient of a base from that of its view (zero elsewhere).
 PyObject *scatter_view(const ViewGeometry &geometry, PyObject *gradient);
 
+PyObject *scatter_view_on_tensors(const ViewGeometry &geometry, PyObject *gradient);
+
+// (dims of the base, its strides, dims of the view, its strides, offset, bytes of an element): how
+// Python gets a geometry. New reference.
+PyObject *geometry_tuple(const ViewGeometry &geometry);
+
 // The parts of a base's gradient: a copy of it as *whole, and the view's part of that copy. Arrays
 // only.
 PyObject *part_of_base(const ViewGeometry &geometry, PyObject *gradient, PyObject **whole);

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tensor/autograd/record.h"
 
+#include <algorithm>
 #include <array>
 
 #include "python/once.h"
+#include "tensor/autograd/anomaly.h"
 #include "tensor/autograd/history.h"
+#include "tensor/autograd/saved_values.h"
 
 namespace modtree {
 
@@ -117,6 +120,11 @@ int save_argument(NodeObject *node, std::size_t i, PyObject *original, PyObject 
   if (is_keyword || (keep.arrays & bit) != 0) {
     node->args[i] = Py_NewRef(value);
     node->saved_something = true;
+    const int is_packed = pack_saved(&node->args[i], original);
+    if (is_packed != 0) {  // what the hooks keep has no versions
+      node->packed |= bit;
+      return is_packed < 0 ? -1 : 0;
+    }
     if (is_single) {
       return save_version(node, original, value, i);
     }
@@ -141,7 +149,9 @@ int save_result(NodeObject *node, PyObject *wrapped) {
   if (is_tensor(wrapped)) {
     PyObject *array = as_object(as_tensor(wrapped)->array);
     node->result = Py_NewRef(array);
-    return save_version(node, wrapped, array, kResult);
+    const int is_packed = pack_saved(&node->result, wrapped);
+    node->packed_result = is_packed != 0;
+    return is_packed != 0 ? std::min(is_packed, 0) : save_version(node, wrapped, array, kResult);
   }
   if (!PyTuple_Check(wrapped)) {
     return 0;
@@ -155,11 +165,16 @@ int save_result(NodeObject *node, PyObject *wrapped) {
     PyObject *item = PyTuple_GET_ITEM(wrapped, i);
     PyObject *value = is_tensor(item) ? as_object(as_tensor(item)->array) : item;
     PyTuple_SET_ITEM(arrays, i, Py_NewRef(value));
-    if (save_version(node, item, value, kResult) < 0) {
+  }
+  const int is_packed = pack_saved(&node->result, wrapped);
+  node->packed_result = is_packed != 0;
+  for (Py_ssize_t i = 0; is_packed == 0 && i < PyTuple_GET_SIZE(wrapped); ++i) {
+    if (save_version(node, PyTuple_GET_ITEM(wrapped, i), PyTuple_GET_ITEM(arrays, i), kResult) <
+        0) {
       return -1;
     }
   }
-  return 0;
+  return std::min(is_packed, 0);
 }
 
 bool is_differentiable(PyObject *wrapped) {
@@ -302,7 +317,7 @@ NodeObject *make_op_node(OpObject *op, PyObject *const *originals, PyObject *con
   if (number < kMaxArgs) {
     node->edges[place].arg = static_cast<std::uint16_t>(number);
   }
-  if (status < 0) {
+  if (status < 0 || (anomaly_mode.enabled && note_forward(node) < 0)) {
     Py_DECREF(as_object(node));
     return nullptr;
   }
@@ -313,6 +328,11 @@ int attach_results(NodeObject *node, PyObject *wrapped, PyObject *saved) {
   if (saved != nullptr) {
     node->result = Py_NewRef(saved);
     node->saved_something = true;
+    const int is_packed = pack_saved(&node->result, saved);
+    node->packed_result = is_packed != 0;
+    if (is_packed < 0) {
+      return -1;
+    }
   } else if (node->keeps_result && save_result(node, wrapped) < 0) {
     return -1;
   }
@@ -391,6 +411,9 @@ NodeObject *record_python(PyObject *name, PyObject *inputs, PyObject *outputs, P
   py::object held = py::reinterpret_steal<py::object>(as_object(node));
   node->name = Py_NewRef(name);
   node->target = Py_NewRef(function);
+  if (anomaly_mode.enabled && note_forward(node) < 0) {
+    return nullptr;
+  }
   for (std::size_t i = 0; i < n_inputs; ++i) {
     PyObject *input = PyTuple_GET_ITEM(inputs, static_cast<Py_ssize_t>(i));
     node->edges[i].arg = static_cast<std::uint16_t>(i);

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tensor/autograd/saved_values.h"
 
+#include "python/installed.h"
 #include "tensor/autograd/history.h"
 
 namespace modtree {
+
+int saved_hooks_depth = 0;
 
 namespace {
 
@@ -56,6 +59,33 @@ const Edge *edge_of(NodeObject *node, std::size_t arg, std::size_t item) {
 
 }  // namespace
 
+int pack_saved(PyObject **value, PyObject *original) {
+  if (saved_hooks_depth == 0) {
+    return 0;
+  }
+  const auto plain = py::reinterpret_borrow<py::object>(*value);
+  py::object packed = call_installed(installed.pack_saved, plain, original);
+  if (!packed) {
+    return -1;
+  }
+  if (packed.is_none()) {  // the hooks are of another thread
+    return 0;
+  }
+  PyObject *old = *value;
+  *value = packed.release().ptr();
+  Py_DECREF(old);
+  return 1;
+}
+
+PyObject *saved_argument(NodeObject *node, std::size_t arg) {
+  // Owned: a hook may make the node drop it.
+  auto held = py::reinterpret_borrow<py::object>(node->args[arg]);
+  if ((node->packed >> arg & 1u) != 0) {
+    held = call_installed(installed.unpack_saved, held);
+  }
+  return held.release().ptr();
+}
+
 int check_saved(NodeObject *node) {
   if (node->released && node->saved_something) {
     PyErr_SetString(PyExc_RuntimeError, "Trying to backward through the graph a second time (or "
@@ -76,8 +106,11 @@ int check_saved(NodeObject *node) {
 
 PyObject *argument_on_tensors(NodeObject *node, std::size_t arg) {
   // Owned: a backward that user code runs here may make the node drop it.
-  const auto held = py::reinterpret_borrow<py::object>(node->args[arg]);
+  const auto held = py::reinterpret_steal<py::object>(saved_argument(node, arg));
   PyObject *value = held.ptr();
+  if (value == nullptr) {
+    return nullptr;
+  }
   if (node->stand_ins >> arg & 1u) {
     return Py_NewRef(value);
   }
@@ -106,8 +139,13 @@ PyObject *argument_on_tensors(NodeObject *node, std::size_t arg) {
 }
 
 PyObject *saved_result(NodeObject *node, bool on_tensors) {
-  const auto held =
-      py::reinterpret_borrow<py::object>(node->result == nullptr ? Py_None : node->result);
+  auto held = py::reinterpret_borrow<py::object>(node->result == nullptr ? Py_None : node->result);
+  if (node->packed_result && node->result != nullptr) {
+    held = call_installed(installed.unpack_saved, held);
+    if (!held) {
+      return nullptr;
+    }
+  }
   PyObject *result = held.ptr();
   if (!on_tensors || node->op->record != nullptr) {
     return Py_NewRef(result);

@@ -9,6 +9,17 @@ namespace modtree {
 // Are the values still there, and unchanged? 0, or -1 with an error set.
 int check_saved(NodeObject *node);
 
+// How many saved_tensors_hooks are entered, in all threads together.
+extern int saved_hooks_depth;
+
+// Puts what the hooks of this thread make of a saved value (an array, or a sequence with arrays) in
+// its place. `original` is the tensor, or the sequence with tensors, that it was taken from. 1: it
+// is packed, 0: there are no hooks, -1: an error is set.
+int pack_saved(PyObject **value, PyObject *original);
+
+// A saved argument as it was given. New reference, null with an error set.
+PyObject *saved_argument(NodeObject *node, std::size_t arg);
+
 // A saved argument as the functions get it when they run on tensors. New reference.
 PyObject *argument_on_tensors(NodeObject *node, std::size_t arg);
 

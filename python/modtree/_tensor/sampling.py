@@ -12,6 +12,7 @@ from modtree._ops.independent import independent
 from modtree._ops.out import write
 from modtree._ops.registry import export
 from modtree._tensor import dtypes
+from modtree._tensor.batch_levels import drawing, levels
 from modtree._tensor.creation import empty, empty_like
 from modtree._tensor.random import bits_of, uniform
 from modtree._tensor.random import normal as draw_normal
@@ -23,6 +24,8 @@ __all__ = ["bernoulli", "binomial", "multinomial", "normal", "poisson"]
 
 def _draw(self: Any, needs_float: str | None, make: Any, generator: Any) -> Any:
     """Random values in place; none are drawn for a meta tensor."""
+    if entered := levels():
+        return entered[-1].draw_into(_draw, self, needs_float, make, generator)
     _C.check_inplace(self)
     if needs_float and not (self.is_floating_point() or self.is_complex()):
         raise NotImplementedError(
@@ -140,6 +143,7 @@ def random_(self: Any, from_: int = 0, to: int | None = None, *, generator: Any 
 # -- new tensors -----------------------------------------------------------------------------------
 
 
+@drawing
 def normal(
     mean: Any,
     std: Any = 1.0,
@@ -195,6 +199,7 @@ def _chances(input: Any) -> np.ndarray:
     return chances
 
 
+@drawing
 def bernoulli(input: Any, p: Any = None, *, generator: Any = None, out: Any = None) -> Any:
     """Zeros and ones: 1 with the probability that input (or p) says.
 
@@ -211,6 +216,7 @@ def bernoulli(input: Any, p: Any = None, *, generator: Any = None, out: Any = No
     return result if out is None else write("bernoulli", "cast", result, out)
 
 
+@drawing
 def poisson(input: Any, generator: Any = None) -> Any:
     """Counts from Poisson distributions with these means, in the dtype of the means."""
     result = empty_like(input)
@@ -219,6 +225,7 @@ def poisson(input: Any, generator: Any = None) -> Any:
     return independent(result, input)
 
 
+@drawing
 def binomial(count: Any, prob: Any, generator: Any = None) -> Any:
     """Numbers of successes in ``count`` trials of probability ``prob``, in the dtype of
     ``count``.
@@ -271,6 +278,7 @@ def _draws(input: Any, num_samples: int, replacement: bool, generator: Any) -> A
     return _C.from_array(np.asarray(picks, np.int64).reshape(shape))
 
 
+@drawing
 def multinomial(
     input: Any,
     num_samples: int,

@@ -9,9 +9,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modtree import _imports
+from modtree import (
+    _batching,  # noqa: F401  # hands vmap over to native code
+    _imports,
+)
 from modtree._tensor.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
-from modtree.autograd import functional, graph
+from modtree.autograd import (
+    forward_ad,
+    functional,
+    graph,
+    views,  # noqa: F401  # hands itself over to native code
+)
+from modtree.autograd.anomaly_mode import (
+    detect_anomaly,
+    is_anomaly_check_nan_enabled,
+    is_anomaly_enabled,
+    set_detect_anomaly,
+)
 from modtree.autograd.engine import backward, grad
 from modtree.autograd.function import Function, once_differentiable
 from modtree.autograd.gradcheck import gradcheck, gradgradcheck
@@ -24,7 +38,9 @@ __all__ = [
     "Function",
     "Variable",
     "backward",
+    "detect_anomaly",
     "enable_grad",
+    "forward_ad",
     "functional",
     "grad",
     "grad_mode",
@@ -32,9 +48,12 @@ __all__ = [
     "gradgradcheck",
     "graph",
     "inference_mode",
+    "is_anomaly_check_nan_enabled",
+    "is_anomaly_enabled",
     "no_grad",
     "once_differentiable",
     "profiler",
+    "set_detect_anomaly",
     "set_grad_enabled",
 ]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from modtree import _C
 from modtree._ops.registry import ops
+from modtree._tensor.batch_levels import levels
 from modtree._tensor.creation import zeros_like
 
 
@@ -101,13 +102,12 @@ def grad(
     weights = _gradients_for(roots, grad_outputs)
 
     def run(weights: tuple[Any, ...], keep: bool) -> tuple[Any, ...]:
-        return _C.run_backward(
+        return _run(
             roots,
-            weights,
             wanted,
-            keep_graph=keep,
+            weights,
+            retain_graph=keep,
             create_graph=create_graph,
-            accumulate=False,
             allow_unused=bool(allow_unused) or materialize_grads,
         )
 
@@ -120,6 +120,21 @@ def grad(
             zeros_like(t) if g is None else g for g, t in zip(result, wanted, strict=True)
         )
     return result
+
+
+def _run(outputs: Any, inputs: Any, weights: Any, **options: Any) -> tuple[Any, ...]:
+    if entered := levels():
+        found: tuple[Any, ...] = entered[-1].grad(_run, outputs, inputs, weights, options)
+        return found
+    return _C.run_backward(
+        tuple(outputs),
+        tuple(weights),
+        tuple(inputs),
+        keep_graph=options["retain_graph"],
+        create_graph=options["create_graph"],
+        accumulate=False,
+        allow_unused=options["allow_unused"],
+    )
 
 
 def _batched(run: Any, weights: Sequence[Any], keep: bool) -> tuple[Any, ...]:

@@ -12,6 +12,7 @@ from typing import Any
 from modtree import _C
 from modtree._tensor.creation import zeros
 from modtree._tensor.grad_mode import no_grad
+from modtree.autograd import saved
 from modtree.autograd.engine import refuse_second
 
 __all__ = ["Function", "FunctionCtx", "once_differentiable"]
@@ -55,6 +56,9 @@ class FunctionCtx:
         """What was saved, checked for changes in place since."""
         result = []
         for tensor, version in zip(self._saved, self._versions, strict=True):
+            if isinstance(tensor, _PackedInput):
+                result.append(tensor.restore())
+                continue
             if isinstance(tensor, _SavedOutput):
                 tensor = tensor.restore(self._node())
             if tensor is not None and tensor._version != version:
@@ -78,6 +82,26 @@ class FunctionCtx:
             _SavedOutput(t, indices[id(t)]) if t is not None and id(t) in indices else t
             for t in self._saved
         )
+        if saved.packs():
+            self._saved = tuple(
+                _PackedInput(t) if isinstance(t, _C.TensorBase) else t for t in self._saved
+            )
+
+
+class _PackedInput:
+    """A saved input that hooks of saved tensors keep; its place on the graph stays here."""
+
+    def __init__(self, tensor: Any) -> None:
+        self.edge = _C.gradient_edge(tensor) if tensor.requires_grad else None
+        self.packed = saved.pack(tensor.detach())
+
+    def restore(self) -> Any:
+        tensor = self.packed.tensor()
+        if self.edge is None:
+            return tensor
+        node, nr = self.edge
+        is_leaf = node.name() == "AccumulateGrad"
+        return node.variable if is_leaf else _C.with_history(tensor, node, nr)
 
 
 class _SavedOutput:

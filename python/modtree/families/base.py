@@ -194,6 +194,10 @@ class TensorFamily:
         """A tensor of the same shape and dtype with unset values, on a device."""
         raise NotImplementedError
 
+    def stack(self, tensors: Any) -> Any:
+        """Tensors of one shape as one, with their number as its first dimension; recorded."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how tensors are stacked")
+
     def share_memory(self, tensor: Any) -> Any:
         """Moves the storage to shared memory and returns the tensor."""
         raise NotImplementedError(f"{self.name} tensors cannot be moved to shared memory")

@@ -14,6 +14,7 @@ from typing import Any
 from modtree import _C, _imports
 from modtree._module.parameter import Buffer, Parameter
 from modtree._module.uninitialized import UninitializedTensorMixin
+from modtree._ops.registry import ops
 from modtree._tensor import creation, from_data
 from modtree._tensor.devices import as_device
 from modtree._tensor.grad_mode import no_grad
@@ -65,6 +66,9 @@ class NumpyFamily(base.TensorFamily):
 
     def empty_like(self, tensor: Any, device: Any) -> Any:
         return creation.empty_like(tensor, device=None if device is None else as_device(device))
+
+    def stack(self, tensors: Any) -> Any:
+        return ops["stack"](list(tensors), 0)
 
     def share_memory(self, tensor: Any) -> Any:
         return tensor.share_memory_()

@@ -162,6 +162,10 @@ class TorchFamily(base.TensorFamily):
         return torch.empty_like(tensor, device=as_torch_device(device))
 
     @staticmethod
+    def stack(tensors: Any) -> Any:
+        return torch.stack(list(tensors))
+
+    @staticmethod
     def share_memory(tensor: Any) -> Any:
         return tensor.share_memory_()
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from modtree._tensor.creation import empty, empty_like
+from modtree._tensor.creation import empty_like
 from modtree._tensor.grad_mode import no_grad
 from modtree._tensor.tensor import Tensor
 from modtree.nn.functional._common import need_tensor
@@ -37,7 +37,7 @@ def _kept(input: Tensor, p: float, channels: bool) -> Tensor:
     if channels:
         shape = (*shape[:2], *(1,) * (len(shape) - 2))
     with no_grad():
-        mask = empty(shape, dtype=input.dtype, device=input.device)
+        mask = input.new_empty(shape)
         return mask.zero_() if p == 1.0 else mask.bernoulli_(1.0 - p)
 
 

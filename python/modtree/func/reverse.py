@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Gradients and Jacobians that go backward."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from modtree import _C
+from modtree._batching.level import materialized
+from modtree._ops.registry import ops
+from modtree._pytree import flatten, unflatten
+from modtree._tensor.batch_levels import levels
+from modtree._tensor.creation import zeros
+from modtree._tensor.grad_mode import enable_grad
+from modtree.func._inputs import Inputs, chosen, gradients, replaced, tensors_of, with_aux
+from modtree.func.forward import jacfwd
+
+__all__ = ["grad", "grad_and_value", "hessian", "jacrev", "vjp"]
+
+
+def grad(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Callable[..., Any]:
+    """The gradient of a function with one number as its value.
+
+    Args:
+        func: Returns a 0-d tensor; with ``has_aux`` a tuple (tensor, anything).
+        argnums: By which positional argument to derive, or by which ones: then the result is a
+            tuple. Arguments may be nested dicts, lists and tuples of tensors.
+        has_aux: The result is (gradient, aux).
+    """
+    both = _grad_and_value("grad", func, argnums, has_aux)
+
+    @functools.wraps(func)
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        found, value = both(*args, **kwargs)
+        return (found, value[1]) if has_aux else found
+
+    return gradient
+
+
+def grad_and_value(
+    func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False
+) -> Callable[..., Any]:
+    """(gradient, value) of a function with one number as its value; with ``has_aux`` (gradient,
+    (value, aux)). Arguments as for :func:`grad`.
+
+    Args:
+        func: Returns a 0-d tensor; with ``has_aux`` a tuple (tensor, anything).
+        argnums: By which positional argument to derive, or by which ones.
+        has_aux: The function returns something else too.
+    """
+    return functools.wraps(func)(_grad_and_value("grad_and_value", func, argnums, has_aux))
+
+
+def _grad_and_value(name: str, func: Any, argnums: Any, has_aux: bool) -> Callable[..., Any]:
+    call = with_aux(f"{name}(f)(*args)", func, has_aux)
+
+    def both(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        inputs = Inputs(chosen(name, argnums, args), f"{name}(f)(*args)")
+        with enable_grad():
+            value, aux = call(*replaced(argnums, args, inputs.tree), **kwargs)
+            _check_scalar(name, value)
+            again = inputs.outside([value])
+            found = gradients([value], inputs.handles, [None], again, again or has_aux)
+        found = inputs.finished(unflatten(found, inputs.structure))
+        value = inputs.finished(value)
+        return found, (value, inputs.finished(aux)) if has_aux else value
+
+    return both
+
+
+def _check_scalar(name: str, value: Any) -> None:
+    if not isinstance(value, _C.TensorBase):
+        raise RuntimeError(f"{name}(f)(*args): Expected f(*args) to return a tensor, got {type(value)}")
+    if value.ndim != 0:
+        raise RuntimeError(
+            f"{name}(f)(*args): Expected f(*args) to return a scalar tensor, got tensor with "
+            f"{value.ndim} dims. Maybe you wanted to use the vjp or jacrev APIs instead?"
+        )
+
+
+def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
+    """(value, function that gives products of a vector with the Jacobian); with ``has_aux`` (value,
+    function, aux).
+
+    Args:
+        func: Takes the primals, returns tensors.
+        primals: Tensors, or nested dicts, lists and tuples of them.
+        has_aux: The function returns (value, aux).
+    """
+    name = "vjp(f, *primals)"
+    inputs = Inputs(primals, name)
+    with enable_grad():
+        value, aux = with_aux(name, func, has_aux)(*inputs.tree)
+    outputs, structure = tensors_of(value, name)
+    outputs = [materialized(o) for o in outputs]
+    depth = len(levels())
+    single = len(primals) == 1
+
+    def product(
+        cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None
+    ) -> Any:
+        weights, given = flatten(cotangents)
+        if given != structure:
+            raise RuntimeError(
+                f"Expected pytree structure of cotangents to be the same as pytree structure of "
+                f"outputs to the function. cotangents: {given}, primal output: {structure}"
+            )
+        found = _pulled_back(outputs, inputs, weights, retain_graph, create_graph, depth)
+        tree = unflatten(found, inputs.structure)
+        return tree if not single else (tree[0],)
+
+    finished = inputs.finished(value)
+    return (finished, product, inputs.finished(aux)) if has_aux else (finished, product)
+
+
+def _pulled_back(
+    outputs: Any, inputs: Inputs, weights: Any, retain: bool, create_graph: Any, depth: int
+) -> list[Any]:
+    """The products; cotangents that have a batch of a vmap entered since then go one by one."""
+    entered = levels()
+    if len(entered) > depth:
+        level = entered[-1]
+
+        def one(*sample: Any) -> tuple[Any, ...]:
+            return tuple(_pulled_back(outputs, inputs, sample, True, create_graph, depth))
+
+        if any(map(level.holds, weights)):
+            return list(level.map(one, tuple(weights), "vjp"))
+        with level.left():
+            return list(one(*weights))
+    if create_graph is None:
+        recorded = inputs.around and any(w.requires_grad for w in weights)
+        create_graph = recorded or inputs.outside(outputs)
+    with enable_grad():
+        found = gradients(outputs, inputs.handles, weights, create_graph, retain or create_graph)
+    if not create_graph:
+        return found
+    known = [w for w in weights if w.requires_grad]
+    return found if known else inputs.finished(found)
+
+
+def jacrev(
+    func: Callable[..., Any],
+    argnums: Any = 0,
+    *,
+    has_aux: bool = False,
+    chunk_size: int | None = None,
+    _preallocate_and_copy: bool = False,
+) -> Callable[..., Any]:
+    """The Jacobian of a function, computed backward: one pass for each element of the result.
+
+    Each tensor in it has the shape of a result followed by that of an argument; they are nested as
+    the results, and within that as the arguments.
+
+    Args:
+        func: Returns tensors; with ``has_aux`` a tuple (tensors, anything).
+        argnums: By which positional argument to derive, or by which ones.
+        has_aux: The result is (Jacobian, aux).
+        chunk_size: Accepted: passes are made one by one.
+    """
+    if chunk_size is not None and chunk_size <= 0:
+        raise ValueError("jacrev: `chunk_size` should be greater than 0.")
+    call = with_aux("jacrev(f)(*args)", func, has_aux)
+
+    @functools.wraps(func)
+    def jacobian(*args: Any, **kwargs: Any) -> Any:
+        inputs = Inputs(chosen("jacrev", argnums, args), "jacrev(f)(*args)")
+        with enable_grad():
+            value, aux = call(*replaced(argnums, args, inputs.tree), **kwargs)
+            outputs, structure = tensors_of(value, "jacrev(f)(*args)")
+            again = inputs.outside(outputs)
+            blocks = [_rows(output, inputs, again) for output in outputs]
+        tree = unflatten([unflatten(b, inputs.structure) for b in blocks], structure)
+        tree = inputs.finished(tree)
+        return (tree, inputs.finished(aux)) if has_aux else tree
+
+    return jacobian
+
+
+def _rows(output: Any, inputs: Inputs, create_graph: bool) -> list[Any]:
+    """The Jacobian of one result by each input."""
+    count = output.numel()
+    shape = tuple(output.shape)
+    rows = []
+    for i in range(count):
+        basis = zeros(count, dtype=output.dtype, device=output.device)
+        basis[i] = 1
+        rows.append(gradients([output], inputs.handles, [basis.reshape(shape)], create_graph))
+    return [
+        ops["stack"]([row[k] for row in rows], 0).reshape((*shape, *x.shape))
+        if rows
+        else zeros((*shape, *x.shape), dtype=x.dtype, device=x.device)
+        for k, x in enumerate(inputs.handles)
+    ]
+
+
+def hessian(func: Callable[..., Any], argnums: Any = 0) -> Callable[..., Any]:
+    """The second derivatives of a function.
+
+    Args:
+        func: Returns tensors.
+        argnums: By which positional argument to derive, or by which ones.
+    """
+    return jacfwd(jacrev(func, argnums), argnums)
