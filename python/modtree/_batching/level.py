@@ -79,6 +79,19 @@ class Level:
         parts = zip(*(leaves for leaves, _ in results), strict=True)
         return unflatten([self.joined(list(part), name) for part in parts], results[0][1])
 
+    def each(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """function(*args, **kwargs) outside of this level, for each sample where these differ."""
+        flat, structure = flatten((args, kwargs))
+        if not any(map(self.holds, flat)):
+            with self.left():
+                return function(*args, **kwargs)
+
+        def one(*sample: Any) -> Any:
+            positional, named = unflatten(sample, structure)
+            return function(*positional, **named)
+
+        return self.map(one, tuple(flat), getattr(function, "__name__", "a function"))
+
     def joined(self, samples: list[Any], name: str) -> Any:
         """The results of all samples as one value."""
         first = samples[0]
@@ -97,20 +110,22 @@ class Level:
     def draw(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """function(*args, **kwargs), which makes random tensors."""
         refuse_random()
-        flat, structure = flatten((args, kwargs))
-        if self.randomness == "same" and not any(map(self.holds, flat)):
-            with self.left():
-                return function(*args, **kwargs)
-        generator = kwargs.get("generator") or default_generator
-        state = generator.get_state() if self.randomness == "same" else None
+        if self.randomness == "different":
+            flat, structure = flatten((args, kwargs))
 
-        def one(*sample: Any) -> Any:
-            positional, named = unflatten(sample, structure)
-            if state is not None:
-                generator.set_state(state)
+            def other(*sample: Any) -> Any:
+                positional, named = unflatten(sample, structure)
+                return function(*positional, **named)
+
+            return self.map(other, tuple(flat), getattr(function, "__name__", "a function"))
+        generator = kwargs.get("generator") or default_generator
+        state = generator.get_state()
+
+        def same(*positional: Any, **named: Any) -> Any:
+            generator.set_state(state)
             return function(*positional, **named)
 
-        return self.map(one, tuple(flat), getattr(function, "__name__", "a random function"))
+        return self.each(same, args, kwargs)
 
     def draw_into(self, draw: Callable[..., Any], target: Any, *args: Any) -> Any:
         """draw(target, ...), which fills a tensor with random numbers."""

@@ -18,6 +18,7 @@ from modtree._ops.linalg import cross as _cross
 from modtree._ops.reduce import norm as _vector_norm
 from modtree._ops.registry import export, ops
 from modtree._ops.slices import diagonal as _diagonal
+from modtree._tensor.batch_levels import for_each_sample
 
 __all__ = [
     "LinAlgError",
@@ -375,6 +376,7 @@ def cond(A: Any, p: Any = None) -> Any:  # noqa: N803
     return matrix_norm(A, p) * matrix_norm(inv(A), p)
 
 
+@for_each_sample
 def matrix_rank(
     A: Any,  # noqa: N803
     *,

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["drawing", "levels", "refuse_random"]
+__all__ = ["drawing", "for_each_sample", "levels", "refuse_random"]
 
 
 class _Levels(threading.local):
@@ -37,6 +37,17 @@ def drawing(function: Callable[..., Any]) -> Callable[..., Any]:
         return entered[-1].draw(function, args, kwargs) if entered else function(*args, **kwargs)
 
     return draw
+
+
+def for_each_sample(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that looks at values: inside of ``vmap`` it is called for each sample."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        entered = _here.entered
+        return entered[-1].each(call, args, kwargs) if entered else function(*args, **kwargs)
+
+    return call
 
 
 def refuse_random() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from modtree._batching.rules.pointwise import aligned
+from modtree._batching.tensor import batched
 from modtree._ops.registry import ops
 
 __all__ = ["RULES", "product"]
@@ -87,9 +88,13 @@ def _attention(level: Any, op: Any, args: Any, kwargs: Any) -> Any:
     if kwargs or (dropout and dropout[0]) or min(query.ndim, key.ndim, value.ndim) < 2:
         return NotImplemented
     ndim = max(query.ndim, key.ndim, value.ndim, 0 if mask is None else mask.ndim)
-    tensors = [aligned(level, t, ndim) for t in (query, key, value)]
     if not any(map(level.holds, (query, key, value))):
         return NotImplemented
+    # All have the batch: the derivative wants scores with all dimensions that the result has.
+    tensors = [
+        aligned(level, t if level.holds(t) else batched(level.full_of(t), level), ndim)
+        for t in (query, key, value)
+    ]
     return op(*tensors, None if mask is None else aligned(level, mask, ndim), causal, scale)
 
 

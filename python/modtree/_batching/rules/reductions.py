@@ -15,7 +15,7 @@ __all__ = ["RULES"]
 _OVER = {
     name: 1
     for name in (
-        "sum prod mean var std logsumexp amax amin all any count_nonzero norm max_all min_all"
+        "sum prod mean var std logsumexp amax amin all any count_nonzero norm"
     ).split()
 }
 #: Those for one dimension, or None.

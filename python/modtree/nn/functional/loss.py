@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from modtree._ops import activation as activation_ops
 from modtree._ops import loss as loss_ops
+from modtree._tensor.batch_levels import for_each_sample
 from modtree._tensor.tensor import Tensor
 from modtree.nn.functional._common import (
     checked_reduction,
@@ -289,6 +290,7 @@ def binary_cross_entropy_with_logits(
     return loss_ops.binary_cross_entropy_with_logits(input, target, reduction, weight, pos_weight)
 
 
+@for_each_sample
 def gaussian_nll_loss(
     input: Tensor,
     target: Tensor,

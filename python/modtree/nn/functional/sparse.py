@@ -7,6 +7,7 @@ import numpy as np
 
 from modtree._C import from_array
 from modtree._ops import embedding as embedding_ops
+from modtree._tensor.batch_levels import for_each_sample
 from modtree._tensor.ranges import arange
 from modtree._tensor.tensor import Tensor
 from modtree.nn.functional._common import need_tensor
@@ -109,6 +110,7 @@ def embedding_bag(
     )
 
 
+@for_each_sample
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """Class numbers (int64, any shape) as vectors of 0 and a single 1: (..., num_classes).
 
