@@ -110,7 +110,7 @@ bool reaches_other_leaves(py::tuple tensors, py::tuple own) {
     if (!seen.insert(node).second) {
       continue;
     }
-    if (node->kind == NodeKind::accumulate) {
+    if (node->kind == NodeKind::accumulate && !node->is_ended) {
       return true;
     }
     for (std::size_t i = 0; i < node->n_edges; ++i) {
@@ -140,6 +140,14 @@ void bind_autograd(py::module_ &m) {
   // Another handle of the tensor as output `nr` of a node.
   m.def("with_history", &with_history);
   m.def("reaches_other_leaves", &reaches_other_leaves);
+  m.def("end_leaves", [](py::tuple nodes) {
+    for (py::handle node : nodes) {
+      if (!is_node(node.ptr())) {
+        throw py::type_error("end_leaves: expected Nodes");
+      }
+      as_node(node.ptr())->is_ended = true;
+    }
+  });
   m.def("set_anomaly_mode",
         [](bool enabled, bool check_nan) { anomaly_mode = {enabled, check_nan}; });
   m.def("anomaly_mode",

@@ -81,6 +81,7 @@ struct NodeObject {
   std::uint16_t n_args;  // saved arguments, positional ones first
   std::uint16_t n_positional;
   std::uint16_t n_versions;
+  bool is_ended;            // the leaf of a function that has been derived: nobody asks for it
   bool packed_result;       // a hook of saved tensors has the result
   std::uint32_t stand_ins;  // bits of the arguments of which only shape and dtype were kept
   std::uint32_t packed;     // bits of the arguments that a hook of saved tensors has

@@ -70,7 +70,8 @@ def by_sample(level: Level, op: Any, args: Any, kwargs: Any) -> Any:
         positional, named = sample[: len(args)], sample[len(args) :]
         return op(*positional, **dict(zip(names, named, strict=True)))
 
-    return level.map(one, (*args, *kwargs.values()), op.__name__)
+    # Inside of the level: an operation that draws random numbers asks how.
+    return level.map(one, (*args, *kwargs.values()), op.__name__, leave=False)
 
 
 def _rank(dtype: Any) -> int:

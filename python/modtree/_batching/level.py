@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from modtree import _C
@@ -66,14 +66,18 @@ class Level:
             return value._full
         return ops["expand"](value.unsqueeze(0), (self.size, *value.shape))
 
-    def map(self, function: Callable[..., Any], args: Any, name: str) -> Any:
-        """Calls the function for each sample and puts the results together."""
+    def map(
+        self, function: Callable[..., Any], args: Any, name: str, *, leave: bool = True
+    ) -> Any:
+        """Calls the function for each sample, outside of this level unless ``leave`` is False, and
+        puts the results together.
+        """
         if self.size == 0:
             raise RuntimeError(f"vmap: {name} cannot be called for a batch of no samples")
         flat, structure = flatten(args)
         columns = [self.samples_of(value) for value in flat]
         results = []
-        with self.left():
+        with self.left() if leave else nullcontext():
             for row in zip(*columns, strict=True) if columns else [()] * self.size:
                 results.append(flatten(function(*unflatten(row, structure))))
         parts = zip(*(leaves for leaves, _ in results), strict=True)

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from modtree import _C
+from modtree import _C, families
 from modtree._batching.level import Level
 from modtree._batching.tensor import batched
 from modtree._ops.registry import ops
@@ -30,7 +30,8 @@ def vmap(
     Args:
         func: Takes tensors, or nested dicts, lists and tuples of them, and returns such.
         in_dims: Which dimension of the inputs is the batch: one number for all, or numbers nested
-            as the inputs are; None for an input that is the same for all samples.
+            as the inputs are; None for an input that is the same for all samples, as keyword
+            arguments are.
         out_dims: Where the batch stands in the results.
         randomness: ``"error"``; ``"different"`` draws other numbers for each sample, ``"same"`` the
             same.
@@ -68,6 +69,12 @@ def _name(func: Any) -> str:
     return getattr(func, "__name__", repr(func))
 
 
+def _advice(value: Any) -> str:
+    if families.find(type(value)) is None:
+        return ""
+    return " (for tensors of torch, use torch.func.vmap)"
+
+
 def _is_dim(value: Any) -> bool:
     return value is None or (isinstance(value, int) and not isinstance(value, bool))
 
@@ -96,9 +103,8 @@ class _Inputs:
                 f"{self.given}: in_dims is not compatible with the structure of `inputs`. in_dims "
                 f"is {in_dims!r}, the inputs are {self.structure!r}."
             )
-        self.named, self.named_structure = flatten(kwargs)
+        self.named = kwargs
         self.dims = [self._checked(v, d) for v, d in zip(self.flat, dims, strict=True)]
-        self.dims += [0 if isinstance(v, _C.TensorBase) else None for v in self.named]
         self.size = self._size()
 
     def _checked(self, value: Any, dim: int | None) -> int | None:
@@ -108,7 +114,7 @@ class _Inputs:
             raise ValueError(
                 f"{self.given}: Got in_dim={dim} for an input but the input is of type "
                 f"{type(value)}. We cannot vmap over non-Tensor arguments, please use None as the "
-                f"respective in_dim"
+                f"respective in_dim{_advice(value)}"
             )
         if not -value.ndim <= dim < value.ndim:
             raise ValueError(
@@ -119,10 +125,7 @@ class _Inputs:
         return dim % value.ndim
 
     def _size(self) -> int:
-        sizes = [
-            v.shape[d] for v, d in zip((*self.flat, *self.named), self.dims, strict=True)
-            if d is not None
-        ]
+        sizes = [v.shape[d] for v, d in zip(self.flat, self.dims, strict=True) if d is not None]
         if not sizes:
             raise ValueError(
                 f"{self.given}: no input has a batch: at least one in_dim must not be None"
@@ -137,7 +140,7 @@ class _Inputs:
     def call(self, start: int, count: int, out_dims: Any, randomness: str) -> Any:
         """Calls the function for ``count`` samples from ``start`` on."""
         values = []
-        for value, dim in zip((*self.flat, *self.named), self.dims, strict=True):
+        for value, dim in zip(self.flat, self.dims, strict=True):
             if dim is not None:
                 value = value if dim == 0 else ops["movedim"](value, dim, 0)
                 value = value if count == self.size else value[start : start + count]
@@ -147,11 +150,7 @@ class _Inputs:
             samples = [
                 v if d is None else batched(v, level) for v, d in zip(values, self.dims, strict=True)
             ]
-            split = len(self.flat)
-            result = self.func(
-                *unflatten(samples[:split], self.structure),
-                **unflatten(samples[split:], self.named_structure),
-            )
+            result = self.func(*unflatten(samples, self.structure), **self.named)
             return _results(self.func, result, out_dims, level)
 
 

@@ -90,6 +90,10 @@ class Inputs:
             return value.view_as(value)
         return value.detach().requires_grad_()
 
+    def end(self) -> None:
+        """The function has been derived: for what is around, the handles are no leaves."""
+        _C.end_leaves(self._own)
+
     @property
     def tree(self) -> Any:
         """The handles as the tensors were given."""

@@ -9,7 +9,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from modtree._batching.level import materialized
+from modtree import _C
+from modtree._batching.level import materialized, plain
 from modtree._ops.registry import ops
 from modtree._pytree import flatten, unflatten
 from modtree._tensor.batch_levels import levels
@@ -31,6 +32,8 @@ class Pushforward:
             self.dummies = [zeros_like(o).detach().requires_grad_() for o in self.outputs]
             self.pulled = gradients(self.outputs, inputs.handles, self.dummies, True)
         self.outside = inputs.outside(self.outputs)
+        inputs.end()
+        _C.end_leaves(tuple(_C.gradient_edge(plain(d))[0] for d in self.dummies))
 
     def along(self, tangents: Any) -> list[Any]:
         """The derivatives of the outputs in the direction of the tangents."""
@@ -52,7 +55,7 @@ class Pushforward:
 
 def _check_tangents(name: str, primals: Any, tangents: Any) -> list[Any]:
     """The leaves of the tangents, which must be as those of the primals."""
-    flat, structure = tensors_of(tangents, name)
+    structure = flatten(tangents)[1]
     known, expected = flatten(primals)
     if structure != expected:
         raise RuntimeError(
@@ -60,6 +63,7 @@ def _check_tangents(name: str, primals: Any, tangents: Any) -> list[Any]:
             f"example, if primals is a tuple of 3 tensors, tangents also must be. Got primals "
             f"with structure {expected} and tangents with structure {structure}"
         )
+    flat, _ = tensors_of(tangents, name)
     for primal, tangent in zip(known, flat, strict=True):
         if primal.shape != tangent.shape or primal.dtype != tangent.dtype:
             raise RuntimeError(

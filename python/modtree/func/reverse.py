@@ -65,17 +65,21 @@ def _grad_and_value(name: str, func: Any, argnums: Any, has_aux: bool) -> Callab
             found = gradients([value], inputs.handles, [None], again, again or has_aux)
         found = inputs.finished(unflatten(found, inputs.structure))
         value = inputs.finished(value)
-        return found, (value, inputs.finished(aux)) if has_aux else value
+        aux = inputs.finished(aux)
+        inputs.end()
+        return found, (value, aux) if has_aux else value
 
     return both
 
 
 def _check_scalar(name: str, value: Any) -> None:
     if not isinstance(value, _C.TensorBase):
-        raise RuntimeError(f"{name}(f)(*args): Expected f(*args) to return a tensor, got {type(value)}")
+        raise RuntimeError(
+            f"{name}(f)(*args): Expected f(*args) to return a Tensor, got {type(value)}"
+        )
     if value.ndim != 0:
         raise RuntimeError(
-            f"{name}(f)(*args): Expected f(*args) to return a scalar tensor, got tensor with "
+            f"{name}(f)(*args): Expected f(*args) to return a scalar Tensor, got tensor with "
             f"{value.ndim} dims. Maybe you wanted to use the vjp or jacrev APIs instead?"
         )
 
@@ -112,6 +116,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple
         return tree if not single else (tree[0],)
 
     finished = inputs.finished(value)
+    inputs.end()
     return (finished, product, inputs.finished(aux)) if has_aux else (finished, product)
 
 
@@ -174,6 +179,7 @@ def jacrev(
             blocks = [_rows(output, inputs, again) for output in outputs]
         tree = unflatten([unflatten(b, inputs.structure) for b in blocks], structure)
         tree = inputs.finished(tree)
+        inputs.end()
         return (tree, inputs.finished(aux)) if has_aux else tree
 
     return jacobian
