@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
 #include <stdexcept>
 #include <unordered_set>
 #include <vector>
@@ -56,7 +57,9 @@ py::object function_view(py::object tensor, bool one_of_many) {
 }
 
 py::object with_history(py::object tensor, py::object node, std::uint32_t nr) {
-  if (!is_tensor(tensor.ptr()) || !is_node(node.ptr()) || nr >= as_node(node.ptr())->n_outputs) {
+  // An accumulating node takes one gradient, though it has no outputs.
+  if (!is_tensor(tensor.ptr()) || !is_node(node.ptr()) ||
+      nr >= std::max<std::uint32_t>(as_node(node.ptr())->n_outputs, 1)) {
     throw py::type_error(
         "with_history: expected a Tensor, a Node and the number of one of its outputs");
   }

@@ -23,6 +23,7 @@ from modtree import (
     serialization,
     utils,
 )
+from modtree._batching.vmap import vmap
 from modtree._C import __version__, _has_compatible_shallow_copy_type  # noqa: F401
 from modtree._C import _promote_types as promote_types
 from modtree._C import _result_type as result_type
@@ -565,6 +566,11 @@ from modtree._tensor.windows import (
     vander,
 )
 from modtree.amp import GradScaler, autocast
+from modtree.autograd.anomaly_mode import (
+    is_anomaly_check_nan_enabled,
+    is_anomaly_enabled,
+    set_anomaly_enabled,
+)
 from modtree.cuda import OutOfMemoryError
 from modtree.families import numpy as _numpy_family  # noqa: F401  # announces the native family
 from modtree.nn.functional.at_top import (
@@ -649,8 +655,9 @@ __all__ = [
     "DoubleTensor", "FloatTensor", "HalfTensor", "IntTensor", "LongTensor", "ShortTensor",
     "UInt16Tensor", "UInt32Tensor", "UInt64Tensor",
     # recording of gradients
-    "enable_grad", "inference_mode", "is_grad_enabled", "is_inference_mode_enabled", "no_grad",
-    "set_grad_enabled",
+    "enable_grad", "inference_mode", "is_anomaly_check_nan_enabled", "is_anomaly_enabled",
+    "is_grad_enabled", "is_inference_mode_enabled", "no_grad", "set_anomaly_enabled",
+    "set_grad_enabled", "vmap",
     # the device of what is made
     "get_default_device", "set_default_device",
     # random numbers

@@ -87,7 +87,9 @@ def tree_map(function: Callable[[Any], Any], tree: Any) -> Any:
     return unflatten([function(leaf) for leaf in flat], structure)
 
 
-def broadcast(prefix: Any, structure: Structure, is_leaf: Callable[[Any], bool]) -> list[Any] | None:
+def broadcast(
+    prefix: Any, structure: Structure, is_leaf: Callable[[Any], bool]
+) -> list[Any] | None:
     """One value for each leaf of the structure, where ``prefix`` has that structure or one value in
     place of a part of it; None where it does not fit.
     """

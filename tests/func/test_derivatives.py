@@ -69,22 +69,20 @@ NESTINGS = {
     "grad_from_the_end": lambda m, t, x, y: t.grad(lambda a, b: f(m, a * b), argnums=-1)(x, y),
     "grad_and_value": lambda m, t, x, y: t.grad_and_value(lambda a: f(m, a))(x),
     "aux": lambda m, t, x, y: t.grad(lambda a: (f(m, a), {"k": a * 2}), has_aux=True)(x),
-    "value_and_aux": lambda m, t, x, y: t.grad_and_value(
-        lambda a: (f(m, a), a * 2), has_aux=True
-    )(x),
+    "value_and_aux": lambda m, t, x, y: t.grad_and_value(lambda a: (f(m, a), a * 2), has_aux=True)(
+        x
+    ),
     "unused": lambda m, t, x, y: t.grad(lambda a, b: f(m, a), argnums=(0, 1))(x, y),
     "dicts": lambda m, t, x, y: t.grad(lambda p: loss(m, p, y))({"w": x.T, "b": y.mean(0)[:2]}),
     "second": lambda m, t, x, y: t.grad(lambda a: t.grad(lambda b: f(m, b))(a).pow(2).sum())(x),
     "third": lambda m, t, x, y: t.grad(t.grad(t.grad(lambda a: (a * x).sin().sum())))(y[0, 0]),
-    "closure": lambda m, t, x, y: t.grad(
-        lambda a: (a * t.grad(lambda b: f(m, a * b))(y)).sum()
-    )(x),
+    "closure": lambda m, t, x, y: t.grad(lambda a: (a * t.grad(lambda b: f(m, a * b))(y)).sum())(x),
     "vjp": lambda m, t, x, y: (
         lambda pair: (pair[0], pair[1](y.reshape(-1)[:3]), pair[1](y.reshape(-1)[1:4]))
     )(t.vjp(lambda a: vector(m, a), x)),
-    "vjp_of_two": lambda m, t, x, y: (
-        lambda pair: pair[1]({"a": y[0], "b": [y[0], y.sum()]})
-    )(t.vjp(lambda a, b: two(m, a, b), x, y)),
+    "vjp_of_two": lambda m, t, x, y: (lambda pair: pair[1]({"a": y[0], "b": [y[0], y.sum()]}))(
+        t.vjp(lambda a, b: two(m, a, b), x, y)
+    ),
     "vjp_aux": lambda m, t, x, y: (lambda r: (r[0], r[1](x), r[2]))(
         t.vjp(lambda a: (a.exp(), a), x, has_aux=True)
     ),
@@ -243,7 +241,10 @@ def test_a_custom_function_inside(lib, fn):
         (lambda m, t: t.grad(lambda a: a)(m.ones(2)), "Expected f.*to return a scalar Tensor"),
         (lambda m, t: t.grad(lambda a: 3)(m.ones(2)), "to return a Tensor, got"),
         (lambda m, t: t.grad(lambda a: a.sum(), argnums=2)(m.ones(2)), "Got argnum=2, but only 1"),
-        (lambda m, t: t.grad(lambda a: a.sum(), argnums=())(m.ones(2)), "argnums must be non-empty"),
+        (
+            lambda m, t: t.grad(lambda a: a.sum(), argnums=())(m.ones(2)),
+            "argnums must be non-empty",
+        ),
         (lambda m, t: t.grad(lambda a: a.sum(), argnums=(0, 0))(m.ones(2)), "elements must be uni"),
         (lambda m, t: t.grad(lambda a: a.sum(), has_aux=True)(m.ones(2)), "output of function f"),
         (lambda m, t: t.grad(lambda a: a.sum())(m.arange(3)), "floating point"),

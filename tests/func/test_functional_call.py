@@ -13,9 +13,7 @@ from helpers.implementations import HAS_TORCH
 @pytest.fixture
 def fn(impl):
     """The functions for this class of modules, and those that derive its tensors."""
-    return importlib.import_module(
-        "torch.func" if impl.is_torch else "modtree.func"
-    )
+    return importlib.import_module("torch.func" if impl.is_torch else "modtree.func")
 
 
 @pytest.fixture
@@ -54,7 +52,10 @@ def test_values_are_replaced_for_one_call(impl, fn, net):
     m = net()
     before = m.a.weight
     out = fn.functional_call(
-        m, {"a.weight": impl.lib.tensor([10.0, 10.0])}, (impl.lib.tensor([1.0, 1.0]),), {"bias": 0.5}
+        m,
+        {"a.weight": impl.lib.tensor([10.0, 10.0])},
+        (impl.lib.tensor([1.0, 1.0]),),
+        {"bias": 0.5},
     )
     assert out.tolist() == [60.5, 70.5]
     assert m.a.weight is before
@@ -132,9 +133,9 @@ def test_stacked_states_run_as_an_ensemble(impl, fn, transform, net):
     assert set(buffers) == {"a.count", "b.count"}
     assert all(p.requires_grad and p.is_leaf for p in parameters.values())
     base = net()
-    found = transform.vmap(
-        lambda p, b: fn.functional_call(base, (p, b), (x,)), in_dims=(0, 0)
-    )(parameters, buffers)
+    found = transform.vmap(lambda p, b: fn.functional_call(base, (p, b), (x,)), in_dims=(0, 0))(
+        parameters, buffers
+    )
     assert found.tolist() == expected
     found.sum().backward()
     for i, model in enumerate(models):

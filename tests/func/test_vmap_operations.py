@@ -304,7 +304,9 @@ def test_equals_torch(name, which):
     np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-10)
 
 
-FLOATS = [n for n, (_, specs) in CASES.items() if not isinstance(specs[0][0] if specs[0] else 0, tuple)]
+FLOATS = [
+    n for n, (_, specs) in CASES.items() if not isinstance(specs[0][0] if specs[0] else 0, tuple)
+]
 
 
 @pytest.mark.parametrize("name", FLOATS)
@@ -322,13 +324,9 @@ def test_gradients_of_each_sample(name):
 
     each = func.grad(value)
     found = func.vmap(each, in_dims=(None, 0, *[0] * len(rest)))(first, scale, *rest)
-    expected = modtree.stack(
-        [each(first, scale[i], *[r[i] for r in rest]) for i in range(BATCH)]
-    )
+    expected = modtree.stack([each(first, scale[i], *[r[i] for r in rest]) for i in range(BATCH)])
     np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-10)
     many = modtree.stack([first, first * 2, first - 1])
     found = func.vmap(each, in_dims=(0, 0, *[0] * len(rest)))(many, scale, *rest)
-    expected = modtree.stack(
-        [each(many[i], scale[i], *[r[i] for r in rest]) for i in range(BATCH)]
-    )
+    expected = modtree.stack([each(many[i], scale[i], *[r[i] for r in rest]) for i in range(BATCH)])
     np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-10)

@@ -64,9 +64,7 @@ int note_forward(NodeObject *node) {
   if (PyDict_SetItemString(metadata.ptr(), "traceback_", stack.ptr()) < 0) {
     return -1;
   }
-  return t_evaluated == nullptr
-             ? 0
-             : PyDict_SetItemString(metadata.ptr(), "parent_", t_evaluated);
+  return t_evaluated == nullptr ? 0 : PyDict_SetItemString(metadata.ptr(), "parent_", t_evaluated);
 }
 
 int apply_inspected(NodeObject *node, Gradients &outputs, const std::vector<bool> &wanted,

@@ -115,8 +115,9 @@ int apply_jointly(NodeObject *node, Stack &stack, PyObject *kwnames,
   return 0;
 }
 
-int apply_op(NodeObject *node, Gradients &outputs, const std::vector<bool> &wanted,
-             Gradients &results, bool on_tensors) {
+// `source` stands for the node on the graph: itself, but for an operation in a CopySlices node.
+int apply_op(NodeObject *node, NodeObject *source, Gradients &outputs,
+             const std::vector<bool> &wanted, Gradients &results, bool on_tensors) {
   OpObject *op = node->op;
   Stack stack;
   const std::size_t n_args = node->n_args;
@@ -138,7 +139,7 @@ int apply_op(NodeObject *node, Gradients &outputs, const std::vector<bool> &want
     return -1;
   }
   stack.push(gradient);
-  PyObject *result = saved_result(node, on_tensors);
+  PyObject *result = saved_result(node, source, on_tensors);
   if (result == nullptr) {
     return -1;
   }
@@ -263,6 +264,38 @@ PyObject *take_inner_results(NodeObject *inner, Gradients &inner_results, Gradie
   return own;
 }
 
+// The view as it is after the operation inside a CopySlices node, on the graph.
+py::object changed_view(NodeObject *node) {
+  auto held = py::reinterpret_steal<py::object>(as_object(new_node(NodeKind::as_view, 1, 1)));
+  if (!held) {
+    return held;
+  }
+  NodeObject *view = as_node(held.ptr());
+  view->edges[0].node = as_node(Py_NewRef(as_object(node)));
+  view->geometry = new (std::nothrow) ViewGeometry(*node->geometry);
+  if (view->geometry == nullptr) {
+    PyErr_NoMemory();
+    return py::object();
+  }
+  const auto like = py::reinterpret_steal<py::object>(
+      as_object(meta_array(static_cast<int>(view->geometry->dims.size()),
+                           view->geometry->dims.data(), dtype_of_num(view->geometry->num)->descr)));
+  return like && set_output(view, 0, as_array(like.ptr()), false) == 0 ? held : py::object();
+}
+
+// The derivative of the operation inside a CopySlices node.
+int apply_inner(NodeObject *node, NodeObject *inner, Gradients &outputs,
+                const std::vector<bool> &wanted, Gradients &results) {
+  if (inner->kind != NodeKind::op || !inner->keeps_result) {
+    return apply_node(inner, outputs, wanted, results, true);
+  }
+  if (check_saved(inner) < 0) {
+    return -1;
+  }
+  const py::object view = changed_view(node);
+  return view ? apply_op(inner, as_node(view.ptr()), outputs, wanted, results, true) : -1;
+}
+
 // The same while backward is recorded: the parts are taken and put by operations on tensors.
 int apply_copy_slices_on_tensors(NodeObject *node, Gradients &outputs,
                                  const std::vector<bool> &wanted, Gradients &results) {
@@ -276,7 +309,7 @@ int apply_copy_slices_on_tensors(NodeObject *node, Gradients &outputs,
   inner_outputs[0] = call_installed(installed.base_part, outputs[0], geometry).release().ptr();
   Gradients inner_results(inner->n_edges);
   if (inner_outputs[0] == nullptr ||
-      apply_node(inner, inner_outputs, inner_wanted_of(inner, wanted), inner_results, true) < 0) {
+      apply_inner(node, inner, inner_outputs, inner_wanted_of(inner, wanted), inner_results) < 0) {
     return -1;
   }
   PyObject *own = take_inner_results(inner, inner_results, results);
@@ -440,7 +473,7 @@ int apply_node(NodeObject *node, Gradients &outputs, const std::vector<bool> &wa
   }
   switch (node->kind) {
     case NodeKind::op:
-      return apply_op(node, outputs, wanted, results, on_tensors);
+      return apply_op(node, node, outputs, wanted, results, on_tensors);
     case NodeKind::python:
       return apply_python(node, outputs, results, on_tensors);
     case NodeKind::copy_slices:

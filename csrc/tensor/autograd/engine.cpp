@@ -51,7 +51,9 @@ private:
 class Backward {
 public:
   explicit Backward(const BackwardOptions &options)
-      : options_(options), id_(++g_last_backward), outer_(t_current) {
+      : options_(options),
+        id_(++g_last_backward),
+        outer_(t_current) {
     t_current = this;
   }
   Backward(const Backward &) = delete;
@@ -166,7 +168,6 @@ public:
 
 private:
   // -- the part of the graph that matters
-  // ---------------------------------------------------------------------------------
 
   void discover(NodeObject *root) {
     std::vector<NodeObject *> stack;
@@ -189,8 +190,7 @@ private:
     }
   }
 
-  // Makes the node ours; false when it was. A node that another backward works on (of a hook, of
-  // another thread) goes into a map.
+  // Makes the node ours; false when it was. One that another backward works on goes into a map.
   bool claim(NodeObject *node) {
     const auto index = static_cast<std::uint32_t>(works_.size());
     if (node->task == 0 && (shared_.empty() || shared_.count(node) == 0)) {
@@ -251,7 +251,6 @@ private:
   }
 
   // -- the order
-  // ---------------------------------------------------------------------------------
 
   // Of two leaves neither is older: the heap then keeps the order in which torch, too, accumulates
   // them and runs their hooks.
@@ -270,7 +269,6 @@ private:
   }
 
   // -- gradients on their way
-  // ---------------------------------------------------------------------------------
 
   // Adds to the gradient of an output. Steals.
   int add_to(Work &work, std::uint32_t nr, PyObject *gradient) {

@@ -303,10 +303,10 @@ PyObject *geometry_tuple(const ViewGeometry &geometry) {
     return dims_tuple(values.data(), static_cast<int>(values.size()));
   };
   // "N" takes the references, also of those made before one that failed.
-  return Py_BuildValue("(NNNNnn)", tuple_of(geometry.base_dims), tuple_of(geometry.base_strides),
-                       tuple_of(geometry.dims), tuple_of(geometry.strides),
-                       static_cast<Py_ssize_t>(geometry.offset),
-                       static_cast<Py_ssize_t>(PyDataType_ELSIZE(dtype_of_num(geometry.num)->descr)));
+  return Py_BuildValue(
+      "(NNNNnn)", tuple_of(geometry.base_dims), tuple_of(geometry.base_strides),
+      tuple_of(geometry.dims), tuple_of(geometry.strides), static_cast<Py_ssize_t>(geometry.offset),
+      static_cast<Py_ssize_t>(PyDataType_ELSIZE(dtype_of_num(geometry.num)->descr)));
 }
 
 PyObject *scatter_view_on_tensors(const ViewGeometry &geometry, PyObject *gradient) {

@@ -138,7 +138,7 @@ PyObject *argument_on_tensors(NodeObject *node, std::size_t arg) {
   return list;
 }
 
-PyObject *saved_result(NodeObject *node, bool on_tensors) {
+PyObject *saved_result(NodeObject *node, NodeObject *source, bool on_tensors) {
   auto held = py::reinterpret_borrow<py::object>(node->result == nullptr ? Py_None : node->result);
   if (node->packed_result && node->result != nullptr) {
     held = call_installed(installed.unpack_saved, held);
@@ -151,7 +151,7 @@ PyObject *saved_result(NodeObject *node, bool on_tensors) {
     return Py_NewRef(result);
   }
   if (PyArray_Check(result)) {
-    return revive(result, node, 0);
+    return revive(result, source, 0);
   }
   if (!node->has_many || !PyTuple_Check(result)) {
     return Py_NewRef(result);
@@ -160,7 +160,7 @@ PyObject *saved_result(NodeObject *node, bool on_tensors) {
   for (Py_ssize_t i = 0; tensors != nullptr && i < PyTuple_GET_SIZE(result); ++i) {
     PyObject *item = PyTuple_GET_ITEM(result, i);
     PyObject *tensor = PyArray_Check(item) && is_float_category(dtype_of(as_array(item))->category)
-                           ? revive(item, node, static_cast<std::uint32_t>(i))
+                           ? revive(item, source, static_cast<std::uint32_t>(i))
                            : Py_NewRef(item);
     if (tensor == nullptr) {
       Py_CLEAR(tensors);

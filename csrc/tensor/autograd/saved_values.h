@@ -23,7 +23,8 @@ PyObject *saved_argument(NodeObject *node, std::size_t arg);
 // A saved argument as the functions get it when they run on tensors. New reference.
 PyObject *argument_on_tensors(NodeObject *node, std::size_t arg);
 
-// The result as the functions get it. New reference.
-PyObject *saved_result(NodeObject *node, bool on_tensors);
+// The result as the functions get it. On tensors it is an output of `source`: the node, or what
+// stands for it on the graph. New reference.
+PyObject *saved_result(NodeObject *node, NodeObject *source, bool on_tensors);
 
 }  // namespace modtree

@@ -103,6 +103,4 @@ def batched_inplace(op: Any, self: Any, *args: Any, **kwargs: Any) -> None:
     self.copy_(result)
 
 
-_C._install(
-    BatchedTensor=BatchedTensor, batched_call=batched_call, batched_inplace=batched_inplace
-)
+_C._install(BatchedTensor=BatchedTensor, batched_call=batched_call, batched_inplace=batched_inplace)

@@ -66,9 +66,7 @@ class Level:
             return value._full
         return ops["expand"](value.unsqueeze(0), (self.size, *value.shape))
 
-    def map(
-        self, function: Callable[..., Any], args: Any, name: str, *, leave: bool = True
-    ) -> Any:
+    def map(self, function: Callable[..., Any], args: Any, name: str, *, leave: bool = True) -> Any:
         """Calls the function for each sample, outside of this level unless ``leave`` is False, and
         puts the results together.
         """
@@ -176,7 +174,7 @@ class Level:
     def _grad_by_sample(
         self, grad: Callable[..., Any], outputs: Any, inputs: Any, weights: Any, options: Any
     ) -> Any:
-        """Of an input that is the same for the whole batch each sample has a gradient of its own."""
+        """Of an input without a batch each sample has a gradient of its own."""
         columns = [self.samples_of(w) for w in weights]
         fulls = [o._full if self.holds(o) else o for o in outputs]
         rows = []
@@ -244,4 +242,3 @@ def plain(value: Any) -> Any:
     while type(value) is BatchedTensor:
         value = value._full
     return value
-

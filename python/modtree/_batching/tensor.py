@@ -197,9 +197,9 @@ class BatchedTensor(Tensor):
 
     def __setitem__(self, index: Any, value: Any) -> None:
         parts = index if isinstance(index, tuple) else (index,)
-        if all(p is None or p is Ellipsis or isinstance(p, (int, slice)) for p in parts) and not any(
-            isinstance(p, bool) for p in parts
-        ):
+        if all(
+            p is None or p is Ellipsis or isinstance(p, (int, slice)) for p in parts
+        ) and not any(isinstance(p, bool) for p in parts):
             whole = (slice(None), *parts)
             ndim = self._full[whole].ndim - 1
             self._full[whole] = self._like_full(value, ndim)
@@ -227,9 +227,7 @@ class BatchedTensor(Tensor):
         return values if values.requires_grad else self._with_batch(values)
 
 
-for _name in (
-    "float double half long int short char byte bool cfloat cdouble contiguous".split()
-):
+for _name in "float double half long int short char byte bool cfloat cdouble contiguous".split():
 
     def _cast(self: Any, *args: Any, _name: str = _name, **kwargs: Any) -> Any:
         return batched(getattr(self._full, _name)(), self._level)

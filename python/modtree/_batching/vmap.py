@@ -148,7 +148,8 @@ class _Inputs:
         level = Level(count, randomness)
         with level:
             samples = [
-                v if d is None else batched(v, level) for v, d in zip(values, self.dims, strict=True)
+                v if d is None else batched(v, level)
+                for v, d in zip(values, self.dims, strict=True)
             ]
             result = self.func(*unflatten(samples, self.structure), **self.named)
             return _results(self.func, result, out_dims, level)
@@ -163,7 +164,10 @@ def _results(func: Any, result: Any, out_dims: Any, level: Level) -> Any:
                 f"{type(value)}. Did you mean to set the `out_dims=` to None for output?"
             )
     return unflatten(
-        [_result(func, v, d, level) for v, d in zip(flat, _dims(func, out_dims, structure), strict=True)],
+        [
+            _result(func, v, d, level)
+            for v, d in zip(flat, _dims(func, out_dims, structure), strict=True)
+        ],
         structure,
     )
 

@@ -20,12 +20,7 @@ from modtree.autograd import (
     graph,
     views,  # noqa: F401  # hands itself over to native code
 )
-from modtree.autograd.anomaly_mode import (
-    detect_anomaly,
-    is_anomaly_check_nan_enabled,
-    is_anomaly_enabled,
-    set_detect_anomaly,
-)
+from modtree.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
 from modtree.autograd.engine import backward, grad
 from modtree.autograd.function import Function, once_differentiable
 from modtree.autograd.gradcheck import gradcheck, gradgradcheck
@@ -48,8 +43,6 @@ __all__ = [
     "gradgradcheck",
     "graph",
     "inference_mode",
-    "is_anomaly_check_nan_enabled",
-    "is_anomaly_enabled",
     "no_grad",
     "once_differentiable",
     "profiler",

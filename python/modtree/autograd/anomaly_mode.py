@@ -11,7 +11,23 @@ import numpy as np
 
 from modtree import _C
 
-__all__ = ["detect_anomaly", "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "set_detect_anomaly"]
+__all__ = [
+    "detect_anomaly",
+    "is_anomaly_check_nan_enabled",
+    "is_anomaly_enabled",
+    "set_anomaly_enabled",
+    "set_detect_anomaly",
+]
+
+
+def set_anomaly_enabled(mode: bool, check_nan: bool = True) -> None:
+    """Switches the search on or off.
+
+    Args:
+        mode: On, or off.
+        check_nan: Let a NaN among the gradients be an error.
+    """
+    _C.set_anomaly_mode(bool(mode), bool(check_nan))
 
 
 def is_anomaly_enabled() -> bool:
@@ -20,7 +36,7 @@ def is_anomaly_enabled() -> bool:
 
 
 def is_anomaly_check_nan_enabled() -> bool:
-    """Is a NaN that backward computes an error, while operations remember where they were called?"""
+    """Is a NaN in backward an error, while operations remember where they were called?"""
     return bool(_C.anomaly_mode()[1])
 
 
@@ -85,6 +101,7 @@ def _refuse_nan(name: str, gradients: tuple[Any, ...]) -> None:
 def _explain(node: Any) -> None:
     """Warns with the traceback of the call that made the node, and of those behind it."""
     text = f"Error detected in {node.name()}."
+    what = "caused the error"
     while node is not None:
         stack = node.metadata.get("traceback_")
         if stack is None:
@@ -93,11 +110,12 @@ def _explain(node: Any) -> None:
                 "pass for more information."
             )
         else:
-            text += " Traceback of forward call that caused the error:\n" + "".join(stack)
+            text += f" Traceback of forward call that {what}:\n" + "".join(stack)
+        warnings.warn(text, stacklevel=2)
         node = node.metadata.get("parent_")
         if node is not None:
-            text += f"\nThe previous calculation was induced by {node.name()}."
-    warnings.warn(text, stacklevel=2)
+            text = f"\n\nPrevious calculation was induced by {node.name()}."
+            what = "induced the previous calculation"
 
 
 _C._install(forward_traceback=_forward_traceback, refuse_nan=_refuse_nan, explain_anomaly=_explain)

@@ -11,7 +11,14 @@ from modtree._tensor.creation import zeros_like
 from modtree._tensor.grad_mode import enable_grad
 from modtree.autograd.engine import grad
 
-__all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
+__all__ = [
+    "UnpackedDualTensor",
+    "dual_level",
+    "enter_dual_level",
+    "exit_dual_level",
+    "make_dual",
+    "unpack_dual",
+]
 
 #: (tensor that is derived by, tangent) of the level that is entered; None outside of one.
 _duals: list[tuple[Any, Any]] | None = None
@@ -73,7 +80,9 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
         )
     for what, value in (("primal", tensor), ("tangent", tangent)):
         if not (value.is_floating_point() or value.is_complex()):
-            raise ValueError(f"Expected {what} to be floating point or complex, but got: {value.dtype}")
+            raise ValueError(
+                f"Expected {what} to be floating point or complex, but got: {value.dtype}"
+            )
     if tensor.shape != tangent.shape or tensor.dtype != tangent.dtype:
         raise RuntimeError(
             f"Expected a tangent of the primal's shape {list(tensor.shape)} and dtype "

@@ -57,7 +57,7 @@ class FunctionCtx:
         result = []
         for tensor, version in zip(self._saved, self._versions, strict=True):
             if isinstance(tensor, _PackedInput):
-                result.append(tensor.restore())
+                result.append(tensor.restore(self._node()))
                 continue
             if isinstance(tensor, _SavedOutput):
                 tensor = tensor.restore(self._node())
@@ -84,24 +84,31 @@ class FunctionCtx:
         )
         if saved.packs():
             self._saved = tuple(
-                _PackedInput(t) if isinstance(t, _C.TensorBase) else t for t in self._saved
+                _PackedInput(t) if isinstance(t, (_C.TensorBase, _SavedOutput)) else t
+                for t in self._saved
             )
 
 
 class _PackedInput:
-    """A saved input that hooks of saved tensors keep; its place on the graph stays here."""
+    """A saved tensor that hooks keep; its place on the graph stays here."""
 
-    def __init__(self, tensor: Any) -> None:
-        self.edge = _C.gradient_edge(tensor) if tensor.requires_grad else None
+    def __init__(self, value: Any) -> None:
+        self.edge: Any = None
+        self.nr = -1
+        tensor = value
+        if isinstance(value, _SavedOutput):
+            tensor, self.nr = value.tensor, value.nr
+        elif tensor.requires_grad:
+            self.edge = _C.gradient_edge(tensor)
         self.packed = saved.pack(tensor.detach())
 
-    def restore(self) -> Any:
+    def restore(self, own: Any) -> Any:
+        """The tensor; ``own`` is the node of the call."""
         tensor = self.packed.tensor()
-        if self.edge is None:
+        node, nr = self.edge or (own, self.nr)
+        if nr < 0 or node is None:
             return tensor
-        node, nr = self.edge
-        is_leaf = node.name() == "AccumulateGrad"
-        return node.variable if is_leaf else _C.with_history(tensor, node, nr)
+        return _C.with_history(tensor, node, nr)
 
 
 class _SavedOutput:

@@ -138,7 +138,7 @@ def _pack_value(value: Any, original: Any) -> Any:
     if isinstance(value, np.ndarray):
         if not isinstance(original, _C.TensorBase) or original._array is not value:
             return pack(_C.wrap(value))
-        return pack(original.detach() if not original.is_leaf else original)
+        return pack(original.detach())
     if isinstance(value, (tuple, list)):
         originals = original if isinstance(original, (tuple, list)) else ()
         pairs = zip(value, (*originals, *[None] * (len(value) - len(originals))), strict=True)

@@ -52,9 +52,7 @@ def _place(name: str, argnum: Any, args: tuple[Any, ...]) -> int:
     if not isinstance(argnum, int):
         raise RuntimeError(f"{name}: argnum must be int or Tuple[int, ...], got: {argnum!r}")
     if not -len(args) <= argnum < len(args):
-        raise RuntimeError(
-            f"{name}: Got argnum={argnum}, but only {len(args)} positional inputs"
-        )
+        raise RuntimeError(f"{name}: Got argnum={argnum}, but only {len(args)} positional inputs")
     return argnum % len(args)
 
 

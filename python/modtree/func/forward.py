@@ -47,9 +47,7 @@ class Pushforward:
                 return self.along(tangents)
         recorded = self.inputs.around and any(t.requires_grad for t in tangents)
         with enable_grad():
-            found = gradients(
-                self.pulled, self.dummies, tangents, self.outside or recorded, True
-            )
+            found = gradients(self.pulled, self.dummies, tangents, self.outside or recorded, True)
         return found if self.outside or recorded else [g.detach() for g in found]
 
 
@@ -193,4 +191,3 @@ def _columns(pushforward: Pushforward, k: int) -> list[Any]:
         else zeros((*output.shape, *shape), dtype=output.dtype, device=output.device)
         for i, output in enumerate(pushforward.outputs)
     ]
-

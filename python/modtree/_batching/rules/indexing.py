@@ -11,7 +11,6 @@ import numpy as np
 from modtree import _C
 from modtree._batching.rules.pointwise import aligned
 from modtree._ops.generic import wrap_dim
-from modtree._ops.registry import ops
 from modtree._tensor.ranges import arange
 
 __all__ = ["RULES"]

@@ -96,8 +96,10 @@ def _masked_fill(level: Any, op: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _independent(level: Any, op: Any, args: Any, kwargs: Any) -> Any:
-    return op(*[a._full if level.holds(a) else a for a in args]) if level.holds(args[0]) else (
-        NotImplemented
+    return (
+        op(*[a._full if level.holds(a) else a for a in args])
+        if level.holds(args[0])
+        else (NotImplemented)
     )
 
 

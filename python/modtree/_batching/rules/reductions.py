@@ -14,9 +14,7 @@ __all__ = ["RULES"]
 #: Name -> place of the argument ``axis``; several dimensions, or None for all.
 _OVER = {
     name: 1
-    for name in (
-        "sum prod mean var std logsumexp amax amin all any count_nonzero norm"
-    ).split()
+    for name in ("sum prod mean var std logsumexp amax amin all any count_nonzero norm").split()
 }
 #: Those for one dimension, or None.
 _OVER_ONE = {"argmax": 1, "argmin": 1}
