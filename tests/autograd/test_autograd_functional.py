@@ -137,3 +137,38 @@ def test_data_parallel():
         assert list(model.state_dict()) == ["module.weight", "module.bias"]
         assert tuple(model(lib.ones(3, 2)).shape) == (3, 1)
         assert model.module.in_features == 2
+
+
+@pytest.mark.filterwarnings("ignore:.*is deprecated.:DeprecationWarning")  # of torch, by itself
+@pytest.mark.parametrize("strategy", ["reverse-mode", "forward-mode"])
+def test_strategies(lib, strategy):
+    functional = lib.autograd.functional
+    x = lib.tensor([1.0, 2.0])
+    found = functional.jacobian(lambda a: a * a.sum(), x, vectorize=True, strategy=strategy)
+    assert found.tolist() == [[4.0, 1.0], [2.0, 5.0]]
+    found = functional.hessian(
+        lambda a: (a**3).sum(), x, vectorize=True, outer_jacobian_strategy=strategy
+    )
+    assert found.tolist() == [[6.0, 0.0], [0.0, 12.0]]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"strategy": "sideways"}, AssertionError, "Expected strategy to be either"),
+        (
+            {"strategy": "forward-mode"},
+            NotImplementedError,
+            "implemented for `vectorize=True`",
+        ),
+        (
+            {"strategy": "forward-mode", "vectorize": True, "create_graph": True},
+            NotImplementedError,
+            "`create_graph=True` and",
+        ),
+        ({"strict": True, "vectorize": True}, RuntimeError, "`strict=True` and `vectorized=True`"),
+    ],
+)
+def test_strategies_that_are_refused(lib, options, error, message):
+    with pytest.raises(error, match=message):
+        lib.autograd.functional.jacobian(lambda a: a * 2, lib.ones(2), **options)

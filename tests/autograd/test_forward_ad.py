@@ -57,7 +57,7 @@ def test_errors(lib, fwd):
     one = lib.tensor([1.0])
     with pytest.raises(RuntimeError, match="no level exists"):
         fwd.make_dual(one, one)
-    with pytest.raises(RuntimeError, match="exit a forward AD level"):
+    with pytest.raises(RuntimeError, match="exit a forward AD level|Dual level must"):
         fwd.exit_dual_level()
     with fwd.dual_level():
         with pytest.raises(RuntimeError, match="Nested forward mode AD is not supported"):

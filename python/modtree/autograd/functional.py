@@ -144,6 +144,32 @@ def jvp(
     )
 
 
+def _check_strategy(
+    name: str, strategy: str, create_graph: bool, strict: bool, vectorize: bool
+) -> None:
+    if strategy not in ("forward-mode", "reverse-mode"):
+        raise AssertionError(  # as in torch
+            f'Expected strategy to be either "forward-mode" or "reverse-mode", got {strategy!r}. '
+            f"Where there are more outputs than inputs, forward-mode takes fewer passes"
+        )
+    if strict and vectorize:
+        raise RuntimeError(
+            f"autograd.functional.{name}: `strict=True` and `vectorized=True` are not supported "
+            f"together. Please either set `strict=False` or `vectorize=False`."
+        )
+    if strategy == "forward-mode" and create_graph:
+        raise NotImplementedError(
+            f'autograd.functional.{name}: `create_graph=True` and `strategy="forward-mode"` are '
+            f"not supported together (yet). Please either set `create_graph=False` or "
+            f'`strategy="reverse-mode"`.'
+        )
+    if strategy == "forward-mode" and not vectorize:
+        raise NotImplementedError(
+            "Computing Jacobian using forward-AD or forward-over-reverse Hessian is only "
+            "implemented for `vectorize=True`."
+        )
+
+
 def jacobian(
     func: Callable[..., Any],
     inputs: Any,
@@ -161,8 +187,14 @@ def jacobian(
         create_graph: Let the result be derived.
         strict: Refuse outputs that do not depend on an input; else their entries are 0.
         vectorize: Accepted; one pass is made for each element of the outputs.
-        strategy: Accepted; derivatives go backward.
+        strategy: "reverse-mode", or "forward-mode" with ``vectorize``; both go backward.
+
+    Raises:
+        AssertionError: Another strategy.
+        NotImplementedError: "forward-mode" with ``create_graph`` or without ``vectorize``.
+        RuntimeError: ``strict`` with ``vectorize``; a result or an input is no tensor.
     """
+    _check_strategy("jacobian", strategy, create_graph, strict, vectorize)
     with enable_grad():
         given, is_tuple = _tuple(inputs, "inputs")
         given = _prepared(given, create_graph)
@@ -215,14 +247,19 @@ def hessian(
         create_graph: Record the computation, so that its result can be derived again.
         strict: Raise when a result does not depend on an input, instead of zeros.
         vectorize: Accepted.
-        outer_jacobian_strategy: Accepted.
+        outer_jacobian_strategy: "reverse-mode", or "forward-mode" with ``vectorize``.
     """
+    if outer_jacobian_strategy not in ("forward-mode", "reverse-mode"):
+        raise AssertionError(  # as in torch
+            f'Expected strategy to be either "forward-mode" or "reverse-mode", got '
+            f"{outer_jacobian_strategy!r}"
+        )
 
     def slope(*args: Any) -> Any:
         return jacobian(_scalar(func), args if is_tuple else args[0], create_graph=True)
 
     _, is_tuple = _tuple(inputs, "inputs")
-    return jacobian(slope, inputs, create_graph, strict)
+    return jacobian(slope, inputs, create_graph, strict, vectorize, outer_jacobian_strategy)
 
 
 def vhp(
