@@ -278,3 +278,16 @@ def test_a_linearized_function_depends_on_its_point():
     _, derivative = func.linearize(lambda a: a**3, x)
     derivative(modtree.ones(2)).sum().backward()
     assert x.grad.tolist() == [6.0, 12.0]
+
+
+def test_a_write_into_what_is_captured():
+    modtree = importlib.import_module("modtree")
+    func = importlib.import_module("modtree.func")
+    calls = modtree.tensor(0.0)
+
+    def function(a):
+        calls.add_(1)
+        return (a * a).sum()
+
+    assert func.grad(function)(modtree.tensor([1.0, 2.0])).tolist() == [2.0, 4.0]
+    assert calls.item() == 1
