@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <stdexcept>
+#include <string>
 #include <unordered_set>
 #include <vector>
 
@@ -37,6 +38,12 @@ py::object run(py::tuple roots, py::tuple gradients, py::object inputs, bool kee
 
 py::object record(py::str name, py::tuple inputs, py::tuple outputs, py::object function,
                   py::tuple changed, bool saves) {
+  PyObject *tensors[2] = {inputs.ptr(), outputs.ptr()};
+  if (any_batched(tensors, 2)) {
+    throw std::runtime_error(std::string(name) +
+                             ": hooks on the gradients of modules, and other functions in the "
+                             "graph that are not operations, are not available inside of vmap");
+  }
   NodeObject *node =
       record_python(name.ptr(), inputs.ptr(), outputs.ptr(), function.ptr(), changed.ptr());
   if (node == nullptr) {

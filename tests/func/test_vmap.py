@@ -255,6 +255,73 @@ def test_errors(lib, vmap, call, message):
         call(lib, vmap)
 
 
+class TestCustomFunctions:
+    def make(self, lib, generate):
+        class Square(lib.autograd.Function):
+            generate_vmap_rule = generate
+
+            @staticmethod
+            def forward(x, y):
+                return x * x * y
+
+            @staticmethod
+            def setup_context(ctx, inputs, output):
+                ctx.save_for_backward(*inputs)
+
+            @staticmethod
+            def backward(ctx, g):
+                x, y = ctx.saved_tensors
+                return 2 * x * y * g, x * x * g
+
+        return Square
+
+    def test_for_each_sample(self, lib, vmap):
+        function = self.make(lib, True)
+        x, y = numbers(lib, 3, 2).requires_grad_(), lib.tensor([2.0, 3.0])
+        found = vmap(function.apply, in_dims=(0, None))(x, y)
+        np.testing.assert_array_equal(found.detach(), (x * x * y).detach())
+        found.sum().backward()
+        np.testing.assert_array_equal(x.grad, (2 * x * y).detach())
+
+    def test_with_a_rule_of_its_own(self, lib, vmap):
+        seen = []
+
+        class Ruled(self.make(lib, False)):
+            @staticmethod
+            def vmap(info, in_dims, x, y):
+                seen.append((info.batch_size, info.randomness, in_dims))
+                return (x * x * y).T, 1
+
+        x, y = numbers(lib, 3, 2), lib.tensor([2.0, 3.0])
+        found = vmap(Ruled.apply, in_dims=(0, None))(x, y)
+        np.testing.assert_array_equal(found, x * x * y)
+        assert seen == [(3, "error", (0, None))]
+
+
+def test_running_values_that_all_share_are_refused(lib, vmap):
+    layer = lib.nn.BatchNorm1d(2)
+    with pytest.raises((RuntimeError, ValueError), match="Batch norm got a batched tensor"):
+        vmap(layer)(lib.rand(3, 4, 2))
+    assert layer.running_mean.tolist() == [0, 0]
+    plain = lib.nn.BatchNorm1d(2, track_running_stats=False)
+    x = lib.rand(3, 4, 2)
+    expected = lib.stack([plain(one) for one in x])
+    np.testing.assert_allclose(vmap(plain)(x).detach(), expected.detach(), atol=1e-5)
+
+
+def test_hooks_on_gradients_of_modules_are_refused():
+    layer = modtree.nn.Linear(2, 2)
+    layer.register_full_backward_hook(lambda m, gi, go: None)
+    with pytest.raises(RuntimeError, match="not available inside of vmap"):
+        func.vmap(layer)(modtree.rand(3, 2).requires_grad_())
+
+
+@pytest.mark.parametrize("name", ["detach_", "retain_grad"])
+def test_methods_that_are_refused(name):
+    with pytest.raises(RuntimeError, match="vmap"):
+        func.vmap(lambda a: getattr(a, name)())(modtree.rand(3, 2))
+
+
 def test_other_threads_are_not_in_it():
     threading = importlib.import_module("threading")
     seen = []

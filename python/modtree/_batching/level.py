@@ -5,17 +5,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 from modtree import _C
 from modtree._batching.tensor import BatchedTensor, batched
 from modtree._ops.registry import ops
-from modtree._pytree import flatten, unflatten
+from modtree._pytree import broadcast, flatten, unflatten
 from modtree._tensor.batch_levels import levels, refuse_random
 from modtree._tensor.creation import ones_like, zeros_like
 from modtree._tensor.random import default_generator
 
 __all__ = ["Level", "materialized", "plain"]
+
+
+class VmapInfo(NamedTuple):
+    """What the ``vmap`` of an autograd.Function gets first."""
+
+    batch_size: int
+    randomness: str
 
 
 class Level:
@@ -93,6 +100,32 @@ class Level:
             return function(*positional, **named)
 
         return self.map(one, tuple(flat), getattr(function, "__name__", "a function"))
+
+    def custom(self, function: Any, args: Any, kwargs: Any) -> Any:
+        """function.apply(*args, **kwargs) of an autograd.Function: by its own rule for batches, or
+        for each sample.
+        """
+        rule = getattr(function, "vmap", None)
+        if rule is None or not any(map(self.holds, args)):
+            return self.each(function.apply, args, kwargs)
+        dims = tuple(0 if self.holds(a) else None for a in args)
+        with self.left():
+            info = VmapInfo(self.size, self.randomness)
+            found, out_dims = rule(info, dims, *[a._full if self.holds(a) else a for a in args])
+        flat, structure = flatten(found)
+        placed = broadcast(out_dims, structure, lambda d: d is None or isinstance(d, int))
+        if placed is None:
+            raise RuntimeError(
+                f"{function.__name__}.vmap(): the dimensions {out_dims!r} do not go with results "
+                f"of the structure {structure}"
+            )
+        return unflatten(
+            [
+                v if d is None else batched(v if d == 0 else ops["movedim"](v, d, 0), self)
+                for v, d in zip(flat, placed, strict=True)
+            ],
+            structure,
+        )
 
     def joined(self, samples: list[Any], name: str) -> Any:
         """The results of all samples as one value."""

@@ -152,6 +152,14 @@ class BatchedTensor(Tensor):
             "outside, or use func.grad() inside"
         )
 
+    def _refused(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(
+            "vmap: this method changes or watches one tensor object: call it outside of vmap"
+        )
+
+    register_hook = register_post_accumulate_grad_hook = retain_grad = _refused
+    detach_ = set_ = resize_ = apply_ = share_memory_ = _refused
+
     # -- other handles -----------------------------------------------------------------------------
 
     def _each(self, name: str, *args: Any) -> Any:

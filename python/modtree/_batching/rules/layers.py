@@ -40,6 +40,17 @@ def _group_norm(level: Any, op: Any, args: Any, kwargs: Any) -> Any:
     return _unfolded(level, x, op(_folded(level, x), weight, bias, *rest, **kwargs))
 
 
+def _batch_norm(level: Any, op: Any, args: Any, kwargs: Any) -> Any:
+    mean, var, training = args[3:6]
+    if training and any(r is not None and not level.holds(r) for r in (mean, var)):
+        raise RuntimeError(
+            "Batch norm got a batched tensor as input while the running_mean or running_var, which "
+            "will be updated in place, were not batched. Give vmap running values for each "
+            "sample, use a layer with track_running_stats=False, or call eval()"
+        )
+    return NotImplemented
+
+
 def _folded(level: Any, x: Any) -> Any:
     """(batch, N, ...) as (batch * N, ...)."""
     n, *rest = x.shape
@@ -130,6 +141,7 @@ RULES: dict[str, Callable[..., Any]] = {
     "layer_norm": _layer_norm,
     "rms_norm": _rms_norm,
     "group_norm": _group_norm,
+    "batch_norm": _batch_norm,
     "convolution": _convolution,
     "conv_transpose": _fold_first,
     "max_pool": _planes,
