@@ -3,7 +3,7 @@
 code runs as overrides in a class of a user's.
 """
 
-# ruff: noqa: UP007, UP032, UP037, SIM118, N806
+# ruff: noqa: UP006, UP007, UP032, UP037, UP045, SIM118, N806, F821
 from __future__ import annotations
 
 from collections import OrderedDict
@@ -125,6 +125,31 @@ def with_setattr_of_2020(impl):
 
 class ModuleAttributeError(AttributeError):
     """What torch 1.7 raised for a missing attribute."""
+
+
+def with_init_of_2021(impl):
+    torch, Module = names_of(impl).torch, impl.nn.Module
+
+    class Written(Module):
+        def __init__(self) -> None:
+            """
+            Initializes internal Module state, shared by both nn.Module and ScriptModule.
+            """
+            torch._C._log_api_usage_once("python.nn_module")
+
+            self.training = True
+            self._parameters: Dict[str, Optional[Parameter]] = OrderedDict()
+            self._buffers: Dict[str, Optional[Tensor]] = OrderedDict()
+            self._non_persistent_buffers_set: Set[str] = set()
+            self._backward_hooks: Dict[int, Callable] = OrderedDict()
+            self._is_full_backward_hook = None
+            self._forward_hooks: Dict[int, Callable] = OrderedDict()
+            self._forward_pre_hooks: Dict[int, Callable] = OrderedDict()
+            self._state_dict_hooks: Dict[int, Callable] = OrderedDict()
+            self._load_state_dict_pre_hooks: Dict[int, Callable] = OrderedDict()
+            self._modules: Dict[str, Optional["Module"]] = OrderedDict()
+
+    return Written
 
 
 def with_setattr_of_2025(impl):
@@ -367,6 +392,33 @@ def test_registration_hooks_as_written(impl):
             error = KeyError
         with pytest.raises(error):
             m.register_buffer(name, None)
+
+
+def test_registries_of_2021(impl):
+    m = with_init_of_2021(impl)()
+    assert type(m._parameters) is OrderedDict
+    m.weight = impl.nn.Parameter(impl.lib.ones(2))
+    m.register_buffer("mean", impl.lib.zeros(2), persistent=False)
+    m.child = impl.nn.Identity()
+    m.child, m.other = None, m.child
+    m.weight = None
+    m.weight = impl.nn.Parameter(impl.lib.ones(3))
+    assert [tuple(p.shape) for p in m.parameters()] == [(3,)]
+    assert list(m._modules.items())[0] == ("child", None)
+    assert [k for k, _ in m.named_modules()] == ["", "other"]
+    assert m.double().weight.dtype == impl.lib.float64
+    assert not m.eval().other.training
+    # Of what came later, the article's constructor knows nothing.
+    for act, name in ((m.state_dict, "_state_dict_pre_hooks"), (m, "_backward_pre_hooks")):
+        with pytest.raises(AttributeError, match=name):
+            act()
+    later = set(vars(impl.nn.Module())) - set(vars(m))
+    for name in later:
+        setattr(m, name, OrderedDict())
+    assert list(m.state_dict()) == ["weight"]
+    m.forward = lambda x: x
+    m.register_forward_hook(lambda m, args, out: out + 1)
+    assert m(1) == 2
 
 
 def test_a_module_made_without_the_constructor_works(impl):
