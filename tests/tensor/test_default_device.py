@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import threading
 
@@ -93,6 +94,55 @@ def test_what_has_a_device_of_its_own_keeps_it(lib, name):
     with lib.device("meta"):
         made = OTHERS[name](lib, given)
     assert made.device == lib.device("cpu")
+
+
+def clipped(lib):
+    p = lib.nn.Parameter(lib.ones(2, device="cpu"))
+    p.grad = lib.ones(2, device="cpu")
+    return lib.nn.utils.clip_grad_norm_([p], 1.0)
+
+
+def stepped(lib):
+    p = lib.nn.Parameter(lib.ones(2, device="cpu"))
+    (p * 2).sum().backward()
+    optimizer = lib.optim.Adam([p], lr=0.1)
+    optimizer.step()
+    return optimizer.state[p]["exp_avg"]
+
+
+# What makes tensors on its way, from layers and data on the CPU.
+COMPUTATIONS = {
+    "attention": lambda lib, x: (
+        lambda: lib.nn.MultiheadAttention(4, 2, add_zero_attn=True, add_bias_kv=True, device="cpu")(
+            x, x, x
+        )[0]
+    ),
+    "batch norm": lambda lib, x: lambda: lib.nn.BatchNorm1d(3, device="cpu")(x),
+    "clip_grad_norm_": lambda lib, x: lambda: clipped(lib),
+    "ctc_loss": lambda lib, x: functools.partial(
+        lib.nn.functional.ctc_loss,
+        x.log_softmax(-1),
+        lib.tensor([[1], [2], [3]]),
+        lib.tensor([2, 2, 2]),
+        lib.tensor([1, 1, 1]),
+    ),
+    "embedding_bag": lambda lib, x: functools.partial(
+        lib.nn.functional.embedding_bag, lib.tensor([[0, 1]]), x[0]
+    ),
+    "interpolate": lambda lib, x: lambda: lib.nn.functional.interpolate(x, size=7),
+    "LSTM": lambda lib, x: lambda: lib.nn.LSTM(4, 3, device="cpu")(x)[0],
+    "one_hot": lambda lib, x: functools.partial(lib.nn.functional.one_hot, lib.tensor([2])),
+    "optimizer": lambda lib, x: lambda: stepped(lib),
+}
+
+
+@pytest.mark.parametrize("name", COMPUTATIONS)
+def test_computations_stay_with_their_data(lib, name):
+    compute = COMPUTATIONS[name](lib, lib.rand(2, 3, 4))
+    with lib.device("meta"):
+        result = compute()
+    assert result.device == lib.device("cpu")
+    assert bool(result.isfinite().all())
 
 
 def test_new_tensors_are_where_the_old_one_is(lib):
