@@ -22,6 +22,7 @@ from helpers.hostile_files import (
     F4,
     archive,
     array,
+    call,
     name,
     storage,
     tensor,
@@ -92,6 +93,13 @@ def fits(count, size, stride, offset):
         f"a tensor of size {size} and strides {stride} at {offset} does not fit the {count} "
         f"values it is to be made of"
     )
+
+
+def of_bytes(dtype, size=(4,), memory=None):
+    """A tensor as torch writes those whose dtype has no storage of its own."""
+    memory = memory or storage(b"torch.storage UntypedStorage", count=16)
+    parts = memory, value(0), value(size), value((1,)), value(False), value({})
+    return call(b"torch._utils _rebuild_tensor_v3", *parts, dtype)
 
 
 GOOD = one(torch_tensor(storage()))
@@ -226,6 +234,16 @@ STORAGES = {
         one(torch_tensor(storage(b"torch float32"))),
         DAMAGED + "the id of a storage",
     ),
+    "bytes of a storage with a dtype": (
+        one(of_bytes(name(b"torch uint16"), memory=storage())),
+        DAMAGED + "a tensor that is not made of a storage",
+    ),
+    "bytes without a dtype": (one(of_bytes(value(3))), DAMAGED + "a tensor without a dtype"),
+    "bytes that are no bools": (
+        one(of_bytes(name(b"torch bool")), b"\2" * 16),
+        DAMAGED + "a bool that is neither True nor False",
+    ),
+    "bytes that end": (one(of_bytes(name(b"torch float32"), (5,))), fits(4, (5,), (1,), 0)),
     "objects": (
         one(torch_tensor(storage(b"torch UntypedStorage"))),
         outside("torch.UntypedStorage"),

@@ -146,6 +146,23 @@ def test_what_needs_no_arithmetic_works(lib):
 
 
 @needs_ml_dtypes
+def test_views_of_all_kinds(lib, name):
+    t = lib.tensor([[1.0, 2.0, 4.0]]).to(getattr(lib, name))
+    for view in (
+        t.expand(2, 3),
+        t.as_strided((2, 2), (1, 1)),
+        t[..., ::2],
+        t.view(-1),
+        t.squeeze(0).unsqueeze(1),
+        t.permute(1, 0),
+        t.split(2, dim=1)[0],
+    ):
+        assert view.dtype == t.dtype and view.data_ptr() == t.data_ptr()
+    assert t.expand(2, 3).float().tolist() == [[1, 2, 4]] * 2
+    assert t.as_strided((2, 2), (1, 1)).float().tolist() == [[1, 2], [2, 4]]
+
+
+@needs_ml_dtypes
 @pytest.mark.parametrize(
     "compute",
     [
@@ -241,20 +258,45 @@ def test_files_of_torch_keep_it():
 
 
 @needs_torch
+@needs_ml_dtypes
+def test_files_of_torch_with_other_dtypes(name):
+    """torch writes dtypes that have no storage of their own as bytes with a dtype beside them."""
+    torch = importlib.import_module("torch")
+    t = torch.tensor([[1.0, 2.0], [4.0, 0.5]]).to(getattr(torch, name))
+    value = {"t": t.t()[1:], "u": torch.tensor([1, 2], dtype=torch.uint16), "empty": t[:0]}
+    file = io.BytesIO()
+    torch.save(value, file)
+    file.seek(0)
+    back = mt.load(file)
+    assert back["t"].dtype is getattr(mt, name) and back["t"].tolist() == [[2.0, 0.5]]
+    assert back["u"].dtype is mt.uint16 and back["u"].tolist() == [1, 2]
+    assert back["empty"].shape == (0, 2)
+
+
+@needs_torch
 def test_files_of_torch_without_the_package():
     torch = importlib.import_module("torch")
     program = """
 import io, sys
 sys.modules["ml_dtypes"] = None
 import modtree as mt
-t = mt.load(io.BytesIO(sys.stdin.buffer.read()))
+data, half = sys.stdin.buffer.read(), int(sys.argv[1])
+t = mt.load(io.BytesIO(data[:half]))
 assert t.dtype is mt.float32 and t.tolist() == [1.5, -2.25], t
+try:
+    mt.load(io.BytesIO(data[half:]))
+except Exception as error:
+    assert type(error).__name__ == "UnpicklingError" and "pip install ml_dtypes" in str(error)
+else:
+    raise AssertionError("loaded")
 """
-    file = io.BytesIO()
-    torch.save(torch.tensor([1.5, -2.25], dtype=torch.bfloat16), file)
-    done = subprocess.run(
-        [sys.executable, "-c", program], input=file.getvalue(), capture_output=True
-    )
+    files = []
+    for dtype in (torch.bfloat16, torch.float8_e5m2):
+        file = io.BytesIO()
+        torch.save(torch.tensor([1.5, -2.25]).to(dtype), file)
+        files.append(file.getvalue())
+    command = [sys.executable, "-c", program, str(len(files[0]))]
+    done = subprocess.run(command, input=b"".join(files), capture_output=True)
     assert done.returncode == 0, done.stderr.decode()
 
 

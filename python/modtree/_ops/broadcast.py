@@ -9,6 +9,7 @@ import numpy as np
 
 from modtree._ops.generic import as_ints
 from modtree._ops.registry import define, derive, export, ops, unchanged
+from modtree._ops.strided import strided_view
 from modtree._tensor.size import Size
 
 
@@ -37,7 +38,7 @@ def _expand(x: Any, sizes: Any) -> Any:
                 f"dimension {i}.  Target sizes: {list(sizes)}.  Tensor sizes: {list(x.shape)}"
             )
         target.append(size)
-    view = np.lib.stride_tricks.as_strided(
+    view = strided_view(
         x.reshape((1,) * extra + x.shape),
         target,
         [

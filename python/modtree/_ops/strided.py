@@ -10,6 +10,8 @@ import numpy as np
 
 from modtree._ops.registry import define, derive, export, ops
 
+_FIRST_OF_OTHERS = 256  # NumPy's number for the first dtype of another package
+
 
 def owner_of(array: np.ndarray) -> np.ndarray:
     """The array that owns the memory."""
@@ -20,6 +22,16 @@ def owner_of(array: np.ndarray) -> np.ndarray:
 
 def _address(array: np.ndarray) -> int:
     return array.__array_interface__["data"][0]
+
+
+def strided_view(x: np.ndarray, shape: Any, steps: Any) -> np.ndarray:
+    """A view with these strides in bytes. NumPy's function knows a dtype by its letter, which the
+    dtypes of other packages do not all have.
+    """
+    if x.dtype.num < _FIRST_OF_OTHERS:
+        return np.lib.stride_tricks.as_strided(x, shape, steps)
+    plain = x.view(f"u{x.itemsize}")
+    return np.lib.stride_tricks.as_strided(plain, shape, steps).view(x.dtype)
 
 
 def reach(shape: Any, strides: Any) -> int:
@@ -49,7 +61,7 @@ def _as_strided(x: Any, shape: Any, strides: Any, offset: Any, _layout: Any) -> 
             f"bounds for storage of size {flat.size}"
         )
     steps = [s * x.itemsize for s in strides]
-    return np.lib.stride_tricks.as_strided(flat[offset:], shape, steps)
+    return strided_view(flat[offset:], shape, steps)
 
 
 def strided_indices(shape: Any, strides: Any, offset: int) -> np.ndarray:

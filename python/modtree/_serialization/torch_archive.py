@@ -14,7 +14,7 @@ import numpy as np
 
 from modtree import _C
 from modtree._module.parameter import Parameter
-from modtree._ops.strided import reach
+from modtree._ops.strided import reach, strided_view
 from modtree._serialization.names import check_bools, check_sizes, make_device, safe_unpickler
 from modtree._serialization.unpickle import UnpicklingError
 from modtree._tensor.tensor import Size, Tensor
@@ -38,6 +38,7 @@ class _Memory(np.ndarray):
     """
 
     copies_left: int
+    is_swapped: bool
 
 
 _STORAGES = {
@@ -57,6 +58,7 @@ _STORAGES = {
         "ShortStorage": np.int16,
     }.items()
 }
+_BYTES = _Storage("UntypedStorage", np.uint8)
 
 
 # -- what the pickle calls -------------------------------------------------------------------------
@@ -90,8 +92,36 @@ def _tensor_of(
         for n, s in zip(size, stride, strict=True)
     ]
     flat = storage.view(np.ndarray)[offset:]
-    view = np.lib.stride_tricks.as_strided(flat, size, steps)
+    view = strided_view(flat, size, steps)
     return _C.from_array(_resolved(view, metadata, storage), requires_grad)
+
+
+def _tensor_of_bytes(
+    storage: Any,
+    offset: Any,
+    size: Any,
+    stride: Any,
+    requires_grad: Any,
+    _hooks: Any = None,
+    dtype: Any = None,
+    metadata: Any = None,
+) -> Any:
+    """Of a storage of bytes, for dtypes that have no storage of their own."""
+    if type(storage) is not _Memory or storage.dtype != np.uint8:
+        raise UnpicklingError("the file is damaged: a tensor that is not made of a storage")
+    if type(dtype) is not _C.dtype:
+        raise UnpicklingError("the file is damaged: a tensor without a dtype")
+    try:
+        kind = dtype.dtype
+    except TypeError as error:
+        raise UnpicklingError(f"the file contains numbers of {dtype.name}: {error}") from None
+    if kind.kind == "b":
+        check_bools(storage.view(np.ndarray).data)
+    if kind.itemsize > 1 and storage.is_swapped:
+        raise UnpicklingError(f"the file has numbers of {dtype} in another byte order")
+    typed = storage[: storage.size // kind.itemsize * kind.itemsize].view(kind)
+    typed.copies_left = storage.copies_left
+    return _tensor_of(typed, offset, size, stride, requires_grad, _hooks, metadata)
 
 
 def _resolved(view: np.ndarray, metadata: Any, storage: _Memory) -> np.ndarray:
@@ -112,9 +142,11 @@ def _parameter_of(data: Any, requires_grad: Any, _hooks: Any = None) -> Any:
     return Parameter(data, requires_grad)
 
 
-_MAKERS = {make: make for make in (_tensor_of, _parameter_of, make_device)}
+_MAKERS = {make: make for make in (_tensor_of, _tensor_of_bytes, _parameter_of, make_device)}
 _NAMES: dict[tuple[str, str], Any] = {
     ("torch._utils", "_rebuild_tensor_v2"): _tensor_of,
+    ("torch._utils", "_rebuild_tensor_v3"): _tensor_of_bytes,
+    ("torch.storage", "UntypedStorage"): _BYTES,
     ("torch._utils", "_rebuild_parameter"): _parameter_of,
     ("torch", "Size"): Size,
     ("torch", "device"): make_device,
@@ -246,6 +278,7 @@ class _Archive:
             numbers = _bfloat16(numbers)
         memory = numbers.view(_Memory)
         memory.copies_left = 8 * count
+        memory.is_swapped = self._swapped
         return memory
 
 

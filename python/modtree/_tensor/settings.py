@@ -174,12 +174,12 @@ def is_autocast_cache_enabled() -> bool:
     return False
 
 
-def get_autocast_dtype(device_type: str) -> _C.dtype:
+def get_autocast_dtype(device_type: str) -> Any:
     """What mixed precision would use: float16 on CUDA, bfloat16 elsewhere."""
     return float16 if device_type == "cuda" else bfloat16
 
 
-def get_autocast_gpu_dtype() -> _C.dtype:
+def get_autocast_gpu_dtype() -> Any:
     """float16."""
     return float16
 
