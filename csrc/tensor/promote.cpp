@@ -75,6 +75,9 @@ int promote_nums(int a, int b) {
   }
   int size = std::max(item_size(a), item_size(b));
   if (ca == C::floating) {
+    if (item_size(a) == item_size(b)) {  // bfloat16 with float16: neither holds the other
+      return NPY_FLOAT32;
+    }
     return item_size(a) == size ? a : b;
   }
   bool signed_a = dtype_of_num(a)->is_signed;

@@ -193,6 +193,41 @@ def test_computing_is_refused(compute):
 
 
 @needs_ml_dtypes
+@pytest.mark.parametrize(
+    ("other", "both"),
+    [
+        ("bfloat16", "bfloat16"),
+        ("float16", "float32"),
+        ("float32", "float32"),
+        ("float64", "float64"),
+        ("complex64", "complex64"),
+        ("int64", "bfloat16"),
+        ("bool", "bfloat16"),
+    ],
+)
+def test_promotion(lib, other, both):
+    a, b = lib.bfloat16, getattr(lib, other)
+    assert lib.promote_types(a, b) == lib.promote_types(b, a) == getattr(lib, both)
+
+
+@needs_ml_dtypes
+def test_promotion_of_float8():
+    """torch refuses all of them; here they meet in the wider one."""
+    assert mt.promote_types(mt.float8_e5m2, mt.float32) == mt.float32
+    assert mt.promote_types(mt.float8_e5m2, mt.bfloat16) == mt.bfloat16
+
+
+@needs_ml_dtypes
+@pytest.mark.parametrize("kind", ["Linear", "LayerNorm", "Embedding", "GRU"])
+def test_layers_are_made_in_it(lib, kind):
+    for place in ("cpu", "meta"):
+        sizes = (4,) if kind == "LayerNorm" else (4, 4)
+        layer = getattr(lib.nn, kind)(*sizes, dtype=lib.bfloat16, device=place)
+        assert {p.dtype for p in layer.parameters()} == {lib.bfloat16}
+    assert layer.to_empty(device="cpu").float().state_dict()
+
+
+@needs_ml_dtypes
 def test_it_is_no_default():
     with pytest.raises(TypeError, match="default"):
         mt.set_default_dtype(mt.bfloat16)
