@@ -23,7 +23,7 @@ def arguments(cls: type) -> list[tuple[str, Any]]:
     """Names and defaults of a constructor's arguments; functions by their name."""
 
     def plain(default: Any) -> Any:
-        return default.__name__ if inspect.isfunction(default) else default
+        return default.__name__ if inspect.isroutine(default) else default
 
     found = list(inspect.signature(cls.__init__).parameters.values())
     return [(p.name, plain(p.default)) for p in found if p.name != "self"]

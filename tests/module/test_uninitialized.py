@@ -214,6 +214,10 @@ def test_repr(kind):
     assert repr(kind()) == str(kind()) == f"<{kind.__name__}>"
 
 
+def test_its_names_can_be_listed():
+    assert "materialize" in dir(mt.nn.UninitializedParameter())
+
+
 def test_values_can_be_copied_in(lib, kind):
     t = kind(requires_grad=False)
     assert t.copy_(lib.ones(0)) is t

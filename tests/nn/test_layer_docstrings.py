@@ -30,6 +30,8 @@ SHAPELESS = {
     "Parameter",
     "ParameterDict",
     "ParameterList",
+    "UninitializedBuffer",
+    "UninitializedParameter",
     "RNNBase",
     "RNNCellBase",
     "Sequential",

@@ -19,6 +19,7 @@ LAYERS = (
         "__future__",
         "_imports",
         "_ops.out",
+        "_ops.overridable",
         "_ops.registry",
         "_ops.signatures",
         "_pytree",

@@ -429,6 +429,30 @@ def test_every_function_is_there_to_be_overridden():
             assert result[0] == "duck" and result[1] is function
 
 
+# -- where torch differs (docs/compat.md) ----------------------------------------------------------
+
+
+def test_functions_and_methods_are_one_object():
+    assert mt.add is mt.Tensor.add and mt.Tensor.sum is mt.sum
+
+
+def test_arguments_arrive_as_written():
+    duck = Duck()
+    _, _, _, args, kwargs = mt.nn.functional.softmax(duck, -1)
+    assert args == (duck, -1) and kwargs == {}
+    _, _, _, args, kwargs = mt.nn.functional.relu(input=duck, inplace=False)
+    assert args == () and kwargs == {"input": duck, "inplace": False}
+
+
+def test_types_are_those_that_take_part():
+    assert mt.nn.functional.mse_loss(mt.ones(1), Duck())[2] == (Duck,)
+    assert mt.ones(1).__pow__(Duck())[2] == (Duck,)
+
+
+def test_the_metaclass_is_type():
+    assert type(mt.Tensor) is mt._C._TensorMeta is type
+
+
 # -- what must not change --------------------------------------------------------------------------
 
 
