@@ -9,7 +9,7 @@ import itertools
 
 import numpy as np
 import pytest
-from helpers.implementations import HAS_TORCH, implementation, needs_torch
+from helpers.implementations import implementation, needs_torch
 from helpers.small_modules import array, linear, values
 
 
@@ -276,7 +276,7 @@ def test_reads_of_spectral_norm_improve_while_training(impl):
     assert not own._u.requires_grad
 
 
-@pytest.mark.skipif(not HAS_TORCH, reason="needs torch")
+@needs_torch
 def test_spectral_norm_is_that_of_torch():
     found, state = [], None
     for name in ("torch", "modtree", "modtree-torch"):

@@ -554,6 +554,23 @@ def test_a_first_registration_that_fails_restores_the_original(ours):
     np.testing.assert_array_equal(array(layer.weight), before)
 
 
+def test_a_class_that_has_no_subclasses_loses_nothing(ours):
+    kind = type(linear(ours))
+
+    class Final(kind):
+        def __init_subclass__(cls):
+            raise TypeError("no subclasses")
+
+    layer = Final()
+    weight, before = layer.weight, array(layer.weight).copy()
+    with pytest.raises(TypeError, match="no subclasses"):
+        module_of(ours).register_parametrization(
+            layer, "weight", function(ours, lambda x: x * 2, lambda y: y / 2)
+        )
+    assert layer.weight is weight and type(layer) is Final
+    np.testing.assert_array_equal(array(weight), before)
+
+
 def test_copies_are_cached_apart(ours):
     parametrize = module_of(ours)
     layer = linear(ours)

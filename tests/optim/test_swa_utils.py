@@ -8,7 +8,7 @@ import importlib
 
 import numpy as np
 import pytest
-from helpers.implementations import needs_torch
+from helpers.implementations import implementation, needs_torch
 from helpers.small_modules import array, linear, values
 
 import modtree as mt
@@ -167,8 +167,6 @@ def test_the_mean_of_integers_in_lists(ours):
 @needs_torch
 def test_averages_are_those_of_torch():
     """To the last digits, over many updates."""
-    from helpers.implementations import implementation
-
     found = []
     for name in ("torch", "modtree", "modtree-torch"):
         impl = implementation(name)

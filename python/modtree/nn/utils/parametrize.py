@@ -309,20 +309,20 @@ def _property(name: str) -> property:
     return property(value, set_value)
 
 
-def _set_class(module: Any, base: type, names: Sequence[str]) -> None:
-    """Makes the module an instance of a class of its own, on which these names are computed; of
-    ``base`` itself for none.
+def _class_of(module: Any, names: Sequence[str]) -> type:
+    """A class for the module on which these names are computed; the one that it had before the
+    first parametrization for none.
 
     Always a new class: copies of the module have the old one and keep their parametrizations.
     """
+    base = type_before_parametrizations(module)
     if not names:
-        module.__class__ = base
-        return
+        return base
     members: dict[str, Any] = {name: _property(name) for name in names}
     members["__getstate__"] = _refuse_state
     if not hasattr(base, "__deepcopy__"):
         members["__deepcopy__"] = _deepcopy
-    module.__class__ = type(f"Parametrized{base.__name__}", (base,), members)
+    return type(f"Parametrized{base.__name__}", (base,), members)
 
 
 # -- functions -------------------------------------------------------------------------------------
@@ -399,11 +399,11 @@ def register_parametrization(
             f"attribute '{tensor_name}' already exists: ModuleDict has it, in which "
             f"parametrizations are kept by name; rename the tensor to parametrize it"
         )
+    cls = _class_of(module, [*children, tensor_name])
     original = getattr(module, tensor_name)
     parametrizations = ParametrizationList([parametrization], original, unsafe=unsafe)
-    base = type_before_parametrizations(module)
     delattr(module, tensor_name)
-    _set_class(module, base, [*children, tensor_name])
+    module.__class__ = cls
     if not parametrized:
         module.register_module("parametrizations", children)
     children[tensor_name] = parametrizations
@@ -452,9 +452,9 @@ def remove_parametrizations(
             "Cannot leave unparametrized (`leave_parametrized=False`) a tensor that is "
             "parametrized in terms of a sequence of tensors."
         )
-    base = type_before_parametrizations(module)
+    cls = _class_of(module, [name for name in everything if name != tensor_name])
     del everything[tensor_name]
-    _set_class(module, base, list(everything))
+    module.__class__ = cls
     _register(module, tensor_name, tensor)
     if not everything:
         delattr(module, "parametrizations")
