@@ -29,6 +29,7 @@ namespace modtree {
   X(base_with_part, function)                                                                      \
   X(batched_call, function)                                                                        \
   X(batched_inplace, function)                                                                     \
+  X(call_by_name, function)                                                                        \
   X(dtype_by_name, function)                                                                       \
   X(explain_anomaly, function)                                                                     \
   X(explain_load, function)                                                                        \

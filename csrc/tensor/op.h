@@ -65,6 +65,7 @@ struct OpObject {
   PyObject *joint;                // owned: one function for all arguments, or null
   PyObject *record;         // owned: the forward function that also returns what to save, or null
   PyObject *backward_name;  // owned: "MulBackward0"
+  PyObject *out_rule;       // owned: what dtypes `out` may have (modtree/_ops/out.py); null: no out
 };
 
 extern PyTypeObject *op_type;

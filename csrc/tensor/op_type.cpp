@@ -27,6 +27,40 @@ bool call_op_override(PyObject *self, PyObject *const *args, Py_ssize_t nargs, P
   return slot_guard(true, [&] { return call_override(self, args, nargs, kwnames, result); });
 }
 
+// Is there a keyword that no forward function knows: an operand by its name, or `out`?
+bool names_operand_or_out(OpObject *op, PyObject *kwnames) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(kwnames); ++i) {
+    PyObject *name = PyTuple_GET_ITEM(kwnames, i);
+    for (const char *known : {"input", "other"}) {
+      if (PyUnicode_CompareWithASCIIString(name, known) == 0) {
+        return true;
+      }
+    }
+    if (op->out_rule != nullptr && PyUnicode_CompareWithASCIIString(name, "out") == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Such a call, which modtree/_ops/out.py takes apart. It ends in one without these keywords.
+PyObject *call_by_name(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
+  const auto given = py::reinterpret_steal<py::object>(PyTuple_New(nargs));
+  const auto keywords = py::reinterpret_steal<py::object>(PyDict_New());
+  if (!given || !keywords) {
+    return nullptr;
+  }
+  for (Py_ssize_t i = 0; i < nargs; ++i) {
+    PyTuple_SET_ITEM(given.ptr(), i, Py_NewRef(args[i]));
+  }
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(kwnames); ++i) {
+    if (PyDict_SetItem(keywords.ptr(), PyTuple_GET_ITEM(kwnames, i), args[nargs + i]) < 0) {
+      return nullptr;
+    }
+  }
+  return call_installed(installed.call_by_name, self, given, keywords).release().ptr();
+}
+
 PyObject *op_tp_vectorcall(PyObject *self, PyObject *const *args, size_t nargsf,
                            PyObject *kwnames) {
   const Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
@@ -34,6 +68,9 @@ PyObject *op_tp_vectorcall(PyObject *self, PyObject *const *args, size_t nargsf,
   if (is_overridden(args, argument_count(nargs, kwnames)) &&
       call_op_override(self, args, nargs, kwnames, &result)) {
     return result;
+  }
+  if (kwnames != nullptr && names_operand_or_out(as_op(self), kwnames)) {
+    return call_by_name(self, args, nargs, kwnames);
   }
   return op_call(as_op(self), args, nargs, kwnames);
 }
@@ -94,6 +131,7 @@ void op_tp_dealloc(PyObject *self) {
   Py_XDECREF(op->joint);
   Py_XDECREF(op->record);
   Py_XDECREF(op->backward_name);
+  Py_XDECREF(op->out_rule);
   for (PyObject *function : op->functions) {
     Py_XDECREF(function);
   }
@@ -234,7 +272,26 @@ PyObject *op_set_derivative(PyObject *self, PyObject *args) {
   Py_RETURN_NONE;
 }
 
+// _take_out(rule, doc): from now on the operation takes out=. Once per operation.
+PyObject *op_take_out(PyObject *self, PyObject *args) {
+  PyObject *rule, *doc;
+  if (!PyArg_ParseTuple(args, "UU", &rule, &doc)) {
+    return nullptr;
+  }
+  OpObject *op = as_op(self);
+  if (op->out_rule != nullptr) {
+    PyErr_Format(PyExc_ValueError, "%U takes out= already", op->name);
+    return nullptr;
+  }
+  op->out_rule = Py_NewRef(rule);
+  PyObject *old = op->doc;
+  op->doc = Py_NewRef(doc);
+  Py_XDECREF(old);
+  Py_RETURN_NONE;
+}
+
 PyMethodDef kMethods[] = {
+    {"_take_out", op_take_out, METH_VARARGS, nullptr},
     {"_set_derivative", op_set_derivative, METH_VARARGS, nullptr},
     {"inplace", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(op_inplace_method)),
      METH_FASTCALL | METH_KEYWORDS, "inplace($self, tensor, *args)\n--\n\nWrites into tensor."},
@@ -247,6 +304,7 @@ PyMemberDef kMembers[] = {
     {"__dictoffset__", T_PYSSIZET, offsetof(OpObject, dict), READONLY, nullptr},
     {"__name__", T_OBJECT, offsetof(OpObject, name), READONLY, nullptr},
     {"forward", T_OBJECT, offsetof(OpObject, forward), READONLY, "The function on arrays."},
+    {"_out_rule", T_OBJECT, offsetof(OpObject, out_rule), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr},
 };
 

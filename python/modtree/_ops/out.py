@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """``out=``: functions that write their result into tensors of the user's.
 
-Operations know nothing of it: the function that users call computes as always and copies. What it
-saves is what it saves the caller: a tensor of a dtype of his choice, in a place of his.
+An operation computes as always, and its result is copied: what it saves is what it saves the
+caller, a tensor of a dtype of his choice in a place of his. Operations strip the argument natively,
+so that calls without it cost nothing; other functions are wrapped.
 """
 
 from __future__ import annotations
@@ -57,14 +58,8 @@ FUNCTIONS = {
 }
 #: The same for modtree.linalg.
 LINALG = {
-    **dict.fromkeys(
-        "cond eig eigvals lstsq matrix_rank pinv tensorinv tensorsolve".split(), "cast"
-    ),
-    **dict.fromkeys(
-        """cholesky cross det eigh eigvalsh inv matmul matrix_norm matrix_power multi_dot norm qr
-        slogdet solve solve_triangular svd svdvals vecdot vector_norm""".split(),
-        "same",
-    ),
+    **dict.fromkeys(_CAST_LINALG.split(), "cast"),
+    **dict.fromkeys(_SAME_LINALG.split(), "same"),
 }
 
 
@@ -169,24 +164,6 @@ def _compute(
 # -- functions -------------------------------------------------------------------------------------
 
 
-def _of_one(op: Any, name: str, rule: str) -> Any:
-    def call(input: Any, *, out: Any = None) -> Any:
-        if out is None:
-            return op(input)
-        return _compute(name, rule, op, (input,), {}, out)
-
-    return call
-
-
-def _of_two(op: Any, name: str, rule: str) -> Any:
-    def call(input: Any, other: Any, *, out: Any = None) -> Any:
-        if out is None:
-            return op(input, other)
-        return _compute(name, rule, op, (input, other), {}, out)
-
-    return call
-
-
 def _of_any(function: Any, name: str, rule: str) -> Any:
     def call(*args: Any, **kwargs: Any) -> Any:
         if not kwargs:
@@ -229,12 +206,35 @@ def taking_out(
         rule: A value of FUNCTIONS.
         module: Where users find it.
     """
-    make: Any = _of_any
-    if isinstance(function, Op):
-        known = {"(input, /)": _of_one, "(input, other, /)": _of_two}
-        make = known.get(function.__text_signature__ or "", _of_any)
-    call = make(function, name, rule)
+    if isinstance(function, Op):  # a method of tensors too, which then takes out= as well
+        if function._out_rule is None:
+            function._take_out(rule, _help(function.__doc__))
+            parameters = (function.__text_signature__ or "()")[:-1]
+            star = "" if "*" in parameters else "*, "
+            function.__text_signature__ = f"{parameters}, {star}out=None)"
+        return function
+    call = _of_any(function, name, rule)
     call.__name__ = call.__qualname__ = name
     call.__module__ = module
     call.__doc__ = _help(function.__doc__)
     return call
+
+
+def _call_by_name(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A call of an operation with operands given by their names, or with ``out``."""
+    positional = (op.__text_signature__ or "()")[1:].partition(", /")[0].split(", ")
+    for name in positional[len(args) :]:
+        if name not in ("input", "other") or name not in kwargs:
+            break
+        args = (*args, kwargs.pop(name))
+    for name in ("input", "other"):
+        if name in kwargs:
+            problem = "multiple values for" if name in positional else "an unexpected keyword"
+            raise TypeError(f"{op.__name__}() got {problem} argument {name!r}")
+    out = kwargs.pop("out", None)
+    if out is None:
+        return op(*args, **kwargs)
+    return _compute(op.__name__, op._out_rule or "", op, args, kwargs, out)
+
+
+_C._install(call_by_name=_call_by_name)
