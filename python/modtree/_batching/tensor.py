@@ -83,12 +83,12 @@ class BatchedTensor(Tensor):
         return self._full.grad_fn
 
     @property
-    def grad(self) -> Any:
+    def grad(self) -> Any:  # type: ignore[override]
         found = self._full.grad
         return None if found is None else batched(found, self._level)
 
     @property
-    def data(self) -> Any:
+    def data(self) -> Any:  # type: ignore[override]
         return batched(self._full.data, self._level)
 
     @property
@@ -231,7 +231,7 @@ class BatchedTensor(Tensor):
         return batched(full, self._level)
 
     def _new(self, make: Any, size: Any, kwargs: Any) -> Any:
-        values = super()._new(make, size, kwargs)
+        values = super()._new(make, size, kwargs)  # type: ignore[misc]
         return values if values.requires_grad else self._with_batch(values)
 
 

@@ -51,6 +51,7 @@ def _over(level: Any, op: Any, args: Any, kwargs: Any) -> Any:
     x = args[0]
     axis = _axis_of(args, kwargs, place)
     full = x._full
+    axes: tuple[int, ...]
     if x.ndim == 0:
         full, axes = full.unsqueeze(1), (1,)
         kwargs = {k: v for k, v in kwargs.items() if k != "keepdims"}
