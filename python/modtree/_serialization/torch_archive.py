@@ -119,7 +119,7 @@ def _tensor_of_bytes(
         check_bools(storage.view(np.ndarray).data)
     if kind.itemsize > 1 and storage.is_swapped:
         raise UnpicklingError(f"the file has numbers of {dtype} in another byte order")
-    typed = storage[: storage.size // kind.itemsize * kind.itemsize].view(kind)
+    typed: Any = storage[: storage.size // kind.itemsize * kind.itemsize].view(kind)
     typed.copies_left = storage.copies_left
     return _tensor_of(typed, offset, size, stride, requires_grad, _hooks, metadata)
 
