@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import random
 import signal
@@ -25,11 +26,18 @@ class Squares:
 
 
 class Late(Squares):
-    """The first batch takes longer than the others."""
+    """The first sample waits for ``made``, which the sample ``sets`` sets; in forked workers."""
+
+    def __init__(self, n, sets=None):
+        super().__init__(n)
+        self.sets = sets
+        self.made = multiprocessing.get_context("fork").Event()
 
     def __getitem__(self, i):
-        if i == 0:
-            time.sleep(0.3)
+        if i == 0 and not self.made.wait(60):
+            raise TimeoutError("nobody set it")
+        if i == self.sets:
+            self.made.set()
         return i
 
 
@@ -65,11 +73,16 @@ class Dying(Squares):
 
 
 class Sleeping(Squares):
-    def __init__(self, n=12, seconds=60):
+    """No sample comes; a file tells that a worker waits for one."""
+
+    def __init__(self, n=12, seconds=60, mark=None):
         super().__init__(n)
-        self.seconds = seconds
+        self.seconds, self.mark = seconds, mark
 
     def __getitem__(self, i):
+        if self.mark is not None:
+            with open(f"{self.mark}{os.getpid()}", "w"):
+                pass
         time.sleep(self.seconds)
 
 

@@ -307,24 +307,27 @@ def test_nothing_is_left(how, nothing_left):
 # -- whole programs --------------------------------------------------------------------------------
 
 PROGRAM = """
-import os, signal, sys, time, multiprocessing
+import glob, os, signal, sys, time, multiprocessing
 from helpers.worker_data import Sleeping, Squares
 from modtree.utils.data import DataLoader
 if __name__ == "__main__":
-    kind, method = sys.argv[1:]
-    dataset = Sleeping(8) if kind.startswith("sleep") else Squares(1000, (100, 100))
+    kind, method, mark = sys.argv[1:]
+    dataset = Sleeping(8, mark=mark) if kind == "sleeping" else Squares(1000, (100, 100))
     loader = DataLoader(
         dataset, 2, num_workers=2, multiprocessing_context=method, persistent_workers=kind == "exit"
     )
     iterator = iter(loader)
-    if kind != "sleeping":
-        next(iterator)
-    print(*[child.pid for child in multiprocessing.active_children()], flush=True)
-    if kind == "exit":
-        sys.exit(3)
-    if kind == "break":
-        raise ValueError("left")
     try:
+        if kind == "sleeping":
+            while len(glob.glob(mark + "*")) < 2:
+                time.sleep(0.01)
+        else:
+            next(iterator), next(iterator)
+        print(*[child.pid for child in multiprocessing.active_children()], flush=True)
+        if kind == "exit":
+            sys.exit(3)
+        if kind == "break":
+            raise ValueError("left")
         if kind == "sleeping":
             next(iterator)
         time.sleep(60)
@@ -342,7 +345,15 @@ def run(tmp_path, kind, method):
         os.path.dirname(os.path.dirname(__file__)),
     ]
     process = subprocess.Popen(
-        [sys.executable, "-W", "ignore::DeprecationWarning", str(program), kind, method],
+        [
+            sys.executable,
+            "-W",
+            "ignore::DeprecationWarning",
+            str(program),
+            kind,
+            method,
+            str(tmp_path / "mark"),
+        ],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -393,7 +404,6 @@ def test_the_end_of_a_program(tmp_path, kind, code, method):
 def test_ctrl_c(tmp_path, kind):
     """Reaches the program and its workers; the workers say nothing."""
     process, pids = run(tmp_path, kind, "fork")
-    time.sleep(0.2)
     os.killpg(process.pid, signal.SIGINT)
     output, errors = process.communicate(timeout=60)
     assert (process.returncode, output.strip(), errors) == (0, "interrupted", "")

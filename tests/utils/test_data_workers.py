@@ -120,13 +120,16 @@ def test_every_start_method(method):
 
 
 def test_batches_come_in_order_though_the_first_is_late(data):
-    assert [b.tolist() for b in loader_of(data, Late(6), 2)] == [[0, 1], [2, 3], [4, 5]]
+    assert [b.tolist() for b in loader_of(data, Late(6, sets=2), 2)] == [[0, 1], [2, 3], [4, 5]]
 
 
 def test_batches_as_they_come(data):
-    loader = loader_of(data, Late(6), 1, in_order=False)
-    got = [b.item() for b in loader]
-    assert got[0] != 0 and sorted(got) == list(range(6))
+    dataset = Late(6)
+    iterator = iter(loader_of(data, dataset, 2, in_order=False))
+    first = next(iterator).tolist()
+    dataset.made.set()
+    assert first == [2, 3]
+    assert sorted(b.tolist() for b in iterator) == [[0, 1], [4, 5]]
 
 
 def test_keys_and_batches_larger_than_a_pipe(data):
