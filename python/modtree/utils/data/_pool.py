@@ -58,10 +58,14 @@ class Pool:
 
     def ask(self, worker: int, number: int, task: int, key: Any) -> None:
         """Gives a worker a task of a round."""
+        message = number, task, pickle.dumps(key, 5)
         try:
-            self._channels[worker].send((number, task, pickle.dumps(key, 5)))
+            self._channels[worker].send(message)
         except OSError:
             self._raise_dead([worker])
+        except BaseException:
+            self.close()  # half a message may be on its way
+            raise
 
     def answer(self, timeout: float) -> tuple[int, tuple[int, int, str], Callable[[], Any]]:
         """(worker, (round, task, kind), load) of the next answer to come.
