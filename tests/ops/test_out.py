@@ -308,6 +308,26 @@ def test_the_version_of_out_counts(lib):
         result.backward()
 
 
+def test_nothing_is_written_when_one_of_several_does_not_fit():
+    values, indices = modtree.zeros(3), modtree.zeros(3)
+    with pytest.raises(RuntimeError, match="Expected out tensor to have dtype modtree.int64"):
+        modtree.sort(modtree.ones(3), out=(values, indices))
+    assert values.tolist() == [0.0] * 3
+
+
+def test_the_warning_names_the_line_of_the_call():
+    calls = (
+        lambda out: modtree.exp(modtree.ones(3), out=out),
+        lambda out: modtree.sum(modtree.ones(3, 3), 0, out=out),
+        lambda out: modtree.bernoulli(modtree.ones(3), out=out),
+        lambda out: modtree.linalg.inv(modtree.eye(3), out=out),
+    )
+    for function in calls:
+        with pytest.warns(UserWarning, match="was resized") as caught:
+            function(modtree.empty(7))
+        assert caught[0].filename == __file__
+
+
 def test_meta(lib):
     out = lib.empty(5, device="meta")
     with pytest.warns(UserWarning, match="was resized"):

@@ -106,7 +106,7 @@ def _fit(out: Any, shape: Any) -> None:
     out.resize_(shape)
 
 
-def _write_one(name: str, rule: str, result: Any, out: Any) -> None:
+def _check(name: str, rule: str, result: Any, out: Any) -> None:
     if result.requires_grad or (out.requires_grad and _C.is_grad_enabled()):
         raise RuntimeError(
             f"{name}(): functions with out=... arguments don't support automatic differentiation, "
@@ -118,6 +118,9 @@ def _write_one(name: str, rule: str, result: Any, out: Any) -> None:
             f"instead"
         )
     _check_dtype(name, rule, result, out)
+
+
+def _put(result: Any, out: Any) -> None:
     _fit(out, result.shape)
     out.copy_(result)
 
@@ -134,7 +137,8 @@ def write(name: str, rule: str, result: Any, out: Any) -> Any:
     """
     if not isinstance(result, tuple):
         _check_is_tensor(name, out)
-        _write_one(name, rule, result, out)
+        _check(name, rule, result, out)
+        _put(result, out)
         return out
     if not isinstance(out, (tuple, list)):
         raise TypeError(
@@ -146,32 +150,28 @@ def write(name: str, rule: str, result: Any, out: Any) -> Any:
     for target in out:
         _check_is_tensor(name, target)
     for part, target in zip(result, out, strict=True):
-        _write_one(name, rule, part, target)
+        _check(name, rule, part, target)
+    for part, target in zip(result, out, strict=True):
+        _put(part, target)
     make = getattr(result, "_make", None)
     return tuple(out) if make is None else make(out)
-
-
-def _compute(
-    name: str, rule: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
-) -> Any:
-    if rule == "follow" and isinstance(out, TensorBase):
-        if kwargs.get("dtype") is None:
-            kwargs = {**kwargs, "dtype": out.dtype}
-        rule = "same"
-    return write(name, rule, function(*args, **kwargs), out)
 
 
 # -- functions -------------------------------------------------------------------------------------
 
 
 def _of_any(function: Any, name: str, rule: str) -> Any:
+    written = "same" if rule == "follow" else rule
+
     def call(*args: Any, **kwargs: Any) -> Any:
         if not kwargs:
             return function(*args)
         out = kwargs.pop("out", None)
         if out is None:
             return function(*args, **kwargs)
-        return _compute(name, rule, function, args, kwargs, out)
+        if rule == "follow" and kwargs.get("dtype") is None and isinstance(out, TensorBase):
+            kwargs["dtype"] = out.dtype
+        return write(name, written, function(*args, **kwargs), out)
 
     parameters = list(inspect.signature(function).parameters.values())
     own = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Any)
@@ -234,7 +234,12 @@ def _call_by_name(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     out = kwargs.pop("out", None)
     if out is None:
         return op(*args, **kwargs)
-    return _compute(op.__name__, op._out_rule or "", op, args, kwargs, out)
+    rule = op._out_rule or ""
+    if rule == "follow":
+        rule = "same"
+        if kwargs.get("dtype") is None and isinstance(out, TensorBase):
+            kwargs["dtype"] = out.dtype
+    return write(op.__name__, rule, op(*args, **kwargs), out)
 
 
 _C._install(call_by_name=_call_by_name)
