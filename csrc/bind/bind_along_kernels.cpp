@@ -101,8 +101,8 @@ py::object kth_index(const py::array &input, py::ssize_t k, py::ssize_t axis, bo
   return with_float(name, input, [&](auto zero) -> py::object {
     using T = decltype(zero);
     const Contiguous<T> x(input);
-    const kernels::Select<T> a{x.data(),    indices.data(), split.outer, split.n,
-                               split.inner, k,              false};
+    const kernels::Select<T> a{x.data(), indices.data(), split.outer, split.n, split.inner,
+                               k,        false};
     {
       py::gil_scoped_release release;
       kernels::kth_index(a, nan);
@@ -111,7 +111,8 @@ py::object kth_index(const py::array &input, py::ssize_t k, py::ssize_t axis, bo
   });
 }
 
-// -- by index --------------------------------------------------------------------------------------
+// -- by index
+// --------------------------------------------------------------------------------------
 
 bool aligned_strides(const py::array &x) {
   const py::ssize_t bytes = x.itemsize();
@@ -144,9 +145,9 @@ kernels::Along along(const char *name, const py::array &x, const py::array_t<std
   a.ndim = static_cast<int>(x.ndim());
   for (py::ssize_t i = 0; i < x.ndim(); ++i) {
     if (index.shape(i) > other.shape(i) || (i != axis && index.shape(i) > x.shape(i))) {
-      throw py::value_error(std::string(name) + ": an index of shape " + to_string(shape_of(index)) +
-                            " does not fit arrays of shapes " + to_string(shape_of(x)) + " and " +
-                            to_string(shape_of(other)));
+      throw py::value_error(std::string(name) + ": an index of shape " +
+                            to_string(shape_of(index)) + " does not fit arrays of shapes " +
+                            to_string(shape_of(x)) + " and " + to_string(shape_of(other)));
     }
     a.shape[i] = index.shape(i);
     a.index_strides[i] = index.strides(i) / index.itemsize();
@@ -241,9 +242,9 @@ py::object scatter(const py::array &input, py::ssize_t axis, const py::object &g
   need_plain_elements(name, input);
   axis = checked_axis(name, input, axis);
   if (!input.dtype().equal(values.dtype())) {
-    throw py::type_error(std::string(name) + ": source must be of " +
-                         py::str(input.dtype()).cast<std::string>() + " like the first array, got " +
-                         py::str(values.dtype()).cast<std::string>());
+    throw py::type_error(
+        std::string(name) + ": source must be of " + py::str(input.dtype()).cast<std::string>() +
+        " like the first array, got " + py::str(values.dtype()).cast<std::string>());
   }
   const kernels::ScatterMode mode = scatter_mode(mode_name);
   const auto index = index_array(name, given);

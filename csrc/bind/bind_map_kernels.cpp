@@ -154,14 +154,14 @@ void bind_map_kernels(py::module_ &m) {
   def_pair_map(m, "between", "x where a < y < b, else 0.", between, between);
   def_pair_map(m, "hardswish_backward", "x times the derivative of hardswish at y.",
                hardswish_backward, hardswish_backward);
-  def_pair_map(m, "hardsigmoid_backward", "x times the derivative of hardsigmoid, from its result y.",
-               hardsigmoid_backward, hardsigmoid_backward);
+  def_pair_map(m, "hardsigmoid_backward",
+               "x times the derivative of hardsigmoid, from its result y.", hardsigmoid_backward,
+               hardsigmoid_backward);
   def_pair_map(m, "softplus_backward", "x times the derivative of softplus at y.",
                softplus_backward, softplus_backward);
   def_pair_map(m, "threshold_backward", "x, and 0 where y <= a.", threshold_backward,
                threshold_backward);
-  def_pair_map(m, "shrink_backward", "x, and 0 where |y| <= a.", shrink_backward,
-               shrink_backward);
+  def_pair_map(m, "shrink_backward", "x, and 0 where |y| <= a.", shrink_backward, shrink_backward);
   def_pair_map(m, "leaky_relu_backward", "x, and a * x where y <= 0.", leaky_relu_backward,
                leaky_relu_backward);
 }

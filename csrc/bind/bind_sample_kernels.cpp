@@ -16,7 +16,8 @@
 namespace modtree {
 namespace {
 
-// -- grid_sample -----------------------------------------------------------------------------------
+// -- grid_sample
+// -----------------------------------------------------------------------------------
 
 kernels::Interpolation interpolation(const std::string &mode) {
   if (mode == "nearest") {
@@ -49,7 +50,8 @@ template <class T>
 struct Sampling {
   Sampling(const py::array &input, const py::object &places, const std::string &mode,
            const std::string &padding, bool align)
-      : x(input), dims(input.ndim() - 2) {
+      : x(input),
+        dims(input.ndim() - 2) {
     const char *name = "grid_sample";
     if (dims != 2 && dims != 3) {
       throw py::value_error(std::string(name) + ": expected an array of 4 or 5 axes, got shape " +
@@ -128,15 +130,16 @@ py::tuple grid_sample_backward(const py::object &g, const py::array &x, const py
   });
 }
 
-// -- distances -------------------------------------------------------------------------------------
+// -- distances
+// -------------------------------------------------------------------------------------
 
 kernels::Norm norm_of(double p) {
   if (!(p >= 0)) {
     throw py::value_error("distance: p must not be negative, got " + std::to_string(p));
   }
-  return p == 0   ? kernels::Norm::zero
-         : p == 1 ? kernels::Norm::one
-         : p == 2 ? kernels::Norm::two
+  return p == 0          ? kernels::Norm::zero
+         : p == 1        ? kernels::Norm::one
+         : p == 2        ? kernels::Norm::two
          : std::isinf(p) ? kernels::Norm::infinity
                          : kernels::Norm::other;
 }
@@ -210,7 +213,8 @@ py::tuple distance_backward(const py::object &g, const py::object &distances,
   });
 }
 
-// -- ctc -------------------------------------------------------------------------------------------
+// -- ctc
+// -------------------------------------------------------------------------------------------
 
 // Labels and lengths, with everything checked that the kernel relies on.
 struct Sequences {
@@ -274,11 +278,10 @@ py::object ctc(const py::array &input, const py::object &labels, const py::objec
     if (dx.data() != nullptr) {
       std::fill(dx.data(), dx.data() + x.size(), T(0));
     }
-    run(kernels::ctc,
-        kernels::Ctc<T>{x.data(), sequences.labels.data(), sequences.starts.data(),
-                        sequences.lengths.data(), sequences.used.data(), losses.data(),
-                        gradients.data(), dx.data(), steps, batch, classes, sequences.longest,
-                        blank});
+    run(kernels::ctc, kernels::Ctc<T>{x.data(), sequences.labels.data(), sequences.starts.data(),
+                                      sequences.lengths.data(), sequences.used.data(),
+                                      losses.data(), gradients.data(), dx.data(), steps, batch,
+                                      classes, sequences.longest, blank});
     return g.is_none() ? losses.value() : py::object(py::make_tuple(losses.value(), dx.value()));
   });
 }
@@ -286,19 +289,21 @@ py::object ctc(const py::array &input, const py::object &labels, const py::objec
 }  // namespace
 
 void bind_sample_kernels(py::module_ &m) {
-  m.def("grid_sample", &grid_sample, py::arg("x"), py::arg("grid"), py::arg("mode"),
-        py::arg("padding"), py::arg("align"),
-        "Images or volumes (batch, channels, ...) read at the places of a grid (batch, ..., axes).");
+  m.def(
+      "grid_sample", &grid_sample, py::arg("x"), py::arg("grid"), py::arg("mode"),
+      py::arg("padding"), py::arg("align"),
+      "Images or volumes (batch, channels, ...) read at the places of a grid (batch, ..., axes).");
   m.def("grid_sample_backward", &grid_sample_backward, py::arg("g"), py::arg("x"), py::arg("grid"),
         py::arg("mode"), py::arg("padding"), py::arg("align"), py::arg("for_input") = true,
         py::arg("for_grid") = true, "Gradients of x and grid; None for one that is not wanted.");
-  m.def("distance", &distance, py::arg("x"), py::arg("yt"), py::arg("p"),
-        "p-norm distances of the rows of x (batch, rows, width) to the columns of yt (batch, width, "
-        "columns).");
+  m.def(
+      "distance", &distance, py::arg("x"), py::arg("yt"), py::arg("p"),
+      "p-norm distances of the rows of x (batch, rows, width) to the columns of yt (batch, width, "
+      "columns).");
   m.def("distance_backward", &distance_backward, py::arg("g"), py::arg("distances"), py::arg("x"),
         py::arg("yt"), py::arg("p"), "Gradients of x and yt.");
-  m.def("ctc", &ctc, py::arg("log_probs"), py::arg("labels"), py::arg("starts"),
-        py::arg("lengths"), py::arg("used"), py::arg("blank"), py::arg("g") = py::none(),
+  m.def("ctc", &ctc, py::arg("log_probs"), py::arg("labels"), py::arg("starts"), py::arg("lengths"),
+        py::arg("used"), py::arg("blank"), py::arg("g") = py::none(),
         "The loss of each sample; with its gradient g also the gradient of the log probabilities.");
 }
 

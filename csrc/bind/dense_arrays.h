@@ -45,8 +45,7 @@ py::array_t<T> empty_like(const py::array &block) {
   if (block.size() == 0 || (block.flags() & py::array::c_style)) {
     return py::array_t<T>(shape_of(block));
   }
-  return py::array_t<T>(shape_of(block),
-                        Shape(block.strides(), block.strides() + block.ndim()));
+  return py::array_t<T>(shape_of(block), Shape(block.strides(), block.strides() + block.ndim()));
 }
 
 // x, of the shape of a block, arranged like it.

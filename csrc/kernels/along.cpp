@@ -69,16 +69,14 @@ template <class T>
 bool gather_of(const Along &a, const void *x, void *out) {
   const T *from = static_cast<const T *>(x);
   T *to = static_cast<T *>(out);
-  return over_elements(a,
-                       [=](std::ptrdiff_t place, std::ptrdiff_t own) { to[own] = from[place]; });
+  return over_elements(a, [=](std::ptrdiff_t place, std::ptrdiff_t own) { to[own] = from[place]; });
 }
 
 template <class T>
 bool assign_of(const Along &a, const void *source, void *out) {
   const T *from = static_cast<const T *>(source);
   T *to = static_cast<T *>(out);
-  return over_elements(a,
-                       [=](std::ptrdiff_t place, std::ptrdiff_t own) { to[place] = from[own]; });
+  return over_elements(a, [=](std::ptrdiff_t place, std::ptrdiff_t own) { to[place] = from[own]; });
 }
 
 template <class T>

@@ -195,8 +195,7 @@ MODTREE_ALWAYS_INLINE void backward_tile(const DistanceBackward<T> &a, std::ptrd
     T lanes[kLanes] = {};
     for (int j = 0; j < kWidth; j += kLanes) {
       for (int lane = 0; lane < kLanes; ++lane) {
-        const T part =
-            factors[j + lane] * N::slope(value - y[j + lane], distances[j + lane], p);
+        const T part = factors[j + lane] * N::slope(value - y[j + lane], distances[j + lane], p);
         lanes[lane] += part;
         dy[j + lane] -= part;
       }

@@ -79,7 +79,7 @@ MODTREE_ALWAYS_INLINE std::ptrdiff_t pixel_at(T whole, std::ptrdiff_t size) {
 
 template <class T>
 MODTREE_ALWAYS_INLINE void taps_of(AxisTaps<T, 1> &taps, T place, std::ptrdiff_t size,
-                                             const GridSample<T> &a) {
+                                   const GridSample<T> &a) {
   const Place<T> p =
       moved_inside(in_pixels(place, size, a.align_corners), size, a.outside, a.align_corners);
   taps.pixel[0] = pixel_at(std::nearbyint(p.at), size);
@@ -116,11 +116,12 @@ MODTREE_ALWAYS_INLINE void taps_of(AxisTaps<T, 4> &taps, T place, std::ptrdiff_t
     const T side = i < 2 ? T(1) : T(-1);  // how the distance grows with the share
     const T d = i < 2 ? share + static_cast<T>(1 - i) : static_cast<T>(i - 1) - share;
     const bool near = i == 1 || i == 2;
-    taps.weight[i] = near ? ((k + 2) * d - (k + 3)) * d * d + 1 : ((k * d - 5 * k) * d + 8 * k) * d - 4 * k;
+    taps.weight[i] =
+        near ? ((k + 2) * d - (k + 3)) * d * d + 1 : ((k * d - 5 * k) * d + 8 * k) * d - 4 * k;
     const T slope = near ? (3 * (k + 2) * d - 2 * (k + 3)) * d : (3 * k * d - 10 * k) * d + 8 * k;
     taps.slope[i] = side * slope * p.slope;
-    const Place<T> at = moved_inside(Place<T>{low + static_cast<T>(i - 1), 0}, size, a.outside,
-                                     a.align_corners);
+    const Place<T> at =
+        moved_inside(Place<T>{low + static_cast<T>(i - 1), 0}, size, a.outside, a.align_corners);
     taps.pixel[i] = pixel_at(at.at, size);
   }
 }

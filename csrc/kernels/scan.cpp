@@ -57,6 +57,9 @@ MODTREE_ALWAYS_INLINE void scan_axis(const Scan<T> &a) {
 
 template <class T>
 MODTREE_ALWAYS_INLINE void scan_any(const Scan<T> &a) {
+  if (a.n == 0) {
+    return;
+  }
   if (a.product) {
     scan_axis<true>(a);
   } else {
@@ -66,11 +69,14 @@ MODTREE_ALWAYS_INLINE void scan_any(const Scan<T> &a) {
 
 template <class T>
 MODTREE_ALWAYS_INLINE void extreme_any(const RunningExtreme<T> &a) {
+  if (a.n == 0) {
+    return;
+  }
   for (std::ptrdiff_t row = 0; row < a.outer; ++row) {
     for (std::ptrdiff_t column = 0; column < a.inner; ++column) {
       const std::ptrdiff_t start = row * a.n * a.inner + column;
       const T *x = a.x + start;
-      T best = a.n ? *x : T(0);
+      T best = *x;
       std::int64_t index = 0;
       for (std::ptrdiff_t i = 0; i < a.n; ++i) {
         const T value = x[i * a.inner];

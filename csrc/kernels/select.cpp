@@ -49,7 +49,8 @@ struct Item<double> {
   std::uint64_t key, place;
   Item() = default;
   Item(double x, bool largest, std::ptrdiff_t i)
-      : key(largest ? ~ordered(x) : ordered(x)), place(static_cast<std::uint64_t>(i)) {}
+      : key(largest ? ~ordered(x) : ordered(x)),
+        place(static_cast<std::uint64_t>(i)) {}
   std::int64_t index() const { return static_cast<std::int64_t>(place); }
   bool operator<(const Item &other) const {
     return key < other.key || (key == other.key && place < other.place);

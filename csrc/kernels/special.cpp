@@ -108,9 +108,8 @@ MODTREE_ALWAYS_INLINE void step_right(double &z, double &numerator, double &deno
 MODTREE_ALWAYS_INLINE double digamma_right(double z) {
   double numerator = 0.0, denominator = 1.0;
   step_right<12>(z, numerator, denominator);
-  constexpr double kSeries[] = {1.0 / 12,  -1.0 / 120,      1.0 / 252,
-                                -1.0 / 240, 5.0 / 660,       -691.0 / 32760,
-                                1.0 / 12,   -3617.0 / 8160};
+  constexpr double kSeries[] = {1.0 / 12,  -1.0 / 120,     1.0 / 252, -1.0 / 240,
+                                5.0 / 660, -691.0 / 32760, 1.0 / 12,  -3617.0 / 8160};
   const double inverse = 1.0 / z;
   const double s = inverse * inverse;
   const double limited = z < 1e300 ? z : 1e300;

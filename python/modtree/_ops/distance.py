@@ -54,8 +54,7 @@ def _cdist_gradients(needs: Any, g: Any, out: Any, x: Any, y: Any, p: float) -> 
     if not is_array(g):
         return (*gradients_of(lambda x, y: _composed(x, y, p), (x, y), needs, g), None)
     if x.dtype == np.float16:
-        wide = (a.astype(np.float32) for a in (g, out, x, y))
-        return _cdist_gradients(needs, *wide, p)
+        g, out, x, y = (a.astype(np.float32) for a in (g, out, x, y))
     batch, points, others = _batches(x, y)
     g, out = (a.reshape(-1, *a.shape[-2:]) for a in (g, out))
     dx, dy = kernels.distance_backward(g, out, points, others, p)

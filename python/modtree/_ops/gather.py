@@ -43,6 +43,7 @@ def _gather(x: Any, axis: int, index: Any) -> Any:
     result = kernels.gather(x, axis, index)
     if result is None:
         check_bounds(index, x.shape[axis], axis)
+        result = x[along_axis(index, axis)]
     return result.reshape(shape)
 
 

@@ -18,8 +18,8 @@ from modtree._ops.registry import define, derive_jointly
 def _grid_sample(x: Array, grid: Array, mode: str, padding: str, align: bool) -> Array:
     need_floating("grid_sample", x)
     if x.dtype == np.float16:
-        wide = (a.astype(np.float32) for a in (x, grid))
-        return kernels.grid_sample(*wide, mode, padding, align).astype(np.float16)
+        wide, places = x.astype(np.float32), grid.astype(np.float32)
+        return kernels.grid_sample(wide, places, mode, padding, align).astype(np.float16)
     return kernels.grid_sample(x, grid, mode, padding, align)
 
 
