@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Polynomials, constant first, through Chebyshev nodes; the error is below half an ulp of the result
-// (of float for names with Single).
+// Polynomials, constant first, through Chebyshev nodes; the error is below half an ulp of the
+// result (of float for names with Single).
 #pragma once
 
 namespace modtree::kernels {
