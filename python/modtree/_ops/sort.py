@@ -104,6 +104,9 @@ def _topk_indices(x: Any, k: int, axis: int, largest: bool) -> Any:
     if x.ndim == 0:
         return np.zeros((), np.int64)
     if native(x):
+        if x.flags.f_contiguous and x.ndim > 1:  # as it lies in memory
+            places = kernels.top_indices(x.T, k, x.ndim - 1 - axis % x.ndim, largest)
+            return np.ascontiguousarray(places.T)
         return kernels.top_indices(x, k, axis, largest)
     size = x.shape[axis]
     if 0 < k < size // 8:
