@@ -254,7 +254,8 @@ def get_ignored_functions() -> set[Callable[..., Any]]:
 @functools.cache
 def get_default_nowrap_functions() -> set[Callable[..., Any]]:
     """Attributes that the default ``__torch_function__`` gives as they are, in their own class."""
-    return {Tensor._base.__get__, Tensor.grad.__get__}  # type: ignore[attr-defined]
+    attributes: Any = Tensor
+    return {attributes._base.__get__, attributes.grad.__get__}
 
 
 def resolve_name(f: Any) -> str | None:

@@ -65,7 +65,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
 
     __module__ = "modtree.nn.parameter"  # the name in pickles and in repr
 
-    __torch_function__ = _disabled_torch_function_impl
+    __torch_function__ = _disabled_torch_function_impl  # type: ignore[assignment]
 
     def __new__(cls, data: Any = None, requires_grad: bool = True) -> Self:
         if data is None:

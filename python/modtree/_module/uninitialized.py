@@ -31,6 +31,10 @@ class UninitializedTensorMixin:
     #: The class of the tensor once it has a shape.
     cls_to_become: ClassVar[type]
 
+    if TYPE_CHECKING:  # what comes from the tensor beside this class
+        data: Any
+        requires_grad: bool
+
     _allowed_methods: ClassVar[list[Any]] = [
         Tensor.__hash__,
         Tensor.size,
@@ -60,13 +64,13 @@ class UninitializedTensorMixin:
             device: Where; where it says it is by default.
             dtype: The dtype; its own by default.
         """
-        data: Any = self.data  # type: ignore[attr-defined]
+        data = self.data
         self.data = creation.empty(
             shape,
             dtype=data.dtype if dtype is None else dtype,
             device=data.device if device is None else device,
         )
-        self.__class__ = self.cls_to_become  # type: ignore[assignment]
+        self.__class__ = self.cls_to_become
 
     @property
     def shape(self) -> NoReturn:
@@ -89,9 +93,9 @@ class UninitializedTensorMixin:
 
     def _arguments(self) -> dict[str, Any]:
         """What makes another one like it."""
-        data: Any = self.data  # type: ignore[attr-defined]
+        data = self.data
         return {
-            "requires_grad": self.requires_grad,  # type: ignore[attr-defined]
+            "requires_grad": self.requires_grad,
             "device": data.device,
             "dtype": data.dtype,
         }
@@ -130,7 +134,7 @@ class UninitializedTensorMixin:
         )
 
 
-class UninitializedParameter(UninitializedTensorMixin, Parameter):
+class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[misc]
     """A parameter without a shape; :meth:`materialize` makes it a :class:`Parameter`.
 
     Args:
@@ -174,7 +178,7 @@ class UninitializedBuffer(UninitializedTensorMixin, Tensor):
         data = creation.empty(0, device=device, dtype=dtype)
         buffer = Tensor._make_subclass(cls, data, requires_grad)
         buffer.persistent = persistent
-        buffer._is_buffer = True
+        buffer._is_buffer = True  # type: ignore[attr-defined]
         return buffer
 
     def _arguments(self) -> dict[str, Any]:

@@ -23,11 +23,12 @@ def overridable(function: Any) -> Any:
     """
     if not isinstance(function, FunctionType):
         return function
-    known = function.__dict__.get(_MARK)
+    known: Any = function.__dict__.get(_MARK)
     if known is None:
+        namespace, name = function.__globals__, function.__name__
         known = function.__dict__[_MARK] = Overridable(function)
-        if function.__globals__.get(function.__name__) is function:
-            function.__globals__[function.__name__] = known
+        if namespace.get(name) is function:
+            namespace[name] = known
     return known
 
 
@@ -52,5 +53,5 @@ def overridable_property(value: property) -> property:
     guarded = Overridable(getter)
     result = property(guarded, value.fset, value.fdel, value.__doc__)
     # What the protocol announces is the attribute's own getter: Tensor.T.__get__.
-    guarded._announce(result.__get__)  # type: ignore[attr-defined]
+    guarded._announce(result.__get__)
     return result
