@@ -67,7 +67,7 @@ constexpr OperatorNames operator_names(int index) {
 }
 
 template <int kIndex>
-bool binary_override(PyObject *a, PyObject *b, PyObject **result) {
+[[gnu::noinline]] bool binary_override(PyObject *a, PyObject *b, PyObject **result) {
   constexpr OperatorNames kNames = operator_names(kIndex);
   PyObject *forward[2] = {a, b};
   PyObject *reflected[2] = {b, a};
@@ -76,7 +76,7 @@ bool binary_override(PyObject *a, PyObject *b, PyObject **result) {
 }
 
 template <int kIndex>
-bool inplace_override(PyObject *a, PyObject *b, PyObject **result) {
+[[gnu::noinline]] bool inplace_override(PyObject *a, PyObject *b, PyObject **result) {
   PyObject *operands[2] = {a, b};
   return call_operator_override(operator_names(kIndex).inplace, operands, 2, result);
 }
@@ -152,7 +152,7 @@ PyObject *positive(PyObject *a) {
   return unary_or_override("positive", a, [a] { return Py_NewRef(a); });
 }
 
-bool compare_override(int op, PyObject *a, PyObject *b, PyObject **result) {
+[[gnu::noinline]] bool compare_override(int op, PyObject *a, PyObject *b, PyObject **result) {
   PyObject *args[2] = {a, b};
   return call_operator_override(operator_names(kLt + op).forward, args, 2, result);
 }

@@ -21,8 +21,8 @@ namespace {
 
 OpObject *as_op(PyObject *obj) { return reinterpret_cast<OpObject *>(obj); }
 
-bool call_op_override(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames,
-                      PyObject **result) {
+[[gnu::noinline]] bool call_op_override(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+                                        PyObject *kwnames, PyObject **result) {
   *result = nullptr;
   return slot_guard(true, [&] { return call_override(self, args, nargs, kwnames, result); });
 }
