@@ -79,8 +79,8 @@ inline Py_ssize_t argument_count(Py_ssize_t nargs, PyObject *kwnames) {
 bool call_override(PyObject *func, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames,
                    PyObject **result);
 
-// The same for a function that says itself whose classes are asked, of the tuple `relevant`. It is an
-// error when nobody is.
+// The same for a function that says itself whose classes are asked, of the tuple `relevant`. It is
+// an error when nobody is.
 PyObject *handle_override(PyObject *func, PyObject *relevant, PyObject *args, PyObject *kwargs);
 
 // The same for a method of Tensor, which is looked up by its name.

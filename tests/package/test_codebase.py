@@ -217,13 +217,13 @@ def stub_names(body: list[ast.stmt]) -> set[str]:
 
 def test_the_stub_names_what_the_extension_has():
     declared = {n for n in stub_names(stub_tree().body) if not n.startswith("_T")}
-    assert public(declared) == public(vars(_C))
+    assert public(declared) == public(vars(_C)) - {"_TensorMeta"}  # a name of `type`
 
 
 def test_the_stub_names_what_each_class_and_submodule_has():
     declared = {n.name: n for n in stub_tree().body if isinstance(n, ast.ClassDef)}
     for name, value in vars(_C).items():
-        if inspect.isclass(value) or inspect.ismodule(value):
+        if value is not type and (inspect.isclass(value) or inspect.ismodule(value)):
             assert public(stub_names(declared[name].body)) == public(vars(value)), name
 
 
