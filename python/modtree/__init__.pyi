@@ -12,18 +12,33 @@ from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
 
+from modtree import accelerator as accelerator
 from modtree import amp as amp
 from modtree import autograd as autograd
 from modtree import backends as backends
+from modtree import compiler as compiler
+from modtree import cpu as cpu
 from modtree import cuda as cuda
+from modtree import distributed as distributed
+from modtree import distributions as distributions
 from modtree import families as families
 from modtree import func as func
+from modtree import functional as functional
+from modtree import hub as hub
+from modtree import jit as jit
 from modtree import linalg as linalg
+from modtree import mps as mps
+from modtree import multiprocessing as multiprocessing
 from modtree import nn as nn
 from modtree import optim as optim
+from modtree import overrides as overrides
+from modtree import profiler as profiler
 from modtree import random as random
 from modtree import serialization as serialization
+from modtree import types as types
 from modtree import utils as utils
+from modtree import version as version
+from modtree import xpu as xpu
 from modtree._C import __version__ as __version__
 from modtree._C import dtype as _dtype
 from modtree._ops.functions import abs as abs
@@ -184,6 +199,7 @@ from modtree._ops.functions import gather as gather
 from modtree._ops.functions import gcd as gcd
 from modtree._ops.functions import ge as ge
 from modtree._ops.functions import ge_ as ge_
+from modtree._ops.functions import geqrf as geqrf
 from modtree._ops.functions import ger as ger
 from modtree._ops.functions import get_device as get_device
 from modtree._ops.functions import greater as greater
@@ -196,6 +212,8 @@ from modtree._ops.functions import hsplit as hsplit
 from modtree._ops.functions import hstack as hstack
 from modtree._ops.functions import hypot as hypot
 from modtree._ops.functions import hypot_ as hypot_
+from modtree._ops.functions import igamma as igamma
+from modtree._ops.functions import igammac as igammac
 from modtree._ops.functions import imag as imag
 from modtree._ops.functions import index_add as index_add
 from modtree._ops.functions import index_copy as index_copy
@@ -298,7 +316,9 @@ from modtree._ops.functions import nonzero as nonzero
 from modtree._ops.functions import norm as norm
 from modtree._ops.functions import not_equal as not_equal
 from modtree._ops.functions import numel as numel
+from modtree._ops.functions import orgqr as orgqr
 from modtree._ops.functions import outer as outer
+from modtree._ops.functions import pdist as pdist
 from modtree._ops.functions import permute as permute
 from modtree._ops.functions import pinverse as pinverse
 from modtree._ops.functions import polar as polar
@@ -423,6 +443,7 @@ from modtree._tensor.tensor import Size as Size
 from modtree._tensor.tensor import Tensor as Tensor
 from modtree.amp import GradScaler as GradScaler
 from modtree.amp import autocast as autocast
+from modtree.cuda import OutOfMemoryError as OutOfMemoryError
 
 _Number: TypeAlias = _int | _float | _complex | _bool | np.number[Any] | np.bool_
 _Operand: TypeAlias = Tensor | _Number | np.ndarray[Any, Any]
@@ -432,6 +453,7 @@ _Tensors: TypeAlias = Sequence[Tensor]
 _DType: TypeAlias = _dtype | np.dtype[Any] | _type[Any] | _str
 _Device: TypeAlias = _device | _str
 
+bfloat16: _dtype
 bool: _dtype
 cdouble: _dtype
 cfloat: _dtype
@@ -446,6 +468,11 @@ float: _dtype
 float16: _dtype
 float32: _dtype
 float64: _dtype
+float8_e4m3fn: _dtype
+float8_e4m3fnuz: _dtype
+float8_e5m2: _dtype
+float8_e5m2fnuz: _dtype
+float8_e8m0fnu: _dtype
 half: _dtype
 inf: _float
 int: _dtype
@@ -483,8 +510,21 @@ default_generator: Generator
 def as_dtype(value: _DType, /) -> _dtype: ...
 def get_default_dtype() -> _dtype: ...
 def set_default_dtype(d: _DType, /) -> None: ...
+def is_anomaly_check_nan_enabled() -> _bool: ...
+def is_anomaly_enabled() -> _bool: ...
 def is_grad_enabled() -> _bool: ...
 def is_inference_mode_enabled() -> _bool: ...
+def set_anomaly_enabled(mode: _bool, check_nan: _bool = True) -> None: ...
+def vmap(
+    func: Callable[..., Any],
+    in_dims: Any = 0,
+    out_dims: Any = 0,
+    randomness: _str = "error",
+    *,
+    chunk_size: _int | None = None,
+) -> Callable[..., Any]: ...
+def get_default_device() -> _device: ...
+def set_default_device(device: _Device | None) -> None: ...
 def bernoulli(
     input: Tensor,
     p: _float | None = None,
@@ -502,6 +542,7 @@ def multinomial(
     replacement: _bool = False,
     *,
     generator: Generator | None = None,
+    out: Tensor | None = None,
 ) -> Tensor: ...
 def normal(
     mean: Tensor | _float,
@@ -557,7 +598,7 @@ def blackman_window(
     requires_grad: _bool = False,
 ) -> Tensor: ...
 def combinations(input: Tensor, r: _int = 2, with_replacement: _bool = False) -> Tensor: ...
-def complex(real: Tensor, imag: Tensor) -> Tensor: ...
+def complex(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def empty(
     *size: _int | _Sizes,
     dtype: _DType | None = None,
@@ -856,7 +897,16 @@ def compile(
     isolate_recompiles: _bool = False,
     shapes_spec: Any = None,
 ) -> Any: ...
+def get_autocast_dtype(device_type: _str) -> _dtype: ...
+def get_autocast_gpu_dtype() -> _dtype: ...
+def get_deterministic_debug_mode() -> _int: ...
 def get_float32_matmul_precision() -> _str: ...
+def get_num_interop_threads() -> _int: ...
+def get_num_threads() -> _int: ...
+def is_autocast_cache_enabled() -> _bool: ...
+def is_autocast_enabled(device_type: _str | None = None) -> _bool: ...
+def is_deterministic_algorithms_warn_only_enabled() -> _bool: ...
+def is_warn_always_enabled() -> _bool: ...
 def load(
     f: Any,
     map_location: Any = None,
@@ -868,7 +918,11 @@ def load(
 ) -> Any: ...
 def save(obj: Any, f: Any, pickle_module: Any = ..., pickle_protocol: _int = 5) -> None: ...
 def set_default_tensor_type(kind: Any) -> None: ...
+def set_deterministic_debug_mode(debug_mode: _int | _str) -> None: ...
 def set_float32_matmul_precision(precision: _str) -> None: ...
+def set_flush_denormal(mode: _bool) -> _bool: ...
+def set_num_interop_threads(num: _int) -> None: ...
+def set_num_threads(num: _int) -> None: ...
 def set_printoptions(
     precision: _int | None = None,
     threshold: _float | None = None,
@@ -877,6 +931,8 @@ def set_printoptions(
     profile: _str | None = None,
     sci_mode: _bool | None = None,
 ) -> None: ...
+def set_warn_always(b: _bool) -> None: ...
+def typename(obj: Any, /) -> _str: ...
 def use_deterministic_algorithms(mode: _bool, *, warn_only: _bool = False) -> None: ...
 def is_tensor(obj: Any) -> _bool: ...
 def promote_types(type1: _DType, type2: _DType, /) -> _dtype: ...
@@ -940,6 +996,8 @@ def conv3d(
     dilation: _Ints = 1,
     groups: _int = 1,
 ) -> Tensor: ...
+def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: _int = 0) -> Tensor: ...
+def native_channel_shuffle(input: Tensor, groups: _int) -> Tensor: ...
 def conv_transpose1d(
     input: Tensor,
     weight: Tensor,
@@ -1136,15 +1194,18 @@ def threshold(
 # fmt: off
 __all__ = [
     # modules
-    "amp", "autograd", "backends", "cuda", "families", "func", "linalg", "nn", "optim",
-    "random", "serialization", "utils",
+    "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "distributed",
+    "distributions", "families", "func", "functional", "hub", "jit", "linalg", "mps",
+    "multiprocessing", "nn", "optim", "overrides", "profiler", "random", "serialization", "types",
+    "utils", "version", "xpu",
     # classes
-    "Generator", "GradScaler", "Size", "Tensor", "autocast", "device",
+    "Generator", "GradScaler", "OutOfMemoryError", "Size", "Tensor", "autocast", "device",
     # dtypes, layouts, constants
-    "as_dtype", "bool", "cdouble", "cfloat", "channels_last", "channels_last_3d", "complex128",
-    "complex64", "contiguous_format", "double", "dtype", "e", "finfo", "float", "float16",
-    "float32", "float64", "get_default_dtype", "half", "iinfo", "inf", "int", "int16", "int32",
-    "int64", "int8", "layout", "long", "memory_format", "nan", "newaxis", "pi",
+    "as_dtype", "bfloat16", "bool", "cdouble", "cfloat", "channels_last", "channels_last_3d",
+    "complex128", "complex64", "contiguous_format", "double", "dtype", "e", "finfo", "float",
+    "float16", "float32", "float64", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",
+    "float8_e5m2fnuz", "float8_e8m0fnu", "get_default_dtype", "half", "iinfo", "inf", "int",
+    "int16", "int32", "int64", "int8", "layout", "long", "memory_format", "nan", "newaxis", "pi",
     "preserve_format", "set_default_dtype", "short", "strided", "uint16", "uint32", "uint64",
     "uint8",
     # tensors by the name of their dtype
@@ -1152,8 +1213,11 @@ __all__ = [
     "DoubleTensor", "FloatTensor", "HalfTensor", "IntTensor", "LongTensor", "ShortTensor",
     "UInt16Tensor", "UInt32Tensor", "UInt64Tensor",
     # recording of gradients
-    "enable_grad", "inference_mode", "is_grad_enabled", "is_inference_mode_enabled", "no_grad",
-    "set_grad_enabled",
+    "enable_grad", "inference_mode", "is_anomaly_check_nan_enabled", "is_anomaly_enabled",
+    "is_grad_enabled", "is_inference_mode_enabled", "no_grad", "set_anomaly_enabled",
+    "set_grad_enabled", "vmap",
+    # the device of what is made
+    "get_default_device", "set_default_device",
     # random numbers
     "bernoulli", "binomial", "default_generator", "get_rng_state", "initial_seed",
     "manual_seed", "multinomial", "normal", "poisson", "seed", "set_rng_state",
@@ -1165,9 +1229,14 @@ __all__ = [
     "randn", "randn_like", "randperm", "scalar_tensor", "tensor", "tril_indices",
     "triu_indices", "unravel_index", "vander", "zeros", "zeros_like",
     # settings and files
-    "__version__", "are_deterministic_algorithms_enabled", "compile",
-    "get_float32_matmul_precision", "load", "save", "set_default_tensor_type",
-    "set_float32_matmul_precision", "set_printoptions", "use_deterministic_algorithms",
+    "__version__", "are_deterministic_algorithms_enabled", "compile", "get_autocast_dtype",
+    "get_autocast_gpu_dtype", "get_deterministic_debug_mode", "get_float32_matmul_precision",
+    "get_num_interop_threads", "get_num_threads", "is_autocast_cache_enabled",
+    "is_autocast_enabled", "is_deterministic_algorithms_warn_only_enabled",
+    "is_warn_always_enabled", "load", "save", "set_default_tensor_type",
+    "set_deterministic_debug_mode", "set_float32_matmul_precision", "set_flush_denormal",
+    "set_num_interop_threads", "set_num_threads", "set_printoptions", "set_warn_always",
+    "typename", "use_deterministic_algorithms",
     # operations
     "abs", "abs_", "absolute", "acos", "acos_", "acosh", "acosh_", "add", "addbmm", "addcdiv",
     "addcmul", "addmm", "addmv", "addr", "adjoint", "all", "allclose", "amax", "amin",
@@ -1178,7 +1247,7 @@ __all__ = [
     "bitwise_and_", "bitwise_left_shift", "bitwise_left_shift_", "bitwise_not", "bitwise_not_",
     "bitwise_or", "bitwise_or_", "bitwise_right_shift", "bitwise_right_shift_", "bitwise_xor",
     "bitwise_xor_", "block_diag", "bmm", "broadcast_shapes", "broadcast_tensors",
-    "broadcast_to", "bucketize", "cartesian_prod", "cat", "cdist", "ceil", "ceil_",
+    "broadcast_to", "bucketize", "cartesian_prod", "cat", "cdist", "ceil", "ceil_", "pdist",
     "chain_matmul", "cholesky", "cholesky_inverse", "cholesky_solve", "chunk", "clamp",
     "clamp_max", "clamp_min", "clip", "clone", "column_stack", "concat", "concatenate", "conj",
     "conj_", "copysign", "copysign_", "corrcoef", "cos", "cos_", "cosh", "cosh_",
@@ -1189,8 +1258,9 @@ __all__ = [
     "erfinv", "erfinv_", "exp", "exp2", "exp2_", "exp_", "expm1", "expm1_", "fix", "flatten",
     "flip", "fliplr", "flipud", "float_power", "floor", "floor_", "floor_divide",
     "floor_divide_", "fmax", "fmax_", "fmin", "fmin_", "fmod", "fmod_", "frac", "frac_",
-    "gather", "gcd", "ge", "ge_", "ger", "get_device", "greater", "greater_equal", "gt", "gt_",
-    "heaviside", "histc", "hsplit", "hstack", "hypot", "hypot_", "imag", "index_add",
+    "gather", "gcd", "ge", "ge_", "geqrf", "ger", "get_device", "greater", "greater_equal", "gt",
+    "gt_", "heaviside", "histc", "hsplit", "hstack", "hypot", "hypot_", "igamma", "igammac",
+    "imag", "index_add",
     "index_copy", "index_fill", "index_put", "index_select", "inner", "inverse", "is_complex",
     "is_conj", "is_distributed", "is_floating_point", "is_neg", "is_nonzero", "is_same_size",
     "is_signed", "is_tensor", "isclose", "isfinite", "isin", "isinf", "isnan", "isneginf",
@@ -1203,8 +1273,8 @@ __all__ = [
     "max", "maximum", "maximum_", "mean", "median", "meshgrid", "min", "minimum", "minimum_",
     "mm", "mode", "moveaxis", "movedim", "msort", "mul", "mul_", "multiply", "mv", "mvlgamma",
     "nan_to_num", "nanmean", "nanmedian", "nansum", "narrow", "ne", "ne_", "neg", "neg_",
-    "negative", "nextafter", "nextafter_", "nonzero", "norm", "not_equal", "numel", "outer",
-    "permute", "pinverse", "polar", "polygamma", "positive", "pow", "pow_", "prod",
+    "negative", "nextafter", "nextafter_", "nonzero", "norm", "not_equal", "numel", "orgqr",
+    "outer", "permute", "pinverse", "polar", "polygamma", "positive", "pow", "pow_", "prod",
     "promote_types", "put", "qr", "quantile", "rad2deg", "rad2deg_", "ravel", "real",
     "reciprocal", "reciprocal_", "relu", "relu_", "remainder", "remainder_", "renorm",
     "repeat_interleave", "reshape", "resolve_conj", "resolve_neg", "result_type", "roll",
@@ -1221,6 +1291,7 @@ __all__ = [
     # operations of layers
     "adaptive_avg_pool1d", "adaptive_max_pool1d", "alpha_dropout", "avg_pool1d", "batch_norm",
     "bilinear", "celu", "celu_", "channel_shuffle", "conv1d", "conv2d", "conv3d",
+    "conv_tbc", "native_channel_shuffle",
     "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cosine_similarity", "dropout",
     "embedding", "feature_alpha_dropout", "group_norm", "hardshrink", "instance_norm",
     "layer_norm", "max_pool1d", "max_pool2d", "max_pool3d", "pairwise_distance",

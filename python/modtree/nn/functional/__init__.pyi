@@ -156,6 +156,7 @@ def conv3d(
     dilation: _Ints = 1,
     groups: _int = 1,
 ) -> Tensor: ...
+def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: _int = 0) -> Tensor: ...
 def conv_transpose1d(
     input: Tensor,
     weight: Tensor,
@@ -262,6 +263,38 @@ def fold(
     padding: _Ints = 0,
     stride: _Ints = 1,
 ) -> Tensor: ...
+def fractional_max_pool2d(
+    input: Tensor,
+    kernel_size: _Ints,
+    output_size: _Ints | None = None,
+    output_ratio: Any = None,
+    return_indices: _bool = False,
+    _random_samples: Tensor | None = None,
+) -> Tensor: ...
+def fractional_max_pool2d_with_indices(
+    input: Tensor,
+    kernel_size: _Ints,
+    output_size: _Ints | None = None,
+    output_ratio: Any = None,
+    return_indices: _bool = False,
+    _random_samples: Tensor | None = None,
+) -> tuple[Tensor, Tensor]: ...
+def fractional_max_pool3d(
+    input: Tensor,
+    kernel_size: _Ints,
+    output_size: _Ints | None = None,
+    output_ratio: Any = None,
+    return_indices: _bool = False,
+    _random_samples: Tensor | None = None,
+) -> Tensor: ...
+def fractional_max_pool3d_with_indices(
+    input: Tensor,
+    kernel_size: _Ints,
+    output_size: _Ints | None = None,
+    output_ratio: Any = None,
+    return_indices: _bool = False,
+    _random_samples: Tensor | None = None,
+) -> tuple[Tensor, Tensor]: ...
 def gaussian_nll_loss(
     input: Tensor,
     target: Tensor,
@@ -356,6 +389,18 @@ def layer_norm(
 def leaky_relu(input: Tensor, negative_slope: _float = 0.01, inplace: _bool = False) -> Tensor: ...
 def leaky_relu_(input: Tensor, negative_slope: _float = 0.01) -> Tensor: ...
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor: ...
+def linear_cross_entropy(
+    input: Tensor,
+    linear_weight: Tensor,
+    target: Tensor,
+    *,
+    linear_bias: Tensor | None = None,
+    weight: Tensor | None = None,
+    reduction: _str = "mean",
+    ignore_index: _int | None = None,
+    label_smoothing: _float = 0.0,
+    options: Any = None,
+) -> Tensor: ...
 def local_response_norm(
     input: Tensor, size: _int, alpha: _float = 0.0001, beta: _float = 0.75, k: _float = 1.0
 ) -> Tensor: ...
@@ -363,6 +408,27 @@ def log_softmax(
     input: Tensor, dim: _int | None = None, _stacklevel: _int = 3, dtype: _DType | None = None
 ) -> Tensor: ...
 def logsigmoid(input: Tensor) -> Tensor: ...
+def lp_pool1d(
+    input: Tensor,
+    norm_type: _float,
+    kernel_size: _Ints,
+    stride: _Ints | None = None,
+    ceil_mode: _bool = False,
+) -> Tensor: ...
+def lp_pool2d(
+    input: Tensor,
+    norm_type: _float,
+    kernel_size: _Ints,
+    stride: _Ints | None = None,
+    ceil_mode: _bool = False,
+) -> Tensor: ...
+def lp_pool3d(
+    input: Tensor,
+    norm_type: _float,
+    kernel_size: _Ints,
+    stride: _Ints | None = None,
+    ceil_mode: _bool = False,
+) -> Tensor: ...
 def margin_ranking_loss(
     input1: Tensor,
     input2: Tensor,
@@ -495,6 +561,30 @@ def max_pool3d_with_indices(
     ceil_mode: _bool = False,
     return_indices: _bool = False,
 ) -> tuple[Tensor, Tensor]: ...
+def max_unpool1d(
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: _Ints,
+    stride: _Ints | None = None,
+    padding: _Ints = 0,
+    output_size: Sequence[_int] | None = None,
+) -> Tensor: ...
+def max_unpool2d(
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: _Ints,
+    stride: _Ints | None = None,
+    padding: _Ints = 0,
+    output_size: Sequence[_int] | None = None,
+) -> Tensor: ...
+def max_unpool3d(
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: _Ints,
+    stride: _Ints | None = None,
+    padding: _Ints = 0,
+    output_size: Sequence[_int] | None = None,
+) -> Tensor: ...
 def mish(input: Tensor, inplace: _bool = False) -> Tensor: ...
 def mse_loss(
     input: Tensor,
@@ -541,6 +631,13 @@ def multi_margin_loss(
     reduce: _bool | None = None,
     reduction: _str = "mean",
 ) -> Tensor: ...
+def multilabel_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: _bool | None = None,
+    reduce: _bool | None = None,
+    reduction: _str = "mean",
+) -> Tensor: ...
 def multilabel_soft_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -549,6 +646,7 @@ def multilabel_soft_margin_loss(
     reduce: _bool | None = None,
     reduction: _str = "mean",
 ) -> Tensor: ...
+def native_channel_shuffle(input: Tensor, groups: _int) -> Tensor: ...
 def nll_loss(
     input: Tensor,
     target: Tensor,
@@ -568,6 +666,7 @@ def pad(
 def pairwise_distance(
     x1: Tensor, x2: Tensor, p: _float = 2.0, eps: _float = 1e-06, keepdim: _bool = False
 ) -> Tensor: ...
+def pdist(input: Tensor, p: _float = 2) -> Tensor: ...
 def pixel_shuffle(input: Tensor, upscale_factor: _int) -> Tensor: ...
 def pixel_unshuffle(input: Tensor, downscale_factor: _int) -> Tensor: ...
 def poisson_nll_loss(
@@ -711,6 +810,7 @@ __all__ = [
     "conv1d",
     "conv2d",
     "conv3d",
+    "conv_tbc",
     "conv_transpose1d",
     "conv_transpose2d",
     "conv_transpose3d",
@@ -728,6 +828,10 @@ __all__ = [
     "embedding_bag",
     "feature_alpha_dropout",
     "fold",
+    "fractional_max_pool2d",
+    "fractional_max_pool2d_with_indices",
+    "fractional_max_pool3d",
+    "fractional_max_pool3d_with_indices",
     "gaussian_nll_loss",
     "gelu",
     "glu",
@@ -749,9 +853,13 @@ __all__ = [
     "leaky_relu",
     "leaky_relu_",
     "linear",
+    "linear_cross_entropy",
     "local_response_norm",
     "log_softmax",
     "logsigmoid",
+    "lp_pool1d",
+    "lp_pool2d",
+    "lp_pool3d",
     "margin_ranking_loss",
     "max_pool1d",
     "max_pool1d_with_indices",
@@ -759,16 +867,22 @@ __all__ = [
     "max_pool2d_with_indices",
     "max_pool3d",
     "max_pool3d_with_indices",
+    "max_unpool1d",
+    "max_unpool2d",
+    "max_unpool3d",
     "mish",
     "mse_loss",
     "multi_head_attention_forward",
     "multi_margin_loss",
+    "multilabel_margin_loss",
     "multilabel_soft_margin_loss",
+    "native_channel_shuffle",
     "nll_loss",
     "normalize",
     "one_hot",
     "pad",
     "pairwise_distance",
+    "pdist",
     "pixel_shuffle",
     "pixel_unshuffle",
     "poisson_nll_loss",
