@@ -49,8 +49,9 @@ def name_by_public_path(module: str, public: list[str]) -> None:
     """
     for name in public:
         value = vars(sys.modules[module]).get(name)  # a submodule that waits stays away
-        is_function = isinstance(value, (FunctionType, _C.Overridable))
-        if is_function and value.__module__.startswith("modtree._"):
+        if not isinstance(value, (FunctionType, _C.Overridable)):
+            continue
+        if value.__module__.startswith("modtree._"):
             if value.__qualname__.startswith("_"):  # public on top of something of that name
                 value.__name__ = value.__qualname__ = name
             if value.__qualname__ == name:
