@@ -48,10 +48,9 @@ def name_by_public_path(module: str, public: list[str]) -> None:
     hold, so that a file outlives a move between internal modules.
     """
     for name in public:
-        value = vars(sys.modules[module]).get(name)  # a submodule that waits stays away
-        if not isinstance(value, (FunctionType, _C.Overridable)):
-            continue
-        if value.__module__.startswith("modtree._"):
+        value: Any = vars(sys.modules[module]).get(name)  # a submodule that waits stays away
+        is_function: bool = isinstance(value, (FunctionType, _C.Overridable))
+        if is_function and value.__module__.startswith("modtree._"):
             if value.__qualname__.startswith("_"):  # public on top of something of that name
                 value.__name__ = value.__qualname__ = name
             if value.__qualname__ == name:
