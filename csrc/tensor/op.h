@@ -77,6 +77,11 @@ PyObject *op_call(OpObject *op, PyObject *const *args, Py_ssize_t nargs, PyObjec
 int op_inplace(OpObject *op, TensorObject *self, PyObject *const *args, Py_ssize_t nargs,
                PyObject *kwnames);
 
+// callable(*args, **kwargs) where a keyword is `out`, or an operand by its name: taken apart by
+// modtree/_ops/out.py.
+PyObject *call_by_name(PyObject *callable, PyObject *const *args, Py_ssize_t nargs,
+                       PyObject *kwnames);
+
 // A tensor, an ndarray or a number: what arithmetic takes.
 inline bool is_operand(PyObject *obj) {
   DTypeCategory category;

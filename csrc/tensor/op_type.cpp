@@ -43,24 +43,6 @@ bool names_operand_or_out(OpObject *op, PyObject *kwnames) {
   return false;
 }
 
-// Such a call, which modtree/_ops/out.py takes apart. It ends in one without these keywords.
-PyObject *call_by_name(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
-  const auto given = py::reinterpret_steal<py::object>(PyTuple_New(nargs));
-  const auto keywords = py::reinterpret_steal<py::object>(PyDict_New());
-  if (!given || !keywords) {
-    return nullptr;
-  }
-  for (Py_ssize_t i = 0; i < nargs; ++i) {
-    PyTuple_SET_ITEM(given.ptr(), i, Py_NewRef(args[i]));
-  }
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(kwnames); ++i) {
-    if (PyDict_SetItem(keywords.ptr(), PyTuple_GET_ITEM(kwnames, i), args[nargs + i]) < 0) {
-      return nullptr;
-    }
-  }
-  return call_installed(installed.call_by_name, self, given, keywords).release().ptr();
-}
-
 PyObject *op_tp_vectorcall(PyObject *self, PyObject *const *args, size_t nargsf,
                            PyObject *kwnames) {
   const Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
@@ -334,6 +316,24 @@ PyType_Spec kSpec = {"modtree._C.Op", sizeof(OpObject), 0,
                      kSlots};
 
 }  // namespace
+
+PyObject *call_by_name(PyObject *callable, PyObject *const *args, Py_ssize_t nargs,
+                       PyObject *kwnames) {
+  const auto given = py::reinterpret_steal<py::object>(PyTuple_New(nargs));
+  const auto keywords = py::reinterpret_steal<py::object>(PyDict_New());
+  if (!given || !keywords) {
+    return nullptr;
+  }
+  for (Py_ssize_t i = 0; i < nargs; ++i) {
+    PyTuple_SET_ITEM(given.ptr(), i, Py_NewRef(args[i]));
+  }
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(kwnames); ++i) {
+    if (PyDict_SetItem(keywords.ptr(), PyTuple_GET_ITEM(kwnames, i), args[nargs + i]) < 0) {
+      return nullptr;
+    }
+  }
+  return call_installed(installed.call_by_name, callable, given, keywords).release().ptr();
+}
 
 void make_op_type(py::handle m) { op_type = new_type(m, "Op", &kSpec); }
 

@@ -9,6 +9,7 @@
 
 #include "python/new_type.h"
 #include "python/slot_guard.h"
+#include "tensor/op.h"
 
 namespace modtree {
 
@@ -18,11 +19,21 @@ struct OverridableObject {
   PyObject_HEAD vectorcallfunc vectorcall;
   PyObject *function;   // owned
   PyObject *announced;  // owned: what `__torch_function__` gets in its place, or null
+  PyObject *out_rule;   // owned: what dtypes `out` may have (modtree/_ops/out.py); null: no out
   PyObject *weakrefs;
 };
 
 OverridableObject *as_overridable(PyObject *obj) {
   return reinterpret_cast<OverridableObject *>(obj);
+}
+
+bool names_out(PyObject *kwnames) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(kwnames); ++i) {
+    if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, i), "out") == 0) {
+      return true;
+    }
+  }
+  return false;
 }
 
 PyObject *overridable_tp_vectorcall(PyObject *obj, PyObject *const *args, size_t nargsf,
@@ -38,6 +49,9 @@ PyObject *overridable_tp_vectorcall(PyObject *obj, PyObject *const *args, size_t
     if (taken) {
       return result;
     }
+  }
+  if (kwnames != nullptr && self->out_rule != nullptr && names_out(kwnames)) {
+    return call_by_name(obj, args, nargs, kwnames);
   }
   return PyObject_Vectorcall(self->function, args, nargsf, kwnames);
 }
@@ -98,6 +112,7 @@ void overridable_tp_dealloc(PyObject *obj) {
   }
   Py_XDECREF(as_overridable(obj)->function);
   Py_XDECREF(as_overridable(obj)->announced);
+  Py_XDECREF(as_overridable(obj)->out_rule);
   type->tp_free(obj);
   Py_DECREF(type);
 }
@@ -138,7 +153,21 @@ PyObject *overridable_announce(PyObject *obj, PyObject *announced) {
   Py_RETURN_NONE;
 }
 
+PyObject *overridable_take_out(PyObject *obj, PyObject *rule) {
+  OverridableObject *self = as_overridable(obj);
+  if (!PyUnicode_Check(rule)) {
+    PyErr_Format(PyExc_TypeError, "_take_out: expected a str, got %.200s", Py_TYPE(rule)->tp_name);
+    return nullptr;
+  }
+  PyObject *old = self->out_rule;
+  self->out_rule = Py_NewRef(rule);
+  Py_XDECREF(old);
+  Py_RETURN_NONE;
+}
+
 PyMethodDef kMethods[] = {
+    {"_take_out", overridable_take_out, METH_O,
+     "_take_out($self, rule, /)\n--\n\nFrom now on out= is taken."},
     {"__reduce__", overridable_reduce, METH_NOARGS, nullptr},
     {"_announce", overridable_announce, METH_O,
      "_announce($self, function, /)\n--\n\nWhat __torch_function__ gets in place of this object."},
@@ -149,6 +178,7 @@ PyMemberDef kMembers[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(OverridableObject, vectorcall), READONLY,
      nullptr},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(OverridableObject, weakrefs), READONLY, nullptr},
+    {"_out_rule", T_OBJECT, offsetof(OverridableObject, out_rule), READONLY, nullptr},
     {"__wrapped__", T_OBJECT, offsetof(OverridableObject, function), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr},
 };

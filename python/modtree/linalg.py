@@ -80,6 +80,6 @@ __all__ = [
 
 _here: dict[str, Any] = globals()
 for _name, _rule in LINALG.items():
-    _here[_name] = taking_out(_name, _here[_name], _rule, "modtree.linalg")
+    _here[_name] = taking_out(_here[_name], _rule)
 overridable_all(globals(), __all__)
 _imports.name_by_public_path(__name__, __all__)

@@ -11,7 +11,7 @@ from modtree._ops.registry import functions
 
 globals().update(
     {
-        name: taking_out(name, value, FUNCTIONS[name]) if name in FUNCTIONS else value
+        name: taking_out(value, FUNCTIONS[name]) if name in FUNCTIONS else value
         for name, value in functions.items()
     }
 )

@@ -3,20 +3,24 @@
 
 An operation computes as always, and its result is copied: what it saves is what it saves the
 caller, a tensor of a dtype of his choice in a place of his. Operations strip the argument natively,
-so that calls without it cost nothing; other functions are wrapped.
+so that calls without it cost nothing, and so does what stands in front of other functions.
 """
 
 from __future__ import annotations
 
 import inspect
+import os
+import sys
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 from modtree import _C
 from modtree._C import Op, TensorBase
+from modtree._ops.overridable import overridable
 
 __all__ = ["FUNCTIONS", "LINALG", "taking_out", "write"]
+
+_PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
 # -- which functions, and what dtypes they write ---------------------------------------------------
 
@@ -91,6 +95,16 @@ def _check_is_tensor(name: str, out: Any) -> None:
         raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
 
 
+def _depth_of_user() -> int:
+    """The stacklevel of a warning that the caller of this function gives about a call in a
+    program: how many frames lie in the package.
+    """
+    depth, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        depth, frame = depth + 1, frame.f_back
+    return depth
+
+
 def _fit(out: Any, shape: Any) -> None:
     """Gives the tensor the shape of the result."""
     if out.shape == shape:
@@ -101,7 +115,7 @@ def _fit(out: Any, shape: Any) -> None:
             f"{list(out.shape)}, which does not match the required output shape {list(shape)}. "
             f"Outputs without elements may have any shape: t.resize_(0) makes t one.",
             UserWarning,
-            stacklevel=5,
+            stacklevel=_depth_of_user(),
         )
     out.resize_(shape)
 
@@ -160,25 +174,13 @@ def write(name: str, rule: str, result: Any, out: Any) -> Any:
 # -- functions -------------------------------------------------------------------------------------
 
 
-def _of_any(function: Any, name: str, rule: str) -> Any:
-    written = "same" if rule == "follow" else rule
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if not kwargs:
-            return function(*args)
-        out = kwargs.pop("out", None)
-        if out is None:
-            return function(*args, **kwargs)
-        if rule == "follow" and kwargs.get("dtype") is None and isinstance(out, TensorBase):
-            kwargs["dtype"] = out.dtype
-        return write(name, written, function(*args, **kwargs), out)
-
+def _signature(function: Any) -> inspect.Signature:
+    """The signature with `out` behind the other parameters."""
     parameters = list(inspect.signature(function).parameters.values())
     own = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Any)
     last = parameters[-1:] if parameters[-1:] and parameters[-1].kind is own.VAR_KEYWORD else []
     first = parameters[: len(parameters) - len(last)]
-    call.__signature__ = inspect.Signature([*first, own, *last])  # type: ignore[attr-defined]
-    return call
+    return inspect.Signature([*first, own, *last])
 
 
 _OUT_HELP = "    out: Where the result is written, a tensor; several results into a tuple of them."
@@ -195,33 +197,45 @@ def _help(text: str | None) -> str:
     return f"{text[:end].rstrip()}\n{_OUT_HELP}{text[end:]}"
 
 
-def taking_out(
-    name: str, function: Callable[..., Any], rule: str, module: str = "modtree"
-) -> Callable[..., Any]:
-    """The function with ``out=``.
+def taking_out(function: Any, rule: str) -> Any:
+    """The function, which from now on takes ``out=``; as a method of tensors too.
 
     Args:
-        name: Its name.
         function: An operation or a function on top of one.
         rule: A value of FUNCTIONS.
-        module: Where users find it.
     """
-    if isinstance(function, Op):  # a method of tensors too, which then takes out= as well
+    if isinstance(function, Op):
         if function._out_rule is None:
             function._take_out(rule, _help(function.__doc__))
             parameters = (function.__text_signature__ or "()")[:-1]
             star = "" if "*" in parameters else "*, "
             function.__text_signature__ = f"{parameters}, {star}out=None)"
         return function
-    call = _of_any(function, name, rule)
-    call.__name__ = call.__qualname__ = name
-    call.__module__ = module
-    call.__doc__ = _help(function.__doc__)
-    return call
+    function = overridable(function)
+    if function._out_rule is None:
+        function._take_out(rule)
+        function.__doc__ = _help(function.__doc__)
+        function.__signature__ = _signature(function)
+    return function
 
 
-def _call_by_name(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A call of an operation with operands given by their names, or with ``out``."""
+def _call_by_name(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A call of a function with ``out``, or of an operation with operands by their names."""
+    out = kwargs.pop("out", None)
+    if isinstance(op, Op):
+        args = _in_order(op, args, kwargs)
+    if out is None:
+        return op(*args, **kwargs)
+    rule = op._out_rule or ""
+    if rule == "follow":
+        rule = "same"
+        if kwargs.get("dtype") is None and isinstance(out, TensorBase):
+            kwargs["dtype"] = out.dtype
+    return write(op.__name__, rule, op(*args, **kwargs), out)
+
+
+def _in_order(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """The positional arguments, with the operands that were given by their names."""
     positional = (op.__text_signature__ or "()")[1:].partition(", /")[0].split(", ")
     for name in positional[len(args) :]:
         if name not in ("input", "other") or name not in kwargs:
@@ -231,15 +245,7 @@ def _call_by_name(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if name in kwargs:
             problem = "multiple values for" if name in positional else "an unexpected keyword"
             raise TypeError(f"{op.__name__}() got {problem} argument {name!r}")
-    out = kwargs.pop("out", None)
-    if out is None:
-        return op(*args, **kwargs)
-    rule = op._out_rule or ""
-    if rule == "follow":
-        rule = "same"
-        if kwargs.get("dtype") is None and isinstance(out, TensorBase):
-            kwargs["dtype"] = out.dtype
-    return write(op.__name__, rule, op(*args, **kwargs), out)
+    return args
 
 
 _C._install(call_by_name=_call_by_name)
