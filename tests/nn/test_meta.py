@@ -44,6 +44,7 @@ ARGUMENTS = {
 }
 TRACKED = {"affine": True, "track_running_stats": True}
 OPTIONS = {  # where the defaults are large, or leave out all tensors
+    "AdaptiveLogSoftmaxWithLoss": {"div_value": 1.0},
     "InstanceNorm1d": TRACKED,
     "InstanceNorm2d": TRACKED,
     "InstanceNorm3d": TRACKED,

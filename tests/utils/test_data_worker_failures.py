@@ -311,6 +311,7 @@ import glob, os, signal, sys, time, multiprocessing
 from helpers.worker_data import Sleeping, Squares
 from modtree.utils.data import DataLoader
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
     kind, method, mark = sys.argv[1:]
     dataset = Sleeping(8, mark=mark) if kind == "sleeping" else Squares(1000, (100, 100))
     loader = DataLoader(

@@ -18,6 +18,7 @@ __all__ = ["Mismatch", "likely_causes", "near_matches"]
 
 _SAMPLES = 8
 _LONGEST_SEARCH = 400  # keys that one key is compared with, letter by letter
+_CLOSE = 0.75  # how alike two keys must read, from 0 to 1
 _LARGEST_MODULE = 64  # entries of one module among which a renamed one is looked for
 
 _WRAPPERS = {
@@ -187,8 +188,9 @@ def _renamed_entries(found: Mismatch) -> Iterator[str]:
         same = [other for other in others if found.model_shape(other) == shape]
         if len(same) == 1:
             names[name, same[0].rpartition(".")[2]] += 1
-    if names:
-        (old, new), _ = names.most_common(1)[0]
+    only_pair = len(found.missing) == len(found.unexpected) == 1
+    (old, new), count = names.most_common(1)[0] if names else (("", ""), 0)
+    if count > 1 or (count and only_pair):
         yield (
             f"entries called {old!r} are called {new!r} now. Try: model.load_state_dict("
             f"state_dict, rename={{re.compile(r'\\b{re.escape(old)}$'): {new!r}}})"
@@ -248,7 +250,7 @@ def near_matches(found: Mismatch, most: int = 5) -> list[tuple[str, str]]:
     pairs = []
     for key in found.missing[:most]:
         candidates = by_name.get(key.rpartition(".")[2]) or found.unexpected
-        close = difflib.get_close_matches(key, candidates[:_LONGEST_SEARCH], n=1, cutoff=0.6)
+        close = difflib.get_close_matches(key, candidates[:_LONGEST_SEARCH], n=1, cutoff=_CLOSE)
         if close:
             pairs.append((key, close[0]))
     return pairs

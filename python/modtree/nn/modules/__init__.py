@@ -10,6 +10,7 @@ from __future__ import annotations
 from modtree import _imports
 from modtree.nn.modules import utils as utils
 from modtree.nn.modules.activation import *  # noqa: F403
+from modtree.nn.modules.adaptive import *  # noqa: F403
 from modtree.nn.modules.batchnorm import *  # noqa: F403
 from modtree.nn.modules.channelshuffle import *  # noqa: F403
 from modtree.nn.modules.container import *  # noqa: F403
@@ -19,7 +20,9 @@ from modtree.nn.modules.dropout import *  # noqa: F403
 from modtree.nn.modules.flatten import *  # noqa: F403
 from modtree.nn.modules.fold import *  # noqa: F403
 from modtree.nn.modules.instancenorm import *  # noqa: F403
+from modtree.nn.modules.lazy import *  # noqa: F403
 from modtree.nn.modules.linear import *  # noqa: F403
+from modtree.nn.modules.linear_cross_entropy_options import *  # noqa: F403
 from modtree.nn.modules.loss import *  # noqa: F403
 from modtree.nn.modules.module import Module as Module
 from modtree.nn.modules.normalization import *  # noqa: F403

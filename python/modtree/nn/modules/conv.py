@@ -13,6 +13,14 @@ from modtree.nn.convolution import (
     _ConvNd,
     _ConvTransposeNd,
 )
+from modtree.nn.lazy_layers import (
+    LazyConv1d,
+    LazyConv2d,
+    LazyConv3d,
+    LazyConvTranspose1d,
+    LazyConvTranspose2d,
+    LazyConvTranspose3d,
+)
 from modtree.nn.modules.utils import _pair, _single, _triple
 
 __all__ = [
@@ -27,4 +35,10 @@ __all__ = [
     "ConvTranspose3d",
     "_ConvNd",
     "_ConvTransposeNd",
+    "LazyConv1d",
+    "LazyConv2d",
+    "LazyConv3d",
+    "LazyConvTranspose1d",
+    "LazyConvTranspose2d",
+    "LazyConvTranspose3d",
 ]

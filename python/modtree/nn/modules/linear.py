@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from modtree.nn.lazy_layers import LazyLinear
 from modtree.nn.linear import Bilinear, Identity, Linear, NonDynamicallyQuantizableLinear
 
-__all__ = ["Bilinear", "Identity", "Linear", "NonDynamicallyQuantizableLinear"]
+__all__ = ["Bilinear", "Identity", "Linear", "NonDynamicallyQuantizableLinear", "LazyLinear"]

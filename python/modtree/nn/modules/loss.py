@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from modtree.nn.linear_loss import LinearCrossEntropyLoss
 from modtree.nn.loss import (
     BCELoss,
     BCEWithLogitsLoss,
@@ -14,6 +15,7 @@ from modtree.nn.loss import (
     L1Loss,
     MSELoss,
     NLLLoss,
+    NLLLoss2d,
     PoissonNLLLoss,
     SmoothL1Loss,
     _Loss,
@@ -23,6 +25,7 @@ from modtree.nn.margin_loss import (
     CosineEmbeddingLoss,
     HingeEmbeddingLoss,
     MarginRankingLoss,
+    MultiLabelMarginLoss,
     MultiLabelSoftMarginLoss,
     MultiMarginLoss,
     SoftMarginLoss,
@@ -53,4 +56,7 @@ __all__ = [
     "TripletMarginWithDistanceLoss",
     "_Loss",
     "_WeightedLoss",
+    "LinearCrossEntropyLoss",
+    "MultiLabelMarginLoss",
+    "NLLLoss2d",
 ]

@@ -22,6 +22,16 @@ from modtree.nn.pooling import (
     _AvgPoolNd,
     _MaxPoolNd,
 )
+from modtree.nn.unpooling import (
+    FractionalMaxPool2d,
+    FractionalMaxPool3d,
+    LPPool1d,
+    LPPool2d,
+    LPPool3d,
+    MaxUnpool1d,
+    MaxUnpool2d,
+    MaxUnpool3d,
+)
 
 __all__ = [
     "_pair",
@@ -43,4 +53,12 @@ __all__ = [
     "_AdaptiveMaxPoolNd",
     "_AvgPoolNd",
     "_MaxPoolNd",
+    "FractionalMaxPool2d",
+    "FractionalMaxPool3d",
+    "LPPool1d",
+    "LPPool2d",
+    "LPPool3d",
+    "MaxUnpool1d",
+    "MaxUnpool2d",
+    "MaxUnpool3d",
 ]
