@@ -44,13 +44,13 @@ public:
   virtual PyObject *enter_no_grad() = 0;
   virtual int exit_no_grad(PyObject *scope) = 0;
 
-  // Handles and payloads.
+  // Handles and storage.
   virtual PyObject *detach(PyObject *tensor) = 0;
   virtual PyObject *make_parameter(PyObject *data, bool requires_grad) = 0;
   // May `tensor.data = other` be done? (false between meta and real storage); `other` may be any
   // object.
-  virtual int can_swap_payload(PyObject *tensor, PyObject *other) = 0;
-  virtual int swap_payload(PyObject *tensor, PyObject *other) = 0;
+  virtual int can_set_data(PyObject *tensor, PyObject *other) = 0;
+  virtual int set_data(PyObject *tensor, PyObject *other) = 0;
   // Does a conversion to `other` exchange the contents of the two, whatever modtree.__future__
   // says?
   virtual int must_swap_contents(PyObject *, PyObject *) { return 0; }

@@ -70,8 +70,8 @@ public:
         set_grad_enabled_(object.attr("set_grad_enabled")),
         detach_(object.attr("detach")),
         make_parameter_(object.attr("make_parameter")),
-        can_swap_payload_(object.attr("can_swap_payload")),
-        swap_payload_(object.attr("swap_payload")),
+        can_set_data_(object.attr("can_set_data")),
+        set_data_(object.attr("set_data")),
         must_swap_contents_(object.attr("must_swap_contents")),
         copy_into_(object.attr("copy_into")),
         copy_all_(object.attr("copy_all")),
@@ -191,12 +191,12 @@ public:
   PyObject *make_parameter(PyObject *data, bool requires_grad) override {
     return call(make_parameter_, data, requires_grad ? Py_True : Py_False);
   }
-  int can_swap_payload(PyObject *tensor, PyObject *other) override {
-    return truth_of(call(can_swap_payload_, tensor, other));
+  int can_set_data(PyObject *tensor, PyObject *other) override {
+    return truth_of(call(can_set_data_, tensor, other));
   }
-  int swap_payload(PyObject *tensor, PyObject *other) override {
+  int set_data(PyObject *tensor, PyObject *other) override {
     return common_names_ ? PyObject_SetAttr(tensor, names.data, other)
-                         : done(call(swap_payload_, tensor, other));
+                         : done(call(set_data_, tensor, other));
   }
   int must_swap_contents(PyObject *tensor, PyObject *other) override {
     return is_own_type(tensor) && is_own_type(other)
@@ -245,8 +245,8 @@ private:
       is_complex_, shape_;
   py::object requires_grad_, set_requires_grad_, has_grad_fn_, grad_, set_grad_, zero_grad_,
       no_grad_, is_grad_enabled_, set_grad_enabled_;
-  py::object detach_, make_parameter_, can_swap_payload_, swap_payload_, must_swap_contents_,
-      copy_into_, copy_all_, to_, empty_like_;
+  py::object detach_, make_parameter_, can_set_data_, set_data_, must_swap_contents_, copy_into_,
+      copy_all_, to_, empty_like_;
 };
 
 }  // namespace

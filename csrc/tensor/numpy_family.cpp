@@ -166,11 +166,11 @@ public:
     return PyObject_CallFunction(installed.Parameter, "OO", data, as_bool_object(requires_grad));
   }
 
-  int can_swap_payload(PyObject *tensor, PyObject *other) override {
+  int can_set_data(PyObject *tensor, PyObject *other) override {
     return is_tensor(other) && as_tensor(tensor)->is_meta == as_tensor(other)->is_meta;
   }
 
-  int swap_payload(PyObject *tensor, PyObject *other) override {
+  int set_data(PyObject *tensor, PyObject *other) override {
     return swap_array(as_tensor(tensor), other);
   }
 

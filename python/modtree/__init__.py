@@ -27,6 +27,7 @@ from modtree._batching.vmap import vmap
 from modtree._C import __version__, _has_compatible_shallow_copy_type  # noqa: F401
 from modtree._C import _promote_types as promote_types
 from modtree._C import _result_type as result_type
+from modtree._module.loading.report import LoadReport
 from modtree._ops.functions import (
     abs,
     abs_,
@@ -641,7 +642,8 @@ __all__ = [
     "multiprocessing", "nn", "optim", "overrides", "profiler", "random", "serialization", "types",
     "utils", "version", "xpu",
     # classes
-    "Generator", "GradScaler", "OutOfMemoryError", "Size", "Tensor", "autocast", "device",
+    "Generator", "GradScaler", "LoadReport", "OutOfMemoryError", "Size", "Tensor", "autocast",
+    "device",
     # dtypes, layouts, constants
     "as_dtype", "bfloat16", "bool", "cdouble", "cfloat", "channels_last", "channels_last_3d",
     "complex128", "complex64", "contiguous_format", "double", "dtype", "e", "finfo", "float",

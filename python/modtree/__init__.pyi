@@ -41,6 +41,7 @@ from modtree import version as version
 from modtree import xpu as xpu
 from modtree._C import __version__ as __version__
 from modtree._C import dtype as _dtype
+from modtree._module.loading.report import LoadReport as LoadReport
 from modtree._ops.functions import abs as abs
 from modtree._ops.functions import abs_ as abs_
 from modtree._ops.functions import absolute as absolute
@@ -1199,7 +1200,8 @@ __all__ = [
     "multiprocessing", "nn", "optim", "overrides", "profiler", "random", "serialization", "types",
     "utils", "version", "xpu",
     # classes
-    "Generator", "GradScaler", "OutOfMemoryError", "Size", "Tensor", "autocast", "device",
+    "Generator", "GradScaler", "LoadReport", "OutOfMemoryError", "Size", "Tensor", "autocast",
+    "device",
     # dtypes, layouts, constants
     "as_dtype", "bfloat16", "bool", "cdouble", "cfloat", "channels_last", "channels_last_3d",
     "complex128", "complex64", "contiguous_format", "double", "dtype", "e", "finfo", "float",

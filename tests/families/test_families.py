@@ -119,10 +119,10 @@ class ListFamily(TensorFamily):
         made._is_buffer = True
         return made
 
-    def can_swap_payload(self, tensor, other):
+    def can_set_data(self, tensor, other):
         return isinstance(other, Vector)
 
-    def swap_payload(self, tensor, other):
+    def set_data(self, tensor, other):
         tensor.numbers, tensor.kind = other.numbers, other.kind
 
     def copy_into(self, tensor, source):

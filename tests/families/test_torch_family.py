@@ -612,9 +612,9 @@ def test_questions():
     assert family.type_name(torch.tensor(1)) == "torch.LongTensor"
     lazy = torch.nn.parameter.UninitializedParameter()
     assert "UninitializedParameter" in family.type_name(lazy)
-    assert family.can_swap_payload(p, torch.zeros(1))
-    assert not family.can_swap_payload(p, torch.zeros(1, device="meta"))
-    assert not family.can_swap_payload(p, np.zeros(1))
+    assert family.can_set_data(p, torch.zeros(1))
+    assert not family.can_set_data(p, torch.zeros(1, device="meta"))
+    assert not family.can_set_data(p, np.zeros(1))
     assert family.to_numpy(torch.tensor([1 + 2j]).conj()).tolist() == [1 - 2j]
 
 

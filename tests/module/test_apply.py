@@ -267,7 +267,7 @@ def test_parameters_are_mapped_without_recording(impl):
     assert modes == [False, False, True]
 
 
-# -- _apply: same object, new payload ------------------------------------------------------------
+# -- _apply: same object, new storage ------------------------------------------------------------
 
 
 def test_conversion_keeps_the_parameter_object(impl):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What tensor operations and backward passes have read stays alive while user code runs: lists of
-the caller, payloads, what nodes saved.
+the caller, storage, what nodes saved.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def test_a_list_of_sizes_that_the_collector_changes(change):
     at_every_collection(prepare)
 
 
-# -- payloads that are exchanged -------------------------------------------------------------------
+# -- storage that are exchanged -------------------------------------------------------------------
 
 
 class Swaps:
@@ -147,14 +147,14 @@ class Swaps:
         return 0
 
 
-def test_an_index_that_exchanges_the_payload():
+def test_an_index_that_exchanges_the_storage():
     t = mt.ones(2, 3)
     assert t.size(Swaps(t, mt.zeros(5))) == 5
     t = mt.ones(2, 3)
     assert t.sum(Swaps(t, mt.zeros(5))).tolist() in ([2.0] * 3, 0.0)
 
 
-def test_a_warning_that_exchanges_the_payload():
+def test_a_warning_that_exchanges_the_storage():
     t = mt.ones(200_000, dtype=mt.complex64)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
@@ -190,7 +190,7 @@ SWAPS = {
 
 @pytest.mark.parametrize("use", SWAPS.values(), ids=SWAPS)
 @pytest.mark.parametrize("shape", [(3, 4), (1, 2, 1, 2, 3, 2)], ids=["2-d", "6-d"])
-def test_the_collector_exchanges_payloads(use, shape):
+def test_the_collector_exchanges_storage(use, shape):
     def prepare():
         x, y = leaf(*shape), leaf(*shape)
 
@@ -327,7 +327,7 @@ def test_the_collector_uses_the_leaf_that_a_graph_is_made_of():
 
 
 @pytest.mark.parametrize("shape", [(2,), (1, 2, 1, 2, 1, 2)], ids=["1-d", "6-d"])
-def test_a_hook_whose_name_exchanges_the_payload_of_its_leaf(shape):
+def test_a_hook_whose_name_exchanges_the_storage_of_its_leaf(shape):
     class Hook:
         def __call__(self, grad):
             return grad * 2

@@ -71,7 +71,7 @@ def test_views_and_detach_share_memory_and_version():
     assert t.T.reshape(6)._version == 0, "a reshape that copies has a version of its own"
 
 
-def test_payload_swap_keeps_the_object():
+def test_new_data_keeps_the_object():
     t = mt.ones(2)
     t.note = 1
     other = mt.zeros(3, dtype=mt.float64)
@@ -377,7 +377,7 @@ def test_no_leaks():
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
-def test_payload_swapped_while_it_is_used():
+def test_data_replaced_while_it_is_used():
     """An operand whose conversion runs user code may swap the array of the other."""
     t = mt.ones(1000)
 

@@ -271,7 +271,7 @@ def test_family_faces_agree():
     assert type(family.detach(p)) is mt.Tensor
     assert family.to(p, None, mt.float64, False, None).dtype is mt.float64
     assert family.empty_like(p, "meta").is_meta
-    assert not family.can_swap_payload(p, mt.ones(2, device="meta"))
+    assert not family.can_set_data(p, mt.ones(2, device="meta"))
     a, b = mt.ones(2), mt.zeros(3)
     a.note = 1
     family.swap_tensors(a, b)

@@ -165,9 +165,8 @@ int MemberConversion::convert_parameter(ModuleObject *module, PyObject *key, Ten
   return keep_ties_ ? remember_converted(fn_.ptr(), parameter, stored.ptr()) : 0;
 }
 
-int MemberConversion::may_swap_payload(TensorFamily *family, PyObject *tensor,
-                                       PyObject *converted) {
-  return overwrite_ ? 0 : family->can_swap_payload(tensor, converted);
+int MemberConversion::may_set_data(TensorFamily *family, PyObject *tensor, PyObject *converted) {
+  return overwrite_ ? 0 : family->can_set_data(tensor, converted);
 }
 
 // Puts the converted value in place of the parameter; *stored is what the registry holds then.
@@ -179,9 +178,9 @@ int MemberConversion::store_parameter(ModuleObject *module, PyObject *key, Tenso
     if (converted == parameter && !overwrite_) {
       return 0;
     }
-    const int swappable = may_swap_payload(family, parameter, converted);
+    const int swappable = may_set_data(family, parameter, converted);
     if (swappable != 0) {
-      return swappable < 0 ? -1 : family->swap_payload(parameter, converted);
+      return swappable < 0 ? -1 : family->set_data(parameter, converted);
     }
     if (check_replaceable(module, key, family, parameter) < 0) {
       return -1;
@@ -238,9 +237,9 @@ int MemberConversion::convert_grad(ModuleObject *module, PyObject *key, TensorFa
                ? -1
                : family->set_grad(stored, grad);
   }
-  const int swappable = stored == parameter ? may_swap_payload(family, grad, converted.ptr()) : 0;
+  const int swappable = stored == parameter ? may_set_data(family, grad, converted.ptr()) : 0;
   if (swappable != 0) {
-    return swappable < 0 ? -1 : family->swap_payload(grad, converted.ptr());
+    return swappable < 0 ? -1 : family->set_data(grad, converted.ptr());
   }
   TensorFamily *stored_family = family_of_result(stored, family);
   if (!stored_family || new_family->set_requires_grad(converted.ptr(), requires_grad == 1) < 0) {

@@ -30,7 +30,7 @@ private:
                    PyObject *grad, bool swap, PyObject *stored);
   int swap_contents(ModuleObject *module, PyObject *key, TensorFamily *family, PyObject *tensor,
                     PyObject *other, bool is_grad);
-  int may_swap_payload(TensorFamily *family, PyObject *tensor, PyObject *converted);
+  int may_set_data(TensorFamily *family, PyObject *tensor, PyObject *converted);
 
   // What fn makes of a tensor: new reference, null on error.
   PyObject *call(TensorFamily *family, PyObject *tensor);

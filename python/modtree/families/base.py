@@ -140,11 +140,11 @@ class TensorFamily:
         """A new plain tensor sharing storage with ``data`` that is marked as a buffer."""
         raise NotImplementedError
 
-    def can_swap_payload(self, tensor: Any, other: Any) -> bool:
+    def can_set_data(self, tensor: Any, other: Any) -> bool:
         """May ``tensor.data = other`` be done?"""
         raise NotImplementedError
 
-    def swap_payload(self, tensor: Any, other: Any) -> None:
+    def set_data(self, tensor: Any, other: Any) -> None:
         """Gives the tensor the storage and dtype of another one; the object stays the same."""
         tensor.data = other
 

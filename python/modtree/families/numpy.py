@@ -52,7 +52,7 @@ class NumpyFamily(base.TensorFamily):
     def make_buffer(self, data: Any, persistent: bool) -> Any:
         return Buffer(data, persistent=persistent)
 
-    def can_swap_payload(self, tensor: Any, other: Any) -> bool:
+    def can_set_data(self, tensor: Any, other: Any) -> bool:
         return isinstance(other, Tensor) and other.is_meta == tensor.is_meta
 
     def to_numpy(self, tensor: Any) -> Any:

@@ -107,7 +107,7 @@ class TorchFamily(base.TensorFamily):
         return torch.nn.Buffer(data, persistent=persistent)
 
     @staticmethod
-    def can_swap_payload(tensor: Any, other: Any) -> bool:
+    def can_set_data(tensor: Any, other: Any) -> bool:
         return (
             isinstance(other, _Tensor)
             and _may_swap(tensor, other)
@@ -115,7 +115,7 @@ class TorchFamily(base.TensorFamily):
         )
 
     @staticmethod
-    def swap_payload(tensor: Any, other: Any) -> None:
+    def set_data(tensor: Any, other: Any) -> None:
         tensor.data = other
 
     @staticmethod

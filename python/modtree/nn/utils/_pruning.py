@@ -154,7 +154,7 @@ class BasePruningMethod(ABC):
             delattr(module, name)
         original = module._parameters[name + "_orig"]
         family = family_of(original)
-        family.swap_payload(original, family.detach(weight))
+        family.set_data(original, family.detach(weight))
         del module._parameters[name + "_orig"]
         del module._buffers[name + "_mask"]
         setattr(module, name, original)

@@ -20,7 +20,7 @@ def _converted(module: M, kinds: tuple[type, ...], memory_format: Any) -> M:
             weight: Any = each.weight
             family = family_of(weight)
             data = family.detach(weight).clone(memory_format=memory_format)
-            family.swap_payload(weight, data)
+            family.set_data(weight, data)
     return module
 
 

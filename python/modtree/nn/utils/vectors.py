@@ -84,7 +84,7 @@ def vector_to_parameters(vec: Any, parameters: Iterable[Any]) -> None:
     start = 0
     for owner, param, size in zip(owners, params, shapes, strict=True):
         stop = start + math.prod(size)
-        owner.swap_payload(param, values[start:stop].view(size))
+        owner.set_data(param, values[start:stop].view(size))
         start = stop
 
 
