@@ -319,7 +319,8 @@ int find_converted(PyObject *keep_ties, PyObject *tensor, PyObject **replacement
 
 int remember_converted(PyObject *keep_ties, PyObject *tensor, PyObject *replacement) {
   PyObject *done = reinterpret_cast<KeepTiesObject *>(keep_ties)->done;
-  // A parameter whose storage was replaced is its own replacement, and may be met under either name.
+  // A parameter whose storage was replaced is its own replacement, and may be met under either
+  // name.
   for (PyObject *key : {tensor, replacement}) {
     const auto id = py::reinterpret_steal<py::object>(PyLong_FromVoidPtr(key));
     const auto entry = py::reinterpret_steal<py::object>(PyTuple_Pack(2, key, replacement));
