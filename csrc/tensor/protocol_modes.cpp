@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "python/compat.h"
+#include "python/interned.h"
 #include "python/new_type.h"
 #include "python/slot_guard.h"
 #include "tensor/override.h"
@@ -29,7 +31,13 @@ PyObject *pop() {
 }
 
 PyObject *push_mode(PyObject *, PyObject *mode) {
-  return slot_guard(static_cast<PyObject *>(nullptr), [&] {
+  return slot_guard(static_cast<PyObject *>(nullptr), [&]() -> PyObject * {
+    if (!type_has(Py_TYPE(mode), names.torch_function)) {
+      PyErr_Format(PyExc_TypeError,
+                   "a function mode must have a method __torch_function__, got '%.200s'",
+                   Py_TYPE(mode)->tp_name);
+      return nullptr;
+    }
     push(Py_NewRef(mode));
     return Py_NewRef(Py_None);
   });

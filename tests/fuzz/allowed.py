@@ -146,7 +146,7 @@ AVOIDED = [
     Avoided("`ModuleList.insert` of something that is no module", inserts_no_module),
     Avoided("`extend`, `+=` of which one entry is refused", extends_partly),
     Avoided("`s *= n` when only some of the entries are numbered", multiplies_partly),
-    Avoided("bfloat16 of NumPy tensors", has_bfloat16),
+    Avoided("bfloat16 and the float8 dtypes", has_bfloat16),
 ]
 
 

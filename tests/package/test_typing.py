@@ -61,7 +61,8 @@ def test_each_has_a_signature_and_a_docstring(path):
 @pytest.mark.parametrize("name", [n for n in registry.ops if signatures.documented(n)[0]])
 def test_an_operation_takes_what_its_signature_says(name):
     op = registry.ops[name]
-    count = len(inspect.signature(op).parameters)
+    parameters = inspect.signature(op).parameters.values()
+    count = sum(p.kind is p.POSITIONAL_ONLY for p in parameters)
 
     def call(number):
         makers = {
@@ -85,9 +86,9 @@ def test_documented_operations_are_there():
 
 
 def test_help_of_an_operation():
-    for function, shown in ((modtree.Tensor.exp, "exp(input, /)"), (modtree.exp, "out: ")):
+    for function in (modtree.Tensor.exp, modtree.exp):
         text = pydoc.plain(pydoc.render_doc(function))
-        assert shown in text
+        assert "exp(input, /, *, out=None)" in text and "    out: " in text
         assert "e to the power of each element." in text
     assert "mul_(self, other, /)" in pydoc.plain(pydoc.render_doc(modtree.Tensor.mul_))
 

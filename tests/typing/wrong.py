@@ -39,8 +39,8 @@ nn.NoSuchLayer()  # error: attr-defined
 nn.Linear(3, 4, biass=True)  # error: call-arg
 net = nn.Linear(3, 4)
 net.train("yes")  # error: arg-type
-net.load_state_dict([1, 2])  # error: arg-type
-net.load_state_dict()  # error: call-arg
+net.load_state_dict([1, 2])  # error: call-overload
+net.load_state_dict()  # error: call-overload
 net.register_forward_hook(3)  # error: arg-type
 optim.SGD()  # error: call-arg
 optim.SGD(net.parameters(), lr="fast")  # error: arg-type

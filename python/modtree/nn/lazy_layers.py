@@ -45,7 +45,7 @@ class LazyLinear(LazyModuleMixin, linear.Linear):
         >>> layer.weight
         <UninitializedParameter>
         >>> layer(mt.ones(2, 5)).shape
-        Size([2, 3])
+        modtree.Size([2, 3])
         >>> layer
         Linear(in_features=5, out_features=3, bias=True)
 

@@ -263,8 +263,10 @@ class World:
         leaves = [t for t in (*self.tensors, *self.params) if t.requires_grad]
         for leaf in leaves[:3]:
             self.graph.append((leaf * 2).exp())
-        if len(leaves) > 1:
-            self.graph.append((leaves[0].sum() + leaves[1].sum()) * leaves[0].sum())
+        # Classes that know nothing of each other do not meet in one operation.
+        plain = [leaf for leaf in leaves if type(leaf) in (modtree.Tensor, nn.Parameter)]
+        if len(plain) > 1:
+            self.graph.append((plain[0].sum() + plain[1].sum()) * plain[0].sum())
 
     # -- choices -----------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ _FEW = 12
 class LoadReport:
     """What ``load_state_dict(partial=True)`` did, and ``dry_run=True`` would do.
 
-    Attributes:
+    Args:
         loaded: the keys that went (or would go) into the model.
         skipped: why each of the other keys of the state dict did not.
         missing_keys: the keys of the model for which the state dict has nothing.
