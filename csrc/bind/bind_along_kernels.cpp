@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "bind/kernel_arrays.h"
+#include "bind/dense_arrays.h"
 #include "kernels/along.h"
 #include "kernels/scan.h"
 #include "kernels/select.h"
@@ -40,8 +40,9 @@ py::array scan(const py::array &input, py::ssize_t axis, bool product, bool reve
     const Contiguous<T> x(input);
     py::array_t<T> out(shape_of(input));
     const Split split(input, axis);
-    run(kernels::scan, kernels::Scan<T>{x.data(), out.mutable_data(), split.outer, split.n,
-                                        split.inner, product, reverse});
+    run_unless_empty(x, kernels::scan,
+                     kernels::Scan<T>{x.data(), out.mutable_data(), split.outer, split.n,
+                                      split.inner, product, reverse});
     return std::move(out);
   });
 }
@@ -55,9 +56,9 @@ py::tuple running_extreme(const py::array &input, py::ssize_t axis, bool largest
     const Result<T> out(shape_of(input));
     const Result<std::int64_t> indices(shape_of(input));
     const Split split(input, axis);
-    run(kernels::running_extreme,
-        kernels::RunningExtreme<T>{x.data(), out.data(), indices.data(), split.outer, split.n,
-                                   split.inner, largest});
+    run_unless_empty(x, kernels::running_extreme,
+                     kernels::RunningExtreme<T>{x.data(), out.data(), indices.data(), split.outer,
+                                                split.n, split.inner, largest});
     return py::make_tuple(out.value(), indices.value());
   });
 }
@@ -85,8 +86,9 @@ py::object top_indices(const py::array &input, py::ssize_t k, py::ssize_t axis, 
   return with_float(name, input, [&](auto zero) -> py::object {
     using T = decltype(zero);
     const Contiguous<T> x(input);
-    run(kernels::top_indices, kernels::Select<T>{x.data(), indices.data(), split.outer, split.n,
-                                                 split.inner, k, largest});
+    run_unless_empty(x, kernels::top_indices,
+                     kernels::Select<T>{x.data(), indices.data(), split.outer, split.n, split.inner,
+                                        k, largest});
     return indices.value();
   });
 }
@@ -103,7 +105,7 @@ py::object kth_index(const py::array &input, py::ssize_t k, py::ssize_t axis, bo
     const Contiguous<T> x(input);
     const kernels::Select<T> a{x.data(), indices.data(), split.outer, split.n, split.inner,
                                k,        false};
-    {
+    if (x.size() != 0) {
       py::gil_scoped_release release;
       kernels::kth_index(a, nan);
     }
@@ -114,9 +116,11 @@ py::object kth_index(const py::array &input, py::ssize_t k, py::ssize_t axis, bo
 // -- by index
 // --------------------------------------------------------------------------------------
 
+// The kernels read 8 bytes at once, also where they are two floats.
 bool aligned_strides(const py::array &x) {
   const py::ssize_t bytes = x.itemsize();
-  if (!(x.flags() & kAligned)) {
+  const auto unit = static_cast<std::uintptr_t>(std::min<py::ssize_t>(bytes, 8));
+  if (!(x.flags() & kAligned) || reinterpret_cast<std::uintptr_t>(x.data()) % unit != 0) {
     return false;
   }
   for (py::ssize_t i = 0; i < x.ndim(); ++i) {
@@ -129,7 +133,7 @@ bool aligned_strides(const py::array &x) {
 
 // An array whose strides are whole elements: itself, or a copy.
 py::array with_element_strides(const py::array &x) {
-  return aligned_strides(x) ? x : x.attr("copy")().cast<py::array>();
+  return aligned_strides(x) ? x : dense_copy(x);
 }
 
 // Geometry of `index` into an array of shape and strides of `x`; ValueError when they do not fit.
@@ -190,6 +194,7 @@ py::object gather(const py::array &input, py::ssize_t axis, const py::object &gi
   axis = checked_axis(name, input, axis);
   const py::array x = with_element_strides(input);
   const auto index = index_array(name, given);
+  checked_product(shape_of(index));
   py::array out(x.dtype(), shape_of(index));
   const kernels::Along a = along(name, x, index, out, axis);
   const auto bytes = static_cast<std::size_t>(x.itemsize());
@@ -252,7 +257,7 @@ py::object scatter(const py::array &input, py::ssize_t axis, const py::object &g
   if (own && !(input.writeable() && aligned_strides(input))) {
     throw py::value_error(std::string(name) + ": the array to change is read-only or not aligned");
   }
-  py::array out = own ? input : input.attr("copy")("K").cast<py::array>();
+  py::array out = own ? input : dense_copy(input);
   const kernels::Along a = along(name, out, index, source, axis);
   bool inside;
   if (mode == kernels::ScatterMode::assign) {

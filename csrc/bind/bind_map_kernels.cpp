@@ -46,8 +46,10 @@ bool same_layout(const py::array &a, const py::array &b) {
 }
 
 py::array dense_copy(const py::array &x) {
-  constexpr int kKeepOrder = 2;
-  PyObject *copy = py::detail::npy_api::get().PyArray_NewCopy_(x.ptr(), kKeepOrder);
+  constexpr int kEnsureCopy = 0x20;
+  PyObject *copy = py::detail::npy_api::get().PyArray_FromAny_(
+      x.ptr(), nullptr, 0, 0, kEnsureCopy | py::detail::npy_api::NPY_ARRAY_ENSUREARRAY_ | kAligned,
+      nullptr);
   if (copy == nullptr) {
     throw py::error_already_set();
   }

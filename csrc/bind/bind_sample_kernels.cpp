@@ -106,7 +106,7 @@ py::object grid_sample(const py::array &x, const py::object &grid, const std::st
     Sampling<T> sampling(x, grid, mode, padding, align);
     const Result<T> out(sampling.out_shape);
     sampling.a.out = out.data();
-    run(kernels::grid_sample, sampling.a);
+    run_unless_empty(sampling.grid, kernels::grid_sample, sampling.a);
     return out.value();
   });
 }
@@ -124,7 +124,8 @@ py::tuple grid_sample_backward(const py::object &g, const py::array &x, const py
     if (dx.data() != nullptr) {
       std::fill(dx.data(), dx.data() + x.size(), T(0));
     }
-    run(kernels::grid_sample_backward,
+    run_unless_empty(
+        sampling.grid, kernels::grid_sample_backward,
         kernels::GridSampleBackward<T>{sampling.a, gradient.data(), dx.data(), dgrid.data()});
     return py::make_tuple(dx.value(), dgrid.value());
   });
@@ -172,7 +173,7 @@ py::object distance(const py::array &input, const py::object &yt, double p) {
     const Result<T> out({batch, rows, columns});
     const T *from = x.data(), *other = y.data();
     T *to = out.data();
-    {
+    if (out.bytes() != 0) {
       py::gil_scoped_release release;
       for (py::ssize_t i = 0; i < batch; ++i) {
         kernels::distance(kernels::Distance<T>{from + i * rows * width, other + i * width * columns,
@@ -199,7 +200,7 @@ py::tuple distance_backward(const py::object &g, const py::object &distances,
     const Result<T> dx(shape_of(input)), dyt(shape);
     const T *from = x.data(), *other = y.data(), *grad = gradient.data(), *size = sizes.data();
     T *to = dx.data(), *to_other = dyt.data();
-    {
+    if (dx.bytes() != 0 || dyt.bytes() != 0) {
       py::gil_scoped_release release;
       std::fill(to_other, to_other + y.size(), T(0));
       for (py::ssize_t i = 0; i < batch; ++i) {
@@ -278,10 +279,11 @@ py::object ctc(const py::array &input, const py::object &labels, const py::objec
     if (dx.data() != nullptr) {
       std::fill(dx.data(), dx.data() + x.size(), T(0));
     }
-    run(kernels::ctc, kernels::Ctc<T>{x.data(), sequences.labels.data(), sequences.starts.data(),
-                                      sequences.lengths.data(), sequences.used.data(),
-                                      losses.data(), gradients.data(), dx.data(), steps, batch,
-                                      classes, sequences.longest, blank});
+    run_unless_empty(sequences.used, kernels::ctc,
+                     kernels::Ctc<T>{x.data(), sequences.labels.data(), sequences.starts.data(),
+                                     sequences.lengths.data(), sequences.used.data(), losses.data(),
+                                     gradients.data(), dx.data(), steps, batch, classes,
+                                     sequences.longest, blank});
     return g.is_none() ? losses.value() : py::object(py::make_tuple(losses.value(), dx.value()));
   });
 }

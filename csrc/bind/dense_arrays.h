@@ -18,7 +18,8 @@ bool is_dense(const py::array &x);
 // The same places for the same indices?
 bool same_layout(const py::array &a, const py::array &b);
 
-// A copy in the order of memory of x.
+// A copy in the order of memory of x: aligned, of x's dtype, and of no subclass, which could say
+// otherwise (__array_finalize__).
 py::array dense_copy(const py::array &x);
 
 // Copies element by element, with conversion.
@@ -78,12 +79,14 @@ py::array map_dense(const py::array &input, Kernel kernel) {
 template <class T, class Kernel>
 py::array map_dense_pair(const char *name, const py::array &first, const py::array &second,
                          Kernel kernel) {
-  if (second.dtype().num() != py::dtype::num_of<T>() || shape_of(first) != shape_of(second)) {
-    throw py::value_error(std::string(name) + ": expected two arrays of one dtype and shape, got " +
-                          py::str(first.dtype()).template cast<std::string>() + " " +
-                          to_string(shape_of(first)) + " and " +
-                          py::str(second.dtype()).template cast<std::string>() + " " +
-                          to_string(shape_of(second)));
+  if (second.dtype().num() != py::dtype::num_of<T>()) {
+    throw py::type_error(std::string(name) + ": expected two arrays of one dtype, got " +
+                         py::str(first.dtype()).template cast<std::string>() + " and " +
+                         py::str(second.dtype()).template cast<std::string>());
+  }
+  if (shape_of(first) != shape_of(second)) {
+    throw py::value_error(std::string(name) + ": expected two arrays of one shape, got " +
+                          to_string(shape_of(first)) + " and " + to_string(shape_of(second)));
   }
   // What is no block (a broadcast operand, a gradient that was expanded) follows the other.
   const bool by_second = !is_dense(first) && is_dense(second);

@@ -215,6 +215,14 @@ void run(void (*kernel)(const Arguments &), const Arguments &a) {
   kernel(a);
 }
 
+// The same where there is something to do: an array of no values may have any number of rows.
+template <class Arguments>
+void run_unless_empty(const py::array &x, void (*kernel)(const Arguments &), const Arguments &a) {
+  if (x.size() != 0) {
+    run(kernel, a);
+  }
+}
+
 // The parts of the binding, one for each file bind_*_kernels.cpp.
 void bind_norm_kernels(py::module_ &kernels);
 void bind_loss_kernels(py::module_ &kernels);

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -278,6 +279,13 @@ def misaligned(a: np.ndarray) -> np.ndarray:
     return memory[1:].view(a.dtype).reshape(a.shape)
 
 
+def half_aligned(a: np.ndarray) -> np.ndarray:
+    """Complex numbers where a float may be, but no other number of 8 bytes."""
+    memory = np.ones(2 * a.size + 2, np.float32)
+    start = 1 if memory.ctypes.data % 8 == 0 else 0
+    return memory[start : start + 2 * a.size].view(np.complex64).reshape(a.shape)
+
+
 def spread(a: np.ndarray) -> np.ndarray:
     """The same shape over memory with gaps."""
     return np.repeat(a, 2, axis=-1)[..., ::2] if a.ndim else a
@@ -321,9 +329,14 @@ def replacements(value: Any, good: dict[str, Any]) -> Iterator[Any]:
         np.broadcast_to(value[:1], value.shape),
         np.lib.stride_tricks.as_strided(value, value.shape, (0,) * value.ndim),
     )
-    yield from (
-        value.view(Subclass),
-        value + np.nan if value.dtype.kind == "f" else value + (1 << 40),
+    for kind in (Subclass, OtherCopy, Retyped, Resized):
+        yield value.view(kind)
+        yield spread(value).view(kind)
+    yield half_aligned(value)
+    # Numbers of rows whose product with any size is too much, and of none with contents.
+    yield from (np.empty((1 << 58, 1, 0), np.float32), np.empty((1 << 57, 0, 0), np.float32))
+    yield (
+        value + np.nan if value.dtype.kind == "f" else value + (1 << 40)
     )
     yield from (-value, value * 0, value.tolist())
     for other in good.values():
@@ -346,6 +359,29 @@ def overlapping(a: np.ndarray) -> Iterator[np.ndarray]:
 class Subclass(np.ndarray):
     def __array_finalize__(self, other: Any) -> None:
         pass
+
+
+class OtherCopy(np.ndarray):
+    """What it says is a copy of it has larger values."""
+
+    def copy(self, order: Any = "C") -> Any:
+        return np.zeros(self.shape, np.complex128)
+
+
+class Retyped(np.ndarray):
+    """A new array of this class has more values than its shape tells the one who made it."""
+
+    def __array_finalize__(self, other: Any) -> None:
+        if self.base is None and self.flags.c_contiguous and self.ndim:
+            self.dtype = np.uint8
+
+
+class Resized(np.ndarray):
+    """A new array of this class gives its memory back."""
+
+    def __array_finalize__(self, other: Any) -> None:
+        if self.base is None and self.flags.owndata:
+            self.resize((0,) * self.ndim, refcheck=False)
 
 
 def check_guards() -> str | None:
@@ -396,6 +432,7 @@ def try_kernel(name: str, progress: int) -> list[str]:
     for function, what, arguments in calls_of(name):
         os.ftruncate(progress, 0)
         os.pwrite(progress, what.encode(errors="replace"), 0)
+        signal.alarm(60)  # a kernel that does not end in that time is a finding
         try:
             function(**arguments)
         except FINE:
