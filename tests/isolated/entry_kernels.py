@@ -209,6 +209,7 @@ def good_calls_of_layers() -> dict[str, dict[str, Any]]:
         },
     }
 
+
 def good_calls_by_element() -> dict[str, dict[str, Any]]:
     """The same for kernels that go element by element; all are called alike."""
     one = ("digamma", "erf", "erfc", "erfinv")
@@ -333,11 +334,9 @@ def replacements(value: Any, good: dict[str, Any]) -> Iterator[Any]:
         yield value.view(kind)
         yield spread(value).view(kind)
     yield half_aligned(value)
-    # Numbers of rows whose product with any size is too much, and of none with contents.
+    # More rows than a loop gets through, none of which has values.
     yield from (np.empty((1 << 58, 1, 0), np.float32), np.empty((1 << 57, 0, 0), np.float32))
-    yield (
-        value + np.nan if value.dtype.kind == "f" else value + (1 << 40)
-    )
+    yield value + (np.nan if value.dtype.kind == "f" else 1 << 40)
     yield from (-value, value * 0, value.tolist())
     for other in good.values():
         if isinstance(other, np.ndarray):

@@ -202,3 +202,51 @@ def test_arguments_that_do_not_fit():
     fixed.flags.writeable = False
     with pytest.raises(ValueError, match="read-only"):
         kernels.scatter(fixed, 0, index, x, "add", True)
+
+
+def test_many_rows_of_nothing():
+    """So many that a loop over them would not end."""
+    x = np.empty((1 << 58, 1, 0), np.float32)
+    for got in (
+        kernels.scan(x, 1),
+        *kernels.running_extreme(x, 1, True),
+        kernels.top_indices(x, 1, 1, True),
+        kernels.kth_index(x, 0, 1),
+    ):
+        assert got.shape == x.shape
+
+
+def test_an_empty_result_takes_no_memory_for_its_long_axis():
+    x = np.empty((0, (1 << 32) - 1), np.float32)
+    assert kernels.kth_index(x, 3, 1).shape == (0, 1)
+    assert kernels.top_indices(x, 1 << 31, 1, True).shape == (0, 1 << 31)
+
+
+def test_a_result_beyond_all_memory_is_refused():
+    index = np.empty((0, (1 << 60) - 1), np.int64)
+    with pytest.raises(ValueError, match="is not possible"):
+        kernels.gather(np.zeros((1, 1), np.complex128), 0, index)
+
+
+def test_what_a_subclass_says_is_a_copy_is_not_trusted():
+    class Doubled(np.ndarray):
+        def copy(self, order="C"):
+            return np.zeros(self.shape, np.complex128)
+
+    x, index, source = np.ones(3).view(Doubled), np.array([2, 0]), np.array([5.0, 7.0])
+    got = kernels.scatter(x, 0, index, source, "assign")
+    assert type(got) is np.ndarray
+    assert (got.dtype, got.tolist()) == (np.float64, [7.0, 1.0, 5.0])
+
+
+def test_complex_numbers_where_only_a_float_may_be():
+    memory = np.arange(10, dtype=np.float32)
+    start = 1 if memory.ctypes.data % 8 == 0 else 0
+    x = memory[start : start + 8].view(np.complex64)
+    assert x.flags.aligned
+    index = np.array([3, 1])
+    np.testing.assert_array_equal(kernels.gather(x, 0, index), x[index])
+    got = kernels.scatter(x, 0, index, x[:2], "assign")
+    np.testing.assert_array_equal(got, [x[0], x[1], x[2], x[0]])
+    with pytest.raises(ValueError, match="not aligned"):
+        kernels.scatter(x, 0, index, x[:2], "assign", True)

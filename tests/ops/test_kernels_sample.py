@@ -283,3 +283,19 @@ def test_ctc_has_second_derivatives():
 
     assert mt.autograd.gradcheck(loss, (x,))
     assert mt.autograd.gradgradcheck(loss, (x,))
+
+
+def test_many_samples_of_nothing():
+    """So many that a loop over them would not end, or its memory not be had."""
+    x, none = np.empty((1 << 57, 0, 0), np.float32), np.empty(0, np.int64)
+    assert kernels.distance(x, x, 2.0).shape == x.shape
+    assert [d.shape for d in kernels.distance_backward(x, x, x, x, 2.0)] == [x.shape, x.shape]
+    images = np.empty((1 << 57, 0, 1, 1), np.float32)
+    places = np.empty((1 << 57, 0, 0, 2), np.float32)
+    how = ("bilinear", "zeros", False)
+    g = kernels.grid_sample(images, places, *how)
+    assert g.shape == (1 << 57, 0, 0, 0)
+    dx, dplaces = kernels.grid_sample_backward(g, images, places, *how)
+    assert (dx.shape, dplaces.shape) == (images.shape, places.shape)
+    steps = np.empty((1 << 50, 0, 5), np.float32)
+    assert kernels.ctc(steps, none, none, none, none, 0).shape == (0,)
