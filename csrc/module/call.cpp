@@ -157,6 +157,18 @@ int unpack_vector(PyObject *const *args, Py_ssize_t count, PyObject *names_of_ke
   return *keywords ? 0 : -1;
 }
 
+// The call with a tuple and a dict: through the hooks, or what the class has as `tp_call`.
+PyObject *call_unpacked(ternaryfunc call, PyObject *self_obj, PyObject *const *args,
+                        std::size_t flagged_count, PyObject *names_of_keywords) {
+  py::object tuple, keywords;
+  if (unpack_vector(args, PyVectorcall_NARGS(flagged_count), names_of_keywords, &tuple, &keywords) <
+      0) {
+    return nullptr;
+  }
+  return call == module_tp_call ? call_with_hooks(self_obj, tuple.ptr(), keywords.ptr())
+                                : call(self_obj, tuple.ptr(), keywords.ptr());
+}
+
 }  // namespace
 
 PyObject *module_call_impl(PyObject *self_obj, PyObject *args, PyObject *kwargs) {
@@ -181,17 +193,18 @@ PyObject *module_vectorcall(PyObject *self_obj, PyObject *const *args, std::size
     if (plan.unbound) {
       return call_with_self(plan.callable.ptr(), self_obj, args, flagged_count, names_of_keywords);
     }
-    if (plan.callable) {
-      return PyObject_Vectorcall(plan.callable.ptr(), args, flagged_count, names_of_keywords);
-    }
   }
-  py::object tuple, keywords;
-  if (unpack_vector(args, PyVectorcall_NARGS(flagged_count), names_of_keywords, &tuple, &keywords) <
-      0) {
+  // The interpreter counts no calls by vectorcall, and what is called may be a module again: this
+  // one, where it is its own `forward`.
+  if (Py_EnterRecursiveCall(" while calling a module") != 0) {
     return nullptr;
   }
-  return call == module_tp_call ? call_with_hooks(self_obj, tuple.ptr(), keywords.ptr())
-                                : call(self_obj, tuple.ptr(), keywords.ptr());
+  PyObject *result =
+      plan.callable
+          ? PyObject_Vectorcall(plan.callable.ptr(), args, flagged_count, names_of_keywords)
+          : call_unpacked(call, self_obj, args, flagged_count, names_of_keywords);
+  Py_LeaveRecursiveCall();
+  return result;
 }
 
 void take_vectorcall(PyTypeObject *type, ModuleObject *module) {

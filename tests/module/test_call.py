@@ -385,6 +385,22 @@ def test_deep_recursion_in_forward_is_pythons_error(impl):
         Loop()(1)
 
 
+@pytest.mark.parametrize("hooked", [False, True])
+@pytest.mark.parametrize("name", ["forward", "_call_impl"])
+def test_a_module_that_calls_itself_is_pythons_error(impl, name, hooked):
+    m, other = impl.nn.Module(), impl.nn.Module()
+    m.__dict__[name] = other
+    other.__dict__[name] = m
+    if hooked:
+        m.register_forward_hook(lambda *args: None)
+    with raises(RecursionError, "maximum recursion depth exceeded"):
+        m(1)
+    own = impl.nn.Module()
+    own.__dict__[name] = own
+    with raises(RecursionError, "maximum recursion depth exceeded"):
+        own(1, a=2)
+
+
 def test_module_may_die_during_its_call(impl):
     holder = []
 
