@@ -254,6 +254,17 @@ def test_all_messages_of_a_tree(impl):
     assert len(lines) == 5
 
 
+def test_copies_are_not_tried_when_the_load_fails(ours):
+    net = leaf(ours, "a", "b")
+    state = {"a": ours.lib.tensor([1, 2]), "x": 1}
+    with pytest.raises(RuntimeError) as info:
+        net.load_state_dict({**state, "b": net.b}, assign=True)
+    assert "While copying" not in str(info.value)
+    state.pop("x")
+    with raises(RuntimeError, 'While copying the parameter named "a"'):
+        net.load_state_dict({**state, "b": net.b}, assign=True)
+
+
 def test_strict_false_drops_only_the_key_messages(impl):
     net = leaf(impl, "a", "b")
     with pytest.raises(RuntimeError) as info:

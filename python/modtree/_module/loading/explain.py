@@ -3,14 +3,19 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
-from modtree import _C
+from modtree import _C, families
 from modtree._module.loading.causes import Mismatch, likely_causes, near_matches
 
 __all__ = ["by_module", "explain_load", "wrong_shapes"]
+
+# Under `modtree run` the class shows torch's function in its place.
+_registered = _C.ModuleBase.__getattr__
 
 _FEW = 8  # keys that need no summary
 _MOST_MODULES = 12
@@ -68,16 +73,36 @@ def _summary(what: str, keys: list[str]) -> list[str]:
     return [f"{what}, by module: {'; '.join(lines)}"]
 
 
+def _entry(module: Any, path: str) -> Any:
+    """What the registries have at a dotted path, or None: without asking anything that a class may
+    override, as nobody called it.
+    """
+    found = module
+    for name in path.split(".") if path else ():
+        if not isinstance(found, _C.ModuleBase):
+            return None
+        try:
+            found = _registered(found, name)
+        except AttributeError:
+            return None
+    return found
+
+
+def _shape_at(module: Any, key: str) -> tuple[int, ...] | None:
+    value = _entry(module, key)
+    family = families.family_of(value)
+    if family is None or family.is_uninitialized(value):
+        return None
+    return tuple(family.shape(value))
+
+
 def _older_versions(module: Any, state_dict: Mapping[str, Any], missing: list[str]) -> list[str]:
     metadata = getattr(state_dict, "_metadata", None)
     if not isinstance(metadata, Mapping):
         return []
     for path in dict.fromkeys(key.rpartition(".")[0] for key in missing[:_MOST_VERSIONS]):
         saved = metadata.get(path)
-        try:
-            own = getattr(module.get_submodule(path), "_version", None)
-        except AttributeError:
-            continue
+        own = inspect.getattr_static(type(_entry(module, path)), "_version", None)
         version = saved.get("version") if isinstance(saved, Mapping) else None
         if own is not None and isinstance(saved, Mapping) and version != own:
             return [
@@ -85,17 +110,6 @@ def _older_versions(module: Any, state_dict: Mapping[str, Any], missing: list[st
                 f"version {own} now"
             ]
     return []
-
-
-def _model_shapes(module: Any) -> dict[str, tuple[int, ...]]:
-    shapes = {}
-    for walk in (module.named_parameters, module.named_buffers):
-        for key, tensor in walk(remove_duplicate=False):
-            try:
-                shapes[key] = tuple(tensor.shape)
-            except Exception:  # uninitialized, or of a library without shapes
-                continue
-    return shapes
 
 
 def _counts(found: Mismatch) -> list[str]:
@@ -129,8 +143,9 @@ def explain_load(
         messages: the other errors of the load.
     """
     shapes = wrong_shapes(messages)
-    own_shapes = _model_shapes(module)
-    found = Mismatch(missing, unexpected, shapes, state_dict, own_shapes.get)
+    if not isinstance(state_dict, dict):
+        return ""  # a mapping of somebody's own, whose methods nobody called
+    found = Mismatch(missing, unexpected, shapes, state_dict, partial(_shape_at, module))
     causes = likely_causes(found) + _older_versions(module, state_dict, missing)
     near = near_matches(found) if not causes and missing and unexpected else []
     if not causes and not near and len(missing) + len(unexpected) + len(shapes) <= _FEW:
