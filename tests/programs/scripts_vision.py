@@ -344,6 +344,7 @@ def large_classifier(t):
     t.log("best", checkpoint["best_acc1"])
     t.log_gradients(model)
     t.log_state(model)
+    cudnn.deterministic = False  # as other programs in this process find it
 
 
 class Pairs(Dataset):
