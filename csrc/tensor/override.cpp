@@ -357,10 +357,7 @@ int is_subclass_of_all(PyObject *cls, PyObject *types) {
 PyObject *run_for_class(PyTypeObject *cls, PyObject *func, PyObject *args, PyObject *kwargs) {
   ScopedProtocolState without(t_state == ProtocolState::off ? ProtocolState::off
                                                             : ProtocolState::no_subclasses);
-  const auto positional = py::reinterpret_steal<py::object>(PySequence_Tuple(args));
-  auto result = py::reinterpret_steal<py::object>(
-      positional ? PyObject_Call(func, positional.ptr(), kwargs == Py_None ? nullptr : kwargs)
-                 : nullptr);
+  auto result = py::reinterpret_steal<py::object>(call_with_packed(func, args, kwargs));
   if (!result || cls == tensor_type || cls == plain_parameter_type || keeps_class(func)) {
     return result.release().ptr();
   }
@@ -368,6 +365,17 @@ PyObject *run_for_class(PyTypeObject *cls, PyObject *func, PyObject *args, PyObj
 }
 
 }  // namespace
+
+PyObject *call_with_packed(PyObject *func, PyObject *args, PyObject *kwargs) {
+  if (kwargs != Py_None && !PyDict_Check(kwargs)) {
+    PyErr_Format(PyExc_TypeError, "__torch_function__: kwargs must be a dict or None, got '%.200s'",
+                 Py_TYPE(kwargs)->tp_name);
+    return nullptr;
+  }
+  const auto positional = py::reinterpret_steal<py::object>(PySequence_Tuple(args));
+  return positional ? PyObject_Call(func, positional.ptr(), kwargs == Py_None ? nullptr : kwargs)
+                    : nullptr;
+}
 
 PyObject *tensor_torch_function(PyObject *cls, PyObject *args, PyObject *kwargs) {
   return slot_guard(static_cast<PyObject *>(nullptr), [&]() -> PyObject * {

@@ -95,6 +95,10 @@ bool call_operator_override(const char *name, PyObject *const *args, Py_ssize_t 
 // is `Tensor.name.__get__` or `Tensor.name.__set__`.
 bool call_attribute_override(const char *name, PyObject *self, PyObject *value, PyObject **result);
 
+// func(*args, **kwargs) with what `__torch_function__` got: any iterable, and a dict or None. New
+// reference; null with TypeError for other things.
+PyObject *call_with_packed(PyObject *func, PyObject *args, PyObject *kwargs);
+
 // The types, functions and switches of the protocol in the extension module.
 void add_protocol(py::handle m);
 

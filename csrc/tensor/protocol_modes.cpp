@@ -76,19 +76,15 @@ PyObject *is_all_disabled(PyObject *, PyObject *) {
 
 // func(*args, **kwargs) without the classes of the arguments taking part.
 PyObject *disabled_impl(PyObject *, PyObject *arguments) {
-  PyObject *func, *types, *args = nullptr, *kwargs = nullptr;
-  if (!PyArg_ParseTuple(arguments, "OO|OO:_disabled_torch_function_impl", &func, &types, &args,
-                        &kwargs)) {
-    return nullptr;
-  }
-  const auto positional = py::reinterpret_steal<py::object>(
-      args == nullptr || args == Py_None ? PyTuple_New(0) : PySequence_Tuple(args));
-  if (!positional) {
+  const auto none = py::reinterpret_steal<py::object>(PyTuple_New(0));
+  PyObject *func, *types, *args = none.ptr(), *kwargs = Py_None;
+  if (!none || !PyArg_ParseTuple(arguments, "OO|OO:_disabled_torch_function_impl", &func, &types,
+                                 &args, &kwargs)) {
     return nullptr;
   }
   ScopedProtocolState without(
       protocol_state() == ProtocolState::off ? ProtocolState::off : ProtocolState::no_subclasses);
-  return PyObject_Call(func, positional.ptr(), kwargs == Py_None ? nullptr : kwargs);
+  return call_with_packed(func, args == Py_None ? none.ptr() : args, kwargs);
 }
 
 // What torch.jit.trace is at work on: nothing, here.
