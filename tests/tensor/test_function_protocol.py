@@ -486,8 +486,8 @@ def test_a_list_that_changes_while_classes_are_asked():
 @pytest.mark.parametrize("call", ["method", "disabled"])
 def test_keywords_that_are_no_dict(call):
     functions = {
-        "method": modtree.Tensor.__torch_function__,
-        "disabled": modtree._C._disabled_torch_function_impl,
+        "method": mt.Tensor.__torch_function__,
+        "disabled": mt._C._disabled_torch_function_impl,
     }
     with pytest.raises(TypeError, match="kwargs must be a dict or None, got 'list'"):
-        functions[call](modtree.exp, (), (modtree.ones(1),), [1])
+        functions[call](mt.exp, (), (mt.ones(1),), [1])
