@@ -7,6 +7,7 @@
 #include "module/class_info.h"
 #include "module/globals.h"
 #include "module/hooked_call.h"
+#include "python/call.h"
 
 namespace modtree {
 
@@ -133,36 +134,12 @@ PyObject *call_with_self(PyObject *function, PyObject *self_obj, PyObject *const
   return result;
 }
 
-// The arguments of a vector as a tuple and a dict (null: no keywords). -1 on error.
-int unpack_vector(PyObject *const *args, Py_ssize_t count, PyObject *names_of_keywords,
-                  py::object *tuple, py::object *keywords) {
-  *tuple = py::reinterpret_steal<py::object>(PyTuple_New(count));
-  if (!*tuple) {
-    return -1;
-  }
-  for (Py_ssize_t i = 0; i < count; ++i) {
-    PyTuple_SET_ITEM(tuple->ptr(), i, Py_NewRef(args[i]));
-  }
-  const Py_ssize_t named = names_of_keywords ? PyTuple_GET_SIZE(names_of_keywords) : 0;
-  if (named == 0) {
-    return 0;
-  }
-  *keywords = py::reinterpret_steal<py::object>(PyDict_New());
-  for (Py_ssize_t i = 0; *keywords && i < named; ++i) {
-    if (PyDict_SetItem(keywords->ptr(), PyTuple_GET_ITEM(names_of_keywords, i), args[count + i]) <
-        0) {
-      return -1;
-    }
-  }
-  return *keywords ? 0 : -1;
-}
-
 // The call with a tuple and a dict: through the hooks, or what the class has as `tp_call`.
-PyObject *call_unpacked(ternaryfunc call, PyObject *self_obj, PyObject *const *args,
-                        std::size_t flagged_count, PyObject *names_of_keywords) {
+PyObject *call_packed(ternaryfunc call, PyObject *self_obj, PyObject *const *args,
+                      std::size_t flagged_count, PyObject *names_of_keywords) {
   py::object tuple, keywords;
-  if (unpack_vector(args, PyVectorcall_NARGS(flagged_count), names_of_keywords, &tuple, &keywords) <
-      0) {
+  if (pack_arguments(args, PyVectorcall_NARGS(flagged_count), names_of_keywords, &tuple,
+                     &keywords) < 0) {
     return nullptr;
   }
   return call == module_tp_call ? call_with_hooks(self_obj, tuple.ptr(), keywords.ptr())
@@ -202,7 +179,7 @@ PyObject *module_vectorcall(PyObject *self_obj, PyObject *const *args, std::size
   PyObject *result =
       plan.callable
           ? PyObject_Vectorcall(plan.callable.ptr(), args, flagged_count, names_of_keywords)
-          : call_unpacked(call, self_obj, args, flagged_count, names_of_keywords);
+          : call_packed(call, self_obj, args, flagged_count, names_of_keywords);
   Py_LeaveRecursiveCall();
   return result;
 }

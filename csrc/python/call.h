@@ -58,4 +58,38 @@ inline py::object import_attribute(const char *module, const char *name) {
   return imported ? get_attribute(imported, name) : py::object();
 }
 
+// The arguments of a vectorcall as a tuple and a dict; *kwargs stays null where no keyword is
+// given. -1 on error. User code may run, for names of a subclass of str.
+inline int pack_arguments(PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames,
+                          py::object *packed, py::object *kwargs) {
+  *packed = py::reinterpret_steal<py::object>(PyTuple_New(nargs));
+  if (!*packed) {
+    return -1;
+  }
+  for (Py_ssize_t i = 0; i < nargs; ++i) {
+    PyTuple_SET_ITEM(packed->ptr(), i, Py_NewRef(args[i]));
+  }
+  const Py_ssize_t named = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
+  if (named == 0) {
+    return 0;
+  }
+  *kwargs = py::reinterpret_steal<py::object>(PyDict_New());
+  for (Py_ssize_t i = 0; *kwargs && i < named; ++i) {
+    if (PyDict_SetItem(kwargs->ptr(), PyTuple_GET_ITEM(kwnames, i), args[nargs + i]) < 0) {
+      return -1;
+    }
+  }
+  return *kwargs ? 0 : -1;
+}
+
+// Is a keyword of that ASCII name among the names of a vectorcall (null: none)?
+inline bool has_keyword(PyObject *kwnames, const char *name) {
+  for (Py_ssize_t i = 0; kwnames && i < PyTuple_GET_SIZE(kwnames); ++i) {
+    if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, i), name) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace modtree

@@ -32,13 +32,14 @@ PyObject *call_with_op(PyObject *function, OpObject *op, PyObject *self, PyObjec
 
 }  // namespace
 
-bool find_batched(PyObject *const *args, Py_ssize_t count) {
+bool find_batched(PyObject *const *args, Py_ssize_t count, int depth) {
   for (Py_ssize_t i = 0; i < count; ++i) {
     if (is_batched(args[i])) {
       return true;
     }
-    if ((PyTuple_CheckExact(args[i]) || PyList_CheckExact(args[i])) &&
-        find_batched(PySequence_Fast_ITEMS(args[i]), Py_SIZE(args[i]))) {
+    const bool is_sequence = PyTuple_CheckExact(args[i]) || PyList_CheckExact(args[i]);
+    if (is_sequence && depth > 0 &&
+        find_batched(PySequence_Fast_ITEMS(args[i]), Py_SIZE(args[i]), depth - 1)) {
       return true;
     }
   }

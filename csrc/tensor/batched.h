@@ -17,8 +17,9 @@ inline bool is_batched(PyObject *obj) {
          reinterpret_cast<PyObject *>(Py_TYPE(obj)) == installed.BatchedTensor;
 }
 
-// Is one of the arguments batched, or an item of a tuple or list among them?
-bool find_batched(PyObject *const *args, Py_ssize_t count);
+// Is one of the arguments batched, or an item of a tuple or list among them, or in one of those? A
+// list may hold itself, so no deeper.
+bool find_batched(PyObject *const *args, Py_ssize_t count, int depth = 3);
 inline bool any_batched(PyObject *const *args, Py_ssize_t count) {
   return batching_depth != 0 && find_batched(args, count);
 }

@@ -29,18 +29,8 @@ OpObject *as_op(PyObject *obj) { return reinterpret_cast<OpObject *>(obj); }
 
 // Is there a keyword that no forward function knows: an operand by its name, or `out`?
 bool names_operand_or_out(OpObject *op, PyObject *kwnames) {
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(kwnames); ++i) {
-    PyObject *name = PyTuple_GET_ITEM(kwnames, i);
-    for (const char *known : {"input", "other"}) {
-      if (PyUnicode_CompareWithASCIIString(name, known) == 0) {
-        return true;
-      }
-    }
-    if (op->out_rule != nullptr && PyUnicode_CompareWithASCIIString(name, "out") == 0) {
-      return true;
-    }
-  }
-  return false;
+  return has_keyword(kwnames, "input") || has_keyword(kwnames, "other") ||
+         (op->out_rule != nullptr && has_keyword(kwnames, "out"));
 }
 
 PyObject *op_tp_vectorcall(PyObject *self, PyObject *const *args, size_t nargsf,
@@ -319,18 +309,9 @@ PyType_Spec kSpec = {"modtree._C.Op", sizeof(OpObject), 0,
 
 PyObject *call_by_name(PyObject *callable, PyObject *const *args, Py_ssize_t nargs,
                        PyObject *kwnames) {
-  const auto given = py::reinterpret_steal<py::object>(PyTuple_New(nargs));
-  const auto keywords = py::reinterpret_steal<py::object>(PyDict_New());
-  if (!given || !keywords) {
+  py::object given, keywords;
+  if (pack_arguments(args, nargs, kwnames, &given, &keywords) < 0) {
     return nullptr;
-  }
-  for (Py_ssize_t i = 0; i < nargs; ++i) {
-    PyTuple_SET_ITEM(given.ptr(), i, Py_NewRef(args[i]));
-  }
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(kwnames); ++i) {
-    if (PyDict_SetItem(keywords.ptr(), PyTuple_GET_ITEM(kwnames, i), args[nargs + i]) < 0) {
-      return nullptr;
-    }
   }
   return call_installed(installed.call_by_name, callable, given, keywords).release().ptr();
 }

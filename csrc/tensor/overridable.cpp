@@ -7,6 +7,7 @@
 
 #include <cstddef>
 
+#include "python/call.h"
 #include "python/new_type.h"
 #include "python/slot_guard.h"
 #include "tensor/op.h"
@@ -27,15 +28,6 @@ OverridableObject *as_overridable(PyObject *obj) {
   return reinterpret_cast<OverridableObject *>(obj);
 }
 
-bool names_out(PyObject *kwnames) {
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(kwnames); ++i) {
-    if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, i), "out") == 0) {
-      return true;
-    }
-  }
-  return false;
-}
-
 PyObject *overridable_tp_vectorcall(PyObject *obj, PyObject *const *args, size_t nargsf,
                                     PyObject *kwnames) {
   OverridableObject *self = as_overridable(obj);
@@ -50,7 +42,7 @@ PyObject *overridable_tp_vectorcall(PyObject *obj, PyObject *const *args, size_t
       return result;
     }
   }
-  if (kwnames != nullptr && self->out_rule != nullptr && names_out(kwnames)) {
+  if (self->out_rule != nullptr && has_keyword(kwnames, "out")) {
     return call_by_name(obj, args, nargs, kwnames);
   }
   return PyObject_Vectorcall(self->function, args, nargsf, kwnames);

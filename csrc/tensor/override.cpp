@@ -96,20 +96,13 @@ struct PackedCall {
   py::object kwargs;
 
   bool pack(PyObject *const *values, Py_ssize_t nargs, PyObject *kwnames) {
-    args = py::reinterpret_steal<py::object>(PyTuple_New(nargs));
-    kwargs = py::reinterpret_steal<py::object>(PyDict_New());
-    if (!args || !kwargs) {
+    if (pack_arguments(values, nargs, kwnames, &args, &kwargs) < 0) {
       return false;
     }
-    for (Py_ssize_t i = 0; i < nargs; ++i) {
-      PyTuple_SET_ITEM(args.ptr(), i, Py_NewRef(values[i]));
+    if (!kwargs) {
+      kwargs = py::reinterpret_steal<py::object>(PyDict_New());
     }
-    for (Py_ssize_t i = 0; kwnames != nullptr && i < PyTuple_GET_SIZE(kwnames); ++i) {
-      if (PyDict_SetItem(kwargs.ptr(), PyTuple_GET_ITEM(kwnames, i), values[nargs + i]) < 0) {
-        return false;
-      }
-    }
-    return true;
+    return static_cast<bool>(kwargs);
   }
 };
 

@@ -386,3 +386,10 @@ def test_random_programs(seed):
         return made
 
     np.testing.assert_allclose(run(modtree), run(torch), rtol=1e-7, atol=1e-10)
+
+
+def test_a_list_that_holds_itself_is_refused():
+    endless = [modtree.ones(2)]
+    endless.append(endless)
+    with pytest.raises(TypeError, match="list"):
+        func.vmap(lambda x: modtree.cat(endless) + x)(modtree.ones(3, 2))
