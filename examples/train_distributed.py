@@ -21,6 +21,7 @@ it: so a model is trained that does not fit into one process. Run it again with 
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 from pathlib import Path
@@ -224,6 +225,10 @@ def main() -> int:
     dist.init_process_group("gloo")
     try:
         train(options)  # in a function of its own: the model is gone before its group is
+        # gloo's threads may still hold tensors of the last exchange. Python must not end before
+        # they let go of them: torch aborts the process then.
+        gc.collect()
+        dist.barrier()
     finally:
         dist.destroy_process_group()
     return 0
