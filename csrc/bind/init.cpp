@@ -19,6 +19,7 @@
 #include "module/walk/conversion.h"
 #include "module/walk/torch_to.h"
 #include "module/walk/walk.h"
+#include "python/dict_lookup.h"
 #include "python/installed.h"
 #include "python/interned.h"
 
@@ -72,6 +73,8 @@ void bind_module(py::module_ &m) {
 PYBIND11_MODULE(_C, m) {
   m.doc() = "Native parts of modtree.";
   m.attr("__version__") = MODTREE_VERSION;
+  init_type_versions();
+  init_dict_lookup();
   intern_names();
   init_special_names();
   init_copying();

@@ -41,7 +41,7 @@ TensorFamily *native_family(py::handle python_family) {
 }
 
 // The version tag of a type; a lookup makes CPython give it one, without which nothing is cached.
-unsigned int looked_up_version(PyTypeObject *type) {
+TypeVersion looked_up_version(PyTypeObject *type) {
   type_lookup(type, names.torch_function);
   return type_version(type);
 }
@@ -51,7 +51,7 @@ TypeFacts find_facts(PyTypeObject *type) {
   TypeFacts facts;
   const auto keep = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject *>(type));
   // Before the search: code that it runs may change the type.
-  const unsigned int version = looked_up_version(type);
+  const TypeVersion version = looked_up_version(type);
   const py::object found = call_installed(installed.find_family, keep);
   if (!found) {
     return facts;

@@ -65,7 +65,7 @@ ClassInfo compute_class_info(PyTypeObject *type) {
   // A lookup makes CPython give the class a version tag. It is read before the rest: what changes
   // the class in the meantime gives it another one.
   type_lookup(type, names.forward);
-  const unsigned int version = type_version(type);
+  const TypeVersion version = type_version(type);
   const ClassInfo info = ClassInfo::compute(type);
   class_cache.store(type, version, info);
   return info;

@@ -5,6 +5,8 @@
 
 #include <pybind11/pytypes.h>
 
+#include <cstdint>
+
 namespace modtree {
 
 // type_lookup() for who holds the type, and owns the value at once.
@@ -27,15 +29,54 @@ inline bool type_has(PyTypeObject *type, PyObject *name) {
   return static_cast<bool>(type_lookup(type, name));
 }
 
-// The version tag of a type, or 0 when the type has none at the moment (then nothing about it may
-// be cached).
-inline unsigned int type_version(PyTypeObject *type) {
+// A state that a type was in: two types, or two states of one, never have the same. 0: the type has
+// no version at the moment, and nothing about it may be cached.
+#if PY_VERSION_HEX < 0x030B0000
+using TypeVersion = std::uint64_t;
+
+// sys._clear_type_cache() makes CPython 3.10 take all version tags back and give them out anew,
+// from 1 on. This class has had a tag since it was looked at here the last time, unless that has
+// happened.
+struct VersionWitness {
+  PyTypeObject *type = nullptr;
+  PyObject *name = nullptr;
+  TypeVersion generation = 0;
+};
+inline VersionWitness version_witness;
+
+// Called once, before the first type_version(). Throws error_already_set.
+inline void init_type_versions() {
+  PyType_Slot slots[] = {{0, nullptr}};
+  PyType_Spec spec = {"modtree._C._VersionWitness", sizeof(PyObject), 0, Py_TPFLAGS_DEFAULT, slots};
+  version_witness.type = reinterpret_cast<PyTypeObject *>(PyType_FromSpec(&spec));
+  version_witness.name = PyUnicode_InternFromString("__doc__");
+  if (!version_witness.type || !version_witness.name) {
+    throw pybind11::error_already_set();
+  }
+}
+
+inline TypeVersion type_version(PyTypeObject *type) {
+  if (!PyType_HasFeature(version_witness.type, Py_TPFLAGS_VALID_VERSION_TAG)) {
+    ++version_witness.generation;
+    _PyType_Lookup(version_witness.type, version_witness.name);
+  }
+  return PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG)
+             ? version_witness.generation << 32 | type->tp_version_tag
+             : 0;
+}
+#else
+using TypeVersion = unsigned int;
+
+inline void init_type_versions() {}
+
+inline TypeVersion type_version(PyTypeObject *type) {
 #if PY_VERSION_HEX < 0x030C0000
   return PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG) ? type->tp_version_tag : 0;
 #else
   return type->tp_version_tag;
 #endif
 }
+#endif
 
 // Borrowed value or null without an error. `key` is a str: user code runs only for a key of another
 // type with the same hash, or when either is of a subclass of str. What the caller has borrowed
@@ -58,6 +99,15 @@ inline PyObject *dict_get_str(PyObject *dict, PyObject *key) {
   Py_DECREF(dict);
   return value;
 }
+
+// May python/dict_lookup.h read the tables of dicts, which are no part of CPython's API? Not in a
+// build with MODTREE_NO_INTERNALS.
+#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030E0000 && !defined(Py_GIL_DISABLED) &&    \
+    !defined(MODTREE_NO_INTERNALS)
+#define MODTREE_KNOWS_DICT_TABLES 1
+#else
+#define MODTREE_KNOWS_DICT_TABLES 0
+#endif
 
 // Is the reference through which the caller reaches `object` the only one? It must be a counted
 // one: held by a structure of ours, or returned to us. Of an argument it proves nothing: from 3.14

@@ -10,9 +10,9 @@
 
 namespace modtree {
 
-// A direct-mapped cache keyed by (type, version tag). Version tags are never used twice, so neither
-// a change of the class nor a new class at the address of a dead one can be mistaken for what was
-// cached; no reference to the type is held.
+// A direct-mapped cache keyed by (type, version). Versions are never used twice, so neither a change
+// of the class nor a new class at the address of a dead one can be mistaken for what was cached; no
+// reference to the type is held.
 template <class Facts>
 class TypeCache {
 public:
@@ -27,10 +27,10 @@ public:
     return true;
   }
 
-  // Remembers `facts`, which were found out when the type had this version tag. Not for a type
-  // without one (0), as CPython leaves those that change too often: all of them would look alike.
+  // Remembers `facts`, which were found out when the type had this version. Not for a type without
+  // one (0), as CPython leaves those that change too often: all of them would look alike.
   // Runs no user code, and does not look at the type, which may be gone.
-  void store(PyTypeObject *type, unsigned int version, const Facts &facts) {
+  void store(PyTypeObject *type, TypeVersion version, const Facts &facts) {
     if (version != 0) {
       entries_[index(type)] = Entry{type, version, facts};
     }
@@ -41,7 +41,7 @@ public:
 private:
   struct Entry {
     PyTypeObject *type = nullptr;
-    unsigned int version = 0;
+    TypeVersion version = 0;
     Facts facts{};
   };
   static constexpr std::size_t kSize = 1024;

@@ -175,8 +175,9 @@ int class_overrides(PyTypeObject *type) {
     return known;
   }
   const auto held = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject *>(type));
+  type_lookup(type, names.torch_function);  // gives the class a version
+  const TypeVersion version = type_version(type);
   const py::object function = type_lookup(type, names.torch_function);
-  const unsigned int version = type_version(type);
   bool overrides = function && function.ptr() != disabled_implementation();
   if (overrides && !PyType_IsSubtype(type, tensor_base_type)) {
     // The tensors of another library have the protocol of that library.

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "module/name_facts.h"
+
+namespace modtree {
+
+NameFacts name_facts;
+
+void NameFacts::learn(TypeVersion version, PyObject *name) {
+  if (version == 0 || !PyUnicode_CHECK_INTERNED(name)) {
+    return;
+  }
+  const SpecialName *special = find_special_name(name);
+  if (special && special->slot < 0) {
+    return;
+  }
+  Entry &entry = entries_[index(version, name)];
+  PyObject *old = entry.name;
+  entry = Entry{Py_NewRef(name), version, special ? special->slot : kPlain};
+  Py_XDECREF(old);
+}
+
+}  // namespace modtree

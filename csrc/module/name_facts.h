@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What reading and writing an attribute must know of (class, name), remembered as long as the class
+// does not change: that the class has nothing under the name, and whether it is one of the 17
+// entries.
+#pragma once
+
+#include <array>
+
+#include "module/object.h"
+
+namespace modtree {
+
+// A direct-mapped cache keyed by (version of the class, name). Versions are never used twice. It
+// owns its names, so no other string comes to stand at the address of one.
+class NameFacts {
+public:
+  static constexpr int kUnknown = -2;
+  static constexpr int kPlain = -1;
+
+  // The Slot of a name under which the class has nothing, kPlain for one that is none of the 17
+  // entries and no virtual method, or kUnknown.
+  int find(TypeVersion version, PyObject *name) const {
+    const Entry &entry = entries_[index(version, name)];
+    return entry.name == name && entry.version == version ? entry.slot : kUnknown;
+  }
+
+  // Remembers that a class which had this version before it was searched has nothing under the
+  // name. Runs no user code: what goes is a string.
+  void learn(TypeVersion version, PyObject *name);
+
+private:
+  struct Entry {
+    PyObject *name = nullptr;
+    TypeVersion version = 0;
+    int slot = kUnknown;
+  };
+  static constexpr std::size_t kSize = 4096;
+
+  static std::size_t index(TypeVersion version, PyObject *name) {
+    return (version ^ (reinterpret_cast<std::uintptr_t>(name) >> 4)) & (kSize - 1);
+  }
+
+  std::array<Entry, kSize> entries_{};
+};
+
+extern NameFacts name_facts;
+
+// Has the class nothing under the name, and is the name no special one?
+inline bool is_plain_name(PyTypeObject *type, PyObject *name) {
+  const TypeVersion version = type_version(type);
+  if (name_facts.find(version, name) == NameFacts::kPlain) {
+    return true;
+  }
+  if (type_has(type, name) || find_special_name(name)) {
+    return false;
+  }
+  name_facts.learn(version, name);
+  return true;
+}
+
+}  // namespace modtree

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Finds a str in a dict without a call, for attribute reads: where the layout of CPython's tables
+// is known, and through its own function elsewhere.
+#pragma once
+
+#include "python/compat.h"
+
+namespace modtree {
+
+#if MODTREE_KNOWS_DICT_TABLES
+
+// The head of a dict's table, as it has been from 3.11 on: `indices` follow, 1 << log2_size of
+// them, then the entries.
+struct DictTable {
+  Py_ssize_t refcnt;
+  std::uint8_t log2_size;
+  std::uint8_t log2_index_bytes;
+  std::uint8_t kind;
+  std::uint32_t version;
+  Py_ssize_t usable;
+  Py_ssize_t entry_count;
+};
+struct DictEntry {
+  PyObject *key;
+  PyObject *value;
+};
+constexpr std::uint8_t kOnlyStrKeys = 1;  // each of the type str itself; values beside the keys
+
+// Does the layout hold? Found out at import, before the first look-up.
+inline bool dict_tables_are_known = false;
+
+enum class Lookup { found, missing, unsure };
+
+// Looks for `key` by identity, and by hash as a sign that an equal one may be there. Runs no user
+// code. `key` is a str with a hash; `*value` is borrowed.
+inline Lookup look_up_str(PyObject *dict, PyObject *key, PyObject **value) {
+  const auto *object = reinterpret_cast<PyDictObject *>(dict);
+  const auto *table = reinterpret_cast<const DictTable *>(object->ma_keys);
+  const auto hash = static_cast<std::size_t>(reinterpret_cast<PyASCIIObject *>(key)->hash);
+  // Tables above 128 places have wider indices: not those of a module.
+  if (table->kind != kOnlyStrKeys || object->ma_values || table->log2_size >= 8 ||
+      hash == static_cast<std::size_t>(-1) || !PyUnicode_CheckExact(key)) {
+    return Lookup::unsure;
+  }
+  const auto *indices = reinterpret_cast<const std::int8_t *>(table + 1);
+  const auto *entries =
+      reinterpret_cast<const DictEntry *>(indices + (std::size_t{1} << table->log2_index_bytes));
+  const std::size_t mask = (std::size_t{1} << table->log2_size) - 1;
+  std::size_t perturb = hash;
+  for (std::size_t place = hash & mask;;) {
+    const int index = indices[place];
+    if (index >= 0) {
+      PyObject *found = entries[index].key;
+      if (found == key) {
+        *value = entries[index].value;
+        return Lookup::found;
+      }
+      if (static_cast<std::size_t>(reinterpret_cast<PyASCIIObject *>(found)->hash) == hash) {
+        return Lookup::unsure;
+      }
+    } else if (index == -1) {
+      return Lookup::missing;
+    }
+    perturb >>= 5;
+    place = (place * 5 + perturb + 1) & mask;
+  }
+}
+
+// As dict_get_str(), which see.
+inline PyObject *dict_find_str(PyObject *dict, PyObject *key) {
+  if (dict_tables_are_known) {
+    PyObject *value = nullptr;
+    const Lookup looked_up = look_up_str(dict, key, &value);
+    if (looked_up != Lookup::unsure) {
+      return value;
+    }
+  }
+  return dict_get_str(dict, key);
+}
+
+// True only when the dict has no key that equals the str. Runs no user code.
+inline bool dict_lacks_str(PyObject *dict, PyObject *key) {
+  PyObject *value;
+  return PyDict_GET_SIZE(dict) == 0 ||
+         (dict_tables_are_known && look_up_str(dict, key, &value) == Lookup::missing);
+}
+
+#else
+
+inline bool dict_lacks_str(PyObject *dict, PyObject *) { return PyDict_GET_SIZE(dict) == 0; }
+
+inline PyObject *dict_find_str(PyObject *dict, PyObject *key) { return dict_get_str(dict, key); }
+
+#endif
+
+// Compares look-ups in dicts of many sizes with CPython's own, and lets dict_find_str() go without
+// them only when all agree. Called once at import. Throws error_already_set.
+void init_dict_lookup();
+
+}  // namespace modtree
