@@ -8,6 +8,7 @@
 #include "module/class_info.h"
 #include "module/foreign.h"
 #include "module/globals.h"
+#include "module/name_facts.h"
 #include "module/registration.h"
 #include "module/registration_checks.h"
 #include "module/registry_edit.h"
@@ -133,7 +134,7 @@ int remove_from_others(ModuleObject *module, PyObject *name) {
 // internal name is in the way.
 bool stores_directly(ModuleObject *module, PyObject *name, PyObject *hooks) {
   return !has_entries(hooks) && Py_TYPE(module)->tp_getattro == module_tp_getattro &&
-         !type_has(Py_TYPE(module), name) && !find_special_name(name);
+         is_plain_name(Py_TYPE(module), name);
 }
 
 int call_register_parameter(ModuleObject *module, PyObject *name, PyObject *value) {
@@ -346,7 +347,19 @@ int assign(ModuleObject *module, PyObject *name, PyObject *value) {
   return assign_plain(module, name, value);
 }
 
+namespace {
+
+int set_in_dict(ModuleObject *module, PyObject *name, PyObject *value) {
+  const auto dict = py::reinterpret_borrow<py::object>(instance_dict(module));
+  return dict ? PyDict_SetItem(dict.ptr(), name, value) : -1;
+}
+
+}  // namespace
+
 int assign_plain(ModuleObject *module, PyObject *name, PyObject *value) {
+  if (is_plain_name(Py_TYPE(module), name)) {
+    return set_in_dict(module, name, value);
+  }
   if (py::object descriptor = type_lookup(Py_TYPE(module), name)) {
     if (Py_TYPE(descriptor.ptr())->tp_descr_set) {
       return set_through_descriptor(std::move(descriptor), module, name, value);
@@ -361,8 +374,7 @@ int assign_plain(ModuleObject *module, PyObject *name, PyObject *value) {
     }
     module->state.instance_overrides = module->state.instance_overrides || special->is_virtual;
   }
-  const auto dict = py::reinterpret_borrow<py::object>(instance_dict(module));
-  return dict ? PyDict_SetItem(dict.ptr(), name, value) : -1;
+  return set_in_dict(module, name, value);
 }
 
 }  // namespace modtree

@@ -10,6 +10,7 @@
 #include "module/bound_method.h"
 #include "module/class_info.h"
 #include "module/copy.h"
+#include "module/name_facts.h"
 #include "module/registry_edit.h"
 
 namespace modtree {
@@ -51,7 +52,7 @@ int find_in_registry(ModuleObject *module, PyObject *name, PyObject **value) {
   if (!PyDict_Check(mapping)) {
     return find_in_mapping(mapping, name, value);
   }
-  *value = Py_XNewRef(dict_get_str(mapping, name));
+  *value = Py_XNewRef(dict_find_str(mapping, name));
   return *value != nullptr;
 }
 
@@ -231,27 +232,62 @@ int delete_attribute(ModuleObject *module, PyObject *name) {
   return delete_plain(module, name, find_special_name(name));
 }
 
+// A read for which the class need not be searched: a name of no class attribute. Null without an
+// error when it gives nothing.
+inline PyObject *read_known(ModuleObject *self, int slot, PyObject *name) {
+  if (slot != NameFacts::kPlain && !self->state.exposed) {
+    return self->state.initialized ? get_slot_value(self, static_cast<Slot>(slot)) : nullptr;
+  }
+  if (PyObject *dict = self->dict) {
+    if (PyObject *value = dict_find_str(dict, name)) {
+      return Py_NewRef(value);
+    }
+  }
+  PyObject *value;
+  find_registered(self, name, &value);
+  return value;
+}
+
+PyObject *read_searching(PyObject *self_obj, PyObject *name, Reach reach) {
+  // Both owned, before anything that may run user code: a key that is compared may delete the class
+  // attribute, or give the object another class and this one its end.
+  PyTypeObject *type = Py_TYPE(self_obj);
+  Py_INCREF(type);
+  // The version from before the search: code that it runs may change the class.
+  const TypeVersion version = type_version(type);
+  PyObject *descriptor = Py_XNewRef(borrowed_type_lookup(type, name));
+  if (!descriptor) {
+    name_facts.learn(version, name);
+  }
+  PyObject *value = get_attribute(as_module(self_obj), type, descriptor, name, reach);
+  Py_XDECREF(descriptor);
+  Py_DECREF(type);
+  return value;
+}
+
 inline PyObject *read_attribute(PyObject *self_obj, PyObject *name, Reach reach) {
   if (!PyUnicode_Check(name)) {
     PyErr_Format(PyExc_TypeError, "attribute name must be string, not '%.200s'",
                  Py_TYPE(name)->tp_name);
     return nullptr;
   }
-  // Both owned, before anything that may run user code: a key that is compared may delete the class
-  // attribute, or give the object another class and this one its end.
   PyTypeObject *type = Py_TYPE(self_obj);
-  Py_INCREF(type);
   if (face_count) {
     ++native_counts.reads;
     if (type->tp_getattro != module_tp_getattro) {
       take_native_slots(type);
     }
   }
-  PyObject *descriptor = Py_XNewRef(borrowed_type_lookup(type, name));
-  PyObject *value = get_attribute(as_module(self_obj), type, descriptor, name, reach);
-  Py_XDECREF(descriptor);
-  Py_DECREF(type);
-  return value;
+  if (reaches_registries(type, reach)) {
+    const int slot = name_facts.find(type_version(type), name);
+    if (slot != NameFacts::kUnknown) {
+      PyObject *value = read_known(as_module(self_obj), slot, name);
+      if (value || PyErr_Occurred()) {
+        return value;
+      }
+    }
+  }
+  return read_searching(self_obj, name, reach);
 }
 
 }  // namespace

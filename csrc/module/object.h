@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "python/compat.h"
+#include "python/dict_lookup.h"
 #include "python/interned.h"
 
 namespace modtree {
@@ -180,7 +181,7 @@ inline int mapping_contains(PyObject *mapping, PyObject *name) {
     return 0;
   }
   if (PyDict_Check(mapping) && PyUnicode_Check(name)) {
-    return dict_get_str(mapping, name) != nullptr;
+    return dict_find_str(mapping, name) != nullptr;
   }
   // Comparing names may run code that puts another mapping in its place.
   const auto keep = py::reinterpret_borrow<py::object>(mapping);
@@ -227,7 +228,7 @@ PyObject *instance_dict(ModuleObject *module);
 // Borrowed value of a plain attribute, or null without an error. Does not look at the 17 entries in
 // compact mode.
 inline PyObject *instance_attribute(ModuleObject *module, PyObject *name) {
-  return module->dict ? dict_get_str(module->dict, name) : nullptr;
+  return module->dict ? dict_find_str(module->dict, name) : nullptr;
 }
 
 // A new empty OrderedDict; null on error.

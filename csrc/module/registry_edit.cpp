@@ -45,9 +45,9 @@ int mapping_set(PyObject *mapping, PyObject *name, PyObject *value) {
 }
 
 int mapping_discard(PyObject *mapping, PyObject *name) {
-  // dict_get_str() holds the dict, and finds nothing in one that died meanwhile.
+  // dict_find_str() holds the dict, and finds nothing in one that died meanwhile.
   const bool is_dict = PyDict_CheckExact(mapping);
-  if (is_dict && (PyDict_GET_SIZE(mapping) == 0 || !dict_get_str(mapping, name))) {
+  if (is_dict && (PyDict_GET_SIZE(mapping) == 0 || !dict_find_str(mapping, name))) {
     return 0;
   }
   const auto keep = py::reinterpret_borrow<py::object>(mapping);

@@ -22,6 +22,7 @@ struct ApplyVisitor {
 
   PyObject *fn;
 
+  bool visit_leaf(PyObject *) { return false; }
   int enter(PyObject *, ClassInfo) { return 0; }
 
   int leave(PyObject *module) {
@@ -45,6 +46,7 @@ struct ConvertVisitor {
 
   MemberConversion conversion;
 
+  bool visit_leaf(PyObject *) { return false; }
   int enter(PyObject *, ClassInfo) { return 0; }
   int leave(PyObject *module) { return conversion.convert(as_module(module)); }
 
@@ -58,10 +60,37 @@ struct ConvertVisitor {
 // --- train(mode)
 // ---------------------------------------------------------------------------------
 
+// Of what stands for a registry in compact mode. Both run no user code.
+bool is_surely_empty(PyObject *mapping) {
+  return PyDict_CheckExact(mapping) && PyDict_GET_SIZE(mapping) == 0;
+}
+bool surely_lacks(PyObject *mapping, PyObject *name) {
+  return PyDict_CheckExact(mapping) && dict_lacks_str(mapping, name);
+}
+
 struct TrainVisitor {
   static constexpr Virtual kMethod = Virtual::train;
 
   PyObject *mode;
+
+  // The mode of an ordinary module without children.
+  bool visit_leaf(PyObject *child) {
+    ClassInfo info;
+    if (!class_cache.find(Py_TYPE(child), &info) || !info.identity_hash() ||
+        info.overrides_any<Virtual::train, Virtual::children, Virtual::named_children,
+                           Virtual::setattr, Virtual::training, Virtual::getattribute>()) {
+      return false;
+    }
+    ModuleState &state = as_module(child)->state;
+    if (may_override(as_module(child)) || !state.initialized || !PyBool_Check(state.training) ||
+        (state.modules && !is_surely_empty(state.modules)) ||
+        (state.parameters && !surely_lacks(state.parameters, names.training)) ||
+        (state.buffers && !surely_lacks(state.buffers, names.training))) {
+      return false;
+    }
+    Py_SETREF(state.training, Py_NewRef(mode));
+    return true;
+  }
 
   int enter(PyObject *module_obj, ClassInfo info) {
     ModuleObject *module = as_module(module_obj);
@@ -91,7 +120,7 @@ struct TrainVisitor {
   static bool has_training(ModuleObject *module) {
     PyObject *mapping = peek(module, slot);
     return mapping && PyDict_Check(mapping) && PyDict_GET_SIZE(mapping) != 0 &&
-           dict_get_str(mapping, names.training);
+           dict_find_str(mapping, names.training);
   }
 
   int leave(PyObject *) { return 0; }

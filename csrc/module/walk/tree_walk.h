@@ -18,6 +18,10 @@ namespace modtree {
 //   int leave(PyObject *module)                   after the children: 0, or -1 on error
 //   int call_override(PyObject *child)            for a child that overrides kMethod, or is none of
 //                                                 our modules: 0, or -1 on error
+//   bool visit_leaf(PyObject *child)              all there is to do for a child, which may come
+//   more
+//                                                 than once, without running user code; false when
+//                                                 that is not possible, and nothing was done
 // Children come from the registry, or from an overridden children() of the parent. Each is kept
 // alive while it is visited.
 template <class Visitor>
@@ -63,9 +67,9 @@ private:
 
   // Takes the innermost frame away.
   int leave() {
-    const Frame frame = std::move(stack_.back());
+    const py::object module = std::move(stack_.back().module);
     stack_.pop_back();
-    return visitor_.leave(frame.module.ptr());
+    return visitor_.leave(module.ptr());
   }
 
   // Enters a module; one without children is left at once.
@@ -87,7 +91,10 @@ private:
   }
 
   int push(PyObject *module, PyObject *key, PyObject *children) {
-    Frame frame;
+    if (stack_.empty()) {
+      stack_.reserve(8);
+    }
+    Frame &frame = stack_.emplace_back();
     frame.module = py::reinterpret_borrow<py::object>(module);
     frame.key = py::reinterpret_borrow<py::object>(key);
     if (children) {
@@ -105,10 +112,6 @@ private:
         return -1;
       }
     }
-    if (stack_.empty()) {
-      stack_.reserve(8);
-    }
-    stack_.push_back(std::move(frame));
     return check_depth();
   }
 
@@ -124,7 +127,8 @@ private:
     PyObject *key_ptr, *child_ptr;
     int more;
     while ((more = frame.children.next(&key_ptr, &child_ptr)) > 0) {
-      if (child_ptr == Py_None) {
+      // Once siblings are remembered, each of them must be.
+      if (child_ptr == Py_None || (!frame.seen && visitor_.visit_leaf(child_ptr))) {
         continue;
       }
       const bool only_here = is_sole_reference(child_ptr);
