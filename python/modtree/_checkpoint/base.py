@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What every reader of checkpoints answers, whatever the format of its files."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import numpy as np
+
+from modtree._module.state_dict import StateDict
+
+__all__ = ["Checkpoint", "CheckpointError", "Entry"]
+
+_NONE: Mapping[str, Any] = MappingProxyType({})
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be read or written.
+
+    Attributes:
+        file: The path of the file, or None.
+        tensor: The key of the entry with which something is wrong, or None.
+        reason: What is wrong.
+    """
+
+    def __init__(self, reason: str, file: Any = None, tensor: str | None = None) -> None:
+        self.reason = reason
+        self.file = None if file is None else str(file)
+        self.tensor = tensor
+        super().__init__(reason, self.file, tensor)
+
+    def __str__(self) -> str:
+        where = [] if self.file is None else [self.file]
+        where += [] if self.tensor is None else [f"tensor {shortened(self.tensor)}"]
+        return ": ".join([*where, self.reason])
+
+
+def shortened(value: Any, length: int = 120) -> str:
+    """A value from a file, as a message shows it: on one line, and not longer than a line."""
+    text = ascii(value)
+    return text if len(text) <= length else f"{text[: length - 3]}..."
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A tensor of a checkpoint, without its values.
+
+    Attributes:
+        key: Its key in the state dict.
+        shape: Its shape.
+        dtype: torch's name of its dtype, without the module: "float32", "bfloat16".
+        nbytes: The bytes of its values in the file.
+        file: The path of the file that holds it.
+    """
+
+    key: str
+    shape: tuple[int, ...]
+    dtype: str
+    nbytes: int
+    file: str
+
+
+class Checkpoint(abc.ABC):
+    """An open checkpoint. Tensors that were taken from it stay valid after :meth:`close`.
+
+    Attributes:
+        path: The path that was opened.
+        format: "safetensors", "torch" or "modtree".
+        entries: The tensors by key, in the order of the file.
+        metadata: The text that stands beside the tensors.
+        ties: Keys that the file has no tensor of its own for -> the key whose tensor they share.
+        values: Entries of the state dict that are no tensors: what ``get_extra_state`` returned.
+        versions: The ``_metadata`` of the state dict, or None where the file does not know it.
+    """
+
+    path: str
+    format: ClassVar[str]
+    entries: dict[str, Entry]
+    metadata: dict[str, str]
+    ties: Mapping[str, str] = _NONE
+    values: Mapping[str, Any] = _NONE
+    versions: Any = None
+
+    @abc.abstractmethod
+    def tensor(self, key: str) -> Any:
+        """The tensor of an entry, over the mapped file where the format allows it.
+
+        Raises:
+            KeyError: There is no such entry.
+            CheckpointError: The file is damaged there, or NumPy has no such dtype.
+        """
+
+    def array(self, key: str) -> np.ndarray:
+        """The values of an entry as an array, which shares their memory with :meth:`tensor`."""
+        return self.tensor(key).numpy()
+
+    def chunks(self, key: str, size: int = 1 << 24) -> Iterator[memoryview]:
+        """The bytes of an entry in their order, little-endian, in pieces of at most ``size``."""
+        array = self.array(key)
+        if array.dtype.name != self.entries[key].dtype:
+            raise CheckpointError(
+                f"reading {self.entries[key].dtype} takes the package ml_dtypes (pip install "
+                f"ml_dtypes)",
+                self.path,
+                key,
+            )
+        data = memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+        for start in range(0, len(data), size):
+            yield data[start : start + size]
+
+    def state_dict(self) -> Any:
+        """All entries, ties and values, with the versions of modules as ``_metadata``."""
+        state = StateDict((key, self.tensor(key)) for key in self.entries)
+        for key, kept in self.ties.items():
+            state[key] = state[kept]
+        state.update(self.values)
+        if self.versions is not None:
+            state._metadata = self.versions
+        return state
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Gives the files back. Nothing more can be read; what was read stays."""
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
