@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import abc
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -11,9 +12,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from modtree import _C
 from modtree._module.state_dict import StateDict
+from modtree._ops.strided import strided_view
 
-__all__ = ["Checkpoint", "CheckpointError", "Entry"]
+__all__ = ["Checkpoint", "CheckpointError", "Entry", "View", "shortened"]
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
@@ -64,6 +67,16 @@ class Entry:
     file: str
 
 
+@dataclass(frozen=True)
+class View:
+    """Where in the memory of another tensor a tensor lies; strides and offset in elements."""
+
+    of: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+
+
 class Checkpoint(abc.ABC):
     """An open checkpoint. Tensors that were taken from it stay valid after :meth:`close`.
 
@@ -72,8 +85,10 @@ class Checkpoint(abc.ABC):
         format: "safetensors", "torch" or "modtree".
         entries: The tensors by key, in the order of the file.
         metadata: The text that stands beside the tensors.
-        ties: Keys that the file has no tensor of its own for -> the key whose tensor they share.
+        ties: Keys that the file has no tensor of its own for -> the key whose tensor is theirs too.
+        views: Keys of tensors that lie in the memory of another one.
         values: Entries of the state dict that are no tensors: what ``get_extra_state`` returned.
+        places: At which place in the state dict ties, views and values stand, where that is known.
         versions: The ``_metadata`` of the state dict, or None where the file does not know it.
     """
 
@@ -82,7 +97,9 @@ class Checkpoint(abc.ABC):
     entries: dict[str, Entry]
     metadata: dict[str, str]
     ties: Mapping[str, str] = _NONE
+    views: Mapping[str, View] = _NONE
     values: Mapping[str, Any] = _NONE
+    places: Mapping[str, int] = _NONE
     versions: Any = None
 
     @abc.abstractmethod
@@ -99,7 +116,9 @@ class Checkpoint(abc.ABC):
         return self.tensor(key).numpy()
 
     def chunks(self, key: str, size: int = 1 << 24) -> Iterator[memoryview]:
-        """The bytes of an entry in their order, little-endian, in pieces of at most ``size``."""
+        """The bytes of an entry in their order, little-endian, in pieces of at most ``size``. Each
+        is valid until the next one is asked for.
+        """
         array = self.array(key)
         if array.dtype.name != self.entries[key].dtype:
             raise CheckpointError(
@@ -108,16 +127,22 @@ class Checkpoint(abc.ABC):
                 self.path,
                 key,
             )
+        if sys.byteorder == "big":
+            array = array.byteswap()
         data = memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
         for start in range(0, len(data), size):
             yield data[start : start + size]
 
     def state_dict(self) -> Any:
-        """All entries, ties and values, with the versions of modules as ``_metadata``."""
-        state = StateDict((key, self.tensor(key)) for key in self.entries)
-        for key, kept in self.ties.items():
-            state[key] = state[kept]
-        state.update(self.values)
+        """All entries, ties, views and values, with the versions of modules as ``_metadata``."""
+        return self.complete({key: self.tensor(key) for key in self.entries})
+
+    def complete(self, tensors: dict[str, Any]) -> Any:
+        """The state dict that has these tensors as its entries."""
+        late = {key: tensors[kept] for key, kept in self.ties.items()}
+        late |= {key: _view_of(tensors[view.of], view) for key, view in self.views.items()}
+        late |= self.values
+        state = StateDict(tensors if not late else _in_place(tensors, late, self.places))
         if self.versions is not None:
             state._metadata = self.versions
         return state
@@ -131,3 +156,27 @@ class Checkpoint(abc.ABC):
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def _view_of(tensor: Any, view: View) -> Any:
+    array = tensor._array
+    steps = [stride * array.itemsize for stride in view.strides]
+    return _C.from_array(strided_view(array.reshape(-1)[view.offset :], view.shape, steps))
+
+
+def _in_place(
+    tensors: dict[str, Any], late: dict[str, Any], places: Mapping[str, int]
+) -> Iterator[tuple[str, Any]]:
+    """All entries; those that come late at their places, the others in their order."""
+    at = {place: key for key, place in places.items() if key in late}
+    waiting = iter(tensors.items())
+    place = 0
+    while at:
+        key = at.pop(place, None)
+        entry = next(waiting, None) if key is None else (key, late.pop(key))
+        if entry is None:
+            break
+        yield entry
+        place += 1
+    yield from waiting
+    yield from late.items()

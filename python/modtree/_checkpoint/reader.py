@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from modtree._checkpoint.base import Checkpoint, CheckpointError, Entry
 
@@ -14,37 +15,59 @@ __all__ = ["Checkpoint", "CheckpointError", "Entry", "open_checkpoint"]
 
 #: What a folder may hold, the first that is there counts.
 _IN_FOLDERS = (
-    "model.safetensors.index.json",
     "model.safetensors",
-    "pytorch_model.bin.index.json",
+    "model.safetensors.index.json",
     "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
 )
+#: What is added to the name of a checkpoint to name the index of its shards.
+INDEX_ENDING = ".index.json"
+_OF_SHARDS = re.compile(r"-\d{5}-of-\d{5}\.\w+$")
 _HEAD = 64
 
 
-def _is_torch(head: bytes, path: str) -> bool:
+def _is_safetensors(head: bytes) -> bool:
+    # Of the eight bytes of the header's length, which JSON and archives fill with text.
+    return head[8:9] == b"{" and head[4:8] == b"\0\0\0\0"
+
+
+def _is_archive(head: bytes) -> bool:
     return head.startswith(b"PK\x03\x04")
 
 
-def _is_pickle(head: bytes, path: str) -> bool:
-    return head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")
+def _is_index(head: bytes) -> bool:
+    return head.lstrip()[:1] == b"{"
 
 
-def _is_safetensors(head: bytes, path: str) -> bool:
-    return head[8:9] == b"{" or path.endswith(".safetensors")
+def _is_pickle(head: bytes) -> bool:
+    return head[:1] == b"\x80" and head[1:2] in b"\x02\x03\x04\x05"
 
 
-def _is_index(head: bytes, path: str) -> bool:
-    return head.lstrip()[:1] == b"{" or path.endswith(".json")
+class _Format(NamedTuple):
+    """How a file of a format begins, how its name ends, and who reads it."""
+
+    begins_so: Callable[[bytes], bool]
+    endings: tuple[str, ...]
+    module: str
+    reader: str
 
 
-#: (does a file begin so, module, class in it), in the order in which they are asked. The modules
-#: are imported when a file of theirs is opened.
-_FORMATS: tuple[tuple[Callable[[bytes, str], bool], str, str], ...] = (
-    (_is_torch, "modtree._checkpoint.torch_reader", "TorchCheckpoint"),
-    (_is_safetensors, "modtree._checkpoint.safetensors_reader", "SafetensorsCheckpoint"),
-    (_is_index, "modtree._checkpoint.sharded_reader", "ShardedCheckpoint"),
-    (_is_pickle, "modtree._checkpoint.torch_reader", "TorchCheckpoint"),
+#: In the order in which they are asked. A module is imported when a file of its format is opened.
+_FORMATS = (
+    _Format(
+        _is_safetensors,
+        (".safetensors",),
+        "modtree._checkpoint.safetensors_reader",
+        "SafetensorsCheckpoint",
+    ),
+    _Format(
+        _is_archive,
+        (".pt", ".pth", ".bin"),
+        "modtree._checkpoint.torch_reader",
+        "TorchCheckpoint",
+    ),
+    _Format(_is_index, (".json",), "modtree._checkpoint.sharded_reader", "open_shards"),
+    _Format(_is_pickle, (), "modtree._checkpoint.torch_reader", "TorchCheckpoint"),
 )
 
 
@@ -52,7 +75,8 @@ def open_checkpoint(path: Any) -> Checkpoint:
     """Opens a file, the index of a sharded checkpoint, or a folder that holds one of them.
 
     Args:
-        path: Where it is. The name decides only where the content does not.
+        path: Where it is; of a sharded checkpoint its name without ``.index.json`` will do. The
+            name of a file decides only where its content does not.
 
     Raises:
         OSError: It cannot be opened.
@@ -63,12 +87,15 @@ def open_checkpoint(path: Any) -> Checkpoint:
         file = os.fsdecode(file)
     if os.path.isdir(file):
         file = _in_folder(file)
+    elif not os.path.exists(file) and os.path.exists(file + INDEX_ENDING):
+        file += INDEX_ENDING
     with open(file, "rb") as opened:
         head = opened.read(_HEAD)
-    for begins_so, module, name in _FORMATS:
-        if begins_so(head, file):
-            return getattr(importlib.import_module(module), name)(file)
-    raise CheckpointError(_unknown(head), file)
+    found = [form for form in _FORMATS if form.begins_so(head)]
+    found += [form for form in _FORMATS if file.endswith(form.endings)]
+    if not head or not found:
+        raise CheckpointError(_unknown(head), file)
+    return getattr(importlib.import_module(found[0].module), found[0].reader)(file)
 
 
 def _in_folder(folder: str) -> str:
@@ -76,8 +103,8 @@ def _in_folder(folder: str) -> str:
         if os.path.exists(os.path.join(folder, name)):
             return os.path.join(folder, name)
     names = sorted(os.listdir(folder))
-    for ending in (".safetensors.index.json", ".safetensors", ".bin.index.json", ".bin"):
-        found = [name for name in names if name.endswith(ending)]
+    for ending in (".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json"):
+        found = [n for n in names if n.endswith(ending) and not _OF_SHARDS.search(n)]
         if len(found) == 1:
             return os.path.join(folder, found[0])
         if found:

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Files mapped into memory: tensors over them take no memory until they are written to."""
+
+from __future__ import annotations
+
+import mmap
+import sys
+from typing import Any
+
+__all__ = ["FileMap", "map_file"]
+
+# Names that Python has had since 3.11 or 3.13; the numbers are those of Linux.
+_NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
+
+
+class FileMap(mmap.mmap):
+    """A private map: what is written to it stays in this process, and the file as it is."""
+
+
+def map_file(file: Any) -> FileMap:
+    """Maps an open file that is not empty. The map outlives the file object and the file's name."""
+    if hasattr(mmap, "MAP_PRIVATE"):
+        # Without a reservation, since a map of a file larger than memory would be refused where it
+        # may be written to.
+        return FileMap(
+            file.fileno(),
+            0,
+            flags=mmap.MAP_PRIVATE | _NO_RESERVE,
+            prot=mmap.PROT_READ | mmap.PROT_WRITE,
+        )
+    return FileMap(file.fileno(), 0, access=mmap.ACCESS_COPY)
