@@ -11,6 +11,7 @@ from modtree import (
     amp,
     autograd,
     backends,
+    checkpoints,
     cuda,
     distributed,
     families,
@@ -572,6 +573,7 @@ from modtree.autograd.anomaly_mode import (
     is_anomaly_enabled,
     set_anomaly_enabled,
 )
+from modtree.checkpoints import CheckpointError, load_file, save_file
 from modtree.cuda import OutOfMemoryError
 from modtree.families import numpy as _numpy_family  # noqa: F401  # announces the native family
 from modtree.nn.functional.at_top import (
@@ -637,13 +639,13 @@ _imports.remember()
 # fmt: off
 __all__ = [
     # modules
-    "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "distributed",
-    "distributions", "families", "func", "functional", "hub", "jit", "linalg", "mps",
-    "multiprocessing", "nn", "optim", "overrides", "profiler", "random", "serialization", "types",
-    "utils", "version", "xpu",
+    "accelerator", "amp", "autograd", "backends", "checkpoints", "compiler", "cpu", "cuda",
+    "distributed", "distributions", "families", "func", "functional", "hub", "jit", "linalg",
+    "mps", "multiprocessing", "nn", "optim", "overrides", "profiler", "random", "serialization",
+    "types", "utils", "version", "xpu",
     # classes
-    "Generator", "GradScaler", "LoadReport", "OutOfMemoryError", "Size", "Tensor", "autocast",
-    "device",
+    "CheckpointError", "Generator", "GradScaler", "LoadReport", "OutOfMemoryError", "Size",
+    "Tensor", "autocast", "device",
     # dtypes, layouts, constants
     "as_dtype", "bfloat16", "bool", "cdouble", "cfloat", "channels_last", "channels_last_3d",
     "complex128", "complex64", "contiguous_format", "double", "dtype", "e", "finfo", "float",
@@ -677,7 +679,7 @@ __all__ = [
     "get_autocast_gpu_dtype", "get_deterministic_debug_mode", "get_float32_matmul_precision",
     "get_num_interop_threads", "get_num_threads", "is_autocast_cache_enabled",
     "is_autocast_enabled", "is_deterministic_algorithms_warn_only_enabled",
-    "is_warn_always_enabled", "load", "save", "set_default_tensor_type",
+    "is_warn_always_enabled", "load", "load_file", "save", "save_file", "set_default_tensor_type",
     "set_deterministic_debug_mode", "set_float32_matmul_precision", "set_flush_denormal",
     "set_num_interop_threads", "set_num_threads", "set_printoptions", "set_warn_always",
     "typename", "use_deterministic_algorithms",
@@ -772,6 +774,7 @@ for _name in (
     "autograd",
     "autograd.functional",
     "autograd.graph",
+    "checkpoints",
     "func",
     "linalg",
     "nn.functional",

@@ -50,9 +50,11 @@ LAYERS = (
     ("families.module_tap", "families.numpy", "families.torch"),
     ("nn",),
     ("_serialization",),
+    ("_checkpoint",),
     (
         "amp",
         "backends",
+        "checkpoints",
         "cuda",
         "distributed",
         "distributions",

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import stat
 import time
 from collections.abc import Iterator
@@ -95,7 +94,7 @@ def _create_beside(target: str) -> tuple[int, str]:
     while True:
         # Names of files may have 255 bytes.
         short = os.fsdecode(os.fsencode(name)[:200])
-        temporary = os.path.join(folder, f".{short}.{secrets.token_hex(6)}.tmp")
+        temporary = os.path.join(folder, f".{short}.{os.urandom(6).hex()}.tmp")
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
         descriptor = os.open(temporary, flags | getattr(os, "O_CLOEXEC", 0), 0o666)
         # Another save may have met it before it was locked, and removed it.

@@ -111,6 +111,10 @@ class Checkpoint(abc.ABC):
             CheckpointError: The file is damaged there, or NumPy has no such dtype.
         """
 
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """The shapes of all entries."""
+        return {key: entry.shape for key, entry in self.entries.items()}
+
     def array(self, key: str) -> np.ndarray:
         """The values of an entry as an array, which shares their memory with :meth:`tensor`."""
         return self.tensor(key).numpy()

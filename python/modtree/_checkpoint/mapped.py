@@ -4,10 +4,14 @@
 from __future__ import annotations
 
 import mmap
+import os
+import stat
 import sys
 from typing import Any
 
-__all__ = ["FileMap", "map_file"]
+from modtree._checkpoint.base import CheckpointError
+
+__all__ = ["FileMap", "map_file", "open_regular"]
 
 # Names that Python has had since 3.11 or 3.13; the numbers are those of Linux.
 _NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
@@ -15,6 +19,19 @@ _NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" e
 
 class FileMap(mmap.mmap):
     """A private map: what is written to it stays in this process, and the file as it is."""
+
+
+def open_regular(path: str) -> Any:
+    """Opens a file for reading bytes; no pipe or device, from which reading may never return.
+
+    Raises:
+        OSError: It cannot be opened.
+        CheckpointError: It is no regular file.
+    """
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise CheckpointError("no regular file", path)
+    return open(path, "rb")
 
 
 def map_file(file: Any) -> FileMap:

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from modtree._checkpoint.base import Checkpoint, CheckpointError, Entry
+from modtree._checkpoint.mapped import open_regular
 
-__all__ = ["Checkpoint", "CheckpointError", "Entry", "open_checkpoint"]
+__all__ = ["Checkpoint", "CheckpointError", "Entry", "open_checkpoint", "open_shard"]
 
 #: What a folder may hold, the first that is there counts.
 _IN_FOLDERS = (
@@ -22,7 +23,7 @@ _IN_FOLDERS = (
 )
 #: What is added to the name of a checkpoint to name the index of its shards.
 INDEX_ENDING = ".index.json"
-_OF_SHARDS = re.compile(r"-\d{5}-of-\d{5}\.\w+$")
+_SHARD_NAME = re.compile(r"-\d{5}-of-\d{5}\.\w+$")
 _HEAD = 64
 
 
@@ -69,6 +70,7 @@ _FORMATS = (
     _Format(_is_index, (".json",), "modtree._checkpoint.sharded_reader", "open_shards"),
     _Format(_is_pickle, (), "modtree._checkpoint.torch_reader", "TorchCheckpoint"),
 )
+_FORMATS_OF_SHARDS = tuple(form for form in _FORMATS if form.endings != (".json",))
 
 
 def open_checkpoint(path: Any) -> Checkpoint:
@@ -89,10 +91,19 @@ def open_checkpoint(path: Any) -> Checkpoint:
         file = _in_folder(file)
     elif not os.path.exists(file) and os.path.exists(file + INDEX_ENDING):
         file += INDEX_ENDING
-    with open(file, "rb") as opened:
+    return _opened(file, _FORMATS)
+
+
+def open_shard(path: str) -> Checkpoint:
+    """Opens a file that an index names, which is no other index."""
+    return _opened(path, _FORMATS_OF_SHARDS)
+
+
+def _opened(file: str, formats: tuple[_Format, ...]) -> Checkpoint:
+    with open_regular(file) as opened:
         head = opened.read(_HEAD)
-    found = [form for form in _FORMATS if form.begins_so(head)]
-    found += [form for form in _FORMATS if file.endswith(form.endings)]
+    found = [form for form in formats if form.begins_so(head)]
+    found += [form for form in formats if file.endswith(form.endings)]
     if not head or not found:
         raise CheckpointError(_unknown(head), file)
     return getattr(importlib.import_module(found[0].module), found[0].reader)(file)
@@ -104,7 +115,7 @@ def _in_folder(folder: str) -> str:
             return os.path.join(folder, name)
     names = sorted(os.listdir(folder))
     for ending in (".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json"):
-        found = [n for n in names if n.endswith(ending) and not _OF_SHARDS.search(n)]
+        found = [n for n in names if n.endswith(ending) and not _SHARD_NAME.search(n)]
         if len(found) == 1:
             return os.path.join(folder, found[0])
         if found:

@@ -17,9 +17,9 @@ from typing import Any
 from modtree._checkpoint.base import Checkpoint, CheckpointError, View, shortened
 from modtree._ops.strided import reach
 
-__all__ = ["Record", "take_record"]
+__all__ = ["RECORD_KEY", "Record", "take_record"]
 
-_KEY = "modtree"
+RECORD_KEY = "modtree"
 _Shapes = Mapping[str, tuple[int, ...]]
 
 
@@ -60,13 +60,16 @@ class Record:
         for name, part in (("shared", shared), ("values", self.values), ("places", self.places)):
             content |= {name: part} if part else {}
         ties = self.ties | {key: view.of for key, view in self.views.items()}
-        return {**ties, _KEY: _dumped(content)} if content else ties
+        return {**ties, RECORD_KEY: _dumped(content, path)} if content else ties
 
 
-def _dumped(content: Any) -> str:
+def _dumped(content: Any, path: str) -> str:
     import json  # takes a while, and few programs need it
 
-    return json.dumps(content, separators=(",", ":"), ensure_ascii=False)
+    try:
+        return json.dumps(content, separators=(",", ":"), ensure_ascii=False)
+    except RecursionError:
+        raise CheckpointError("its extra state is nested too deeply for JSON", path) from None
 
 
 def _not_json(value: Any) -> str | None:
@@ -95,7 +98,7 @@ def _short_versions(versions: Any, path: str) -> dict[str, Any]:
     for name, local in versions.items():
         alone = type(local) is dict and list(local) == ["version"]
         short[name] = local["version"] if alone and type(local["version"]) is not dict else local
-        if type(name) is not str or (wrong := _not_json(short[name])) is not None:
+        if type(name) is not str or _not_json(short[name]) is not None:
             raise CheckpointError(
                 f"the _metadata of module {shortened(name)} is {shortened(local)}, which JSON "
                 f"cannot say; write with modtree.save()",
@@ -119,7 +122,7 @@ def take_record(metadata: dict[str, str], shapes: _Shapes, path: str) -> Record:
         CheckpointError: The record is damaged.
     """
     record = Record()
-    text = metadata.pop(_KEY, None)
+    text = metadata.pop(RECORD_KEY, None)
     if text is None:
         ties = {key: kept for key, kept in metadata.items() if _is_tie(key, kept, shapes)}
         record.ties.update(ties)
@@ -187,6 +190,7 @@ def _read_view(shared: Any, shapes: _Shapes, path: str, key: str) -> View:
             or not all(type(n) is int and 0 <= n < 1 << 63 for n in numbers)
             or not len(shape) == len(strides) <= 64
             or offset + reach(shape, strides) > math.prod(shapes[of])
+            or math.prod(shape) > math.prod(shapes[of])
         ):
             raise ValueError
     except (TypeError, ValueError):

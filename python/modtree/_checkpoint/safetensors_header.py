@@ -88,9 +88,7 @@ def _parsed(data: bytes, path: str) -> dict[str, Any]:
         raise ValueError(f"{name} is no number of JSON")
 
     try:
-        content = json.loads(
-            data.decode("utf-8"), object_pairs_hook=unique, parse_constant=refuse
-        )
+        content = json.loads(data.decode("utf-8"), object_pairs_hook=unique, parse_constant=refuse)
     except CheckpointError:
         raise
     except (ValueError, RecursionError) as error:  # no UTF-8, no JSON, numbers of 5,000 digits
@@ -108,7 +106,7 @@ def _checked_metadata(value: Any, path: str) -> dict[str, str]:
     if value is None:
         return {}
     if type(value) is not dict or not all(type(text) is str for text in value.values()):
-        raise CheckpointError("the header is damaged: its __metadata__ is to map text to text", path)
+        raise CheckpointError("the header is damaged: __metadata__ is to map text to text", path)
     return value
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from modtree import _C
 from modtree._checkpoint.base import Checkpoint, CheckpointError, Entry
 from modtree._checkpoint.dtypes import array_dtype
-from modtree._checkpoint.mapped import FileMap, map_file
+from modtree._checkpoint.mapped import FileMap, map_file, open_regular
 from modtree._checkpoint.record import take_record
 from modtree._checkpoint.safetensors_header import Place, read_header
 
@@ -27,13 +27,13 @@ class SafetensorsCheckpoint(Checkpoint):
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._file: Any = open(path, "rb")
+        self._file: Any = open_regular(path)
         self._map: FileMap | None = None
         self._lock = threading.Lock()
         try:
+            self._places: dict[str, Place]
             self._places, metadata, self._start = read_header(self._file, path)
-            shapes = {key: place.shape for key, place in self._places.items()}
-            take_record(metadata, shapes, path).give_to(self)
+            take_record(metadata, self.shapes(), path).give_to(self)
         except BaseException:
             self._file.close()
             raise
@@ -45,6 +45,9 @@ class SafetensorsCheckpoint(Checkpoint):
             key: Entry(key, shape, dtype.name, end - begin, self.path)
             for key, (dtype, shape, begin, end) in self._places.items()
         }
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {key: place.shape for key, place in self._places.items()}
 
     def tensor(self, key: str) -> Any:
         return _C.from_array(self.array(key))
@@ -105,3 +108,8 @@ class SafetensorsCheckpoint(Checkpoint):
     def close(self) -> None:
         self._file.close()
         self._map = None  # and closed when the last tensor of it dies
+
+
+def _widened(halves: np.ndarray) -> np.ndarray:
+    """bfloat16 numbers, the upper halves of float32 numbers, as those: for want of ml_dtypes."""
+    return (halves.astype(np.uint32) << 16).view(np.float32)

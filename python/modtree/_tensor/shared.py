@@ -19,8 +19,10 @@ def _mapping(array: np.ndarray) -> Any:
 
 
 def is_shared(tensor: Any) -> bool:
-    """Is the tensor's memory an anonymous shared mapping?"""
-    return isinstance(_mapping(tensor._array), mmap.mmap)
+    """Is the tensor's memory an anonymous shared mapping? Private ones, such as those of files,
+    have a class of their own.
+    """
+    return type(_mapping(tensor._array)) is mmap.mmap
 
 
 def share(tensor: Any) -> None:

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Writing state dicts as safetensors files, one or several with an index.
+
+A checkpoint has one path, that of its file. Its shards stand beside it, and their index at the path
+and ``.index.json``. Readers take the file where it is there and the index where it is not, so each
+change from one checkpoint to the next is one rename or one removal:
+
+- A file takes the place of whatever was there by its rename; the index and its shards are removed
+  afterwards.
+- Shards are written under names that no index has, then the index is renamed, which is the change;
+  then what the older index named is removed, and a single file, too.
+- Then the new shards get their usual names as second names, an index with those replaces the first
+  one, and the first names are removed. At each moment all files that the index names are there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from modtree._checkpoint.atomic import folder_lock, sync_folder
+from modtree._checkpoint.dtypes import FileDtype
+from modtree._checkpoint.index import write_index
+from modtree._checkpoint.leaves import leaves_of
+from modtree._checkpoint.progress import progress_bar
+from modtree._checkpoint.reader import INDEX_ENDING
+from modtree._checkpoint.record import RECORD_KEY, Record
+from modtree._checkpoint.safetensors_writer import write_safetensors
+from modtree._checkpoint.shards import as_size, is_shard_of, shard_names, split
+
+__all__ = ["Contents", "full_metadata", "save_state", "target_path", "write_checkpoint"]
+
+#: What other programs look for: in whose layout tensors are written.
+_FORMAT = {"format": "pt"}
+
+
+@dataclass
+class Contents:
+    """What is to be written.
+
+    Attributes:
+        tensors: dtype and shape by key, in the order of the state dict.
+        data: Gives the bytes of a tensor, in pieces.
+        metadata: Text that stands beside them, the record of ties, values and versions too.
+    """
+
+    tensors: Mapping[str, tuple[FileDtype, tuple[int, ...]]]
+    data: Callable[[str], Iterable[Any]]
+    metadata: Mapping[str, str]
+
+    def nbytes(self, key: str) -> int:
+        dtype, shape = self.tensors[key]
+        return math.prod(shape) * dtype.bits // 8
+
+
+def save_state(
+    model_or_state: Any,
+    path: Any,
+    metadata: Mapping[str, str] | None,
+    max_shard_size: Any,
+    progress: bool | None,
+) -> None:
+    """See modtree.save_file."""
+    file = target_path(path)
+    largest = None if max_shard_size is None else as_size(max_shard_size)
+    leaves, record = leaves_of(_state_of(model_or_state), file)
+    contents = Contents(
+        {key: (leaf.dtype, leaf.shape) for key, leaf in leaves.items()},
+        lambda key: (leaves[key].data(),),
+        full_metadata(metadata, leaves, record, file),
+    )
+    write_checkpoint(file, contents, largest, progress)
+
+
+def target_path(path: Any) -> str:
+    """The file that a path names: in a folder that is there, model.safetensors."""
+    file = os.fsdecode(os.fspath(path))
+    return os.path.join(file, "model.safetensors") if os.path.isdir(file) else file
+
+
+def _state_of(value: Any) -> Mapping[str, Any]:
+    if callable(getattr(value, "state_dict", None)):
+        value = value.state_dict()
+    if not isinstance(value, Mapping):
+        raise TypeError(f"expected a module or a state dict, got {type(value).__name__}")
+    return value
+
+
+def full_metadata(
+    metadata: Mapping[str, str] | None, keys: Container[str], record: Record, path: str
+) -> dict[str, str]:
+    """A user's metadata, after a check, with what the record adds.
+
+    Raises:
+        TypeError: It is more than text.
+        ValueError: One of its names is taken.
+        CheckpointError: The record cannot be written.
+    """
+    given = {} if metadata is None else dict(metadata)
+    for key, value in given.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise TypeError(
+                f"metadata maps text to text, got {key!r:.80}: {value!r:.80}; write other values "
+                f"with str() or json.dumps()"
+            )
+    own = record.metadata(path)
+    if clash := given.keys() & (own.keys() | {RECORD_KEY}):
+        raise ValueError(f"the name {min(clash)!r} is taken in the metadata of this file")
+    if any(value in keys and key not in keys for key, value in given.items()):
+        own.setdefault(RECORD_KEY, "{}")  # else it would read as the name of a tie
+    return _FORMAT | given | own
+
+
+def write_checkpoint(
+    path: str, contents: Contents, largest: int | None, progress: bool | None
+) -> None:
+    """Writes a checkpoint, in several files where one would be larger than wanted.
+
+    Args:
+        path: Of its file, or of what would be its file.
+        contents: What to write.
+        largest: The most bytes of tensors in a file; None writes one file.
+        progress: Whether to show a bar.
+    """
+    sizes = {key: contents.nbytes(key) for key in contents.tensors}
+    groups = split(sizes.items(), largest)
+    total = sum(sizes.values())
+    with progress_bar(total, f"Writing {os.path.basename(path)}", progress) as advance:
+        if len(groups) > 1:
+            _write_shards(path, contents, groups, total, advance)
+            return
+        tensors = contents.tensors
+        write_safetensors(path, tensors, contents.metadata, contents.data, advance)
+    if os.path.exists(path + INDEX_ENDING):
+        with folder_lock(os.path.dirname(path) or "."):
+            if os.path.exists(path):  # else another process has put its shards in its place
+                _remove(path + INDEX_ENDING)
+                _remove_shards(path, ())
+
+
+def _write_shards(
+    path: str,
+    contents: Contents,
+    groups: list[list[str]],
+    total: int,
+    advance: Callable[[int], None],
+) -> None:
+    folder = os.path.dirname(path) or "."
+    first, usual = (shard_names(path, len(groups), alone) for alone in (True, False))
+    index = path + INDEX_ENDING
+    text = {"total_size": total, **contents.metadata}
+    with folder_lock(folder):
+        try:
+            for name, keys in zip(first, groups, strict=True):
+                tensors = {key: contents.tensors[key] for key in keys}
+                file = os.path.join(folder, name)
+                write_safetensors(file, tensors, _FORMAT, contents.data, advance)
+            write_index(index, _weight_map(first, groups), text)
+        except BaseException:
+            if not _is_named(first[0], index):  # an interrupt may come right behind the rename
+                for name in first:
+                    _remove(os.path.join(folder, name))
+            raise
+        _remove(path)
+        _remove_shards(path, first)
+        if _link_all(folder, first, usual):
+            write_index(index, _weight_map(usual, groups), text)
+            _remove_shards(path, usual)
+
+
+def _weight_map(names: list[str], groups: list[list[str]]) -> dict[str, str]:
+    return {key: name for name, keys in zip(names, groups, strict=True) for key in keys}
+
+
+def _is_named(name: str, index: str) -> bool:
+    try:
+        with open(index, "rb") as file:
+            return os.fsencode(name) in file.read()
+    except OSError:
+        return False
+
+
+def _link_all(folder: str, names: list[str], others: list[str]) -> bool:
+    """Gives files second names. False where the file system has no such thing: then the first ones
+    stay, which readers take from the index as well.
+    """
+    try:
+        for name, other in zip(names, others, strict=True):
+            os.link(os.path.join(folder, name), os.path.join(folder, other))
+    except (OSError, NotImplementedError, AttributeError):
+        return False
+    sync_folder(folder)
+    return True
+
+
+def _remove(file: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(file)
+
+
+def _remove_shards(path: str, kept: Container[str]) -> None:
+    """Removes shards of other saves to this path."""
+    folder = os.path.dirname(path) or "."
+    for name in os.listdir(folder):
+        if name not in kept and is_shard_of(name, path):
+            _remove(os.path.join(folder, name))

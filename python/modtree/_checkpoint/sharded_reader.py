@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Reading a checkpoint of several files by its index."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from modtree._checkpoint.base import Checkpoint, CheckpointError, Entry
+from modtree._checkpoint.index import Index, read_index
+from modtree._checkpoint.reader import open_shard
+from modtree._checkpoint.record import take_record
+
+__all__ = ["ShardedCheckpoint", "open_shards"]
+
+#: How often an index is read again that another process replaces while its shards are opened.
+_ATTEMPTS = 20
+
+
+class ShardedCheckpoint(Checkpoint):
+    """The files that an index names, as one."""
+
+    def __init__(self, path: str, index: Index, shards: dict[str, Checkpoint]) -> None:
+        self.path = path
+        self._shards = shards
+        self._of = {key: shards[file] for key, file in index.files.items()}
+        self.format = next((shard.format for shard in shards.values()), "safetensors")
+        self.metadata = dict(index.metadata)
+        take_record(self.metadata, self.shapes(), path).give_to(self)
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        shapes = {file: shard.shapes() for file, shard in self._shards.items()}
+        return {key: shapes[shard.path][key] for key, shard in self._of.items()}
+
+    @functools.cached_property
+    def entries(self) -> dict[str, Entry]:  # type: ignore[override]
+        return {key: shard.entries[key] for key, shard in self._of.items()}
+
+    def tensor(self, key: str) -> Any:
+        return self._of[key].tensor(key)
+
+    def array(self, key: str) -> np.ndarray:
+        return self._of[key].array(key)
+
+    def chunks(self, key: str, size: int = 1 << 24) -> Iterator[memoryview]:
+        return self._of[key].chunks(key, size)
+
+    def state_dict(self) -> Any:
+        return self.complete({key: shard.tensor(key) for key, shard in self._of.items()})
+
+    def close(self) -> None:
+        for shard in self._shards.values():
+            shard.close()
+
+
+def open_shards(path: str) -> ShardedCheckpoint:
+    """Opens an index and the files that it names.
+
+    Raises:
+        OSError: A file cannot be opened.
+        CheckpointError: A file is damaged, or the index and the files do not agree.
+    """
+    for _ in range(_ATTEMPTS):
+        index = read_index(path)
+        try:
+            return _opened(path, index)
+        except FileNotFoundError as error:
+            if read_index(path) == index:
+                raise CheckpointError(
+                    f"the index names {error.filename}, which is not there", path
+                ) from None
+    raise CheckpointError("the index is written all the time by another process", path)
+
+
+def _opened(path: str, index: Index) -> ShardedCheckpoint:
+    shards: dict[str, Checkpoint] = {}
+    try:
+        for file in dict.fromkeys(index.files.values()):
+            shards[file] = open_shard(file)
+        known = {file: shard.shapes() for file, shard in shards.items()}
+        for key, file in index.files.items():
+            if key not in known[file]:
+                raise CheckpointError(f"it is not in {file}, which the index names", path, key)
+        return ShardedCheckpoint(path, index, shards)
+    except BaseException:
+        for shard in shards.values():
+            shard.close()
+        raise

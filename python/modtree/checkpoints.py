@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Checkpoints as safetensors files: written whole or not at all, read without copies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from modtree._checkpoint.load import load_state
+from modtree._checkpoint.reader import Checkpoint, CheckpointError, Entry, open_checkpoint
+from modtree._checkpoint.save import save_state
+
+__all__ = ["Checkpoint", "CheckpointError", "Entry", "load_file", "open_checkpoint", "save_file"]
+
+
+def save_file(
+    model_or_state_dict: Any,
+    path: Any,
+    metadata: Mapping[str, str] | None = None,
+    *,
+    max_shard_size: int | str | None = None,
+    progress: bool | None = None,
+) -> None:
+    """Writes a model or a state dict as a safetensors file, which holds nothing that could run.
+
+    Tensors of modtree and torch, and arrays, may stand side by side. Tensors that are one, such as
+    tied weights, are written once, and are one again when the file is read; so are tensors that lie
+    in the memory of another. What ``get_extra_state`` returned is written as JSON in the metadata,
+    and so are the versions of modules. Programs that know nothing of this read the rest.
+
+    The file is there whole or not at all: killed at any moment, or on a full disk, the old file or
+    the new one is there. That holds for shards too.
+
+    Args:
+        model_or_state_dict: A module, or a mapping of keys to tensors.
+        path: The file, or a folder that is there, which gets a ``model.safetensors``.
+        metadata: Text to stand beside the tensors. ``format`` is ``pt`` unless it is given, since
+            other programs ask for it.
+        max_shard_size: The most bytes of tensors in one file, such as ``"5GB"`` (5 * 10**9) or
+            ``"500MiB"`` (500 * 2**20). More than that is written as
+            ``model-00001-of-00003.safetensors`` and so on, with an index
+            ``model.safetensors.index.json``; a tensor larger than that has a file of its own.
+            :func:`load_file` takes the same path.
+        progress: Whether to show a progress bar, with tqdm; None for: on a terminal, where it takes
+            long.
+
+    Raises:
+        CheckpointError: An entry cannot be written: a dtype that the format has not, a tensor
+            without values, a value that JSON cannot say.
+        OSError: The file cannot be written; what was there is there still.
+    """
+    save_state(model_or_state_dict, path, metadata, max_shard_size, progress)
+
+
+def load_file(path: Any, *, device: Any = None, progress: bool | None = None) -> Any:
+    """Reads a checkpoint as a state dict: a safetensors file, the index of a sharded one, a folder
+    with one of them, or a file of ``torch.save``.
+
+    Tensors lie in a map of the file, so that a model takes them without a copy:
+    ``model.load_state_dict(load_file(path), assign=True)``. What is written to them stays in this
+    process. The file may be removed, or replaced by a rename, as :func:`save_file` does it; a
+    program that shortens it in place takes the tensors' values away, and this process with them.
+
+    Args:
+        path: The file, the index or the folder. Of a sharded checkpoint, its name without
+            ``.index.json`` will do.
+        device: "meta" for tensors without values, else the CPU.
+        progress: Whether to show a progress bar, with tqdm; None for: on a terminal, where it takes
+            long.
+
+    Raises:
+        CheckpointError: The file is damaged, or no checkpoint; the message names file, tensor and
+            reason.
+        OSError: A file cannot be opened.
+    """
+    return load_state(path, device, progress)
