@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -40,6 +40,11 @@ class CheckpointError(ValueError):
         where = [] if self.file is None else [self.file]
         where += [] if self.tensor is None else [f"tensor {shortened(self.tensor)}"]
         return ": ".join([*where, self.reason])
+
+
+def bytes_of(array: np.ndarray) -> memoryview:
+    """The bytes of the elements in their order; a copy where they do not lie so in memory."""
+    return memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))  # type: ignore[arg-type]
 
 
 def shortened(value: Any, length: int = 120) -> str:
@@ -93,7 +98,7 @@ class Checkpoint(abc.ABC):
     """
 
     path: str
-    format: ClassVar[str]
+    format: str
     entries: dict[str, Entry]
     metadata: dict[str, str]
     ties: Mapping[str, str] = _NONE
@@ -133,7 +138,7 @@ class Checkpoint(abc.ABC):
             )
         if sys.byteorder == "big":
             array = array.byteswap()
-        data = memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+        data = bytes_of(array)
         for start in range(0, len(data), size):
             yield data[start : start + size]
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from modtree._checkpoint.atomic import atomic_file
 from modtree._checkpoint.base import CheckpointError, shortened
+from modtree._checkpoint.json_text import parsed_json
 from modtree._checkpoint.mapped import open_regular
 
 __all__ = ["Index", "read_index", "write_index"]
@@ -34,29 +35,12 @@ def read_index(path: str) -> Index:
     Raises:
         CheckpointError: It is damaged, or leads out of its folder.
     """
-    import json  # takes a while, and few programs need it
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
-            seen: set[str] = set()
-            twice = next(name for name, _ in pairs if name in seen or seen.add(name))
-            raise CheckpointError("the index names it twice", path, twice)
-        return found
-
     with open_regular(path) as file:
         data = file.read(_LONGEST + 1)
     if len(data) > _LONGEST:
         raise CheckpointError(f"no index of shards: it has more than {_LONGEST} bytes", path)
-    try:
-        content = json.loads(data.decode("utf-8"), object_pairs_hook=unique)
-    except CheckpointError:
-        raise
-    except RecursionError:
-        raise CheckpointError("the index is damaged: nested too deeply", path) from None
-    except ValueError as error:
-        raise CheckpointError(f"the index is damaged: {str(error)[:200]}", path) from None
-    files = content.get("weight_map") if type(content) is dict else None
+    content = parsed_json(data, "index", path)
+    files = content.get("weight_map")
     if type(files) is not dict:
         raise CheckpointError("no index of shards: it has no weight_map", path)
     folder = os.path.dirname(path)
@@ -104,7 +88,7 @@ def _checked_name(name: Any, folder: str, path: str, key: str) -> str:
 
 def write_index(path: str, files: Mapping[str, str], metadata: Mapping[str, Any]) -> None:
     """Writes an index, whole or not at all; ``files`` maps keys to names of files."""
-    import json
+    import json  # takes a while, and few programs need it
 
     content = {"metadata": dict(metadata), "weight_map": dict(files)}
     with atomic_file(path) as file:

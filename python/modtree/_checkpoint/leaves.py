@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from modtree import _C
-from modtree._checkpoint.base import CheckpointError, View, shortened
+from modtree._checkpoint.base import CheckpointError, View, bytes_of, shortened
 from modtree._checkpoint.dtypes import BY_NAME, FileDtype
 from modtree._checkpoint.record import Record
 from modtree.families import family_of
@@ -49,7 +49,7 @@ class Leaf:
         array = self.source if isinstance(self.source, np.ndarray) else _bits(self.source.cpu())
         if array.dtype.byteorder == ">" or (sys.byteorder == "big" and array.dtype.isnative):
             array = array.byteswap()
-        return memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+        return bytes_of(array)
 
 
 def leaves_of(state: Mapping[str, Any], path: str) -> tuple[dict[str, Leaf], Record]:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from modtree._checkpoint.base import CheckpointError, shortened
 from modtree._checkpoint.dtypes import BY_CODE, FileDtype
+from modtree._checkpoint.json_text import parsed_json
 
 __all__ = ["Header", "Place", "header_bytes", "read_header"]
 
@@ -66,40 +67,11 @@ def read_header(file: Any, path: str) -> Header:
             f"the file is truncated: it has {size} bytes, its header alone is to have {length}",
             path,
         )
-    content = _parsed(file.read(length), path)
+    content = parsed_json(file.read(length), "header", path)
     metadata = _checked_metadata(content.pop(_METADATA, None), path)
     places = {key: _place(key, value, path) for key, value in content.items()}
     _check_coverage(places, size - 8 - length, path)
     return Header(places, metadata, 8 + length)
-
-
-def _parsed(data: bytes, path: str) -> dict[str, Any]:
-    import json  # takes a while, and few programs need it
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
-            seen: set[str] = set()
-            twice = next(name for name, _ in pairs if name in seen or seen.add(name))
-            raise CheckpointError("the header names it twice", path, twice)
-        return found
-
-    def refuse(name: str) -> NoReturn:
-        raise ValueError(f"{name} is no number of JSON")
-
-    try:
-        content = json.loads(data.decode("utf-8"), object_pairs_hook=unique, parse_constant=refuse)
-    except CheckpointError:
-        raise
-    except (ValueError, RecursionError) as error:  # no UTF-8, no JSON, numbers of 5,000 digits
-        raise CheckpointError(f"the header is damaged: {_in_short(error)}", path) from None
-    if type(content) is not dict:
-        raise CheckpointError("the header is damaged: it is no JSON object", path)
-    return content
-
-
-def _in_short(error: Exception) -> str:
-    return "nested too deeply" if isinstance(error, RecursionError) else str(error)[:200]
 
 
 def _checked_metadata(value: Any, path: str) -> dict[str, str]:
