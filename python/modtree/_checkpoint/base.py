@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from modtree import _C
 from modtree._module.state_dict import StateDict
 from modtree._ops.strided import strided_view
 
-__all__ = ["Checkpoint", "CheckpointError", "Entry", "View", "shortened"]
+__all__ = ["Checkpoint", "CheckpointError", "Entry", "View", "bytes_of", "completed", "shortened"]
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
@@ -146,15 +146,14 @@ class Checkpoint(abc.ABC):
         """All entries, ties, views and values, with the versions of modules as ``_metadata``."""
         return self.complete({key: self.tensor(key) for key in self.entries})
 
+    def keys(self) -> list[str]:
+        """The keys of the state dict, in its order."""
+        late = dict.fromkeys((*self.ties, *self.views, *self.values))
+        return [key for key, _ in _in_place(dict.fromkeys(self.entries), late, self.places)]
+
     def complete(self, tensors: dict[str, Any]) -> Any:
         """The state dict that has these tensors as its entries."""
-        late = {key: tensors[kept] for key, kept in self.ties.items()}
-        late |= {key: _view_of(tensors[view.of], view) for key, view in self.views.items()}
-        late |= self.values
-        state = StateDict(tensors if not late else _in_place(tensors, late, self.places))
-        if self.versions is not None:
-            state._metadata = self.versions
-        return state
+        return completed(tensors, self)
 
     @abc.abstractmethod
     def close(self) -> None:
@@ -165,6 +164,32 @@ class Checkpoint(abc.ABC):
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+class _Beside(Protocol):
+    """What a state dict has beside its entries: attributes of a :class:`Checkpoint`."""
+
+    @property
+    def ties(self) -> Mapping[str, str]: ...
+    @property
+    def views(self) -> Mapping[str, View]: ...
+    @property
+    def values(self) -> Mapping[str, Any]: ...
+    @property
+    def places(self) -> Mapping[str, int]: ...
+    @property
+    def versions(self) -> Any: ...
+
+
+def completed(tensors: dict[str, Any], beside: _Beside) -> Any:
+    """The state dict of these tensors and what stands beside them."""
+    late = {key: tensors[kept] for key, kept in beside.ties.items()}
+    late |= {key: _view_of(tensors[view.of], view) for key, view in beside.views.items()}
+    late |= beside.values
+    state = StateDict(tensors if not late else _in_place(tensors, late, beside.places))
+    if beside.versions is not None:
+        state._metadata = beside.versions
+    return state
 
 
 def _view_of(tensor: Any, view: View) -> Any:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from modtree._checkpoint.base import Checkpoint, CheckpointError, Entry
 from modtree._checkpoint.mapped import open_regular
 
-__all__ = ["Checkpoint", "CheckpointError", "Entry", "open_checkpoint", "open_shard"]
+__all__ = ["Checkpoint", "CheckpointError", "Entry", "locate", "open_checkpoint", "open_shard"]
 
 #: What a folder may hold, the first that is there counts.
 _IN_FOLDERS = (
@@ -84,14 +84,20 @@ def open_checkpoint(path: Any) -> Checkpoint:
         OSError: It cannot be opened.
         CheckpointError: It is damaged, or no checkpoint.
     """
-    file = os.fspath(path)
-    if isinstance(file, bytes):
-        file = os.fsdecode(file)
+    return _opened(locate(path), _FORMATS)
+
+
+def locate(path: Any) -> str:
+    """The file or index that a path stands for.
+
+    Raises:
+        CheckpointError: The path is a folder that holds none, or several.
+    """
+    file = os.fsdecode(os.fspath(path))
     if os.path.isdir(file):
-        file = _in_folder(file)
-    elif not os.path.exists(file) and os.path.exists(file + INDEX_ENDING):
-        file += INDEX_ENDING
-    return _opened(file, _FORMATS)
+        return _in_folder(file)
+    is_index = not os.path.exists(file) and os.path.exists(file + INDEX_ENDING)
+    return file + INDEX_ENDING if is_index else file
 
 
 def open_shard(path: str) -> Checkpoint:

@@ -16,45 +16,20 @@ change from one checkpoint to the next is one rename or one removal:
 from __future__ import annotations
 
 import contextlib
-import math
 import os
-from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 from modtree._checkpoint.atomic import folder_lock, sync_folder
-from modtree._checkpoint.dtypes import FileDtype
+from modtree._checkpoint.contents import FORMAT, Contents, SafetensorsContents
 from modtree._checkpoint.index import write_index
 from modtree._checkpoint.leaves import leaves_of
 from modtree._checkpoint.progress import progress_bar
 from modtree._checkpoint.reader import INDEX_ENDING
 from modtree._checkpoint.record import RECORD_KEY, Record
-from modtree._checkpoint.safetensors_writer import write_safetensors
 from modtree._checkpoint.shards import as_size, is_shard_of, shard_names, split
 
-__all__ = ["Contents", "full_metadata", "save_state", "target_path", "write_checkpoint"]
-
-#: What other programs look for: in whose layout tensors are written.
-_FORMAT = {"format": "pt"}
-
-
-@dataclass
-class Contents:
-    """What is to be written.
-
-    Attributes:
-        tensors: dtype and shape by key, in the order of the state dict.
-        data: Gives the bytes of a tensor, in pieces.
-        metadata: Text that stands beside them, the record of ties, values and versions too.
-    """
-
-    tensors: Mapping[str, tuple[FileDtype, tuple[int, ...]]]
-    data: Callable[[str], Iterable[Any]]
-    metadata: Mapping[str, str]
-
-    def nbytes(self, key: str) -> int:
-        dtype, shape = self.tensors[key]
-        return math.prod(shape) * dtype.bits // 8
+__all__ = ["full_metadata", "save_state", "target_path", "write_checkpoint"]
 
 
 def save_state(
@@ -68,7 +43,7 @@ def save_state(
     file = target_path(path)
     largest = None if max_shard_size is None else as_size(max_shard_size)
     leaves, record = leaves_of(_state_of(model_or_state), file)
-    contents = Contents(
+    contents = SafetensorsContents(
         {key: (leaf.dtype, leaf.shape) for key, leaf in leaves.items()},
         lambda key: (leaves[key].data(),),
         full_metadata(metadata, leaves, record, file),
@@ -112,7 +87,7 @@ def full_metadata(
         raise ValueError(f"the name {min(clash)!r} is taken in the metadata of this file")
     if any(value in keys and key not in keys for key, value in given.items()):
         own.setdefault(RECORD_KEY, "{}")  # else it would read as the name of a tie
-    return _FORMAT | given | own
+    return FORMAT | given | own
 
 
 def write_checkpoint(
@@ -126,15 +101,13 @@ def write_checkpoint(
         largest: The most bytes of tensors in a file; None writes one file.
         progress: Whether to show a bar.
     """
-    sizes = {key: contents.nbytes(key) for key in contents.tensors}
-    groups = split(sizes.items(), largest)
-    total = sum(sizes.values())
+    groups = split(contents.sizes.items(), largest)
+    total = sum(contents.sizes.values())
     with progress_bar(total, f"Writing {os.path.basename(path)}", progress) as advance:
         if len(groups) > 1:
             _write_shards(path, contents, groups, total, advance)
             return
-        tensors = contents.tensors
-        write_safetensors(path, tensors, contents.metadata, contents.data, advance)
+        contents.write(path, groups[0], contents.metadata, advance)
     if os.path.exists(path + INDEX_ENDING):
         with folder_lock(os.path.dirname(path) or "."):
             if os.path.exists(path):  # else another process has put its shards in its place
@@ -156,10 +129,8 @@ def _write_shards(
     with folder_lock(folder):
         try:
             for name, keys in zip(first, groups, strict=True):
-                tensors = {key: contents.tensors[key] for key in keys}
-                file = os.path.join(folder, name)
-                write_safetensors(file, tensors, _FORMAT, contents.data, advance)
-            write_index(index, _weight_map(first, groups), text)
+                contents.write(os.path.join(folder, name), keys, FORMAT, advance)
+            write_index(index, _weight_map(first, groups, contents), text)
         except BaseException:
             if not _is_named(first[0], index):  # an interrupt may come right behind the rename
                 for name in first:
@@ -168,12 +139,13 @@ def _write_shards(
         _remove(path)
         _remove_shards(path, first)
         if _link_all(folder, first, usual):
-            write_index(index, _weight_map(usual, groups), text)
+            write_index(index, _weight_map(usual, groups, contents), text)
             _remove_shards(path, usual)
 
 
-def _weight_map(names: list[str], groups: list[list[str]]) -> dict[str, str]:
-    return {key: name for name, keys in zip(names, groups, strict=True) for key in keys}
+def _weight_map(names: list[str], groups: list[list[str]], contents: Contents) -> dict[str, str]:
+    files = zip(names, groups, strict=True)
+    return {key: name for name, keys in files for key in contents.names(keys)}
 
 
 def _is_named(name: str, index: str) -> bool:

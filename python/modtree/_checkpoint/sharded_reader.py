@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from modtree._checkpoint.base import Checkpoint, CheckpointError, Entry
 from modtree._checkpoint.index import Index, read_index
 from modtree._checkpoint.reader import open_shard
-from modtree._checkpoint.record import take_record
+from modtree._checkpoint.record import Record, take_record
 
 __all__ = ["ShardedCheckpoint", "open_shards"]
 
@@ -26,10 +27,17 @@ class ShardedCheckpoint(Checkpoint):
     def __init__(self, path: str, index: Index, shards: dict[str, Checkpoint]) -> None:
         self.path = path
         self._shards = shards
-        self._of = {key: shards[file] for key, file in index.files.items()}
+        self._of = {
+            key: shards[file]
+            for key, file in index.files.items()
+            if not _is_late(key, shards[file])
+        }
         self.format = next((shard.format for shard in shards.values()), "safetensors")
         self.metadata = dict(index.metadata)
-        take_record(self.metadata, self.shapes(), path).give_to(self)
+        record = take_record(self.metadata, self.shapes(), path)
+        for shard in shards.values():
+            _take_over(record, shard)
+        record.give_to(self)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         shapes = {file: shard.shapes() for file, shard in self._shards.items()}
@@ -54,6 +62,20 @@ class ShardedCheckpoint(Checkpoint):
     def close(self) -> None:
         for shard in self._shards.values():
             shard.close()
+
+
+def _is_late(key: str, shard: Checkpoint) -> bool:
+    """Has the file no tensor of its own for a key, but knows what belongs there?"""
+    return key in shard.ties or key in shard.views or key in shard.values
+
+
+def _take_over(record: Record, shard: Checkpoint) -> None:
+    """What a single shard knows beside its tensors. Of the places, those are not of the whole."""
+    record.ties.update(shard.ties)
+    record.views.update(shard.views)
+    record.values.update(shard.values)
+    if shard.versions is not None:
+        record.versions = (record.versions or OrderedDict()) | shard.versions
 
 
 def open_shards(path: str) -> ShardedCheckpoint:
@@ -82,7 +104,7 @@ def _opened(path: str, index: Index) -> ShardedCheckpoint:
             shards[file] = open_shard(file)
         known = {file: shard.shapes() for file, shard in shards.items()}
         for key, file in index.files.items():
-            if key not in known[file]:
+            if key not in known[file] and not _is_late(key, shards[file]):
                 raise CheckpointError(f"it is not in {file}, which the index names", path, key)
         return ShardedCheckpoint(path, index, shards)
     except BaseException:

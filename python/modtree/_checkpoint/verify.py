@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Is a checkpoint whole, and does it fit a model?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from modtree._checkpoint.base import Checkpoint, CheckpointError
+from modtree._checkpoint.dtypes import BY_NAME, array_dtype, is_floating
+from modtree._checkpoint.index import read_index
+from modtree._checkpoint.progress import progress_bar
+from modtree._checkpoint.reader import INDEX_ENDING, locate, open_checkpoint, open_shard
+from modtree._checkpoint.shards import is_shard_of
+
+__all__ = ["Problem", "verify"]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong with a checkpoint.
+
+    Attributes:
+        kind: One word for it: "damaged", "missing", "unexpected", "shape", "index", "not finite".
+        message: What is wrong.
+        file: The file, or None where it is the checkpoint as a whole.
+        key: The key of the entry, or None.
+    """
+
+    kind: str
+    message: str
+    file: str | None = None
+    key: str | None = None
+
+    def __str__(self) -> str:
+        where = [] if self.file is None else [self.file]
+        where += [] if self.key is None else [repr(self.key)]
+        return ": ".join([*where, self.message])
+
+
+def verify(
+    path: Any, model: Any = None, *, finite: bool = False, progress: bool | None = None
+) -> list[Problem]:
+    """Checks headers, offsets and sizes, and that an index and its shards agree.
+
+    Args:
+        path: The checkpoint, as ``load_file`` takes it.
+        model: A module or a state dict, whose keys and shapes are to be those of the checkpoint.
+        finite: Whether to read all values and count what is infinite or NaN.
+        progress: Whether to show a progress bar while they are read.
+
+    Raises:
+        OSError: There is no such file.
+    """
+    try:
+        file = locate(path)
+    except CheckpointError as error:
+        return [_damage(error)]
+    problems = list(_index_problems(file)) if file.endswith(INDEX_ENDING) else []
+    try:
+        checkpoint = open_checkpoint(file)
+    except CheckpointError as error:
+        return problems or [_damage(error)]
+    with checkpoint:
+        problems += _bool_problems(checkpoint)
+        if model is not None:
+            problems += _model_problems(checkpoint, model)
+        if finite:
+            problems += _infinite(checkpoint, progress)
+    return problems
+
+
+def _damage(error: CheckpointError) -> Problem:
+    return Problem("damaged", error.reason, error.file, error.tensor)
+
+
+# -- an index and its shards -----------------------------------------------------------------------
+
+
+def _index_problems(path: str) -> Iterator[Problem]:
+    try:
+        index = read_index(path)
+    except CheckpointError as error:
+        yield _damage(error)
+        return
+    keys: dict[str, list[str]] = {file: [] for file in index.files.values()}
+    for key, file in index.files.items():
+        keys[file].append(key)
+    total = 0
+    for file, expected in keys.items():
+        try:
+            shard = open_shard(file)
+        except FileNotFoundError:
+            count = len(expected)
+            yield Problem("missing", f"the file is not there, for {count} keys of the index", file)
+            total = -1
+        except CheckpointError as error:
+            yield _damage(error)
+            total = -1
+        else:
+            with shard:
+                yield from _disagreements(shard, expected, index.files)
+                total += sum(e.nbytes for e in shard.entries.values()) if total >= 0 else 0
+    noted = index.metadata.get("total_size")
+    if noted is not None and total >= 0 and noted != str(total):
+        yield Problem("index", f"its total_size is {noted}, the shards have {total} bytes", path)
+    yield from _strays(path, {os.path.basename(file) for file in keys})
+
+
+def _disagreements(
+    shard: Checkpoint, expected: list[str], files: Mapping[str, str]
+) -> Iterator[Problem]:
+    held = set(shard.keys())
+    for key in expected:
+        if key not in held:
+            yield Problem("missing", "the index says it is in this file", shard.path, key)
+    for key in held.difference(expected):
+        other = files.get(key)
+        says = f"says it is in {other}" if other else "does not name it"
+        yield Problem("index", f"it is in this file, and the index {says}", shard.path, key)
+
+
+def _strays(path: str, known: set[str]) -> Iterator[Problem]:
+    folder = os.path.dirname(path)
+    for name in sorted(os.listdir(folder or ".")):
+        if name not in known and is_shard_of(name, path.removesuffix(INDEX_ENDING)):
+            where = os.path.join(folder, name)
+            yield Problem("index", "a shard that the index does not name", where)
+
+
+# -- values ----------------------------------------------------------------------------------------
+
+
+def _bool_problems(checkpoint: Checkpoint) -> Iterator[Problem]:
+    for key, entry in checkpoint.entries.items():
+        if entry.dtype == "bool":
+            try:
+                checkpoint.array(key)
+            except CheckpointError as error:
+                yield _damage(error)
+
+
+def _infinite(checkpoint: Checkpoint, progress: bool | None) -> Iterator[Problem]:
+    chosen = [
+        entry
+        for entry in checkpoint.entries.values()
+        if is_floating(entry.dtype) and BY_NAME[entry.dtype].bits >= 8
+    ]
+    total = sum(entry.nbytes for entry in chosen)
+    with progress_bar(total, "Reading values", progress) as advance:
+        for entry in chosen:
+            nan = infinite = 0
+            for chunk in checkpoint.chunks(entry.key):
+                values = np.frombuffer(chunk, array_dtype(entry.dtype))
+                nan += np.count_nonzero(np.isnan(values))
+                infinite += np.count_nonzero(np.isinf(values))
+                advance(len(chunk))
+            if nan or infinite:
+                text = f"{nan} values are NaN, {infinite} are infinite"
+                yield Problem("not finite", text, entry.file, entry.key)
+
+
+# -- a model ---------------------------------------------------------------------------------------
+
+
+def _model_problems(checkpoint: Checkpoint, model: Any) -> Iterator[Problem]:
+    state = model.state_dict() if callable(getattr(model, "state_dict", None)) else model
+    shapes = {**checkpoint.shapes()}
+    shapes |= {key: shapes[kept] for key, kept in checkpoint.ties.items()}
+    shapes |= {key: view.shape for key, view in checkpoint.views.items()}
+    for key, value in state.items():
+        own = getattr(value, "shape", None)
+        if key not in shapes:
+            if key not in checkpoint.values:
+                yield Problem("missing", "the model has it, the checkpoint has not", None, key)
+        elif own is None:
+            yield Problem("unexpected", "a tensor, where the model has a value", None, key)
+        elif tuple(own) != tuple(shapes[key]):
+            sizes = f"{list(shapes[key])}, that of the model {list(own)}"
+            yield Problem("shape", f"its shape is {sizes}", None, key)
+    for key in (*shapes, *checkpoint.values):
+        if key not in state:
+            yield Problem("unexpected", "the checkpoint has it, the model has not", None, key)
