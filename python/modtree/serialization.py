@@ -84,7 +84,12 @@ def load(
 
 def _load_file(file: Any, everything: bool, pickle_module: Any, options: Any) -> Any:
     start = file.tell()
-    is_zip = file.read(4) == b"PK\x03\x04"
+    head = file.read(9)
+    is_zip = head.startswith(b"PK\x03\x04")
+    if head[4:] == b"\0\0\0\0{":
+        raise UnpicklingError(
+            "the file is a safetensors file: read it with modtree.load_file(path)"
+        )
     file.seek(start)
     if is_zip:
         return load_archive(file, everything, options)

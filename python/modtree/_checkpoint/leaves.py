@@ -11,13 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from modtree import _C
 from modtree._checkpoint.base import CheckpointError, View, bytes_of, shortened
 from modtree._checkpoint.dtypes import BY_NAME, FileDtype
 from modtree._checkpoint.record import Record
+from modtree._module.parameter import Parameter
+from modtree._tensor.tensor import Tensor
 from modtree.families import family_of
 
 __all__ = ["Leaf", "leaves_of"]
+
+#: Types with nothing to find out about.
+_PLAIN = (Tensor, Parameter)
 
 
 @dataclass(eq=False)
@@ -82,7 +86,7 @@ def leaves_of(state: Mapping[str, Any], path: str) -> tuple[dict[str, Leaf], Rec
 
 
 def _leaf(value: Any, key: str, path: str) -> Leaf | None:
-    if isinstance(value, _C.TensorBase):
+    if type(value) in _PLAIN:
         name, source = value.dtype.name, None if value.is_meta else value._array
     elif isinstance(value, np.ndarray):
         name, source = value.dtype.name, value
