@@ -13,9 +13,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 try:
@@ -23,9 +24,10 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["atomic_file", "folder_lock", "sync_folder"]
+__all__ = ["atomic_file", "folder_lock", "remove_leftovers", "sync_folder"]
 
 _BUFFER = 1 << 20
+_TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{12}\.tmp", re.DOTALL)
 #: Where there are no locks, a temporary file of this age counts as left behind.
 _STALE_SECONDS = 24 * 3600.0
 
@@ -56,7 +58,8 @@ def atomic_file(path: Any) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def _replacing(target: str) -> Iterator[IO[bytes]]:
-    _remove_leftovers(target)
+    folder, name = os.path.split(target)
+    remove_leftovers(folder, _shortened(name).__eq__)
     descriptor, temporary = _create_beside(target)
     try:
         with open(descriptor, "wb", _BUFFER) as file:
@@ -89,12 +92,15 @@ def _is_replaceable(target: str) -> bool:
     return stat.S_ISREG(mode)
 
 
+def _shortened(name: str) -> str:
+    """Leaves room for what is added: names of files may have 255 bytes."""
+    return os.fsdecode(os.fsencode(name)[:200])
+
+
 def _create_beside(target: str) -> tuple[int, str]:
     folder, name = os.path.split(target)
     while True:
-        # Names of files may have 255 bytes.
-        short = os.fsdecode(os.fsencode(name)[:200])
-        temporary = os.path.join(folder, f".{short}.{os.urandom(6).hex()}.tmp")
+        temporary = os.path.join(folder, f".{_shortened(name)}.{os.urandom(6).hex()}.tmp")
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
         descriptor = os.open(temporary, flags | getattr(os, "O_CLOEXEC", 0), 0o666)
         # Another save may have met it before it was locked, and removed it.
@@ -114,13 +120,12 @@ def _lock(descriptor: int, wait: bool) -> bool:
     return True
 
 
-def _remove_leftovers(target: str) -> None:
-    folder, name = os.path.split(target)
-    prefix = f".{os.fsdecode(os.fsencode(name)[:200])}."
-    length = len(prefix) + 12 + len(".tmp")
+def remove_leftovers(folder: str, is_target: Callable[[str], bool]) -> None:
+    """Removes what killed processes left behind while they wrote the files of some names."""
     with contextlib.suppress(OSError):
-        for found in os.listdir(folder):
-            if len(found) == length and found.startswith(prefix) and found.endswith(".tmp"):
+        for found in os.listdir(folder or "."):
+            match = _TEMPORARY.fullmatch(found)
+            if match and is_target(match[1]):
                 _remove_abandoned(os.path.join(folder, found))
 
 

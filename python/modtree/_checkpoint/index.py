@@ -7,6 +7,7 @@ the bytes of all tensors as ``total_size``.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -29,14 +30,18 @@ class Index(NamedTuple):
     metadata: dict[str, str]
 
 
-def read_index(path: str) -> Index:
+def read_index(path: str, file: Any = None) -> Index:
     """Reads an index and checks that it names files beside itself.
+
+    Args:
+        path: Its path.
+        file: The open file, where there is one.
 
     Raises:
         CheckpointError: It is damaged, or leads out of its folder.
     """
-    with open_regular(path) as file:
-        data = file.read(_LONGEST + 1)
+    with open_regular(path) if file is None else contextlib.nullcontext(file) as opened:
+        data = opened.read(_LONGEST + 1)
     if len(data) > _LONGEST:
         raise CheckpointError(f"no index of shards: it has more than {_LONGEST} bytes", path)
     content = parsed_json(data, "index", path)

@@ -20,7 +20,7 @@ import os
 from collections.abc import Callable, Container, Mapping
 from typing import Any
 
-from modtree._checkpoint.atomic import folder_lock, sync_folder
+from modtree._checkpoint.atomic import folder_lock, remove_leftovers, sync_folder
 from modtree._checkpoint.contents import FORMAT, Contents, SafetensorsContents
 from modtree._checkpoint.index import write_index
 from modtree._checkpoint.leaves import leaves_of
@@ -112,7 +112,7 @@ def write_checkpoint(
         with folder_lock(os.path.dirname(path) or "."):
             if os.path.exists(path):  # else another process has put its shards in its place
                 _remove(path + INDEX_ENDING)
-                _remove_shards(path, ())
+                _remove_shards(path)
 
 
 def _write_shards(
@@ -137,10 +137,10 @@ def _write_shards(
                     _remove(os.path.join(folder, name))
             raise
         _remove(path)
-        _remove_shards(path, first)
+        _remove_shards(path, *first)
         if _link_all(folder, first, usual):
             write_index(index, _weight_map(usual, groups, contents), text)
-            _remove_shards(path, usual)
+            _remove_shards(path, *usual)
 
 
 def _weight_map(names: list[str], groups: list[list[str]], contents: Contents) -> dict[str, str]:
@@ -174,9 +174,10 @@ def _remove(file: str) -> None:
         os.unlink(file)
 
 
-def _remove_shards(path: str, kept: Container[str]) -> None:
-    """Removes shards of other saves to this path."""
-    folder = os.path.dirname(path) or "."
-    for name in os.listdir(folder):
+def _remove_shards(path: str, *kept: str) -> None:
+    """Removes shards of other saves to this path, and what is left of those that were killed."""
+    folder = os.path.dirname(path)
+    remove_leftovers(folder, lambda name: is_shard_of(name, path))
+    for name in os.listdir(folder or "."):
         if name not in kept and is_shard_of(name, path):
             _remove(os.path.join(folder, name))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 
 from modtree._checkpoint.base import Checkpoint, CheckpointError, Entry
 from modtree._checkpoint.index import Index, read_index
+from modtree._checkpoint.mapped import open_regular
 from modtree._checkpoint.reader import open_shard
 from modtree._checkpoint.record import Record, take_record
 
@@ -86,15 +88,30 @@ def open_shards(path: str) -> ShardedCheckpoint:
         CheckpointError: A file is damaged, or the index and the files do not agree.
     """
     for _ in range(_ATTEMPTS):
-        index = read_index(path)
-        try:
-            return _opened(path, index)
-        except FileNotFoundError as error:
-            if read_index(path) == index:
-                raise CheckpointError(
-                    f"the index names {error.filename}, which is not there", path
-                ) from None
-    raise CheckpointError("the index is written all the time by another process", path)
+        # Held open, so that no other file can have its number while the shards are opened.
+        with open_regular(path) as file:
+            index = read_index(path, file)
+            try:
+                checkpoint = _opened(path, index)
+            except FileNotFoundError as error:
+                if _is_still(file, path):
+                    raise CheckpointError(
+                        f"the index names {error.filename}, which is not there", path
+                    ) from None
+                continue
+            except CheckpointError:
+                if _is_still(file, path):
+                    raise
+                continue
+            if _is_still(file, path):
+                return checkpoint
+            checkpoint.close()  # shards of two saves, perhaps
+    raise CheckpointError("another process replaces the index all the time", path)
+
+
+def _is_still(file: Any, path: str) -> bool:
+    """Is an open file what has the name now?"""
+    return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
 
 
 def _opened(path: str, index: Index) -> ShardedCheckpoint:

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A file is there whole or not at all: killed processes, full disks, two writers at once."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import signal
+import stat
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import modtree as mt
+from modtree._checkpoint.atomic import atomic_file
+
+posix = pytest.mark.skipif(os.name == "nt", reason="signals, links and limits of POSIX")
+
+#: Saves states of one value for as long as it lives; the value says which save it was.
+WRITER = """
+import sys
+import numpy as np
+import modtree as mt
+path, start, shard = sys.argv[1], float(sys.argv[2]), int(sys.argv[3]) or None
+print("ready", flush=True)
+for i in range(10**6):
+    value = start + i % 1000
+    state = {f"layer{k}": np.full(50_000, value, np.float32) for k in range(8)}
+    state["count"] = np.array([value])
+    mt.save_file(state, path, max_shard_size=shard)
+"""
+
+
+def start_writer(path, start, shard):
+    command = [sys.executable, "-c", WRITER, str(path), str(start), str(shard)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    assert process.stdout.readline() == b"ready\n"
+    return process
+
+
+def assert_whole(path):
+    """Every value of the checkpoint is from one save."""
+    read = mt.load_file(path)
+    assert len(read) == 9
+    found = {float(v) for tensor in read.values() for v in np.unique(tensor.numpy())}
+    assert len(found) == 1, found
+
+
+def leftovers(folder):
+    return [name for name in os.listdir(folder) if name.endswith(".tmp")]
+
+
+@posix
+@pytest.mark.parametrize("shard", [0, 500_000], ids=["one file", "shards"])
+def test_killed_at_random_moments(shard, tmp_path):
+    rng = random.Random(11 + shard)
+    path = tmp_path / "model.safetensors"
+    mt.save_file({f"layer{k}": np.zeros(50_000, np.float32) for k in range(8)} | {
+        "count": np.zeros(1)}, path)  # fmt: skip
+    for _ in range(15):
+        process = start_writer(path, 0, shard)
+        time.sleep(rng.random() * 0.1)
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        assert_whole(path)
+        assert len(leftovers(tmp_path)) <= 2
+    mt.save_file(mt.load_file(path), path, max_shard_size=shard or None)
+    assert leftovers(tmp_path) == []
+    assert_whole(path)
+
+
+@posix
+@pytest.mark.parametrize("shards", [(0, 0), (500_000, 500_000), (0, 500_000)])
+def test_two_processes_that_save_to_one_path(shards, tmp_path):
+    path = tmp_path / "model.safetensors"
+    writers = [start_writer(path, 1000.0 * (i + 1), shard) for i, shard in enumerate(shards)]
+    try:
+        seen = 0
+        until = time.monotonic() + 2
+        while time.monotonic() < until:
+            try:
+                assert_whole(path)
+                seen += 1
+            except (FileNotFoundError, mt.CheckpointError) as error:
+                # Between the opening of one file and the next, all of them may be replaced.
+                assert isinstance(error, FileNotFoundError) or "index" in str(error), error
+    finally:
+        for process in writers:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+    assert seen
+    assert_whole(path)
+
+
+@posix
+def test_the_old_file_stays_where_there_is_no_space(tmp_path):
+    path = tmp_path / "model.safetensors"
+    mt.save_file({"a": mt.ones(10)}, path)
+    code = """
+import resource, signal, sys
+import numpy as np
+import modtree as mt
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+for shard in (None, 150_000):
+    state = {f"a{i}": np.zeros(30_000, np.float32) for i in range(3)}
+    state["b"] = np.zeros(60_000, np.float32)
+    try:
+        mt.save_file(state, sys.argv[1], max_shard_size=shard)
+    except OSError as error:
+        assert error.filename and "model" in str(error), error
+    else:
+        raise SystemExit("no error")
+"""
+    subprocess.run([sys.executable, "-c", code, str(path)], check=True)
+    assert os.listdir(tmp_path) == ["model.safetensors"]
+    assert mt.load_file(path)["a"].tolist() == [1.0] * 10
+
+
+def test_a_write_that_fails_names_the_file(tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(b"old")
+    with pytest.raises(OSError, match="No space left") as caught:
+        with atomic_file(path) as file:
+            file.write(b"new")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert caught.value.filename == str(path) or caught.value.filename == path
+    assert path.read_bytes() == b"old" and os.listdir(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
+def test_whatever_happens_the_old_file_stays(error, tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(b"old")
+    with pytest.raises(error):
+        with atomic_file(path) as file:
+            file.write(b"x" * 3_000_000)
+            raise error
+    assert path.read_bytes() == b"old" and os.listdir(tmp_path) == ["a"]
+
+
+def test_nothing_is_seen_before_the_end(tmp_path):
+    path = tmp_path / "a"
+    with atomic_file(path) as file:
+        file.write(b"new")
+        file.flush()
+        assert not path.exists()
+    assert path.read_bytes() == b"new" and os.listdir(tmp_path) == ["a"]
+
+
+@posix
+@pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
+def test_permissions_of_a_new_file_are_those_of_open(mask, tmp_path):
+    old = os.umask(mask)
+    try:
+        with atomic_file(tmp_path / "a"):
+            pass
+        with open(tmp_path / "b", "wb"):
+            pass
+    finally:
+        os.umask(old)
+    modes = [stat.S_IMODE(os.stat(tmp_path / name).st_mode) for name in "ab"]
+    assert modes[0] == modes[1]
+
+
+@posix
+def test_an_old_file_keeps_its_permissions(tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(b"old")
+    path.chmod(0o640)
+    with atomic_file(path) as file:
+        file.write(b"new")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
+@posix
+def test_a_link_is_followed(tmp_path):
+    (tmp_path / "there").mkdir()
+    os.symlink("there/real", tmp_path / "link")
+    for content in (b"first", b"second"):
+        with atomic_file(tmp_path / "link") as file:
+            file.write(content)
+        assert (tmp_path / "there" / "real").read_bytes() == content
+    assert (tmp_path / "link").is_symlink() and os.listdir(tmp_path / "there") == ["real"]
+
+
+@posix
+def test_a_pipe_is_written_to(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    reader = subprocess.Popen(["cat", str(tmp_path / "pipe")], stdout=subprocess.PIPE)
+    with atomic_file(tmp_path / "pipe") as file:
+        file.write(b"through")
+    assert reader.communicate()[0] == b"through"
+    assert stat.S_ISFIFO(os.stat(tmp_path / "pipe").st_mode)
+
+
+@posix
+@pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="root may write all")
+def test_a_file_that_may_not_be_written_stays(tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(b"old")
+    path.chmod(0o444)
+    with pytest.raises(PermissionError), atomic_file(path):
+        pass
+    assert path.read_bytes() == b"old"
+
+
+def test_a_folder_is_no_file(tmp_path):
+    with pytest.raises(IsADirectoryError), atomic_file(tmp_path):
+        pass
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError, match="none"), atomic_file(tmp_path / "none" / "a"):
+        pass
+
+
+def test_names_of_the_greatest_length(tmp_path):
+    path = tmp_path / ("é" * 127)
+    with atomic_file(path) as file:
+        file.write(b"x")
+    assert os.listdir(tmp_path) == [path.name]
+
+
+@posix
+def test_leftovers_of_the_dead_are_removed_and_those_of_the_living_stay(tmp_path):
+    dead = tmp_path / ".a.0123456789ab.tmp"
+    dead.write_bytes(b"half")
+    others = [".a.tmp", ".a.0123.tmp", ".b.0123456789ab.tmp", "a.0123456789ab.tmp"]
+    for name in others:
+        (tmp_path / name).write_bytes(b"")
+    with atomic_file(tmp_path / "a") as outer:
+        outer.write(b"outer")
+        assert not dead.exists()
+        with atomic_file(tmp_path / "a") as inner:
+            inner.write(b"inner")
+        assert (tmp_path / "a").read_bytes() == b"inner"
+    assert (tmp_path / "a").read_bytes() == b"outer"
+    assert sorted(os.listdir(tmp_path)) == sorted(["a", *others])
+
+
+@posix
+def test_sigkill_is_what_kills(tmp_path):
+    """What the tests above stand on: kill() does not let the process clean up."""
+    process = start_writer(tmp_path / "model.safetensors", 0, 0)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    process.stdout.close()
