@@ -90,7 +90,7 @@ def _target(target: Any, format: str | None) -> tuple[str, str]:  # noqa: A002
 
 
 def _dtype_name(dtype: Any) -> str:
-    name = str(dtype).rpartition(".")[2]
+    name = dtype.__name__ if isinstance(dtype, type) else str(dtype).rpartition(".")[2]
     known = BY_NAME.get(name)
     if known is None or known.bits < 8 or not is_floating(name):
         raise ValueError(f"dtype is to be a floating one, such as 'bfloat16', got {dtype!r}")

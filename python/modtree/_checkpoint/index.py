@@ -41,9 +41,10 @@ def read_index(path: str, file: Any = None) -> Index:
         CheckpointError: It is damaged, or leads out of its folder.
     """
     with open_regular(path) if file is None else contextlib.nullcontext(file) as opened:
-        data = opened.read(_LONGEST + 1)
-    if len(data) > _LONGEST:
-        raise CheckpointError(f"no index of shards: it has more than {_LONGEST} bytes", path)
+        size = os.fstat(opened.fileno()).st_size
+        if size > _LONGEST:
+            raise CheckpointError(f"no index of shards: it has {size} bytes", path)
+        data = opened.read(size)
     content = parsed_json(data, "index", path)
     files = content.get("weight_map")
     if type(files) is not dict:

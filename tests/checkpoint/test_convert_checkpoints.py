@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""convert: other dtypes, keys, shards and formats, tensor by tensor."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+import modtree as mt
+from modtree import nn
+from modtree._checkpoint.convert import convert
+
+needs_limits = pytest.mark.skipif(sys.platform != "linux", reason="limits the address space")
+
+
+@pytest.fixture
+def source(tmp_path):
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
+    model.tied = model[0]
+    mt.save_file(model, tmp_path / "source.safetensors", {"who": "me"})
+    return tmp_path / "source.safetensors"
+
+
+def assert_same(read, written):
+    assert list(read) == list(written)
+    for key, value in written.items():
+        np.testing.assert_array_equal(read[key].numpy(), value.numpy(), strict=True)
+    assert read._metadata == written._metadata
+
+
+@pytest.mark.parametrize("size", [None, 60, "0.1KB"])
+def test_shards_and_back(size, source, tmp_path):
+    convert(source, tmp_path / "b.safetensors", max_shard_size=size)
+    written = mt.load_file(source)
+    assert_same(mt.load_file(tmp_path / "b.safetensors"), written)
+    convert(tmp_path / "b.safetensors", tmp_path / "c.safetensors")
+    read = mt.load_file(tmp_path / "c.safetensors")
+    assert_same(read, written)
+    assert read["tied.weight"] is read["0.weight"]
+    with mt.checkpoints.open_checkpoint(tmp_path / "c.safetensors") as checkpoint:
+        assert checkpoint.metadata == {"format": "pt", "who": "me"}
+
+
+def test_onto_itself(source):
+    written = {key: value.clone() for key, value in mt.load_file(source).items()}
+    convert(source, source, max_shard_size=60)
+    convert(source, source, max_shard_size=100)
+    convert(source, source)
+    assert os.listdir(source.parent) == [source.name]
+    read = mt.load_file(source)
+    for key, value in written.items():
+        assert mt.equal(read[key], value)
+
+
+@pytest.mark.parametrize("dtype", [mt.float16, "float16", np.float16, "torch.float16"])
+def test_floating_tensors_change_their_dtype(dtype, source, tmp_path):
+    convert(source, tmp_path / "b.safetensors", dtype=dtype)
+    written, read = mt.load_file(source), mt.load_file(tmp_path / "b.safetensors")
+    for key, value in written.items():
+        expected = value.half() if value.is_floating_point() else value
+        assert read[key].dtype == expected.dtype and mt.equal(read[key], expected)
+
+
+def test_bfloat16_and_back(source, tmp_path):
+    pytest.importorskip("ml_dtypes")
+    convert(source, tmp_path / "b.safetensors", dtype="bfloat16")
+    convert(tmp_path / "b.safetensors", tmp_path / "c.safetensors", dtype="float32")
+    written, read = mt.load_file(source), mt.load_file(tmp_path / "c.safetensors")
+    for key, value in written.items():
+        if value.is_floating_point():
+            value = value.to(mt.bfloat16).float()
+        assert mt.equal(read[key], value), key
+
+
+def test_large_numbers_become_infinite(tmp_path):
+    mt.save_file({"a": mt.tensor([1e9, -1e9, 1.0])}, tmp_path / "a.safetensors")
+    convert(tmp_path / "a.safetensors", tmp_path / "b.safetensors", dtype=mt.float16)
+    expected = [float("inf"), float("-inf"), 1.0]
+    assert mt.load_file(tmp_path / "b.safetensors")["a"].tolist() == expected
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float7", mt.int64, "float4_e2m1fn"])
+def test_dtypes_that_are_no_floating_ones(dtype, source, tmp_path):
+    with pytest.raises(ValueError, match="dtype is to be a floating one, such as 'bfloat16', got"):
+        convert(source, tmp_path / "b.safetensors", dtype=dtype)
+
+
+def test_keys_are_renamed_with_ties_and_versions(source, tmp_path):
+    convert(source, tmp_path / "b.safetensors", rename={"0.": "first.", "tied.": "last."})
+    written, read = mt.load_file(source), mt.load_file(tmp_path / "b.safetensors")
+    assert list(read) == [re.sub("^tied", "last", re.sub("^0", "first", key)) for key in written]
+    assert read["last.weight"] is read["first.weight"]
+    assert list(read._metadata) == ["", "first", "1", "2", "last"]
+
+
+def test_a_tie_takes_the_place_of_what_is_left_out(source, tmp_path):
+    convert(source, tmp_path / "b.safetensors", rename=lambda key: None if key[0] == "0" else key)
+    read = mt.load_file(tmp_path / "b.safetensors")
+    assert mt.equal(read["tied.weight"], mt.load_file(source)["0.weight"])
+    assert "tied.weight" in safetensors.numpy.load_file(tmp_path / "b.safetensors")
+
+
+def test_views_follow_their_tensor_and_do_not_stay_alone(tmp_path):
+    flat = mt.arange(12.0)
+    mt.save_file({"a.flat": flat, "a.part": flat[3:7]}, tmp_path / "a.safetensors")
+    convert(tmp_path / "a.safetensors", tmp_path / "b.safetensors", rename={"a.": ""})
+    read = mt.load_file(tmp_path / "b.safetensors")
+    read["flat"].fill_(1)
+    assert read["part"].tolist() == [1.0] * 4
+    with pytest.raises(mt.CheckpointError, match="in the memory of 'a.flat', which is to be left"):
+        convert(
+            tmp_path / "a.safetensors",
+            tmp_path / "c.safetensors",
+            rename=lambda key: key if "part" in key else None,
+        )
+
+
+def test_two_entries_of_one_key(source, tmp_path):
+    with pytest.raises(ValueError, match="the same key 'x'"):
+        convert(source, tmp_path / "b.safetensors", rename=lambda key: "x")
+    assert os.listdir(tmp_path) == [source.name]
+
+
+@pytest.mark.parametrize("target", ["b", "b.onnx"])
+def test_targets_without_a_format(target, source, tmp_path):
+    with pytest.raises(ValueError, match="the format is to be 'safetensors' or 'torch'"):
+        convert(source, tmp_path / target)
+    with pytest.raises(ValueError, match="got 'onnx'"):
+        convert(source, tmp_path / target, format="onnx")
+    convert(source, tmp_path / target, format="safetensors")
+    assert len(mt.load_file(tmp_path / target)) == len(mt.load_file(source))
+
+
+def test_a_damaged_source_leaves_the_target(source, tmp_path):
+    target = tmp_path / "b.safetensors"
+    convert(source, target)
+    before = target.read_bytes()
+    with open(source, "r+b") as file:
+        file.truncate(os.path.getsize(source) - 3)
+    with pytest.raises(mt.CheckpointError, match="truncated"):
+        convert(source, target)
+    assert target.read_bytes() == before
+
+
+LIMITED = """
+import resource, sys
+import modtree as mt
+import ml_dtypes
+import modtree._checkpoint.convert as home
+
+mt.save_file({"a": mt.ones(3)}, sys.argv[2])
+for options in ({}, {"dtype": "bfloat16"}):  # what is imported on first use
+    home.convert(sys.argv[2], sys.argv[2], **options)
+with open("/proc/self/status") as file:
+    used = next(int(line.split()[1]) for line in file if line.startswith("VmSize"))
+limit = used * 1024 + 120_000_000
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+home.convert(sys.argv[1], sys.argv[2], max_shard_size="50MB")
+home.convert(sys.argv[2], sys.argv[2], dtype="bfloat16")
+"""
+
+
+@needs_limits
+def test_a_checkpoint_larger_than_memory(tmp_path):
+    pytest.importorskip("ml_dtypes")
+    array = np.arange(1_000_000, dtype=np.float32) % 1000
+    state = {f"layer{i}": array + i for i in range(60)}  # 240 MB
+    mt.save_file(state, tmp_path / "a.safetensors")
+    files = [str(tmp_path / name) for name in ("a.safetensors", "b.safetensors")]
+    subprocess.run([sys.executable, "-c", LIMITED, *files], check=True)
+    read = mt.load_file(files[1])
+    for i in (0, 31, 59):
+        expected = mt.from_numpy(state[f"layer{i}"]).to(mt.bfloat16)
+        assert mt.equal(read[f"layer{i}"], expected)
