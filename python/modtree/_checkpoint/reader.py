@@ -101,8 +101,18 @@ def locate(path: Any) -> str:
 
 
 def open_shard(path: str) -> Checkpoint:
-    """Opens a file that an index names, which is no other index."""
-    return _opened(path, _FORMATS_OF_SHARDS)
+    """Opens a file that an index names, which is no other index.
+
+    Raises:
+        FileNotFoundError: It is not there.
+        CheckpointError: It cannot be opened, is damaged, or no checkpoint.
+    """
+    try:
+        return _opened(path, _FORMATS_OF_SHARDS)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise CheckpointError(f"the index names it, and {error.strerror}", path) from error
 
 
 def _opened(file: str, formats: tuple[_Format, ...]) -> Checkpoint:

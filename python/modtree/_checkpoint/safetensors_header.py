@@ -111,6 +111,8 @@ def _place(key: str, value: Any, path: str) -> Place:
     for size in shape:
         if type(size) is not int or not 0 <= size <= _LARGEST:
             raise CheckpointError(f"the shape {shortened(shape)} is none", path, key)
+    if math.prod(max(size, 1) for size in shape) * dtype.bits > _LARGEST:
+        raise CheckpointError(f"no memory holds the shape {shortened(shape)}", path, key)
     bits = math.prod(shape) * dtype.bits
     if not 0 <= begin <= end <= _LARGEST or (end - begin) * 8 != bits:
         raise CheckpointError(
