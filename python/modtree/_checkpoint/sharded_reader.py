@@ -29,17 +29,28 @@ class ShardedCheckpoint(Checkpoint):
     def __init__(self, path: str, index: Index, shards: dict[str, Checkpoint]) -> None:
         self.path = path
         self._shards = shards
+        besides = {file: _beside(shard, index) for file, shard in shards.items()}
         self._of = {
             key: shards[file]
             for key, file in index.files.items()
-            if not _is_late(key, shards[file])
+            if key not in besides[file].places
         }
         self.format = next((shard.format for shard in shards.values()), "safetensors")
         self.metadata = dict(index.metadata)
-        record = take_record(self.metadata, self.shapes(), path)
-        for shard in shards.values():
-            _take_over(record, shard)
+        shapes = self._checked_shapes(index)
+        record = take_record(self.metadata, shapes, path)
+        for part in besides.values():
+            _take_over(record, part)
         record.give_to(self)
+
+    def _checked_shapes(self, index: Index) -> dict[str, tuple[int, ...]]:
+        try:
+            return self.shapes()
+        except KeyError as error:
+            key = error.args[0]
+            raise CheckpointError(
+                f"it is not in {index.files[key]}, which the index names", self.path, key
+            ) from None
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         shapes = {file: shard.shapes() for file, shard in self._shards.items()}
@@ -66,18 +77,25 @@ class ShardedCheckpoint(Checkpoint):
             shard.close()
 
 
-def _is_late(key: str, shard: Checkpoint) -> bool:
-    """Has the file no tensor of its own for a key, but knows what belongs there?"""
-    return key in shard.ties or key in shard.views or key in shard.values
+def _beside(shard: Checkpoint, index: Index) -> Record:
+    """What a file has beside its tensors for keys that the index says are in it. Of the places,
+    only their keys have a meaning: the numbers are not those of the whole checkpoint.
+    """
+    here = {key for key, file in index.files.items() if file == shard.path}
+    tensors = here & shard.shapes().keys()
+    ties = {k: of for k, of in shard.ties.items() if k in here and of in tensors}
+    views = {k: view for k, view in shard.views.items() if k in here and view.of in tensors}
+    values = {k: value for k, value in shard.values.items() if k in here}
+    places = dict.fromkeys((*ties, *views, *values), 0)
+    return Record(ties, views, values, places, shard.versions)
 
 
-def _take_over(record: Record, shard: Checkpoint) -> None:
-    """What a single shard knows beside its tensors. Of the places, those are not of the whole."""
-    record.ties.update(shard.ties)
-    record.views.update(shard.views)
-    record.values.update(shard.values)
-    if shard.versions is not None:
-        record.versions = (record.versions or OrderedDict()) | shard.versions
+def _take_over(record: Record, part: Record) -> None:
+    record.ties.update(part.ties)
+    record.views.update(part.views)
+    record.values.update(part.values)
+    if part.versions is not None:
+        record.versions = (record.versions or OrderedDict()) | part.versions
 
 
 def open_shards(path: str) -> ShardedCheckpoint:
@@ -119,10 +137,6 @@ def _opened(path: str, index: Index) -> ShardedCheckpoint:
     try:
         for file in dict.fromkeys(index.files.values()):
             shards[file] = open_shard(file)
-        known = {file: shard.shapes() for file, shard in shards.items()}
-        for key, file in index.files.items():
-            if key not in known[file] and not _is_late(key, shards[file]):
-                raise CheckpointError(f"it is not in {file}, which the index names", path, key)
         return ShardedCheckpoint(path, index, shards)
     except BaseException:
         for shard in shards.values():

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""verify: what is wrong with a checkpoint, all of it."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import modtree as mt
+from modtree import nn
+from modtree._checkpoint.verify import Problem, verify
+
+INDEX = "model.safetensors.index.json"
+
+
+def make():
+    model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 3))
+    model.tied = model[0]
+    return model
+
+
+@pytest.fixture
+def folder(tmp_path):
+    mt.save_file(make(), tmp_path, max_shard_size=80)
+    return tmp_path
+
+
+def kinds(problems):
+    return [(p.kind, p.key) for p in problems]
+
+
+def change_index(folder, change):
+    index = json.loads((folder / INDEX).read_text())
+    change(index)
+    (folder / INDEX).write_text(json.dumps(index))
+
+
+def test_nothing_is_wrong(folder, tmp_path):
+    assert verify(folder) == verify(folder, make()) == verify(folder, make().state_dict()) == []
+    assert verify(folder, finite=True) == []
+
+
+def test_a_shard_that_is_gone(folder):
+    (folder / "model-00002-of-00002.safetensors").unlink()
+    (problem,) = verify(folder, make())
+    assert problem.kind == "missing" and problem.file.endswith("model-00002-of-00002.safetensors")
+    assert "the file is not there, for 2 keys of the index" in str(problem)
+
+
+def test_every_damaged_shard_is_named(folder):
+    for number in (1, 2):
+        file = folder / f"model-0000{number}-of-00002.safetensors"
+        file.write_bytes(file.read_bytes()[:-1])
+    problems = verify(folder)
+    assert [p.kind for p in problems] == ["damaged", "damaged"]
+    assert all("truncated" in p.message for p in problems)
+
+
+def test_index_and_shards_that_do_not_agree(folder):
+    def change(index):
+        weight_map = index["weight_map"]
+        weight_map["1.bias"] = weight_map["0.weight"]
+        weight_map["new"] = weight_map["0.weight"]
+        del weight_map["0.bias"]
+        index["metadata"]["total_size"] += 8
+
+    change_index(folder, change)
+    problems = verify(folder)
+    assert kinds(problems) == [
+        ("missing", "1.bias"),
+        ("missing", "new"),
+        ("index", "0.bias"),
+        ("index", "1.bias"),
+        ("index", None),
+    ]
+    assert "the index does not name it" in str(problems[2])
+    assert "the index says it is in" in str(problems[3])
+    assert "its total_size is" in str(problems[4])
+
+
+def test_a_shard_that_the_index_does_not_name(folder):
+    (folder / "model-00004-of-00004.safetensors").write_bytes(b"")
+    (problem,) = verify(folder)
+    assert problem.message == "a shard that the index does not name"
+
+
+def test_against_a_model(folder):
+    other = nn.Sequential(nn.Linear(3, 5), nn.Linear(4, 3, bias=False))
+    other.more = nn.Linear(1, 1)
+    assert sorted(kinds(verify(folder, other)), key=str) == [
+        ("missing", "more.bias"),
+        ("missing", "more.weight"),
+        ("shape", "0.bias"),
+        ("shape", "0.weight"),
+        ("unexpected", "1.bias"),
+        ("unexpected", "tied.bias"),
+        ("unexpected", "tied.weight"),
+    ]
+    shape = next(p for p in verify(folder, other) if p.key == "0.weight")
+    assert str(shape) == "'0.weight': its shape is [4, 3], that of the model [5, 3]"
+
+
+def test_extra_state_against_a_model(tmp_path):
+    class Extra(nn.Module):
+        def get_extra_state(self):
+            return {"step": 3}
+
+    mt.save_file(Extra(), tmp_path)
+    assert verify(tmp_path, Extra()) == []
+    assert kinds(verify(tmp_path, nn.Module())) == [("unexpected", "_extra_state")]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "bfloat16", "float8_e5m2"])
+def test_values_that_are_not_finite(dtype, tmp_path):
+    if "b" in dtype or "8" in dtype:
+        pytest.importorskip("ml_dtypes")
+    values = mt.tensor([1.0, float("nan"), float("inf"), float("-inf")]).to(getattr(mt, dtype))
+    mt.save_file({"a": values, "b": mt.arange(3), "c": mt.ones(2)}, tmp_path)
+    (problem,) = verify(tmp_path, finite=True)
+    assert kinds([problem]) == [("not finite", "a")]
+    assert problem.message == "1 values are NaN, 2 are infinite"
+
+
+def test_bools_that_are_none(tmp_path):
+    mt.save_file({"a": mt.tensor([True, False])}, tmp_path)
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-1] + b"\2")
+    (problem,) = verify(path)
+    assert kinds([problem]) == [("damaged", "a")]
+
+
+def test_a_damaged_file_is_one_problem(tmp_path):
+    path = tmp_path / "a.safetensors"
+    path.write_bytes(b"x" * 30)
+    (problem,) = verify(path)
+    assert problem.kind == "damaged" and problem.file == str(path)
+    assert verify(path, make()) == [problem]
+
+
+def test_an_empty_folder_is_a_problem_and_no_file_an_error(tmp_path):
+    (problem,) = verify(tmp_path)
+    assert "the folder holds no checkpoint" in problem.message
+    with pytest.raises(FileNotFoundError):
+        verify(tmp_path / "none.safetensors")
+
+
+def test_problems_are_values():
+    assert Problem("a", "b") == Problem("a", "b", None, None)
+    assert len({Problem("a", "b"), Problem("a", "b")}) == 1
+    assert str(Problem("damaged", "too short", "x", "y")) == "x: 'y': too short"
+
+
+def test_numpy_arrays_serve_as_a_model(tmp_path):
+    mt.save_file({"a": mt.ones(2)}, tmp_path)
+    assert verify(tmp_path, {"a": np.ones(2)}) == []
+    assert kinds(verify(tmp_path, {"a": 3})) == [("unexpected", "a")]
