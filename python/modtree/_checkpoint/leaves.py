@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections import defaultdict
 from collections.abc import Mapping
@@ -43,10 +44,7 @@ class Leaf:
 
     @property
     def nbytes(self) -> int:
-        count = 1
-        for size in self.shape:
-            count *= size
-        return count * self.dtype.bits // 8
+        return math.prod(self.shape) * self.dtype.bits // 8
 
     def data(self) -> memoryview:
         """The bytes as a file has them; a copy only where the elements are not in that order."""

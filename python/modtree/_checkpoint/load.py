@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 from modtree import _C
+from modtree._checkpoint.collections_off import without_collections
 from modtree._checkpoint.progress import may_show, progress_bar
 from modtree._checkpoint.reader import Checkpoint, open_checkpoint
 from modtree._tensor.creation import empty
@@ -18,7 +19,7 @@ __all__ = ["load_state"]
 def load_state(path: Any, device: Any, progress: bool | None) -> Any:
     """See modtree.load_file."""
     wanted = as_device("cpu" if device is None else device)
-    with open_checkpoint(path) as checkpoint:
+    with open_checkpoint(path) as checkpoint, without_collections():
         if wanted.type == "meta":
             return checkpoint.complete(_meta_tensors(checkpoint))
         if not may_show(progress):

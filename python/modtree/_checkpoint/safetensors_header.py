@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from modtree._checkpoint.base import CheckpointError, shortened
+from modtree._checkpoint.collections_off import without_collections
 from modtree._checkpoint.dtypes import BY_CODE, FileDtype
 from modtree._checkpoint.json_text import parsed_json
 
@@ -67,9 +68,10 @@ def read_header(file: Any, path: str) -> Header:
             f"the file is truncated: it has {size} bytes, its header alone is to have {length}",
             path,
         )
-    content = parsed_json(file.read(length), "header", path)
-    metadata = _checked_metadata(content.pop(_METADATA, None), path)
-    places = {key: _place(key, value, path) for key, value in content.items()}
+    with without_collections():
+        content = parsed_json(file.read(length), "header", path)
+        metadata = _checked_metadata(content.pop(_METADATA, None), path)
+        places = {key: _place(key, value, path) for key, value in content.items()}
     _check_coverage(places, size - 8 - length, path)
     return Header(places, metadata, 8 + length)
 
@@ -109,11 +111,11 @@ def _place(key: str, value: Any, path: str) -> Place:
             key,
         )
     for size in shape:
-        if type(size) is not int or not 0 <= size <= _LARGEST:
+        if type(size) is not int or size < 0:
             raise CheckpointError(f"the shape {shortened(shape)} is none", path, key)
-    if math.prod(max(size, 1) for size in shape) * dtype.bits > _LARGEST:
-        raise CheckpointError(f"no memory holds the shape {shortened(shape)}", path, key)
     bits = math.prod(shape) * dtype.bits
+    if (bits or math.prod([size or 1 for size in shape]) * dtype.bits) > _LARGEST:
+        raise CheckpointError(f"no memory holds the shape {shortened(shape)}", path, key)
     if not 0 <= begin <= end <= _LARGEST or (end - begin) * 8 != bits:
         raise CheckpointError(
             f"its data_offsets {shortened([begin, end])} do not fit: shape {shortened(shape)} of "
@@ -126,7 +128,7 @@ def _place(key: str, value: Any, path: str) -> Place:
 
 def _check_coverage(places: dict[str, Place], size: int, path: str) -> None:
     at = 0
-    for key, place in sorted(places.items(), key=lambda item: item[1][2:]):
+    for key, place in sorted(places.items(), key=lambda item: (item[1].begin, item[1].end)):
         if place.begin != at:
             wrong = "overlap those of another one" if place.begin < at else "leave a hole"
             raise CheckpointError(

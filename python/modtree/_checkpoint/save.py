@@ -21,6 +21,7 @@ from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 from modtree._checkpoint.atomic import folder_lock, remove_leftovers, sync_folder
+from modtree._checkpoint.collections_off import without_collections
 from modtree._checkpoint.contents import FORMAT, Contents, SafetensorsContents
 from modtree._checkpoint.index import write_index
 from modtree._checkpoint.leaves import leaves_of
@@ -42,13 +43,15 @@ def save_state(
     """See modtree.save_file."""
     file = target_path(path)
     largest = None if max_shard_size is None else as_size(max_shard_size)
-    leaves, record = leaves_of(_state_of(model_or_state), file)
-    contents = SafetensorsContents(
-        {key: (leaf.dtype, leaf.shape) for key, leaf in leaves.items()},
-        lambda key: (leaves[key].data(),),
-        full_metadata(metadata, leaves, record, file),
-    )
-    write_checkpoint(file, contents, largest, progress)
+    state = _state_of(model_or_state)
+    with without_collections():
+        leaves, record = leaves_of(state, file)
+        contents = SafetensorsContents(
+            {key: (leaf.dtype, leaf.shape) for key, leaf in leaves.items()},
+            lambda key: (leaves[key].data(),),
+            full_metadata(metadata, leaves, record, file),
+        )
+        write_checkpoint(file, contents, largest, progress)
 
 
 def target_path(path: Any) -> str:
