@@ -1,16 +1,26 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Checkpoints as safetensors files: written whole or not at all, read without copies."""
+"""Checkpoints as safetensors files: written whole or not at all, read without copies.
+
+What the functions stand on is imported when the first of them is called.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from modtree._checkpoint.load import load_state
 from modtree._checkpoint.reader import Checkpoint, CheckpointError, Entry, open_checkpoint
-from modtree._checkpoint.save import save_state
 
-__all__ = ["Checkpoint", "CheckpointError", "Entry", "load_file", "open_checkpoint", "save_file"]
+__all__ = [
+    "Checkpoint",
+    "CheckpointError",
+    "Entry",
+    "convert",
+    "load_file",
+    "open_checkpoint",
+    "save_file",
+    "verify",
+]
 
 
 def save_file(
@@ -49,6 +59,8 @@ def save_file(
             without values, a value that JSON cannot say.
         OSError: The file cannot be written; what was there is there still.
     """
+    from modtree._checkpoint.save import save_state
+
     save_state(model_or_state_dict, path, metadata, max_shard_size, progress)
 
 
@@ -73,4 +85,67 @@ def load_file(path: Any, *, device: Any = None, progress: bool | None = None) ->
             reason.
         OSError: A file cannot be opened.
     """
+    from modtree._checkpoint.load import load_state
+
     return load_state(path, device, progress)
+
+
+def convert(
+    source: Any,
+    target: Any,
+    *,
+    dtype: Any = None,
+    rename: Any = None,
+    max_shard_size: int | str | None = None,
+    format: str | None = None,
+    progress: bool | None = None,
+) -> None:
+    """Writes a checkpoint again, tensor by tensor: it may be larger than memory.
+
+    Args:
+        source: The checkpoint, as :func:`load_file` takes it.
+        target: Where to write: a file, or a folder that is there.
+        dtype: The dtype that floating tensors get: a dtype or its name.
+        rename: What becomes of keys, as in ``load_state_dict``.
+        max_shard_size: The most bytes of tensors in a file, as in :func:`save_file`.
+        format: "safetensors" or "torch"; the ending of the target says it otherwise.
+        progress: Whether to show a progress bar, as in :func:`save_file`.
+
+    Raises:
+        CheckpointError: The source is damaged, or the format has no place for what it holds.
+        OSError: A file cannot be opened or written.
+    """
+    from modtree._checkpoint.convert import convert as write_again
+
+    write_again(
+        source,
+        target,
+        dtype=dtype,
+        rename=rename,
+        max_shard_size=max_shard_size,
+        format=format,
+        progress=progress,
+    )
+
+
+def verify(
+    path: Any, model: Any = None, *, finite: bool = False, progress: bool | None = None
+) -> list[Any]:
+    """Checks headers, offsets and sizes, and that an index and its shards agree.
+
+    Returns a list of all that is wrong. Each problem has a ``kind`` ("damaged", "missing",
+    "unexpected", "shape", "index", "not finite"), a ``message``, and the ``file`` and the ``key``
+    that it is about, or None.
+
+    Args:
+        path: The checkpoint, as :func:`load_file` takes it.
+        model: A module or a state dict, whose keys and shapes are to be those of the checkpoint.
+        finite: Whether to read all values and count what is infinite or NaN.
+        progress: Whether to show a progress bar while they are read.
+
+    Raises:
+        OSError: There is no such file.
+    """
+    from modtree._checkpoint.verify import verify as check
+
+    return check(path, model, finite=finite, progress=progress)

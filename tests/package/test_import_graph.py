@@ -76,6 +76,10 @@ LAYERS = (
 
 # (file, what it imports inside a function): the reason.
 INSIDE_FUNCTIONS: dict[tuple[str, str], str] = {
+    ("checkpoints", "_checkpoint.convert"): "the import of modtree does not wait for it",
+    ("checkpoints", "_checkpoint.load"): "the same",
+    ("checkpoints", "_checkpoint.save"): "the same",
+    ("checkpoints", "_checkpoint.verify"): "the same",
     ("_cli", "dropin"): "importing it is what changes torch, which --off does not want",
     ("_cli", "dropin._report"): "the same",
     ("dropin.site.sitecustomize", "dropin"): "not before the process imports torch",

@@ -30,6 +30,8 @@ class CheckpointError(ValueError):
         reason: What is wrong.
     """
 
+    __module__ = "modtree"  # where users find it
+
     def __init__(self, reason: str, file: Any = None, tensor: str | None = None) -> None:
         self.reason = reason
         self.file = None if file is None else str(file)

@@ -46,21 +46,7 @@ def convert(
     format: str | None = None,  # noqa: A002
     progress: bool | None = None,
 ) -> None:
-    """Writes a checkpoint again, tensor by tensor: it may be larger than memory.
-
-    Args:
-        source: The checkpoint, as ``load_file`` takes it.
-        target: Where to write: a file, or a folder that is there.
-        dtype: The dtype that floating tensors get: a dtype or its name.
-        rename: What becomes of keys, as in ``load_state_dict``.
-        max_shard_size: The most bytes of tensors in a file, as in ``save_file``.
-        format: "safetensors" or "torch"; the ending of the target says it otherwise.
-        progress: Whether to show a progress bar, as in ``save_file``.
-
-    Raises:
-        CheckpointError: The source is damaged, or the format has no place for what it holds.
-        OSError: A file cannot be opened or written.
-    """
+    """See modtree.checkpoints.convert."""
     path, format = _target(target, format)  # noqa: A001
     name = None if dtype is None else _dtype_name(dtype)
     largest = None if max_shard_size is None else as_size(max_shard_size)

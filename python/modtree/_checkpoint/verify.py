@@ -45,17 +45,7 @@ class Problem:
 def verify(
     path: Any, model: Any = None, *, finite: bool = False, progress: bool | None = None
 ) -> list[Problem]:
-    """Checks headers, offsets and sizes, and that an index and its shards agree.
-
-    Args:
-        path: The checkpoint, as ``load_file`` takes it.
-        model: A module or a state dict, whose keys and shapes are to be those of the checkpoint.
-        finite: Whether to read all values and count what is infinite or NaN.
-        progress: Whether to show a progress bar while they are read.
-
-    Raises:
-        OSError: There is no such file.
-    """
+    """See modtree.checkpoints.verify."""
     try:
         file = locate(path)
     except CheckpointError as error:
