@@ -105,22 +105,21 @@ def touch(state: Any) -> None:
 
 
 def model_of(library: Any, state: dict[str, Any], make: Callable[[Any], Any]) -> Any:
-    """A tree of modules with these parameters: one module for each prefix of a key."""
+    """A tree of modules with these parameters."""
     root = library.nn.Module()
     homes = {"": root}
+
+    def home(path: str) -> Any:
+        if path not in homes:
+            parent, _, name = path.rpartition(".")
+            homes[path] = library.nn.Module()
+            home(parent).add_module(name, homes[path])
+        return homes[path]
+
     for key, tensor in state.items():
         path, _, name = key.rpartition(".")
-        if path not in homes:
-            homes[path] = library.nn.Module()
-            root.add_module(path.replace(".", "_"), homes[path])
-        homes[path].register_parameter(name, library.nn.Parameter(make(tensor)))
+        home(path).register_parameter(name, library.nn.Parameter(make(tensor)))
     return root
-
-
-def flattened(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The keys of :func:`model_of`."""
-    return {key.rpartition(".")[0].replace(".", "_") + "." + key.rpartition(".")[2]: value
-            for key, value in state.items()}  # fmt: skip
 
 
 def compare(title: str, runs: dict[str, Callable[[], Any]], repeats: int) -> None:
@@ -140,7 +139,6 @@ def compare(title: str, runs: dict[str, Callable[[], Any]], repeats: int) -> Non
 
 
 def measure(title: str, state: dict[str, np.ndarray], shards: int, repeats: int) -> None:
-    state = flattened(state)
     with tempfile.TemporaryDirectory() as folder:
         files = Files(Path(folder), state, shards)
         compare(
@@ -188,8 +186,11 @@ def large(nbytes: int) -> dict[str, np.ndarray]:
 
 
 def many(count: int) -> dict[str, np.ndarray]:
+    """Three tensors for each expert, 32 experts in a group, 32 groups in a layer."""
     return {
-        f"layers.{i // 96}.experts.{i // 3 % 32}.w{i % 3}": np.full(4, i, np.float32)
+        f"layers.{i // 3072}.groups.{i // 96 % 32}.experts.{i // 3 % 32}.w{i % 3}": np.full(
+            4, i, np.float32
+        )
         for i in range(count)
     }
 

@@ -29,6 +29,7 @@ PAGES = {
     "modtree.linalg": "Linear algebra.",
     "modtree.random": "Generators and their states.",
     "modtree.serialization": "Files of tensors.",
+    "modtree.checkpoints": "Checkpoints as safetensors files.",
     "modtree.func": "Modules as functions.",
     "modtree.utils.checkpoint": "Activations computed again in backward instead of kept.",
     "modtree.utils.data": "Datasets, samplers and batches.",

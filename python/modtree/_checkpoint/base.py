@@ -22,12 +22,12 @@ _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that cannot be read or written.
+    """A checkpoint that cannot be read or written. The arguments are its attributes too.
 
-    Attributes:
+    Args:
+        reason: What is wrong.
         file: The path of the file, or None.
         tensor: The key of the entry with which something is wrong, or None.
-        reason: What is wrong.
     """
 
     __module__ = "modtree"  # where users find it
