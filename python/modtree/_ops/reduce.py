@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""sum, mean, var, amax, argmax, norm, cumsum, cumprod, logsumexp, softmax and other reductions and
-scans.
-"""
+"""Reductions: sum, prod, mean, amax, amin, all, any, count_nonzero, norm, logsumexp."""
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
-from modtree._C import TensorBase, as_dtype, kernels
+from modtree._C import as_dtype
 from modtree._ops.generic import (
     any_of,
     backwards,
@@ -19,8 +16,6 @@ from modtree._ops.generic import (
     count,
     expand,
     kept,
-    like_first,
-    native,
     numbers,
     ones,
     operation,
@@ -30,7 +25,7 @@ from modtree._ops.generic import (
 )
 from modtree._ops.registry import define, derive, export, not_differentiable, ops
 
-_SCALAR_NAMES = {"b": "Bool", "i": "Long", "u": "Byte"}
+SCALAR_NAMES = {"b": "Bool", "i": "Long", "u": "Byte"}
 
 
 def _reduced_shape(x: Any, axis: Any, keepdims: bool) -> tuple[int, ...]:
@@ -41,7 +36,7 @@ def _reduced_shape(x: Any, axis: Any, keepdims: bool) -> tuple[int, ...]:
     return tuple(kept)
 
 
-def _meta(dtype: Any = None) -> Any:
+def meta_of_reduction(dtype: Any = None) -> Any:
     """The meta rule of a reduction; dtype is a fixed one, or a function of the array's, or None for
     the same.
     """
@@ -54,7 +49,7 @@ def _meta(dtype: Any = None) -> Any:
     return rule
 
 
-def _axis(input: Any, dim: Any) -> Any:
+def axis_of(input: Any, dim: Any) -> Any:
     """NumPy's axis for torch's dim: an empty list means all; a 0-d tensor has the dims 0 and -1."""
     if dim is None:
         return None
@@ -72,7 +67,7 @@ def _axis(input: Any, dim: Any) -> Any:
     return int(dim)
 
 
-def _integral_to_int64(dtype: Any) -> Any:
+def integral_to_int64(dtype: Any) -> Any:
     return np.dtype(np.int64) if dtype.kind in "bui" else dtype
 
 
@@ -87,7 +82,7 @@ def _accumulate(ufunc: Any) -> Any:
     def forward(x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> Any:
         if dtype is None and x.dtype in _SUMMED_AS_THEY_ARE:
             return reduce(x, axis, None, None, keepdims)
-        target = _integral_to_int64(x.dtype) if dtype is None else dtype
+        target = integral_to_int64(x.dtype) if dtype is None else dtype
         if x.dtype.kind == "c" and np.dtype(target).kind == "f":
             x = x.real
         wide = np.float32 if target == np.float16 else target
@@ -97,12 +92,12 @@ def _accumulate(ufunc: Any) -> Any:
     return forward
 
 
-def _require_float(name: str, x: Any) -> None:
+def require_float(name: str, x: Any) -> None:
     if x.dtype.kind not in "fc":
         raise RuntimeError(
             f"{name}(): could not infer output dtype. Input dtype must be either a floating "
             f"point or complex "
-            f"dtype. Got: {_SCALAR_NAMES.get(x.dtype.kind, x.dtype)} instead. Pass dtype=, or "
+            f"dtype. Got: {SCALAR_NAMES.get(x.dtype.kind, x.dtype)} instead. Pass dtype=, or "
             f"convert with .float()"
         )
 
@@ -110,50 +105,17 @@ def _require_float(name: str, x: Any) -> None:
 def _mean(x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> Any:
     if dtype is not None:
         x = x.astype(dtype)
-    _require_float("mean", x)
+    require_float("mean", x)
     if not x.size:
-        return _empty_mean(x, axis, keepdims)
+        return mean_of_nothing(x, axis, keepdims)
     if x.dtype == np.float16:
         return x.mean(axis=axis, keepdims=keepdims)
     # What mean() of an array does, less its Python.
-    return np.add.reduce(x, axis, None, None, keepdims) / _count(x, axis)
+    return np.add.reduce(x, axis, None, None, keepdims) / count(x.shape, axis)
 
 
-def _empty_mean(x: Any, axis: Any, keepdims: bool) -> Any:
+def mean_of_nothing(x: Any, axis: Any, keepdims: bool) -> Any:
     return np.full(_reduced_shape(x, axis, keepdims), np.nan, x.dtype)
-
-
-def _count(x: Any, axis: Any) -> int:
-    axes = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
-    count = 1
-    for a in axes:
-        count *= x.shape[a]
-    return count
-
-
-def _var(x: Any, axis: Any = None, keepdims: bool = False, correction: float = 1) -> Any:
-    _require_float("var", x)
-    n = _count(x, axis)
-    work = x.astype(np.float32) if x.dtype == np.float16 else x
-    if n == 0:
-        return _empty_mean(x, axis, keepdims)
-    centred = work - np.add.reduce(work, axis, None, None, True) / n
-    squares = (centred * centred.conj()).real if x.dtype.kind == "c" else centred * centred
-    total = np.add.reduce(squares, axis, None, None, keepdims)
-    divisor = float(max(n - correction, 0))
-    if divisor == 0:
-        warnings.warn(
-            f"var()/std(): degrees of freedom is <= 0 ({n} elements with "
-            f"correction={correction}): the result is not a "
-            "number; use correction=0 or more elements",
-            stacklevel=4,
-        )
-    result = total / divisor if divisor else total / total.dtype.type(0)
-    return result.astype(np.float16) if x.dtype == np.float16 else result
-
-
-def _std(x: Any, axis: Any = None, keepdims: bool = False, correction: float = 1) -> Any:
-    return np.sqrt(_var(x, axis, keepdims, correction))
 
 
 def _logsumexp(x: Any, axis: Any, keepdims: bool = False) -> Any:
@@ -165,13 +127,13 @@ def _logsumexp(x: Any, axis: Any, keepdims: bool = False) -> Any:
     return total + (peak if keepdims else peak.reshape(total.shape))
 
 
-def _require_size(x: Any, axis: Any) -> None:
-    if _count(x, axis) == 0 and axis is not None:
+def require_size(x: Any, axis: Any) -> None:
+    if count(x.shape, axis) == 0 and axis is not None:
         raise IndexError(
             f"amax()/amin(): Expected reduction dim {axis} to have non-zero size (got shape "
             f"{list(x.shape)})"
         )
-    if _count(x, axis) == 0:
+    if count(x.shape, axis) == 0:
         raise RuntimeError(
             "max()/min(): Expected reduction dim to be specified for input.numel() == 0, and to "
             "have a size "
@@ -181,7 +143,7 @@ def _require_size(x: Any, axis: Any) -> None:
 
 def _extreme(function: Any) -> Any:
     def forward(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-        _require_size(x, axis)
+        require_size(x, axis)
         return function(x, axis, None, None, keepdims)
 
     return forward
@@ -216,79 +178,20 @@ def _norm(x: Any, axis: Any, keepdims: bool, p: Any) -> Any:
     return np.add.reduce(size**p, axis=axis, keepdims=keepdims) ** (1.0 / p)
 
 
-def _scan(function: Any, product: bool) -> Any:
-    def forward(x: Any, axis: int, dtype: Any = None) -> Any:
-        if native(x) and -x.ndim <= axis < x.ndim and (dtype is None or dtype == x.dtype):
-            return kernels.scan(x, axis, product)
-        target = _integral_to_int64(x.dtype) if dtype is None else np.dtype(dtype)
-        return x.astype(target) if x.ndim == 0 else function(x, axis, target)
-
-    return forward
-
-
-def _scan_meta(x: Any, axis: int, dtype: Any = None) -> Any:
-    return x.shape, dtype or _integral_to_int64(x.dtype)
-
-
-def _along(kernel: Any, otherwise: Any, x: Any, axis: int) -> Any:
-    """A kernel along the last axis; along others NumPy's functions, which go through the memory in
-    order.
-    """
-    _require_softmax_float(x)
-    if x.dtype == np.float16:
-        return _along(kernel, otherwise, x.astype(np.float32), axis).astype(np.float16)
-    if x.ndim == 0 or axis in (-1, x.ndim - 1):
-        return kernel(x)
-    return otherwise(x - np.maximum.reduce(x, axis, None, None, True, -np.inf), axis)
-
-
-def _normalized_exp(x: Any, axis: int) -> Any:
-    np.exp(x, out=x)
-    x /= np.add.reduce(x, axis, None, None, True)
-    return x
-
-
-def _less_log_sum_exp(x: Any, axis: int) -> Any:
-    x -= np.log(np.add.reduce(np.exp(x), axis, None, None, True))
-    return x
-
-
-def _softmax(x: Any, axis: int) -> Any:
-    return _along(kernels.softmax, _normalized_exp, x, axis)
-
-
-def _log_softmax(x: Any, axis: int) -> Any:
-    return _along(kernels.log_softmax, _less_log_sum_exp, x, axis)
-
-
-def _require_softmax_float(x: Any) -> None:
-    if x.dtype.kind != "f":
-        raise NotImplementedError(
-            f"\"softmax\" not implemented for '{_SCALAR_NAMES.get(x.dtype.kind, x.dtype)}': "
-            f"convert with .float()"
-        )
-
-
-define("sum", _accumulate(np.add), meta=_meta(_integral_to_int64))
-define("prod", _accumulate(np.multiply), meta=_meta(_integral_to_int64))
-define("mean", _mean, meta=_meta())
-define("var", _var, meta=_meta(real_dtype))
-define("std", _std, meta=_meta(real_dtype))
-define("logsumexp", _logsumexp, promote="floating", operands=1, meta=_meta())
-define("amax", _extreme(np.maximum.reduce), meta=_meta())
-define("amin", _extreme(np.minimum.reduce), meta=_meta())
-define("all", _truth(np.logical_and.reduce), meta=_meta(_truth_dtype))
-define("any", _truth(np.logical_or.reduce), meta=_meta(_truth_dtype))
+define("sum", _accumulate(np.add), meta=meta_of_reduction(integral_to_int64))
+define("prod", _accumulate(np.multiply), meta=meta_of_reduction(integral_to_int64))
+define("mean", _mean, meta=meta_of_reduction())
+define("logsumexp", _logsumexp, promote="floating", operands=1, meta=meta_of_reduction())
+define("amax", _extreme(np.maximum.reduce), meta=meta_of_reduction())
+define("amin", _extreme(np.minimum.reduce), meta=meta_of_reduction())
+define("all", _truth(np.logical_and.reduce), meta=meta_of_reduction(_truth_dtype))
+define("any", _truth(np.logical_or.reduce), meta=meta_of_reduction(_truth_dtype))
 define(
     "count_nonzero",
     lambda x, axis=None: np.asarray(np.count_nonzero(x, axis=axis), np.int64),
-    meta=_meta(np.int64),
+    meta=meta_of_reduction(np.int64),
 )
-define("norm", _norm, meta=_meta(real_dtype))
-define("cumsum", _scan(np.add.accumulate, False), meta=_scan_meta)
-define("cumprod", _scan(np.multiply.accumulate, True), meta=_scan_meta)
-define("softmax", _softmax, meta=like_first)
-define("log_softmax", _log_softmax, meta=like_first)
+define("norm", _norm, meta=meta_of_reduction(real_dtype))
 
 
 _WHAT = {
@@ -303,7 +206,7 @@ _WHAT = {
     "any": "Whether any element is nonzero,",
     "logsumexp": "log(sum(exp(x))), computed without overflow,",
 }
-_ARGS = """over ``dim``, or over all elements{more}.
+OVER_DIM = """over ``dim``, or over all elements{more}.
 
 Args:
     dim: One or several dimensions; may count from the end.
@@ -312,7 +215,7 @@ Args:
 _AXIS = "    axis: NumPy's name of ``dim``.\n"
 
 
-def _reduction(name: str) -> Any:
+def reduction(name: str) -> Any:
     op = ops[name]
     is_arg = name.startswith("arg")
     has_dtype = name in ("sum", "prod", "mean")
@@ -332,7 +235,7 @@ def _reduction(name: str) -> Any:
                 return op(input)
             if dtype is not None:
                 dtype = as_dtype(dtype).dtype
-            return op(input, axis=_axis(input, dim), keepdims=keepdim, dtype=dtype)
+            return op(input, axis=axis_of(input, dim), keepdims=keepdim, dtype=dtype)
 
     else:
 
@@ -340,75 +243,17 @@ def _reduction(name: str) -> Any:
             dim = axis if dim is None else dim
             if is_arg and input._array.dtype.kind == "b":
                 raise RuntimeError(f"{name}(): does not support bool input: convert with .int()")
-            return op(input, axis=_axis(input, dim), keepdims=keepdim)
+            return op(input, axis=axis_of(input, dim), keepdims=keepdim)
 
     reduce.__name__ = reduce.__qualname__ = name
-    reduce.__doc__ = f"{_WHAT[name]} {_ARGS.format(more='')}{_AXIS}"
+    reduce.__doc__ = f"{_WHAT[name]} {OVER_DIM.format(more='')}{_AXIS}"
     if has_dtype:
         reduce.__doc__ += "    dtype: Convert to this dtype first.\n"
     return reduce
 
 
 for _name in ("sum", "prod", "mean", "amax", "amin", "all", "any", "logsumexp"):
-    export(_name, _reduction(_name))
-
-
-def _moment(name: str) -> Any:
-    op = ops[name]
-
-    def reduce(
-        input: Any,
-        dim: Any = None,
-        unbiased: Any = None,
-        keepdim: bool = False,
-        *,
-        correction: Any = None,
-    ) -> Any:
-        if isinstance(dim, bool):  # var(unbiased)
-            dim, unbiased = None, dim
-        if correction is None:
-            correction = 1 if unbiased is None else int(unbiased)
-        return op(input, axis=_axis(input, dim), keepdims=keepdim, correction=correction)
-
-    reduce.__name__ = reduce.__qualname__ = name
-    what = "The variance" if name == "var" else "The standard deviation"
-    reduce.__doc__ = (
-        f"{what} {_ARGS.format(more='; n - correction is the divisor')}"
-        "    unbiased: Divide by n - 1, which is the default, or else by n.\n"
-        "    correction: Divide by n - correction.\n"
-    )
-    return reduce
-
-
-var = _moment("var")
-std = _moment("std")
-export("var", var)
-export("std", std)
-
-
-def var_mean(
-    input: Any,
-    dim: Any = None,
-    unbiased: Any = None,
-    keepdim: bool = False,
-    *,
-    correction: Any = None,
-) -> Any:
-    """Variance and mean.
-
-    Args:
-        dim: One or several dimensions; all without.
-        unbiased: Divide by n - 1; the default.
-        keepdim: Leave the dimension in the result, with size 1.
-        kwargs: ``correction``: divide by n - correction.
-    """
-    mean = ops["mean"](
-        input, axis=_axis(input, None if isinstance(dim, bool) else dim), keepdims=keepdim
-    )
-    return var(input, dim, unbiased, keepdim, correction=correction), mean
-
-
-export("var_mean", var_mean, method=False)
+    export(_name, reduction(_name))
 
 
 def norm(
@@ -429,63 +274,21 @@ def norm(
             "linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
             f"{str(input.dtype).rpartition('.')[2]}; convert with .float()"
         )
-    return ops["norm"](input, _axis(input, dim), keepdim, 2 if p is None else p)
+    return ops["norm"](input, axis_of(input, dim), keepdim, 2 if p is None else p)
 
 
 def count_nonzero(input: Any, dim: Any = None) -> Any:
     """How many elements are not zero."""
-    return ops["count_nonzero"](input, axis=_axis(input, dim))
+    return ops["count_nonzero"](input, axis=axis_of(input, dim))
 
 
-def cumsum(input: Any, dim: int, *, dtype: Any = None) -> Any:
-    """Running sum along dim.
-
-    Args:
-        dim: The dimension; may count from the end.
-        dtype: Convert to this dtype first.
-    """
-    return ops["cumsum"](input, dim, dtype=None if dtype is None else as_dtype(dtype).dtype)
-
-
-def cumprod(input: Any, dim: int, *, dtype: Any = None) -> Any:
-    """Running product along dim.
-
-    Args:
-        dim: The dimension; may count from the end.
-        dtype: Convert to this dtype first.
-    """
-    return ops["cumprod"](input, dim, dtype=None if dtype is None else as_dtype(dtype).dtype)
-
-
-def softmax(input: Any, dim: int, dtype: Any = None) -> Any:
-    """exp(x) / sum(exp(x)) along dim.
-
-    Args:
-        dim: The dimension; may count from the end.
-        dtype: Convert to this dtype first.
-    """
-    return ops["softmax"](input if dtype is None else input.to(dtype), dim)
-
-
-def log_softmax(input: Any, dim: int, dtype: Any = None) -> Any:
-    """log(softmax(x)) along dim, computed without overflow.
-
-    Args:
-        dim: The dimension; may count from the end.
-        dtype: Convert to this dtype first.
-    """
-    return ops["log_softmax"](input if dtype is None else input.to(dtype), dim)
-
-
-for _function in (norm, count_nonzero, cumsum, cumprod, softmax, log_softmax):
-    export(_function.__name__, _function)
+export("norm", norm)
+export("count_nonzero", count_nonzero)
 
 
 # -- derivatives -----------------------------------------------------------------------------------
 
-_cumprod, _cumsum = operation("cumprod"), operation("cumsum")
-_permute, _sign, _take = operation("permute"), operation("sgn"), operation("take_along_dim")
-_add_along = operation("add_along_dim")
+_cumprod, _permute, _sign = operation("cumprod"), operation("permute"), operation("sgn")
 
 # -- sums ------------------------------------------------------------------------------------------
 
@@ -503,27 +306,8 @@ def _mean_vjp(
     return expand(kept(g, axis, keepdims, len(shape)) / max(count(shape, axis), 1), shape)
 
 
-def _var_vjp(
-    g: Any, _out: Any, x: Any, axis: Any = None, keepdims: bool = False, correction: Any = 1
-) -> Any:
-    n = count(tuple(x.shape), axis)
-    centred = x - total(x, axis) / max(n, 1)
-    free = n - correction
-    return kept(g, axis, keepdims, x.ndim) * (centred * (2 / free if free else float("inf")))
-
-
-def _std_vjp(
-    g: Any, out: Any, x: Any, axis: Any = None, keepdims: bool = False, correction: Any = 1
-) -> Any:
-    """Of a constant the gradient is 0."""
-    flat = out == 0
-    return _var_vjp(pick(flat, 0, g / pick(flat, 1, out * 2)), None, x, axis, keepdims, correction)
-
-
 derive("sum", _sum)
 derive("mean", _mean_vjp)
-derive("var", _var_vjp)
-derive("std", _std_vjp)
 
 
 def _norm_vjp(g: Any, out: Any, x: Any, axis: Any, keepdims: bool, p: Any) -> Any:
@@ -587,77 +371,7 @@ def _products_of_others(x: Any) -> Any:
 derive("prod", _prod)
 
 
-def _running_total_from_end(x: Any, axis: int) -> Any:
-    if native(x):
-        return kernels.scan(x, axis, False, True)
-    return backwards(_cumsum(backwards(x, axis), axis), axis)
-
-
-def _cumsum_gradient(g: Any, _out: Any, x_like: Any, axis: int, dtype: Any = None) -> Any:
-    return g if x_like.ndim == 0 else _running_total_from_end(g, axis)
-
-
-def _cumprod_gradient(g: Any, out: Any, x: Any, axis: int, dtype: Any = None) -> Any:
-    """d out[j] / d x[i] is out[j] / x[i] for j >= i, and by hand for the first zero of a row; after
-    it all is 0.
-    """
-    if x.ndim == 0:
-        return g
-    zero = x == 0
-    if not any_of(zero):
-        return _running_total_from_end(g * conj(out), axis) / conj(x)
-    if isinstance(x, TensorBase):
-        return _cumprod_one_by_one(g, x, axis)
-    first = zero & (np.cumsum(zero, axis) == 1)
-    without = np.cumprod(np.where(first, 1, x), axis)
-    at_first = _running_total_from_end(g * conj(without), axis)
-    before = _running_total_from_end(g * conj(out), axis) / np.where(zero, 1, conj(x))
-    return np.where(first, at_first, before)
-
-
-def _cumprod_one_by_one(g: Any, x: Any, axis: int) -> Any:
-    """The gradient without a division by x, so that its own derivative is right at several zeros
-    too.
-    """
-    pieces = []
-    for i in range(x.shape[axis]):
-        rest = x.shape[axis] - i
-        at = x.narrow(axis, i, 1)
-        others = cat(
-            [x.narrow(axis, 0, i), at.new_ones(at.shape), x.narrow(axis, i + 1, rest - 1)], axis
-        )
-        products = _cumprod(others, axis).narrow(axis, i, rest)
-        pieces.append(total(g.narrow(axis, i, rest) * conj(products), axis))
-    return cat(pieces, axis)
-
-
-derive("cumsum", _cumsum_gradient)
-derive("cumprod", _cumprod_gradient)
-
-# -- softmax ---------------------------------------------------------------------------------------
-
-
-def _softmax_vjp(g: Any, out: Any, _x: Any, axis: int) -> Any:
-    if native(g, out) and axis in (-1, out.ndim - 1):
-        return kernels.softmax_backward(g, out)
-    weighted = g * out
-    return weighted - out * _along_vjp(weighted, axis)
-
-
-def _log_softmax_vjp(g: Any, out: Any, _x: Any, axis: int) -> Any:
-    if native(g, out) and axis in (-1, out.ndim - 1):
-        return kernels.log_softmax_backward(g, out)
-    return g - np.exp(out) * _along_vjp(g, axis)
-
-
-def _along_vjp(x: Any, axis: int) -> Any:
-    return total(x, axis) if x.ndim else x
-
-
-derive("softmax", _softmax_vjp)
-derive("log_softmax", _log_softmax_vjp)
-
-# -- extremes, sorting -----------------------------------------------------------------------------
+# -- extremes --------------------------------------------------------------------------------------
 
 
 def _extreme_vjp(g: Any, out: Any, x: Any, axis: Any = None, keepdims: bool = False) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from modtree._C import kernels
 from modtree._ops.generic import kept, native, operation, shared_evenly
 from modtree._ops.indices import scattered
-from modtree._ops.reduce import _axis, _meta, _reduction, _require_size
+from modtree._ops.reduce import axis_of, meta_of_reduction, reduction, require_size
 from modtree._ops.registry import define, derive, export, not_differentiable, ops
 
 
@@ -20,7 +20,7 @@ def _arg(function: Any) -> Any:
     def forward(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
         if x.ndim == 0:
             return np.zeros((), np.int64)
-        _require_size(x, axis)
+        require_size(x, axis)
         return function(x, axis, None, keepdims=keepdims).astype(np.int64, copy=False)
 
     return forward
@@ -92,8 +92,8 @@ def _median(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     return flat[-1] if flat[-1] != flat[-1] else flat[(flat.size - 1) // 2]
 
 
-define("argmax", _arg(np.ndarray.argmax), meta=_meta(np.int64))
-define("argmin", _arg(np.ndarray.argmin), meta=_meta(np.int64))
+define("argmax", _arg(np.ndarray.argmax), meta=meta_of_reduction(np.int64))
+define("argmin", _arg(np.ndarray.argmin), meta=meta_of_reduction(np.int64))
 define("argsort", _argsort, meta=lambda x, axis, descending: (x.shape, np.int64))
 define("take_along_dim", _take_along, meta=_take_along_meta)
 define("add_along_dim", _add_along, meta=lambda source, index, axis, shape: (shape, source.dtype))
@@ -170,8 +170,8 @@ def _kth_index(x: Any, k: int, axis: int) -> Any:
 define("kth_index", _kth_index, meta=lambda x, k, axis: _one_kept(x, axis))
 define("median_index", _median_index, meta=_one_kept)
 # Of all elements: NaN is equal to NaN when the gradient is shared, which amax() does not know.
-define("max_all", ops["amax"].forward, meta=_meta())
-define("min_all", ops["amin"].forward, meta=_meta())
+define("max_all", ops["amax"].forward, meta=meta_of_reduction())
+define("min_all", ops["amin"].forward, meta=meta_of_reduction())
 # Extremes whose gradient goes to one element, the index that is reported, where amax() shares it.
 define(
     "max",
@@ -183,9 +183,9 @@ define(
     lambda x, index, axis, keepdims: np.minimum.reduce(x, axis, None, None, keepdims),
     meta=lambda x, index, axis, keepdims: (index.shape, x.dtype),
 )
-define("median", _median, meta=_meta())
+define("median", _median, meta=meta_of_reduction())
 for _name in ("argmax", "argmin"):
-    export(_name, _reduction(_name))
+    export(_name, reduction(_name))
 
 
 def _return_type(name: str) -> Any:
@@ -208,7 +208,7 @@ def _extreme_function(name: str, result_type: Any, binary: str) -> Any:
             return ops[binary](input, dim if other is None else other)
         if dim is None:
             return amount(input)
-        axis = _axis(input, dim)
+        axis = axis_of(input, dim)
         if axis is None:
             return result_type(amount(input), arg(input))
         indices = arg(input, axis=axis, keepdims=keepdim)

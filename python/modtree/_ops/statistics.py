@@ -1,24 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""nansum, aminmax, cummax, diff, trapezoid, dist, renorm, quantile: most of them are made
-of other operations.
-"""
+"""nansum, aminmax, diff, trapezoid, dist, renorm, quantile: made of other operations."""
 
 from __future__ import annotations
 
-import math
 from collections import namedtuple
 from typing import Any
 
 import numpy as np
 
-from modtree._C import TensorBase, kernels
-from modtree._ops.generic import backwards, like_first, native, operation, pick
-from modtree._ops.reduce import _axis, norm, std
-from modtree._ops.registry import define, derive, export, not_differentiable, ops
+from modtree._C import TensorBase
+from modtree._ops.reduce import axis_of, norm
+from modtree._ops.registry import export, ops
 from modtree._ops.special import written_after
 
-_cummax_result = namedtuple("cummax", ["values", "indices"])  # type: ignore[name-match]  # noqa: PYI024
-_cummin_result = namedtuple("cummin", ["values", "indices"])  # type: ignore[name-match]  # noqa: PYI024
 _aminmax_result = namedtuple("aminmax", ["min", "max"])  # type: ignore[name-match]  # noqa: PYI024
 
 
@@ -47,28 +41,6 @@ def nanmean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     return nansum(input, dim, keepdim, dtype=dtype) / count
 
 
-def std_mean(
-    input: Any,
-    dim: Any = None,
-    unbiased: Any = None,
-    keepdim: bool = False,
-    *,
-    correction: Any = None,
-) -> Any:
-    """Standard deviation and mean.
-
-    Args:
-        dim: One or several dimensions; all without.
-        unbiased: Divide by n - 1; the default.
-        keepdim: Leave the dimension in the result, with size 1.
-        kwargs: ``correction``: divide by n - correction.
-    """
-    mean = ops["mean"](
-        input, axis=_axis(input, None if isinstance(dim, bool) else dim), keepdims=keepdim
-    )
-    return std(input, dim, unbiased, keepdim, correction=correction), mean
-
-
 def aminmax(input: Any, *, dim: Any = None, keepdim: bool = False) -> Any:
     """The smallest and the largest value, of all elements or along dim.
 
@@ -76,68 +48,11 @@ def aminmax(input: Any, *, dim: Any = None, keepdim: bool = False) -> Any:
         dim: The dimension; all elements without.
         keepdim: Leave the dimension in the result, with size 1.
     """
-    axis = _axis(input, dim)
+    axis = axis_of(input, dim)
     return _aminmax_result(
         ops["amin"](input, axis=axis, keepdims=keepdim),
         ops["amax"](input, axis=axis, keepdims=keepdim),
     )
-
-
-# -- running ---------------------------------------------------------------------------------------
-
-
-def _running_indices(running: Any, largest: bool) -> Any:
-    """Where the running extreme up to each element was found, the last index of equals; NaN stays
-    once it has come.
-    """
-
-    def forward(x: Any, axis: int) -> Any:
-        if x.ndim == 0:
-            return np.zeros((), np.int64)
-        if native(x):
-            return kernels.running_extreme(x, axis, largest)[1]
-        best = running.accumulate(x, axis)
-        found = (x == best) | (np.isnan(x) if x.dtype.kind == "f" else False)
-        shape = [1] * x.ndim
-        shape[axis] = -1
-        indices = np.arange(x.shape[axis]).reshape(shape)
-        return np.maximum.accumulate(np.where(found, indices, 0), axis)
-
-    return forward
-
-
-define(
-    "cummax_indices", _running_indices(np.maximum, True), meta=lambda x, axis: (x.shape, np.int64)
-)
-define(
-    "cummin_indices", _running_indices(np.minimum, False), meta=lambda x, axis: (x.shape, np.int64)
-)
-
-
-def cummax(input: Any, dim: int) -> Any:
-    """The largest value so far along dim, and its index."""
-    indices = ops["cummax_indices"](input, dim)
-    return _cummax_result(ops["take_along_dim"](input, indices, dim), indices)
-
-
-def cummin(input: Any, dim: int) -> Any:
-    """The smallest value so far along dim, and its index."""
-    indices = ops["cummin_indices"](input, dim)
-    return _cummin_result(ops["take_along_dim"](input, indices, dim), indices)
-
-
-define(
-    "logcumsumexp",
-    lambda x, axis: x.copy() if x.ndim == 0 else np.logaddexp.accumulate(x, axis),
-    promote="floating",
-    operands=1,
-    meta=like_first,
-)
-
-
-def logcumsumexp(input: Any, dim: int) -> Any:
-    """log(cumsum(exp(x))) along dim, computed without overflow."""
-    return ops["logcumsumexp"](input, dim)
 
 
 # -- differences -----------------------------------------------------------------------------------
@@ -290,41 +205,14 @@ for _function in (
     nansum,
     nanmean,
     aminmax,
-    cummax,
-    cummin,
-    logcumsumexp,
     diff,
     dist,
     renorm,
     quantile,
 ):
     export(_function.__name__, _function)
-for _function in (std_mean, trapezoid, cumulative_trapezoid):
+for _function in (trapezoid, cumulative_trapezoid):
     export(_function.__name__, _function, method=False)
 export("trapz", trapezoid, method=False)
 export("msort", lambda input: ops["take_along_dim"](input, ops["argsort"](input, 0, False), 0))
 export("renorm_", written_after("renorm_", renorm), function=False)
-
-# -- derivatives -----------------------------------------------------------------------------------
-
-_logcumsumexp = operation("logcumsumexp")
-
-
-def _logcumsumexp_gradient(g: Any, out: Any, x: Any, axis: int) -> Any:
-    """The sum over j >= i of g[j] * exp(x[i] - out[j]), in logarithms, for g above and below 0
-    apart.
-    """
-    if x.ndim == 0:
-        return g
-
-    def part(sign: int) -> Any:
-        wanted = g * sign > 0
-        logs = pick(wanted, np.log(pick(wanted, g * sign, 1)) - out, -math.inf)
-        return np.exp(backwards(_logcumsumexp(backwards(logs, axis), axis), axis) + x)
-
-    return part(1) - part(-1)
-
-
-derive("logcumsumexp", _logcumsumexp_gradient)
-
-not_differentiable("cummax_indices", "cummin_indices")

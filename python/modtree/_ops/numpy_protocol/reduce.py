@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from modtree._C import TensorBase, as_dtype
-from modtree._ops.reduce import _axis
+from modtree._ops.reduce import axis_of
 from modtree._ops.registry import functions, ops
 
 #: NumPy function -> the function for tensors. It returns NotImplemented where NumPy's own has to
@@ -46,8 +46,8 @@ def _reduction(name: str, only_floating: bool, has_dtype: bool) -> Callable[...,
             return NotImplemented
         if has_dtype:
             kind = None if dtype is None else as_dtype(dtype).dtype
-            return op(a, axis=_axis(a, axis), keepdims=_keeps(keepdims), dtype=kind)
-        return op(a, axis=_axis(a, axis), keepdims=_keeps(keepdims))
+            return op(a, axis=axis_of(a, axis), keepdims=_keeps(keepdims), dtype=kind)
+        return op(a, axis=axis_of(a, axis), keepdims=_keeps(keepdims))
 
     return reduce
 
@@ -60,7 +60,7 @@ def _place(name: str) -> Callable[..., Any]:
     ) -> Any:
         if rest or not isinstance(a, TensorBase):
             return NotImplemented
-        return op(a, axis=_axis(a, axis), keepdims=_keeps(keepdims))
+        return op(a, axis=axis_of(a, axis), keepdims=_keeps(keepdims))
 
     return reduce
 
@@ -79,7 +79,7 @@ def _moment(name: str) -> Callable[..., Any]:
     ) -> Any:
         if rest or dtype is not None or not _floating(a):
             return NotImplemented
-        return op(a, axis=_axis(a, axis), keepdims=_keeps(keepdims), correction=ddof)
+        return op(a, axis=axis_of(a, axis), keepdims=_keeps(keepdims), correction=ddof)
 
     return reduce
 
@@ -147,7 +147,7 @@ def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> 
     ndim = x.ndim if axis is None else 1 if isinstance(axis, int) else len(axis)
     if ord is not None and ndim != 1 and not (ord == "fro" and ndim == 2):
         return NotImplemented
-    return ops["norm"](x, _axis(x, axis), keepdims, 2 if ord is None else ord)
+    return ops["norm"](x, axis_of(x, axis), keepdims, 2 if ord is None else ord)
 
 
 def _nan(name: str) -> Callable[..., Any]:
@@ -161,7 +161,7 @@ def _nan(name: str) -> Callable[..., Any]:
     ) -> Any:
         if rest or dtype is not None or not _floating(a):
             return NotImplemented
-        return functions[name](a, _axis(a, axis), _keeps(keepdims))
+        return functions[name](a, axis_of(a, axis), _keeps(keepdims))
 
     return reduce
 
@@ -185,7 +185,7 @@ def _count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
     """A tensor with every NumPy; some give a Python int without an axis."""
     if keepdims or not isinstance(a, TensorBase):
         return NotImplemented
-    return ops["count_nonzero"](a, axis=_axis(a, axis))
+    return ops["count_nonzero"](a, axis=axis_of(a, axis))
 
 
 def _trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Scans: cumsum, cumprod, cummax, cummin, logcumsumexp."""
+
+from __future__ import annotations
+
+import math
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+
+from modtree._C import TensorBase, as_dtype, kernels
+from modtree._ops.generic import (
+    any_of,
+    backwards,
+    cat,
+    conj,
+    like_first,
+    native,
+    operation,
+    pick,
+    total,
+)
+from modtree._ops.reduce import integral_to_int64
+from modtree._ops.registry import define, derive, export, not_differentiable, ops
+
+_cummax_result = namedtuple("cummax", ["values", "indices"])  # type: ignore[name-match]  # noqa: PYI024
+_cummin_result = namedtuple("cummin", ["values", "indices"])  # type: ignore[name-match]  # noqa: PYI024
+
+
+def _scan(function: Any, product: bool) -> Any:
+    def forward(x: Any, axis: int, dtype: Any = None) -> Any:
+        if native(x) and -x.ndim <= axis < x.ndim and (dtype is None or dtype == x.dtype):
+            return kernels.scan(x, axis, product)
+        target = integral_to_int64(x.dtype) if dtype is None else np.dtype(dtype)
+        return x.astype(target) if x.ndim == 0 else function(x, axis, target)
+
+    return forward
+
+
+def _scan_meta(x: Any, axis: int, dtype: Any = None) -> Any:
+    return x.shape, dtype or integral_to_int64(x.dtype)
+
+
+define("cumsum", _scan(np.add.accumulate, False), meta=_scan_meta)
+define("cumprod", _scan(np.multiply.accumulate, True), meta=_scan_meta)
+
+
+def cumsum(input: Any, dim: int, *, dtype: Any = None) -> Any:
+    """Running sum along dim.
+
+    Args:
+        dim: The dimension; may count from the end.
+        dtype: Convert to this dtype first.
+    """
+    return ops["cumsum"](input, dim, dtype=None if dtype is None else as_dtype(dtype).dtype)
+
+
+def cumprod(input: Any, dim: int, *, dtype: Any = None) -> Any:
+    """Running product along dim.
+
+    Args:
+        dim: The dimension; may count from the end.
+        dtype: Convert to this dtype first.
+    """
+    return ops["cumprod"](input, dim, dtype=None if dtype is None else as_dtype(dtype).dtype)
+
+
+def _running_indices(running: Any, largest: bool) -> Any:
+    """Where the running extreme up to each element was found, the last index of equals; NaN stays
+    once it has come.
+    """
+
+    def forward(x: Any, axis: int) -> Any:
+        if x.ndim == 0:
+            return np.zeros((), np.int64)
+        if native(x):
+            return kernels.running_extreme(x, axis, largest)[1]
+        best = running.accumulate(x, axis)
+        found = (x == best) | (np.isnan(x) if x.dtype.kind == "f" else False)
+        shape = [1] * x.ndim
+        shape[axis] = -1
+        indices = np.arange(x.shape[axis]).reshape(shape)
+        return np.maximum.accumulate(np.where(found, indices, 0), axis)
+
+    return forward
+
+
+define(
+    "cummax_indices", _running_indices(np.maximum, True), meta=lambda x, axis: (x.shape, np.int64)
+)
+define(
+    "cummin_indices", _running_indices(np.minimum, False), meta=lambda x, axis: (x.shape, np.int64)
+)
+
+
+def cummax(input: Any, dim: int) -> Any:
+    """The largest value so far along dim, and its index."""
+    indices = ops["cummax_indices"](input, dim)
+    return _cummax_result(ops["take_along_dim"](input, indices, dim), indices)
+
+
+def cummin(input: Any, dim: int) -> Any:
+    """The smallest value so far along dim, and its index."""
+    indices = ops["cummin_indices"](input, dim)
+    return _cummin_result(ops["take_along_dim"](input, indices, dim), indices)
+
+
+define(
+    "logcumsumexp",
+    lambda x, axis: x.copy() if x.ndim == 0 else np.logaddexp.accumulate(x, axis),
+    promote="floating",
+    operands=1,
+    meta=like_first,
+)
+
+
+def logcumsumexp(input: Any, dim: int) -> Any:
+    """log(cumsum(exp(x))) along dim, computed without overflow."""
+    return ops["logcumsumexp"](input, dim)
+
+
+for _function in (cumsum, cumprod, cummax, cummin, logcumsumexp):
+    export(_function.__name__, _function)
+
+# -- derivatives -----------------------------------------------------------------------------------
+
+_cumprod, _cumsum = operation("cumprod"), operation("cumsum")
+_logcumsumexp = operation("logcumsumexp")
+
+
+def _running_total_from_end(x: Any, axis: int) -> Any:
+    if native(x):
+        return kernels.scan(x, axis, False, True)
+    return backwards(_cumsum(backwards(x, axis), axis), axis)
+
+
+def _cumsum_gradient(g: Any, _out: Any, x_like: Any, axis: int, dtype: Any = None) -> Any:
+    return g if x_like.ndim == 0 else _running_total_from_end(g, axis)
+
+
+def _cumprod_gradient(g: Any, out: Any, x: Any, axis: int, dtype: Any = None) -> Any:
+    """d out[j] / d x[i] is out[j] / x[i] for j >= i, and by hand for the first zero of a row; after
+    it all is 0.
+    """
+    if x.ndim == 0:
+        return g
+    zero = x == 0
+    if not any_of(zero):
+        return _running_total_from_end(g * conj(out), axis) / conj(x)
+    if isinstance(x, TensorBase):
+        return _cumprod_one_by_one(g, x, axis)
+    first = zero & (np.cumsum(zero, axis) == 1)
+    without = np.cumprod(np.where(first, 1, x), axis)
+    at_first = _running_total_from_end(g * conj(without), axis)
+    before = _running_total_from_end(g * conj(out), axis) / np.where(zero, 1, conj(x))
+    return np.where(first, at_first, before)
+
+
+def _cumprod_one_by_one(g: Any, x: Any, axis: int) -> Any:
+    """The gradient without a division by x, so that its own derivative is right at several zeros
+    too.
+    """
+    pieces = []
+    for i in range(x.shape[axis]):
+        rest = x.shape[axis] - i
+        at = x.narrow(axis, i, 1)
+        others = cat(
+            [x.narrow(axis, 0, i), at.new_ones(at.shape), x.narrow(axis, i + 1, rest - 1)], axis
+        )
+        products = _cumprod(others, axis).narrow(axis, i, rest)
+        pieces.append(total(g.narrow(axis, i, rest) * conj(products), axis))
+    return cat(pieces, axis)
+
+
+derive("cumsum", _cumsum_gradient)
+derive("cumprod", _cumprod_gradient)
+
+
+def _logcumsumexp_gradient(g: Any, out: Any, x: Any, axis: int) -> Any:
+    """The sum over j >= i of g[j] * exp(x[i] - out[j]), in logarithms, for g above and below 0
+    apart.
+    """
+    if x.ndim == 0:
+        return g
+
+    def part(sign: int) -> Any:
+        wanted = g * sign > 0
+        logs = pick(wanted, np.log(pick(wanted, g * sign, 1)) - out, -math.inf)
+        return np.exp(backwards(_logcumsumexp(backwards(logs, axis), axis), axis) + x)
+
+    return part(1) - part(-1)
+
+
+derive("logcumsumexp", _logcumsumexp_gradient)
+
+not_differentiable("cummax_indices", "cummin_indices")

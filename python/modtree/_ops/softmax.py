@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""softmax, log_softmax."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from modtree._C import kernels
+from modtree._ops.generic import like_first, native, total
+from modtree._ops.reduce import SCALAR_NAMES
+from modtree._ops.registry import define, derive, export, ops
+
+
+def _along(kernel: Any, otherwise: Any, x: Any, axis: int) -> Any:
+    """A kernel along the last axis; along others NumPy's functions, which go through the memory in
+    order.
+    """
+    _require_softmax_float(x)
+    if x.dtype == np.float16:
+        return _along(kernel, otherwise, x.astype(np.float32), axis).astype(np.float16)
+    if x.ndim == 0 or axis in (-1, x.ndim - 1):
+        return kernel(x)
+    return otherwise(x - np.maximum.reduce(x, axis, None, None, True, -np.inf), axis)
+
+
+def _normalized_exp(x: Any, axis: int) -> Any:
+    np.exp(x, out=x)
+    x /= np.add.reduce(x, axis, None, None, True)
+    return x
+
+
+def _less_log_sum_exp(x: Any, axis: int) -> Any:
+    x -= np.log(np.add.reduce(np.exp(x), axis, None, None, True))
+    return x
+
+
+def _softmax(x: Any, axis: int) -> Any:
+    return _along(kernels.softmax, _normalized_exp, x, axis)
+
+
+def _log_softmax(x: Any, axis: int) -> Any:
+    return _along(kernels.log_softmax, _less_log_sum_exp, x, axis)
+
+
+def _require_softmax_float(x: Any) -> None:
+    if x.dtype.kind != "f":
+        raise NotImplementedError(
+            f"\"softmax\" not implemented for '{SCALAR_NAMES.get(x.dtype.kind, x.dtype)}': "
+            f"convert with .float()"
+        )
+
+
+define("softmax", _softmax, meta=like_first)
+
+define("log_softmax", _log_softmax, meta=like_first)
+
+
+def softmax(input: Any, dim: int, dtype: Any = None) -> Any:
+    """exp(x) / sum(exp(x)) along dim.
+
+    Args:
+        dim: The dimension; may count from the end.
+        dtype: Convert to this dtype first.
+    """
+    return ops["softmax"](input if dtype is None else input.to(dtype), dim)
+
+
+def log_softmax(input: Any, dim: int, dtype: Any = None) -> Any:
+    """log(softmax(x)) along dim, computed without overflow.
+
+    Args:
+        dim: The dimension; may count from the end.
+        dtype: Convert to this dtype first.
+    """
+    return ops["log_softmax"](input if dtype is None else input.to(dtype), dim)
+
+
+for _function in (softmax, log_softmax):
+    export(_function.__name__, _function)
+
+# -- derivatives -----------------------------------------------------------------------------------
+
+
+def _softmax_vjp(g: Any, out: Any, _x: Any, axis: int) -> Any:
+    if native(g, out) and axis in (-1, out.ndim - 1):
+        return kernels.softmax_backward(g, out)
+    weighted = g * out
+    return weighted - out * _along_vjp(weighted, axis)
+
+
+def _log_softmax_vjp(g: Any, out: Any, _x: Any, axis: int) -> Any:
+    if native(g, out) and axis in (-1, out.ndim - 1):
+        return kernels.log_softmax_backward(g, out)
+    return g - np.exp(out) * _along_vjp(g, axis)
+
+
+def _along_vjp(x: Any, axis: int) -> Any:
+    return total(x, axis) if x.ndim else x
+
+
+derive("softmax", _softmax_vjp)
+derive("log_softmax", _log_softmax_vjp)
