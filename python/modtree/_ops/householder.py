@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from modtree._ops.decompositions import _check
-from modtree._ops.linalg_functions import _result
+from modtree._ops.linalg_functions.factors import return_type
 from modtree._ops.registry import define, derive, export, ops
 
 __all__ = ["geqrf", "householder_product"]
 
-_geqrf_result = _result("geqrf", "a", "tau")
+_geqrf_result = return_type("geqrf", "a", "tau")
 
 
 def _geqrf(x: Any) -> Any:

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Inverses, determinants, linear equations."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from modtree._ops.decompositions import is_vector
+from modtree._ops.linalg_functions.factors import matrix_rank, return_type, svdvals
+from modtree._ops.registry import export, ops
+
+_lstsq_result = return_type("linalg_lstsq", "solution", "residuals", "rank", "singular_values")
+_slogdet_result = return_type("linalg_slogdet", "sign", "logabsdet")
+
+
+def inv(A: Any) -> Any:  # noqa: N803
+    """The inverse; LinAlgError for a singular matrix."""
+    return ops["inverse"](A)
+
+
+def det(A: Any) -> Any:  # noqa: N803
+    """The determinant."""
+    return ops["det"](A)
+
+
+def slogdet(A: Any) -> Any:  # noqa: N803
+    """Sign of the determinant and logarithm of its size."""
+    return _slogdet_result(*ops["slogdet"](A))
+
+
+def solve(A: Any, B: Any, *, left: bool = True) -> Any:  # noqa: N803
+    """X with A X = B (or X A = B where left is False); B may be one vector, or one for each
+    matrix.
+
+    Args:
+        B: Right-hand sides.
+        left: A X = B; else X A = B.
+    """
+    if left:
+        return ops["solve"](A, B)
+    if is_vector(A, B):
+        return ops["solve"](A.mT, B)
+    return ops["solve"](A.mT, B.mT).mT
+
+
+def solve_triangular(
+    A: Any,  # noqa: N803
+    B: Any,  # noqa: N803
+    *,
+    upper: bool,
+    left: bool = True,
+    unitriangular: bool = False,
+) -> Any:
+    """X with A X = B (or X A = B), where only one triangle of A is read; with unitriangular its
+    diagonal counts as ones.
+
+    Args:
+        B: Right-hand sides.
+        upper: Read the upper triangle, else the lower.
+        left: A X = B; else X A = B.
+        unitriangular: The diagonal counts as ones.
+    """
+    lower = -1 if unitriangular else 0
+    part = A.triu(-lower) if upper else A.tril(lower)
+    if unitriangular:
+        part = part + unit_like(A)
+    if left:
+        return ops["solve"](part, B)
+    return ops["solve"](part.mT, B.mT).mT
+
+
+def unit_like(A: Any) -> Any:  # noqa: N803
+    """The unit matrix, of the size, dtype and device of A."""
+    return A.new_tensor(np.eye(A.shape[-1]))
+
+
+def pinv(
+    A: Any,  # noqa: N803
+    rcond: Any = None,
+    hermitian: bool = False,
+    *,
+    atol: Any = None,
+    rtol: Any = None,
+) -> Any:
+    """The Moore-Penrose inverse; singular values up to max(atol, rtol * the largest) count as
+    zero.
+
+    Args:
+        rcond: The older name of ``rtol``.
+        hermitian: The matrices are Hermitian; one triangle of them is read.
+        atol: Absolute tolerance.
+        rtol: Tolerance relative to the largest.
+    """
+    return ops["pinv"](A, atol, rcond if rtol is None else rtol, hermitian)
+
+
+def lstsq(A: Any, B: Any, rcond: Any = None, *, driver: str | None = None) -> Any:  # noqa: N803
+    """X that brings A X as near to B as possible (the shortest one of several).
+
+    Args:
+        B: The right-hand sides, as columns.
+        rcond: Singular values up to ``rcond`` times the largest count as zero.
+        driver: None, "gels", "gelsy", "gelsd" or "gelss": which of the results there are.
+    """
+    if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
+        raise RuntimeError(
+            f"torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, "
+            f"gelss), got {driver!r}"
+        )
+    solution = pinv(A, rcond) @ B
+    rows, columns = A.shape[-2:]
+    rank = matrix_rank(A.detach(), rtol=rcond)
+    residuals = A.new_empty(0)
+    if driver not in (None, "gelsy") and rows > columns and bool((rank == columns).all()):
+        residuals = (A @ solution - B).abs().square().sum(-2)
+    values = svdvals(A) if driver in ("gelsd", "gelss") else A.new_empty(0)
+    return _lstsq_result(solution, residuals, rank, values)
+
+
+def tensorinv(A: Any, ind: int = 2) -> Any:  # noqa: N803
+    """The inverse under tensordot() over the first `ind` dimensions."""
+    shape = tuple(A.shape)
+    rows = math.prod(shape[:ind])
+    if ind <= 0 or rows != math.prod(shape[ind:]):
+        raise RuntimeError(
+            f"Expected self to satisfy the requirement prod(self.shape[ind:]) == "
+            f"prod(self.shape[:ind]), but got "
+            f"{math.prod(shape[ind:])} != {rows} with ind={ind}"
+        )
+    return inv(A.reshape(rows, rows)).reshape((*shape[ind:], *shape[:ind]))
+
+
+def tensorsolve(A: Any, B: Any, dims: Any = None) -> Any:  # noqa: N803
+    """X with tensordot(A, X, X.ndim) = B; dims of A are moved to its end first.
+
+    Args:
+        B: The right-hand side.
+        dims: Dimensions of ``A`` that are moved to its end first.
+    """
+    if dims is not None:
+        A = A.movedim(tuple(dims), tuple(range(A.ndim - len(dims), A.ndim)))  # noqa: N806
+    rest = tuple(A.shape[B.ndim :])
+    return solve(A.reshape(B.numel(), math.prod(rest)), B.reshape(-1)).reshape(rest)
+
+
+# -- the names in modtree itself -------------------------------------------------------------------
+
+
+def logdet(input: Any) -> Any:
+    """The logarithm of the determinant; NaN where it is negative."""
+    sign, size = ops["slogdet"](input)
+    if input.is_complex():
+        return size + sign.log()
+    return ops["where"](sign < 0, float("nan"), size)
+
+
+def cholesky_solve(B: Any, L: Any, upper: bool = False) -> Any:  # noqa: N803
+    """X with A X = B, where L is the Cholesky factor of A.
+
+    Args:
+        B: Right-hand sides, as columns.
+        L: The factor.
+        upper: The factor is an upper one.
+    """
+    lower = L.mH if upper else L
+    return solve(lower.mH, solve(lower, B))
+
+
+def cholesky_inverse(L: Any, upper: bool = False) -> Any:  # noqa: N803
+    """The inverse of the matrix whose Cholesky factor is L."""
+    back = inv(L.mH if upper else L)
+    return back.mH @ back
+
+
+for _function in (det, logdet, slogdet, cholesky_solve, cholesky_inverse):
+    export(_function.__name__, _function)
+export("inverse", inv)
+export("pinverse", lambda input, rcond=1e-15: pinv(input, rcond))

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Norms of vectors and matrices; condition numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from modtree._ops.linalg_functions.equations import inv
+from modtree._ops.linalg_functions.factors import svdvals
+from modtree._ops.reduce import norm as _vector_norm
+
+
+def vector_norm(
+    x: Any,
+    ord: Any = 2,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,  # noqa: A002
+) -> Any:
+    """The norm of vectors: of all elements where dim is None.
+
+    Args:
+        ord: Which norm: 2, 1, inf, -inf or another number.
+        dim: One or several dimensions; all elements without.
+        keepdim: Leave the dimension in the result, with size 1.
+        dtype: Convert to this dtype first.
+    """
+    return _vector_norm(x, ord, dim, keepdim, dtype)
+
+
+def matrix_norm(
+    A: Any,  # noqa: N803
+    ord: Any = "fro",  # noqa: A002
+    dim: Any = (-2, -1),
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+) -> Any:
+    """The norm of matrices: "fro", "nuc", 1, -1, 2, -2, inf or -inf.
+
+    Args:
+        ord: "fro", "nuc", 1, -1, 2, -2, inf or -inf.
+        dim: The two dimensions of the matrices.
+        keepdim: Leave the dimension in the result, with size 1.
+        dtype: Convert to this dtype first.
+    """
+    if dtype is not None:
+        A = A.to(dtype)  # noqa: N806
+    if A.ndim < 2:
+        raise RuntimeError(
+            f"linalg.matrix_norm: The input tensor A must have at least 2 dimensions, got shape "
+            f"{list(A.shape)}"
+        )
+    first, second = (d % A.ndim for d in dim)
+    if first == second:
+        raise RuntimeError(f"linalg.matrix_norm: dims must be different. Got {tuple(dim)}")
+    if ord == "fro":
+        return _vector_norm(A, 2, (first, second), keepdim)
+    if ord == "nuc" or ord in (2, -2):
+        values = svdvals(A.movedim((first, second), (-2, -1)))
+        result = (
+            values.sum(-1) if ord == "nuc" else values.amax(-1) if ord == 2 else values.amin(-1)
+        )
+    elif ord in (1, -1, math.inf, -math.inf):
+        # Sums over one dimension, the extreme one of them over the other.
+        inner, outer = (first, second) if ord in (1, -1) else (second, first)
+        sums = A.abs().sum(inner, keepdim=True)
+        result = sums.amax(outer, keepdim=True) if ord > 0 else sums.amin(outer, keepdim=True)
+        result = result.squeeze((first, second))
+    else:
+        raise RuntimeError(
+            f"linalg.matrix_norm: Order {ord} not supported: use 'fro', 'nuc', 1, -1, 2, -2, inf "
+            f"or -inf"
+        )
+    if not keepdim:
+        return result
+    for axis in sorted((first, second)):
+        result = result.unsqueeze(axis)
+    return result
+
+
+def norm(
+    input: Any,
+    ord: Any = None,  # noqa: A002
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+) -> Any:
+    """The norm of vectors or, with two dimensions in dim or an ord for a matrix, of matrices.
+
+    Args:
+        ord: Which norm; 2 of all elements without.
+        dim: One dimension for vectors, two for matrices.
+        keepdim: Leave the dimension in the result, with size 1.
+        dtype: Convert to this dtype first.
+    """
+    if ord is None:
+        return vector_norm(input, 2, dim, keepdim, dtype=dtype)
+    dims = (dim,) if isinstance(dim, int) else dim
+    if dims is None and not isinstance(ord, str) and input.ndim == 1:
+        return vector_norm(input, ord, None, keepdim, dtype=dtype)
+    if dims is not None and len(dims) == 1 and not isinstance(ord, str):
+        return vector_norm(input, ord, dims, keepdim, dtype=dtype)
+    if dims is None and input.ndim != 2:
+        raise RuntimeError(
+            f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got "
+            f"{input.ndim}D."
+        )
+    return matrix_norm(input, ord, (-2, -1) if dims is None else dims, keepdim, dtype=dtype)
+
+
+def cond(A: Any, p: Any = None) -> Any:  # noqa: N803
+    """The condition number: the norm of A times that of its inverse; the quotient of singular
+    values for p None, 2 or -2.
+    """
+    if p is None or p in (2, -2):
+        values = svdvals(A)
+        return values[..., -1] / values[..., 0] if p == -2 else values[..., 0] / values[..., -1]
+    return matrix_norm(A, p) * matrix_norm(inv(A), p)
