@@ -41,6 +41,18 @@ def _unfold(x: Any, axis: int, size: int, step: int) -> Any:
     return windows[(slice(None),) * (axis % x.ndim) + (slice(None, None, step),)]
 
 
+def _sum_of_windows(g: Any, shape: tuple[int, ...], axis: int, size: int, step: int) -> Any:
+    """The sum of windows at the indices where unfold() took them."""
+    result = np.zeros(shape, g.dtype)
+    if result.ndim == 0:
+        return result + g.sum(dtype=g.dtype)
+    lead = (slice(None),) * (axis % result.ndim)
+    count = g.shape[axis % result.ndim]
+    for i in range(size):
+        result[lead + (slice(i, i + step * count, step),)] += g[..., i]
+    return result
+
+
 define("getitem", operator.getitem, view=True)
 
 define("diagonal", _diagonal, view=True)
@@ -48,6 +60,7 @@ define("diagonal", _diagonal, view=True)
 define("split", _splits, view=True)
 define("unbind", _unbind, view=True)
 define("unfold", _unfold, view=True)
+define("unfold_backward", _sum_of_windows, meta=lambda g, shape, *_: (shape, g.dtype))
 
 
 def narrow(input: Any, dim: int, start: Any, length: int) -> Any:
@@ -221,6 +234,7 @@ export(
 
 # -- derivatives -----------------------------------------------------------------------------------
 
+_unfold_op = operation("unfold")
 _cat, _stack = operation_of_list("cat"), operation_of_list("stack")
 _getitem_backward, _diagonal_backward, _unfold_backward = (
     operation(n) for n in ("getitem_backward", "diagonal_backward", "unfold_backward")
@@ -241,6 +255,10 @@ derive(
     lambda g, _out, x_like, axis, size, step: _unfold_backward(
         g, tuple(x_like.shape), axis, size, step
     ),
+)
+derive(
+    "unfold_backward",
+    lambda g, _out, _x, shape, axis, size, step: _unfold_op(g, axis, size, step),
 )
 
 

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""flip, fliplr, flipud, roll, rot90."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from modtree._ops.generic import as_ints, like_first, operation, wrap_dim
+from modtree._ops.registry import define, derive, export, ops
+
+
+def _roll(x: Any, shifts: Any, axis: Any) -> Any:
+    return np.roll(x, shifts, axis)
+
+
+def _flip(x: Any, axis: Any) -> Any:
+    if len({a % max(x.ndim, 1) for a in axis}) < len(axis):
+        raise RuntimeError(f"a dim appears multiple times in the list of dims {list(axis)}")
+    return np.flip(x, axis).copy() if x.ndim else x.copy()
+
+
+define("roll", _roll, meta=like_first)
+define("flip", _flip, meta=like_first)
+
+
+def flip(input: Any, *sizes: Any, dims: Any = None) -> Any:
+    """A copy with dimensions reversed; they are given one by one, as a sequence, or as
+    ``dims=``.
+
+    Args:
+        sizes: The dimensions.
+        dims: The dimensions, as a sequence.
+    """
+    return ops["flip"](input, as_ints(sizes if dims is None else (dims,)))
+
+
+def roll(input: Any, shifts: Any, dims: Any = None) -> Any:
+    """Elements moved along dimensions, those beyond the end coming in at the start.
+
+    Args:
+        shifts: How far, for each dimension.
+        dims: The dimensions; the flattened input without.
+    """
+    return ops["roll"](input, shifts, dims)
+
+
+def rot90(input: Any, k: int = 1, dims: Any = (0, 1)) -> Any:
+    """Turned by k times 90 degrees in the plane of two dimensions.
+
+    Args:
+        k: Number of turns.
+        dims: The plane: from the first towards the second.
+    """
+    first, second = (wrap_dim(d, input.ndim) for d in dims)
+    if first == second:
+        raise RuntimeError(
+            f"expected rotation dims to be different, but got dim0 = {dims[0]} twice"
+        )
+    k %= 4
+    if k == 0:
+        return input.clone()
+    if k == 2:
+        return flip(input, first, second)
+    turned = flip(input, second if k == 1 else first)
+    return turned.swapaxes(first, second).contiguous()
+
+
+for _function in (
+    flip,
+    roll,
+    rot90,
+):
+    export(_function.__name__, _function)
+export("fliplr", lambda input: flip(input, 1))
+export("flipud", lambda input: flip(input, 0))
+
+# -- derivatives -----------------------------------------------------------------------------------
+
+_flip_op = operation("flip")
+_roll_op = operation("roll")
+
+
+def _negated(shifts: Any) -> Any:
+    return tuple(-s for s in shifts) if isinstance(shifts, (tuple, list)) else -shifts
+
+
+derive("roll", lambda g, _out, _x, shifts, axis: _roll_op(g, _negated(shifts), axis))
+derive("flip", lambda g, _out, _x, axis: _flip_op(g, axis))

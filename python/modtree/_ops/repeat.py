@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""repeat, tile, repeat_interleave."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from modtree._ops.generic import as_ints, operation
+from modtree._ops.registry import define, derive, export, ops
+
+
+def _repeat(x: Any, counts: Any) -> Any:
+    if len(counts) < x.ndim:
+        raise RuntimeError(
+            "Number of dimensions of repeat dims can not be smaller than number of dimensions of "
+            "tensor: got "
+            f"{list(counts)} for shape {list(x.shape)}"
+        )
+    return np.tile(x, counts)
+
+
+def _repeat_meta(x: Any, counts: Any) -> Any:
+    shape = (1,) * (len(counts) - x.ndim) + x.shape
+    return [a * b for a, b in zip(shape, counts, strict=True)], x.dtype
+
+
+def _repeat_interleave_meta(x: Any, repeats: Any, axis: Any) -> Any:
+    if not isinstance(repeats, int):
+        raise NotImplementedError(
+            "repeat_interleave: the shape of the result depends on the values of repeats, which "
+            "are not there for "
+            "tensors on 'meta'; pass a number"
+        )
+    shape = [x.size] if axis is None else list(x.shape)
+    shape[axis or 0] *= repeats
+    return shape, x.dtype
+
+
+define("repeat", _repeat, meta=_repeat_meta)
+define(
+    "repeat_interleave",
+    lambda x, repeats, axis: np.repeat(x, repeats, axis),
+    meta=_repeat_interleave_meta,
+)
+
+
+def repeat(input: Any, *sizes: Any) -> Any:
+    """A copy repeated along each dimension."""
+    return ops["repeat"](input, as_ints(sizes))
+
+
+def tile(input: Any, *dims: Any) -> Any:
+    """repeat() that fills in leading ones."""
+    counts = as_ints(dims)
+    return ops["repeat"](input, (1,) * (input.ndim - len(counts)) + counts)
+
+
+def repeat_interleave(input: Any, repeats: Any, dim: Any = None) -> Any:
+    """Each element (or slice) repeated in place.
+
+    Args:
+        repeats: How often, for all or for each one.
+        dim: The dimension; the flattened input without.
+    """
+    return ops["repeat_interleave"](input, repeats, dim)
+
+
+export("repeat", repeat, function=False)
+export("tile", tile)
+export("repeat_interleave", repeat_interleave)
+
+# -- derivatives -----------------------------------------------------------------------------------
+
+_pick_backward = operation("index_select_backward")
+_sum = operation("sum")
+
+
+def _repeat_back(g: Any, _out: Any, x_like: Any, counts: Any) -> Any:
+    shape = (1,) * (len(counts) - len(x_like.shape)) + tuple(x_like.shape)
+    apart = tuple(n for pair in zip(counts, shape, strict=True) for n in pair)
+    summed = _sum(g.reshape(apart), axis=tuple(range(0, len(apart), 2))) if apart else g
+    return summed.reshape(tuple(x_like.shape))
+
+
+def _repeat_interleave_back(g: Any, _out: Any, x_like: Any, repeats: Any, axis: Any) -> Any:
+    shape = tuple(x_like.shape)
+    along = (int(np.prod(shape)),) if axis is None else shape
+    size = along[axis or 0] if along else 1
+    counts = getattr(repeats, "_array", repeats)
+    index = np.repeat(np.arange(size), counts)
+    return _pick_backward(g, along, axis or 0, index).reshape(shape)
+
+
+derive("repeat", _repeat_back)
+derive("repeat_interleave", _repeat_interleave_back)
