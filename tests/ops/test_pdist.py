@@ -35,6 +35,50 @@ def test_it_is_a_part_of_cdist():
     assert mt.nn.functional.pdist is mt.pdist
 
 
+@pytest.mark.parametrize("rows", [63, 64, 65, 66, 129])
+@pytest.mark.parametrize("p", [1, 2, 3, math.inf])
+def test_many_rows(rows, p):
+    """The kernel takes some rows at once."""
+    points = np.random.default_rng(rows).standard_normal((rows, 3))
+    weights = np.random.default_rng(0).standard_normal(rows * (rows - 1) // 2)
+    found = []
+    for lib in (mt, torch):
+        x = lib.from_numpy(points.copy()).requires_grad_()
+        distances = lib.pdist(x, p)
+        (distances * lib.from_numpy(weights)).sum().backward()
+        found.append((distances.detach().numpy(), x.grad.numpy()))
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
+
+
+def test_half_precision():
+    x = mt.randn(70, 3, dtype=mt.float64).half().requires_grad_()
+    wide = x.detach().float().requires_grad_()
+    distances = mt.pdist(x)
+    assert distances.dtype is mt.float16
+    np.testing.assert_array_equal(distances.detach(), mt.pdist(wide).detach().half())
+    distances.sum().backward()
+    mt.pdist(wide).sum().backward()
+    np.testing.assert_allclose(x.grad, wide.grad, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("p", POWERS[:-1])
+def test_infinite_points(p):
+    """Differences on the diagonal, which are no pairs, take no part."""
+    found = []
+    for lib in (mt, torch):
+        x = lib.tensor([[math.inf, 1.0], [0.0, 2.0], [1.0, 4.0]], dtype=lib.float64)
+        x.requires_grad_()
+        distances = lib.pdist(x, p)
+        distances.sum().backward()
+        found.append((distances.detach().numpy(), x.grad.numpy()))
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs)
+    alone = mt.tensor([[math.inf]], requires_grad=True)
+    mt.pdist(alone, p).sum().backward()
+    assert alone.grad.tolist() == [[0.0]]
+
+
 def test_no_rows():
     """torch's backward divides by zero there, and the process ends."""
     x = mt.zeros(0, 4, requires_grad=True)

@@ -46,7 +46,6 @@ GROUPS = (
     "incomplete_gamma",
     "reparametrized",
     "statistics",
-    "pairs",
     "distance",
     "linalg",
     "einsum",

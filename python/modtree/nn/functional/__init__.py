@@ -7,8 +7,8 @@ torch leaves, ``forward`` calls torch's own functions.
 
 from __future__ import annotations
 
+from modtree._ops.distance import pdist
 from modtree._ops.overridable import overridable_all
-from modtree._ops.pairs import pdist
 from modtree.nn.functional.activation import *  # noqa: F403
 from modtree.nn.functional.activation import __all__ as _activation
 from modtree.nn.functional.basic import *  # noqa: F403
