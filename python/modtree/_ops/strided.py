@@ -24,6 +24,24 @@ def _address(array: np.ndarray) -> int:
     return array.__array_interface__["data"][0]
 
 
+def copy_with_memory(array: np.ndarray, memo: dict[int, Any]) -> np.ndarray:
+    """A copy of the array; arrays over one memory that are copied with one memo share the copy's
+    memory.
+    """
+    owner = owner_of(array)
+    if owner is not array and not (owner.flags.c_contiguous or owner.flags.f_contiguous):
+        return array.copy()
+    done = memo.get(id(owner))
+    if done is None:
+        done = memo[id(owner)] = owner.copy(order="K")
+        memo.setdefault(id(memo), []).append(owner)  # the id stays taken while the memo lives
+    if owner is array:
+        return done
+    flat = done.reshape(-1, order="A").view(np.uint8)
+    offset = _address(array) - _address(owner)
+    return np.ndarray(array.shape, array.dtype, flat, offset, array.strides)
+
+
 def strided_view(x: np.ndarray, shape: Any, steps: Any) -> np.ndarray:
     """A view with these strides in bytes. NumPy's function knows a dtype by its letter, which the
     dtypes of other packages do not all have.

@@ -15,10 +15,9 @@ from modtree import _C, _imports
 from modtree._ops import registry
 from modtree._ops.numpy_protocol.dispatch import call_function, call_ufunc
 from modtree._ops.overridable import overridable, overridable_property
-from modtree._ops.strided import owner_of
-from modtree._tensor import creation, dtypes, from_data, shared, typed
+from modtree._ops.strided import copy_with_memory, owner_of
+from modtree._tensor import creation, dtypes, from_data, new_methods, shared, typed
 from modtree._tensor.devices import as_device, device
-from modtree._tensor.factory_arguments import PLACE, checked_arguments, parameters_of
 from modtree._tensor.handles import RemovableHandle
 from modtree._tensor.layouts import strided
 from modtree._tensor.memory_formats import check_format, to_format
@@ -29,8 +28,6 @@ from modtree._tensor.to_arguments import parse_to
 __all__ = ["Size", "Tensor", "is_tensor"]
 
 _imports.refuse_second(__name__)
-
-_NEW = frozenset(("size", *PLACE))
 
 
 class Tensor(_C.TensorBase):
@@ -353,81 +350,16 @@ class Tensor(_C.TensorBase):
         _C.overwritten(self)
         return self
 
-    new = typed.new
-
     # -- siblings ----------------------------------------------------------------------------------
 
-    def new_tensor(
-        self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
-    ) -> Tensor:
-        """modtree.tensor() with the dtype and device of this tensor.
-
-        Args:
-            data: Numbers, nested sequences, an array or a tensor.
-            dtype: Another dtype than this tensor's.
-            device: Another device than this tensor's.
-            requires_grad: Record operations on the result.
-        """
-        return from_data.tensor(
-            data,
-            dtype=self.dtype if dtype is None else dtype,
-            device=self.device if device is None else device,
-            requires_grad=requires_grad,
-        )
-
-    def _new(self, make: Any, size: Any, kwargs: Any) -> Tensor:
-        checked_arguments("new_" + make.__name__, _NEW, kwargs)
-        kwargs = {k: v for k, v in kwargs.items() if v is not None}
-        kwargs.setdefault("dtype", self.dtype)
-        kwargs.setdefault("device", self.device)
-        return make(*size, **kwargs)
-
-    def new_zeros(self, *size: Any, **kwargs: Any) -> Tensor:
-        """Zeros with the dtype and device of this tensor.
-
-        Args:
-            size: Sizes, one by one or as a sequence.
-            kwargs: ``dtype``, ``device``, ``requires_grad``.
-        """
-        return self._new(creation.zeros, size, kwargs)
-
-    def new_ones(self, *size: Any, **kwargs: Any) -> Tensor:
-        """Ones with the dtype and device of this tensor.
-
-        Args:
-            size: Sizes, one by one or as a sequence.
-            kwargs: ``dtype``, ``device``, ``requires_grad``.
-        """
-        return self._new(creation.ones, size, kwargs)
-
-    def new_empty(self, *size: Any, **kwargs: Any) -> Tensor:
-        """Unset values with the dtype and device of this tensor.
-
-        Args:
-            size: Sizes, one by one or as a sequence.
-            kwargs: ``dtype``, ``device``, ``requires_grad``.
-        """
-        return self._new(creation.empty, size, kwargs)
-
-    def new_full(self, size: Any, fill_value: Any, **kwargs: Any) -> Tensor:
-        """One value with the dtype and device of this tensor.
-
-        Args:
-            size: The shape.
-            fill_value: The value.
-            kwargs: ``dtype``, ``device``, ``requires_grad``.
-        """
-        return self._new(creation.full, (size, fill_value), kwargs)
-
-    def new_empty_strided(self, size: Any, stride: Any, **kwargs: Any) -> Tensor:
-        """Unset values with these strides, and the dtype and device of this tensor.
-
-        Args:
-            size: The shape.
-            stride: Elements from one index to the next, for each dimension.
-            kwargs: ``dtype``, ``device``, ``requires_grad``.
-        """
-        return self._new(creation.empty_strided, (size, stride), kwargs)
+    new = typed.new
+    _new = new_methods.new_like
+    new_tensor = new_methods.new_tensor
+    new_zeros = new_methods.new_zeros
+    new_ones = new_methods.new_ones
+    new_empty = new_methods.new_empty
+    new_full = new_methods.new_full
+    new_empty_strided = new_methods.new_empty_strided
 
     # -- containers' protocols ---------------------------------------------------------------------
 
@@ -486,7 +418,9 @@ class Tensor(_C.TensorBase):
                 "protocol at the "
                 "moment. Use detach() first"
             )
-        plain = self.detach() if self.is_meta else _C.from_array(_deepcopy_array(self._array, memo))
+        plain = (
+            self.detach() if self.is_meta else _C.from_array(copy_with_memory(self._array, memo))
+        )
         result = _C.make_subclass(type(self), plain, self.requires_grad)
         memo[id(self)] = result
         if self.grad is not None:
@@ -529,28 +463,6 @@ def _fill_from_constructor(self: Tensor, args: Any, kwargs: Any) -> None:
         self.data = values
 
 
-def _deepcopy_array(array: np.ndarray, memo: dict[int, Any]) -> np.ndarray:
-    """A copy of the array; arrays over one memory that are copied with one memo share the copy's
-    memory.
-    """
-    owner = owner_of(array)
-    if owner is array or not (owner.flags.c_contiguous or owner.flags.f_contiguous):
-        if owner is not array:
-            return array.copy()
-        done = memo.get(id(owner))
-        if done is None:
-            done = memo[id(owner)] = owner.copy(order="K")
-            memo.setdefault(id(memo), []).append(owner)  # the id stays taken while the memo lives
-        return done
-    done = memo.get(id(owner))
-    if done is None:
-        done = memo[id(owner)] = owner.copy(order="K")
-        memo.setdefault(id(memo), []).append(owner)
-    offset = array.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
-    flat = done.reshape(-1, order="A").view(np.uint8)
-    return np.ndarray(array.shape, array.dtype, flat, offset, array.strides)
-
-
 def _rebuild(cls: type, array: np.ndarray, requires_grad: bool) -> Tensor:
     """Where a pickled tensor comes back."""
     return _C.make_subclass(cls, _C.from_array(array), requires_grad)
@@ -577,9 +489,6 @@ def _install_methods() -> None:
     for name, value in registry.methods.items():
         if name not in Tensor.__dict__:
             setattr(Tensor, name, value)
-    for name in ("new_zeros", "new_ones", "new_empty", "new_full", "new_empty_strided"):
-        method = Tensor.__dict__[name]
-        method.__signature__ = parameters_of(method, PLACE)
     _make_overridable()
 
 
