@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from modtree._C import is_grad_enabled
 from modtree._tensor.creation import zeros
@@ -32,145 +32,94 @@ def _gradient(n: int, of_input: bool, sizes: Any, other: Any, grad_output: Any, 
         return grad(result, x, grad_output, create_graph=keep)[0]
 
 
-def conv1d_input(
-    input_size: Any,
-    weight: Tensor,
-    grad_output: Tensor,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Tensor:
-    """The gradient of ``conv1d`` in its input.
+class _OfInput(Protocol):
+    def __call__(
+        self,
+        input_size: Any,
+        weight: Tensor,
+        grad_output: Tensor,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+    ) -> Tensor: ...
+
+
+class _OfWeight(Protocol):
+    def __call__(
+        self,
+        input: Tensor,
+        weight_size: Any,
+        grad_output: Tensor,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+    ) -> Tensor: ...
+
+
+def _of_input(n: int) -> _OfInput:
+    def gradient(
+        input_size: Any,
+        weight: Tensor,
+        grad_output: Tensor,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+    ) -> Tensor:
+        how = (stride, padding, dilation, groups)
+        return _gradient(n, True, input_size, weight, grad_output, how)
+
+    return _described(
+        gradient,
+        f"conv{n}d_input",
+        f"""The gradient of ``conv{n}d`` in its input.
 
     Args:
         input_size: The shape of the input.
         weight: The weight of the convolution.
         grad_output: The gradient of its result.
-        stride: As of the convolution, like all that follow.
-        padding: Likewise.
-        dilation: Likewise.
-        groups: Likewise.
-    """
-    how = (stride, padding, dilation, groups)
-    return _gradient(1, True, input_size, weight, grad_output, how)
+""",
+    )
 
 
-def conv1d_weight(
-    input: Tensor,
-    weight_size: Any,
-    grad_output: Tensor,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Tensor:
-    """The gradient of ``conv1d`` in its weight.
+def _of_weight(n: int) -> _OfWeight:
+    def gradient(
+        input: Tensor,
+        weight_size: Any,
+        grad_output: Tensor,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+    ) -> Tensor:
+        how = (stride, padding, dilation, groups)
+        return _gradient(n, False, weight_size, input, grad_output, how)
 
-    Args:
-        input: The input of the convolution.
-        weight_size: The shape of the weight.
-        grad_output: The gradient of the result.
-        stride: As of the convolution, like all that follow.
-        padding: Likewise.
-        dilation: Likewise.
-        groups: Likewise.
-    """
-    how = (stride, padding, dilation, groups)
-    return _gradient(1, False, weight_size, input, grad_output, how)
-
-
-def conv2d_input(
-    input_size: Any,
-    weight: Tensor,
-    grad_output: Tensor,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Tensor:
-    """The gradient of ``conv2d`` in its input.
-
-    Args:
-        input_size: The shape of the input.
-        weight: The weight of the convolution.
-        grad_output: The gradient of its result.
-        stride: As of the convolution, like all that follow.
-        padding: Likewise.
-        dilation: Likewise.
-        groups: Likewise.
-    """
-    how = (stride, padding, dilation, groups)
-    return _gradient(2, True, input_size, weight, grad_output, how)
-
-
-def conv2d_weight(
-    input: Tensor,
-    weight_size: Any,
-    grad_output: Tensor,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Tensor:
-    """The gradient of ``conv2d`` in its weight.
+    return _described(
+        gradient,
+        f"conv{n}d_weight",
+        f"""The gradient of ``conv{n}d`` in its weight.
 
     Args:
         input: The input of the convolution.
         weight_size: The shape of the weight.
         grad_output: The gradient of the result.
-        stride: As of the convolution, like all that follow.
+""",
+    )
+
+
+def _described(function: Any, name: str, text: str) -> Any:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""{text}        stride: As of the convolution, like all that follow.
         padding: Likewise.
         dilation: Likewise.
         groups: Likewise.
     """
-    how = (stride, padding, dilation, groups)
-    return _gradient(2, False, weight_size, input, grad_output, how)
+    return function
 
 
-def conv3d_input(
-    input_size: Any,
-    weight: Tensor,
-    grad_output: Tensor,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Tensor:
-    """The gradient of ``conv3d`` in its input.
-
-    Args:
-        input_size: The shape of the input.
-        weight: The weight of the convolution.
-        grad_output: The gradient of its result.
-        stride: As of the convolution, like all that follow.
-        padding: Likewise.
-        dilation: Likewise.
-        groups: Likewise.
-    """
-    how = (stride, padding, dilation, groups)
-    return _gradient(3, True, input_size, weight, grad_output, how)
-
-
-def conv3d_weight(
-    input: Tensor,
-    weight_size: Any,
-    grad_output: Tensor,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Tensor:
-    """The gradient of ``conv3d`` in its weight.
-
-    Args:
-        input: The input of the convolution.
-        weight_size: The shape of the weight.
-        grad_output: The gradient of the result.
-        stride: As of the convolution, like all that follow.
-        padding: Likewise.
-        dilation: Likewise.
-        groups: Likewise.
-    """
-    how = (stride, padding, dilation, groups)
-    return _gradient(3, False, weight_size, input, grad_output, how)
+conv1d_input, conv1d_weight = _of_input(1), _of_weight(1)
+conv2d_input, conv2d_weight = _of_input(2), _of_weight(2)
+conv3d_input, conv3d_weight = _of_input(3), _of_weight(3)
