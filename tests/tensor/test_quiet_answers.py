@@ -330,6 +330,12 @@ def test_switches_keep_what_they_are_told(lib):
 def test_switches_that_there_are_not():
     with pytest.raises(TypeError, match="no switch 'speed'"):
         mt.backends.cudnn.set_flags(speed=True)
+    with (
+        pytest.raises(TypeError, match="modtree.backends.opt_einsum has no switch 'speed'"),
+        mt.backends.opt_einsum.flags(enabled=True, speed=True),
+    ):
+        pass
+    assert mt.backends.opt_einsum.enabled is False
     with mt.backends.cuda.sdp_kernel(enable_math=False):
         assert not mt.backends.cuda.math_sdp_enabled()
     assert mt.backends.cuda.math_sdp_enabled()

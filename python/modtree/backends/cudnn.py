@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
+
+from modtree.backends._switches import of_module
 
 __all__ = [
     "allow_tf32",
@@ -25,14 +25,8 @@ benchmark = False
 benchmark_limit: Any = None
 deterministic = False
 allow_tf32 = True
-_SWITCHES = frozenset(
-    (
-        "enabled",
-        "benchmark",
-        "benchmark_limit",
-        "deterministic",
-        "allow_tf32",
-    )
+flags, set_flags = of_module(
+    globals(), "enabled", "benchmark", "benchmark_limit", "deterministic", "allow_tf32"
 )
 
 
@@ -49,22 +43,3 @@ def version() -> int | None:
 def is_acceptable(tensor: Any) -> bool:
     """False."""
     return False
-
-
-@contextlib.contextmanager
-def flags(**switches: Any) -> Iterator[None]:
-    """A context in which switches have other values."""
-    before = {name: globals()[name] for name in switches}
-    set_flags(**switches)
-    try:
-        yield
-    finally:
-        globals().update(before)
-
-
-def set_flags(**switches: Any) -> None:
-    """Sets switches, by their names."""
-    unknown = set(switches) - _SWITCHES
-    if unknown:
-        raise TypeError(f"{__name__} has no switch {min(unknown)!r}: {sorted(_SWITCHES)}")
-    globals().update(switches)

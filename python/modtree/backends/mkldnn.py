@@ -3,43 +3,16 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-from typing import Any
+from modtree.backends._switches import of_module
 
 __all__ = ["allow_tf32", "deterministic", "enabled", "flags", "is_available", "set_flags"]
 
 enabled = True
 deterministic = False
 allow_tf32 = True
-_SWITCHES = frozenset(
-    (
-        "enabled",
-        "deterministic",
-        "allow_tf32",
-    )
-)
+flags, set_flags = of_module(globals(), "enabled", "deterministic", "allow_tf32")
 
 
 def is_available() -> bool:
     """False."""
     return False
-
-
-@contextlib.contextmanager
-def flags(**switches: Any) -> Iterator[None]:
-    """A context in which switches have other values."""
-    before = {name: globals()[name] for name in switches}
-    set_flags(**switches)
-    try:
-        yield
-    finally:
-        globals().update(before)
-
-
-def set_flags(**switches: Any) -> None:
-    """Sets switches, by their names."""
-    unknown = set(switches) - _SWITCHES
-    if unknown:
-        raise TypeError(f"{__name__} has no switch {min(unknown)!r}: {sorted(_SWITCHES)}")
-    globals().update(switches)

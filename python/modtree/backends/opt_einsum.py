@@ -3,20 +3,15 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
+
+from modtree.backends._switches import of_module
 
 __all__ = ["enabled", "flags", "get_opt_einsum", "is_available", "set_flags", "strategy"]
 
 enabled = False
 strategy: Any = None
-_SWITCHES = frozenset(
-    (
-        "enabled",
-        "strategy",
-    )
-)
+flags, set_flags = of_module(globals(), "enabled", "strategy")
 
 
 def is_available() -> bool:
@@ -26,22 +21,3 @@ def is_available() -> bool:
 
 def get_opt_einsum() -> None:
     """None."""
-
-
-@contextlib.contextmanager
-def flags(**switches: Any) -> Iterator[None]:
-    """A context in which switches have other values."""
-    before = {name: globals()[name] for name in switches}
-    set_flags(**switches)
-    try:
-        yield
-    finally:
-        globals().update(before)
-
-
-def set_flags(**switches: Any) -> None:
-    """Sets switches, by their names."""
-    unknown = set(switches) - _SWITCHES
-    if unknown:
-        raise TypeError(f"{__name__} has no switch {min(unknown)!r}: {sorted(_SWITCHES)}")
-    globals().update(switches)
