@@ -50,15 +50,19 @@ def _window(
     return make_at(values, (int(window_length),), dtype, device, requires_grad)
 
 
-def hann_window(
-    window_length: int,
-    periodic: bool = True,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Any:
-    """A raised cosine from 0 to 0.
+def _of_length(make: Any, name: str, what: str) -> Any:
+    def window(
+        window_length: int,
+        periodic: bool = True,
+        *,
+        dtype: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+    ) -> Any:
+        return _window(make, window_length, periodic, dtype, device, requires_grad)
+
+    window.__name__ = window.__qualname__ = name
+    window.__doc__ = f"""{what}
 
     Args:
         window_length: Number of points.
@@ -67,7 +71,12 @@ def hann_window(
         device: ``"cpu"`` or ``"meta"``.
         requires_grad: Record operations on the result.
     """
-    return _window(np.hanning, window_length, periodic, dtype, device, requires_grad)
+    return window
+
+
+hann_window = _of_length(np.hanning, "hann_window", "A raised cosine from 0 to 0.")
+blackman_window = _of_length(np.blackman, "blackman_window", "Blackman's sum of two cosines.")
+bartlett_window = _of_length(np.bartlett, "bartlett_window", "A triangle from 0 to 0.")
 
 
 def hamming_window(
@@ -96,46 +105,6 @@ def hamming_window(
         return alpha - beta * np.cos(2 * np.pi * np.arange(n) / (n - 1))
 
     return _window(make, window_length, periodic, dtype, device, requires_grad)
-
-
-def blackman_window(
-    window_length: int,
-    periodic: bool = True,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Any:
-    """Blackman's sum of two cosines.
-
-    Args:
-        window_length: Number of points.
-        periodic: Leave out the last point, for a window that repeats.
-        dtype: The dtype of the result.
-        device: ``"cpu"`` or ``"meta"``.
-        requires_grad: Record operations on the result.
-    """
-    return _window(np.blackman, window_length, periodic, dtype, device, requires_grad)
-
-
-def bartlett_window(
-    window_length: int,
-    periodic: bool = True,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Any:
-    """A triangle from 0 to 0.
-
-    Args:
-        window_length: Number of points.
-        periodic: Leave out the last point, for a window that repeats.
-        dtype: The dtype of the result.
-        device: ``"cpu"`` or ``"meta"``.
-        requires_grad: Record operations on the result.
-    """
-    return _window(np.bartlett, window_length, periodic, dtype, device, requires_grad)
 
 
 def kaiser_window(

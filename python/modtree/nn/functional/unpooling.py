@@ -169,61 +169,34 @@ def _lp_pool(
     return (mean.sign() * relu(mean.abs())).mul(count).pow(1.0 / norm_type)
 
 
-def lp_pool1d(
-    input: Tensor,
-    norm_type: float,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    ceil_mode: bool = False,
-) -> Tensor:
-    """The p-norm of each window over the last axis; see :func:`lp_pool2d`.
+def _lp_pool_function(n: int, pool: Any, axes: str, sizes: str, which: str) -> Any:
+    def lp_pool(
+        input: Tensor,
+        norm_type: float,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        ceil_mode: bool = False,
+    ) -> Tensor:
+        return _lp_pool(pool, n, input, norm_type, kernel_size, stride, ceil_mode)
+
+    lp_pool.__name__ = lp_pool.__qualname__ = f"lp_pool{n}d"
+    lp_pool.__doc__ = f"""The p-norm of each window over the last {axes}{which}
 
     Args:
-        input: (N, C, L), or without N.
+        input: (N, C, {sizes}), or without N.
         norm_type: The order p of the norm.
         kernel_size: Extent of a window.
         stride: Distance of windows; by default their extent.
         ceil_mode: Also a last window that ends outside of the input.
     """
-    return _lp_pool(avg_pool1d, 1, input, norm_type, kernel_size, stride, ceil_mode)
+    return lp_pool
 
 
-def lp_pool2d(
-    input: Tensor,
-    norm_type: float,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    ceil_mode: bool = False,
-) -> Tensor:
-    """The p-norm of each window over the last two axes: the p-th root of the sum of p-th powers.
-
-    Args:
-        input: (N, C, H, W), or without N.
-        norm_type: The order p of the norm.
-        kernel_size: Extent of a window.
-        stride: Distance of windows; by default their extent.
-        ceil_mode: Also a last window that ends outside of the input.
-    """
-    return _lp_pool(avg_pool2d, 2, input, norm_type, kernel_size, stride, ceil_mode)
-
-
-def lp_pool3d(
-    input: Tensor,
-    norm_type: float,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    ceil_mode: bool = False,
-) -> Tensor:
-    """The p-norm of each window over the last three axes; see :func:`lp_pool2d`.
-
-    Args:
-        input: (N, C, D, H, W), or without N.
-        norm_type: The order p of the norm.
-        kernel_size: Extent of a window.
-        stride: Distance of windows; by default their extent.
-        ceil_mode: Also a last window that ends outside of the input.
-    """
-    return _lp_pool(avg_pool3d, 3, input, norm_type, kernel_size, stride, ceil_mode)
+_SEE = "; see :func:`lp_pool2d`."
+_ROOT = ": the p-th root of the sum of p-th powers."
+lp_pool1d = _lp_pool_function(1, avg_pool1d, "axis", "L", _SEE)
+lp_pool2d = _lp_pool_function(2, avg_pool2d, "two axes", "H, W", _ROOT)
+lp_pool3d = _lp_pool_function(3, avg_pool3d, "three axes", "D, H, W", _SEE)
 
 
 # -- windows at random distances -------------------------------------------------------------------
