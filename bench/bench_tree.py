@@ -76,7 +76,8 @@ def walks(w: Walked, fresh: Callable[[Side], Callable[[], Any]] | None) -> list[
         return list(itertools.chain.from_iterable(map(dict.values, registries)))
 
     def floor_named() -> list[Any]:
-        return list(zip(map(operator.add, prefixes, keys), parameters))  # noqa: B905 (the least work)
+        names = map(operator.add, prefixes, keys)
+        return list(zip(names, parameters))  # noqa: B905 (the least work)
 
     def floor_modules() -> list[Any]:
         return list(zip(map(operator.add, module_prefixes, module_keys), modules))  # noqa: B905
@@ -137,7 +138,8 @@ def walks(w: Walked, fresh: Callable[[Side], Callable[[], Any]] | None) -> list[
             )
         )
 
-    runs = {FLOOR: lambda: dict(zip(entries, w.arrays))} | w.each(lambda m: m.state_dict())  # noqa: B905
+    floor = {FLOOR: lambda: dict(zip(entries, w.arrays))}  # noqa: B905
+    runs = floor | w.each(lambda m: m.state_dict())
     torch_side = w.torch_side()
     if torch_side is not None:
         tensors = [torch_side.parameter() for _ in entries]

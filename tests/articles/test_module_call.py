@@ -43,7 +43,7 @@ def with_call_of_2020(impl):
                 var = result
                 while not isinstance(var, torch.Tensor):
                     if isinstance(var, dict):
-                        var = next((v for v in var.values() if isinstance(v, torch.Tensor)))  # noqa: UP034
+                        var = next(v for v in var.values() if isinstance(v, torch.Tensor))
                     else:
                         var = var[0]
                 grad_fn = var.grad_fn

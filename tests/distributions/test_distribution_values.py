@@ -47,7 +47,8 @@ def value_and_gradients(lib: Any, case: Case, function: Any) -> Any:
         return [result]
     finite = lib.where(lib.isfinite(result), result, lib.zeros_like(result))
     grads = lib.autograd.grad(finite.sum(), tensors, allow_unused=True)
-    return [result, *(lib.zeros_like(t) if g is None else g for g, t in zip(grads, tensors))]  # noqa: B905
+    pairs = zip(grads, tensors, strict=True)
+    return [result, *(lib.zeros_like(t) if g is None else g for g, t in pairs)]
 
 
 def check(case: Case, function: Any, tolerance: float = 1e-9) -> None:

@@ -16,7 +16,8 @@ import warnings
 from collections import Counter
 from typing import Any, NamedTuple
 
-from . import classes, containers, copies, hooks, state, tree, whole  # noqa: F401 (their operations)
+# Importing them enters their operations.
+from . import classes, containers, copies, hooks, state, tree, whole  # noqa: F401
 from .allowed import SEEN, allowed, avoided
 from .minimise import minimise
 from .outcomes import difference, is_broken, run

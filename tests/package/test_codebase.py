@@ -276,6 +276,20 @@ def test_check_script_runs_the_commands_of_readme():
 
 
 @needs_sources
+def test_lines_of_python_have_100_columns():
+    """With what ruff overlooks: comments for linters at the end."""
+    wrong = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for folder in ("python", "tests", "bench", "examples", "docs")
+        for path in (ROOT / folder).rglob("*.py*")
+        if path.suffix in {".py", ".pyi"}
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if len(line) > 100
+    ]
+    assert wrong == []
+
+
+@needs_sources
 def test_lines_of_documents_have_100_columns():
     """Tables and headings cannot be broken, and commands are copied."""
     wrong = []

@@ -12,6 +12,10 @@ from modtree._C import TensorBase
 from modtree.autograd.engine import grad
 
 
+def _alias(x: Any) -> Any:
+    return x.view_as(x)
+
+
 def gradients_of(
     function: Callable[..., Any], inputs: Sequence[Any], needs: Sequence[bool], g: Any
 ) -> tuple[Any, ...]:
@@ -24,7 +28,7 @@ def gradients_of(
         g: The gradient of the result.
     """
     # Aliases, so that one tensor in two places has two gradients.
-    own = [x.view_as(x) if isinstance(x, TensorBase) else x for x in inputs]  # type: ignore[attr-defined]
+    own = [_alias(x) if isinstance(x, TensorBase) else x for x in inputs]
     wanted = [
         need and isinstance(x, TensorBase) and x.requires_grad
         for x, need in zip(own, needs, strict=False)

@@ -13,8 +13,8 @@ from modtree._C import TensorBase
 from modtree._ops.generic import shared_evenly
 from modtree._ops.registry import define, derive, export, not_differentiable, ops
 
-_mode_result = namedtuple("mode", ["values", "indices"])  # type: ignore[name-match]  # noqa: PYI024
-_nanmedian_result = namedtuple("nanmedian", ["values", "indices"])  # type: ignore[name-match]  # noqa: PYI024
+_mode_result = namedtuple("mode", ["values", "indices"])  # type: ignore[name-match]
+_nanmedian_result = namedtuple("nanmedian", ["values", "indices"])  # type: ignore[name-match]
 
 # -- counting --------------------------------------------------------------------------------------
 
@@ -258,7 +258,10 @@ def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any 
         free = total - correction * (weights * aweights).sum() / total
     else:
         free = total - correction
-    free = free.clamp(min=0) if isinstance(free, TensorBase) else max(free, 0) or math.nan  # type: ignore[attr-defined]
+    if isinstance(free, TensorBase):
+        free = free.clamp(min=0)  # type: ignore[attr-defined]
+    else:
+        free = max(free, 0) or math.nan
     return (product / free).squeeze() if input.ndim < 2 else product / free
 
 

@@ -127,7 +127,9 @@ def steady(g: Any, x: Any) -> Any:
 
 def any_of(mask: Any) -> bool:
     """Does the mask hold anywhere?"""
-    return bool(mask.any() if isinstance(mask, TensorBase) else np.count_nonzero(mask))  # type: ignore[attr-defined]
+    if isinstance(mask, TensorBase):
+        return bool(mask.any())  # type: ignore[attr-defined]
+    return bool(np.count_nonzero(mask))
 
 
 def backwards(x: Any, axis: int) -> Any:
@@ -139,7 +141,9 @@ def backwards(x: Any, axis: int) -> Any:
 
 def zeros(x: Any) -> Any:
     """Zeros like x."""
-    return x.new_zeros(x.shape) if isinstance(x, TensorBase) else np.zeros(x.shape, x.dtype)  # type: ignore[attr-defined]
+    if isinstance(x, TensorBase):
+        return x.new_zeros(x.shape)  # type: ignore[attr-defined]
+    return np.zeros(x.shape, x.dtype)
 
 
 def no_gradient(g: Any, *_rest: Any) -> Any:
@@ -174,12 +178,16 @@ def adjoint(x: Any) -> Any:
 
 def ones(x: Any) -> Any:
     """Ones like x."""
-    return x.new_ones(x.shape) if isinstance(x, TensorBase) else np.ones(x.shape, x.dtype)  # type: ignore[attr-defined]
+    if isinstance(x, TensorBase):
+        return x.new_ones(x.shape)  # type: ignore[attr-defined]
+    return np.ones(x.shape, x.dtype)
 
 
 def numbers(mask: Any, like: Any) -> Any:
     """A mask as ones and zeros of the dtype of another array."""
-    return mask.to(like.dtype) if isinstance(mask, TensorBase) else mask.astype(like.dtype)  # type: ignore[attr-defined]
+    if isinstance(mask, TensorBase):
+        return mask.to(like.dtype)  # type: ignore[attr-defined]
+    return mask.astype(like.dtype)
 
 
 def expand(g: Any, shape: tuple[int, ...]) -> Any:

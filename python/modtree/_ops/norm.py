@@ -253,7 +253,8 @@ def _group_norm_vjp(
         y, rstd = normalized(x.reshape(rows), (2,), eps)
         if needs[0]:
             gy = g if weight is None else g * _per_channel(weight, len(shape))
-            gx = through_normalized(gy.reshape(rows), y, rstd, (2,)).reshape(shape)  # type: ignore[union-attr]
+            rows_of_g = gy.reshape(rows)  # type: ignore[union-attr]
+            gx = through_normalized(rows_of_g, y, rstd, (2,)).reshape(shape)
         if needs[1]:
             gw = np.sum(g * y.reshape(shape), axis=axes)
     if needs[2]:

@@ -239,7 +239,9 @@ def reduction(name: str) -> Any:
 
     else:
 
-        def reduce(input: Any, dim: Any = None, keepdim: bool = False, *, axis: Any = None) -> Any:  # type: ignore[misc]
+        def reduce(  # type: ignore[misc]
+            input: Any, dim: Any = None, keepdim: bool = False, *, axis: Any = None
+        ) -> Any:
             dim = axis if dim is None else dim
             if is_arg and input._array.dtype.kind == "b":
                 raise RuntimeError(f"{name}(): does not support bool input: convert with .int()")

@@ -262,7 +262,8 @@ def inplace_of(op: Op) -> Callable[..., Any]:
     parameters, _ = signatures.documented(op.__name__)
     if parameters is not None:
         others = parameters.partition(", ")[2]
-        method.__signature__ = signatures.signature(f"self, {others}" if others else "self")  # type: ignore[attr-defined]
+        own = signatures.signature(f"self, {others}" if others else "self")
+        method.__signature__ = own  # type: ignore[attr-defined]
     return method
 
 

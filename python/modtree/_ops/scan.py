@@ -24,8 +24,8 @@ from modtree._ops.generic import (
 from modtree._ops.reduce import integral_to_int64
 from modtree._ops.registry import define, derive, export, not_differentiable, ops
 
-_cummax_result = namedtuple("cummax", ["values", "indices"])  # type: ignore[name-match]  # noqa: PYI024
-_cummin_result = namedtuple("cummin", ["values", "indices"])  # type: ignore[name-match]  # noqa: PYI024
+_cummax_result = namedtuple("cummax", ["values", "indices"])  # type: ignore[name-match]
+_cummin_result = namedtuple("cummin", ["values", "indices"])  # type: ignore[name-match]
 
 
 def _scan(function: Any, product: bool) -> Any:

@@ -249,7 +249,7 @@ def argsort(input: Any, dim: int = -1, descending: bool = False, stable: bool = 
     return ops["argsort"](input, dim, descending)
 
 
-def topk(input: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:  # noqa: A002
+def topk(input: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     """The k largest (or smallest) values and their indices along dim.
 
     Args:

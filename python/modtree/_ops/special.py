@@ -132,7 +132,8 @@ def float_power(input: Any, exponent: Any) -> Any:
 def _double(value: Any) -> Any:
     if not isinstance(value, TensorBase):
         return value
-    return value.to(as_dtype(np.complex128 if value.is_complex() else np.float64))  # type: ignore[attr-defined]
+    kind = as_dtype(np.complex128 if value.is_complex() else np.float64)
+    return value.to(kind)  # type: ignore[attr-defined]
 
 
 def ldexp(input: Any, other: Any) -> Any:

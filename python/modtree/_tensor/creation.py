@@ -166,7 +166,8 @@ def empty(
     return in_format(result.detach(), memory_format).detach().requires_grad_(needs_grad)
 
 
-empty.__signature__ = parameters_of(empty, ("out", "memory_format", *PLACE))  # type: ignore[attr-defined]
+_taken = ("out", "memory_format", *PLACE)
+empty.__signature__ = parameters_of(empty, _taken)  # type: ignore[attr-defined]
 
 
 @checked("size", "fill_value", "out", *PLACE)

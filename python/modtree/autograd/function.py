@@ -162,7 +162,8 @@ class Function:
         is_recorded = _C.is_grad_enabled() and any(ctx.needs_input_grad)
         if is_recorded:
             for tensor in itertools.compress(args, ctx.needs_input_grad):
-                tensor.grad_fn  # noqa: B018  # a lost one is an error before forward changes anything
+                # A lost one is an error before forward changes anything.
+                tensor.grad_fn  # noqa: B018
         with no_grad():
             if cls.setup_context is Function.setup_context:
                 result = cls.forward(ctx, *args, **kwargs)

@@ -130,7 +130,8 @@ def takes_options(init: Callable[P, None]) -> Callable[P, None]:
                 check(value)
         self._set_options(params, values)
 
-    constructor.options = {option.name: option.default for option in options}  # type: ignore[attr-defined]
+    defaults = {option.name: option.default for option in options}
+    constructor.options = defaults  # type: ignore[attr-defined]
     return constructor
 
 

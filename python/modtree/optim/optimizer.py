@@ -107,6 +107,12 @@ class Optimizer:
     defaults: dict[str, Any]
     state: defaultdict[Any, Any]
     param_groups: list[dict[str, Any]]
+    _optimizer_step_pre_hooks: OrderedDict[int, Any]
+    _optimizer_step_post_hooks: OrderedDict[int, Any]
+    _optimizer_state_dict_pre_hooks: OrderedDict[int, Any]
+    _optimizer_state_dict_post_hooks: OrderedDict[int, Any]
+    _optimizer_load_state_dict_pre_hooks: OrderedDict[int, Any]
+    _optimizer_load_state_dict_post_hooks: OrderedDict[int, Any]
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
         self.defaults = defaults
@@ -159,17 +165,17 @@ class Optimizer:
         """Calls ``hook(optimizer, args, kwargs)`` before :meth:`step`; it may return ``(new_args,
         new_kwargs)``.
         """
-        return _register(self._optimizer_step_pre_hooks, hook)  # type: ignore[attr-defined]
+        return _register(self._optimizer_step_pre_hooks, hook)
 
     def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Calls ``hook(optimizer, args, kwargs)`` after :meth:`step`."""
-        return _register(self._optimizer_step_post_hooks, hook)  # type: ignore[attr-defined]
+        return _register(self._optimizer_step_post_hooks, hook)
 
     def register_state_dict_pre_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
         """Calls ``hook(optimizer)`` before :meth:`state_dict`."""
-        return _register(self._optimizer_state_dict_pre_hooks, hook, prepend)  # type: ignore[attr-defined]
+        return _register(self._optimizer_state_dict_pre_hooks, hook, prepend)
 
     def register_state_dict_post_hook(
         self, hook: Callable[..., Any], prepend: bool = False
@@ -177,7 +183,7 @@ class Optimizer:
         """Calls ``hook(optimizer, state_dict)`` after :meth:`state_dict`; what it returns, unless
         None, takes its place.
         """
-        return _register(self._optimizer_state_dict_post_hooks, hook, prepend)  # type: ignore[attr-defined]
+        return _register(self._optimizer_state_dict_post_hooks, hook, prepend)
 
     def register_load_state_dict_pre_hook(
         self, hook: Callable[..., Any], prepend: bool = False
@@ -185,13 +191,13 @@ class Optimizer:
         """Calls ``hook(optimizer, state_dict)`` before loading; what it returns, unless None, is
         loaded instead.
         """
-        return _register(self._optimizer_load_state_dict_pre_hooks, hook, prepend)  # type: ignore[attr-defined]
+        return _register(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
 
     def register_load_state_dict_post_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
         """Calls ``hook(optimizer)`` after loading."""
-        return _register(self._optimizer_load_state_dict_post_hooks, hook, prepend)  # type: ignore[attr-defined]
+        return _register(self._optimizer_load_state_dict_post_hooks, hook, prepend)
 
     # -- state -------------------------------------------------------------------------------------
 
@@ -201,7 +207,7 @@ class Optimizer:
 
         The tensors are the optimizer's own: the next step changes them. Copy what has to stay.
         """
-        for hook in self._optimizer_state_dict_pre_hooks.values():  # type: ignore[attr-defined]
+        for hook in self._optimizer_state_dict_pre_hooks.values():
             hook(self)
         # A parameter's number is its place in the list of all; its last place, if a group has it
         # twice.
@@ -217,7 +223,7 @@ class Optimizer:
             for key, value in self.state.items()
         }
         result: dict[str, Any] = {"state": state, "param_groups": groups}
-        for hook in self._optimizer_state_dict_post_hooks.values():  # type: ignore[attr-defined]
+        for hook in self._optimizer_state_dict_post_hooks.values():
             changed = hook(self, result)
             if changed is not None:
                 result = changed
@@ -234,7 +240,7 @@ class Optimizer:
                 changed.
         """
         state_dict = dict(state_dict)
-        for hook in self._optimizer_load_state_dict_pre_hooks.values():  # type: ignore[attr-defined]
+        for hook in self._optimizer_load_state_dict_pre_hooks.values():
             changed = hook(self, state_dict)
             if changed is not None:
                 state_dict = changed
@@ -267,7 +273,7 @@ class Optimizer:
             if "param_names" in group:
                 new.setdefault("param_names", group["param_names"])
         self.__setstate__({"state": state, "param_groups": saved})
-        for hook in self._optimizer_load_state_dict_post_hooks.values():  # type: ignore[attr-defined]
+        for hook in self._optimizer_load_state_dict_post_hooks.values():
             hook(self)
 
     # -- steps -------------------------------------------------------------------------------------

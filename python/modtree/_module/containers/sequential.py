@@ -49,7 +49,8 @@ class Sequential(Module):
 
     __module__ = "modtree.nn"  # the name in pickles and in repr
 
-    _modules: dict[str, Module]  # type: ignore[assignment]  # None entries are rare: no check at every use
+    # None entries are rare: no check at every use.
+    _modules: dict[str, Module]  # type: ignore[assignment]
 
     @overload
     def __init__(self, *args: Module | None) -> None: ...

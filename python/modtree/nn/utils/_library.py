@@ -44,8 +44,8 @@ def unit_vector(vector: Any, eps: float) -> Any:
     return vector / vector.norm().clamp_min(eps)
 
 
-def hooks_named(hooks: Any, kind: type, name: str) -> list[Any]:
+def hooks_named(hooks: Any, kind: Any, name: str) -> list[Any]:
     """The keys of the hooks of a class, in a table of a module, that are for a tensor's name."""
     # Load pre-hooks are wrapped.
-    own = ((key, getattr(hook, "hook", hook)) for key, hook in hooks.items())
-    return [key for key, hook in own if isinstance(hook, kind) and hook.name == name]  # type: ignore[attr-defined]
+    own: Any = ((key, getattr(hook, "hook", hook)) for key, hook in hooks.items())
+    return [key for key, hook in own if isinstance(hook, kind) and hook.name == name]

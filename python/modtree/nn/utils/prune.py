@@ -226,7 +226,9 @@ class RandomStructured(BasePruningMethod):
         return _of_channels(t, default_mask, self.dim, kept)
 
     @classmethod
-    def apply(cls, module: Any, name: str, amount: Any, dim: int = -1) -> Any:  # type: ignore[override]
+    def apply(  # type: ignore[override]
+        cls, module: Any, name: str, amount: Any, dim: int = -1
+    ) -> Any:
         """See :func:`random_structured`."""
         return super().apply(module, name, amount=amount, dim=dim)
 

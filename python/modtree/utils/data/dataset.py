@@ -135,7 +135,8 @@ class ConcatDataset(Dataset[_T_co]):
             raise AssertionError("datasets should not be an empty iterable")
         if any(isinstance(dataset, IterableDataset) for dataset in self.datasets):
             raise AssertionError("ConcatDataset does not support IterableDataset; use ChainDataset")
-        self.cumulative_sizes = list(itertools.accumulate(map(len, self.datasets)))  # type: ignore[arg-type]
+        sizes = (len(dataset) for dataset in self.datasets)  # type: ignore[arg-type]
+        self.cumulative_sizes = list(itertools.accumulate(sizes))
 
     def __len__(self) -> int:
         return self.cumulative_sizes[-1]
