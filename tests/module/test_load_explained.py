@@ -164,15 +164,27 @@ def test_an_explanation_asks_no_overrides(ours):
 
 
 def test_an_explanation_that_fails_changes_nothing(ours):
-    class Odd:
-        @property
-        def shape(self):
-            raise ValueError("no shape")
+    class Odd(dict):
+        def get(self, *args):
+            raise ValueError("no versions")
 
     model = ours.nn.Module()
     model.a = param(ours, 1.0)
-    saved = OrderedDict((str(i), Odd()) for i in range(20))
+    saved = OrderedDict((str(i), 1) for i in range(20))
+    assert "20 of the 20 keys" in explanation(model, saved)
+    saved._metadata = Odd()
     assert explanation(model, saved) == ""
+
+
+def test_only_tensors_are_asked_for_their_shape(ours):
+    class Odd:
+        @property
+        def shape(self):
+            raise KeyboardInterrupt
+
+    model = ours.nn.Module()
+    model.a = param(ours, 1.0)
+    assert "20 of the 20 keys" in explanation(model, {str(i): Odd() for i in range(20)})
 
 
 # -- rename ----------------------------------------------------------------------------------------

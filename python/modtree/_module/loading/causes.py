@@ -14,7 +14,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-__all__ = ["Mismatch", "likely_causes", "near_matches"]
+from modtree import families
+
+__all__ = ["Mismatch", "likely_causes", "near_matches", "shape_of"]
 
 _SAMPLES = 8
 _LONGEST_SEARCH = 400  # keys that one key is compared with, letter by letter
@@ -131,11 +133,12 @@ def _parametrizations(found: Mismatch) -> Iterator[str]:
             break
 
 
-def _shape_of(value: Any) -> tuple[int, ...] | None:
-    try:
-        return tuple(value.shape)
-    except (AttributeError, TypeError):
+def shape_of(value: Any) -> tuple[int, ...] | None:
+    """The shape of a tensor that has one; None of anything else."""
+    family = families.family_of(value)
+    if family is None or family.is_uninitialized(value):
         return None
+    return tuple(family.shape(value))
 
 
 def _renamed_pairs(found: Mismatch) -> Counter[tuple[str, str]]:
@@ -164,7 +167,7 @@ def _renamed_modules(found: Mismatch) -> Iterator[str]:
         fitting = 0
         for key in keys:
             target = new + key[len(old) :]
-            shape = _shape_of(found.state_dict.get(key))
+            shape = shape_of(found.state_dict.get(key))
             fitting += target in missing and shape in (None, found.model_shape(target))
         if 2 * fitting > len(keys):
             rules[old] = new
@@ -181,7 +184,7 @@ def _renamed_entries(found: Mismatch) -> Iterator[str]:
     names: Counter[tuple[str, str]] = Counter()
     for key in found.unexpected:
         module, _, name = key.rpartition(".")
-        shape = _shape_of(found.state_dict.get(key))
+        shape = shape_of(found.state_dict.get(key))
         others = by_module.get(module, [])
         if shape is None or len(others) > _LARGEST_MODULE:
             continue

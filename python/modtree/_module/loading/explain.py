@@ -6,11 +6,10 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import Any
 
-from modtree import _C, families
-from modtree._module.loading.causes import Mismatch, likely_causes, near_matches
+from modtree import _C
+from modtree._module.loading.causes import Mismatch, likely_causes, near_matches, shape_of
 
 __all__ = ["by_module", "explain_load", "wrong_shapes"]
 
@@ -88,14 +87,6 @@ def _entry(module: Any, path: str) -> Any:
     return found
 
 
-def _shape_at(module: Any, key: str) -> tuple[int, ...] | None:
-    value = _entry(module, key)
-    family = families.family_of(value)
-    if family is None or family.is_uninitialized(value):
-        return None
-    return tuple(family.shape(value))
-
-
 def _older_versions(module: Any, state_dict: Mapping[str, Any], missing: list[str]) -> list[str]:
     metadata = getattr(state_dict, "_metadata", None)
     if not isinstance(metadata, Mapping):
@@ -145,7 +136,9 @@ def explain_load(
     shapes = wrong_shapes(messages)
     if not isinstance(state_dict, dict):
         return ""  # a mapping of somebody's own, whose methods nobody called
-    found = Mismatch(missing, unexpected, shapes, state_dict, partial(_shape_at, module))
+    found = Mismatch(
+        missing, unexpected, shapes, state_dict, lambda key: shape_of(_entry(module, key))
+    )
     causes = likely_causes(found) + _older_versions(module, state_dict, missing)
     near = near_matches(found) if not causes and missing and unexpected else []
     if not causes and not near and len(missing) + len(unexpected) + len(shapes) <= _FEW:
