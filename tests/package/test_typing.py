@@ -4,6 +4,7 @@
 import ast
 import importlib.util
 import inspect
+import json
 import os
 import pydoc
 import re
@@ -232,6 +233,29 @@ def test_user_program(path, mypy_cache, tmp_path):
     assert done.returncode in (0, 1), done.stdout + done.stderr
     found = re.findall(r"^\S+:(\d+): error: .*\[(\S+)\]$", done.stdout, re.MULTILINE)
     assert {(int(n), kind) for n, kind in found} == expected(path), done.stdout
+
+
+@pytest.mark.skipif(shutil.which("pyright") is None, reason="needs pyright")
+def test_user_programs_with_pyright(tmp_path):
+    """Strict, it finds errors in the lines where mypy does."""
+    for path in PROGRAMS:
+        shutil.copy(path, tmp_path)
+    options = {"extraPaths": [str(SOURCES.parent)], "pythonVersion": "3.10"}
+    config = {**options, "typeCheckingMode": "strict", "exclude": []}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(config))
+    command = ["pyright", "--project", str(tmp_path), "--pythonpath", sys.executable]
+    done = subprocess.run([*command, "--outputjson"], capture_output=True, text=True)
+    try:
+        report = json.loads(done.stdout)
+    except ValueError:  # its pip package fetches the program, and node, when it first runs
+        pytest.skip(f"pyright does not run: {(done.stdout + done.stderr)[-200:]}")
+    assert report["summary"]["filesAnalyzed"] >= len(PROGRAMS)
+    found = {
+        (Path(entry["file"]).name, entry["range"]["start"]["line"] + 1)
+        for entry in report["generalDiagnostics"]
+    }
+    wanted = {(path.name, number) for path in PROGRAMS for number, _ in expected(path)}
+    assert found == wanted, report["generalDiagnostics"]
 
 
 def test_there_are_correct_and_wrong_programs():

@@ -48,6 +48,18 @@ def initialise(module: nn.Module) -> None:
             nn.init.zeros_(module.bias)
 
 
+def weights_of(layer: nn.Linear | nn.Conv2d | nn.BatchNorm2d | nn.GRUCell) -> list[Tensor]:
+    """Parameters that a layer may lack: compared with None, or used where they are there."""
+    if isinstance(layer, nn.GRUCell):
+        return [layer.bias_ih.data, layer.weight_ih] if layer.bias_ih is not None else []
+    if layer.bias is None:
+        return [layer.weight]
+    layer.bias.data.zero_()
+    return [layer.weight, layer.bias]
+
+
+nn.init.ones_(nn.LayerNorm(8).weight)
+nn.Linear(2, 2).bias.requires_grad_(False)
 model = model.apply(initialise)
 optimizer = optim.SGD(
     [{"params": model.parameters(), "lr": 0.1}], lr=0.01, momentum=0.9, weight_decay=1e-4

@@ -38,6 +38,7 @@ nn.Linear("3", 4)  # error: arg-type
 nn.NoSuchLayer()  # error: attr-defined
 nn.Linear(3, 4, biass=True)  # error: call-arg
 net = nn.Linear(3, 4)
+net.bias.nothing()  # error: union-attr
 net.train("yes")  # error: arg-type
 net.load_state_dict([1, 2])  # error: call-overload
 net.load_state_dict()  # error: call-overload

@@ -5,7 +5,7 @@ module.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from modtree import _imports
 from modtree._C import _disabled_torch_function_impl
@@ -16,7 +16,7 @@ from modtree.families import TensorFamily, family_of
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Buffer", "Parameter", "is_lazy"]
+__all__ = ["Buffer", "OptionalParameter", "Parameter", "is_lazy"]
 
 _imports.refuse_second(__name__)
 
@@ -107,6 +107,11 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
 
     def __repr__(self) -> str:
         return f"Parameter containing:\n{super().__repr__()}"
+
+
+#: The type of a parameter that a layer may be made without; its attribute is None then. It is Any
+#: besides, so that programs may compare it with None, and use it where they know that it is there.
+OptionalParameter: TypeAlias = "Parameter | Any"
 
 
 class Buffer(Tensor, metaclass=_BufferMeta):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from modtree._module.module import Module
-from modtree._module.parameter import Parameter
+from modtree._module.parameter import OptionalParameter, Parameter
 from modtree._tensor.creation import empty
 from modtree._tensor.tensor import Tensor
 from modtree.nn import functional as F
@@ -76,8 +76,13 @@ class MultiheadAttention(Module):
         - output: as the query, and the weights (N, L, S) or None; see :meth:`forward`.
     """
 
-    bias_k: Tensor | None
-    bias_v: Tensor | None
+    in_proj_weight: OptionalParameter
+    in_proj_bias: OptionalParameter
+    q_proj_weight: OptionalParameter
+    k_proj_weight: OptionalParameter
+    v_proj_weight: OptionalParameter
+    bias_k: OptionalParameter
+    bias_v: OptionalParameter
 
     def __init__(
         self,

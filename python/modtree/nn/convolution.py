@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from modtree._module.module import Module
-from modtree._module.parameter import Parameter
+from modtree._module.parameter import OptionalParameter, Parameter
 from modtree._tensor.creation import empty
 from modtree._tensor.tensor import Tensor
 from modtree.nn import functional as F
@@ -36,7 +36,7 @@ class _ConvNd(Module):
     groups: int
     padding_mode: str
     weight: Tensor
-    bias: Tensor | None
+    bias: OptionalParameter
 
     def __init__(
         self,

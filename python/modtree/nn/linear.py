@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from modtree._module.module import Module
-from modtree._module.parameter import Parameter
+from modtree._module.parameter import OptionalParameter, Parameter
 from modtree._tensor.creation import empty
 from modtree._tensor.tensor import Tensor
 from modtree.nn import functional as F
@@ -56,6 +56,7 @@ class Linear(Module):
     in_features: int
     out_features: int
     weight: Tensor
+    bias: OptionalParameter
 
     def __init__(
         self,
@@ -119,6 +120,7 @@ class Bilinear(Module):
     in2_features: int
     out_features: int
     weight: Tensor
+    bias: OptionalParameter
 
     def __init__(
         self,

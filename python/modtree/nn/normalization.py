@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from modtree._module.module import Module
-from modtree._module.parameter import Parameter
+from modtree._module.parameter import OptionalParameter, Parameter
 from modtree._tensor.creation import empty
 from modtree._tensor.from_data import from_numpy
 from modtree._tensor.tensor import Tensor
@@ -22,8 +22,8 @@ __all__ = ["CrossMapLRN2d", "GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSN
 class _Affine(Module):
     """``weight`` and ``bias``, which scale and shift what was normalized."""
 
-    weight: Parameter | None
-    bias: Parameter | None
+    weight: OptionalParameter
+    bias: OptionalParameter
 
     def _set_affine(self, shape: Any, weight: bool, bias: bool, device: Any, dtype: Any) -> None:
         for name, wanted in (("weight", weight), ("bias", weight and bias)):
@@ -164,6 +164,7 @@ class RMSNorm(Module):
     normalized_shape: tuple[int, ...]
     eps: float | None
     elementwise_affine: bool
+    weight: OptionalParameter
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ import math
 from typing import Any, ClassVar
 
 from modtree._module.module import Module
-from modtree._module.parameter import Parameter
+from modtree._module.parameter import OptionalParameter, Parameter
 from modtree._tensor.creation import empty, zeros
 from modtree._tensor.tensor import Tensor
 from modtree.nn import init
@@ -47,6 +47,8 @@ class RNNCellBase(_Recurrent):
     input_size: int
     hidden_size: int
     bias: bool
+    bias_ih: OptionalParameter
+    bias_hh: OptionalParameter
 
     def __init__(
         self,
