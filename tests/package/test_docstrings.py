@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What users call has a docstring, and an Args section where it takes three arguments or more.
+Functions on matrices give shapes, and published formulas their source.
 
-Layers, their functions and optimizers are not looked at here.
+Layers, their functions and optimizers are looked at in tests/nn/test_layer_docstrings.py.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+import modtree
 from modtree import _C
 
 MODULES = (
@@ -85,6 +89,8 @@ def is_native(value: Any) -> bool:
     """Operations, and classes and methods that are written in C++, have short forms of help."""
     if inspect.isclass(value):
         return getattr(_C, value.__name__, None) is value
+    if isinstance(value, _C.Overridable):  # a Python function with the protocol in front
+        return False
     return not (inspect.isfunction(value) or inspect.ismethod(value))
 
 
@@ -93,6 +99,54 @@ def count_parameters(value: Any) -> int:
         return len(set(inspect.signature(value).parameters) - {"self", "cls"})
     except ValueError:  # a native method, or an exception class
         return 0
+
+
+def test_functions_of_linear_algebra_give_shapes():
+    functions = {
+        name: f
+        for name, f in documented("modtree.linalg")
+        if not inspect.isclass(f) and not isinstance(f, _C.Op)
+    }
+    assert len(functions) > 25
+    sections = re.compile(r"^Shape:\n {4}- .*^ {4}- output: ", re.S | re.M)
+    docs = {name: inspect.getdoc(f) or "" for name, f in functions.items()}
+    assert [name for name, text in docs.items() if not sections.search(text)] == []
+
+
+#: Formulas that somebody published, by the function or class that computes them, and the source.
+SOURCES = {
+    "linalg.householder_product": "Schreiber and Van Loan, 1989",
+    "linalg.matrix_exp": "Higham, 2005",
+    "linalg.multi_dot": "Cormen et al.",
+    "linalg.pinv": "Penrose, 1955",
+    "nn.functional.cross_entropy": "Szegedy et al., 2015",
+    "nn.functional.ctc_loss": "Graves et al., 2006",
+    "nn.functional.gaussian_nll_loss": "Nix and Weigend, 1994",
+    "nn.functional.huber_loss": "Huber, 1964",
+    "nn.functional.kl_div": "Kullback and Leibler, 1951",
+    "nn.functional.multi_margin_loss": "Weston and Watkins, 1999",
+    "nn.functional.smooth_l1_loss": "Girshick",
+    "nn.functional.triplet_margin_loss": "Balntas et al., 2016",
+    "quantile": "Hyndman and Fan, 1996",
+}
+#: Optimizers without a formula of their own.
+NO_FORMULA = {"Optimizer", "SparseAdam"}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_formulas_name_their_source(name):
+    value = functools.reduce(getattr, name.split("."), modtree)
+    assert SOURCES[name] in " ".join(value.__doc__.split())
+
+
+def test_optimizers_name_the_source_of_their_formula():
+    optimizers = {n: getattr(modtree.optim, n) for n in modtree.optim.__all__}
+    unsourced = {
+        name
+        for name, cls in optimizers.items()
+        if inspect.isclass(cls) and not re.search(r"\b(19|20)\d\d\)", cls.__doc__)
+    }
+    assert unsourced == NO_FORMULA
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -236,6 +236,10 @@ def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any 
         correction: Subtracted from the number of observations in the divisor.
         fweights: How often each observation counts: integers.
         aweights: The weight of each observation.
+
+    Shape:
+        - input: (variables, observations), or one variable, (observations).
+        - output: (variables, variables), or ().
     """
     if input.ndim > 2:
         raise RuntimeError(
@@ -266,7 +270,12 @@ def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any 
 
 
 def corrcoef(input: Any) -> Any:
-    """The matrix of correlation coefficients of variables in rows."""
+    """The matrix of Pearson's correlation coefficients of variables in rows.
+
+    Shape:
+        - input: (variables, observations), or one variable, (observations).
+        - output: (variables, variables), or ().
+    """
     c = cov(input)
     if c.ndim == 0:
         return c / c

@@ -76,6 +76,9 @@ def cdist(x1: Any, x2: Any, p: Any = 2.0, compute_mode: Any = None) -> Any:
         p: The order of the norm.
         compute_mode: Accepted: distances are always sums of powers of differences, so that they
             are exact for points that lie close together.
+
+    Shape:
+        - output: (..., P, R), with the batch of both.
     """
     if x1.ndim < 2 or x2.ndim < 2 or x1.size(-1) != x2.size(-1):
         raise RuntimeError(

@@ -39,16 +39,26 @@ derive("geqrf", _geqrf_back)
 def geqrf(input: Any) -> Any:
     """The QR decomposition as LAPACK keeps it: R in the upper triangle of ``a``, below it the
     reflections, whose factors are ``tau``; :func:`householder_product` makes Q of both.
+
+    Shape:
+        - input: (..., M, N).
+        - output: ``a`` (..., M, N) and ``tau`` (..., min(M, N)).
     """
     return _geqrf_result(*ops["geqrf"](input))
 
 
 def householder_product(A: Any, tau: Any) -> Any:  # noqa: N803
-    """The first columns of the product of the reflections I - tau_i v_i v_i^H, as many as A has.
+    """The first columns of the product of the reflections I - tau_i v_i v_i^H, as many as A has: in
+    their compact form I - V T V^H (Schreiber and Van Loan, 1989).
 
     Args:
         A: Holds v_i in its column i below the diagonal; 1 on it and 0 above are understood.
         tau: The factors, at most as many as A has columns.
+
+    Shape:
+        - A: (..., M, N), M at least N.
+        - tau: (..., K), K at most N.
+        - output: (..., M, N).
     """
     _check_product(A, tau)
     m, n, k = A.shape[-2], A.shape[-1], tau.shape[-1]

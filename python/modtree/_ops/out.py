@@ -191,7 +191,8 @@ def _help(text: str | None) -> str:
     text = inspect.cleandoc(text or "")
     start = text.find("Args:\n")
     if start < 0:
-        return f"{text}\n\nArgs:\n{_OUT_HELP}\n"
+        summary, section, rest = text.partition("\n\nShape:\n")
+        return f"{summary}\n\nArgs:\n{_OUT_HELP}\n{section[1:]}{rest}"
     end = text.find("\n\n", start)
     end = len(text) if end < 0 else end
     return f"{text[:end].rstrip()}\n{_OUT_HELP}{text[end:]}"

@@ -47,7 +47,8 @@ _ONE = {
     "log1p": "log(1 + x) for each element x, exact near 0.",
     "log2": "The logarithm to base 2 of each element.",
     "logical_not": "True where an element is zero.",
-    "matrix_exp": "The matrix exponential of each square matrix.",
+    "matrix_exp": "The matrix exponential of each square matrix, by a Pade approximation that is "
+    "scaled and squared (Higham, 2005).",
     "neg": "Each element with the other sign.",
     "rad2deg": "Radians as degrees.",
     "reciprocal": "1 / x for each element x.",

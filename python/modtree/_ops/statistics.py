@@ -158,7 +158,13 @@ def quantile(
         q: Numbers from 0 to 1.
         dim: The dimension; all elements without.
         keepdim: Leave the dimension in the result, with size 1.
-        interpolation: Between two elements: "linear", "lower", "higher", "midpoint" or "nearest".
+        interpolation: Between two elements: "linear" (the seventh definition of Hyndman and Fan,
+            1996), "lower", "higher", "midpoint" or "nearest".
+
+    Shape:
+        - input: any.
+        - q: (), or (Q).
+        - output: that of the input without ``dim``, or () of all; behind Q where q has a dimension.
     """
     if interpolation not in ("linear", "lower", "higher", "midpoint", "nearest"):
         raise RuntimeError(

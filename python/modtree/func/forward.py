@@ -88,6 +88,9 @@ def jvp(
         tangents: A tuple nested as the primals are, of tensors of the same shapes.
         strict: Accepted.
         has_aux: The function returns (value, aux).
+
+    Returns:
+        The value, and the derivative, nested and shaped as the value.
     """
     name = "jvp(f, primals, tangents)"
     if not isinstance(primals, tuple) or not isinstance(tangents, tuple):
@@ -114,6 +117,10 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     Args:
         func: Takes the primals, returns tensors.
         primals: Tensors, or nested dicts, lists and tuples of them.
+
+    Returns:
+        The value, and a function that takes tangents, nested and shaped as the primals, and returns
+        what is nested and shaped as the value.
     """
     name = "linearize(f, *primals)"
     inputs = Inputs(primals, name)
@@ -146,6 +153,9 @@ def jacfwd(
         has_aux: The result is (Jacobian, aux).
         chunk_size: Accepted: directions are taken one by one.
         randomness: Accepted: the function is called once.
+
+    Returns:
+        A function of the same arguments, whose value is the Jacobian.
     """
     if chunk_size is not None and chunk_size <= 0:
         raise ValueError("jacfwd: `chunk_size` should be greater than 0.")

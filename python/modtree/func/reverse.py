@@ -28,6 +28,9 @@ def grad(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> C
         argnums: By which positional argument to derive, or by which ones: then the result is a
             tuple. Arguments may be nested dicts, lists and tuples of tensors.
         has_aux: The result is (gradient, aux).
+
+    Returns:
+        A function of the same arguments; its tensors have the shapes of the arguments derived by.
     """
     both = _grad_and_value("grad", func, argnums, has_aux)
 
@@ -49,6 +52,10 @@ def grad_and_value(
         func: Returns a 0-d tensor; with ``has_aux`` a tuple (tensor, anything).
         argnums: By which positional argument to derive, or by which ones.
         has_aux: The function returns something else too.
+
+    Returns:
+        A function of the same arguments; the gradients have the shapes of the arguments derived by,
+        the value is a 0-d tensor.
     """
     return functools.wraps(func)(_grad_and_value("grad_and_value", func, argnums, has_aux))
 
@@ -92,6 +99,10 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple
         func: Takes the primals, returns tensors.
         primals: Tensors, or nested dicts, lists and tuples of them.
         has_aux: The function returns (value, aux).
+
+    Returns:
+        The value, and a function that takes a vector nested and shaped as the value and returns a
+        tuple: for each primal what is nested and shaped as it is.
     """
     name = "vjp(f, *primals)"
     inputs = Inputs(primals, name)
@@ -164,6 +175,9 @@ def jacrev(
         argnums: By which positional argument to derive, or by which ones.
         has_aux: The result is (Jacobian, aux).
         chunk_size: Accepted: passes are made one by one.
+
+    Returns:
+        A function of the same arguments, whose value is the Jacobian.
     """
     if chunk_size is not None and chunk_size <= 0:
         raise ValueError("jacrev: `chunk_size` should be greater than 0.")
@@ -208,5 +222,9 @@ def hessian(func: Callable[..., Any], argnums: Any = 0) -> Callable[..., Any]:
     Args:
         func: Returns tensors.
         argnums: By which positional argument to derive, or by which ones.
+
+    Returns:
+        A function of the same arguments; for two arguments a and b, and a result r, a tensor of
+        shape ``(*r.shape, *a.shape, *b.shape)``.
     """
     return jacfwd(jacrev(func, argnums), argnums)

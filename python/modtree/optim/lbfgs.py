@@ -19,7 +19,7 @@ __all__ = ["LBFGS"]
 
 class LBFGS(Optimizer):
     """The limited-memory method of Broyden, Fletcher, Goldfarb and Shanno, for all parameters as
-    one vector.
+    one vector (Liu and Nocedal, 1989).
 
     ``step(closure)`` calls the closure several times; it has to clear the gradients, compute the
     loss, go backward and return the loss.

@@ -17,17 +17,32 @@ _slogdet_result = return_type("linalg_slogdet", "sign", "logabsdet")
 
 
 def inv(A: Any) -> Any:  # noqa: N803
-    """The inverse; LinAlgError for a singular matrix."""
+    """The inverse; LinAlgError for a singular matrix.
+
+    Shape:
+        - A: (..., N, N).
+        - output: (..., N, N).
+    """
     return ops["inverse"](A)
 
 
 def det(A: Any) -> Any:  # noqa: N803
-    """The determinant."""
+    """The determinant.
+
+    Shape:
+        - A: (..., N, N).
+        - output: (...).
+    """
     return ops["det"](A)
 
 
 def slogdet(A: Any) -> Any:  # noqa: N803
-    """Sign of the determinant and logarithm of its size."""
+    """Sign of the determinant and logarithm of its size.
+
+    Shape:
+        - A: (..., N, N).
+        - output: ``sign`` and ``logabsdet``, both (...).
+    """
     return _slogdet_result(*ops["slogdet"](A))
 
 
@@ -38,6 +53,11 @@ def solve(A: Any, B: Any, *, left: bool = True) -> Any:  # noqa: N803
     Args:
         B: Right-hand sides.
         left: A X = B; else X A = B.
+
+    Shape:
+        - A: (..., N, N).
+        - B: (..., N, K), with ``left=False`` (..., K, N); or vectors, (N) or (..., N).
+        - output: as B, with the batch of both.
     """
     if left:
         return ops["solve"](A, B)
@@ -62,6 +82,11 @@ def solve_triangular(
         upper: Read the upper triangle, else the lower.
         left: A X = B; else X A = B.
         unitriangular: The diagonal counts as ones.
+
+    Shape:
+        - A: (..., N, N).
+        - B: (..., N, K), with ``left=False`` (..., K, N).
+        - output: as B, with the batch of both.
     """
     lower = -1 if unitriangular else 0
     part = A.triu(-lower) if upper else A.tril(lower)
@@ -85,14 +110,18 @@ def pinv(
     atol: Any = None,
     rtol: Any = None,
 ) -> Any:
-    """The Moore-Penrose inverse; singular values up to max(atol, rtol * the largest) count as
-    zero.
+    """The Moore-Penrose inverse (Penrose, 1955); singular values up to max(atol, rtol * the
+    largest) count as zero.
 
     Args:
         rcond: The older name of ``rtol``.
         hermitian: The matrices are Hermitian; one triangle of them is read.
         atol: Absolute tolerance.
         rtol: Tolerance relative to the largest.
+
+    Shape:
+        - A: (..., M, N).
+        - output: (..., N, M).
     """
     return ops["pinv"](A, atol, rcond if rtol is None else rtol, hermitian)
 
@@ -104,6 +133,12 @@ def lstsq(A: Any, B: Any, rcond: Any = None, *, driver: str | None = None) -> An
         B: The right-hand sides, as columns.
         rcond: Singular values up to ``rcond`` times the largest count as zero.
         driver: None, "gels", "gelsy", "gelsd" or "gelss": which of the results there are.
+
+    Shape:
+        - A: (..., M, N).
+        - B: (..., M, K).
+        - output: ``solution`` (..., N, K), ``residuals`` (..., K) or empty, ``rank`` (...),
+          ``singular_values`` (..., min(M, N)) or empty.
     """
     if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
         raise RuntimeError(
@@ -121,7 +156,12 @@ def lstsq(A: Any, B: Any, rcond: Any = None, *, driver: str | None = None) -> An
 
 
 def tensorinv(A: Any, ind: int = 2) -> Any:  # noqa: N803
-    """The inverse under tensordot() over the first `ind` dimensions."""
+    """The inverse under tensordot() over the first `ind` dimensions.
+
+    Shape:
+        - A: any, of which the first ``ind`` sizes have the product of the others.
+        - output: the others, then the first ``ind``.
+    """
     shape = tuple(A.shape)
     rows = math.prod(shape[:ind])
     if ind <= 0 or rows != math.prod(shape[ind:]):
@@ -139,6 +179,11 @@ def tensorsolve(A: Any, B: Any, dims: Any = None) -> Any:  # noqa: N803
     Args:
         B: The right-hand side.
         dims: Dimensions of ``A`` that are moved to its end first.
+
+    Shape:
+        - A: the shape of B, then that of the output, after ``dims`` were moved.
+        - B: any.
+        - output: what A has beyond the shape of B; as many elements as B.
     """
     if dims is not None:
         A = A.movedim(tuple(dims), tuple(range(A.ndim - len(dims), A.ndim)))  # noqa: N806

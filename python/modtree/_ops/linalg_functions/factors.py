@@ -40,12 +40,22 @@ _old_svd_result = return_type("svd", "U", "S", "V")
 def cholesky(A: Any, *, upper: bool = False) -> Any:  # noqa: N803
     """L with A = L L^H, lower triangular (or upper U with A = U^H U); LinAlgError when A is not
     positive-definite.
+
+    Shape:
+        - A: (..., N, N).
+        - output: (..., N, N).
     """
     return ops["cholesky"](A).mH if upper else ops["cholesky"](A)
 
 
 def qr(A: Any, mode: str = "reduced") -> Any:  # noqa: N803
-    """Q with orthonormal columns and upper triangular R; mode is "reduced", "complete" or "r"."""
+    """Q with orthonormal columns and upper triangular R; mode is "reduced", "complete" or "r".
+
+    Shape:
+        - A: (..., M, N), with K = min(M, N).
+        - output: ``Q`` (..., M, K) and ``R`` (..., K, N); with "complete" (..., M, M) and
+          (..., M, N); with "r" an empty ``Q``.
+    """
     if mode not in ("reduced", "complete", "r"):
         raise RuntimeError(
             f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), "
@@ -61,18 +71,32 @@ def svd(A: Any, full_matrices: bool = True, *, driver: Any = None) -> Any:  # no
         full_matrices: U and Vh are square; else they have as many vectors as there are singular
             values.
         driver: Accepted; NumPy chooses.
+
+    Shape:
+        - A: (..., M, N), with K = min(M, N).
+        - output: ``U`` (..., M, M), ``S`` (..., K), ``Vh`` (..., N, N); without ``full_matrices``
+          ``U`` (..., M, K) and ``Vh`` (..., K, N).
     """
     return _svd_result(*ops["svd"](A, full_matrices))
 
 
 def svdvals(A: Any, *, driver: Any = None) -> Any:  # noqa: N803
-    """The singular values, falling."""
+    """The singular values, falling.
+
+    Shape:
+        - A: (..., M, N).
+        - output: (..., min(M, N)).
+    """
     return ops["svdvals"](A)
 
 
 def eigh(A: Any, UPLO: str = "L") -> Any:  # noqa: N803
     """Eigenvalues, rising, and eigenvectors of a Hermitian matrix, of which one triangle is
     read.
+
+    Shape:
+        - A: (..., N, N).
+        - output: ``eigenvalues`` (..., N) and ``eigenvectors`` (..., N, N), in columns.
     """
     if UPLO.upper() not in ("L", "U"):
         raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
@@ -80,17 +104,32 @@ def eigh(A: Any, UPLO: str = "L") -> Any:  # noqa: N803
 
 
 def eigvalsh(A: Any, UPLO: str = "L") -> Any:  # noqa: N803
-    """The eigenvalues of a Hermitian matrix, rising."""
+    """The eigenvalues of a Hermitian matrix, rising.
+
+    Shape:
+        - A: (..., N, N).
+        - output: (..., N).
+    """
     return eigh(A, UPLO)[0]
 
 
 def eig(A: Any) -> Any:  # noqa: N803
-    """Complex eigenvalues and eigenvectors of a square matrix."""
+    """Complex eigenvalues and eigenvectors of a square matrix.
+
+    Shape:
+        - A: (..., N, N).
+        - output: ``eigenvalues`` (..., N) and ``eigenvectors`` (..., N, N), in columns.
+    """
     return _eig_result(*ops["eig"](A))
 
 
 def eigvals(A: Any) -> Any:  # noqa: N803
-    """The complex eigenvalues of a square matrix."""
+    """The complex eigenvalues of a square matrix.
+
+    Shape:
+        - A: (..., N, N).
+        - output: (..., N).
+    """
     return ops["eig"](A)[0]
 
 
@@ -108,6 +147,10 @@ def matrix_rank(
         atol: Absolute tolerance.
         rtol: Tolerance relative to the largest.
         hermitian: The matrices are Hermitian; one triangle of them is read.
+
+    Shape:
+        - A: (..., M, N).
+        - output: (...), int64.
     """
     values = svdvals(A.detach())._array
     if values.shape[-1] == 0:

@@ -26,6 +26,10 @@ def vector_norm(
         dim: One or several dimensions; all elements without.
         keepdim: Leave the dimension in the result, with size 1.
         dtype: Convert to this dtype first.
+
+    Shape:
+        - x: any.
+        - output: that of x without ``dim``, or with size 1 there; () of all elements.
     """
     return _vector_norm(x, ord, dim, keepdim, dtype)
 
@@ -45,6 +49,10 @@ def matrix_norm(
         dim: The two dimensions of the matrices.
         keepdim: Leave the dimension in the result, with size 1.
         dtype: Convert to this dtype first.
+
+    Shape:
+        - A: at least two dimensions.
+        - output: that of A without the two of ``dim``, or with size 1 there.
     """
     if dtype is not None:
         A = A.to(dtype)  # noqa: N806
@@ -96,6 +104,10 @@ def norm(
         dim: One dimension for vectors, two for matrices.
         keepdim: Leave the dimension in the result, with size 1.
         dtype: Convert to this dtype first.
+
+    Shape:
+        - input: any.
+        - output: that of the input without ``dim``, or with size 1 there; () without ``dim``.
     """
     if ord is None:
         return vector_norm(input, 2, dim, keepdim, dtype=dtype)
@@ -115,6 +127,10 @@ def norm(
 def cond(A: Any, p: Any = None) -> Any:  # noqa: N803
     """The condition number: the norm of A times that of its inverse; the quotient of singular
     values for p None, 2 or -2.
+
+    Shape:
+        - A: (..., M, N), square unless p is None, 2 or -2.
+        - output: (...).
     """
     if p is None or p in (2, -2):
         values = svdvals(A)

@@ -21,6 +21,10 @@ def cross(input: Any, other: Any, *, dim: int = -1) -> Any:
     Args:
         other: A tensor that broadcasts with the first.
         dim: The dimension; may count from the end.
+
+    Shape:
+        - input and other: 3 along ``dim``; they broadcast.
+        - output: that to which they broadcast.
     """
     return _cross(input, other, dim)
 
@@ -32,6 +36,10 @@ def diagonal(A: Any, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
         offset: Which diagonal: 0 the main one, positive above it, negative below.
         dim1: First of the two dimensions of the matrices.
         dim2: Second of them.
+
+    Shape:
+        - A: at least two dimensions.
+        - output: that of A without the two, then the length of the diagonal.
     """
     return _diagonal(A, offset, dim1, dim2)
 
@@ -42,12 +50,21 @@ def vecdot(x: Any, y: Any, *, dim: int = -1) -> Any:
     Args:
         y: A tensor that broadcasts with ``x``.
         dim: The dimension; may count from the end.
+
+    Shape:
+        - x and y: they broadcast.
+        - output: that to which they broadcast, without ``dim``.
     """
     return ((x.conj() if x.is_complex() else x) * y).sum(dim)
 
 
 def matrix_power(A: Any, n: int) -> Any:  # noqa: N803
-    """A multiplied by itself n times; the power of the inverse for negative n."""
+    """A multiplied by itself n times; the power of the inverse for negative n.
+
+    Shape:
+        - A: (..., N, N).
+        - output: (..., N, N).
+    """
     if A.ndim < 2 or A.shape[-1] != A.shape[-2]:
         raise RuntimeError(
             f"linalg.matrix_power: A must be batches of square matrices, got shape {list(A.shape)}"
@@ -67,8 +84,13 @@ def matrix_power(A: Any, n: int) -> Any:  # noqa: N803
 
 
 def multi_dot(tensors: Any) -> Any:
-    """The product of several matrices, multiplied in the order with the fewest operations; the ends
-    may be vectors.
+    """The product of several matrices, multiplied in the order with the fewest operations, which
+    dynamic programming finds (Cormen et al., "Introduction to Algorithms"); the ends may be
+    vectors.
+
+    Shape:
+        - tensors: (M, A), (A, B), ..., (Y, N); the first may be (A), the last (Y).
+        - output: (M, N), without the dimension of a vector.
     """
     items = list(tensors)
     if len(items) < 2:
@@ -111,7 +133,12 @@ def _chain(items: list[Any]) -> Any:
 
 
 def vander(x: Any, N: int | None = None) -> Any:  # noqa: N803
-    """Powers 0, 1, ..., N - 1 of each element, as the last dimension."""
+    """Powers 0, 1, ..., N - 1 of each element, as the last dimension.
+
+    Shape:
+        - x: (..., K).
+        - output: (..., K, N); N is K without one.
+    """
     count = x.size(-1) if N is None else N
     if count <= 1:
         raise RuntimeError(f"N must be greater than 1, got {count}")

@@ -200,7 +200,8 @@ def kl_div(
     reduction: str = "mean",
     log_target: bool = False,
 ) -> Tensor:
-    """``target * (log(target) - input)``: how far a distribution is from the target.
+    """``target * (log(target) - input)``: how far a distribution is from the target (Kullback and
+    Leibler, 1951).
 
     Args:
         input: Log probabilities.
@@ -300,7 +301,7 @@ def gaussian_nll_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """``0.5 * (log(var) + (input - target)**2 / var)``: the target as a sample of a normal
-    distribution.
+    distribution (Nix and Weigend, 1994).
 
     Args:
         input: Means.
@@ -436,7 +437,8 @@ def cross_entropy(
         ignore_index: Class numbers equal to this do not count.
         reduce: Deprecated; see ``reduction``.
         reduction: "mean", "sum" or "none".
-        label_smoothing: How much of the target is spread evenly over all classes, 0 to 1.
+        label_smoothing: How much of the target is spread evenly over all classes, 0 to 1 (Szegedy
+            et al., 2015).
     """
     need_tensor("cross_entropy", input, target)
     reduction = loss_reduction(size_average, reduce, reduction)

@@ -255,7 +255,7 @@ def multi_margin_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """How far other classes come within a margin of the right one, to the power p, over the number
-    of classes.
+    of classes (Weston and Watkins, 1999).
 
     Args:
         input: Scores, (C) or (N, C).

@@ -34,7 +34,7 @@ def ctc_loss(
     zero_infinity: bool = False,
 ) -> Tensor:
     """Minus the log probability of all ways to write the labels into the input, with blanks and
-    repetitions.
+    repetitions (Graves et al., 2006).
 
     The gradient is that of this value; torch's differs by what log_softmax() before it takes away,
     so that gradients of logits agree.
