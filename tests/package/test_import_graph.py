@@ -52,6 +52,7 @@ LAYERS = (
     ("_serialization",),
     ("_checkpoint",),
     (
+        "_inspection",
         "amp",
         "backends",
         "checkpoints",
