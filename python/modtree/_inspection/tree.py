@@ -24,6 +24,9 @@ __all__ = ["Fold", "Leaf", "Node", "extra_of", "fold", "module_dict", "read_tree
 # What is there when a class has no `extra_repr` of its own.
 _SILENT = (None, Module.extra_repr)
 
+# A pattern takes a line of its own, which is worth it from so many rounds on.
+_ROUNDS_OF_A_PATTERN = 3
+
 # Up to so many siblings with names of their own (query, key, value) stay apart, however alike.
 _NAMED_APART = 8
 
@@ -172,10 +175,11 @@ def _covered(children: list[Node], kinds: list[Hashable], start: int, period: in
     while stop < len(kinds) and kinds[stop] == kinds[stop - period]:
         stop += 1
     length = (stop - start) // period * period
-    if length < 2 * period:
+    least = 2 if period == 1 else _ROUNDS_OF_A_PATTERN * period
+    if length < least:
         return 1
     numbered = _numbered_length(children, start, start + length) // period * period
-    if numbered >= 2 * period:
+    if numbered >= least:
         return numbered
     return length if length > _NAMED_APART * period else 1
 
@@ -244,6 +248,7 @@ class _LeafReader:
 
     def __init__(self) -> None:
         self._seen: dict[int, str] = {}
+        self._families: dict[type, Any] = {}
         self._dtypes: dict[Any, tuple[str, int]] = {}
 
     def leaves_of(self, module: Any, path: str) -> list[Leaf]:
@@ -266,7 +271,10 @@ class _LeafReader:
         first_path = self._seen.setdefault(id(value), path)
         if first_path is path:
             first_path = None
-        family = family_of(value)
+        try:
+            family = self._families[type(value)]
+        except KeyError:
+            family = self._families[type(value)] = family_of(value)
         if family is None:  # written into the registry past all checks
             dtype = type(value).__name__
             return Leaf(name, path, kind, None, dtype, 0, 0, False, persistent, first_path)

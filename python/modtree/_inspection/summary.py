@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""``modtree.summary``: a model as a table with one line for each module."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import importlib.util
+import sys
+from typing import Any
+
+from modtree._inspection.dry_run import DryRun
+from modtree._inspection.html_table import to_html
+from modtree._inspection.inputs import arguments_of, every_node
+from modtree._inspection.rich_table import to_rich
+from modtree._inspection.rows import Row, make_rows
+from modtree._inspection.table import Facts, make_table, output_call, seconds_of
+from modtree._inspection.text_table import to_text
+from modtree._inspection.tree import Node, read_tree
+
+__all__ = ["Summary", "summary"]
+
+# As `times=True` measures; one run before them is not counted.
+_RUNS = 3
+
+
+def summary(
+    model: Any,
+    input_shape: Any = None,
+    *,
+    example: Any = None,
+    dtypes: Any = None,
+    depth: int | None = None,
+    fold: bool = True,
+    times: bool | int = False,
+) -> Summary:
+    """A model as a table: a line for each module with its class, output shape, parameters, buffers,
+    trainable share, bytes and dtype.
+
+    Output shapes are there when an input is: they come from a forward on zeros of ``input_shape``
+    or on ``example``, in evaluation mode and without gradients. Afterwards the model is what it
+    was: modes, buffers, hooks and random numbers. A model on meta runs there; of a model with lazy
+    modules a copy runs, and the table shows that copy.
+
+    Blocks that are built alike and follow each other take the lines of one, marked ``x 24``, and
+    the numbers in those lines are of one. A module that is in the tree twice is counted where it
+    stands first, and so is a tied parameter.
+
+    Args:
+        model: A module of modtree or of torch.
+        input_shape: The shape of the input with its batch dimension, a list of shapes, or a dict
+            of shapes by the names of arguments. The input is zeros.
+        example: In its place the input itself: a tensor, a tuple or list of arguments, or a dict
+            of arguments by name.
+        dtypes: The dtype of the zeros, or one for each shape; by default that of the first
+            floating parameter.
+        depth: How many levels below the model are shown; None shows all.
+        fold: False gives each of equal blocks its own lines.
+        times: Also measures how long each module takes, in this many runs, of which the quickest
+            counts; True for three.
+
+    Returns:
+        A :class:`Summary`. ``print`` shows it as text, ``show()`` in colours on a terminal where
+        rich is installed, notebooks as a table that opens and closes; ``to_dict()`` is for JSON.
+
+    Raises:
+        TypeError: ``model`` is no module, or an argument makes no sense.
+        RuntimeError: the forward raised; the message says in which module.
+
+    Example:
+        >>> print(mt.summary(nn.Sequential(nn.Linear(4, 8), nn.ReLU()), (1, 4)))
+        name        class       output shape  parameters  buffers  trainable  bytes  dtype
+        Sequential  Sequential  (1, 8)                40        -       100%  160 B  float32
+          0         Linear      (1, 8)                40        -       100%  160 B  float32
+          1         ReLU        (1, 8)                 -        -          -      -  -
+    """
+    if depth is not None and (isinstance(depth, bool) or not isinstance(depth, int) or depth < 0):
+        raise TypeError(f"depth is a number of levels from 0 on, or None for all, got {depth!r}")
+    tree = read_tree(model)
+    if input_shape is None and example is None:
+        for name, value in (("dtypes", dtypes), ("times", times or None)):
+            if value is not None:
+                raise TypeError(f"{name} needs input_shape or example: there is no forward else")
+        return Summary(tree, make_rows(tree, None, depth, fold), None)
+    if any(leaf.shape is None for node in every_node(tree) for leaf in node.leaves):
+        tree = read_tree(copy.deepcopy(model))
+    args, kwargs = arguments_of(tree, input_shape, example, dtypes)
+    run = DryRun(tree, args, kwargs, _RUNS if times is True else int(times))
+    if tree.module is not model:  # lazy modules have shapes now
+        tree = read_tree(tree.module)
+    return Summary(tree, make_rows(tree, run, depth, fold), run)
+
+
+class Summary:
+    """What :func:`modtree.summary` found.
+
+    Attributes:
+        parameters: Elements of all parameters, each counted once.
+        trainable: Of these, how many require a gradient.
+        buffers: Elements of all buffers.
+        nbytes: Bytes of parameters and buffers.
+    """
+
+    def __init__(self, tree: Node, rows: list[Row], run: DryRun | None) -> None:
+        self._tree, self._rows, self._run = tree, rows, run
+        self._facts = Facts(tree)
+        self._table = make_table(tree, rows, run, self._facts)
+        self.parameters = tree.parameters
+        self.trainable = tree.trainable
+        self.buffers = tree.buffers
+        self.nbytes = tree.nbytes
+
+    def __str__(self) -> str:
+        return to_text(self._table)
+
+    __repr__ = __str__  # what a prompt shows
+
+    def __rich__(self) -> Any:
+        return to_rich(self._table)
+
+    def _repr_html_(self) -> str:
+        return to_html(self._table)
+
+    def show(self) -> None:
+        """Prints it: in colours where a terminal watches and rich is installed, else as text."""
+        if sys.stdout.isatty() and importlib.util.find_spec("rich") is not None:
+            importlib.import_module("rich").print(self)
+        else:
+            print(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Totals, and ``"modules"``: the lines from top to bottom, with what ``json`` can write.
+
+        Each line has its ``depth`` and the ``paths`` of all modules that it stands for.
+        """
+        run = self._run
+        found: dict[str, Any] = {
+            "class": self._tree.type_name,
+            "parameters": self.parameters,
+            "trainable": self.trainable,
+            "buffers": self.buffers,
+            "bytes": self.nbytes,
+            "modules": [_as_dict(row, run, self._facts) for row in self._rows],
+        }
+        if run is not None:
+            found["input"] = run.input
+        return found
+
+
+def _as_dict(row: Row, run: DryRun | None, facts: Facts) -> dict[str, Any]:
+    nodes = row.pattern
+    found: dict[str, Any] = {
+        "depth": row.depth,
+        "name": row.label,
+        "paths": [node.path for node in row.nodes],
+        "count": row.count,
+        "class": ", ".join(node.type_name for node in nodes),
+        "same_as": row.node.first_path if row.period == 1 else None,
+        "parameters": sum(node.parameters for node in nodes),
+        "trainable": sum(node.trainable for node in nodes),
+        "buffers": sum(node.buffers for node in nodes),
+        "bytes": sum(node.nbytes for node in nodes),
+        "dtypes": facts.dtypes(nodes),
+    }
+    if run is not None:
+        call = output_call(nodes[-1], run)
+        found["output"] = None if call is None else call.output
+        found["calls"] = 0 if call is None else call.count
+    if run is not None and run.is_measured:
+        found["seconds"] = seconds_of(row, run)
+    return found

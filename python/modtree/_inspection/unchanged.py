@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A forward after which a model is what it was: modes, buffers and random numbers."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from modtree._inspection.tree import module_dict
+from modtree._tensor.grad_mode import no_grad
+from modtree._tensor.random import get_rng_state, set_rng_state
+from modtree.families import family_of
+
+__all__ = ["Modes", "keeps_buffers", "keeps_random_states", "nothing_recorded"]
+
+
+class Modes:
+    """Switches modules between training and evaluation, and back.
+
+    The flags are set directly: a ``train`` of the user's may do more than that.
+    """
+
+    def __init__(self) -> None:
+        self._changed: list[Any] = []
+
+    def evaluate(self, module: Any) -> None:
+        """Switches one module to evaluation, without its children."""
+        if getattr(module, "training", False) is True:
+            module.training = False
+            self._changed.append(module)
+
+    def restore(self) -> None:
+        while self._changed:
+            self._changed.pop().training = True
+
+
+@contextlib.contextmanager
+def keeps_buffers(modules: list[Any]) -> Iterator[None]:
+    """A context after which the buffers of modules are the same objects with the same values."""
+    saved = [
+        _Buffer(module, name) for module in modules for name in module_dict(module, "_buffers")
+    ]
+    try:
+        yield
+    finally:
+        for buffer in saved:
+            buffer.restore()
+
+
+class _Buffer:
+    """A buffer and a copy of its values."""
+
+    def __init__(self, module: Any, name: str) -> None:
+        self._registry: Any = module_dict(module, "_buffers")
+        self._name = name
+        self._tensor = self._registry[name]
+        self._family = family_of(self._tensor)
+        self._version = _version(self._tensor)
+        self._copy: Any = None
+        if self._family is None or self._family.is_uninitialized(self._tensor):
+            self._family = None
+        elif not self._family.is_meta(self._tensor) and hasattr(self._tensor, "clone"):
+            self._copy = self._family.detach(self._tensor).clone()
+
+    def restore(self) -> None:
+        if self._registry.get(self._name) is not self._tensor:
+            self._registry[self._name] = self._tensor
+        if self._copy is None or self._family is None:
+            return
+        version = _version(self._tensor)
+        if version is None or version != self._version:
+            with nothing_recorded():
+                self._family.copy_into(self._tensor, self._copy)
+
+
+def _version(tensor: Any) -> int | None:
+    """How often it was changed in place; None where nobody counts."""
+    try:
+        return tensor._version
+    except (AttributeError, RuntimeError):  # torch's inference tensors refuse
+        return None
+
+
+@contextlib.contextmanager
+def nothing_recorded() -> Iterator[None]:
+    """A context without gradients, for the tensors of modtree and, where it is loaded, torch."""
+    torch = sys.modules.get("torch")
+    with no_grad(), torch.no_grad() if torch is not None else contextlib.nullcontext():
+        yield
+
+
+@contextlib.contextmanager
+def keeps_random_states() -> Iterator[None]:
+    """A context after which all generators go on from where they were before."""
+    states = [(put, take()) for take, put in _generators()]
+    try:
+        yield
+    finally:
+        for put, state in states:
+            put(state)
+
+
+def _generators() -> Iterator[tuple[Callable[[], Any], Callable[[Any], Any]]]:
+    yield get_rng_state, set_rng_state
+    yield random.getstate, random.setstate
+    numpy_random = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        yield numpy_random.get_state, numpy_random.set_state
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        yield torch.get_rng_state, torch.set_rng_state
+        if torch.cuda.is_initialized():
+            yield torch.cuda.get_rng_state_all, torch.cuda.set_rng_state_all
