@@ -28,6 +28,7 @@ from modtree._batching.vmap import vmap
 from modtree._C import __version__, _has_compatible_shallow_copy_type  # noqa: F401
 from modtree._C import _promote_types as promote_types
 from modtree._C import _result_type as result_type
+from modtree._inspection.check import check
 from modtree._inspection.summary import summary
 from modtree._module.loading.report import LoadReport
 from modtree._ops.functions import (
@@ -685,7 +686,7 @@ __all__ = [
     "set_num_interop_threads", "set_num_threads", "set_printoptions", "set_warn_always",
     "typename", "use_deterministic_algorithms",
     # seeing a model
-    "summary",
+    "check", "summary",
     # operations
     "abs", "abs_", "absolute", "acos", "acos_", "acosh", "acosh_", "add", "addbmm", "addcdiv",
     "addcmul", "addmm", "addmv", "addr", "adjoint", "all", "allclose", "amax", "amin",

@@ -15,7 +15,7 @@ from modtree._inspection.unchanged import (
     nothing_recorded,
 )
 
-__all__ = ["DryRun"]
+__all__ = ["DryRun", "call_model"]
 
 
 class DryRun:
@@ -44,8 +44,8 @@ class DryRun:
             with keeps_random_states(), keeps_buffers(modules), nothing_recorded():
                 for module in modules:
                     modes.evaluate(module)
-                self._calls = self._run(modes).calls
-                self._measured = [self._run(modes).calls for _ in range(runs)]
+                self._calls = self._run(modes)
+                self._measured = [self._run(modes) for _ in range(runs)]
         finally:
             modes.restore()
 
@@ -62,32 +62,52 @@ class DryRun:
         calls = [run[id(module)].seconds for run in self._measured if id(module) in run]
         return min(calls, default=None)
 
-    def _run(self, modes: Modes) -> Recorder:
-        # Modules that the tree does not know, in lists for instance, are found by being called.
-        recorder = Recorder(on_call=modes.evaluate)
-        try:
-            with recorder.attached():
-                self._tree.module(*self._args, **self._kwargs)
-        except Exception as error:
-            raise RuntimeError(self._message(recorder, error)) from error
-        return recorder
+    def _run(self, modes: Modes) -> dict[int, Call]:
+        return call_model(self._tree, self._args, self._kwargs, modes)[0].calls
 
-    def _message(self, recorder: Recorder, error: Exception) -> str:
-        stopped = recorder.where_it_stopped()
-        where, inputs = "the model", arguments_text(self._args, self._kwargs)
-        if stopped is not None:
-            module, args = stopped
-            paths = {id(n.module): n.path for n in reversed(list(every_node(self._tree)))}
-            path = paths.get(id(module))
-            name = type(module).__name__
-            where = name if not path else f"{path!r} ({name})"
-            if path is None:
-                where = f"a {name} that is not in the tree of the model"
-            elif path:
-                inputs = arguments_text(args)
-        return (
-            f"the forward stopped in {where}, called with {inputs}: {type(error).__name__}: "
-            f"{error}\nPass example=... where the model wants other inputs than zeros of "
-            f"input_shape (dtypes=... makes indices); without either the tree is shown without "
-            f"output shapes"
-        )
+
+def call_model(
+    tree: Node, args: tuple[Any, ...], kwargs: dict[str, Any], modes: Modes | None
+) -> tuple[Recorder, Any]:
+    """Calls the model of a tree; what was called, and the result.
+
+    Args:
+        tree: The model.
+        args: Its positional arguments.
+        kwargs: Its arguments by name.
+        modes: Switches modules to evaluation that the tree does not know, in lists for instance;
+            they are found by being called.
+
+    Raises:
+        RuntimeError: the forward raised; the message says in which module.
+    """
+    recorder = Recorder(on_call=None if modes is None else modes.evaluate)
+    try:
+        with recorder.attached():
+            output = tree.module(*args, **kwargs)
+    except Exception as error:
+        raise RuntimeError(_message(tree, recorder, error, args, kwargs)) from error
+    return recorder, output
+
+
+def _message(
+    tree: Node,
+    recorder: Recorder,
+    error: Exception,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> str:
+    where, inputs = "the model", arguments_text(args, kwargs)
+    stopped = recorder.where_it_stopped()
+    if stopped is not None and stopped[0] is not tree.module:
+        module, inputs = stopped[0], arguments_text(stopped[1])
+        name = type(module).__name__
+        paths = (node.path for node in every_node(tree) if node.module is module)
+        path = next(paths, None)
+        where = f"a {name} that is not in the tree" if path is None else f"{path!r} ({name})"
+    return (
+        f"the forward stopped in {where}, called with {inputs}: {type(error).__name__}: {error}\n"
+        f"Where the model wants other inputs, pass example=..., the inputs themselves (zeros of "
+        f"input_shape can be made indices by dtypes=...). Without inputs, everything is shown that "
+        f"needs no forward."
+    )

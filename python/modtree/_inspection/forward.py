@@ -115,7 +115,7 @@ def _synchronizer() -> Callable[[], Any]:
 
 
 def describe(value: Any, depth: int = 0) -> Any:
-    """The shapes in a result: a tuple for a tensor, also where it comes in a tuple alone, a list for
+    """The shapes in a result: a tuple for a tensor, also for one alone in a tuple, a list for
     several, a dict for named ones; None for what holds no tensor.
     """
     family = family_of(value)

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Names that lead somewhere else than one thinks."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+from modtree._inspection.check.findings import Finding
+from modtree._inspection.check.look import Look, joined, plain_attributes
+from modtree._inspection.tree import Node, module_dict
+from modtree._module.module import Module
+
+__all__ = ["dotted_names", "shadowed_names"]
+
+_REGISTRIES = ("_parameters", "_buffers", "_modules")
+
+
+def shadowed_names(look: Look) -> Iterator[Finding]:
+    """Findings ``shadowed-name``."""
+    for node in look.nodes:
+        attributes = plain_attributes(node.module)
+        yield from _methods_hidden(node, attributes)
+        seen: dict[str, str] = {}
+        for registry in _REGISTRIES:
+            for name, value in module_dict(node.module, registry).items():
+                reason = _hidden_by(node.module, name, value, attributes, seen.get(name))
+                seen[name] = registry
+                if reason:
+                    yield Finding(
+                        joined(node.path, name),
+                        "shadowed-name",
+                        f"registered in {registry}, but {node.type_name}.{name} is {reason}",
+                        "register it under another name, or remove what hides it",
+                    )
+
+
+def _methods_hidden(node: Node, attributes: dict[str, Any]) -> Iterator[Finding]:
+    """Attributes that stand before methods of Module. A function there is meant as such."""
+    for name in _methods().intersection(attributes):
+        if not callable(attributes[name]):
+            yield Finding(
+                joined(node.path, name),
+                "shadowed-name",
+                f"an attribute ({type(attributes[name]).__name__}) in the place of the method "
+                f"{name}() of {node.type_name}, which cannot be called any more",
+                "give the attribute another name",
+            )
+
+
+@functools.cache
+def _methods() -> frozenset[str]:
+    found = (name for name in dir(Module) if callable(getattr(Module, name)))
+    return frozenset(name for name in found if not name.startswith("__"))
+
+
+def _hidden_by(
+    module: Any, name: str, value: Any, attributes: dict[str, Any], other_registry: str | None
+) -> str | None:
+    """What an attribute of that name is in the place of a registered value; None where it is the
+    value.
+    """
+    if other_registry is not None:
+        return f"what {other_registry} has of that name"
+    if name in attributes:
+        return f"the plain attribute of that name ({type(attributes[name]).__name__})"
+    if value is None:
+        return None
+    for cls in type(module).__mro__:
+        if name in vars(cls):
+            return _of_class(module, name, value, cls)
+    return None
+
+
+def _of_class(module: Any, name: str, value: Any, cls: type) -> str | None:
+    found = vars(cls)[name]
+    if hasattr(type(found), "__get__") and hasattr(type(found), "__set__"):  # a property
+        try:
+            if getattr(module, name) is value:
+                return None
+        except Exception:  # the user's code; then the value cannot be reached that way either
+            pass
+        return f"a property of {cls.__name__}"
+    return f"the attribute of the class {cls.__name__} ({type(found).__name__})"
+
+
+def dotted_names(look: Look) -> Iterator[Finding]:
+    """Findings ``dotted-name``."""
+    for node in look.nodes:
+        for registry in _REGISTRIES:
+            for name in module_dict(node.module, registry):
+                if not isinstance(name, str) or "." in name or not name:
+                    yield Finding(
+                        joined(node.path, str(name)),
+                        "dotted-name",
+                        f"the name {name!r} in {registry} of {node.type_name} cannot be told from "
+                        f"a path: get_submodule() and loading of a state dict go astray",
+                        "register it under a name without dots",
+                    )
