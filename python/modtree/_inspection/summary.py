@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import copy
 import importlib
 import importlib.util
 import sys
@@ -11,7 +10,8 @@ from typing import Any
 
 from modtree._inspection.dry_run import DryRun
 from modtree._inspection.html_table import to_html
-from modtree._inspection.inputs import arguments_of, every_node
+from modtree._inspection.inputs import arguments_of
+from modtree._inspection.lazy import to_run
 from modtree._inspection.rich_table import to_rich
 from modtree._inspection.rows import Row, make_rows
 from modtree._inspection.table import Facts, make_table, output_call, seconds_of
@@ -82,8 +82,7 @@ def summary(
             if value is not None:
                 raise TypeError(f"{name} needs input_shape or example: there is no forward else")
         return Summary(tree, make_rows(tree, None, depth, fold), None)
-    if any(leaf.shape is None for node in every_node(tree) for leaf in node.leaves):
-        tree = read_tree(copy.deepcopy(model))
+    tree = to_run(tree)
     args, kwargs = arguments_of(tree, input_shape, example, dtypes)
     run = DryRun(tree, args, kwargs, _RUNS if times is True else int(times))
     if tree.module is not model:  # lazy modules have shapes now

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,6 +20,7 @@ from modtree._inspection.check.tensors import (
 )
 from modtree._inspection.check.unused import unused
 from modtree._inspection.inputs import arguments_of
+from modtree._inspection.lazy import to_run
 from modtree._inspection.tree import read_tree
 
 __all__ = ["Finding", "Findings", "check"]
@@ -75,7 +75,6 @@ def check(model: Any, example: Any = None) -> Findings:
     look = Look(read_tree(model))
     found = Findings(finding for look_for in _CHECKS for finding in look_for(look))
     if example is not None:
-        if any(leaf.shape is None for node in look.nodes for leaf in node.leaves):
-            look = Look(read_tree(copy.deepcopy(model)))  # the forward gives lazy modules shapes
-        found += unused(look, *arguments_of(look.tree, example=example))
+        tree = to_run(look.tree)
+        found += unused(Look(tree), *arguments_of(tree, example=example))
     return found

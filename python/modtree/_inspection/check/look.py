@@ -73,8 +73,8 @@ class Look:
 
 
 def state_of(module: Any) -> dict[str, Any]:
-    """A copy of what is in the ``__dict__`` of a module. A look at ``__dict__`` itself would end the
-    compact form of a module of modtree.
+    """A copy of the ``__dict__`` of a module. A look at that itself would end the compact form of a
+    module of modtree.
     """
     if isinstance(module, _C.ModuleBase):
         return _C.ModuleBase.__getstate__(module)
