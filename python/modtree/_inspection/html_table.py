@@ -26,11 +26,12 @@ _CSS = """
 .modtree-summary .line:hover {background: rgba(128, 128, 128, .18)}
 .modtree-summary .head {font-weight: bold; border-bottom: 1px solid rgba(128, 128, 128, .6);
   border-radius: 0}
+.modtree-summary .head span {color: inherit}
 .modtree-summary summary {list-style: none; cursor: pointer; display: block}
 .modtree-summary summary::-webkit-details-marker {display: none}
 .modtree-summary summary .name::before {content: "\\25B8  "; opacity: .7}
 .modtree-summary details[open] > summary .name::before {content: "\\25BE  "}
-.modtree-summary .leaf .name::before {content: "   "}
+.modtree-summary .leaf .name::before {content: "  "}
 .modtree-summary .line > span {overflow: hidden; text-overflow: ellipsis}
 .modtree-summary .n {text-align: right; font-variant-numeric: tabular-nums}
 .modtree-summary .c {color: #2a82c9}

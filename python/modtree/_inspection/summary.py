@@ -12,7 +12,7 @@ from modtree._inspection.dry_run import DryRun
 from modtree._inspection.html_table import to_html
 from modtree._inspection.inputs import arguments_of
 from modtree._inspection.lazy import to_run
-from modtree._inspection.rich_table import to_rich
+from modtree._inspection.rich_table import RichTable
 from modtree._inspection.rows import Row, make_rows
 from modtree._inspection.table import Facts, make_table, output_call, seconds_of
 from modtree._inspection.text_table import to_text
@@ -115,7 +115,7 @@ class Summary:
     __repr__ = __str__  # what a prompt shows
 
     def __rich__(self) -> Any:
-        return to_rich(self._table)
+        return RichTable(self._table)
 
     def _repr_html_(self) -> str:
         return to_html(self._table)
