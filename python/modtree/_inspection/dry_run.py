@@ -98,7 +98,7 @@ def _message(
     kwargs: dict[str, Any],
 ) -> str:
     where, inputs = "the model", arguments_text(args, kwargs)
-    stopped = recorder.where_it_stopped()
+    stopped = recorder.where_it_stopped(error)
     if stopped is not None and stopped[0] is not tree.module:
         module, inputs = stopped[0], arguments_text(stopped[1])
         name = type(module).__name__

@@ -7,8 +7,10 @@ import contextlib
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 from modtree._inspection.phrases import shape_text
@@ -61,11 +63,21 @@ class Recorder:
             for handle in handles:
                 handle.remove()
 
-    def where_it_stopped(self) -> tuple[Any, Any] | None:
-        """The innermost module whose forward did not end, and its positional arguments; None where
-        none was called.
+    def where_it_stopped(self, error: BaseException) -> tuple[Any, Any] | None:
+        """The module in whose forward an error was raised, and its positional arguments; None where
+        no module was called.
         """
-        return self._open[-1][:2] if self._open else None
+        if not self._open:
+            return None
+        innermost = self._open[-1]
+        called = {id(entry[0]): entry for entry in self._open}
+        frames = list(traceback.walk_tb(error.__traceback__))
+        owners = [called.get(id(_first_argument(frame))) for frame, _ in frames]
+        running = next((entry for entry in reversed(owners) if entry is not None), innermost)
+        # A wrong number of arguments is found before there is a frame. Everything else above the
+        # running module has raised as well, but somebody caught that.
+        stopped = innermost if isinstance(error, TypeError) and owners[-1] else running
+        return stopped[0], stopped[1]
 
     def _before(self, module: Any, args: Any) -> None:
         if threading.get_ident() != self._thread:
@@ -92,6 +104,11 @@ class Recorder:
             call.output = describe(output)
         call.count += 1
         call.seconds += now - start
+
+
+def _first_argument(frame: FrameType) -> Any:
+    code = frame.f_code
+    return frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
 
 
 def _hook_files() -> list[Any]:

@@ -76,6 +76,8 @@ def summary(
     """
     if depth is not None and (isinstance(depth, bool) or not isinstance(depth, int) or depth < 0):
         raise TypeError(f"depth is a number of levels from 0 on, or None for all, got {depth!r}")
+    if not isinstance(times, int) or times < 0:
+        raise TypeError(f"times is True, False or a number of runs, got {times!r}")
     tree = read_tree(model)
     if input_shape is None and example is None:
         for name, value in (("dtypes", dtypes), ("times", times or None)):
