@@ -38,12 +38,12 @@ def shadowed_names(look: Look) -> Iterator[Finding]:
 
 def _methods_hidden(node: Node, attributes: dict[str, Any]) -> Iterator[Finding]:
     """Attributes that stand before methods of Module. A function there is meant as such."""
-    for name in _methods().intersection(attributes):
-        if not callable(attributes[name]):
+    for name, value in attributes.items():
+        if name in _methods() and not callable(value):
             yield Finding(
                 joined(node.path, name),
                 "shadowed-name",
-                f"an attribute ({type(attributes[name]).__name__}) in the place of the method "
+                f"an attribute ({type(value).__name__}) in the place of the method "
                 f"{name}() of {node.type_name}, which cannot be called any more",
                 "give the attribute another name",
             )

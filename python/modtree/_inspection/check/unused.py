@@ -23,6 +23,8 @@ from modtree.families import family_of
 
 __all__ = ["unused"]
 
+_REENTRANT = "CheckpointFunctionBackward"
+
 _UNUSED_HINT = (
     "use it in forward or remove it; that is as it should be where another input takes another "
     "way, as in a mixture of experts"
@@ -95,11 +97,8 @@ class _Seen:
         for name, derive in _derivatives():
             ends = [tensor for tensor in outputs if _is_derived(name, tensor)]
             starts = [held.tensor for held in self._trainable if held.family.name == name]
-            if ends and starts:
-                try:
-                    grads = derive(ends, starts, _ones_like(name, ends), allow_unused=True)
-                except RuntimeError:  # a graph of one piece only, such as of a checkpoint
-                    continue
+            if ends and starts and not _has_graphs_inside(ends):
+                grads = derive(ends, starts, _ones_like(name, ends), allow_unused=True)
                 self._has_gradients = True
                 reached = zip(starts, grads, strict=True)
                 self._reached |= {id(start) for start, found in reached if found is not None}
@@ -116,6 +115,22 @@ class _Seen:
         parent = self._parents.get(id(held.node.module))
         around = () if parent is None else (parent.module,)
         return any(id(module) in self.called for module in (held.node.module, *around))
+
+
+def _has_graphs_inside(ends: list[Any]) -> bool:
+    """Is there a checkpoint that runs a backward of its own inside, which only ``backward()`` of
+    the whole would start? That would write gradients, and run hooks that take optimizer steps.
+    """
+    waiting, seen = [end.grad_fn for end in ends], set()
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if node.name() == _REENTRANT:
+            return True
+        waiting += [function for function, _ in node.next_functions]
+    return False
 
 
 def _derivatives() -> Iterator[tuple[str, Any]]:
