@@ -73,6 +73,13 @@ def summary(
         Sequential  Sequential  (1, 8)                40        -       100%  160 B  float32
           0         Linear      (1, 8)                40        -       100%  160 B  float32
           1         ReLU        (1, 8)                 -        -          -      -  -
+        <BLANKLINE>
+        parameters  40 (all trainable)
+        buffers     0
+        bytes       160 B
+        modules     3
+        input       (1, 4)
+        output      (1, 8)
     """
     if depth is not None and (isinstance(depth, bool) or not isinstance(depth, int) or depth < 0):
         raise TypeError(f"depth is a number of levels from 0 on, or None for all, got {depth!r}")
