@@ -87,7 +87,8 @@ class Facts:
             self._found[id(node)] = self._of(node)
 
     def _of(self, node: Node) -> tuple[frozenset[str], frozenset[str], bool]:
-        parameters, buffers = set(), set()
+        parameters: set[str] = set()
+        buffers: set[str] = set()
         is_lazy = False
         for leaf in node.leaves:
             (buffers if leaf.kind == "buffer" else parameters).add(leaf.dtype)

@@ -228,7 +228,7 @@ def _walk(model: Any) -> list[Node]:
 
 def module_dict(module: Any, name: str) -> Mapping[str, Any]:
     """A registry of a module; empty for what has none, such as an object that is no module."""
-    found = getattr(module, name, None)
+    found: Any = getattr(module, name, None)
     return found if hasattr(found, "items") else {}
 
 
@@ -268,9 +268,9 @@ class _LeafReader:
 
     def _leaf(self, prefix: str, name: str, kind: str, value: Any, persistent: bool) -> Leaf:
         path = prefix + name
-        first_path = self._seen.setdefault(id(value), path)
-        if first_path is path:
-            first_path = None
+        first_path = self._seen.get(id(value))
+        if first_path is None:
+            self._seen[id(value)] = path
         try:
             family = self._families[type(value)]
         except KeyError:

@@ -35,8 +35,8 @@ def hooks_left(look: Look) -> Iterator[Finding]:
         for table, word in _TABLES.items():
             yield from _in_table(node.path, word, state.get(table))
     for held in look.held:
-        table = getattr(held.tensor, "_backward_hooks", None)
-        yield from _in_table(held.leaf.path, "hook on the gradient", table)
+        on_gradient = getattr(held.tensor, "_backward_hooks", None)
+        yield from _in_table(held.leaf.path, "hook on the gradient", on_gradient)
     yield from _for_all_modules()
 
 

@@ -14,7 +14,7 @@ from modtree._inspection.check.look import Held, Look
 __all__ = ["shared_memory", "ties"]
 
 # How long NumPy may think about whether two strided views meet.
-_WORK = 10_000
+_WORK: Any = 10_000
 
 
 def ties(look: Look) -> Iterator[Finding]:
