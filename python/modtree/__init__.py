@@ -578,6 +578,7 @@ from modtree.autograd.anomaly_mode import (
 from modtree.checkpoints import CheckpointError, load_file, save_file
 from modtree.cuda import OutOfMemoryError
 from modtree.families import numpy as _numpy_family  # noqa: F401  # announces the native family
+from modtree.families.exchange import from_torch, to_torch
 from modtree.nn.functional.at_top import (
     adaptive_avg_pool1d,
     adaptive_max_pool1d,
@@ -684,7 +685,7 @@ __all__ = [
     "is_warn_always_enabled", "load", "load_file", "save", "save_file", "set_default_tensor_type",
     "set_deterministic_debug_mode", "set_float32_matmul_precision", "set_flush_denormal",
     "set_num_interop_threads", "set_num_threads", "set_printoptions", "set_warn_always",
-    "typename", "use_deterministic_algorithms",
+    "from_torch", "to_torch", "typename", "use_deterministic_algorithms",
     # seeing a model
     "check", "summary",
     # operations

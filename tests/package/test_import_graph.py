@@ -47,9 +47,15 @@ LAYERS = (
     ("_batching",),
     ("autograd",),
     ("_module",),
-    ("families.module_tap", "families.numpy", "families.torch"),
+    (
+        "families.exchange",
+        "families.module_tap",
+        "families.numpy",
+        "families.torch",
+        "families.torch_exchange",
+    ),
     ("nn",),
-    ("_serialization",),
+    ("_checkpoint.atomic", "_checkpoint.base", "_checkpoint.mapped", "_serialization"),
     ("_checkpoint",),
     (
         "_inspection",
