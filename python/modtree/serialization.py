@@ -8,33 +8,67 @@ import os
 import pickle
 from typing import Any
 
-from modtree import _C
-from modtree._serialization.names import safe_unpickler
+from modtree._checkpoint.atomic import atomic_file
 from modtree._serialization.torch_archive import load_archive
+from modtree._serialization.torch_leaves import load_pickle
+from modtree._serialization.torch_writer import prepared
 from modtree._serialization.unpickle import UnpicklingError
 from modtree._tensor.devices import as_device
+from modtree.families import family_of
 
 __all__ = ["load", "save"]
 
-#: The first value in a file of torch before 1.6.
-_OLD_TORCH = 0x1950A86A20F9469CFC6C
 
+def save(
+    obj: Any,
+    f: Any,
+    pickle_module: Any = pickle,
+    pickle_protocol: int = 5,
+    *,
+    format: str = "modtree",
+) -> None:
+    """Writes an object, such as a dict of state dicts, with the tensors in it.
 
-def save(obj: Any, f: Any, pickle_module: Any = pickle, pickle_protocol: int = 5) -> None:
-    """Writes an object, such as a dict of state dicts, as a pickle with the tensors in it.
+    A path holds the old file until the new one is complete: a save that fails, or is killed, leaves
+    it as it was.
+
+    With ``format="torch"`` the file is an archive that plain ``torch.load()`` reads, with
+    ``weights_only=True`` and ``mmap=True`` too; torch need not be installed. Tensors that share
+    memory go on sharing it, and of a storage only the part that they use is written. Besides
+    tensors the object may hold what torch reads there: None, numbers, text, bytes, dtypes, sizes,
+    devices, and lists, tuples, sets, dicts, OrderedDicts (state dicts, with their versions) and
+    Counters of these. NumPy's numbers become Python's, its arrays tensors.
 
     Args:
-        obj: Anything that can be pickled. Tensors that share memory are written as tensors of their
-            own.
+        obj: With the default format, anything that can be pickled; tensors that share memory are
+            written as tensors of their own.
         f: A path, or a file open for writing bytes.
-        pickle_module: The module whose ``dump`` writes.
-        pickle_protocol: The version of pickle's format.
+        pickle_module: With the default format, the module whose ``dump`` writes.
+        pickle_protocol: With the default format, the version of pickle's format.
+        format: "modtree" for a pickle, or "torch".
+
+    Raises:
+        TypeError: With "torch": something in the object is of another type; its place is named.
+        ValueError: There is no such format; or a number, or the way in which tensors share memory,
+            does not fit that of torch.
     """
-    if isinstance(f, (str, os.PathLike)):
-        with open(f, "wb") as file:
+    if format == "torch":
+        write = prepared(obj).write
+    elif format == "modtree":
+
+        def write(file: Any) -> None:
             pickle_module.dump(obj, file, protocol=pickle_protocol)
+
     else:
-        pickle_module.dump(obj, f, protocol=pickle_protocol)
+        raise ValueError(
+            f"save has the formats 'modtree' and 'torch', got {format!r}; modtree.save_file() "
+            f"writes safetensors"
+        )
+    if isinstance(f, (str, os.PathLike)):
+        with atomic_file(f) as file:
+            write(file)
+    else:
+        write(f)
 
 
 def load(
@@ -58,7 +92,9 @@ def load(
         weights_only: Refuse everything but tensors, arrays of numbers or text, numbers, text and
             containers of them. The default is True: a file from anywhere can be read, in memory and
             time that its size bounds. With False, a file can run any code.
-        mmap: Accepted; the file is read.
+        mmap: Map a file of torch instead of reading it: its tensors take memory when they are used,
+            and what is written to them does not reach the file, which must stay as it is.
+            Checksums are not compared. Other files are read.
         pickle_load_args: For the unpickler, ``encoding`` for example.
 
     Raises:
@@ -68,7 +104,9 @@ def load(
     everything = weights_only is False
     if isinstance(f, (str, os.PathLike)):
         with open(f, "rb") as file:
-            result = _load_file(file, everything, pickle_module, pickle_load_args)
+            result = _load_file(file, everything, pickle_module, pickle_load_args, bool(mmap))
+    elif mmap:
+        raise ValueError(f"f must be a file path in order to use mmap=True, got {type(f).__name__}")
     else:
         result = _load_file(f, everything, pickle_module, pickle_load_args)
     if map_location is None or callable(map_location) or isinstance(map_location, dict):
@@ -82,7 +120,9 @@ def load(
         raise UnpicklingError("the file has containers nested too deeply to move them") from None
 
 
-def _load_file(file: Any, everything: bool, pickle_module: Any, options: Any) -> Any:
+def _load_file(
+    file: Any, everything: bool, pickle_module: Any, options: Any, mapped: bool = False
+) -> Any:
     start = file.tell()
     head = file.read(9)
     is_zip = head.startswith(b"PK\x03\x04")
@@ -92,16 +132,10 @@ def _load_file(file: Any, everything: bool, pickle_module: Any, options: Any) ->
         )
     file.seek(start)
     if is_zip:
-        return load_archive(file, everything, options)
+        return load_archive(file, everything, options, mapped)
     if everything:
         return (pickle if pickle_module is None else pickle_module).load(file, **options)
-    result = safe_unpickler(file, options).load()
-    if type(result) is int and result == _OLD_TORCH:
-        raise UnpicklingError(
-            "the file was written by torch before 1.6, or in its form of then: load it with "
-            "torch, and save it again"
-        )
-    return result
+    return load_pickle(file, options)
 
 
 def _moved(value: Any, device: Any, memo: dict[int, Any]) -> Any:
@@ -109,8 +143,9 @@ def _moved(value: Any, device: Any, memo: dict[int, Any]) -> Any:
     known = memo.get(id(value))
     if known is not None:
         return known
-    if isinstance(value, _C.TensorBase):
-        result = value.to(device)  # type: ignore[attr-defined]  # Tensor's
+    family = family_of(value)
+    if family is not None:
+        result = family.to(value, device, None, False, None)
     elif isinstance(value, (dict, collections.OrderedDict)):
         result = memo[id(value)] = type(value)()
         result.update((k, _moved(v, device, memo)) for k, v in value.items())

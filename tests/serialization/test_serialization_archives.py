@@ -35,6 +35,8 @@ from helpers.implementations import needs_torch
 
 import modtree as mt
 from modtree import nn
+from modtree._checkpoint.base import CheckpointError
+from modtree._checkpoint.reader import open_checkpoint
 
 DAMAGED = "the file is damaged: "
 LIST = (
@@ -130,7 +132,7 @@ ENTRIES = {
     ),
     "a smaller size than there is": (
         with_field(GOOD, b"a/data/0", 20, "<II", 8, 8),
-        "the archive is damaged: BadZipFile: Bad CRC-32 for file 'a/data/0'",
+        "the storage '0' is to have 4 values of float32, but its entry has 8 bytes",
     ),
     "encrypted": (
         with_field(GOOD, b"a/data/0", 8, "<H", 1),
@@ -386,6 +388,26 @@ def test_what_is_wrong_is_said(case):
     with pytest.raises(pickle.UnpicklingError, match=re.escape(message)) as caught:
         mt.load(io.BytesIO(data))
     assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_wrong_is_said_of_a_map_too(case, tmp_path):
+    data, message = CASES[case]
+    path = tmp_path / "file.pt"
+    path.write_bytes(data)
+    with pytest.raises(pickle.UnpicklingError, match=re.escape(message)):
+        mt.load(path, mmap=True)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_wrong_is_said_by_the_reader_of_checkpoints(case, tmp_path):
+    data, _ = CASES[case]
+    path = tmp_path / "file.pt"
+    path.write_bytes(data)
+    with pytest.raises(CheckpointError) as caught, open_checkpoint(path) as checkpoint:
+        for key in checkpoint.entries:
+            checkpoint.tensor(key)
+    assert caught.value.file == str(path) and len(str(caught.value)) < 600
 
 
 def test_in_little_memory():

@@ -24,7 +24,17 @@ from modtree._serialization.unpickle import Unfinished, Unpickler, UnpicklingErr
 from modtree._tensor.devices import as_device, device
 from modtree._tensor.tensor import Size, Tensor, _rebuild, _rebuild_meta
 
-__all__ = ["NAMES", "check_bools", "check_sizes", "safe_unpickler"]
+__all__ = [
+    "BUILDERS",
+    "MAKERS",
+    "NAMES",
+    "check_bools",
+    "check_sizes",
+    "make_device",
+    "make_size",
+    "safe_unpickler",
+    "set_attributes",
+]
 
 
 def _require(condition: Any, what: str) -> None:
@@ -277,7 +287,7 @@ def _counter(counts: Any = None) -> Any:
 # -- attributes ------------------------------------------------------------------------------------
 
 
-def _set_attributes(target: Any, state: Any) -> None:
+def set_attributes(target: Any, state: Any) -> None:
     """Only additional ones: what a class defines stays what it is."""
     _require(type(state) is dict, f"a state of {type(target).__name__}")
     for name in state:
@@ -290,7 +300,7 @@ def _set_attributes(target: Any, state: Any) -> None:
 
 
 def _set_metadata(target: Any, state: Any) -> None:
-    _set_attributes(target, state)
+    set_attributes(target, state)
     _require(isinstance(state.get("_metadata", {}), dict), "_metadata that is no dict")
 
 
@@ -345,7 +355,8 @@ for _core in ("numpy._core", "numpy.core"):
     NAMES[f"{_core}.multiarray", "scalar"] = _scalar
     NAMES[f"{_core}.numeric", "_frombuffer"] = _frombuffer
 
-_MAKERS: dict[Any, Callable[..., Any]] = {
+#: What each of them makes of its arguments, after a look at them.
+MAKERS: dict[Any, Callable[..., Any]] = {
     bytearray: _bytearray,
     bytes: _no_bytes,
     complex: _complex,
@@ -373,12 +384,13 @@ _MAKERS: dict[Any, Callable[..., Any]] = {
     },
 }
 
-_BUILDERS = {
+#: What takes a state.
+BUILDERS: dict[Any, Callable[[Any, Any], None]] = {
     collections.OrderedDict: _set_metadata,
-    Tensor: _set_attributes,
-    Parameter: _set_attributes,
-    UninitializedBuffer: _set_attributes,
-    UninitializedParameter: _set_attributes,
+    Tensor: set_attributes,
+    Parameter: set_attributes,
+    UninitializedBuffer: set_attributes,
+    UninitializedParameter: set_attributes,
 }
 
 
@@ -393,8 +405,8 @@ def safe_unpickler(
     return Unpickler(
         file,
         {**NAMES, **(names or {})},
-        {**_MAKERS, **(makers or {})},
-        _BUILDERS,
+        {**MAKERS, **(makers or {})},
+        BUILDERS,
         persistent_load,
         **options,
     )

@@ -77,12 +77,10 @@ class Unpickler:
     ) -> None:
         self._file = file
         self._names = names
-        self._makers = {
-            **makers,
-            set: lambda items=(): self._as_set(set, items),
-            frozenset: lambda items=(): self._as_set(frozenset, items),
-            collections.OrderedDict: self._ordered,
-        }
+        self._makers = type(makers)(makers)
+        self._makers[set] = lambda items=(): self._as_set(set, items)
+        self._makers[frozenset] = lambda items=(): self._as_set(frozenset, items)
+        self._makers[collections.OrderedDict] = self._ordered
         self._builders = builders
         self._persistent_load = persistent_load
         self._encoding = encoding

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Zip archives whose entries lie in the file as they are: checked before anything in them is
+believed, read entry by entry, or mapped.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from modtree._checkpoint.mapped import map_file
+from modtree._serialization.unpickle import UnpicklingError
+
+__all__ = ["Archive", "open_archive"]
+
+_LOCAL_HEADER = struct.Struct("<4s5H3I2H")
+
+
+def _check_name(name: str) -> None:
+    parts = name.replace("\\", "/").split("/")
+    if ".." in parts or parts[0] == "" or parts[0].endswith(":") or "\0" in name:
+        raise UnpicklingError(f"the archive has an entry named {name!r:.80}, which leads out of it")
+
+
+class Archive:
+    """The entries of an archive, after its directory was checked: read one by one, they are not
+    larger than the file.
+
+    Args:
+        archive: An open ``zipfile.ZipFile``.
+    """
+
+    def __init__(self, archive: Any) -> None:
+        self._archive = archive
+        self._map: Any = None
+        self._entries: dict[str, Any] = {}
+        self._ends: dict[str, int] = {}
+        entries = sorted(archive.infolist(), key=lambda entry: entry.header_offset)
+        for entry in entries:
+            _check_name(entry.orig_filename)
+            if entry.filename in self._entries:
+                raise UnpicklingError(f"the archive has two entries named {entry.filename!r:.80}")
+            self._entries[entry.filename] = entry
+        self._check_places(entries)
+
+    def map(self, file: Any) -> None:
+        """Maps the file on the disk in which the archive lies: entries need not be read then."""
+        self._map = map_file(file)
+
+    def _check_places(self, entries: list[Any]) -> None:
+        ends = [entry.header_offset for entry in entries[1:]] + [self._archive.start_dir]
+        for entry, end in zip(entries, ends, strict=True):
+            name = entry.filename
+            if entry.compress_type or entry.compress_size != entry.file_size:
+                raise UnpicklingError(
+                    f"the entry {name!r:.80} of the archive is compressed; torch.save() writes "
+                    f"entries as they are"
+                )
+            if entry.flag_bits & 1:
+                raise UnpicklingError(f"the entry {name!r:.80} of the archive is encrypted")
+            if (
+                entry.header_offset < 0
+                or entry.header_offset + _LOCAL_HEADER.size + entry.file_size > end
+            ):
+                raise UnpicklingError(f"the entry {name!r:.80} of the archive overlaps another one")
+            self._ends[name] = end
+
+    def names(self) -> list[str]:
+        """The entries, in the order in which they lie in the file."""
+        return list(self._entries)
+
+    def size(self, name: str) -> int:
+        """The bytes of an entry.
+
+        Raises:
+            UnpicklingError: There is none of this name.
+        """
+        return self._entry(name).file_size
+
+    def _entry(self, name: str) -> Any:
+        entry = self._entries.get(name)
+        if entry is None:
+            raise UnpicklingError(f"the archive has no entry {name!r:.80}")
+        return entry
+
+    def read(self, name: str) -> bytes:
+        """An entry, its checksum compared."""
+        entry = self._entry(name)
+        try:
+            data = self._archive.read(entry)
+        except MemoryError:
+            raise
+        except Exception as error:  # of many kinds: a bad checksum, another name, no more bytes
+            raise _damaged(error) from error
+        if len(data) != entry.file_size:
+            raise UnpicklingError("the file is truncated")
+        return data
+
+    def mapped(self, name: str) -> tuple[Any, int] | None:
+        """The map of the file and where in it an entry begins; None where entries are read. What
+        is written to the map stays in this process, and checksums are not compared.
+        """
+        if self._map is None:
+            return None
+        entry = self._entry(name)
+        at, own_name = entry.header_offset, entry.orig_filename.encode("cp437", "replace")
+        header = self._map[at : at + _LOCAL_HEADER.size]
+        fields = _LOCAL_HEADER.unpack(header) if len(header) == _LOCAL_HEADER.size else (b"",)
+        if fields[0] != b"PK\x03\x04":
+            raise UnpicklingError(f"the archive is damaged: there is no entry {name!r:.80} at {at}")
+        *_, name_length, extra_length = fields
+        start = at + _LOCAL_HEADER.size + name_length + extra_length
+        found = self._map[at + _LOCAL_HEADER.size : at + _LOCAL_HEADER.size + name_length]
+        if found not in (own_name, entry.orig_filename.encode()):
+            raise UnpicklingError(
+                f"the archive is damaged: the entry {name!r:.80} has the name {found[:80]!r} where "
+                f"it lies"
+            )
+        if start + entry.file_size > self._ends[name]:
+            raise UnpicklingError(f"the entry {name!r:.80} of the archive overlaps another one")
+        return self._map, start
+
+
+def open_archive(file: Any, mapped: bool = False) -> Archive:
+    """The archive in a file that is open for reading bytes.
+
+    Args:
+        file: The file. It stays open as long as entries are read.
+        mapped: Whether to map it, which takes a file on a disk.
+
+    Raises:
+        UnpicklingError: Its directory is damaged, or has what no archive of tensors needs.
+    """
+    import zipfile  # takes a while, and few programs need it
+
+    try:
+        archive = Archive(zipfile.ZipFile(file))
+    except (UnpicklingError, MemoryError):
+        raise
+    except Exception as error:
+        raise _damaged(error) from error
+    if mapped:
+        archive.map(file)
+    return archive
+
+
+def _damaged(error: Exception) -> UnpicklingError:
+    return UnpicklingError(f"the archive is damaged: {type(error).__name__}: {error}")
