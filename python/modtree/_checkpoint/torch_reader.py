@@ -40,6 +40,7 @@ class TorchCheckpoint(Checkpoint):
         self.path = path
         self.metadata = {}
         self._lock = threading.Lock()
+        self._storages: Any = None
         self._file: Any = open_regular(path)
         try:
             with self._errors():
@@ -56,7 +57,6 @@ class TorchCheckpoint(Checkpoint):
         if is_archive:
             obj, self._storages = read_records(self._file)
             return obj
-        self._storages = None
         return load_pickle(self._file, {}, torch=False)
 
     def _enter(self, obj: Any) -> None:

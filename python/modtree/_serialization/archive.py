@@ -14,6 +14,7 @@ from modtree._serialization.unpickle import UnpicklingError
 __all__ = ["Archive", "open_archive"]
 
 _LOCAL_HEADER = struct.Struct("<4s5H3I2H")
+_PIECE = 1 << 20
 
 
 def _check_name(name: str) -> None:
@@ -83,16 +84,20 @@ class Archive:
             raise UnpicklingError(f"the archive has no entry {name!r:.80}")
         return entry
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str) -> bytearray:
         """An entry, its checksum compared."""
         entry = self._entry(name)
+        data, at = bytearray(entry.file_size), 0
         try:
-            data = self._archive.read(entry)
+            with self._archive.open(entry) as opened:
+                while chunk := opened.read(_PIECE):
+                    data[at : at + len(chunk)] = chunk
+                    at += len(chunk)
         except MemoryError:
             raise
         except Exception as error:  # of many kinds: a bad checksum, another name, no more bytes
             raise _damaged(error) from error
-        if len(data) != entry.file_size:
+        if at != entry.file_size or len(data) != at:
             raise UnpicklingError("the file is truncated")
         return data
 

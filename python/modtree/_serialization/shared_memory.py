@@ -91,7 +91,10 @@ class Storage:
 
     def bytes(self) -> Any:
         """The memory, where it is."""
-        return memoryview(np.asarray(_Bytes(self.start, self.nbytes))) if self.nbytes else b""
+        if not self.nbytes:
+            return b""
+        array: Any = np.asarray(_Bytes(self.start, self.nbytes))
+        return memoryview(array)
 
 
 class _Bytes:

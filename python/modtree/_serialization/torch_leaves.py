@@ -38,7 +38,7 @@ def _torch_names() -> dict[Any, Any]:
         return _OWN_NAMES
 
 
-class _Names(dict):  # type: ignore[type-arg]
+class _Names(dict[Any, Any]):
     """Looks for torch when the first name of a tensor of torch is met."""
 
     def __missing__(self, key: tuple[str, str]) -> Any:
@@ -47,7 +47,7 @@ class _Names(dict):  # type: ignore[type-arg]
         return _torch_names()[key]
 
 
-class _Makers(dict):  # type: ignore[type-arg]
+class _Makers(dict[Any, Any]):
     """The functions behind torch's names: a file that calls one has named it before."""
 
     def __missing__(self, function: Any) -> Any:

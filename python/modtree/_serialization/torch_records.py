@@ -74,7 +74,7 @@ class TensorRecord:
         if self.storage is None:
             tensor = _C.make_subclass(Tensor, _C.empty_meta(self.place.size, self.dtype), False)
         else:
-            make = torch_names.tensor_of
+            make: Any = torch_names.tensor_of
             extra: tuple[Any, ...] = ()
             if self.storage.kind is BYTES:
                 make, extra = torch_names.tensor_of_bytes, (self.dtype,)
@@ -159,7 +159,7 @@ def _tensor_of_bytes(
 def _record(
     storage: Record, dtype: Any, place: tuple[Any, Any, Any], requires_grad: Any, metadata: Any
 ) -> TensorRecord:
-    count = storage.count * storage.kind.stored.itemsize // dtype.itemsize
+    count = storage.length * storage.kind.stored.itemsize // dtype.itemsize
     layout = check_layout(count, dtype.itemsize, *place, requires_grad)
     wanted = metadata if type(metadata) is dict else {}
     noted = {name: True for name in ("conj", "neg") if wanted.get(name) is True}

@@ -76,7 +76,7 @@ class Record(NamedTuple):
 
     kind: StorageKind
     key: str
-    count: int
+    length: int
 
 
 def kind_and_count(kind: Any, key: Any, count: Any) -> Record:
@@ -136,7 +136,7 @@ class Storages:
         name = self._folder + "byteorder"
         if name not in self._archive.names():
             return "little"
-        order = self._archive.read(name)
+        order = bytes(self._archive.read(name))
         if order not in (b"little", b"big"):
             raise UnpicklingError(f"the archive names the byte order {order!r:.80}")
         return order.decode()
@@ -153,11 +153,11 @@ class Storages:
                     f"the file is damaged: the storage {record.key!r:.80} is of two kinds"
                 )
             return known
-        kind, key, count = record
+        kind, key, length = record
         size = self._archive.size(f"{self._folder}data/{key}")
-        if count * kind.stored.itemsize != size:
+        if length * kind.stored.itemsize != size:
             raise UnpicklingError(
-                f"the storage {key!r:.80} is to have {count} values of {kind.stored}, but its "
+                f"the storage {key!r:.80} is to have {length} values of {kind.stored}, but its "
                 f"entry has {size} bytes"
             )
         self._records[key] = record
@@ -182,7 +182,8 @@ class Storages:
             memory = self.memory(record)
             if memory.dtype.name != record.kind.dtype:
                 raise UnpicklingError(f"reading {record.kind.dtype} takes the package ml_dtypes")
-            data = memoryview(memory.view(np.ndarray).view(np.uint8))
+            plain: Any = memory.view(np.ndarray).view(np.uint8)
+            data = memoryview(plain)
             start = 0
         else:
             data, start = memoryview(place[0]), place[1]
@@ -190,14 +191,14 @@ class Storages:
             yield data[start + begin : start + min(begin + size, at + count)]
 
     def _found(self, record: Record) -> Memory:
-        kind, key, count = record
+        kind, key, length = record
         name = f"{self._folder}data/{key}"
         place = self._archive.mapped(name)
         # NumPy relies on what a bool is, and a file may change.
-        if place is None or self._swapped or kind.dtype == "bool" or not count:
-            return memory_of(bytearray(self._archive.read(name)), kind, self._swapped)
+        if place is None or self._swapped or kind.dtype == "bool" or not length:
+            return memory_of(self._archive.read(name), kind, self._swapped)
         file, start = place
         if start % kind.stored.alignment:
-            return memory_of(bytearray(self._archive.read(name)), kind)
-        data = memoryview(file)[start : start + count * kind.stored.itemsize]
+            return memory_of(self._archive.read(name), kind)
+        data = memoryview(file)[start : start + length * kind.stored.itemsize]
         return memory_of(data, kind, mapped=True)
