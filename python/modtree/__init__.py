@@ -29,6 +29,9 @@ from modtree._C import __version__, _has_compatible_shallow_copy_type  # noqa: F
 from modtree._C import _promote_types as promote_types
 from modtree._C import _result_type as result_type
 from modtree._inspection.check import check
+from modtree._inspection.drawing.dot import to_dot
+from modtree._inspection.drawing.mermaid import to_mermaid
+from modtree._inspection.drawing.svg import to_svg
 from modtree._inspection.summary import summary
 from modtree._module.loading.report import LoadReport
 from modtree._ops.functions import (
@@ -687,7 +690,7 @@ __all__ = [
     "set_num_interop_threads", "set_num_threads", "set_printoptions", "set_warn_always",
     "from_torch", "to_torch", "typename", "use_deterministic_algorithms",
     # seeing a model
-    "check", "summary",
+    "check", "summary", "to_dot", "to_mermaid", "to_svg",
     # operations
     "abs", "abs_", "absolute", "acos", "acos_", "acosh", "acosh_", "add", "addbmm", "addcdiv",
     "addcmul", "addmm", "addmv", "addr", "adjoint", "all", "allclose", "amax", "amin",

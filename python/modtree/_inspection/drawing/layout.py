@@ -122,35 +122,36 @@ def _head(frame: Frame, shapes: bool) -> tuple[int, int]:
     """
     box = frame.box
     x: float = _PADDING
-    for text, style, room in _title(box):
-        text = ellipsis(text, room, FONT_SIZES[style])
-        frame.texts.append(Text(x, _BASELINE, text, style))
-        x += frame.texts[-1].width + 7
+    for words, style, room in _title(box):
+        piece = Text(x, _BASELINE, ellipsis(words, room, FONT_SIZES[style]), style)
+        frame.texts.append(piece)
+        x += piece.width + 7
     if box.count > 1:
-        text = Text(0, _BASELINE - 0.5, f"×\u00a0{box.count:,}", "b", "middle")
-        width = text.width + 10
-        text.x = x + width / 2
-        frame.badge = (x, (_HEAD - _BADGE_HEIGHT) / 2, width, _BADGE_HEIGHT)
-        frame.texts.append(text)
-        x += width + 7
-    lines = _detail_lines(box, shapes)
+        times = Text(0, _BASELINE - 0.5, f"×\u00a0{box.count:,}", "b", "middle")
+        times.x = x + times.width / 2 + 5
+        frame.badge = (x, (_HEAD - _BADGE_HEIGHT) / 2, times.width + 10, _BADGE_HEIGHT)
+        frame.texts.append(times)
+        x += times.width + 17
     number = size(box)
-    if not number and not box.children and len(lines) == 1:
-        text = Text(x, _BASELINE, lines[0], "d")
-        if text.width <= _INLINE_ROOM:
-            frame.texts.append(text)
-            x += text.width + 7
+    lines = _detail_lines(box, shapes)
+    if len(lines) == 1 and not number and not box.children:
+        aside = Text(x, _BASELINE, lines[0], "d")
+        if aside.width <= _INLINE_ROOM:
+            frame.texts.append(aside)
+            x += aside.width + 7
             lines = []
     if number:
-        text = Text(0, _BASELINE, number, "p", "end")
-        frame.texts.append(text)
-        x += text.width + 14
-    width = x - 7
+        frame.texts.append(Text(0, _BASELINE, number, "p", "end"))
+        x += frame.texts[-1].width + 14
+    return _finish_head(frame, lines, x - 7)
+
+
+def _finish_head(frame: Frame, lines: list[str], width: float) -> tuple[int, int]:
+    """Writes the lines below the first one, which is so wide."""
     y = _HEAD
     for line in lines:
-        text = Text(_PADDING, y + 9, line, "d")
-        frame.texts.append(text)
-        width = max(width, _PADDING + text.width)
+        frame.texts.append(Text(_PADDING, y + 9, line, "d"))
+        width = max(width, _PADDING + frame.texts[-1].width)
         y += _LINE
     if frame.share is not None:
         frame.bar = Bar(_PADDING, y + 1, 0, 0)

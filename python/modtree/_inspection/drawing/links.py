@@ -34,7 +34,9 @@ def _curve(source: Frame, target: Frame, width: float) -> Curve:
         start, end, bends = source.x, right_of[1], (-_BEND, _BEND)
     elif right_of[0] <= target.x:
         start, end, bends = right_of[0], target.x, (_BEND, -_BEND)
-    else:  # one is above or in the other: around their right sides
+    elif abs(source.x - target.x) < abs(right_of[0] - right_of[1]):
+        start, end, bends = source.x, target.x, (-_BEND, -_BEND)
+    else:  # one is above the other or in it: around the sides that are nearer to each other
         start, end = right_of
         bends = (_BEND, _BEND)
     x1, x2 = (min(max(x + bend, 2), width - 2) for x, bend in zip((start, end), bends, strict=True))

@@ -237,8 +237,9 @@ def _style(theme: str) -> str:
         f"{within} .{name}{{font-size:{_number(s)}px}}" for name, s in FONT_SIZES.items()
     )
     shape = (
-        f"{within} text{{font-family:{_FONT};white-space:pre;pointer-events:none}}{within} .n{{font-weight:700}}"
-        f"{within} .b{{font-weight:700}}{within} .link path{{fill:none;stroke-width:1.4}}"
+        f"{within} text{{font-family:{_FONT};white-space:pre;pointer-events:none}}"
+        f"{within} .n,{within} .b{{font-weight:700}}"
+        f"{within} .link path{{fill:none;stroke-width:1.4}}"
         f"{within} .shared path{{stroke-dasharray:6 4}}"
         f"{within} .tied path{{stroke-dasharray:.1 4;stroke-linecap:round;stroke-width:2}}"
         f"{within} .shared .box,{within} .more .box{{stroke-dasharray:4 3}}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What stands in the boxes of a drawing, whatever the format: names made harmless, numbers short."""
+"""What stands in the boxes of a drawing in any format: names made harmless, numbers short."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ import unicodedata
 from modtree._inspection.drawing.outline import Box
 from modtree._inspection.tree import Leaf, Node
 
-__all__ = ["clean", "detail", "hidden", "short_count", "shorten", "size", "tooltip"]
+__all__ = [
+    "clean",
+    "detail",
+    "hidden",
+    "short_count",
+    "lines_of_text",
+    "shorten",
+    "size",
+    "tooltip",
+]
 
 # What a picture never has as it is: controls, lone surrogates, what changes the direction of the
 # text behind it, line separators, and codes that are no characters.
@@ -92,7 +101,7 @@ def detail(box: Box, shapes: bool) -> list[str]:
         return [shape_text(leaf), clean(leaf.dtype)]
     if box.kind == "shared":
         assert box.node is not None
-        return [f"same module as {clean(box.node.first_path or 'the whole model')}"]
+        return ["same module as", clean(box.node.first_path or "the whole model")]
     if box.node is None:
         return []
     parameters = [leaf for leaf in box.node.leaves if leaf.kind == "parameter"]
@@ -117,6 +126,34 @@ def hidden(box: Box) -> str:
     return f"… {', '.join(texts)}" if texts else ""
 
 
+def lines_of_text(box: Box, shapes: bool, length: int) -> list[str]:
+    """A box in a few lines of at most so many characters, for formats that lay out themselves."""
+    if box.kind == "more":
+        return [hidden(box)]
+    label = _left_to_right(shorten(clean(box.label), length))
+    times = f" × {box.count:,}" if box.count > 1 else ""
+    if box.node is None:
+        first = label
+    elif label:
+        first = f"{label}: {shorten(clean(box.node.type_name), length)}"
+    else:
+        first = shorten(clean(box.node.type_name), length)
+    lines = [first + times, shorten(" ".join(detail(box, shapes)), length), hidden(box)]
+    number = size(box) if box.leaf is None else ""
+    if number:
+        lines.append(
+            number.replace(" each", " parameters each") if times else f"{number} parameters"
+        )
+    return [line for line in lines if line]
+
+
+def _left_to_right(text: str) -> str:
+    """Hebrew and Arabic between marks, so that what follows stays behind them."""
+    if any(unicodedata.bidirectional(char) in ("R", "AL") for char in text):
+        return f"\N{LEFT-TO-RIGHT MARK}{text}\N{LEFT-TO-RIGHT MARK}"
+    return text
+
+
 def tooltip(box: Box) -> list[str]:
     """All that is known of a box, in lines."""
     if box.kind == "more":
@@ -135,7 +172,7 @@ def _node_lines(node: Node, box: Box) -> list[str]:
         last = box.last_path or node.path
         lines[0] += f" to {shorten(clean(last), _TOOLTIP_TEXT)}, {box.count:,} modules built alike"
     if box.kind == "shared":
-        return [*lines, *detail(box, False)]
+        return [*lines, " ".join(detail(box, False))]
     if node.parameters:
         frozen = node.parameters - node.trainable
         lines.append(f"{node.parameters:,} parameters" + (f", {frozen:,} frozen" * bool(frozen)))
