@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 
 import modtree as mt
@@ -44,6 +45,7 @@ def odd() -> nn.Module:
     return model
 
 
+@functools.cache
 def experts(blocks: int, each: int) -> nn.Module:
     """A mixture of experts: 5 modules in each block, and the experts."""
 

@@ -167,7 +167,7 @@ class _Maker:
         assert box.node is not None
         has_modules = any(isinstance(entry, Fold) for entry in entries)
         shown = _fitting(entries, grant - 1) if cost > grant else len(entries)
-        if cost > grant and grant < _FEWEST:
+        if grant < min(cost, _FEWEST):
             shown, has_modules = 0, False
         if not has_modules:
             box.hidden = sum(self._sizes[id(child)] for child in box.node.children)
@@ -247,16 +247,18 @@ def _fitting(entries: Sequence[Fold | Leaf], left: int) -> int:
 
 
 def _grants(costs: list[int], left: int) -> list[int]:
-    """Shares out the boxes that are left: everybody may have as many, and who wants fewer leaves
-    the rest to the others. Of two who want as many, the first is served before.
+    """Shares out the boxes that are left. Who wants few is served first; several who want more
+    than there is get as many each, where that is enough to say something.
     """
     grants = [0] * len(costs)
-    order = sorted(range(len(costs)), key=lambda i: (costs[i], -i))
+    order = sorted(range(len(costs)), key=costs.__getitem__)
     for done, i in enumerate(order):
         share = left // (len(order) - done)
-        if costs[i] <= share or share >= _FEWEST:
-            grants[i] = min(costs[i], share)
-            left -= grants[i]
+        if costs[i] > share >= _FEWEST:
+            grants[i] = share
+        elif costs[i] <= left:
+            grants[i] = costs[i]
+        left -= grants[i]
     return grants
 
 
