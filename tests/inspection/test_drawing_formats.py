@@ -9,6 +9,7 @@ import json
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 from helpers.drawn_models import chain, experts, odd, random_tree
@@ -16,6 +17,7 @@ from helpers.drawn_models import chain, experts, odd, random_tree
 import modtree as mt
 from modtree import nn
 
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "drawings.md"
 FORMATS = [mt.to_dot, mt.to_mermaid, mt.to_svg]
 
 needs_graphviz = pytest.mark.skipif(shutil.which("dot") is None, reason="needs Graphviz")
@@ -125,6 +127,15 @@ def test_sizes_stay_bounded(draw):
     for model in (experts(76, 260), chain(900), odd()):
         assert len(draw(model)) < 50_000
     assert len(draw(experts(76, 260), fold=False)) < 300_000
+
+
+@pytest.mark.skipif(not PAGE.is_file(), reason="needs the source tree")
+def test_the_picture_of_the_page_is_current(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    first_block = re.search(r"```python\n(.+?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    exec(first_block[1], {})
+    written = (tmp_path / "captioner.svg").read_text(encoding="utf-8")
+    assert written == PAGE.with_name("captioner.svg").read_text(encoding="utf-8")
 
 
 # -- DOT -------------------------------------------------------------------------------------------
