@@ -17,8 +17,8 @@ from modtree._inspection.drawing.wording import clean, detail, hidden, size
 
 __all__ = ["FONT_SIZES", "Bar", "Frame", "Text", "lay_out"]
 
-#: By style: name, class, detail, number of parameters, badge of a repeat, legend.
-FONT_SIZES = {"n": 12.0, "t": 12.0, "d": 10.5, "p": 11.0, "b": 10.0, "l": 10.5}
+#: By style: name, class, detail, name of a tensor, number of parameters, badge of a repeat, legend.
+FONT_SIZES = {"n": 12.0, "t": 12.0, "d": 10.5, "v": 10.5, "p": 11.0, "b": 10.0, "l": 10.5}
 
 MARGIN = 12
 _PADDING = 8
@@ -165,7 +165,7 @@ def _title(box: Box) -> list[tuple[str, str, int]]:
         return [(hidden(box), "d", _NAME_ROOM)]
     label = clean(box.label)
     if box.leaf is not None:
-        return [(label, "d", _NAME_ROOM)]
+        return [(label, "v", _NAME_ROOM), (" ".join(detail(box, True)), "d", _DETAIL_ROOM)]
     type_name = "" if box.node is None else clean(box.node.type_name)
     if box.depth == 0 and not label:
         return [(type_name, "n", _TYPE_ROOM)]
@@ -174,7 +174,7 @@ def _title(box: Box) -> list[tuple[str, str, int]]:
 
 
 def _detail_lines(box: Box, shapes: bool) -> list[str]:
-    if box.kind == "more":
+    if box.kind == "more" or box.leaf is not None:
         return []
     lines = _wrap(detail(box, shapes))
     below = hidden(box)

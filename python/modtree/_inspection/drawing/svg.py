@@ -260,6 +260,7 @@ def _colours(palette: Palette, within: str) -> str:
         (".badge", f"fill:{palette.badge}"),
         (".b", f"fill:{palette.badge_text}"),
         (".track", f"fill:{palette.track}"),
+        (".bar", f"fill:{palette.muted}"),
         (".box", f"stroke:{palette.line};fill:{palette.page}"),
         (".more .box", "fill:none"),
     ]

@@ -13,8 +13,8 @@ __all__ = [
     "clean",
     "detail",
     "hidden",
-    "short_count",
     "lines_of_text",
+    "short_count",
     "shorten",
     "size",
     "tooltip",
@@ -98,14 +98,16 @@ def detail(box: Box, shapes: bool) -> list[str]:
     if box.kind in ("parameter", "buffer"):
         leaf = box.leaf
         assert leaf is not None
-        return [shape_text(leaf), clean(leaf.dtype)]
+        is_frozen = leaf.kind == "parameter" and not leaf.requires_grad
+        remark = "buffer" if leaf.kind == "buffer" else "frozen" if is_frozen else ""
+        return [shape_text(leaf), clean(leaf.dtype), *filter(None, [remark])]
     if box.kind == "shared":
         assert box.node is not None
         return ["same module as", clean(box.node.first_path or "the whole model")]
     if box.node is None:
         return []
     parameters = [leaf for leaf in box.node.leaves if leaf.kind == "parameter"]
-    if shapes and parameters:
+    if shapes and parameters and not box.tensors:
         texts = [f"{clean(leaf.name)} {shape_text(leaf)}" for leaf in parameters]
         return [f"{text}," for text in texts[:-1]] + texts[-1:]
     return clean(box.node.extra).split(" ") if box.node.extra else []
