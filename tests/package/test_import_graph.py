@@ -87,8 +87,8 @@ INSIDE_FUNCTIONS: dict[tuple[str, str], str] = {
     ("checkpoints", "_checkpoint.load"): "the same",
     ("checkpoints", "_checkpoint.save"): "the same",
     ("checkpoints", "_checkpoint.verify"): "the same",
-    ("_cli", "dropin"): "importing it is what changes torch, which --off does not want",
-    ("_cli", "dropin._report"): "the same",
+    ("_cli.run", "dropin"): "importing it is what changes torch, which --off does not want",
+    ("_cli.run", "dropin._report"): "the same",
     ("dropin.site.sitecustomize", "dropin"): "not before the process imports torch",
 }
 

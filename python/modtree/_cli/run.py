@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The command line: ``modtree run`` starts a torch program on modtree's Module."""
+"""``modtree run`` starts a torch program on modtree's Module."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ import runpy
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from types import ModuleType
 
-__all__ = ["main"]
+__all__ = ["execute", "fill"]
 
 _DESCRIPTION = """\
 Runs a torch program on modtree's native Module, otherwise as python runs it:
@@ -24,27 +23,12 @@ Runs a torch program on modtree's native Module, otherwise as python runs it:
 """
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Does what the arguments (those of the process by default) ask for.
-
-    Returns the exit status.
-    """
-    parser = argparse.ArgumentParser(prog="modtree", description="modtree's command line.")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
-    _add_run(commands)
-    options = parser.parse_args(arguments)
-    return _run(options, options.run_parser)
-
-
-def _add_run(commands) -> None:
-    run = commands.add_parser(
-        "run",
-        help="run a torch program on modtree's Module",
-        description=_DESCRIPTION,
-        usage="modtree run [--off | --report | --compare] (script | -m module | -c code) ...",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    how = run.add_mutually_exclusive_group()
+def fill(parser: argparse.ArgumentParser) -> None:
+    """Gives the parser of this command its arguments and its help."""
+    parser.description = _DESCRIPTION
+    parser.usage = "modtree run [--off | --report | --compare] (script | -m module | -c code) ..."
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    how = parser.add_mutually_exclusive_group()
     how.add_argument("--off", action="store_true", help="run it on torch's own Module")
     how.add_argument(
         "--report", action="store_true", help="say at the end what native code did, and what not"
@@ -54,13 +38,13 @@ def _add_run(commands) -> None:
         action="store_true",
         help="run it on both, and print wall time and peak memory side by side",
     )
-    run.add_argument("-m", dest="module", action="store_true", help="the program is a module")
-    run.add_argument("-c", dest="code", action="store_true", help="the program is code")
-    run.add_argument("program", nargs=argparse.REMAINDER, help="the script and its arguments")
-    run.set_defaults(run_parser=run)
+    parser.add_argument("-m", dest="module", action="store_true", help="the program is a module")
+    parser.add_argument("-c", dest="code", action="store_true", help="the program is code")
+    parser.add_argument("program", nargs=argparse.REMAINDER, help="the script and its arguments")
 
 
-def _run(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+    """Runs the program, and returns the exit status."""
     if not options.program:
         parser.error("which program? give a script, -m module or -c code")
     if options.module and options.code:

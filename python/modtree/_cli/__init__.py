@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The command line ``modtree``: one file for each command, imported when it is asked for.
+
+The file of a command has ``fill(parser)``, which gives its parser the arguments and the help, and
+``execute(options, parser)``, which does the work and returns the exit status.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Container, Sequence
+from typing import Any
+
+from modtree._C import __version__
+from modtree._cli.ending import ended_well
+
+__all__ = ["COMMANDS", "main", "make_parser"]
+
+#: Each command, which is the name of its file, and its line in the help.
+COMMANDS = {
+    "run": "run a torch program on modtree's Module",
+}
+
+_EPILOG = "modtree COMMAND --help shows the options of a command, with examples."
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Does what the arguments (those of the process by default) ask for.
+
+    Returns the exit status.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    parser = make_parser(given[:1])
+    options = parser.parse_args(given)
+    if options.command == "run":  # the program's errors and its output are its own
+        return _file_of("run").execute(options, options.parser)
+    return ended_well(_file_of(options.command).execute, options)
+
+
+def make_parser(filled: Container[str] = COMMANDS) -> argparse.ArgumentParser:
+    """The parser of all commands.
+
+    Args:
+        filled: The commands whose files are imported, for their arguments.
+    """
+    parser = argparse.ArgumentParser(
+        prog="modtree", description="modtree's command line.", epilog=_EPILOG
+    )
+    parser.add_argument("--version", action="version", version=f"modtree {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+    for name, line in COMMANDS.items():
+        own = commands.add_parser(name, help=line)
+        own.set_defaults(parser=own)
+        if name in filled:
+            _file_of(name).fill(own)
+    return parser
+
+
+def _file_of(command: str) -> Any:
+    return importlib.import_module(f"modtree._cli.{command}")
