@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from modtree import families
 
-__all__ = ["Mismatch", "likely_causes", "near_matches", "shape_of"]
+__all__ = ["Mismatch", "likely_causes", "likely_rules", "near_matches", "shape_of"]
 
 _SAMPLES = 8
 _LONGEST_SEARCH = 400  # keys that one key is compared with, letter by letter
@@ -157,7 +157,8 @@ def _renamed_pairs(found: Mismatch) -> Counter[tuple[str, str]]:
     return pairs
 
 
-def _renamed_modules(found: Mismatch) -> Iterator[str]:
+def _module_rules(found: Mismatch) -> dict[str, str]:
+    """Prefixes of unexpected keys, and what they are in the model."""
     rules: dict[str, str] = {}
     missing = set(found.missing)
     for (old, new), _ in _renamed_pairs(found).most_common(4):
@@ -171,6 +172,11 @@ def _renamed_modules(found: Mismatch) -> Iterator[str]:
             fitting += target in missing and shape in (None, found.model_shape(target))
         if 2 * fitting > len(keys):
             rules[old] = new
+    return rules
+
+
+def _renamed_modules(found: Mismatch) -> Iterator[str]:
+    rules = _module_rules(found)
     if rules:
         changes = ", ".join(f"{old[:-1]!r} is {new[:-1]!r} now" for old, new in rules.items())
         yield f"renamed modules: {changes}. Try: {_rename_call(rules)}"
@@ -243,6 +249,21 @@ def likely_causes(found: Mismatch) -> list[str]:
     causes += _transposed(found) if found.shapes else ()
     causes += _all_sizes(found) if found.shapes else ()
     return causes
+
+
+def likely_rules(found: Mismatch) -> dict[str, str]:
+    """Prefixes and what takes their place, so that most of the unexpected keys become missing
+    ones; empty where no rule does.
+    """
+    if not found.missing or not found.unexpected:
+        return {}
+    prefix = _most_common_prefix(found.unexpected, found.missing)
+    if prefix is not None:
+        return {prefix: ""}
+    prefix = _most_common_prefix(found.missing, found.unexpected)
+    if prefix is not None:
+        return {"": prefix}
+    return _module_rules(found)
 
 
 def near_matches(found: Mismatch, most: int = 5) -> list[tuple[str, str]]:
