@@ -29,6 +29,8 @@ from modtree._C import __version__, _has_compatible_shallow_copy_type  # noqa: F
 from modtree._C import _promote_types as promote_types
 from modtree._C import _result_type as result_type
 from modtree._inspection.check import check
+from modtree._inspection.diff import diff
+from modtree._inspection.diff_result import Diff
 from modtree._inspection.drawing.dot import to_dot
 from modtree._inspection.drawing.mermaid import to_mermaid
 from modtree._inspection.drawing.svg import to_svg
@@ -147,7 +149,6 @@ from modtree._ops.functions import (
     diagflat,
     diagonal,
     diagonal_scatter,
-    diff,
     digamma,
     dist,
     div,
@@ -650,7 +651,7 @@ __all__ = [
     "mps", "multiprocessing", "nn", "optim", "overrides", "profiler", "random", "serialization",
     "types", "utils", "version", "xpu",
     # classes
-    "CheckpointError", "Generator", "GradScaler", "LoadReport", "OutOfMemoryError", "Size",
+    "CheckpointError", "Diff", "Generator", "GradScaler", "LoadReport", "OutOfMemoryError", "Size",
     "Tensor", "autocast", "device",
     # dtypes, layouts, constants
     "as_dtype", "bfloat16", "bool", "cdouble", "cfloat", "channels_last", "channels_last_3d",

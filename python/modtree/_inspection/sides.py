@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What can be compared, in one form: models, state dicts and files."""
+
+from __future__ import annotations
+
+import abc
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from modtree import families
+from modtree._checkpoint.dtypes import array_dtype
+from modtree._checkpoint.reader import Checkpoint, Entry, open_checkpoint
+from modtree._module.loading.rename import Rename, rename_function
+from modtree._ops.strided import strided_view
+
+__all__ = ["Facts", "NoValues", "Side", "can_be_side", "open_side"]
+
+
+class Facts(NamedTuple):
+    """A tensor without its values; no shape is one that is not known yet."""
+
+    shape: tuple[int, ...] | None
+    dtype: str
+
+
+class NoValues(Exception):
+    """The values of an entry cannot be had; the text says why."""
+
+
+class Side(abc.ABC):
+    """One of the two sides of a comparison.
+
+    Attributes:
+        name: what a report calls it.
+        tensors: the tensors by their keys.
+        others: the entries that are no tensors: numbers, extra state.
+        versions: the versions of modules by their paths, or None where they are not known.
+    """
+
+    name: str
+    tensors: dict[str, Facts]
+    others: dict[str, Any]
+    versions: dict[str, Any] | None
+    _old_keys: dict[str, str] | None = None
+
+    def array(self, key: str) -> np.ndarray:
+        """The values of a tensor.
+
+        Raises:
+            NoValues: it has none, or none that NumPy knows.
+        """
+        return self._read(key if self._old_keys is None else self._old_keys[key])
+
+    def rename(self, rename: Rename) -> None:
+        """Gives the entries other keys, by the rules that ``load_state_dict`` has.
+
+        Raises:
+            TypeError: ``rename`` is no such rule.
+            ValueError: two entries get the same key.
+        """
+        function = rename_function(rename)
+        old_keys: dict[str, str] = {}
+        for key in (*self.tensors, *self.others):
+            new = function(key)
+            if new in old_keys:
+                raise ValueError(f"rename gives {old_keys[new]!r} and {key!r} the same key {new!r}")
+            if new is not None:
+                old_keys[new] = key
+        tensors, others = self.tensors, self.others
+        self.tensors = {new: tensors[old] for new, old in old_keys.items() if old in tensors}
+        self.others = {new: others[old] for new, old in old_keys.items() if old in others}
+        self._old_keys = old_keys
+
+    @abc.abstractmethod
+    def _read(self, key: str) -> np.ndarray: ...
+
+    def close(self) -> None:
+        """Gives the files back."""
+        return None
+
+
+def can_be_side(value: Any) -> bool:
+    """Is it a model, a state dict, a path or an open checkpoint?"""
+    kinds = (str, os.PathLike, Mapping, Checkpoint)
+    return isinstance(value, kinds) or callable(getattr(type(value), "state_dict", None))
+
+
+def open_side(value: Any, which: str) -> Side:
+    """The side of a model, a state dict, a path or an open checkpoint.
+
+    Args:
+        value: what is compared.
+        which: the name of the argument.
+
+    Raises:
+        TypeError: it is none of these.
+        OSError: the file cannot be opened.
+        CheckpointError: it is damaged, or no checkpoint.
+    """
+    if isinstance(value, (str, os.PathLike)):
+        return _FileSide(open_checkpoint(value), owned=True)
+    if isinstance(value, Checkpoint):
+        return _FileSide(value, owned=False)
+    if isinstance(value, Mapping):
+        return _StateSide(value, f"the state dict {which}")
+    if can_be_side(value):
+        return _StateSide(value.state_dict(), f"{type(value).__name__} {which}")
+    raise TypeError(
+        f"diff compares models, state dicts and paths of checkpoints; {which} is "
+        f"{type(value).__name__}"
+    )
+
+
+class _FileSide(Side):
+    """A checkpoint, whose tensors are read one by one."""
+
+    def __init__(self, checkpoint: Checkpoint, owned: bool) -> None:
+        self.name = str(checkpoint.path)
+        self.others = dict(checkpoint.values)
+        self.versions = _versions(checkpoint.versions)
+        self._checkpoint, self._owned = checkpoint, owned
+        keys = (key for key in checkpoint.keys() if key not in self.others)
+        self.tensors = {key: self._facts(key) for key in keys}
+
+    def _entry_of(self, key: str) -> Entry:
+        """The entry whose memory a key names."""
+        view = self._checkpoint.views.get(key)
+        kept = self._checkpoint.ties.get(key, key) if view is None else view.of
+        return self._checkpoint.entries[kept]
+
+    def _facts(self, key: str) -> Facts:
+        entry, view = self._entry_of(key), self._checkpoint.views.get(key)
+        return Facts(tuple(entry.shape if view is None else view.shape), entry.dtype)
+
+    def _read(self, key: str) -> np.ndarray:
+        entry, view = self._entry_of(key), self._checkpoint.views.get(key)
+        try:
+            array_dtype(entry.dtype)
+        except TypeError as error:
+            if entry.dtype != "bfloat16":  # which comes as float32 then
+                raise NoValues(str(error)) from None
+        array = self._checkpoint.array(entry.key)
+        if view is None:
+            return array
+        steps = [stride * array.itemsize for stride in view.strides]
+        return strided_view(array.reshape(-1)[view.offset :], view.shape, steps)
+
+    def close(self) -> None:
+        if self._owned:
+            self._checkpoint.close()
+
+
+class _StateSide(Side):
+    """A mapping; mappings in it, as those of optimizers have them, are part of the keys."""
+
+    def __init__(self, state: Mapping[Any, Any], name: str) -> None:
+        self.name = name
+        self.tensors, self.others, self._values = {}, {}, {}
+        self.versions = _versions(getattr(state, "_metadata", None))
+        for key, value in _flat(state, "", ()):
+            while key in self.tensors or key in self.others:
+                key += "'"  # {"a.b": ..., "a": {"b": ...}}
+            facts = _facts(value)
+            if facts is None:
+                self.others[key] = value
+            else:
+                self.tensors[key], self._values[key] = facts, value
+
+    def _read(self, key: str) -> np.ndarray:
+        value, family = self._values[key], families.family_of(self._values[key])
+        if family is None:
+            return np.asarray(value)
+        if family.is_meta(value):
+            raise NoValues("it is on meta")
+        try:
+            return np.asarray(family.to_numpy(value))
+        except Exception as error:  # sparse, quantized or distributed tensors of another library
+            raise NoValues(f"it cannot be had as an array: {error}") from None
+
+
+def _flat(state: Mapping[Any, Any], prefix: str, above: tuple[int, ...]) -> Iterator[Any]:
+    for key, value in state.items():
+        path = f"{prefix}{key}"
+        inside = isinstance(value, Mapping) and value and id(value) not in above
+        if inside and all(isinstance(name, (str, int)) for name in value):
+            yield from _flat(value, f"{path}.", (*above, id(state)))
+        else:
+            yield path, value
+
+
+def _facts(value: Any) -> Facts | None:
+    family = families.family_of(value)
+    if family is not None:
+        if family.is_uninitialized(value):
+            return Facts(None, family.dtype_name(value))
+        return Facts(tuple(family.shape(value)), family.dtype_name(value))
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biufcV":
+        return Facts(value.shape, value.dtype.name)
+    return None
+
+
+def _versions(metadata: Any) -> dict[str, Any] | None:
+    if not isinstance(metadata, Mapping):
+        return None
+    return {
+        path: entry.get("version") for path, entry in metadata.items() if isinstance(entry, Mapping)
+    }
