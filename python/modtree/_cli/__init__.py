@@ -8,6 +8,7 @@ The file of a command has ``fill(parser)``, which gives its parser the arguments
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import sys
 from collections.abc import Container, Sequence
@@ -21,6 +22,13 @@ __all__ = ["COMMANDS", "main", "make_parser"]
 #: Each command, which is the name of its file, and its line in the help.
 COMMANDS = {
     "run": "run a torch program on modtree's Module",
+    "inspect": "show what a checkpoint holds",
+    "diff": "compare two checkpoints",
+    "convert": "write a checkpoint in another format, dtype or number of files",
+    "verify": "check that a checkpoint is whole, and fits a model",
+    "summary": "show the tree of a model",
+    "bench": "time the operations on module trees on this machine",
+    "completion": "print a script that completes these commands in a shell",
 }
 
 _EPILOG = "modtree COMMAND --help shows the options of a command, with examples."
@@ -46,7 +54,10 @@ def make_parser(filled: Container[str] = COMMANDS) -> argparse.ArgumentParser:
         filled: The commands whose files are imported, for their arguments.
     """
     parser = argparse.ArgumentParser(
-        prog="modtree", description="modtree's command line.", epilog=_EPILOG
+        prog="modtree",
+        description="modtree's command line.",
+        epilog=_EPILOG,
+        formatter_class=functools.partial(argparse.HelpFormatter, max_help_position=30),
     )
     parser.add_argument("--version", action="version", version=f"modtree {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")

@@ -4,10 +4,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import os
 import sys
 from collections.abc import Callable
+
+from modtree._checkpoint.base import CheckpointError
+from modtree._inspection.printable import printable
 
 __all__ = ["DIFFERENT", "SAME", "TROUBLE", "Trouble", "ended_well"]
 
@@ -34,15 +38,22 @@ def ended_well(
         sys.stdout.flush()
         return status
     except BrokenPipeError:
-        # Python flushes stdout once more when it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return _NO_READER
     except KeyboardInterrupt:
         return _INTERRUPTED
-    except Trouble as error:
+    except (Trouble, CheckpointError) as error:
         text = str(error)
     except OSError as error:
         reason = error.strerror or str(error)
         text = reason if error.filename is None else f"{error.filename}: {reason}"
-    print(f"modtree {options.command}: {text}", file=sys.stderr)
+        if error.filename is None:  # of stdout itself: its disk is full
+            _discard_output()
+    print(f"modtree {options.command}: {printable(' '.join(text.splitlines()))}", file=sys.stderr)
     return TROUBLE
+
+
+def _discard_output() -> None:
+    """Points stdout nowhere: Python flushes it once more when it ends."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""``modtree convert`` writes a checkpoint in another format, dtype or number of files."""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import json
+from collections.abc import Callable
+
+from modtree._checkpoint.base import CheckpointError
+from modtree._checkpoint.convert import convert
+from modtree._checkpoint.reader import open_checkpoint
+from modtree._cli.ending import SAME, Trouble
+from modtree._cli.options import RULE_HELP, add_json, describe, rename_rule
+from modtree._inspection.phrases import bytes_text, noun
+from modtree._inspection.printable import printable
+from modtree._module.loading.rename import rename_function
+
+__all__ = ["execute", "fill"]
+
+_DESCRIPTION = """\
+Writes a checkpoint again, tensor by tensor, so that it may be larger than memory: as safetensors or
+as torch has it, in one file or in shards with an index, in another dtype, under other keys. The new
+files take the place of old ones when they are complete.
+"""
+_EXAMPLES = """\
+    modtree convert model.pt model.safetensors
+    modtree convert model.safetensors model.pt --dtype float16
+    modtree convert model.safetensors folder/model.safetensors --max-shard-size 5GB
+    modtree convert ddp.pt plain.safetensors --rename module.= --match 'module.encoder.*'
+"""
+_STATUS = "0: written; 2: a file cannot be read or written"
+
+
+def fill(parser: argparse.ArgumentParser) -> None:
+    """Gives the parser of this command its arguments and its help."""
+    describe(parser, _DESCRIPTION, _EXAMPLES, _STATUS)
+    parser.add_argument("source", metavar="IN", help="a checkpoint: a file, an index, or a folder")
+    parser.add_argument("target", metavar="OUT", help="where it is written")
+    parser.add_argument(
+        "--format",
+        choices=["safetensors", "torch"],
+        help="the format of OUT, which its ending says otherwise: .safetensors, .pt, .pth, .bin",
+    )
+    parser.add_argument(
+        "--dtype",
+        choices=["float16", "bfloat16", "float32", "float64"],
+        help="the dtype of floating-point tensors",
+    )
+    parser.add_argument(
+        "--max-shard-size", metavar="SIZE", help="several files, none larger: 5GB, 500MiB"
+    )
+    parser.add_argument(
+        "--rename", action="append", type=rename_rule, metavar="OLD=NEW", help=RULE_HELP
+    )
+    parser.add_argument(
+        "--match", action="append", metavar="GLOB", help="only keys of IN that match"
+    )
+    add_json(parser)
+
+
+def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+    """Writes the files, and returns the exit status."""
+    try:
+        convert(
+            options.source,
+            options.target,
+            dtype=options.dtype,
+            rename=_rename(options),
+            max_shard_size=options.max_shard_size,
+            format=options.format,
+        )
+    except CheckpointError:
+        raise
+    except (TypeError, ValueError) as error:  # options that do not fit
+        raise Trouble(str(error)) from error
+    _say(options)
+    return SAME
+
+
+def _rename(options: argparse.Namespace) -> Callable[[str], str | None] | None:
+    """The new key of each entry, None for those that do not match."""
+    function = None if options.rename is None else rename_function(options.rename)
+    if options.match is None:
+        return function
+
+    def matches(key: str) -> bool:
+        return any(fnmatch.fnmatchcase(key, glob) for glob in options.match)
+
+    def renamed(key: str) -> str | None:
+        if not matches(key):
+            return None
+        return key if function is None else function(key)
+
+    with open_checkpoint(options.source) as checkpoint:
+        if not any(map(matches, checkpoint.keys())):
+            raise Trouble(f"{options.source}: no key matches {' or '.join(options.match)}")
+    return renamed
+
+
+def _say(options: argparse.Namespace) -> None:
+    with open_checkpoint(options.target) as written:
+        entries = written.entries.values()
+        files = sorted({str(entry.file) for entry in entries})
+        nbytes = sum(entry.nbytes for entry in entries)
+        if options.json:
+            answer = {
+                "path": str(written.path),
+                "format": written.format,
+                "entries": len(entries),
+                "nbytes": nbytes,
+                "files": files,
+            }
+            print(json.dumps(answer, indent=1))
+            return
+        parts = f", {len(files):,} files" if len(files) > 1 else ""
+        path = printable(str(written.path))
+        size = bytes_text(nbytes)
+        print(f"{path}: {written.format}{parts}, {noun(len(entries), 'entry', 'entries')}, {size}")

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Options that several commands have, and the form of their help."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import Any
+
+__all__ = ["RULE_HELP", "add_json", "depth", "describe", "rename_rule", "tolerance"]
+
+RULE_HELP = (
+    "keys that begin with OLD begin with NEW instead; /PATTERN/=NEW replaces what the regular "
+    "expression matches; may be given several times"
+)
+
+
+def describe(parser: argparse.ArgumentParser, description: str, examples: str, status: str) -> None:
+    """Help with examples and exit statuses, in lines as they are written."""
+    parser.description = description
+    parser.epilog = f"examples:\n{examples}\nexit status:\n    {status}"
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.allow_abbrev = False
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """``--json``."""
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def depth(text: str) -> int:
+    """A number of levels, for argparse."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a number of levels from 1 on, got {text!r}")
+    return int(text)
+
+
+def tolerance(text: str) -> float:
+    """A number of 0 or more, for argparse."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not number >= 0:
+        raise argparse.ArgumentTypeError(f"expected a number of 0 or more, got {text!r}")
+    return number
+
+
+def rename_rule(text: str) -> tuple[Any, str]:
+    """``OLD=NEW`` or ``/PATTERN/=NEW``, for argparse."""
+    is_pattern = text.startswith("/") and "/=" in text[1:]
+    old, equals, new = text.partition("=") if not is_pattern else text[1:].rpartition("/=")
+    if not equals:
+        raise argparse.ArgumentTypeError(
+            f"expected OLD=NEW, such as module.= or encoder.=backbone., got {text!r}"
+        )
+    if not is_pattern:
+        return old, new
+    try:
+        pattern = re.compile(old)
+        pattern.sub(new, "")  # which reads NEW, with its references to groups
+        return pattern, new
+    except (re.error, IndexError) as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no rule: {error}") from None

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the terminal behind stdout can show."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+
+__all__ = ["Screen"]
+
+_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+
+
+class Screen:
+    """Attributes:
+    width: columns of the terminal; None where stdout is none, and nothing is shortened.
+    colours: whether text is coloured: on a terminal that can, without NO_COLOR.
+    """
+
+    def __init__(self) -> None:
+        is_terminal = sys.stdout.isatty()
+        self.width = shutil.get_terminal_size().columns if is_terminal else None
+        plain = os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb"
+        self.colours = is_terminal and not plain
+
+    def paint(self, text: str, colour: str) -> str:
+        """The text in a colour, or ``bold`` or ``dim``."""
+        return f"\x1b[{_CODES[colour]}m{text}\x1b[0m" if self.colours and text else text
+
+    def shortened(self, text: str, width: int | None = None) -> str:
+        """The text with its middle left out where it is wider than the terminal, or than
+        ``width`` there.
+        """
+        most = self.width if width is None else width
+        if self.width is None or most is None or len(text) <= most:
+            return text
+        most = max(most, 5)
+        front = (most - 3) // 2
+        return f"{text[:front]}...{text[len(text) - (most - 3 - front) :]}"

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The command line as a process: statuses, help, terminals, pipes."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from helpers.command_line import command_of, environment_of, process, save_model
+
+import modtree as mt
+from modtree._cli import COMMANDS
+
+HELP_OF_RUN = """\
+usage: modtree run [--off | --report | --compare] (script | -m module | -c code) ...
+
+Runs a torch program on modtree's native Module, otherwise as python runs it:
+
+    modtree run train.py --lr 3e-4
+    modtree run -m pytest tests/
+    modtree run -c "import torch; print(torch.nn.Linear(2, 2))"
+
+positional arguments:
+  program     the script and its arguments
+"""
+
+on_posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX")
+
+
+def test_help_and_version(cli):
+    ended = cli("--help")
+    assert ended.status == 0 and all(
+        re.search(rf"^ +{name}( |$)", ended.out, re.M) for name in COMMANDS
+    )
+    assert cli("--version").out == f"modtree {mt.__version__}\n"
+    assert cli("run", "-h").out.startswith(HELP_OF_RUN)
+
+
+@pytest.mark.parametrize("command", sorted(set(COMMANDS) - {"run"}))
+def test_help_of_a_command(cli, command):
+    ended = cli(command, "--help")
+    assert ended.status == 0 and ended.err == ""
+    assert f"examples:\n    {'eval' if command == 'completion' else 'modtree'} " in ended.out
+    assert re.search(r"exit status:\n    0: ", ended.out)
+    assert all(len(line) <= 100 for line in ended.lines)
+
+
+@pytest.mark.parametrize("arguments", [[], ["no-such"], ["--wrong"], ["diff"], ["inspect"]])
+def test_wrong_usage(cli, arguments):
+    ended = cli(*arguments)
+    assert ended.status == 2 and ended.out == "" and "modtree" in ended.err.splitlines()[-1]
+
+
+def test_only_the_file_of_the_command_is_imported():
+    program = (
+        "import sys; from modtree._cli import main; main(sys.argv[1:]);"
+        "print(sorted(m for m in sys.modules if m.startswith('modtree._cli.')))"
+    )
+    code = "import sys; print(sorted(m for m in sys.modules if m.startswith('modtree._cli.')))"
+    command = [sys.executable, "-c", program, "run", "--off", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[0] == "['modtree._cli.ending', 'modtree._cli.run']"
+
+
+def test_statuses_of_the_process(tmp_path):
+    a = save_model(tmp_path / "a.safetensors")
+    done = process("diff", a, a)
+    assert (done.returncode, done.stderr) == (0, "")
+    done = process("diff", a, "nowhere", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "modtree diff: nowhere: No such file or directory\n"
+    done = process("inspect", a, "--match", "x")
+    assert done.returncode == 1
+
+
+# -- terminals -------------------------------------------------------------------------------------
+
+
+def on_a_terminal(columns, *arguments, **environment):
+    """What the command writes to a terminal of this width."""
+    fcntl, pty, termios = map(pytest.importorskip, ("fcntl", "pty", "termios"))
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    settings = {"COLUMNS": "", "NO_COLOR": "", "TERM": "xterm", **environment}
+    options = {"stdout": theirs, "env": environment_of(**settings)}
+    with subprocess.Popen(command_of(*arguments), **options) as running:
+        os.close(theirs)
+        text = b""
+        try:
+            while part := os.read(ours, 65536):
+                text += part
+        except OSError:  # EIO: the other side is closed
+            pass
+        os.close(ours)
+    assert running.returncode in (0, 1)
+    return text.decode().replace("\r\n", "\n").splitlines()
+
+
+@on_posix
+def test_colours_and_width(tmp_path):
+    model = save_model(tmp_path / "m.safetensors", **{"x" * 90: mt.ones(1).numpy()})
+    wide = on_a_terminal(160, "inspect", model)
+    assert "\x1b[1m" in wide[0] and any("x" * 90 in line for line in wide)
+    plain = on_a_terminal(160, "inspect", model, NO_COLOR="1")
+    assert not any("\x1b" in line for line in plain)
+    assert plain == process("inspect", model).stdout.splitlines()
+    narrow = on_a_terminal(80, "inspect", model, NO_COLOR="1")
+    assert max(map(len, narrow[1:])) <= 80 and any("xx...xx" in line for line in narrow)
+    assert not any("\x1b" in line for line in on_a_terminal(80, "inspect", model, TERM="dumb"))
+
+
+def test_a_pipe_gets_no_colours_and_whole_names(tmp_path):
+    model = save_model(tmp_path / "m.safetensors", **{"x" * 90: mt.ones(1).numpy()})
+    done = process("inspect", model, env={"COLUMNS": "40", "TERM": "xterm"})
+    assert "x" * 90 in done.stdout and "\x1b" not in done.stdout
+
+
+# -- pipes, encodings, signals ---------------------------------------------------------------------
+
+
+@on_posix
+def test_a_reader_that_goes_away(tmp_path):
+    entries = {f"entry_{'x' * 40}_{i}": mt.zeros(1) for i in range(3000)}
+    mt.save_file(entries, tmp_path / "m.safetensors")
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": environment_of()}
+    command = command_of("inspect", "m.safetensors")
+    with subprocess.Popen(command, cwd=tmp_path, **options) as running:
+        assert running.stdout.readline().startswith(b"m.safetensors: ")
+        running.stdout.close()
+        assert running.stderr.read() == b""
+    assert running.returncode == 128 + signal.SIGPIPE
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk(tmp_path):
+    model = save_model(tmp_path / "m.safetensors")
+    command = command_of("inspect", model)
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (2, "modtree inspect: No space left on device\n")
+
+
+def test_names_that_the_encoding_lacks(tmp_path):
+    mt.save_file({"größe": mt.zeros(1)}, tmp_path / "m.safetensors")
+    done = process("inspect", tmp_path / "m.safetensors", env={"PYTHONIOENCODING": "ascii"})
+    assert done.returncode == 0 and "gr\\xf6\\xdfe" in done.stdout
+
+
+@on_posix
+def test_an_interrupt(tmp_path):
+    command = command_of("bench", "--no-torch", "--seconds", 60)
+    pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, **pipe) as running:
+        assert running.stdout.readline().startswith(b"python ")
+        running.send_signal(signal.SIGINT)
+        assert running.communicate()[1] == b""
+    assert running.returncode == 128 + signal.SIGINT
