@@ -29,7 +29,7 @@ class Unequal(NamedTuple):
 class Diff:
     """What differs between two models, state dicts or checkpoints; true where anything does.
 
-    Attributes:
+    Args:
         a: What the first side is called.
         b: The same of the second.
         entries_of_a: How many entries the first side has.

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The commands on the page of the command line print what the page says."""
+
+from __future__ import annotations
+
+import doctest
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+import modtree as mt
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "command_line.md"
+BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+pytestmark = pytest.mark.skipif(not PAGE.is_file(), reason="needs the source tree")
+
+
+def commands(block):
+    """(command, the lines that it prints)"""
+    for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+        command, _, output = part.partition("\n")
+        yield command, output
+
+
+def test_the_page(cli, tmp_path):
+    state = mt.get_rng_state()
+    mt.manual_seed(0)
+    names = {"__name__": "page"}
+    checked = []
+    for kind, block in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
+        if kind == "python":
+            exec(block, names)
+            if block.startswith("# models.py\n"):
+                (tmp_path / "models.py").write_text(block)
+            continue
+        for command, expected in commands(block):
+            program, *arguments = shlex.split(command)
+            ended = cli(*arguments)
+            assert program == "modtree" and ended.err == "", command
+            assert ended.status == ("diff" in command or "--model" in command), command
+            same = doctest.OutputChecker().check_output
+            assert same(expected, ended.out, doctest.ELLIPSIS), f"{command}\n{ended.out}"
+            checked.append(arguments[0])
+    mt.set_rng_state(state)
+    assert set(checked) == {"inspect", "diff", "convert", "verify", "summary"}
