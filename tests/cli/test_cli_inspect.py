@@ -135,11 +135,13 @@ def test_a_key_that_is_a_branch_too(cli):
 
 def test_strange_keys(cli):
     keys = ["", ".", "..", "a..b", "a.\x1b[2J", "x" * 300, ".".join("abc" * 200), "a.0.b", "a.1.b"]
+    keys += ["9" * 5000, "a.٣", "a.²"]
     mt.save_file({key: mt.ones(1) for key in keys}, "model.safetensors")
     ended = cli("inspect", "model.safetensors")
     assert ended.status == 0 and "\x1b" not in ended.out and "\\x1b[2J" in ended.out
     assert ended.lines[-1] == f"total: {len(keys)} elements, {4 * len(keys)} B"
-    assert cli("inspect", "model.safetensors", "--all").status == 0
+    for options in (["--all"], ["--sort", "name"], ["--sort", "size"], ["--depth", 2], ["--json"]):
+        assert cli("inspect", "model.safetensors", *options).status == 0
 
 
 def test_an_empty_checkpoint(cli):

@@ -271,6 +271,8 @@ def test_rename_leaves_out_and_refuses_two_of_one_key():
     assert not mt.diff(a, {"z": mt.ones(1)}, rename=lambda key: "z" if key == "x" else None)
     with pytest.raises(ValueError, match="rename gives 'x' and 'y' the same key 'z'"):
         mt.diff(a, a, rename=lambda key: "z")
+    with pytest.raises(TypeError, match="rename gave 3 for the key 'x': expected a str or None"):
+        mt.diff(a, a, rename=lambda key: 3)
     with pytest.raises(TypeError, match="rename"):
         mt.diff(a, a, rename=3)
 
@@ -302,6 +304,14 @@ def test_text_obeys_nothing_that_keys_say():
     assert (
         text_of(found)[1] == "  a\\x1b[2Jb\\nc" and "é" in str(found) and "\x1b" not in str(found)
     )
+
+
+def test_endless_keys_take_no_time():
+    dotted = {".".join("ab" * 200_000): 1, **{f"{i}.{'x' * 1000}": 1 for i in range(300)}}
+    other = {f"c.{key}": 1 for key in dotted}
+    found = mt.diff(dotted, other)
+    assert len(found.only_in_a) == len(found.only_in_b) == 301 and not found.near_keys
+    assert len(str(found)) > 800_000
 
 
 def test_json(impl, make):
@@ -343,6 +353,15 @@ def test_ties_views_and_extra_state_of_files(tmp_path):
     assert not found and found.compared == 4
     state["part"] = state["part"] + 1
     assert list(mt.diff(path, state).values) == ["part"]
+
+
+def test_extra_state_of_files(tmp_path):
+    state = {"x": mt.ones(1), "_extra_state": {"seen": [1, [2, 3]], "by": {"epoch": 3}}}
+    path = tmp_path / "model.safetensors"
+    mt.save_file(state, path)
+    assert not mt.diff(path, state)
+    state["_extra_state"] = {"seen": [1, [2, 3]], "by": {"epoch": 4}}
+    assert mt.diff(path, state).others == {"_extra_state.by.epoch": (3, 4)}
 
 
 def test_a_file_that_cannot_be_read(tmp_path):

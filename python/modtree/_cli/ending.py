@@ -44,6 +44,8 @@ def ended_well(
         return _INTERRUPTED
     except (Trouble, CheckpointError) as error:
         text = str(error)
+    except MemoryError:
+        text = "there is not enough memory"
     except OSError as error:
         reason = error.strerror or str(error)
         text = reason if error.filename is None else f"{error.filename}: {reason}"

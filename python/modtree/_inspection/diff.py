@@ -26,13 +26,18 @@ __all__ = ["compare", "diff"]
 Comparable: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Module
 
 
+#: Of a model's keys; the search for likely names takes more than linear time in their lengths.
+_LONGEST_KEY = 1000
+
+
 class _Shape(NamedTuple):
     shape: tuple[int, ...]
 
 
 def _likely_renames(a: Side, b: Side, result: Diff) -> None:
     """Notes by which rule, or by which single pairs, keys of a seem to have become keys of b."""
-    if not result.only_in_a or not result.only_in_b:
+    only = (*result.only_in_a, *result.only_in_b)
+    if not result.only_in_a or not result.only_in_b or max(map(len, only)) > _LONGEST_KEY:
         return
     shapes = {
         key: _Shape(a.tensors[key].shape or ()) if key in a.tensors else a.others[key]

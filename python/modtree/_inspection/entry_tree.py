@@ -72,8 +72,8 @@ class Group:
 
 
 def _natural(name: str) -> list[Any]:
-    parts = re.split(r"(\d+)", name)
-    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts]
+    parts = re.split(r"([0-9]{1,18})", name)
+    return [(0, int(part), "") if at % 2 else (1, 0, part) for at, part in enumerate(parts)]
 
 
 def entry_tree(entries: Iterable[Entry], notes: Iterable[tuple[str, str]] = ()) -> Branch:

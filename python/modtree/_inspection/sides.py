@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import abc
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -30,8 +29,9 @@ class NoValues(Exception):
     """The values of an entry cannot be had; the text says why."""
 
 
-class Side(abc.ABC):
-    """One of the two sides of a comparison.
+class Side:
+    """One of the two sides of a comparison. Mappings in it, as those of optimizers and of extra
+    state have them, are part of the keys.
 
     Attributes:
         name: what a report calls it.
@@ -40,11 +40,21 @@ class Side(abc.ABC):
         versions: the versions of modules by their paths, or None where they are not known.
     """
 
-    name: str
-    tensors: dict[str, Facts]
-    others: dict[str, Any]
-    versions: dict[str, Any] | None
-    _old_keys: dict[str, str] | None = None
+    def __init__(self, name: str, versions: Any, state: Mapping[Any, Any]) -> None:
+        self.name = name
+        self.versions = _versions(versions)
+        self.tensors: dict[str, Facts] = {}
+        self.others: dict[str, Any] = {}
+        self._values: dict[str, Any] = {}
+        self._old_keys: dict[str, str] | None = None
+        for key, value in _flat(state, "", ()):
+            while key in self.tensors or key in self.others:
+                key += "'"  # {"a.b": ..., "a": {"b": ...}}
+            facts = _facts(value)
+            if facts is None:
+                self.others[key] = value
+            else:
+                self.tensors[key], self._values[key] = facts, value
 
     def array(self, key: str) -> np.ndarray:
         """The values of a tensor.
@@ -58,28 +68,39 @@ class Side(abc.ABC):
         """Gives the entries other keys, by the rules that ``load_state_dict`` has.
 
         Raises:
-            TypeError: ``rename`` is no such rule.
+            TypeError: ``rename`` is no such rule, or gave a key that is no str.
             ValueError: two entries get the same key.
         """
         function = rename_function(rename)
         old_keys: dict[str, str] = {}
         for key in (*self.tensors, *self.others):
             new = function(key)
+            if new is None:
+                continue
+            if not isinstance(new, str):
+                raise TypeError(f"rename gave {new!r} for the key {key!r}: expected a str or None")
             if new in old_keys:
                 raise ValueError(f"rename gives {old_keys[new]!r} and {key!r} the same key {new!r}")
-            if new is not None:
-                old_keys[new] = key
+            old_keys[new] = key
         tensors, others = self.tensors, self.others
         self.tensors = {new: tensors[old] for new, old in old_keys.items() if old in tensors}
         self.others = {new: others[old] for new, old in old_keys.items() if old in others}
         self._old_keys = old_keys
 
-    @abc.abstractmethod
-    def _read(self, key: str) -> np.ndarray: ...
+    def _read(self, key: str) -> np.ndarray:
+        value = self._values[key]
+        family = families.family_of(value)
+        if family is None:
+            return np.asarray(value)
+        if family.is_meta(value):
+            raise NoValues("it is on meta")
+        try:
+            return np.asarray(family.to_numpy(value))
+        except Exception as error:  # sparse, quantized or distributed tensors of another library
+            raise NoValues(f"it cannot be had as an array: {error}") from None
 
     def close(self) -> None:
         """Gives the files back."""
-        return None
 
 
 def can_be_side(value: Any) -> bool:
@@ -105,9 +126,10 @@ def open_side(value: Any, which: str) -> Side:
     if isinstance(value, Checkpoint):
         return _FileSide(value, owned=False)
     if isinstance(value, Mapping):
-        return _StateSide(value, f"the state dict {which}")
+        return Side(f"the state dict {which}", getattr(value, "_metadata", None), value)
     if can_be_side(value):
-        return _StateSide(value.state_dict(), f"{type(value).__name__} {which}")
+        state = value.state_dict()
+        return Side(f"{type(value).__name__} {which}", getattr(state, "_metadata", None), state)
     raise TypeError(
         f"diff compares models, state dicts and paths of checkpoints; {which} is "
         f"{type(value).__name__}"
@@ -118,12 +140,11 @@ class _FileSide(Side):
     """A checkpoint, whose tensors are read one by one."""
 
     def __init__(self, checkpoint: Checkpoint, owned: bool) -> None:
-        self.name = str(checkpoint.path)
-        self.others = dict(checkpoint.values)
-        self.versions = _versions(checkpoint.versions)
+        super().__init__(str(checkpoint.path), checkpoint.versions, checkpoint.values)
         self._checkpoint, self._owned = checkpoint, owned
-        keys = (key for key in checkpoint.keys() if key not in self.others)
-        self.tensors = {key: self._facts(key) for key in keys}
+        for key in checkpoint.keys():
+            if key not in checkpoint.values:
+                self.tensors[key] = self._facts(key)
 
     def _entry_of(self, key: str) -> Entry:
         """The entry whose memory a key names."""
@@ -136,6 +157,8 @@ class _FileSide(Side):
         return Facts(tuple(entry.shape if view is None else view.shape), entry.dtype)
 
     def _read(self, key: str) -> np.ndarray:
+        if key in self._values:
+            return super()._read(key)
         entry, view = self._entry_of(key), self._checkpoint.views.get(key)
         try:
             array_dtype(entry.dtype)
@@ -151,34 +174,6 @@ class _FileSide(Side):
     def close(self) -> None:
         if self._owned:
             self._checkpoint.close()
-
-
-class _StateSide(Side):
-    """A mapping; mappings in it, as those of optimizers have them, are part of the keys."""
-
-    def __init__(self, state: Mapping[Any, Any], name: str) -> None:
-        self.name = name
-        self.tensors, self.others, self._values = {}, {}, {}
-        self.versions = _versions(getattr(state, "_metadata", None))
-        for key, value in _flat(state, "", ()):
-            while key in self.tensors or key in self.others:
-                key += "'"  # {"a.b": ..., "a": {"b": ...}}
-            facts = _facts(value)
-            if facts is None:
-                self.others[key] = value
-            else:
-                self.tensors[key], self._values[key] = facts, value
-
-    def _read(self, key: str) -> np.ndarray:
-        value, family = self._values[key], families.family_of(self._values[key])
-        if family is None:
-            return np.asarray(value)
-        if family.is_meta(value):
-            raise NoValues("it is on meta")
-        try:
-            return np.asarray(family.to_numpy(value))
-        except Exception as error:  # sparse, quantized or distributed tensors of another library
-            raise NoValues(f"it cannot be had as an array: {error}") from None
 
 
 def _flat(state: Mapping[Any, Any], prefix: str, above: tuple[int, ...]) -> Iterator[Any]:
