@@ -108,7 +108,7 @@ def _say(options: argparse.Namespace) -> None:
             answer = {
                 "path": str(written.path),
                 "format": written.format,
-                "entries": len(entries),
+                "entries": len(written.keys()),
                 "nbytes": nbytes,
                 "files": files,
             }

@@ -64,7 +64,7 @@ def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int
         with open_checkpoint(file) as checkpoint:
             entries = _matching(checkpoint, options)
             notes = _notes(checkpoint, options)
-            if checkpoint.entries and not entries and not notes:
+            if checkpoint.keys() and not entries and not notes:
                 status = DIFFERENT
             if options.json:
                 answers.append(_for_json(checkpoint, entries, notes))
@@ -161,27 +161,23 @@ def _show(
 ) -> None:
     screen = Screen()
     root = entry_tree(entries, notes)
-    print(screen.paint(_title(checkpoint, entries), "bold"))
+    print(screen.paint(_title(checkpoint, len(entries) + len(notes)), "bold"))
     if options.metadata:
         for key, text in checkpoint.metadata.items():
             print(screen.shortened(f"  {printable(key)}: {printable(text)}"))
     if not entries and not notes:
-        print("  no entry matches" if checkpoint.entries else "  no entries")
+        print("  no entry matches" if checkpoint.keys() else "  no entries")
         return
     _print_rows(list(_rows(root, 0, options)), screen)
     _print_totals(entries, screen)
 
 
-def _title(checkpoint: Checkpoint, entries: list[Entry]) -> str:
-    every = len(checkpoint.entries)
-    shown = (
-        entries_text(every)
-        if len(entries) == every
-        else f"{len(entries):,} of {noun(every, 'entry', 'entries')}"
-    )
+def _title(checkpoint: Checkpoint, shown: int) -> str:
+    every = len(checkpoint.keys())
+    entries = entries_text(every) if shown == every else f"{shown:,} of {entries_text(every)}"
     files = len({entry.file for entry in checkpoint.entries.values()})
     parts = f", {files:,} files" if files > 1 else ""
-    return f"{printable(str(checkpoint.path))}: {checkpoint.format}{parts}, {shown}"
+    return f"{printable(str(checkpoint.path))}: {checkpoint.format}{parts}, {entries}"
 
 
 def _rows(branch: Branch, level: int, options: argparse.Namespace) -> Iterator[_Row]:
@@ -246,8 +242,9 @@ def _print_totals(entries: list[Entry], screen: Screen) -> None:
         sizes[entry.dtype] += entry.nbytes
         elements[entry.dtype] += number
     each = "; ".join(
-        f"{dtype} {elements[dtype]:,} elements, {bytes_text(nbytes)}"
+        f"{dtype}: {noun(elements[dtype], 'element')}, {bytes_text(nbytes)}"
         for dtype, nbytes in sizes.most_common()
     )
-    total = f"total: {sum(elements.values()):,} elements, {bytes_text(sum(sizes.values()))}"
+    every = noun(sum(elements.values()), "element")
+    total = f"total: {every}, {bytes_text(sum(sizes.values()))}"
     print(screen.paint(total, "bold") + (f" ({each})" if len(sizes) > 1 else ""))
