@@ -169,6 +169,7 @@ def test_extra_state(impl):
     assert not mt.diff(Counter(one), Counter(same))
     found = mt.diff(Counter(one), Counter({**one, "name": "y"}))
     assert found.others == {"_extra_state.name": ("x", "y")}
+    assert not mt.diff(Counter(one), Counter({**one, "name": "y"}), values=False)
     assert text_of(found) == [
         "other values differ (1 entry):",
         "  _extra_state.name: 'x' -> 'y'",

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
@@ -24,7 +25,6 @@ from modtree._tensor.tensor import Tensor
 __all__ = ["compare", "diff"]
 
 Comparable: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Module
-
 
 #: Of a model's keys; the search for likely names takes more than linear time in their lengths.
 _LONGEST_KEY = 1000
@@ -124,17 +124,10 @@ def compare(
     for name, tolerance in (("rtol", rtol), ("atol", atol)):
         if not tolerance >= 0:
             raise ValueError(f"{name} is a tolerance of 0 or more, got {tolerance!r}")
-    side_a = open_side(a, "a")
-    try:
-        side_b = open_side(b, "b")
-        try:
-            if rename is not None:
-                side_a.rename(rename)
-            return _compared(side_a, side_b, rtol, atol, values)
-        finally:
-            side_b.close()
-    finally:
-        side_a.close()
+    with closing(open_side(a, "a")) as side_a, closing(open_side(b, "b")) as side_b:
+        if rename is not None:
+            side_a.rename(rename)
+        return _compared(side_a, side_b, rtol, atol, values)
 
 
 def _compared(a: Side, b: Side, rtol: float, atol: float, values: bool) -> Diff:
@@ -152,7 +145,8 @@ def _compared(a: Side, b: Side, rtol: float, atol: float, values: bool) -> Diff:
             result.others[key] = Unequal(_tensor_text(facts), b.others[key])
     for key in filter(b.tensors.__contains__, a.others):
         result.others[key] = Unequal(a.others[key], _tensor_text(b.tensors[key]))
-    _compare_others(a, b, result)
+    if values:
+        _compare_others(a, b, result)
     if a.versions is not None and b.versions is not None:
         for path in filter(b.versions.__contains__, a.versions):
             if a.versions[path] != b.versions[path]:
