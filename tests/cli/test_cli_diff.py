@@ -77,6 +77,9 @@ def test_rename(cli, pair):
     mt.save_file({f"module.{k}": v for k, v in state.items()}, "ddp.safetensors")
     ended = cli("diff", "ddp.safetensors", pair[0])
     assert ended.status == 1 and "rename={'module.': ''}" in ended.out
+    assert ended.lines[-1] == "try: --rename module.="
+    assert cli("diff", pair[0], "ddp.safetensors").lines[-1] == "try: --rename =module."
+    assert cli("diff", pair[0], "ddp.safetensors", "--rename", "=module.").status == 0
     assert cli("diff", "ddp.safetensors", pair[0], "--rename", "module.=").status == 0
     rules = ["--rename", "layers.=blocks.", "--rename", "/(\\d)\\.(\\w+)$/=\\1.inner.\\2"]
     text = cli("diff", pair[0], pair[0], *rules, "--all").out

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 
 from modtree._checkpoint.base import CheckpointError
 from modtree._cli.ending import DIFFERENT, SAME, Trouble
@@ -12,6 +13,7 @@ from modtree._cli.options import RULE_HELP, add_json, describe, rename_rule, tol
 from modtree._cli.terminal import Screen
 from modtree._inspection.diff import compare
 from modtree._inspection.diff_result import Diff
+from modtree._inspection.printable import printable
 
 __all__ = ["execute", "fill"]
 
@@ -78,3 +80,6 @@ def _show(found: Diff, fold: bool) -> None:
     screen = Screen()
     for line in found.to_text(fold).splitlines():
         print(line if line.startswith("  ") else screen.paint(line, "bold"))
+    if found.likely_rename:
+        rules = [shlex.quote(f"{old}={new}") for old, new in found.likely_rename.items()]
+        print(printable(" ".join(["try:", *(f"--rename {rule}" for rule in rules)])))
