@@ -48,6 +48,12 @@ def test_text_of_an_empty_model():
     assert str(mt.summary(nn.Identity())).splitlines()[1].split() == ["Identity"] * 2 + ["-"] * 5
 
 
+def test_text_of_a_name_with_a_line_end_and_an_escape():
+    parent = nn.Module()
+    parent._modules["a\n\x1b[31mb"] = nn.ReLU()
+    assert r"  a\n\x1b[31mb  ReLU" in str(mt.summary(parent))
+
+
 def test_show_prints_text_where_no_terminal_watches(capsys):
     mt.summary(model()).show()
     assert capsys.readouterr().out == TEXT + "\n"

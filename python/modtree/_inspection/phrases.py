@@ -6,7 +6,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["bytes_text", "count_text", "noun", "seconds_text", "share_text", "shape_text"]
+__all__ = [
+    "bytes_text",
+    "count_text",
+    "noun",
+    "one_line",
+    "seconds_text",
+    "shape_text",
+    "share_text",
+]
 
 _LONGEST_SHAPE = 44
 
@@ -14,6 +22,11 @@ _LONGEST_SHAPE = 44
 def count_text(count: int) -> str:
     """``1,234``; a dash for nothing."""
     return f"{count:,}" if count else "-"
+
+
+def one_line(text: str) -> str:
+    """A name with its control characters, such as a line's end, written out."""
+    return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
 
 
 def noun(count: int, singular: str, plural: str | None = None) -> str:

@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Iterator
 from typing import Any
 
-from modtree._inspection.table import Line, Table
+from modtree._inspection.summary.table import Line, Table
 
 __all__ = ["RichTable"]
 

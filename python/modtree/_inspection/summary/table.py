@@ -12,11 +12,12 @@ from modtree._inspection.phrases import (
     bytes_text,
     count_text,
     noun,
+    one_line,
     seconds_text,
     shape_text,
     share_text,
 )
-from modtree._inspection.rows import Row
+from modtree._inspection.summary.rows import Row
 from modtree._inspection.tree import Leaf, Node
 
 __all__ = ["Column", "Facts", "Line", "Table", "make_table", "output_call", "seconds_of"]
@@ -70,7 +71,7 @@ def make_table(tree: Node, rows: list[Row], run: DryRun | None, facts: Facts) ->
     if run is not None and run.is_measured:
         columns.append(Column("time", True))
     lines = [Line(row.depth, _cells(row, facts, run), row.count, _is_repeat(row)) for row in rows]
-    notes = [_note(row, run) for row in rows]
+    notes = [one_line(_note(row, run)) for row in rows]
     if any(notes):
         columns.append(Column("notes"))
         for line, note in zip(lines, notes, strict=True):
@@ -116,8 +117,8 @@ def _cells(row: Row, facts: Facts, run: DryRun | None) -> list[str]:
     if facts.is_lazy(nodes):
         counted = f"{counted} + ?" if parameters else "?"
     cells = [
-        f"{row.label}  x {row.count:,}" if row.count > 1 else row.label,
-        ", ".join(node.type_name for node in nodes),
+        one_line(row.label) + (f"  x {row.count:,}" if row.count > 1 else ""),
+        one_line(", ".join(node.type_name for node in nodes)),
     ]
     if run is not None:
         cells.append(_output(nodes[-1], run))

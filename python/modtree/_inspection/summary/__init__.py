@@ -9,13 +9,13 @@ import sys
 from typing import Any
 
 from modtree._inspection.dry_run import DryRun
-from modtree._inspection.html_table import to_html
 from modtree._inspection.inputs import arguments_of
 from modtree._inspection.lazy import to_run
-from modtree._inspection.rich_table import RichTable
-from modtree._inspection.rows import Row, make_rows
-from modtree._inspection.table import Facts, make_table, output_call, seconds_of
-from modtree._inspection.text_table import to_text
+from modtree._inspection.summary.html_table import to_html
+from modtree._inspection.summary.rich_table import RichTable
+from modtree._inspection.summary.rows import Row, make_rows
+from modtree._inspection.summary.table import Facts, make_table, output_call, seconds_of
+from modtree._inspection.summary.text_table import to_text
 from modtree._inspection.tree import Node, read_tree
 
 __all__ = ["Summary", "summary"]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
-from modtree._inspection.table import Column, Line, Table
+from modtree._inspection.summary.table import Column, Line, Table
 
 __all__ = ["to_html"]
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from modtree._inspection.table import Table
+from modtree._inspection.summary.table import Table
 
 __all__ = ["to_text"]
 
