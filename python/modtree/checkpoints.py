@@ -134,7 +134,7 @@ def verify(
     """Checks headers, offsets and sizes, and that an index and its shards agree.
 
     Returns a list of all that is wrong. Each problem has a ``kind`` ("damaged", "missing",
-    "unexpected", "shape", "index", "not finite"), a ``message``, and the ``file`` and the ``key``
+    "unexpected", "shape", "index", "not finite", "not checked"), a ``message``, and the ``file`` and the ``key``
     that it is about, or None.
 
     Args:

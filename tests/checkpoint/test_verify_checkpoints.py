@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -144,6 +146,31 @@ def test_an_empty_folder_is_a_problem_and_no_file_an_error(tmp_path):
     assert "the folder holds no checkpoint" in problem.message
     with pytest.raises(FileNotFoundError):
         verify(tmp_path / "none.safetensors")
+
+
+def test_an_index_of_another_name(folder):
+    other = folder / "model.safetensors.index.fp16.json"
+    (folder / INDEX).rename(other)
+    assert verify(other, make()) == []
+    (folder / "model-00001-of-00002.safetensors").unlink()
+    assert [p.kind for p in verify(other)] == ["missing"]
+
+
+WITHOUT = """
+import sys
+sys.modules["ml_dtypes"] = None
+from modtree.checkpoints import verify
+(problem,) = verify(sys.argv[1], finite=True)
+assert (problem.kind, problem.key) == ("not checked", "a"), problem
+assert "pip install ml_dtypes" in problem.message
+"""
+
+
+def test_values_that_cannot_be_checked_without_ml_dtypes(tmp_path):
+    text = b'{"a":{"dtype":"BF16","shape":[1],"data_offsets":[0,2]}}'
+    path = tmp_path / "a.safetensors"
+    path.write_bytes(len(text).to_bytes(8, "little") + text + b"\0\0")
+    subprocess.run([sys.executable, "-c", WITHOUT, str(path)], check=True)
 
 
 def test_problems_are_values():

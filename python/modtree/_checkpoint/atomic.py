@@ -102,7 +102,11 @@ def _create_beside(target: str) -> tuple[int, str]:
     while True:
         temporary = os.path.join(folder, f".{_shortened(name)}.{os.urandom(6).hex()}.tmp")
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-        descriptor = os.open(temporary, flags | getattr(os, "O_CLOEXEC", 0), 0o666)
+        try:
+            descriptor = os.open(temporary, flags | getattr(os, "O_CLOEXEC", 0), 0o666)
+        except OSError as error:
+            error.filename = target
+            raise
         # Another save may have met it before it was locked, and removed it.
         if not _lock(descriptor, wait=True) or os.fstat(descriptor).st_nlink:
             return descriptor, temporary

@@ -12,7 +12,15 @@ from typing import Any, NamedTuple
 from modtree._checkpoint.base import Checkpoint, CheckpointError, Entry
 from modtree._checkpoint.mapped import open_regular
 
-__all__ = ["Checkpoint", "CheckpointError", "Entry", "locate", "open_checkpoint", "open_shard"]
+__all__ = [
+    "Checkpoint",
+    "CheckpointError",
+    "Entry",
+    "is_index",
+    "locate",
+    "open_checkpoint",
+    "open_shard",
+]
 
 #: What a folder may hold, the first that is there counts.
 _IN_FOLDERS = (
@@ -98,6 +106,13 @@ def locate(path: Any) -> str:
         return _in_folder(file)
     is_index = not os.path.exists(file) and os.path.exists(file + INDEX_ENDING)
     return file + INDEX_ENDING if is_index else file
+
+
+def is_index(path: str) -> bool:
+    """Does a file begin as the index of shards does?"""
+    with open_regular(path) as file:
+        head = file.read(_HEAD)
+    return next((form.reader == "open_shards" for form in _FORMATS if form.begins_so(head)), False)
 
 
 def open_shard(path: str) -> Checkpoint:

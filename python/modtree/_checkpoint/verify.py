@@ -14,7 +14,13 @@ from modtree._checkpoint.base import Checkpoint, CheckpointError
 from modtree._checkpoint.dtypes import BY_NAME, array_dtype, is_floating
 from modtree._checkpoint.index import read_index
 from modtree._checkpoint.progress import progress_bar
-from modtree._checkpoint.reader import INDEX_ENDING, locate, open_checkpoint, open_shard
+from modtree._checkpoint.reader import (
+    INDEX_ENDING,
+    is_index,
+    locate,
+    open_checkpoint,
+    open_shard,
+)
 from modtree._checkpoint.shards import is_shard_of
 
 __all__ = ["Problem", "verify"]
@@ -25,7 +31,8 @@ class Problem:
     """What is wrong with a checkpoint.
 
     Attributes:
-        kind: One word for it: "damaged", "missing", "unexpected", "shape", "index", "not finite".
+        kind: One word for it: "damaged", "missing", "unexpected", "shape", "index", "not finite", "not
+            checked".
         message: What is wrong.
         file: The file, or None where it is the checkpoint as a whole.
         key: The key of the entry, or None.
@@ -50,7 +57,7 @@ def verify(
         file = locate(path)
     except CheckpointError as error:
         return [_damage(error)]
-    problems = list(_index_problems(file)) if file.endswith(INDEX_ENDING) else []
+    problems = list(_index_problems(file)) if is_index(file) else []
     try:
         checkpoint = open_checkpoint(file)
     except CheckpointError as error:
@@ -135,23 +142,29 @@ def _bool_problems(checkpoint: Checkpoint) -> Iterator[Problem]:
 
 
 def _infinite(checkpoint: Checkpoint, progress: bool | None) -> Iterator[Problem]:
-    chosen = [
-        entry
-        for entry in checkpoint.entries.values()
-        if is_floating(entry.dtype) and BY_NAME[entry.dtype].bits >= 8
-    ]
+    chosen = [entry for entry in checkpoint.entries.values() if _may_be_infinite(entry.dtype)]
     total = sum(entry.nbytes for entry in chosen)
     with progress_bar(total, "Reading values", progress) as advance:
         for entry in chosen:
+            try:
+                dtype = array_dtype(entry.dtype)
+            except TypeError as error:
+                yield Problem("not checked", str(error), entry.file, entry.key)
+                continue
             nan = infinite = 0
             for chunk in checkpoint.chunks(entry.key):
-                values = np.frombuffer(chunk, array_dtype(entry.dtype))
+                values = np.frombuffer(chunk, dtype)
                 nan += np.count_nonzero(np.isnan(values))
                 infinite += np.count_nonzero(np.isinf(values))
                 advance(len(chunk))
             if nan or infinite:
                 text = f"{nan} values are NaN, {infinite} are infinite"
                 yield Problem("not finite", text, entry.file, entry.key)
+
+
+def _may_be_infinite(name: str) -> bool:
+    is_packed = name in BY_NAME and BY_NAME[name].bits < 8
+    return not is_packed and (is_floating(name) or name.startswith("complex"))
 
 
 # -- a model ---------------------------------------------------------------------------------------
