@@ -134,8 +134,8 @@ def verify(
     """Checks headers, offsets and sizes, and that an index and its shards agree.
 
     Returns a list of all that is wrong. Each problem has a ``kind`` ("damaged", "missing",
-    "unexpected", "shape", "index", "not finite", "not checked"), a ``message``, and the ``file`` and the ``key``
-    that it is about, or None.
+    "unexpected", "shape", "index", "not finite", "not checked"), a ``message``, and the ``file``
+    and the ``key`` that it is about, or None.
 
     Args:
         path: The checkpoint, as :func:`load_file` takes it.

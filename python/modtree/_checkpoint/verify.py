@@ -31,8 +31,8 @@ class Problem:
     """What is wrong with a checkpoint.
 
     Attributes:
-        kind: One word for it: "damaged", "missing", "unexpected", "shape", "index", "not finite", "not
-            checked".
+        kind: One of "damaged", "missing", "unexpected", "shape", "index", "not finite",
+            "not checked".
         message: What is wrong.
         file: The file, or None where it is the checkpoint as a whole.
         key: The key of the entry, or None.
