@@ -120,8 +120,10 @@ def shared_entries(records: dict[str, TensorRecord]) -> tuple[dict[str, str], di
 
 
 def _identity(key: str, record: TensorRecord) -> Any:
-    if record.storage is None or vars(record) or not record.nbytes:
-        return key if record.storage is None or not record.nbytes else id(record)
+    if record.storage is None or not record.nbytes:
+        return key
+    if vars(record):  # attributes of its own
+        return id(record)
     flags = record.is_parameter, record.requires_grad, bool(record.noted)
     return record.storage.key, record.dtype.name, record.place, flags
 

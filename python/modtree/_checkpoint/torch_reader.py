@@ -82,9 +82,10 @@ class TorchCheckpoint(Checkpoint):
 
     @functools.cached_property
     def values(self) -> Mapping[str, Any]:  # type: ignore[override]
-        if self._storages is None:
+        if self.format == "modtree":
             return self._others
         with self._lock, self._errors():
+            self._check_open()
             done: dict[int, Any] = {}
             return {k: resolved(value, self._storages, done) for k, value in self._others.items()}
 
