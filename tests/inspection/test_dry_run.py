@@ -87,6 +87,17 @@ def test_buffers_keep_their_values_and_stay_the_same_objects(impl):
     assert in_place.tolist() == replaced.tolist() == [0.0, 0.0]
 
 
+def test_buffers_made_in_inference_mode_and_of_a_scripted_module():
+    torch = pytest.importorskip("torch")
+    with torch.inference_mode():
+        norm = torch.nn.BatchNorm1d(2)
+    scripted = torch.jit.script(torch.nn.BatchNorm1d(2))
+    for model in (norm, scripted):
+        assert mt.summary(model, (3, 2)).to_dict()["modules"][0]["output"] == (3, 2)
+        assert model.training
+        assert int(model.num_batches_tracked) == 0
+
+
 def test_random_numbers_go_on_from_where_they_were(impl):
     class Draws(impl.nn.Module):
         def forward(self, x):

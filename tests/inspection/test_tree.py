@@ -96,8 +96,8 @@ def test_uninitialized_leaves_have_no_shape(lib):
 
 
 def test_leaves_on_meta_have_the_bytes_they_would_take(lib):
-    tree = read_tree(lib.nn.Linear(3, 2, device="meta", dtype=lib.bfloat16))
-    assert (tree.parameters, tree.nbytes, tree.leaves[0].dtype) == (8, 16, "bfloat16")
+    tree = read_tree(lib.nn.Linear(3, 2, device="meta", dtype=lib.float16))
+    assert (tree.parameters, tree.nbytes, tree.leaves[0].dtype) == (8, 16, "float16")
 
 
 def test_an_extra_repr_of_several_lines_or_that_raises():
@@ -137,6 +137,24 @@ def test_a_deep_chain(impl):
 def test_what_is_no_module(value):
     with pytest.raises(TypeError, match="expected a module of modtree or torch"):
         read_tree(value)
+
+
+def test_a_module_without_the_constructor_of_module(impl):
+    class Forgets(impl.nn.Module):
+        def __init__(self):
+            pass
+
+    with pytest.raises(TypeError, match=r"got Forgets, whose __init__ did not call super"):
+        read_tree(Forgets())
+
+
+def test_a_scripted_module():
+    torch = pytest.importorskip("torch")
+    layer = torch.nn.Linear(2, 3)
+    scripted = torch.jit.script(torch.nn.Sequential(layer, torch.nn.BatchNorm1d(3), layer))
+    tree = read_tree(scripted)
+    assert (tree.parameters, tree.buffers) == (9 + 6, 7)
+    assert tree.children[2].parameters == 0
 
 
 # -- what is alike ---------------------------------------------------------------------------------

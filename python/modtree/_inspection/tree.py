@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from modtree import _C
+from modtree._module.foreign import is_module_class
 from modtree._module.module import Module
 from modtree.families import family_of
 
@@ -124,6 +126,8 @@ def read_tree(model: Any) -> Node:
     """
     if isinstance(model, type) or not hasattr(model, "_modules"):
         what = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
+        if isinstance(model, _C.ModuleBase) or is_module_class(type(model)):
+            what += ", whose __init__ did not call super().__init__()"
         raise TypeError(f"expected a module of modtree or torch, got {what}")
     order = _walk(model)
     _add_up(order)
@@ -227,9 +231,13 @@ def _walk(model: Any) -> list[Node]:
 
 
 def module_dict(module: Any, name: str) -> Mapping[str, Any]:
-    """A registry of a module; empty for what has none, such as an object that is no module."""
+    """A registry of a module; empty for what has none, such as an object that is no module. That of
+    a scripted module of torch is copied: it has the names of a dict, but not all that a dict does.
+    """
     found: Any = getattr(module, name, None)
-    return found if hasattr(found, "items") else {}
+    if isinstance(found, dict):
+        return found
+    return dict(found.items()) if hasattr(found, "items") else {}
 
 
 def extra_of(module: Any) -> str:
@@ -244,10 +252,14 @@ def extra_of(module: Any) -> str:
 
 
 class _LeafReader:
-    """Reads leaves, and remembers which tensors it saw and what their dtypes are called."""
+    """Reads leaves, and remembers which tensors it saw and what their dtypes are called.
+
+    Tensors that it saw stay alive meanwhile: scripted modules make theirs anew.
+    """
 
     def __init__(self) -> None:
         self._seen: dict[int, str] = {}
+        self._alive: list[Any] = []
         self._families: dict[type, Any] = {}
         self._dtypes: dict[Any, tuple[str, int]] = {}
 
@@ -271,6 +283,7 @@ class _LeafReader:
         first_path = self._seen.get(id(value))
         if first_path is None:
             self._seen[id(value)] = path
+            self._alive.append(value)
         try:
             family = self._families[type(value)]
         except KeyError:

@@ -57,31 +57,28 @@ class _Buffer:
         self._registry: Any = module_dict(module, "_buffers")
         self._name = name
         self._tensor = self._registry[name]
-        self._family = family_of(self._tensor)
-        self._version = _version(self._tensor)
+        self._family: Any = family_of(self._tensor)
+        self._version = getattr(self._tensor, "_version", None) if self._is_writable() else None
         self._copy: Any = None
-        if self._family is None or self._family.is_uninitialized(self._tensor):
-            self._family = None
-        elif not self._family.is_meta(self._tensor) and hasattr(self._tensor, "clone"):
+        if self._is_writable() and hasattr(self._tensor, "clone"):
             self._copy = self._family.detach(self._tensor).clone()
+
+    def _is_writable(self) -> bool:
+        family, tensor = self._family, self._tensor
+        if family is None or family.is_uninitialized(tensor) or family.is_meta(tensor):
+            return False
+        is_inference = getattr(tensor, "is_inference", None)
+        return is_inference is None or not is_inference()
 
     def restore(self) -> None:
         if self._registry.get(self._name) is not self._tensor:
             self._registry[self._name] = self._tensor
-        if self._copy is None or self._family is None:
-            return
-        version = _version(self._tensor)
-        if version is None or version != self._version:
+        if self._copy is not None and not self._is_unwritten():
             with nothing_recorded():
                 self._family.copy_into(self._tensor, self._copy)
 
-
-def _version(tensor: Any) -> int | None:
-    """How often it was changed in place; None where nobody counts."""
-    try:
-        return tensor._version
-    except (AttributeError, RuntimeError):  # torch's inference tensors refuse
-        return None
+    def _is_unwritten(self) -> bool:
+        return self._version is not None and self._tensor._version == self._version
 
 
 @contextlib.contextmanager
