@@ -31,9 +31,7 @@ from modtree._C import _result_type as result_type
 from modtree._inspection.check import check
 from modtree._inspection.diff import diff
 from modtree._inspection.diff_result import Diff
-from modtree._inspection.drawing.dot import to_dot
-from modtree._inspection.drawing.mermaid import to_mermaid
-from modtree._inspection.drawing.svg import to_svg
+from modtree._inspection.drawing import to_dot, to_mermaid, to_svg
 from modtree._inspection.summary import summary
 from modtree._module.loading.report import LoadReport
 from modtree._ops.functions import (

@@ -3,80 +3,25 @@
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections.abc import Iterator
-from typing import Any
 
 from modtree._inspection.drawing.layout import FONT_SIZES, MARGIN, Bar, Frame, Text, lay_out
 from modtree._inspection.drawing.links import curves
 from modtree._inspection.drawing.metrics import is_certain, text_width
-from modtree._inspection.drawing.options import (
-    DIRECTIONS,
-    THEMES,
-    check_choice,
-    finish,
-    outline_of,
-)
 from modtree._inspection.drawing.outline import Box, Outline
 from modtree._inspection.drawing.palette import DARK, LIGHT, Palette, kind_of_layer
 from modtree._inspection.drawing.wording import clean, short_count, tooltip
 
-__all__ = ["to_svg"]
+__all__ = ["write"]
 
 _FONT = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono','Liberation Mono',monospace"
 _ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"})
 
 
-def to_svg(
-    model: Any,
-    path: str | os.PathLike[str] | None = None,
-    *,
-    depth: int | None = None,
-    fold: bool = True,
-    shapes: bool = True,
-    leaves: bool = False,
-    max_boxes: int = 300,
-    direction: str = "LR",
-    theme: str = "auto",
-) -> str:
-    """Draws the tree of a model as SVG: boxes in boxes, to be read down and then right.
-
-    The picture needs nothing else, and stands as it is in a page, a README or a notebook, where a
-    cell that ends in it shows it. Siblings that are built alike are one box, "× 24". A bar is a
-    box's share of all parameters. Dashed lines go to a module that is in the tree once more, dotted
-    ones from tensor to tied tensor. The mouse over a box shows its path, its sizes and its tensors.
-
-    Args:
-        model: A module of modtree or of torch.
-        path: Where the text is written to as well, as UTF-8.
-        depth: How many levels below the model are drawn; as many as there is room for by default.
-        fold: Are siblings that are built alike one box?
-        shapes: Do boxes show the shapes of their parameters? If not, they show ``extra_repr``.
-        leaves: Has each parameter and buffer a box of its own?
-        max_boxes: How many boxes there are at most. Where the tree has more, levels at the bottom
-            are left out, and boxes say how many modules they have inside.
-        direction: ``"LR"`` fills columns from left to right, ``"TB"`` puts everything below each
-            other.
-        theme: ``"light"``, ``"dark"``, or ``"auto"``, by the reader's settings.
-
-    Returns:
-        The text, which notebooks show as a picture.
-
-    Raises:
-        TypeError: the model is no module.
-        ValueError: an option is out of its range.
-
-    Example:
-        >>> net = nn.Sequential(nn.Linear(4, 8), nn.ReLU())
-        >>> mt.to_svg(net)[:4]
-        '<svg'
-    """
-    check_choice("direction", direction, DIRECTIONS)
-    check_choice("theme", theme, THEMES)
-    outline = outline_of(model, depth=depth, is_folded=fold, leaves=leaves, max_boxes=max_boxes)
-    frames = lay_out(outline, direction, shapes)
-    return finish(_document(outline, frames, theme), "image/svg+xml", path)
+def write(outline: Outline, shapes: bool, direction: str, theme: str) -> str:
+    """An outline as text."""
+    return _document(outline, lay_out(outline, direction, shapes), theme)
 
 
 def escape(text: str) -> str:
