@@ -12,7 +12,7 @@ from typing import Any
 from modtree._inspection.tree import module_dict
 from modtree._tensor.grad_mode import no_grad
 from modtree._tensor.random import get_rng_state, set_rng_state
-from modtree.families import family_of
+from modtree.families import TensorFamily, family_of
 
 __all__ = ["Modes", "keeps_buffers", "keeps_random_states", "nothing_recorded"]
 
@@ -57,23 +57,24 @@ class _Buffer:
         self._registry: Any = module_dict(module, "_buffers")
         self._name = name
         self._tensor = self._registry[name]
-        self._family: Any = family_of(self._tensor)
-        self._version = getattr(self._tensor, "_version", None) if self._is_writable() else None
+        self._family = family_of(self._tensor)
+        self._version: int | None = None
         self._copy: Any = None
-        if self._is_writable() and hasattr(self._tensor, "clone"):
+        if self._family is not None and self._is_writable(self._family):
+            self._version = getattr(self._tensor, "_version", None)
             self._copy = self._family.detach(self._tensor).clone()
 
-    def _is_writable(self) -> bool:
-        family, tensor = self._family, self._tensor
-        if family is None or family.is_uninitialized(tensor) or family.is_meta(tensor):
+    def _is_writable(self, family: TensorFamily) -> bool:
+        tensor = self._tensor
+        if family.is_uninitialized(tensor) or family.is_meta(tensor):
             return False
         is_inference = getattr(tensor, "is_inference", None)
-        return is_inference is None or not is_inference()
+        return hasattr(tensor, "clone") and (is_inference is None or not is_inference())
 
     def restore(self) -> None:
         if self._registry.get(self._name) is not self._tensor:
             self._registry[self._name] = self._tensor
-        if self._copy is not None and not self._is_unwritten():
+        if self._family is not None and self._copy is not None and not self._is_unwritten():
             with nothing_recorded():
                 self._family.copy_into(self._tensor, self._copy)
 

@@ -96,12 +96,11 @@ def _lines(table: Table, columns: str) -> Iterator[str]:
 
 
 def _cells(columns: list[Column], line: Line, depth: int) -> Iterator[str]:
-    name, mark, count = line.cells[0].partition(f"  x {line.count:,}")
-    times = f'<span class="x">{escape(mark + count)}</span>' if mark and line.count > 1 else ""
+    name = escape(line.cells[0].removesuffix(line.mark))
+    mark = f'<span class="x">{line.mark}</span>' if line.mark else ""
     title = escape(line.cells[0], quote=True)
     indent = f"padding-left: {_INDENT * depth}ch"
-    shown = escape(name) + (times or escape(mark + count))
-    yield f'<span class="name" style="{indent}" title="{title}">{shown}</span>'
+    yield f'<span class="name" style="{indent}" title="{title}">{name}{mark}</span>'
     for column, cell in zip(columns[1:], line.cells[1:], strict=True):
         full = f' title="{escape(cell, quote=True)}"' if len(cell) > _WIDEST else ""
         yield f'<span class="{_class(column)}"{full}>{escape(cell)}</span>'

@@ -99,8 +99,6 @@ def _frame(**options: Any) -> Any:
 
 def _name(line: Line, text: Any) -> Any:
     """Indented, the number of repeats in another colour."""
-    label, mark, count = line.cells[0].partition(f"  x {line.count:,}")
-    shown = text(" " * (_INDENT * line.depth) + label)
-    if line.count > 1:
-        shown.append(mark + count, style="blue")
+    shown = text(" " * (_INDENT * line.depth) + line.cells[0].removesuffix(line.mark))
+    shown.append(line.mark, style="blue")
     return shown

@@ -38,7 +38,8 @@ class Line:
 
     depth: int
     cells: list[str]
-    count: int
+    """The first is the name; where the line stands for several, it ends in ``mark``."""
+    mark: str
     is_repeat: bool
 
 
@@ -70,7 +71,7 @@ def make_table(tree: Node, rows: list[Row], run: DryRun | None, facts: Facts) ->
     ]
     if run is not None and run.is_measured:
         columns.append(Column("time", True))
-    lines = [Line(row.depth, _cells(row, facts, run), row.count, _is_repeat(row)) for row in rows]
+    lines = [Line(row.depth, _cells(row, facts, run), _mark(row), _is_repeat(row)) for row in rows]
     notes = [one_line(_note(row, run)) for row in rows]
     if any(notes):
         columns.append(Column("notes"))
@@ -117,7 +118,7 @@ def _cells(row: Row, facts: Facts, run: DryRun | None) -> list[str]:
     if facts.is_lazy(nodes):
         counted = f"{counted} + ?" if parameters else "?"
     cells = [
-        one_line(row.label) + (f"  x {row.count:,}" if row.count > 1 else ""),
+        one_line(row.label) + _mark(row),
         one_line(", ".join(node.type_name for node in nodes)),
     ]
     if run is not None:
@@ -132,6 +133,10 @@ def _cells(row: Row, facts: Facts, run: DryRun | None) -> list[str]:
     if run is not None and run.is_measured:
         cells.append(seconds_text(seconds_of(row, run)))
     return cells
+
+
+def _mark(row: Row) -> str:
+    return f"  x {row.count:,}" if row.count > 1 else ""
 
 
 def _dtypes_text(names: list[str]) -> str:
