@@ -87,6 +87,7 @@ def test_buffers_keep_their_values_and_stay_the_same_objects(impl):
     assert in_place.tolist() == replaced.tolist() == [0.0, 0.0]
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
 def test_buffers_made_in_inference_mode_and_of_a_scripted_module():
     torch = pytest.importorskip("torch")
     with torch.inference_mode():

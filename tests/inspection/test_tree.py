@@ -148,6 +148,7 @@ def test_a_module_without_the_constructor_of_module(impl):
         read_tree(Forgets())
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
 def test_a_scripted_module():
     torch = pytest.importorskip("torch")
     layer = torch.nn.Linear(2, 3)
