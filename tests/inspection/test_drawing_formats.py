@@ -226,6 +226,14 @@ def test_mermaid_has_the_names():
         assert any(label.startswith(f"{name}: Linear<br>") for label in labels), name
 
 
+def test_mermaid_keeps_to_the_text_that_pages_take():
+    model = nn.Module()
+    for i in range(290):
+        model.add_module(f"{i:03}#" + '"' * 100, nn.LSTM(2, i + 1))
+    text = mt.to_mermaid(model)
+    assert len(text) <= 50_000 and len(check_mermaid(text)) == 291
+
+
 def test_links_in_mermaid():
     text = mt.to_mermaid(tied_and_shared())
     assert "  n2 -.-> n1\n  n3 -.-> n1\n" in text or "  n3 -.-> n1\n  n2 -.-> n1\n" in text

@@ -178,6 +178,16 @@ def test_ties_are_links():
     assert found.root.parameters == 20 and found.boxes[2].parameters == 5
 
 
+def test_more_links_than_can_be_told_apart_are_left_out():
+    model = nn.Sequential(*[nn.Linear(2, 2) for _ in range(290)])
+    for layer in list(model)[2:]:
+        layer.weight, layer.bias = model[0].weight, model[1].bias
+    found = outline(model, fold=False)
+    assert (len(found.boxes), len(found.links)) == (291, 200)
+    text = mt.to_mermaid(model, fold=False)
+    assert text.count("-->") + text.count("-.->") <= 500
+
+
 def test_tensors_have_boxes_on_request():
     found = outline(tied_model(), leaves=True)
     assert [(box.kind, box.label) for box in found.boxes[1:]] == [

@@ -161,7 +161,7 @@ def to_mermaid(
         leaves: Has each parameter and buffer a node of its own?
         max_boxes: How many nodes there are at most. Where the tree has more, levels at the bottom
             are left out, and nodes say how many modules they have inside. Mermaid as pages have it
-            refuses texts of more than 50,000 characters and more than 500 arrows.
+            refuses more than 500 arrows, which 300 nodes keep to.
         direction: Where the tree grows, ``"LR"`` to the right or ``"TB"`` down.
         theme: ``"light"``, ``"dark"``, or ``"auto"`` for light nodes in the theme of the page.
 

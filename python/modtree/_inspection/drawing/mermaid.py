@@ -12,7 +12,10 @@ from modtree._inspection.drawing.wording import lines_of_text
 
 __all__ = ["write"]
 
-_LENGTH = 44
+# Of lines in a label. They are shortened where the text would be longer than pages accept.
+_LENGTHS = (44, 30, 20)
+_MOST_TEXT = 50_000
+
 # Quotes and semicolons end something, angle brackets are HTML, the rest is Markdown; a hash begins
 # the number of a character. Underscores inside words are none.
 _SPECIAL = re.compile(r'[#"&<>;`*~|\\\[\]{}%@$^]|(?<!\w)_+|_+(?!\w)|^[-+]|(?<=\d)[.)](?=\s)')
@@ -20,7 +23,12 @@ _SPECIAL = re.compile(r'[#"&<>;`*~|\\\[\]{}%@$^]|(?<!\w)_+|_+(?!\w)|^[-+]|(?<=\d
 
 def write(outline: Outline, shapes: bool, direction: str, theme: str) -> str:
     """An outline as text."""
-    return "\n".join([*_document(outline, shapes, direction, theme), ""])
+    text = ""
+    for length in _LENGTHS:
+        text = "\n".join([*_document(outline, shapes, direction, theme, length), ""])
+        if len(text) <= _MOST_TEXT:
+            break
+    return text
 
 
 def escape(text: str) -> str:
@@ -28,7 +36,9 @@ def escape(text: str) -> str:
     return _SPECIAL.sub(lambda match: "".join(f"#{ord(char)};" for char in match[0]), text)
 
 
-def _document(outline: Outline, shapes: bool, direction: str, theme: str) -> Iterator[str]:
+def _document(
+    outline: Outline, shapes: bool, direction: str, theme: str, length: int
+) -> Iterator[str]:
     if theme != "auto":
         yield f'%%{{init: {{"theme": "{"dark" if theme == "dark" else "default"}"}}}}%%'
     yield f"flowchart {direction}"
@@ -36,7 +46,7 @@ def _document(outline: Outline, shapes: bool, direction: str, theme: str) -> Ite
     for box in outline.boxes:
         kind = _class(box)
         kinds.add(kind)
-        label = "<br>".join(map(escape, lines_of_text(box, shapes, _LENGTH)))
+        label = "<br>".join(map(escape, lines_of_text(box, shapes, length)))
         # A node with a second frame stands for several.
         left, right = ("[[", "]]") if box.count > 1 else ("[", "]")
         yield f'  n{box.number}{left}"{label}"{right}:::{kind}'

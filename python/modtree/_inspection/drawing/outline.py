@@ -16,6 +16,8 @@ __all__ = ["Box", "Link", "Outline", "make_outline"]
 _LEVELS = 20
 # So many different modules in a row are looked for as one round of a repeat.
 _LONGEST_PATTERN = 8
+# More lines than that across a picture say nothing; Mermaid takes 500 with those of the tree.
+_MOST_LINKS = 200
 # Part of the children of a box is drawn only where it is at least so many; else none is.
 _FEWEST = 8
 
@@ -267,7 +269,7 @@ def _grants(costs: list[int], left: int) -> list[int]:
 
 def _find_links(root: Node, top: Box) -> list[Link]:
     """Links for all modules and tensors that the tree has twice, from box to box; none within
-    one box.
+    one box, and no more than can be told apart.
     """
     homes: dict[str, Box] = {}  # of modules and tensors that stand there the first time
     repeats: list[tuple[Box, str, str, str]] = []
@@ -299,4 +301,4 @@ def _find_links(root: Node, top: Box) -> list[Link]:
         )
         if name and name not in link.names:
             link.names.append(name)
-    return list(links.values())
+    return list(links.values())[:_MOST_LINKS]
