@@ -28,11 +28,8 @@ from modtree._batching.vmap import vmap
 from modtree._C import __version__, _has_compatible_shallow_copy_type  # noqa: F401
 from modtree._C import _promote_types as promote_types
 from modtree._C import _result_type as result_type
-from modtree._inspection.check import check
-from modtree._inspection.diff import diff
-from modtree._inspection.diff_result import Diff
 from modtree._inspection.drawing import to_dot, to_mermaid, to_svg
-from modtree._inspection.summary import summary
+from modtree._inspection.functions import check, diff, summary
 from modtree._module.loading.report import LoadReport
 from modtree._ops.functions import (
     abs,
@@ -649,7 +646,7 @@ __all__ = [
     "mps", "multiprocessing", "nn", "optim", "overrides", "profiler", "random", "serialization",
     "types", "utils", "version", "xpu",
     # classes
-    "CheckpointError", "Diff", "Generator", "GradScaler", "LoadReport", "OutOfMemoryError", "Size",
+    "CheckpointError", "Generator", "GradScaler", "LoadReport", "OutOfMemoryError", "Size",
     "Tensor", "autocast", "device",
     # dtypes, layouts, constants
     "as_dtype", "bfloat16", "bool", "cdouble", "cfloat", "channels_last", "channels_last_3d",

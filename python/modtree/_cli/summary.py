@@ -10,7 +10,7 @@ from typing import Any
 from modtree._cli.ending import SAME, Trouble
 from modtree._cli.factory import FACTORY_HELP, model_from
 from modtree._cli.options import add_json, depth, describe
-from modtree._inspection.summary import summary
+from modtree._inspection.functions import summary
 
 __all__ = ["execute", "fill"]
 

@@ -1,30 +1,23 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""``modtree.diff``: what differs between two models, state dicts or files."""
+"""What differs between two models, state dicts or files."""
 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping
 from contextlib import closing
-from typing import Any, NamedTuple, TypeAlias, overload
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from modtree import families
 from modtree._inspection.diff_result import Diff, Unequal
-from modtree._inspection.sides import Facts, NoValues, Side, can_be_side, open_side
+from modtree._inspection.sides import Facts, NoValues, Side, open_side
 from modtree._inspection.value_change import value_change
 from modtree._module.loading.causes import Mismatch, likely_rules, near_matches
 from modtree._module.loading.rename import Rename
-from modtree._module.module import Module
-from modtree._ops import functions
-from modtree._ops.overridable import overridable
-from modtree._tensor.tensor import Tensor
 
-__all__ = ["compare", "diff"]
-
-Comparable: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Module
+__all__ = ["compare"]
 
 #: Of a model's keys; the search for likely names takes more than linear time in their lengths.
 _LONGEST_KEY = 1000
@@ -120,7 +113,7 @@ def compare(
     values: bool = True,
     rename: Rename | None = None,
 ) -> Diff:
-    """:func:`diff` of what is no tensor."""
+    """See modtree.diff."""
     for name, tolerance in (("rtol", rtol), ("atol", atol)):
         if not tolerance >= 0:
             raise ValueError(f"{name} is a tolerance of 0 or more, got {tolerance!r}")
@@ -156,90 +149,3 @@ def _compared(a: Side, b: Side, rtol: float, atol: float, values: bool) -> Diff:
 
 def _tensor_text(facts: Facts) -> str:
     return f"a tensor of {facts.dtype} {'' if facts.shape is None else list(facts.shape)}"
-
-
-@overload
-def diff(
-    a: Comparable,
-    b: Comparable,
-    /,
-    *,
-    rtol: float = ...,
-    atol: float = ...,
-    values: bool = ...,
-    rename: Rename | None = ...,
-) -> Diff: ...
-@overload
-def diff(
-    input: Tensor,
-    n: int = ...,
-    dim: int = ...,
-    prepend: Tensor | None = ...,
-    append: Tensor | None = ...,
-    *,
-    out: Tensor | None = ...,
-) -> Tensor: ...
-def diff(
-    input: Any,
-    n: Any = 1,
-    dim: int = -1,
-    prepend: Any = None,
-    append: Any = None,
-    *,
-    out: Any = None,
-    rtol: float = 0.0,
-    atol: float = 0.0,
-    values: bool = True,
-    rename: Any = None,
-) -> Any:
-    """``diff(a, b)`` compares two models, state dicts or checkpoints; of a tensor, differences of
-    neighbours.
-
-    Models, state dicts and paths go together in any combination. Files are read tensor by tensor.
-
-    >>> import copy
-    >>> before = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
-    >>> after = copy.deepcopy(before)
-    >>> after[0].bias.data[1] += 1
-    >>> print(mt.diff(before, after))
-    a: Sequential a, 2 entries
-    b: Sequential b, 2 entries
-    values differ (1 of 2 entries):
-      0.bias: 1 of 3 elements, by at most 1 (relative ...)
-
-    Args:
-        input: ``a``: a model, a state dict, the path of a checkpoint, or a tensor.
-        n: ``b``, the same; of a tensor: how often differences are taken.
-        dim: Of a tensor: along which dimension.
-        prepend: Of a tensor: what is joined in front of it first.
-        append: Of a tensor: what is joined behind it first.
-        out: Of a tensor: where the result is written.
-        rtol: Elements are the same when ``|a - b| <= atol + rtol * |b|``; NaN is the same as NaN.
-        atol: See ``rtol``.
-        values: Compare values, not only keys, shapes and dtypes.
-        rename: Rules that the keys of ``a`` go through first, as ``load_state_dict`` has them:
-            ``{"module.": ""}``.
-
-    Returns:
-        A :class:`Diff`, true where something differs; or a tensor.
-
-    Raises:
-        TypeError: One of the two cannot be compared.
-        OSError: A file cannot be opened.
-        CheckpointError: A file is damaged, or no checkpoint.
-    """
-    if can_be_side(input):
-        if type(n) is int and n == 1:
-            raise TypeError("diff compares two models, state dicts or paths: b is missing")
-        if dim != -1 or not (prepend is append is out is None):
-            raise TypeError("dim, prepend, append and out are for tensors, not for comparisons")
-        return compare(input, n, rtol=rtol, atol=atol, values=values, rename=rename)
-    if rtol or atol or not values or rename is not None:
-        raise TypeError(
-            "rtol, atol, values and rename are for models, state dicts and paths, and diff got "
-            f"{type(input).__name__} to take differences of"
-        )
-    return functions.diff(input, n, dim, prepend, append, out=out)
-
-
-diff = overridable(diff)

@@ -15,7 +15,7 @@ from modtree._checkpoint.reader import Checkpoint, Entry, open_checkpoint
 from modtree._module.loading.rename import Rename, rename_function
 from modtree._ops.strided import strided_view
 
-__all__ = ["Facts", "NoValues", "Side", "can_be_side", "open_side"]
+__all__ = ["Facts", "NoValues", "Side", "open_side"]
 
 
 class Facts(NamedTuple):
@@ -103,12 +103,6 @@ class Side:
         """Gives the files back."""
 
 
-def can_be_side(value: Any) -> bool:
-    """Is it a model, a state dict, a path or an open checkpoint?"""
-    kinds = (str, os.PathLike, Mapping, Checkpoint)
-    return isinstance(value, kinds) or callable(getattr(type(value), "state_dict", None))
-
-
 def open_side(value: Any, which: str) -> Side:
     """The side of a model, a state dict, a path or an open checkpoint.
 
@@ -127,7 +121,7 @@ def open_side(value: Any, which: str) -> Side:
         return _FileSide(value, owned=False)
     if isinstance(value, Mapping):
         return Side(f"the state dict {which}", getattr(value, "_metadata", None), value)
-    if can_be_side(value):
+    if callable(getattr(type(value), "state_dict", None)):
         state = value.state_dict()
         return Side(f"{type(value).__name__} {which}", getattr(state, "_metadata", None), state)
     raise TypeError(

@@ -18,13 +18,13 @@ from modtree._inspection.summary.table import Facts, make_table, output_call, se
 from modtree._inspection.summary.text_table import to_text
 from modtree._inspection.tree import Node, read_tree
 
-__all__ = ["Summary", "summary"]
+__all__ = ["Summary", "summarize"]
 
 # As `times=True` measures; one run before them is not counted.
 _RUNS = 3
 
 
-def summary(
+def summarize(
     model: Any,
     input_shape: Any = None,
     *,
@@ -34,53 +34,7 @@ def summary(
     fold: bool = True,
     times: bool | int = False,
 ) -> Summary:
-    """A model as a table: a line for each module with its class, output shape, parameters, buffers,
-    trainable share, bytes and dtype.
-
-    Output shapes are there when an input is: they come from a forward on zeros of ``input_shape``
-    or on ``example``, in evaluation mode and without gradients. Afterwards the model is what it
-    was: modes, buffers, hooks and random numbers. A model on meta runs there; of a model with lazy
-    modules a copy runs, and the table shows that copy.
-
-    Blocks that are built alike and follow each other take the lines of one, marked ``x 24``, and
-    the numbers in those lines are of one. A module that is in the tree twice is counted where it
-    stands first, and so is a tied parameter.
-
-    Args:
-        model: A module of modtree or of torch.
-        input_shape: The shape of the input with its batch dimension, a list of shapes, or a dict
-            of shapes by the names of arguments. The input is zeros.
-        example: In its place the input itself: a tensor, a tuple or list of arguments, or a dict
-            of arguments by name.
-        dtypes: The dtype of the zeros, or one for each shape; by default that of the first
-            floating parameter.
-        depth: How many levels below the model are shown; None shows all.
-        fold: False gives each of equal blocks its own lines.
-        times: Also measures how long each module takes, in this many runs, of which the quickest
-            counts; True for three.
-
-    Returns:
-        A :class:`Summary`. ``print`` shows it as text, ``show()`` in colours on a terminal where
-        rich is installed, notebooks as a table that opens and closes; ``to_dict()`` is for JSON.
-
-    Raises:
-        TypeError: ``model`` is no module, or an argument makes no sense.
-        RuntimeError: the forward raised; the message says in which module.
-
-    Example:
-        >>> print(mt.summary(nn.Sequential(nn.Linear(4, 8), nn.ReLU()), (1, 4)))
-        name        class       output shape  parameters  buffers  trainable  bytes  dtype
-        Sequential  Sequential  (1, 8)                40        -       100%  160 B  float32
-          0         Linear      (1, 8)                40        -       100%  160 B  float32
-          1         ReLU        (1, 8)                 -        -          -      -  -
-        <BLANKLINE>
-        parameters  40 (all trainable)
-        buffers     0
-        bytes       160 B
-        modules     3
-        input       (1, 4)
-        output      (1, 8)
-    """
+    """See modtree.summary."""
     if depth is not None and (isinstance(depth, bool) or not isinstance(depth, int) or depth < 0):
         raise TypeError(f"depth is a number of levels from 0 on, or None for all, got {depth!r}")
     if not isinstance(times, int) or times < 0:
