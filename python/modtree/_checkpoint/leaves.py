@@ -125,7 +125,7 @@ def _source(value: Any, family: Any, key: str, path: str) -> Any:
     if family.name != "torch":
         return np.asarray(family.to_numpy(value))
     value = value.detach()
-    if str(value.layout) != "torch.strided" or value.is_quantized:
+    if value.layout is not sys.modules["torch"].strided or value.is_quantized:
         raise CheckpointError(
             f"safetensors files have dense tensors only, and this is one of {value.layout} and "
             f"{value.dtype}: convert it with .to_dense() or .dequantize()",
@@ -135,20 +135,21 @@ def _source(value: Any, family: Any, key: str, path: str) -> Any:
     value = value.resolve_conj().resolve_neg()
     try:
         return _bits(value) if value.is_cpu else value
-    except (RuntimeError, TypeError, NotImplementedError) as error:
+    except (RuntimeError, TypeError, NotImplementedError, KeyError) as error:
         raise CheckpointError(
             f"the values of the {type(value).__name__} cannot be reached: {error}", path, key
         ) from error
 
 
 def _bits(value: Any) -> np.ndarray:
-    """A tensor of torch in main memory as integers of the size of its elements."""
-    torch = sys.modules["torch"]
-    sizes = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-    size = value.element_size()
-    if size not in sizes:  # complex128, which is refused by its name
+    """A tensor of torch in main memory as an array; as integers of the size of its elements where
+    NumPy has no such dtype.
+    """
+    try:
         return value.numpy()
-    return value.view(sizes[size]).numpy()
+    except TypeError:
+        torch = sys.modules["torch"]
+        return value.view({1: torch.uint8, 2: torch.int16}[value.element_size()]).numpy()
 
 
 # -- what shares memory ----------------------------------------------------------------------------
