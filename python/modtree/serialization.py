@@ -82,8 +82,9 @@ def load(
 ) -> Any:
     """Reads what :func:`save` wrote, or a file that torch.save() wrote, without torch.
 
-    Tensors of torch come as modtree's, bfloat16 ones as float32 where the package ml_dtypes is not
-    installed.
+    Tensors in a file of torch come as modtree's, bfloat16 ones as float32 where the package
+    ml_dtypes is not installed. Tensors of torch in a file of :func:`save` come as torch's where it
+    is installed, and else in the same way.
 
     Args:
         f: A path, or a file open for reading bytes that can seek.
