@@ -120,6 +120,22 @@ def test_a_hidden_module_is_not_called_new(impl):
     assert found(Hides(2), impl.lib.ones(1, 2)) == [("parts[0]", "hidden-module")]
 
 
+def test_a_run_in_training_mode_does_not_write_buffers_of_hidden_modules(impl):
+    kinds = models(impl)
+
+    class Hides(kinds.Block):
+        def __init__(self, size):
+            super().__init__(size)
+            self.parts = [kinds.Shift(size)]
+
+        def forward(self, x):
+            return self.parts[0](self.scale(x))
+
+    model = Hides(2)
+    assert ("shift", "unused-parameter") in found(model, impl.lib.ones(1, 2))
+    assert int(model.parts[0].calls[0]) == 0
+
+
 def test_a_forward_that_raises_is_told(impl):
     with pytest.raises(RuntimeError, match=r"stopped in 'layers.0.scale' \(Scale\)"):
         mt.check(models(impl).Stack(3, 1), impl.lib.ones(1, 2))

@@ -48,8 +48,8 @@ def hidden(look: Look) -> Iterator[Finding]:
                     yield _hidden_tensor(place, node, name, way, found)
 
 
-def modules_in_attributes(look: Look) -> set[int]:
-    """Ids of the modules that plain attributes lead to, with all below them."""
+def modules_in_attributes(look: Look) -> dict[int, Any]:
+    """The modules that plain attributes lead to, with all below them, by id."""
     waiting = [
         found
         for node in look.nodes
@@ -57,11 +57,11 @@ def modules_in_attributes(look: Look) -> set[int]:
         for _, found in _inside(value, "")
         if is_module(found)
     ]
-    known: set[int] = set()
+    known: dict[int, Any] = {}
     while waiting:
         module = waiting.pop()
         if id(module) not in known and module is not None:
-            known.add(id(module))
+            known[id(module)] = module
             waiting += module_dict(module, "_modules").values()
     return known
 

@@ -64,15 +64,15 @@ class _Seen:
         self._reached: set[int] = set()
         self._has_gradients = False
         self.called: dict[int, Any] = {}
+        self.hidden = modules_in_attributes(look)
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any], training: bool) -> None:
         """One forward, and where its gradients go."""
         modes = Modes()
-        modules = [node.module for node in self._look.nodes]
         try:
-            with keeps_random_states(), keeps_buffers(modules), enable_grad():
+            with keeps_random_states(), keeps_buffers(self._modules()), enable_grad():
                 if not training:
-                    for module in modules:
+                    for module in self._modules():
                         modes.evaluate(module)
                 recorder, output = self._call(args, kwargs, None if training else modes)
                 self.called |= {key: call.module for key, call in recorder.calls.items()}
@@ -82,6 +82,11 @@ class _Seen:
                 raise
         finally:
             modes.restore()
+
+    def _modules(self) -> list[Any]:
+        """Those of the tree, and those in attributes, whose buffers a forward may write too."""
+        in_tree = {id(node.module): node.module for node in self._look.nodes}
+        return list((self.hidden | in_tree).values())
 
     def _call(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], modes: Modes | None
@@ -188,7 +193,7 @@ def _by_module(look: Look, missing: set[int], seen: _Seen) -> Iterator[Finding]:
 
 def _strangers(look: Look, seen: _Seen) -> Iterator[Finding]:
     """Modules with parameters that were called but are neither in the tree nor in an attribute."""
-    known = look.modules_in_tree | modules_in_attributes(look)
+    known = look.modules_in_tree | seen.hidden.keys()
     names = {
         type(module).__name__
         for key, module in seen.called.items()
