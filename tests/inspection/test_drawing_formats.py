@@ -172,7 +172,7 @@ def test_graphviz_has_the_names():
 
 def test_links_in_dot():
     text = mt.to_dot(tied_and_shared())
-    assert re.search(r'n2 -> n1 \[style=dotted, .*tooltip="tied weight"\]', text)
+    assert re.search(r'n2 -> n1 \[style=dotted, .*tooltip="tied: weight"\]', text)
     assert re.search(r'n3 -> n1 \[style=dashed, .*tooltip="the same module"\]', text)
 
 

@@ -122,6 +122,14 @@ def test_of_a_level_that_does_not_fit_the_first_are_opened():
     assert [box.hidden for box in found.root.children] == [7] * 5 + [0] * 5
 
 
+def test_a_round_that_does_not_fit_is_counted():
+    kinds = [nn.ReLU, nn.Tanh, nn.GELU, nn.SiLU, nn.ELU, nn.CELU, nn.Mish, nn.Sigmoid]
+    model = nn.Sequential(*[kind() for _ in range(3) for kind in kinds], nn.GLU())
+    assert len(outline(model).boxes) == 1 + 9 + 1
+    for max_boxes in (9, 10):
+        assert shown(outline(model, max_boxes=max_boxes).root) == ":Sequential+25"
+
+
 @pytest.mark.parametrize("max_boxes", [1, 2, 9, 40, 300])
 def test_no_module_is_lost(max_boxes):
     """Boxes and counts of what has none are all modules."""

@@ -170,7 +170,7 @@ def test_links_are_drawn_and_explained():
     root = check_document(mt.to_svg(model))
     groups = [g for g in root.iter(f"{SVG}g") if g.get("class", "").startswith("link")]
     assert sorted(g.get("class") for g in groups) == ["link shared"] * 2 + ["link tied"] * 2
-    assert "tied weight" in [g[0].text for g in groups]
+    assert "tied: weight" in [g[0].text for g in groups]
     assert {"the same module", "the same tensor"} <= {t.text for t in root.iter(f"{SVG}text")}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from modtree._inspection.drawing.outline import Box, Link, Outline
 from modtree._inspection.drawing.palette import DARK, LIGHT, Palette, kind_of_layer
-from modtree._inspection.drawing.wording import clean, lines_of_text, shorten, tooltip
+from modtree._inspection.drawing.wording import clean, lines_of_text, link_text, shorten, tooltip
 
 __all__ = ["write"]
 
@@ -73,8 +73,7 @@ def _attributes(box: Box, shapes: bool, palette: Palette) -> str:
 def _link(link: Link, palette: Palette) -> str:
     colour = palette.link[link.kind]
     style = "dashed" if link.kind == "shared" else "dotted"
-    tip = ["the same module"] if link.kind == "shared" else ["tied", *map(clean, link.names[:8])]
     return (
         f'n{link.source.number} -> n{link.target.number} [style={style}, color="{colour}", '
-        f"constraint=false, tooltip={quote([' '.join(tip)])}]"
+        f"constraint=false, tooltip={quote([link_text(link)])}]"
     )

@@ -16,9 +16,11 @@ _BEND = 46
 
 @dataclass(slots=True)
 class Curve:
-    """A line as SVG writes it, and where it ends."""
+    """A cubic curve: its start, the two points that bend it, and its end."""
 
-    path: str
+    start: tuple[float, float]
+    first: tuple[float, float]
+    second: tuple[float, float]
     end: tuple[float, float]
 
 
@@ -40,6 +42,4 @@ def _curve(source: Frame, target: Frame, width: float) -> Curve:
         start, end = right_of
         bends = (_BEND, _BEND)
     x1, x2 = (min(max(x + bend, 2), width - 2) for x, bend in zip((start, end), bends, strict=True))
-    numbers = (start, start_y, x1, start_y, x2, end_y, end, end_y)
-    a, b, c, d, e, f, g, h = (f"{round(n, 1):g}" for n in numbers)
-    return Curve(f"M{a} {b}C{c} {d} {e} {f} {g} {h}", (end, end_y))
+    return Curve((start, start_y), (x1, start_y), (x2, end_y), (end, end_y))

@@ -167,10 +167,10 @@ class _Maker:
         it took.
         """
         assert box.node is not None
-        has_modules = any(isinstance(entry, Fold) for entry in entries)
-        shown = _fitting(entries, grant - 1) if cost > grant else len(entries)
-        if grant < min(cost, _FEWEST):
-            shown, has_modules = 0, False
+        shown = len(entries)
+        if cost > grant:
+            shown = _fitting(entries, grant - 1) if grant >= _FEWEST else 0
+        has_modules = shown > 0 and any(isinstance(entry, Fold) for entry in entries)
         if not has_modules:
             box.hidden = sum(self._sizes[id(child)] for child in box.node.children)
         if not shown:

@@ -11,11 +11,12 @@ from modtree._inspection.drawing.links import curves
 from modtree._inspection.drawing.metrics import is_certain, text_width
 from modtree._inspection.drawing.outline import Box, Outline
 from modtree._inspection.drawing.palette import DARK, LIGHT, Palette, kind_of_layer
-from modtree._inspection.drawing.wording import clean, short_count, tooltip
+from modtree._inspection.drawing.wording import clean, link_text, short_count, shorten, tooltip
 
 __all__ = ["write"]
 
 _FONT = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono','Liberation Mono',monospace"
+_SPOKEN = 80  # characters of a name in the title and the description
 _ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"})
 
 
@@ -30,7 +31,7 @@ def escape(text: str) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{round(value, 1):g}"
+    return f"{value:.1f}".removesuffix(".0")
 
 
 def _document(outline: Outline, frames: list[Frame], theme: str) -> str:
@@ -62,7 +63,9 @@ def _title(outline: Outline) -> str:
     root = outline.root
     assert root.node is not None
     modules = f"{outline.modules:,} module{'s' * (outline.modules > 1)}"
-    return f"{clean(root.node.type_name)}: {modules}, {root.parameters:,} parameters"
+    return (
+        f"{shorten(clean(root.node.type_name), _SPOKEN)}: {modules}, {root.parameters:,} parameters"
+    )
 
 
 def _description(outline: Outline) -> str:
@@ -71,7 +74,8 @@ def _description(outline: Outline) -> str:
     for box in outline.root.children[:20]:
         if box.node is not None and box.kind in ("module", "shared"):
             times = f" times {box.count}" if box.count > 1 else ""
-            parts.append(f"{clean(box.label)} {clean(box.node.type_name)}{times}")
+            what = shorten(f"{clean(box.label)} {clean(box.node.type_name)}", _SPOKEN)
+            parts.append(what + times)
     return f"The tree of modules, boxes in boxes. Below the model: {', '.join(parts) or 'nothing'}."
 
 
@@ -130,10 +134,12 @@ def _text(text: Text) -> str:
 
 def _links(outline: Outline, frames: list[Frame], width: float) -> Iterator[str]:
     for link, curve in zip(outline.links, curves(outline.links, frames, width), strict=True):
-        names = f" {', '.join(map(clean, link.names[:8]))}" if link.names else ""
-        what = "the same module" if link.kind == "shared" else f"tied{names}"
-        yield f'<g class="link {link.kind}"><title>{escape(what)}</title>'
-        yield f'<path d="{curve.path}"/>'
+        yield f'<g class="link {link.kind}"><title>{escape(link_text(link))}</title>'
+        points = [
+            f"{_number(x)} {_number(y)}"
+            for x, y in (curve.start, curve.first, curve.second, curve.end)
+        ]
+        yield f'<path d="M{points[0]}C{" ".join(points[1:])}"/>'
         x, y = curve.end
         yield f'<circle cx="{_number(x)}" cy="{_number(y)}" r="3"/></g>'
 

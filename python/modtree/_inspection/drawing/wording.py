@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from modtree._inspection.drawing.outline import Box
+from modtree._inspection.drawing.outline import Box, Link
 from modtree._inspection.tree import Leaf, Node
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "detail",
     "hidden",
     "lines_of_text",
+    "link_text",
     "short_count",
     "shorten",
     "size",
@@ -147,6 +148,13 @@ def lines_of_text(box: Box, shapes: bool, length: int) -> list[str]:
             number.replace(" each", " parameters each") if times else f"{number} parameters"
         )
     return [line for line in lines if line]
+
+
+def link_text(link: Link) -> str:
+    """What two boxes have in common."""
+    if link.kind == "shared":
+        return "the same module"
+    return shorten(f"tied: {', '.join(map(clean, link.names))}", _TOOLTIP_TEXT)
 
 
 def _left_to_right(text: str) -> str:
