@@ -173,3 +173,11 @@ def test_what_cannot_be_read(cli, model, tmp_path):
 def test_wrong_options(cli, model, option, message):
     ended = cli("inspect", model, *option)
     assert ended.status == 2 and message in ended.err and ended.err.startswith("usage: modtree")
+
+
+def test_ties_count_where_levels_are_cut(cli):
+    base = mt.zeros(2)
+    mt.save_file({"a.x": base, "b.x": base, "b.y": base}, "model.safetensors")
+    lines = cli("inspect", "model.safetensors", "--depth", 1).lines
+    assert lines[0] == "model.safetensors: safetensors, 3 entries"
+    assert lines[2].split()[:3] == ["b", "2", "entries"]

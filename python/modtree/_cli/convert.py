@@ -12,9 +12,9 @@ from modtree._checkpoint.base import CheckpointError
 from modtree._checkpoint.convert import convert
 from modtree._checkpoint.reader import open_checkpoint
 from modtree._cli.ending import SAME, Trouble
+from modtree._cli.headline import headline
 from modtree._cli.options import RULE_HELP, add_json, describe, rename_rule
-from modtree._inspection.phrases import bytes_text, noun
-from modtree._inspection.printable import printable
+from modtree._inspection.phrases import bytes_text
 from modtree._module.loading.rename import rename_function
 
 __all__ = ["execute", "fill"]
@@ -113,8 +113,5 @@ def _say(options: argparse.Namespace) -> None:
                 "files": files,
             }
             print(json.dumps(answer, indent=1))
-            return
-        parts = f", {len(files):,} files" if len(files) > 1 else ""
-        path = printable(str(written.path))
-        size = bytes_text(nbytes)
-        print(f"{path}: {written.format}{parts}, {noun(len(entries), 'entry', 'entries')}, {size}")
+        else:
+            print(f"{headline(written)}, {bytes_text(nbytes)}")

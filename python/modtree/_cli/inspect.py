@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from modtree._checkpoint.reader import Checkpoint, Entry, open_checkpoint
 from modtree._cli.ending import DIFFERENT, SAME
+from modtree._cli.headline import headline
 from modtree._cli.options import add_json, depth, describe
 from modtree._cli.terminal import Screen
 from modtree._inspection.entry_tree import Branch, Group, entry_tree
@@ -161,7 +162,7 @@ def _show(
 ) -> None:
     screen = Screen()
     root = entry_tree(entries, notes)
-    print(screen.paint(_title(checkpoint, len(entries) + len(notes)), "bold"))
+    print(screen.paint(headline(checkpoint, len(entries) + len(notes)), "bold"))
     if options.metadata:
         for key, text in checkpoint.metadata.items():
             print(screen.shortened(f"  {printable(key)}: {printable(text)}"))
@@ -170,14 +171,6 @@ def _show(
         return
     _print_rows(list(_rows(root, 0, options)), screen)
     _print_totals(entries, screen)
-
-
-def _title(checkpoint: Checkpoint, shown: int) -> str:
-    every = len(checkpoint.keys())
-    entries = entries_text(every) if shown == every else f"{shown:,} of {entries_text(every)}"
-    files = len({entry.file for entry in checkpoint.entries.values()})
-    parts = f", {files:,} files" if files > 1 else ""
-    return f"{printable(str(checkpoint.path))}: {checkpoint.format}{parts}, {entries}"
 
 
 def _rows(branch: Branch, level: int, options: argparse.Namespace) -> Iterator[_Row]:
@@ -226,7 +219,8 @@ def _print_rows(rows: list[_Row], screen: Screen) -> None:
         name = screen.shortened(row.name, name_width)
         padding = " " * (name_width - len(name))
         line = (screen.paint(name, "bold") if row.is_branch else name) + padding
-        line += "  " + row.shape.ljust(shape_width)
+        most = None if screen.width is None or row.size else screen.width - name_width - 2
+        line += "  " + screen.shortened(row.shape, most).ljust(shape_width)
         line += "  " + screen.paint(row.dtype, "cyan") + " " * (dtype_width - len(row.dtype))
         line += "  " + row.size.rjust(size_width)
         print(line.rstrip())

@@ -203,8 +203,8 @@ def _reasons(found: dict[str, str], fold: bool) -> Iterator[str]:
 
 
 def _lines(result: Diff, fold: bool) -> Iterator[str]:
-    yield f"a: {result.a}, {noun(result.entries_of_a, 'entry', 'entries')}"
-    yield f"b: {result.b}, {noun(result.entries_of_b, 'entry', 'entries')}"
+    yield f"a: {printable(result.a)}, {noun(result.entries_of_a, 'entry', 'entries')}"
+    yield f"b: {printable(result.b)}, {noun(result.entries_of_b, 'entry', 'entries')}"
     if result.only_in_a:
         yield f"only in a ({noun(len(result.only_in_a), 'entry', 'entries')}):"
         yield from _keys(result.only_in_a, fold)

@@ -117,7 +117,8 @@ def _sum_up(branch: Branch, known: dict[Any, int]) -> None:
     elements = 1
     for size in entry.shape if entry is not None else (0,):
         elements *= size
-    branch.entries = (entry is not None) + sum(child.entries for child in children)
+    own = (entry is not None) + bool(branch.note)
+    branch.entries = own + sum(child.entries for child in children)
     branch.elements = elements + sum(child.elements for child in children)
     branch.nbytes = (entry.nbytes if entry else 0) + sum(child.nbytes for child in children)
     facts = None if entry is None else (entry.shape, entry.dtype, entry.nbytes)
