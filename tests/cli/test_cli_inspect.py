@@ -163,8 +163,8 @@ def test_what_cannot_be_read(cli, model, tmp_path):
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        (["--depth", "0"], "expected a number of levels from 1 on, got '0'"),
-        (["--depth", "x"], "expected a number of levels from 1 on, got 'x'"),
+        (["--depth", "0"], "expected a number from 1 on, got '0'"),
+        (["--depth", "x"], "expected a number from 1 on, got 'x'"),
         (["--sort", "age"], "invalid choice: 'age'"),
         (["--jsn"], "unrecognized arguments: --jsn"),
         (["--js"], "unrecognized arguments: --js"),

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from modtree._checkpoint.reader import Checkpoint, Entry, open_checkpoint
 from modtree._cli.ending import DIFFERENT, SAME
 from modtree._cli.headline import headline
-from modtree._cli.options import add_json, depth, describe
+from modtree._cli.options import add_json, count, describe
 from modtree._cli.terminal import Screen
 from modtree._inspection.entry_tree import Branch, Group, entry_tree
 from modtree._inspection.phrases import bytes_text, noun
@@ -51,7 +51,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dtype", action="append", metavar="NAME", help="only these dtypes: float32,bfloat16"
     )
-    parser.add_argument("--depth", type=depth, metavar="N", help="no more than N levels")
+    parser.add_argument("--depth", type=count, metavar="N", help="no more than N levels")
     parser.add_argument("--sort", choices=["size", "name"], help="not in the order of the file")
     parser.add_argument("--all", action="store_true", help="each entry, equal blocks too")
     parser.add_argument("--metadata", action="store_true", help="the text beside the tensors too")

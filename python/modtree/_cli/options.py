@@ -7,7 +7,7 @@ import argparse
 import re
 from typing import Any
 
-__all__ = ["RULE_HELP", "add_json", "depth", "describe", "rename_rule", "tolerance"]
+__all__ = ["RULE_HELP", "add_json", "count", "describe", "rename_rule", "tolerance"]
 
 RULE_HELP = (
     "keys that begin with OLD begin with NEW instead; /PATTERN/=NEW replaces what the regular "
@@ -28,10 +28,10 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def depth(text: str) -> int:
-    """A number of levels, for argparse."""
+def count(text: str) -> int:
+    """A number from 1 on, for argparse."""
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a number of levels from 1 on, got {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a number from 1 on, got {text!r}")
     return int(text)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from modtree._cli.ending import SAME, Trouble
 from modtree._cli.factory import FACTORY_HELP, model_from
-from modtree._cli.options import add_json, depth, describe
+from modtree._cli.options import add_json, count, describe
 from modtree._inspection.functions import summary
 
 __all__ = ["execute", "fill"]
@@ -37,7 +37,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
         metavar="SIZES",
         help="run the model on zeros of this shape, such as 1,3,224,224; once for each input",
     )
-    parser.add_argument("--depth", type=depth, metavar="N", help="no more than N levels")
+    parser.add_argument("--depth", type=count, metavar="N", help="no more than N levels")
     parser.add_argument(
         "--dtype",
         action="append",
