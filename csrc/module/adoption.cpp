@@ -75,8 +75,7 @@ void pin(PyTypeObject *sealed, PyObject *name) {
 
 // The native method that a function of this name stands for; null when it stands for none.
 py::object native_method(PyObject *name, PyObject *function) {
-  const auto native =
-      py::reinterpret_borrow<py::object>(dict_get_str(module_base_type->tp_dict, name));
+  auto native = py::reinterpret_borrow<py::object>(dict_get_str(module_base_type->tp_dict, name));
   const bool is_method = native && Py_IS_TYPE(native.ptr(), &PyMethodDescr_Type);
   if (!is_method || !PyFunction_Check(function) ||
       PyUnicode_CompareWithASCIIString(name, "__getattr__") == 0) {
