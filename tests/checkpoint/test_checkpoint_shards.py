@@ -202,6 +202,30 @@ def test_shard_names_of_others_are_left_alone():
         assert not is_shard_of(name, "model.safetensors"), name
 
 
+def test_saves_that_are_killed_again_and_again_leave_the_files_of_one(tmp_path, monkeypatch):
+    mt.save_file(state(1), tmp_path, max_shard_size=200)
+    for _ in range(4):
+        dead = []
+
+        def die(*args, dead=dead):
+            dead.append(True)
+            raise SystemExit
+
+        def remove(file, dead=dead):
+            if not dead:
+                os.unlink(file)
+
+        with monkeypatch.context() as patch:
+            patch.setattr("modtree._checkpoint.save.write_index", die)
+            patch.setattr("modtree._checkpoint.save._remove", remove)
+            with pytest.raises(SystemExit):
+                mt.save_file(state(2), tmp_path, max_shard_size=100)
+        assert_equal(mt.load_file(tmp_path), state(1))
+        assert len(names(tmp_path)) == 4 + 5
+    mt.save_file(state(3), tmp_path, max_shard_size=200)
+    assert names(tmp_path) == [*shards(3), INDEX]
+
+
 def test_a_failing_save_leaves_no_shards(tmp_path):
     mt.save_file(state(1), tmp_path, max_shard_size=200)
     before = names(tmp_path)

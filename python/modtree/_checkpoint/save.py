@@ -130,6 +130,7 @@ def _write_shards(
     index = path + INDEX_ENDING
     text = {"total_size": total, **contents.metadata}
     with folder_lock(folder):
+        _remove_abandoned(path)
         try:
             for name, keys in zip(first, groups, strict=True):
                 contents.write(os.path.join(folder, name), keys, FORMAT, advance)
@@ -175,6 +176,18 @@ def _link_all(folder: str, names: list[str], others: list[str]) -> bool:
 def _remove(file: str) -> None:
     with contextlib.suppress(OSError):
         os.unlink(file)
+
+
+def _remove_abandoned(path: str) -> None:
+    """Removes what saves to this path left that were killed: shards under temporary names that no
+    index came to name. Else each of them would leave as much as a whole checkpoint.
+    """
+    folder = os.path.dirname(path)
+    remove_leftovers(folder, lambda name: is_shard_of(name, path))
+    for name in os.listdir(folder or "."):
+        if is_shard_of(name, path, only_temporary=True):
+            if not _is_named(name, path + INDEX_ENDING):
+                _remove(os.path.join(folder, name))
 
 
 def _remove_shards(path: str, *kept: str) -> None:

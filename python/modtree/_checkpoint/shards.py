@@ -58,9 +58,10 @@ def shard_names(path: str, count: int, is_temporary: bool = False) -> list[str]:
     return [f"{stem}-{i:05}-of-{count:05}{ending}" for i in range(1, count + 1)]
 
 
-def is_shard_of(name: str, path: str) -> bool:
-    """Could the file of this name be a shard of a checkpoint, written by :func:`shard_names`?"""
+def is_shard_of(name: str, path: str, only_temporary: bool = False) -> bool:
+    """Could the file of this name be a shard of a checkpoint, named by :func:`shard_names`?"""
     stem, ending = os.path.splitext(os.path.basename(path))
     rest = name[len(stem) :]
-    pattern = rf"(-[0-9a-f]{{8}})?-\d{{5,}}-of-\d{{5,}}{re.escape(ending)}"
+    token = "(-[0-9a-f]{8})" if only_temporary else "(-[0-9a-f]{8})?"
+    pattern = rf"{token}-\d{{5,}}-of-\d{{5,}}{re.escape(ending)}"
     return name.startswith(stem) and re.fullmatch(pattern, rest) is not None
