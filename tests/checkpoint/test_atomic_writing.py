@@ -145,6 +145,12 @@ def test_whatever_happens_the_old_file_stays(error, tmp_path):
     assert path.read_bytes() == b"old" and os.listdir(tmp_path) == ["a"]
 
 
+def test_an_error_of_the_user_keeps_its_words(tmp_path):
+    with pytest.raises(OSError, match="^the text$"):
+        with atomic_file(tmp_path / "file"):
+            raise OSError("the text")
+
+
 def test_nothing_is_seen_before_the_end(tmp_path):
     path = tmp_path / "a"
     with atomic_file(path) as file:

@@ -51,7 +51,7 @@ def atomic_file(path: Any) -> Iterator[IO[bytes]]:
         with _replacing(target) if _is_replaceable(target) else open(target, "wb") as file:
             yield file
     except OSError as error:
-        if error.filename is None:  # of a write: it knows no name
+        if error.errno is not None and error.filename is None:  # of a write: it knows no name
             error.filename = os.fspath(path)
         raise
 
