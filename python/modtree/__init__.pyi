@@ -16,6 +16,7 @@ from modtree import accelerator as accelerator
 from modtree import amp as amp
 from modtree import autograd as autograd
 from modtree import backends as backends
+from modtree import checkpoints as checkpoints
 from modtree import compiler as compiler
 from modtree import cpu as cpu
 from modtree import cuda as cuda
@@ -41,6 +42,12 @@ from modtree import version as version
 from modtree import xpu as xpu
 from modtree._C import __version__ as __version__
 from modtree._C import dtype as _dtype
+from modtree._inspection.drawing import to_dot as to_dot
+from modtree._inspection.drawing import to_mermaid as to_mermaid
+from modtree._inspection.drawing import to_svg as to_svg
+from modtree._inspection.functions import check as check
+from modtree._inspection.functions import diff as diff
+from modtree._inspection.functions import summary as summary
 from modtree._module.loading.report import LoadReport as LoadReport
 from modtree._ops.functions import abs as abs
 from modtree._ops.functions import abs_ as abs_
@@ -154,7 +161,6 @@ from modtree._ops.functions import diag_embed as diag_embed
 from modtree._ops.functions import diagflat as diagflat
 from modtree._ops.functions import diagonal as diagonal
 from modtree._ops.functions import diagonal_scatter as diagonal_scatter
-from modtree._ops.functions import diff as diff
 from modtree._ops.functions import digamma as digamma
 from modtree._ops.functions import dist as dist
 from modtree._ops.functions import div as div
@@ -444,7 +450,12 @@ from modtree._tensor.tensor import Size as Size
 from modtree._tensor.tensor import Tensor as Tensor
 from modtree.amp import GradScaler as GradScaler
 from modtree.amp import autocast as autocast
+from modtree.checkpoints import CheckpointError as CheckpointError
+from modtree.checkpoints import load_file as load_file
+from modtree.checkpoints import save_file as save_file
 from modtree.cuda import OutOfMemoryError as OutOfMemoryError
+from modtree.families.exchange import from_torch as from_torch
+from modtree.families.exchange import to_torch as to_torch
 
 _Number: TypeAlias = _int | _float | _complex | _bool | np.number[Any] | np.bool_
 _Operand: TypeAlias = Tensor | _Number | np.ndarray[Any, Any]
@@ -917,7 +928,14 @@ def load(
     mmap: _bool | None = None,
     **pickle_load_args: Any,
 ) -> Any: ...
-def save(obj: Any, f: Any, pickle_module: Any = ..., pickle_protocol: _int = 5) -> None: ...
+def save(
+    obj: Any,
+    f: Any,
+    pickle_module: Any = ...,
+    pickle_protocol: _int = 5,
+    *,
+    format: _str = "modtree",
+) -> None: ...
 def set_default_tensor_type(kind: Any) -> None: ...
 def set_deterministic_debug_mode(debug_mode: _int | _str) -> None: ...
 def set_float32_matmul_precision(precision: _str) -> None: ...
@@ -1195,13 +1213,13 @@ def threshold(
 # fmt: off
 __all__ = [
     # modules
-    "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "distributed",
-    "distributions", "families", "func", "functional", "hub", "jit", "linalg", "mps",
-    "multiprocessing", "nn", "optim", "overrides", "profiler", "random", "serialization", "types",
-    "utils", "version", "xpu",
+    "accelerator", "amp", "autograd", "backends", "checkpoints", "compiler", "cpu", "cuda",
+    "distributed", "distributions", "families", "func", "functional", "hub", "jit", "linalg",
+    "mps", "multiprocessing", "nn", "optim", "overrides", "profiler", "random", "serialization",
+    "types", "utils", "version", "xpu",
     # classes
-    "Generator", "GradScaler", "LoadReport", "OutOfMemoryError", "Size", "Tensor", "autocast",
-    "device",
+    "CheckpointError", "Generator", "GradScaler", "LoadReport", "OutOfMemoryError", "Size",
+    "Tensor", "autocast", "device",
     # dtypes, layouts, constants
     "as_dtype", "bfloat16", "bool", "cdouble", "cfloat", "channels_last", "channels_last_3d",
     "complex128", "complex64", "contiguous_format", "double", "dtype", "e", "finfo", "float",
@@ -1235,10 +1253,12 @@ __all__ = [
     "get_autocast_gpu_dtype", "get_deterministic_debug_mode", "get_float32_matmul_precision",
     "get_num_interop_threads", "get_num_threads", "is_autocast_cache_enabled",
     "is_autocast_enabled", "is_deterministic_algorithms_warn_only_enabled",
-    "is_warn_always_enabled", "load", "save", "set_default_tensor_type",
+    "is_warn_always_enabled", "load", "load_file", "save", "save_file", "set_default_tensor_type",
     "set_deterministic_debug_mode", "set_float32_matmul_precision", "set_flush_denormal",
     "set_num_interop_threads", "set_num_threads", "set_printoptions", "set_warn_always",
-    "typename", "use_deterministic_algorithms",
+    "from_torch", "to_torch", "typename", "use_deterministic_algorithms",
+    # seeing a model
+    "check", "summary", "to_dot", "to_mermaid", "to_svg",
     # operations
     "abs", "abs_", "absolute", "acos", "acos_", "acosh", "acosh_", "add", "addbmm", "addcdiv",
     "addcmul", "addmm", "addmv", "addr", "adjoint", "all", "allclose", "amax", "amin",
