@@ -10,9 +10,9 @@
 
 namespace modtree {
 
-// A direct-mapped cache keyed by (type, version). Versions are never used twice, so neither a change
-// of the class nor a new class at the address of a dead one can be mistaken for what was cached; no
-// reference to the type is held.
+// A direct-mapped cache keyed by (type, version). Versions are never used twice, so neither a
+// change of the class nor a new class at the address of a dead one can be mistaken for what was
+// cached; no reference to the type is held.
 template <class Facts>
 class TypeCache {
 public:

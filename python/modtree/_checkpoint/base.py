@@ -46,7 +46,8 @@ class CheckpointError(ValueError):
 
 def bytes_of(array: np.ndarray) -> memoryview:
     """The bytes of the elements in their order; a copy where they do not lie so in memory."""
-    return memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))  # type: ignore[arg-type]
+    elements = np.ascontiguousarray(array).reshape(-1)
+    return memoryview(elements.view(np.uint8))  # type: ignore[arg-type]
 
 
 def shortened(value: Any, length: int = 120) -> str:
