@@ -342,6 +342,7 @@ import modtree as mt
 state = mt.load_file(sys.argv[1])
 assert state["a"].dtype == mt.float32, state["a"].dtype
 assert state["a"].tolist() == [0.5, -3.0, float("inf")], state["a"]
+assert state["c"].shape == () and state["c"].item() == 0.5, state["c"]
 with mt.checkpoints.open_checkpoint(sys.argv[2]) as checkpoint:
     assert checkpoint.entries["b"].dtype == "float8_e5m2"
     try:
@@ -355,8 +356,11 @@ with mt.checkpoints.open_checkpoint(sys.argv[2]) as checkpoint:
 
 def test_bfloat16_without_ml_dtypes_is_widened(tmp_path):
     bits = (np.array([0.5, -3.0, np.inf], np.float32).view(np.uint32) >> 16).astype("<u2")
-    head = header('{"a":{"dtype":"BF16","shape":[3],"data_offsets":[0,6]}}')
-    (tmp_path / "a.safetensors").write_bytes(head + bits.tobytes())
+    head = header(
+        '{"a":{"dtype":"BF16","shape":[3],"data_offsets":[0,6]},'
+        '"c":{"dtype":"BF16","shape":[],"data_offsets":[6,8]}}'
+    )
+    (tmp_path / "a.safetensors").write_bytes(head + bits.tobytes() + bits[:1].tobytes())
     head = header('{"b":{"dtype":"F8_E5M2","shape":[1],"data_offsets":[0,1]}}')
     (tmp_path / "b.safetensors").write_bytes(head + b"\0")
     files = [str(tmp_path / "a.safetensors"), str(tmp_path / "b.safetensors")]
@@ -377,7 +381,9 @@ def test_packed_dtypes_are_listed(tmp_path):
 
 
 @needs_torch
-@pytest.mark.parametrize("name", [*PLAIN, *STORED])
+@pytest.mark.parametrize(
+    "name", [*PLAIN, *(pytest.param(n, marks=needs_ml_dtypes) for n in STORED)]
+)
 def test_leaves_of_torch(name, tmp_path):
     import safetensors.torch
     import torch

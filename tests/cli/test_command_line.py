@@ -152,11 +152,15 @@ def test_names_that_the_encoding_lacks(tmp_path):
     assert done.returncode == 0 and "gr\\xf6\\xdfe" in done.stdout
 
 
+def _take_interrupts():
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell may have them ignored
+
+
 @on_posix
 def test_an_interrupt(tmp_path):
     command = command_of("bench", "--no-torch", "--seconds", 60)
     pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, **pipe) as running:
+    with subprocess.Popen(command, preexec_fn=_take_interrupts, **pipe) as running:
         assert running.stdout.readline().startswith(b"python ")
         running.send_signal(signal.SIGINT)
         assert running.communicate()[1] == b""

@@ -112,4 +112,5 @@ class SafetensorsCheckpoint(Checkpoint):
 
 def _widened(halves: np.ndarray) -> np.ndarray:
     """bfloat16 numbers, the upper halves of float32 numbers, as those: for want of ml_dtypes."""
-    return (halves.astype(np.uint32) << 16).view(np.float32)
+    # An array of no dimensions comes out of << as a number.
+    return np.asarray(halves.astype(np.uint32) << 16).view(np.float32)

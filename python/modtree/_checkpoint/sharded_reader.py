@@ -129,7 +129,10 @@ def open_shards(path: str) -> ShardedCheckpoint:
 
 def _is_still(file: Any, path: str) -> bool:
     """Is an open file what has the name now?"""
-    return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 def _opened(path: str, index: Index) -> ShardedCheckpoint:
