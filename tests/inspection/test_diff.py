@@ -333,6 +333,7 @@ def test_json(impl, make):
 
 
 def test_files_models_and_state_dicts_in_any_combination(tmp_path):
+    pytest.importorskip("ml_dtypes")
     model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 2).bfloat16())
     path = tmp_path / "model.safetensors"
     mt.save_file(model, path)

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
-import torch
-from torch import nn
+import pytest
 
 import modtree as mt
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
 
 
 class Net(nn.Module):
