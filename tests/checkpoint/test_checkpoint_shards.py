@@ -8,12 +8,14 @@ import os
 
 import numpy as np
 import pytest
-import safetensors.numpy
 from helpers.implementations import needs_torch
 
 import modtree as mt
 from modtree import nn
 from modtree._checkpoint.shards import as_size, is_shard_of, split
+
+safetensors = pytest.importorskip("safetensors")
+pytest.importorskip("safetensors.numpy")
 
 INDEX = "model.safetensors.index.json"
 

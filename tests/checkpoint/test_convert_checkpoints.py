@@ -10,11 +10,13 @@ import sys
 
 import numpy as np
 import pytest
-import safetensors.numpy
 
 import modtree as mt
 from modtree import nn
 from modtree._checkpoint.convert import convert
+
+safetensors = pytest.importorskip("safetensors")
+pytest.importorskip("safetensors.numpy")
 
 needs_limits = pytest.mark.skipif(sys.platform != "linux", reason="limits the address space")
 

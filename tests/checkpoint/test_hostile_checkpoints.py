@@ -19,7 +19,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import safetensors
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -29,6 +28,8 @@ from helpers.hostile_checkpoints import INDEX, hostile_file, hostile_folder, sna
 import modtree as mt
 from modtree._checkpoint.reader import open_checkpoint
 from modtree._checkpoint.verify import verify
+
+safetensors = pytest.importorskip("safetensors")
 
 FILES = 1500
 FOLDERS = 300

@@ -14,12 +14,13 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
-import safetensors
-import safetensors.numpy
 from helpers.implementations import needs_torch
 
 import modtree as mt
 from modtree import nn
+
+safetensors = pytest.importorskip("safetensors")
+pytest.importorskip("safetensors.numpy")
 
 needs_ml_dtypes = pytest.mark.skipif(find_spec("ml_dtypes") is None, reason="needs ml_dtypes")
 
