@@ -348,35 +348,7 @@ int is_subclass_of_all(PyObject *cls, PyObject *types) {
   return 1;
 }
 
-// The function that run_for_class() is at work on: only compared.
-thread_local PyObject *t_running = nullptr;
-
-class ScopedRunning {
-public:
-  explicit ScopedRunning(PyObject *func) : outer_(t_running) { t_running = func; }
-  ScopedRunning(const ScopedRunning &) = delete;
-  ScopedRunning &operator=(const ScopedRunning &) = delete;
-  ~ScopedRunning() { t_running = outer_; }
-
-private:
-  PyObject *outer_;
-};
-
-// A function of another library, which follows the protocol as well, asks once more: it cannot
-// compute on our tensors, and would ask for ever.
-PyObject *refuse_foreign_function(PyObject *func) {
-  PyErr_Format(PyExc_TypeError,
-               "%R does not take a Tensor of modtree: convert with modtree.to_torch(x), or the "
-               "tensors of the other library with modtree.from_torch(x)",
-               func);
-  return nullptr;
-}
-
 PyObject *run_for_class(PyTypeObject *cls, PyObject *func, PyObject *args, PyObject *kwargs) {
-  if (func == t_running && t_state != ProtocolState::on) {
-    return refuse_foreign_function(func);
-  }
-  const ScopedRunning running(func);
   ScopedProtocolState without(t_state == ProtocolState::off ? ProtocolState::off
                                                             : ProtocolState::no_subclasses);
   auto result = py::reinterpret_steal<py::object>(call_with_packed(func, args, kwargs));
