@@ -271,13 +271,16 @@ inline PyObject *read_attribute(PyObject *self_obj, PyObject *name, Reach reach)
                  Py_TYPE(name)->tp_name);
     return nullptr;
   }
-  PyTypeObject *type = Py_TYPE(self_obj);
   if (face_count) {
     ++native_counts.reads;
-    if (type->tp_getattro != module_tp_getattro) {
-      take_native_slots(type);
+    if (Py_TYPE(self_obj)->tp_getattro != module_tp_getattro) {
+      // Owned: that may run user code, which may give the object another class.
+      const auto type =
+          py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject *>(Py_TYPE(self_obj)));
+      take_native_slots(reinterpret_cast<PyTypeObject *>(type.ptr()));
     }
   }
+  PyTypeObject *type = Py_TYPE(self_obj);
   if (reaches_registries(type, reach)) {
     const int slot = name_facts.find(type_version(type), name);
     if (slot != NameFacts::kUnknown) {

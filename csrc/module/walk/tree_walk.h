@@ -18,10 +18,9 @@ namespace modtree {
 //   int leave(PyObject *module)                   after the children: 0, or -1 on error
 //   int call_override(PyObject *child)            for a child that overrides kMethod, or is none of
 //                                                 our modules: 0, or -1 on error
-//   bool visit_leaf(PyObject *child)              all there is to do for a child, which may come
-//   more
-//                                                 than once, without running user code; false when
-//                                                 that is not possible, and nothing was done
+//   bool visit_leaf(PyObject *child)              all of that for a childless one, without
+//                                                 user code; it may come more than once.
+//                                                 False: not possible, and nothing was done
 // Children come from the registry, or from an overridden children() of the parent. Each is kept
 // alive while it is visited.
 template <class Visitor>
