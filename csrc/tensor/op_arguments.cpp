@@ -3,12 +3,34 @@
 
 #include <algorithm>
 
+#include "family/family.h"
+#include "python/call.h"
 #include "python/once.h"
 #include "tensor/op_errors.h"
 
 namespace modtree {
 
 namespace {
+
+void raise_unknown_operand(OpObject *op, PyObject *operand) {
+  const auto value = py::reinterpret_borrow<py::object>(operand);
+  PyTypeObject *type = Py_TYPE(value.ptr());
+  if (family_of_type(type) == nullptr) {
+    if (!PyErr_Occurred()) {
+      PyErr_Format(PyExc_TypeError, "%U(): expected a Tensor or a number, got %s", op->name,
+                   type->tp_name);
+    }
+    return;
+  }
+  const py::object module =
+      get_attribute(py::handle(reinterpret_cast<PyObject *>(type)), "__module__");
+  if (module) {
+    PyErr_Format(PyExc_TypeError,
+                 "%U(): expected a modtree.Tensor or a number, got a tensor of another library, "
+                 "%S.%s; modtree.from_torch(tensor) makes one of torch's",
+                 op->name, module.ptr(), type->tp_name);
+  }
+}
 
 // Visits each operand slot: fn(borrowed object) -> new object, null for "keep", or *error set.
 template <typename Fn>
@@ -172,8 +194,7 @@ bool promote(OpObject *op, Arguments &args, int *num) {
     } else if (number_category(value, &category)) {
       type.add_number(category);
     } else if (value != Py_None) {
-      PyErr_Format(PyExc_TypeError, "%U(): expected a Tensor or a number, got %s", op->name,
-                   Py_TYPE(value)->tp_name);
+      raise_unknown_operand(op, value);
       return false;
     }
     return true;

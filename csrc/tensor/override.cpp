@@ -348,7 +348,46 @@ int is_subclass_of_all(PyObject *cls, PyObject *types) {
   return 1;
 }
 
+// A function of another library asks its arguments whenever it is called and does not know the
+// state of ours: torch.exp(tensor) would call Tensor.__torch_function__ until the stack ends.
+// Functions of modtree, and modes on top of each other, never come near this depth.
+constexpr int kDeepestChain = 64;
+thread_local int t_chain = 0;
+
+class ScopedChain {
+public:
+  ScopedChain() : length_(t_chain) { t_chain = t_state == ProtocolState::on ? 0 : length_ + 1; }
+  ScopedChain(const ScopedChain &) = delete;
+  ScopedChain &operator=(const ScopedChain &) = delete;
+  ~ScopedChain() { t_chain = length_; }
+
+  // False with an error set.
+  bool check(PyObject *func) const {
+    if (t_chain <= kDeepestChain) {
+      return true;
+    }
+    auto name = py::reinterpret_steal<py::object>(PyObject_GetAttrString(func, "__name__"));
+    if (!name) {
+      PyErr_Clear();
+      name = py::reinterpret_borrow<py::object>(func);
+    }
+    PyErr_Format(PyExc_TypeError,
+                 "%S(): a function of another library was called with a modtree.Tensor, which it "
+                 "cannot compute with. Convert the arguments first: modtree.to_torch(tensor) for "
+                 "torch, tensor.numpy() for others",
+                 name.ptr());
+    return false;
+  }
+
+private:
+  int length_;
+};
+
 PyObject *run_for_class(PyTypeObject *cls, PyObject *func, PyObject *args, PyObject *kwargs) {
+  const ScopedChain chain;
+  if (!chain.check(func)) {
+    return nullptr;
+  }
   ScopedProtocolState without(t_state == ProtocolState::off ? ProtocolState::off
                                                             : ProtocolState::no_subclasses);
   auto result = py::reinterpret_steal<py::object>(call_with_packed(func, args, kwargs));

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import operator
 
@@ -491,3 +492,44 @@ def test_keywords_that_are_no_dict(call):
     }
     with pytest.raises(TypeError, match="kwargs must be a dict or None, got 'list'"):
         functions[call](mt.exp, (), (mt.ones(1),), [1])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda torch, a, b: torch.add(a, b),
+        lambda torch, a, b: torch.add(b, a),
+        lambda torch, a, b: torch.exp(a),
+        lambda torch, a, b: torch.nn.functional.relu(a),
+        lambda torch, a, b: torch.cat([b, a]),
+    ],
+)
+def test_functions_of_torch_refuse_tensors_of_modtree(function):
+    torch = pytest.importorskip("torch")
+    with pytest.raises(TypeError, match=r"another library was called with a modtree\.Tensor"):
+        function(torch, mt.ones(2), torch.ones(2))
+    assert mt.ones(2).add(1).tolist() == [2, 2]  # and nothing is left behind
+
+
+def test_operations_and_operators_refuse_tensors_of_torch():
+    torch = pytest.importorskip("torch")
+    for a, b in ((mt.ones(2), torch.ones(2)), (torch.ones(2), mt.ones(2))):
+        with pytest.raises(TypeError, match=r"unsupported operand type.* for \*"):
+            a * b
+    with pytest.raises(
+        TypeError, match=r"add\(\): .*another library, torch\.Tensor; "
+    ):
+        mt.add(mt.ones(2), torch.ones(2))
+    with pytest.raises(TypeError, match=r"add\(\): expected a Tensor or a number, got str"):
+        mt.add(mt.ones(2), "a")
+
+
+def test_modes_may_stand_on_each_other_higher_than_a_chain_of_calls():
+    class Through(mt.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    with contextlib.ExitStack() as stack:
+        for _ in range(100):
+            stack.enter_context(Through())
+        assert mt.exp(mt.zeros(1)).item() == 1
