@@ -162,4 +162,13 @@ inline int dict_pop(PyObject *dict, PyObject *key, PyObject **result) {
 }
 #endif
 
+// Does the interpreter end? Needs no GIL.
+inline bool is_finalizing() {
+#if PY_VERSION_HEX < 0x030D0000
+  return _Py_IsFinalizing() != 0;
+#else
+  return Py_IsFinalizing() != 0;
+#endif
+}
+
 }  // namespace modtree
