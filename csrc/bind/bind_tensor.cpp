@@ -10,6 +10,7 @@
 #include "tensor/numpy_family.h"
 #include "tensor/op.h"
 #include "tensor/override.h"
+#include "tensor/parameter_pickle.h"
 #include "tensor/promote.h"
 #include "tensor/slot_ops.h"
 #include "tensor/special.h"
@@ -166,6 +167,7 @@ void bind_tensor(py::module_ &m) {
   add_protocol(m);
   init_float_errors();
   init_numpy_family();
+  add_parameter_pickling(m);
   add_special_functions(m);
   bind_dtypes(m);
   bind_grad_mode(m);

@@ -47,6 +47,10 @@ public:
   // Handles and storage.
   virtual PyObject *detach(PyObject *tensor) = 0;
   virtual PyObject *make_parameter(PyObject *data, bool requires_grad) = 0;
+  // What `__deepcopy__` gives for a parameter that no memo has yet. Null without an error where
+  // that method is to be called: the value is something else, or is not copied as the library has
+  // it.
+  virtual PyObject *copy_parameter(PyObject *) { return nullptr; }
   // May `tensor.data = other` be done? (false between meta and real storage); `other` may be any
   // object.
   virtual int can_set_data(PyObject *tensor, PyObject *other) = 0;

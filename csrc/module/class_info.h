@@ -53,6 +53,8 @@ namespace modtree {
   X(setstate, setstate)                                                                            \
   X(reduce, reduce)                                                                                \
   X(reduce_ex, reduce_ex)                                                                          \
+  X(getnewargs, getnewargs)                                                                        \
+  X(getnewargs_ex, getnewargs_ex)                                                                  \
   X(copy, copy)                                                                                    \
   X(deepcopy, deepcopy)                                                                            \
   X(is_replica, is_replica)

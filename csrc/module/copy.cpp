@@ -225,14 +225,16 @@ int set_state(ModuleObject *module, PyObject *state) {
   return module->state.exposed ? fill_exposed(module, state) : 0;
 }
 
-PyObject *newobj_reduction(PyObject *self_obj, PyObject *state) {
-  const py::object newobj = import_attribute("copyreg", "__newobj__");
-  return newobj ? Py_BuildValue("O(O)O", newobj.ptr(), Py_TYPE(self_obj), state) : nullptr;
-}
-
-// Code objects of copy.copy and copy.deepcopy, kept for good.
+// Code objects of copy.copy and copy.deepcopy, and copyreg.__newobj__, kept for good.
 PyObject *copy_code = nullptr;
 PyObject *deepcopy_code = nullptr;
+PyObject *newobj = nullptr;
+
+PyObject *newobj_reduction(PyObject *self_obj, PyObject *state) {
+  const auto arguments = py::reinterpret_steal<py::object>(
+      PyTuple_Pack(1, reinterpret_cast<PyObject *>(Py_TYPE(self_obj))));
+  return arguments ? PyTuple_Pack(3, newobj, arguments.ptr(), state) : nullptr;
+}
 
 // The code object of a function of a module, or None. Throws error_already_set.
 PyObject *code_of(const char *module, const char *name) {
@@ -254,22 +256,12 @@ bool is_running(PyObject *code) {
   return running.ptr() == code;
 }
 
-bool defines(PyObject *self_obj, const char *name) {
-  const auto text = py::str(name);
-  return type_has(Py_TYPE(self_obj), text.ptr());
-}
-
 }  // namespace
 
 bool has_own_copy_protocol(ModuleObject *module) {
-  for (const Virtual method : {Virtual::getstate, Virtual::setstate, Virtual::reduce,
-                               Virtual::reduce_ex, Virtual::copy, Virtual::deepcopy}) {
-    if (overrides(module, method)) {
-      return true;
-    }
-  }
-  return defines(as_object(module), "__getnewargs_ex__") ||
-         defines(as_object(module), "__getnewargs__");
+  return overrides_any<Virtual::getstate, Virtual::setstate, Virtual::reduce, Virtual::reduce_ex,
+                       Virtual::copy, Virtual::deepcopy, Virtual::getnewargs,
+                       Virtual::getnewargs_ex>(module, class_info(Py_TYPE(module)));
 }
 
 PyObject *module_getstate(PyObject *self_obj, PyObject *) {
@@ -331,6 +323,10 @@ PyObject *native_deepcopy(PyObject *self_obj) {
 void init_copying() {
   copy_code = code_of("copy", "copy");
   deepcopy_code = code_of("copy", "deepcopy");
+  newobj = import_attribute("copyreg", "__newobj__").release().ptr();
+  if (!newobj) {
+    throw py::error_already_set();
+  }
 }
 
 }  // namespace modtree

@@ -57,8 +57,9 @@ private:
   };
 
   // Borrowed; null when the object was not copied yet.
-  PyObject *known_copy(PyObject *value) {
-    const py::object id = checked(PyLong_FromVoidPtr(value));
+  PyObject *known_copy(PyObject *value) { return known_copy(checked(PyLong_FromVoidPtr(value))); }
+
+  PyObject *known_copy(const py::object &id) {
     PyObject *copy = PyDict_GetItemWithError(memo_.ptr(), id.ptr());
     if (!copy && PyErr_Occurred()) {
       throw py::error_already_set();
@@ -68,13 +69,17 @@ private:
 
   // Remembers a copy, and keeps the source alive as long as the memo is: its id must stay its own.
   void remember(PyObject *value, PyObject *copy) {
-    check(PyDict_SetItem(memo_.ptr(), checked(PyLong_FromVoidPtr(value)).ptr(), copy));
+    remember(checked(PyLong_FromVoidPtr(value)), value, copy);
+  }
+
+  void remember(const py::object &id, PyObject *value, PyObject *copy) {
+    check(PyDict_SetItem(memo_.ptr(), id.ptr(), copy));
     if (!kept_) {
-      const py::object id = checked(PyLong_FromVoidPtr(memo_.ptr()));
-      PyObject *kept = PyDict_GetItemWithError(memo_.ptr(), id.ptr());
+      const py::object of_memo = checked(PyLong_FromVoidPtr(memo_.ptr()));
+      PyObject *kept = PyDict_GetItemWithError(memo_.ptr(), of_memo.ptr());
       kept_ = kept ? py::reinterpret_borrow<py::object>(kept) : py::object(py::list());
       if (!kept) {
-        check(PyErr_Occurred() ? -1 : PyDict_SetItem(memo_.ptr(), id.ptr(), kept_.ptr()));
+        check(PyErr_Occurred() ? -1 : PyDict_SetItem(memo_.ptr(), of_memo.ptr(), kept_.ptr()));
       }
     }
     if (PyList_Check(kept_.ptr())) {
@@ -94,24 +99,30 @@ private:
     if (is_atomic(value)) {
       return py::reinterpret_borrow<py::object>(value);
     }
-    if (PyObject *known = known_copy(value)) {
+    const py::object id = checked(PyLong_FromVoidPtr(value));
+    if (PyObject *known = known_copy(id)) {
       return py::reinterpret_borrow<py::object>(known);
     }
-    if (is_module(value) && copies_natively(as_module(value))) {
-      return shell_of(value);
+    if (is_module(value)) {
+      return copies_natively(as_module(value)) ? shell_of(value)
+                                               : checked(call(deepcopy_function(), value, memo_));
     }
-    // A tensor without a __deepcopy__ of its own is copied by the general protocol, like any other
-    // object.
-    if (is_module(value) || !family_of_type(Py_TYPE(value)) ||
-        !type_has(Py_TYPE(value), names.deepcopy)) {
-      if (PyErr_Occurred()) {
-        throw py::error_already_set();
+    TensorFamily *family = family_of_type(Py_TYPE(value));
+    if (!family && PyErr_Occurred()) {
+      throw py::error_already_set();
+    }
+    auto copy = py::reinterpret_steal<py::object>(family ? family->copy_parameter(value) : nullptr);
+    check(!copy && PyErr_Occurred() ? -1 : 0);
+    if (!copy) {
+      // A tensor without a __deepcopy__ of its own is copied by the general protocol, like any
+      // other object.
+      if (!family || !type_has(Py_TYPE(value), names.deepcopy)) {
+        return checked(call(deepcopy_function(), value, memo_));
       }
-      return checked(call(deepcopy_function(), value, memo_));
+      copy = checked(PyObject_CallMethodOneArg(value, names.deepcopy, memo_.ptr()));
     }
-    py::object copy = checked(PyObject_CallMethodOneArg(value, names.deepcopy, memo_.ptr()));
     if (copy.ptr() != value) {
-      remember(value, copy.ptr());
+      remember(id, value, copy.ptr());
     }
     return copy;
   }

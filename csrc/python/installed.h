@@ -43,6 +43,7 @@ namespace modtree {
   X(load_with_options, function)                                                                   \
   X(make_backward_tap, function)                                                                   \
   X(pack_saved, function)                                                                          \
+  X(reduce_parameter, function)                                                                    \
   X(refuse_double_backward, function)                                                              \
   X(refuse_nan, function)                                                                          \
   X(unpack_saved, function)                                                                        \

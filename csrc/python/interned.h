@@ -52,6 +52,8 @@ namespace modtree {
   X(get_name, "_get_name")                                                                         \
   X(getattr, "__getattr__")                                                                        \
   X(getattribute, "__getattribute__")                                                              \
+  X(getnewargs, "__getnewargs__")                                                                  \
+  X(getnewargs_ex, "__getnewargs_ex__")                                                            \
   X(getstate, "__getstate__")                                                                      \
   X(init, "__init__")                                                                              \
   X(is_replica, "_is_replica")                                                                     \

@@ -7,6 +7,7 @@
 #include "tensor/create.h"
 #include "tensor/grad_methods.h"
 #include "tensor/guarded.h"
+#include "tensor/parameter_pickle.h"
 #include "tensor/value_methods.h"
 
 namespace modtree {
@@ -309,6 +310,7 @@ PyMethodDef kMethods[] = {
     {"_hook_table", tensor_hook_table, METH_NOARGS, nullptr},
     {"_post_accumulate_table", tensor_post_accumulate_table, METH_NOARGS, nullptr},
     {"_convert", as_method(tensor_convert), kFast, nullptr},
+    {"_reduce_parameter", tensor_reduce_parameter, METH_O, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 

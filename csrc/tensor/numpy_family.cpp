@@ -7,6 +7,7 @@
 #include "python/installed.h"
 #include "tensor/grad_mode.h"
 #include "tensor/override.h"
+#include "tensor/parameter_copy.h"
 #include "tensor/value_methods.h"
 
 namespace modtree {
@@ -166,6 +167,10 @@ public:
     return PyObject_CallFunction(installed.Parameter, "OO", data, as_bool_object(requires_grad));
   }
 
+  PyObject *copy_parameter(PyObject *value) override {
+    return is_plain_parameter(value) ? copy_plain_parameter(value) : nullptr;
+  }
+
   int can_set_data(PyObject *tensor, PyObject *other) override {
     return is_tensor(other) && as_tensor(tensor)->is_meta == as_tensor(other)->is_meta;
   }
@@ -270,6 +275,7 @@ void init_numpy_family() {
 void adopt_parameter_class(PyTypeObject *parameter) {
   use_native_dealloc(parameter);
   plain_parameter_type = parameter;
+  seal_parameter_class();
 }
 
 void adopt_numpy_family(const py::object &python_family) {

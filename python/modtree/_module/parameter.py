@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from modtree import _imports
+from modtree import _C, _imports
 from modtree._C import _disabled_torch_function_impl
 from modtree._tensor.devices import device_in_force
 from modtree._tensor.tensor import Tensor
@@ -95,12 +95,8 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         result = memo[id(self)] = type(self)(self.data.clone(), self.requires_grad)
         return result
 
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        arguments = (self.data, self.requires_grad)
-        attributes = self.__dict__
-        if not attributes:
-            return _rebuild_parameter, arguments
-        return _rebuild_parameter, arguments, dict(attributes)
+    # Native: the bytes in one step, or what `_reduce_parameter` says.
+    __reduce_ex__ = _C.TensorBase._reduce_parameter  # type: ignore[assignment]
 
     def __setstate__(self, attributes: dict[str, Any]) -> None:
         self.__dict__.update(attributes)
@@ -156,8 +152,20 @@ def _nothing() -> Tensor:
     return Tensor() if place is None else Tensor().to(place)
 
 
+def _reduce_parameter(self: Parameter, protocol: Any) -> tuple[Any, ...]:
+    arguments = (self.data, self.requires_grad)
+    attributes = self.__dict__
+    if not attributes:
+        return _rebuild_parameter, arguments
+    return _rebuild_parameter, arguments, dict(attributes)
+
+
 def _rebuild_parameter(data: Any, requires_grad: bool) -> Parameter:
     return Parameter(data, requires_grad)
+
+
+#: Where a pickle that has the bytes leads.
+_parameter_of_bytes = _C._parameter_of_bytes
 
 
 def _foreign(cls: type, own: type, family: TensorFamily) -> TensorFamily:

@@ -198,6 +198,11 @@ def _parameter(data: Any, requires_grad: Any) -> Any:
     return _rebuild_parameter(data, requires_grad)
 
 
+def _parameter_of_bytes(data: Any, dtype: Any, shape: Any, requires_grad: Any) -> Any:
+    kind = _dtype_by_name(dtype).dtype
+    return _tensor(Parameter, _array(data, kind, shape, "C"), requires_grad)
+
+
 def _uninitialized(kind: Any, arguments: Any) -> Any:
     _require(kind in (UninitializedBuffer, UninitializedParameter), "a class without a shape")
     _require(type(arguments) is dict, "arguments of a class without a shape")
@@ -336,6 +341,7 @@ NAMES: dict[tuple[str, str], Any] = {
             (("modtree.nn.parameter", "modtree.parameter"), "Buffer", Buffer),
             (("modtree.nn.parameter", "modtree.parameter"), "Parameter", Parameter),
             (("modtree._module.parameter", "modtree.parameter"), "_rebuild_parameter", _parameter),
+            (("modtree._module.parameter",), "_parameter_of_bytes", _parameter_of_bytes),
             (("modtree._module.uninitialized",), "_rebuild_uninitialized", _uninitialized),
             (("modtree.nn.parameter",), "UninitializedBuffer", UninitializedBuffer),
             (("modtree.nn.parameter",), "UninitializedParameter", UninitializedParameter),
@@ -374,6 +380,7 @@ MAKERS: dict[Any, Callable[..., Any]] = {
             _encode,
             _dtype_by_name,
             _parameter,
+            _parameter_of_bytes,
             _uninitialized,
             _tensor,
             _meta_tensor,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from modtree import _C, _imports
-from modtree._module.parameter import Buffer, Parameter
+from modtree._module.parameter import Buffer, Parameter, _reduce_parameter
 from modtree._module.uninitialized import UninitializedTensorMixin
 from modtree._ops.registry import ops
 from modtree._tensor import creation, from_data
@@ -102,4 +102,4 @@ class NumpyFamily(base.TensorFamily):
 
 
 family = NumpyFamily()
-_C._install(Parameter=Parameter, numpy_family=family)
+_C._install(Parameter=Parameter, numpy_family=family, reduce_parameter=_reduce_parameter)
