@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The adapter that answers for any library through the methods of a Python object.
 #include "family/family.h"
+#include "family/parameter_copies.h"
 #include "python/compat.h"
 #include "python/interned.h"
 
@@ -76,7 +77,8 @@ public:
         copy_into_(object.attr("copy_into")),
         copy_all_(object.attr("copy_all")),
         to_(object.attr("to")),
-        empty_like_(object.attr("empty_like")) {}
+        empty_like_(object.attr("empty_like")),
+        copies_(object.attr("parameter_copies")) {}
 
   int is_parameter(PyObject *tensor) override {
     if (reinterpret_cast<PyObject *>(Py_TYPE(tensor)) == parameter_type_.ptr()) {
@@ -91,7 +93,7 @@ public:
     return common_names_ ? has_mark(tensor, names.is_buffer) : truth_of(call(is_buffer_, tensor));
   }
   int is_uninitialized(PyObject *tensor) override {
-    return truth_of(call(is_uninitialized_, tensor));
+    return common_names_ && is_own_type(tensor) ? 0 : truth_of(call(is_uninitialized_, tensor));
   }
   int is_meta(PyObject *tensor) override {
     return truth_of(common_names_ ? PyObject_GetAttr(tensor, names.is_meta)
@@ -130,7 +132,9 @@ public:
                                   : call(requires_grad_, tensor));
   }
   int set_requires_grad(PyObject *tensor, bool flag) override {
-    return done(call(set_requires_grad_, tensor, flag ? Py_True : Py_False));
+    PyObject *value = flag ? Py_True : Py_False;
+    return done(common_names_ ? PyObject_CallMethodOneArg(tensor, names.requires_grad_, value)
+                              : call(set_requires_grad_, tensor, value));
   }
   int has_grad_fn(PyObject *tensor) override {
     if (!common_names_) {
@@ -191,6 +195,11 @@ public:
   PyObject *make_parameter(PyObject *data, bool requires_grad) override {
     return call(make_parameter_, data, requires_grad ? Py_True : Py_False);
   }
+  PyObject *copy_parameter(PyObject *tensor) override {
+    return reinterpret_cast<PyObject *>(Py_TYPE(tensor)) == parameter_type_.ptr()
+               ? copies_.copy(tensor)
+               : nullptr;
+  }
   int can_set_data(PyObject *tensor, PyObject *other) override {
     return truth_of(call(can_set_data_, tensor, other));
   }
@@ -247,6 +256,7 @@ private:
       no_grad_, is_grad_enabled_, set_grad_enabled_;
   py::object detach_, make_parameter_, can_set_data_, set_data_, must_swap_contents_, copy_into_,
       copy_all_, to_, empty_like_;
+  ParameterCopies copies_;
 };
 
 }  // namespace

@@ -22,6 +22,7 @@ struct ApplyVisitor {
 
   PyObject *fn;
 
+  int before_user_code() { return 0; }
   bool visit_leaf(PyObject *) { return false; }
   int enter(PyObject *, ClassInfo) { return 0; }
 
@@ -46,11 +47,26 @@ struct ConvertVisitor {
 
   MemberConversion conversion;
 
+  int before_user_code() { return conversion.leave_no_grad(); }
   bool visit_leaf(PyObject *) { return false; }
-  int enter(PyObject *, ClassInfo) { return 0; }
-  int leave(PyObject *module) { return conversion.convert(as_module(module)); }
+  int enter(PyObject *module, ClassInfo info) {
+    return asks_python(module, info) ? before_user_code() : 0;
+  }
+  int leave(PyObject *module) {
+    return conversion.convert(as_module(module), asks_python(module, class_info(Py_TYPE(module))));
+  }
+
+  // May looking for its children, parameters or buffers run Python?
+  static bool asks_python(PyObject *module, ClassInfo info) {
+    return may_override(as_module(module)) || !as_module(module)->state.initialized ||
+           info.overrides_any<Virtual::children, Virtual::named_children, Virtual::getattribute,
+                              Virtual::parameters_, Virtual::buffers_, Virtual::modules_>();
+  }
 
   int call_override(PyObject *child) {
+    if (before_user_code() < 0) {
+      return -1;
+    }
     PyObject *result = PyObject_CallMethodOneArg(child, names.apply_, conversion.fn());
     Py_XDECREF(result);
     return result ? 0 : -1;
@@ -72,6 +88,8 @@ struct TrainVisitor {
   static constexpr Virtual kMethod = Virtual::train;
 
   PyObject *mode;
+
+  int before_user_code() { return 0; }
 
   // The mode of an ordinary module without children.
   bool visit_leaf(PyObject *child) {
@@ -275,7 +293,9 @@ PyObject *module_apply_(PyObject *self_obj, PyObject *const *args, Py_ssize_t co
   }
   const int done = slot_guard(-1, [&] {
     ConvertVisitor visitor{MemberConversion(fn.ptr())};
-    return recurse ? TreeWalk<ConvertVisitor>(visitor).run(self_obj) : visitor.leave(self_obj);
+    const int converted =
+        recurse ? TreeWalk<ConvertVisitor>(visitor).run(self_obj) : visitor.leave(self_obj);
+    return converted < 0 ? -1 : visitor.before_user_code();
   });
   return done < 0 ? nullptr : Py_NewRef(self_obj);
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "module/walk/convert_members.h"
 
-#include "family/no_grad.h"
 #include "module/class_info.h"
 #include "module/registry_edit.h"
 #include "module/walk/conversion.h"
@@ -96,18 +95,26 @@ PyObject *MemberConversion::call(TensorFamily *family, PyObject *tensor) {
   return PyObject_CallOneArg(fn_.ptr(), tensor);
 }
 
-int MemberConversion::convert(ModuleObject *module) {
-  return convert_parameters(module) < 0 ? -1 : convert_buffers(module);
+int MemberConversion::convert(ModuleObject *module, bool asks_python) {
+  if ((asks_python && leave_no_grad() < 0) || convert_parameters(module) < 0) {
+    return -1;
+  }
+  return asks_python && leave_no_grad() < 0 ? -1 : convert_buffers(module);
 }
 
 int MemberConversion::convert_parameters(ModuleObject *module) {
   PyObject *mapping;
   py::object keep;
-  RegistryItems items;
-  if (registry(module, Slot::parameters, &mapping, &keep) < 0 || items.start(mapping) < 0) {
+  if (registry(module, Slot::parameters, &mapping, &keep) < 0) {
     return -1;
   }
-  NoGradScopes no_grad;
+  // Another mapping is walked by its own items().
+  const auto held = py::reinterpret_borrow<py::object>(mapping);
+  const bool is_plain = !mapping || PyDict_CheckExact(mapping);
+  RegistryItems items;
+  if ((!is_plain && leave_no_grad() < 0) || items.start(mapping) < 0) {
+    return -1;
+  }
   PyObject *key_ptr, *value_ptr;
   int more;
   while ((more = items.next(&key_ptr, &value_ptr)) > 0) {
@@ -121,12 +128,12 @@ int MemberConversion::convert_parameters(ModuleObject *module) {
     if (is_tensor <= 0) {
       return is_tensor < 0 ? -1 : raise_no_tensor(module, key.ptr(), parameter.ptr());
     }
-    if (no_grad.enter(family) < 0 ||
+    if (no_grad_.enter(family) < 0 ||
         convert_parameter(module, key.ptr(), family, parameter.ptr()) < 0) {
       return -1;
     }
   }
-  return more < 0 ? -1 : no_grad.exit();
+  return more < 0 ? -1 : is_plain ? 0 : leave_no_grad();
 }
 
 int MemberConversion::convert_parameter(ModuleObject *module, PyObject *key, TensorFamily *family,
@@ -273,7 +280,16 @@ int MemberConversion::convert_buffers(ModuleObject *module) {
   PyObject *mapping;
   py::object keep;
   RegistryItems items;
-  if (registry(module, Slot::buffers, &mapping, &keep) < 0 || items.start(mapping) < 0) {
+  if (registry(module, Slot::buffers, &mapping, &keep) < 0) {
+    return -1;
+  }
+  // Buffers are converted outside.
+  const bool is_empty = !mapping || (PyDict_CheckExact(mapping) && PyDict_GET_SIZE(mapping) == 0);
+  if (is_empty) {
+    return 0;
+  }
+  const auto held = py::reinterpret_borrow<py::object>(mapping);
+  if (leave_no_grad() < 0 || items.start(mapping) < 0) {
     return -1;
   }
   PyObject *key_ptr, *value_ptr;

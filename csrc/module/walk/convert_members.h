@@ -3,6 +3,7 @@
 #pragma once
 
 #include "family/family.h"
+#include "family/no_grad.h"
 #include "module/object.h"
 #include "module/walk/torch_to.h"
 
@@ -17,7 +18,12 @@ public:
   PyObject *fn() const { return fn_.ptr(); }
 
   // Parameters (with their gradients), then buffers. -1 on error; what came before stays converted.
-  int convert(ModuleObject *module);
+  // May end under the libraries' no_grad: the parameters of the next module are converted under it
+  // as well. `asks_python`: looking for the module's registries may run Python.
+  int convert(ModuleObject *module, bool asks_python);
+
+  // To be called before Python code that is not the function, and at the end. -1 on error.
+  int leave_no_grad() { return no_grad_.exit(); }
 
 private:
   int convert_parameters(ModuleObject *module);
@@ -37,6 +43,7 @@ private:
 
   py::object fn_;
   TorchTo torch_to_;
+  NoGradScopes no_grad_;
   bool keep_ties_;
   bool overwrite_;
   bool swap_;

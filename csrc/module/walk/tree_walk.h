@@ -18,6 +18,7 @@ namespace modtree {
 //   int leave(PyObject *module)                   after the children: 0, or -1 on error
 //   int call_override(PyObject *child)            for a child that overrides kMethod, or is none of
 //                                                 our modules: 0, or -1 on error
+//   int before_user_code()                        what is next may run Python: 0, or -1 on error
 //   bool visit_leaf(PyObject *child)              all of that for a childless one, without
 //                                                 user code; it may come more than once.
 //                                                 False: not possible, and nothing was done
@@ -117,6 +118,10 @@ private:
   // 1 and the next child with the facts about its class, 0 at the end, -1 on error.
   int next_child(py::object *key, py::object *child, ClassInfo *info) {
     Frame &frame = stack_.back();
+    const bool is_plain = frame.registry && PyDict_CheckExact(frame.registry.ptr());
+    if (!is_plain && visitor_.before_user_code() < 0) {
+      return -1;
+    }
     if (frame.iterator) {
       *key = *child = py::object();
       *child = py::reinterpret_steal<py::object>(PyIter_Next(frame.iterator.ptr()));
@@ -161,6 +166,10 @@ private:
 
   // 1 when the child was not met under this parent before, 0 when it was, -1 on error.
   int remember_sibling(Frame &frame, PyObject *key, PyObject *child, bool by_identity) {
+    const bool compares_addresses = by_identity && frame.seen && frame.seen->holds_addresses();
+    if (!compares_addresses && visitor_.before_user_code() < 0) {
+      return -1;
+    }
     if (!frame.seen) {
       frame.seen = std::make_unique<SeenSet>();
       if (remember_earlier_siblings(frame, key) < 0) {

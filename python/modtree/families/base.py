@@ -10,9 +10,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+
+
+class ParameterCopies(NamedTuple):
+    """What ``Parameter.__deepcopy__`` of a library does, where it is what torch's does: makes a
+    parameter of a clone of the data.
+
+    Attributes:
+        parameter_type: The class; instances of classes below it are copied by their own method.
+        plain_types: The classes of data of which ``make`` makes a parameter; other data go to the
+            constructor.
+        make: Called with the class, the data and ``requires_grad``.
+        memory_format: The argument of ``clone``.
+        deciding: What the class has under the names that decide what a copy is; where one of these
+            is replaced, the method is called.
+    """
+
+    parameter_type: type
+    plain_types: tuple[type, ...]
+    make: Callable[[type, Any, bool], Any]
+    memory_format: Any
+    deciding: dict[str, Any]
 
 
 class TensorFamily:
@@ -31,9 +52,12 @@ class TensorFamily:
     parameter_type: type
     #: True when the tensors have torch's attributes with torch's meaning: ``shape``, ``is_meta``,
     #: ``requires_grad``, ``grad``, ``grad_fn``, ``data``, ``_is_param``, ``_is_buffer``,
-    #: ``is_floating_point()``, ``is_complex()``, ``detach()``, ``copy_()``. Native code then asks
-    #: the tensor instead of calling the method of the family.
+    #: ``is_floating_point()``, ``is_complex()``, ``detach()``, ``copy_()``, ``requires_grad_()``,
+    #: and the two classes above have no lazy tensors. Native code then asks the tensor instead of
+    #: calling the method of the family.
     has_common_names: bool = False
+    #: How native code makes the copies of ``copy.deepcopy``; None: the parameters' own method does.
+    parameter_copies: ParameterCopies | None = None
 
     def owns(self, cls: type) -> bool:
         """Are the instances of this type, which derives from one of the library's, its tensors?"""

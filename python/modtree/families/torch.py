@@ -43,11 +43,36 @@ def _are_apart(tensors: list[Any], sources: list[Any]) -> bool:
     return len(set(storages)) == len(storages) and others.isdisjoint(storages)
 
 
+# What torch's own copy of a parameter looks up.
+_OF_A_COPY = {"id", "type", "data", "clone", "torch", "preserve_format", "requires_grad"}
+
+
+def _parameter_copies() -> base.ParameterCopies | None:
+    """None where ``Parameter.__deepcopy__`` is that of another torch, or of a program."""
+    names = ("__deepcopy__", "__new__", "__init__", "_make_subclass")
+    found = {
+        name: next(vars(k)[name] for k in _Parameter.__mro__ if name in vars(k)) for name in names
+    }
+    function = found["__deepcopy__"]
+    home = vars(sys.modules[_Parameter.__module__])
+    own = [getattr(f, "__globals__", None) is home for f in (function, _Parameter.__new__)]
+    if not all(own) or set(function.__code__.co_names) != _OF_A_COPY:
+        return None
+    return base.ParameterCopies(
+        _Parameter,
+        (_Tensor, _Parameter),
+        _Tensor._make_subclass,
+        torch.preserve_format,
+        found,
+    )
+
+
 class TorchFamily(base.TensorFamily):
     name = "torch"
     tensor_type = _Tensor
     parameter_type = _Parameter
     has_common_names = True
+    parameter_copies = _parameter_copies()
 
     # -- what is it? -------------------------------------------------------------------------------
 
