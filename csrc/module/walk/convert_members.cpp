@@ -150,7 +150,8 @@ int MemberConversion::convert_parameter(ModuleObject *module, PyObject *key, Ten
     }
   }
   const auto converted = py::reinterpret_steal<py::object>(call(family, parameter));
-  if (!converted || check_converted(module, key, converted.ptr()) < 0) {
+  if (!converted ||
+      (converted.ptr() != parameter && check_converted(module, key, converted.ptr()) < 0)) {
     return -1;
   }
   const int must_swap = swap_ ? 1 : family->must_swap_contents(parameter, converted.ptr());
