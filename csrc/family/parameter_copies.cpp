@@ -21,9 +21,10 @@ ParameterCopies::ParameterCopies(py::handle description) {
   make_ = description.attr("make");
   memory_format_ = description.attr("memory_format");
   plain_types_ = description.attr("plain_types");
-  deciding_ = description.attr("deciding");
+  // A dict of our own, which nobody changes while it is walked.
+  deciding_ = steal(PyDict_Copy(py::dict(description.attr("deciding")).ptr()));
   clone_names_ = steal(Py_BuildValue("(s)", "memory_format"));
-  if (!clone_names_) {
+  if (!deciding_ || !clone_names_) {
     throw py::error_already_set();
   }
 }
@@ -73,8 +74,9 @@ PyObject *ParameterCopies::copy(PyObject *parameter) {
     return nullptr;
   }
   // The constructor makes something else of other classes.
-  PyObject *type = reinterpret_cast<PyObject *>(Py_TYPE(clone.ptr()));
-  const int is_plain = PySequence_Contains(plain_types_.ptr(), type);
+  const auto type =
+      py::reinterpret_borrow<Owned>(reinterpret_cast<PyObject *>(Py_TYPE(clone.ptr())));
+  const int is_plain = PySequence_Contains(plain_types_.ptr(), type.ptr());
   if (is_plain < 0) {
     return nullptr;
   }

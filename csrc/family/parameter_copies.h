@@ -27,8 +27,7 @@ private:
   bool is_as_described();
   bool compare() const;
 
-  py::object parameter_type_, plain_types_, make_, memory_format_, clone_names_;
-  py::dict deciding_;
+  py::object parameter_type_, plain_types_, make_, memory_format_, clone_names_, deciding_;
   TypeVersion known_version_ = 0;
   bool known_answer_ = false;
 };
