@@ -8,7 +8,9 @@
 #include <optional>
 #include <string>
 
+#include "kernels/convolution.h"
 #include "kernels/depthwise.h"
+#include "kernels/dispatch.h"
 #include "kernels/im2col.h"
 #include "kernels/max_pool.h"
 
@@ -201,6 +203,39 @@ py::object col2im(const py::array &input, const Shape &shape, const Pair &kernel
   });
 }
 
+py::object convolution(const py::array &input, const py::array &weight, const py::object &bias,
+                       const Pair &stride, const Pair &padding, const Pair &dilation,
+                       py::ssize_t groups, const Maybe &output) {
+  const char *name = "convolution";
+  return with_float(name, input, [&](auto zero) -> py::object {
+    using T = decltype(zero);
+    const Shape shape = shape_of(input), sizes = shape_of(weight);
+    need_four_axes(name, shape);
+    check_range(name, "groups", groups, 1);
+    if (sizes.size() != 4 || sizes[0] % groups != 0 || shape[1] % groups != 0 ||
+        sizes[1] != shape[1] / groups) {
+      throw py::value_error(std::string(name) + ": a weight of shape " + to_string(sizes) +
+                            " does not fit images of shape " + to_string(shape) + " in " +
+                            std::to_string(groups) + " groups");
+    }
+    const Pair kernel{sizes[2], sizes[3]};
+    const auto rows = window_axis(name, 0, shape[2], kernel, stride, padding, dilation, output);
+    const auto columns = window_axis(name, 1, shape[3], kernel, stride, padding, dilation, output);
+    constexpr double kMost = 1e10;
+    if (kernels::convolution_scratch(sizes[1], rows, columns) > kMost) {
+      throw py::value_error(std::string(name) + ": the padded image is too large");
+    }
+    const Contiguous<T> x(input);
+    const auto w = argument<T>(name, "weight", weight, sizes);
+    const Optional<T> b(name, "bias", bias, {sizes[0]});
+    const Result<T> y({shape[0], sizes[0], rows.out, columns.out});
+    run(kernels::convolution,
+        kernels::Convolution<T>{x.data(), w.data(), b.data(), y.data(), shape[0], groups, sizes[1],
+                                sizes[0] / groups, rows, columns});
+    return y.value();
+  });
+}
+
 // A single window has no next one, and scratch memory grows with the stride.
 kernels::WindowAxis without_idle_stride(kernels::WindowAxis axis) {
   if (axis.out <= 1) {
@@ -326,6 +361,13 @@ void bind_window_kernels(py::module_ &m) {
         py::arg("stride") = one, py::arg("padding") = none, py::arg("dilation") = one,
         py::arg("output") = py::none(), py::arg("batch_last") = false, py::arg("out") = py::none(),
         "Sums columns of im2col into images of the given shape (N, C, H, W).");
+  m.def("convolution", &convolution, py::arg("x"), py::arg("weight"), py::arg("bias") = py::none(),
+        py::arg("stride") = one, py::arg("padding") = none, py::arg("dilation") = one,
+        py::arg("groups") = 1, py::arg("output") = py::none(),
+        "Convolves (N, C, H, W) with a weight (O, C / groups, height, width): (N, O, windows).");
+  m.def(
+      "has_wide_products", [] { return kernels::isa() != kernels::Isa::baseline; },
+      "Does this machine have instructions that make `convolution` the fastest way?");
   m.def("depthwise", &depthwise, py::arg("x"), py::arg("weight"), py::arg("stride") = one,
         py::arg("padding") = none, py::arg("dilation") = one, py::arg("output") = py::none(),
         "Convolves each channel of (N, G, H, W) by itself, with a weight (O, 1, height, width): "

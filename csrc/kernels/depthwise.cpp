@@ -2,11 +2,10 @@
 #include "kernels/depthwise.h"
 
 #include <algorithm>
-#include <memory>
-#include <new>
 #include <vector>
 
 #include "kernels/dispatch.h"
+#include "kernels/scratch.h"
 
 namespace modtree::kernels {
 namespace {
@@ -18,27 +17,6 @@ std::ptrdiff_t whole_size(const WindowAxis &axis) {
   const std::ptrdiff_t padded = (axis.size + 2 * axis.padding + axis.stride - 1) / axis.stride;
   return std::max(padded, axis.out + (axis.kernel - 1) * axis.dilation / axis.stride);
 }
-
-// Zeros. No std::vector: what sizes ask for may be more than there is, and of AddressSanitizer's
-// operators only the one that does not throw leaves that to its caller.
-template <class T>
-class Zeros {
-public:
-  explicit Zeros(std::ptrdiff_t size)
-      : size_(size),
-        values_(new(std::nothrow) T[static_cast<std::size_t>(size)]()) {
-    if (!values_) {
-      throw std::bad_alloc();
-    }
-  }
-  T *data() { return values_.get(); }
-  const T *data() const { return values_.get(); }
-  void clear() { std::fill(data(), data() + size_, T(0)); }
-
-private:
-  std::ptrdiff_t size_;
-  std::unique_ptr<T[]> values_;
-};
 
 // A padded image, taken apart by the remainders of rows and columns modulo the stride. One element
 // of all windows is then a piece of memory without gaps: windows stand next to each other whatever

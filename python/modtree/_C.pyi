@@ -855,6 +855,19 @@ class kernels:
         out: np.ndarray[Any, Any] | None = None,
     ) -> np.ndarray[Any, Any]: ...
     @staticmethod
+    def convolution(
+        x: np.ndarray[Any, Any],
+        weight: np.ndarray[Any, Any],
+        bias: np.ndarray[Any, Any] | None = None,
+        stride: tuple[int, int] = (1, 1),
+        padding: tuple[int, int] = (0, 0),
+        dilation: tuple[int, int] = (1, 1),
+        groups: int = 1,
+        output: tuple[int, int] | None = None,
+    ) -> np.ndarray[Any, Any]: ...
+    @staticmethod
+    def has_wide_products() -> bool: ...
+    @staticmethod
     def depthwise(
         x: np.ndarray[Any, Any],
         weight: np.ndarray[Any, Any],

@@ -140,6 +140,15 @@ def good_calls_of_layers() -> dict[str, dict[str, Any]]:
             "batch_last": False,
             "out": array(2, 3, 5, 6),
         },
+        "convolution": {
+            "x": image,
+            "weight": array(4, 3, 2, 2),
+            "bias": array(4),
+            **windows,
+            "groups": 1,
+            "output": None,
+        },
+        "has_wide_products": {},
         "depthwise": {"x": image, "weight": array(6, 1, 2, 2), **windows, "output": None},
         "depthwise_transposed": {
             "y": array(2, 6, 4, 5),

@@ -104,6 +104,14 @@ CASES = [
 test_function_gradients = gradient_suite(CASES)
 
 
+OPTIONS = [
+    {},
+    {"padding": (2, 1)},
+    {"stride": 2, "padding": 1},
+    {"stride": (3, 1), "dilation": (1, 2)},
+]
+
+
 def test_complex_numbers():
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal(s) + 1j * rng.standard_normal(s) for s in ((2, 3, 5), (4, 3, 2))]
@@ -129,8 +137,12 @@ def test_other_dtypes(dtype):
 
 @pytest.mark.parametrize("size", [(10, 9), (7, 5)], ids=["large images", "small images"])
 @pytest.mark.parametrize("name", ["conv2d", "conv_transpose2d", "conv3d", "conv_transpose3d"])
-def test_many_samples_are_worked_on_in_parts(monkeypatch, name, size):
+@pytest.mark.parametrize("wide", [False, True], ids=["columns", "wide products"])
+def test_many_samples_are_worked_on_in_parts(monkeypatch, name, size, wide):
     """The buffer of columns holds some of the samples at a time: every part must come out right."""
+    if wide and not _images.WIDE_PRODUCTS:
+        pytest.skip("this machine has no wide products")
+    monkeypatch.setattr(_images, "WIDE_PRODUCTS", wide)
     rng = np.random.default_rng(2)
     if name.endswith("3d"):
         size = (1, *size)
@@ -150,6 +162,24 @@ def test_many_samples_are_worked_on_in_parts(monkeypatch, name, size):
         monkeypatch.setattr(_images, "SUM_CHUNK", size_of_columns)
         for mine, theirs in zip(run(mt), expected, strict=True):
             np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_machines_without_wide_products(monkeypatch, options):
+    rng = np.random.default_rng(3)
+    x, w, b = (mt.from_numpy(rng.standard_normal(s)) for s in ((2, 4, 9, 8), (6, 2, 3, 2), (6,)))
+    y = mt.nn.functional.conv2d(x, w, b, groups=2, **options)
+    monkeypatch.setattr(_images, "WIDE_PRODUCTS", False)
+    again = mt.nn.functional.conv2d(x, w, b, groups=2, **options)
+    np.testing.assert_allclose(again.numpy(), y.numpy(), rtol=1e-12, atol=1e-12)
+
+
+def test_windows_as_wide_as_a_huge_padding():
+    """Nothing of the size of the padded image is made."""
+    x, w = mt.randn(1, 2, 3, 3), mt.randn(2, 2, 3, 3)
+    y = mt.nn.functional.conv2d(x, w, padding=2**25, dilation=2**25)
+    expected = mt.nn.functional.conv2d(x, w[:, :, 1:2, 1:2])
+    np.testing.assert_allclose(y.numpy(), expected.numpy(), rtol=1e-5, atol=1e-6)
 
 
 def test_no_channels():

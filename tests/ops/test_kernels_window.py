@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Native max-pooling, im2col / col2im and depthwise convolution, against loops over windows in
-NumPy.
-"""
+"""Native max-pooling, im2col / col2im and convolutions, against loops over windows in NumPy."""
 
 from __future__ import annotations
 
@@ -212,6 +210,105 @@ def test_column_arguments_are_checked():
         kernels.im2col(x, (2, 2), out=np.zeros((2, 12, 9), "float32"))
     with pytest.raises(ValueError, match="out must be C-contiguous"):
         kernels.col2im(np.zeros((2, 12, 9)), x.shape, (2, 2), out=x[:, :, ::-1])
+
+
+def convolution(x, weight, out, kernel, *window, groups=1):
+    """By columns, in double precision."""
+    n, elements = len(x), weight[0].size
+    matrix = im2col(x, out, kernel, *window).reshape(n, groups, elements, out[0] * out[1])
+    y = np.matmul(weight.astype("float64").reshape(groups, -1, elements), matrix)
+    return y.reshape(n, len(weight), *out)
+
+
+@windows
+@dtypes
+@pytest.mark.parametrize("groups", [1, 3])
+def test_convolution(window, dtype, groups):
+    size, kernel, *rest = window
+    x = sample(dtype, (2, 6, *size))
+    weight, bias = sample(dtype, (9, 6 // groups, *kernel), 1), sample(dtype, (9,), 2)
+    out = output_size(*window)
+    y = convolution(x, weight, out, kernel, *rest, groups=groups)
+    tolerance = {"float32": 1e-5, "float64": 1e-12}
+    got = kernels.convolution(x, weight, None, *rest, groups)
+    check(got, y, dtype, tolerance)
+    got = kernels.convolution(x, weight, bias, *rest, groups)
+    check(got, y + bias[:, None, None], dtype, tolerance)
+    again = kernels.convolution(strided(x), strided(weight), strided(bias), *rest, groups, out)
+    np.testing.assert_array_equal(again, got)
+
+
+# images, channels, height and width, output channels, kernel, stride, padding, groups
+@pytest.mark.parametrize(
+    "case",
+    [
+        (3, 70, (7, 7), 13, 3, 1, 1, 1),
+        (2, 3, (40, 41), 17, 7, 2, 3, 1),
+        (14, 64, (6, 5), 8, 3, 1, 1, 1),
+        (3, 1030, (5, 7), 6, 1, 1, 0, 1),
+        (2, 12, (61, 47), 10, 3, 3, 0, 2),
+        (5, 9, (1, 130), 7, 1, 2, 0, 1),
+    ],
+    ids=str,
+)
+@dtypes
+def test_convolution_of_many_channels_and_windows(case, dtype):
+    """Panels that end in the middle of an image, and more rows than one panel takes."""
+    images, channels, size, outputs, kernel, stride, padding, groups = case
+    x = sample(dtype, (images, channels, *size))
+    weight = sample(dtype, (outputs, channels // groups, kernel, kernel), 1)
+    rest = ((kernel,) * 2, (stride,) * 2, (padding,) * 2, (1, 1))
+    out = output_size(size, *rest)
+    y = convolution(x, weight, out, *rest, groups=groups)
+    got = kernels.convolution(x, weight, None, *rest[1:], groups)
+    check(got, y, dtype, {"float32": 2e-4, "float64": 1e-11})
+
+
+@pytest.mark.parametrize("out", [(1, 1), (4, 2), (7, 9), (0, 3)], ids=str)
+@pytest.mark.parametrize("padding", [(0, 0), (0, 1), (9, 9)], ids=str)
+def test_convolution_of_any_output(out, padding):
+    x, weight = sample("float64", (2, 2, 5, 6)), sample("float64", (3, 2, 2, 4), 1)
+    kernel, *rest = (2, 4), (1, 2), padding, (1, 1)
+    np.testing.assert_allclose(
+        kernels.convolution(x, weight, None, *rest, output=out),
+        convolution(x, weight, out, kernel, *rest),
+        atol=1e-12,
+    )
+
+
+def test_convolution_keeps_nan_to_its_windows():
+    x = np.zeros((1, 1, 3, 40))
+    x[0, 0, 1, 3] = np.nan
+    got = kernels.convolution(x, np.ones((1, 1, 1, 2)), padding=(0, 1))
+    np.testing.assert_array_equal(np.argwhere(np.isnan(got[0, 0])), [[1, 3], [1, 4]])
+
+
+def test_convolution_without_channels_or_images():
+    bias = np.arange(2.0)
+    got = kernels.convolution(np.zeros((3, 0, 4, 4)), np.zeros((2, 0, 2, 2)), bias)
+    np.testing.assert_array_equal(got, np.broadcast_to(bias[:, None, None], (3, 2, 3, 3)))
+    x, weight = np.zeros((2, 3, 4, 4)), np.zeros((2, 3, 2, 2))
+    assert kernels.convolution(x[:0], weight).shape == (0, 2, 3, 3)
+    assert kernels.convolution(x, weight[:0]).shape == (2, 0, 3, 3)
+
+
+def test_convolution_arguments_are_checked():
+    x, weight = np.zeros((2, 4, 4, 4)), np.zeros((6, 2, 2, 2))
+    with pytest.raises(ValueError, match="images must have shape"):
+        kernels.convolution(x[0], weight)
+    for groups, wrong in ((1, weight), (4, weight), (2, weight[:5]), (2, weight[0])):
+        with pytest.raises(ValueError, match=f"does not fit images of shape .* in {groups} groups"):
+            kernels.convolution(x, wrong, groups=groups)
+    with pytest.raises(ValueError, match="groups must be from 1"):
+        kernels.convolution(x, weight, groups=0)
+    with pytest.raises(TypeError, match="weight must be of float64"):
+        kernels.convolution(x, weight.astype("float32"), groups=2)
+    with pytest.raises(ValueError, match=r"bias must have shape \(6,\), got \(5,\)"):
+        kernels.convolution(x, weight, np.zeros(5), groups=2)
+    with pytest.raises(ValueError, match="the padded image is too large"):
+        kernels.convolution(x, weight, padding=(2**29 - 2, 2**29 - 2), groups=2)
+    with pytest.raises(ValueError, match="larger than the padded image"):
+        kernels.convolution(x, np.zeros((6, 4, 5, 5)))
 
 
 def depthwise(x, weight, out, kernel, *window):

@@ -23,6 +23,8 @@ CHUNK = 1 << 20
 #: The same for the gradient of a weight: there every product is as large as the weight and has to
 #: be added up.
 SUM_CHUNK = 1 << 22
+#: Does the native convolution beat columns and the products of NumPy's BLAS here?
+WIDE_PRODUCTS = kernels.has_wide_products()
 
 
 def fits(x: Array) -> bool:
@@ -50,6 +52,21 @@ def _copies_nothing(kernel: Sizes, stride: Sizes, padding: Sizes) -> bool:
     return math.prod(kernel) == 1 and max(stride) == 1 and not any(padding)
 
 
+def _pads_little(
+    image: Array, kernel: Sizes, stride: Sizes, dilation: Sizes, output: Sizes
+) -> bool:
+    """Are the images, as far as windows reach, not much larger than the images and the columns?
+
+    Huge dilations and strides look at a few places of a huge padding.
+    """
+    reach = [
+        (n - 1) * s + (k - 1) * d + 1
+        for k, s, d, n in zip(kernel, stride, dilation, output, strict=True)
+    ]
+    columns = math.prod(kernel) * math.prod(output)
+    return math.prod(reach) <= 16 * (math.prod(image.shape[2:]) + columns)
+
+
 def convolution(
     x: Array,
     weight: Array,
@@ -71,6 +88,11 @@ def convolution(
     padding = padding if len(padding) == 2 else (0, *padding)
     if groups > 1 and weight.shape[1] == 1:
         y = kernels.depthwise(image, _image(weight), stride, padding, dilation, output)
+        return y.reshape(n, o, *counts)
+    if WIDE_PRODUCTS and _pads_little(x, kernel, stride, dilation, output):
+        y = kernels.convolution(
+            image, _image(weight), None, stride, padding, dilation, groups, output
+        )
         return y.reshape(n, o, *counts)
     y = np.empty((n, groups, o // groups, length), x.dtype)
     matrices = weight.reshape(groups, o // groups, depth)

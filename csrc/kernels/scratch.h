@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Memory that a kernel works in.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <new>
+
+namespace modtree::kernels {
+
+// Zeros. No std::vector: what sizes ask for may be more than there is, and of AddressSanitizer's
+// operators only the one that does not throw leaves that to its caller.
+template <class T>
+class Zeros {
+public:
+  explicit Zeros(std::ptrdiff_t size)
+      : size_(size),
+        values_(new(std::nothrow) T[static_cast<std::size_t>(size)]()) {
+    if (!values_) {
+      throw std::bad_alloc();
+    }
+  }
+  T *data() { return values_.get(); }
+  const T *data() const { return values_.get(); }
+  void clear() { std::fill(data(), data() + size_, T(0)); }
+
+private:
+  std::ptrdiff_t size_;
+  std::unique_ptr<T[]> values_;
+};
+
+}  // namespace modtree::kernels
