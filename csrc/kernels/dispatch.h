@@ -9,6 +9,8 @@
 
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #define MODTREE_KERNELS_X86 1
+#define MODTREE_TARGET_AVX512 __attribute__((target("avx512f,avx512dq,avx512vl,avx512bw,avx2,fma")))
+#define MODTREE_TARGET_AVX2 __attribute__((target("avx2,fma")))
 #endif
 
 #if defined(__GNUC__) || defined(__clang__)
@@ -48,11 +50,8 @@ inline Isa isa() {
 // instruction set.
 #ifdef MODTREE_KERNELS_X86
 #define MODTREE_DEFINE_KERNEL_OF(name, params, body, args)                                         \
-  __attribute__((                                                                                  \
-      target("avx512f,avx512dq,avx512vl,avx512bw,avx2,fma"))) static void name##_avx512 params {   \
-    body args;                                                                                     \
-  }                                                                                                \
-  __attribute__((target("avx2,fma"))) static void name##_avx2 params { body args; }                \
+  MODTREE_TARGET_AVX512 static void name##_avx512 params { body args; }                            \
+  MODTREE_TARGET_AVX2 static void name##_avx2 params { body args; }                                \
   static void name##_baseline params { body args; }                                                \
   void name params {                                                                               \
     switch (isa()) {                                                                               \

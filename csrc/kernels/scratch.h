@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <new>
 
@@ -29,5 +30,15 @@ private:
   std::ptrdiff_t size_;
   std::unique_ptr<T[]> values_;
 };
+
+// The first place from `values` on where a line of the cache begins; up to kLine values on.
+template <class T>
+constexpr std::ptrdiff_t kLine = 64 / static_cast<std::ptrdiff_t>(sizeof(T));
+
+template <class T>
+T *at_line(T *values) {
+  const auto address = reinterpret_cast<std::uintptr_t>(values);
+  return values + (64 - address % 64) % 64 / sizeof(T);
+}
 
 }  // namespace modtree::kernels
