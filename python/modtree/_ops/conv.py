@@ -140,12 +140,12 @@ def _convolution(
     dtype = x.dtype
     x, weight, bias = wide(x, weight, bias)
     if _images.fits(x):
-        y = _images.convolution(x, weight, stride, padding, dilation, groups, counts)
+        y = _images.convolution(x, weight, bias, stride, padding, dilation, groups, counts)
     else:
         way = _depthwise if _is_depthwise(weight, groups) else _columns
         y = way.convolution(padded(x, padding, padding), weight, stride, dilation, groups, counts)
-    if bias is not None:
-        y += bias.reshape(-1, *(1,) * len(counts))
+        if bias is not None:
+            y += bias.reshape(-1, *(1,) * len(counts))
     return y.astype(dtype, copy=False)
 
 

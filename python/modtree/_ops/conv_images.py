@@ -70,6 +70,7 @@ def _pads_little(
 def convolution(
     x: Array,
     weight: Array,
+    bias: Array | None,
     stride: Sizes,
     padding: Sizes,
     dilation: Sizes,
@@ -77,33 +78,49 @@ def convolution(
     counts: Sizes,
 ) -> Array:
     """(N, C, *sizes) and (O, C / groups, *kernel) give (N, O, *counts)."""
-    n, o, kernel = x.shape[0], weight.shape[0], weight.shape[2:]
-    length, depth = math.prod(counts), math.prod(weight.shape[1:])
-    if _copies_nothing(kernel, stride, padding):
-        y = np.empty((n, groups, o // groups, length), x.dtype)
-        matrices = weight.reshape(groups, o // groups, depth)
-        np.matmul(matrices, x.reshape(n, groups, depth, length), out=y)
-        return y.reshape(n, o, *counts)
-    image, (stride, dilation, kernel, output) = _image(x), _flat(stride, dilation, kernel, counts)
+    n, o = x.shape[0], weight.shape[0]
+    image, matrix = _image(x), _image(weight)
+    stride, dilation, output = _flat(stride, dilation, counts)
     padding = padding if len(padding) == 2 else (0, *padding)
+    kernel = matrix.shape[2:]
+    options = (stride, padding, dilation)
     if groups > 1 and weight.shape[1] == 1:
-        y = kernels.depthwise(image, _image(weight), stride, padding, dilation, output)
-        return y.reshape(n, o, *counts)
-    if WIDE_PRODUCTS and _pads_little(x, kernel, stride, dilation, output):
-        y = kernels.convolution(
-            image, _image(weight), None, stride, padding, dilation, groups, output
+        y = kernels.depthwise(image, matrix, *options, output)
+    elif WIDE_PRODUCTS and _pads_little(image, kernel, stride, dilation, output):
+        return kernels.convolution(image, matrix, bias, *options, groups, output).reshape(
+            n, o, *counts
         )
-        return y.reshape(n, o, *counts)
-    y = np.empty((n, groups, o // groups, length), x.dtype)
+    else:
+        y = _by_columns(image, matrix, *options, groups, output)
+    y = y.reshape(n, o, *counts)
+    if bias is not None:
+        y += bias.reshape(-1, *(1,) * len(counts))
+    return y
+
+
+def _by_columns(
+    image: Array,
+    weight: Array,
+    stride: Sizes,
+    padding: Sizes,
+    dilation: Sizes,
+    groups: int,
+    output: Sizes,
+) -> Array:
+    n, o, kernel = image.shape[0], weight.shape[0], weight.shape[2:]
+    length, depth = math.prod(output), math.prod(weight.shape[1:])
+    y = np.empty((n, groups, o // groups, length), image.dtype)
     matrices = weight.reshape(groups, o // groups, depth)
-    step = _step(depth * groups * length * x.itemsize, n, CHUNK)
-    buffer = np.empty((min(step, n), groups * depth, length), x.dtype)
+    if _copies_nothing(kernel, stride, padding):
+        return np.matmul(matrices, image.reshape(n, groups, depth, length), out=y)
+    step = _step(depth * groups * length * image.itemsize, n, CHUNK)
+    buffer = np.empty((min(step, n), groups * depth, length), image.dtype)
     for i in range(0, n, step):
         columns = buffer[: min(step, n - i)]
         kernels.im2col(image[i : i + step], kernel, stride, padding, dilation, output, out=columns)
         part = columns.reshape(len(columns), groups, depth, length)
         np.matmul(matrices, part, out=y[i : i + step])
-    return y.reshape(n, o, *counts)
+    return y
 
 
 def _turned(weight: Array, groups: int) -> Array:
@@ -131,7 +148,9 @@ def transposed(
     around = tuple(d * (k - 1) - p for d, k, p in zip(dilation, kernel, padding, strict=True))
     # Gathering is faster than adding up, unless there is more to gather.
     if max(stride) == 1 and min(around) >= 0 and o <= c:
-        return convolution(y, _turned(weight, groups), stride, around, dilation, groups, sizes)
+        return convolution(
+            y, _turned(weight, groups), None, stride, around, dilation, groups, sizes
+        )
     matrices = weight.reshape(groups, o // groups, depth).swapaxes(1, 2)
     rows = y.reshape(n, groups, o // groups, length)
     image_sizes, stride, dilation, kernel, output = _flat(sizes, stride, dilation, kernel, counts)
