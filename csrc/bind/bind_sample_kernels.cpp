@@ -8,6 +8,7 @@
 
 #include <pybind11/stl.h>
 
+#include "bind/dense_arrays.h"
 #include "bind/kernel_arrays.h"
 #include "kernels/ctc.h"
 #include "kernels/distance.h"
@@ -45,12 +46,25 @@ kernels::Outside outside_of(const std::string &padding) {
   throw py::value_error("grid_sample: padding must be zeros, border or reflection, got " + padding);
 }
 
-// The arrays, with everything checked, and what a kernel needs to know of them.
+// The array itself where its values can be read in place, a contiguous copy otherwise.
+template <class T>
+py::array as_it_lies(const py::array &array) {
+  return readable_as<T>(array) ? array : Contiguous<T>(array);
+}
+
+// Strides in values.
+template <class T>
+py::ssize_t stride_of(const py::array &array, py::ssize_t axis) {
+  return array.strides(axis) / static_cast<py::ssize_t>(sizeof(T));
+}
+
+// The arrays, with everything checked, and what a kernel needs to know of them. In place: arrays of
+// any strides, which the kernel forward takes.
 template <class T>
 struct Sampling {
   Sampling(const py::array &input, const py::object &places, const std::string &mode,
-           const std::string &padding, bool align)
-      : x(input),
+           const std::string &padding, bool align, bool in_place)
+      : x(in_place ? as_it_lies<T>(input) : Contiguous<T>(input)),
         dims(input.ndim() - 2) {
     const char *name = "grid_sample";
     if (dims != 2 && dims != 3) {
@@ -74,10 +88,13 @@ struct Sampling {
     } else {
       shape = shape_of(input);
     }
-    grid = argument<T>(name, "grid", places, shape);
+    const auto given = py::reinterpret_borrow<py::array>(places);
+    grid = in_place && readable_as<T>(given) && shape_of(given) == shape
+               ? given
+               : argument<T>(name, "grid", places, shape);
     checked_product(out_shape);
-    a.x = x.data();
-    a.grid = grid.data();
+    a.x = static_cast<const T *>(x.data());
+    a.grid = static_cast<const T *>(grid.data());
     a.batch = x.shape(0);
     a.channels = x.shape(1);
     for (py::ssize_t i = 0; i < dims; ++i) {
@@ -90,11 +107,28 @@ struct Sampling {
     if (a.mode == kernels::Interpolation::cubic && dims == 3) {
       throw py::value_error(std::string(name) + ": bicubic is for images, not for volumes");
     }
+    kernels::set_packed_strides(a);
+    if (in_place) {
+      set_strides();
+    }
   }
 
-  Contiguous<T> x;
+  void set_strides() {
+    for (py::ssize_t i = 0; i < x.ndim(); ++i) {
+      a.x_strides[i] = stride_of<T>(x, i);
+    }
+    a.grid_strides[0] = stride_of<T>(grid, 0);
+    a.grid_strides[4] = stride_of<T>(grid, dims + 1);
+    for (py::ssize_t i = 0; i < 3; ++i) {
+      const py::ssize_t axis = i + dims - 2;  // of the grid; images have no first of the three
+      a.point_sizes[i] = axis > 0 ? grid.shape(axis) : 1;
+      a.grid_strides[1 + i] = axis > 0 ? stride_of<T>(grid, axis) : 0;
+    }
+  }
+
+  py::array x;
   py::ssize_t dims;
-  Contiguous<T> grid{0};
+  py::array grid;
   Shape out_shape;
   kernels::GridSample<T> a;
 };
@@ -103,7 +137,7 @@ py::object grid_sample(const py::array &x, const py::object &grid, const std::st
                        const std::string &padding, bool align) {
   return with_float("grid_sample", x, [&](auto zero) -> py::object {
     using T = decltype(zero);
-    Sampling<T> sampling(x, grid, mode, padding, align);
+    Sampling<T> sampling(x, grid, mode, padding, align, true);
     const Result<T> out(sampling.out_shape);
     sampling.a.out = out.data();
     run_unless_empty(sampling.grid, kernels::grid_sample, sampling.a);
@@ -117,7 +151,7 @@ py::tuple grid_sample_backward(const py::object &g, const py::array &x, const py
   const char *name = "grid_sample_backward";
   return with_float(name, x, [&](auto zero) {
     using T = decltype(zero);
-    const Sampling<T> sampling(x, grid, mode, padding, align);
+    const Sampling<T> sampling(x, grid, mode, padding, align, false);
     const auto gradient = argument<T>(name, "g", g, sampling.out_shape);
     const Result<T> dx(shape_of(x), for_input);
     const Result<T> dgrid(shape_of(sampling.grid), for_grid);

@@ -4,6 +4,7 @@
 #include "kernels/grid_sample.h"
 
 #include <cmath>
+#include <limits>
 
 #include "kernels/dispatch.h"
 
@@ -130,11 +131,14 @@ constexpr int power(int base, int exponent) {
   return exponent == 0 ? 1 : base * power(base, exponent - 1);
 }
 
+// Offsets may be negative, and no image is so large.
+constexpr std::ptrdiff_t kNone = std::numeric_limits<std::ptrdiff_t>::min();
+
 // What a point reads of a plane.
 template <class T, int kTaps, int kDims>
 struct PointTaps {
   static constexpr int kCount = power(kTaps, kDims);
-  std::ptrdiff_t offset[kCount];  // -1 where there is no pixel
+  std::ptrdiff_t offset[kCount];  // kNone where there is no pixel
   T weight[kCount];
   T slope[kDims][kCount];
 };
@@ -157,10 +161,10 @@ MODTREE_ALWAYS_INLINE void find_taps(PointTaps<T, kTaps, kDims> &taps, const T *
       left %= part;
       const std::ptrdiff_t pixel = axes[i].pixel[number[i]];
       inside &= pixel >= 0;
-      offset = offset * a.sizes[i] + pixel;
+      offset += pixel * a.x_strides[2 + i];
       weight *= axes[i].weight[number[i]];
     }
-    taps.offset[tap] = inside ? offset : -1;
+    taps.offset[tap] = inside ? offset : kNone;
     taps.weight[tap] = weight;
     for (int i = 0; kSlopes && i < kDims; ++i) {
       T slope = axes[i].slope[number[i]];
@@ -183,27 +187,67 @@ std::ptrdiff_t plane_size(const GridSample<T> &a) {
   return size;
 }
 
+// Goes over the places of one image in order.
+template <class T, int kDims>
+class Places {
+public:
+  Places(const GridSample<T> &a, std::ptrdiff_t image)
+      : a_(a),
+        at_(a.grid + image * a.grid_strides[0]) {}
+
+  MODTREE_ALWAYS_INLINE void next(T *place) {
+    for (int i = 0; i < kDims; ++i) {
+      place[i] = at_[i * a_.grid_strides[4]];
+    }
+    at_ += a_.grid_strides[3];
+    if (++done_[2] == a_.point_sizes[2]) {
+      next_row();
+    }
+  }
+
+private:
+  void next_row() {
+    for (int axis = 2; axis >= 0 && done_[axis] == a_.point_sizes[axis]; --axis) {
+      at_ -= done_[axis] * a_.grid_strides[1 + axis];
+      done_[axis] = 0;
+      if (axis > 0) {
+        ++done_[axis - 1];
+        at_ += a_.grid_strides[axis];
+      }
+    }
+  }
+
+  const GridSample<T> &a_;
+  const T *at_;
+  std::ptrdiff_t done_[3] = {0, 0, 0};
+};
+
 template <int kTaps, int kDims, class T>
 MODTREE_ALWAYS_INLINE void sample(const GridSample<T> &a) {
-  const std::ptrdiff_t plane = plane_size(a);
+  static constexpr T kZero = 0;
+  const bool empty = plane_size(a) == 0;
   PointTaps<T, kTaps, kDims> taps[kPoints];
   for (std::ptrdiff_t image = 0; image < a.batch; ++image) {
-    const T *places = a.grid + image * a.points * kDims;
-    const T *x = a.x + image * a.channels * plane;
+    Places<T, kDims> places(a, image);
+    const T *x = a.x + image * a.x_strides[0];
     T *out = a.out + image * a.channels * a.points;
     for (std::ptrdiff_t start = 0; start < a.points; start += kPoints) {
       const std::ptrdiff_t count = a.points - start < kPoints ? a.points - start : kPoints;
       for (std::ptrdiff_t p = 0; p < count; ++p) {
-        find_taps<false>(taps[p], places + (start + p) * kDims, a);
+        T place[kDims];
+        places.next(place);
+        find_taps<false>(taps[p], place, a);
       }
       for (std::ptrdiff_t c = 0; c < a.channels; ++c) {
-        const T *from = x + c * plane;
+        const T *from = empty ? &kZero : x + c * a.x_strides[1];
         T *to = out + c * a.points + start;
         for (std::ptrdiff_t p = 0; p < count; ++p) {
           T sum = 0;
           for (int tap = 0; tap < taps[p].kCount; ++tap) {
+            // Always a value that is there: no branch that depends on the data.
             const std::ptrdiff_t offset = taps[p].offset[tap];
-            sum += offset >= 0 ? from[offset] * taps[p].weight[tap] : T(0);
+            const T value = from[offset == kNone ? 0 : offset];
+            sum += offset == kNone ? T(0) : value * taps[p].weight[tap];
           }
           to[p] = sum;
         }
@@ -250,7 +294,7 @@ MODTREE_ALWAYS_INLINE void spread(const GridSampleBackward<T> &b) {
         for (std::ptrdiff_t p = 0; p < count; ++p) {
           for (int tap = 0; tap < taps[p].kCount; ++tap) {
             const std::ptrdiff_t offset = taps[p].offset[tap];
-            if (offset < 0) {
+            if (offset == kNone) {
               continue;
             }
             if (b.dx != nullptr) {

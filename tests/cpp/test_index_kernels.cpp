@@ -194,8 +194,9 @@ void check_grid_sample() {
           continue;
         }
         std::vector<T> out(size(2 * 3 * points)), dx(x.size()), dgrid(grid.size());
-        GridSample<T> a{x.data(),  grid.data(), out.data(), 2,       3,   points,
-                        {2, 3, 2}, dims,        mode,       outside, true};
+        GridSample<T> a{x.data(), grid.data(), out.data(), 2,    3,  points, {2, 3, 2},
+                        dims,     mode,        outside,    true, {}, {},     {}};
+        set_packed_strides(a);
         grid_sample(a);
         a.out = nullptr;
         grid_sample_backward(GridSampleBackward<T>{a, out.data(), dx.data(), dgrid.data()});

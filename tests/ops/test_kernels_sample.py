@@ -149,7 +149,34 @@ def test_pixels_outside_are_not_multiplied():
     assert kernels.grid_sample(x, grid, "bilinear", "zeros", False).item() == 0
 
 
-@pytest.mark.parametrize("shape", [(0, 2, 3, 3), (2, 0, 3, 3)], ids=str)
+@pytest.mark.parametrize("mode", ["nearest", "bilinear"])
+@pytest.mark.parametrize("spatial", [(4, 5), (3, 2, 4)], ids=str)
+@dtypes
+def test_grid_sample_of_arrays_of_any_strides(spatial, mode, dtype):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2, 3, *spatial)).astype(dtype)
+    grid = rng.uniform(-1.2, 1.2, (2, 37, *spatial[1:], len(spatial))).astype(dtype)
+    options = (mode, "zeros", False)
+    out = kernels.grid_sample(x, grid, *options)
+
+    def layouts(array):
+        yield np.ascontiguousarray(array.T).T
+        yield np.ascontiguousarray(array.swapaxes(-1, -2)).swapaxes(-1, -2)
+        yield np.ascontiguousarray(array[::-1, ..., ::-1])[::-1, ..., ::-1]
+        record = np.zeros(array.shape, np.dtype([("other", "i1"), ("value", dtype)]))
+        record["value"] = array
+        yield record["value"]
+
+    for x_like, grid_like in itertools.product(layouts(x), layouts(grid)):
+        np.testing.assert_array_equal(kernels.grid_sample(x_like, grid_like, *options), out)
+    x_like, grid_like = np.broadcast_to(x[:1, :1], x.shape), np.broadcast_to(grid[:1], grid.shape)
+    np.testing.assert_array_equal(
+        kernels.grid_sample(x_like, grid_like, *options),
+        kernels.grid_sample(x_like.copy(), grid_like.copy(), *options),
+    )
+
+
+@pytest.mark.parametrize("shape", [(0, 2, 3, 3), (2, 0, 3, 3), (2, 2, 0, 3)], ids=str)
 def test_empty_images(shape):
     x, grid = np.ones(shape), np.zeros((shape[0], 2, 2, 2))
     out = kernels.grid_sample(x, grid, "bilinear", "zeros", False)
