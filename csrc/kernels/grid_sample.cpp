@@ -35,10 +35,8 @@ MODTREE_ALWAYS_INLINE Place<T> in_pixels(T place, std::ptrdiff_t size, bool alig
 template <class T>
 MODTREE_ALWAYS_INLINE Place<T> limited(Place<T> p, std::ptrdiff_t size) {
   const auto most = static_cast<T>(size - 1);
-  if (p.at <= 0) {
-    return {0, 0};
-  }
-  return p.at >= most ? Place<T>{most, 0} : p;
+  const T at_most = p.at >= most ? most : p.at;
+  return {p.at <= 0 ? T(0) : at_most, p.at <= 0 || p.at >= most ? T(0) : p.slope};
 }
 
 // Folded back into the image, whose edges are the centres of its outer pixels or half a pixel
@@ -256,12 +254,67 @@ MODTREE_ALWAYS_INLINE void sample(const GridSample<T> &a) {
   }
 }
 
+// The nearest pixels: some points at a time, in loops without branches.
+template <Outside kOutside, int kDims, class T>
+MODTREE_ALWAYS_INLINE void nearest_outside(const GridSample<T> &a) {
+  static constexpr T kZero = 0;
+  const bool empty = plane_size(a) == 0, align = a.align_corners;
+  for (std::ptrdiff_t image = 0; image < a.batch; ++image) {
+    Places<T, kDims> places(a, image);
+    T *out = a.out + image * a.channels * a.points;
+    for (std::ptrdiff_t start = 0; start < a.points; start += kPoints) {
+      const std::ptrdiff_t count = a.points - start < kPoints ? a.points - start : kPoints;
+      T place[kDims][kPoints];
+      for (std::ptrdiff_t p = 0; p < count; ++p) {
+        T point[kDims];
+        places.next(point);
+        for (int i = 0; i < kDims; ++i) {
+          place[i][p] = point[kDims - 1 - i];
+        }
+      }
+      std::ptrdiff_t offsets[kPoints] = {};
+      for (int i = 0; i < kDims; ++i) {
+        const std::ptrdiff_t size = a.sizes[i], stride = a.x_strides[2 + i];
+        for (std::ptrdiff_t p = 0; p < count; ++p) {
+          const Place<T> at =
+              moved_inside(in_pixels(place[i][p], size, align), size, kOutside, align);
+          const std::ptrdiff_t pixel = pixel_at(std::nearbyint(at.at), size);
+          const bool inside = pixel >= 0 && offsets[p] != kNone;
+          offsets[p] = inside ? offsets[p] + pixel * stride : kNone;
+        }
+      }
+      for (std::ptrdiff_t c = 0; c < a.channels; ++c) {
+        const T *from = empty ? &kZero : a.x + image * a.x_strides[0] + c * a.x_strides[1];
+        T *__restrict to = out + c * a.points + start;
+        for (std::ptrdiff_t p = 0; p < count; ++p) {
+          const std::ptrdiff_t offset = offsets[p];
+          const T value = from[offset == kNone ? 0 : offset];
+          to[p] = offset == kNone ? T(0) : value;
+        }
+      }
+    }
+  }
+}
+
+template <int kDims, class T>
+MODTREE_ALWAYS_INLINE void nearest(const GridSample<T> &a) {
+  switch (a.outside) {
+    case Outside::zeros:
+      return nearest_outside<Outside::zeros, kDims>(a);
+    case Outside::border:
+      return nearest_outside<Outside::border, kDims>(a);
+    case Outside::reflection:
+      break;
+  }
+  nearest_outside<Outside::reflection, kDims>(a);
+}
+
 template <class T>
 MODTREE_ALWAYS_INLINE void sample_any(const GridSample<T> &a) {
   const bool flat = a.dims == 2;
   switch (a.mode) {
     case Interpolation::nearest:
-      return flat ? sample<1, 2>(a) : sample<1, 3>(a);
+      return flat ? nearest<2>(a) : nearest<3>(a);
     case Interpolation::linear:
       return flat ? sample<2, 2>(a) : sample<2, 3>(a);
     case Interpolation::cubic:
