@@ -78,9 +78,8 @@ MODTREE_ALWAYS_INLINE std::ptrdiff_t pixel_at(T whole, std::ptrdiff_t size) {
 
 template <class T>
 MODTREE_ALWAYS_INLINE void taps_of(AxisTaps<T, 1> &taps, T place, std::ptrdiff_t size,
-                                   const GridSample<T> &a) {
-  const Place<T> p =
-      moved_inside(in_pixels(place, size, a.align_corners), size, a.outside, a.align_corners);
+                                   Outside outside, bool align) {
+  const Place<T> p = moved_inside(in_pixels(place, size, align), size, outside, align);
   taps.pixel[0] = pixel_at(std::nearbyint(p.at), size);
   taps.weight[0] = 1;
   taps.slope[0] = 0;
@@ -88,9 +87,8 @@ MODTREE_ALWAYS_INLINE void taps_of(AxisTaps<T, 1> &taps, T place, std::ptrdiff_t
 
 template <class T>
 MODTREE_ALWAYS_INLINE void taps_of(AxisTaps<T, 2> &taps, T place, std::ptrdiff_t size,
-                                   const GridSample<T> &a) {
-  const Place<T> p =
-      moved_inside(in_pixels(place, size, a.align_corners), size, a.outside, a.align_corners);
+                                   Outside outside, bool align) {
+  const Place<T> p = moved_inside(in_pixels(place, size, align), size, outside, align);
   const T low = std::floor(p.at);
   const T share = p.at - low;
   taps.pixel[0] = pixel_at(low, size);
@@ -106,8 +104,8 @@ constexpr double kCubic = -0.75;
 
 template <class T>
 MODTREE_ALWAYS_INLINE void taps_of(AxisTaps<T, 4> &taps, T place, std::ptrdiff_t size,
-                                   const GridSample<T> &a) {
-  const Place<T> p = in_pixels(place, size, a.align_corners);
+                                   Outside outside, bool align) {
+  const Place<T> p = in_pixels(place, size, align);
   const T low = std::floor(p.at);
   const T share = p.at - low;
   const T k = static_cast<T>(kCubic);
@@ -120,7 +118,7 @@ MODTREE_ALWAYS_INLINE void taps_of(AxisTaps<T, 4> &taps, T place, std::ptrdiff_t
     const T slope = near ? (3 * (k + 2) * d - 2 * (k + 3)) * d : (3 * k * d - 10 * k) * d + 8 * k;
     taps.slope[i] = side * slope * p.slope;
     const Place<T> at =
-        moved_inside(Place<T>{low + static_cast<T>(i - 1), 0}, size, a.outside, a.align_corners);
+        moved_inside(Place<T>{low + static_cast<T>(i - 1), 0}, size, outside, align);
     taps.pixel[i] = pixel_at(at.at, size);
   }
 }
@@ -141,12 +139,12 @@ struct PointTaps {
   T slope[kDims][kCount];
 };
 
-template <bool kSlopes, class T, int kTaps, int kDims>
+template <class T, int kTaps, int kDims>
 MODTREE_ALWAYS_INLINE void find_taps(PointTaps<T, kTaps, kDims> &taps, const T *place,
                                      const GridSample<T> &a) {
   AxisTaps<T, kTaps> axes[kDims];
   for (int i = 0; i < kDims; ++i) {
-    taps_of(axes[i], place[kDims - 1 - i], a.sizes[i], a);
+    taps_of(axes[i], place[kDims - 1 - i], a.sizes[i], a.outside, a.align_corners);
   }
   for (int tap = 0; tap < taps.kCount; ++tap) {
     std::ptrdiff_t offset = 0;
@@ -164,7 +162,7 @@ MODTREE_ALWAYS_INLINE void find_taps(PointTaps<T, kTaps, kDims> &taps, const T *
     }
     taps.offset[tap] = inside ? offset : kNone;
     taps.weight[tap] = weight;
-    for (int i = 0; kSlopes && i < kDims; ++i) {
+    for (int i = 0; i < kDims; ++i) {
       T slope = axes[i].slope[number[i]];
       for (int j = 0; j < kDims; ++j) {
         slope *= j == i ? T(1) : axes[j].weight[number[j]];
@@ -220,32 +218,74 @@ private:
   std::ptrdiff_t done_[3] = {0, 0, 0};
 };
 
-template <int kTaps, int kDims, class T>
-MODTREE_ALWAYS_INLINE void sample(const GridSample<T> &a) {
+// What some points read of a plane, point by point next to each other: loops over them have no
+// branches.
+template <class T, int kTaps, int kDims>
+struct ManyTaps {
+  static constexpr int kCount = power(kTaps, kDims);
+  std::ptrdiff_t offset[kCount][kPoints];  // kNone where there is no pixel
+  T weight[kCount][kPoints];
+};
+
+template <Outside kOutside, class T, int kTaps, int kDims>
+MODTREE_ALWAYS_INLINE void find_many_taps(ManyTaps<T, kTaps, kDims> &taps, Places<T, kDims> &places,
+                                          std::ptrdiff_t count, const GridSample<T> &a) {
+  T place[kDims][kPoints];
+  for (std::ptrdiff_t p = 0; p < count; ++p) {
+    T point[kDims];
+    places.next(point);
+    for (int i = 0; i < kDims; ++i) {
+      place[i][p] = point[kDims - 1 - i];
+    }
+  }
+  std::ptrdiff_t offset[kDims][kTaps][kPoints];
+  T weight[kDims][kTaps][kPoints];
+  for (int i = 0; i < kDims; ++i) {
+    const std::ptrdiff_t size = a.sizes[i], stride = a.x_strides[2 + i];
+    const bool align = a.align_corners;
+    for (std::ptrdiff_t p = 0; p < count; ++p) {
+      AxisTaps<T, kTaps> axis;
+      taps_of(axis, place[i][p], size, kOutside, align);
+      for (int k = 0; k < kTaps; ++k) {
+        offset[i][k][p] = axis.pixel[k] >= 0 ? axis.pixel[k] * stride : kNone;
+        weight[i][k][p] = axis.weight[k];
+      }
+    }
+  }
+  for (int tap = 0; tap < taps.kCount; ++tap) {
+    for (int i = 0, left = tap; i < kDims; ++i) {
+      const int part = power(kTaps, kDims - 1 - i), number = left / part;
+      left %= part;
+      for (std::ptrdiff_t p = 0; p < count; ++p) {
+        const std::ptrdiff_t before = i == 0 ? 0 : taps.offset[tap][p], more = offset[i][number][p];
+        taps.offset[tap][p] = before == kNone || more == kNone ? kNone : before + more;
+        taps.weight[tap][p] = (i == 0 ? T(1) : taps.weight[tap][p]) * weight[i][number][p];
+      }
+    }
+  }
+}
+
+template <Outside kOutside, int kTaps, int kDims, class T>
+MODTREE_ALWAYS_INLINE void sample_outside(const GridSample<T> &a) {
   static constexpr T kZero = 0;
   const bool empty = plane_size(a) == 0;
-  PointTaps<T, kTaps, kDims> taps[kPoints];
+  ManyTaps<T, kTaps, kDims> taps;
   for (std::ptrdiff_t image = 0; image < a.batch; ++image) {
     Places<T, kDims> places(a, image);
-    const T *x = a.x + image * a.x_strides[0];
     T *out = a.out + image * a.channels * a.points;
     for (std::ptrdiff_t start = 0; start < a.points; start += kPoints) {
       const std::ptrdiff_t count = a.points - start < kPoints ? a.points - start : kPoints;
-      for (std::ptrdiff_t p = 0; p < count; ++p) {
-        T place[kDims];
-        places.next(place);
-        find_taps<false>(taps[p], place, a);
-      }
+      find_many_taps<kOutside>(taps, places, count, a);
       for (std::ptrdiff_t c = 0; c < a.channels; ++c) {
-        const T *from = empty ? &kZero : x + c * a.x_strides[1];
-        T *to = out + c * a.points + start;
+        const T *from = empty ? &kZero : a.x + image * a.x_strides[0] + c * a.x_strides[1];
+        T *__restrict to = out + c * a.points + start;
         for (std::ptrdiff_t p = 0; p < count; ++p) {
           T sum = 0;
-          for (int tap = 0; tap < taps[p].kCount; ++tap) {
+          for (int tap = 0; tap < taps.kCount; ++tap) {
             // Always a value that is there: no branch that depends on the data.
-            const std::ptrdiff_t offset = taps[p].offset[tap];
+            const std::ptrdiff_t offset = taps.offset[tap][p];
             const T value = from[offset == kNone ? 0 : offset];
-            sum += offset == kNone ? T(0) : value * taps[p].weight[tap];
+            sum += offset == kNone ? T(0) : value * taps.weight[tap][p];
           }
           to[p] = sum;
         }
@@ -254,59 +294,17 @@ MODTREE_ALWAYS_INLINE void sample(const GridSample<T> &a) {
   }
 }
 
-// The nearest pixels: some points at a time, in loops without branches.
-template <Outside kOutside, int kDims, class T>
-MODTREE_ALWAYS_INLINE void nearest_outside(const GridSample<T> &a) {
-  static constexpr T kZero = 0;
-  const bool empty = plane_size(a) == 0, align = a.align_corners;
-  for (std::ptrdiff_t image = 0; image < a.batch; ++image) {
-    Places<T, kDims> places(a, image);
-    T *out = a.out + image * a.channels * a.points;
-    for (std::ptrdiff_t start = 0; start < a.points; start += kPoints) {
-      const std::ptrdiff_t count = a.points - start < kPoints ? a.points - start : kPoints;
-      T place[kDims][kPoints];
-      for (std::ptrdiff_t p = 0; p < count; ++p) {
-        T point[kDims];
-        places.next(point);
-        for (int i = 0; i < kDims; ++i) {
-          place[i][p] = point[kDims - 1 - i];
-        }
-      }
-      std::ptrdiff_t offsets[kPoints] = {};
-      for (int i = 0; i < kDims; ++i) {
-        const std::ptrdiff_t size = a.sizes[i], stride = a.x_strides[2 + i];
-        for (std::ptrdiff_t p = 0; p < count; ++p) {
-          const Place<T> at =
-              moved_inside(in_pixels(place[i][p], size, align), size, kOutside, align);
-          const std::ptrdiff_t pixel = pixel_at(std::nearbyint(at.at), size);
-          const bool inside = pixel >= 0 && offsets[p] != kNone;
-          offsets[p] = inside ? offsets[p] + pixel * stride : kNone;
-        }
-      }
-      for (std::ptrdiff_t c = 0; c < a.channels; ++c) {
-        const T *from = empty ? &kZero : a.x + image * a.x_strides[0] + c * a.x_strides[1];
-        T *__restrict to = out + c * a.points + start;
-        for (std::ptrdiff_t p = 0; p < count; ++p) {
-          const std::ptrdiff_t offset = offsets[p];
-          const T value = from[offset == kNone ? 0 : offset];
-          to[p] = offset == kNone ? T(0) : value;
-        }
-      }
-    }
-  }
-}
-
-template <int kDims, class T>
-MODTREE_ALWAYS_INLINE void nearest(const GridSample<T> &a) {
+template <int kTaps, int kDims, class T>
+MODTREE_ALWAYS_INLINE void sample(const GridSample<T> &a) {
   switch (a.outside) {
     case Outside::zeros:
-      return nearest_outside<Outside::zeros, kDims>(a);
+      return sample_outside<Outside::zeros, kTaps, kDims>(a);
     case Outside::border:
-      return nearest_outside<Outside::border, kDims>(a);
+      return sample_outside<Outside::border, kTaps, kDims>(a);
     case Outside::reflection:
       break;
   }
-  nearest_outside<Outside::reflection, kDims>(a);
+  sample_outside<Outside::reflection, kTaps, kDims>(a);
 }
 
 template <class T>
@@ -314,7 +312,7 @@ MODTREE_ALWAYS_INLINE void sample_any(const GridSample<T> &a) {
   const bool flat = a.dims == 2;
   switch (a.mode) {
     case Interpolation::nearest:
-      return flat ? nearest<2>(a) : nearest<3>(a);
+      return flat ? sample<1, 2>(a) : sample<1, 3>(a);
     case Interpolation::linear:
       return flat ? sample<2, 2>(a) : sample<2, 3>(a);
     case Interpolation::cubic:
@@ -336,7 +334,7 @@ MODTREE_ALWAYS_INLINE void spread(const GridSampleBackward<T> &b) {
     for (std::ptrdiff_t start = 0; start < a.points; start += kPoints) {
       const std::ptrdiff_t count = a.points - start < kPoints ? a.points - start : kPoints;
       for (std::ptrdiff_t p = 0; p < count; ++p) {
-        find_taps<true>(taps[p], places + (start + p) * kDims, a);
+        find_taps(taps[p], places + (start + p) * kDims, a);
         for (T &slope : slopes[p]) {
           slope = 0;
         }
