@@ -35,8 +35,10 @@ MODTREE_ALWAYS_INLINE Place<T> in_pixels(T place, std::ptrdiff_t size, bool alig
 template <class T>
 MODTREE_ALWAYS_INLINE Place<T> limited(Place<T> p, std::ptrdiff_t size) {
   const auto most = static_cast<T>(size - 1);
-  const T at_most = p.at >= most ? most : p.at;
-  return {p.at <= 0 ? T(0) : at_most, p.at <= 0 || p.at >= most ? T(0) : p.slope};
+  if (p.at <= 0) {
+    return {0, 0};
+  }
+  return p.at >= most ? Place<T>{most, 0} : p;
 }
 
 // Folded back into the image, whose edges are the centres of its outer pixels or half a pixel
