@@ -7,6 +7,11 @@ brings the file to the disk before it counts as written; the other libraries lea
 operating system, so their ``fsync`` is a line of its own. ``load`` ends with every value having
 been read; ``open`` does not read them. ``into a model`` is load_state_dict, with its matching of
 keys.
+
+Each save writes new files, on an idle disk: the old ones are removed and the disk is waited for
+before the clock starts. Else a side pays for what the one before it left to be written; and a side
+that keeps the old file until the new one is complete pays for twice the memory of the cache, which
+a virtual machine may have to ask its host for.
 """
 
 from __future__ import annotations
@@ -18,6 +23,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 import argparse  # noqa: E402
 import gc  # noqa: E402
+import random  # noqa: E402
 import tempfile  # noqa: E402
 import time  # noqa: E402
 from collections.abc import Callable  # noqa: E402
@@ -49,6 +55,13 @@ class Files:
         keys = list(state)
         step = -(-len(keys) // shards)
         self.groups = [keys[i : i + step] for i in range(0, len(keys), step)]
+
+    def clear(self) -> None:
+        """Removes what was saved, and waits for the disk."""
+        for folder in (self.ours, self.theirs, self.torch):
+            for path in folder.iterdir():
+                path.unlink()
+        os.sync()
 
     # -- save --------------------------------------------------------------------------------------
 
@@ -122,16 +135,27 @@ def model_of(library: Any, state: dict[str, Any], make: Callable[[Any], Any]) ->
     return root
 
 
-def compare(title: str, runs: dict[str, Callable[[], Any]], repeats: int) -> None:
-    """Runs take turns; prints the least time of each, and the ratio to the first."""
+def compare(
+    title: str,
+    runs: dict[str, Callable[[], Any]],
+    repeats: int,
+    before: Callable[[], None] = gc.collect,
+) -> None:
+    """Runs take turns, in another order each round, after a round that does not count; prints the
+    least time of each, and the ratio to the first.
+    """
     times: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(repeats):
-        for name, run in runs.items():
-            gc.collect()
+    names = list(runs)
+    shuffled = random.Random(0)
+    for turn in range(repeats + 1):
+        for name in names:
+            before()
             start = time.perf_counter()
-            result = run()
-            times[name].append(time.perf_counter() - start)
+            result = runs[name]()
+            if turn:
+                times[name].append(time.perf_counter() - start)
             del result
+        shuffled.shuffle(names)
     first = min(next(iter(times.values())))
     print(f"\n{title}")
     for name, found in times.items():
@@ -152,7 +176,10 @@ def measure(title: str, state: dict[str, np.ndarray], shards: int, repeats: int)
                 "torch.save + fsync": files.synced(files.save_torch, files.torch),
             },
             repeats,
+            files.clear,
         )
+        for save in (files.save_ours, files.save_theirs, files.save_torch):
+            save()
         loads = {
             "modtree": files.load_ours,
             "safetensors.torch": files.load_theirs,

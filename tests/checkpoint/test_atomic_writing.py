@@ -10,13 +10,14 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
 import pytest
 
 import modtree as mt
-from modtree._checkpoint.atomic import atomic_file
+from modtree._checkpoint.atomic import AtomicFiles, atomic_file
 
 posix = pytest.mark.skipif(os.name == "nt", reason="signals, links and limits of POSIX")
 
@@ -50,6 +51,10 @@ def assert_whole(path):
     assert len(found) == 1, found
 
 
+def bytes_in(folder):
+    return sum(entry.stat().st_size for entry in os.scandir(folder))
+
+
 def leftovers(folder):
     return [name for name in os.listdir(folder) if name.endswith(".tmp")]
 
@@ -68,7 +73,7 @@ def test_killed_at_random_moments(shard, tmp_path):
         process.wait()
         process.stdout.close()
         assert_whole(path)
-        assert len(leftovers(tmp_path)) <= 2
+        assert bytes_in(tmp_path) < 3 * 1_700_000  # old, new, and what one dead process left
     mt.save_file(mt.load_file(path), path, max_shard_size=shard or None)
     assert leftovers(tmp_path) == []
     assert_whole(path)
@@ -143,6 +148,66 @@ def test_whatever_happens_the_old_file_stays(error, tmp_path):
             file.write(b"x" * 3_000_000)
             raise error
     assert path.read_bytes() == b"old" and os.listdir(tmp_path) == ["a"]
+
+
+def test_files_that_are_brought_to_the_disk_together(tmp_path):
+    before = threading.active_count()
+    with AtomicFiles() as files:
+        for i in range(30):  # more than are open at once
+            with files.open(tmp_path / f"{i}") as file:
+                file.write(b"%d" % i)
+    assert threading.active_count() == before
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
+        f"{i}": b"%d" % i for i in range(30)
+    }
+
+
+def test_an_error_leaves_no_temporary_file_of_several(tmp_path):
+    with pytest.raises(KeyError), AtomicFiles() as files:
+        for name in "abc":
+            with files.open(tmp_path / name) as file:
+                file.write(b"x" * 3_000_000)
+        raise KeyError
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("can_start", [True, False], ids=["in the background", "no threads"])
+def test_a_disk_that_fails_at_the_end(can_start, tmp_path, monkeypatch):
+    def fail(descriptor):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    path = tmp_path / "a"
+    path.write_bytes(b"old")
+    monkeypatch.setattr(os, "fsync", fail)
+    if not can_start:
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(OSError, match="Input/output error") as caught:
+        with AtomicFiles() as files, files.open(path) as file:
+            file.write(b"new")
+    assert caught.value.filename == str(path) or caught.value.filename == path
+    assert path.read_bytes() == b"old" and os.listdir(tmp_path) == ["a"]
+
+
+def test_nothing_has_its_name_before_it_is_on_the_disk(tmp_path, monkeypatch):
+    sync, replace, synced = os.fsync, os.replace, []
+
+    def note(descriptor):
+        sync(descriptor)
+        synced.append(os.fstat(descriptor).st_ino)
+
+    def check(old, new):
+        assert os.stat(old).st_ino in synced
+        replace(old, new)
+
+    monkeypatch.setattr(os, "fsync", note)
+    monkeypatch.setattr(os, "replace", check)
+    state = {f"{i}": np.full(1000, i, np.float32) for i in range(20)}
+    mt.save_file(state, tmp_path / "model.safetensors", max_shard_size=4000)
+    assert len(synced) >= 20
+    assert mt.load_file(tmp_path)["7"].tolist() == [7.0] * 1000
 
 
 def test_an_error_of_the_user_keeps_its_words(tmp_path):

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import re
 import stat
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import IO, Any
@@ -24,9 +26,13 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["atomic_file", "folder_lock", "remove_leftovers", "sync_folder"]
+__all__ = ["AtomicFiles", "atomic_file", "folder_lock", "remove_leftovers", "sync_folder"]
 
-_BUFFER = 1 << 20
+_BUFFER = 1 << 18
+#: Bytes after which the system is asked to begin with bringing them to the disk.
+_STEP = 1 << 23
+#: Files that are open at once while they are brought to the disk.
+_MOST_WAITING = 8
 _TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{12}\.tmp", re.DOTALL)
 #: Where there are no locks, a temporary file of this age counts as left behind.
 _STALE_SECONDS = 24 * 3600.0
@@ -46,37 +52,156 @@ def atomic_file(path: Any) -> Iterator[IO[bytes]]:
     Raises:
         OSError: It cannot be written.
     """
-    target = os.path.realpath(os.fsdecode(os.fspath(path)))
+    with AtomicFiles() as files, files.open(path) as file:
+        yield file
+
+
+class AtomicFiles:
+    """Several files as those of :func:`atomic_file`, brought to the disk while the next ones are
+    written. When the block ends well, all of them have their names; with an error, those that were
+    renamed before it keep them.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: list[_Replacement] = []
+        self._folders: set[str] = set()
+
+    def __enter__(self) -> AtomicFiles:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        with contextlib.ExitStack() as unfinished:  # an interrupt of one stops none of the others
+            for replacement in self._waiting:
+                unfinished.callback(replacement.discard)
+            if kind is not None:
+                return
+            while self._waiting:
+                self._finish_oldest()
+            unfinished.pop_all()
+        for folder in self._folders:
+            sync_folder(folder)
+
+    @contextlib.contextmanager
+    def open(self, path: Any) -> Iterator[IO[bytes]]:
+        """A file open for writing bytes; see :func:`atomic_file`."""
+        target = os.path.realpath(os.fsdecode(os.fspath(path)))
+        with _named(path):
+            if not _is_replaceable(target):
+                with open(target, "wb") as file:
+                    yield file
+                return
+            replacement = _Replacement(path, target)
+            try:
+                yield replacement.file
+                replacement.begin_sync()
+            except BaseException:
+                replacement.discard()
+                raise
+        self._waiting.append(replacement)
+        self._folders.add(os.path.dirname(target))
+        if len(self._waiting) > _MOST_WAITING:
+            self._finish_oldest()
+
+    def _finish_oldest(self) -> None:
+        with _named(self._waiting[0].path):
+            self._waiting[0].finish()
+        del self._waiting[0]
+
+
+@contextlib.contextmanager
+def _named(path: Any) -> Iterator[None]:
+    """Errors of the system name the file, which that of a write does not know."""
     try:
-        with _replacing(target) if _is_replaceable(target) else open(target, "wb") as file:
-            yield file
+        yield
     except OSError as error:
-        if error.errno is not None and error.filename is None:  # of a write: it knows no name
+        if error.errno is not None and error.filename is None:
             error.filename = os.fspath(path)
         raise
 
 
-@contextlib.contextmanager
-def _replacing(target: str) -> Iterator[IO[bytes]]:
-    folder, name = os.path.split(target)
-    remove_leftovers(folder, _shortened(name).__eq__)
-    descriptor, temporary = _create_beside(target)
-    try:
-        with open(descriptor, "wb", _BUFFER) as file:
+class _Replacement:
+    """A temporary file that is to take the place of another one."""
+
+    def __init__(self, path: Any, target: str) -> None:
+        folder, name = os.path.split(target)
+        remove_leftovers(folder, _shortened(name).__eq__)
+        self.path = path
+        self._target = target
+        descriptor, self._temporary = _create_beside(target)
+        self.file = io.BufferedWriter(_EarlyFile(descriptor, "wb"), _BUFFER)
+        self._thread: threading.Thread | None = None
+        self._error: OSError | None = None
+        try:
             if hasattr(os, "fchmod") and os.path.exists(target):
                 os.fchmod(descriptor, stat.S_IMODE(os.stat(target).st_mode))
-            yield file
-            file.flush()
-            os.fsync(descriptor)
-            if fcntl is not None:  # under the lock, where open files can be renamed
-                os.replace(temporary, target)
+        except BaseException:
+            self.discard()
+            raise
+
+    def begin_sync(self) -> None:
+        """Has the file brought to the disk in the background."""
+        self.file.flush()
+        thread = threading.Thread(target=self._sync)
+        try:
+            thread.start()
+        except RuntimeError:  # no more threads, or the interpreter ends
+            self._sync()
+        else:
+            self._thread = thread
+
+    def _sync(self) -> None:
+        try:
+            os.fsync(self.file.fileno())
+        except OSError as error:
+            self._error = error
+
+    def finish(self) -> None:
+        """Waits for the disk and renames the file."""
+        self._wait()
+        if self._error is not None:
+            raise self._error
         if fcntl is None:
-            os.replace(temporary, target)
-    except BaseException:
+            self.file.close()
+        os.replace(self._temporary, self._target)
+        self.file.close()  # and with it the lock, under which files that are open can be renamed
+
+    def _wait(self) -> None:
+        if self._thread is not None:
+            self._thread.join()
+
+    def discard(self) -> None:
+        """Removes the file."""
+        self._wait()  # it uses the descriptor
         with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-    sync_folder(os.path.dirname(target))
+            self.file.close()
+        with contextlib.suppress(OSError):
+            os.unlink(self._temporary)
+
+
+class _EarlyFile(io.FileIO):
+    """Has the system bring what was written to the disk while more is written, so that little is
+    left to wait for at the end.
+    """
+
+    _written = 0
+    _begun = 0
+
+    def write(self, data: Any) -> int:
+        count = super().write(memoryview(data)[:_STEP])
+        self._written += count or 0
+        if self._written - self._begun >= _STEP:
+            self._begin_writing()
+        return count
+
+    def _begin_writing(self) -> None:
+        # What Linux does at this advice for pages that are not on the disk yet; they stay in memory
+        # meanwhile, so that they can be read.
+        if hasattr(os, "posix_fadvise"):
+            begun, self._begun = self._begun, self._written
+            with contextlib.suppress(OSError):
+                os.posix_fadvise(
+                    self.fileno(), begun, self._written - begun, os.POSIX_FADV_DONTNEED
+                )
 
 
 def _is_replaceable(target: str) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import IO, Any
 
 from modtree._checkpoint.dtypes import FileDtype
 from modtree._checkpoint.safetensors_writer import write_safetensors
@@ -31,15 +31,17 @@ class Contents(abc.ABC):
     @abc.abstractmethod
     def write(
         self,
-        file: str,
+        file: IO[bytes],
+        path: str,
         keys: Sequence[str],
         metadata: Mapping[str, str],
         advance: Callable[[int], None],
     ) -> None:
-        """Writes a file with some of the tensors, whole or not at all.
+        """Writes some of the tensors into an open file.
 
         Args:
-            file: Its path.
+            file: The file.
+            path: Its path, for errors.
             keys: Those of the tensors.
             metadata: What stands beside them in this file.
             advance: Called with the number of bytes that were written.
@@ -74,10 +76,11 @@ class SafetensorsContents(Contents):
 
     def write(
         self,
-        file: str,
+        file: IO[bytes],
+        path: str,
         keys: Sequence[str],
         metadata: Mapping[str, str],
         advance: Callable[[int], None],
     ) -> None:
         tensors = {key: self._tensors[key] for key in keys}
-        write_safetensors(file, tensors, metadata, self._data, advance)
+        write_safetensors(file, path, tensors, metadata, self._data, advance)

@@ -8,7 +8,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -190,7 +190,8 @@ class _TorchContents(Contents):
 
     def write(
         self,
-        file: str,
+        file: IO[bytes],
+        path: str,
         keys: Sequence[str],
         metadata: Mapping[str, str],
         advance: Callable[[int], None],

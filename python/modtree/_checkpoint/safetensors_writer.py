@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import IO, Any
 
-from modtree._checkpoint.atomic import atomic_file
 from modtree._checkpoint.base import CheckpointError
 from modtree._checkpoint.dtypes import FileDtype
 from modtree._checkpoint.safetensors_header import Place, header_bytes
@@ -19,16 +18,18 @@ _CHUNK = 1 << 26
 
 
 def write_safetensors(
+    file: IO[bytes],
     path: str,
     tensors: Mapping[str, tuple[FileDtype, tuple[int, ...]]],
     metadata: Mapping[str, str],
     data: Callable[[str], Iterable[Any]],
     advance: Callable[[int], None],
 ) -> None:
-    """Writes a file, which is there whole or not at all.
+    """Writes into an open file.
 
     Args:
-        path: The file.
+        file: The file.
+        path: Its path, for errors.
         tensors: dtype and shape by key. The header has them in this order.
         metadata: The text beside them.
         data: Gives the bytes of a tensor, in pieces.
@@ -36,19 +37,18 @@ def write_safetensors(
     """
     places = _arranged(tensors)
     header = header_bytes(((key, places[key]) for key in tensors), metadata, path)
-    with atomic_file(path) as file:
-        file.write(header)
-        for key, place in places.items():
-            count = 0
-            for piece in data(key):
-                view = memoryview(piece)
-                for start in range(0, len(view), _CHUNK):
-                    advance(file.write(view[start : start + _CHUNK]))
-                count += len(view)
-            if count != place.end - place.begin:
-                raise CheckpointError(
-                    f"{count} bytes came for {place.end - place.begin} of it", path, key
-                )
+    file.write(header)
+    for key, place in places.items():
+        count = 0
+        for piece in data(key):
+            view = memoryview(piece)
+            for start in range(0, len(view), _CHUNK):
+                advance(file.write(view[start : start + _CHUNK]))
+            count += len(view)
+        if count != place.end - place.begin:
+            raise CheckpointError(
+                f"{count} bytes came for {place.end - place.begin} of it", path, key
+            )
 
 
 def _arranged(tensors: Mapping[str, tuple[FileDtype, tuple[int, ...]]]) -> dict[str, Place]:

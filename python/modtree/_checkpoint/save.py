@@ -20,7 +20,13 @@ import os
 from collections.abc import Callable, Container, Mapping
 from typing import Any
 
-from modtree._checkpoint.atomic import folder_lock, remove_leftovers, sync_folder
+from modtree._checkpoint.atomic import (
+    AtomicFiles,
+    atomic_file,
+    folder_lock,
+    remove_leftovers,
+    sync_folder,
+)
 from modtree._checkpoint.collections_off import without_collections
 from modtree._checkpoint.contents import FORMAT, Contents, SafetensorsContents
 from modtree._checkpoint.index import write_index
@@ -110,7 +116,8 @@ def write_checkpoint(
         if len(groups) > 1:
             _write_shards(path, contents, groups, total, advance)
             return
-        contents.write(path, groups[0], contents.metadata, advance)
+        with atomic_file(path) as file:
+            contents.write(file, path, groups[0], contents.metadata, advance)
     if os.path.exists(path + INDEX_ENDING):
         with folder_lock(os.path.dirname(path) or "."):
             if os.path.exists(path):  # else another process has put its shards in its place
@@ -132,8 +139,11 @@ def _write_shards(
     with folder_lock(folder):
         _remove_abandoned(path)
         try:
-            for name, keys in zip(first, groups, strict=True):
-                contents.write(os.path.join(folder, name), keys, FORMAT, advance)
+            with AtomicFiles() as files:
+                for name, keys in zip(first, groups, strict=True):
+                    shard = os.path.join(folder, name)
+                    with files.open(shard) as file:
+                        contents.write(file, shard, keys, FORMAT, advance)
             write_index(index, _weight_map(first, groups, contents), text)
         except BaseException:
             if not _is_named(first[0], index):  # an interrupt may come right behind the rename
