@@ -138,6 +138,10 @@ ENTRIES = {
         with_field(GOOD, b"a/data/0", 8, "<H", 1),
         "the entry 'a/data/0' of the archive is encrypted",
     ),
+    "strongly encrypted": (
+        with_field(GOOD, b"a/data/0", 8, "<H", 0x40),
+        "the entry 'a/data/0' of the archive is encrypted",
+    ),
     "twice the same memory": (overlapping(), "of the archive overlaps another one"),
     "an entry behind the directory": (
         with_field(GOOD, b"a/data/0", 42, "<I", len(GOOD)),
@@ -455,6 +459,24 @@ def test_archives_are_checked_when_code_is_trusted_too(case):
 
 
 @needs_torch
+class FileOfFewWords:
+    """What ``load`` asks of a file, and nothing more; it gives less than was wanted."""
+
+    def __init__(self, data):
+        self._file = io.BytesIO(data)
+        self.seek, self.tell = self._file.seek, self._file.tell
+
+    def read(self, count=-1):
+        return self._file.read(min(count, 10_000))
+
+
+def test_a_file_that_cannot_read_into_memory():
+    values = mt.arange(5000.0)
+    file = io.BytesIO()
+    mt.save({"a": values}, file, format="torch")
+    assert mt.equal(mt.load(FileOfFewWords(file.getvalue()))["a"], values)
+
+
 def test_conjugated_tensors_of_torch():
     torch = importlib.import_module("torch")
     z = torch.tensor([[1 + 2j, 3 - 1j], [2j, 1]])

@@ -6,6 +6,8 @@ believed, read entry by entry, or mapped.
 from __future__ import annotations
 
 import struct
+import zlib
+from collections.abc import Callable
 from typing import Any
 
 from modtree._checkpoint.mapped import map_file
@@ -14,7 +16,9 @@ from modtree._serialization.unpickle import UnpicklingError
 __all__ = ["Archive", "open_archive"]
 
 _LOCAL_HEADER = struct.Struct("<4s5H3I2H")
-_PIECE = 1 << 20
+_PIECE = 1 << 18
+#: Bits of an entry's flags: encrypted, a patch of another file, strongly encrypted.
+_ENCRYPTED = 0x61
 
 
 def _check_name(name: str) -> None:
@@ -29,10 +33,11 @@ class Archive:
 
     Args:
         archive: An open ``zipfile.ZipFile``.
+        file: The file in which it lies.
     """
 
-    def __init__(self, archive: Any) -> None:
-        self._archive = archive
+    def __init__(self, archive: Any, file: Any) -> None:
+        self._file = file
         self._map: Any = None
         self._entries: dict[str, Any] = {}
         self._ends: dict[str, int] = {}
@@ -42,14 +47,14 @@ class Archive:
             if entry.filename in self._entries:
                 raise UnpicklingError(f"the archive has two entries named {entry.filename!r:.80}")
             self._entries[entry.filename] = entry
-        self._check_places(entries)
+        self._check_places(entries, archive.start_dir)
 
     def map(self, file: Any) -> None:
         """Maps the file on the disk in which the archive lies: entries need not be read then."""
         self._map = map_file(file)
 
-    def _check_places(self, entries: list[Any]) -> None:
-        ends = [entry.header_offset for entry in entries[1:]] + [self._archive.start_dir]
+    def _check_places(self, entries: list[Any], end_of_all: int) -> None:
+        ends = [entry.header_offset for entry in entries[1:]] + [end_of_all]
         for entry, end in zip(entries, ends, strict=True):
             name = entry.filename
             if entry.compress_type or entry.compress_size != entry.file_size:
@@ -57,7 +62,7 @@ class Archive:
                     f"the entry {name!r:.80} of the archive is compressed; torch.save() writes "
                     f"entries as they are"
                 )
-            if entry.flag_bits & 1:
+            if entry.flag_bits & _ENCRYPTED:
                 raise UnpicklingError(f"the entry {name!r:.80} of the archive is encrypted")
             if (
                 entry.header_offset < 0
@@ -87,19 +92,33 @@ class Archive:
     def read(self, name: str) -> bytearray:
         """An entry, its checksum compared."""
         entry = self._entry(name)
-        data, at = bytearray(entry.file_size), 0
-        try:
-            with self._archive.open(entry) as opened:
-                while chunk := opened.read(_PIECE):
-                    data[at : at + len(chunk)] = chunk
-                    at += len(chunk)
-        except MemoryError:
-            raise
-        except Exception as error:  # of many kinds: a bad checksum, another name, no more bytes
-            raise _damaged(error) from error
-        if at != entry.file_size or len(data) != at:
-            raise UnpicklingError("the file is truncated")
+        start = self._start(name, self._bytes_at)
+        data = bytearray(entry.file_size)
+        # A piece at a time, so that the checksum finds it in the processor's cache.
+        whole, at, checksum = memoryview(data), 0, 0
+        self._file.seek(start)
+        while at < len(data):
+            piece = whole[at : at + _PIECE]
+            count = self._fill(piece)
+            checksum = zlib.crc32(piece[:count], checksum)
+            at += count
+        if checksum != entry.CRC:
+            raise UnpicklingError(
+                f"the archive is damaged: BadZipFile: Bad CRC-32 for file {name!r:.80}"
+            )
         return data
+
+    def _fill(self, piece: memoryview) -> int:
+        """Reads from the file, at least a byte."""
+        if hasattr(self._file, "readinto"):
+            count = self._file.readinto(piece)
+        else:
+            found = self._file.read(len(piece))
+            count = len(found)
+            piece[:count] = found
+        if not count:
+            raise UnpicklingError("the file is truncated")
+        return count
 
     def mapped(self, name: str) -> tuple[Any, int] | None:
         """The map of the file and where in it an entry begins; None where entries are read. What
@@ -107,15 +126,23 @@ class Archive:
         """
         if self._map is None:
             return None
+        return self._map, self._start(name, lambda at, count: self._map[at : at + count])
+
+    def _bytes_at(self, at: int, count: int) -> bytes:
+        self._file.seek(at)
+        return self._file.read(count)
+
+    def _start(self, name: str, bytes_at: Callable[[int, int], bytes]) -> int:
+        """Where the bytes of an entry begin, behind the header that stands in front of them."""
         entry = self._entry(name)
         at, own_name = entry.header_offset, entry.orig_filename.encode("cp437", "replace")
-        header = self._map[at : at + _LOCAL_HEADER.size]
+        header = bytes_at(at, _LOCAL_HEADER.size)
         fields = _LOCAL_HEADER.unpack(header) if len(header) == _LOCAL_HEADER.size else (b"",)
         if fields[0] != b"PK\x03\x04":
             raise UnpicklingError(f"the archive is damaged: there is no entry {name!r:.80} at {at}")
         *_, name_length, extra_length = fields
         start = at + _LOCAL_HEADER.size + name_length + extra_length
-        found = self._map[at + _LOCAL_HEADER.size : at + _LOCAL_HEADER.size + name_length]
+        found = bytes_at(at + _LOCAL_HEADER.size, name_length)
         if found not in (own_name, entry.orig_filename.encode()):
             raise UnpicklingError(
                 f"the archive is damaged: the entry {name!r:.80} has the name {found[:80]!r} where "
@@ -123,7 +150,7 @@ class Archive:
             )
         if start + entry.file_size > self._ends[name]:
             raise UnpicklingError(f"the entry {name!r:.80} of the archive overlaps another one")
-        return self._map, start
+        return start
 
 
 def open_archive(file: Any, mapped: bool = False) -> Archive:
@@ -139,7 +166,7 @@ def open_archive(file: Any, mapped: bool = False) -> Archive:
     import zipfile  # takes a while, and few programs need it
 
     try:
-        archive = Archive(zipfile.ZipFile(file))
+        archive = Archive(zipfile.ZipFile(file), file)
     except (UnpicklingError, MemoryError):
         raise
     except Exception as error:
