@@ -178,7 +178,8 @@ def test_odd_names_are_shown():
     root = check_document(mt.to_svg(odd()))
     texts = {element.text for element in root.iter(f"{SVG}text")}
     assert {'<&">', "&amp;", "]]>", "tab\\x09and\\x0aline", "\\x00\\x1b[31m", "\\ud800"} <= texts
-    assert {"\\uffff", "\\u202eturned", "שלום עולם", "漢字の名前", "🎉👨‍👩‍👧 x"} <= texts
+    assert {"\\uffff", "\\u202eturned"} <= texts
+    assert {"שלום עולם", "漢字の名前", "🎉👨‍👩‍👧 x"} <= texts
     for element in root.iter(f"{SVG}text"):  # other fonts are held to the width
         if not element.text.isascii() and not re.search("[×·…]", element.text):
             assert float(element.get("textLength")) > 0

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from helpers.seen_models import models
 
@@ -240,3 +242,19 @@ def test_what_is_alike_can_be_told():
     children = read_tree(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 3), nn.ReLU())).children
     assert folds(children, alike=lambda node: node.type_name) == [("0-1", 2, 1), ("2", 1, 1)]
     assert signature(children[0]) != signature(children[1])
+
+
+@pytest.mark.parametrize("key", [3, (), None, 2.5, b"w"], ids=repr)
+@pytest.mark.parametrize("registry", ["_parameters", "_buffers", "_modules"])
+@pytest.mark.parametrize("path", ["", "layers.1.scale"])
+def test_a_key_that_is_no_name_is_named(impl, registry, key, path):
+    """Who writes into the registries can put any key there; torch stops at adding it to text."""
+    model = models(impl).Stack(3, 2)
+    value = impl.nn.ReLU() if registry == "_modules" else impl.lib.zeros(1)
+    getattr(model.get_submodule(path), registry)[key] = value
+    with pytest.raises(TypeError):
+        dict(model.named_modules() if registry == "_modules" else model.state_dict())
+    what = re.escape(f"{registry} of {f'the module {path!r}' if path else 'the model'} has the ")
+    for look in (mt.summary, mt.check, mt.to_svg, mt.to_dot, mt.to_mermaid):
+        with pytest.raises(TypeError, match=f"{what}key {re.escape(repr(key))}, a "):
+            look(model)

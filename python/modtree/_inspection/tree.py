@@ -225,8 +225,8 @@ def _walk(model: Any) -> list[Node]:
         if first_path is None:
             seen[id(module)] = path
             node.leaves = reader.leaves_of(module, path)
-            below = reversed(list(module_dict(module, "_modules").items()))
-            waiting += [(node, key, child) for key, child in below if child is not None]
+            below = reversed(registered(module, "_modules", path))
+            waiting += [(node, key, child) for key, child in below]
     return order
 
 
@@ -238,6 +238,23 @@ def module_dict(module: Any, name: str) -> Mapping[str, Any]:
     if isinstance(found, dict):
         return found
     return dict(found.items()) if hasattr(found, "items") else {}
+
+
+def registered(module: Any, registry: str, path: str) -> list[tuple[str, Any]]:
+    """What is registered in a module under a name, without the names that hold None.
+
+    Raises:
+        TypeError: A key is no name: it was written into the registry past all checks.
+    """
+    entries = [(key, v) for key, v in module_dict(module, registry).items() if v is not None]
+    for key, _ in entries:
+        if not isinstance(key, str):
+            raise TypeError(
+                f"{registry} of {f'the module {path!r}' if path else 'the model'} has the key "
+                f"{key!r:.80}, a {type(key).__name__}, where names are str: take it out, or "
+                f"register its value under a name"
+            )
+    return entries
 
 
 def extra_of(module: Any) -> str:
@@ -267,14 +284,12 @@ class _LeafReader:
         prefix = f"{path}." if path else ""
         leaves = [
             self._leaf(prefix, name, "parameter", value, True)
-            for name, value in list(module_dict(module, "_parameters").items())
-            if value is not None
+            for name, value in registered(module, "_parameters", path)
         ]
         transient = getattr(module, "_non_persistent_buffers_set", ())
         leaves += [
             self._leaf(prefix, name, "buffer", value, name not in transient)
-            for name, value in list(module_dict(module, "_buffers").items())
-            if value is not None
+            for name, value in registered(module, "_buffers", path)
         ]
         return leaves
 
