@@ -5,7 +5,10 @@ dry_run=)``.
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections import OrderedDict
 
 import pytest
@@ -343,3 +346,47 @@ def test_a_module_that_cannot_be_copied(ours):
     model.stream = (i for i in range(3))
     with raises(TypeError, "dry_run and partial try the load on a copy of the module"):
         model.load_state_dict({}, dry_run=True)
+
+
+#: Each took minutes, or gigabytes.
+LONG_KEYS = """
+import random, resource
+import modtree as mt
+resource.setrlimit(resource.RLIMIT_CPU, (40, 40))
+
+def refused(names, keys):
+    model = mt.nn.Module()
+    for name in names:
+        model.register_parameter(name, mt.nn.Parameter(mt.ones(1)))
+    state = {key: mt.ones(1) for key in keys}
+    try:
+        model.load_state_dict(state)
+    except RuntimeError as error:
+        assert f"{len(keys)} of the {len(keys)} keys of the state dict" in str(error)
+    else:
+        raise SystemExit("no error")
+
+rng = random.Random(1)
+names = ["".join(rng.choices([chr(0x4E00 + i) for i in range(150)], k=20_000)) for _ in range(20)]
+refused(names, ["".join(rng.sample(name, len(name))) for name in names])
+refused(["weight"], [f"{i}." + "a." * 10_000 + "weight" for i in range(300)])
+refused(["w"], [f"{i}." + "parametrizations." * 3000 + "x.originalx" for i in range(50)])
+print("clear errors")
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="limits of POSIX")
+def test_keys_of_any_length_are_explained_in_bounded_time():
+    result = subprocess.run([sys.executable, "-c", LONG_KEYS], capture_output=True, text=True)
+    assert result.stdout == "clear errors\n", result.stderr
+
+
+def test_a_deep_rename_is_found(ours):
+    deep = ".".join(f"block{i}" for i in range(30))
+    model = parent = ours.nn.Module()
+    for name in [*deep.split("."), "new"]:
+        parent.add_module(name, ours.nn.Module())
+        parent = getattr(parent, name)
+    parent.weight, parent.bias = (ours.nn.Parameter(ours.lib.ones(n)) for n in (2, 3))
+    state = {key.replace(".new.", ".encoder."): v for key, v in model.state_dict().items()}
+    assert f"'{deep}.encoder' is '{deep}.new' now" in explanation(model, state)

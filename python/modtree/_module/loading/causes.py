@@ -2,8 +2,8 @@
 """Why do the keys of a checkpoint not match those of a model? The usual causes, each with the call
 that would mend it.
 
-Every function works in time linear in the number of keys, so that the error of a large load comes
-as soon as that of a small one.
+Every function works in time linear in the letters of the keys, so that the error of a large load
+comes as soon as that of a small one, whatever a file has as its keys.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ __all__ = ["Mismatch", "likely_causes", "likely_rules", "near_matches", "shape_o
 
 _SAMPLES = 8
 _LONGEST_SEARCH = 400  # keys that one key is compared with, letter by letter
+_LONGEST_READ = 300  # letters of a key that is compared letter by letter
+_MOST_CUTS = 40  # dots of a key, from the left, at which a prefix may end
 _CLOSE = 0.75  # how alike two keys must read, from 0 to 1
 _LARGEST_MODULE = 64  # entries of one module among which a renamed one is looked for
 
@@ -56,9 +58,11 @@ def _samples(keys: list[str]) -> list[str]:
 
 
 def _splits(key: str) -> Iterator[tuple[str, str]]:
-    """``key`` cut at each dot, the dot on the left side."""
+    """``key`` cut at each of its first dots, the dot on the left side."""
     at = key.find(".")
-    while at >= 0:
+    for _ in range(_MOST_CUTS):
+        if at < 0:
+            return
         yield key[: at + 1], key[at + 1 :]
         at = key.find(".", at + 1)
 
@@ -107,22 +111,33 @@ def _prefixes(found: Mismatch) -> Iterator[str]:
         )
 
 
+def _parametrized(key: str) -> str | None:
+    """The entry whose original a key is, or None."""
+    path, _, name = key.rpartition(".")
+    module, _, parametrized = path.rpartition(".")
+    if name not in ("original", "original0") or not parametrized:
+        return None
+    if module.rpartition(".")[2] != "parametrizations":
+        return None
+    return module[: -len("parametrizations")] + parametrized
+
+
 def _parametrizations(found: Mismatch) -> Iterator[str]:
     missing, unexpected = set(found.missing), set(found.unexpected)
     for key in found.missing:
-        match = re.fullmatch(r"((?:.+\.)?)parametrizations\.(.+)\.original0?", key)
-        if match and match[1] + match[2] in unexpected:
+        entry = _parametrized(key)
+        if entry is not None and entry in unexpected:
             yield (
-                f"{match[1] + match[2]!r} is parametrized in the model, and was not when it was "
-                "saved. Try: load first and parametrize then"
+                f"{entry!r} is parametrized in the model, and was not when it was saved. "
+                "Try: load first and parametrize then"
             )
             break
     for key in found.unexpected:
-        match = re.fullmatch(r"((?:.+\.)?)parametrizations\.(.+)\.original0?", key)
-        if match and match[1] + match[2] in missing:
+        entry = _parametrized(key)
+        if entry is not None and entry in missing:
             yield (
-                f"{match[1] + match[2]!r} was parametrized when it was saved, and is not in the "
-                "model. Try: parametrize the model in the same way before loading"
+                f"{entry!r} was parametrized when it was saved, and is not in the model. "
+                "Try: parametrize the model in the same way before loading"
             )
             break
         if key.endswith("_g") and key[:-2] in missing and key[:-2] + "_v" in unexpected:
@@ -143,15 +158,16 @@ def shape_of(value: Any) -> tuple[int, ...] | None:
 
 def _renamed_pairs(found: Mismatch) -> Counter[tuple[str, str]]:
     """How often a prefix of unexpected keys would have to become a prefix of missing ones."""
-    by_end: dict[str, str | None] = {}
+    by_end: dict[int, str | None] = {}  # by hashes: the ends of long keys would fill the memory
     for key in found.missing:
         for _, rest in _splits(key):
-            by_end[rest] = key if rest not in by_end else None  # None: not one key's alone
+            end = hash(rest)
+            by_end[end] = key if end not in by_end else None  # None: not one key's alone
     pairs: Counter[tuple[str, str]] = Counter()
     for key in found.unexpected:
         for prefix, rest in _splits(key):
-            missing = by_end.get(rest)
-            if missing:
+            missing = by_end.get(hash(rest))
+            if missing and missing.endswith(rest):
                 pairs[prefix, missing[: len(missing) - len(rest)]] += 1
                 break
     return pairs
@@ -269,11 +285,14 @@ def likely_rules(found: Mismatch) -> dict[str, str]:
 def near_matches(found: Mismatch, most: int = 5) -> list[tuple[str, str]]:
     """Pairs of a missing key and the unexpected one that reads most like it."""
     by_name: dict[str, list[str]] = {}
-    for key in found.unexpected:
+    unexpected = [key for key in found.unexpected if len(key) <= _LONGEST_READ]
+    for key in unexpected:
         by_name.setdefault(key.rpartition(".")[2], []).append(key)
     pairs = []
     for key in found.missing[:most]:
-        candidates = by_name.get(key.rpartition(".")[2]) or found.unexpected
+        if len(key) > _LONGEST_READ:
+            continue
+        candidates = by_name.get(key.rpartition(".")[2]) or unexpected
         close = difflib.get_close_matches(key, candidates[:_LONGEST_SEARCH], n=1, cutoff=_CLOSE)
         if close:
             pairs.append((key, close[0]))
