@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Counting instructions (bench/instructions): the arithmetic, the comparison, and one row where
+valgrind is installed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+if not (ROOT / "bench").is_dir():
+    pytest.skip("needs the source tree", allow_module_level=True)
+
+
+@pytest.fixture(autouse=True)
+def _bench_on_path(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+
+
+def load(name):
+    return importlib.import_module(f"bench.instructions.{name}")
+
+
+def record(**instructions):
+    return {
+        "machine": {"commit": "x"},
+        "rows": [
+            {"key": key, "title": key, "per": "item"}
+            | ({"error": value} if isinstance(value, str) else {"instructions": value})
+            for key, value in instructions.items()
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("after", "risen"),
+    [
+        (100.0, []),
+        (105.0, []),
+        (105.1, ["walk"]),
+        (50.0, []),
+        ("TypeError: no", ["walk"]),
+    ],
+    ids=["same", "at the limit", "above it", "less", "fails now"],
+)
+def test_compare_names_what_rose(after, risen):
+    text, found = load("compare").compare(record(walk=100.0), record(walk=after))
+    assert found == risen
+    assert "| walk |" in text
+
+
+def test_compare_names_rows_that_are_gone_and_passes_over_new_ones():
+    text, risen = load("compare").compare(record(old=1.0), record(new=9.0))
+    assert risen == ["old"] and "| old | - | - | - | - | GONE |" in text
+    assert "new" not in text
+    # What did not work before is new too.
+    assert load("compare").compare(record(a="TypeError: no"), record(a=5.0))[1] == []
+
+
+def test_compare_exits_with_one_above_the_limit(tmp_path, monkeypatch, capsys):
+    for name, value in (("before", 100.0), ("after", 120.0)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(record(walk=value)))
+    command = ["compare", str(tmp_path / "before.json"), str(tmp_path / "after.json")]
+    monkeypatch.setattr(sys, "argv", command)
+    assert load("compare").main() == 1
+    assert "risen by more than 5%: walk" in capsys.readouterr().out
+    monkeypatch.setattr(sys, "argv", [*command, "--limit", "0.25"])
+    assert load("compare").main() == 0
+
+
+def test_parts_are_read_in_order_and_the_least_attempt_counts(tmp_path):
+    # Per attempt: set-up, three rounds, six rounds, of two items each.
+    parts = [9000, 1030, 2050, 8000, 1030, 2030, 7000, 500, 920]
+    for number, total in enumerate(parts, start=1):
+        (tmp_path / f"out.{number}").write_text(f"version: 1\ntotals: {total}\n")
+    rows = [
+        {"key": "a", "title": "a", "per": "item", "items": 2, "rounds": 3, "attempts": 2},
+        {"key": "b", "title": "b", "per": "item", "items": 1, "error": "TypeError: no"},
+        {"key": "c", "title": "c", "per": "item", "items": 1, "rounds": 1, "attempts": 1},
+    ]
+    found = load("callgrind").read(tmp_path, rows)
+    assert [row.get("instructions") for row in found] == [166.67, None, 420.0]
+
+
+def test_every_row_runs(ours):
+    side = load("rows").OURS if ours.name == "modtree" else load("rows").OURS_TORCH
+    rows = load("rows").all_rows([side])
+    keys = [row.key.removeprefix("torch.") for row in rows]
+    assert len(set(keys)) == len(keys)
+    assert {"read.parameter", "write.plain", "call.hook", "tree.loads", "chain.load"} <= set(keys)
+    for row in rows:
+        row.make(load("rows").fresh_side(side))(1)
+
+
+def test_without_valgrind_one_line(monkeypatch, capsys):
+    main = importlib.import_module("bench.instructions.__main__")
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.setattr(sys, "argv", ["bench.instructions"])
+    assert main.main() == 2
+    assert capsys.readouterr().err.splitlines() == [load("callgrind").MISSING]
+
+
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="needs valgrind")
+@pytest.mark.skipif(
+    not list((ROOT / "python" / "modtree").glob("_C*.so")), reason="needs a build in place"
+)
+def test_a_row_is_counted():
+    rows = load("callgrind").count(ROOT / "python", [load("rows").OURS], "read.plain")
+    assert [row["key"] for row in rows] == ["read.plain"]
+    # More than the bytecode's dispatch, less than a search through the bases of the class.
+    assert 20 < rows[0]["instructions"] < 1500
