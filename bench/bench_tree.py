@@ -1,37 +1,46 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The rows of the table that concern whole trees. ``micro.py`` has those of a single module."""
+"""The rows of the table that read or load whole trees. ``tree_changes.py`` has those that change or
+copy them, ``tree_calls.py`` those per call and of the chain, ``micro.py`` those of one module.
+"""
 
 from __future__ import annotations
 
-import copy
+import functools
 import itertools
 import operator
-import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from . import trees
-from .common import FLOOR, OURS, OURS_TORCH, TORCH, TORCH_FLOOR, Budget, Row
+from .common import FLOOR, OURS_TORCH, TORCH, TORCH_FLOOR, Budget, Row
+from .tree_changes import construction, copies, whole
 from .trees import Side
 
 
 class Walked:
-    """One tree per side, and what the floors need: its names and tensors in lists."""
+    """One tree per side that is only read, and what the floors need.
+
+    The floors have tensors and objects of their own: a list of a side's own leaves or modules would
+    be a second holder of them, on that side only.
+    """
 
     def __init__(self, label: str, build: Callable[[Side], Any], sides: list[Side]) -> None:
         self.label = label
+        self.build = build
         self.sides = {s.name: s for s in sides}
-        self.trees = {s.name: build(s) for s in sides}
-        reference = self.trees[next(iter(self.trees))]
+        self.trees = self.fresh()
+        reference = next(iter(self.trees.values()))
         self.names = [n for n, _ in reference.named_parameters()]
         self.entries = list(reference.state_dict())
         self.module_names = [n for n, _ in reference.named_modules()]
-        self.modules = list(reference.modules())
-        self.parameters = list(reference.parameters())
         self.arrays = [np.zeros(trees.SHAPE, np.float32) for _ in self.entries]
         self.other_arrays = [np.ones(trees.SHAPE, np.float32) for _ in self.entries]
+
+    def fresh(self) -> dict[str, Any]:
+        """A new tree per side, for a row that changes it: no row sees what another has done."""
+        return {name: self.build(s) for name, s in self.sides.items()}
 
     def each(self, operation: Callable[[Any], Any]) -> dict[str, Callable[[], Any]]:
         return {name: (lambda m=tree: operation(m)) for name, tree in self.trees.items()}
@@ -44,7 +53,7 @@ class Walked:
         return {key: self.sides[name].zeros() for key in self.entries}
 
 
-def _joined(names: list[str]) -> tuple[list[str], list[str]]:
+def joined(names: list[str]) -> tuple[list[str], list[str]]:
     """The names split before their last part: joining them again is the least that a walk does for
     a name.
     """
@@ -57,318 +66,153 @@ def _joined(names: list[str]) -> tuple[list[str], list[str]]:
 def _by_owner(names: list[str], values: list[Any]) -> dict[str, dict[str, Any]]:
     """A dict like a module's registry for every module that has entries, by the module's prefix."""
     owners: dict[str, dict[str, Any]] = {}
-    for prefix, key, value in zip(*_joined(names), values, strict=True):
+    for prefix, key, value in zip(*joined(names), values, strict=True):
         owners.setdefault(prefix, {})[key] = value
     return owners
 
 
-def walks(w: Walked, fresh: Callable[[Side], Callable[[], Any]] | None) -> list[Row]:
-    """Reading rows: traversal and state_dict. ``fresh`` makes, for a side, a function that builds a
-    new tree.
-    """
-    label, count = w.label, len(w.names)
-    prefixes, keys = _joined(w.names)
-    module_prefixes, module_keys = _joined(w.module_names)
-    registries = list(_by_owner(w.names, w.parameters).values())
-    parameters, modules, entries = w.parameters, w.modules, w.entries
+def _both(of_floor: float) -> tuple[Budget, ...]:
+    return (Budget(of_floor), Budget(of_floor, OURS_TORCH))
 
-    def floor_parameters() -> list[Any]:
-        return list(itertools.chain.from_iterable(map(dict.values, registries)))
 
-    def floor_named() -> list[Any]:
-        names = map(operator.add, prefixes, keys)
-        return list(zip(names, parameters))  # noqa: B905 (the least work)
+def _named_floor(names: list[str], values: list[Any]) -> Callable[[], list[Any]]:
+    prefixes, keys = joined(names)
+    return lambda: list(zip(map(operator.add, prefixes, keys), values))  # noqa: B905 (least work)
 
-    def floor_modules() -> list[Any]:
-        return list(zip(map(operator.add, module_prefixes, module_keys), modules))  # noqa: B905
 
+def _values_floor(names: list[str], values: list[Any]) -> Callable[[], list[Any]]:
+    registry = dict(zip(names, values, strict=True))
+    return lambda: list(registry.values())
+
+
+def walks(w: Walked, first: bool) -> Iterator[Row]:
+    """Traversals: on a tree that was walked before and, with ``first``, on one just built."""
+    leaves = [object() for _ in w.names]
+    modules = [object() for _ in w.module_names]
     listed = [
-        (
-            "parameters",
-            "list(m.parameters())",
-            lambda m: list(m.parameters()),
-            floor_parameters,
-            count,
-            (30, 15, None),
-        ),
+        ("parameters", lambda m: list(m.parameters()), _values_floor(w.names, leaves), 1.2),
+        ("modules", lambda m: list(m.modules()), _values_floor(w.module_names, modules), 1.2),
         (
             "named_parameters",
-            "list(m.named_parameters())",
             lambda m: list(m.named_parameters()),
-            floor_named,
-            count,
-            (1.5, 1.1, FLOOR),
+            _named_floor(w.names, leaves),
+            1.1,
         ),
         (
             "named_modules",
-            "list(m.named_modules())",
             lambda m: list(m.named_modules()),
-            floor_modules,
-            len(modules),
-            (1.5, 1.1, FLOOR),
+            _named_floor(w.module_names, modules),
+            1.1,
         ),
     ]
-    rows = []
-    for key, title, operation, floor, items, (first, repeated, of) in listed:
-        if fresh is not None:
-            runs = {FLOOR: floor} | {name: (lambda m, f=operation: f(m)) for name in w.trees}
-            setups = {name: fresh(s) for name, s in w.sides.items()}
-            budgets = (Budget(first, OURS, of), Budget(first, OURS_TORCH, of))
-            rows.append(
-                Row(
-                    f"{label}.{key}.first",
-                    f"`{title}`, first",
-                    "item",
-                    items,
-                    runs,
-                    setups,
-                    budgets,
-                )
-            )
+    for key, operation, floor, reach in listed:
+        title = f"`list(m.{key}())`"
+        items = len(modules) if key.endswith("modules") else len(leaves)
+        if first:
+            runs = {FLOOR: floor} | dict.fromkeys(w.sides, operation)
+            # Nothing but the tree holds its leaves, as in a program.
+            setups = {name: (lambda s=s: w.build(s)) for name, s in w.sides.items()}
+            yield Row(f"{w.label}.{key}.first", f"{title}, first", "item", items, runs, setups)
         runs = {FLOOR: floor} | w.each(operation)
-        budgets = (Budget(repeated, OURS, of), Budget(repeated, OURS_TORCH, of))
-        rows.append(
-            Row(
-                f"{label}.{key}.repeated",
-                f"`{title}`, repeated",
-                "item",
-                items,
-                runs,
-                budgets=budgets,
-            )
+        yield Row(
+            f"{w.label}.{key}.repeated",
+            f"{title}, repeated",
+            "item",
+            items,
+            runs,
+            budgets=_both(reach),
         )
 
-    floor = {FLOOR: lambda: dict(zip(entries, w.arrays))}  # noqa: B905
-    runs = floor | w.each(lambda m: m.state_dict())
-    torch_side = w.torch_side()
-    if torch_side is not None:
-        tensors = [torch_side.parameter() for _ in entries]
+
+def state_dicts(w: Walked) -> Iterator[Row]:
+    """``state_dict()``: against floors whose names are ready, and against floors that make them."""
+    entries, arrays = w.entries, w.arrays
+    prefixes, keys = joined(entries)
+    side = w.torch_side()
+    tensors = [] if side is None else [side.parameter() for _ in entries]
+    ready = w.each(lambda m: m.state_dict())
+    fresh = dict(ready)
+    ready[FLOOR] = lambda: dict(zip(entries, arrays))  # noqa: B905
+    fresh[FLOOR] = lambda: dict(zip(map(operator.add, prefixes, keys), arrays))  # noqa: B905
+    if tensors:
         pairs = list(zip(entries, tensors, strict=True))
-        runs[TORCH_FLOOR] = lambda: {name: tensor.detach() for name, tensor in pairs}
-    budgets = (Budget(4), Budget(1.2, OURS_TORCH, TORCH_FLOOR))
-    rows.append(
-        Row(f"{label}.state_dict", "`m.state_dict()`", "entry", len(entries), runs, budgets=budgets)
-    )
-    return rows
+        parts = list(zip(prefixes, keys, tensors, strict=True))
+        ready[TORCH_FLOOR] = lambda: {name: tensor.detach() for name, tensor in pairs}
+        fresh[TORCH_FLOOR] = lambda: {p + k: tensor.detach() for p, k, tensor in parts}
+    budgets = (Budget(2.5), Budget(1.15, OURS_TORCH, TORCH_FLOOR))
+    title, count = "`m.state_dict()`", len(entries)
+    yield Row(f"{w.label}.state_dict", title, "entry", count, ready, budgets=budgets)
+    title += ", the floors join the names"
+    yield Row(f"{w.label}.state_dict.names", title, "entry", count, fresh)
 
 
-def loads(w: Walked) -> list[Row]:
-    """``load_state_dict``, copying and assigning."""
-    arrays, others, count = w.arrays, w.other_arrays, len(w.entries)
+def _copying(w: Walked) -> Row:
+    arrays, others = w.arrays, w.other_arrays
 
-    def floor_copy() -> None:
+    def floor() -> None:
         for target, source in zip(arrays, others):  # noqa: B905
             target[...] = source
 
-    states = {name: w.state(name) for name in w.trees}
-    runs: dict[str, Callable[..., Any]] = {FLOOR: floor_copy}
-    runs |= {
-        name: (lambda m=m, sd=states[name]: m.load_state_dict(sd)) for name, m in w.trees.items()
-    }
-    torch_side = w.torch_side()
-    if torch_side is not None:
-        no_grad = torch_side.lib.no_grad
-        targets = [torch_side.parameter() for _ in w.entries]
-        sources = [torch_side.zeros() for _ in w.entries]
+    runs: dict[str, Callable[..., Any]] = {FLOOR: floor}
+    for name, m in w.fresh().items():
+        runs[name] = functools.partial(m.load_state_dict, w.state(name))
+    side = w.torch_side()
+    if side is not None:
+        no_grad = side.lib.no_grad
+        targets = [side.parameter() for _ in w.entries]
+        sources = [side.zeros() for _ in w.entries]
 
-        def torch_copy() -> None:
+        def torch_floor() -> None:
             with no_grad():
                 for target, source in zip(targets, sources):  # noqa: B905
                     target.copy_(source)
 
-        runs[TORCH_FLOOR] = torch_copy
-    budgets = (Budget(3), Budget(1.3, OURS_TORCH, TORCH_FLOOR))
-    rows = [
-        Row(f"{w.label}.load", "`m.load_state_dict(sd)`", "entry", count, runs, budgets=budgets)
-    ]
+        runs[TORCH_FLOOR] = torch_floor
+    budgets = (Budget(1.3), Budget(0.8, OURS_TORCH, TORCH_FLOOR))
+    title, count = "`m.load_state_dict(sd)`", len(w.entries)
+    return Row(f"{w.label}.load", title, "entry", count, runs, budgets=budgets)
 
-    owners = _by_owner(w.entries, others)
-    slots = [((owners[o], key), o + key) for o, key in zip(*_joined(w.entries), strict=True)]
-    source = dict(zip(w.entries, others, strict=True))
 
-    def floor_assign() -> None:
+def _assigning(w: Walked) -> Row:
+    arrays = [object() for _ in w.entries]
+    owners = _by_owner(w.entries, arrays)
+    slots = [((owners[o], key), o + key) for o, key in zip(*joined(w.entries), strict=True)]
+    source = dict(zip(w.entries, arrays, strict=True))
+
+    def floor() -> None:
         for (registry, key), name in slots:
             registry[key] = source[name]
 
     # Assigning replaces the parameters of the tree by those of the state dict: they are parameters
     # already here.
     def assigning(name: str, m: Any) -> Callable[[], Any]:
-        parameters = {n for n, _ in m.named_parameters()}
-        s = w.sides[name]
+        parameters, s = set(w.names), w.sides[name]
         sd = {key: s.parameter() if key in parameters else s.zeros() for key in w.entries}
         return lambda: m.load_state_dict(sd, assign=True)
 
-    runs = {FLOOR: floor_assign} | {name: assigning(name, m) for name, m in w.trees.items()}
-    budgets = (Budget(5), Budget(5, OURS_TORCH))
-    rows.append(
-        Row(
-            f"{w.label}.load.assign",
-            "`m.load_state_dict(sd, assign=True)`",
-            "entry",
-            count,
-            runs,
-            budgets=budgets,
-        )
-    )
-    return rows
+    runs = {FLOOR: floor} | {name: assigning(name, m) for name, m in w.fresh().items()}
+    title, count = "`m.load_state_dict(sd, assign=True)`", len(w.entries)
+    return Row(f"{w.label}.load.assign", title, "entry", count, runs, budgets=_both(5))
 
 
-def _identity(tensor: Any) -> Any:
-    return tensor
+def loads(w: Walked) -> Iterator[Row]:
+    """``load_state_dict``, copying and assigning."""
+    yield _copying(w)
+    yield _assigning(w)
 
 
-def whole(w: Walked) -> list[Row]:
-    """Rows that change every module or every tensor."""
-    label, arrays, count = w.label, w.arrays, len(w.entries)
-    modes = {name: itertools.cycle((True, False)) for name in w.trees}
-    runs = {
-        name: (lambda m=m, mode=modes[name]: m.train(next(mode))) for name, m in w.trees.items()
-    }
-    budgets = (Budget(15, OURS, None), Budget(15, OURS_TORCH, None))
-    rows = [
-        Row(
-            f"{label}.train",
-            "`m.train()` / `m.eval()`",
-            "module",
-            len(w.modules),
-            runs,
-            budgets=budgets,
-        )
-    ]
-
-    runs = {FLOOR: lambda: list(map(_identity, arrays))} | w.each(lambda m: m._apply(_identity))
-    budgets = (Budget(3), Budget(3, OURS_TORCH))
-    rows.append(
-        Row(f"{label}.apply", "`m._apply(identity)`", "tensor", count, runs, budgets=budgets)
-    )
-
-    dtypes = {n: itertools.cycle((s.lib.float64, s.lib.float32)) for n, s in w.sides.items()}
-    runs = {FLOOR: lambda: [a.astype(np.float64) for a in arrays]}
-    runs |= {name: (lambda m=m, d=dtypes[name]: m.to(next(d))) for name, m in w.trees.items()}
-    rows.append(
-        Row(
-            f"{label}.to", "`m.to(dtype)`, a real cast", "tensor", count, runs, budgets=(Budget(4),)
-        )
-    )
-
-    def with_grads(name: str, m: Any) -> Callable[[], None]:
-        def set_grads() -> None:
-            m.to(w.sides[name].lib.float32)
-            grad = w.sides[name].zeros()
-            for p in m.parameters():
-                p.grad = grad
-
-        return set_grads
-
-    runs = {name: (lambda _, m=m: m.zero_grad()) for name, m in w.trees.items()}
-    setups = {name: with_grads(name, m) for name, m in w.trees.items()}
-    budgets = (Budget(25, OURS, None), Budget(25, OURS_TORCH, None))
-    rows.append(
-        Row(
-            f"{label}.zero_grad",
-            "`m.zero_grad()`",
-            "parameter",
-            len(w.names),
-            runs,
-            setups,
-            budgets,
-        )
-    )
-    return rows
+def _all(w: Walked, first: bool) -> Iterator[Row]:
+    yield from walks(w, first)
+    yield from state_dicts(w)
+    yield from loads(w)
+    yield from whole(w)
+    yield from copies(w)
 
 
-def copies(w: Walked) -> list[Row]:
-    """deepcopy and pickle; the floor is the same tree as nested dicts of arrays."""
-    count = len(w.modules)
-    if len(w.names) == 47_092:
-        nested: Any = trees.nested_dicts(iter(w.arrays))
-    else:
-        nested = dict(zip(w.entries, w.arrays, strict=True))
-    nested = copy.deepcopy(nested)
-    budgets = (Budget(5),)
-    dumped: dict[str, bytes] = {}
-
-    def dumps(name: str, value: Any) -> Callable[[], bytes]:
-        return lambda: pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-
-    def loads_of(name: str, value: Any) -> Callable[[], bytes]:
-        def setup() -> bytes:
-            if name not in dumped:
-                dumped[name] = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-            return dumped[name]
-
-        return setup
-
-    values = {FLOOR: nested} | w.trees
-    key, per = f"{w.label}.", "module"
-    return [
-        Row(
-            key + "deepcopy",
-            "`copy.deepcopy(m)`",
-            per,
-            count,
-            {n: (lambda v=v: copy.deepcopy(v)) for n, v in values.items()},
-            budgets=budgets,
-        ),
-        Row(
-            key + "dumps",
-            "`pickle.dumps(m)`",
-            per,
-            count,
-            {n: dumps(n, v) for n, v in values.items()},
-            budgets=budgets,
-        ),
-        Row(
-            key + "loads",
-            "`pickle.loads(...)`",
-            per,
-            count,
-            dict.fromkeys(values, pickle.loads),
-            {n: loads_of(n, v) for n, v in values.items()},
-            budgets,
-        ),
-    ]
-
-
-def construction(w: Walked) -> Row:
-    """Building the tree from tensors that are there already; the floor builds plain Python
-    objects.
-    """
-    sides = {FLOOR: trees.side(FLOOR)} | w.sides
-
-    def maker(s: Side) -> Callable[[], Any]:
-        leaves = list(itertools.islice(s.leaves(), len(w.names)))
-        return lambda: trees.expert_tree(s, iter(leaves))
-
-    budgets = (Budget(400, OURS, None), Budget(400, OURS_TORCH, None))
-    runs = {name: maker(s) for name, s in sides.items()}
-    return Row(
-        f"{w.label}.construct",
-        "construct the tree, its tensors given",
-        "module",
-        len(w.modules),
-        runs,
-        budgets=budgets,
-    )
-
-
-def expert_rows(sides: list[Side]) -> list[Row]:
+def expert_rows(sides: list[Side]) -> Iterator[Row]:
     w = Walked("experts", trees.expert_tree, sides)
-
-    def fresh(s: Side) -> Callable[[], Any]:
-        leaves = list(itertools.islice(s.leaves(), len(w.names)))
-        return lambda: trees.expert_tree(s, iter(leaves))
-
-    # to(dtype) leaves other parameters behind and copies follow them: the order of the rows matters
-    # little, but everything that reads comes first.
-    return [construction(w), *walks(w, fresh), *loads(w), *whole(w), *copies(w)]
+    return itertools.chain([construction(w)], _all(w, first=True))
 
 
-def resnet_rows(sides: list[Side]) -> list[Row]:
-    w = Walked("resnet50", trees.resnet50, sides)
-    return [*walks(w, None), *loads(w), *whole(w), *copies(w)]
-
-
-def chain_rows(sides: list[Side]) -> list[Row]:
-    w = Walked("chain900", trees.chain, sides)
-    return [*walks(w, None), *loads(w), *whole(w)]
+def resnet_rows(sides: list[Side]) -> Iterator[Row]:
+    return _all(Walked("resnet50", trees.resnet50, sides), first=False)

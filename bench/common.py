@@ -8,6 +8,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import statistics
 import subprocess
 import sys
 import time
@@ -31,18 +32,39 @@ SIDES = (FLOOR, OURS, OURS_TORCH, TORCH_FLOOR, TORCH)
 @dataclass(frozen=True)
 class Budget:
     """``side`` should cost at most ``limit`` times ``of``; ``of=None`` makes ``limit`` nanoseconds
-    (or bytes).
+    (or bytes). With ``over``, the key of another row, ``limit`` is what it may cost more than that.
     """
 
     limit: float
     side: str = OURS
     of: str | None = FLOOR
+    over: str | None = None
 
     def __str__(self) -> str:
+        if self.over:
+            return f"<= {self.over} + {self.limit:g}"
+        if self.of and self.limit < 0.1:
+            return f"<= {self.of} / {1 / self.limit:g}"
         return f"<= {self.limit:g}" + (f" x {self.of}" if self.of else "")
 
-    def allowed(self, values: Mapping[str, float]) -> float | None:
-        """The most that ``side`` may cost, or None when what it is measured by is missing."""
+    def got(self, value: float, values: Mapping[str, float], base: Mapping[str, float]) -> str:
+        """The measured value in the words of the budget."""
+        if self.over:
+            return f"{value - base[self.side]:+,.0f}"
+        if self.of is None:
+            return number(value)
+        if self.limit < 0.1:
+            return f"{self.of} / {values[self.of] / value:,.0f}"
+        return f"{value / values[self.of]:.2f} x {self.of}"
+
+    def allowed(
+        self, values: Mapping[str, float], base: Mapping[str, float] | None = None
+    ) -> float | None:
+        """The most that ``side`` may cost, or None when what it is measured by is missing. ``base``
+        has the values of the row that ``over`` names.
+        """
+        if self.over:
+            return base[self.side] + self.limit if base and self.side in base else None
         if self.of is None:
             return self.limit
         return self.limit * values[self.of] if self.of in values else None
@@ -56,6 +78,7 @@ class Row:
         runs: For each side the function to time. Its result is dropped after the clock has stopped.
         setups: For some sides a function called before every timed run; the run gets its result.
         items: What one run is divided by.
+        counts: The same for sides that do another number of operations in a run.
     """
 
     key: str
@@ -65,10 +88,7 @@ class Row:
     runs: dict[str, Callable[..., Any]]
     setups: dict[str, Callable[[], Any]] = field(default_factory=dict)
     budgets: tuple[Budget, ...] = ()
-    #: Subtract this row's value on the same side (the row "one forward hook more").
-    minus: str | None = None
-    #: The value is used by other rows only.
-    hidden: bool = False
+    counts: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -80,7 +100,10 @@ class Result:
     budgets: tuple[Budget, ...] = ()
     errors: dict[str, str] = field(default_factory=dict)
     unit: str = "ns"
-    hidden: bool = False
+    #: By how much the median of a side's runs is above their minimum, as a fraction.
+    spread: dict[str, float] = field(default_factory=dict)
+    #: The values of the row that a budget's ``over`` names.
+    base: dict[str, float] = field(default_factory=dict)
 
     def verdicts(self) -> list[tuple[Budget, float, bool]]:
         """Each budget with the measured value and whether it is met; budgets without a measurement
@@ -88,7 +111,8 @@ class Result:
         """
         found = []
         for budget in self.budgets:
-            value, allowed = self.values.get(budget.side), budget.allowed(self.values)
+            value = self.values.get(budget.side)
+            allowed = budget.allowed(self.values, self.base)
             if value is not None and allowed is not None:
                 found.append((budget, value, value <= allowed))
         return found
@@ -115,15 +139,16 @@ UNROLLED = 50 * 200
 
 
 def time_row(row: Row, repeats: int, seconds: float) -> Result:
-    """The minimum of interleaved runs of each side, in ns per item.
+    """The minimum of interleaved runs of each side, in ns of CPU time per item, and the spread.
 
-    Sides take turns, so that a slow moment of the machine hits all of them. A side gets at least
-    three runs, and then stops when it has used up ``seconds``.
+    Sides take turns, so that a slow moment of the machine hits all of them; time in which another
+    process has the core does not count. A side gets at least three runs, and then stops when it has
+    used up ``seconds``.
     """
-    best: dict[str, float] = {}
+    took: dict[str, list[int]] = {side: [] for side in row.runs}
     spent = dict.fromkeys(row.runs, 0.0)
     errors: dict[str, str] = {}
-    clock = time.perf_counter_ns
+    clock = time.process_time_ns
     for round_ in range(repeats):
         for side, run in row.runs.items():
             if side in errors or (round_ >= 3 and spent[side] > seconds):
@@ -136,26 +161,20 @@ def time_row(row: Row, repeats: int, seconds: float) -> Result:
                 gc.disable()
                 start = clock()
                 result = run(*arguments)
-                took = clock() - start
+                took[side].append(clock() - start)
             except Exception as error:  # a side that cannot do this: reported in the table
                 errors[side] = f"{type(error).__name__}: {error}"
                 continue
             finally:
                 gc.enable()
             del result, arguments
-            best[side] = min(best.get(side, float("inf")), took)
             spent[side] += (clock() - begin) / 1e9
-    values = {
-        side: best[side] / row.items for side in row.runs if side in best and side not in errors
+    runs = {side: times for side, times in took.items() if times and side not in errors}
+    values = {side: min(times) / row.counts.get(side, row.items) for side, times in runs.items()}
+    spread = {
+        side: statistics.median(times) / max(1, min(times)) - 1 for side, times in runs.items()
     }
-    return Result(row.key, row.title, row.per, values, row.budgets, errors, hidden=row.hidden)
-
-
-def subtract(result: Result, base: Result) -> None:
-    """Turns the values of ``result`` into what they cost more than those of ``base``."""
-    result.values = {
-        s: max(0.0, v - base.values[s]) for s, v in result.values.items() if s in base.values
-    }
+    return Result(row.key, row.title, row.per, values, row.budgets, errors, spread=spread)
 
 
 # -- the record ------------------------------------------------------------------------------------
@@ -228,8 +247,15 @@ def to_json(result: Result) -> dict[str, Any]:
         "per": result.per,
         "unit": result.unit,
         "values": {side: round(value, 2) for side, value in result.values.items()},
+        "spread": {side: round(value, 3) for side, value in result.spread.items()},
         "budgets": [
-            {"side": b.side, "budget": str(b), "value": round(v, 2), "met": met}
+            {
+                "side": b.side,
+                "budget": str(b),
+                "value": round(v, 2),
+                "got": b.got(v, result.values, result.base),
+                "met": met,
+            }
             for b, v, met in result.verdicts()
         ],
         "errors": result.errors,
@@ -250,25 +276,37 @@ def number(value: float | None) -> str:
     return f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
 
 
+def ratio_of(values: Mapping[str, float], side: str, of: str) -> str:
+    """How many times ``of`` the side costs."""
+    return f"{values[side] / values[of]:.2f}" if values.get(of) and side in values else "-"
+
+
+def _reach(result: Result) -> str:
+    """Each budget: what was got, what was to be reached, and whether it was."""
+    notes = []
+    for budget, value, met in result.verdicts():
+        which = "torch leaves " if budget.side == OURS_TORCH else ""
+        got = budget.got(value, result.values, result.base)
+        notes.append(f"{which}{got}, reach {budget}: " + ("met" if met else "missed"))
+    return "; ".join(notes) or "-"
+
+
 def table(results: list[Result], sides: tuple[str, ...] = SIDES) -> str:
-    """A Markdown table: a value per side, torch over modtree, and the budget of each row."""
-    head = ["operation", "per", *sides, "torch / modtree", "budget"]
-    lines = [head, ["---"] * 2 + ["---:"] * (len(sides) + 1) + ["---"]]
+    """A Markdown table: a value per side, the ratios to the floors and to torch, the spread of the
+    least steady side, and the budget of each row.
+    """
+    head = ["operation", "per", *sides, "modtree / floor", "torch leaves / their floor"]
+    head += ["torch / modtree", "spread", "reach"]
+    lines = [head, ["---"] * 2 + ["---:"] * (len(sides) + 4) + ["---"]]
     for result in results:
-        if result.hidden:
-            continue
         values = result.values
-        ratio = "-"
+        torch = "-"
         if values.get(OURS) and TORCH in values:
-            ratio = f"{values[TORCH] / values[OURS]:.1f}"
-        notes = []
-        for budget, value, met in result.verdicts():
-            allowed = budget.allowed(values) or 1.0
-            which = "torch leaves " if budget.side == OURS_TORCH else ""
-            notes.append(
-                f"{which}{budget}: " + ("met" if met else f"missed, {value / allowed:.2f} of it")
-            )
+            torch = f"{values[TORCH] / values[OURS]:.1f}"
+        own = TORCH_FLOOR if TORCH_FLOOR in values else FLOOR
+        ratios = [ratio_of(values, OURS, FLOOR), ratio_of(values, OURS_TORCH, own), torch]
+        spread = f"{max(result.spread.values()):.0%}" if result.spread else "-"
         cells = ["error" if s in result.errors else number(values.get(s)) for s in sides]
         per = result.per if result.unit == "ns" else f"{result.per}, {result.unit}"
-        lines.append([result.title, per, *cells, ratio, "; ".join(notes) or "-"])
+        lines.append([result.title, per, *cells, *ratios, spread, _reach(result)])
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -8,7 +8,6 @@ leaves, torch, and plain Python objects (the floor). Tensors are tiny: what is m
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -221,20 +220,13 @@ def blocks_of_64(s: Side, entries: int) -> Any:
     return expert_tree(s, blocks=max(1, round(entries / (64 * 3 + 4))), experts=64)
 
 
-def nested_dicts(
-    arrays: Iterator[Any], blocks: int = BLOCKS, experts: int = EXPERTS
-) -> dict[str, Any]:
-    """The expert tree as plain nested dicts: the floor of copying and pickling."""
+def flat_links(s: Side, length: int = 900) -> Any:
+    """The modules of a chain side by side in one list."""
+    leaves = s.leaves()
+    return s.ModuleList([s.classes.Link(leaves, None) for _ in range(length - 1)])
 
-    def take(*names: str) -> dict[str, Any]:
-        return dict(zip(names, itertools.islice(arrays, len(names)), strict=True))
 
-    def block() -> dict[str, Any]:
-        norm, gate = take("weight", "bias"), take("weight", "bias")
-        return {
-            "norm": norm,
-            "gate": gate,
-            "experts": {str(i): take("w1", "w2", "w3") for i in range(experts)},
-        }
-
-    return {"blocks": {str(i): block() for i in range(blocks)}}
+def pairs(s: Side, modules: int) -> Any:
+    """A Sequential with weight and bias in each of its ``modules - 1`` modules."""
+    leaves = s.leaves()
+    return s.Sequential(*[s.classes.Pair(leaves) for _ in range(modules - 1)])

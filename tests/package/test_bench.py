@@ -6,6 +6,8 @@ looks at a time.
 from __future__ import annotations
 
 import importlib
+import itertools
+import sys
 from pathlib import Path
 
 import pytest
@@ -73,15 +75,19 @@ def test_plain_python_trees_have_no_library():
     assert m.blocks.modules[0].experts.modules[1].w3.shape == trees.SHAPE
 
 
-def test_nested_dicts_hold_every_array_once():
-    arrays = list(range(2 * (4 + 3 * 3)))
-    nested = load("trees").nested_dicts(iter(arrays), blocks=2, experts=3)
+def test_nested_dicts_hold_every_array_once(ours):
+    common, bench_tree = load("common"), load("bench_tree")
+    s = load("trees").side(common.OURS if ours.name == "modtree" else common.OURS_TORCH)
+    build = lambda s: load("trees").expert_tree(s, blocks=2, experts=3)  # noqa: E731
+    w = bench_tree.Walked("small", build, [s])
+    nested = load("tree_changes").nested_dicts(w)
 
-    def leaves(value):
-        for item in value.values():
-            yield from leaves(item) if isinstance(item, dict) else (item,)
+    def named(value, prefix):
+        for key, item in value.items():
+            name = f"{prefix}{key}"
+            yield from named(item, f"{name}.") if isinstance(item, dict) else (name,)
 
-    assert list(leaves(nested)) == arrays
+    assert list(named(nested, "")) == w.entries
 
 
 def test_unrolled_runs_the_statement_as_often_as_it_says():
@@ -125,14 +131,38 @@ def test_budgets_are_judged_by_floor_or_by_number():
     assert "<= 2 x floor: met" in text and "missed" in text
 
 
-def test_subtract_leaves_what_is_on_top():
+def test_budget_over_another_row_of_the_same_run():
     common = load("common")
-    base = common.Result("a", "a", "call", {common.OURS: 40.0, common.TORCH: 500.0})
-    more = common.Result(
-        "b", "b", "call", {common.FLOOR: 1.0, common.OURS: 100.0, common.TORCH: 900.0}
+    budgets = tuple(common.Budget(100, side, None, over="call") for side in (common.OURS, "other"))
+    values = {common.OURS: 140.0, "other": 260.0}
+    result = common.Result("hook", "hook", "call", values, budgets)
+    assert result.verdicts() == []  # the row `call` was not measured
+    result.base = {common.OURS: 50.0, "other": 150.0}
+    assert [met for _, _, met in result.verdicts()] == [True, False]
+    assert "+90, reach <= call + 100: met" in common.table([result])
+
+
+def test_budget_as_a_fraction_of_torch():
+    common = load("common")
+    result = common.Result(
+        "train",
+        "train",
+        "call",
+        {common.OURS: 10.0, common.TORCH: 1200.0},
+        (common.Budget(1 / 100, common.OURS, common.TORCH),),
     )
-    common.subtract(more, base)
-    assert more.values == {common.OURS: 60.0, common.TORCH: 400.0}
+    assert "torch / 120, reach <= torch / 100: met" in common.table([result])
+
+
+def test_a_side_may_do_another_number_of_operations(monkeypatch):
+    common = load("common")
+    ticks = itertools.count(0, 6000)
+    monkeypatch.setattr(common.time, "process_time_ns", lambda: next(ticks))
+    runs = dict.fromkeys((common.FLOOR, common.OURS), int)
+    row = common.Row("k", "t", "item", 1, runs, counts={common.FLOOR: 1000})
+    result = common.time_row(row, repeats=5, seconds=10)
+    assert result.values == {common.FLOOR: 6.0, common.OURS: 6000.0}
+    assert result.spread == {common.FLOOR: 0.0, common.OURS: 0.0}
 
 
 def record(ours, floor):
@@ -163,23 +193,84 @@ def test_growth_measures_each_shape_and_operation(side):
     assert growth.table(points).count("\n") == 5
 
 
+def run_once(row):
+    """The result of each function of a row, run as ``time_row`` does."""
+    for name, run in row.runs.items():
+        setup = row.setups.get(name)
+        yield name, run(*(() if setup is None else (setup(),)))
+
+
+def small_tree(side):
+    trees = load("trees")
+    build = lambda s: trees.expert_tree(s, blocks=2, experts=2)  # noqa: E731
+    return load("bench_tree").Walked("small", build, [side])
+
+
 def test_every_row_runs_on_a_small_tree(side):
     """Each row's functions, once, on a tree of two blocks: what the table times also works."""
-    bench_tree = load("bench_tree")
-    trees = load("trees")
-    w = bench_tree.Walked("small", lambda s: trees.expert_tree(s, blocks=2, experts=2), [side])
+    bench_tree, changes = load("bench_tree"), load("tree_changes")
+    w = small_tree(side)
     rows = [
-        *bench_tree.walks(w, None),
+        *bench_tree.walks(w, first=True),
+        *bench_tree.state_dicts(w),
         *bench_tree.loads(w),
-        *bench_tree.whole(w),
-        *bench_tree.copies(w),
+        *changes.whole(w),
+        *changes.copies(w),
     ]
     for row in rows:
-        for name, run in row.runs.items():
-            setup = row.setups.get(name)
-            result = run(*(() if setup is None else (setup(),)))
-            if isinstance(result, list | dict) and row.per in ("item", "entry", "tensor"):
+        for name, result in run_once(row):
+            if isinstance(result, list | dict) and row.per in ("item", "entry"):
                 assert len(result) == row.items, (row.key, name)
+
+
+def test_rows_of_one_module_and_per_call_run(side):
+    for row in load("micro").rows([side]):
+        assert len(dict(run_once(row))) == len(row.runs)
+    rows = load("tree_calls").call_rows([side])
+    small = [r for r in rows if r.key.startswith("calls10.")]
+    assert len(small) == 6
+    for row in small:
+        assert len(dict(run_once(row))) == 1
+
+
+def test_chain_is_judged_by_the_same_modules_in_one_list(ours):
+    common = load("common")
+    name = common.OURS if ours.name == "modtree" else common.OURS_TORCH
+    floor = common.FLOOR if name == common.OURS else common.TORCH_FLOOR
+    s = load("trees").side(name)
+    assert sum(1 for _ in load("trees").flat_links(s, 30).modules()) == 30
+    rows = {r.key: r for r in load("tree_calls").chain_rows([s])}
+    assert set(rows["chain900.state_dict"].runs) == {name, floor}
+    state, names = rows["chain900.state_dict"].runs[floor]()
+    # 899 modules of the list have a parameter; the names that are joined are those of the chain.
+    assert len(state) == 899 and len(names) == 900
+    assert list(names) == list(rows["chain900.state_dict"].runs[name]())
+
+
+def test_no_side_has_a_second_holder_of_its_leaves(ours):
+    """A list of one side's leaves or modules would slow that side down, and no other."""
+    common = load("common")
+    s = load("trees").side(common.OURS if ours.name == "modtree" else common.OURS_TORCH)
+    w = small_tree(s)
+    rows = [*load("bench_tree").walks(w, first=False)]
+    m = w.trees[s.name]
+    parameter = next(m.parameters())
+    child = m.blocks
+    # The registry, the name here and the argument.
+    assert [sys.getrefcount(parameter), sys.getrefcount(child)] == [3, 3]
+    assert len(rows) == 4
+
+
+def test_rows_that_change_a_tree_have_trees_of_their_own(ours):
+    common = load("common")
+    s = load("trees").side(common.OURS if ours.name == "modtree" else common.OURS_TORCH)
+    w = small_tree(s)
+    rows = {r.key: r for r in load("tree_changes").whole(w)}
+    rows["small.to"].runs[s.name]()
+    assert {p.dtype for p in w.trees[s.name].parameters()} == {s.lib.float32}
+    row = rows["small.zero_grad"]
+    row.setups[s.name]()
+    assert all(p.grad is None for p in w.trees[s.name].parameters())
 
 
 def test_readme_table_goes_between_its_marks():
