@@ -22,8 +22,8 @@ from .trees import Side
 class Walked:
     """One tree per side that is only read, and what the floors need.
 
-    The floors have tensors and objects of their own: a list of a side's own leaves or modules would
-    be a second holder of them, on that side only.
+    The floors have a tree of their own, which lies in memory as the others do: a list of a side's
+    leaves or modules would be a second holder of them, on that side only.
     """
 
     def __init__(self, label: str, build: Callable[[Side], Any], sides: list[Side]) -> None:
@@ -31,7 +31,9 @@ class Walked:
         self.build = build
         self.sides = {s.name: s for s in sides}
         self.trees = self.fresh()
-        reference = next(iter(self.trees.values()))
+        reference = build(sides[0])
+        self.leaves = list(reference.parameters())
+        self.modules = list(reference.modules())
         self.names = [n for n, _ in reference.named_parameters()]
         self.entries = list(reference.state_dict())
         self.module_names = [n for n, _ in reference.named_modules()]
@@ -81,14 +83,13 @@ def _named_floor(names: list[str], values: list[Any]) -> Callable[[], list[Any]]
 
 
 def _values_floor(names: list[str], values: list[Any]) -> Callable[[], list[Any]]:
-    registry = dict(zip(names, values, strict=True))
-    return lambda: list(registry.values())
+    registries = list(_by_owner(names, values).values())
+    return lambda: list(itertools.chain.from_iterable(map(dict.values, registries)))
 
 
 def walks(w: Walked, first: bool) -> Iterator[Row]:
     """Traversals: on a tree that was walked before and, with ``first``, on one just built."""
-    leaves = [object() for _ in w.names]
-    modules = [object() for _ in w.module_names]
+    leaves, modules = w.leaves, w.modules
     listed = [
         ("parameters", lambda m: list(m.parameters()), _values_floor(w.names, leaves), 1.2),
         ("modules", lambda m: list(m.modules()), _values_floor(w.module_names, modules), 1.2),
