@@ -46,8 +46,8 @@ PEERS = (
         "equinox",
         "jax",
         ("equinox", "numpy"),
-        note="NumPy leaves; modules are immutable: no writes, no `train`, and what changes a module "
-        "makes a new one",
+        note="NumPy leaves; modules are immutable: no writes, no `train`, and what changes a "
+        "module makes a new one",
     ),
     Peer("mlx", "mlx", "mlx", ("mlx[cpu]", "numpy"), note="arrays are lazy: casts are only noted"),
     Peer(

@@ -278,9 +278,9 @@ def test_readme_table_goes_between_its_marks():
     machine = dict.fromkeys(("cpu", "python", "numpy", "torch", "commit", "command"), "x")
     common = load("common")
     values = {common.FLOOR: 1.0, common.OURS: 2.0, common.TORCH: 9.0}
-    rows = [common.to_json(common.Result("call", "the call", "call", values))]
+    rows = [common.to_json(common.Result("call", "the call", "call", values, (common.Budget(3),)))]
     text = readme.text_of({"machine": machine, "rows": rows})
-    assert "| the call | call | 1.0 | 2.0 | - | 9.0 | 4.5 |" in text
+    assert "| the call | call | 1.0 | 2.0 | - | 9.0 | 2.00 (-) | 4.5 | <= 3 x floor |" in text
     page = "a\n<!-- bench: begin -->\nold\n<!-- bench: end -->\nb\n"
     new = readme.insert(page, text)
     assert new.startswith("a\n") and new.endswith("\nb\n") and "old" not in new and text in new

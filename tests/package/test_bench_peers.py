@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The comparison with other libraries (bench/bench_peers.py): its adapters do what they say, and
+its tables say what was measured.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+if not (ROOT / "bench").is_dir():
+    pytest.skip("needs the source tree", allow_module_level=True)
+
+
+@pytest.fixture(autouse=True)
+def _bench_on_path(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+
+
+def load(name):
+    return importlib.import_module(f"bench.{name}")
+
+
+@pytest.fixture
+def peer(impl):
+    names = {"modtree": "modtree", "modtree-torch": "modtree_torch", "torch": "torch"}
+    return load(f"peers.{names[impl.name]}").Library()
+
+
+def test_every_library_has_an_adapter_and_knows_where_it_runs():
+    environments = load("peers.environments")
+    names = [p.name for p in environments.PEERS]
+    assert names[0] == "modtree" and len(set(names)) == len(names) == 10
+    for p in environments.PEERS:
+        assert importlib.util.find_spec(f"bench.peers.{p.name}"), p.name
+        assert p.requirements or p.name == "modtree"
+        assert not any(r.startswith("torch") and r != "torch==2.13.0" for r in p.requirements)
+
+
+def test_operations_go_through_the_whole_tree(peer):
+    worker = load("peers.worker")
+    m = peer.experts(2, 3)
+    entries = 2 * (4 + 9)
+    counts = {"parameters": entries, "modules": 1 + 1 + 2 * (4 + 3), "named": entries}
+    assert {name: len(getattr(peer, name)(m)) for name in counts} == counts
+    assert len(peer.state(m)) == entries
+    for _, name, _ in worker.OPERATIONS:
+        if name != "loads":
+            assert worker._tree_operation(peer, name, m, 0.0) > 0
+
+
+def test_loading_sets_the_values(peer):
+    m = peer.experts(1, 1)
+    state = {name: value + 2 for name, value in peer.foreign(m).items()}
+    peer.load(m, state)
+    assert all((p == 2).all() for p in m.parameters())
+
+
+def test_counts_are_those_of_the_trees(peer):
+    worker = load("peers.worker")
+    for tree, m in (("resnet50", peer.resnet50()), ("chain", peer.chain(worker.LINKS))):
+        modules, parameters, entries = worker.COUNTS[tree]
+        assert len(peer.modules(m)) == modules
+        assert len(peer.parameters(m)) == parameters
+        assert len(peer.state(m)) == (entries or parameters)
+
+
+def test_a_row_that_fails_is_reported_and_the_rest_goes_on(capsys):
+    def fails():
+        raise RecursionError("too deep")
+
+    load("peers.worker").report(iter([("a", "item", fails), ("b", "item", lambda: 1.234)]))
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert lines[0]["error"] == "RecursionError: too deep"
+    assert lines[1] == {"key": "b", "per": "item", "value": 1.23}
+
+
+def test_growth_stops_where_the_next_size_would_take_too_long(monkeypatch, peer, capsys):
+    worker = load("peers.worker")
+    monkeypatch.setattr(worker, "GROWTH_SECONDS", 0.0)
+    worker.report(worker.growth(peer, 0.0, 10_000))
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert ["value" in line for line in lines] == [True, False, False, False]
+    assert lines[2]["error"].startswith("TimeoutError")
+
+
+RECORD = {
+    "machine": dict.fromkeys(("cpu", "python", "commit", "command"), "x"),
+    "peers": [
+        {"title": "modtree", "version": "", "note": ""},
+        {"title": "other", "version": "1.2", "note": "lazy"},
+    ],
+    "absent": {"third": "ERROR: no file for this Python"},
+    "errors": {"other": {"chain.load": "RecursionError: deep", "chain.state": "RecursionError: x"}},
+    "expressions": {"modtree": {"load": "`m.load(s)`"}, "other": {"load": "`update(m, s)`"}},
+    "rows": [
+        {
+            "key": "read.plain",
+            "per": "read",
+            "values": {"modtree": 10.0, "other": 250.0},
+            "spread": {"modtree": 0.01, "other": 0.2},
+        },
+        {
+            "key": "growth.load.1000",
+            "per": "entry",
+            "values": {"modtree": 3.0},
+            "spread": {"modtree": 0.0},
+        },
+    ],
+}
+
+
+def test_table_has_ratios_to_modtree_and_the_spread():
+    text = load("bench_peers").table(RECORD)
+    assert "| read.plain | read | 10.0 | 250 (25.0) | 20% |" in text
+    assert "| growth.load.1000 | entry | 3.0 | - | 0% |" in text
+    assert "growth" not in load("bench_peers").table(RECORD, ("read.plain",))
+
+
+def test_notes_name_what_is_absent_and_what_failed():
+    text = load("bench_peers").notes(RECORD)
+    assert "- third is absent: ERROR: no file for this Python" in text
+    assert "not measured: chain.load, chain.state (RecursionError)" in text
+    said = load("bench_peers").expressions(RECORD)
+    assert said == "- **load**: `m.load(s)` (modtree); `update(m, s)` (other)"
+
+
+def test_pages_get_their_tables():
+    readme = load("readme")
+    assert "| read.plain | read | 10.0 | 250 (25.0) | 20% |" in readme.peers_text_of(RECORD)
+    page = readme.all_peers_text_of(RECORD)
+    assert "third is absent" in page and "| growth" not in page
+    assert "growth.load.1000" in readme.growth_text_of(RECORD)
+    for name, marks in (
+        ("README.md", [readme._PEERS]),
+        ("docs/performance.md", [readme._ALL_PEERS, readme._GROWTH]),
+    ):
+        for mark in marks:
+            assert "new" in readme.insert((ROOT / name).read_text(), "new", mark)
+
+
+def test_a_library_that_pip_does_not_find_is_absent(tmp_path, monkeypatch):
+    environments = load("peers.environments")
+    calls = []
+
+    def run(command, **options):
+        calls.append(command)
+        failed = "pip" in command
+        return subprocess.CompletedProcess(command, int(failed), "", "x\nERROR: No matching file")
+
+    monkeypatch.setattr(environments.subprocess, "run", run)
+    mlx = next(p for p in environments.PEERS if p.name == "mlx")
+    with pytest.raises(environments.Absent, match="No matching file"):
+        environments.interpreter(mlx, tmp_path)
+    assert calls[0][:3] == [sys.executable, "-m", "venv"] and calls[1][-2:] == ["mlx[cpu]", "numpy"]
+
+
+def test_an_environment_is_made_once(tmp_path, monkeypatch):
+    environments = load("peers.environments")
+    place = tmp_path / "keras"
+    place.mkdir()
+    (place / "installed.json").write_text('["keras", "numpy", "scipy"]')
+    monkeypatch.setattr(environments, "_make", lambda *a: pytest.fail("made again"))
+    keras = next(p for p in environments.PEERS if p.name == "keras")
+    assert environments.interpreter(keras, tmp_path).is_relative_to(place)
