@@ -66,6 +66,7 @@ def _lines(peer: Peer, python: Path, largest: int, options: argparse.Namespace) 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Rows, versions, what is absent and what failed."""
     wanted = [p for p in PEERS if not options.only or p.name in options.only]
+    record: dict[str, Any] = {"machine": machine()}
     absent: dict[str, str] = {}
     pythons: dict[str, Path] = {}
     for peer in wanted:
@@ -97,28 +98,36 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
                     units[line["key"]] = line["per"]
                     row = values.setdefault(line["key"], {})
                     row.setdefault(peer.title, []).append(line["value"])
-    measured = [p for p in wanted if p.name in pythons]
-    return {
-        "peers": [
+        peers = [
             {"title": p.title, "version": version(p, pythons[p.name]), "note": p.note}
-            for p in measured
-        ],
-        "absent": absent,
-        "errors": errors,
-        "expressions": expressions,
-        "rows": [
-            {
-                "key": key,
-                "per": units[key],
-                "values": {peer: min(v) for peer, v in row.items()},
-                "spread": {
-                    peer: round(statistics.median(v) / min(v) - 1, 3) if min(v) else 0.0
-                    for peer, v in row.items()
-                },
-            }
-            for key, row in values.items()
-        ],
-    }
+            for p in wanted
+            if p.name in pythons
+        ]
+        record |= {
+            "peers": peers,
+            "absent": absent,
+            "errors": errors,
+            "expressions": expressions,
+            "rows": _rows(values, units),
+        }
+        write_json(options.out / "peers.json", record)  # what there is, if the next is cut off
+    return record
+
+
+def _rows(values: Values, units: dict[str, str]) -> list[dict[str, Any]]:
+    """The least value of each library, and by how much the median is above it."""
+    return [
+        {
+            "key": key,
+            "per": units[key],
+            "values": {peer: min(v) for peer, v in row.items()},
+            "spread": {
+                peer: round(statistics.median(v) / min(v) - 1, 3) if min(v) else 0.0
+                for peer, v in row.items()
+            },
+        }
+        for key, row in values.items()
+    ]
 
 
 def _number(value: float) -> str:
@@ -185,11 +194,10 @@ def expressions(record: dict[str, Any]) -> str:
 
 def main() -> int:
     options = _arguments()
-    record = {"machine": machine()} | measure(options)
+    record = measure(options)
     for key, value in record["machine"].items():
         print(f"{key}: {value}")
     print(f"\n{table(record)}\n\n{notes(record)}\n\n{expressions(record)}")
-    write_json(options.out / "peers.json", record)
     print(f"\nwrote {options.out / 'peers.json'}")
     return 0
 

@@ -61,7 +61,7 @@ PEERS = (
     Peer(
         "keras",
         "keras",
-        "keras",
+        "jax",  # which its NumPy backend imports too
         ("keras", "numpy", "scipy"),
         {"KERAS_BACKEND": "numpy"},
         "NumPy backend",

@@ -165,9 +165,9 @@ def test_a_library_that_pip_does_not_find_is_absent(tmp_path, monkeypatch):
 
 def test_an_environment_is_made_once(tmp_path, monkeypatch):
     environments = load("peers.environments")
-    place = tmp_path / "keras"
+    place = tmp_path / "paddle"
     place.mkdir()
-    (place / "installed.json").write_text('["keras", "numpy", "scipy"]')
+    (place / "installed.json").write_text('["numpy", "paddlepaddle"]')
     monkeypatch.setattr(environments, "_make", lambda *a: pytest.fail("made again"))
-    keras = next(p for p in environments.PEERS if p.name == "keras")
-    assert environments.interpreter(keras, tmp_path).is_relative_to(place)
+    paddle = next(p for p in environments.PEERS if p.name == "paddle")
+    assert environments.interpreter(paddle, tmp_path).is_relative_to(place)
