@@ -21,7 +21,7 @@ def draw(record: dict[str, Any], path: Path) -> None:
     rows = [
         r
         for r in record["rows"]
-        if "." not in r["key"] or not r["key"].startswith(("resnet50", "chain900"))
+        if "." not in r["key"] or not r["key"].startswith(("resnet50", "calls", "chain900"))
     ]
     rows = [r for r in rows if r["unit"] == "ns" and OURS in r["values"]]
     figure, axes = pyplot.subplots(1, 2, figsize=(15, 8), width_ratios=(3, 2))
