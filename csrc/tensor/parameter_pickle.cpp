@@ -77,7 +77,7 @@ struct Description {
 
   // -1 with an error set for what is none.
   int read(PyObject *name, PyObject *sizes, PyObject *flag) {
-    PyObject *found = PyUnicode_Check(name) ? dict_get_str(dtypes_by_name, name) : nullptr;
+    PyObject *found = PyUnicode_CheckExact(name) ? dict_get_str(dtypes_by_name, name) : nullptr;
     dtype = reinterpret_cast<DTypeObject *>(found);
     if (found == nullptr || dtype->descr == nullptr) {
       return refuse("its dtype must be the name of one", name);
