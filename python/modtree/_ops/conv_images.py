@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Convolutions over one or two axes of float32 or float64, which have native kernels: padding costs
-nothing there, columns are made quickly.
+nothing there, and either the whole convolution is native or its columns are made quickly.
 
 The functions mean what those of :mod:`._columns` and :mod:`._depthwise` mean, but images come
 without their padding. Columns are made for a few samples at a time, in a buffer that stays in the
