@@ -180,3 +180,34 @@ def test_a_checkpoint_larger_than_memory(tmp_path):
     for i in (0, 31, 59):
         expected = mt.from_numpy(state[f"layer{i}"]).to(mt.bfloat16)
         assert mt.equal(read[f"layer{i}"], expected)
+
+
+#: The memory that a conversion takes at most, in MiB.
+PEAK = """
+import re, sys
+from modtree.checkpoints import convert
+
+def peak():
+    with open("/proc/self/status") as file:
+        return int(re.search(r"VmHWM:\\s+(\\d+)", file.read())[1]) / 1024
+
+source, target, dtype = sys.argv[1:]
+before = peak()
+convert(source, target, dtype=dtype or None, max_shard_size="8MB")
+print(peak() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("dtype", ["", "float16"])
+@pytest.mark.parametrize("target", ["pt", "safetensors"])
+@pytest.mark.parametrize("source", ["pt", "safetensors"])
+def test_a_conversion_takes_the_memory_of_one_shard(source, target, dtype, tmp_path):
+    state = {f"{i}": np.full((1000, 1000), i, np.float32) for i in range(32)}  # 128 MB
+    first, second = tmp_path / f"model.{source}", tmp_path / f"new.{target}"
+    mt.save_file(state, tmp_path / "a.safetensors", max_shard_size="8MB")
+    convert(tmp_path / "a.safetensors", first, max_shard_size="8MB")
+    command = [sys.executable, "-c", PEAK, str(first), str(second), dtype]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert float(result.stdout) < 60
+    assert mt.load_file(second)["31"][7, 7].item() == 31.0

@@ -119,6 +119,11 @@ class Checkpoint(abc.ABC):
             CheckpointError: The file is damaged there, or NumPy has no such dtype.
         """
 
+    def let_go(self) -> None:  # noqa: B027
+        """Gives back the memory of values that were read, and of changes to them: for whoever reads
+        one after the other and hands none of them out.
+        """
+
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         """The shapes of all entries."""
         return {key: entry.shape for key, entry in self.entries.items()}

@@ -156,14 +156,21 @@ def _converted(checkpoint: Checkpoint, key: str, name: str) -> Iterator[memoryvi
     """The bytes of an entry in another dtype."""
     own = checkpoint.entries[key].dtype
     if own == name:
-        yield from checkpoint.chunks(key)
+        yield from _streamed(checkpoint, key)
         return
     try:
         source, target = array_dtype(own), array_dtype(name)
     except TypeError as error:
         raise CheckpointError(str(error), checkpoint.path, key) from None
-    for chunk in checkpoint.chunks(key):
+    for chunk in _streamed(checkpoint, key):
         yield bytes_of(_cast(np.frombuffer(chunk, source), target))
+
+
+def _streamed(checkpoint: Checkpoint, key: str) -> Iterator[memoryview]:
+    """The bytes of an entry, whose memory is given back piece by piece."""
+    for chunk in checkpoint.chunks(key):
+        yield chunk
+        checkpoint.let_go()
 
 
 def _cast(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -201,11 +208,15 @@ class _TorchContents(Contents):
             tensor = self._checkpoint.tensor(self._keys[key])
             dtype = as_dtype(self._types[key])
             with np.errstate(over="ignore"):
-                tensors[key] = tensor if tensor.dtype == dtype else tensor.to(dtype)
+                if tensor.dtype != dtype:
+                    tensor = tensor.to(dtype)
+                    self._checkpoint.let_go()
+                tensors[key] = tensor
             advance(self.sizes[key])
         state = completed(tensors, self._part(keys))
         # Public, and on top of this: the one place that knows all formats by name.
         importlib.import_module("modtree.serialization").save(state, file, format="torch")
+        self._checkpoint.let_go()
 
     def names(self, keys: Sequence[str]) -> Sequence[str]:
         part = self._part(keys)

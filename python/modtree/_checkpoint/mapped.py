@@ -20,6 +20,11 @@ _NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" e
 class FileMap(mmap.mmap):
     """A private map: what is written to it stays in this process, and the file as it is."""
 
+    def let_go(self) -> None:
+        """Gives back the memory of what was read. What was written to the map is lost."""
+        if sys.platform == "linux":
+            self.madvise(mmap.MADV_DONTNEED)
+
 
 def open_regular(path: str) -> Any:
     """Opens a file for reading bytes; no pipe or device, from which reading may never return.

@@ -105,6 +105,10 @@ class SafetensorsCheckpoint(Checkpoint):
     def state_dict(self) -> Any:
         return self.complete({key: self.tensor(key) for key in self._places})
 
+    def let_go(self) -> None:
+        if self._map is not None:
+            self._map.let_go()
+
     def close(self) -> None:
         self._file.close()
         self._map = None  # and closed when the last tensor of it dies

@@ -72,6 +72,10 @@ class ShardedCheckpoint(Checkpoint):
     def state_dict(self) -> Any:
         return self.complete({key: shard.tensor(key) for key, shard in self._of.items()})
 
+    def let_go(self) -> None:
+        for shard in self._shards.values():
+            shard.let_go()
+
     def close(self) -> None:
         for shard in self._shards.values():
             shard.close()

@@ -135,6 +135,10 @@ class TorchCheckpoint(Checkpoint):
         except RecursionError:
             raise CheckpointError("containers are nested too deeply", self.path, key) from None
 
+    def let_go(self) -> None:
+        if self._storages is not None:
+            self._storages.let_go()
+
     def close(self) -> None:
         self._file.close()
         self._storages = None

@@ -53,6 +53,11 @@ class Archive:
         """Maps the file on the disk in which the archive lies: entries need not be read then."""
         self._map = map_file(file)
 
+    def let_go(self) -> None:
+        """Gives back the memory of what was read of the map, and of changes to it."""
+        if self._map is not None:
+            self._map.let_go()
+
     def _check_places(self, entries: list[Any], end_of_all: int) -> None:
         ends = [entry.header_offset for entry in entries[1:]] + [end_of_all]
         for entry, end in zip(entries, ends, strict=True):

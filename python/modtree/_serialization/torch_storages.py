@@ -174,6 +174,10 @@ class Storages:
         """The numbers behind a persistent id."""
         return self.memory(self.record(pid))
 
+    def let_go(self) -> None:
+        """Gives back the memory of what was read of a map, and of changes to it."""
+        self._archive.let_go()
+
     def pieces(self, record: Record, at: int, count: int, size: int) -> Iterator[memoryview]:
         """Bytes of a storage from ``at`` on, little-endian, at most ``size`` at once."""
         name = f"{self._folder}data/{record.key}"
