@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from bench.common import unrolled
+from bench.micro import bytes_of
 
 #: Name of the row, of the adapter's method, and what it is per.
 OPERATIONS = (
@@ -94,7 +95,7 @@ def single(peer: Any, seconds: float) -> Iterator[Row]:
 
     side = peer.side()
     yield "construct.empty", "module", lambda: best(_many(peer.empty), seconds) / 1000
-    yield "bytes.empty", "bytes", lambda: traced(lambda: _many(peer.empty)(), 1000)
+    yield "bytes.empty", "bytes", lambda: bytes_of(peer.empty)
     yield "read.parameter", "read", lambda: of("m.w2", peer.small)
     yield "read.child", "read", lambda: of("m.child", peer.small)
     yield "read.plain", "read", lambda: of("m.flag", peer.small)
