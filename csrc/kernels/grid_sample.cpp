@@ -229,9 +229,10 @@ struct ManyTaps {
   T weight[kCount][kPoints];
 };
 
-template <Outside kOutside, class T, int kTaps, int kDims>
+template <class T, int kTaps, int kDims>
 MODTREE_ALWAYS_INLINE void find_many_taps(ManyTaps<T, kTaps, kDims> &taps, Places<T, kDims> &places,
-                                          std::ptrdiff_t count, const GridSample<T> &a) {
+                                          std::ptrdiff_t count, const GridSample<T> &a,
+                                          Outside outside) {
   T place[kDims][kPoints];
   for (std::ptrdiff_t p = 0; p < count; ++p) {
     T point[kDims];
@@ -247,7 +248,7 @@ MODTREE_ALWAYS_INLINE void find_many_taps(ManyTaps<T, kTaps, kDims> &taps, Place
     const bool align = a.align_corners;
     for (std::ptrdiff_t p = 0; p < count; ++p) {
       AxisTaps<T, kTaps> axis;
-      taps_of(axis, place[i][p], size, kOutside, align);
+      taps_of(axis, place[i][p], size, outside, align);
       for (int k = 0; k < kTaps; ++k) {
         offset[i][k][p] = axis.pixel[k] >= 0 ? axis.pixel[k] * stride : kNone;
         weight[i][k][p] = axis.weight[k];
@@ -267,8 +268,8 @@ MODTREE_ALWAYS_INLINE void find_many_taps(ManyTaps<T, kTaps, kDims> &taps, Place
   }
 }
 
-template <Outside kOutside, int kTaps, int kDims, class T>
-MODTREE_ALWAYS_INLINE void sample_outside(const GridSample<T> &a) {
+template <int kTaps, int kDims, class T>
+MODTREE_ALWAYS_INLINE void sample(const GridSample<T> &a, Outside outside) {
   static constexpr T kZero = 0;
   const bool empty = plane_size(a) == 0;
   ManyTaps<T, kTaps, kDims> taps;
@@ -277,7 +278,7 @@ MODTREE_ALWAYS_INLINE void sample_outside(const GridSample<T> &a) {
     T *out = a.out + image * a.channels * a.points;
     for (std::ptrdiff_t start = 0; start < a.points; start += kPoints) {
       const std::ptrdiff_t count = a.points - start < kPoints ? a.points - start : kPoints;
-      find_many_taps<kOutside>(taps, places, count, a);
+      find_many_taps(taps, places, count, a, outside);
       for (std::ptrdiff_t c = 0; c < a.channels; ++c) {
         const T *from = empty ? &kZero : a.x + image * a.x_strides[0] + c * a.x_strides[1];
         T *__restrict to = out + c * a.points + start;
@@ -296,31 +297,33 @@ MODTREE_ALWAYS_INLINE void sample_outside(const GridSample<T> &a) {
   }
 }
 
-template <int kTaps, int kDims, class T>
-MODTREE_ALWAYS_INLINE void sample(const GridSample<T> &a) {
+// Compiled for each way to treat places outside: the loops have no branches then.
+template <int kTaps, class T>
+MODTREE_ALWAYS_INLINE void sample_flat(const GridSample<T> &a) {
   switch (a.outside) {
     case Outside::zeros:
-      return sample_outside<Outside::zeros, kTaps, kDims>(a);
+      return sample<kTaps, 2>(a, Outside::zeros);
     case Outside::border:
-      return sample_outside<Outside::border, kTaps, kDims>(a);
+      return sample<kTaps, 2>(a, Outside::border);
     case Outside::reflection:
       break;
   }
-  sample_outside<Outside::reflection, kTaps, kDims>(a);
+  sample<kTaps, 2>(a, Outside::reflection);
 }
 
+// Cubic weights and volumes have enough to do without; they would take long to compile so often.
 template <class T>
 MODTREE_ALWAYS_INLINE void sample_any(const GridSample<T> &a) {
   const bool flat = a.dims == 2;
   switch (a.mode) {
     case Interpolation::nearest:
-      return flat ? sample<1, 2>(a) : sample<1, 3>(a);
+      return flat ? sample_flat<1>(a) : sample<1, 3>(a, a.outside);
     case Interpolation::linear:
-      return flat ? sample<2, 2>(a) : sample<2, 3>(a);
+      return flat ? sample_flat<2>(a) : sample<2, 3>(a, a.outside);
     case Interpolation::cubic:
       break;
   }
-  sample<4, 2>(a);
+  sample<4, 2>(a, a.outside);
 }
 
 template <int kTaps, int kDims, class T>
