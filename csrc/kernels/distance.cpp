@@ -74,7 +74,7 @@ struct Infinity {
 struct Zero {
   template <class T>
   static MODTREE_ALWAYS_INLINE T add(T sum, T d, T) {
-    return sum + (d != 0 ? T(1) : T(0));
+    return sum + (d == 0 ? T(0) : d == d ? T(1) : d);
   }
   template <class T>
   static MODTREE_ALWAYS_INLINE T finish(T sum, T) {

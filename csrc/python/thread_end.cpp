@@ -6,6 +6,7 @@
 // (...)` would end in std::terminate(). The linker puts this function in front of the one that the
 // unwinder asks about every C++ frame (see csrc/CMakeLists.txt); the thread sleeps here instead, as
 // in 3.14, until the process is gone.
+#ifdef MODTREE_LINKER_WRAPS
 #include <unistd.h>
 #include <unwind.h>
 
@@ -30,3 +31,5 @@ _Unwind_Reason_Code __wrap___gxx_personality_v0(int version, _Unwind_Action acti
   return __real___gxx_personality_v0(version, actions, exception_class, exception, context);
 }
 }
+
+#endif

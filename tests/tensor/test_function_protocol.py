@@ -516,9 +516,7 @@ def test_operations_and_operators_refuse_tensors_of_torch():
     for a, b in ((mt.ones(2), torch.ones(2)), (torch.ones(2), mt.ones(2))):
         with pytest.raises(TypeError, match=r"unsupported operand type.* for \*"):
             a * b
-    with pytest.raises(
-        TypeError, match=r"add\(\): .*another library, torch\.Tensor; "
-    ):
+    with pytest.raises(TypeError, match=r"add\(\): .*another library, torch\.Tensor; "):
         mt.add(mt.ones(2), torch.ones(2))
     with pytest.raises(TypeError, match=r"add\(\): expected a Tensor or a number, got str"):
         mt.add(mt.ones(2), "a")
