@@ -12,6 +12,7 @@
 
 #include "python/compat.h"
 
+// NOLINTBEGIN(bugprone-reserved-identifier): names that the linker makes of the wrapped one
 extern "C" {
 
 _Unwind_Reason_Code __real___gxx_personality_v0(int version, _Unwind_Action actions,
@@ -31,5 +32,6 @@ _Unwind_Reason_Code __wrap___gxx_personality_v0(int version, _Unwind_Action acti
   return __real___gxx_personality_v0(version, actions, exception_class, exception, context);
 }
 }
+// NOLINTEND(bugprone-reserved-identifier)
 
 #endif
