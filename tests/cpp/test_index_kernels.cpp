@@ -17,6 +17,7 @@
 #include "kernels/scan.h"
 #include "kernels/select.h"
 #include "kernels/special.h"
+#include "samples.h"
 
 namespace {
 
@@ -26,23 +27,6 @@ using Index = std::ptrdiff_t;
 const Index kSizes[] = {0, 1, 3, 7, 8, 9, 31, 64, 65, 130, 300};
 
 std::size_t size(Index n) { return static_cast<std::size_t>(n); }
-
-template <class T>
-std::vector<T> values(Index n, std::uint32_t seed, double scale = 1.0) {
-  std::vector<T> out(size(n));
-  std::uint32_t state = seed * 7919u + 12345u;
-  for (auto &v : out) {
-    state = state * 1664525u + 1013904223u;
-    v = static_cast<T>(scale * (static_cast<double>(state >> 8) / 8388608.0 - 1.0));
-  }
-  return out;
-}
-
-template <class T>
-bool close(T got, double expected) {
-  const double tolerance = sizeof(T) == 4 ? 4e-6 : 1e-12;
-  return std::fabs(static_cast<double>(got) - expected) <= tolerance * (1 + std::fabs(expected));
-}
 
 template <class T>
 void check_special() {

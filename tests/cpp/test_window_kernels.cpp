@@ -10,6 +10,7 @@
 #include "kernels/depthwise.h"
 #include "kernels/im2col.h"
 #include "kernels/max_pool.h"
+#include "samples.h"
 
 namespace {
 
@@ -17,25 +18,8 @@ using namespace modtree::kernels;
 using Index = std::ptrdiff_t;
 
 template <class T>
-std::vector<T> values(Index n, std::uint32_t seed, double scale = 1.0) {
-  std::vector<T> out(static_cast<std::size_t>(n));
-  std::uint32_t state = seed * 7919u + 12345u;
-  for (auto &v : out) {
-    state = state * 1664525u + 1013904223u;
-    v = static_cast<T>(scale * (static_cast<double>(state >> 8) / 8388608.0 - 1.0));
-  }
-  return out;
-}
-
-template <class T>
 double tolerance() {
   return sizeof(T) == 4 ? 3e-6 : 1e-12;
-}
-
-template <class T>
-bool close(T got, double expected) {
-  return std::fabs(static_cast<double>(got) - expected) <=
-         tolerance<T>() * (1.0 + std::fabs(expected));
 }
 
 template <class T>

@@ -5,37 +5,22 @@ looks at a time.
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import sys
-from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
-
-if not (ROOT / "bench").is_dir():
-    pytest.skip("needs the source tree", allow_module_level=True)
-
-
-@pytest.fixture(autouse=True)
-def _bench_on_path(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT))
-
-
-def load(name):
-    return importlib.import_module(f"bench.{name}")
+from helpers.bench_modules import ROOT, bench_on_path, load_bench  # noqa: F401
 
 
 @pytest.fixture
 def side(impl):
-    common = load("common")
+    common = load_bench("common")
     names = {"modtree": common.OURS, "modtree-torch": common.OURS_TORCH, "torch": common.TORCH}
-    return load("trees").side(names[impl.name])
+    return load_bench("trees").side(names[impl.name])
 
 
 def test_small_expert_tree_has_the_names_of_its_parts(side):
-    m = load("trees").expert_tree(side, blocks=2, experts=3)
+    m = load_bench("trees").expert_tree(side, blocks=2, experts=3)
     names = [n for n, _ in m.named_parameters()]
     assert len(names) == 2 * (4 + 9)
     assert names[:5] == [
@@ -48,7 +33,7 @@ def test_small_expert_tree_has_the_names_of_its_parts(side):
 
 
 def test_expert_tree_has_the_size_that_the_pages_say(ours):
-    common, trees = load("common"), load("trees")
+    common, trees = load_bench("common"), load_bench("trees")
     s = trees.side(common.OURS if ours.name == "modtree" else common.OURS_TORCH)
     leaf = s.parameter()
     m = trees.expert_tree(s, iter(lambda: leaf, None))
@@ -57,30 +42,30 @@ def test_expert_tree_has_the_size_that_the_pages_say(ours):
 
 
 def test_resnet50_shape(side):
-    m = load("trees").resnet50(side)
+    m = load_bench("trees").resnet50(side)
     counts = [sum(1 for _ in walk()) for walk in (m.modules, m.parameters, m.buffers)]
     assert counts == [151, 161, 159]
     assert len(m.state_dict()) == 320
 
 
 def test_chain(side):
-    m = load("trees").chain(side, 50)
+    m = load_bench("trees").chain(side, 50)
     assert sum(1 for _ in m.modules()) == 50
     assert [n for n, _ in m.named_parameters()][-1] == "child." * 49 + "weight"
 
 
 def test_plain_python_trees_have_no_library():
-    trees = load("trees")
-    m = trees.expert_tree(trees.side(load("common").FLOOR), blocks=1, experts=2)
+    trees = load_bench("trees")
+    m = trees.expert_tree(trees.side(load_bench("common").FLOOR), blocks=1, experts=2)
     assert m.blocks.modules[0].experts.modules[1].w3.shape == trees.SHAPE
 
 
 def test_nested_dicts_hold_every_array_once(ours):
-    common, bench_tree = load("common"), load("bench_tree")
-    s = load("trees").side(common.OURS if ours.name == "modtree" else common.OURS_TORCH)
-    build = lambda s: load("trees").expert_tree(s, blocks=2, experts=3)  # noqa: E731
+    common, bench_tree = load_bench("common"), load_bench("bench_tree")
+    s = load_bench("trees").side(common.OURS if ours.name == "modtree" else common.OURS_TORCH)
+    build = lambda s: load_bench("trees").expert_tree(s, blocks=2, experts=3)  # noqa: E731
     w = bench_tree.Walked("small", build, [s])
-    nested = load("tree_changes").nested_dicts(w)
+    nested = load_bench("tree_changes").nested_dicts(w)
 
     def named(value, prefix):
         for key, item in value.items():
@@ -92,12 +77,12 @@ def test_nested_dicts_hold_every_array_once(ours):
 
 def test_unrolled_runs_the_statement_as_often_as_it_says():
     seen = []
-    load("common").unrolled("f(1)", copies=3, rounds=4, f=seen.append)()
+    load_bench("common").unrolled("f(1)", copies=3, rounds=4, f=seen.append)()
     assert seen == [1] * 12
 
 
 def test_time_row_counts_items_and_reports_what_fails():
-    common = load("common")
+    common = load_bench("common")
 
     def fails():
         raise ValueError("no")
@@ -118,7 +103,7 @@ def test_time_row_counts_items_and_reports_what_fails():
 
 
 def test_budgets_are_judged_by_floor_or_by_number():
-    common = load("common")
+    common = load_bench("common")
     budgets = (
         common.Budget(2),
         common.Budget(30, common.OURS_TORCH, None),
@@ -132,7 +117,7 @@ def test_budgets_are_judged_by_floor_or_by_number():
 
 
 def test_budget_over_another_row_of_the_same_run():
-    common = load("common")
+    common = load_bench("common")
     budgets = tuple(common.Budget(100, side, None, over="call") for side in (common.OURS, "other"))
     values = {common.OURS: 140.0, "other": 260.0}
     result = common.Result("hook", "hook", "call", values, budgets)
@@ -143,7 +128,7 @@ def test_budget_over_another_row_of_the_same_run():
 
 
 def test_budget_as_a_fraction_of_torch():
-    common = load("common")
+    common = load_bench("common")
     result = common.Result(
         "train",
         "train",
@@ -155,7 +140,7 @@ def test_budget_as_a_fraction_of_torch():
 
 
 def test_a_side_may_do_another_number_of_operations(monkeypatch):
-    common = load("common")
+    common = load_bench("common")
     ticks = itertools.count(0, 6000)
     monkeypatch.setattr(common.time, "process_time_ns", lambda: next(ticks))
     runs = dict.fromkeys((common.FLOOR, common.OURS), int)
@@ -166,7 +151,7 @@ def test_a_side_may_do_another_number_of_operations(monkeypatch):
 
 
 def record(ours, floor):
-    common = load("common")
+    common = load_bench("common")
     result = common.Result("walk", "walk", "item", {common.OURS: ours, common.FLOOR: floor})
     return {"rows": [common.to_json(result)]}
 
@@ -177,14 +162,14 @@ def record(ours, floor):
     ids=["same", "slower machine", "slower", "faster"],
 )
 def test_compare_takes_the_machine_out(after, slower):
-    compare = load("compare")
+    compare = load_bench("compare")
     text, count = compare.compare(record(20.0, 10.0), record(*after), 0.25)
     assert count == slower
     assert "| walk | modtree |" in text
 
 
 def test_growth_measures_each_shape_and_operation(side):
-    growth = load("growth")
+    growth = load_bench("growth")
     points = growth.measure([side], entries=(300, 900), seconds=60.0)
     seen = {(p["shape"], p["operation"]) for p in points}
     assert seen == {(s, o) for s in growth.SHAPES for o in ("load_state_dict", "named_parameters")}
@@ -201,14 +186,14 @@ def run_once(row):
 
 
 def small_tree(side):
-    trees = load("trees")
+    trees = load_bench("trees")
     build = lambda s: trees.expert_tree(s, blocks=2, experts=2)  # noqa: E731
-    return load("bench_tree").Walked("small", build, [side])
+    return load_bench("bench_tree").Walked("small", build, [side])
 
 
 def test_every_row_runs_on_a_small_tree(side):
     """Each row's functions, once, on a tree of two blocks: what the table times also works."""
-    bench_tree, changes = load("bench_tree"), load("tree_changes")
+    bench_tree, changes = load_bench("bench_tree"), load_bench("tree_changes")
     w = small_tree(side)
     rows = [
         *bench_tree.walks(w, first=True),
@@ -224,9 +209,9 @@ def test_every_row_runs_on_a_small_tree(side):
 
 
 def test_rows_of_one_module_and_per_call_run(side):
-    for row in load("micro").rows([side]):
+    for row in load_bench("micro").rows([side]):
         assert len(dict(run_once(row))) == len(row.runs)
-    rows = load("tree_calls").call_rows([side])
+    rows = load_bench("tree_calls").call_rows([side])
     small = [r for r in rows if r.key.startswith("calls10.")]
     assert len(small) == 6
     for row in small:
@@ -234,12 +219,12 @@ def test_rows_of_one_module_and_per_call_run(side):
 
 
 def test_chain_is_judged_by_the_same_modules_in_one_list(ours):
-    common = load("common")
+    common = load_bench("common")
     name = common.OURS if ours.name == "modtree" else common.OURS_TORCH
     floor = common.FLOOR if name == common.OURS else common.TORCH_FLOOR
-    s = load("trees").side(name)
-    assert sum(1 for _ in load("trees").flat_links(s, 30).modules()) == 30
-    rows = {r.key: r for r in load("tree_calls").chain_rows([s])}
+    s = load_bench("trees").side(name)
+    assert sum(1 for _ in load_bench("trees").flat_links(s, 30).modules()) == 30
+    rows = {r.key: r for r in load_bench("tree_calls").chain_rows([s])}
     assert set(rows["chain900.state_dict"].runs) == {name, floor}
     state, names = rows["chain900.state_dict"].runs[floor]()
     # 899 modules of the list have a parameter; the names that are joined are those of the chain.
@@ -249,10 +234,10 @@ def test_chain_is_judged_by_the_same_modules_in_one_list(ours):
 
 def test_no_side_has_a_second_holder_of_its_leaves(ours):
     """A list of one side's leaves or modules would slow that side down, and no other."""
-    common = load("common")
-    s = load("trees").side(common.OURS if ours.name == "modtree" else common.OURS_TORCH)
+    common = load_bench("common")
+    s = load_bench("trees").side(common.OURS if ours.name == "modtree" else common.OURS_TORCH)
     w = small_tree(s)
-    rows = [*load("bench_tree").walks(w, first=False)]
+    rows = [*load_bench("bench_tree").walks(w, first=False)]
     m = w.trees[s.name]
     parameter = next(m.parameters())
     child = m.blocks
@@ -262,10 +247,10 @@ def test_no_side_has_a_second_holder_of_its_leaves(ours):
 
 
 def test_rows_that_change_a_tree_have_trees_of_their_own(ours):
-    common = load("common")
-    s = load("trees").side(common.OURS if ours.name == "modtree" else common.OURS_TORCH)
+    common = load_bench("common")
+    s = load_bench("trees").side(common.OURS if ours.name == "modtree" else common.OURS_TORCH)
     w = small_tree(s)
-    rows = {r.key: r for r in load("tree_changes").whole(w)}
+    rows = {r.key: r for r in load_bench("tree_changes").whole(w)}
     rows["small.to"].runs[s.name]()
     assert {p.dtype for p in w.trees[s.name].parameters()} == {s.lib.float32}
     row = rows["small.zero_grad"]
@@ -274,9 +259,9 @@ def test_rows_that_change_a_tree_have_trees_of_their_own(ours):
 
 
 def test_readme_table_goes_between_its_marks():
-    readme = load("readme")
+    readme = load_bench("readme")
     machine = dict.fromkeys(("cpu", "python", "numpy", "torch", "commit", "command"), "x")
-    common = load("common")
+    common = load_bench("common")
     values = {common.FLOOR: 1.0, common.OURS: 2.0, common.TORCH: 9.0}
     rows = [common.to_json(common.Result("call", "the call", "call", values, (common.Budget(3),)))]
     text = readme.text_of({"machine": machine, "rows": rows})

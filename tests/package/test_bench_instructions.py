@@ -9,23 +9,9 @@ import importlib
 import json
 import shutil
 import sys
-from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
-
-if not (ROOT / "bench").is_dir():
-    pytest.skip("needs the source tree", allow_module_level=True)
-
-
-@pytest.fixture(autouse=True)
-def _bench_on_path(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT))
-
-
-def load(name):
-    return importlib.import_module(f"bench.instructions.{name}")
+from helpers.bench_modules import ROOT, bench_on_path, load_bench  # noqa: F401
 
 
 def record(**instructions):
@@ -51,17 +37,20 @@ def record(**instructions):
     ids=["same", "at the limit", "above it", "less", "fails now"],
 )
 def test_compare_names_what_rose(after, risen):
-    text, found = load("compare").compare(record(walk=100.0), record(walk=after))
+    text, found = load_bench("instructions.compare").compare(record(walk=100.0), record(walk=after))
     assert found == risen
     assert "| walk |" in text
 
 
 def test_compare_names_rows_that_are_gone_and_passes_over_new_ones():
-    text, risen = load("compare").compare(record(old=1.0), record(new=9.0))
+    text, risen = load_bench("instructions.compare").compare(record(old=1.0), record(new=9.0))
     assert risen == ["old"] and "| old | - | - | - | - | GONE |" in text
     assert "new" not in text
     # What did not work before is new too.
-    assert load("compare").compare(record(a="TypeError: no"), record(a=5.0))[1] == []
+    assert (
+        load_bench("instructions.compare").compare(record(a="TypeError: no"), record(a=5.0))[1]
+        == []
+    )
 
 
 def test_compare_exits_with_one_above_the_limit(tmp_path, monkeypatch, capsys):
@@ -69,10 +58,10 @@ def test_compare_exits_with_one_above_the_limit(tmp_path, monkeypatch, capsys):
         (tmp_path / f"{name}.json").write_text(json.dumps(record(walk=value)))
     command = ["compare", str(tmp_path / "before.json"), str(tmp_path / "after.json")]
     monkeypatch.setattr(sys, "argv", command)
-    assert load("compare").main() == 1
+    assert load_bench("instructions.compare").main() == 1
     assert "risen by more than 5%: walk" in capsys.readouterr().out
     monkeypatch.setattr(sys, "argv", [*command, "--limit", "0.25"])
-    assert load("compare").main() == 0
+    assert load_bench("instructions.compare").main() == 0
 
 
 def test_parts_are_read_in_order_and_the_least_attempt_counts(tmp_path):
@@ -85,18 +74,22 @@ def test_parts_are_read_in_order_and_the_least_attempt_counts(tmp_path):
         {"key": "b", "title": "b", "per": "item", "items": 1, "error": "TypeError: no"},
         {"key": "c", "title": "c", "per": "item", "items": 1, "rounds": 1, "attempts": 1},
     ]
-    found = load("callgrind").read(tmp_path, rows)
+    found = load_bench("instructions.callgrind").read(tmp_path, rows)
     assert [row.get("instructions") for row in found] == [166.67, None, 420.0]
 
 
 def test_every_row_runs(ours):
-    side = load("rows").OURS if ours.name == "modtree" else load("rows").OURS_TORCH
-    rows = load("rows").all_rows([side])
+    side = (
+        load_bench("instructions.rows").OURS
+        if ours.name == "modtree"
+        else load_bench("instructions.rows").OURS_TORCH
+    )
+    rows = load_bench("instructions.rows").all_rows([side])
     keys = [row.key.removeprefix("torch.") for row in rows]
     assert len(set(keys)) == len(keys)
     assert {"read.parameter", "write.plain", "call.hook", "tree.loads", "chain.load"} <= set(keys)
     for row in rows:
-        row.make(load("rows").fresh_side(side))(1)
+        row.make(load_bench("instructions.rows").fresh_side(side))(1)
 
 
 def test_without_valgrind_one_line(monkeypatch, capsys):
@@ -104,7 +97,7 @@ def test_without_valgrind_one_line(monkeypatch, capsys):
     monkeypatch.setattr(shutil, "which", lambda name: None)
     monkeypatch.setattr(sys, "argv", ["bench.instructions"])
     assert main.main() == 2
-    assert capsys.readouterr().err.splitlines() == [load("callgrind").MISSING]
+    assert capsys.readouterr().err.splitlines() == [load_bench("instructions.callgrind").MISSING]
 
 
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="needs valgrind")
@@ -112,7 +105,9 @@ def test_without_valgrind_one_line(monkeypatch, capsys):
     not list((ROOT / "python" / "modtree").glob("_C*.so")), reason="needs a build in place"
 )
 def test_a_row_is_counted():
-    rows = load("callgrind").count(ROOT / "python", [load("rows").OURS], "read.plain")
+    rows = load_bench("instructions.callgrind").count(
+        ROOT / "python", [load_bench("instructions.rows").OURS], "read.plain"
+    )
     assert [row["key"] for row in rows] == ["read.plain"]
     # More than the bytecode's dispatch, less than a search through the bases of the class.
     assert 20 < rows[0]["instructions"] < 1500

@@ -10,33 +10,19 @@ import importlib.util
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
-
-if not (ROOT / "bench").is_dir():
-    pytest.skip("needs the source tree", allow_module_level=True)
-
-
-@pytest.fixture(autouse=True)
-def _bench_on_path(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT))
-
-
-def load(name):
-    return importlib.import_module(f"bench.{name}")
+from helpers.bench_modules import ROOT, bench_on_path, load_bench  # noqa: F401
 
 
 @pytest.fixture
 def peer(impl):
     names = {"modtree": "modtree", "modtree-torch": "modtree_torch", "torch": "torch"}
-    return load(f"peers.{names[impl.name]}").Library()
+    return load_bench(f"peers.{names[impl.name]}").Library()
 
 
 def test_every_library_has_an_adapter_and_knows_where_it_runs():
-    environments = load("peers.environments")
+    environments = load_bench("peers.environments")
     names = [p.name for p in environments.PEERS]
     assert names[0] == "modtree" and len(set(names)) == len(names) == 10
     for p in environments.PEERS:
@@ -46,7 +32,7 @@ def test_every_library_has_an_adapter_and_knows_where_it_runs():
 
 
 def test_operations_go_through_the_whole_tree(peer):
-    worker = load("peers.worker")
+    worker = load_bench("peers.worker")
     m = peer.experts(2, 3)
     entries = 2 * (4 + 9)
     counts = {"parameters": entries, "modules": 1 + 1 + 2 * (4 + 3), "named": entries}
@@ -65,7 +51,7 @@ def test_loading_sets_the_values(peer):
 
 
 def test_counts_are_those_of_the_trees(peer):
-    worker = load("peers.worker")
+    worker = load_bench("peers.worker")
     for tree, m in (("resnet50", peer.resnet50()), ("chain", peer.chain(worker.LINKS))):
         modules, parameters, entries = worker.COUNTS[tree]
         assert len(peer.modules(m)) == modules
@@ -77,14 +63,14 @@ def test_a_row_that_fails_is_reported_and_the_rest_goes_on(capsys):
     def fails():
         raise RecursionError("too deep")
 
-    load("peers.worker").report(iter([("a", "item", fails), ("b", "item", lambda: 1.234)]))
+    load_bench("peers.worker").report(iter([("a", "item", fails), ("b", "item", lambda: 1.234)]))
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert lines[0]["error"] == "RecursionError: too deep"
     assert lines[1] == {"key": "b", "per": "item", "value": 1.23}
 
 
 def test_growth_stops_where_the_next_size_would_take_too_long(monkeypatch, peer, capsys):
-    worker = load("peers.worker")
+    worker = load_bench("peers.worker")
     monkeypatch.setattr(worker, "GROWTH_SECONDS", 0.0)
     worker.report(worker.growth(peer, 0.0, 10_000))
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -119,22 +105,22 @@ RECORD = {
 
 
 def test_table_has_ratios_to_modtree_and_the_spread():
-    text = load("bench_peers").table(RECORD)
+    text = load_bench("bench_peers").table(RECORD)
     assert "| read.plain | read | 10.0 | 250 (25.0) | 20% |" in text
     assert "| growth.load.1000 | entry | 3.0 | - | 0% |" in text
-    assert "growth" not in load("bench_peers").table(RECORD, ("read.plain",))
+    assert "growth" not in load_bench("bench_peers").table(RECORD, ("read.plain",))
 
 
 def test_notes_name_what_is_absent_and_what_failed():
-    text = load("bench_peers").notes(RECORD)
+    text = load_bench("bench_peers").notes(RECORD)
     assert "- third is absent: ERROR: no file for this Python" in text
     assert "not measured: chain.load, chain.state (RecursionError)" in text
-    said = load("bench_peers").expressions(RECORD)
+    said = load_bench("bench_peers").expressions(RECORD)
     assert said == "- **load**: `m.load(s)` (modtree); `update(m, s)` (other)"
 
 
 def test_pages_get_their_tables():
-    readme = load("readme")
+    readme = load_bench("readme")
     assert "| read.plain | read | 10.0 | 250 (25.0) | 20% |" in readme.peers_text_of(RECORD)
     page = readme.all_peers_text_of(RECORD)
     assert "third is absent" in page and "| growth" not in page
@@ -148,7 +134,7 @@ def test_pages_get_their_tables():
 
 
 def test_a_library_that_pip_does_not_find_is_absent(tmp_path, monkeypatch):
-    environments = load("peers.environments")
+    environments = load_bench("peers.environments")
     calls = []
 
     def run(command, **options):
@@ -164,7 +150,7 @@ def test_a_library_that_pip_does_not_find_is_absent(tmp_path, monkeypatch):
 
 
 def test_an_environment_is_made_once(tmp_path, monkeypatch):
-    environments = load("peers.environments")
+    environments = load_bench("peers.environments")
     place = tmp_path / "paddle"
     place.mkdir()
     (place / "installed.json").write_text('["numpy", "paddlepaddle"]')
