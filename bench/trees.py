@@ -8,6 +8,7 @@ leaves, torch, and plain Python objects (the floor). Tensors are tiny: what is m
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ import numpy as np
 from .common import FLOOR, OURS, OURS_TORCH, TORCH
 
 SHAPE = (4,)
+_made = itertools.count()  # the classes of two sides have different names
 BLOCKS, EXPERTS = 61, 256  # the expert tree: 15,862 modules, 47,092 parameters
 
 
@@ -183,8 +185,9 @@ def _classes(s: Side) -> SimpleNamespace:
                 self.child = child
 
     found = {k: v for k, v in locals().items() if isinstance(v, type)}
+    made = next(_made)
     for name, cls in found.items():  # pickle looks them up in this module
-        cls.__qualname__ = f"{name}_{s.name.replace(', ', '_').replace(' ', '_')}"
+        cls.__qualname__ = f"{name}_{s.name.replace(', ', '_').replace(' ', '_')}_{made}"
         globals()[cls.__qualname__] = cls
     return SimpleNamespace(**found)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import shutil
 import sys
 
@@ -101,6 +102,7 @@ def test_without_valgrind_one_line(monkeypatch, capsys):
 
 
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="needs valgrind")
+@pytest.mark.skipif("asan" in os.environ.get("LD_PRELOAD", ""), reason="valgrind replaces malloc")
 @pytest.mark.skipif(
     not list((ROOT / "python" / "modtree").glob("_C*.so")), reason="needs a build in place"
 )

@@ -477,6 +477,7 @@ def test_a_file_that_cannot_read_into_memory():
     assert mt.equal(mt.load(FileOfFewWords(file.getvalue()))["a"], values)
 
 
+@needs_torch
 def test_conjugated_tensors_of_torch():
     torch = importlib.import_module("torch")
     z = torch.tensor([[1 + 2j, 3 - 1j], [2j, 1]])

@@ -19,7 +19,7 @@ class ParameterCopies(NamedTuple):
     """What ``Parameter.__deepcopy__`` of a library does, where it is what torch's does: makes a
     parameter of a clone of the data.
 
-    Attributes:
+    Args:
         parameter_type: The class; instances of classes below it are copied by their own method.
         plain_types: The classes of data of which ``make`` makes a parameter; other data go to the
             constructor.
