@@ -114,7 +114,7 @@ PyObject *array_with(const Description &is, const void *bytes) {
   Py_INCREF(is.dtype->descr);
   PyObject *array = PyArray_NewFromDescr(&PyArray_Type, is.dtype->descr, is.dimensions, is.shape,
                                          nullptr, nullptr, 0, nullptr);
-  if (array != nullptr) {
+  if (array != nullptr && is.bytes > 0) {  // an empty buffer may have no memory
     std::memcpy(PyArray_DATA(as_array(array)), bytes, static_cast<std::size_t>(is.bytes));
   }
   return array;
