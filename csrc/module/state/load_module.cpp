@@ -4,6 +4,7 @@
 #include "module/class_info.h"
 #include "module/state/key_index.h"
 #include "module/state/load_entry.h"
+#include "module/state/saved_names.h"
 #include "module/state/state_path.h"
 #include "python/arguments.h"
 #include "python/slot_guard.h"
@@ -38,7 +39,7 @@ int find_entry(PyObject *mapping, PyObject *key, Owned *value) {
 // {name: tensor} of what a state dict has of this module itself: new reference, null on error.
 PyObject *local_state(ModuleObject *module) {
   Owned state = steal(PyDict_New());
-  PyObject *mapping, *name, *tensor, *non_persistent;
+  PyObject *mapping, *name, *tensor;
   RegistryItems items;
   int more;
   Owned keep;
@@ -61,12 +62,7 @@ PyObject *local_state(ModuleObject *module) {
       continue;
     }
     const Owned held_name = borrow(name), held_tensor = borrow(tensor);
-    Owned asked;
-    if (registry(module, Slot::non_persistent_buffers_set, &non_persistent, &asked) < 0) {
-      return nullptr;
-    }
-    const Owned held_set = borrow(non_persistent);
-    const int left_out = non_persistent ? PySequence_Contains(non_persistent, name) : 0;
+    const int left_out = is_non_persistent(module, name);
     if (left_out < 0 || (!left_out && PyDict_SetItem(state.ptr(), name, tensor) < 0)) {
       return nullptr;
     }
@@ -146,7 +142,7 @@ int load_extra_state(PyObject *module, PyObject *state_dict, PyObject *extra_key
   if (found < 0) {
     return -1;
   }
-  if (!class_info(Py_TYPE(module)).overrides(Virtual::set_extra_state)) {
+  if (!has_extra_state_setter(module)) {
     return found && strict ? append_to(lists.unexpected, extra_key) : 0;
   }
   if (!found) {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "module/state/load_plan.h"
 
-#include <algorithm>
 #include <cstring>
-#include <unordered_set>
 
 #include "module/class_info.h"
+#include "module/state/key_cursor.h"
+#include "module/state/saved_names.h"
 #include "module/state/state_path.h"
+#include "module/state/unexpected_keys.h"
 
 namespace modtree {
 
@@ -25,60 +26,11 @@ bool has_dot(PyObject *name) {
   return PyUnicode_FindChar(name, '.', 0, PyUnicode_GET_LENGTH(name), 1) >= 0;
 }
 
-// Has the class of a module a set_extra_state of its own?
-bool has_setter(PyObject *module) {
-  return class_info(Py_TYPE(module)).overrides(Virtual::set_extra_state);
-}
-
 // Does a dict have the extra state of the module with that prefix? -1 on error.
 int finds_extra_state(PyObject *prefix, PyObject *dict) {
   const Owned key = steal(extra_state_key(prefix));
   return key ? PyDict_Contains(dict, key.ptr()) : -1;
 }
-
-// Looks keys up in a dict that mostly has them in the order of the questions: then the next entry
-// is the answer, without hashing.
-class KeyCursor {
-public:
-  explicit KeyCursor(PyObject *dict) : dict_(dict) {}
-
-  // 1 and *value set, 0 when absent, -1 on error.
-  int find(PyObject *key, Owned *value) {
-    PyObject *next_key, *next_value;
-    Py_ssize_t at = at_;
-    if (PyDict_Next(dict_, &at, &next_key, &next_value) &&
-        (next_key == key || is_equal(next_key, key))) {
-      at_ = at;
-      ++found_;
-      *value = borrow(next_value);
-      return 1;
-    }
-    next_value = PyDict_GetItemWithError(dict_, key);
-    if (!next_value) {
-      return PyErr_Occurred() ? -1 : 0;
-    }
-    ++found_;
-    *value = borrow(next_value);
-    return 1;
-  }
-
-  // Was every entry found, provided that no key was asked for twice?
-  bool complete() const { return found_ == PyDict_GET_SIZE(dict_); }
-
-private:
-  static bool is_equal(PyObject *a, PyObject *b) {
-    return PyUnicode_CheckExact(a) && PyUnicode_CheckExact(b) &&
-           PyUnicode_GET_LENGTH(a) == PyUnicode_GET_LENGTH(b) &&
-           PyUnicode_KIND(a) == PyUnicode_KIND(b) &&
-           std::memcmp(PyUnicode_DATA(a), PyUnicode_DATA(b),
-                       static_cast<std::size_t>(PyUnicode_GET_LENGTH(a)) *
-                           static_cast<std::size_t>(PyUnicode_KIND(a))) == 0;
-  }
-
-  PyObject *dict_;
-  Py_ssize_t at_ = 0;
-  Py_ssize_t found_ = 0;
-};
 
 class Planner {
 public:
@@ -114,7 +66,7 @@ public:
     }
     const bool all_found =
         names_are_plain_ && !plan_.has_python && !root_is_done && cursor_.complete();
-    return all_found ? 0 : find_unexpected();
+    return all_found ? 0 : find_unexpected_keys(region_, root_prefix_, &plan_);
   }
 
 private:
@@ -138,7 +90,7 @@ private:
     const bool has_python = loads_through_python(child);
     Owned prefix;
     int is_step = 0;
-    if (has_python || (options_.split && has_setter(child))) {
+    if (has_python || (options_.split && has_extra_state_setter(child))) {
       prefix = steal(path_.child_prefix(name));
       is_step = !prefix ? -1 : has_python ? 1 : finds_extra_state(prefix.ptr(), region_.dict.ptr());
     }
@@ -212,16 +164,13 @@ private:
     return bad == 0 ? 0 : -1;
   }
 
-  // --- the entries of one module
-  // ---------------------------------------------------------------------------------
-
   int plan_own() {
     ModuleObject *module = as_module(path_.top().module);
     const int has_parameters = plan_parameters(module);
     if (has_parameters < 0 || plan_buffers(module, has_parameters > 0) < 0) {
       return -1;
     }
-    return has_setter(path_.top().module) ? plan_extra_state() : 0;
+    return has_extra_state_setter(path_.top().module) ? plan_extra_state() : 0;
   }
 
   // 1, 0 when there is none, -1 on error.
@@ -278,54 +227,12 @@ private:
         }
         continue;
       }
-      const int twice = has_parameters ? holds_tensor(module, name) : 0;
+      const int twice = has_parameters ? has_parameter(module, name) : 0;
       if (twice < 0 || (!twice && plan_entry(name, tensor) < 0)) {
         return -1;
       }
     }
     return more;
-  }
-
-  // A name may be in both registries when they were written directly: in a state dict the buffer's
-  // value wins, at the parameter's place. *buffer stays empty when there is none, or none that is
-  // saved.
-  int find_saved_buffer(ModuleObject *module, PyObject *name, Owned *buffer) {
-    PyObject *buffers = peek(module, Slot::buffers);
-    const Owned held = borrow(buffers);
-    const int listed = buffers ? PySequence_Contains(buffers, name) : 0;
-    if (listed <= 0) {
-      return listed;
-    }
-    Owned found = steal(PyObject_GetItem(buffers, name));
-    const int left_out = found ? is_non_persistent(module, name) : -1;
-    if (left_out == 0 && !found.is_none()) {
-      *buffer = std::move(found);
-    }
-    return left_out < 0 ? -1 : 0;
-  }
-
-  // Is there a parameter of this name that is not None?
-  int holds_tensor(ModuleObject *module, PyObject *name) {
-    const Owned parameters = borrow(peek(module, Slot::parameters));
-    const int listed = parameters ? PySequence_Contains(parameters.ptr(), name) : 0;
-    if (listed <= 0) {
-      return listed;
-    }
-    const Owned found = steal(PyObject_GetItem(parameters.ptr(), name));
-    return found ? !found.is_none() : -1;
-  }
-
-  int is_non_persistent(ModuleObject *module, PyObject *name) {
-    PyObject *set;
-    Owned keep;
-    if (registry(module, Slot::non_persistent_buffers_set, &set, &keep) < 0) {
-      return -1;
-    }
-    if (!set || (PyAnySet_Check(set) && PySet_GET_SIZE(set) == 0)) {
-      return 0;
-    }
-    const Owned held = borrow(set);
-    return PySequence_Contains(set, name);
   }
 
   int plan_entry(PyObject *name, PyObject *tensor) {
@@ -407,134 +314,6 @@ private:
     return 0;
   }
 
-  // --- unexpected keys
-  // ---------------------------------------------------------------------------------
-
-  int find_unexpected() {
-    if (!region_.index) {
-      region_.index = std::make_shared<KeyIndex>();
-      if (region_.index->build(region_.dict.ptr(), root_prefix_) < 0) {
-        return -1;
-      }
-      region_.node = KeyIndex::kRoot;
-    }
-    KeyIndex &index = *region_.index;
-    for (std::size_t i = 0; i < plan_.visits.size(); ++i) {
-      LoadPlan::Visit &visit = plan_.visits[i];
-      visit.node = region_.node;
-      if (visit.name) {
-        const KeyIndex::NodeId parent = plan_.visits[visit.parent].node;
-        visit.node = parent == KeyIndex::kNone ? parent : index.descend(parent, visit.name);
-        if (visit.node == KeyIndex::kNone && PyErr_Occurred()) {
-          return -1;
-        }
-      }
-      if (visit.judged && visit.node != KeyIndex::kNone && judge(visit) < 0) {
-        return -1;
-      }
-    }
-    return 0;
-  }
-
-  Owned text(std::string_view name) {
-    return steal(
-        PyUnicode_DecodeUTF8(name.data(), static_cast<Py_ssize_t>(name.size()), "surrogatepass"));
-  }
-
-  int judge(const LoadPlan::Visit &visit) {
-    const KeyIndex::Node &node = region_.index->node(visit.node);
-    ModuleObject *module = as_module(visit.module);
-    std::vector<std::uint32_t> found;
-    std::unordered_set<std::uint32_t> below_unknown;
-    std::uint32_t extra_state = 0;
-    bool has_extra_state = false;
-    PyObject *children;
-    Owned asked;
-    if (registry(module, Slot::modules, &children, &asked) < 0) {
-      return -1;
-    }
-    const Owned held_children = borrow(children);
-    for (const KeyIndex::NodeId child : node.children) {
-      const Owned name = text(region_.index->node(child).name);
-      const int known = name ? mapping_contains(children, name.ptr()) : -1;
-      if (known < 0) {
-        return -1;
-      }
-      if (!known) {
-        const std::vector<std::uint32_t> below = region_.index->positions(child);
-        found.insert(found.end(), below.begin(), below.end());
-        // The setter may make this child.
-        below_unknown.insert(below.begin(), below.end());
-      }
-    }
-    for (const KeyIndex::Leaf &leaf : node.leaves) {
-      if (leaf.name == "_extra_state") {
-        has_extra_state = !has_setter(visit.module);
-        extra_state = leaf.position;
-        continue;
-      }
-      const Owned name = text(leaf.name);
-      const int known = name ? has_entry(module, name.ptr()) : -1;
-      if (known < 0) {
-        return -1;
-      }
-      if (!known) {
-        found.push_back(leaf.position);
-      }
-    }
-    std::sort(found.begin(), found.end());
-    if (has_extra_state) {
-      found.insert(found.begin(), extra_state);
-    }
-    for (const std::uint32_t position : found) {
-      const bool provisional =
-          visit.below_extra_state || (visit.has_extra_state && below_unknown.count(position));
-      plan_.unexpected.push_back(
-          LoadPlan::Report{visit.step, borrow(region_.index->key(position)), provisional});
-      plan_.may_change = plan_.may_change || provisional;
-    }
-    return 0;
-  }
-
-  // Does the module load an entry of this name?
-  int has_entry(ModuleObject *module, PyObject *name) {
-    for (const Slot slot : {Slot::parameters, Slot::buffers}) {
-      PyObject *mapping;
-      Owned keep;
-      const int found = registry(module, slot, &mapping, &keep);
-      if (found <= 0) {
-        if (found < 0) {
-          return -1;
-        }
-        continue;
-      }
-      const Owned held = borrow(mapping);
-      Owned value;
-      if (PyDict_Check(mapping)) {
-        value = borrow(PyDict_GetItemWithError(mapping, name));
-      } else {
-        value = steal(PyObject_GetItem(mapping, name));
-      }
-      if (!value) {
-        if (PyErr_Occurred()) {
-          if (!PyErr_ExceptionMatches(PyExc_KeyError)) {
-            return -1;
-          }
-          PyErr_Clear();
-        }
-        continue;
-      }
-      if (value.is_none()) {
-        continue;
-      }
-      const int left_out = slot == Slot::buffers ? is_non_persistent(module, name) : 0;
-      if (left_out <= 0) {
-        return left_out < 0 ? -1 : 1;
-      }
-    }
-    return 0;
-  }
-
   LoadRegion &region_;
   const LoadPlanOptions &options_;
   LoadPlan &plan_;
@@ -569,7 +348,9 @@ bool loads_through_python(PyObject *module) {
 }
 
 int sets_extra_state(PyObject *module, PyObject *prefix, PyObject *dict) {
-  return loads_through_python(module) || !has_setter(module) ? 0 : finds_extra_state(prefix, dict);
+  return loads_through_python(module) || !has_extra_state_setter(module)
+             ? 0
+             : finds_extra_state(prefix, dict);
 }
 
 int build_load_plan(LoadRegion &region, PyObject *root, PyObject *prefix, bool root_is_done,

@@ -9,6 +9,7 @@
 
 #include "module/class_info.h"
 #include "module/state/checkpoint_metadata.h"
+#include "module/state/load_findings.h"
 #include "module/state/load_module.h"
 #include "module/state/load_plan.h"
 #include "module/state/state_dict.h"
@@ -36,10 +37,7 @@ public:
   // The result of load_state_dict: new reference, null on error.
   PyObject *run(PyObject *root, PyObject *state_dict) {
     LoadRegion region;
-    missing_ = steal(PyList_New(0));
-    unexpected_ = steal(PyList_New(0));
-    errors_ = steal(PyList_New(0));
-    if (!missing_ || !unexpected_ || !errors_ || metadata_.start(state_dict) < 0 ||
+    if (findings_.start() < 0 || metadata_.start(state_dict) < 0 ||
         set_dict(&region, state_dict) < 0) {
       return nullptr;
     }
@@ -51,10 +49,10 @@ public:
       return nullptr;
     }
     if (work() < 0 || no_grad_.exit() < 0 || write_what_was_held_back() < 0 ||
-        raise_errors(root, state_dict) < 0) {
+        (findings_.fail(strict_) && findings_.raise(root, state_dict, strict_) < 0)) {
       return nullptr;
     }
-    return incompatible_keys();
+    return findings_.incompatible_keys();
   }
 
 private:
@@ -328,24 +326,25 @@ private:
     }
     return (running_.empty() ? 0 : report_until(number)) < 0
                ? -1
-               : PyList_Append(errors_.ptr(), message.ptr());
+               : PyList_Append(findings_.errors(), message.ptr());
   }
 
   // Moves the reports that are due before a step of the top plan into the lists.
   int report_until(std::size_t step) {
     Running &running = running_.back();
     const LoadPlan &plan = *running.plan;
-    return move_reports(plan.missing, &running.missing, step, missing_) < 0 ||
-                   move_reports(plan.unexpected, &running.unexpected, step, unexpected_) < 0 ||
-                   move_reports(plan.errors, &running.errors, step, errors_) < 0
+    return move_reports(plan.missing, &running.missing, step, findings_.missing()) < 0 ||
+                   move_reports(plan.unexpected, &running.unexpected, step,
+                                findings_.unexpected()) < 0 ||
+                   move_reports(plan.errors, &running.errors, step, findings_.errors()) < 0
                ? -1
                : 0;
   }
 
   static int move_reports(const std::vector<LoadPlan::Report> &reports, std::size_t *done,
-                          std::size_t step, const Owned &list) {
+                          std::size_t step, PyObject *list) {
     while (*done < reports.size() && reports[*done].step <= step) {
-      if (PyList_Append(list.ptr(), reports[(*done)++].text.ptr()) < 0) {
+      if (PyList_Append(list, reports[(*done)++].text.ptr()) < 0) {
         return -1;
       }
     }
@@ -368,7 +367,7 @@ private:
       return -1;
     }
     const Owned local = steal(metadata_.local(prefix, mode_.assign));
-    const LoadLists lists{missing_.ptr(), unexpected_.ptr(), errors_.ptr()};
+    const LoadLists lists{findings_.missing(), findings_.unexpected(), findings_.errors()};
     if (!local) {
       return -1;
     }
@@ -424,7 +423,7 @@ private:
     if (has_hooks <= 0) {
       return has_hooks;
     }
-    const Owned keys = no_grad_.exit() < 0 ? Owned() : steal(incompatible_keys());
+    const Owned keys = no_grad_.exit() < 0 ? Owned() : steal(findings_.incompatible_keys());
     RegistryItems items;
     if (!keys || items.start(hooks.ptr()) < 0) {
       return -1;
@@ -451,22 +450,10 @@ private:
     return more;
   }
 
-  PyObject *incompatible_keys() {
-    PyObject *type = need_installed(installed.IncompatibleKeys);
-    return type ? PyObject_CallFunctionObjArgs(type, missing_.ptr(), unexpected_.ptr(), nullptr)
-                : nullptr;
-  }
-
-  bool will_raise() const {
-    return PyList_GET_SIZE(errors_.ptr()) != 0 ||
-           (strict_ &&
-            (PyList_GET_SIZE(missing_.ptr()) != 0 || PyList_GET_SIZE(unexpected_.ptr()) != 0));
-  }
-
   // Python code has cleared the lists that made the load fail: it counts as good, so everything is
   // written.
   int write_what_was_held_back() {
-    if (held_back_.empty() || will_raise()) {
+    if (held_back_.empty() || findings_.fail(strict_)) {
       return 0;
     }
     for (const auto &held : held_back_) {
@@ -477,83 +464,10 @@ private:
     return no_grad_.exit();
   }
 
-  // `head` and the quoted keys: new reference, null on error.
-  static PyObject *key_message(const char *head, PyObject *keys) {
-    const Owned quoted = steal(PyList_New(0)), comma = steal(PyUnicode_FromString(", "));
-    if (!quoted || !comma) {
-      return nullptr;
-    }
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(keys); ++i) {
-      const Owned key = borrow(PyList_GET_ITEM(keys, i));
-      const Owned text = steal(PyUnicode_FromFormat("\"%S\"", key.ptr()));
-      if (!text || PyList_Append(quoted.ptr(), text.ptr()) < 0) {
-        return nullptr;
-      }
-    }
-    const Owned joined = steal(PyUnicode_Join(comma.ptr(), quoted.ptr()));
-    return joined ? PyUnicode_FromFormat("%s %U. ", head, joined.ptr()) : nullptr;
-  }
-
-  int raise_errors(PyObject *root, PyObject *state_dict) {
-    if (!will_raise()) {
-      return 0;
-    }
-    const Owned lines = steal(PySequence_List(errors_.ptr()));
-    if (!lines) {
-      return -1;
-    }
-    if (strict_) {
-      for (const auto &[head, keys] :
-           {std::pair<const char *, Owned *>{"Unexpected key(s) in state_dict:", &unexpected_},
-            std::pair<const char *, Owned *>{"Missing key(s) in state_dict:", &missing_}}) {
-        if (PyList_GET_SIZE(keys->ptr()) == 0) {
-          continue;
-        }
-        const Owned message = steal(key_message(head, keys->ptr()));
-        if (!message || PyList_Insert(lines.ptr(), 0, message.ptr()) < 0) {
-          return -1;
-        }
-      }
-    }
-    const Owned explanation = explain(root, state_dict);
-    const Owned separator = explanation ? steal(PyUnicode_FromString("\n\t")) : Owned();
-    const Owned joined = separator ? steal(PyUnicode_Join(separator.ptr(), lines.ptr())) : Owned();
-    const Owned message =
-        joined ? steal(PyUnicode_FromFormat("Error(s) in loading state_dict for %s:\n\t%U%U",
-                                            type_short_name(Py_TYPE(root)), joined.ptr(),
-                                            explanation.ptr()))
-               : Owned();
-    const Owned error = message ? call(PyExc_RuntimeError, message) : Owned();
-    if (error && PyObject_SetAttrString(error.ptr(), "missing_keys", missing_.ptr()) == 0 &&
-        PyObject_SetAttrString(error.ptr(), "unexpected_keys", unexpected_.ptr()) == 0 &&
-        PyObject_SetAttrString(error.ptr(), "error_messages", errors_.ptr()) == 0) {
-      PyErr_SetObject(PyExc_RuntimeError, error.ptr());
-    }
-    return -1;
-  }
-
-  // What is said below torch's message on the likely cause. Empty where that cannot be told; null
-  // when something worse than an Exception was raised.
-  Owned explain(PyObject *root, PyObject *state_dict) {
-    const Owned none = steal(PyList_New(0));
-    Owned text =
-        none ? call_installed(installed.explain_load, root, state_dict, strict_ ? missing_ : none,
-                              strict_ ? unexpected_ : none, errors_)
-             : Owned();
-    if (text && PyUnicode_Check(text.ptr())) {
-      return text;
-    }
-    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) {
-      return Owned();
-    }
-    PyErr_Clear();
-    return steal(PyUnicode_FromString(""));
-  }
-
   const bool strict_;
   const LoadMode mode_;
   CheckpointMetadata metadata_;
-  Owned missing_, unexpected_, errors_;
+  LoadFindings findings_;
   std::vector<Running> running_;
   std::unordered_set<PyObject *>
       on_path_;  // modules with Python code whose children are being loaded

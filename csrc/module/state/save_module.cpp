@@ -3,6 +3,7 @@
 
 #include "family/family.h"
 #include "module/class_info.h"
+#include "module/state/saved_names.h"
 #include "module/state/state_dict.h"
 #include "module/state/state_path.h"
 #include "python/arguments.h"
@@ -35,15 +36,6 @@ int save_entry(const Destination &destination, PyObject *prefix, PyObject *name,
   const Owned key = steal(state_key(prefix, name));
   const Owned value = key ? steal(saved_value(tensor, destination.keep_vars)) : Owned();
   return value ? destination.store(key.ptr(), value.ptr()) : -1;
-}
-
-// 1 when the set of non-persistent names holds `name`; -1 on error.
-int contains_name(PyObject *set, PyObject *name) {
-  if (!set) {
-    return 0;
-  }
-  return PyAnySet_Check(set) ? (PySet_GET_SIZE(set) ? PySet_Contains(set, name) : 0)
-                             : PySequence_Contains(set, name);
 }
 
 }  // namespace
@@ -89,14 +81,8 @@ int save_own(PyObject *module_obj, const Destination &destination, PyObject *(*g
     if (tensor == Py_None) {
       continue;
     }
-    PyObject *non_persistent;
-    Owned asked;
-    if (registry(module, Slot::non_persistent_buffers_set, &non_persistent, &asked) < 0) {
-      return -1;
-    }
-    const Owned held_name = borrow(name), held_tensor = borrow(tensor),
-                held_set = borrow(non_persistent);
-    const int left_out = contains_name(non_persistent, name);
+    const Owned held_name = borrow(name), held_tensor = borrow(tensor);
+    const int left_out = is_non_persistent(module, name);
     if (left_out) {
       if (left_out < 0) {
         return -1;

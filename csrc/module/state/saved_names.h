@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Which names a module has in its state dict.
+#pragma once
+
+#include "module/class_info.h"
+#include "module/object.h"
+
+namespace modtree {
+
+// Is the buffer of this name left out of state dicts? -1 on error. May run Python code.
+int is_non_persistent(ModuleObject *module, PyObject *name);
+
+// A name may be in both registries when they were written directly: in a state dict the buffer's
+// value wins, at the parameter's place. *buffer stays empty when there is none, or none that is
+// saved. -1 on error.
+int find_saved_buffer(ModuleObject *module, PyObject *name, py::object *buffer);
+
+// Is there a parameter of this name that is not None? -1 on error.
+int has_parameter(ModuleObject *module, PyObject *name);
+
+// Does the module load an entry of this name? -1 on error.
+int has_entry(ModuleObject *module, PyObject *name);
+
+// Has the class of a module a set_extra_state of its own?
+inline bool has_extra_state_setter(PyObject *module) {
+  return class_info(Py_TYPE(module)).overrides(Virtual::set_extra_state);
+}
+
+}  // namespace modtree

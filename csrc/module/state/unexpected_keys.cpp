@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "module/state/unexpected_keys.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "module/state/saved_names.h"
+
+namespace modtree {
+
+namespace {
+
+using Owned = py::object;
+
+Owned steal(PyObject *object) { return py::reinterpret_steal<Owned>(object); }
+Owned borrow(PyObject *object) { return py::reinterpret_borrow<Owned>(object); }
+
+Owned text(std::string_view name) {
+  return steal(
+      PyUnicode_DecodeUTF8(name.data(), static_cast<Py_ssize_t>(name.size()), "surrogatepass"));
+}
+
+// Reports the entries of the index at a module that neither it nor a child of it loads.
+int judge(const KeyIndex &index, const LoadPlan::Visit &visit, LoadPlan *plan) {
+  const KeyIndex::Node &node = index.node(visit.node);
+  ModuleObject *module = as_module(visit.module);
+  std::vector<std::uint32_t> found;
+  std::unordered_set<std::uint32_t> below_unknown;
+  std::uint32_t extra_state = 0;
+  bool has_extra_state = false;
+  PyObject *children;
+  Owned asked;
+  if (registry(module, Slot::modules, &children, &asked) < 0) {
+    return -1;
+  }
+  const Owned held_children = borrow(children);
+  for (const KeyIndex::NodeId child : node.children) {
+    const Owned name = text(index.node(child).name);
+    const int known = name ? mapping_contains(children, name.ptr()) : -1;
+    if (known < 0) {
+      return -1;
+    }
+    if (!known) {
+      const std::vector<std::uint32_t> below = index.positions(child);
+      found.insert(found.end(), below.begin(), below.end());
+      // The setter may make this child.
+      below_unknown.insert(below.begin(), below.end());
+    }
+  }
+  for (const KeyIndex::Leaf &leaf : node.leaves) {
+    if (leaf.name == "_extra_state") {
+      has_extra_state = !has_extra_state_setter(visit.module);
+      extra_state = leaf.position;
+      continue;
+    }
+    const Owned name = text(leaf.name);
+    const int known = name ? has_entry(module, name.ptr()) : -1;
+    if (known < 0) {
+      return -1;
+    }
+    if (!known) {
+      found.push_back(leaf.position);
+    }
+  }
+  std::sort(found.begin(), found.end());
+  if (has_extra_state) {
+    found.insert(found.begin(), extra_state);
+  }
+  for (const std::uint32_t position : found) {
+    const bool provisional =
+        visit.below_extra_state || (visit.has_extra_state && below_unknown.count(position));
+    plan->unexpected.push_back(
+        LoadPlan::Report{visit.step, borrow(index.key(position)), provisional});
+    plan->may_change = plan->may_change || provisional;
+  }
+  return 0;
+}
+
+}  // namespace
+
+int find_unexpected_keys(LoadRegion &region, PyObject *prefix, LoadPlan *plan) {
+  if (!region.index) {
+    region.index = std::make_shared<KeyIndex>();
+    if (region.index->build(region.dict.ptr(), prefix) < 0) {
+      return -1;
+    }
+    region.node = KeyIndex::kRoot;
+  }
+  KeyIndex &index = *region.index;
+  for (std::size_t i = 0; i < plan->visits.size(); ++i) {
+    LoadPlan::Visit &visit = plan->visits[i];
+    visit.node = region.node;
+    if (visit.name) {
+      const KeyIndex::NodeId parent = plan->visits[visit.parent].node;
+      visit.node = parent == KeyIndex::kNone ? parent : index.descend(parent, visit.name);
+      if (visit.node == KeyIndex::kNone && PyErr_Occurred()) {
+        return -1;
+      }
+    }
+    if (visit.judged && visit.node != KeyIndex::kNone && judge(index, visit, plan) < 0) {
+      return -1;
+    }
+  }
+  return 0;
+}
+
+}  // namespace modtree

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The keys of a state dict that no module of a plan asked for.
+#pragma once
+
+#include "module/state/load_plan.h"
+
+namespace modtree {
+
+// Puts them into plan->unexpected, with the module that would have to load them. Builds the
+// region's index when it has none; `prefix` is that of the plan's root. -1 on error.
+int find_unexpected_keys(LoadRegion &region, PyObject *prefix, LoadPlan *plan);
+
+}  // namespace modtree
