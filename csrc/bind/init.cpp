@@ -8,6 +8,7 @@
 #include "bind/bind_tensor.h"
 #include "bind/guarded_functions.h"
 #include "family/family.h"
+#include "family/read_tensors.h"
 #include "module/adoption.h"
 #include "module/bound_method.h"
 #include "module/class_info.h"
@@ -81,6 +82,9 @@ PYBIND11_MODULE(_C, m) {
   bind_module(m);
   m.def("_forget_families", &forget_families,
         "Makes the tree ask modtree.families.find again for every type.");
+  m.def("read_tensors", &read_tensors, py::arg("tensors"),
+        "Where the values of each tensor lie: a list of (dtype name, shape, address, nbytes, "
+        "is_contiguous), with None for values that native code cannot read as they lie in memory.");
   m.def(
       "_install", [](const py::kwargs &objects) { install(objects); },
       "Gives objects of modtree's Python modules to native code, by the names under which that "

@@ -4,6 +4,8 @@
 
 #include <pybind11/pytypes.h>
 
+#include "family/tensor_facts.h"
+
 namespace modtree {
 
 namespace py = pybind11;
@@ -31,6 +33,12 @@ public:
   virtual PyObject *shape(PyObject *tensor) = 0;  // tuple of int
   // Equal shapes; `other` may belong to another family.
   virtual int same_shape(PyObject *tensor, PyObject *other) = 0;
+
+  // What native code can read of a tensor in one go; unknown for a library that offers no such way,
+  // and wherever only the questions above tell. Never `error`.
+  virtual Read read(PyObject *, TensorFacts *) { return Read::unknown; }
+  // The same of a tensor whose values lie in main memory as they are.
+  virtual Read read_values(PyObject *, TensorFacts *) { return Read::unknown; }
 
   // Gradients.
   virtual int requires_grad(PyObject *tensor) = 0;

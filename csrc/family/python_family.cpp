@@ -2,6 +2,7 @@
 // The adapter that answers for any library through the methods of a Python object.
 #include "family/family.h"
 #include "family/parameter_copies.h"
+#include "family/tensor_reader.h"
 #include "python/compat.h"
 #include "python/interned.h"
 
@@ -78,7 +79,8 @@ public:
         copy_all_(object.attr("copy_all")),
         to_(object.attr("to")),
         empty_like_(object.attr("empty_like")),
-        copies_(object.attr("parameter_copies")) {}
+        copies_(object.attr("parameter_copies")),
+        reader_(tensor_type_, parameter_type_, object.attr("tensor_access")) {}
 
   int is_parameter(PyObject *tensor) override {
     if (reinterpret_cast<PyObject *>(Py_TYPE(tensor)) == parameter_type_.ptr()) {
@@ -125,6 +127,11 @@ public:
       return -1;
     }
     return PyObject_RichCompareBool(mine.ptr(), theirs.ptr(), Py_EQ);
+  }
+
+  Read read(PyObject *tensor, TensorFacts *facts) override { return reader_.read(tensor, facts); }
+  Read read_values(PyObject *tensor, TensorFacts *facts) override {
+    return reader_.read_values(tensor, facts);
   }
 
   int requires_grad(PyObject *tensor) override {
@@ -257,6 +264,7 @@ private:
   py::object detach_, make_parameter_, can_set_data_, set_data_, must_swap_contents_, copy_into_,
       copy_all_, to_, empty_like_;
   ParameterCopies copies_;
+  TensorReader reader_;
 };
 
 }  // namespace

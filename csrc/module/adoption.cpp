@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "module/adoption.h"
 
-#ifndef _WIN32
-#include <dlfcn.h>
-#endif
-
 #include <array>
 #include <cstring>
 #include <string>
@@ -17,6 +13,7 @@
 #include "module/object_methods.h"
 #include "module/type.h"
 #include "python/call.h"
+#include "python/loaded_library.h"
 
 namespace modtree {
 
@@ -185,18 +182,6 @@ PyObject **table_of(const char *name) {
   return nullptr;
 }
 
-TracingState find_tracing_state(const char *library) {
-#ifdef _WIN32
-  (void)library;
-  return nullptr;
-#else
-  void *loaded = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
-  return loaded ? reinterpret_cast<TracingState>(
-                      dlsym(loaded, "_ZN5torch3jit6tracer15getTracingStateEv"))
-                : nullptr;
-#endif
-}
-
 }  // namespace
 
 Face *find_face(PyObject *function) {
@@ -349,7 +334,8 @@ void set_tracing_probe(const std::string &library, py::handle function) {
   if (!PyCallable_Check(function.ptr())) {
     throw py::type_error("expected a callable as `function`");
   }
-  tracing_state = find_tracing_state(library.c_str());
+  tracing_state = reinterpret_cast<TracingState>(
+      find_in_loaded_library(library.c_str(), "_ZN5torch3jit6tracer15getTracingStateEv"));
   tracing_function = function.inc_ref().ptr();
 }
 

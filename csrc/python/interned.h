@@ -44,6 +44,7 @@ namespace modtree {
   X(detach, "detach")                                                                              \
   X(dict, "__dict__")                                                                              \
   X(eval, "eval")                                                                                  \
+  X(dtype, "dtype")                                                                                \
   X(extra_repr, "extra_repr")                                                                      \
   X(extra_state, "_extra_state")                                                                   \
   X(forward, "forward")                                                                            \

@@ -4,7 +4,7 @@
 # these aliases.
 import builtins
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from types import CodeType, FrameType, ModuleType, TracebackType
 from typing import Any, Generic, Literal, SupportsIndex, TypeVar, final, overload
 
@@ -158,6 +158,22 @@ _global_module_registration_hooks: OrderedDict[int, Callable[..., Any]]
 _global_parameter_registration_hooks: OrderedDict[int, Callable[..., Any]]
 
 def _forget_families() -> None: ...
+def read_tensors(
+    tensors: Iterable[Any],
+) -> list[tuple[str, tuple[int, ...], int, int, bool] | None]:
+    """Where the values of tensors lie: (dtype name, shape, address, nbytes, is_contiguous) of each.
+
+    None for everything else: what is no tensor, or is of a subclass; a tensor that is not in main
+    memory or not strided, that is noted as negated or conjugated, whose storage was made smaller
+    than it is; of a library that offers no such access; and for all while a mode of the library is
+    active, or after a program has replaced attributes of its tensor class. The address is that of
+    the first element; ``nbytes`` counts the elements, which lie there one after the other if
+    ``is_contiguous``. The dtype has the name that torch and NumPy give it.
+
+    The caller keeps the tensors alive, and lets nothing run that could resize their storages, for
+    as long as it uses the addresses.
+    """
+
 def _make_state_metadata(record: Any, /) -> Any: ...
 def _seal_module_class(cls: type, /) -> None: ...
 

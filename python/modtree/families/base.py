@@ -36,6 +36,39 @@ class ParameterCopies(NamedTuple):
     deciding: dict[str, Any]
 
 
+class TensorAccess(NamedTuple):
+    """How native code reads tensors of a library without their Python names.
+
+    Args:
+        exchange: The capsule with DLPack's table of C functions (``__dlpack_c_exchange_api__``).
+        attributes: What ``tensor_type`` and ``parameter_type`` have under the names that the table
+            answers instead, and under those of attributes that native code reads through their
+            getters; where a program replaces one of these, nothing is read natively.
+        modes: Functions that count what is to see every question to a tensor on this thread, by the
+            symbol of the C++ function behind each; nothing is read while one is not zero.
+        library: The path of the shared library with those symbols.
+        int8: The dtype of signed bytes; the table says the same of integers of fewer bits.
+        uint8: The dtype of unsigned bytes.
+        is_neg: Of a tensor: is it noted as negated?
+        is_conj: Of a tensor: is it noted as conjugated?
+        untyped_storage: The storage of a tensor.
+        storage_nbytes: The size of a storage.
+        storage_address: The address of a storage.
+    """
+
+    exchange: Any
+    attributes: dict[str, Any]
+    modes: dict[str, Callable[[], int]]
+    library: str
+    int8: Any
+    uint8: Any
+    is_neg: Callable[[Any], bool]
+    is_conj: Callable[[Any], bool]
+    untyped_storage: Callable[[Any], Any]
+    storage_nbytes: Callable[[Any], int]
+    storage_address: Callable[[Any], int]
+
+
 class TensorFamily:
     """Answers the tree's questions about the tensors of one library.
 
@@ -58,6 +91,8 @@ class TensorFamily:
     has_common_names: bool = False
     #: How native code makes the copies of ``copy.deepcopy``; None: the parameters' own method does.
     parameter_copies: ParameterCopies | None = None
+    #: How native code reads tensors of the two classes above; None: by their names alone.
+    tensor_access: TensorAccess | None = None
 
     def owns(self, cls: type) -> bool:
         """Are the instances of this type, which derives from one of the library's, its tensors?"""

@@ -8,7 +8,9 @@ function is what native code calls fastest (faster than an ``operator.methodcall
 from __future__ import annotations
 
 import operator
+import os
 import sys
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -67,12 +69,52 @@ def _parameter_copies() -> base.ParameterCopies | None:
     )
 
 
+# Names that are not asked where a tensor is read natively, by the kind of what torch has there.
+_GETTERS = ("shape", "is_meta", "requires_grad", "grad", "grad_fn", "dtype", "device", "data")
+_METHODS = ("is_floating_point", "is_complex", "size", "dim", "stride", "data_ptr")
+_MODES = {
+    "_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv": _function_modes,
+    "_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv": _dispatch_modes,
+}
+
+
+def _tensor_access() -> base.TensorAccess | None:
+    """None where this torch has no table of C functions, or a program has replaced an attribute."""
+    attributes = {}
+    for names, kind in (
+        (_GETTERS, types.GetSetDescriptorType),
+        (_METHODS, types.MethodDescriptorType),
+    ):
+        for name in names:
+            homes = [c for c in _Parameter.__mro__ if name in vars(c)]
+            if homes != [torch._C.TensorBase] or type(vars(homes[0])[name]) is not kind:
+                return None
+            attributes[name] = vars(homes[0])[name]
+    if _Tensor not in _Parameter.__mro__ or not hasattr(_Tensor, "__dlpack_c_exchange_api__"):
+        return None
+    name = "libtorch_cpu.dylib" if sys.platform == "darwin" else "libtorch_cpu.so"
+    return base.TensorAccess(
+        _Tensor.__dlpack_c_exchange_api__,
+        attributes,
+        _MODES,
+        os.path.join(os.path.dirname(torch.__file__ or ""), "lib", name),
+        torch.int8,
+        torch.uint8,
+        _Tensor.is_neg,
+        _Tensor.is_conj,
+        _Tensor.untyped_storage,
+        torch.UntypedStorage.nbytes,
+        torch.UntypedStorage.data_ptr,
+    )
+
+
 class TorchFamily(base.TensorFamily):
     name = "torch"
     tensor_type = _Tensor
     parameter_type = _Parameter
     has_common_names = True
     parameter_copies = _parameter_copies()
+    tensor_access = _tensor_access()
 
     # -- what is it? -------------------------------------------------------------------------------
 

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "family/tensor_reader.h"
+
+#include "python/call.h"
+#include "python/interned.h"
+#include "python/loaded_library.h"
+
+namespace modtree {
+
+namespace {
+
+using Owned = py::object;
+
+Owned steal(PyObject *object) { return py::reinterpret_steal<Owned>(object); }
+Owned borrow(PyObject *object) { return py::reinterpret_borrow<Owned>(object); }
+
+PyTypeObject *as_type(py::handle type) {
+  if (!PyType_Check(type.ptr())) {
+    throw py::type_error("a tensor class must be a class");
+  }
+  return reinterpret_cast<PyTypeObject *>(type.ptr());
+}
+
+// In the order of TensorAttribute.
+constexpr std::array<PyObject * Names::*, kTensorAttributes> kAttributeNames = {
+    &Names::shape, &Names::is_meta, &Names::requires_grad,
+    &Names::grad,  &Names::grad_fn, &Names::dtype,
+};
+
+// A question that is answered by True or False; -1 on error.
+int ask(py::handle function, PyObject *argument) {
+  const Owned answer = call(function, argument);
+  return answer ? PyObject_IsTrue(answer.ptr()) : -1;
+}
+
+// The number that a function answers with: false on error.
+bool ask_number(py::handle function, py::handle argument, std::size_t *number) {
+  const Owned answer = call(function, argument);
+  *number = answer ? PyLong_AsSize_t(answer.ptr()) : 0;
+  return answer && !PyErr_Occurred();
+}
+
+}  // namespace
+
+TensorReader::TensorReader(py::handle tensor_type, py::handle parameter_type,
+                           py::handle description) {
+  if (description.is_none()) {
+    return;
+  }
+  classes_[0].type = as_type(tensor_type);
+  classes_[1].type = as_type(parameter_type);
+  attributes_ = steal(PyDict_Copy(py::dict(description.attr("attributes")).ptr()));
+  if (!attributes_) {
+    throw py::error_already_set();
+  }
+  int8_ = description.attr("int8");
+  uint8_ = description.attr("uint8");
+  is_neg_ = description.attr("is_neg");
+  is_conj_ = description.attr("is_conj");
+  untyped_storage_ = description.attr("untyped_storage");
+  storage_nbytes_ = description.attr("storage_nbytes");
+  storage_address_ = description.attr("storage_address");
+  find_getters();
+  find_modes(description.attr("library"), description.attr("modes"));
+  find_table(description.attr("exchange"));
+}
+
+void TensorReader::find_table(py::handle capsule) {
+  if (!PyCapsule_IsValid(capsule.ptr(), dlpack::kTableName)) {
+    return;
+  }
+  auto *header = static_cast<const dlpack::TableHeader *>(
+      PyCapsule_GetPointer(capsule.ptr(), dlpack::kTableName));
+  while (header && header->version.major > dlpack::kMajorVersion) {
+    header = header->previous;
+  }
+  if (!header || header->version.major != dlpack::kMajorVersion) {
+    return;
+  }
+  const auto *table = reinterpret_cast<const dlpack::Table *>(header);
+  // The specification has it that a table lives as long as the process.
+  table_ = table->dltensor_from_py_object_no_sync ? table : nullptr;
+}
+
+void TensorReader::find_getters() {
+  for (std::size_t i = 0; i < kTensorAttributes; ++i) {
+    PyObject *found = PyDict_GetItemWithError(attributes_.ptr(), names.*kAttributeNames[i]);
+    if (!found && PyErr_Occurred()) {
+      throw py::error_already_set();
+    }
+    if (!found || !Py_IS_TYPE(found, &PyGetSetDescr_Type)) {
+      continue;
+    }
+    // What getset_get of CPython checks at each read.
+    PyTypeObject *owner = PyDescr_TYPE(found);
+    const bool fits = PyType_IsSubtype(classes_[0].type, owner) != 0 &&
+                      PyType_IsSubtype(classes_[1].type, owner) != 0;
+    const PyGetSetDef *definition = reinterpret_cast<PyGetSetDescrObject *>(found)->d_getset;
+    if (fits && definition->get) {
+      getters_[i] = Getter{definition->get, definition->closure};
+    }
+  }
+}
+
+void TensorReader::find_modes(py::handle library, py::handle modes) {
+  const char *path = PyUnicode_AsUTF8(library.ptr());
+  const Owned pairs = path ? steal(PyDict_Items(py::dict(borrow(modes.ptr())).ptr())) : Owned();
+  if (!pairs) {
+    throw py::error_already_set();
+  }
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(pairs.ptr()); ++i) {
+    PyObject *pair = PyList_GET_ITEM(pairs.ptr(), i);
+    const char *symbol = PyUnicode_AsUTF8(PyTuple_GET_ITEM(pair, 0));
+    if (!symbol) {
+      throw py::error_already_set();
+    }
+    modes_.push_back(
+        Mode{reinterpret_cast<std::int64_t (*)()>(find_in_loaded_library(path, symbol)),
+             borrow(PyTuple_GET_ITEM(pair, 1))});
+  }
+}
+
+bool TensorReader::compare(PyTypeObject *type) const {
+  Py_ssize_t position = 0;
+  PyObject *name, *value;
+  while (PyDict_Next(attributes_.ptr(), &position, &name, &value)) {
+    if (type_lookup(type, name).ptr() != value) {
+      return false;
+    }
+  }
+  return type->tp_getattro == PyObject_GenericGetAttr;
+}
+
+bool TensorReader::is_unchanged(Class *of) {
+  TypeVersion version = type_version(of->type);
+  if (version != 0 && version == of->version) {
+    return of->answer;
+  }
+  // A lookup gives the class a version. It is read before the rest, as user code may run there.
+  type_lookup(of->type, names.shape);
+  version = type_version(of->type);
+  const bool answer = compare(of->type);
+  of->answer = answer;
+  of->version = version;
+  return answer;
+}
+
+bool TensorReader::is_plain(PyObject *tensor) {
+  for (Class &of : classes_) {
+    if (Py_TYPE(tensor) == of.type) {
+      return is_unchanged(&of);
+    }
+  }
+  return false;
+}
+
+bool TensorReader::has_no_mode() const {
+  for (const Mode &mode : modes_) {
+    if (mode.count) {
+      if (mode.count() != 0) {
+        return false;
+      }
+      continue;
+    }
+    const Owned count = steal(PyObject_CallNoArgs(mode.function.ptr()));
+    if (!count || PyLong_AsLong(count.ptr()) != 0) {
+      PyErr_Clear();
+      return false;
+    }
+  }
+  return true;
+}
+
+bool TensorReader::is_readable(PyObject *tensor) {
+  return table_ && is_plain(tensor) && has_no_mode();
+}
+
+bool TensorReader::fill(PyObject *tensor, dlpack::Tensor *out) const {
+  // The table refuses meta tensors as well, at the price of a C++ exception.
+  const Owned meta = steal(get_plain(TensorAttribute::is_meta, tensor));
+  if (meta.ptr() != Py_False || table_->dltensor_from_py_object_no_sync(tensor, out) != 0) {
+    PyErr_Clear();
+    return false;
+  }
+  return out->ndim >= 0 && out->ndim <= TensorFacts::kMaxDims && out->byte_offset == 0 &&
+         (out->ndim == 0 || (out->shape && out->strides));
+}
+
+Read TensorReader::read(PyObject *tensor, TensorFacts *facts) {
+  dlpack::Tensor found;
+  if (!is_readable(tensor) || !fill(tensor, &found)) {
+    return Read::unknown;
+  }
+  facts->dtype = found.dtype;
+  facts->device = found.device;
+  facts->ndim = found.ndim;
+  std::copy(found.shape, found.shape + found.ndim, facts->shape);
+  std::copy(found.strides, found.strides + found.ndim, facts->strides);
+  facts->data = static_cast<const std::byte *>(found.data);
+  return Read::done;
+}
+
+int TensorReader::same_shape(PyObject *tensor, PyObject *other) {
+  dlpack::Tensor mine, theirs;
+  if (!is_readable(tensor) || !is_plain(other) || !fill(tensor, &mine)) {
+    return -1;
+  }
+  // By value: reading the other may let go of the first.
+  std::int64_t shape[TensorFacts::kMaxDims];
+  std::copy(mine.shape, mine.shape + mine.ndim, shape);
+  if (!fill(other, &theirs)) {
+    return -1;
+  }
+  return mine.ndim == theirs.ndim && std::equal(shape, shape + mine.ndim, theirs.shape);
+}
+
+PyObject *TensorReader::get(TensorAttribute attribute, PyObject *tensor) {
+  return is_plain(tensor) ? get_plain(attribute, tensor) : nullptr;
+}
+
+bool TensorReader::has_told_dtype(PyObject *tensor, const TensorFacts &facts) const {
+  const bool is_int = facts.dtype.code == dlpack::kInt;
+  if (facts.dtype.bits != 8 || (!is_int && facts.dtype.code != dlpack::kUInt)) {
+    return true;
+  }
+  const Owned dtype = steal(get_plain(TensorAttribute::dtype, tensor));
+  PyErr_Clear();
+  return dtype.is(is_int ? int8_ : uint8_);
+}
+
+int TensorReader::is_as_stored(PyObject *tensor, const TensorFacts &facts) const {
+  const int is_neg = ask(is_neg_, tensor);
+  if (is_neg != 0 || facts.dtype.code != dlpack::kComplex) {
+    return is_neg < 0 ? -1 : !is_neg;
+  }
+  const int is_conj = ask(is_conj_, tensor);
+  return is_conj < 0 ? -1 : !is_conj;
+}
+
+int TensorReader::is_within_storage(PyObject *tensor, const TensorFacts &facts) const {
+  // The distance from the first element to the end of the last one.
+  std::int64_t reach = 1;
+  for (int i = 0; i < facts.ndim; ++i) {
+    if (facts.shape[i] == 0) {
+      return 1;
+    }
+    if (facts.strides[i] < 0) {
+      return 0;
+    }
+    reach += (facts.shape[i] - 1) * facts.strides[i];
+  }
+  std::size_t size, address;
+  const Owned storage = call(untyped_storage_, tensor);
+  if (!storage || !ask_number(storage_nbytes_, storage, &size) ||
+      !ask_number(storage_address_, storage, &address)) {
+    return -1;
+  }
+  const auto begin = reinterpret_cast<std::size_t>(facts.data);
+  const std::size_t bytes = static_cast<std::size_t>(reach) * (facts.dtype.bits / 8U);
+  return begin != 0 && begin >= address && begin - address <= size &&
+         bytes <= size - (begin - address);
+}
+
+Read TensorReader::read_values(PyObject *tensor, TensorFacts *facts) {
+  const Read done = read(tensor, facts);
+  if (done != Read::done || facts->device.type != dlpack::kCpu || facts->dtype.lanes != 1 ||
+      facts->dtype.bits % 8 != 0 || !has_told_dtype(tensor, *facts)) {
+    return done == Read::error ? done : Read::unknown;
+  }
+  const int as_stored = is_as_stored(tensor, *facts);
+  const int within = as_stored <= 0 ? as_stored : is_within_storage(tensor, *facts);
+  if (within < 0 && PyErr_ExceptionMatches(PyExc_RuntimeError)) {
+    PyErr_Clear();  // there is a storage, but without memory
+    return Read::unknown;
+  }
+  return within < 0 ? Read::error : within ? Read::done : Read::unknown;
+}
+
+}  // namespace modtree
