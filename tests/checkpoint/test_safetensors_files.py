@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import random
 import subprocess
 import sys
 from collections import OrderedDict
@@ -135,6 +136,58 @@ def header(text):
     return len(text.encode()).to_bytes(8, "little") + text.encode()
 
 
+DTYPES = [np.dtype(name) for name in PLAIN if name != "complex64"]
+
+
+def random_leaf(rng, arrays):
+    """An array with elements in any order, small or large; of its own or of another one's memory"""
+    kind = rng.randrange(8)
+    if kind == 0 and arrays:
+        return rng.choice(arrays)
+    if kind == 1 and arrays:
+        array = rng.choice(arrays)
+        return array[rng.randrange(3) :] if array.ndim else array[None]
+    shape = [rng.choice((0, 1, 2, 3, 5)) for _ in range(rng.randrange(4))]
+    if kind == 2:
+        shape = [rng.choice((40_000, 70_000)), 2]
+    dtype = rng.choice(DTYPES)
+    array = (np.arange(np.prod(shape, dtype=int)) % 100).reshape(shape).astype(dtype)
+    if kind == 3 and dtype.itemsize > 1:
+        return array.astype(dtype.newbyteorder(">"))
+    if kind == 4:
+        return array.T
+    return array[::-1] if kind == 5 and array.ndim else array
+
+
+@pytest.mark.parametrize("libraries", ["numpy", "modtree", "all"])
+@pytest.mark.parametrize("seed", range(6))
+def test_many_tensors_of_all_kinds(libraries, seed, tmp_path):
+    rng = random.Random(seed)
+    torch = pytest.importorskip("torch") if libraries == "all" else None
+    arrays, state, parts = [], {}, "abcdefgh"
+    for i in range(rng.choice((0, 1, 2, 300))):
+        array = random_leaf(rng, arrays)
+        arrays.append(array)
+        key = f"{rng.choice(parts)}.{i}"
+        which = rng.choice(("numpy", "modtree", "torch")) if libraries == "all" else libraries
+        is_usual = array.dtype.isnative and all(step >= 0 for step in array.strides)
+        if which == "torch" and is_usual and min(array.strides, default=1):
+            state[key] = torch.from_numpy(array)
+        else:
+            state[key] = mt.from_numpy(array) if which == "modtree" and is_usual else array
+    path = saved(state, tmp_path)
+    read = mt.load_file(path)
+    assert list(read) == list(state)
+    for (key, value), array in zip(state.items(), arrays, strict=True):
+        np.testing.assert_array_equal(read[key].numpy(), array, err_msg=key)
+        assert str(read[key].dtype).rpartition(".")[2] == array.dtype.name, (key, type(value))
+    written = safetensors.numpy.load_file(path)
+    for key, array in written.items():
+        np.testing.assert_array_equal(read[key].numpy(), array, strict=True)
+    memory = {np.lib.array_utils.byte_bounds(a) for a in arrays if a.size}
+    assert len([a for a in written.values() if a.size]) <= len(memory)
+
+
 # -- a model ---------------------------------------------------------------------------------------
 
 
@@ -220,6 +273,28 @@ def test_views_share_memory_again(tmp_path):
     read["flat"].fill_(7)
     assert read["first"].tolist() == [7.0] * 4 and read["grid"].tolist() == [[7.0] * 2] * 5
     assert read["apart"].tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("ending", ["safetensors", "pt"])
+def test_a_view_under_several_keys_is_one_tensor_again(ending, tmp_path):
+    flat = mt.arange(12.0)
+    part = flat[2:6]
+    state = {"part": part, "flat": flat, "again": part, "alike": flat[2:6], "last": flat}
+    path = tmp_path / f"a.{ending}"
+    if ending == "pt":
+        mt.save(state, path, format="torch")
+    else:
+        mt.save_file(state, path)
+    for other in ("safetensors", "pt", "safetensors"):
+        read = mt.load_file(path)
+        assert_equal(read, state)
+        assert read["part"] is read["again"] and read["flat"] is read["last"]
+        read["flat"].fill_(7)
+        assert read["part"].tolist() == read["alike"].tolist() == [7.0] * 4
+        meta = mt.load_file(path, device="meta")
+        assert [tuple(t.shape) for t in meta.values()] == [tuple(t.shape) for t in state.values()]
+        before, path = path, tmp_path / f"b{ending}.{other}"
+        mt.checkpoints.convert(before, path)
 
 
 def test_views_of_memory_that_no_tensor_covers_come_back_apart(tmp_path):

@@ -192,7 +192,8 @@ class _Beside(Protocol):
 def completed(tensors: dict[str, Any], beside: _Beside) -> Any:
     """The state dict of these tensors and what stands beside them."""
     late = {key: tensors[kept] for key, kept in beside.ties.items()}
-    late |= {key: _view_of(tensors[view.of], view) for key, view in beside.views.items()}
+    made = {view: _view_of(tensors[view.of], view) for view in set(beside.views.values())}
+    late |= {key: made[view] for key, view in beside.views.items()}
     late |= beside.values
     state = StateDict(tensors if not late else _in_place(tensors, late, beside.places))
     if beside.versions is not None:

@@ -57,14 +57,14 @@ class SafetensorsContents(Contents):
 
     Args:
         tensors: dtype and shape by key.
-        data: Gives the bytes of a tensor, in pieces.
+        pieces: Gives the bytes of tensors one after the other, in pieces.
         metadata: The text beside them.
     """
 
     def __init__(
         self,
         tensors: Mapping[str, tuple[FileDtype, tuple[int, ...]]],
-        data: Callable[[str], Iterable[Any]],
+        pieces: Callable[[Sequence[str]], Iterable[Any]],
         metadata: Mapping[str, str],
     ) -> None:
         self.sizes = {
@@ -72,7 +72,7 @@ class SafetensorsContents(Contents):
         }
         self.metadata = metadata
         self._tensors = tensors
-        self._data = data
+        self._pieces = pieces
 
     def write(
         self,
@@ -83,4 +83,4 @@ class SafetensorsContents(Contents):
         advance: Callable[[int], None],
     ) -> None:
         tensors = {key: self._tensors[key] for key in keys}
-        write_safetensors(file, path, tensors, metadata, self._data, advance)
+        write_safetensors(file, path, tensors, metadata, self._pieces, advance)

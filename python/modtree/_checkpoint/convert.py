@@ -142,7 +142,7 @@ def _safetensors(
 
     return SafetensorsContents(
         {key: (file_dtype(key), checkpoint.entries[old].shape) for key, old in keys.items()},
-        lambda key: _converted(checkpoint, keys[key], types[key]),
+        lambda news: _all_converted(checkpoint, {keys[key]: types[key] for key in news}),
         full_metadata(_plain(checkpoint.metadata), keys, record, path),
     )
 
@@ -150,6 +150,19 @@ def _safetensors(
 def _plain(metadata: Mapping[str, str]) -> dict[str, str]:
     """Without what only the files of the source could say."""
     return {key: text for key, text in metadata.items() if key != "total_size"}
+
+
+def _all_converted(checkpoint: Checkpoint, dtypes: _Types) -> Iterator[memoryview]:
+    """The bytes of entries, one after the other, in the dtype that is named for each."""
+    for key, name in dtypes.items():
+        entry = checkpoint.entries[key]
+        expected = math.prod(entry.shape) * BY_NAME[name].bits // 8
+        count = 0
+        for piece in _converted(checkpoint, key, name):
+            count += piece.nbytes
+            yield piece
+        if count != expected:
+            raise CheckpointError(f"{count} bytes came for {expected} of it", checkpoint.path, key)
 
 
 def _converted(checkpoint: Checkpoint, key: str, name: str) -> Iterator[memoryview]:

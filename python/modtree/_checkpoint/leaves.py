@@ -1,60 +1,90 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The entries of a state dict as files take them: tensors as bytes, what shares memory once."""
+"""The entries of a state dict as files take them: tensors as bytes, what shares memory once.
+
+State dicts may have hundreds of thousands of small tensors, whose values take less time to write
+than it takes to ask each of them what it is. What is usual is asked in few steps; everything else
+goes another way, which knows all cases and has the words for errors.
+"""
 
 from __future__ import annotations
 
-import math
 import sys
-from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from modtree._checkpoint.base import CheckpointError, View, bytes_of, shortened
+from modtree import _C
+from modtree._checkpoint.base import CheckpointError, bytes_of, shortened
 from modtree._checkpoint.dtypes import BY_NAME, FileDtype
 from modtree._checkpoint.record import Record
+from modtree._checkpoint.shared_memory import Sources, Spans, take_shared
 from modtree._module.parameter import Parameter
 from modtree._tensor.tensor import Tensor
 from modtree.families import family_of
 
-__all__ = ["Leaf", "leaves_of"]
+__all__ = ["Leaves", "leaves_of"]
 
 #: Types with nothing to find out about.
 _PLAIN = (Tensor, Parameter)
+#: Bytes of a tensor that is written together with its neighbours, and of what is written at once.
+_SMALL = 1 << 16
+_PIECE = 1 << 20
+#: dtypes of arrays whose memory is what a file has, and which Python takes as bytes.
+_AS_IN_FILES = (
+    frozenset(map(np.dtype, "?bBhHiIlLqQefdF")) if sys.byteorder == "little" else frozenset()
+)
 
 
-@dataclass(eq=False)
-class Leaf:
-    """A tensor to be written.
+class Leaves:
+    """The tensors that a file has to hold.
 
     Attributes:
-        dtype: Its dtype in the file.
-        shape: Its shape.
-        source: An array of its values or of their bits, or a tensor of a library that has them on
-            another device.
-        memory: Equal for tensors with the same elements of the same memory.
+        tensors: dtype and shape by key.
+        sources: Their values.
     """
 
-    dtype: FileDtype
-    shape: tuple[int, ...]
-    source: Any
-    memory: Any
+    def __init__(self) -> None:
+        self.tensors: dict[str, tuple[FileDtype, tuple[int, ...]]] = {}
+        self.sources: Sources = {}
 
-    @property
-    def nbytes(self) -> int:
-        return math.prod(self.shape) * self.dtype.bits // 8
+    def pieces(self, keys: Sequence[str]) -> Iterator[Any]:
+        """The bytes of tensors as a file has them, one after the other. What is copied for it are
+        small ones, and those whose elements are not in that order.
+        """
+        small: list[Any] = []
+        count = 0
+        for key in keys:
+            data = self.sources[key]
+            if data.nbytes > _SMALL or not _is_plain(data):
+                data = _bytes_of_source(data)
+            is_large = data.nbytes > _SMALL
+            if not is_large:
+                small.append(data)
+                count += data.nbytes
+            if small and (is_large or count >= _PIECE):
+                yield b"".join(small)
+                small.clear()
+                count = 0
+            if is_large:
+                yield data
+        if small:
+            yield b"".join(small)
 
-    def data(self) -> memoryview:
-        """The bytes as a file has them; a copy only where the elements are not in that order."""
-        array = self.source if isinstance(self.source, np.ndarray) else _bits(self.source.cpu())
-        if array.dtype.byteorder == ">" or (sys.byteorder == "big" and array.dtype.isnative):
-            array = array.byteswap()
-        return bytes_of(array)
+
+def _is_plain(source: Any) -> bool:
+    """Is it an array whose memory is what a file has?"""
+    return type(source) is np.ndarray and source.dtype in _AS_IN_FILES and source.flags.c_contiguous
 
 
-def leaves_of(state: Mapping[str, Any], path: str) -> tuple[dict[str, Leaf], Record]:
+def _bytes_of_source(source: Any) -> memoryview:
+    array = source if isinstance(source, np.ndarray) else _bits(source.cpu())
+    if array.dtype.byteorder == ">" or (sys.byteorder == "big" and array.dtype.isnative):
+        array = array.byteswap()
+    return bytes_of(array)
+
+
+def leaves_of(state: Mapping[str, Any], path: str) -> tuple[Leaves, Record]:
     """The tensors of a state dict that a file has to hold, and what else it holds.
 
     Args:
@@ -64,26 +94,88 @@ def leaves_of(state: Mapping[str, Any], path: str) -> tuple[dict[str, Leaf], Rec
     Raises:
         CheckpointError: An entry cannot be written.
     """
-    leaves: dict[str, Leaf] = {}
+    leaves = Leaves()
+    tensors, sources = leaves.tensors, leaves.sources
     record = Record(versions=getattr(state, "_metadata", None))
+    spans = Spans()
+    usual = _Usual()
+    dtypes: dict[Any, FileDtype] = {}  # those of the usual tensors
     for place, (key, value) in enumerate(state.items()):
         if type(key) is not str:
             raise CheckpointError(f"keys must be str, got {shortened(key)}", path)
-        leaf = _leaf(value, key, path)
-        if leaf is None:
-            record.values[key] = value
-            record.places[key] = place
+        found = usual.array(value)
+        dtype = None if found is None else dtypes.get(value.dtype)
+        if found is None or dtype is None:
+            other = _read(value, key, path)
+            if other is None:
+                record.values[key] = value
+                record.places[key] = place
+                continue
+            dtype, source = other
+            if found is not None:
+                dtypes[value.dtype] = dtype
+        if found is not None:
+            source = found[0]
+            spans.add(key, found[1], source.nbytes)
+        elif isinstance(source, np.ndarray):
+            spans.add_array(key, source)
         else:
-            leaves[key] = leaf
-    order = {key: place for place, key in enumerate(state)} if leaves else {}
-    _find_ties(leaves, record)
-    _find_views(leaves, record)
-    for key in (*record.ties, *record.views):
-        record.places[key] = order[key]
+            spans.add_elsewhere(key)
+        tensors[key] = dtype, tuple(source.shape)
+        sources[key] = source
+    shared = spans.overlapping()
+    if shared:
+        take_shared(shared, tensors, sources, record)
+    if record.ties or record.views:
+        order = {key: place for place, key in enumerate(state)}
+        record.places.update((key, order[key]) for key in (*record.ties, *record.views))
     return leaves, record
 
 
-def _leaf(value: Any, key: str, path: str) -> Leaf | None:
+class _Usual:
+    """Knows the tensors with which nothing is odd: plain ones of modtree and torch in main memory,
+    and arrays, whose elements lie in their order.
+    """
+
+    def __init__(self) -> None:
+        torch = sys.modules.get("torch")
+        self._tensor = getattr(torch, "Tensor", None)
+        self._parameter = getattr(getattr(torch, "nn", None), "Parameter", None)
+        self._integers = _torch_integers(torch) if self._tensor is not None else {}
+
+    def array(self, value: Any) -> tuple[np.ndarray, int] | None:
+        """An array of the values or of their bits, and its address; None of what is not usual."""
+        kind = type(value)
+        if kind is Tensor or kind is Parameter:
+            if value.is_meta:
+                return None
+            array = value._array
+            return (array, value.data_ptr()) if array.flags.c_contiguous else None
+        if kind is np.ndarray:
+            return (value, _C.from_array(value).data_ptr()) if _is_plain(value) else None
+        if kind is not self._tensor and kind is not self._parameter:
+            return None
+        try:
+            plain = value.detach() if value.requires_grad else value
+            integers = self._integers.get(value.dtype)
+            array = (plain if integers is None else plain.view(integers)).numpy()
+        except (RuntimeError, TypeError, NotImplementedError):  # on a device, sparse, conjugated
+            return None
+        return (array, value.data_ptr()) if array.flags.c_contiguous else None
+
+
+def _torch_integers(torch: Any) -> dict[Any, Any]:
+    """By dtypes of torch that NumPy has not: integers of the size of their elements."""
+    integers = {1: torch.uint8, 2: torch.int16}
+    return {
+        getattr(torch, name): integers[BY_NAME[name].bits // 8]
+        for name in _C._stored_dtypes
+        if hasattr(torch, name) and name in BY_NAME
+    }
+
+
+def _read(value: Any, key: str, path: str) -> tuple[FileDtype, Any] | None:
+    """dtype and values of a tensor of any kind; None of what is none."""
     if type(value) in _PLAIN:
         name, source = value.dtype.name, None if value.is_meta else value._array
     elif isinstance(value, np.ndarray):
@@ -110,12 +202,7 @@ def _leaf(value: Any, key: str, path: str) -> Leaf | None:
             path,
             key,
         )
-    memory: Any = id(source)
-    if isinstance(source, np.ndarray):
-        memory = (source.__array_interface__["data"][0], source.shape, source.strides, name)
-    elif hasattr(source, "data_ptr"):
-        memory = (str(source.device), source.data_ptr(), source.shape, source.stride(), name)
-    return Leaf(dtype, tuple(source.shape), source, memory)
+    return dtype, source
 
 
 def _source(value: Any, family: Any, key: str, path: str) -> Any:
@@ -150,53 +237,3 @@ def _bits(value: Any) -> np.ndarray:
     except TypeError:
         torch = sys.modules["torch"]
         return value.view({1: torch.uint8, 2: torch.int16}[value.element_size()]).numpy()
-
-
-# -- what shares memory ----------------------------------------------------------------------------
-
-
-def _find_ties(leaves: dict[str, Leaf], record: Record) -> None:
-    """Leaves one key of each group with the same elements: the first in the order of their names,
-    the choice of ``safetensors.torch``.
-    """
-    keys: dict[Any, list[str]] = defaultdict(list)
-    for key, leaf in leaves.items():
-        if leaf.nbytes:
-            keys[leaf.memory].append(key)
-    for group in keys.values():
-        if len(group) > 1:
-            kept = min(group)
-            for key in group:
-                if key != kept:
-                    record.ties[key] = kept
-                    del leaves[key]
-
-
-def _find_views(leaves: dict[str, Leaf], record: Record) -> None:
-    """Takes out tensors that lie in the memory of another one that is written as a whole."""
-    spans = []
-    for key, leaf in leaves.items():
-        if isinstance(leaf.source, np.ndarray) and leaf.nbytes:
-            spans.append((*np.lib.array_utils.byte_bounds(leaf.source), key))
-    spans.sort(key=lambda s: (s[0], -s[1], not leaves[s[2]].source.flags.c_contiguous))
-    whole: tuple[int, int, str] | None = None
-    for span in spans:
-        begin, end, key = span
-        if whole is None or begin >= whole[1]:
-            whole = span if leaves[key].source.flags.c_contiguous else None
-            continue
-        view = _view(whole[2], leaves[whole[2]], leaves[key]) if end <= whole[1] else None
-        if view is not None:
-            record.views[key] = view
-            del leaves[key]
-
-
-def _view(of: str, whole: Leaf, part: Leaf) -> View | None:
-    size = whole.source.itemsize
-    own, other = (leaf.source.__array_interface__["data"][0] for leaf in (whole, part))
-    steps = (other - own, *part.source.strides)
-    if part.dtype is not whole.dtype or any(step < 0 or step % size for step in steps):
-        return None
-    if part.source.size > whole.source.size:  # an expanded one
-        return None
-    return View(of, part.shape, tuple(step // size for step in steps[1:]), steps[0] // size)

@@ -8,7 +8,7 @@ The JSON maps each key to dtype, shape and the place of the values behind the he
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from modtree._checkpoint.base import CheckpointError, shortened
@@ -152,23 +152,36 @@ def _check_coverage(places: dict[str, Place], size: int, path: str) -> None:
 
 
 def header_bytes(
-    places: Iterable[tuple[str, Place]], metadata: Mapping[str, str], path: str
+    tensors: Mapping[str, tuple[FileDtype, tuple[int, ...]]],
+    begins: Mapping[str, int],
+    metadata: Mapping[str, str],
+    path: str,
 ) -> bytes:
-    """The length and the JSON, filled up with spaces so that values begin at a multiple of 8."""
+    """The length and the JSON, filled up with spaces so that values begin at a multiple of 8.
+
+    Args:
+        tensors: dtype and shape by key, in the order that the header gets.
+        begins: Where the values of each begin.
+        metadata: The text beside them.
+        path: Of the file, for errors.
+    """
     from json.encoder import encode_basestring as quoted
 
     parts = []
     if metadata:
         pairs = ",".join(f"{quoted(k)}:{quoted(v)}" for k, v in metadata.items())
         parts.append(f'"{_METADATA}":{{{pairs}}}')
-    for key, (dtype, shape, begin, end) in places:
-        if key == _METADATA:
-            raise CheckpointError("the format keeps this name for itself: rename it", path, key)
-        sizes = ",".join(map(str, shape))
-        parts.append(
-            f'{quoted(key)}:{{"dtype":"{dtype.code}","shape":[{sizes}],'
-            f'"data_offsets":[{begin},{end}]}}'
-        )
+    if _METADATA in tensors:
+        raise CheckpointError("the format keeps this name for itself: rename it", path, _METADATA)
+    kinds: dict[Any, tuple[str, int]] = {}  # most tensors have the dtype and shape of others
+    for key, kind in tensors.items():
+        if kind not in kinds:
+            dtype, shape = kind
+            form = f'"dtype":"{dtype.code}","shape":[{",".join(map(str, shape))}]'
+            kinds[kind] = form, math.prod(shape) * dtype.bits // 8
+        form, size = kinds[kind]
+        begin = begins[key]
+        parts.append(f'{quoted(key)}:{{{form},"data_offsets":[{begin},{begin + size}]}}')
     try:
         text = f"{{{','.join(parts)}}}".encode()
     except UnicodeEncodeError as error:

@@ -53,9 +53,7 @@ def save_state(
     with without_collections():
         leaves, record = leaves_of(state, file)
         contents = SafetensorsContents(
-            {key: (leaf.dtype, leaf.shape) for key, leaf in leaves.items()},
-            lambda key: (leaves[key].data(),),
-            full_metadata(metadata, leaves, record, file),
+            leaves.tensors, leaves.pieces, full_metadata(metadata, leaves.tensors, record, file)
         )
         write_checkpoint(file, contents, largest, progress)
 

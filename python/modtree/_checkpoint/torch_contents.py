@@ -116,7 +116,8 @@ def shared_entries(records: dict[str, TensorRecord]) -> tuple[dict[str, str], di
     for members in by_storage.values():
         if len(members) > 1:
             views.update(_views(members))
-    return ties, views
+    views |= {key: views[kept] for key, kept in ties.items() if kept in views}
+    return {key: kept for key, kept in ties.items() if kept not in views}, views
 
 
 def _identity(key: str, record: TensorRecord) -> Any:
