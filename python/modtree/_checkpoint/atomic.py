@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import io
 import os
 import re
 import stat
@@ -21,6 +20,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import IO, Any
 
+from modtree._checkpoint.block_writer import BlockWriter
+
 try:
     import fcntl
 except ImportError:  # Windows
@@ -28,9 +29,6 @@ except ImportError:  # Windows
 
 __all__ = ["AtomicFiles", "atomic_file", "folder_lock", "remove_leftovers", "sync_folder"]
 
-_BUFFER = 1 << 18
-#: Bytes after which the system is asked to begin with bringing them to the disk.
-_STEP = 1 << 23
 #: Files that are open at once while they are brought to the disk.
 _MOST_WAITING = 8
 _TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{12}\.tmp", re.DOTALL)
@@ -128,7 +126,7 @@ class _Replacement:
         self.path = path
         self._target = target
         descriptor, self._temporary = _create_beside(target)
-        self.file = io.BufferedWriter(_EarlyFile(descriptor, "wb"), _BUFFER)
+        self.file: Any = BlockWriter(descriptor)  # it has what IO[bytes] has
         self._thread: threading.Thread | None = None
         self._error: OSError | None = None
         try:
@@ -176,32 +174,6 @@ class _Replacement:
             self.file.close()
         with contextlib.suppress(OSError):
             os.unlink(self._temporary)
-
-
-class _EarlyFile(io.FileIO):
-    """Has the system bring what was written to the disk while more is written, so that little is
-    left to wait for at the end.
-    """
-
-    _written = 0
-    _begun = 0
-
-    def write(self, data: Any) -> int:
-        count = super().write(memoryview(data)[:_STEP])
-        self._written += count or 0
-        if self._written - self._begun >= _STEP:
-            self._begin_writing()
-        return count
-
-    def _begin_writing(self) -> None:
-        # What Linux does at this advice for pages that are not on the disk yet; they stay in memory
-        # meanwhile, so that they can be read.
-        if hasattr(os, "posix_fadvise"):
-            begun, self._begun = self._begun, self._written
-            with contextlib.suppress(OSError):
-                os.posix_fadvise(
-                    self.fileno(), begun, self._written - begun, os.POSIX_FADV_DONTNEED
-                )
 
 
 def _is_replaceable(target: str) -> bool:
