@@ -94,6 +94,20 @@ int swap_in(const LoadEntry &entry, const LoadMode &mode, PyObject *source) {
   return done ? 0 : -1;
 }
 
+// What a module takes with `assign`: a tensor of the library of the one it has. New reference, null
+// on error.
+PyObject *of_same_library(const LoadEntry &entry, PyObject *source) {
+  TensorFamily *family;
+  const int is_tensor = family_of(source, &family);
+  if (is_tensor < 0) {
+    return nullptr;
+  }
+  if (!is_tensor || family == entry.family) {
+    return Py_NewRef(source);
+  }
+  return PyObject_CallMethod(entry.family->object.ptr(), "converted", "O", source);
+}
+
 int try_to_store(const LoadEntry &entry, const LoadMode &mode, PyObject *source) {
   if (mode.swap) {
     return swap_in(entry, mode, source);
@@ -101,7 +115,8 @@ int try_to_store(const LoadEntry &entry, const LoadMode &mode, PyObject *source)
   if (!mode.assign) {
     return entry.family->copy_into(entry.tensor, source);
   }
-  const Owned value = steal(as_parameter_like(entry, source));
+  const Owned own = steal(of_same_library(entry, source));
+  const Owned value = own ? steal(as_parameter_like(entry, own.ptr())) : Owned();
   return value ? PyObject_SetAttr(entry.module, entry.name, value.ptr()) : -1;
 }
 

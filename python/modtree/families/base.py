@@ -230,6 +230,13 @@ class TensorFamily:
         """
         return np.asarray(self.detach(tensor))
 
+    def converted(self, source: Any) -> Any:
+        """What ``load_state_dict(assign=True)`` puts in the place of a tensor of this family when
+        it is given one of another: a tensor of this one over the same memory, or with a copy of
+        the values where libraries cannot share it. As it is where a family does not say more.
+        """
+        return source
+
     # -- conversions -------------------------------------------------------------------------------
 
     def to(

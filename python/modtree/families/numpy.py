@@ -8,10 +8,14 @@ derive.
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from modtree import _C, _imports
+import numpy as np
+
+from modtree import _C, _imports, families
 from modtree._module.parameter import Buffer, Parameter, _reduce_parameter
 from modtree._module.uninitialized import UninitializedTensorMixin
 from modtree._ops.registry import ops
@@ -58,6 +62,27 @@ class NumpyFamily(base.TensorFamily):
     def to_numpy(self, tensor: Any) -> Any:
         return tensor.detach().numpy()
 
+    def converted(self, source: Any) -> Any:
+        family = families.family_of(source)
+        if family is None:
+            return source
+        if family.is_meta(source):
+            name = family.dtype_name(source)
+            dtype = _C._dtypes.get(name) or _C._stored_dtypes[name]
+            tensor = creation.empty(tuple(family.shape(source)), dtype=dtype, device="meta")
+        else:
+            tensor = self._over_memory(source, family)
+        if family.is_parameter(source) and not isinstance(tensor, Parameter):
+            return Parameter(tensor, family.requires_grad(source))
+        return tensor
+
+    def _over_memory(self, source: Any, family: base.TensorFamily) -> Any:
+        if family.name == "torch":
+            exchange = importlib.import_module("modtree.families.torch_exchange")
+            with contextlib.suppress(TypeError, ValueError):  # on another device, a subclass
+                return exchange.tensor_from_torch(source, "x")
+        return _C.from_array(np.asarray(family.to_numpy(source)))
+
     def to(
         self, tensor: Any, device: Any, dtype: Any, non_blocking: bool, memory_format: Any
     ) -> Any:
@@ -87,7 +112,9 @@ class NumpyFamily(base.TensorFamily):
         if assign:
             if isinstance(source, Tensor):
                 return source.detach()
-            return from_data.tensor(source, device="cpu")
+            if families.family_of(source) is None:
+                return from_data.tensor(source, device="cpu")
+            return self.converted(source).detach()
         result = tensor.detach().clone()
         result.copy_(source)
         return result

@@ -215,6 +215,14 @@ class TorchFamily(base.TensorFamily):
             tensor = tensor.float()
         return tensor.cpu().resolve_conj().resolve_neg().numpy()
 
+    @staticmethod
+    def converted(source: Any) -> Any:
+        other = family_of(source)
+        tensor = as_torch(source)
+        if other is not None and other.is_parameter(source):
+            return torch.nn.Parameter(tensor, other.requires_grad(source))
+        return tensor
+
     # -- conversions -------------------------------------------------------------------------------
 
     @staticmethod
