@@ -1,26 +1,39 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "module/call.h"
 
-#include <algorithm>
-
 #include "module/adoption.h"
 #include "module/class_info.h"
+#include "module/forward.h"
 #include "module/globals.h"
 #include "module/hooked_call.h"
 #include "python/call.h"
+#include "python/function_call.h"
 
 namespace modtree {
 
 namespace {
 
+// Without a branch: nearly every call asks all four.
 bool has_global_hooks() {
-  return has_entries(global_hooks.forward_pre) || has_entries(global_hooks.forward) ||
-         has_entries(global_hooks.backward) || has_entries(global_hooks.backward_pre);
+  return (PyDict_GET_SIZE(global_hooks.forward_pre) | PyDict_GET_SIZE(global_hooks.forward) |
+          PyDict_GET_SIZE(global_hooks.backward) | PyDict_GET_SIZE(global_hooks.backward_pre)) != 0;
 }
 
 // Is it a module after Module.__init__ for which no hook table was ever made?
-bool has_no_tables(ModuleObject *module) {
+bool has_no_tables(const ModuleObject *module) {
   return !module->state.exposed && module->state.initialized && !module->state.hooks;
+}
+
+// The class's function that a call runs with nothing around it, as nearly every call does, or null
+// when that takes a longer look. Borrowed. Runs no user code.
+PyObject *bare_forward(const ModuleObject *module) {
+  ClassInfo info;
+  const bool is_bare = class_cache.find(Py_TYPE(module), &info) &&
+                       !info.overrides_any<Virtual::compiled_call_impl, Virtual::call_impl,
+                                           Virtual::getattribute>() &&
+                       has_no_tables(module) && !module->state.instance_overrides &&
+                       !has_global_hooks() && knows_not_tracing();
+  return is_bare ? info.forward() : nullptr;
 }
 
 // 1 when a call must go through the hooks, 0 when not, -1 with AttributeError before
@@ -66,18 +79,13 @@ int plan_forward(ModuleObject *module, Plan *plan) {
 // The compiled implementation of the instance or class, an overridden _call_impl, or the native
 // one. -1 on error.
 int plan_call(ModuleObject *module, Plan *plan) {
-  ++native_counts.calls;
-  const ClassInfo info = class_info(Py_TYPE(module));
-  // Nearly every call; nothing here runs user code, so what was asked first still holds.
-  if (info.forward() && has_no_tables(module) && !module->state.instance_overrides &&
-      !info.overrides_any<Virtual::compiled_call_impl, Virtual::call_impl,
-                          Virtual::getattribute>() &&
-      !has_global_hooks() && knows_not_tracing()) {
-    plan->callable = py::reinterpret_borrow<py::object>(info.forward());
+  if (PyObject *forward = bare_forward(module)) {
+    plan->callable = py::reinterpret_borrow<py::object>(forward);
     plan->unbound = true;
     return 0;
   }
-  if (overrides_any<Virtual::compiled_call_impl, Virtual::call_impl>(module, info)) {
+  if (overrides_any<Virtual::compiled_call_impl, Virtual::call_impl>(module,
+                                                                     class_info(Py_TYPE(module)))) {
     if (overrides(module, Virtual::compiled_call_impl)) {
       plan->callable = py::reinterpret_steal<py::object>(
           PyObject_GetAttr(as_object(module), names.compiled_call_impl));
@@ -103,37 +111,6 @@ PyObject *run(const Plan &plan, PyObject *self_obj, PyObject *args, PyObject *kw
                       : PyObject_Call(plan.callable.ptr(), args, kwargs);
 }
 
-// Calls a plain function with self in front of arguments that were given as a vector.
-PyObject *call_with_self(PyObject *function, PyObject *self_obj, PyObject *const *args,
-                         std::size_t flagged_count, PyObject *names_of_keywords) {
-  const Py_ssize_t count = PyVectorcall_NARGS(flagged_count);
-  if (flagged_count & PY_VECTORCALL_ARGUMENTS_OFFSET) {
-    // The caller lends the place before the first argument.
-    auto **stack = const_cast<PyObject **>(args) - 1;
-    PyObject *lent = stack[0];
-    stack[0] = self_obj;
-    PyObject *result = PyObject_Vectorcall(function, stack, static_cast<std::size_t>(count) + 1,
-                                           names_of_keywords);
-    stack[0] = lent;
-    return result;
-  }
-  const Py_ssize_t total = count + (names_of_keywords ? PyTuple_GET_SIZE(names_of_keywords) : 0);
-  constexpr Py_ssize_t kSmall = 8;
-  PyObject *small[kSmall + 1];
-  PyObject **stack = total > kSmall ? PyMem_New(PyObject *, total + 1) : small;
-  if (!stack) {
-    return PyErr_NoMemory();
-  }
-  stack[0] = self_obj;
-  std::copy_n(args, total, stack + 1);
-  PyObject *result =
-      PyObject_Vectorcall(function, stack, static_cast<std::size_t>(count) + 1, names_of_keywords);
-  if (stack != small) {
-    PyMem_Free(stack);
-  }
-  return result;
-}
-
 // The call with a tuple and a dict: through the hooks, or what the class has as `tp_call`.
 PyObject *call_packed(ternaryfunc call, PyObject *self_obj, PyObject *const *args,
                       std::size_t flagged_count, PyObject *names_of_keywords) {
@@ -146,29 +123,18 @@ PyObject *call_packed(ternaryfunc call, PyObject *self_obj, PyObject *const *arg
                                 : call(self_obj, tuple.ptr(), keywords.ptr());
 }
 
-}  // namespace
-
-PyObject *module_call_impl(PyObject *self_obj, PyObject *args, PyObject *kwargs) {
-  Plan plan;
-  return plan_forward(as_module(self_obj), &plan) < 0 ? nullptr : run(plan, self_obj, args, kwargs);
-}
-
-PyObject *module_tp_call(PyObject *self_obj, PyObject *args, PyObject *kwargs) {
-  Plan plan;
-  return plan_call(as_module(self_obj), &plan) < 0 ? nullptr : run(plan, self_obj, args, kwargs);
-}
-
-PyObject *module_vectorcall(PyObject *self_obj, PyObject *const *args, std::size_t flagged_count,
-                            PyObject *names_of_keywords) {
-  // Before 3.12 a class keeps the flag of vectorcall when its __call__ is replaced.
-  const ternaryfunc call = Py_TYPE(self_obj)->tp_call;
+// A call that takes more than a look at flags. Kept out of line, so that the others need not save
+// registers for it.
+[[gnu::noinline]] PyObject *call_by_plan(ternaryfunc call, PyObject *self_obj,
+                                         PyObject *const *args, std::size_t flagged_count,
+                                         PyObject *names_of_keywords) {
   Plan plan;
   if (call == module_tp_call) {
     if (plan_call(as_module(self_obj), &plan) < 0) {
       return nullptr;
     }
     if (plan.unbound) {
-      return call_with_self(plan.callable.ptr(), self_obj, args, flagged_count, names_of_keywords);
+      return call_with_first(plan.callable.ptr(), self_obj, args, flagged_count, names_of_keywords);
     }
   }
   // The interpreter counts no calls by vectorcall, and what is called may be a module again: this
@@ -181,6 +147,38 @@ PyObject *module_vectorcall(PyObject *self_obj, PyObject *const *args, std::size
           ? PyObject_Vectorcall(plan.callable.ptr(), args, flagged_count, names_of_keywords)
           : call_packed(call, self_obj, args, flagged_count, names_of_keywords);
   Py_LeaveRecursiveCall();
+  return result;
+}
+
+}  // namespace
+
+PyObject *module_call_impl(PyObject *self_obj, PyObject *args, PyObject *kwargs) {
+  Plan plan;
+  return plan_forward(as_module(self_obj), &plan) < 0 ? nullptr : run(plan, self_obj, args, kwargs);
+}
+
+PyObject *module_tp_call(PyObject *self_obj, PyObject *args, PyObject *kwargs) {
+  ++native_counts.calls;
+  Plan plan;
+  return plan_call(as_module(self_obj), &plan) < 0 ? nullptr : run(plan, self_obj, args, kwargs);
+}
+
+PyObject *module_vectorcall(PyObject *self_obj, PyObject *const *args, std::size_t flagged_count,
+                            PyObject *names_of_keywords) {
+  // Before 3.12 a class keeps the flag of vectorcall when its __call__ is replaced.
+  const ternaryfunc call = Py_TYPE(self_obj)->tp_call;
+  PyObject *forward = nullptr;
+  if (call == module_tp_call) {
+    ++native_counts.calls;
+    forward = bare_forward(as_module(self_obj));
+  }
+  if (!forward) {
+    return call_by_plan(call, self_obj, args, flagged_count, names_of_keywords);
+  }
+  // Owned: a patch of the class during the call must not free the function that runs.
+  Py_INCREF(forward);
+  PyObject *result = call_with_first(forward, self_obj, args, flagged_count, names_of_keywords);
+  Py_DECREF(forward);
   return result;
 }
 

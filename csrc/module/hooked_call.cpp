@@ -5,7 +5,9 @@
 
 #include "module/adoption.h"
 #include "module/class_info.h"
+#include "module/forward.h"
 #include "module/globals.h"
+#include "module/hook_snapshot.h"
 #include "python/compat.h"
 #include "python/installed.h"
 #include "python/slot_guard.h"
@@ -13,128 +15,6 @@
 namespace modtree {
 
 namespace {
-
-// A hook as it was when its phase began: removing it or its flags later changes nothing in this
-// call.
-struct Hook {
-  py::object id;
-  py::object function;
-  bool with_kwargs = false;
-  bool always_call = false;
-  bool is_global = false;
-};
-
-// Tables that flag hooks by id; each may be null.
-struct FlagTables {
-  py::object with_kwargs;
-  py::object always_called;
-};
-
-// Missing, or an empty dict: seen without running Python.
-bool is_empty_dict(PyObject *table) {
-  return !table || (PyDict_Check(table) && PyDict_GET_SIZE(table) == 0);
-}
-
-// Is the id in the table? -1 on error.
-int has_flag(PyObject *table, PyObject *id) {
-  return is_empty_dict(table) ? 0 : PySequence_Contains(table, id);
-}
-
-int append_hook(std::vector<Hook> &hooks, PyObject *id, PyObject *function, const FlagTables &flags,
-                bool is_global) {
-  Hook hook;
-  hook.id = py::reinterpret_borrow<py::object>(id);
-  hook.function = py::reinterpret_borrow<py::object>(function);
-  hook.is_global = is_global;
-  const int with_kwargs = has_flag(flags.with_kwargs.ptr(), id);
-  const int always_call = with_kwargs < 0 ? -1 : has_flag(flags.always_called.ptr(), id);
-  if (always_call < 0) {
-    return -1;
-  }
-  hook.with_kwargs = with_kwargs == 1;
-  hook.always_call = always_call == 1;
-  hooks.push_back(std::move(hook));
-  return 0;
-}
-
-// Owned at once: looking for the next table may run code that replaces this one.
-py::object own_table(PyObject *table) { return py::reinterpret_borrow<py::object>(table); }
-
-int append_hooks(std::vector<Hook> &hooks, const py::object &owned_table, const FlagTables &flags,
-                 bool is_global) {
-  PyObject *table = owned_table.ptr();
-  if (is_empty_dict(table)) {
-    return 0;
-  }
-  if (PyDict_Check(table) && PyDict_GET_SIZE(table) == 1) {
-    // One entry has no order, so the order that an OrderedDict keeps beside its dict does not
-    // matter.
-    Py_ssize_t position = 0;
-    PyObject *id, *function;
-    PyDict_Next(table, &position, &id, &function);
-    return append_hook(hooks, id, function, flags, is_global);
-  }
-  const auto items = py::reinterpret_steal<py::object>(PyMapping_Items(table));
-  if (!items) {
-    return -1;
-  }
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.ptr()); ++i) {
-    PyObject *pair = PyList_GET_ITEM(items.ptr(), i);
-    if (!PyTuple_Check(pair) || PyTuple_GET_SIZE(pair) != 2) {
-      PyErr_SetString(PyExc_TypeError, "a hook table's items() must give (id, hook) pairs");
-      return -1;
-    }
-    if (append_hook(hooks, PyTuple_GET_ITEM(pair, 0), PyTuple_GET_ITEM(pair, 1), flags, is_global) <
-        0) {
-      return -1;
-    }
-  }
-  return 0;
-}
-
-// The hooks of one table of the module, with the flags that the tables of `flag_slots`
-// (with_kwargs, always_called) give them.
-int append_own_hooks(ModuleObject *module, std::vector<Hook> &hooks, Slot slot,
-                     std::initializer_list<Slot> flag_slots) {
-  PyObject *table;
-  py::object keep;
-  if (registry(module, slot, &table, &keep) < 0) {
-    return -1;
-  }
-  if (is_empty_dict(table)) {
-    return 0;
-  }
-  const auto held = py::reinterpret_borrow<py::object>(table);
-  FlagTables flags;
-  py::object *flag_table = &flags.with_kwargs;
-  for (const Slot flag_slot : flag_slots) {
-    PyObject *found;
-    if (registry(module, flag_slot, &found, &keep) < 0) {
-      return -1;
-    }
-    *flag_table = py::reinterpret_borrow<py::object>(found);
-    flag_table = &flags.always_called;
-  }
-  return append_hooks(hooks, held, flags, false);
-}
-
-int collect_pre_hooks(ModuleObject *module, std::vector<Hook> &hooks) {
-  if (append_hooks(hooks, own_table(global_hooks.forward_pre), FlagTables{}, true) < 0) {
-    return -1;
-  }
-  return append_own_hooks(module, hooks, Slot::forward_pre_hooks,
-                          {Slot::forward_pre_hooks_with_kwargs});
-}
-
-int collect_forward_hooks(ModuleObject *module, std::vector<Hook> &hooks) {
-  const FlagTables global_flags{own_table(global_hooks.forward_with_kwargs),
-                                own_table(global_hooks.forward_always_called)};
-  if (append_hooks(hooks, own_table(global_hooks.forward), global_flags, true) < 0) {
-    return -1;
-  }
-  return append_own_hooks(module, hooks, Slot::forward_hooks,
-                          {Slot::forward_hooks_with_kwargs, Slot::forward_hooks_always_called});
-}
 
 // One call through the hooks. Functions return 0, or -1 with a Python error set.
 class HookedCall {
@@ -243,11 +123,12 @@ private:
   // ---------------------------------------------------------------------------------
 
   int run_pre_hooks() {
-    std::vector<Hook> hooks;
+    HookSnapshot hooks;
     if (collect_pre_hooks(module(), hooks) < 0) {
       return -1;
     }
-    for (const Hook &hook : hooks) {
+    for (std::size_t i = 0; i < hooks.size(); ++i) {
+      const Hook &hook = hooks[i];
       if ((hook.with_kwargs ? run_pre_hook_with_kwargs(hook) : run_pre_hook(hook)) < 0) {
         return -1;
       }
@@ -289,11 +170,12 @@ private:
   }
 
   int run_forward_hooks() {
-    std::vector<Hook> hooks;
+    HookSnapshot hooks;
     if (collect_forward_hooks(module(), hooks) < 0) {
       return -1;
     }
-    for (const Hook &hook : hooks) {
+    for (std::size_t i = 0; i < hooks.size(); ++i) {
+      const Hook &hook = hooks[i];
       if (hook.always_call) {
         started_.push_back(hook.id);
       }
@@ -411,12 +293,10 @@ private:
   void run_always_called() {
     PyObject *type, *error, *traceback;
     PyErr_Fetch(&type, &error, &traceback);
-    std::vector<Hook> hooks;
+    HookSnapshot hooks;
     int done = collect_forward_hooks(module(), hooks);
-    for (const Hook &hook : hooks) {
-      if (done < 0) {
-        break;
-      }
+    for (std::size_t i = 0; done == 0 && i < hooks.size(); ++i) {
+      const Hook &hook = hooks[i];
       if (hook.always_call && !was_started(hook.id) && run_forward_hook(hook) < 0) {
         done = PyErr_ExceptionMatches(PyExc_Exception) ? warn_of_silenced(hook) : -1;
       }
@@ -460,48 +340,6 @@ private:
 };
 
 }  // namespace
-
-PyObject *call_unbound(PyObject *function, PyObject *self_obj, PyObject *args, PyObject *kwargs) {
-  constexpr Py_ssize_t kSmall = 8;
-  const Py_ssize_t count = PyTuple_GET_SIZE(args);
-  PyObject *small[kSmall + 1];
-  PyObject **stack = count > kSmall ? PyMem_New(PyObject *, count + 1) : small;
-  if (!stack) {
-    return PyErr_NoMemory();
-  }
-  stack[0] = self_obj;
-  for (Py_ssize_t i = 0; i < count; ++i) {
-    stack[i + 1] = PyTuple_GET_ITEM(args, i);
-  }
-  PyObject *result =
-      PyObject_VectorcallDict(function, stack, static_cast<std::size_t>(count) + 1, kwargs);
-  if (stack != small) {
-    PyMem_Free(stack);
-  }
-  return result;
-}
-
-py::object find_forward(ModuleObject *module, bool *unbound) {
-  const int tracing = is_tracing();
-  if (tracing < 0) {
-    return py::object();
-  }
-  py::object forward = tracing ? py::object() : plain_forward(module);
-  *unbound = static_cast<bool>(forward);
-  return *unbound ? forward
-                  : py::reinterpret_steal<py::object>(PyObject_GetAttr(
-                        as_object(module), tracing ? names.slow_forward : names.forward));
-}
-
-py::object plain_forward(ModuleObject *module) {
-  // The instance first: comparing its names may run code that changes the class.
-  if (instance_overrides(module, Virtual::forward)) {
-    return py::object();
-  }
-  const ClassInfo info = class_info(Py_TYPE(module));
-  return py::reinterpret_borrow<py::object>(info.overrides(Virtual::getattribute) ? nullptr
-                                                                                  : info.forward());
-}
 
 PyObject *call_with_hooks(PyObject *self_obj, PyObject *args, PyObject *kwargs) {
   const auto keep = py::reinterpret_borrow<py::object>(self_obj);

@@ -10,17 +10,6 @@ namespace modtree {
 // reference, null on error.
 PyObject *call_with_hooks(PyObject *self_obj, PyObject *args, PyObject *kwargs);
 
-// Calls a plain function of the class, which the caller owns, with self in front, without making a
-// bound method.
-PyObject *call_unbound(PyObject *function, PyObject *self_obj, PyObject *args, PyObject *kwargs);
-
-// The class's own `forward` when it is a plain function that no instance attribute hides, or null.
-py::object plain_forward(ModuleObject *module);
-
-// What a call of the module runs: that function, with *unbound set, or else a bound `forward`, or
-// `_slow_forward` while torch.jit.trace is at work. Null on error.
-py::object find_forward(ModuleObject *module, bool *unbound);
-
 // Holds the hook table, which may be missing, anything? One that is no dict is asked for its truth,
 // and may be replaced meanwhile. -1 on error.
 inline int table_has_hooks(PyObject *table) {

@@ -162,6 +162,18 @@ inline int dict_pop(PyObject *dict, PyObject *key, PyObject **result) {
 }
 #endif
 
+// function(*args, **keywords) for an exact Python function, which the caller owns: without the
+// search for how to call it, and without a check that it returns a value or sets an error.
+inline PyObject *call_function(PyObject *function, PyObject *const *args, std::size_t flagged_count,
+                               PyObject *keyword_names) {
+#ifndef MODTREE_NO_INTERNALS
+  if (vectorcallfunc call = reinterpret_cast<PyFunctionObject *>(function)->vectorcall) {
+    return call(function, args, flagged_count, keyword_names);
+  }
+#endif
+  return PyObject_Vectorcall(function, args, flagged_count, keyword_names);
+}
+
 // Does the interpreter end? Needs no GIL.
 inline bool is_finalizing() {
 #if PY_VERSION_HEX < 0x030D0000

@@ -10,39 +10,53 @@
 
 namespace modtree {
 
-// A direct-mapped cache keyed by (type, version). Versions are never used twice, so neither a
-// change of the class nor a new class at the address of a dead one can be mistaken for what was
-// cached; no reference to the type is held.
+// A cache keyed by (type, version), with two places for the types whose addresses fall together.
+// Versions are never used twice, so neither a change of the class nor a new class at the address of
+// a dead one can be mistaken for what was cached; no reference to the type is held.
 template <class Facts>
 class TypeCache {
 public:
   // True and a copy of the cached facts. Never a pointer to them: any other type may take their
   // place at the next store.
   bool find(PyTypeObject *type, Facts *facts) const {
-    const Entry &entry = entries_[index(type)];
-    if (entry.type != type || entry.version != type_version(type)) {
-      return false;
+    const TypeVersion version = type_version(type);
+    const Set &set = sets_[index(type)];
+    if (set.recent.type == type && set.recent.version == version) {
+      *facts = set.recent.facts;
+      return true;
     }
-    *facts = entry.facts;
-    return true;
+    if (set.older.type == type && set.older.version == version) {
+      *facts = set.older.facts;
+      return true;
+    }
+    return false;
   }
 
   // Remembers `facts`, which were found out when the type had this version. Not for a type without
   // one (0), as CPython leaves those that change too often: all of them would look alike.
   // Runs no user code, and does not look at the type, which may be gone.
   void store(PyTypeObject *type, TypeVersion version, const Facts &facts) {
-    if (version != 0) {
-      entries_[index(type)] = Entry{type, version, facts};
+    if (version == 0) {
+      return;
     }
+    Set &set = sets_[index(type)];
+    if (set.recent.type != type) {
+      set.older = set.recent;
+    }
+    set.recent = Entry{type, version, facts};
   }
 
-  void clear() { entries_.fill(Entry{}); }
+  void clear() { sets_.fill(Set{}); }
 
 private:
   struct Entry {
     PyTypeObject *type = nullptr;
     TypeVersion version = 0;
     Facts facts{};
+  };
+  struct Set {
+    Entry recent;
+    Entry older;
   };
   static constexpr std::size_t kSize = 1024;
 
@@ -51,7 +65,7 @@ private:
     return ((bits >> 4) ^ (bits >> 14)) & (kSize - 1);
   }
 
-  std::array<Entry, kSize> entries_{};
+  std::array<Set, kSize> sets_{};
 };
 
 }  // namespace modtree

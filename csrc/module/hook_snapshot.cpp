@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "module/hook_snapshot.h"
+
+#include <utility>
+
+#include "module/globals.h"
+
+namespace modtree {
+
+namespace {
+
+// Tables that flag hooks by id; each may be null.
+struct FlagTables {
+  py::object with_kwargs;
+  py::object always_called;
+};
+
+// Missing, or an empty dict: seen without running Python.
+bool is_empty_dict(PyObject *table) {
+  return !table || (PyDict_Check(table) && PyDict_GET_SIZE(table) == 0);
+}
+
+// Is the id in the table? -1 on error.
+int has_flag(PyObject *table, PyObject *id) {
+  return is_empty_dict(table) ? 0 : PySequence_Contains(table, id);
+}
+
+int add_hook(HookSnapshot &hooks, PyObject *id, PyObject *function, const FlagTables &flags,
+             bool is_global) {
+  // Owned before the tables of flags are asked, which may run Python.
+  Hook hook{py::reinterpret_borrow<py::object>(id), py::reinterpret_borrow<py::object>(function)};
+  hook.is_global = is_global;
+  const int with_kwargs = has_flag(flags.with_kwargs.ptr(), id);
+  const int always_call = with_kwargs < 0 ? -1 : has_flag(flags.always_called.ptr(), id);
+  if (always_call < 0) {
+    return -1;
+  }
+  hook.with_kwargs = with_kwargs == 1;
+  hook.always_call = always_call == 1;
+  hooks.add(std::move(hook));
+  return 0;
+}
+
+// Owned at once: looking for the next table may run code that replaces this one.
+py::object own_table(PyObject *table) { return py::reinterpret_borrow<py::object>(table); }
+
+// `table` is owned by the caller.
+int add_hooks(HookSnapshot &hooks, PyObject *table, const FlagTables &flags, bool is_global) {
+  if (PyDict_Check(table) && PyDict_GET_SIZE(table) == 1) {
+    // One entry has no order, so the order that an OrderedDict keeps beside its dict does not
+    // matter.
+    Py_ssize_t position = 0;
+    PyObject *id, *function;
+    PyDict_Next(table, &position, &id, &function);
+    return add_hook(hooks, id, function, flags, is_global);
+  }
+  const auto items = py::reinterpret_steal<py::object>(PyMapping_Items(table));
+  if (!items) {
+    return -1;
+  }
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.ptr()); ++i) {
+    PyObject *pair = PyList_GET_ITEM(items.ptr(), i);
+    if (!PyTuple_Check(pair) || PyTuple_GET_SIZE(pair) != 2) {
+      PyErr_SetString(PyExc_TypeError, "a hook table's items() must give (id, hook) pairs");
+      return -1;
+    }
+    if (add_hook(hooks, PyTuple_GET_ITEM(pair, 0), PyTuple_GET_ITEM(pair, 1), flags, is_global) <
+        0) {
+      return -1;
+    }
+  }
+  return 0;
+}
+
+// The hooks of one table of the module, with the flags that the tables of `flag_slots`
+// (with_kwargs, always_called) give them.
+int add_own_hooks(ModuleObject *module, HookSnapshot &hooks, Slot slot,
+                  std::initializer_list<Slot> flag_slots) {
+  PyObject *table;
+  py::object keep;
+  if (registry(module, slot, &table, &keep) < 0) {
+    return -1;
+  }
+  if (is_empty_dict(table)) {
+    return 0;
+  }
+  const py::object held = own_table(table);
+  FlagTables flags;
+  py::object *flag_table = &flags.with_kwargs;
+  for (const Slot flag_slot : flag_slots) {
+    PyObject *found;
+    if (registry(module, flag_slot, &found, &keep) < 0) {
+      return -1;
+    }
+    *flag_table = own_table(found);
+    flag_table = &flags.always_called;
+  }
+  return add_hooks(hooks, held.ptr(), flags, false);
+}
+
+}  // namespace
+
+int collect_pre_hooks(ModuleObject *module, HookSnapshot &hooks) {
+  if (has_entries(global_hooks.forward_pre)) {
+    const py::object table = own_table(global_hooks.forward_pre);
+    if (add_hooks(hooks, table.ptr(), FlagTables{}, true) < 0) {
+      return -1;
+    }
+  }
+  return add_own_hooks(module, hooks, Slot::forward_pre_hooks,
+                       {Slot::forward_pre_hooks_with_kwargs});
+}
+
+int collect_forward_hooks(ModuleObject *module, HookSnapshot &hooks) {
+  if (has_entries(global_hooks.forward)) {
+    const FlagTables flags{own_table(global_hooks.forward_with_kwargs),
+                           own_table(global_hooks.forward_always_called)};
+    const py::object table = own_table(global_hooks.forward);
+    if (add_hooks(hooks, table.ptr(), flags, true) < 0) {
+      return -1;
+    }
+  }
+  return add_own_hooks(module, hooks, Slot::forward_hooks,
+                       {Slot::forward_hooks_with_kwargs, Slot::forward_hooks_always_called});
+}
+
+}  // namespace modtree
