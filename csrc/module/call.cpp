@@ -36,14 +36,24 @@ PyObject *bare_forward(const ModuleObject *module) {
   return is_bare ? info.forward() : nullptr;
 }
 
+// The number of entries of a hook table in compact mode, where it is a dict.
+template <Slot slot>
+Py_ssize_t own_hook_count(ModuleObject *module) {
+  PyObject *table = peek(module, slot);
+  return table ? PyDict_GET_SIZE(table) : 0;
+}
+
 // 1 when a call must go through the hooks, 0 when not, -1 with AttributeError before
 // Module.__init__.
 int has_call_hooks(ModuleObject *module) {
   if (has_global_hooks()) {
     return 1;
   }
-  if (has_no_tables(module)) {
-    return 0;
+  if (!module->state.exposed && module->state.initialized) {
+    return module->state.hooks && (own_hook_count<Slot::backward_hooks>(module) ||
+                                   own_hook_count<Slot::backward_pre_hooks>(module) ||
+                                   own_hook_count<Slot::forward_hooks>(module) ||
+                                   own_hook_count<Slot::forward_pre_hooks>(module));
   }
   for (const Slot slot : {Slot::backward_hooks, Slot::backward_pre_hooks, Slot::forward_hooks,
                           Slot::forward_pre_hooks}) {
@@ -79,11 +89,6 @@ int plan_forward(ModuleObject *module, Plan *plan) {
 // The compiled implementation of the instance or class, an overridden _call_impl, or the native
 // one. -1 on error.
 int plan_call(ModuleObject *module, Plan *plan) {
-  if (PyObject *forward = bare_forward(module)) {
-    plan->callable = py::reinterpret_borrow<py::object>(forward);
-    plan->unbound = true;
-    return 0;
-  }
   if (overrides_any<Virtual::compiled_call_impl, Virtual::call_impl>(module,
                                                                      class_info(Py_TYPE(module)))) {
     if (overrides(module, Virtual::compiled_call_impl)) {
@@ -160,6 +165,11 @@ PyObject *module_call_impl(PyObject *self_obj, PyObject *args, PyObject *kwargs)
 PyObject *module_tp_call(PyObject *self_obj, PyObject *args, PyObject *kwargs) {
   ++native_counts.calls;
   Plan plan;
+  if (PyObject *forward = bare_forward(as_module(self_obj))) {
+    plan.callable = py::reinterpret_borrow<py::object>(forward);
+    plan.unbound = true;
+    return run(plan, self_obj, args, kwargs);
+  }
   return plan_call(as_module(self_obj), &plan) < 0 ? nullptr : run(plan, self_obj, args, kwargs);
 }
 

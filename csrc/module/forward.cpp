@@ -9,6 +9,9 @@
 
 namespace modtree {
 
+namespace {
+
+// The class's own `forward` when it is a plain function that no instance attribute hides, or null.
 py::object plain_forward(ModuleObject *module) {
   // The instance first: comparing its names may run code that changes the class.
   if (instance_overrides(module, Virtual::forward)) {
@@ -18,6 +21,8 @@ py::object plain_forward(ModuleObject *module) {
   return py::reinterpret_borrow<py::object>(info.overrides(Virtual::getattribute) ? nullptr
                                                                                   : info.forward());
 }
+
+}  // namespace
 
 py::object find_forward(ModuleObject *module, bool *unbound) {
   const int tracing = is_tracing();

@@ -6,11 +6,9 @@
 
 namespace modtree {
 
-// The class's own `forward` when it is a plain function that no instance attribute hides, or null.
-py::object plain_forward(ModuleObject *module);
-
-// What a call of the module runs: that function, with *unbound set, or else a bound `forward`, or
-// `_slow_forward` while torch.jit.trace is at work. Null on error.
+// What a call of the module runs: the class's own `forward` when it is a plain function that no
+// instance attribute hides, with *unbound set, or else a bound `forward`, or `_slow_forward` while
+// torch.jit.trace is at work. Null on error.
 py::object find_forward(ModuleObject *module, bool *unbound);
 
 // Calls a plain function of the class, which the caller owns, with self in front, without making a

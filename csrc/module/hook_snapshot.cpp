@@ -72,10 +72,23 @@ int add_hooks(HookSnapshot &hooks, PyObject *table, const FlagTables &flags, boo
   return 0;
 }
 
-// The hooks of one table of the module, with the flags that the tables of `flag_slots`
-// (with_kwargs, always_called) give them.
-int add_own_hooks(ModuleObject *module, HookSnapshot &hooks, Slot slot,
-                  std::initializer_list<Slot> flag_slots) {
+// The table of the module that flags hooks, or null where it flags none. -1 on error.
+template <Slot slot>
+int own_flags(ModuleObject *module, py::object *flags) {
+  PyObject *table;
+  py::object keep;
+  if (registry(module, slot, &table, &keep) < 0) {
+    return -1;
+  }
+  if (!is_empty_dict(table)) {
+    *flags = own_table(table);
+  }
+  return 0;
+}
+
+// The hooks of one table of the module, with the flags that two others give them.
+template <Slot slot, Slot with_kwargs, Slot always_called>
+int add_own_hooks(ModuleObject *module, HookSnapshot &hooks) {
   PyObject *table;
   py::object keep;
   if (registry(module, slot, &table, &keep) < 0) {
@@ -86,14 +99,13 @@ int add_own_hooks(ModuleObject *module, HookSnapshot &hooks, Slot slot,
   }
   const py::object held = own_table(table);
   FlagTables flags;
-  py::object *flag_table = &flags.with_kwargs;
-  for (const Slot flag_slot : flag_slots) {
-    PyObject *found;
-    if (registry(module, flag_slot, &found, &keep) < 0) {
+  if (own_flags<with_kwargs>(module, &flags.with_kwargs) < 0) {
+    return -1;
+  }
+  if constexpr (always_called != with_kwargs) {  // pre-hooks have one table of flags
+    if (own_flags<always_called>(module, &flags.always_called) < 0) {
       return -1;
     }
-    *flag_table = own_table(found);
-    flag_table = &flags.always_called;
   }
   return add_hooks(hooks, held.ptr(), flags, false);
 }
@@ -107,8 +119,8 @@ int collect_pre_hooks(ModuleObject *module, HookSnapshot &hooks) {
       return -1;
     }
   }
-  return add_own_hooks(module, hooks, Slot::forward_pre_hooks,
-                       {Slot::forward_pre_hooks_with_kwargs});
+  return add_own_hooks<Slot::forward_pre_hooks, Slot::forward_pre_hooks_with_kwargs,
+                       Slot::forward_pre_hooks_with_kwargs>(module, hooks);
 }
 
 int collect_forward_hooks(ModuleObject *module, HookSnapshot &hooks) {
@@ -120,8 +132,8 @@ int collect_forward_hooks(ModuleObject *module, HookSnapshot &hooks) {
       return -1;
     }
   }
-  return add_own_hooks(module, hooks, Slot::forward_hooks,
-                       {Slot::forward_hooks_with_kwargs, Slot::forward_hooks_always_called});
+  return add_own_hooks<Slot::forward_hooks, Slot::forward_hooks_with_kwargs,
+                       Slot::forward_hooks_always_called>(module, hooks);
 }
 
 }  // namespace modtree

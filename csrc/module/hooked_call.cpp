@@ -203,21 +203,26 @@ private:
   // ---------------------------------------------------------------------------------
 
   // Has the module hooks of this kind? -1 on error.
-  int has_own(Slot slot) {
+  template <Slot slot>
+  int has_own() {
     PyObject *table;
     py::object keep;
     return registry(module(), slot, &table, &keep) < 0 ? -1 : table_has_hooks(table);
   }
 
   int collect_backward_hooks() {
-    const int hooks = has_entries(global_hooks.backward) ? 1 : has_own(Slot::backward_hooks);
+    const int hooks = has_entries(global_hooks.backward) ? 1 : has_own<Slot::backward_hooks>();
     const int pre_hooks = hooks < 0 ? -1
                           : has_entries(global_hooks.backward_pre)
                               ? 1
-                              : has_own(Slot::backward_pre_hooks);
+                              : has_own<Slot::backward_pre_hooks>();
     if (pre_hooks < 0 || (!hooks && !pre_hooks)) {
       return pre_hooks;
     }
+    return list_backward_hooks(hooks, pre_hooks);
+  }
+
+  [[gnu::noinline]] int list_backward_hooks(bool hooks, bool pre_hooks) {
     return slot_guard(-1, [&] {
       full_hooks_ = legacy_hooks_ = backward_pre_hooks_ = py::list();
       if (hooks) {

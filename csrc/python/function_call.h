@@ -4,7 +4,6 @@
 
 #include <pybind11/pytypes.h>
 
-#include <algorithm>
 #include <cstddef>
 
 #include "python/compat.h"
@@ -27,7 +26,10 @@ inline PyObject *call_with_copied(PyObject *function, PyObject *first, PyObject 
     return PyErr_NoMemory();
   }
   stack[0] = first;
-  std::copy_n(args, total, stack + 1);
+  // Mostly one or two: not worth the call that std::copy_n is.
+  for (Py_ssize_t i = 0; i < total; ++i) {
+    stack[i + 1] = args[i];
+  }
   PyObject *result =
       call_function(function, stack, static_cast<std::size_t>(count) + 1, keyword_names);
   if (stack != small) {
