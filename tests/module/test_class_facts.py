@@ -16,15 +16,20 @@ def slot_of(cls):
     return (id(cls) >> 4 ^ id(cls) >> 14) % SLOTS
 
 
-def neighbour(impl, cls):
-    """A module class whose facts are remembered in the same place as those of ``cls``."""
-    kept = []
-    while len(kept) < 100 * SLOTS:
-        other = type("Neighbour", (impl.nn.Module,), {})
-        if slot_of(other) == slot_of(cls):
-            return other
+def neighbours(impl, cls, count, members=None):
+    """Module classes whose facts are remembered in the same place as those of ``cls``."""
+    kept, found = [], []
+    while len(found) < count:
+        assert len(kept) < 100 * SLOTS, "no class fell into the wanted place"
+        other = type("Neighbour", (impl.nn.Module,), dict(members or {}))
         kept.append(other)  # alive: the next class needs an address of its own
-    raise AssertionError("no class fell into the wanted place")
+        if slot_of(other) == slot_of(cls):
+            found.append(other)
+    return found
+
+
+def neighbour(impl, cls):
+    return neighbours(impl, cls, 1)[0]
 
 
 def worn_out(impl, cls):
@@ -218,3 +223,30 @@ def test_a_sibling_that_patches_the_class_of_the_next_one_when_it_is_compared(im
     held = root.late
     root.eval()
     assert calls == [False] and held.training
+
+
+def test_more_classes_than_fit_into_one_place(impl):
+    class First(impl.nn.Module):
+        def forward(self, x):
+            return x
+
+    def add_number(self, x):
+        return x + self.number
+
+    classes = [First, *neighbours(impl, First, 4, {"forward": add_number})]
+    for number, cls in enumerate(classes):
+        cls.number = number
+    modules = [cls() for cls in classes]
+    classes[2].train = lambda self, mode=True: self
+    root = impl.nn.ModuleList(modules)
+    for _ in range(3):
+        assert [m(10) for m in modules] == [10, 11, 12, 13, 14]
+        assert [m(10) for m in reversed(modules)] == [14, 13, 12, 11, 10]
+        root.eval()
+        assert [m.training for m in modules] == [False, False, True, False, False]
+        root.train()
+    classes[3].forward = First.forward
+    assert [m(10) for m in modules] == [10, 11, 12, 10, 14]
+    del classes[2].train
+    root.eval()
+    assert not any(m.training for m in modules)
