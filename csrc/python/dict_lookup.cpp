@@ -35,6 +35,45 @@ bool agrees(const py::object &dict, int count) {
   return true;
 }
 
+// A loop gives the items that CPython's gives, in its order.
+bool loops_agree(const py::object &dict) {
+  Py_ssize_t count, position = 0, expected_position = 0;
+  const DictEntry *entries = entries_of(dict.ptr(), &count);
+  if (!entries) {
+    return true;  // left to CPython
+  }
+  PyObject *key, *value;
+  while (PyDict_Next(dict.ptr(), &expected_position, &key, &value)) {
+    while (position < count && !entries[position].value) {
+      ++position;
+    }
+    if (position + 1 != expected_position || position >= count || entries[position].key != key ||
+        entries[position].value != value) {
+      return false;
+    }
+    ++position;
+  }
+  while (position < count && !entries[position].value) {
+    ++position;
+  }
+  return position == count;
+}
+
+// A table with wider indices.
+bool large_table_is_known() {
+  const auto dict = py::reinterpret_steal<py::object>(PyDict_New());
+  for (int number = 0; dict && number < 300; ++number) {
+    const auto key = py::reinterpret_steal<py::object>(PyUnicode_FromFormat("name%d", number));
+    if (!key || PyDict_SetItem(dict.ptr(), key.ptr(), key.ptr()) < 0) {
+      throw py::error_already_set();
+    }
+  }
+  if (!dict) {
+    throw py::error_already_set();
+  }
+  return loops_agree(dict);
+}
+
 // Entries are added one by one, every third is deleted again.
 bool tables_are_known() {
   constexpr int kNames = 60;  // the largest table has 128 places
@@ -48,11 +87,11 @@ bool tables_are_known() {
         (number % 3 == 0 && PyDict_DelItem(dict.ptr(), key.ptr()) < 0)) {
       throw py::error_already_set();
     }
-    if (!agrees(dict, kNames)) {
+    if (!agrees(dict, kNames) || !loops_agree(dict)) {
       return false;
     }
   }
-  return true;
+  return large_table_is_known();
 }
 
 }  // namespace

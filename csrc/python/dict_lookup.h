@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Finds a str in a dict without a call, for attribute reads: where the layout of CPython's tables
-// is known, and through its own function elsewhere.
+// Finds a str in a dict, and goes through its items, without a call: where the layout of CPython's
+// tables is known, and through its own functions elsewhere.
 #pragma once
 
 #include "python/compat.h"
+#include "python/prefetch.h"
 
 namespace modtree {
 
@@ -28,6 +29,19 @@ constexpr std::uint8_t kOnlyStrKeys = 1;  // each of the type str itself; values
 
 // Does the layout hold? Found out at import, before the first look-up.
 inline bool dict_tables_are_known = false;
+
+// The entries of the dict's table, or null where they lie in another way: beside keys of other
+// types, or keys that instances share. Valid until the dict changes.
+inline const DictEntry *entries_of(PyObject *dict, Py_ssize_t *count) {
+  const auto *object = reinterpret_cast<PyDictObject *>(dict);
+  const auto *table = reinterpret_cast<const DictTable *>(object->ma_keys);
+  if (table->kind != kOnlyStrKeys || object->ma_values) {
+    return nullptr;
+  }
+  *count = table->entry_count;
+  const auto *indices = reinterpret_cast<const char *>(table + 1);
+  return reinterpret_cast<const DictEntry *>(indices + (std::size_t{1} << table->log2_index_bytes));
+}
 
 enum class Lookup { found, missing, unsure };
 
@@ -85,7 +99,46 @@ inline bool dict_lacks_str(PyObject *dict, PyObject *key) {
          (dict_tables_are_known && look_up_str(dict, key, &value) == Lookup::missing);
 }
 
+// As PyDict_Next(), which see: `*position` means the same. For an exact dict.
+inline bool dict_next(PyObject *dict, Py_ssize_t *position, PyObject **key, PyObject **value) {
+  Py_ssize_t count;
+  const DictEntry *entries = dict_tables_are_known ? entries_of(dict, &count) : nullptr;
+  if (!entries) {
+    return PyDict_Next(dict, position, key, value) != 0;
+  }
+  for (Py_ssize_t place = *position; place < count; ++place) {
+    if (PyObject *found = entries[place].value) {
+      *position = place + 1;
+      *key = entries[place].key;
+      *value = found;
+      return true;
+    }
+  }
+  return false;
+}
+
+// The value that dict_next() comes to some places after `position`, or null where nobody knows:
+// for prefetching. Borrowed.
+inline PyObject *dict_value_ahead(PyObject *dict, Py_ssize_t position, int places) {
+  Py_ssize_t count;
+  const DictEntry *entries = dict_tables_are_known ? entries_of(dict, &count) : nullptr;
+  return entries && position + places < count ? entries[position + places].value : nullptr;
+}
+
+// Asks for what dict_next() will read of this dict first. The dict itself should be near already.
+inline void prefetch_entries(PyObject *dict) {
+  prefetch_head(reinterpret_cast<PyDictObject *>(dict)->ma_keys, 128);
+}
+
 #else
+
+inline bool dict_next(PyObject *dict, Py_ssize_t *position, PyObject **key, PyObject **value) {
+  return PyDict_Next(dict, position, key, value) != 0;
+}
+
+inline PyObject *dict_value_ahead(PyObject *, Py_ssize_t, int) { return nullptr; }
+
+inline void prefetch_entries(PyObject *) {}
 
 inline bool dict_lacks_str(PyObject *dict, PyObject *) { return PyDict_GET_SIZE(dict) == 0; }
 
@@ -93,8 +146,8 @@ inline PyObject *dict_find_str(PyObject *dict, PyObject *key) { return dict_get_
 
 #endif
 
-// Compares look-ups in dicts of many sizes with CPython's own, and lets dict_find_str() go without
-// them only when all agree. Called once at import. Throws error_already_set.
+// Compares look-ups and loops in dicts of many sizes with CPython's own, and lets the functions
+// above go without them only when all agree. Called once at import. Throws error_already_set.
 void init_dict_lookup();
 
 }  // namespace modtree
