@@ -97,6 +97,7 @@ PyObject *lean_state(ModuleObject *module) {
   if (shares_empty_container(module)) {
     return full_state(module);
   }
+  module->state.lacks_training = false;  // who gets the state holds the registries
   auto state = py::reinterpret_steal<py::object>(PyDict_New());
   if (!state) {
     return nullptr;

@@ -231,7 +231,47 @@ int missing_entry(ModuleObject *module, Slot slot, PyObject **value, py::object 
   return registry_of_class(module, slot, value, keep);
 }
 
+namespace {
+
+bool is_registry(Slot slot) {
+  return slot == Slot::parameters || slot == Slot::buffers || slot == Slot::modules;
+}
+
+bool surely_lacks(PyObject *mapping, PyObject *name) {
+  if (!PyDict_CheckExact(mapping)) {
+    return false;
+  }
+  if (dict_lacks_str(mapping, name)) {
+    return true;
+  }
+  Py_ssize_t position = 0;
+  PyObject *key, *value;
+  while (dict_next(mapping, &position, &key, &value)) {
+    if (!PyUnicode_CheckExact(key) || PyUnicode_Compare(key, name) == 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+bool note_lacks_training(ModuleState &state) {
+  bool is_sole = true;
+  for (PyObject *mapping : {state.modules, state.parameters, state.buffers}) {
+    if (mapping && !surely_lacks(mapping, names.training)) {
+      return false;
+    }
+    is_sole = is_sole && (!mapping || is_sole_reference(mapping));
+  }
+  state.lacks_training = is_sole;
+  return true;
+}
+
 PyObject *require(ModuleObject *module, Slot slot) {
+  if (is_registry(slot)) {
+    module->state.lacks_training = false;
+  }
   if (PyObject *value = peek(module, slot)) {
     return value;
   }
@@ -252,6 +292,9 @@ PyObject *require(ModuleObject *module, Slot slot) {
 }
 
 int store_slot(ModuleObject *module, Slot slot, PyObject *value) {
+  if (is_registry(slot)) {
+    module->state.lacks_training = false;
+  }
   if (!module->state.exposed && module->state.initialized && fits_compact(slot, value)) {
     PyObject **cell = writable_cell(module, slot);
     if (!cell) {

@@ -4,6 +4,7 @@
 
 #include <pybind11/pytypes.h>
 
+#include <cstddef>
 #include <cstdint>
 
 #include "python/compat.h"
@@ -44,6 +45,7 @@ struct HookBlock {
 
 // State in compact mode; in exposed mode (`exposed`) every pointer here is null and the instance
 // dict holds all 17 entries.
+// What walks ask of every module comes first.
 // - training: any object; null until Module.__init__ has run.
 // - parameters, buffers, modules: a dict (or a subclass of dict), null while empty and never looked
 // at.
@@ -52,24 +54,32 @@ struct HookBlock {
 // - initialized: Module.__init__ (or __setstate__) has run.
 // - instance_overrides: the instance dict may hold a name that is a virtual method of Module, such
 // as `forward`.
+// - lacks_training: no registry has an entry `training`, and nobody else held one when that was
+// found out. Only ever true by note_lacks_training(); handing a registry out, or adding to it,
+// makes it false.
 struct ModuleState {
-  PyObject *training;
-  PyObject *parameters;
-  PyObject *buffers;
-  PyObject *modules;
-  PyObject *non_persistent;
-  HookBlock *hooks;
   bool initialized;
   bool exposed;
   bool instance_overrides;
+  bool lacks_training;
+  PyObject *training;
+  PyObject *modules;
+  PyObject *parameters;
+  PyObject *buffers;
+  PyObject *non_persistent;
+  HookBlock *hooks;
 };
 
 struct ModuleObject {
-  PyObject_HEAD PyObject *dict;
+  PyObject_HEAD ModuleState state;
+  PyObject *dict;
   PyObject *weakrefs;
-  ModuleState state;
   vectorcallfunc vectorcall;  // call.h; null: the interpreter takes tp_call
 };
+
+// What walks over modules read of each.
+constexpr std::size_t kModuleHead =
+    offsetof(ModuleObject, state) + offsetof(ModuleState, parameters);
 
 extern PyTypeObject *module_base_type;
 
@@ -172,8 +182,12 @@ inline bool may_have_entries(ModuleObject *module, Slot slot) {
 PyObject *default_value(Slot slot);
 
 // Borrowed; makes the empty container in compact mode. Null with AttributeError when the entry is
-// missing.
+// missing. For who gives it to Python code or adds to it.
 PyObject *require(ModuleObject *module, Slot slot);
+
+// Has surely no registry of a module in compact mode an entry `training`? Remembered where only the
+// module holds them. Runs no user code.
+bool note_lacks_training(ModuleState &state);
 
 // Is `name` in the mapping (null: empty)? -1 with an error set on failure.
 inline int mapping_contains(PyObject *mapping, PyObject *name) {
@@ -276,6 +290,19 @@ public:
     return 0;
   }
 
+  // Begins behind what next() gives before `position`; the dict must not have changed since.
+  void skip_to(Py_ssize_t position) {
+    PyObject *key, *value;
+    while (position_ < position && dict_next(mapping_, &position_, &key, &value)) {
+      --left_;
+    }
+  }
+
+  // The value of a plain dict that comes some places later, or null: for prefetching. Borrowed.
+  PyObject *ahead(int places) const {
+    return mapping_ ? dict_value_ahead(mapping_, position_, places) : nullptr;
+  }
+
   // 1 and borrowed key and value (valid until user code runs), 0 at the end, -1 with RuntimeError
   // when the dict changed size.
   int next(PyObject **key, PyObject **value) {
@@ -284,7 +311,7 @@ public:
         raise_changed_size();
         return -1;
       }
-      if (!PyDict_Next(mapping_, &position_, key, value)) {
+      if (!dict_next(mapping_, &position_, key, value)) {
         return 0;
       }
       if (--left_ < 0) {

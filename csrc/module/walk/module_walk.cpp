@@ -3,6 +3,7 @@
 
 #include "module/name_cache.h"
 #include "python/call.h"
+#include "python/prefetch.h"
 
 namespace modtree {
 
@@ -59,7 +60,7 @@ int ModuleWalk::next(Visit *visit) {
   if (root_) {
     const py::object root = std::move(root_);
     root_ = py::object();
-    const int entered = enter(root.ptr(), class_info(Py_TYPE(root.ptr())), nullptr, visit);
+    const int entered = enter(root.ptr(), class_info(Py_TYPE(root.ptr())), nullptr, false, visit);
     if (entered != 0) {
       return entered;
     }
@@ -80,19 +81,22 @@ int ModuleWalk::next(Visit *visit) {
   return 0;
 }
 
-// Visits a module natively: 1 and *visit set, 0 when it was seen before, -1 on error.
-int ModuleWalk::enter(PyObject *module, ClassInfo info, PyObject *key, Visit *visit) {
-  const int is_new = seen_.visit(module, info.identity_hash(), remove_duplicate_);
+// Visits a module natively: 1 and *visit set, 0 when it was seen before, -1 on error. `only_here`:
+// nothing but a registry holds it.
+int ModuleWalk::enter(PyObject *module, ClassInfo info, PyObject *key, bool only_here,
+                      Visit *visit) {
+  const int is_new = seen_.visit(module, info.identity_hash(), remove_duplicate_, only_here);
   if (is_new <= 0) {
     return is_new;
   }
+  ++entered_count_;
   if (!remove_duplicate_ && !on_path_.insert(module)) {
     return raise_cycle(module, key);
   }
   entered_.module = py::reinterpret_borrow<py::object>(module);
   entered_.key = py::reinterpret_borrow<py::object>(key);
   if (named_) {
-    entered_.prefix = full_name(key);
+    entered_.prefix = full_name(key);  // the old name at its place may be of a str class
     if (!entered_.prefix) {
       return -1;
     }
@@ -105,7 +109,6 @@ int ModuleWalk::enter(PyObject *module, ClassInfo info, PyObject *key, Visit *vi
 // Opens the module that was entered last, if it has children now.
 int ModuleWalk::open_entered() {
   Place place = std::move(entered_);
-  entered_ = Place();
   if (!may_have_entries(as_module(place.module.ptr()), Slot::modules)) {
     if (!remove_duplicate_) {
       on_path_.erase(place.module.ptr());
@@ -143,9 +146,49 @@ int ModuleWalk::enter_foreign(PyObject *module, PyObject *key) {
   return items ? start_with_pairs(items.ptr()) : -1;
 }
 
+// The parameters or buffers of a child that comes some places later, or null.
+PyObject *ModuleWalk::registry_ahead(const RegistryItems &children, int places,
+                                     PyTypeObject *type) const {
+  PyObject *child = children.ahead(places);
+  // Of the type of a module that is known to be one.
+  if (!child || Py_TYPE(child) != type) {
+    return nullptr;
+  }
+  const ModuleState &state = as_module(child)->state;
+  return ahead_ == Slot::parameters ? state.parameters : state.buffers;
+}
+
+// Brings near what will be looked at soon, each thing some children after what leads to it: the
+// children themselves, their registries, the entries of these, and what stands in them. Most trees
+// lie in the cache, and only the first is worth its time there.
+void ModuleWalk::look_ahead(const RegistryItems &children, PyObject *child) const {
+  constexpr std::size_t kSmallTree = 1000;
+  if (PyObject *far = children.ahead(8)) {
+    prefetch_head(far, sizeof(ModuleObject));
+  }
+  if (ahead_ == Slot::modules || entered_count_ < kSmallTree) {
+    return;
+  }
+  PyTypeObject *type = Py_TYPE(child);
+  if (PyObject *registry = registry_ahead(children, 5, type)) {
+    prefetch(registry);
+  }
+  if (PyObject *registry = registry_ahead(children, 3, type)) {
+    prefetch_entries(registry);
+  }
+  if (PyObject *registry = registry_ahead(children, 1, type)) {
+    for (int place = 0; place < 4; ++place) {
+      if (PyObject *value = dict_value_ahead(registry, 0, place)) {
+        prefetch(value);
+      }
+    }
+  }
+}
+
 int ModuleWalk::next_child(Visit *visit, bool *found) {
+  RegistryItems &children = stack_.back().children;
   PyObject *key, *child;
-  const int more = stack_.back().children.next(&key, &child);
+  const int more = children.next(&key, &child);
   if (more <= 0) {
     if (more == 0) {
       pop();
@@ -160,13 +203,26 @@ int ModuleWalk::next_child(Visit *visit, bool *found) {
   if (!PyUnicode_Check(key) || !PyUnicode_Check(prefix_.ptr())) {
     return raise_bad_name(key);
   }
+  // Of the registry's reference, before there is one of ours.
+  const bool only_here = is_sole_reference(child);
+  ClassInfo info;
+  if (class_cache.find(Py_TYPE(child), &info) && info.identity_hash() &&
+      !info.overrides_any<Virtual::named_modules, Virtual::getattribute>() &&
+      !may_override(as_module(child)) && seen_.holds_addresses()) {
+    // No user code runs before the child is owned.
+    look_ahead(children, child);
+    const int entered = enter(child, info, key, only_here, visit);
+    *found = entered > 0;
+    return entered;
+  }
   const auto keep_key = py::reinterpret_borrow<py::object>(key);
   const auto keep_child = py::reinterpret_borrow<py::object>(child);
-  const ClassInfo info = class_info_of(child);
+  info = class_info_of(child);
   if (!info.is_module() || overrides(as_module(child), info, Virtual::named_modules)) {
     return enter_foreign(child, key);
   }
-  const int entered = enter(child, info, key, visit);
+  // What ran since then may have put it elsewhere.
+  const int entered = enter(child, info, key, false, visit);
   *found = entered > 0;
   return entered;
 }

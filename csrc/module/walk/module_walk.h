@@ -16,6 +16,8 @@ struct Visit {
   py::object module;
   py::object item;
 
+  // Was the module reached natively? Then it is one of ours.
+  bool is_native() const { return !item; }
   // Makes sure that `name` and `module` are there; -1 when the item is no pair.
   int unpack() { return item ? unpack_item() : 0; }
 
@@ -33,6 +35,9 @@ public:
   ModuleWalk(PyObject *prefix, bool remove_duplicate, bool named, PyObject *memo);
   ModuleWalk(const ModuleWalk &) = delete;
   ModuleWalk &operator=(const ModuleWalk &) = delete;
+
+  // Brings the parameters or buffers of the modules near as well: the caller looks at them.
+  void read_ahead(Slot registry) { ahead_ = registry; }
 
   // Starts at a module, natively.
   void start(PyObject *root) { root_ = py::reinterpret_borrow<py::object>(root); }
@@ -60,11 +65,13 @@ private:
     py::object items;
   };
 
-  int enter(PyObject *module, ClassInfo info, PyObject *key, Visit *visit);
+  int enter(PyObject *module, ClassInfo info, PyObject *key, bool only_here, Visit *visit);
   int enter_foreign(PyObject *module, PyObject *key);
   int open_entered();
   int next_child(Visit *visit, bool *found);
   int next_item(Visit *visit, bool *found);
+  void look_ahead(const RegistryItems &children, PyObject *child) const;
+  PyObject *registry_ahead(const RegistryItems &children, int places, PyTypeObject *type) const;
   void pop();
   py::object full_name(PyObject *key);
   py::object path_of_top();
@@ -80,6 +87,8 @@ private:
   py::object prefix_;
   bool remove_duplicate_;
   bool named_;
+  Slot ahead_ = Slot::modules;  // of read_ahead()
+  std::size_t entered_count_ = 0;
   std::size_t position_ = 0;
 };
 

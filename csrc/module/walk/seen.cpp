@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "python/prefetch.h"
+
 namespace modtree {
 
 PyObject *SeenSet::as_set() {
@@ -44,14 +46,27 @@ int SeenSet::visit_set(PyObject *object, bool remember) {
   return result < 0 ? -1 : result == 0;
 }
 
+void SeenSet::fill_table() {
+  for (; in_table_ < owned_.size(); ++in_table_) {
+    pointers_.insert(owned_[in_table_]);
+  }
+}
+
 void SeenSet::clear() {
   Py_CLEAR(set_);
-  PointerSet pointers;
-  std::swap(pointers, pointers_);
+  if (in_table_) {
+    PointerSet pointers;
+    std::swap(pointers, pointers_);
+    in_table_ = 0;
+  }
   std::vector<PyObject *> owned;
   owned.swap(owned_);
-  for (PyObject *member : owned) {
-    Py_DECREF(member);
+  constexpr std::size_t kAhead = 8;
+  for (std::size_t i = 0; i < owned.size(); ++i) {
+    if (i + kAhead < owned.size()) {
+      prefetch(owned[i + kAhead]);
+    }
+    Py_DECREF(owned[i]);
   }
 }
 

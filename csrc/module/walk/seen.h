@@ -13,6 +13,10 @@ namespace modtree {
 // Behaves as a Python set that only grows. While every member is compared by identity it is a set
 // of addresses (each member kept alive: an address must not be used again during the walk); a real
 // set takes over when user code has to see it or a member defines __eq__ or __hash__.
+//
+// Every member is owned. So an object that only the registry holds in which it was found is no
+// member, and that is known without a table: members go into it when the first object comes that
+// somebody else holds as well, who may be this set.
 class SeenSet {
 public:
   SeenSet() = default;
@@ -27,17 +31,26 @@ public:
   }
 
   // 1 when `object` is new (and is a member from now on, if `remember`), 0 when it was seen, -1 on
-  // error.
-  int visit(PyObject *object, bool by_identity, bool remember) {
+  // error. `only_here`: the one counted reference to it is that through which the caller found it.
+  int visit(PyObject *object, bool by_identity, bool remember, bool only_here) {
     if (by_identity && !set_) {
+      if (only_here) {
+        if (remember) {
+          own(object);
+        }
+        return 1;
+      }
+      if (in_table_ < owned_.size()) {
+        fill_table();
+      }
       if (!remember) {
         return !pointers_.contains(object);
       }
       if (!pointers_.insert(object)) {
         return 0;
       }
-      owned_.push_back(object);
-      Py_INCREF(object);
+      own(object);
+      in_table_ = owned_.size();
       return 1;
     }
     return visit_set(object, remember);
@@ -54,10 +67,16 @@ public:
 
 private:
   int visit_set(PyObject *object, bool remember);
+  void fill_table();
+  void own(PyObject *object) {
+    owned_.push_back(object);
+    Py_INCREF(object);
+  }
 
+  std::vector<PyObject *> owned_;  // the members in the order of the walk, which is kinder to the
+                                   // cache than the table's
+  std::size_t in_table_ = 0;       // so many of the first of them are in the table
   PointerSet pointers_;
-  std::vector<PyObject *> owned_;  // the same members in the order of the walk, which is kinder to
-                                   // the cache than the table's
   PyObject *set_ = nullptr;
 };
 

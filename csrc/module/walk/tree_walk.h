@@ -176,7 +176,7 @@ private:
         return -1;
       }
     }
-    return frame.seen->visit(child, by_identity, true);
+    return frame.seen->visit(child, by_identity, true, false);
   }
 
   int remember_earlier_siblings(Frame &frame, PyObject *until) {
@@ -192,7 +192,7 @@ private:
       }
       const auto keep = py::reinterpret_borrow<py::object>(child);
       const bool by_identity = class_info_of(child).identity_hash();
-      if (frame.seen->visit(child, by_identity, true) < 0) {
+      if (frame.seen->visit(child, by_identity, true, false) < 0) {
         return -1;
       }
     }

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a walk looks at next: the state behind the iterator of walk.h, and its steps.
+#pragma once
+
+#include <memory>
+
+#include "module/walk/module_walk.h"
+#include "module/walk/walk.h"
+
+namespace modtree {
+
+// A running walk.
+// - request.root is dropped when the walk starts.
+// - modules: the walk over modules; null for a walk within one module.
+// - pairs: an iterator of (name, value) made by an override, whose items are passed on.
+// - entries, members: the registry of the current module, or what get_members_fn gave for it.
+// - owner: the name of the current module.
+struct Walk {
+  Request request;
+  bool started = false;
+  bool finished = false;
+  bool running = false;
+  std::unique_ptr<ModuleWalk> modules;
+  py::object pairs;
+  RegistryItems entries;
+  py::object members;
+  py::object owner;
+  py::object current;
+  SeenSet seen;
+  PyTypeObject *tensor_type =
+      nullptr;  // of the last tensor; borrowed, only compared with the types of living values
+  std::size_t position = 0;
+
+  // The next item as a new reference; null at the end or on error (then PyErr_Occurred).
+  PyObject *next();
+
+private:
+  int start();
+  PyObject *next_member();
+  PyObject *next_pair();
+  PyObject *next_child();
+  PyObject *next_module();
+  int open(py::object reached, bool is_ours);
+  int next_pair_of_members(py::object *key, py::object *value);
+  PyObject *next_registered();
+  PyObject *next_given();
+  PyObject *item(PyObject *key, PyObject *value);
+  int start_modules();
+  int start_override(PyObject *result);
+};
+
+}  // namespace modtree
