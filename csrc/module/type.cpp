@@ -16,6 +16,7 @@
 #include "module/state/save_module.h"
 #include "module/state/state_dict.h"
 #include "module/walk/apply.h"
+#include "module/walk/train.h"
 #include "module/walk/traverse.h"
 #include "python/new_type.h"
 #include "python/slot_guard.h"

@@ -2,7 +2,6 @@
 #include "module/walk/apply.h"
 
 #include "family/family.h"
-#include "module/assignment.h"
 #include "module/walk/conversion.h"
 #include "module/walk/convert_members.h"
 #include "module/walk/module_walk.h"
@@ -72,89 +71,6 @@ struct ConvertVisitor {
     return result ? 0 : -1;
   }
 };
-
-// --- train(mode)
-// ---------------------------------------------------------------------------------
-
-// Of what stands for a registry in compact mode. Both run no user code.
-bool is_surely_empty(PyObject *mapping) {
-  return PyDict_CheckExact(mapping) && PyDict_GET_SIZE(mapping) == 0;
-}
-bool surely_lacks(PyObject *mapping, PyObject *name) {
-  return PyDict_CheckExact(mapping) && dict_lacks_str(mapping, name);
-}
-
-struct TrainVisitor {
-  static constexpr Virtual kMethod = Virtual::train;
-
-  PyObject *mode;
-
-  int before_user_code() { return 0; }
-
-  // The mode of an ordinary module without children.
-  bool visit_leaf(PyObject *child) {
-    ClassInfo info;
-    if (!class_cache.find(Py_TYPE(child), &info) || !info.identity_hash() ||
-        info.overrides_any<Virtual::train, Virtual::children, Virtual::named_children,
-                           Virtual::setattr, Virtual::training, Virtual::getattribute>()) {
-      return false;
-    }
-    ModuleState &state = as_module(child)->state;
-    if (may_override(as_module(child)) || !state.initialized || !PyBool_Check(state.training) ||
-        (state.modules && !is_surely_empty(state.modules)) ||
-        (state.parameters && !surely_lacks(state.parameters, names.training)) ||
-        (state.buffers && !surely_lacks(state.buffers, names.training))) {
-      return false;
-    }
-    Py_SETREF(state.training, Py_NewRef(mode));
-    return true;
-  }
-
-  int enter(PyObject *module_obj, ClassInfo info) {
-    ModuleObject *module = as_module(module_obj);
-    if (info.overrides_any<Virtual::setattr, Virtual::training>()) {
-      return PyObject_SetAttr(module_obj, names.training, mode) < 0 ? -1 : 0;
-    }
-    // The registries first: comparing names may run code that looks at the module's __dict__.
-    if (is_registered(module) || !module->state.initialized || module->state.exposed) {
-      return assign(module, names.training, mode);
-    }
-    PyObject *old = module->state.training;
-    if (old != mode) {
-      module->state.training = Py_NewRef(mode);
-      Py_XDECREF(old);
-    }
-    return 0;
-  }
-
-  // Has somebody put a parameter, buffer or child named `training` into the module?
-  static bool is_registered(ModuleObject *module) {
-    return has_training<Slot::parameters>(module) || has_training<Slot::buffers>(module) ||
-           has_training<Slot::modules>(module);
-  }
-
-  // The mapping is not read before its turn: comparing names may run code that replaces it.
-  template <Slot slot>
-  static bool has_training(ModuleObject *module) {
-    PyObject *mapping = peek(module, slot);
-    return mapping && PyDict_Check(mapping) && PyDict_GET_SIZE(mapping) != 0 &&
-           dict_find_str(mapping, names.training);
-  }
-
-  int leave(PyObject *) { return 0; }
-
-  int call_override(PyObject *child) {
-    PyObject *result = PyObject_CallMethodOneArg(child, names.train, mode);
-    Py_XDECREF(result);
-    return result ? 0 : -1;
-  }
-};
-
-PyObject *train(PyObject *self_obj, PyObject *mode) {
-  TrainVisitor visitor{mode};
-  const int done = slot_guard(-1, [&] { return TreeWalk<TrainVisitor>(visitor).run(self_obj); });
-  return done < 0 ? nullptr : Py_NewRef(self_obj);
-}
 
 // --- over self.parameters()
 // ---------------------------------------------------------------------------------
@@ -298,30 +214,6 @@ PyObject *module_apply_(PyObject *self_obj, PyObject *const *args, Py_ssize_t co
     return converted < 0 ? -1 : visitor.before_user_code();
   });
   return done < 0 ? nullptr : Py_NewRef(self_obj);
-}
-
-PyObject *module_train(PyObject *self_obj, PyObject *const *args, Py_ssize_t count,
-                       PyObject *keywords) {
-  static const ArgumentNames kNames = {"train", {"mode"}};
-  PyObject *values[1] = {};
-  if (parse_arguments(kNames, args, count, keywords, values) < 0) {
-    return nullptr;
-  }
-  PyObject *mode = values[0] ? values[0] : Py_True;
-  if (!PyBool_Check(mode)) {
-    PyErr_Format(PyExc_ValueError,
-                 "training mode is expected to be boolean (True or False), got %R of type %.200s",
-                 mode, Py_TYPE(mode)->tp_name);
-    return nullptr;
-  }
-  return train(self_obj, mode);
-}
-
-PyObject *module_eval(PyObject *self_obj, PyObject *) {
-  if (overrides(as_module(self_obj), Virtual::train)) {
-    return PyObject_CallMethodOneArg(self_obj, names.train, Py_False);
-  }
-  return train(self_obj, Py_False);
 }
 
 PyObject *module_requires_grad_(PyObject *self_obj, PyObject *const *args, Py_ssize_t count,

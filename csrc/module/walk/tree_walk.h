@@ -12,6 +12,14 @@
 
 namespace modtree {
 
+// A module on the way from the root of a walk to where it goes on; all borrowed.
+struct TreePlace {
+  PyObject *module;
+  PyObject *key;        // under which the parent has it; null for the root
+  PyObject *children;   // its registry: a plain dict
+  Py_ssize_t position;  // of dict_next(): the children before it were visited
+};
+
 // Walks without recursion. A visitor has
 //   static constexpr Virtual kMethod              the method that walks: a child may have its own
 //   int enter(PyObject *module, ClassInfo info)   before the children: 0, or -1 on error
@@ -31,16 +39,43 @@ public:
 
   // 0, or -1 with an error set.
   int run(PyObject *root) {
+    return run_from(py::reinterpret_borrow<py::object>(root), class_info(Py_TYPE(root)));
+  }
+
+  // Goes on where another walk has stopped, which entered each module of the path and ran no user
+  // code.
+  int go_on(const std::vector<TreePlace> &path) {
+    for (const TreePlace &place : path) {
+      if (push(place.module, place.key, place.children) < 0) {
+        return -1;
+      }
+      stack_.back().children.skip_to(place.position);
+    }
+    return run_from(py::object(), ClassInfo());
+  }
+
+private:
+  struct Frame {
+    py::object module;
     py::object key;
-    auto module = py::reinterpret_borrow<py::object>(root);
-    ClassInfo info = class_info(Py_TYPE(root));
+    py::object registry;
+    RegistryItems children;
+    py::object iterator;            // of an overridden children()
+    std::unique_ptr<SeenSet> seen;  // siblings; made when one may come twice
+  };
+
+  // `module`: where to begin, or null in the middle.
+  int run_from(py::object module, ClassInfo info) {
+    py::object key;
     bool native = true;
     // One loop, so that there is one call of visit(), which is inlined.
     while (true) {
-      const int visited =
-          native ? visit(module.ptr(), info, key.ptr()) : visitor_.call_override(module.ptr());
-      if (visited < 0) {
-        return -1;
+      if (module) {
+        const int visited =
+            native ? visit(module.ptr(), info, key.ptr()) : visitor_.call_override(module.ptr());
+        if (visited < 0) {
+          return -1;
+        }
       }
       int more = 0;
       while (!stack_.empty() && (more = next_child(&key, &module, &info)) == 0) {
@@ -54,16 +89,6 @@ public:
       native = info.is_module() && !overrides_any<Visitor::kMethod>(as_module(module.ptr()), info);
     }
   }
-
-private:
-  struct Frame {
-    py::object module;
-    py::object key;
-    py::object registry;
-    RegistryItems children;
-    py::object iterator;            // of an overridden children()
-    std::unique_ptr<SeenSet> seen;  // siblings; made when one may come twice
-  };
 
   // Takes the innermost frame away.
   int leave() {

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "module/walk/train.h"
+
+#include <vector>
+
+#include "module/assignment.h"
+#include "module/class_info.h"
+#include "module/walk/tree_walk.h"
+#include "python/arguments.h"
+#include "python/prefetch.h"
+#include "python/slot_guard.h"
+
+namespace modtree {
+
+namespace {
+
+// --- modules whose mode is written where it stands
+// ---------------------------------------------------------------------------------
+
+// Do the class and the object have what Module gives them for setting the mode of a module below
+// the root of the walk? A class that was not met before counts as one that does not.
+bool has_plain_class(PyObject *module) {
+  ClassInfo info;
+  return class_cache.find(Py_TYPE(module), &info) && info.identity_hash() &&
+         !info.overrides_any<Virtual::train, Virtual::children, Virtual::named_children,
+                             Virtual::setattr, Virtual::training, Virtual::getattribute>();
+}
+
+// The same for the root, whose own train() has called us.
+bool has_plain_class_as_root(PyObject *module) {
+  return !class_info(Py_TYPE(module))
+              .overrides_any<Virtual::children, Virtual::named_children, Virtual::setattr,
+                             Virtual::training, Virtual::getattribute>();
+}
+
+// Does setting the mode of a module with a plain class only replace one bool by another?
+bool has_plain_state(PyObject *module) {
+  ModuleState &state = as_module(module)->state;
+  return state.initialized && !may_override(as_module(module)) &&
+         (state.training == Py_True || state.training == Py_False) &&
+         (state.lacks_training || note_lacks_training(state));
+}
+
+// The registry of children of a module with a plain state; null when it is empty.
+PyObject *plain_children(PyObject *module) {
+  PyObject *children = as_module(module)->state.modules;
+  return children && PyDict_GET_SIZE(children) != 0 ? children : nullptr;
+}
+
+// Of a module with a plain state.
+void set_mode(PyObject *module, PyObject *mode) {
+  PyObject *&training = as_module(module)->state.training;
+  if (training != mode) {
+    Py_SETREF(training, Py_NewRef(mode));
+  }
+}
+
+// Sets the modes of a tree as long as every module is plain. Nothing there runs user code, so
+// nothing is owned: all pointers are into a tree that does not change.
+class PlainWalk {
+public:
+  explicit PlainWalk(PyObject *mode) : mode_(mode) {}
+
+  // `root` is plain. True: the whole tree is done. False: the walk that asks must go on at path().
+  bool run(PyObject *root) {
+    set_mode(root, mode_);
+    PyObject *children = plain_children(root);
+    if (children) {
+      path_.push_back({root, nullptr, children, 0});
+    }
+    while (!path_.empty()) {
+      if (!visit_children()) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  const std::vector<TreePlace> &path() const { return path_; }
+
+private:
+  static constexpr Py_ssize_t kMostCompared = 64;
+  static constexpr int kAhead = 12;
+
+  // Goes on with the children of the innermost module until one has children itself, or to their
+  // end. False at a child that is not plain, which counts as not visited then.
+  bool visit_children() {
+    TreePlace &place = path_.back();
+    PyObject *key, *child;
+    for (Py_ssize_t before = place.position;
+         dict_next(place.children, &place.position, &key, &child); before = place.position) {
+      if (child == Py_None) {
+        continue;
+      }
+      if (PyObject *far = dict_value_ahead(place.children, place.position, kAhead)) {
+        prefetch_head(far, kModuleHead);
+      }
+      if (!has_plain_class(child) || !has_plain_state(child)) {
+        place.position = before;
+        return false;
+      }
+      set_mode(child, mode_);
+      PyObject *children = plain_children(child);
+      // One without children may come twice, which changes nothing.
+      if (!children) {
+        continue;
+      }
+      if (!is_sole_reference(child)) {
+        if (before > kMostCompared) {
+          place.position = before;
+          return false;
+        }
+        if (is_among(child, place.children, before)) {
+          continue;
+        }
+      }
+      return enter({child, key, children, 0});
+    }
+    path_.pop_back();
+    return true;
+  }
+
+  // False when the module may be in itself.
+  bool enter(const TreePlace &place) {
+    path_.push_back(place);
+    const std::size_t depth = path_.size();
+    if (depth == next_mark_) {
+      // What goes down for ever repeats itself: some mark is met again.
+      mark_ = depth - 1;
+      next_mark_ *= 2;
+      return true;
+    }
+    return mark_ == depth - 1 || path_[mark_].module != place.module;
+  }
+
+  // Is the child among those before `position`?
+  static bool is_among(PyObject *child, PyObject *children, Py_ssize_t position) {
+    PyObject *key, *sibling;
+    Py_ssize_t place = 0;
+    while (dict_next(children, &place, &key, &sibling) && place <= position) {
+      if (sibling == child) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  PyObject *mode_;
+  std::vector<TreePlace> path_;
+  std::size_t mark_ = 0;  // index into path_
+  std::size_t next_mark_ = 2;
+};
+
+// --- any tree
+// ---------------------------------------------------------------------------------
+
+struct TrainVisitor {
+  static constexpr Virtual kMethod = Virtual::train;
+
+  PyObject *mode;
+
+  int before_user_code() { return 0; }
+
+  bool visit_leaf(PyObject *child) {
+    if (!has_plain_class(child) || !has_plain_state(child) || plain_children(child)) {
+      return false;
+    }
+    set_mode(child, mode);
+    return true;
+  }
+
+  int enter(PyObject *module_obj, ClassInfo info) {
+    ModuleObject *module = as_module(module_obj);
+    if (info.overrides_any<Virtual::setattr, Virtual::training>()) {
+      return PyObject_SetAttr(module_obj, names.training, mode) < 0 ? -1 : 0;
+    }
+    // The registries first: comparing names may run code that looks at the module's __dict__.
+    if (is_registered(module) || !module->state.initialized || module->state.exposed) {
+      return assign(module, names.training, mode);
+    }
+    PyObject *old = module->state.training;
+    if (old != mode) {
+      module->state.training = Py_NewRef(mode);
+      Py_XDECREF(old);
+    }
+    return 0;
+  }
+
+  // Has somebody put a parameter, buffer or child named `training` into the module?
+  static bool is_registered(ModuleObject *module) {
+    return has_training<Slot::parameters>(module) || has_training<Slot::buffers>(module) ||
+           has_training<Slot::modules>(module);
+  }
+
+  // The mapping is not read before its turn: comparing names may run code that replaces it.
+  template <Slot slot>
+  static bool has_training(ModuleObject *module) {
+    PyObject *mapping = peek(module, slot);
+    return mapping && PyDict_Check(mapping) && PyDict_GET_SIZE(mapping) != 0 &&
+           dict_find_str(mapping, names.training);
+  }
+
+  int leave(PyObject *) { return 0; }
+
+  int call_override(PyObject *child) {
+    PyObject *result = PyObject_CallMethodOneArg(child, names.train, mode);
+    Py_XDECREF(result);
+    return result ? 0 : -1;
+  }
+};
+
+int set_modes(PyObject *root, PyObject *mode) {
+  TrainVisitor visitor{mode};
+  TreeWalk<TrainVisitor> walk(visitor);
+  if (!has_plain_class_as_root(root) || !has_plain_state(root)) {
+    return walk.run(root);
+  }
+  PlainWalk plain(mode);
+  return plain.run(root) ? 0 : walk.go_on(plain.path());
+}
+
+PyObject *train(PyObject *self_obj, PyObject *mode) {
+  const int done = slot_guard(-1, [&] { return set_modes(self_obj, mode); });
+  return done < 0 ? nullptr : Py_NewRef(self_obj);
+}
+
+}  // namespace
+
+PyObject *module_train(PyObject *self_obj, PyObject *const *args, Py_ssize_t count,
+                       PyObject *keywords) {
+  static const ArgumentNames kNames = {"train", {"mode"}};
+  PyObject *values[1] = {};
+  if (parse_arguments(kNames, args, count, keywords, values) < 0) {
+    return nullptr;
+  }
+  PyObject *mode = values[0] ? values[0] : Py_True;
+  if (!PyBool_Check(mode)) {
+    PyErr_Format(PyExc_ValueError,
+                 "training mode is expected to be boolean (True or False), got %R of type %.200s",
+                 mode, Py_TYPE(mode)->tp_name);
+    return nullptr;
+  }
+  return train(self_obj, mode);
+}
+
+PyObject *module_eval(PyObject *self_obj, PyObject *) {
+  if (overrides(as_module(self_obj), Virtual::train)) {
+    return PyObject_CallMethodOneArg(self_obj, names.train, Py_False);
+  }
+  return train(self_obj, Py_False);
+}
+
+}  // namespace modtree
