@@ -6,6 +6,7 @@
 #include "bind/bind_install.h"
 #include "bind/bind_kernels.h"
 #include "bind/bind_tensor.h"
+#include "bind/bind_threads.h"
 #include "bind/guarded_functions.h"
 #include "family/family.h"
 #include "family/read_tensors.h"
@@ -100,6 +101,7 @@ PYBIND11_MODULE(_C, m) {
       },
       "What was given to _install, by name; None for what is missing.");
   bind_kernels(m);
+  bind_threads(m);
   bind_tensor(m);
   bind_autograd(m);
   const py::cpp_function example([] {});

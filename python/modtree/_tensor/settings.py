@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from modtree import _C
 from modtree._tensor import printing as _format
+from modtree._tensor.blas_threads import set_blas_threads
 from modtree._tensor.dtypes import bfloat16, float16
 
 __all__ = [
@@ -102,58 +104,50 @@ def get_deterministic_debug_mode() -> int:
 
 # -- threads ---------------------------------------------------------------------------------------
 
-_threads: dict[str, int] = {}
+_MOST = 2**31 - 1
 
 
 def _checked_threads(name: str, count: Any) -> int:
-    if not isinstance(count, int) or isinstance(count, bool):
+    if not isinstance(count, (int, np.integer)) or isinstance(count, bool):
         raise RuntimeError(f"{name} expects an int, but got {type(count).__name__}")
     if count <= 0:
         raise RuntimeError(f"{name} expects a positive integer, got {count}")
-    return count
+    if count > _MOST:
+        raise ValueError(f"{name}: {count} does not fit in 32 bits")
+    return int(count)
 
 
-def _thread_pools() -> Any:
-    """The pools of the libraries behind NumPy, where the package that knows them is installed."""
-    try:
-        from threadpoolctl import ThreadpoolController
-    except ImportError:
-        return None
-    return ThreadpoolController()
+def set_num_threads(num: int, /) -> None:
+    """How many threads an operation uses, where its arrays are large: the native kernels, and the
+    library behind NumPy's products of matrices. The kernels' results are the same with any number.
 
-
-def set_num_threads(num: int) -> None:
-    """How many threads a product of matrices uses. Where the package threadpoolctl is not
-    installed, the number is kept and changes nothing.
+    Args:
+        num: 1 or more.
     """
-    _threads["num"] = _checked_threads("set_num_threads", num)
-    if (pools := _thread_pools()) is not None:
-        pools.limit(limits=num)
+    num = _checked_threads("set_num_threads", num)
+    _C._set_thread_count(num)
+    set_blas_threads(num)
 
 
 def get_num_threads() -> int:
-    """What was set, or how many threads NumPy's libraries use."""
-    if "num" in _threads:
-        return _threads["num"]
-    pools = _thread_pools()
-    counts = [] if pools is None else [pool["num_threads"] for pool in pools.info()]
-    return max(counts, default=_processors())
+    """What was set, else the environment's ``MKL_NUM_THREADS`` or ``OMP_NUM_THREADS`` up to the
+    number of cores, else that number.
+    """
+    return _C._thread_count()
 
 
-def _processors() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+_interop_threads = 1
 
 
-def set_num_interop_threads(num: int) -> None:
+def set_num_interop_threads(num: int, /) -> None:
     """Kept: operations run one after the other."""
-    _threads["interop"] = _checked_threads("set_num_interop_threads", num)
+    global _interop_threads
+    _interop_threads = _checked_threads("set_num_interop_threads", num)
 
 
 def get_num_interop_threads() -> int:
     """What was set, or 1."""
-    return _threads.get("interop", 1)
+    return _interop_threads
 
 
 def set_flush_denormal(mode: bool) -> bool:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from modtree._tensor.random import manual_seed
+from modtree._tensor.settings import set_num_threads
 from modtree.utils.data._fetch import Reading
 from modtree.utils.data._transport import Channel, close_inherited
 
@@ -185,6 +186,7 @@ def _answer(job: Job, channel: Channel, head: tuple[int, int, str], value: Any) 
 def _prepare(job: Job) -> Failure | None:
     """Seeds, and the user's function."""
     global _worker_info
+    set_num_threads(1)  # workers share the machine
     seed = job.base_seed + job.id
     random.seed(seed)
     manual_seed(seed)
