@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/activation.h"
 
+#include "kernels/parallel_kernel.h"
 #include "kernels/vector_math.h"
 
 namespace modtree::kernels {
@@ -54,13 +55,22 @@ MODTREE_ALWAYS_INLINE void relu_backward_loop(const T *g, const T *x, T *out, st
 #define MAP_PARAMS(T) (const T *x, T *out, std::ptrdiff_t n)
 #define RESULT_GRADIENT_PARAMS(T) (const T *g, const T *y, T *out, std::ptrdiff_t n)
 #define GRADIENT_PARAMS(T) (const T *g, const T *x, T *out, std::ptrdiff_t n)
+#define MAP_KERNEL(name, loop)                                                                     \
+  MODTREE_DEFINE_SHARED_KERNEL(name, MAP_PARAMS, loop, (x, out, n), parallel_values, n, 4,         \
+                               (x + first, out + first, last - first))
+#define RESULT_GRADIENT_KERNEL(name, loop)                                                         \
+  MODTREE_DEFINE_SHARED_KERNEL(name, RESULT_GRADIENT_PARAMS, loop, (g, y, out, n),                 \
+                               parallel_values, n, 1.5,                                            \
+                               (g + first, y + first, out + first, last - first))
+#define GRADIENT_KERNEL(name, loop, work)                                                          \
+  MODTREE_DEFINE_SHARED_KERNEL(name, GRADIENT_PARAMS, loop, (g, x, out, n), parallel_values, n,    \
+                               work, (g + first, x + first, out + first, last - first))
 
-MODTREE_DEFINE_KERNEL(sigmoid, MAP_PARAMS, sigmoid_loop, (x, out, n))
-MODTREE_DEFINE_KERNEL(silu, MAP_PARAMS, silu_loop, (x, out, n))
-MODTREE_DEFINE_KERNEL(sigmoid_backward, RESULT_GRADIENT_PARAMS, sigmoid_backward_loop,
-                      (g, y, out, n))
-MODTREE_DEFINE_KERNEL(tanh_backward, RESULT_GRADIENT_PARAMS, tanh_backward_loop, (g, y, out, n))
-MODTREE_DEFINE_KERNEL(silu_backward, GRADIENT_PARAMS, silu_backward_loop, (g, x, out, n))
-MODTREE_DEFINE_KERNEL(relu_backward, GRADIENT_PARAMS, relu_backward_loop, (g, x, out, n))
+MAP_KERNEL(sigmoid, sigmoid_loop)
+MAP_KERNEL(silu, silu_loop)
+RESULT_GRADIENT_KERNEL(sigmoid_backward, sigmoid_backward_loop)
+RESULT_GRADIENT_KERNEL(tanh_backward, tanh_backward_loop)
+GRADIENT_KERNEL(silu_backward, silu_backward_loop, 5)
+GRADIENT_KERNEL(relu_backward, relu_backward_loop, 1.5)
 
 }  // namespace modtree::kernels

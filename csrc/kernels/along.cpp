@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/along.h"
 
-#include "kernels/dispatch.h"
+#include <atomic>
+
+#include "kernels/parallel_kernel.h"
 
 namespace modtree::kernels {
 namespace {
@@ -67,9 +69,23 @@ MODTREE_ALWAYS_INLINE bool over_elements(const Along &a, Element element) {
 
 template <class T>
 bool gather_of(const Along &a, const void *x, void *out) {
-  const T *from = static_cast<const T *>(x);
-  T *to = static_cast<T *>(out);
-  return over_elements(a, [=](std::ptrdiff_t place, std::ptrdiff_t own) { to[own] = from[place]; });
+  double work = 2.0;
+  for (int i = 1; i < a.ndim; ++i) {
+    work *= static_cast<double>(a.shape[i]);
+  }
+  std::atomic<bool> inside{true};
+  parallel_for(a.shape[0], work, [&](std::ptrdiff_t first, std::ptrdiff_t last) {
+    Along part = a;
+    part.shape[0] = last - first;
+    part.index += first * a.index_strides[0];
+    const T *from = static_cast<const T *>(x) + first * a.outer_strides[0];
+    T *to = static_cast<T *>(out) + first * a.other_strides[0];
+    const auto copy = [=](std::ptrdiff_t place, std::ptrdiff_t own) { to[own] = from[place]; };
+    if (!over_elements(part, copy)) {
+      inside = false;
+    }
+  });
+  return inside;
 }
 
 template <class T>

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/parallel_kernel.h"
 #include "kernels/vector_math.h"
 
 namespace modtree::kernels {
@@ -66,31 +67,38 @@ MODTREE_ALWAYS_INLINE void channel_statistics(const BatchNorm<T> &a, std::ptrdif
 }
 
 template <class T>
-MODTREE_ALWAYS_INLINE void batch_norm_all(const BatchNorm<T> &a) {
-  const std::ptrdiff_t channels = a.channels, n = a.positions;
-  if (!a.training) {
-    for (std::ptrdiff_t c = 0; c < channels; ++c) {
-      a.rstd[c] = static_cast<T>(1.0 / std::sqrt(static_cast<double>(a.var[c]) + a.eps));
-    }
-  } else if (n == 1) {
-    matrix_statistics(a);
+MODTREE_ALWAYS_INLINE void given_statistics(const BatchNorm<T> &a, std::ptrdiff_t channel) {
+  a.rstd[channel] = static_cast<T>(1.0 / std::sqrt(static_cast<double>(a.var[channel]) + a.eps));
+}
+
+template <class T>
+MODTREE_ALWAYS_INLINE void norm_channel(const BatchNorm<T> &a, std::ptrdiff_t c) {
+  const std::ptrdiff_t n = a.positions, step = a.channels * n;
+  if (a.training) {
+    channel_statistics(a, c);
+  } else {
+    given_statistics(a, c);
   }
-  if (n != 1) {
-    for (std::ptrdiff_t c = 0; c < channels; ++c) {
-      if (a.training) {
-        channel_statistics(a, c);
-      }
-      const T mean = a.mean[c], scale = a.weight ? a.rstd[c] * a.weight[c] : a.rstd[c];
-      const T shift = a.bias ? a.bias[c] : static_cast<T>(0);
-      for (std::ptrdiff_t image = 0; image < a.images; ++image) {
-        const T *__restrict x = a.x + (image * channels + c) * n;
-        T *__restrict out = a.out + (image * channels + c) * n;
-        for (std::ptrdiff_t i = 0; i < n; ++i) {
-          out[i] = (x[i] - mean) * scale + shift;
-        }
-      }
+  const T mean = a.mean[c], scale = a.weight ? a.rstd[c] * a.weight[c] : a.rstd[c];
+  const T shift = a.bias ? a.bias[c] : static_cast<T>(0);
+  for (std::ptrdiff_t image = 0; image < a.images; ++image) {
+    const T *__restrict x = a.x + c * n + image * step;
+    T *__restrict out = a.out + c * n + image * step;
+    for (std::ptrdiff_t i = 0; i < n; ++i) {
+      out[i] = (x[i] - mean) * scale + shift;
     }
-    return;
+  }
+}
+
+template <class T>
+MODTREE_ALWAYS_INLINE void norm_matrix(const BatchNorm<T> &a) {
+  const std::ptrdiff_t channels = a.channels;
+  if (a.training) {
+    matrix_statistics(a);
+  } else {
+    for (std::ptrdiff_t c = 0; c < channels; ++c) {
+      given_statistics(a, c);
+    }
   }
   const auto size = static_cast<std::size_t>(channels);
   std::vector<T> scales(a.rstd, a.rstd + channels), shifts(size);
@@ -107,6 +115,29 @@ MODTREE_ALWAYS_INLINE void batch_norm_all(const BatchNorm<T> &a) {
     for (std::ptrdiff_t i = 0; i < channels; ++i) {
       out[i] = (x[i] - mean[i]) * scale[i] + shift[i];
     }
+  }
+}
+
+// The channels that are a part of the work; of a matrix all are one.
+template <class Arguments>
+std::ptrdiff_t parts(const Arguments &a) {
+  return a.positions == 1 ? 1 : a.channels;
+}
+
+template <class Arguments>
+double channel_work(const Arguments &a) {
+  return 3.0 * static_cast<double>(a.images) * static_cast<double>(a.positions) + 32.0;
+}
+
+template <class T>
+MODTREE_ALWAYS_INLINE void some_channels(const BatchNorm<T> &a, std::ptrdiff_t first,
+                                         std::ptrdiff_t last) {
+  if (a.positions == 1) {
+    norm_matrix(a);
+    return;
+  }
+  for (std::ptrdiff_t c = first; c < last; ++c) {
+    norm_channel(a, c);
   }
 }
 
@@ -218,19 +249,21 @@ MODTREE_ALWAYS_INLINE void channel_backward(const BatchNormBackward<T> &a, std::
 }
 
 template <class T>
-MODTREE_ALWAYS_INLINE void batch_norm_backward_all(const BatchNormBackward<T> &a) {
+MODTREE_ALWAYS_INLINE void some_channels(const BatchNormBackward<T> &a, std::ptrdiff_t first,
+                                         std::ptrdiff_t last) {
   if (a.positions == 1) {
     matrix_backward(a);
     return;
   }
-  for (std::ptrdiff_t c = 0; c < a.channels; ++c) {
+  for (std::ptrdiff_t c = first; c < last; ++c) {
     channel_backward(a, c);
   }
 }
 
 }  // namespace
 
-MODTREE_DEFINE_STRUCT_KERNEL(batch_norm, BatchNorm, batch_norm_all)
-MODTREE_DEFINE_STRUCT_KERNEL(batch_norm_backward, BatchNormBackward, batch_norm_backward_all)
+MODTREE_DEFINE_PARTS_KERNEL(batch_norm, BatchNorm, some_channels, parts(a), channel_work(a))
+MODTREE_DEFINE_PARTS_KERNEL(batch_norm_backward, BatchNormBackward, some_channels, parts(a),
+                            channel_work(a))
 
 }  // namespace modtree::kernels

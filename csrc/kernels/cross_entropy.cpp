@@ -3,15 +3,17 @@
 
 #include <cmath>
 
+#include "kernels/parallel_kernel.h"
 #include "kernels/vector_math.h"
 
 namespace modtree::kernels {
 namespace {
 
 template <class T>
-MODTREE_ALWAYS_INLINE void cross_entropy_rows(const CrossEntropy<T> &a) {
+MODTREE_ALWAYS_INLINE void cross_entropy_rows(const CrossEntropy<T> &a, std::ptrdiff_t first,
+                                              std::ptrdiff_t last) {
   const std::ptrdiff_t n = a.classes;
-  for (std::ptrdiff_t row = 0; row < a.rows; ++row) {
+  for (std::ptrdiff_t row = first; row < last; ++row) {
     const T *x = a.logits + row * n;
     const T largest = max_value(x, n);
     const double log_sum =
@@ -45,13 +47,14 @@ MODTREE_ALWAYS_INLINE void cross_entropy_rows(const CrossEntropy<T> &a) {
 }
 
 template <class T>
-MODTREE_ALWAYS_INLINE void cross_entropy_backward_rows(const CrossEntropyBackward<T> &a) {
+MODTREE_ALWAYS_INLINE void cross_entropy_backward_rows(const CrossEntropyBackward<T> &a,
+                                                       std::ptrdiff_t first, std::ptrdiff_t last) {
   const std::ptrdiff_t n = a.classes;
   const T *w = a.weight;
   const double share = a.smoothing / static_cast<double>(n);
   const double all_weights =
       w ? block_sum<T>(n, [=](std::ptrdiff_t i) { return w[i]; }) : static_cast<double>(n);
-  for (std::ptrdiff_t row = 0; row < a.rows; ++row) {
+  for (std::ptrdiff_t row = first; row < last; ++row) {
     const T *x = a.logits + row * n;
     T *dx = a.dx + row * n;
     const std::int64_t target = a.targets[row];
@@ -81,8 +84,9 @@ MODTREE_ALWAYS_INLINE void cross_entropy_backward_rows(const CrossEntropyBackwar
 
 }  // namespace
 
-MODTREE_DEFINE_STRUCT_KERNEL(cross_entropy, CrossEntropy, cross_entropy_rows)
-MODTREE_DEFINE_STRUCT_KERNEL(cross_entropy_backward, CrossEntropyBackward,
-                             cross_entropy_backward_rows)
+MODTREE_DEFINE_PARTS_KERNEL(cross_entropy, CrossEntropy, cross_entropy_rows, a.rows,
+                            5 * a.classes + 32)
+MODTREE_DEFINE_PARTS_KERNEL(cross_entropy_backward, CrossEntropyBackward,
+                            cross_entropy_backward_rows, a.rows, 5 * a.classes + 32)
 
 }  // namespace modtree::kernels

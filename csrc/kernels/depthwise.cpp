@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/dispatch.h"
+#include "kernels/parallel_kernel.h"
 #include "kernels/scratch.h"
 
 namespace modtree::kernels {
@@ -98,105 +98,124 @@ struct Scratch {
 
 // Calls visit(plane of x, weight, plane of y, is it the first of this x, is it the last of this x).
 template <class T, class Visit>
-MODTREE_ALWAYS_INLINE void for_each_plane(const Depthwise<T> &a, Visit visit) {
-  const std::ptrdiff_t taps = a.rows.kernel * a.columns.kernel;
-  for (std::ptrdiff_t plane = 0; plane < a.images * a.groups; ++plane) {
-    const std::ptrdiff_t group = plane % a.groups;
-    for (std::ptrdiff_t j = 0; j < a.multiplier; ++j) {
-      visit(a.x + plane * a.rows.size * a.columns.size,
-            a.weight + (group * a.multiplier + j) * taps,
-            a.y + (plane * a.multiplier + j) * a.rows.out * a.columns.out, j == 0,
-            j + 1 == a.multiplier);
-    }
+MODTREE_ALWAYS_INLINE void visit_plane(const Depthwise<T> &a, std::ptrdiff_t plane, Visit visit) {
+  const std::ptrdiff_t taps = a.rows.kernel * a.columns.kernel, group = plane % a.groups;
+  for (std::ptrdiff_t j = 0; j < a.multiplier; ++j) {
+    visit(a.x + plane * a.rows.size * a.columns.size, a.weight + (group * a.multiplier + j) * taps,
+          a.y + (plane * a.multiplier + j) * a.rows.out * a.columns.out, j == 0,
+          j + 1 == a.multiplier);
+  }
+}
+
+// Of one plane of x.
+template <class T>
+double plane_work(const Depthwise<T> &a) {
+  return 2.0 * static_cast<double>(a.rows.size * a.columns.size) +
+         0.5 * static_cast<double>(a.multiplier * a.rows.kernel * a.columns.kernel) *
+             static_cast<double>(a.rows.out * a.columns.out);
+}
+
+template <class T>
+MODTREE_ALWAYS_INLINE void depthwise_all(const Depthwise<T> &a, std::ptrdiff_t first_plane,
+                                         std::ptrdiff_t last_plane) {
+  Scratch<T> scratch(a);
+  const std::size_t taps = scratch.taps.size();
+  const std::ptrdiff_t *places = scratch.taps.data();
+  for (std::ptrdiff_t plane = first_plane; plane < last_plane; ++plane) {
+    visit_plane(a, plane, [&](T *x, const T *weight, T *y, bool first, bool) {
+      if (first) {
+        scratch.load_image(a, x);
+      }
+      std::size_t t = 0;
+      scratch.windows.clear();
+      T *__restrict sums = scratch.windows.data();
+      const T *from = scratch.image.data();
+      // Three at a time, to read and write the sums less often.
+      for (; t + 3 <= taps; t += 3) {
+        const T *__restrict p = from + places[t], *__restrict q = from + places[t + 1],
+                            *__restrict r = from + places[t + 2];
+        const T u = weight[t], v = weight[t + 1], w = weight[t + 2];
+        for (std::ptrdiff_t i = 0; i < scratch.total; ++i) {
+          sums[i] += u * p[i] + v * q[i] + w * r[i];
+        }
+      }
+      for (; t < taps; ++t) {
+        const T *__restrict p = from + places[t];
+        const T w = weight[t];
+        for (std::ptrdiff_t i = 0; i < scratch.total; ++i) {
+          sums[i] += w * p[i];
+        }
+      }
+      scratch.store_windows(a, y);
+    });
   }
 }
 
 template <class T>
-MODTREE_ALWAYS_INLINE void depthwise_all(const Depthwise<T> &a) {
+MODTREE_ALWAYS_INLINE void depthwise_transposed_all(const Depthwise<T> &a,
+                                                    std::ptrdiff_t first_plane,
+                                                    std::ptrdiff_t last_plane) {
   Scratch<T> scratch(a);
   const std::size_t taps = scratch.taps.size();
-  const std::ptrdiff_t *places = scratch.taps.data();
-  for_each_plane(a, [&](T *x, const T *weight, T *y, bool first, bool) {
-    if (first) {
-      scratch.load_image(a, x);
-    }
-    std::size_t t = 0;
-    scratch.windows.clear();
-    T *__restrict sums = scratch.windows.data();
-    const T *from = scratch.image.data();
-    // Three at a time, to read and write the sums less often.
-    for (; t + 3 <= taps; t += 3) {
-      const T *__restrict p = from + places[t], *__restrict q = from + places[t + 1],
-                          *__restrict r = from + places[t + 2];
-      const T u = weight[t], v = weight[t + 1], w = weight[t + 2];
-      for (std::ptrdiff_t i = 0; i < scratch.total; ++i) {
-        sums[i] += u * p[i] + v * q[i] + w * r[i];
+  for (std::ptrdiff_t plane = first_plane; plane < last_plane; ++plane) {
+    visit_plane(a, plane, [&](T *x, const T *weight, const T *y, bool first, bool last) {
+      if (first) {
+        scratch.image.clear();
       }
-    }
-    for (; t < taps; ++t) {
-      const T *__restrict p = from + places[t];
-      const T w = weight[t];
-      for (std::ptrdiff_t i = 0; i < scratch.total; ++i) {
-        sums[i] += w * p[i];
-      }
-    }
-    scratch.store_windows(a, y);
-  });
-}
-
-template <class T>
-MODTREE_ALWAYS_INLINE void depthwise_transposed_all(const Depthwise<T> &a) {
-  Scratch<T> scratch(a);
-  const std::size_t taps = scratch.taps.size();
-  for_each_plane(a, [&](T *x, const T *weight, const T *y, bool first, bool last) {
-    if (first) {
-      scratch.image.clear();
-    }
-    // The columns behind the last window stay 0 and add nothing to the rows they run into.
-    scratch.load_windows(a, y);
-    for (std::size_t t = 0; t < taps; ++t) {
-      const T w = weight[t];
-      T *__restrict to = scratch.image.data() + scratch.taps[t];
-      const T *__restrict values = scratch.windows.data();
-      for (std::ptrdiff_t i = 0; i < scratch.total; ++i) {
-        to[i] += w * values[i];
-      }
-    }
-    if (last) {
-      scratch.store_image(a, x);
-    }
-  });
-}
-
-template <class T>
-MODTREE_ALWAYS_INLINE void depthwise_weight_all(const Depthwise<T> &a) {
-  Scratch<T> scratch(a);
-  const std::size_t taps = scratch.taps.size();
-  std::vector<double> totals(static_cast<std::size_t>(a.groups * a.multiplier) * taps, 0.0);
-  for_each_plane(a, [&](T *x, const T *weight, const T *y, bool first, bool) {
-    if (first) {
-      scratch.load_image(a, x);
-    }
-    scratch.load_windows(a, y);
-    double *total = totals.data() + (weight - a.weight);
-    for (std::size_t t = 0; t < taps; ++t) {
-      const T *__restrict values = scratch.image.data() + scratch.taps[t];
-      const T *__restrict shares = scratch.windows.data();
-      T sums[kLanes] = {};
-      for (std::ptrdiff_t start = 0; start < scratch.total; start += kLanes) {
-        for (std::ptrdiff_t i = 0; i < kLanes; ++i) {
-          sums[i] += values[start + i] * shares[start + i];
+      // The columns behind the last window stay 0 and add nothing to the rows they run into.
+      scratch.load_windows(a, y);
+      for (std::size_t t = 0; t < taps; ++t) {
+        const T w = weight[t];
+        T *__restrict to = scratch.image.data() + scratch.taps[t];
+        const T *__restrict values = scratch.windows.data();
+        for (std::ptrdiff_t i = 0; i < scratch.total; ++i) {
+          to[i] += w * values[i];
         }
       }
-      double sum = 0.0;
-      for (std::ptrdiff_t i = 0; i < kLanes; ++i) {
-        sum += static_cast<double>(sums[i]);
+      if (last) {
+        scratch.store_image(a, x);
       }
-      total[t] += sum;
+    });
+  }
+}
+
+template <class T>
+MODTREE_ALWAYS_INLINE void depthwise_weight_all(const Depthwise<T> &a, std::ptrdiff_t first_group,
+                                                std::ptrdiff_t last_group) {
+  Scratch<T> scratch(a);
+  const std::size_t taps = scratch.taps.size();
+  const std::ptrdiff_t each = a.multiplier * static_cast<std::ptrdiff_t>(taps);
+  std::vector<double> totals(static_cast<std::size_t>((last_group - first_group) * each), 0.0);
+  T *weights = a.weight + first_group * each;
+  for (std::ptrdiff_t image = 0; image < a.images; ++image) {
+    for (std::ptrdiff_t group = first_group; group < last_group; ++group) {
+      visit_plane(a, image * a.groups + group,
+                  [&](T *x, const T *weight, const T *y, bool first, bool) {
+                    if (first) {
+                      scratch.load_image(a, x);
+                    }
+                    scratch.load_windows(a, y);
+                    double *total = totals.data() + (weight - weights);
+                    for (std::size_t t = 0; t < taps; ++t) {
+                      const T *__restrict values = scratch.image.data() + scratch.taps[t];
+                      const T *__restrict shares = scratch.windows.data();
+                      T sums[kLanes] = {};
+                      for (std::ptrdiff_t start = 0; start < scratch.total; start += kLanes) {
+                        for (std::ptrdiff_t i = 0; i < kLanes; ++i) {
+                          sums[i] += values[start + i] * shares[start + i];
+                        }
+                      }
+                      double sum = 0.0;
+                      for (std::ptrdiff_t i = 0; i < kLanes; ++i) {
+                        sum += static_cast<double>(sums[i]);
+                      }
+                      total[t] += sum;
+                    }
+                  });
     }
-  });
+  }
   for (std::size_t i = 0; i < totals.size(); ++i) {
-    a.weight[i] = static_cast<T>(totals[i]);
+    weights[i] = static_cast<T>(totals[i]);
   }
 }
 
@@ -209,8 +228,10 @@ double depthwise_scratch(const WindowAxis &rows, const WindowAxis &columns) {
   return along(rows) * along(columns);
 }
 
-MODTREE_DEFINE_STRUCT_KERNEL(depthwise, Depthwise, depthwise_all)
-MODTREE_DEFINE_STRUCT_KERNEL(depthwise_transposed, Depthwise, depthwise_transposed_all)
-MODTREE_DEFINE_STRUCT_KERNEL(depthwise_weight, Depthwise, depthwise_weight_all)
+MODTREE_DEFINE_PARTS_KERNEL(depthwise, Depthwise, depthwise_all, a.images *a.groups, plane_work(a))
+MODTREE_DEFINE_PARTS_KERNEL(depthwise_transposed, Depthwise, depthwise_transposed_all,
+                            a.images *a.groups, plane_work(a))
+MODTREE_DEFINE_PARTS_KERNEL(depthwise_weight, Depthwise, depthwise_weight_all, a.groups,
+                            static_cast<double>(a.images) * plane_work(a))
 
 }  // namespace modtree::kernels

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "kernels/dispatch.h"
+#include "kernels/parallel_kernel.h"
 
 namespace modtree::kernels {
 namespace {
@@ -134,47 +134,57 @@ MODTREE_ALWAYS_INLINE void tile(const Distance<T> &a, std::ptrdiff_t row, std::p
 }
 
 template <class N, int kWidth, class T>
-MODTREE_ALWAYS_INLINE void strip(const Distance<T> &a, std::ptrdiff_t column) {
-  std::ptrdiff_t row = 0;
+MODTREE_ALWAYS_INLINE void strip(const Distance<T> &a, std::ptrdiff_t column, std::ptrdiff_t row,
+                                 std::ptrdiff_t rows) {
   if constexpr (kWidth > 4) {  // the others are left over: not worth the time to compile them
-    for (; row + kRows <= a.rows; row += kRows) {
+    for (; row + kRows <= rows; row += kRows) {
       tile<N, kRows, kWidth>(a, row, column);
     }
   }
-  for (; row < a.rows; ++row) {
+  for (; row < rows; ++row) {
     tile<N, 1, kWidth>(a, row, column);
   }
 }
 
 template <class N, class T>
-MODTREE_ALWAYS_INLINE void all_distances(const Distance<T> &a) {
+MODTREE_ALWAYS_INLINE void all_distances(const Distance<T> &a, std::ptrdiff_t first,
+                                         std::ptrdiff_t last) {
+  const std::ptrdiff_t row = first * kRows, rows = last * kRows < a.rows ? last * kRows : a.rows;
   std::ptrdiff_t column = 0;
   for (; column + kColumns <= a.columns; column += kColumns) {
-    strip<N, kColumns>(a, column);
+    strip<N, kColumns>(a, column, row, rows);
   }
   for (; column + 4 <= a.columns; column += 4) {
-    strip<N, 4>(a, column);
+    strip<N, 4>(a, column, row, rows);
   }
   for (; column < a.columns; ++column) {
-    strip<N, 1>(a, column);
+    strip<N, 1>(a, column, row, rows);
   }
 }
 
+// Of kRows rows.
 template <class T>
-MODTREE_ALWAYS_INLINE void distance_of(const Distance<T> &a) {
+double block_work(const Distance<T> &a) {
+  return (a.norm == Norm::other ? 40.0 : 0.5) * kRows * static_cast<double>(a.columns) *
+         static_cast<double>(a.width);
+}
+
+template <class T>
+MODTREE_ALWAYS_INLINE void distance_of(const Distance<T> &a, std::ptrdiff_t first,
+                                       std::ptrdiff_t last) {
   switch (a.norm) {
     case Norm::zero:
-      return all_distances<Zero>(a);
+      return all_distances<Zero>(a, first, last);
     case Norm::one:
-      return all_distances<One>(a);
+      return all_distances<One>(a, first, last);
     case Norm::two:
-      return all_distances<Two>(a);
+      return all_distances<Two>(a, first, last);
     case Norm::infinity:
-      return all_distances<Infinity>(a);
+      return all_distances<Infinity>(a, first, last);
     case Norm::other:
       break;
   }
-  all_distances<Other>(a);
+  all_distances<Other>(a, first, last);
 }
 
 // One row, kWidth columns: what they add to the row's gradient, and what the row adds to theirs.
@@ -247,7 +257,8 @@ MODTREE_ALWAYS_INLINE void distance_backward_of(const DistanceBackward<T> &a) {
 
 }  // namespace
 
-MODTREE_DEFINE_STRUCT_KERNEL(distance, Distance, distance_of)
+MODTREE_DEFINE_PARTS_KERNEL(distance, Distance, distance_of, (a.rows + kRows - 1) / kRows,
+                            block_work(a))
 MODTREE_DEFINE_STRUCT_KERNEL(distance_backward, DistanceBackward, distance_backward_of)
 
 }  // namespace modtree::kernels

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "kernels/parallel_kernel.h"
 #include "kernels/vector_math.h"
 
 namespace modtree::kernels {
@@ -102,10 +103,16 @@ MODTREE_ALWAYS_INLINE void gelu_tanh_loop(const T *x, T *out, std::ptrdiff_t n) 
 
 #define MAP_PARAMS(T) (const T *x, T *out, std::ptrdiff_t n)
 #define GRADIENT_PARAMS(T) (const T *g, const T *x, T *out, std::ptrdiff_t n)
+#define MAP_KERNEL(name, loop)                                                                     \
+  MODTREE_DEFINE_SHARED_KERNEL(name, MAP_PARAMS, loop, (x, out, n), parallel_values, n, 6,         \
+                               (x + first, out + first, last - first))
+#define GRADIENT_KERNEL(name, loop)                                                                \
+  MODTREE_DEFINE_SHARED_KERNEL(name, GRADIENT_PARAMS, loop, (g, x, out, n), parallel_values, n, 8, \
+                               (g + first, x + first, out + first, last - first))
 
-MODTREE_DEFINE_KERNEL(gelu, MAP_PARAMS, gelu_loop, (x, out, n))
-MODTREE_DEFINE_KERNEL(gelu_tanh, MAP_PARAMS, gelu_tanh_loop, (x, out, n))
-MODTREE_DEFINE_KERNEL(gelu_backward, GRADIENT_PARAMS, gelu_backward_loop, (g, x, out, n))
-MODTREE_DEFINE_KERNEL(gelu_tanh_backward, GRADIENT_PARAMS, gelu_tanh_backward_loop, (g, x, out, n))
+MAP_KERNEL(gelu, gelu_loop)
+MAP_KERNEL(gelu_tanh, gelu_tanh_loop)
+GRADIENT_KERNEL(gelu_backward, gelu_backward_loop)
+GRADIENT_KERNEL(gelu_tanh_backward, gelu_tanh_backward_loop)
 
 }  // namespace modtree::kernels

@@ -3,10 +3,11 @@
 // sum over all combinations. Weights and pixel numbers are found once for all channels.
 #include "kernels/grid_sample.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "kernels/dispatch.h"
+#include "kernels/parallel_kernel.h"
 
 namespace modtree::kernels {
 namespace {
@@ -189,9 +190,15 @@ std::ptrdiff_t plane_size(const GridSample<T> &a) {
 template <class T, int kDims>
 class Places {
 public:
-  Places(const GridSample<T> &a, std::ptrdiff_t image)
+  Places(const GridSample<T> &a, std::ptrdiff_t image, std::ptrdiff_t first)
       : a_(a),
-        at_(a.grid + image * a.grid_strides[0]) {}
+        at_(a.grid + image * a.grid_strides[0]) {
+    for (int axis = 2; axis >= 0 && first > 0; --axis) {
+      done_[axis] = first % a.point_sizes[axis];
+      first /= a.point_sizes[axis];
+      at_ += done_[axis] * a.grid_strides[1 + axis];
+    }
+  }
 
   MODTREE_ALWAYS_INLINE void next(T *place) {
     for (int i = 0; i < kDims; ++i) {
@@ -268,15 +275,31 @@ MODTREE_ALWAYS_INLINE void find_many_taps(ManyTaps<T, kTaps, kDims> &taps, Place
   }
 }
 
+// A part of the work: kPoints points of one image, or fewer at its end.
+template <class T>
+std::ptrdiff_t point_parts(const GridSample<T> &a) {
+  return (a.points + kPoints - 1) / kPoints;
+}
+
+template <class T>
+double part_work(const GridSample<T> &a) {
+  const int taps = a.mode == Interpolation::nearest ? 1 : a.mode == Interpolation::linear ? 2 : 4;
+  return kPoints * (20.0 + 2.0 * power(taps, a.dims) * static_cast<double>(a.channels));
+}
+
 template <int kTaps, int kDims, class T>
-MODTREE_ALWAYS_INLINE void sample(const GridSample<T> &a, Outside outside) {
+MODTREE_ALWAYS_INLINE void sample(const GridSample<T> &a, Outside outside, std::ptrdiff_t first,
+                                  std::ptrdiff_t last) {
   static constexpr T kZero = 0;
   const bool empty = plane_size(a) == 0;
   ManyTaps<T, kTaps, kDims> taps;
-  for (std::ptrdiff_t image = 0; image < a.batch; ++image) {
-    Places<T, kDims> places(a, image);
+  for (std::ptrdiff_t part = first; part < last;) {
+    const std::ptrdiff_t image = part / point_parts(a), inside = part % point_parts(a);
+    const std::ptrdiff_t stop = std::min(last - part + inside, point_parts(a));
+    Places<T, kDims> places(a, image, inside * kPoints);
     T *out = a.out + image * a.channels * a.points;
-    for (std::ptrdiff_t start = 0; start < a.points; start += kPoints) {
+    for (std::ptrdiff_t start = inside * kPoints; start < std::min(stop * kPoints, a.points);
+         start += kPoints) {
       const std::ptrdiff_t count = a.points - start < kPoints ? a.points - start : kPoints;
       find_many_taps(taps, places, count, a, outside);
       for (std::ptrdiff_t c = 0; c < a.channels; ++c) {
@@ -294,45 +317,49 @@ MODTREE_ALWAYS_INLINE void sample(const GridSample<T> &a, Outside outside) {
         }
       }
     }
+    part += stop - inside;
   }
 }
 
 // Compiled for each way to treat places outside: the loops have no branches then.
 template <int kTaps, class T>
-MODTREE_ALWAYS_INLINE void sample_flat(const GridSample<T> &a) {
+MODTREE_ALWAYS_INLINE void sample_flat(const GridSample<T> &a, std::ptrdiff_t first,
+                                       std::ptrdiff_t last) {
   switch (a.outside) {
     case Outside::zeros:
-      return sample<kTaps, 2>(a, Outside::zeros);
+      return sample<kTaps, 2>(a, Outside::zeros, first, last);
     case Outside::border:
-      return sample<kTaps, 2>(a, Outside::border);
+      return sample<kTaps, 2>(a, Outside::border, first, last);
     case Outside::reflection:
       break;
   }
-  sample<kTaps, 2>(a, Outside::reflection);
+  sample<kTaps, 2>(a, Outside::reflection, first, last);
 }
 
 // Cubic weights and volumes have enough to do without; they would take long to compile so often.
 template <class T>
-MODTREE_ALWAYS_INLINE void sample_any(const GridSample<T> &a) {
+MODTREE_ALWAYS_INLINE void sample_any(const GridSample<T> &a, std::ptrdiff_t first,
+                                      std::ptrdiff_t last) {
   const bool flat = a.dims == 2;
   switch (a.mode) {
     case Interpolation::nearest:
-      return flat ? sample_flat<1>(a) : sample<1, 3>(a, a.outside);
+      return flat ? sample_flat<1>(a, first, last) : sample<1, 3>(a, a.outside, first, last);
     case Interpolation::linear:
-      return flat ? sample_flat<2>(a) : sample<2, 3>(a, a.outside);
+      return flat ? sample_flat<2>(a, first, last) : sample<2, 3>(a, a.outside, first, last);
     case Interpolation::cubic:
       break;
   }
-  sample<4, 2>(a, a.outside);
+  sample<4, 2>(a, a.outside, first, last);
 }
 
 template <int kTaps, int kDims, class T>
-MODTREE_ALWAYS_INLINE void spread(const GridSampleBackward<T> &b) {
+MODTREE_ALWAYS_INLINE void spread(const GridSampleBackward<T> &b, std::ptrdiff_t first_image,
+                                  std::ptrdiff_t last_image) {
   const GridSample<T> &a = b.forward;
   const std::ptrdiff_t plane = plane_size(a);
   PointTaps<T, kTaps, kDims> taps[kPoints];
   T slopes[kPoints][kDims];
-  for (std::ptrdiff_t image = 0; image < a.batch; ++image) {
+  for (std::ptrdiff_t image = first_image; image < last_image; ++image) {
     const std::ptrdiff_t first = image * a.channels * plane;
     const T *places = a.grid + image * a.points * kDims;
     const T *g = b.g + image * a.channels * a.points;
@@ -376,22 +403,26 @@ MODTREE_ALWAYS_INLINE void spread(const GridSampleBackward<T> &b) {
 }
 
 template <class T>
-MODTREE_ALWAYS_INLINE void spread_any(const GridSampleBackward<T> &a) {
+MODTREE_ALWAYS_INLINE void spread_any(const GridSampleBackward<T> &a, std::ptrdiff_t first,
+                                      std::ptrdiff_t last) {
   const bool flat = a.forward.dims == 2;
   switch (a.forward.mode) {
     case Interpolation::nearest:
-      return flat ? spread<1, 2>(a) : spread<1, 3>(a);
+      return flat ? spread<1, 2>(a, first, last) : spread<1, 3>(a, first, last);
     case Interpolation::linear:
-      return flat ? spread<2, 2>(a) : spread<2, 3>(a);
+      return flat ? spread<2, 2>(a, first, last) : spread<2, 3>(a, first, last);
     case Interpolation::cubic:
       break;
   }
-  spread<4, 2>(a);
+  spread<4, 2>(a, first, last);
 }
 
 }  // namespace
 
-MODTREE_DEFINE_STRUCT_KERNEL(grid_sample, GridSample, sample_any)
-MODTREE_DEFINE_STRUCT_KERNEL(grid_sample_backward, GridSampleBackward, spread_any)
+MODTREE_DEFINE_PARTS_KERNEL(grid_sample, GridSample, sample_any, a.batch *point_parts(a),
+                            part_work(a))
+MODTREE_DEFINE_PARTS_KERNEL(grid_sample_backward, GridSampleBackward, spread_any, a.forward.batch,
+                            3.0 * part_work(a.forward) *
+                                static_cast<double>(point_parts(a.forward)))
 
 }  // namespace modtree::kernels

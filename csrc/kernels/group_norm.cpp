@@ -4,15 +4,17 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/parallel_kernel.h"
 #include "kernels/vector_math.h"
 
 namespace modtree::kernels {
 namespace {
 
 template <class T>
-MODTREE_ALWAYS_INLINE void group_norm_all(const GroupNorm<T> &a) {
+MODTREE_ALWAYS_INLINE void group_norm_rows(const GroupNorm<T> &a, std::ptrdiff_t first,
+                                           std::ptrdiff_t last) {
   const std::ptrdiff_t n = a.positions, size = a.width * n;
-  for (std::ptrdiff_t row = 0; row < a.images * a.groups; ++row) {
+  for (std::ptrdiff_t row = first; row < last; ++row) {
     if (size == 0) {
       a.mean[row] = a.rstd[row] = T(0);
       continue;
@@ -40,11 +42,15 @@ MODTREE_ALWAYS_INLINE void group_norm_all(const GroupNorm<T> &a) {
 }
 
 template <class T>
-MODTREE_ALWAYS_INLINE void group_norm_backward_all(const GroupNormBackward<T> &a) {
-  const std::ptrdiff_t n = a.positions, size = a.width * n, channels = a.groups * a.width;
-  std::vector<double> dweight(static_cast<std::size_t>(channels)), dbias(dweight.size());
-  for (std::ptrdiff_t row = 0; row < a.images * a.groups; ++row) {
-    const std::ptrdiff_t first = row % a.groups * a.width;
+MODTREE_ALWAYS_INLINE void group_norm_backward_groups(const GroupNormBackward<T> &a,
+                                                      std::ptrdiff_t first_group,
+                                                      std::ptrdiff_t last_group) {
+  const std::ptrdiff_t n = a.positions, size = a.width * n;
+  const std::ptrdiff_t some = last_group - first_group, first_channel = first_group * a.width;
+  std::vector<double> dweight(static_cast<std::size_t>(some * a.width)), dbias(dweight.size());
+  for (std::ptrdiff_t i = 0; i < a.images * some; ++i) {
+    const std::ptrdiff_t group = first_group + i % some, row = i / some * a.groups + group;
+    const std::ptrdiff_t first = group * a.width;
     const T mean = a.mean[row], rstd = a.rstd[row];
     // Over the group: the sums of weight * g and of weight * g * (x - mean) * rstd.
     double group_g = 0.0, group_gh = 0.0;
@@ -63,8 +69,8 @@ MODTREE_ALWAYS_INLINE void group_norm_backward_all(const GroupNormBackward<T> &a
         sum_gd += static_cast<double>(block_gd);
       }
       const double sum_gh = sum_gd * static_cast<double>(rstd);
-      const auto channel = static_cast<std::size_t>(first + j);
-      const double weight = a.weight ? static_cast<double>(a.weight[channel]) : 1.0;
+      const auto channel = static_cast<std::size_t>(first + j - first_channel);
+      const double weight = a.weight ? static_cast<double>(a.weight[first + j]) : 1.0;
       dweight[channel] += sum_gh;
       dbias[channel] += sum_g;
       group_g += weight * sum_g;
@@ -87,18 +93,24 @@ MODTREE_ALWAYS_INLINE void group_norm_backward_all(const GroupNormBackward<T> &a
     }
   }
   for (std::size_t c = 0; c < dweight.size(); ++c) {
+    const std::ptrdiff_t channel = first_channel + static_cast<std::ptrdiff_t>(c);
     if (a.dweight) {
-      a.dweight[c] = static_cast<T>(dweight[c]);
+      a.dweight[channel] = static_cast<T>(dweight[c]);
     }
     if (a.dbias) {
-      a.dbias[c] = static_cast<T>(dbias[c]);
+      a.dbias[channel] = static_cast<T>(dbias[c]);
     }
   }
 }
 
 }  // namespace
 
-MODTREE_DEFINE_STRUCT_KERNEL(group_norm, GroupNorm, group_norm_all)
-MODTREE_DEFINE_STRUCT_KERNEL(group_norm_backward, GroupNormBackward, group_norm_backward_all)
+MODTREE_DEFINE_PARTS_KERNEL(group_norm, GroupNorm, group_norm_rows, a.images *a.groups,
+                            3 * a.width * a.positions + 32)
+MODTREE_DEFINE_PARTS_KERNEL(group_norm_backward, GroupNormBackward, group_norm_backward_groups,
+                            a.groups,
+                            static_cast<double>(a.images) * (4.0 * static_cast<double>(a.width) *
+                                                                 static_cast<double>(a.positions) +
+                                                             32.0))
 
 }  // namespace modtree::kernels

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/dispatch.h"
+#include "kernels/parallel_kernel.h"
 
 namespace modtree::kernels {
 namespace {
@@ -96,76 +96,82 @@ MODTREE_ALWAYS_INLINE void shifted_planes(const Columns<T> &a, const Inside &ins
 }
 
 template <class T>
-MODTREE_ALWAYS_INLINE void im2col_all(const Columns<T> &a) {
+double plane_work(const Columns<T> &a) {
+  return static_cast<double>(a.rows.kernel * a.columns.kernel) *
+         static_cast<double>(a.rows.out * a.columns.out);
+}
+
+template <class T>
+MODTREE_ALWAYS_INLINE void im2col_planes(const Columns<T> &a, std::ptrdiff_t first,
+                                         std::ptrdiff_t last) {
   const std::ptrdiff_t width = a.columns.out, stride = a.columns.stride;
   const bool shifted = stride == 1 && a.rows.stride == 1 && width == a.columns.size;
   const Inside inside(a.rows, a.columns);
-  for (std::ptrdiff_t channel = 0; channel < a.channels; ++channel) {
-    for (std::ptrdiff_t image = 0; image < a.images; ++image) {
-      if (shifted) {
-        shifted_planes(a, inside, image, channel);
-        continue;
-      }
-      for_each_row(a, inside, image, channel, [=](const T *from, T *to, WindowRange range) {
-        if (!from) {
-          std::fill(to, to + width, T(0));
-          return;
-        }
-        std::fill(to, to + range.first, T(0));
-        std::fill(to + range.last, to + width, T(0));
-        const std::ptrdiff_t n = range.last - range.first;
-        T *__restrict target = to + range.first;
-        const T *__restrict source = from;
-        if (stride == 1) {
-          for (std::ptrdiff_t i = 0; i < n; ++i) {
-            target[i] = source[i];
-          }
-        } else if (stride == 2) {
-          for (std::ptrdiff_t i = 0; i < n; ++i) {
-            target[i] = source[2 * i];
-          }
-        } else {
-          for (std::ptrdiff_t i = 0; i < n; ++i) {
-            target[i] = source[stride * i];
-          }
-        }
-      });
+  for (std::ptrdiff_t plane = first; plane < last; ++plane) {
+    const std::ptrdiff_t channel = plane / a.images, image = plane % a.images;
+    if (shifted) {
+      shifted_planes(a, inside, image, channel);
+      continue;
     }
+    for_each_row(a, inside, image, channel, [=](const T *from, T *to, WindowRange range) {
+      if (!from) {
+        std::fill(to, to + width, T(0));
+        return;
+      }
+      std::fill(to, to + range.first, T(0));
+      std::fill(to + range.last, to + width, T(0));
+      const std::ptrdiff_t n = range.last - range.first;
+      T *__restrict target = to + range.first;
+      const T *__restrict source = from;
+      if (stride == 1) {
+        for (std::ptrdiff_t i = 0; i < n; ++i) {
+          target[i] = source[i];
+        }
+      } else if (stride == 2) {
+        for (std::ptrdiff_t i = 0; i < n; ++i) {
+          target[i] = source[2 * i];
+        }
+      } else {
+        for (std::ptrdiff_t i = 0; i < n; ++i) {
+          target[i] = source[stride * i];
+        }
+      }
+    });
   }
 }
 
 template <class T>
-MODTREE_ALWAYS_INLINE void col2im_all(const Columns<T> &a) {
+MODTREE_ALWAYS_INLINE void col2im_planes(const Columns<T> &a, std::ptrdiff_t first,
+                                         std::ptrdiff_t last) {
   const std::ptrdiff_t stride = a.columns.stride;
-  const std::ptrdiff_t total = a.images * a.channels * a.rows.size * a.columns.size;
-  std::fill(a.image, a.image + total, T(0));
+  const std::ptrdiff_t size = a.rows.size * a.columns.size;
+  std::fill(a.image + first * size, a.image + last * size, T(0));
   const Inside inside(a.rows, a.columns);
-  for (std::ptrdiff_t image = 0; image < a.images; ++image) {
-    for (std::ptrdiff_t channel = 0; channel < a.channels; ++channel) {
-      for_each_row(a, inside, image, channel, [=](T *to, const T *from, WindowRange range) {
-        if (!to) {
-          return;
+  for (std::ptrdiff_t plane = first; plane < last; ++plane) {
+    const std::ptrdiff_t image = plane / a.channels, channel = plane % a.channels;
+    for_each_row(a, inside, image, channel, [=](T *to, const T *from, WindowRange range) {
+      if (!to) {
+        return;
+      }
+      const std::ptrdiff_t n = range.last - range.first;
+      T *__restrict target = to;
+      const T *__restrict source = from + range.first;
+      if (stride == 1) {
+        for (std::ptrdiff_t i = 0; i < n; ++i) {
+          target[i] += source[i];
         }
-        const std::ptrdiff_t n = range.last - range.first;
-        T *__restrict target = to;
-        const T *__restrict source = from + range.first;
-        if (stride == 1) {
-          for (std::ptrdiff_t i = 0; i < n; ++i) {
-            target[i] += source[i];
-          }
-        } else {
-          for (std::ptrdiff_t i = 0; i < n; ++i) {
-            target[stride * i] += source[i];
-          }
+      } else {
+        for (std::ptrdiff_t i = 0; i < n; ++i) {
+          target[stride * i] += source[i];
         }
-      });
-    }
+      }
+    });
   }
 }
 
 }  // namespace
 
-MODTREE_DEFINE_STRUCT_KERNEL(im2col, Columns, im2col_all)
-MODTREE_DEFINE_STRUCT_KERNEL(col2im, Columns, col2im_all)
+MODTREE_DEFINE_PARTS_KERNEL(im2col, Columns, im2col_planes, a.images *a.channels, plane_work(a))
+MODTREE_DEFINE_PARTS_KERNEL(col2im, Columns, col2im_planes, a.images *a.channels, plane_work(a))
 
 }  // namespace modtree::kernels

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/parallel_kernel.h"
 #include "kernels/vector_math.h"
 
 namespace modtree::kernels {
@@ -102,8 +103,11 @@ MODTREE_ALWAYS_INLINE void layer_norm_backward_rows(const LayerNormBackward<T> &
   (const T *x, const T *weight, const T *bias, T *out, T *mean, T *rstd, std::ptrdiff_t rows,      \
    std::ptrdiff_t n, double eps)
 
-MODTREE_DEFINE_KERNEL(layer_norm, LAYER_NORM_PARAMS, layer_norm_rows,
-                      (x, weight, bias, out, mean, rstd, rows, n, eps))
+MODTREE_DEFINE_SHARED_KERNEL(layer_norm, LAYER_NORM_PARAMS, layer_norm_rows,
+                             (x, weight, bias, out, mean, rstd, rows, n, eps), parallel_for, rows,
+                             3 * n + 32,
+                             (x + first * n, weight, bias, out + first * n, moved(mean, first),
+                              moved(rstd, first), last - first, n, eps))
 MODTREE_DEFINE_STRUCT_KERNEL(layer_norm_backward, LayerNormBackward, layer_norm_backward_rows)
 
 }  // namespace modtree::kernels

@@ -4,7 +4,7 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/dispatch.h"
+#include "kernels/parallel_kernel.h"
 
 namespace modtree::kernels {
 namespace {
@@ -12,7 +12,8 @@ namespace {
 // One row of windows at a time: element after element of the window is compared for all windows of
 // the row, which makes the inner loop run along memory and have no branch.
 template <class T, class Index>
-MODTREE_ALWAYS_INLINE void max_pool_planes(const MaxPool<T> &a) {
+MODTREE_ALWAYS_INLINE void max_pool_planes(const MaxPool<T> &a, std::ptrdiff_t first,
+                                           std::ptrdiff_t last) {
   const WindowAxis &rows = a.rows, &columns = a.columns;
   const auto width = static_cast<std::size_t>(columns.out);
   std::vector<T> best_values(width);
@@ -21,7 +22,7 @@ MODTREE_ALWAYS_INLINE void max_pool_planes(const MaxPool<T> &a) {
   for (std::ptrdiff_t k = 0; k < columns.kernel; ++k) {
     ranges.push_back(windows_inside(columns, k));
   }
-  for (std::ptrdiff_t plane = 0; plane < a.planes; ++plane) {
+  for (std::ptrdiff_t plane = first; plane < last; ++plane) {
     const T *x = a.x + plane * rows.size * columns.size;
     for (std::ptrdiff_t o = 0; o < rows.out; ++o) {
       T *__restrict best = best_values.data();
@@ -63,7 +64,8 @@ constexpr std::ptrdiff_t kNarrow = 16;
 
 // The same, window by window.
 template <class T>
-MODTREE_ALWAYS_INLINE void max_pool_narrow(const MaxPool<T> &a) {
+MODTREE_ALWAYS_INLINE void max_pool_narrow(const MaxPool<T> &a, std::ptrdiff_t first,
+                                           std::ptrdiff_t last) {
   const WindowAxis &rows = a.rows, &columns = a.columns;
   std::vector<WindowRange> ranges;
   for (std::ptrdiff_t o = 0; o < columns.out; ++o) {
@@ -71,7 +73,7 @@ MODTREE_ALWAYS_INLINE void max_pool_narrow(const MaxPool<T> &a) {
   }
   for (std::ptrdiff_t o = 0; o < rows.out; ++o) {
     const WindowRange high = elements_inside(rows, o);
-    for (std::ptrdiff_t plane = 0; plane < a.planes; ++plane) {
+    for (std::ptrdiff_t plane = first; plane < last; ++plane) {
       const T *x = a.x + plane * rows.size * columns.size;
       T *out = a.out + (plane * rows.out + o) * columns.out;
       std::int64_t *indices = a.indices + (plane * rows.out + o) * columns.out;
@@ -99,22 +101,30 @@ MODTREE_ALWAYS_INLINE void max_pool_narrow(const MaxPool<T> &a) {
   }
 }
 
+template <class T>
+double plane_work(const MaxPool<T> &a) {
+  return 2.0 * static_cast<double>(a.rows.kernel * a.columns.kernel) *
+         static_cast<double>(a.rows.out * a.columns.out);
+}
+
 // Places of 32 bits where they fit: vectors of them have the width of vectors of float.
 template <class T>
-MODTREE_ALWAYS_INLINE void max_pool_any(const MaxPool<T> &a) {
+MODTREE_ALWAYS_INLINE void max_pool_any(const MaxPool<T> &a, std::ptrdiff_t first,
+                                        std::ptrdiff_t last) {
   if (a.columns.out < kNarrow) {
-    max_pool_narrow(a);
+    max_pool_narrow(a, first, last);
   } else if (sizeof(T) == 4 &&
              a.rows.size * a.columns.size <= std::numeric_limits<std::int32_t>::max()) {
-    max_pool_planes<T, std::int32_t>(a);
+    max_pool_planes<T, std::int32_t>(a, first, last);
   } else {
-    max_pool_planes<T, std::int64_t>(a);
+    max_pool_planes<T, std::int64_t>(a, first, last);
   }
 }
 
 template <class T>
-MODTREE_ALWAYS_INLINE void max_pool_backward_planes(const MaxPoolBackward<T> &a) {
-  for (std::ptrdiff_t plane = 0; plane < a.planes; ++plane) {
+MODTREE_ALWAYS_INLINE void max_pool_backward_planes(const MaxPoolBackward<T> &a,
+                                                    std::ptrdiff_t first, std::ptrdiff_t last) {
+  for (std::ptrdiff_t plane = first; plane < last; ++plane) {
     const T *g = a.g + plane * a.from;
     const std::int64_t *indices = a.indices + plane * a.from;
     T *dx = a.dx + plane * a.to;
@@ -129,7 +139,8 @@ MODTREE_ALWAYS_INLINE void max_pool_backward_planes(const MaxPoolBackward<T> &a)
 
 }  // namespace
 
-MODTREE_DEFINE_STRUCT_KERNEL(max_pool, MaxPool, max_pool_any)
-MODTREE_DEFINE_STRUCT_KERNEL(max_pool_backward, MaxPoolBackward, max_pool_backward_planes)
+MODTREE_DEFINE_PARTS_KERNEL(max_pool, MaxPool, max_pool_any, a.planes, plane_work(a))
+MODTREE_DEFINE_PARTS_KERNEL(max_pool_backward, MaxPoolBackward, max_pool_backward_planes, a.planes,
+                            8 * a.from + a.to)
 
 }  // namespace modtree::kernels

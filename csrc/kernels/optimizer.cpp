@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "kernels/dispatch.h"
+#include "kernels/parallel_kernel.h"
 
 namespace modtree::kernels {
 namespace {
@@ -138,10 +138,59 @@ MODTREE_ALWAYS_INLINE void rmsprop_loop(const RmspropStep<T> &a) {
   }
 }
 
+template <class T>
+SgdStep<T> piece_of(SgdStep<T> a, std::ptrdiff_t first) {
+  a.param += first;
+  a.grad += first;
+  a.momentum_buffer = moved(a.momentum_buffer, first);
+  return a;
+}
+
+template <class T>
+AdamStep<T> piece_of(AdamStep<T> a, std::ptrdiff_t first) {
+  a.param += first;
+  a.grad += first;
+  a.exp_avg += first;
+  a.exp_avg_sq += first;
+  a.max_exp_avg_sq = moved(a.max_exp_avg_sq, first);
+  return a;
+}
+
+template <class T>
+RmspropStep<T> piece_of(RmspropStep<T> a, std::ptrdiff_t first) {
+  a.param += first;
+  a.grad += first;
+  a.square_avg += first;
+  a.grad_avg = moved(a.grad_avg, first);
+  a.momentum_buffer = moved(a.momentum_buffer, first);
+  return a;
+}
+
+// step(arguments of a piece) for pieces of all values.
+template <class Arguments, class Step>
+void in_pieces(const Arguments &a, double work, Step step) {
+  parallel_values(a.n, work, [&](std::ptrdiff_t first, std::ptrdiff_t last) {
+    Arguments piece = piece_of(a, first);
+    piece.n = last - first;
+    step(piece);
+  });
+}
+
 }  // namespace
 
-MODTREE_DEFINE_STRUCT_KERNEL(sgd_step, SgdStep, sgd_loop)
-MODTREE_DEFINE_STRUCT_KERNEL(adam_step, AdamStep, adam_loop)
-MODTREE_DEFINE_STRUCT_KERNEL(rmsprop_step, RmspropStep, rmsprop_loop)
+#define STEP_KERNEL_OF(T, name, Arguments, work)                                                   \
+  void name(const Arguments<T> &a) {                                                               \
+    in_pieces(a, work, [](const Arguments<T> &piece) { name##_piece(piece); });                    \
+  }
+#define STEP_KERNEL(name, Arguments, loop, work)                                                   \
+  namespace {                                                                                      \
+  MODTREE_DEFINE_STRUCT_KERNEL(name##_piece, Arguments, loop)                                      \
+  }                                                                                                \
+  STEP_KERNEL_OF(float, name, Arguments, work)                                                     \
+  STEP_KERNEL_OF(double, name, Arguments, work)
+
+STEP_KERNEL(sgd_step, SgdStep, sgd_loop, 2.0)
+STEP_KERNEL(adam_step, AdamStep, adam_loop, 6.0)
+STEP_KERNEL(rmsprop_step, RmspropStep, rmsprop_loop, 6.0)
 
 }  // namespace modtree::kernels

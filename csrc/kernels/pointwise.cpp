@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "kernels/parallel_kernel.h"
 #include "kernels/strict_math.h"
 
 namespace modtree::kernels {
@@ -163,28 +164,30 @@ MODTREE_ALWAYS_INLINE void pair_map(const T *x, const T *y, T *out, std::ptrdiff
 
 #define MAP_PARAMS(T) (const T *x, T *out, std::ptrdiff_t n, T a, T b)
 #define PAIR_PARAMS(T) (const T *x, const T *y, T *out, std::ptrdiff_t n, T a, T b)
+#define MAP_KERNEL(name, F, work)                                                                  \
+  MODTREE_DEFINE_SHARED_KERNEL(name, MAP_PARAMS, map<F>, (x, out, n, a, b), parallel_values, n,    \
+                               work, (x + first, out + first, last - first, a, b))
+#define PAIR_KERNEL(name, F, work)                                                                 \
+  MODTREE_DEFINE_SHARED_KERNEL(name, PAIR_PARAMS, pair_map<F>, (x, y, out, n, a, b),               \
+                               parallel_values, n, work,                                           \
+                               (x + first, y + first, out + first, last - first, a, b))
 
-MODTREE_DEFINE_KERNEL(clamp, MAP_PARAMS, map<Clamp>, (x, out, n, a, b))
-MODTREE_DEFINE_KERNEL(hardswish, MAP_PARAMS, map<Hardswish>, (x, out, n, a, b))
-MODTREE_DEFINE_KERNEL(hardsigmoid, MAP_PARAMS, map<Hardsigmoid>, (x, out, n, a, b))
-MODTREE_DEFINE_KERNEL(softplus, MAP_PARAMS, map<Softplus>, (x, out, n, a, b))
-MODTREE_DEFINE_KERNEL(threshold, MAP_PARAMS, map<Threshold>, (x, out, n, a, b))
-MODTREE_DEFINE_KERNEL(hardshrink, MAP_PARAMS, map<Hardshrink>, (x, out, n, a, b))
-MODTREE_DEFINE_KERNEL(softshrink, MAP_PARAMS, map<Softshrink>, (x, out, n, a, b))
-MODTREE_DEFINE_KERNEL(leaky_relu, MAP_PARAMS, map<LeakyRelu>, (x, out, n, a, b))
-MODTREE_DEFINE_KERNEL(sign, MAP_PARAMS, map<Sign>, (x, out, n, a, b))
-MODTREE_DEFINE_KERNEL(huber, PAIR_PARAMS, pair_map<Huber>, (x, y, out, n, a, b))
-MODTREE_DEFINE_KERNEL(between, PAIR_PARAMS, pair_map<Between>, (x, y, out, n, a, b))
-MODTREE_DEFINE_KERNEL(hardswish_backward, PAIR_PARAMS, pair_map<HardswishBackward>,
-                      (x, y, out, n, a, b))
-MODTREE_DEFINE_KERNEL(hardsigmoid_backward, PAIR_PARAMS, pair_map<HardsigmoidBackward>,
-                      (x, y, out, n, a, b))
-MODTREE_DEFINE_KERNEL(softplus_backward, PAIR_PARAMS, pair_map<SoftplusBackward>,
-                      (x, y, out, n, a, b))
-MODTREE_DEFINE_KERNEL(threshold_backward, PAIR_PARAMS, pair_map<ThresholdBackward>,
-                      (x, y, out, n, a, b))
-MODTREE_DEFINE_KERNEL(shrink_backward, PAIR_PARAMS, pair_map<ShrinkBackward>, (x, y, out, n, a, b))
-MODTREE_DEFINE_KERNEL(leaky_relu_backward, PAIR_PARAMS, pair_map<LeakyReluBackward>,
-                      (x, y, out, n, a, b))
+MAP_KERNEL(clamp, Clamp, 1)
+MAP_KERNEL(hardswish, Hardswish, 1)
+MAP_KERNEL(hardsigmoid, Hardsigmoid, 1)
+MAP_KERNEL(softplus, Softplus, 16)
+MAP_KERNEL(threshold, Threshold, 1)
+MAP_KERNEL(hardshrink, Hardshrink, 1)
+MAP_KERNEL(softshrink, Softshrink, 1)
+MAP_KERNEL(leaky_relu, LeakyRelu, 1)
+MAP_KERNEL(sign, Sign, 1)
+PAIR_KERNEL(huber, Huber, 1.5)
+PAIR_KERNEL(between, Between, 1.5)
+PAIR_KERNEL(hardswish_backward, HardswishBackward, 1.5)
+PAIR_KERNEL(hardsigmoid_backward, HardsigmoidBackward, 1.5)
+PAIR_KERNEL(softplus_backward, SoftplusBackward, 16)
+PAIR_KERNEL(threshold_backward, ThresholdBackward, 1.5)
+PAIR_KERNEL(shrink_backward, ShrinkBackward, 1.5)
+PAIR_KERNEL(leaky_relu_backward, LeakyReluBackward, 1.5)
 
 }  // namespace modtree::kernels

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "kernels/parallel_kernel.h"
 #include "kernels/vector_math.h"
 
 namespace modtree::kernels {
@@ -27,9 +28,10 @@ MODTREE_ALWAYS_INLINE void add_tanh(T *__restrict gates, const T *__restrict y, 
 }
 
 template <class T>
-MODTREE_ALWAYS_INLINE void lstm_rows(const LstmCell<T> &a) {
+MODTREE_ALWAYS_INLINE void lstm_rows(const LstmCell<T> &a, std::ptrdiff_t first,
+                                     std::ptrdiff_t last) {
   const std::ptrdiff_t n = a.size;
-  for (std::ptrdiff_t row = 0; row < a.batch; ++row) {
+  for (std::ptrdiff_t row = first; row < last; ++row) {
     const T *__restrict y = a.from_hidden + row * 4 * n;
     const T *__restrict before = a.c_before + row * n;
     T *__restrict gates = a.gates + row * 4 * n;
@@ -74,10 +76,11 @@ MODTREE_ALWAYS_INLINE void lstm_backward_row(const T *__restrict dh, const T *__
 }
 
 template <class T>
-MODTREE_ALWAYS_INLINE void lstm_backward_rows(const LstmCellBackward<T> &a) {
+MODTREE_ALWAYS_INLINE void lstm_backward_rows(const LstmCellBackward<T> &a, std::ptrdiff_t first,
+                                              std::ptrdiff_t last) {
   const std::ptrdiff_t n = a.size;
   const std::vector<T> zeros(a.dh && a.dc ? 0 : static_cast<std::size_t>(n));
-  for (std::ptrdiff_t row = 0; row < a.batch; ++row) {
+  for (std::ptrdiff_t row = first; row < last; ++row) {
     const T *dh = a.dh ? a.dh + row * n : zeros.data();
     const T *dc = a.dc ? a.dc + row * n : zeros.data();
     const T *__restrict c = a.c + row * n;
@@ -100,9 +103,10 @@ MODTREE_ALWAYS_INLINE void new_gate(T *__restrict fresh, const T *__restrict res
 }
 
 template <class T>
-MODTREE_ALWAYS_INLINE void gru_rows(const GruCell<T> &a) {
+MODTREE_ALWAYS_INLINE void gru_rows(const GruCell<T> &a, std::ptrdiff_t first,
+                                    std::ptrdiff_t last) {
   const std::ptrdiff_t n = a.size;
-  for (std::ptrdiff_t row = 0; row < a.batch; ++row) {
+  for (std::ptrdiff_t row = first; row < last; ++row) {
     const T *__restrict y = a.from_hidden + row * 3 * n;
     const T *__restrict before = a.h_before + row * n;
     T *__restrict gates = a.gates + row * 3 * n;
@@ -141,9 +145,10 @@ gru_backward_row(const T *__restrict g, const T *__restrict gates, const T *__re
 }
 
 template <class T>
-MODTREE_ALWAYS_INLINE void gru_backward_rows(const GruCellBackward<T> &a) {
+MODTREE_ALWAYS_INLINE void gru_backward_rows(const GruCellBackward<T> &a, std::ptrdiff_t first,
+                                             std::ptrdiff_t last) {
   const std::ptrdiff_t n = a.size;
-  for (std::ptrdiff_t row = 0; row < a.batch; ++row) {
+  for (std::ptrdiff_t row = first; row < last; ++row) {
     T *dx = a.dfrom_input + row * 3 * n;
     T *dy = a.dfrom_hidden + row * 3 * n;
     gru_backward_row(a.dh + row * n, a.gates + row * 3 * n, a.from_hidden + row * 3 * n,
@@ -154,9 +159,11 @@ MODTREE_ALWAYS_INLINE void gru_backward_rows(const GruCellBackward<T> &a) {
 
 }  // namespace
 
-MODTREE_DEFINE_STRUCT_KERNEL(lstm_cell, LstmCell, lstm_rows)
-MODTREE_DEFINE_STRUCT_KERNEL(lstm_cell_backward, LstmCellBackward, lstm_backward_rows)
-MODTREE_DEFINE_STRUCT_KERNEL(gru_cell, GruCell, gru_rows)
-MODTREE_DEFINE_STRUCT_KERNEL(gru_cell_backward, GruCellBackward, gru_backward_rows)
+MODTREE_DEFINE_PARTS_KERNEL(lstm_cell, LstmCell, lstm_rows, a.batch, 20 * a.size)
+MODTREE_DEFINE_PARTS_KERNEL(lstm_cell_backward, LstmCellBackward, lstm_backward_rows, a.batch,
+                            12 * a.size)
+MODTREE_DEFINE_PARTS_KERNEL(gru_cell, GruCell, gru_rows, a.batch, 20 * a.size)
+MODTREE_DEFINE_PARTS_KERNEL(gru_cell_backward, GruCellBackward, gru_backward_rows, a.batch,
+                            12 * a.size)
 
 }  // namespace modtree::kernels

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/scan.h"
 
-#include "kernels/dispatch.h"
+#include <algorithm>
+
+#include "kernels/parallel_kernel.h"
 
 namespace modtree::kernels {
 namespace {
@@ -24,76 +26,94 @@ MODTREE_ALWAYS_INLINE void scan_lanes(const T *x, T *out, std::ptrdiff_t n, std:
   }
 }
 
+// A part of the work: so many columns of a row or, where there is one, kLanes rows.
+constexpr std::ptrdiff_t kColumns = 64, kLanes = 8;
+
+template <class T>
+std::ptrdiff_t column_parts(const Scan<T> &a) {
+  return (a.inner + kColumns - 1) / kColumns;
+}
+
+template <class T>
+std::ptrdiff_t parts(const Scan<T> &a) {
+  return a.inner == 1 ? (a.outer + kLanes - 1) / kLanes : a.outer * column_parts(a);
+}
+
+template <class T>
+double part_work(const Scan<T> &a) {
+  const std::ptrdiff_t lanes = a.inner == 1 ? 2 * kLanes : std::min(a.inner, kColumns);
+  return static_cast<double>(lanes) * static_cast<double>(a.n);
+}
+
 template <bool kProduct, class T>
-MODTREE_ALWAYS_INLINE void scan_axis(const Scan<T> &a) {
+MODTREE_ALWAYS_INLINE void scan_part(const Scan<T> &a, std::ptrdiff_t part) {
   const std::ptrdiff_t first = a.reverse ? (a.n - 1) * a.inner : 0;
   const std::ptrdiff_t step = a.reverse ? -a.inner : a.inner;
   if (a.inner == 1) {
-    std::ptrdiff_t row = 0;
-    for (; row + 8 <= a.outer; row += 8) {
-      const std::ptrdiff_t at = row * a.n + first;
-      scan_lanes<kProduct, 8>(a.x + at, a.out + at, a.n, step, a.n);
+    const std::ptrdiff_t row = part * kLanes, rows = std::min(kLanes, a.outer - row);
+    const std::ptrdiff_t at = row * a.n + first;
+    if (rows == kLanes) {
+      scan_lanes<kProduct, kLanes>(a.x + at, a.out + at, a.n, step, a.n);
+      return;
     }
-    for (; row < a.outer; ++row) {
-      const std::ptrdiff_t at = row * a.n + first;
-      scan_lanes<kProduct, 1>(a.x + at, a.out + at, a.n, step, a.n);
+    for (std::ptrdiff_t i = 0; i < rows; ++i) {
+      scan_lanes<kProduct, 1>(a.x + at + i * a.n, a.out + at + i * a.n, a.n, step, a.n);
     }
     return;
   }
-  for (std::ptrdiff_t row = 0; row < a.outer; ++row) {
-    const std::ptrdiff_t start = row * a.n * a.inner + first;
-    std::ptrdiff_t column = 0;
-    for (; column + 64 <= a.inner; column += 64) {
-      scan_lanes<kProduct, 64>(a.x + start + column, a.out + start + column, a.n, step, 1);
-    }
-    for (; column + 8 <= a.inner; column += 8) {
-      scan_lanes<kProduct, 8>(a.x + start + column, a.out + start + column, a.n, step, 1);
-    }
-    for (; column < a.inner; ++column) {
-      scan_lanes<kProduct, 1>(a.x + start + column, a.out + start + column, a.n, step, 1);
+  const std::ptrdiff_t row = part / column_parts(a);
+  std::ptrdiff_t column = part % column_parts(a) * kColumns;
+  const std::ptrdiff_t stop = std::min(column + kColumns, a.inner);
+  const T *x = a.x + row * a.n * a.inner + first;
+  T *out = a.out + row * a.n * a.inner + first;
+  if (stop - column == kColumns) {
+    scan_lanes<kProduct, kColumns>(x + column, out + column, a.n, step, 1);
+    return;
+  }
+  for (; column + 8 <= stop; column += 8) {
+    scan_lanes<kProduct, 8>(x + column, out + column, a.n, step, 1);
+  }
+  for (; column < stop; ++column) {
+    scan_lanes<kProduct, 1>(x + column, out + column, a.n, step, 1);
+  }
+}
+
+template <class T>
+MODTREE_ALWAYS_INLINE void scan_parts_of(const Scan<T> &a, std::ptrdiff_t first,
+                                         std::ptrdiff_t last) {
+  for (std::ptrdiff_t part = first; part < last && a.n > 0; ++part) {
+    if (a.product) {
+      scan_part<true>(a, part);
+    } else {
+      scan_part<false>(a, part);
     }
   }
 }
 
 template <class T>
-MODTREE_ALWAYS_INLINE void scan_any(const Scan<T> &a) {
-  if (a.n == 0) {
-    return;
-  }
-  if (a.product) {
-    scan_axis<true>(a);
-  } else {
-    scan_axis<false>(a);
-  }
-}
-
-template <class T>
-MODTREE_ALWAYS_INLINE void extreme_any(const RunningExtreme<T> &a) {
-  if (a.n == 0) {
-    return;
-  }
-  for (std::ptrdiff_t row = 0; row < a.outer; ++row) {
-    for (std::ptrdiff_t column = 0; column < a.inner; ++column) {
-      const std::ptrdiff_t start = row * a.n * a.inner + column;
-      const T *x = a.x + start;
-      T best = *x;
-      std::int64_t index = 0;
-      for (std::ptrdiff_t i = 0; i < a.n; ++i) {
-        const T value = x[i * a.inner];
-        const bool better = a.largest ? value >= best : value <= best;
-        const bool takes = better | (value != value);
-        best = takes ? value : best;
-        index = takes ? i : index;
-        a.out[start + i * a.inner] = best;
-        a.indices[start + i * a.inner] = index;
-      }
+MODTREE_ALWAYS_INLINE void extreme_columns(const RunningExtreme<T> &a, std::ptrdiff_t first,
+                                           std::ptrdiff_t last) {
+  for (std::ptrdiff_t column = first; column < last && a.n > 0; ++column) {
+    const std::ptrdiff_t start = column / a.inner * a.n * a.inner + column % a.inner;
+    const T *x = a.x + start;
+    T best = *x;
+    std::int64_t index = 0;
+    for (std::ptrdiff_t i = 0; i < a.n; ++i) {
+      const T value = x[i * a.inner];
+      const bool better = a.largest ? value >= best : value <= best;
+      const bool takes = better | (value != value);
+      best = takes ? value : best;
+      index = takes ? i : index;
+      a.out[start + i * a.inner] = best;
+      a.indices[start + i * a.inner] = index;
     }
   }
 }
 
 }  // namespace
 
-MODTREE_DEFINE_STRUCT_KERNEL(scan, Scan, scan_any)
-MODTREE_DEFINE_STRUCT_KERNEL(running_extreme, RunningExtreme, extreme_any)
+MODTREE_DEFINE_PARTS_KERNEL(scan, Scan, scan_parts_of, parts(a), part_work(a))
+MODTREE_DEFINE_PARTS_KERNEL(running_extreme, RunningExtreme, extreme_columns, a.outer *a.inner,
+                            8 * a.n)
 
 }  // namespace modtree::kernels

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "kernels/parallel.h"
 #include "kernels/strict_math.h"
 
 namespace modtree::kernels {
@@ -88,24 +89,31 @@ void keep_first(const T *x, std::ptrdiff_t n, std::ptrdiff_t stride, std::ptrdif
   }
 }
 
+// body(first, last) for pieces of all columns of all rows.
+template <class T, class Body>
+void over_columns(const Select<T> &a, Body body) {
+  parallel_for(a.outer * a.inner, 8.0 * static_cast<double>(a.n) + 64.0, body);
+}
+
 template <class T>
 void top_rows(const Select<T> &a) {
   if (a.k == 0) {
     return;
   }
-  std::vector<Item<T>> items;
-  items.reserve(static_cast<std::size_t>(2 * a.k + 32));
-  for (std::ptrdiff_t row = 0; row < a.outer; ++row) {
-    for (std::ptrdiff_t column = 0; column < a.inner; ++column) {
+  over_columns(a, [&](std::ptrdiff_t first, std::ptrdiff_t last) {
+    std::vector<Item<T>> items;
+    items.reserve(static_cast<std::size_t>(2 * a.k + 32));
+    for (std::ptrdiff_t i = first; i < last; ++i) {
+      const std::ptrdiff_t row = i / a.inner, column = i % a.inner;
       const T *x = a.x + row * a.n * a.inner + column;
       keep_first(x, a.n, a.inner, a.k, a.largest, items);
       std::sort(items.begin(), items.end());
       std::int64_t *to = a.indices + row * a.k * a.inner + column;
-      for (std::ptrdiff_t i = 0; i < a.k; ++i) {
-        to[i * a.inner] = items[static_cast<std::size_t>(i)].index();
+      for (std::ptrdiff_t j = 0; j < a.k; ++j) {
+        to[j * a.inner] = items[static_cast<std::size_t>(j)].index();
       }
     }
-  }
+  });
 }
 
 template <class T>
@@ -125,14 +133,14 @@ std::int64_t kth_of(const T *x, const Select<T> &a, bool nan, std::vector<Item<T
 
 template <class T>
 void kth_rows(const Select<T> &a, bool nan) {
-  std::vector<Item<T>> items;
-  items.reserve(static_cast<std::size_t>(a.n));
-  for (std::ptrdiff_t row = 0; row < a.outer; ++row) {
-    for (std::ptrdiff_t column = 0; column < a.inner; ++column) {
-      const T *x = a.x + row * a.n * a.inner + column;
-      a.indices[row * a.inner + column] = kth_of(x, a, nan, items);
+  over_columns(a, [&](std::ptrdiff_t first, std::ptrdiff_t last) {
+    std::vector<Item<T>> items;
+    items.reserve(static_cast<std::size_t>(a.n));
+    for (std::ptrdiff_t i = first; i < last; ++i) {
+      const T *x = a.x + i / a.inner * a.n * a.inner + i % a.inner;
+      a.indices[i] = kth_of(x, a, nan, items);
     }
-  }
+  });
 }
 
 }  // namespace

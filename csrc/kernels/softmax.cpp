@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "kernels/parallel_kernel.h"
 #include "kernels/vector_math.h"
 
 namespace modtree::kernels {
@@ -80,12 +81,17 @@ MODTREE_ALWAYS_INLINE void log_softmax_backward_rows(const T *g, const T *y, T *
 #define ROWS_PARAMS(T) (const T *x, T *out, std::ptrdiff_t rows, std::ptrdiff_t n)
 #define ROWS_GRADIENT_PARAMS(T)                                                                    \
   (const T *g, const T *y, T *out, std::ptrdiff_t rows, std::ptrdiff_t n)
+#define ROWS_KERNEL(name, body)                                                                    \
+  MODTREE_DEFINE_SHARED_KERNEL(name, ROWS_PARAMS, body, (x, out, rows, n), parallel_for, rows,     \
+                               6 * n + 32, (x + first * n, out + first * n, last - first, n))
+#define ROWS_GRADIENT_KERNEL(name, body)                                                           \
+  MODTREE_DEFINE_SHARED_KERNEL(name, ROWS_GRADIENT_PARAMS, body, (g, y, out, rows, n),             \
+                               parallel_for, rows, 4 * n + 32,                                     \
+                               (g + first * n, y + first * n, out + first * n, last - first, n))
 
-MODTREE_DEFINE_KERNEL(softmax, ROWS_PARAMS, softmax_rows, (x, out, rows, n))
-MODTREE_DEFINE_KERNEL(log_softmax, ROWS_PARAMS, log_softmax_rows, (x, out, rows, n))
-MODTREE_DEFINE_KERNEL(softmax_backward, ROWS_GRADIENT_PARAMS, softmax_backward_rows,
-                      (g, y, out, rows, n))
-MODTREE_DEFINE_KERNEL(log_softmax_backward, ROWS_GRADIENT_PARAMS, log_softmax_backward_rows,
-                      (g, y, out, rows, n))
+ROWS_KERNEL(softmax, softmax_rows)
+ROWS_KERNEL(log_softmax, log_softmax_rows)
+ROWS_GRADIENT_KERNEL(softmax_backward, softmax_backward_rows)
+ROWS_GRADIENT_KERNEL(log_softmax_backward, log_softmax_backward_rows)
 
 }  // namespace modtree::kernels

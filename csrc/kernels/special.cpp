@@ -6,6 +6,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "kernels/parallel_kernel.h"
 #include "kernels/special_coefficients.h"
 #include "kernels/strict_math.h"
 
@@ -239,13 +240,19 @@ MODTREE_ALWAYS_INLINE void remainder_loop(const T *x, const T *y, T *out, std::p
 
 #define MAP_PARAMS(T) (const T *x, T *out, std::ptrdiff_t n)
 #define PAIR_PARAMS(T) (const T *x, const T *y, T *out, std::ptrdiff_t n)
+#define MAP_KERNEL(name, loop, work)                                                               \
+  MODTREE_DEFINE_SHARED_KERNEL(name, MAP_PARAMS, loop, (x, out, n), parallel_values, n, work,      \
+                               (x + first, out + first, last - first))
+#define PAIR_KERNEL(name, loop, work)                                                              \
+  MODTREE_DEFINE_SHARED_KERNEL(name, PAIR_PARAMS, loop, (x, y, out, n), parallel_values, n, work,  \
+                               (x + first, y + first, out + first, last - first))
 
-MODTREE_DEFINE_KERNEL(erf, MAP_PARAMS, erf_loop, (x, out, n))
-MODTREE_DEFINE_KERNEL(erfc, MAP_PARAMS, erfc_loop, (x, out, n))
-MODTREE_DEFINE_KERNEL(erfinv, MAP_PARAMS, erfinv_loop, (x, out, n))
-MODTREE_DEFINE_KERNEL(digamma, MAP_PARAMS, digamma_loop, (x, out, n))
-MODTREE_DEFINE_KERNEL(logaddexp, PAIR_PARAMS, logaddexp_loop, (x, y, out, n))
-MODTREE_DEFINE_KERNEL(fmod, PAIR_PARAMS, fmod_loop, (x, y, out, n))
-MODTREE_DEFINE_KERNEL(remainder, PAIR_PARAMS, remainder_loop, (x, y, out, n))
+MAP_KERNEL(erf, erf_loop, 16)
+MAP_KERNEL(erfc, erfc_loop, 16)
+MAP_KERNEL(erfinv, erfinv_loop, 24)
+MAP_KERNEL(digamma, digamma_loop, 40)
+PAIR_KERNEL(logaddexp, logaddexp_loop, 16)
+PAIR_KERNEL(fmod, fmod_loop, 12)
+PAIR_KERNEL(remainder, remainder_loop, 14)
 
 }  // namespace modtree::kernels

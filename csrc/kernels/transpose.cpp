@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "kernels/dispatch.h"
+#include "kernels/parallel_kernel.h"
 
 namespace modtree::kernels {
 
@@ -14,10 +14,11 @@ constexpr std::ptrdiff_t kTile = 16;
 // A tile is read and written in runs of a cache line; only its copy between both is strided.
 template <class T>
 MODTREE_ALWAYS_INLINE void transpose_add_tiles(const T *x, const T *bias, T *out,
-                                               std::ptrdiff_t rows, std::ptrdiff_t columns) {
+                                               std::ptrdiff_t rows, std::ptrdiff_t columns,
+                                               std::ptrdiff_t first, std::ptrdiff_t last) {
   T tile[kTile][kTile];
-  for (std::ptrdiff_t j = 0; j < columns; j += kTile) {
-    const std::ptrdiff_t width = std::min(kTile, columns - j);
+  for (std::ptrdiff_t j = first; j < last; j += kTile) {
+    const std::ptrdiff_t width = std::min(kTile, last - j);
     for (std::ptrdiff_t i = 0; i < rows; i += kTile) {
       const std::ptrdiff_t height = std::min(kTile, rows - i);
       if (width == kTile && height == kTile) {
@@ -47,8 +48,19 @@ MODTREE_ALWAYS_INLINE void transpose_add_tiles(const T *x, const T *bias, T *out
 
 #define TRANSPOSE_ADD_PARAMS(T)                                                                    \
   (const T *x, const T *bias, T *out, std::ptrdiff_t rows, std::ptrdiff_t columns)
+#define TRANSPOSE_ADD_COLUMNS_PARAMS(T)                                                            \
+  (const T *x, const T *bias, T *out, std::ptrdiff_t rows, std::ptrdiff_t columns,                 \
+   std::ptrdiff_t first, std::ptrdiff_t last)
 
-MODTREE_DEFINE_KERNEL(transpose_add, TRANSPOSE_ADD_PARAMS, transpose_add_tiles,
-                      (x, bias, out, rows, columns))
+namespace {
+MODTREE_DEFINE_KERNEL(transpose_add_piece, TRANSPOSE_ADD_COLUMNS_PARAMS, transpose_add_tiles,
+                      (x, bias, out, rows, columns, first, last))
+}
+MODTREE_DEFINE_SHARING(transpose_add, TRANSPOSE_ADD_PARAMS(float), parallel_for,
+                       (columns + kTile - 1) / kTile, 3 * kTile * rows,
+                       (x, bias, out, rows, columns, first *kTile, std::min(last *kTile, columns)))
+MODTREE_DEFINE_SHARING(transpose_add, TRANSPOSE_ADD_PARAMS(double), parallel_for,
+                       (columns + kTile - 1) / kTile, 3 * kTile * rows,
+                       (x, bias, out, rows, columns, first *kTile, std::min(last *kTile, columns)))
 
 }  // namespace modtree::kernels
