@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "kernels/parallel.h"
 #include "kernels/scratch.h"
 #include "kernels/tile_product.h"
 
@@ -13,8 +14,12 @@ namespace {
 // Rows of a panel and bytes of all panels that are worked on at a time: in the second cache.
 constexpr std::ptrdiff_t kDepth = 512;
 constexpr std::ptrdiff_t kPanelBytes = 1 << 19;
-// Bytes of the padded images that are made at a time.
+// Bytes of the padded images that are made at a time, for each thread.
 constexpr std::ptrdiff_t kImageBytes = 1 << 20;
+// Where all panels together have no more bytes they may be shared by threads.
+constexpr std::ptrdiff_t kSharedBytes = 1 << 23;
+// Simple operations that take as long as one multiplication of a tile, and one copied value.
+constexpr double kMultiplyWork = 0.2, kCopyWork = 1.0;
 
 std::ptrdiff_t reach(const WindowAxis &axis) {
   return (axis.out - 1) * axis.stride + (axis.kernel - 1) * axis.dilation + 1;
@@ -30,8 +35,11 @@ public:
   // Room behind the last value, to read as many whole vectors as a panel has.
   static constexpr std::ptrdiff_t kSlack = kMostColumns<T>;
 
-  explicit PaddedImages(const Convolution<T> &a)
+  // For up to `images` images, which so many threads make.
+  PaddedImages(const Convolution<T> &a, std::ptrdiff_t images, std::ptrdiff_t threads)
       : a_(a),
+        images_(images),
+        threads_(threads),
         as_it_is_(a.rows.padding == 0 && a.columns.padding == 0 && a.rows.kernel == 1 &&
                   a.columns.kernel == 1 && reach(a.rows) <= a.rows.size &&
                   reach(a.columns) <= a.columns.size),
@@ -53,8 +61,8 @@ public:
   // How many images are made at a time.
   std::ptrdiff_t at_a_time() const {
     const std::ptrdiff_t bytes = a_.channels * plane() * static_cast<std::ptrdiff_t>(sizeof(T));
-    return std::clamp<std::ptrdiff_t>(bytes > 0 ? kImageBytes / bytes : 1, 1,
-                                      std::max<std::ptrdiff_t>(a_.images, 1));
+    return std::clamp<std::ptrdiff_t>(bytes > 0 ? threads_ * kImageBytes / bytes : 1, 1,
+                                      std::max<std::ptrdiff_t>(images_, 1));
   }
 
   // The channels of `group` of `count` images from `first` on.
@@ -70,15 +78,21 @@ public:
     if (rows <= 0 || columns <= 0) {
       return values_.data();
     }
-    for (std::ptrdiff_t image = 0; image < count; ++image) {
-      for (std::ptrdiff_t channel = 0; channel < a_.channels; ++channel) {
+    const auto make_planes = [&](std::ptrdiff_t first_plane, std::ptrdiff_t last_plane) {
+      for (std::ptrdiff_t i = first_plane; i < last_plane; ++i) {
+        const std::ptrdiff_t image = i / a_.channels, channel = i % a_.channels;
         const T *source = from + (image * a_.groups * a_.channels + channel) * size;
-        T *target =
-            values_.data() + (image * a_.channels + channel) * plane() + a_.rows.padding * width();
+        T *target = values_.data() + i * plane() + a_.rows.padding * width();
         for (std::ptrdiff_t row = 0; row < rows; ++row) {
           take_apart(source + row * a_.columns.size, columns, target + row * width());
         }
       }
+    };
+    if (threads_ > 1) {
+      parallel_for(count * a_.channels, kCopyWork * static_cast<double>(rows * columns),
+                   make_planes);
+    } else {
+      make_planes(0, count * a_.channels);
     }
     return values_.data();
   }
@@ -104,6 +118,7 @@ private:
   }
 
   const Convolution<T> &a_;
+  std::ptrdiff_t images_, threads_;
   bool as_it_is_;
   std::ptrdiff_t height_, parts_, part_;
   Zeros<T> values_;
@@ -132,21 +147,20 @@ std::ptrdiff_t find_pieces(const Convolution<T> &a, const PaddedImages<T> &image
   return count;
 }
 
-// One convolution with one set of instructions.
+// Some images of a convolution, with one set of instructions.
 template <class T>
 class Run {
 public:
-  Run(const Convolution<T> &a, const TileKernels<T> &tiles)
+  // For up to `images` images at a time. With more than one thread, what can be is shared out.
+  Run(const Convolution<T> &a, const TileKernels<T> &tiles, std::ptrdiff_t images,
+      std::ptrdiff_t threads)
       : a_(a),
         tiles_(tiles),
-        images_(a),
+        threads_(threads),
+        images_(a, images, threads),
         windows_(a.rows.out * a.columns.out),
         depth_(a.channels * a.rows.kernel * a.columns.kernel),
-        panel_size_(std::clamp<std::ptrdiff_t>(depth_, 1, kDepth) * tiles.columns()),
-        at_a_time_(panels_at_a_time()),
-        // Copies of whole vectors may end behind the last panel.
-        memory_(at_a_time_ * panel_size_ + tiles.columns() + kLine<T>),
-        panels_(at_line(memory_.data())) {
+        panel_size_(std::clamp<std::ptrdiff_t>(depth_, 1, kDepth) * tiles.columns()) {
     for (std::ptrdiff_t r = 0; r < a.rows.kernel; ++r) {
       for (std::ptrdiff_t c = 0; c < a.columns.kernel; ++c) {
         offsets_.push_back(r * a.rows.dilation * images_.width() +
@@ -155,50 +169,119 @@ public:
     }
   }
 
-  void all() {
-    const std::ptrdiff_t step = images_.at_a_time();
-    for (std::ptrdiff_t group = 0; group < a_.groups; ++group) {
-      for (std::ptrdiff_t first = 0; first < a_.images; first += step) {
-        const std::ptrdiff_t count = std::min(step, a_.images - first);
-        some_images(group, images_.make(group, first, count),
-                    a_.y + (first * a_.groups + group) * a_.outputs * windows_, count * windows_);
+  // The images [first, last) of `group`.
+  void some_images(std::ptrdiff_t group, std::ptrdiff_t first, std::ptrdiff_t last) {
+    for (const std::ptrdiff_t step = images_.at_a_time(); first < last; first += step) {
+      const std::ptrdiff_t count = std::min(step, last - first);
+      const T *x = images_.make(group, first, count);
+      T *y = a_.y + (first * a_.groups + group) * a_.outputs * windows_;
+      const std::ptrdiff_t panels = panels_for(count * windows_);
+      if (threads_ == 1) {
+        some_panels(group, x, y, count * windows_, 0, panels);
+      } else if (panels < 4 * threads_ && shared_size(panels) <= kSharedBytes) {
+        shared_panels(group, x, y, count * windows_, panels);
+      } else {
+        parallel_for(panels, panel_work(),
+                     [&](std::ptrdiff_t first_panel, std::ptrdiff_t last_panel) {
+                       some_panels(group, x, y, count * windows_, first_panel, last_panel);
+                     });
       }
     }
   }
 
 private:
-  std::ptrdiff_t panels_at_a_time() const {
-    const std::ptrdiff_t all = images_.at_a_time() * windows_;
-    const std::ptrdiff_t bytes = panel_size_ * static_cast<std::ptrdiff_t>(sizeof(T));
-    return std::clamp<std::ptrdiff_t>(kPanelBytes / bytes, 1,
-                                      (all + tiles_.columns() - 1) / tiles_.columns());
+  // Memory for `count` panels, from a line of the cache on. Copies of whole vectors may end behind
+  // the last one.
+  class Panels {
+  public:
+    Panels(std::ptrdiff_t count, std::ptrdiff_t size)
+        : memory_(count * size + kMostColumns<T> + kLine<T>),
+          values_(at_line(memory_.data())) {}
+    T *data() { return values_; }
+
+  private:
+    Zeros<T> memory_;
+    T *values_;
+  };
+
+  std::ptrdiff_t panels_for(std::ptrdiff_t windows) const {
+    return (windows + tiles_.columns() - 1) / tiles_.columns();
+  }
+  double panel_work() const {
+    return static_cast<double>(depth_) * static_cast<double>(tiles_.columns()) *
+           (kCopyWork + kMultiplyWork * static_cast<double>(a_.outputs));
+  }
+  // Bytes of panels that have all rows.
+  double shared_size(std::ptrdiff_t panels) const {
+    return static_cast<double>(panels * tiles_.columns()) * static_cast<double>(depth_) *
+           static_cast<double>(sizeof(T));
   }
 
-  // Everything of `group` for the windows of some images.
-  void some_images(std::ptrdiff_t group, const T *x, T *y, std::ptrdiff_t total) {
-    const std::ptrdiff_t step = at_a_time_ * tiles_.columns();
-    for (std::ptrdiff_t first = 0; first < total; first += step) {
-      const std::ptrdiff_t last = std::min(total, first + step);
+  // Everything for the panels [first, last) of the `windows` windows of some images.
+  void some_panels(std::ptrdiff_t group, const T *x, T *y, std::ptrdiff_t windows,
+                   std::ptrdiff_t first, std::ptrdiff_t last) const {
+    const std::ptrdiff_t bytes = panel_size_ * static_cast<std::ptrdiff_t>(sizeof(T));
+    const std::ptrdiff_t step = std::clamp<std::ptrdiff_t>(
+        kPanelBytes / bytes, 1, std::max<std::ptrdiff_t>(last - first, 1));
+    Panels panels(step, panel_size_);
+    for (; first < last; first += step) {
+      const std::ptrdiff_t stop = std::min(first + step, last);
       std::ptrdiff_t from = 0;
       do {
         const std::ptrdiff_t to = std::min(depth_, from + kDepth);
-        make_panels(x, first, last, from, to);
+        for (std::ptrdiff_t i = first; i < stop; ++i) {
+          make_panel(x, windows, i, from, to, panels.data() + (i - first) * panel_size_);
+        }
         for (std::ptrdiff_t row = 0; row < a_.outputs; row += tiles_.rows) {
-          multiply(group, row, y, first, last, from, to);
+          for (std::ptrdiff_t i = first; i < stop; ++i) {
+            multiply(group, row, y, windows, i, from, to,
+                     panels.data() + (i - first) * panel_size_);
+          }
         }
         from = to;
       } while (from < depth_);
     }
   }
 
+  // The same for all windows where there are few: first all rows of all panels are made, then
+  // threads have different rows of the result.
+  void shared_panels(std::ptrdiff_t group, const T *x, T *y, std::ptrdiff_t windows,
+                     std::ptrdiff_t count) const {
+    const std::ptrdiff_t parts = std::max<std::ptrdiff_t>((depth_ + kDepth - 1) / kDepth, 1);
+    Panels panels(count * parts, panel_size_);
+    parallel_for(count * parts, kCopyWork * static_cast<double>(panel_size_),
+                 [&](std::ptrdiff_t first, std::ptrdiff_t last) {
+                   for (std::ptrdiff_t i = first; i < last; ++i) {
+                     const std::ptrdiff_t from = i % parts * kDepth;
+                     make_panel(x, windows, i / parts, from, std::min(depth_, from + kDepth),
+                                panels.data() + i * panel_size_);
+                   }
+                 });
+    const std::ptrdiff_t tiles = (a_.outputs + tiles_.rows - 1) / tiles_.rows;
+    const double work = kMultiplyWork * static_cast<double>(depth_) *
+                        static_cast<double>(tiles_.columns() * tiles_.rows);
+    parallel_for(tiles * count, work, [&](std::ptrdiff_t first, std::ptrdiff_t last) {
+      for (std::ptrdiff_t i = first; i < last; ++i) {
+        const std::ptrdiff_t row = i / count * tiles_.rows, panel = i % count;
+        for (std::ptrdiff_t part = 0; part < parts; ++part) {
+          const std::ptrdiff_t from = part * kDepth;
+          multiply(group, row, y, windows, panel, from, std::min(depth_, from + kDepth),
+                   panels.data() + (panel * parts + part) * panel_size_);
+        }
+      }
+    });
+  }
+
   std::ptrdiff_t vectors_for(std::ptrdiff_t columns) const {
     return (columns + tiles_.lanes - 1) / tiles_.lanes;
   }
 
-  // Of the windows [first, last), the rows [from, to).
-  void make_panels(const T *x, std::ptrdiff_t first, std::ptrdiff_t last, std::ptrdiff_t from,
-                   std::ptrdiff_t to) {
+  // Of panel `number`, the rows [from, to).
+  void make_panel(const T *x, std::ptrdiff_t windows, std::ptrdiff_t number, std::ptrdiff_t from,
+                  std::ptrdiff_t to, T *panel) const {
     Piece pieces[kMostColumns<T>];
+    const std::ptrdiff_t first = number * tiles_.columns();
+    const std::ptrdiff_t columns = std::min(tiles_.columns(), windows - first);
     PanelFill<T> fill{};
     fill.x = x;
     fill.plane = images_.plane();
@@ -207,49 +290,43 @@ private:
     fill.first = from;
     fill.last = to;
     fill.pieces = pieces;
+    fill.count = find_pieces(a_, images_, first, columns, pieces);
     fill.step = images_.step();
-    fill.longest = images_.has_slack() ? a_.columns.out : 0;
-    fill.panel = panels_;
-    for (std::ptrdiff_t i = first; i < last; i += tiles_.columns()) {
-      const std::ptrdiff_t columns = std::min(tiles_.columns(), last - i);
-      fill.count = find_pieces(a_, images_, i, columns, pieces);
-      fill.width = vectors_for(columns) * tiles_.lanes;
-      tiles_.fill(fill);
-      fill.panel += panel_size_;
-    }
+    fill.longest = images_.has_slack() ? std::min(a_.columns.out, tiles_.columns()) : 0;
+    fill.panel = panel;
+    fill.width = vectors_for(columns) * tiles_.lanes;
+    tiles_.fill(fill);
   }
 
-  // The products of a tile's rows, from `row` on, with all panels.
-  void multiply(std::ptrdiff_t group, std::ptrdiff_t row, T *y, std::ptrdiff_t first,
-                std::ptrdiff_t last, std::ptrdiff_t from, std::ptrdiff_t to) {
-    const std::ptrdiff_t output = group * a_.outputs + row;
+  // The products of a tile's rows, from `row` on, with the rows [from, to) of panel `number`.
+  void multiply(std::ptrdiff_t group, std::ptrdiff_t row, T *y, std::ptrdiff_t windows,
+                std::ptrdiff_t number, std::ptrdiff_t from, std::ptrdiff_t to,
+                const T *panel) const {
+    const std::ptrdiff_t output = group * a_.outputs + row, first = number * tiles_.columns();
     TileProduct<T> p{};
     p.a = a_.weight + output * depth_ + from;
     p.a_stride = depth_;
     p.depth = to - from;
     p.more = from > 0;
     p.start = a_.bias ? a_.bias + output : nullptr;
-    p.panel = panels_;
+    p.panel = panel;
     const std::ptrdiff_t rows = std::min(tiles_.rows, a_.outputs - row);
-    for (std::ptrdiff_t i = first; i < last; i += tiles_.columns()) {
-      const std::ptrdiff_t columns = std::min(tiles_.columns(), last - i);
-      const std::ptrdiff_t image = i / windows_, window = i % windows_;
-      T *out = y + (image * a_.groups * a_.outputs + row) * windows_ + window;
-      if (columns % tiles_.lanes == 0 && window + columns <= windows_) {
-        p.out = out;
-        p.out_stride = windows_;
-        tiles_.products(p, rows, vectors_for(columns));
-      } else {
-        multiply_aside(p, out, rows, columns, windows_ - window);
-      }
-      p.panel += panel_size_;
+    const std::ptrdiff_t columns = std::min(tiles_.columns(), windows - first);
+    const std::ptrdiff_t image = first / windows_, window = first % windows_;
+    T *out = y + (image * a_.groups * a_.outputs + row) * windows_ + window;
+    if (columns % tiles_.lanes == 0 && window + columns <= windows_) {
+      p.out = out;
+      p.out_stride = windows_;
+      tiles_.products(p, rows, vectors_for(columns));
+    } else {
+      multiply_aside(p, out, rows, columns, windows_ - window);
     }
   }
 
   // Through a tile of its own: what is not whole vectors of one image, in which `left` columns are
   // left.
   void multiply_aside(TileProduct<T> p, T *out, std::ptrdiff_t rows, std::ptrdiff_t columns,
-                      std::ptrdiff_t left) {
+                      std::ptrdiff_t left) const {
     T tile[kMostRows * kMostColumns<T>];
     p.out = tile;
     p.out_stride = vectors_for(columns) * tiles_.lanes;
@@ -274,18 +351,53 @@ private:
 
   const Convolution<T> &a_;
   const TileKernels<T> tiles_;
+  std::ptrdiff_t threads_;
   PaddedImages<T> images_;
-  std::ptrdiff_t windows_, depth_, panel_size_, at_a_time_;
-  Zeros<T> memory_;
-  T *panels_;
+  std::ptrdiff_t windows_, depth_, panel_size_;
   // Of the elements of a window.
   std::vector<std::ptrdiff_t> offsets_;
 };
 
+// Panels of two vectors instead of three, where all of them end with an image then: others go
+// through a tile of their own.
+template <class T>
+TileKernels<T> fitting(TileKernels<T> tiles, std::ptrdiff_t windows) {
+  if (windows <= 16 * tiles.lanes && windows % (3 * tiles.lanes) != 0 &&
+      windows % (2 * tiles.lanes) == 0) {
+    tiles.vectors = std::min<std::ptrdiff_t>(tiles.vectors, 2);
+  }
+  return tiles;
+}
+
 template <class T>
 void convolve(Isa isa, const Convolution<T> &a) {
-  if (a.images > 0 && a.outputs > 0 && a.rows.out * a.columns.out > 0) {
-    Run<T>(a, tile_kernels(isa, T())).all();
+  const std::ptrdiff_t windows = a.rows.out * a.columns.out, items = a.groups * a.images;
+  if (items == 0 || a.outputs == 0 || windows == 0) {
+    return;
+  }
+  const TileKernels<T> tiles = fitting(tile_kernels(isa, T()), windows);
+  const double one = kMultiplyWork * static_cast<double>(a.outputs) *
+                     static_cast<double>(a.channels) * static_cast<double>(windows) *
+                     static_cast<double>(a.rows.kernel * a.columns.kernel);
+  const double enough = one * static_cast<double>(items) / static_cast<double>(kLeastWork);
+  const std::ptrdiff_t threads = enough < 2.0 ? 1 : thread_count();
+  // Images of a group one after the other, done by as few runs as there are threads: each has
+  // memory of its own.
+  const auto run_items = [&](std::ptrdiff_t first, std::ptrdiff_t last, std::ptrdiff_t each) {
+    Run<T> run(a, tiles, std::min(a.images, last - first), each);
+    while (first < last) {
+      const std::ptrdiff_t group = first / a.images, image = first % a.images;
+      const std::ptrdiff_t count = std::min(last - first, a.images - image);
+      run.some_images(group, image, image + count);
+      first += count;
+    }
+  };
+  if (threads > 1 && (items >= 2 * threads || a.groups > 1)) {
+    const auto least = static_cast<std::ptrdiff_t>(static_cast<double>(kLeastWork) / one);
+    share_out(items, std::max({items / (2 * threads), least, std::ptrdiff_t{1}}),
+              [&](std::ptrdiff_t first, std::ptrdiff_t last) { run_items(first, last, 1); });
+  } else {
+    run_items(0, items, threads);
   }
 }
 

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cstddef>
-#include <type_traits>
 
 #include "kernels/thread_count.h"
 
@@ -25,24 +24,29 @@ void share_out(std::ptrdiff_t count, std::ptrdiff_t grain,
                void (*body)(void *context, std::ptrdiff_t first, std::ptrdiff_t last),
                void *context);
 
+// The same for body(first, last).
+template <class Body>
+void share_out(std::ptrdiff_t count, std::ptrdiff_t grain, const Body &body) {
+  share_out(
+      count, grain,
+      [](void *context, std::ptrdiff_t first, std::ptrdiff_t last) {
+        (*static_cast<const Body *>(context))(first, last);
+      },
+      const_cast<Body *>(&body));
+}
+
 // body(first, last) for pieces of [0, count), each part of which takes `work` simple operations.
 template <class Body>
-void parallel_for(std::ptrdiff_t count, double work, Body &&body) {
-  using Plain = std::remove_reference_t<Body>;
+void parallel_for(std::ptrdiff_t count, double work, const Body &body) {
   if (count <= 0) {
     return;
   }
   const double grain = work > 0.0 ? static_cast<double>(kLeastWork) / work : 1.0;
   if (grain * 2.0 > static_cast<double>(count) || thread_count() == 1) {
     body(std::ptrdiff_t{0}, count);
-    return;
+  } else {
+    share_out(count, grain > 1.0 ? static_cast<std::ptrdiff_t>(grain) : 1, body);
   }
-  share_out(
-      count, grain > 1.0 ? static_cast<std::ptrdiff_t>(grain) : 1,
-      [](void *context, std::ptrdiff_t first, std::ptrdiff_t last) {
-        (*static_cast<Plain *>(context))(first, last);
-      },
-      const_cast<std::remove_const_t<Plain> *>(&body));
 }
 
 // Values of one row or array are shared out in multiples of this: what compilers do to values at
@@ -51,7 +55,7 @@ constexpr std::ptrdiff_t kValueBlock = 1024;
 
 // body(first, last) for pieces of `n` values whose beginnings are multiples of kValueBlock.
 template <class Body>
-void parallel_values(std::ptrdiff_t n, double work, Body &&body) {
+void parallel_values(std::ptrdiff_t n, double work, const Body &body) {
   const std::ptrdiff_t blocks = (n + kValueBlock - 1) / kValueBlock;
   parallel_for(blocks, work * static_cast<double>(kValueBlock),
                [&](std::ptrdiff_t first, std::ptrdiff_t last) {

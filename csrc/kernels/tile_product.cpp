@@ -110,9 +110,9 @@ MODTREE_ALWAYS_INLINE void fill_rows(const PanelFill<T> &a, Copy copy) {
 
 // Whole vectors, whatever the piece's size is: what lies behind it is overwritten by what comes
 // next.
-template <class T, class Tile, int kVectors>
+template <class T, int kBytes, int kVectors>
 MODTREE_ALWAYS_INLINE void fill_vectors(const PanelFill<T> &a) {
-  using Vector = Lanes<T, Tile::kBytes>;
+  using Vector = Lanes<T, kBytes>;
   fill_rows(a, [](const T *from, T *to, std::ptrdiff_t) {
     Vector values[kVectors];
     for (int v = 0; v < kVectors; ++v) {
@@ -141,12 +141,14 @@ MODTREE_ALWAYS_INLINE void panel_fill(const PanelFill<T> &a) {
         }
       }
     });
+  } else if (2 * a.longest <= kLanes) {
+    fill_vectors<T, Tile::kBytes / 2, 1>(a);
   } else if (a.longest <= kLanes) {
-    fill_vectors<T, Tile, 1>(a);
+    fill_vectors<T, Tile::kBytes, 1>(a);
   } else if (a.longest <= 2 * kLanes) {
-    fill_vectors<T, Tile, 2>(a);
+    fill_vectors<T, Tile::kBytes, 2>(a);
   } else {
-    fill_vectors<T, Tile, 3>(a);
+    fill_vectors<T, Tile::kBytes, 3>(a);
   }
 }
 
