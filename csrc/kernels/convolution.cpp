@@ -11,8 +11,9 @@
 namespace modtree::kernels {
 namespace {
 
-// Rows of a panel and bytes of all panels that are worked on at a time: in the second cache.
-constexpr std::ptrdiff_t kDepth = 512;
+// The most rows of a panel and the bytes of all panels that are worked on at a time: in the second
+// cache.
+constexpr std::ptrdiff_t kDepth = 768;
 constexpr std::ptrdiff_t kPanelBytes = 1 << 19;
 // Bytes of the padded images that are made at a time, for each thread.
 constexpr std::ptrdiff_t kImageBytes = 1 << 20;
@@ -160,7 +161,9 @@ public:
         images_(a, images, threads),
         windows_(a.rows.out * a.columns.out),
         depth_(a.channels * a.rows.kernel * a.columns.kernel),
-        panel_size_(std::clamp<std::ptrdiff_t>(depth_, 1, kDepth) * tiles.columns()) {
+        parts_(std::max<std::ptrdiff_t>((depth_ + kDepth - 1) / kDepth, 1)),
+        part_((depth_ + parts_ - 1) / parts_),
+        panel_size_(std::max<std::ptrdiff_t>(part_, 1) * tiles.columns()) {
     for (std::ptrdiff_t r = 0; r < a.rows.kernel; ++r) {
       for (std::ptrdiff_t c = 0; c < a.columns.kernel; ++c) {
         offsets_.push_back(r * a.rows.dilation * images_.width() +
@@ -226,9 +229,8 @@ private:
     Panels panels(step, panel_size_);
     for (; first < last; first += step) {
       const std::ptrdiff_t stop = std::min(first + step, last);
-      std::ptrdiff_t from = 0;
-      do {
-        const std::ptrdiff_t to = std::min(depth_, from + kDepth);
+      for (std::ptrdiff_t part = 0; part < parts_; ++part) {
+        const std::ptrdiff_t from = part * part_, to = std::min(depth_, from + part_);
         for (std::ptrdiff_t i = first; i < stop; ++i) {
           make_panel(x, windows, i, from, to, panels.data() + (i - first) * panel_size_);
         }
@@ -238,8 +240,7 @@ private:
                      panels.data() + (i - first) * panel_size_);
           }
         }
-        from = to;
-      } while (from < depth_);
+      }
     }
   }
 
@@ -247,13 +248,12 @@ private:
   // threads have different rows of the result.
   void shared_panels(std::ptrdiff_t group, const T *x, T *y, std::ptrdiff_t windows,
                      std::ptrdiff_t count) const {
-    const std::ptrdiff_t parts = std::max<std::ptrdiff_t>((depth_ + kDepth - 1) / kDepth, 1);
-    Panels panels(count * parts, panel_size_);
-    parallel_for(count * parts, kCopyWork * static_cast<double>(panel_size_),
+    Panels panels(count * parts_, panel_size_);
+    parallel_for(count * parts_, kCopyWork * static_cast<double>(panel_size_),
                  [&](std::ptrdiff_t first, std::ptrdiff_t last) {
                    for (std::ptrdiff_t i = first; i < last; ++i) {
-                     const std::ptrdiff_t from = i % parts * kDepth;
-                     make_panel(x, windows, i / parts, from, std::min(depth_, from + kDepth),
+                     const std::ptrdiff_t from = i % parts_ * part_;
+                     make_panel(x, windows, i / parts_, from, std::min(depth_, from + part_),
                                 panels.data() + i * panel_size_);
                    }
                  });
@@ -263,10 +263,10 @@ private:
     parallel_for(tiles * count, work, [&](std::ptrdiff_t first, std::ptrdiff_t last) {
       for (std::ptrdiff_t i = first; i < last; ++i) {
         const std::ptrdiff_t row = i / count * tiles_.rows, panel = i % count;
-        for (std::ptrdiff_t part = 0; part < parts; ++part) {
-          const std::ptrdiff_t from = part * kDepth;
-          multiply(group, row, y, windows, panel, from, std::min(depth_, from + kDepth),
-                   panels.data() + (panel * parts + part) * panel_size_);
+        for (std::ptrdiff_t part = 0; part < parts_; ++part) {
+          const std::ptrdiff_t from = part * part_;
+          multiply(group, row, y, windows, panel, from, std::min(depth_, from + part_),
+                   panels.data() + (panel * parts_ + part) * panel_size_);
         }
       }
     });
@@ -353,7 +353,8 @@ private:
   const TileKernels<T> tiles_;
   std::ptrdiff_t threads_;
   PaddedImages<T> images_;
-  std::ptrdiff_t windows_, depth_, panel_size_;
+  // Panels have the rows in parts_ parts of part_ rows.
+  std::ptrdiff_t windows_, depth_, parts_, part_, panel_size_;
   // Of the elements of a window.
   std::vector<std::ptrdiff_t> offsets_;
 };
