@@ -13,7 +13,7 @@ namespace modtree {
 namespace {
 
 // An axis, counted from the start.
-py::ssize_t checked_axis(const char *name, const py::array &x, py::ssize_t axis) {
+py::ssize_t checked_axis(const char *name, const Array &x, py::ssize_t axis) {
   if (axis < -x.ndim() || axis >= x.ndim()) {
     throw py::value_error(std::string(name) + ": no axis " + std::to_string(axis) +
                           " in an array of shape " + to_string(shape_of(x)));
@@ -23,7 +23,7 @@ py::ssize_t checked_axis(const char *name, const py::array &x, py::ssize_t axis)
 
 // The sizes before, of and behind an axis.
 struct Split {
-  Split(const py::array &x, py::ssize_t axis) : n(x.shape(axis)) {
+  Split(const Array &x, py::ssize_t axis) : n(x.shape(axis)) {
     for (py::ssize_t i = 0; i < x.ndim(); ++i) {
       (i < axis ? outer : inner) *= i == axis ? 1 : x.shape(i);
     }
@@ -32,13 +32,13 @@ struct Split {
   py::ssize_t outer = 1, n, inner = 1;
 };
 
-py::array scan(const py::array &input, py::ssize_t axis, bool product, bool reverse) {
+Array scan(const Array &input, py::ssize_t axis, bool product, bool reverse) {
   const char *name = "scan";
   axis = checked_axis(name, input, axis);
-  return with_float(name, input, [&](auto zero) -> py::array {
+  return with_float(name, input, [&](auto zero) -> Array {
     using T = decltype(zero);
     const Contiguous<T> x(input);
-    py::array_t<T> out(shape_of(input));
+    ArrayOf<T> out(shape_of(input));
     const Split split(input, axis);
     run_unless_empty(x, kernels::scan,
                      kernels::Scan<T>{x.data(), out.mutable_data(), split.outer, split.n,
@@ -47,7 +47,7 @@ py::array scan(const py::array &input, py::ssize_t axis, bool product, bool reve
   });
 }
 
-py::tuple running_extreme(const py::array &input, py::ssize_t axis, bool largest) {
+py::tuple running_extreme(const Array &input, py::ssize_t axis, bool largest) {
   const char *name = "running_extreme";
   axis = checked_axis(name, input, axis);
   return with_float(name, input, [&](auto zero) {
@@ -59,14 +59,14 @@ py::tuple running_extreme(const py::array &input, py::ssize_t axis, bool largest
     run_unless_empty(x, kernels::running_extreme,
                      kernels::RunningExtreme<T>{x.data(), out.data(), indices.data(), split.outer,
                                                 split.n, split.inner, largest});
-    return py::make_tuple(out.value(), indices.value());
+    return tuple_of(out.value(), indices.value());
   });
 }
 
 constexpr py::ssize_t kLongest = py::ssize_t{1} << 32;
 
 // The geometry of a selection of k along an axis; IndexError unless 0 <= k <= limit.
-Split checked_selection(const char *name, const py::array &x, py::ssize_t axis, py::ssize_t k,
+Split checked_selection(const char *name, const Array &x, py::ssize_t axis, py::ssize_t k,
                         py::ssize_t limit) {
   const Split split(x, axis);
   if (k < 0 || k > limit || split.n >= kLongest) {
@@ -76,7 +76,7 @@ Split checked_selection(const char *name, const py::array &x, py::ssize_t axis, 
   return split;
 }
 
-py::object top_indices(const py::array &input, py::ssize_t k, py::ssize_t axis, bool largest) {
+py::object top_indices(const Array &input, py::ssize_t k, py::ssize_t axis, bool largest) {
   const char *name = "top_indices";
   axis = checked_axis(name, input, axis);
   const Split split = checked_selection(name, input, axis, k, input.shape(axis));
@@ -93,7 +93,7 @@ py::object top_indices(const py::array &input, py::ssize_t k, py::ssize_t axis, 
   });
 }
 
-py::object kth_index(const py::array &input, py::ssize_t k, py::ssize_t axis, bool nan) {
+py::object kth_index(const Array &input, py::ssize_t k, py::ssize_t axis, bool nan) {
   const char *name = "kth_index";
   axis = checked_axis(name, input, axis);
   const Split split = checked_selection(name, input, axis, k, input.shape(axis) - 1);
@@ -106,7 +106,7 @@ py::object kth_index(const py::array &input, py::ssize_t k, py::ssize_t axis, bo
     const kernels::Select<T> a{x.data(), indices.data(), split.outer, split.n, split.inner,
                                k,        false};
     if (x.size() != 0) {
-      py::gil_scoped_release release;
+      const GilRelease release;
       kernels::kth_index(a, nan);
     }
     return indices.value();
@@ -117,10 +117,10 @@ py::object kth_index(const py::array &input, py::ssize_t k, py::ssize_t axis, bo
 // --------------------------------------------------------------------------------------
 
 // The kernels read 8 bytes at once, also where they are two floats.
-bool aligned_strides(const py::array &x) {
+bool aligned_strides(const Array &x) {
   const py::ssize_t bytes = x.itemsize();
   const auto unit = static_cast<std::uintptr_t>(std::min<py::ssize_t>(bytes, 8));
-  if (!(x.flags() & kAligned) || reinterpret_cast<std::uintptr_t>(x.data()) % unit != 0) {
+  if (!x.is_aligned() || reinterpret_cast<std::uintptr_t>(x.data()) % unit != 0) {
     return false;
   }
   for (py::ssize_t i = 0; i < x.ndim(); ++i) {
@@ -132,13 +132,11 @@ bool aligned_strides(const py::array &x) {
 }
 
 // An array whose strides are whole elements: itself, or a copy.
-py::array with_element_strides(const py::array &x) {
-  return aligned_strides(x) ? x : dense_copy(x);
-}
+Array with_element_strides(const Array &x) { return aligned_strides(x) ? x : dense_copy(x); }
 
 // Geometry of `index` into an array of shape and strides of `x`; ValueError when they do not fit.
-kernels::Along along(const char *name, const py::array &x, const py::array_t<std::int64_t> &index,
-                     const py::array &other, py::ssize_t axis) {
+kernels::Along along(const char *name, const Array &x, const ArrayOf<std::int64_t> &index,
+                     const Array &other, py::ssize_t axis) {
   if (index.ndim() != x.ndim() || index.ndim() != other.ndim() || index.ndim() < 1 ||
       index.ndim() > kernels::kMaxAxes) {
     throw py::value_error(std::string(name) + ": arrays of " + std::to_string(x.ndim()) + ", " +
@@ -165,44 +163,44 @@ kernels::Along along(const char *name, const py::array &x, const py::array_t<std
 }
 
 // An index array as it lies when it is int64, converted otherwise.
-py::array_t<std::int64_t> index_array(const char *name, const py::object &value) {
-  if (py::isinstance<py::array_t<std::int64_t>>(value)) {
-    return py::reinterpret_borrow<py::array_t<std::int64_t>>(
-        with_element_strides(py::reinterpret_borrow<py::array>(value)));
+ArrayOf<std::int64_t> index_array(const char *name, const py::object &value) {
+  if (is_array_of<std::int64_t>(value.ptr())) {
+    return py::reinterpret_borrow<ArrayOf<std::int64_t>>(
+        with_element_strides(py::reinterpret_borrow<Array>(value)));
   }
   return integers(name, "index", value);
 }
 
-bool plain_elements(const py::array &x) {
-  const char kind = x.dtype().kind();
+bool plain_elements(const Array &x) {
+  const char kind = x.kind();
   const py::ssize_t bytes = x.itemsize();
   return std::string("?biufc").find(kind) != std::string::npos &&
          (bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8 || bytes == 16);
 }
 
-void need_plain_elements(const char *name, const py::array &x) {
+void need_plain_elements(const char *name, const Array &x) {
   if (!plain_elements(x)) {
     throw py::type_error(std::string(name) + ": expected an array of numbers, got " +
-                         py::str(x.dtype()).cast<std::string>());
+                         x.dtype_name());
   }
 }
 
 // None when an index is out of range.
-py::object gather(const py::array &input, py::ssize_t axis, const py::object &given) {
+py::object gather(const Array &input, py::ssize_t axis, const py::object &given) {
   const char *name = "gather";
   need_plain_elements(name, input);
   axis = checked_axis(name, input, axis);
-  const py::array x = with_element_strides(input);
+  const Array x = with_element_strides(input);
   const auto index = index_array(name, given);
   checked_product(shape_of(index));
-  py::array out(x.dtype(), shape_of(index));
+  Array out = new_array_like(x, shape_of(index));
   const kernels::Along a = along(name, x, index, out, axis);
   const auto bytes = static_cast<std::size_t>(x.itemsize());
   const void *from = x.data();
   void *to = out.mutable_data();
   bool inside;
   {
-    py::gil_scoped_release release;
+    const GilRelease release;
     inside = kernels::gather(a, bytes, from, to);
   }
   return inside ? py::object(std::move(out)) : py::none();
@@ -228,43 +226,42 @@ kernels::ScatterMode scatter_mode(const std::string &mode) {
 }
 
 template <class T>
-bool scatter_into(const kernels::Along &a, kernels::ScatterMode mode, const py::array &source,
-                  py::array &out) {
-  if (!py::isinstance<py::array_t<T>>(out)) {
+bool scatter_into(const kernels::Along &a, kernels::ScatterMode mode, const Array &source,
+                  Array &out) {
+  if (!is_array_of<T>(out.ptr())) {
     throw py::type_error("scatter: the bytes of the arrays are not in this machine's order");
   }
   const T *from = static_cast<const T *>(source.data());
   T *to = static_cast<T *>(out.mutable_data());
-  py::gil_scoped_release release;
+  const GilRelease release;
   return kernels::scatter(a, mode, from, to);
 }
 
 // A copy of x, in its order of axes, with what the index says (x itself, for a caller who says that
 // it is `own`); None when an index is out of range.
-py::object scatter(const py::array &input, py::ssize_t axis, const py::object &given,
-                   const py::array &values, const std::string &mode_name, bool own) {
+py::object scatter(const Array &input, py::ssize_t axis, const py::object &given,
+                   const Array &values, const std::string &mode_name, bool own) {
   const char *name = "scatter";
   need_plain_elements(name, input);
   axis = checked_axis(name, input, axis);
-  if (!input.dtype().equal(values.dtype())) {
-    throw py::type_error(
-        std::string(name) + ": source must be of " + py::str(input.dtype()).cast<std::string>() +
-        " like the first array, got " + py::str(values.dtype()).cast<std::string>());
+  if (!input.same_dtype(values)) {
+    throw py::type_error(std::string(name) + ": source must be of " + input.dtype_name() +
+                         " like the first array, got " + values.dtype_name());
   }
   const kernels::ScatterMode mode = scatter_mode(mode_name);
   const auto index = index_array(name, given);
-  const py::array source = with_element_strides(values);
-  if (own && !(input.writeable() && aligned_strides(input))) {
+  const Array source = with_element_strides(values);
+  if (own && !(input.is_writeable() && aligned_strides(input))) {
     throw py::value_error(std::string(name) + ": the array to change is read-only or not aligned");
   }
-  py::array out = own ? input : dense_copy(input);
+  Array out = own ? input : dense_copy(input);
   const kernels::Along a = along(name, out, index, source, axis);
   bool inside;
   if (mode == kernels::ScatterMode::assign) {
     const auto bytes = static_cast<std::size_t>(out.itemsize());
     const void *from = source.data();
     void *to = out.mutable_data();
-    py::gil_scoped_release release;
+    const GilRelease release;
     inside = kernels::scatter_assign(a, bytes, from, to);
   } else {
     inside = float_type(name, input) == Float::f32 ? scatter_into<float>(a, mode, source, out)
@@ -275,24 +272,25 @@ py::object scatter(const py::array &input, py::ssize_t axis, const py::object &g
 
 }  // namespace
 
-void bind_along_kernels(py::module_ &m) {
-  m.def("scan", &scan, py::arg("x"), py::arg("axis"), py::arg("product") = false,
-        py::arg("reverse") = false, "Running sums or products along an axis.");
-  m.def("running_extreme", &running_extreme, py::arg("x"), py::arg("axis"), py::arg("largest"),
-        "Running maxima or minima along an axis, and where they stand: (values, indices).");
-  m.def("top_indices", &top_indices, py::arg("x"), py::arg("k"), py::arg("axis"),
-        py::arg("largest"),
-        "Where the k largest or smallest along an axis are, in order; NaN is the largest.");
-  m.def("kth_index", &kth_index, py::arg("x"), py::arg("k"), py::arg("axis"),
-        py::arg("nan") = false,
-        "Where the element with k smaller ones along an axis is, which stays with size 1; with "
-        "`nan` where the first NaN is, if there is one.");
-  m.def("gather", &gather, py::arg("x"), py::arg("axis"), py::arg("index"),
-        "The elements of x at the indices along an axis; None when one is out of range.");
-  m.def("scatter", &scatter, py::arg("x"), py::arg("axis"), py::arg("index"), py::arg("source"),
-        py::arg("mode"), py::arg("own") = false,
-        "A copy of x (x itself with `own`) with the source assigned, added, ... where the index "
-        "says; None when one is out of range.");
+void bind_along_kernels(Functions &m) {
+  m.def<scan>("scan(x, axis, product=False, reverse=False)",
+              "Running sums or products along an axis.");
+  m.def<running_extreme>(
+      "running_extreme(x, axis, largest)",
+      "Running maxima or minima along an axis, and where they stand: (values, indices).");
+  m.def<top_indices>(
+      "top_indices(x, k, axis, largest)",
+      "Where the k largest or smallest along an axis are, in order; NaN is the largest.");
+  m.def<kth_index>(
+      "kth_index(x, k, axis, nan=False)",
+      "Where the element with k smaller ones along an axis is, which stays with size 1; with "
+      "`nan` where the first NaN is, if there is one.");
+  m.def<gather>("gather(x, axis, index)",
+                "The elements of x at the indices along an axis; None when one is out of range.");
+  m.def<scatter>(
+      "scatter(x, axis, index, source, mode, own=False)",
+      "A copy of x (x itself with `own`) with the source assigned, added, ... where the index "
+      "says; None when one is out of range.");
 }
 
 }  // namespace modtree

@@ -26,8 +26,8 @@ py::object checked(PyObject *result) {
   return py::reinterpret_steal<py::object>(result);
 }
 
-py::object run(py::tuple roots, py::tuple gradients, py::object inputs, bool keep_graph,
-               bool create_graph, bool accumulate, bool allow_unused) {
+py::object run(const py::tuple &roots, const py::tuple &gradients, const py::object &inputs,
+               bool keep_graph, bool create_graph, bool accumulate, bool allow_unused) {
   py::object chosen;
   if (!inputs.is_none()) {
     chosen = checked(inputs_tuple(inputs.ptr()).release().ptr());
@@ -36,8 +36,8 @@ py::object run(py::tuple roots, py::tuple gradients, py::object inputs, bool kee
                               {keep_graph, create_graph, accumulate, allow_unused}));
 }
 
-py::object record(py::str name, py::tuple inputs, py::tuple outputs, py::object function,
-                  py::tuple changed, bool saves) {
+py::object record(const py::str &name, const py::tuple &inputs, const py::tuple &outputs,
+                  const py::object &function, const py::tuple &changed, bool saves) {
   PyObject *tensors[2] = {inputs.ptr(), outputs.ptr()};
   if (any_batched(tensors, 2)) {
     throw std::runtime_error(std::string(name) +
@@ -53,7 +53,7 @@ py::object record(py::str name, py::tuple inputs, py::tuple outputs, py::object 
   return py::reinterpret_steal<py::object>(as_object(node));
 }
 
-py::object function_view(py::object tensor, bool one_of_many) {
+py::object function_view(const py::object &tensor, bool one_of_many) {
   if (!is_tensor(tensor.ptr())) {
     throw py::type_error("function_view: expected a Tensor");
   }
@@ -63,19 +63,19 @@ py::object function_view(py::object tensor, bool one_of_many) {
   return view;
 }
 
-py::object with_history(py::object tensor, py::object node, std::uint32_t nr) {
+py::object with_history(const py::object &tensor, const py::object &node, std::int64_t nr) {
   // An accumulating node takes one gradient, though it has no outputs.
-  if (!is_tensor(tensor.ptr()) || !is_node(node.ptr()) ||
-      nr >= std::max<std::uint32_t>(as_node(node.ptr())->n_outputs, 1)) {
+  if (!is_tensor(tensor.ptr()) || !is_node(node.ptr()) || nr < 0 ||
+      nr >= std::max<std::int64_t>(as_node(node.ptr())->n_outputs, 1)) {
     throw py::type_error(
         "with_history: expected a Tensor, a Node and the number of one of its outputs");
   }
   py::object alias = checked(tensor_alias(as_tensor(tensor.ptr())));
-  set_history(as_tensor(alias.ptr()), as_node(node.ptr()), nr);
+  set_history(as_tensor(alias.ptr()), as_node(node.ptr()), static_cast<std::uint32_t>(nr));
   return alias;
 }
 
-py::tuple edge_of(py::object tensor) {
+py::tuple edge_of(const py::object &tensor) {
   Edge edge{};
   if (!is_tensor(tensor.ptr())) {
     throw py::type_error("expected a Tensor");
@@ -87,11 +87,11 @@ py::tuple edge_of(py::object tensor) {
     throw std::runtime_error(
         "the tensor needs no gradient, or is a view that was made under no_grad");
   }
-  return py::make_tuple(checked(named_node(edge.node)), edge.nr);
+  return tuple_of(checked(named_node(edge.node)), std::int64_t{edge.nr});
 }
 
 // Does a tensor depend on a leaf other than those whose accumulating nodes are `own`?
-bool reaches_other_leaves(py::tuple tensors, py::tuple own) {
+bool reaches_other_leaves(const py::tuple &tensors, const py::tuple &own) {
   std::unordered_set<NodeObject *> seen;
   std::vector<NodeObject *> stack;
   for (py::handle node : own) {
@@ -132,52 +132,66 @@ bool reaches_other_leaves(py::tuple tensors, py::tuple own) {
   return false;
 }
 
+void end_leaves(const py::tuple &nodes) {
+  for (py::handle node : nodes) {
+    if (!is_node(node.ptr())) {
+      throw py::type_error("end_leaves: expected Nodes");
+    }
+    as_node(node.ptr())->is_ended = true;
+  }
+}
+
+void set_anomaly_mode(bool enabled, bool check_nan) { anomaly_mode = {enabled, check_nan}; }
+
+py::tuple get_anomaly_mode() { return tuple_of(anomaly_mode.enabled, anomaly_mode.check_nan); }
+
+void change_saved_hooks(int by) { saved_hooks_depth += by; }
+
+void change_batching(int by) { batching_depth += by; }
+
+bool node_runs(const py::object &node) {
+  if (!is_node(node.ptr())) {
+    throw py::type_error("expected a Node");
+  }
+  const int runs = current_backward_runs(as_node(node.ptr()));
+  if (runs < 0) {
+    throw py::error_already_set();
+  }
+  return runs == 1;
+}
+
 }  // namespace
 
-void bind_autograd(py::module_ &m) {
-  make_node_type(m);
+void bind_autograd(Functions &m) {
+  make_node_type(m.module());
   init_gradient();
-  m.def("run_backward", &run, py::arg("roots"), py::arg("gradients"), py::arg("inputs"),
-        py::arg("keep_graph"), py::arg("create_graph"), py::arg("accumulate"),
-        py::arg("allow_unused"));
-  // Puts a Python function on the graph: function(*gradients of the outputs) -> tuple of gradients,
-  // one per input.
-  m.def("record_python", &record, py::arg("name"), py::arg("inputs"), py::arg("outputs"),
-        py::arg("function"), py::arg("changed") = py::tuple(), py::arg("saves") = false);
-  // A view of a tensor, of all of it, for a function that returns its input. What the function
-  // computes backward would be lost if the view were changed in place, so that is refused.
-  m.def("function_view", &function_view);
-  // Another handle of the tensor as output `nr` of a node.
-  m.def("with_history", &with_history);
-  m.def("reaches_other_leaves", &reaches_other_leaves);
-  m.def("end_leaves", [](py::tuple nodes) {
-    for (py::handle node : nodes) {
-      if (!is_node(node.ptr())) {
-        throw py::type_error("end_leaves: expected Nodes");
-      }
-      as_node(node.ptr())->is_ended = true;
-    }
-  });
-  m.def("set_anomaly_mode",
-        [](bool enabled, bool check_nan) { anomaly_mode = {enabled, check_nan}; });
-  m.def("anomaly_mode",
-        [] { return py::make_tuple(anomaly_mode.enabled, anomaly_mode.check_nan); });
-  // One more, or one less, is entered: they count for all threads, which then look closer.
-  m.def("change_saved_hooks", [](int by) { saved_hooks_depth += by; });
-  m.def("change_batching", [](int by) { batching_depth += by; });
-  m.def("current_backward_id", &current_backward_id);
-  m.def("current_backward_runs", [](py::object node) {
-    if (!is_node(node.ptr())) {
-      throw py::type_error("expected a Node");
-    }
-    const int runs = current_backward_runs(as_node(node.ptr()));
-    if (runs < 0) {
-      throw py::error_already_set();
-    }
-    return runs == 1;
-  });
-  // (node, output number) that the gradient of a tensor goes to.
-  m.def("gradient_edge", &edge_of);
+  m.def<run>(
+      "run_backward(roots, gradients, inputs, keep_graph, create_graph, accumulate, allow_unused)",
+      "Runs the graph backward from the roots: a tuple of gradients, or None.");
+  m.def<record>("record_python(name, inputs, outputs, function, changed=(), saves=False)",
+                "Puts a Python function on the graph: function(*gradients of the outputs) -> tuple "
+                "of gradients, one per input.");
+  m.def<function_view>(
+      "function_view(tensor, one_of_many, /)",
+      "A view of a tensor, of all of it, for a function that returns its input. What the function "
+      "computes backward would be lost if the view were changed in place, so that is refused.");
+  m.def<with_history>("with_history(tensor, node, nr, /)",
+                      "Another handle of the tensor as output `nr` of a node.");
+  m.def<reaches_other_leaves>(
+      "reaches_other_leaves(tensors, own, /)",
+      "Does a tensor depend on a leaf other than those whose accumulating nodes are `own`?");
+  m.def<end_leaves>("end_leaves(nodes, /)", "No leaf is behind these accumulating nodes any more.");
+  m.def<set_anomaly_mode>("set_anomaly_mode(enabled, check_nan, /)",
+                          "Switches the search for the cause of errors and NaN.");
+  m.def<get_anomaly_mode>("anomaly_mode()", "(enabled, check_nan)");
+  m.def<change_saved_hooks>(
+      "change_saved_hooks(by, /)",
+      "One more, or one less, is entered: they count for all threads, which then look closer.");
+  m.def<change_batching>("change_batching(by, /)", "The same for vmap.");
+  m.def<current_backward_id>("current_backward_id()", "The number of the backward that runs.");
+  m.def<node_runs>("current_backward_runs(node, /)", "Will the backward that runs call this node?");
+  m.def<edge_of>("gradient_edge(tensor, /)",
+                 "(node, output number) that the gradient of a tensor goes to.");
 }
 
 }  // namespace modtree

@@ -2,8 +2,6 @@
 // Kernels that take indices: every index is checked here, before native code uses it.
 #include "bind/kernel_arrays.h"
 
-#include <pybind11/stl.h>
-
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -14,7 +12,7 @@
 namespace modtree {
 namespace {
 
-Contiguous<std::int64_t> checked_targets(const char *name, const py::array &logits,
+Contiguous<std::int64_t> checked_targets(const char *name, const Array &logits,
                                          const py::object &targets, std::int64_t ignored) {
   if (logits.ndim() != 2) {
     throw py::value_error(std::string(name) + ": logits must have shape (rows, classes), got " +
@@ -30,9 +28,8 @@ Contiguous<std::int64_t> checked_targets(const char *name, const py::array &logi
   return classes;
 }
 
-py::tuple cross_entropy(const py::array &logits, const py::object &targets,
-                        const py::object &weight, std::int64_t ignore_index,
-                        double label_smoothing) {
+py::tuple cross_entropy(const Array &logits, const py::object &targets, const py::object &weight,
+                        std::int64_t ignore_index, double label_smoothing) {
   const char *name = "cross_entropy";
   return with_float(name, logits, [&](auto zero) {
     using T = decltype(zero);
@@ -44,11 +41,11 @@ py::tuple cross_entropy(const py::array &logits, const py::object &targets,
     run(kernels::cross_entropy,
         kernels::CrossEntropy<T>{x.data(), classes.data(), w.data(), loss.data(), logsumexp.data(),
                                  rows, n, ignore_index, label_smoothing});
-    return py::make_tuple(loss.value(), logsumexp.value());
+    return tuple_of(loss.value(), logsumexp.value());
   });
 }
 
-py::object cross_entropy_backward(const py::object &g, const py::array &logits,
+py::object cross_entropy_backward(const py::object &g, const Array &logits,
                                   const py::object &targets, const py::object &logsumexp,
                                   const py::object &weight, std::int64_t ignore_index,
                                   double label_smoothing) {
@@ -70,7 +67,14 @@ py::object cross_entropy_backward(const py::object &g, const py::array &logits,
   });
 }
 
-py::object scatter_add_rows(const py::object &indices, const py::array &g, py::ssize_t rows,
+// Of all axes but the last.
+Shape leading_shape(const Array &x) {
+  Shape shape = shape_of(x);
+  shape.pop_back();
+  return shape;
+}
+
+py::object scatter_add_rows(const py::object &indices, const Array &g, py::ssize_t rows,
                             std::optional<std::int64_t> skip) {
   const char *name = "scatter_add_rows";
   return with_float(name, g, [&](auto zero) -> py::object {
@@ -80,7 +84,7 @@ py::object scatter_add_rows(const py::object &indices, const py::array &g, py::s
       throw py::value_error(std::string(name) + ": rows must not be negative, got " +
                             std::to_string(rows));
     }
-    if (g.ndim() < 1 || shape_of(places) != Shape(g.shape(), g.shape() + (g.ndim() - 1))) {
+    if (g.ndim() < 1 || shape_of(places) != leading_shape(g)) {
       throw py::value_error(
           std::string(name) + ": g must have the shape of indices and one axis more, got " +
           to_string(shape_of(g)) + " for indices of " + to_string(shape_of(places)));
@@ -89,13 +93,13 @@ py::object scatter_add_rows(const py::object &indices, const py::array &g, py::s
     const Contiguous<T> from(g);
     const py::ssize_t width = g.shape(g.ndim() - 1);
     checked_product({rows, width});
-    py::array_t<T> out(Shape{rows, width});
+    ArrayOf<T> out(Shape{rows, width});
     T *to = out.mutable_data();
     const T *data = from.data();
     const std::int64_t *at = places.data();
     const py::ssize_t n = places.size();
     {
-      py::gil_scoped_release release;
+      const GilRelease release;
       std::fill(to, to + rows * width, T(0));
       kernels::scatter_add_rows(at, data, to, n, width, skip.value_or(-1));
     }
@@ -105,20 +109,18 @@ py::object scatter_add_rows(const py::object &indices, const py::array &g, py::s
 
 }  // namespace
 
-void bind_loss_kernels(py::module_ &m) {
-  m.def("cross_entropy", &cross_entropy, py::arg("logits"), py::arg("targets"),
-        py::arg("weight") = py::none(), py::arg("ignore_index") = -100,
-        py::arg("label_smoothing") = 0.0,
-        "Loss of each row of logits (rows, classes), without reduction, and its log-sum-exp: "
-        "(loss, logsumexp).");
-  m.def("cross_entropy_backward", &cross_entropy_backward, py::arg("g"), py::arg("logits"),
-        py::arg("targets"), py::arg("logsumexp"), py::arg("weight") = py::none(),
-        py::arg("ignore_index") = -100, py::arg("label_smoothing") = 0.0,
-        "Gradient of the logits, from the gradient of each row's loss.");
-  m.def("scatter_add_rows", &scatter_add_rows, py::arg("indices"), py::arg("g"), py::arg("rows"),
-        py::arg("skip") = py::none(),
-        "Zeros of shape (rows, width) to which row i of g is added at indices[i]; an index of "
-        "`skip` is left out.");
+void bind_loss_kernels(Functions &m) {
+  m.def<cross_entropy>(
+      "cross_entropy(logits, targets, weight=None, ignore_index=-100, label_smoothing=0.0)",
+      "Loss of each row of logits (rows, classes), without reduction, and its log-sum-exp: "
+      "(loss, logsumexp).");
+  m.def<cross_entropy_backward>("cross_entropy_backward(g, logits, targets, logsumexp, "
+                                "weight=None, ignore_index=-100, label_smoothing=0.0)",
+                                "Gradient of the logits, from the gradient of each row's loss.");
+  m.def<scatter_add_rows>(
+      "scatter_add_rows(indices, g, rows, skip=None)",
+      "Zeros of shape (rows, width) to which row i of g is added at indices[i]; an index of "
+      "`skip` is left out.");
 }
 
 }  // namespace modtree

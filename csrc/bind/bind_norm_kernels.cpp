@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "bind/kernel_arrays.h"
 
-#include <pybind11/stl.h>
-
+#include <algorithm>
 #include <string>
-#include <tuple>
 
 #include "kernels/batch_norm.h"
 #include "kernels/group_norm.h"
@@ -17,7 +15,7 @@ namespace {
 template <class T>
 Contiguous<T> optional_vector(const char *name, const py::object &value, py::ssize_t n) {
   if (value.is_none()) {
-    return Contiguous<T>(0);
+    return Contiguous<T>();
   }
   Contiguous<T> array(value);
   if (array.size() != n) {
@@ -29,7 +27,7 @@ Contiguous<T> optional_vector(const char *name, const py::object &value, py::ssi
 }
 
 // Number of values in the last `axes` axes.
-py::ssize_t normalized_size(const char *kernel, const py::array &x, int axes) {
+py::ssize_t normalized_size(const char *kernel, const Array &x, int axes) {
   if (axes < 1 || axes > x.ndim()) {
     throw py::value_error(std::string(kernel) + ": cannot normalize the last " +
                           std::to_string(axes) + " axes of an array with " +
@@ -43,9 +41,8 @@ py::ssize_t normalized_size(const char *kernel, const py::array &x, int axes) {
 }
 
 template <class T>
-py::array layer_norm_as(const py::array &x, py::ssize_t n, const py::object &weight,
-                        const py::object &bias, double eps, const py::object &out, T *mean,
-                        T *rstd) {
+Array layer_norm_as(const Array &x, py::ssize_t n, const py::object &weight, const py::object &bias,
+                    double eps, const py::object &out, T *mean, T *rstd) {
   const auto w = optional_vector<T>("weight", weight, n);
   const auto b = optional_vector<T>("bias", bias, n);
   const T *w_data = weight.is_none() ? nullptr : w.data();
@@ -56,8 +53,8 @@ py::array layer_norm_as(const py::array &x, py::ssize_t n, const py::object &wei
   });
 }
 
-py::array layer_norm(const py::array &x, int axes, const py::object &weight, const py::object &bias,
-                     double eps, const py::object &out) {
+Array layer_norm(const Array &x, int axes, const py::object &weight, const py::object &bias,
+                 double eps, const py::object &out) {
   const py::ssize_t n = normalized_size("layer_norm", x, axes);
   if (float_type("layer_norm", x) == Float::f32) {
     return layer_norm_as<float>(x, n, weight, bias, eps, out, nullptr, nullptr);
@@ -70,33 +67,34 @@ template <class T>
 Result<T> statistics(const Shape &shape, py::ssize_t n) {
   Result<T> result(shape);
   if (n == 0) {
-    result.value().attr("fill")(0);
+    std::fill_n(result.data(), checked_product(shape), T(0));
   }
   return result;
 }
 
 // Shape of the statistics: the axes that are not normalized.
-Shape leading_shape(const py::array &x, int axes) {
-  return {x.shape(), x.shape() + (x.ndim() - axes)};
+Shape leading_shape(const Array &x, int axes) {
+  const Shape shape = x.shape();
+  return {shape.begin(), shape.end() - axes};
 }
 
-py::tuple layer_norm_stats(const py::array &x, int axes, const py::object &weight,
+py::tuple layer_norm_stats(const Array &x, int axes, const py::object &weight,
                            const py::object &bias, double eps) {
   const py::ssize_t n = normalized_size("layer_norm_stats", x, axes);
   const Shape shape = leading_shape(x, axes);
   if (float_type("layer_norm_stats", x) == Float::f32) {
     const auto mean = statistics<float>(shape, n), rstd = statistics<float>(shape, n);
     auto out = layer_norm_as<float>(x, n, weight, bias, eps, py::none(), mean.data(), rstd.data());
-    return py::make_tuple(out, mean.value(), rstd.value());
+    return tuple_of(out, mean.value(), rstd.value());
   }
   const auto mean = statistics<double>(shape, n), rstd = statistics<double>(shape, n);
   auto out = layer_norm_as<double>(x, n, weight, bias, eps, py::none(), mean.data(), rstd.data());
-  return py::make_tuple(out, mean.value(), rstd.value());
+  return tuple_of(out, mean.value(), rstd.value());
 }
 
-using Wanted = std::tuple<bool, bool, bool>;
+using Wanted = Flags<3>;
 
-py::tuple layer_norm_backward(const py::object &g, const py::array &input, const py::object &mean,
+py::tuple layer_norm_backward(const py::object &g, const Array &input, const py::object &mean,
                               const py::object &rstd, int axes, const py::object &weight,
                               const Wanted &wanted) {
   const char *name = "layer_norm_backward";
@@ -104,25 +102,26 @@ py::tuple layer_norm_backward(const py::object &g, const py::array &input, const
   return with_float(name, input, [&](auto zero) {
     using T = decltype(zero);
     const Shape leading = leading_shape(input, axes);
-    const Shape normalized(input.shape() + (input.ndim() - axes), input.shape() + input.ndim());
+    const Shape shape = shape_of(input);
+    const Shape normalized(shape.end() - axes, shape.end());
     const Contiguous<T> x(input);
     const auto grad = argument<T>(name, "g", g, shape_of(input));
     const auto means = argument<T>(name, "mean", mean, leading);
     const auto rstds = argument<T>(name, "rstd", rstd, leading);
     const Optional<T> w(name, "weight", weight, normalized);
-    const Result<T> dx(shape_of(input), std::get<0>(wanted)),
-        dweight(normalized, std::get<1>(wanted)), dbias(normalized, std::get<2>(wanted));
+    const Result<T> dx(shape_of(input), wanted[0]), dweight(normalized, wanted[1]),
+        dbias(normalized, wanted[2]);
     run(kernels::layer_norm_backward,
         kernels::LayerNormBackward<T>{grad.data(), x.data(), means.data(), rstds.data(), w.data(),
                                       dx.data(), dweight.data(), dbias.data(),
                                       n == 0 ? 0 : x.size() / n, n});
-    return py::make_tuple(dx.value(), dweight.value(), dbias.value());
+    return tuple_of(dx.value(), dweight.value(), dbias.value());
   });
 }
 
 // (images, channels, positions) of an array (N, C, ...).
 struct Channels {
-  Channels(const char *kernel, const py::array &x) {
+  Channels(const char *kernel, const Array &x) {
     if (x.ndim() < 2) {
       throw py::value_error(std::string(kernel) +
                             ": expected at least 2 axes (batch, channels, ...), got shape " +
@@ -139,7 +138,7 @@ struct Channels {
   py::ssize_t images, channels, positions;
 };
 
-py::tuple batch_norm(const py::array &input, const py::object &weight, const py::object &bias,
+py::tuple batch_norm(const Array &input, const py::object &weight, const py::object &bias,
                      double eps) {
   const char *name = "batch_norm";
   return with_float(name, input, [&](auto zero) {
@@ -153,13 +152,12 @@ py::tuple batch_norm(const py::array &input, const py::object &weight, const py:
         kernels::BatchNorm<T>{x.data(), w.data(), b.data(), out.data(), mean.data(), var.data(),
                               rstd.data(), sizes.images, sizes.channels, sizes.positions, eps,
                               true});
-    return py::make_tuple(out.value(), mean.value(), var.value(), rstd.value());
+    return tuple_of(out.value(), mean.value(), var.value(), rstd.value());
   });
 }
 
-py::tuple batch_norm_inference(const py::array &input, const py::object &mean,
-                               const py::object &var, const py::object &weight,
-                               const py::object &bias, double eps) {
+py::tuple batch_norm_inference(const Array &input, const py::object &mean, const py::object &var,
+                               const py::object &weight, const py::object &bias, double eps) {
   const char *name = "batch_norm_inference";
   return with_float(name, input, [&](auto zero) {
     using T = decltype(zero);
@@ -176,11 +174,11 @@ py::tuple batch_norm_inference(const py::array &input, const py::object &mean,
                               const_cast<T *>(means.data()), const_cast<T *>(vars.data()),
                               rstd.data(), sizes.images, sizes.channels, sizes.positions, eps,
                               false});
-    return py::make_tuple(out.value(), rstd.value());
+    return tuple_of(out.value(), rstd.value());
   });
 }
 
-py::tuple batch_norm_backward(const py::object &g, const py::array &input, const py::object &mean,
+py::tuple batch_norm_backward(const py::object &g, const Array &input, const py::object &mean,
                               const py::object &rstd, const py::object &weight, bool training,
                               const Wanted &wanted) {
   const char *name = "batch_norm_backward";
@@ -193,13 +191,13 @@ py::tuple batch_norm_backward(const py::object &g, const py::array &input, const
     const auto means = argument<T>(name, "mean", mean, shape);
     const auto rstds = argument<T>(name, "rstd", rstd, shape);
     const Optional<T> w(name, "weight", weight, shape);
-    const Result<T> dx(shape_of(input), std::get<0>(wanted)), dweight(shape, std::get<1>(wanted)),
-        dbias(shape, std::get<2>(wanted));
+    const Result<T> dx(shape_of(input), wanted[0]), dweight(shape, wanted[1]),
+        dbias(shape, wanted[2]);
     run(kernels::batch_norm_backward,
         kernels::BatchNormBackward<T>{grad.data(), x.data(), means.data(), rstds.data(), w.data(),
                                       dx.data(), dweight.data(), dbias.data(), sizes.images,
                                       sizes.channels, sizes.positions, training});
-    return py::make_tuple(dx.value(), dweight.value(), dbias.value());
+    return tuple_of(dx.value(), dweight.value(), dbias.value());
   });
 }
 
@@ -213,7 +211,7 @@ py::ssize_t group_width(const char *kernel, const Channels &sizes, py::ssize_t g
   return sizes.channels / groups;
 }
 
-py::tuple group_norm(const py::array &input, py::ssize_t groups, const py::object &weight,
+py::tuple group_norm(const Array &input, py::ssize_t groups, const py::object &weight,
                      const py::object &bias, double eps) {
   const char *name = "group_norm";
   return with_float(name, input, [&](auto zero) {
@@ -227,11 +225,11 @@ py::tuple group_norm(const py::array &input, py::ssize_t groups, const py::objec
     run(kernels::group_norm,
         kernels::GroupNorm<T>{x.data(), w.data(), b.data(), out.data(), mean.data(), rstd.data(),
                               sizes.images, groups, width, sizes.positions, eps});
-    return py::make_tuple(out.value(), mean.value(), rstd.value());
+    return tuple_of(out.value(), mean.value(), rstd.value());
   });
 }
 
-py::tuple group_norm_backward(const py::object &g, const py::array &input, const py::object &mean,
+py::tuple group_norm_backward(const py::object &g, const Array &input, const py::object &mean,
                               const py::object &rstd, const py::object &weight,
                               const Wanted &wanted) {
   const char *name = "group_norm_backward";
@@ -239,8 +237,8 @@ py::tuple group_norm_backward(const py::object &g, const py::array &input, const
     using T = decltype(zero);
     const Channels sizes(name, input);
     const py::ssize_t groups =
-        py::isinstance<py::array>(mean) && py::cast<py::array>(mean).ndim() == 2
-            ? py::cast<py::array>(mean).shape(1)
+        is_array(mean.ptr()) && py::reinterpret_borrow<Array>(mean).ndim() == 2
+            ? py::reinterpret_borrow<Array>(mean).shape(1)
             : 0;
     const py::ssize_t width = group_width(name, sizes, groups);
     const Contiguous<T> x(input);
@@ -249,50 +247,45 @@ py::tuple group_norm_backward(const py::object &g, const py::array &input, const
     const auto means = argument<T>(name, "mean", mean, statistics);
     const auto rstds = argument<T>(name, "rstd", rstd, statistics);
     const Optional<T> w(name, "weight", weight, parameters);
-    const Result<T> dx(shape_of(input), std::get<0>(wanted)),
-        dweight(parameters, std::get<1>(wanted)), dbias(parameters, std::get<2>(wanted));
+    const Result<T> dx(shape_of(input), wanted[0]), dweight(parameters, wanted[1]),
+        dbias(parameters, wanted[2]);
     run(kernels::group_norm_backward,
         kernels::GroupNormBackward<T>{grad.data(), x.data(), means.data(), rstds.data(), w.data(),
                                       dx.data(), dweight.data(), dbias.data(), sizes.images, groups,
                                       width, sizes.positions});
-    return py::make_tuple(dx.value(), dweight.value(), dbias.value());
+    return tuple_of(dx.value(), dweight.value(), dbias.value());
   });
 }
 
 }  // namespace
 
-void bind_norm_kernels(py::module_ &m) {
-  const py::tuple all = py::make_tuple(true, true, true);
-  m.def("layer_norm", &layer_norm, py::arg("x"), py::arg("axes") = 1,
-        py::arg("weight") = py::none(), py::arg("bias") = py::none(), py::arg("eps") = 1e-5,
-        py::arg("out") = py::none(),
-        "Normalizes over the last `axes` axes, then scales by weight and adds bias.");
-  m.def("layer_norm_stats", &layer_norm_stats, py::arg("x"), py::arg("axes") = 1,
-        py::arg("weight") = py::none(), py::arg("bias") = py::none(), py::arg("eps") = 1e-5,
-        "layer_norm, and the mean and 1 / sqrt(var + eps) of each row: (out, mean, rstd).");
-  m.def("layer_norm_backward", &layer_norm_backward, py::arg("g"), py::arg("x"), py::arg("mean"),
-        py::arg("rstd"), py::arg("axes") = 1, py::arg("weight") = py::none(),
-        py::arg("wanted") = all,
-        "Gradients (dx, dweight, dbias) of layer_norm; None for those not wanted.");
-  m.def("batch_norm", &batch_norm, py::arg("x"), py::arg("weight") = py::none(),
-        py::arg("bias") = py::none(), py::arg("eps") = 1e-5,
-        "Normalizes each channel of (N, C, ...) by its own statistics: (out, mean, var, rstd); var "
-        "is biased.");
-  m.def("batch_norm_inference", &batch_norm_inference, py::arg("x"), py::arg("mean"),
-        py::arg("var"), py::arg("weight") = py::none(), py::arg("bias") = py::none(),
-        py::arg("eps") = 1e-5,
-        "Normalizes each channel of (N, C, ...) by the given statistics: (out, rstd).");
-  m.def("batch_norm_backward", &batch_norm_backward, py::arg("g"), py::arg("x"), py::arg("mean"),
-        py::arg("rstd"), py::arg("weight") = py::none(), py::arg("training") = true,
-        py::arg("wanted") = all,
-        "Gradients (dx, dweight, dbias) of batch_norm; None for those not wanted.");
-  m.def("group_norm", &group_norm, py::arg("x"), py::arg("groups"), py::arg("weight") = py::none(),
-        py::arg("bias") = py::none(), py::arg("eps") = 1e-5,
-        "Normalizes groups of the channels of each image of (N, C, ...): (out, mean, rstd), "
-        "statistics (N, groups).");
-  m.def("group_norm_backward", &group_norm_backward, py::arg("g"), py::arg("x"), py::arg("mean"),
-        py::arg("rstd"), py::arg("weight") = py::none(), py::arg("wanted") = all,
-        "Gradients (dx, dweight, dbias) of group_norm; None for those not wanted.");
+void bind_norm_kernels(Functions &m) {
+  m.def<layer_norm>("layer_norm(x, axes=1, weight=None, bias=None, eps=1e-05, out=None)",
+                    "Normalizes over the last `axes` axes, then scales by weight and adds bias.");
+  m.def<layer_norm_stats>(
+      "layer_norm_stats(x, axes=1, weight=None, bias=None, eps=1e-05)",
+      "layer_norm, and the mean and 1 / sqrt(var + eps) of each row: (out, mean, rstd).");
+  m.def<layer_norm_backward>(
+      "layer_norm_backward(g, x, mean, rstd, axes=1, weight=None, wanted=(True, True, True))",
+      "Gradients (dx, dweight, dbias) of layer_norm; None for those not wanted.");
+  m.def<batch_norm>(
+      "batch_norm(x, weight=None, bias=None, eps=1e-05)",
+      "Normalizes each channel of (N, C, ...) by its own statistics: (out, mean, var, rstd); var "
+      "is biased.");
+  m.def<batch_norm_inference>(
+      "batch_norm_inference(x, mean, var, weight=None, bias=None, eps=1e-05)",
+      "Normalizes each channel of (N, C, ...) by the given statistics: (out, rstd).");
+  m.def<batch_norm_backward>(
+      "batch_norm_backward(g, x, mean, rstd, weight=None, training=True, wanted=(True, True, "
+      "True))",
+      "Gradients (dx, dweight, dbias) of batch_norm; None for those not wanted.");
+  m.def<group_norm>(
+      "group_norm(x, groups, weight=None, bias=None, eps=1e-05)",
+      "Normalizes groups of the channels of each image of (N, C, ...): (out, mean, rstd), "
+      "statistics (N, groups).");
+  m.def<group_norm_backward>(
+      "group_norm_backward(g, x, mean, rstd, weight=None, wanted=(True, True, True))",
+      "Gradients (dx, dweight, dbias) of group_norm; None for those not wanted.");
 }
 
 }  // namespace modtree

@@ -24,7 +24,7 @@ void check_step(const char *kernel, const Contiguous<T> &grad, T *param,
   }
 }
 
-void sgd_step(const py::array &param, const py::object &grad, const py::object &momentum_buffer,
+void sgd_step(const Array &param, const py::object &grad, const py::object &momentum_buffer,
               double lr, double momentum, double dampening, double weight_decay, bool nesterov,
               bool maximize, bool first) {
   const char *name = "sgd_step";
@@ -40,7 +40,7 @@ void sgd_step(const py::array &param, const py::object &grad, const py::object &
   });
 }
 
-void adam_step(const py::array &param, const py::object &grad, const py::object &exp_avg,
+void adam_step(const Array &param, const py::object &grad, const py::object &exp_avg,
                const py::object &exp_avg_sq, const py::object &max_exp_avg_sq, double step,
                double lr, double beta1, double beta2, double eps, double weight_decay,
                bool decoupled, bool maximize) {
@@ -61,7 +61,7 @@ void adam_step(const py::array &param, const py::object &grad, const py::object 
   });
 }
 
-void rmsprop_step(const py::array &param, const py::object &grad, const py::object &square_avg,
+void rmsprop_step(const Array &param, const py::object &grad, const py::object &square_avg,
                   const py::object &grad_avg, const py::object &momentum_buffer, double lr,
                   double alpha, double eps, double weight_decay, double momentum, bool maximize) {
   const char *name = "rmsprop_step";
@@ -82,25 +82,22 @@ void rmsprop_step(const py::array &param, const py::object &grad, const py::obje
 
 }  // namespace
 
-void bind_optimizer_kernels(py::module_ &m) {
-  m.def("sgd_step", &sgd_step, py::arg("param"), py::arg("grad"), py::arg("momentum_buffer"),
-        py::kw_only(), py::arg("lr"), py::arg("momentum") = 0.0, py::arg("dampening") = 0.0,
-        py::arg("weight_decay") = 0.0, py::arg("nesterov") = false, py::arg("maximize") = false,
-        py::arg("first") = false,
-        "One step of SGD in place; `first`: the buffer has no value yet. The buffer is None "
-        "without momentum.");
-  m.def("adam_step", &adam_step, py::arg("param"), py::arg("grad"), py::arg("exp_avg"),
-        py::arg("exp_avg_sq"), py::arg("max_exp_avg_sq"), py::kw_only(), py::arg("step"),
-        py::arg("lr"), py::arg("beta1"), py::arg("beta2"), py::arg("eps"),
-        py::arg("weight_decay") = 0.0, py::arg("decoupled") = false, py::arg("maximize") = false,
-        "Step number `step` (from 1) of Adam in place, or of AdamW (decoupled); max_exp_avg_sq is "
-        "None without amsgrad.");
-  m.def("rmsprop_step", &rmsprop_step, py::arg("param"), py::arg("grad"), py::arg("square_avg"),
-        py::arg("grad_avg"), py::arg("momentum_buffer"), py::kw_only(), py::arg("lr"),
-        py::arg("alpha"), py::arg("eps"), py::arg("weight_decay") = 0.0, py::arg("momentum") = 0.0,
-        py::arg("maximize") = false,
-        "One step of RMSprop in place; grad_avg is None unless centered, momentum_buffer without "
-        "momentum.");
+void bind_optimizer_kernels(Functions &m) {
+  m.def<sgd_step>(
+      "sgd_step(param, grad, momentum_buffer, *, lr, momentum=0.0, dampening=0.0, "
+      "weight_decay=0.0, nesterov=False, maximize=False, first=False)",
+      "One step of SGD in place; `first`: the buffer has no value yet. The buffer is None "
+      "without momentum.");
+  m.def<adam_step>(
+      "adam_step(param, grad, exp_avg, exp_avg_sq, max_exp_avg_sq, *, step, lr, beta1, beta2, eps, "
+      "weight_decay=0.0, decoupled=False, maximize=False)",
+      "Step number `step` (from 1) of Adam in place, or of AdamW (decoupled); max_exp_avg_sq is "
+      "None without amsgrad.");
+  m.def<rmsprop_step>(
+      "rmsprop_step(param, grad, square_avg, grad_avg, momentum_buffer, *, lr, alpha, eps, "
+      "weight_decay=0.0, momentum=0.0, maximize=False)",
+      "One step of RMSprop in place; grad_avg is None unless centered, momentum_buffer without "
+      "momentum.");
 }
 
 }  // namespace modtree

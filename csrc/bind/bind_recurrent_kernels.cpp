@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "bind/kernel_arrays.h"
 
-#include <pybind11/stl.h>
-
 #include <array>
 #include <string>
 
@@ -11,13 +9,9 @@
 namespace modtree {
 namespace {
 
-// The arrays that get the results, or None for new ones.
-template <std::size_t N>
-using Outputs = std::array<py::object, N>;
-
 // (batch, size) of the state; the gates are rows of `gates` times as many values.
 struct CellSizes {
-  CellSizes(const char *kernel, const py::array &state, py::ssize_t gates) {
+  CellSizes(const char *kernel, const Array &state, py::ssize_t gates) {
     if (state.ndim() != 2) {
       throw py::value_error(std::string(kernel) +
                             ": the state must have shape (batch, size), got " +
@@ -55,7 +49,7 @@ void check_outputs(const char *kernel, const std::array<const Result<T> *, N> &o
 }
 
 py::tuple lstm_cell(const py::object &from_input, const py::object &from_hidden,
-                    const py::array &c_before, const Outputs<3> &out) {
+                    const Array &c_before, const Objects<3> &out) {
   const char *name = "lstm_cell";
   return with_float(name, c_before, [&](auto zero) {
     using T = decltype(zero);
@@ -69,12 +63,12 @@ py::tuple lstm_cell(const py::object &from_input, const py::object &from_hidden,
     check_outputs<T, 3>(name, {&h, &c, &gates}, x, y, before);
     run(kernels::lstm_cell, kernels::LstmCell<T>{x.data(), y.data(), before.data(), h.data(),
                                                  c.data(), gates.data(), sizes.batch, sizes.size});
-    return py::make_tuple(h.value(), c.value(), gates.value());
+    return tuple_of(h.value(), c.value(), gates.value());
   });
 }
 
 py::tuple lstm_cell_backward(const py::object &dh, const py::object &dc, const py::object &gates,
-                             const py::array &c_before, const py::object &c) {
+                             const Array &c_before, const py::object &c) {
   const char *name = "lstm_cell_backward";
   return with_float(name, c_before, [&](auto zero) {
     using T = decltype(zero);
@@ -88,12 +82,12 @@ py::tuple lstm_cell_backward(const py::object &dh, const py::object &dc, const p
         kernels::LstmCellBackward<T>{gh.data(), gc.data(), active.data(), before.data(),
                                      state.data(), dgates.data(), dc_before.data(), sizes.batch,
                                      sizes.size});
-    return py::make_tuple(dgates.value(), dc_before.value());
+    return tuple_of(dgates.value(), dc_before.value());
   });
 }
 
 py::tuple gru_cell(const py::object &from_input, const py::object &from_hidden,
-                   const py::array &h_before, const Outputs<2> &out) {
+                   const Array &h_before, const Objects<2> &out) {
   const char *name = "gru_cell";
   return with_float(name, h_before, [&](auto zero) {
     using T = decltype(zero);
@@ -106,12 +100,12 @@ py::tuple gru_cell(const py::object &from_input, const py::object &from_hidden,
     check_outputs<T, 2>(name, {&h, &gates}, x, y, before);
     run(kernels::gru_cell, kernels::GruCell<T>{x.data(), y.data(), before.data(), h.data(),
                                                gates.data(), sizes.batch, sizes.size});
-    return py::make_tuple(h.value(), gates.value());
+    return tuple_of(h.value(), gates.value());
   });
 }
 
 py::tuple gru_cell_backward(const py::object &dh, const py::object &gates,
-                            const py::object &from_hidden, const py::array &h_before) {
+                            const py::object &from_hidden, const Array &h_before) {
   const char *name = "gru_cell_backward";
   return with_float(name, h_before, [&](auto zero) {
     using T = decltype(zero);
@@ -124,29 +118,28 @@ py::tuple gru_cell_backward(const py::object &dh, const py::object &gates,
     run(kernels::gru_cell_backward,
         kernels::GruCellBackward<T>{g.data(), active.data(), y.data(), before.data(), dx.data(),
                                     dy.data(), dbefore.data(), sizes.batch, sizes.size});
-    return py::make_tuple(dx.value(), dy.value(), dbefore.value());
+    return tuple_of(dx.value(), dy.value(), dbefore.value());
   });
 }
 
 }  // namespace
 
-void bind_recurrent_kernels(py::module_ &m) {
-  m.def("lstm_cell", &lstm_cell, py::arg("from_input"), py::arg("from_hidden"), py::arg("c_before"),
-        py::arg("out") = Outputs<3>{py::none(), py::none(), py::none()},
-        "One step from the two parts of the gates (batch, 4 * size; input, forget, cell, output): "
-        "(h, c, gates). Of the "
-        "arrays in out, gates may be from_input.");
-  m.def("lstm_cell_backward", &lstm_cell_backward, py::arg("dh"), py::arg("dc"), py::arg("gates"),
-        py::arg("c_before"), py::arg("c"),
-        "Gradients (of both parts of the gates, of c_before); dh or dc may be None.");
-  m.def("gru_cell", &gru_cell, py::arg("from_input"), py::arg("from_hidden"), py::arg("h_before"),
-        py::arg("out") = Outputs<2>{py::none(), py::none()},
-        "One step from the two parts of the gates (batch, 3 * size; reset, update, new): (h, "
-        "gates). Of the arrays in "
-        "out, gates may be from_input.");
-  m.def("gru_cell_backward", &gru_cell_backward, py::arg("dh"), py::arg("gates"),
-        py::arg("from_hidden"), py::arg("h_before"),
-        "Gradients (of from_input, of from_hidden, of h_before).");
+void bind_recurrent_kernels(Functions &m) {
+  m.def<lstm_cell>(
+      "lstm_cell(from_input, from_hidden, c_before, out=(None, None, None))",
+      "One step from the two parts of the gates (batch, 4 * size; input, forget, cell, output): "
+      "(h, c, gates). Of the "
+      "arrays in out, gates may be from_input.");
+  m.def<lstm_cell_backward>(
+      "lstm_cell_backward(dh, dc, gates, c_before, c)",
+      "Gradients (of both parts of the gates, of c_before); dh or dc may be None.");
+  m.def<gru_cell>(
+      "gru_cell(from_input, from_hidden, h_before, out=(None, None))",
+      "One step from the two parts of the gates (batch, 3 * size; reset, update, new): (h, "
+      "gates). Of the arrays in "
+      "out, gates may be from_input.");
+  m.def<gru_cell_backward>("gru_cell_backward(dh, gates, from_hidden, h_before)",
+                           "Gradients (of from_input, of from_hidden, of h_before).");
 }
 
 }  // namespace modtree

@@ -6,8 +6,6 @@
 #include <limits>
 #include <string>
 
-#include <pybind11/stl.h>
-
 #include "bind/dense_arrays.h"
 #include "bind/kernel_arrays.h"
 #include "kernels/ctc.h"
@@ -48,13 +46,13 @@ kernels::Outside outside_of(const std::string &padding) {
 
 // The array itself where its values can be read in place, a contiguous copy otherwise.
 template <class T>
-py::array as_it_lies(const py::array &array) {
+Array as_it_lies(const Array &array) {
   return readable_as<T>(array) ? array : Contiguous<T>(array);
 }
 
 // Strides in values.
 template <class T>
-py::ssize_t stride_of(const py::array &array, py::ssize_t axis) {
+py::ssize_t stride_of(const Array &array, py::ssize_t axis) {
   return array.strides(axis) / static_cast<py::ssize_t>(sizeof(T));
 }
 
@@ -62,7 +60,7 @@ py::ssize_t stride_of(const py::array &array, py::ssize_t axis) {
 // any strides, which the kernel forward takes.
 template <class T>
 struct Sampling {
-  Sampling(const py::array &input, const py::object &places, const std::string &mode,
+  Sampling(const Array &input, const py::object &places, const std::string &mode,
            const std::string &padding, bool align, bool in_place)
       : x(in_place ? as_it_lies<T>(input) : Contiguous<T>(input)),
         dims(input.ndim() - 2) {
@@ -71,10 +69,10 @@ struct Sampling {
       throw py::value_error(std::string(name) + ": expected an array of 4 or 5 axes, got shape " +
                             to_string(shape_of(input)));
     }
-    if (!py::isinstance<py::array>(places)) {
+    if (!is_array(places.ptr())) {
       throw py::type_error(std::string(name) + ": grid must be an array");
     }
-    Shape shape = shape_of(py::reinterpret_borrow<py::array>(places));
+    Shape shape = shape_of(py::reinterpret_borrow<Array>(places));
     out_shape = {input.shape(0), input.shape(1)};
     a = {};
     a.points = 1;
@@ -88,7 +86,7 @@ struct Sampling {
     } else {
       shape = shape_of(input);
     }
-    const auto given = py::reinterpret_borrow<py::array>(places);
+    const auto given = py::reinterpret_borrow<Array>(places);
     grid = in_place && readable_as<T>(given) && shape_of(given) == shape
                ? given
                : argument<T>(name, "grid", places, shape);
@@ -126,14 +124,14 @@ struct Sampling {
     }
   }
 
-  py::array x;
+  Array x;
   py::ssize_t dims;
-  py::array grid;
+  Array grid;
   Shape out_shape;
   kernels::GridSample<T> a;
 };
 
-py::object grid_sample(const py::array &x, const py::object &grid, const std::string &mode,
+py::object grid_sample(const Array &x, const py::object &grid, const std::string &mode,
                        const std::string &padding, bool align) {
   return with_float("grid_sample", x, [&](auto zero) -> py::object {
     using T = decltype(zero);
@@ -145,7 +143,7 @@ py::object grid_sample(const py::array &x, const py::object &grid, const std::st
   });
 }
 
-py::tuple grid_sample_backward(const py::object &g, const py::array &x, const py::object &grid,
+py::tuple grid_sample_backward(const py::object &g, const Array &x, const py::object &grid,
                                const std::string &mode, const std::string &padding, bool align,
                                bool for_input, bool for_grid) {
   const char *name = "grid_sample_backward";
@@ -161,7 +159,7 @@ py::tuple grid_sample_backward(const py::object &g, const py::array &x, const py
     run_unless_empty(
         sampling.grid, kernels::grid_sample_backward,
         kernels::GridSampleBackward<T>{sampling.a, gradient.data(), dx.data(), dgrid.data()});
-    return py::make_tuple(dx.value(), dgrid.value());
+    return tuple_of(dx.value(), dgrid.value());
   });
 }
 
@@ -179,7 +177,7 @@ kernels::Norm norm_of(double p) {
                          : kernels::Norm::other;
 }
 
-void need_three_axes(const char *name, const py::array &x) {
+void need_three_axes(const char *name, const Array &x) {
   if (x.ndim() != 3) {
     throw py::value_error(std::string(name) + ": expected shape (batch, points, width), got " +
                           to_string(shape_of(x)));
@@ -187,15 +185,15 @@ void need_three_axes(const char *name, const py::array &x) {
 }
 
 // The shape of the other points, columns of a matrix: (batch, width, columns).
-Shape columns_shape(const char *name, const py::array &x, const py::object &yt) {
+Shape columns_shape(const char *name, const Array &x, const py::object &yt) {
   need_three_axes(name, x);
-  if (!py::isinstance<py::array>(yt) || py::reinterpret_borrow<py::array>(yt).ndim() != 3) {
+  if (!is_array(yt.ptr()) || py::reinterpret_borrow<Array>(yt).ndim() != 3) {
     throw py::value_error(std::string(name) + ": yt must be an array of 3 axes");
   }
-  return {x.shape(0), x.shape(2), py::reinterpret_borrow<py::array>(yt).shape(2)};
+  return {x.shape(0), x.shape(2), py::reinterpret_borrow<Array>(yt).shape(2)};
 }
 
-py::object distance(const py::array &input, const py::object &yt, double p) {
+py::object distance(const Array &input, const py::object &yt, double p) {
   const char *name = "distance";
   const kernels::Norm norm = norm_of(p);
   const Shape shape = columns_shape(name, input, yt);
@@ -208,7 +206,7 @@ py::object distance(const py::array &input, const py::object &yt, double p) {
     const T *from = x.data(), *other = y.data();
     T *to = out.data();
     if (out.bytes() != 0) {
-      py::gil_scoped_release release;
+      const GilRelease release;
       for (py::ssize_t i = 0; i < batch; ++i) {
         kernels::distance(kernels::Distance<T>{from + i * rows * width, other + i * width * columns,
                                                to + i * rows * columns, rows, columns, width, norm,
@@ -219,8 +217,8 @@ py::object distance(const py::array &input, const py::object &yt, double p) {
   });
 }
 
-py::tuple distance_backward(const py::object &g, const py::object &distances,
-                            const py::array &input, const py::object &yt, double p) {
+py::tuple distance_backward(const py::object &g, const py::object &distances, const Array &input,
+                            const py::object &yt, double p) {
   const char *name = "distance_backward";
   const kernels::Norm norm = norm_of(p);
   const Shape shape = columns_shape(name, input, yt);
@@ -235,7 +233,7 @@ py::tuple distance_backward(const py::object &g, const py::object &distances,
     const T *from = x.data(), *other = y.data(), *grad = gradient.data(), *size = sizes.data();
     T *to = dx.data(), *to_other = dyt.data();
     if (dx.bytes() != 0 || dyt.bytes() != 0) {
-      py::gil_scoped_release release;
+      const GilRelease release;
       std::fill(to_other, to_other + y.size(), T(0));
       for (py::ssize_t i = 0; i < batch; ++i) {
         kernels::distance_backward(kernels::DistanceBackward<T>{
@@ -244,7 +242,7 @@ py::tuple distance_backward(const py::object &g, const py::object &distances,
             rows, columns, width, norm, p});
       }
     }
-    return py::make_tuple(dx.value(), dyt.value());
+    return tuple_of(dx.value(), dyt.value());
   });
 }
 
@@ -253,7 +251,7 @@ py::tuple distance_backward(const py::object &g, const py::object &distances,
 
 // Labels and lengths, with everything checked that the kernel relies on.
 struct Sequences {
-  Sequences(const py::array &log_probs, const py::object &labels_, const py::object &starts_,
+  Sequences(const Array &log_probs, const py::object &labels_, const py::object &starts_,
             const py::object &lengths_, const py::object &used_, std::int64_t blank)
       : labels(integers("ctc", "labels", labels_)),
         starts(integers("ctc", "starts", starts_)),
@@ -298,7 +296,7 @@ struct Sequences {
 };
 
 // The losses; with g, their gradients, (losses, gradient of the log probabilities).
-py::object ctc(const py::array &input, const py::object &labels, const py::object &starts,
+py::object ctc(const Array &input, const py::object &labels, const py::object &starts,
                const py::object &lengths, const py::object &used, std::int64_t blank,
                const py::object &g) {
   const char *name = "ctc";
@@ -318,29 +316,27 @@ py::object ctc(const py::array &input, const py::object &labels, const py::objec
                                      sequences.lengths.data(), sequences.used.data(), losses.data(),
                                      gradients.data(), dx.data(), steps, batch, classes,
                                      sequences.longest, blank});
-    return g.is_none() ? losses.value() : py::object(py::make_tuple(losses.value(), dx.value()));
+    return g.is_none() ? losses.value() : py::object(tuple_of(losses.value(), dx.value()));
   });
 }
 
 }  // namespace
 
-void bind_sample_kernels(py::module_ &m) {
-  m.def(
-      "grid_sample", &grid_sample, py::arg("x"), py::arg("grid"), py::arg("mode"),
-      py::arg("padding"), py::arg("align"),
+void bind_sample_kernels(Functions &m) {
+  m.def<grid_sample>(
+      "grid_sample(x, grid, mode, padding, align)",
       "Images or volumes (batch, channels, ...) read at the places of a grid (batch, ..., axes).");
-  m.def("grid_sample_backward", &grid_sample_backward, py::arg("g"), py::arg("x"), py::arg("grid"),
-        py::arg("mode"), py::arg("padding"), py::arg("align"), py::arg("for_input") = true,
-        py::arg("for_grid") = true, "Gradients of x and grid; None for one that is not wanted.");
-  m.def(
-      "distance", &distance, py::arg("x"), py::arg("yt"), py::arg("p"),
+  m.def<grid_sample_backward>(
+      "grid_sample_backward(g, x, grid, mode, padding, align, for_input=True, for_grid=True)",
+      "Gradients of x and grid; None for one that is not wanted.");
+  m.def<distance>(
+      "distance(x, yt, p)",
       "p-norm distances of the rows of x (batch, rows, width) to the columns of yt (batch, width, "
       "columns).");
-  m.def("distance_backward", &distance_backward, py::arg("g"), py::arg("distances"), py::arg("x"),
-        py::arg("yt"), py::arg("p"), "Gradients of x and yt.");
-  m.def("ctc", &ctc, py::arg("log_probs"), py::arg("labels"), py::arg("starts"), py::arg("lengths"),
-        py::arg("used"), py::arg("blank"), py::arg("g") = py::none(),
-        "The loss of each sample; with its gradient g also the gradient of the log probabilities.");
+  m.def<distance_backward>("distance_backward(g, distances, x, yt, p)", "Gradients of x and yt.");
+  m.def<ctc>(
+      "ctc(log_probs, labels, starts, lengths, used, blank, g=None)",
+      "The loss of each sample; with its gradient g also the gradient of the log probabilities.");
 }
 
 }  // namespace modtree

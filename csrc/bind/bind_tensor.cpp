@@ -40,9 +40,10 @@ py::object dtype_object(DTypeObject *dtype) {
   return py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject *>(dtype));
 }
 
-py::object result_type(const py::args &args) {
+py::object result_type(const py::tuple &tensors) {
   ResultType type;
-  for (py::handle arg : args) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tensors.ptr()); ++i) {
+    const py::handle arg = PyTuple_GET_ITEM(tensors.ptr(), i);
     DTypeCategory category;
     if (is_tensor(arg.ptr())) {
       type.add_array(as_tensor(arg.ptr())->array);
@@ -59,105 +60,104 @@ py::object result_type(const py::args &args) {
   return dtype_object(dtype_of_num(num));
 }
 
-// Docs that start with the parameters are what inspect.signature() reads of a builtin; pybind11's
-// own first line would stand before it.
-void bind_dtypes(py::module_ &m) {
-  py::options options;
-  options.disable_function_signatures();
-  m.def(
-      "as_dtype", [](py::handle obj) { return dtype_object(dtype_argument(obj)); },
-      "as_dtype(value, /)\n--\n\nThe dtype that a dtype, a NumPy dtype or a name stands for.");
-  m.def(
-      "get_default_dtype", [] { return dtype_object(dtype_of_num(default_float_num())); },
-      "get_default_dtype()\n--\n\nThe floating dtype that tensors have when none is said.");
-  m.def("set_default_dtype", &set_default_dtype,
-        "set_default_dtype(d, /)\n--\n\nSets what get_default_dtype() returns.");
-  m.def(
-      "_promote_types",
-      [](py::handle a, py::handle b) {
-        DTypeObject *first = dtype_argument(a);
-        return dtype_object(dtype_of_num(promote_nums(first->num, dtype_argument(b)->num)));
-      },
-      "_promote_types(type1, type2, /)\n--\n\nThe smallest dtype that both convert to.");
-  m.def("_result_type", &result_type,
-        "_result_type(*tensors)\n--\n\nThe dtype of arithmetic on these tensors and numbers.");
+py::object checked(PyObject *result) {
+  if (!result) {
+    throw py::error_already_set();
+  }
+  return py::reinterpret_steal<py::object>(result);
 }
 
-void bind_grad_mode(py::module_ &m) {
-  py::options options;
-  options.disable_function_signatures();
-  m.def("is_grad_enabled", &grad_enabled,
-        "is_grad_enabled()\n--\n\nAre operations of this thread recorded?");
-  m.def("_set_grad_enabled", &set_grad_enabled, py::arg("mode"),
-        "_set_grad_enabled(mode)\n--\n\nReturns the old value.");
-  m.def("is_inference_mode_enabled", &inference_mode,
-        "is_inference_mode_enabled()\n--\n\nIs this thread in inference_mode()?");
-  m.def("_set_inference_mode", &set_inference_mode);
+py::object as_dtype(py::handle value) { return dtype_object(dtype_argument(value)); }
+
+py::object get_default_dtype() { return dtype_object(dtype_of_num(default_float_num())); }
+
+py::object promote_types(py::handle a, py::handle b) {
+  DTypeObject *first = dtype_argument(a);
+  return dtype_object(dtype_of_num(promote_nums(first->num, dtype_argument(b)->num)));
 }
 
-void bind_create(py::module_ &m) {
-  m.def("from_array", &from_array, py::arg("array"), py::arg("requires_grad") = false);
-  m.def("empty_meta", &empty_meta, py::arg("shape"), py::arg("dtype"),
-        py::arg("requires_grad") = false);
-  m.def("make_subclass", &make_subclass, py::arg("cls"), py::arg("data"),
-        py::arg("requires_grad") = false);
-  m.def("as_subclass", [](py::object tensor, py::type cls) {
-    PyObject *result = as_subclass(tensor.ptr(), reinterpret_cast<PyTypeObject *>(cls.ptr()));
-    if (result == nullptr) {
-      throw py::error_already_set();
-    }
-    return py::reinterpret_steal<py::object>(result);
-  });
-  m.def("_has_compatible_shallow_copy_type", [](py::handle tensor, py::handle other) {
-    return tensor_argument(tensor)->is_meta == tensor_argument(other)->is_meta;
-  });
-  m.def("wrap", [](py::object result) {
-    PyObject *wrapped = wrap_result(result.release().ptr());
-    if (wrapped == nullptr) {
-      throw py::error_already_set();
-    }
-    return py::reinterpret_steal<py::object>(wrapped);
-  });
+void bind_dtypes(Functions &m) {
+  m.def<as_dtype>("as_dtype(value, /)",
+                  "The dtype that a dtype, a NumPy dtype or a name stands for.");
+  m.def<get_default_dtype>("get_default_dtype()",
+                           "The floating dtype that tensors have when none is said.");
+  m.def<set_default_dtype>("set_default_dtype(d, /)", "Sets what get_default_dtype() returns.");
+  m.def<promote_types>("_promote_types(type1, type2, /)",
+                       "The smallest dtype that both convert to.");
+  m.def<result_type>("_result_type(*tensors)",
+                     "The dtype of arithmetic on these tensors and numbers.");
 }
 
-void bind_changes(py::module_ &m) {
-  m.def("swap_contents", &swap_contents);
-  m.def("_version_of", [](py::handle tensor) -> std::uint32_t {
-    VersionCell *cell = tensor_argument(tensor)->cell;
-    return cell == nullptr ? 0 : cell->version;
-  });
-  m.def("bump_version", [](py::handle tensor) {
-    if (bump_version(tensor_argument(tensor)) < 0) {
-      throw py::error_already_set();
-    }
-  });
-  // All values of `tensor` were replaced: nothing flows back to what they were.
-  m.def(
-      "overwritten",
-      [](py::handle tensor, py::handle value) {
-        TensorObject *target = tensor_argument(tensor);
-        InplaceRecord recorded;
-        if (begin_fill(recorded, target, value.ptr()) < 0 || recorded.finish(target) < 0) {
-          throw py::error_already_set();
-        }
-      },
-      py::arg("tensor"), py::arg("value") = py::none());
-  // Raises unless `tensor` may be changed in place now.
-  m.def(
-      "check_inplace",
-      [](py::handle tensor, py::handle value) {
-        TensorObject *target = tensor_argument(tensor);
-        PyObject *other = value.ptr();
-        if (check_inplace(target, any_needs_grad(&other, 1)) < 0) {
-          throw py::error_already_set();
-        }
-      },
-      py::arg("tensor"), py::arg("value") = py::none());
+void bind_grad_mode(Functions &m) {
+  m.def<grad_enabled>("is_grad_enabled()", "Are operations of this thread recorded?");
+  m.def<set_grad_enabled>("_set_grad_enabled(mode)", "Returns the old value.");
+  m.def<inference_mode>("is_inference_mode_enabled()", "Is this thread in inference_mode()?");
+  m.def<set_inference_mode>("_set_inference_mode(mode, /)", "Returns the old value.");
+}
+
+py::object subclass_of(const py::object &tensor, const py::type &cls) {
+  return checked(as_subclass(tensor.ptr(), reinterpret_cast<PyTypeObject *>(cls.ptr())));
+}
+
+bool has_compatible_shallow_copy_type(py::handle tensor, py::handle other) {
+  return tensor_argument(tensor)->is_meta == tensor_argument(other)->is_meta;
+}
+
+py::object wrap(py::object result) { return checked(wrap_result(result.release().ptr())); }
+
+void bind_create(Functions &m) {
+  m.def<from_array>("from_array(array, requires_grad=False)", "A tensor that holds the array.");
+  m.def<empty_meta>("empty_meta(shape, dtype, requires_grad=False)", "A tensor without values.");
+  m.def<make_subclass>("make_subclass(cls, data, requires_grad=False)",
+                       "A tensor of a class, on the memory of another.");
+  m.def<subclass_of>("as_subclass(tensor, cls, /)", "The tensor as one of a subclass.");
+  m.def<has_compatible_shallow_copy_type>("_has_compatible_shallow_copy_type(tensor, other, /)",
+                                          "Can the contents of one be put into the other?");
+  m.def<wrap>("wrap(value, /)", "The result of an operation of NumPy as tensors.");
+}
+
+std::int64_t version_of(py::handle tensor) {
+  VersionCell *cell = tensor_argument(tensor)->cell;
+  return cell ? cell->version : 0;
+}
+
+void note_change(py::handle tensor) {
+  if (bump_version(tensor_argument(tensor)) < 0) {
+    throw py::error_already_set();
+  }
+}
+
+void overwritten(py::handle tensor, py::handle value) {
+  TensorObject *target = tensor_argument(tensor);
+  InplaceRecord recorded;
+  if (begin_fill(recorded, target, value.ptr()) < 0 || recorded.finish(target) < 0) {
+    throw py::error_already_set();
+  }
+}
+
+void need_inplace(py::handle tensor, py::handle value) {
+  TensorObject *target = tensor_argument(tensor);
+  PyObject *other = value.ptr();
+  if (check_inplace(target, any_needs_grad(&other, 1)) < 0) {
+    throw py::error_already_set();
+  }
+}
+
+void bind_changes(Functions &m) {
+  m.def<swap_contents>("swap_contents(tensor, other, /)", "Exchanges all but their identity.");
+  m.def<version_of>("_version_of(tensor, /)", "How often it was changed in place.");
+  m.def<note_change>("bump_version(tensor, /)", "Notes that it was changed in place.");
+  m.def<overwritten>("overwritten(tensor, value=None)",
+                     "Notes that all of its values were replaced: nothing flows back to what they "
+                     "were.");
+  m.def<need_inplace>("check_inplace(tensor, value=None)",
+                      "Raises unless it may be changed in place now.");
 }
 
 }  // namespace
 
-void bind_tensor(py::module_ &m) {
+void bind_tensor(Functions &functions) {
+  const py::handle m = functions.module();
   if (PyArray_ImportNumPyAPI() < 0) {
     throw py::error_already_set();
   }
@@ -169,10 +169,10 @@ void bind_tensor(py::module_ &m) {
   init_numpy_family();
   add_parameter_pickling(m);
   add_special_functions(m);
-  bind_dtypes(m);
-  bind_grad_mode(m);
-  bind_create(m);
-  bind_changes(m);
+  bind_dtypes(functions);
+  bind_grad_mode(functions);
+  bind_create(functions);
+  bind_changes(functions);
 }
 
 }  // namespace modtree

@@ -5,12 +5,20 @@
 
 namespace modtree {
 
-namespace py = pybind11;
+namespace {
 
-void bind_threads(py::module_ &m) {
-  m.def("_thread_count", &kernels::thread_count, "How many threads kernels use.");
-  m.def("_set_thread_count", &kernels::set_thread_count, py::arg("count"),
-        "Lets kernels use so many threads; at least one.");
+std::int64_t thread_count() { return kernels::thread_count(); }
+
+void set_thread_count(std::int64_t count) {
+  kernels::set_thread_count(static_cast<std::ptrdiff_t>(count));
+}
+
+}  // namespace
+
+void bind_threads(Functions &functions) {
+  functions.def<thread_count>("_thread_count()", "How many threads kernels use.");
+  functions.def<set_thread_count>("_set_thread_count(count)",
+                                  "Lets kernels use so many threads; at least one.");
 }
 
 }  // namespace modtree

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "bind/kernel_arrays.h"
 
-#include <pybind11/stl.h>
-
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -17,7 +15,6 @@
 namespace modtree {
 namespace {
 
-using Pair = std::array<py::ssize_t, 2>;
 using Maybe = std::optional<Pair>;
 
 // So large a size in one place keeps every product of two below the limits of the integers.
@@ -64,7 +61,7 @@ void check_windows_inside(const char *name, const kernels::WindowAxis &axis) {
 }
 
 // The size of the image, the last two axes.
-Pair image_size(const char *name, const py::array &x) {
+Pair image_size(const char *name, const Array &x) {
   if (x.ndim() < 2) {
     throw py::value_error(std::string(name) +
                           ": expected at least 2 axes (..., height, width), got shape " +
@@ -74,14 +71,14 @@ Pair image_size(const char *name, const py::array &x) {
 }
 
 // The shape of x with other images.
-Shape with_image(const py::array &x, py::ssize_t height, py::ssize_t width) {
+Shape with_image(const Array &x, py::ssize_t height, py::ssize_t width) {
   Shape shape = shape_of(x);
   shape[shape.size() - 2] = height;
   shape[shape.size() - 1] = width;
   return shape;
 }
 
-py::ssize_t planes_of(const py::array &x) {
+py::ssize_t planes_of(const Array &x) {
   py::ssize_t planes = 1;
   for (py::ssize_t axis = 0; axis + 2 < x.ndim(); ++axis) {
     planes *= x.shape(axis);
@@ -89,8 +86,8 @@ py::ssize_t planes_of(const py::array &x) {
   return planes;
 }
 
-py::tuple max_pool(const py::array &input, const Pair &kernel, const Maybe &stride,
-                   const Pair &padding, const Pair &dilation, const Maybe &output) {
+py::tuple max_pool(const Array &input, const Pair &kernel, const Maybe &stride, const Pair &padding,
+                   const Pair &dilation, const Maybe &output) {
   const char *name = "max_pool";
   return with_float(name, input, [&](auto zero) {
     using T = decltype(zero);
@@ -106,11 +103,11 @@ py::tuple max_pool(const py::array &input, const Pair &kernel, const Maybe &stri
     const Result<std::int64_t> indices(shape);
     run(kernels::max_pool,
         kernels::MaxPool<T>{x.data(), out.data(), indices.data(), planes_of(input), rows, columns});
-    return py::make_tuple(out.value(), indices.value());
+    return tuple_of(out.value(), indices.value());
   });
 }
 
-py::object max_pool_backward(const py::array &g, const py::object &indices, const Pair &size) {
+py::object max_pool_backward(const Array &g, const py::object &indices, const Pair &size) {
   const char *name = "max_pool_backward";
   return with_float(name, g, [&](auto zero) -> py::object {
     using T = decltype(zero);
@@ -157,8 +154,8 @@ void need_four_axes(const char *name, const Shape &shape) {
   }
 }
 
-py::object im2col(const py::array &input, const Pair &kernel, const Pair &stride,
-                  const Pair &padding, const Pair &dilation, const Maybe &output, bool batch_last,
+py::object im2col(const Array &input, const Pair &kernel, const Pair &stride, const Pair &padding,
+                  const Pair &dilation, const Maybe &output, bool batch_last,
                   const py::object &out) {
   const char *name = "im2col";
   return with_float(name, input, [&](auto zero) -> py::object {
@@ -179,9 +176,9 @@ py::object im2col(const py::array &input, const Pair &kernel, const Pair &stride
   });
 }
 
-py::object col2im(const py::array &input, const Shape &shape, const Pair &kernel,
-                  const Pair &stride, const Pair &padding, const Pair &dilation,
-                  const Maybe &output, bool batch_last, const py::object &out) {
+py::object col2im(const Array &input, const Shape &shape, const Pair &kernel, const Pair &stride,
+                  const Pair &padding, const Pair &dilation, const Maybe &output, bool batch_last,
+                  const py::object &out) {
   const char *name = "col2im";
   return with_float(name, input, [&](auto zero) -> py::object {
     using T = decltype(zero);
@@ -203,7 +200,7 @@ py::object col2im(const py::array &input, const Shape &shape, const Pair &kernel
   });
 }
 
-py::object convolution(const py::array &input, const py::array &weight, const py::object &bias,
+py::object convolution(const Array &input, const Array &weight, const py::object &bias,
                        const Pair &stride, const Pair &padding, const Pair &dilation,
                        py::ssize_t groups, const Maybe &output) {
   const char *name = "convolution";
@@ -268,7 +265,7 @@ kernels::Depthwise<T> depthwise_sizes(const char *name, const Shape &x, py::ssiz
   return {nullptr, nullptr, nullptr, x[0], x[1], outputs / x[1], rows, columns};
 }
 
-Shape weight_shape(const char *name, const py::array &weight) {
+Shape weight_shape(const char *name, const Array &weight) {
   const Shape shape = shape_of(weight);
   if (shape.size() != 4 || shape[1] != 1) {
     throw py::value_error(std::string(name) +
@@ -284,7 +281,7 @@ T *readable(const Contiguous<T> &array) {
   return const_cast<T *>(array.data());
 }
 
-py::object depthwise(const py::array &input, const py::array &weight, const Pair &stride,
+py::object depthwise(const Array &input, const Array &weight, const Pair &stride,
                      const Pair &padding, const Pair &dilation, const Maybe &output) {
   const char *name = "depthwise";
   return with_float(name, input, [&](auto zero) -> py::object {
@@ -303,7 +300,7 @@ py::object depthwise(const py::array &input, const py::array &weight, const Pair
   });
 }
 
-py::object depthwise_transposed(const py::array &input, const py::array &weight, const Shape &shape,
+py::object depthwise_transposed(const Array &input, const Array &weight, const Shape &shape,
                                 const Pair &stride, const Pair &padding, const Pair &dilation) {
   const char *name = "depthwise_transposed";
   return with_float(name, input, [&](auto zero) -> py::object {
@@ -323,7 +320,7 @@ py::object depthwise_transposed(const py::array &input, const py::array &weight,
   });
 }
 
-py::object depthwise_weight(const py::array &input, const py::array &windows, const Pair &kernel,
+py::object depthwise_weight(const Array &input, const Array &windows, const Pair &kernel,
                             const Pair &stride, const Pair &padding, const Pair &dilation) {
   const char *name = "depthwise_weight";
   return with_float(name, input, [&](auto zero) -> py::object {
@@ -343,44 +340,42 @@ py::object depthwise_weight(const py::array &input, const py::array &windows, co
   });
 }
 
+bool has_wide_products() { return kernels::isa() != kernels::Isa::baseline; }
+
 }  // namespace
 
-void bind_window_kernels(py::module_ &m) {
-  const Pair one{1, 1}, none{0, 0};
-  m.def("max_pool", &max_pool, py::arg("x"), py::arg("kernel"), py::arg("stride") = py::none(),
-        py::arg("padding") = none, py::arg("dilation") = one, py::arg("output") = py::none(),
-        "Maxima of windows over the last two axes, and their places in the image: (out, indices).");
-  m.def("max_pool_backward", &max_pool_backward, py::arg("g"), py::arg("indices"), py::arg("size"),
-        "Adds g at `indices` of images of the given (height, width).");
-  m.def("im2col", &im2col, py::arg("x"), py::arg("kernel"), py::arg("stride") = one,
-        py::arg("padding") = none, py::arg("dilation") = one, py::arg("output") = py::none(),
-        py::arg("batch_last") = false, py::arg("out") = py::none(),
-        "Windows of (N, C, H, W) as columns: (N, C * kernel, windows), or (C * kernel, N * "
-        "windows) with batch_last.");
-  m.def("col2im", &col2im, py::arg("columns"), py::arg("shape"), py::arg("kernel"),
-        py::arg("stride") = one, py::arg("padding") = none, py::arg("dilation") = one,
-        py::arg("output") = py::none(), py::arg("batch_last") = false, py::arg("out") = py::none(),
-        "Sums columns of im2col into images of the given shape (N, C, H, W).");
-  m.def("convolution", &convolution, py::arg("x"), py::arg("weight"), py::arg("bias") = py::none(),
-        py::arg("stride") = one, py::arg("padding") = none, py::arg("dilation") = one,
-        py::arg("groups") = 1, py::arg("output") = py::none(),
-        "Convolves (N, C, H, W) with a weight (O, C / groups, height, width): (N, O, windows).");
-  m.def(
-      "has_wide_products", [] { return kernels::isa() != kernels::Isa::baseline; },
+void bind_window_kernels(Functions &m) {
+  m.def<max_pool>(
+      "max_pool(x, kernel, stride=None, padding=(0, 0), dilation=(1, 1), output=None)",
+      "Maxima of windows over the last two axes, and their places in the image: (out, indices).");
+  m.def<max_pool_backward>("max_pool_backward(g, indices, size)",
+                           "Adds g at `indices` of images of the given (height, width).");
+  m.def<im2col>("im2col(x, kernel, stride=(1, 1), padding=(0, 0), dilation=(1, 1), output=None, "
+                "batch_last=False, out=None)",
+                "Windows of (N, C, H, W) as columns: (N, C * kernel, windows), or (C * kernel, N * "
+                "windows) with batch_last.");
+  m.def<col2im>("col2im(columns, shape, kernel, stride=(1, 1), padding=(0, 0), dilation=(1, 1), "
+                "output=None, batch_last=False, out=None)",
+                "Sums columns of im2col into images of the given shape (N, C, H, W).");
+  m.def<convolution>(
+      "convolution(x, weight, bias=None, stride=(1, 1), padding=(0, 0), dilation=(1, 1), groups=1, "
+      "output=None)",
+      "Convolves (N, C, H, W) with a weight (O, C / groups, height, width): (N, O, windows).");
+  m.def<has_wide_products>(
+      "has_wide_products()",
       "Does this machine have instructions that make `convolution` the fastest way?");
-  m.def("depthwise", &depthwise, py::arg("x"), py::arg("weight"), py::arg("stride") = one,
-        py::arg("padding") = none, py::arg("dilation") = one, py::arg("output") = py::none(),
-        "Convolves each channel of (N, G, H, W) by itself, with a weight (O, 1, height, width): "
-        "(N, O, windows).");
-  m.def("depthwise_transposed", &depthwise_transposed, py::arg("y"), py::arg("weight"),
-        py::arg("shape"), py::arg("stride") = one, py::arg("padding") = none,
-        py::arg("dilation") = one,
-        "The gradient of depthwise's images, of the given shape (N, G, H, W), from that of its "
-        "result.");
-  m.def("depthwise_weight", &depthwise_weight, py::arg("x"), py::arg("y"), py::arg("kernel"),
-        py::arg("stride") = one, py::arg("padding") = none, py::arg("dilation") = one,
-        "The gradient of depthwise's weight (O, 1, height, width) from its images and the gradient "
-        "of its result.");
+  m.def<depthwise>(
+      "depthwise(x, weight, stride=(1, 1), padding=(0, 0), dilation=(1, 1), output=None)",
+      "Convolves each channel of (N, G, H, W) by itself, with a weight (O, 1, height, width): "
+      "(N, O, windows).");
+  m.def<depthwise_transposed>(
+      "depthwise_transposed(y, weight, shape, stride=(1, 1), padding=(0, 0), dilation=(1, 1))",
+      "The gradient of depthwise's images, of the given shape (N, G, H, W), from that of its "
+      "result.");
+  m.def<depthwise_weight>(
+      "depthwise_weight(x, y, kernel, stride=(1, 1), padding=(0, 0), dilation=(1, 1))",
+      "The gradient of depthwise's weight (O, 1, height, width) from its images and the gradient "
+      "of its result.");
 }
 
 }  // namespace modtree

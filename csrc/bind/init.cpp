@@ -7,7 +7,7 @@
 #include "bind/bind_kernels.h"
 #include "bind/bind_tensor.h"
 #include "bind/bind_threads.h"
-#include "bind/guarded_functions.h"
+#include "bind/functions.h"
 #include "family/family.h"
 #include "family/read_tensors.h"
 #include "module/adoption.h"
@@ -25,7 +25,7 @@
 #include "python/installed.h"
 #include "python/interned.h"
 
-// <pybind11/pytypes.h>, which is all that other folders include, uses this for the text of an error
+// <pybind11/pytypes.h>, which is all that other files include, uses this for the text of an error
 // and leaves it to <pybind11/pybind11.h> to define it.
 template std::string pybind11::handle::cast<std::string>() const;
 
@@ -33,41 +33,52 @@ namespace modtree {
 
 namespace {
 
-void bind_module(py::module_ &m) {
-  make_module_type(m);
+void seal(const py::type &cls) {
+  seal_module_class(reinterpret_cast<PyTypeObject *>(cls.ptr()));
+  leave_slots_to_object();
+}
+
+void start_exposed() { modules_start_exposed = true; }
+
+py::object installed_objects() {
+  auto found = py::reinterpret_steal<py::object>(all_installed());
+  if (!found) {
+    throw py::error_already_set();
+  }
+  return found;
+}
+
+void bind_module(Functions &m) {
+  make_module_type(m.module());
   init_object_methods();
-  m.def(
-      "_exchange_object_methods", &exchange_object_methods, py::arg("on"),
+  m.def<exchange_object_methods>(
+      "_exchange_object_methods(on)",
       "Lets object.__setattr__ and its like take modules, or not; says whether they do afterwards. "
       "For tests: without the exchange, CPython's refusal must be what is left.");
-  make_bound_method_type(m);
-  add_attribute_methods(m);
-  make_walk_type(m);
-  make_conversion_types(m);
-  bind_global_hooks(m);
-  m.def(
-      "_seal_module_class",
-      [](py::type cls) {
-        seal_module_class(reinterpret_cast<PyTypeObject *>(cls.ptr()));
-        leave_slots_to_object();
-      },
-      "Declares the class whose attributes count as Module's own; everything else is an override.");
-  m.def("_adopt_module_class", &adopt_module_class, py::arg("attributes"), py::arg("sealed"),
-        "Puts the attributes of another library's Module on the native base (docs/dropin.md).");
-  m.def("_set_torch_to", &set_torch_to, py::arg("code"),
-        "Makes the function known that torch's Module.to() gives to _apply.");
-  m.def(
-      "_start_modules_exposed", [] { modules_start_exposed = true; },
+  make_bound_method_type(m.module());
+  add_attribute_methods(m.module());
+  make_walk_type(m.module());
+  make_conversion_types(m.module());
+  bind_global_hooks(m.module());
+  m.def<seal>("_seal_module_class(cls, /)",
+              "Declares the class whose attributes count as Module's own; everything else is an "
+              "override.");
+  m.def<adopt_module_class>(
+      "_adopt_module_class(attributes, sealed)",
+      "Puts the attributes of another library's Module on the native base (docs/dropin.md).");
+  m.def<set_torch_to>("_set_torch_to(code)",
+                      "Makes the function known that torch's Module.to() gives to _apply.");
+  m.def<start_exposed>(
+      "_start_modules_exposed()",
       "From now on modules have all of their attributes in the dict from the start.");
-  m.def("_start_report", &start_report, "Notes the classes of modules that are made from now on.");
-  m.def("_native_report", &native_report, "What native code did since the class was adopted.");
-  m.def("_rebind_global_hooks", &rebind_global_hooks, py::arg("name"), py::arg("table"),
-        "Replaces a process-wide table of hooks.");
-  m.def("_set_tracing_probe", &set_tracing_probe, py::arg("library"), py::arg("function"),
-        "Says how to find out whether torch.jit.trace is at work.");
-  m.def(
-      "_make_state_metadata", [](py::handle record) { return make_state_metadata(record); },
-      "Makes the `_metadata` of a StateDict from its compact record.");
+  m.def<start_report>("_start_report()", "Notes the classes of modules that are made from now on.");
+  m.def<native_report>("_native_report()", "What native code did since the class was adopted.");
+  m.def<rebind_global_hooks>("_rebind_global_hooks(name, table)",
+                             "Replaces a process-wide table of hooks.");
+  m.def<set_tracing_probe>("_set_tracing_probe(library, function)",
+                           "Says how to find out whether torch.jit.trace is at work.");
+  m.def<make_state_metadata>("_make_state_metadata(record, /)",
+                             "Makes the `_metadata` of a StateDict from its compact record.");
 }
 
 }  // namespace
@@ -80,33 +91,24 @@ PYBIND11_MODULE(_C, m) {
   intern_names();
   init_special_names();
   init_copying();
-  bind_module(m);
-  m.def("_forget_families", &forget_families,
-        "Makes the tree ask modtree.families.find again for every type.");
-  m.def("read_tensors", &read_tensors, py::arg("tensors"),
-        "Where the values of each tensor lie: a list of (dtype name, shape, address, nbytes, "
-        "is_contiguous), with None for values that native code cannot read as they lie in memory.");
-  m.def(
-      "_install", [](const py::kwargs &objects) { install(objects); },
+  Functions functions(m);
+  bind_module(functions);
+  functions.def<forget_families>("_forget_families()",
+                                 "Makes the tree ask modtree.families.find again for every type.");
+  functions.def<read_tensors>(
+      "read_tensors(tensors)",
+      "Where the values of each tensor lie: a list of (dtype name, shape, address, nbytes, "
+      "is_contiguous), with None for values that native code cannot read as they lie in memory.");
+  functions.def<install>(
+      "_install(**objects)",
       "Gives objects of modtree's Python modules to native code, by the names under which that "
       "uses them.");
-  m.def(
-      "_installed",
-      [] {
-        auto found = py::reinterpret_steal<py::object>(all_installed());
-        if (!found) {
-          throw py::error_already_set();
-        }
-        return found;
-      },
-      "What was given to _install, by name; None for what is missing.");
+  functions.def<installed_objects>(
+      "_installed()", "What was given to _install, by name; None for what is missing.");
   bind_kernels(m);
-  bind_threads(m);
-  bind_tensor(m);
-  bind_autograd(m);
-  const py::cpp_function example([] {});
-  guard_functions(m, example);
-  guard_functions(m.attr("kernels"), example);
+  bind_threads(functions);
+  bind_tensor(functions);
+  bind_autograd(functions);
 }
 
 }  // namespace modtree

@@ -3,31 +3,21 @@
 // native code reads memory.
 #pragma once
 
-#include <pybind11/numpy.h>
-#include <pybind11/pybind11.h>
+#include "bind/array.h"
+#include "bind/functions.h"
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace modtree {
 
-namespace py = pybind11;
-
-constexpr int kAligned = py::detail::npy_api::NPY_ARRAY_ALIGNED_;
-
-template <class T>
-using Contiguous = py::array_t<T, py::array::c_style | py::array::forcecast | kAligned>;
-
-using Shape = std::vector<py::ssize_t>;
-
 enum class Float { f32, f64 };
 
-Float float_type(const char *kernel, const py::array &x);
+Float float_type(const char *kernel, const Array &x);
 
-inline Shape shape_of(const py::array &x) { return {x.shape(), x.shape() + x.ndim()}; }
+inline Shape shape_of(const Array &x) { return x.shape(); }
 
 // "(2, 3)"
 std::string to_string(const Shape &shape);
@@ -43,7 +33,7 @@ void check_overlap(const char *kernel, const char *name, const void *read, py::s
 
 // Calls f(float()) or f(double()) by the dtype of x; TypeError for any other.
 template <class F>
-auto with_float(const char *kernel, const py::array &x, F f) {
+auto with_float(const char *kernel, const Array &x, F f) {
   return float_type(kernel, x) == Float::f32 ? f(float()) : f(double());
 }
 
@@ -51,16 +41,15 @@ auto with_float(const char *kernel, const py::array &x, F f) {
 template <class T>
 Contiguous<T> argument(const char *kernel, const char *name, const py::object &value,
                        const Shape &shape) {
-  if (!py::isinstance<py::array>(value)) {
+  if (!is_array(value.ptr())) {
     throw py::type_error(std::string(kernel) + ": " + name + " must be an array, got " +
                          Py_TYPE(value.ptr())->tp_name);
   }
-  const auto array = py::reinterpret_borrow<py::array>(value);
-  if (array.dtype().num() != py::dtype::num_of<T>()) {
+  const auto array = py::reinterpret_borrow<Array>(value);
+  if (array.type_number() != kTypeNumber<T>) {
     throw py::type_error(std::string(kernel) + ": " + name + " must be of " +
-                         py::str(py::dtype::of<T>()).template cast<std::string>() +
-                         " like the first array, got " +
-                         py::str(array.dtype()).template cast<std::string>());
+                         dtype_name(kTypeNumber<T>) + " like the first array, got " +
+                         array.dtype_name());
   }
   if (shape_of(array) != shape) {
     throw py::value_error(std::string(kernel) + ": " + name + " must have shape " +
@@ -83,7 +72,7 @@ public:
   const T *data() const { return data_; }
 
 private:
-  Contiguous<T> array_{0};
+  Contiguous<T> array_;
   const T *data_ = nullptr;
 };
 
@@ -94,7 +83,7 @@ public:
   explicit Result(const Shape &shape, bool wanted = true) : value_(py::none()) {
     if (wanted) {
       checked_product(shape);
-      py::array_t<T> array(shape);
+      ArrayOf<T> array(shape);
       data_ = array.mutable_data();
       value_ = std::move(array);
     }
@@ -102,9 +91,7 @@ public:
 
   T *data() const { return data_; }
   const py::object &value() const { return value_; }
-  py::ssize_t bytes() const {
-    return data_ ? py::reinterpret_borrow<py::array>(value_).nbytes() : 0;
-  }
+  py::ssize_t bytes() const { return data_ ? py::reinterpret_borrow<Array>(value_).nbytes() : 0; }
 
   // Takes the caller's array instead, where it gave one: it must fit exactly.
   static Result into(const char *kernel, const py::object &out, const Shape &shape);
@@ -116,19 +103,19 @@ private:
 
 // `out` when given (then it has to fit exactly), a new array otherwise. The dtype is T's.
 template <class T>
-py::array_t<T> output(const char *kernel, const py::array &x, const py::object &out) {
+ArrayOf<T> output(const char *kernel, const Array &x, const py::object &out) {
   if (out.is_none()) {
-    return py::array_t<T>(shape_of(x));
+    return ArrayOf<T>(shape_of(x));
   }
-  if (!py::isinstance<py::array_t<T, py::array::c_style>>(out)) {
+  if (!is_array_of<T>(out.ptr()) || !py::reinterpret_borrow<Array>(out).is_c_contiguous()) {
     throw py::value_error(std::string(kernel) +
                           ": out must be a C-contiguous array of the input's dtype");
   }
-  auto array = py::reinterpret_borrow<py::array_t<T>>(out);
+  auto array = py::reinterpret_borrow<ArrayOf<T>>(out);
   if (shape_of(array) != shape_of(x)) {
     throw py::value_error(std::string(kernel) + ": out must have the input's shape");
   }
-  if (!array.writeable() || !(array.flags() & kAligned)) {
+  if (!array.is_writeable() || !array.is_aligned()) {
     throw py::value_error(std::string(kernel) + ": out is read-only or not aligned");
   }
   return array;
@@ -137,25 +124,24 @@ py::array_t<T> output(const char *kernel, const py::array &x, const py::object &
 // Runs `kernel(x, out, size)` without the GIL. `check(out)` may refuse the memory of the result
 // before.
 template <class T, class Kernel, class Check>
-py::array elementwise(const char *name, const py::array &input, const py::object &out,
-                      Kernel kernel, Check check) {
+Array elementwise(const char *name, const Array &input, const py::object &out, Kernel kernel,
+                  Check check) {
   const Contiguous<T> x(input);
-  py::array_t<T> result = output<T>(name, x, out);
+  ArrayOf<T> result = output<T>(name, x, out);
   const T *from = x.data();
   T *to = result.mutable_data();
   const py::ssize_t n = x.size();
   check_overlap(name, "the input", from, x.nbytes(), to, result.nbytes());
   check(to);
   {
-    py::gil_scoped_release release;
+    const GilRelease release;
     kernel(from, to, n);
   }
   return result;
 }
 
 template <class T, class Kernel>
-py::array elementwise(const char *name, const py::array &input, const py::object &out,
-                      Kernel kernel) {
+Array elementwise(const char *name, const Array &input, const py::object &out, Kernel kernel) {
   return elementwise<T>(name, input, out, kernel, [](const T *) {});
 }
 
@@ -164,12 +150,11 @@ py::array elementwise(const char *name, const py::array &input, const py::object
 template <class T>
 T *in_place(const char *kernel, const char *name, const py::object &value, py::ssize_t size) {
   const std::string what = std::string(kernel) + ": " + name;
-  if (!py::isinstance<py::array_t<T>>(value)) {
-    throw py::type_error(what + " must be an array of " +
-                         py::str(py::dtype::of<T>()).template cast<std::string>());
+  if (!is_array_of<T>(value.ptr())) {
+    throw py::type_error(what + " must be an array of " + dtype_name(kTypeNumber<T>));
   }
-  auto array = py::reinterpret_borrow<py::array>(value);
-  if (!(array.flags() & py::array::c_style) || !(array.flags() & kAligned) || !array.writeable()) {
+  auto array = py::reinterpret_borrow<Array>(value);
+  if (!array.is_c_contiguous() || !array.is_aligned() || !array.is_writeable()) {
     throw py::value_error(what + " must be C-contiguous, aligned and writeable");
   }
   if (array.size() != size) {
@@ -187,7 +172,7 @@ Result<T> Result<T>::into(const char *kernel, const py::object &out, const Shape
   Result result(shape, false);
   result.data_ = in_place<T>(kernel, "out", out, checked_product(shape));
   result.value_ = out;
-  const Shape got = shape_of(py::reinterpret_borrow<py::array>(out));
+  const Shape got = shape_of(py::reinterpret_borrow<Array>(out));
   if (got != shape) {
     throw py::value_error(std::string(kernel) + ": out must have shape " + to_string(shape) +
                           ", got " + to_string(got));
@@ -211,26 +196,27 @@ void check_indices(const Contiguous<std::int64_t> &indices, py::ssize_t limit,
 // Runs `kernel(a)` without the GIL.
 template <class Arguments>
 void run(void (*kernel)(const Arguments &), const Arguments &a) {
-  py::gil_scoped_release release;
+  const GilRelease release;
   kernel(a);
 }
 
 // The same where there is something to do: an array of no values may have any number of rows.
 template <class Arguments>
-void run_unless_empty(const py::array &x, void (*kernel)(const Arguments &), const Arguments &a) {
+void run_unless_empty(const Array &x, void (*kernel)(const Arguments &), const Arguments &a) {
   if (x.size() != 0) {
     run(kernel, a);
   }
 }
 
 // The parts of the binding, one for each file bind_*_kernels.cpp.
-void bind_norm_kernels(py::module_ &kernels);
-void bind_loss_kernels(py::module_ &kernels);
-void bind_window_kernels(py::module_ &kernels);
-void bind_optimizer_kernels(py::module_ &kernels);
-void bind_recurrent_kernels(py::module_ &kernels);
-void bind_map_kernels(py::module_ &kernels);
-void bind_along_kernels(py::module_ &kernels);
-void bind_sample_kernels(py::module_ &kernels);
+void bind_activation_kernels(Functions &m);
+void bind_norm_kernels(Functions &m);
+void bind_loss_kernels(Functions &m);
+void bind_window_kernels(Functions &m);
+void bind_optimizer_kernels(Functions &m);
+void bind_recurrent_kernels(Functions &m);
+void bind_map_kernels(Functions &m);
+void bind_along_kernels(Functions &m);
+void bind_sample_kernels(Functions &m);
 
 }  // namespace modtree

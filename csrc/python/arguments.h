@@ -6,6 +6,22 @@
 
 namespace modtree {
 
+// The parameters of a function: those before `positional_only` cannot be given by keyword, those
+// from `keyword_only_from` on not by position.
+struct ParameterList {
+  const char *function;
+  const char *const *names;
+  int count;
+  int required;  // the first so many must be given
+  int positional_only;
+  int keyword_only_from;
+};
+
+// Fills `values`, which are null, where an argument was given; borrowed from the call. -1 with
+// Python's usual TypeError.
+int match_arguments(const ParameterList &parameters, PyObject *const *args, Py_ssize_t count,
+                    PyObject *keywords, PyObject **values);
+
 constexpr int kMaxArguments = 8;
 
 // What a method takes. Parameters from `keyword_only_from` on cannot be given by position.
@@ -16,7 +32,7 @@ struct ArgumentNames {
   int keyword_only_from = kMaxArguments;
 };
 
-// Fills `values` (null where not given; borrowed from the call). -1 with Python's usual TypeError.
+// match_arguments for these.
 int parse_arguments(const ArgumentNames &names, PyObject *const *args, Py_ssize_t count,
                     PyObject *keywords, PyObject **values);
 

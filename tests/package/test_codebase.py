@@ -71,14 +71,14 @@ def test_includes_point_down():
 
 @needs_sources
 def test_pybind11_stays_at_the_edge():
-    # Elsewhere <pybind11/pytypes.h> serves: <pybind11/pybind11.h> takes ten times as long to
-    # compile.
+    # <pybind11/pytypes.h> serves everywhere else: <pybind11/pybind11.h> takes four times as long to
+    # compile. Functions of the extension are declared in bind/ only.
     wrong = [
         f"{path.relative_to(ROOT)}: {line}"
         for path in native_sources()
-        if path.parent.name != "bind"
-        for line in re.findall(r"#\s*include\s*[<\"]pybind11/.*|\bm\.def\(", path.read_text())
+        for line in re.findall(r"#\s*include\s*[<\"]pybind11/.*|\.def\b.*", path.read_text())
         if "<pybind11/pytypes.h>" not in line
+        and (path.parent.name != "bind" or ("pybind11.h" in line and path.name != "init.cpp"))
     ]
     assert wrong == []
 
