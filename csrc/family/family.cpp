@@ -97,6 +97,19 @@ int is_foreign_module(PyObject *value) {
   return !facts.family && PyErr_Occurred() ? -1 : facts.is_foreign_module;
 }
 
+int FamilyMemo::find_slowly(PyObject *value, TensorFamily **family) {
+  // Before the question, which may run code that changes the type.
+  PyTypeObject *type = Py_TYPE(value);
+  const TypeVersion version = type_version(type);
+  const int found = family_of(value, family);
+  if (found > 0) {
+    type_ = type;
+    version_ = version;
+    family_ = *family;
+  }
+  return found;
+}
+
 int family_of(PyObject *value, TensorFamily **family) {
   *family = family_of_type(Py_TYPE(value));
   if (*family) {

@@ -5,6 +5,7 @@
 #include <pybind11/pytypes.h>
 
 #include "family/tensor_facts.h"
+#include "python/compat.h"
 
 namespace modtree {
 
@@ -70,6 +71,9 @@ public:
   virtual int copy_into(PyObject *tensor, PyObject *source) = 0;
   // Is it of the library's own tensor or parameter type, no subclass? Runs no Python code.
   virtual bool is_own_type(PyObject *) { return false; }
+  // Are both tensors with values of the library's own types and of the same shape, so that
+  // tensor.copy_(source) needs no further question? False also where that is not known.
+  virtual bool is_copied_plainly(PyObject *, PyObject *) { return false; }
   // Could the copy be one of copy_all()? Runs no Python code.
   virtual bool copies_in_batches(PyObject *, PyObject *) { return false; }
   // The copies of two lists of the same length, of different tensors, in order: 1; 0 when they must
@@ -93,6 +97,25 @@ TensorFamily *family_of_type(PyTypeObject *type);
 
 // 1 and *family set; 0 when `value` is no tensor; -1 with an error set.
 int family_of(PyObject *value, TensorFamily **family);
+
+// family_of() for many values, most of which are of the type of the one before.
+class FamilyMemo {
+public:
+  int find(PyObject *value, TensorFamily **family) {
+    if (Py_TYPE(value) == type_ && type_version(type_) == version_ && version_ != 0) {
+      *family = family_;
+      return 1;
+    }
+    return find_slowly(value, family);
+  }
+
+private:
+  int find_slowly(PyObject *value, TensorFamily **family);
+
+  PyTypeObject *type_ = nullptr;  // borrowed: a version is never used twice
+  TypeVersion version_ = 0;
+  TensorFamily *family_ = nullptr;
+};
 
 // Does the type expose __torch_function__ (BEHAVIOUR T1, "tensor-like")? The value itself may as
 // well. -1 on error.

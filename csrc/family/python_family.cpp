@@ -98,8 +98,7 @@ public:
     return common_names_ && is_own_type(tensor) ? 0 : truth_of(call(is_uninitialized_, tensor));
   }
   int is_meta(PyObject *tensor) override {
-    return truth_of(common_names_ ? PyObject_GetAttr(tensor, names.is_meta)
-                                  : call(is_meta_, tensor));
+    return truth_of(ask(TensorAttribute::is_meta, names.is_meta, is_meta_, tensor));
   }
   int is_floating_point(PyObject *tensor) override {
     return truth_of(common_names_ ? PyObject_CallMethodNoArgs(tensor, names.is_floating_point)
@@ -111,10 +110,14 @@ public:
   }
 
   PyObject *shape(PyObject *tensor) override {
-    return common_names_ ? PyObject_GetAttr(tensor, names.shape) : call(shape_, tensor);
+    return ask(TensorAttribute::shape, names.shape, shape_, tensor);
   }
 
   int same_shape(PyObject *tensor, PyObject *other) override {
+    const int same = reader_.same_shape(tensor, other);
+    if (same >= 0) {
+      return same;
+    }
     TensorFamily *other_family = this;
     const int is_tensor = family_of(other, &other_family);
     if (is_tensor < 0) {
@@ -135,10 +138,13 @@ public:
   }
 
   int requires_grad(PyObject *tensor) override {
-    return truth_of(common_names_ ? PyObject_GetAttr(tensor, names.requires_grad)
-                                  : call(requires_grad_, tensor));
+    return truth_of(
+        ask(TensorAttribute::requires_grad, names.requires_grad, requires_grad_, tensor));
   }
   int set_requires_grad(PyObject *tensor, bool flag) override {
+    if (reader_.knows(tensor) && reader_.has_requires_grad(tensor, flag)) {
+      return 0;
+    }
     PyObject *value = flag ? Py_True : Py_False;
     return done(common_names_ ? PyObject_CallMethodOneArg(tensor, names.requires_grad_, value)
                               : call(set_requires_grad_, tensor, value));
@@ -147,26 +153,27 @@ public:
     if (!common_names_) {
       return truth_of(call(has_grad_fn_, tensor));
     }
-    PyObject *node = PyObject_GetAttr(tensor, names.grad_fn);
+    PyObject *node = ask(TensorAttribute::grad_fn, names.grad_fn, has_grad_fn_, tensor);
     Py_XDECREF(node);
     return node ? node != Py_None : -1;
   }
   PyObject *grad(PyObject *tensor) override {
-    return common_names_ ? PyObject_GetAttr(tensor, names.grad) : call(grad_, tensor);
+    return ask(TensorAttribute::grad, names.grad, grad_, tensor);
   }
   int set_grad(PyObject *tensor, PyObject *grad) override {
-    return common_names_ ? PyObject_SetAttr(tensor, names.grad, grad)
-                         : done(call(set_grad_, tensor, grad));
+    return reader_.knows(tensor) ? reader_.set_grad(tensor, grad)
+           : common_names_       ? PyObject_SetAttr(tensor, names.grad, grad)
+                                 : done(call(set_grad_, tensor, grad));
   }
   int zero_grad(PyObject *tensor, bool set_to_none) override {
     if (common_names_) {
-      PyObject *grad = PyObject_GetAttr(tensor, names.grad);
+      PyObject *grad = this->grad(tensor);
       Py_XDECREF(grad);
       if (!grad || grad == Py_None) {
         return grad ? 0 : -1;
       }
       if (set_to_none) {
-        return PyObject_SetAttr(tensor, names.grad, Py_None);
+        return set_grad(tensor, Py_None);
       }
     }
     return done(call(zero_grad_, tensor, set_to_none ? Py_True : Py_False));
@@ -197,7 +204,9 @@ public:
   }
 
   PyObject *detach(PyObject *tensor) override {
-    return common_names_ ? PyObject_CallMethodNoArgs(tensor, names.detach) : call(detach_, tensor);
+    return reader_.knows(tensor) ? reader_.detach(tensor)
+           : common_names_       ? PyObject_CallMethodNoArgs(tensor, names.detach)
+                                 : call(detach_, tensor);
   }
   PyObject *make_parameter(PyObject *data, bool requires_grad) override {
     return call(make_parameter_, data, requires_grad ? Py_True : Py_False);
@@ -232,6 +241,9 @@ public:
     auto *type = reinterpret_cast<PyObject *>(Py_TYPE(tensor));
     return type == parameter_type_.ptr() || type == tensor_type_.ptr();
   }
+  bool is_copied_plainly(PyObject *tensor, PyObject *source) override {
+    return reader_.same_shape(tensor, source) == 1;
+  }
   bool copies_in_batches(PyObject *tensor, PyObject *source) override {
     return !copy_all_.is_none() && is_own_type(tensor) && is_own_type(source);
   }
@@ -248,6 +260,14 @@ public:
   }
 
 private:
+  // The value of an attribute, by the shortest way: new reference, null on error.
+  PyObject *ask(TensorAttribute attribute, PyObject *name, const py::object &function,
+                PyObject *tensor) {
+    return reader_.knows(tensor) ? reader_.get(attribute, tensor)
+           : common_names_       ? PyObject_GetAttr(tensor, name)
+                                 : call(function, tensor);
+  }
+
   // Truth of an attribute that most tensors do not have.
   static int has_mark(PyObject *tensor, PyObject *name) {
     PyObject *mark;

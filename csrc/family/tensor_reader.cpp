@@ -60,9 +60,17 @@ TensorReader::TensorReader(py::handle tensor_type, py::handle parameter_type,
   untyped_storage_ = description.attr("untyped_storage");
   storage_nbytes_ = description.attr("storage_nbytes");
   storage_address_ = description.attr("storage_address");
-  find_getters();
   find_modes(description.attr("library"), description.attr("modes"));
-  find_table(description.attr("exchange"));
+  const char *transforms = PyUnicode_AsUTF8(py::object(description.attr("transforms")).ptr());
+  const char *library = PyUnicode_AsUTF8(py::object(description.attr("library")).ptr());
+  if (!transforms || !library) {
+    throw py::error_already_set();
+  }
+  transforms_ =
+      reinterpret_cast<const void *const *(*)()>(find_in_loaded_library(library, transforms));
+  if (find_attributes()) {
+    find_table(description.attr("exchange"));
+  }
 }
 
 void TensorReader::find_table(py::handle capsule) {
@@ -82,24 +90,43 @@ void TensorReader::find_table(py::handle capsule) {
   table_ = table->dltensor_from_py_object_no_sync ? table : nullptr;
 }
 
-void TensorReader::find_getters() {
+PyObject *TensorReader::descriptor(PyObject *name, PyTypeObject *type) const {
+  PyObject *found = PyDict_GetItemWithError(attributes_.ptr(), name);
+  if (!found && PyErr_Occurred()) {
+    throw py::error_already_set();
+  }
+  if (!found || !Py_IS_TYPE(found, type)) {
+    return nullptr;
+  }
+  // What CPython checks whenever a descriptor is used.
+  PyTypeObject *owner = PyDescr_TYPE(found);
+  return PyType_IsSubtype(classes_[0].type, owner) != 0 &&
+                 PyType_IsSubtype(classes_[1].type, owner) != 0
+             ? found
+             : nullptr;
+}
+
+bool TensorReader::find_attributes() {
   for (std::size_t i = 0; i < kTensorAttributes; ++i) {
-    PyObject *found = PyDict_GetItemWithError(attributes_.ptr(), names.*kAttributeNames[i]);
-    if (!found && PyErr_Occurred()) {
-      throw py::error_already_set();
+    PyObject *found = descriptor(names.*kAttributeNames[i], &PyGetSetDescr_Type);
+    const PyGetSetDef *definition =
+        found ? reinterpret_cast<PyGetSetDescrObject *>(found)->d_getset : nullptr;
+    if (!definition || !definition->get) {
+      return false;
     }
-    if (!found || !Py_IS_TYPE(found, &PyGetSetDescr_Type)) {
-      continue;
-    }
-    // What getset_get of CPython checks at each read.
-    PyTypeObject *owner = PyDescr_TYPE(found);
-    const bool fits = PyType_IsSubtype(classes_[0].type, owner) != 0 &&
-                      PyType_IsSubtype(classes_[1].type, owner) != 0;
-    const PyGetSetDef *definition = reinterpret_cast<PyGetSetDescrObject *>(found)->d_getset;
-    if (fits && definition->get) {
-      getters_[i] = Getter{definition->get, definition->closure};
+    getters_[i] = Getter{definition->get, definition->closure};
+    if (static_cast<TensorAttribute>(i) == TensorAttribute::grad) {
+      set_grad_ = Setter{definition->set, definition->closure};
     }
   }
+  PyObject *found = descriptor(names.detach, &PyMethodDescr_Type);
+  const PyMethodDef *method =
+      found ? reinterpret_cast<PyMethodDescrObject *>(found)->d_method : nullptr;
+  if (!method || method->ml_flags != METH_NOARGS || !set_grad_.function) {
+    return false;
+  }
+  detach_ = method->ml_meth;
+  return true;
 }
 
 void TensorReader::find_modes(py::handle library, py::handle modes) {
@@ -131,27 +158,14 @@ bool TensorReader::compare(PyTypeObject *type) const {
   return type->tp_getattro == PyObject_GenericGetAttr;
 }
 
-bool TensorReader::is_unchanged(Class *of) {
-  TypeVersion version = type_version(of->type);
-  if (version != 0 && version == of->version) {
-    return of->answer;
-  }
+bool TensorReader::look_at(Class *of) {
   // A lookup gives the class a version. It is read before the rest, as user code may run there.
   type_lookup(of->type, names.shape);
-  version = type_version(of->type);
+  const TypeVersion version = type_version(of->type);
   const bool answer = compare(of->type);
   of->answer = answer;
   of->version = version;
   return answer;
-}
-
-bool TensorReader::is_plain(PyObject *tensor) {
-  for (Class &of : classes_) {
-    if (Py_TYPE(tensor) == of.type) {
-      return is_unchanged(&of);
-    }
-  }
-  return false;
 }
 
 bool TensorReader::has_no_mode() const {
@@ -175,10 +189,16 @@ bool TensorReader::is_readable(PyObject *tensor) {
   return table_ && is_plain(tensor) && has_no_mode();
 }
 
-bool TensorReader::fill(PyObject *tensor, dlpack::Tensor *out) const {
-  // The table refuses meta tensors as well, at the price of a C++ exception.
-  const Owned meta = steal(get_plain(TensorAttribute::is_meta, tensor));
-  if (meta.ptr() != Py_False || table_->dltensor_from_py_object_no_sync(tensor, out) != 0) {
+bool TensorReader::fill(PyObject *tensor, dlpack::Tensor *out) {
+  if (expects_meta_) {
+    const Owned is_meta = steal(get(TensorAttribute::is_meta, tensor));
+    if (is_meta.ptr() != Py_False) {
+      PyErr_Clear();
+      return false;
+    }
+  }
+  expects_meta_ = table_->dltensor_from_py_object_no_sync(tensor, out) != 0;
+  if (expects_meta_) {
     PyErr_Clear();
     return false;
   }
@@ -214,8 +234,14 @@ int TensorReader::same_shape(PyObject *tensor, PyObject *other) {
   return mine.ndim == theirs.ndim && std::equal(shape, shape + mine.ndim, theirs.shape);
 }
 
-PyObject *TensorReader::get(TensorAttribute attribute, PyObject *tensor) {
-  return is_plain(tensor) ? get_plain(attribute, tensor) : nullptr;
+bool TensorReader::has_requires_grad(PyObject *tensor, bool flag) const {
+  // A function transform refuses the call, whatever it would do.
+  if (!transforms_ || *transforms_() || !has_no_mode()) {
+    return false;
+  }
+  const Owned current = steal(get(TensorAttribute::requires_grad, tensor));
+  PyErr_Clear();
+  return current.ptr() == (flag ? Py_True : Py_False);
 }
 
 bool TensorReader::has_told_dtype(PyObject *tensor, const TensorFacts &facts) const {
@@ -223,7 +249,7 @@ bool TensorReader::has_told_dtype(PyObject *tensor, const TensorFacts &facts) co
   if (facts.dtype.bits != 8 || (!is_int && facts.dtype.code != dlpack::kUInt)) {
     return true;
   }
-  const Owned dtype = steal(get_plain(TensorAttribute::dtype, tensor));
+  const Owned dtype = steal(get(TensorAttribute::dtype, tensor));
   PyErr_Clear();
   return dtype.is(is_int ? int8_ : uint8_);
 }

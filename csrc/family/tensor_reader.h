@@ -43,9 +43,22 @@ public:
   // Have both the same shape? 1, 0, or -1: not known, without an error.
   int same_shape(PyObject *tensor, PyObject *other);
 
-  // Like getattr(tensor, name): new reference, or null with an error set. Null without an error
-  // where the attribute is to be read by its name.
-  PyObject *get(TensorAttribute attribute, PyObject *tensor);
+  // May the functions below be called for this tensor now? They do what the library's C functions
+  // do behind its attributes, which look for modes themselves.
+  bool knows(PyObject *tensor) { return table_ && is_plain(tensor); }
+  // getattr(tensor, name): new reference, null on error.
+  PyObject *get(TensorAttribute attribute, PyObject *tensor) const {
+    const Getter &getter = getters_[static_cast<std::size_t>(attribute)];
+    return getter.function(tensor, getter.closure);
+  }
+  // tensor.grad = grad; -1 on error.
+  int set_grad(PyObject *tensor, PyObject *grad) const {
+    return set_grad_.function(tensor, grad, set_grad_.closure);
+  }
+  // tensor.detach(): new reference, null on error.
+  PyObject *detach(PyObject *tensor) const { return detach_(tensor, nullptr); }
+  // Would requires_grad_(flag) do nothing, and nobody see it?
+  bool has_requires_grad(PyObject *tensor, bool flag) const;
 
 private:
   struct Class {
@@ -57,6 +70,10 @@ private:
     getter function = nullptr;
     void *closure = nullptr;
   };
+  struct Setter {
+    setter function = nullptr;
+    void *closure = nullptr;
+  };
   // A question to the library whether any mode is active on this thread: its C function, or null
   // and the function to be called.
   struct Mode {
@@ -64,23 +81,29 @@ private:
     py::object function;
   };
 
+  // Whether all was found that the functions above call.
+  bool find_attributes();
+  // What the description has under a name, if it is a descriptor of this type for both classes;
+  // null where it is not. Throws error_already_set.
+  PyObject *descriptor(PyObject *name, PyTypeObject *type) const;
   void find_table(py::handle capsule);
-  void find_getters();
   void find_modes(py::handle library, py::handle modes);
 
   // Is it of one of the two types, which are as they were?
-  bool is_plain(PyObject *tensor);
-  bool is_unchanged(Class *of);
+  bool is_plain(PyObject *tensor) {
+    for (Class &of : classes_) {
+      if (Py_TYPE(tensor) == of.type) {
+        return of.version != 0 && of.version == type_version(of.type) ? of.answer : look_at(&of);
+      }
+    }
+    return false;
+  }
+  bool look_at(Class *of);
   bool compare(PyTypeObject *type) const;
   // Is none active? False where that cannot be told.
   bool has_no_mode() const;
-  // Of a tensor of one of the two types: new reference, or null with or without an error.
-  PyObject *get_plain(TensorAttribute attribute, PyObject *tensor) const {
-    const Getter &getter = getters_[static_cast<std::size_t>(attribute)];
-    return getter.function ? getter.function(tensor, getter.closure) : nullptr;
-  }
   // What the table says of the tensor, for which it may be asked. False where it says nothing.
-  bool fill(PyObject *tensor, dlpack::Tensor *out) const;
+  bool fill(PyObject *tensor, dlpack::Tensor *out);
   // May the table be asked of tensors of one of the two types at the moment?
   bool is_readable(PyObject *tensor);
   // Is it not noted as negated or conjugated? -1 on error.
@@ -90,9 +113,16 @@ private:
   // Lies all of it within the storage? -1 on error.
   int is_within_storage(PyObject *tensor, const TensorFacts &facts) const;
 
-  const dlpack::Table *table_ = nullptr;
+  const dlpack::Table *table_ = nullptr;  // null: nothing is known of any tensor
+  // The table said nothing of the last tensor that it was asked for, which takes it a C++
+  // exception: the next is asked whether it is meta first.
+  bool expects_meta_ = false;
   std::array<Class, 2> classes_;
   std::array<Getter, kTensorAttributes> getters_;
+  Setter set_grad_;
+  PyCFunction detach_ = nullptr;
+  // Where the state of function transforms on this thread is kept; null: not known.
+  const void *const *(*transforms_)() = nullptr;
   std::vector<Mode> modes_;
   // {name: what both types have under it}; a dict of our own.
   py::object attributes_;

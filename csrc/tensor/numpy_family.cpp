@@ -188,6 +188,12 @@ public:
     return done ? 0 : -1;
   }
 
+  bool is_copied_plainly(PyObject *tensor, PyObject *source) override {
+    return is_plain(tensor) && is_plain(source) && !as_tensor(tensor)->is_meta &&
+           !as_tensor(source)->is_meta &&
+           PyArray_SAMESHAPE(as_tensor(tensor)->array, as_tensor(source)->array);
+  }
+
   PyObject *to(PyObject *tensor, PyObject *device, PyObject *dtype, bool,
                PyObject *memory_format) override {
     if (!is_plain(tensor)) {

@@ -59,8 +59,9 @@ PyObject *as_parameter_like(const LoadEntry &entry, PyObject *value) {
     return slot_is_parameter < 0 ? nullptr : Py_NewRef(value);
   }
   const int requires_grad = entry.family->requires_grad(entry.tensor);
-  TensorFamily *family = nullptr;
-  const int is_tensor = requires_grad < 0 ? -1 : family_of(value, &family);
+  // Mostly of the same kind as what it replaces.
+  TensorFamily *family = entry.family->is_own_type(value) ? entry.family : nullptr;
+  const int is_tensor = requires_grad < 0 ? -1 : family ? 1 : family_of(value, &family);
   const int is_parameter = is_tensor > 0 ? family->is_parameter(value) : is_tensor;
   if (is_tensor < 0 || is_parameter < 0) {
     return nullptr;
@@ -158,6 +159,9 @@ int warn_of_meta_copy(PyObject *key) {
 
 int check_entry(const LoadEntry &entry, const LoadMode &mode, py::object *source,
                 py::object *message) {
+  if (entry.family && entry.family->is_copied_plainly(entry.tensor, source->ptr())) {
+    return 1;
+  }
   TensorFamily *source_family;
   int is_tensor = family_of(source->ptr(), &source_family);
   if (is_tensor == 0) {

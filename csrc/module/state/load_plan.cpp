@@ -235,8 +235,8 @@ private:
     return more;
   }
 
+  // The caller owns both.
   int plan_entry(PyObject *name, PyObject *tensor) {
-    const Owned held_name = borrow(name), held_tensor = borrow(tensor);
     PyObject *prefix = path_.prefix();
     Owned key = prefix ? steal(state_key(prefix, name)) : Owned();
     Owned source, message;
@@ -250,7 +250,7 @@ private:
       return 0;
     }
     LoadEntry entry{path_.top().module, name, key.ptr(), tensor, nullptr};
-    if (family_of(tensor, &entry.family) < 0) {
+    if (families_.find(tensor, &entry.family) < 0) {
       return -1;
     }
     int good = check_entry(entry, options_.mode, &source, &message);
@@ -318,6 +318,7 @@ private:
   const LoadPlanOptions &options_;
   LoadPlan &plan_;
   KeyCursor cursor_;
+  FamilyMemo families_;
   StatePath path_;
   PyObject *root_prefix_ = nullptr;
   // No name has a dot: then different modules ask for different keys.

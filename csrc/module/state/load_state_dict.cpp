@@ -14,6 +14,7 @@
 #include "module/state/load_plan.h"
 #include "module/state/state_dict.h"
 #include "module/state/state_path.h"
+#include "module/walk/pointer_set.h"
 #include "python/arguments.h"
 #include "python/installed.h"
 #include "python/slot_guard.h"
@@ -255,13 +256,12 @@ private:
       return 0;
     }
     TensorFamily *family = plan.steps[number].family;
-    std::unordered_set<PyObject *> tensors;
+    PointerSet tensors;
     std::size_t count = 0;
     while (count < kLargestBatch && number + count < plan.steps.size()) {
       const LoadPlan::Step &step = plan.steps[number + count];
       if (step.kind != LoadPlan::Kind::entry || step.family != family || !family ||
-          !family->copies_in_batches(step.tensor, step.source) ||
-          !tensors.insert(step.tensor).second) {
+          !family->copies_in_batches(step.tensor, step.source) || !tensors.insert(step.tensor)) {
         break;
       }
       ++count;

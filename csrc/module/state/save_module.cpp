@@ -20,12 +20,12 @@ Owned steal(PyObject *object) { return py::reinterpret_steal<Owned>(object); }
 Owned borrow(PyObject *object) { return py::reinterpret_borrow<Owned>(object); }
 
 // What is stored for a tensor: new reference, null on error.
-PyObject *saved_value(PyObject *tensor, bool keep_vars) {
-  if (keep_vars) {
+PyObject *saved_value(PyObject *tensor, const Destination &destination) {
+  if (destination.keep_vars) {
     return Py_NewRef(tensor);
   }
   TensorFamily *family;
-  const int is_tensor = family_of(tensor, &family);
+  const int is_tensor = destination.families.find(tensor, &family);
   if (is_tensor < 0) {
     return nullptr;
   }
@@ -34,7 +34,7 @@ PyObject *saved_value(PyObject *tensor, bool keep_vars) {
 
 int save_entry(const Destination &destination, PyObject *prefix, PyObject *name, PyObject *tensor) {
   const Owned key = steal(state_key(prefix, name));
-  const Owned value = key ? steal(saved_value(tensor, destination.keep_vars)) : Owned();
+  const Owned value = key ? steal(saved_value(tensor, destination)) : Owned();
   return value ? destination.store(key.ptr(), value.ptr()) : -1;
 }
 

@@ -2,6 +2,7 @@
 // Saving one module on its own: Module._save_to_state_dict (BEHAVIOUR 7.5 to 7.8).
 #pragma once
 
+#include "family/family.h"
 #include "module/object.h"
 
 namespace modtree {
@@ -18,6 +19,7 @@ struct Destination {
   PyObject *object;
   SetItem set;
   bool keep_vars;
+  mutable FamilyMemo families;
 };
 
 // Stores the parameters, persistent buffers and the extra state of a module. `get_prefix(context)`

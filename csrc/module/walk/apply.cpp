@@ -76,9 +76,9 @@ struct ConvertVisitor {
 // ---------------------------------------------------------------------------------
 
 template <class Function>
-int visit_parameter(PyObject *self_obj, PyObject *parameter, Function visit) {
+int visit_parameter(PyObject *self_obj, PyObject *parameter, FamilyMemo &families, Function visit) {
   TensorFamily *family;
-  const int is_tensor = family_of(parameter, &family);
+  const int is_tensor = families.find(parameter, &family);
   // The walk would have put it into a set first.
   if (is_tensor == 0 && PyObject_Hash(parameter) != -1) {
     PyErr_Format(PyExc_AttributeError, "a parameter of %.200s is a '%.200s', which is no tensor",
@@ -91,6 +91,7 @@ int visit_parameter(PyObject *self_obj, PyObject *parameter, Function visit) {
 // must do nothing the second time.
 template <class Function>
 int for_each_registered_parameter(PyObject *self_obj, Function visit) {
+  FamilyMemo families;
   ModuleWalk walk(names.empty, true, false, nullptr);
   walk.start(self_obj);
   Visit reached;
@@ -121,7 +122,7 @@ int for_each_registered_parameter(PyObject *self_obj, Function visit) {
     int left;
     while ((left = items.next(&key, &value)) > 0) {
       const auto parameter = py::reinterpret_borrow<py::object>(value);
-      if (value != Py_None && visit_parameter(self_obj, value, visit) < 0) {
+      if (value != Py_None && visit_parameter(self_obj, value, families, visit) < 0) {
         return -1;
       }
     }
@@ -150,8 +151,9 @@ int for_each_parameter(PyObject *self_obj, Function visit) {
   if (!iterator) {
     return -1;
   }
+  FamilyMemo families;
   while (const auto parameter = py::reinterpret_steal<py::object>(PyIter_Next(iterator.ptr()))) {
-    if (visit_parameter(self_obj, parameter.ptr(), visit) < 0) {
+    if (visit_parameter(self_obj, parameter.ptr(), families, visit) < 0) {
       return -1;
     }
   }

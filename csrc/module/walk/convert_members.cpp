@@ -124,7 +124,7 @@ int MemberConversion::convert_parameters(ModuleObject *module) {
     const auto key = py::reinterpret_borrow<py::object>(key_ptr);
     const auto parameter = py::reinterpret_borrow<py::object>(value_ptr);
     TensorFamily *family;
-    const int is_tensor = family_of(value_ptr, &family);
+    const int is_tensor = families_.find(value_ptr, &family);
     if (is_tensor <= 0) {
       return is_tensor < 0 ? -1 : raise_no_tensor(module, key.ptr(), parameter.ptr());
     }

@@ -44,6 +44,7 @@ private:
   py::object fn_;
   TorchTo torch_to_;
   NoGradScopes no_grad_;
+  FamilyMemo families_;
   bool keep_ties_;
   bool overwrite_;
   bool swap_;

@@ -42,10 +42,12 @@ class TensorAccess(NamedTuple):
     Args:
         exchange: The capsule with DLPack's table of C functions (``__dlpack_c_exchange_api__``).
         attributes: What ``tensor_type`` and ``parameter_type`` have under the names that the table
-            answers instead, and under those of attributes that native code reads through their
-            getters; where a program replaces one of these, nothing is read natively.
+            answers instead, and under those of the C functions that native code calls itself:
+            where a program replaces one of these, nothing is read natively.
         modes: Functions that count what is to see every question to a tensor on this thread, by the
             symbol of the C++ function behind each; nothing is read while one is not zero.
+        transforms: The symbol of the C++ function that tells where the state of function transforms
+            on this thread is kept.
         library: The path of the shared library with those symbols.
         int8: The dtype of signed bytes; the table says the same of integers of fewer bits.
         uint8: The dtype of unsigned bytes.
@@ -59,6 +61,7 @@ class TensorAccess(NamedTuple):
     exchange: Any
     attributes: dict[str, Any]
     modes: dict[str, Callable[[], int]]
+    transforms: str
     library: str
     int8: Any
     uint8: Any

@@ -71,7 +71,16 @@ def _parameter_copies() -> base.ParameterCopies | None:
 
 # Names that are not asked where a tensor is read natively, by the kind of what torch has there.
 _GETTERS = ("shape", "is_meta", "requires_grad", "grad", "grad_fn", "dtype", "device", "data")
-_METHODS = ("is_floating_point", "is_complex", "size", "dim", "stride", "data_ptr")
+_METHODS = (
+    "is_floating_point",
+    "is_complex",
+    "size",
+    "dim",
+    "stride",
+    "data_ptr",
+    "detach",
+    "requires_grad_",
+)
 _MODES = {
     "_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv": _function_modes,
     "_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv": _dispatch_modes,
@@ -87,7 +96,7 @@ def _tensor_access() -> base.TensorAccess | None:
     ):
         for name in names:
             homes = [c for c in _Parameter.__mro__ if name in vars(c)]
-            if homes != [torch._C.TensorBase] or type(vars(homes[0])[name]) is not kind:
+            if not homes or type(vars(homes[0])[name]) is not kind:
                 return None
             attributes[name] = vars(homes[0])[name]
     if _Tensor not in _Parameter.__mro__ or not hasattr(_Tensor, "__dlpack_c_exchange_api__"):
@@ -97,6 +106,7 @@ def _tensor_access() -> base.TensorAccess | None:
         _Tensor.__dlpack_c_exchange_api__,
         attributes,
         _MODES,
+        "_ZN2at9functorch20functorchTLSAccessorEv",
         os.path.join(os.path.dirname(torch.__file__ or ""), "lib", name),
         torch.int8,
         torch.uint8,
