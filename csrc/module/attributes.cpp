@@ -181,14 +181,25 @@ py::object short_no_attribute(const char *type, PyObject *name) {
   if (type_size > kLongest || name_size > kLongest) {
     return py::object();
   }
-  char text[kMiddleSize + 2 * kLongest + 2];
-  char *end = text;
-  *end++ = '\'';
-  end = std::copy_n(type, type_size, end);
-  end = std::copy_n(kMiddle, kMiddleSize, end);
-  end = std::copy_n(static_cast<const char *>(PyUnicode_DATA(name)), name_size, end);
-  *end++ = '\'';
-  return py::reinterpret_steal<py::object>(PyUnicode_DecodeUTF8(text, end - text, "replace"));
+  unsigned char seen = 0;
+  for (std::size_t i = 0; i < type_size; ++i) {
+    seen = static_cast<unsigned char>(seen | type[i]);
+  }
+  if (seen > 127) {
+    return py::object();
+  }
+  const std::size_t size = type_size + kMiddleSize + name_size + 2;
+  auto message =
+      py::reinterpret_steal<py::object>(PyUnicode_New(static_cast<Py_ssize_t>(size), 127));
+  if (message) {
+    auto *end = reinterpret_cast<char *>(PyUnicode_1BYTE_DATA(message.ptr()));
+    *end++ = '\'';
+    end = std::copy_n(type, type_size, end);
+    end = std::copy_n(kMiddle, kMiddleSize, end);
+    end = std::copy_n(static_cast<const char *>(PyUnicode_DATA(name)), name_size, end);
+    *end = '\'';
+  }
+  return message;
 }
 
 // Deletes a plain attribute. -1 with AttributeError when there is none.
@@ -233,7 +244,7 @@ int delete_attribute(ModuleObject *module, PyObject *name) {
 }
 
 // A read for which the class need not be searched: a name of no class attribute. Null without an
-// error when it gives nothing.
+// error when it gives nothing: a plain name then stands nowhere.
 inline PyObject *read_known(ModuleObject *self, int slot, PyObject *name) {
   if (slot != NameFacts::kPlain && !self->state.exposed) {
     return self->state.initialized ? get_slot_value(self, static_cast<Slot>(slot)) : nullptr;
@@ -287,6 +298,10 @@ inline PyObject *read_attribute(PyObject *self_obj, PyObject *name, Reach reach)
       PyObject *value = read_known(as_module(self_obj), slot, name);
       if (value || PyErr_Occurred()) {
         return value;
+      }
+      if (slot == NameFacts::kPlain) {
+        raise_no_attribute(self_obj, name);
+        return nullptr;
       }
     }
   }

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 from helpers.support import raises
 from helpers.util import buffer, names, param, tensor
@@ -280,3 +283,47 @@ def test_names_of_a_str_subclass_and_uninterned_names(impl):
     assert m._parameters == {} and not hasattr(m, "weight")
     delattr(m, Name("child"))
     assert not hasattr(m, "child")
+
+
+@pytest.mark.parametrize("through", ["pickle", "deepcopy", "update"])
+@pytest.mark.parametrize("looked_at", [False, True], ids=["compact", "exposed"])
+def test_names_that_are_equal_but_not_the_same_objects(impl, through, looked_at):
+    m = impl.nn.Linear(2, 2)
+    m.register_buffer("count", impl.lib.zeros(1))
+    m.child, m.größe, m.日本 = impl.nn.Identity(), impl.nn.Identity(), 1
+    if through == "pickle":
+        m = pickle.loads(pickle.dumps(m))
+    elif through == "deepcopy":
+        m = copy.deepcopy(m)
+    else:
+        for table in (m._parameters, m._buffers, m._modules):
+            entries = {"".join(list(name)): value for name, value in table.items()}
+            table.clear()
+            table.update(entries)
+    if looked_at:
+        assert "_parameters" in vars(m)
+    for _ in range(3):
+        assert m.weight is m._parameters["weight"] and m.bias is m._parameters["bias"]
+        assert m.count is m._buffers["count"] and m.child is m._modules["child"]
+        assert m.größe is m._modules["größe"] and m.日本 == 1
+        for name in ("weigh", "weights", "Weight", "chil", "grosse", "日", ""):
+            assert not hasattr(m, name)
+    m.weight = None
+    assert m.weight is None and list(m._parameters) == ["weight", "bias"]
+    del m.child
+    assert not hasattr(m, "child")
+
+
+@pytest.mark.parametrize("name", ["nope", "größe", "日本", "x" * 300, "a.b", "%s"])
+@pytest.mark.parametrize("class_name", ["Plain", "Größe", "日本", "N" * 300])
+def test_message_of_a_missing_attribute(impl, name, class_name):
+    m = type(class_name, (impl.nn.Module,), {})()
+    for _ in range(3):
+        with pytest.raises(AttributeError) as info:
+            getattr(m, name)
+        assert str(info.value)[:150] == f"'{class_name}' object has no attribute '{name}'"[:150]
+        assert getattr(m, name, 5) == 5 and not hasattr(m, name)
+    setattr(m, name, 1)
+    assert getattr(m, name) == 1
+    delattr(m, name)
+    assert not hasattr(m, name)
