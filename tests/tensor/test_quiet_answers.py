@@ -157,33 +157,6 @@ def test_deterministic_algorithms(settings):
             lib.set_deterministic_debug_mode(wrong)
 
 
-def test_threads_of_products(lib):
-    before = lib.get_num_threads()
-    assert before >= 1 and lib.get_num_interop_threads() >= 1
-    try:
-        lib.set_num_threads(1)
-        assert lib.get_num_threads() == 1
-    finally:
-        lib.set_num_threads(before)
-    for wrong in (0, -1, "a", 2.5):
-        with pytest.raises(RuntimeError, match="set_num_threads expects a"):
-            lib.set_num_threads(wrong)
-
-
-def test_threads_reach_the_libraries_of_numpy():
-    control = pytest.importorskip("threadpoolctl")
-    pools = [p for p in control.threadpool_info() if p["user_api"] == "blas"]
-    if not pools:
-        pytest.skip("NumPy's library has no threads to count")
-    before = mt.get_num_threads()
-    try:
-        mt.set_num_threads(1)
-        now = control.threadpool_info()
-        assert {p["num_threads"] for p in now if p["user_api"] == "blas"} == {1}
-    finally:
-        mt.set_num_threads(before)
-
-
 def test_names_of_types(lib):
     name = lib.__name__
     assert lib.typename(lib.ones(1)) == f"{name}.FloatTensor"
