@@ -200,9 +200,13 @@ private:
         }
         if (const std::size_t count = batch_from(*plan, number); count > 1) {
           running_.back().next = number + count;
-          return write_batch(*plan, number, count);
+          return write_batch(*plan, number, count) < 0 ? -1 : done_with(*plan, number, count);
         }
-        return write(*plan, number) < 0 ? -1 : load_new_children(*plan, number);
+        if (write(*plan, number) < 0) {
+          return -1;
+        }
+        return step.kind == LoadPlan::Kind::entry ? done_with(*plan, number, 1)
+                                                  : load_new_children(*plan, number);
       case LoadPlan::Kind::post_hooks:
         return report_until(number) < 0 ? -1 : run_post_hooks(plan->visits[step.visit].module);
       case LoadPlan::Kind::python:
@@ -227,6 +231,16 @@ private:
       return push_plan(std::move(own), visit.module, step.key, RootEntries::planned);
     }
     return load_through_python(visit.module, step.key, std::move(own), !has_python);
+  }
+
+  // Lets go of the tensors of entries that are stored, while they are still in the caches: at the
+  // end of a large plan they are not. Tensors may die here, and run Python code.
+  static int done_with(LoadPlan &plan, std::size_t number, std::size_t count) {
+    for (std::size_t i = number; i < number + count; ++i) {
+      const Owned tensor = steal(std::exchange(plan.steps[i].tensor, nullptr));
+      const Owned source = steal(std::exchange(plan.steps[i].source, nullptr));
+    }
+    return 0;
   }
 
   // After the extra state of a module that had no children: those it has made.
@@ -255,12 +269,16 @@ private:
     if (mode_.assign || mode_.swap) {
       return 0;
     }
-    TensorFamily *family = plan.steps[number].family;
+    const LoadPlan::Step &first = plan.steps[number];
+    TensorFamily *family = first.family;
+    if (!family || !family->copies_in_batches(first.tensor, first.source)) {
+      return 0;
+    }
     PointerSet tensors;
     std::size_t count = 0;
     while (count < kLargestBatch && number + count < plan.steps.size()) {
       const LoadPlan::Step &step = plan.steps[number + count];
-      if (step.kind != LoadPlan::Kind::entry || step.family != family || !family ||
+      if (step.kind != LoadPlan::Kind::entry || step.family != family ||
           !family->copies_in_batches(step.tensor, step.source) || !tensors.insert(step.tensor)) {
         break;
       }
