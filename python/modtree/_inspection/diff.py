@@ -14,7 +14,8 @@ from modtree import families
 from modtree._inspection.diff_result import Diff, Unequal
 from modtree._inspection.sides import Facts, NoValues, Side, open_side
 from modtree._inspection.value_change import value_change
-from modtree._module.loading.causes import Mismatch, likely_rules, near_matches
+from modtree._module.loading.key_rules import likely_rules, near_matches
+from modtree._module.loading.mismatch import Mismatch
 from modtree._module.loading.rename import Rename
 
 __all__ = ["compare"]

@@ -4,12 +4,17 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from modtree import _C
-from modtree._module.loading.causes import Mismatch, likely_causes, near_matches, shape_of
+import numpy as np
+
+from modtree import _C, families
+from modtree._module.loading.causes import likely_causes
+from modtree._module.loading.key_rules import near_matches
+from modtree._module.loading.mismatch import Mismatch, shape_of
 
 __all__ = ["by_module", "explain_load", "wrong_shapes"]
 
@@ -19,6 +24,11 @@ _registered = _C.ModuleBase.__getattr__
 _FEW = 8  # keys that need no summary
 _MOST_MODULES = 12
 _MOST_VERSIONS = 1000  # missing keys whose modules are asked for their version
+_MOST_TIES = 100_000  # keys among which the other name of a tied tensor is looked for
+_ARRAY = re.compile(
+    r'While \w+ the parameter named "(.+)", expected torch.Tensor or Tensor-like object from '
+    r"checkpoint but received <class 'numpy.ndarray'>$"
+)
 _SIZE_MISMATCH = re.compile(
     r"size mismatch for (.+): copying a param with shape (.+) from checkpoint, "
     r"the shape in current model is (.+?)\.?$"
@@ -98,9 +108,43 @@ def _older_versions(module: Any, state_dict: Mapping[str, Any], missing: list[st
         if own is not None and isinstance(saved, Mapping) and version != own:
             return [
                 f"{path or 'the root'!r} was saved in version {version} of its class, which is at "
-                f"version {own} now"
+                f"version {own} now. Try: model.load_state_dict(state_dict, strict=False), which "
+                f"leaves the entries as they are that are missing"
             ]
     return []
+
+
+def _arrays(module: Any, found: Mismatch, messages: list[str]) -> list[str]:
+    """Of values that are arrays of NumPy, which torch does not take either."""
+    matches = [match for message in messages if (match := _ARRAY.match(message))]
+    given = next(iter(found.state_dict.values()), None)
+    if not matches and not (found.unexpected and issubclass(type(given), np.ndarray)):
+        return []
+    key = matches[0][1] if matches else next(iter(found.missing), "")
+    family = families.family_of(_entry(module, key))
+    library = "torch" if family is not None and family.name == "torch" else "modtree"
+    return [
+        "the values are arrays of NumPy, as those of safetensors.numpy.load_file() are. Try: "
+        f"state_dict = {{key: {library}.from_numpy(value) for key, value in state_dict.items()}}"
+    ]
+
+
+def _tie_finder(module: Any, state_dict: Mapping[str, Any]) -> Callable[[str], str | None]:
+    """A function of a key of the model: the key of the state dict with the same tensor."""
+    known: dict[int, str] = {}
+
+    def tie(key: str) -> str | None:
+        tensor = _entry(module, key)
+        if tensor is None:
+            return None
+        if not known:
+            for other in itertools.islice(state_dict, _MOST_TIES):
+                if type(other) is str:
+                    known.setdefault(id(_entry(module, other)), other)
+            known.pop(id(None), None)
+        return known.get(id(tensor))
+
+    return tie
 
 
 def _counts(found: Mismatch) -> list[str]:
@@ -137,9 +181,15 @@ def explain_load(
     if not isinstance(state_dict, dict):
         return ""  # a mapping of somebody's own, whose methods nobody called
     found = Mismatch(
-        missing, unexpected, shapes, state_dict, lambda key: shape_of(_entry(module, key))
+        missing,
+        unexpected,
+        shapes,
+        state_dict,
+        lambda key: shape_of(_entry(module, key)),
+        _tie_finder(module, state_dict),
     )
     causes = likely_causes(found) + _older_versions(module, state_dict, missing)
+    causes += _arrays(module, found, messages)
     near = near_matches(found) if not causes and missing and unexpected else []
     if not causes and not near and len(missing) + len(unexpected) + len(shapes) <= _FEW:
         return ""  # torch's message says it all

@@ -1,0 +1,393 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The causes that the error of a failed load names, each with the call that mends it: what the text
+says is run, and the load succeeds.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import modtree
+from modtree import nn
+from modtree.nn.utils import parametrizations
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(4)
+        self.attn = nn.Linear(4, 4)
+        self.mlp = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 4))
+
+
+class Net(nn.Module):
+    def __init__(self, count=3, words=10):
+        super().__init__()
+        self.embed = nn.Embedding(words, 4)
+        self.layers = nn.ModuleList([Block() for _ in range(count)])
+        self.bn = nn.BatchNorm1d(4)
+        self.lm_head = nn.Linear(4, words, bias=False)
+
+
+class Wrapped(nn.Module):
+    def __init__(self, name, module):
+        super().__init__()
+        self.add_module(name, module)
+
+
+def saved(model=None):
+    return dict((model or Net()).state_dict())
+
+
+def replaced(pattern, by, state=None):
+    return {re.sub(pattern, by, key): value for key, value in (state or saved()).items()}
+
+
+def explained(model, state, **options):
+    with pytest.raises(RuntimeError) as info:
+        model.load_state_dict(state, **options)
+    return str(info.value).partition("\n\n")[2]
+
+
+def call_in(text):
+    """The first call that the text suggests."""
+    line = next(line for line in text.splitlines() if "Try: " in line)
+    return line.partition("Try: ")[2].partition(", which leaves")[0].removesuffix(".")
+
+
+def follow(text, model, state):
+    """Does what the text says, as a user would paste it."""
+    scope = {"model": model, "state_dict": state, "re": re, "nn": nn, "modtree": modtree}
+    exec(call_in(text).replace(", before loading", ""), scope)
+    return scope
+
+
+def assert_loaded(model, state):
+    """All that the state dict has for this model is in it."""
+    values = [np.sort(v.numpy().reshape(-1)) for v in state.values()]
+    given = np.sort(np.concatenate(values))
+    own = np.concatenate([v.numpy().reshape(-1) for v in model.state_dict().values()])
+    np.testing.assert_allclose(np.sort(own), given)
+
+
+PREFIXES = ["module.", "_orig_mod.", "model.", "transformer.", "module._orig_mod.", "a.b.c.",
+            "base_model.model.", "_forward_module."]  # fmt: skip
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_a_prefix_of_the_state_dict(prefix):
+    state, model = {prefix + key: value for key, value in saved().items()}, Net()
+    text = explained(model, state)
+    assert f"begin with {prefix!r}" in text and "partial" not in call_in(text)
+    follow(text, model, state)
+    assert_loaded(model, state)
+
+
+@pytest.mark.parametrize("path", [["module"], ["model"], ["model", "transformer"]])
+def test_a_prefix_of_the_model(path):
+    model, state = Net(), saved()
+    for name in reversed(path):
+        model = Wrapped(name, model)
+    text = explained(model, state)
+    assert f"the keys of the model begin with {'.'.join(path) + '.'!r}" in text
+    follow(text, model, state)
+    assert_loaded(model, state)
+
+
+def test_a_prefix_of_some_keys_of_the_model():
+    model = Wrapped("backbone", Net())
+    model.head = nn.Linear(4, 2)
+    state = saved() | {f"head.{key}": value for key, value in saved(nn.Linear(4, 2)).items()}
+    text = explained(model, state)
+    assert "the keys of the model begin with 'backbone.'" in text
+    follow(text, model, state)
+    assert_loaded(model, state)
+
+
+def test_a_prefix_and_a_head_of_another_task():
+    state = {f"model.{key}": value for key, value in saved().items() if "lm_head" not in key}
+    state["classifier.weight"] = modtree.ones(2, 4)
+    model = Net()
+    text = explained(model, state)
+    assert "which leaves 1 missing, 1 not expected" in text
+    follow(text, model, state)
+    assert modtree.equal(model.layers[1].attn.weight, state["model.layers.1.attn.weight"])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "by", "reason"),
+    [
+        ("^embed", "tokens", "'tokens' is 'embed' now"),
+        ("^layers", "h", "'h' is 'layers' now"),
+        (r"^layers\.(\d)", r"h.\1.block", "'h.*.block' is 'layers.*' now"),
+        (r"\.attn\.", ".self_attn.", "'self_attn' is 'attn' now"),
+        (r"\.attn\.", ".attn.base.", "have 'base' in them, which the model has not"),
+        (r"^layers\.(\d+)\.attn", r"encoder.\1.self_attn", "'self_attn' is 'attn' now"),
+        (r"\.weight$", ".kernel", "entries called 'kernel' are called 'weight' now"),
+    ],
+)
+def test_other_names(pattern, by, reason):
+    state, model = replaced(pattern, by), Net()
+    text = explained(model, state)
+    if "encoder" in by:
+        assert "'encoder.*.self_attn' is 'layers.*.attn' now" in text
+    else:
+        assert reason in text
+    follow(text, model, state)
+    assert_loaded(model, state)
+
+
+def test_several_names_at_once():
+    state = replaced("^layers", "h", replaced(r"\.attn\.", ".self_attn."))
+    state = replaced(r"norm\.weight$", "norm.gamma", replaced(r"norm\.bias$", "norm.beta", state))
+    state = {f"module.{key}": value for key, value in state.items()}
+    model = Net()
+    follow(explained(model, state), model, state)
+    assert_loaded(model, state)
+
+
+def test_children_that_share_no_letters():
+    state = replaced("^embed", "tok_embeddings", replaced("^lm_head", "output"))
+    text = explained(Net(), state)
+    assert "'embed.weight' is perhaps 'tok_embeddings.weight'" in text
+    assert "'lm_head.weight' is perhaps 'output.weight'" in text
+
+
+def test_what_fits_two_ways_is_not_guessed():
+    class Attention(nn.Module):
+        def __init__(self, names):
+            super().__init__()
+            for name in names:
+                self.add_module(name, nn.Linear(2, 2))
+
+    def make(names):
+        return nn.ModuleList([Attention(names) for _ in range(3)])
+
+    text = explained(make(["wq", "wk", "wv"]), saved(make(["query", "key", "value"])))
+    assert "Likely cause" not in text
+
+
+def test_a_rule_that_would_break_what_fits_is_not_given():
+    model = nn.ModuleDict({"a": nn.Linear(2, 2), "b": nn.Linear(2, 2)})
+    state = saved(nn.ModuleDict({"a": nn.Linear(2, 2), "c": nn.Linear(2, 2)}))
+    follow(explained(model, state), model, state)
+    assert_loaded(model, state)
+
+
+def test_transposed_weights():
+    state = {k: v.T if "mlp" in k and v.ndim == 2 else v for k, v in saved().items()}
+    model = Net()
+    text = explained(model, state)
+    assert "transposed entries (6 of 6 of the wrong shape)" in text and "other sizes" not in text
+    follow(text, model, state)
+    assert_loaded(model, state)
+
+
+@pytest.mark.parametrize(("own", "given"), [(5, 3), (3, 5), (1, 2)])
+def test_another_number_of_layers(own, given):
+    model, state = Net(own), saved(Net(given))
+    text = explained(model, state)
+    assert f"'layers' has {own} blocks in the model and {given} in the state dict" in text
+    assert f"build the model with {given}" in text
+    exec(call_in(text).partition("with model.")[2].join(("model.", "")), {
+        "model": model, "state_dict": state})  # fmt: skip
+    assert modtree.equal(model.layers[0].attn.bias, state["layers.0.attn.bias"])
+
+
+def test_another_number_of_layers_under_a_prefix():
+    state = {f"module.{key}": value for key, value in saved(Net(5)).items()}
+    text = explained(Net(), state)
+    assert "rename={'module.': ''}, partial=True), which leaves 16 not expected" in text
+    assert "'layers' has 3 blocks in the model and 5 in the state dict" in text
+
+
+@pytest.mark.parametrize("is_tied", [True, False])
+def test_a_tied_entry_is_missing(is_tied):
+    model = Net()
+    if is_tied:
+        model.lm_head.weight = model.embed.weight
+    state = saved()
+    del state["lm_head.weight"]
+    text = explained(model, state)
+    assert ("is the same tensor as" if is_tied else "was perhaps the same") in text
+    follow(text, model, state)
+    assert modtree.equal(model.lm_head.weight, state["embed.weight"])
+
+
+@pytest.mark.parametrize("prefix", ["", "module."])
+def test_arrays(prefix):
+    model = Net()
+    state = {prefix + key: value.numpy() for key, value in saved().items()}
+    text = explained(model, state)
+    line = next(line for line in text.splitlines() if "arrays of NumPy" in line)
+    scope = follow(line, model, state)
+    rename = {"module.": ""} if prefix else None
+    assert model.load_state_dict(scope["state_dict"], rename=rename) == ([], [])
+
+
+@pytest.mark.parametrize("prefix", ["", "module."])
+@pytest.mark.parametrize("names", [["state_dict"], ["model"], ["ema"], ["checkpoint", "model"]])
+def test_a_whole_checkpoint(names, prefix):
+    state = {prefix + key: value for key, value in saved().items()}
+    whole = state
+    for name in reversed(names):
+        whole = {name: whole, "epoch": 3}
+    whole["optimizer"] = {"state": {}, "param_groups": []}
+    model = Net()
+    text = explained(model, whole)
+    assert f"under {''.join(f'[{name!r}]' for name in names)}" in text
+    follow(text, model, whole)
+    assert_loaded(model, state)
+
+
+def test_the_state_of_an_optimizer():
+    state = {"state": {0: {"step": modtree.zeros(1)}}, "param_groups": [{"lr": 0.1}]}
+    assert "the state of an optimizer" in explained(Net(), state)
+
+
+def test_what_holds_no_state_dict_is_not_called_one():
+    state = {"model": {"name": "net"}, "config": {"size": 3}}
+    assert "Likely cause" not in explained(Net(), state)
+
+
+def weight_normed(module, function=parametrizations.weight_norm):
+    for part in module.modules():
+        if isinstance(part, nn.Linear):
+            function(part)
+    return module
+
+
+def linears(count=2):
+    return nn.Sequential(*(nn.Linear(3, 3) for _ in range(count)))
+
+
+@pytest.mark.parametrize("count", [1, 2, 6])
+def test_saved_under_weight_norm(count):
+    state, model = saved(weight_normed(linears(count))), linears(count)
+    text = explained(model, state)
+    assert "was parametrized when it was saved" in text
+    calls = call_in(text)
+    assert calls.count("get_submodule") == min(count, 4)
+    if count <= 4:
+        follow(text, model, state)
+        assert model.load_state_dict(state) == ([], [])
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_saved_under_the_older_weight_norm():
+    state = saved(weight_normed(linears(), nn.utils.weight_norm))
+    model = linears()
+    text = explained(model, state)
+    assert "was saved under weight_norm" in text
+    follow(text, model, state)
+    assert model.load_state_dict(state) == ([], [])
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize("function", [parametrizations.weight_norm, nn.utils.weight_norm])
+def test_saved_under_weight_norm_and_a_prefix(function):
+    state = {
+        f"module.{key}": value for key, value in saved(weight_normed(linears(), function)).items()
+    }
+    text = explained(linears(), state)
+    assert "rename={'module.': ''}, partial=True), which leaves 2 missing, 4 not expected" in text
+    assert "when it was saved" in text or "was saved under weight_norm" in text
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_saved_under_the_newer_weight_norm():
+    state = saved(weight_normed(linears()))
+    model = weight_normed(linears(), nn.utils.weight_norm)
+    text = explained(model, state)
+    assert "the model has the older weight_norm" in text
+    follow(text, model, state)
+    assert_loaded(model, state)
+
+
+def test_a_model_that_is_parametrized():
+    assert "'0.weight' is parametrized in the model" in explained(
+        weight_normed(linears()), saved(linears())
+    )
+
+
+def test_adapters():
+    state = {}
+    for key, value in saved().items():
+        state["base_model.model." + key.replace("attn.", "attn.base_layer.")] = value
+        if key.endswith("attn.weight"):
+            for name, shape in (("lora_A", (2, 4)), ("lora_B", (4, 2))):
+                path = key.removesuffix(".weight")
+                state[f"base_model.model.{path}.{name}.default.weight"] = modtree.zeros(shape)
+    model = Net()
+    text = explained(model, state)
+    assert "6 entries are LoRA adapters of peft" in text
+    follow(text, model, state)
+    base = {key: value for key, value in state.items() if "lora" not in key}
+    assert_loaded(model, base)
+    alone = {key: value for key, value in state.items() if "lora" in key}
+    assert "the LoRA adapters of peft alone" in explained(Net(), alone)
+
+
+@pytest.mark.parametrize(
+    ("entries", "writer"),
+    [
+        (["scale", "zero_point", "_packed_params.dtype", "_packed_params._packed_params"], "ao"),
+        (["SCB", "weight_format", "weight"], "bitsandbytes"),
+        (["qweight", "qzeros", "scales"], "GPTQ"),
+    ],
+)
+def test_quantized(entries, writer):
+    text = explained(linears(), {f"0.{name}": modtree.ones(1) for name in entries})
+    assert "'0' was quantized when it was saved" in text and writer in text
+
+
+def test_another_vocabulary():
+    text = explained(Net(), saved(Net(words=12)))
+    assert "the first size of 'embed.weight' is 12 in the checkpoint and 10 in the model" in text
+
+
+def test_other_sizes_everywhere():
+    def make(size):
+        return nn.Sequential(nn.Linear(size, size), nn.Linear(size, size), nn.LayerNorm(size))
+
+    text = explained(make(8), saved(make(4)))
+    assert "4 in the checkpoint is 8 in the model" in text and "build the model with 4" in text
+
+
+def test_a_newer_version():
+    state = Net().state_dict()
+    state._metadata["bn"]["version"] = 3
+    del state["bn.num_batches_tracked"]
+    model = Net()
+    text = explained(model, state)
+    assert "'bn' was saved in version 3 of its class, which is at version 2 now" in text
+    follow(text, model, state)
+
+
+def test_an_older_version_without_the_count_of_batches_loads():
+    state = saved()
+    del state["bn.num_batches_tracked"]
+    assert Net().load_state_dict(state) == ([], [])
+
+
+def test_keys_and_values_of_any_kind():
+    class Odd:
+        @property
+        def shape(self):
+            raise KeyboardInterrupt
+
+        __class__ = shape  # type: ignore[assignment]
+
+    odd = Odd()
+    for state in (
+        {"module.embed.weight": odd, "module.": 1, ".": 2, "": 3, "a" * 1000: 4},
+        {f"{i}": {f"{k}": {} for k in range(3)} for i in range(50)},
+        {"model": {1: 2, None: odd}, "x": {"y": odd}},
+        {f"layers.{i}": i for i in range(30)},
+        {"layers." * 3000 + "weight": 1, "layers.\u0663.weight": 2},
+    ):
+        text = explained(Net(), state)
+        assert "partial=True" in text or "Likely cause" in text
