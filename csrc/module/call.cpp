@@ -19,21 +19,45 @@ bool has_global_hooks() {
           PyDict_GET_SIZE(global_hooks.backward) | PyDict_GET_SIZE(global_hooks.backward_pre)) != 0;
 }
 
-// Is it a module after Module.__init__ for which no hook table was ever made?
+// Is it, in compact mode, a module after Module.__init__ for which no hook table was ever made?
 bool has_no_tables(const ModuleObject *module) {
-  return !module->state.exposed && module->state.initialized && !module->state.hooks;
+  return module->state.initialized && !module->state.hooks;
+}
+
+// Has the instance dict of a module in exposed mode four empty hook tables, and nothing in the
+// place of the methods that a call runs? False where that cannot be told without user code.
+[[gnu::noinline]] bool has_bare_dict(const ModuleObject *module) {
+  PyObject *dict = module->dict;
+  for (PyObject *name : {names.forward, names.call_impl, names.compiled_call_impl}) {
+    if (!dict_lacks_str(dict, name)) {
+      return false;
+    }
+  }
+  for (PyObject *name : {names.backward_hooks, names.backward_pre_hooks, names.forward_hooks,
+                         names.forward_pre_hooks}) {
+    PyObject *table = dict_peek_str(dict, name);
+    if (!table || !PyDict_Check(table) || PyDict_GET_SIZE(table) != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Is there nothing on the module itself that a call would have to heed?
+inline bool is_bare(const ModuleObject *module) {
+  return module->state.exposed ? has_bare_dict(module)
+                               : has_no_tables(module) && !module->state.instance_overrides;
 }
 
 // The class's function that a call runs with nothing around it, as nearly every call does, or null
 // when that takes a longer look. Borrowed. Runs no user code.
 PyObject *bare_forward(const ModuleObject *module) {
   ClassInfo info;
-  const bool is_bare = class_cache.find(Py_TYPE(module), &info) &&
-                       !info.overrides_any<Virtual::compiled_call_impl, Virtual::call_impl,
-                                           Virtual::getattribute>() &&
-                       has_no_tables(module) && !module->state.instance_overrides &&
-                       !has_global_hooks() && knows_not_tracing();
-  return is_bare ? info.forward() : nullptr;
+  const bool found = class_cache.find(Py_TYPE(module), &info) &&
+                     !info.overrides_any<Virtual::compiled_call_impl, Virtual::call_impl,
+                                         Virtual::getattribute>() &&
+                     !has_global_hooks() && knows_not_tracing() && is_bare(module);
+  return found ? info.forward() : nullptr;
 }
 
 // The number of entries of a hook table in compact mode, where it is a dict.

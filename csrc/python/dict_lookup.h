@@ -130,6 +130,13 @@ inline void prefetch_entries(PyObject *dict) {
   prefetch_head(reinterpret_cast<PyDictObject *>(dict)->ma_keys, 128);
 }
 
+// Borrowed value of the str, or null without an error: where there is none, and where finding it
+// could run user code.
+inline PyObject *dict_peek_str(PyObject *dict, PyObject *key) {
+  PyObject *value = nullptr;
+  return dict_tables_are_known && look_up_str(dict, key, &value) == Lookup::found ? value : nullptr;
+}
+
 #else
 
 inline bool dict_next(PyObject *dict, Py_ssize_t *position, PyObject **key, PyObject **value) {
@@ -141,6 +148,8 @@ inline PyObject *dict_value_ahead(PyObject *, Py_ssize_t, int) { return nullptr;
 inline void prefetch_entries(PyObject *) {}
 
 inline bool dict_lacks_str(PyObject *dict, PyObject *) { return PyDict_GET_SIZE(dict) == 0; }
+
+inline PyObject *dict_peek_str(PyObject *, PyObject *) { return nullptr; }
 
 inline PyObject *dict_find_str(PyObject *dict, PyObject *key) { return dict_get_str(dict, key); }
 

@@ -537,3 +537,58 @@ def test_a_global_table_filled_by_hand(impl):
         del table["mine"]
         assert m(1) == 1
     assert seen == [(m, (1,), 1), (m, (1,))]
+
+
+def test_a_module_whose_dict_was_looked_at(impl):
+    m, seen = echo(impl), []
+    entries = vars(m)
+    plain = ("forward", (1,), {"a": 2})
+    assert m(1, a=2) == plain
+    for name in ("_forward_hooks", "_forward_pre_hooks"):
+        entries[name]["mine"] = lambda *args: seen.append(args)
+        assert m(1, a=2) == plain
+        entries[name].clear()
+        assert m(1, a=2) == plain
+        old, entries[name] = entries[name], {"mine": lambda *args: seen.append(args)}
+        assert m(1, a=2) == plain
+        entries[name] = old
+    assert seen == [(m, (1,), plain)] * 2 + [(m, (1,))] * 2
+    for name in ("forward", "_call_impl", "_compiled_call_impl"):
+        entries[name] = lambda *args, name=name, **kwargs: (name, args, kwargs)
+        assert m(1, a=2) == (name, (1,), {"a": 2})
+        del entries[name]
+        assert m(1, a=2) == plain
+    entries["_compiled_call_impl"] = None
+    assert m(1, a=2) == plain
+    entries["".join(list("forward"))] = lambda *args, **kwargs: "equal name"
+    assert m(1) == "equal name"
+    del entries["forward"]
+    entries[3] = 4  # no dict of names any more
+    assert m(1, a=2) == plain
+
+
+@pytest.mark.parametrize("name", ["_forward_hooks", "_forward_pre_hooks", "_backward_hooks"])
+def test_a_hook_table_deleted_from_the_dict(impl, name):
+    m = echo(impl)
+    table = vars(m).pop(name)
+    with raises(AttributeError, name):
+        m(1)
+    vars(m)[name] = table
+    assert m(1) == ("forward", (1,), {})
+
+
+def test_a_dict_with_a_hostile_name(impl):
+    class Name(str):
+        __slots__ = ()
+        __hash__ = str.__hash__
+
+        def __eq__(self, other):
+            compared.append(str(other))
+            vars(m).pop("filler", None)
+            return str.__eq__(self, other)
+
+    compared = []
+    m = echo(impl)
+    vars(m)["filler"] = 1
+    vars(m)[Name("forward")] = lambda *args: "instance"
+    assert m(1) == "instance" and "forward" in compared
