@@ -114,7 +114,8 @@ public:
   }
 
   int same_shape(PyObject *tensor, PyObject *other) override {
-    const int same = reader_.same_shape(tensor, other);
+    bool any_meta;
+    const int same = reader_.same_shape(tensor, other, &any_meta);
     if (same >= 0) {
       return same;
     }
@@ -242,7 +243,8 @@ public:
     return type == parameter_type_.ptr() || type == tensor_type_.ptr();
   }
   bool is_copied_plainly(PyObject *tensor, PyObject *source) override {
-    return reader_.same_shape(tensor, source) == 1;
+    bool any_meta;
+    return reader_.same_shape(tensor, source, &any_meta) == 1 && !any_meta;
   }
   bool copies_in_batches(PyObject *tensor, PyObject *source) override {
     return !copy_all_.is_none() && is_own_type(tensor) && is_own_type(source);

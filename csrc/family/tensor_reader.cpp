@@ -66,6 +66,7 @@ TensorReader::TensorReader(py::handle tensor_type, py::handle parameter_type,
   if (!transforms || !library) {
     throw py::error_already_set();
   }
+  sizes_.find(library);
   transforms_ =
       reinterpret_cast<const void *const *(*)()>(find_in_loaded_library(library, transforms));
   if (find_attributes()) {
@@ -220,18 +221,23 @@ Read TensorReader::read(PyObject *tensor, TensorFacts *facts) {
   return Read::done;
 }
 
-int TensorReader::same_shape(PyObject *tensor, PyObject *other) {
-  dlpack::Tensor mine, theirs;
-  if (!is_readable(tensor) || !is_plain(other) || !fill(tensor, &mine)) {
+int TensorReader::same_shape(PyObject *tensor, PyObject *other, bool *any_meta) {
+  if (!is_readable(tensor) || !is_plain(other)) {
     return -1;
   }
-  // By value: reading the other may let go of the first.
-  std::int64_t shape[TensorFacts::kMaxDims];
-  std::copy(mine.shape, mine.shape + mine.ndim, shape);
-  if (!fill(other, &theirs)) {
+  if (sizes_.knows_layout(tensor) && sizes_.knows_layout(other)) {
+    TensorSizes::Sizes mine, theirs;
+    if (sizes_.read(tensor, &mine) && sizes_.read(other, &theirs)) {
+      *any_meta = sizes_.is_meta(mine) || sizes_.is_meta(theirs);
+      return mine.equal(theirs);
+    }
+  }
+  TensorFacts facts, others;
+  *any_meta = false;
+  if (read(tensor, &facts) != Read::done || read(other, &others) != Read::done) {
     return -1;
   }
-  return mine.ndim == theirs.ndim && std::equal(shape, shape + mine.ndim, theirs.shape);
+  return facts.has_shape_of(others);
 }
 
 bool TensorReader::has_requires_grad(PyObject *tensor, bool flag) const {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "family/tensor_facts.h"
+#include "family/tensor_sizes.h"
 #include "python/compat.h"
 
 namespace modtree {
@@ -40,8 +41,9 @@ public:
   // or conjugated), all within the storage.
   Read read_values(PyObject *tensor, TensorFacts *facts);
 
-  // Have both the same shape? 1, 0, or -1: not known, without an error.
-  int same_shape(PyObject *tensor, PyObject *other);
+  // Have both the same shape? 1, 0, or -1: not known, without an error. *any_meta: has one no
+  // values?
+  int same_shape(PyObject *tensor, PyObject *other, bool *any_meta);
 
   // May the functions below be called for this tensor now? They do what the library's C functions
   // do behind its attributes, which look for modes themselves.
@@ -121,6 +123,7 @@ private:
   std::array<Getter, kTensorAttributes> getters_;
   Setter set_grad_;
   PyCFunction detach_ = nullptr;
+  TensorSizes sizes_;
   // Where the state of function transforms on this thread is kept; null: not known.
   const void *const *(*transforms_)() = nullptr;
   std::vector<Mode> modes_;
