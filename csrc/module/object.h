@@ -298,6 +298,19 @@ public:
     }
   }
 
+  // What next() would give, where that is no error and the key a plain str; false otherwise.
+  // pass() then goes behind it. `*far`: the value some places later, or null.
+  bool peek(Py_ssize_t *position, PyObject **key, PyObject **value, int places,
+            PyObject **far) const {
+    *position = position_;
+    return mapping_ && PyDict_GET_SIZE(mapping_) == size_ && left_ > 0 &&
+           dict_next_str(mapping_, position, key, value, places, far);
+  }
+  void pass(Py_ssize_t position) {
+    position_ = position;
+    --left_;
+  }
+
   // The value of a plain dict that comes some places later, or null: for prefetching. Borrowed.
   PyObject *ahead(int places) const {
     return mapping_ ? dict_value_ahead(mapping_, position_, places) : nullptr;

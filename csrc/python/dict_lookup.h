@@ -117,6 +117,28 @@ inline bool dict_next(PyObject *dict, Py_ssize_t *position, PyObject **key, PyOb
   return false;
 }
 
+// The same where every key is of the type str itself; false where that is not known, too. `*far`:
+// the value some places later, or null, for prefetching.
+inline bool dict_next_str(PyObject *dict, Py_ssize_t *position, PyObject **key, PyObject **value,
+                          int places, PyObject **far) {
+  Py_ssize_t count;
+  const DictEntry *entries = dict_tables_are_known ? entries_of(dict, &count) : nullptr;
+  if (!entries) {
+    *far = nullptr;
+    return PyDict_Next(dict, position, key, value) && PyUnicode_CheckExact(*key);
+  }
+  for (Py_ssize_t place = *position; place < count; ++place) {
+    if (PyObject *found = entries[place].value) {
+      *position = place + 1;
+      *key = entries[place].key;
+      *value = found;
+      *far = place + places < count ? entries[place + places].value : nullptr;
+      return true;
+    }
+  }
+  return false;
+}
+
 // The value that dict_next() comes to some places after `position`, or null where nobody knows:
 // for prefetching. Borrowed.
 inline PyObject *dict_value_ahead(PyObject *dict, Py_ssize_t position, int places) {
@@ -141,6 +163,12 @@ inline PyObject *dict_peek_str(PyObject *dict, PyObject *key) {
 
 inline bool dict_next(PyObject *dict, Py_ssize_t *position, PyObject **key, PyObject **value) {
   return PyDict_Next(dict, position, key, value) != 0;
+}
+
+inline bool dict_next_str(PyObject *dict, Py_ssize_t *position, PyObject **key, PyObject **value,
+                          int, PyObject **far) {
+  *far = nullptr;
+  return PyDict_Next(dict, position, key, value) && PyUnicode_CheckExact(*key);
 }
 
 inline PyObject *dict_value_ahead(PyObject *, Py_ssize_t, int) { return nullptr; }

@@ -1,16 +1,26 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "module/walk/module_walk.h"
 
+#include <utility>
+
 #include "module/name_cache.h"
 #include "python/call.h"
 #include "python/prefetch.h"
 
 namespace modtree {
 
+namespace {
+
+constexpr int kAhead = 8;                 // children
+constexpr std::size_t kSmallTree = 1000;  // modules; smaller ones lie in the cache
+
+}  // namespace
+
 ModuleWalk::ModuleWalk(PyObject *prefix, bool remove_duplicate, bool named, PyObject *memo)
     : prefix_(py::reinterpret_borrow<py::object>(prefix)),
       remove_duplicate_(remove_duplicate),
-      named_(named) {
+      named_(named),
+      may_be_plain_(remove_duplicate && !memo && PyUnicode_Check(prefix)) {
   if (memo) {
     seen_.adopt(memo);
   }
@@ -65,10 +75,21 @@ int ModuleWalk::next(Visit *visit) {
       return entered;
     }
   }
-  if (entered_.module && open_entered() < 0) {
-    return -1;
-  }
-  while (!stack_.empty()) {
+  while (true) {
+    if (const int plain = next_plain()) {
+      visit->module = entered_.module;
+      visit->name = entered_.prefix;
+      return plain;
+    }
+    if (entered_.module) {
+      if (open_entered() < 0) {
+        return -1;
+      }
+      continue;
+    }
+    if (stack_.empty()) {
+      return 0;
+    }
     bool found = false;
     const int result = stack_.back().items ? next_item(visit, &found) : next_child(visit, &found);
     if (result < 0) {
@@ -78,7 +99,61 @@ int ModuleWalk::next(Visit *visit) {
       return 1;
     }
   }
-  return 0;
+}
+
+// Does it, by its class and of its own, override nothing that walks ask? False as well for what is
+// no module, and for a class that was not met before.
+bool ModuleWalk::is_plain(PyObject *module) {
+  PyTypeObject *type = Py_TYPE(module);
+  const TypeVersion version = type_version(type);
+  if (type != plain_type_ || version != plain_version_ || version == 0) {
+    ClassInfo info;
+    if (!class_cache.find(type, &info) || !info.identity_hash() ||
+        info.overrides_any<Virtual::named_modules, Virtual::getattribute>()) {
+      return false;
+    }
+    plain_type_ = type;
+    plain_version_ = version;
+  }
+  return !may_override(as_module(module));
+}
+
+int ModuleWalk::next_plain() {
+  if (!may_be_plain_ || stack_.empty() || !seen_.holds_addresses()) {
+    return 0;
+  }
+  if (PyObject *last = entered_.module.ptr()) {
+    const ModuleState &state = as_module(last)->state;
+    const bool is_leaf =
+        state.modules ? PyDict_CheckExact(state.modules) && PyDict_GET_SIZE(state.modules) == 0
+                      : state.initialized && !state.exposed;
+    if (!is_leaf) {
+      return 0;
+    }
+  }
+  RegistryItems &children = stack_.back().children;
+  Py_ssize_t position;
+  PyObject *key, *child, *far;
+  if (!children.peek(&position, &key, &child, kAhead, &far) || !is_sole_reference(child) ||
+      !is_plain(child)) {
+    return 0;
+  }
+  children.pass(position);
+  if (far) {
+    prefetch_head(far, sizeof(ModuleObject));
+  }
+  if (ahead_ != Slot::modules && entered_count_ > kSmallTree) {
+    look_ahead(children, Py_TYPE(child));
+  }
+  seen_.add_new(child);
+  ++entered_count_;
+  entered_.key = py::reinterpret_borrow<py::object>(key);
+  entered_.module = py::reinterpret_borrow<py::object>(child);
+  if (named_) {
+    entered_.prefix = full_name(key);
+    return entered_.prefix ? 1 : -1;
+  }
+  return 1;
 }
 
 // Visits a module natively: 1 and *visit set, 0 when it was seen before, -1 on error. `only_here`:
@@ -120,8 +195,10 @@ int ModuleWalk::open_entered() {
   if (registry(as_module(place.module.ptr()), Slot::modules, &children, &keep) < 0) {
     return -1;
   }
-  stack_.emplace_back();
-  Frame &frame = stack_.back();
+  if (stack_.empty()) {
+    stack_.reserve(8);
+  }
+  Frame &frame = stack_.emplace_back();
   frame.place = std::move(place);
   return frame.children.start(children);
 }
@@ -159,17 +236,8 @@ PyObject *ModuleWalk::registry_ahead(const RegistryItems &children, int places,
 }
 
 // Brings near what will be looked at soon, each thing some children after what leads to it: the
-// children themselves, their registries, the entries of these, and what stands in them. Most trees
-// lie in the cache, and only the first is worth its time there.
-void ModuleWalk::look_ahead(const RegistryItems &children, PyObject *child) const {
-  constexpr std::size_t kSmallTree = 1000;
-  if (PyObject *far = children.ahead(8)) {
-    prefetch_head(far, sizeof(ModuleObject));
-  }
-  if (ahead_ == Slot::modules || entered_count_ < kSmallTree) {
-    return;
-  }
-  PyTypeObject *type = Py_TYPE(child);
+// registries of children that are near, the entries of these, and what stands in them.
+void ModuleWalk::look_ahead(const RegistryItems &children, PyTypeObject *type) const {
   if (PyObject *registry = registry_ahead(children, 5, type)) {
     prefetch(registry);
   }
@@ -210,7 +278,6 @@ int ModuleWalk::next_child(Visit *visit, bool *found) {
       !info.overrides_any<Virtual::named_modules, Virtual::getattribute>() &&
       !may_override(as_module(child)) && seen_.holds_addresses()) {
     // No user code runs before the child is owned.
-    look_ahead(children, child);
     const int entered = enter(child, info, key, only_here, visit);
     *found = entered > 0;
     return entered;

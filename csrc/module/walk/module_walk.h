@@ -48,6 +48,13 @@ public:
   // of modules).
   int next(Visit *visit);
 
+  // next() for the most common case: a module that only its parent holds, and that overrides
+  // nothing. 1: entered_module() and entered_name() have it; 0: not so, and nothing was done; -1 on
+  // error. May be tried first at any time.
+  int next_plain();
+  PyObject *entered_module() const { return entered_.module.ptr(); }
+  PyObject *entered_name() const { return entered_.prefix.ptr(); }
+
   int traverse(visitproc visit, void *arg) const;
 
 private:
@@ -70,7 +77,8 @@ private:
   int open_entered();
   int next_child(Visit *visit, bool *found);
   int next_item(Visit *visit, bool *found);
-  void look_ahead(const RegistryItems &children, PyObject *child) const;
+  bool is_plain(PyObject *module);
+  void look_ahead(const RegistryItems &children, PyTypeObject *type) const;
   PyObject *registry_ahead(const RegistryItems &children, int places, PyTypeObject *type) const;
   void pop();
   py::object full_name(PyObject *key);
@@ -87,7 +95,10 @@ private:
   py::object prefix_;
   bool remove_duplicate_;
   bool named_;
-  Slot ahead_ = Slot::modules;  // of read_ahead()
+  bool may_be_plain_;
+  Slot ahead_ = Slot::modules;          // of read_ahead()
+  PyTypeObject *plain_type_ = nullptr;  // found plain when it had this version; only compared
+  TypeVersion plain_version_ = 0;
   std::size_t entered_count_ = 0;
   std::size_t position_ = 0;
 };

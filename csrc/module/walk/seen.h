@@ -36,7 +36,7 @@ public:
     if (by_identity && !set_) {
       if (only_here) {
         if (remember) {
-          own(object);
+          add_new(object);
         }
         return 1;
       }
@@ -49,11 +49,20 @@ public:
       if (!pointers_.insert(object)) {
         return 0;
       }
-      own(object);
+      add_new(object);
       in_table_ = owned_.size();
       return 1;
     }
     return visit_set(object, remember);
+  }
+
+  // Makes a member of what is compared by identity and is none. Only while holds_addresses().
+  void add_new(PyObject *object) {
+    if (owned_.capacity() == 0) {
+      owned_.reserve(32);
+    }
+    owned_.push_back(object);
+    Py_INCREF(object);
   }
 
   // While it does, visiting what is compared by identity runs no user code.
@@ -68,10 +77,6 @@ public:
 private:
   int visit_set(PyObject *object, bool remember);
   void fill_table();
-  void own(PyObject *object) {
-    owned_.push_back(object);
-    Py_INCREF(object);
-  }
 
   std::vector<PyObject *> owned_;  // the members in the order of the walk, which is kinder to the
                                    // cache than the table's

@@ -56,11 +56,10 @@ void finish(Walk &walk) {
 
 PyObject *walk_tp_iternext(PyObject *self_obj) {
   Walk &walk = walk_of(self_obj);
-  if (walk.finished) {
-    return nullptr;
-  }
-  if (walk.running) {
-    PyErr_SetString(PyExc_ValueError, "generator already executing");
+  if (walk.finished || walk.running) {
+    if (!walk.finished) {
+      PyErr_SetString(PyExc_ValueError, "generator already executing");
+    }
     return nullptr;
   }
   walk.running = true;

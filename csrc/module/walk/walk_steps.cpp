@@ -238,6 +238,26 @@ PyObject *Walk::next_given() {
   }
 }
 
+// Goes on to the next module: 1, 0 at the end, -1 on error.
+int Walk::open_next() {
+  const int plain = modules->next_plain();
+  if (plain > 0) {
+    owner = py::reinterpret_borrow<py::object>(modules->entered_name());
+    return open(py::reinterpret_borrow<py::object>(modules->entered_module()), true) < 0 ? -1 : 1;
+  }
+  Visit visit;
+  const int more = plain < 0 ? -1 : modules->next(&visit);
+  if (more <= 0) {
+    return more;
+  }
+  const bool is_ours = visit.is_native();
+  if (visit.unpack() < 0) {
+    return -1;
+  }
+  owner = std::move(visit.name);
+  return open(std::move(visit.module), is_ours) < 0 ? -1 : 1;
+}
+
 PyObject *Walk::next_member() {
   while (true) {
     if (current) {
@@ -250,22 +270,19 @@ PyObject *Walk::next_member() {
     if (!modules) {
       return nullptr;
     }
-    Visit visit;
-    if (modules->next(&visit) <= 0) {
-      return nullptr;
-    }
-    const bool is_ours = visit.is_native();
-    if (visit.unpack() < 0) {
-      return nullptr;
-    }
-    owner = std::move(visit.name);
-    if (open(std::move(visit.module), is_ours) < 0) {
+    if (open_next() <= 0) {
       return nullptr;
     }
   }
 }
 
 PyObject *Walk::next_module() {
+  if (const int plain = modules->next_plain()) {
+    PyObject *module = modules->entered_module();
+    return plain < 0       ? nullptr
+           : request.named ? pair_of(modules->entered_name(), module)
+                           : Py_NewRef(module);
+  }
   Visit visit;
   if (modules->next(&visit) <= 0) {
     return nullptr;
@@ -310,12 +327,16 @@ PyObject *Walk::next_pair() {
 }
 
 PyObject *Walk::next() {
+  if (gives_modules) {
+    return next_module();
+  }
   if (!started) {
     started = true;
     if (start() < 0) {
       return nullptr;
     }
     request.root = py::object();
+    gives_modules = request.kind == WalkKind::modules;
   }
   if (pairs) {
     return next_pair();

@@ -12,6 +12,7 @@ namespace modtree {
 // A running walk.
 // - request.root is dropped when the walk starts.
 // - modules: the walk over modules; null for a walk within one module.
+// - gives_modules: `modules` is all that the items come from.
 // - pairs: an iterator of (name, value) made by an override, whose items are passed on.
 // - entries, members: the registry of the current module, or what get_members_fn gave for it.
 // - owner: the name of the current module.
@@ -20,6 +21,7 @@ struct Walk {
   bool started = false;
   bool finished = false;
   bool running = false;
+  bool gives_modules = false;
   std::unique_ptr<ModuleWalk> modules;
   py::object pairs;
   RegistryItems entries;
@@ -41,6 +43,7 @@ private:
   PyObject *next_child();
   PyObject *next_module();
   int open(py::object reached, bool is_ours);
+  int open_next();
   int next_pair_of_members(py::object *key, py::object *value);
   PyObject *next_registered();
   PyObject *next_given();
