@@ -32,6 +32,17 @@ from .common import (  # noqa: E402
 
 _BASES = ("call",)  # rows that budgets of others name
 PARTS = ("module", "experts", "resnet50", "calls", "chain900", "growth")
+LIBRARIES = (OURS, OURS_TORCH, TORCH)
+
+
+def _names_of_sides(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(";") if name.strip()]
+    wrong = [name for name in names if name not in LIBRARIES]
+    if wrong or not names:
+        given = f"not {', '.join(map(repr, wrong))}" if wrong else "at least one"
+        known = "; ".join(map(repr, LIBRARIES))
+        raise argparse.ArgumentTypeError(f"sides are {known}, {given}; floors are always measured")
+    return list(dict.fromkeys(names))
 
 
 def _arguments() -> argparse.Namespace:
@@ -43,7 +54,10 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--rows", default="", help="measure rows whose key contains this text")
     parser.add_argument(
-        "--sides", default=f"{OURS};{OURS_TORCH};{TORCH}", help="sides, separated by semicolons"
+        "--sides",
+        type=_names_of_sides,
+        default=list(LIBRARIES),
+        help=f"what to measure beside the floors, separated by semicolons: {'; '.join(LIBRARIES)}",
     )
     parser.add_argument("--repeats", type=int, default=15, help="runs of each side per row")
     parser.add_argument(
@@ -58,13 +72,15 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _sides(names: str) -> list[trees.Side]:
+def _sides(names: list[str]) -> list[trees.Side]:
     found = []
-    for name in names.split(";"):
+    for name in names:
         try:
             found.append(trees.side(name))
         except ImportError as error:
             print(f"without {name}: {error}", file=sys.stderr)
+    if not found:
+        sys.exit("no library to measure is installed")
     return found
 
 

@@ -6,6 +6,7 @@ looks at a time.
 from __future__ import annotations
 
 import itertools
+import subprocess
 import sys
 
 import pytest
@@ -272,3 +273,11 @@ def test_readme_table_goes_between_its_marks():
     assert readme.insert(new, text) == new
     with pytest.raises(ValueError, match="no <!-- bench"):
         readme.insert("nothing", text)
+
+
+def test_unknown_sides_are_refused_by_name():
+    for sides in ("floor", "modtree;flax", ";"):
+        command = [sys.executable, "-m", "bench", "--only", "growth", "--sides", sides]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 2
+        assert "'modtree'; 'modtree, torch leaves'; 'torch'" in done.stderr
