@@ -74,6 +74,9 @@ public:
   // Are both tensors with values of the library's own types and of the same shape, so that
   // tensor.copy_(source) needs no further question? False also where that is not known.
   virtual bool is_copied_plainly(PyObject *, PyObject *) { return false; }
+  // Asks for the memory that a copy of the tensor or into it reads, where the library says where
+  // that is; `tensor` may be any object. Runs no Python code.
+  virtual void prefetch(PyObject *) {}
   // Could the copy be one of copy_all()? Runs no Python code.
   virtual bool copies_in_batches(PyObject *, PyObject *) { return false; }
   // The copies of two lists of the same length, of different tensors, in order: 1; 0 when they must

@@ -45,6 +45,9 @@ public:
   // values?
   int same_shape(PyObject *tensor, PyObject *other, bool *any_meta);
 
+  // Asks for the memory in which the facts of any tensor, or other object, are.
+  void prefetch(PyObject *tensor) const { sizes_.prefetch(tensor); }
+
   // May the functions below be called for this tensor now? They do what the library's C functions
   // do behind its attributes, which look for modes themselves.
   bool knows(PyObject *tensor) { return table_ && is_plain(tensor); }

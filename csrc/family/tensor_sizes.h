@@ -31,6 +31,8 @@ public:
   // more, as it writes a line to stderr each time.
   bool read(PyObject *tensor, Sizes *sizes);
   bool is_meta(const Sizes &sizes) const { return sizes.device == meta_; }
+  // Asks for the memory of the tensor of libtorch that any object keeps, if it is known to.
+  void prefetch(PyObject *object) const;
 
 private:
   using Tensor = const void *const *;  // where the pointer to the implementation is

@@ -315,6 +315,9 @@ private:
     }
     for (Py_ssize_t i = 0; i < size; ++i) {
       const LoadPlan::Step &step = plan.steps[number + static_cast<std::size_t>(i)];
+      // In a large tree nothing that the first pass has read is in the caches any more.
+      step.family->prefetch(step.tensor);
+      step.family->prefetch(step.source);
       PyList_SET_ITEM(tensors.ptr(), i, Py_NewRef(step.tensor));
       PyList_SET_ITEM(sources.ptr(), i, Py_NewRef(step.source));
     }
