@@ -58,9 +58,26 @@ def test_to_torch_and_back(cli, model):
     assert "float32" in cli("inspect", "model.pt").out
 
 
+def test_what_is_not_taken_is_named(cli, model):
+    state = mt.load_file(model)
+    whole = {"epoch": 3, "state_dict": dict(state), "optimizer": {"lr": 0.1}}
+    mt.save(whole, "whole.pt", format="torch")
+    ended = cli("convert", "whole.pt", "some.safetensors", "--match", "layers.*.weight")
+    assert ended.status == 0
+    assert ended.lines[0].startswith("some.safetensors: safetensors, 6 entries")
+    assert ended.lines[1].startswith("left out, not wanted: ") and "and 3 more" in ended.lines[1]
+    assert ended.lines[2:] == ["left out, beside 'state_dict': epoch, optimizer"]
+    ended = cli("convert", "whole.pt", "all.safetensors", "--json")
+    assert json.loads(ended.out)["left_out"] == {"beside 'state_dict'": ["epoch", "optimizer"]}
+    ended = cli("convert", "all.safetensors", "all.safetensors", "--rename", "layers.=b.", "--json")
+    assert json.loads(ended.out)["left_out"] == {}
+
+
 def test_trouble(cli, model):
     target = "out.safetensors"
-    assert cli.trouble("convert", "nowhere", target) == "nowhere: No such file or directory"
+    assert cli.trouble("convert", "nowhere", target) == (
+        "nowhere: No such file or directory; there is model.safetensors"
+    )
     assert "'much' is no size" in cli.trouble("convert", model, target, "--max-shard-size", "much")
     assert cli.trouble("convert", model, target, "--match", "x*", "--match", "y") == (
         "model.safetensors: no key matches x* or y"

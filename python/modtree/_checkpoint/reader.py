@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import re
+import stat
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from modtree._checkpoint.base import Checkpoint, CheckpointError, Entry
+from modtree._checkpoint.beside import what_is_there
 from modtree._checkpoint.mapped import open_regular
 
 __all__ = [
@@ -99,13 +102,24 @@ def locate(path: Any) -> str:
     """The file or index that a path stands for.
 
     Raises:
+        FileNotFoundError: There is nothing. The message names the checkpoints in its folder.
         CheckpointError: The path is a folder that holds none, or several.
     """
     file = os.fsdecode(os.fspath(path))
-    if os.path.isdir(file):
-        return _in_folder(file)
-    is_index = not os.path.exists(file) and os.path.exists(file + INDEX_ENDING)
-    return file + INDEX_ENDING if is_index else file
+    try:
+        is_folder = stat.S_ISDIR(os.stat(file).st_mode)
+    except FileNotFoundError:
+        if os.path.exists(file + INDEX_ENDING):
+            return file + INDEX_ENDING
+        if os.path.exists(file):  # a save has put it in the place of the index meanwhile
+            return file
+        text = os.strerror(errno.ENOENT)
+        if there := what_is_there(*os.path.split(file)):
+            text += f"; there is {there}"
+        raise FileNotFoundError(errno.ENOENT, text, file) from None
+    except (OSError, ValueError):
+        return file  # whoever opens it is told
+    return _in_folder(file) if is_folder else file
 
 
 def is_index(path: str) -> bool:
@@ -155,9 +169,11 @@ def _in_folder(folder: str) -> str:
                 f"{found[1]} among them: name the one to read",
                 folder,
             )
+    there = what_is_there(folder)
     raise CheckpointError(
         "the folder holds no checkpoint: expected model.safetensors or "
-        "model.safetensors.index.json, pytorch_model.bin or pytorch_model.bin.index.json",
+        "model.safetensors.index.json, pytorch_model.bin or pytorch_model.bin.index.json"
+        f"{f'; there is {there}' if there else ''}",
         folder,
     )
 

@@ -10,11 +10,13 @@ from collections.abc import Callable
 
 from modtree._checkpoint.base import CheckpointError
 from modtree._checkpoint.convert import convert
-from modtree._checkpoint.reader import open_checkpoint
+from modtree._checkpoint.reader import Checkpoint, open_checkpoint
+from modtree._checkpoint.torch_reader import TorchCheckpoint
 from modtree._cli.ending import SAME, Trouble
 from modtree._cli.headline import headline
 from modtree._cli.options import RULE_HELP, add_json, describe, rename_rule
 from modtree._inspection.phrases import bytes_text
+from modtree._inspection.printable import printable
 from modtree._module.loading.rename import rename_function
 
 __all__ = ["execute", "fill"]
@@ -30,6 +32,7 @@ _EXAMPLES = """\
     modtree convert model.safetensors folder/model.safetensors --max-shard-size 5GB
     modtree convert ddp.pt plain.safetensors --rename module.= --match 'module.encoder.*'
 """
+_FEW = 5
 _STATUS = "0: written; 2: a file cannot be read or written"
 
 
@@ -62,12 +65,15 @@ def fill(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     """Writes the files, and returns the exit status."""
+    with open_checkpoint(options.source) as checkpoint:  # which the target may replace
+        rename = _rename(options, checkpoint)
+        left_out = _left_out(checkpoint, rename)
     try:
         convert(
             options.source,
             options.target,
             dtype=options.dtype,
-            rename=_rename(options),
+            rename=rename,
             max_shard_size=options.max_shard_size,
             format=options.format,
         )
@@ -75,11 +81,25 @@ def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int
         raise
     except (TypeError, ValueError) as error:  # options that do not fit
         raise Trouble(str(error)) from error
-    _say(options)
+    _say(options, left_out)
     return SAME
 
 
-def _rename(options: argparse.Namespace) -> Callable[[str], str | None] | None:
+def _left_out(
+    checkpoint: Checkpoint, rename: Callable[[str], str | None] | None
+) -> dict[str, list[str]]:
+    """What the checkpoint has that is not written, by the reason."""
+    found = {}
+    if rename is not None:
+        found["not wanted"] = [key for key in checkpoint.keys() if rename(key) is None]
+    if isinstance(checkpoint, TorchCheckpoint):
+        found[f"beside {checkpoint.found_under!r}"] = list(map(str, checkpoint.left_out))
+    return {reason: keys for reason, keys in found.items() if keys}
+
+
+def _rename(
+    options: argparse.Namespace, checkpoint: Checkpoint
+) -> Callable[[str], str | None] | None:
     """The new key of each entry, None for those that do not match."""
     function = None if options.rename is None else rename_function(options.rename)
     if options.match is None:
@@ -93,13 +113,12 @@ def _rename(options: argparse.Namespace) -> Callable[[str], str | None] | None:
             return None
         return key if function is None else function(key)
 
-    with open_checkpoint(options.source) as checkpoint:
-        if not any(map(matches, checkpoint.keys())):
-            raise Trouble(f"{options.source}: no key matches {' or '.join(options.match)}")
+    if not any(map(matches, checkpoint.keys())):
+        raise Trouble(f"{options.source}: no key matches {' or '.join(options.match)}")
     return renamed
 
 
-def _say(options: argparse.Namespace) -> None:
+def _say(options: argparse.Namespace, left_out: dict[str, list[str]]) -> None:
     with open_checkpoint(options.target) as written:
         entries = written.entries.values()
         files = sorted({str(entry.file) for entry in entries})
@@ -111,7 +130,12 @@ def _say(options: argparse.Namespace) -> None:
                 "entries": len(written.keys()),
                 "nbytes": nbytes,
                 "files": files,
+                "left_out": left_out,
             }
             print(json.dumps(answer, indent=1))
         else:
             print(f"{headline(written)}, {bytes_text(nbytes)}")
+            for reason, keys in left_out.items():
+                more = f" and {len(keys) - _FEW} more" if len(keys) > _FEW else ""
+                names = ", ".join(printable(key) for key in keys[:_FEW])
+                print(f"left out, {reason}: {names}{more}")

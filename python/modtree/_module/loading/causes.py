@@ -113,7 +113,7 @@ def _mappings(found: Mismatch) -> Iterator[tuple[str, Mapping[str, Any]]]:
     unexpected = set(found.unexpected)
     first = [name for name in _USUAL_NAMES if name in unexpected]
     for key in dict.fromkeys((*first, *found.unexpected)):
-        value = found.state_dict.get(key)
+        value: Any = found.state_dict.get(key)
         if not issubclass(type(value), dict):
             continue
         yield f"[{key!r}]", value
