@@ -103,20 +103,35 @@ int ModuleWalk::next(Visit *visit) {
 
 // Does it, by its class and of its own, override nothing that walks ask? False as well for what is
 // no module, and for a class that was not met before.
-bool ModuleWalk::is_plain(PyObject *module) {
+inline bool ModuleWalk::is_plain(PyObject *module) {
   PyTypeObject *type = Py_TYPE(module);
   const TypeVersion version = type_version(type);
-  if (type != plain_type_ || version != plain_version_ || version == 0) {
-    ClassInfo info;
-    if (!class_cache.find(type, &info) || !info.identity_hash() ||
-        info.overrides_any<Virtual::named_modules, Virtual::getattribute>()) {
-      return false;
-    }
-    plain_type_ = type;
-    plain_version_ = version;
-  }
-  return !may_override(as_module(module));
+  return ((type == plain_type_ && version == plain_version_ && version != 0) ||
+          is_plain_type(type, version)) &&
+         !may_override(as_module(module));
 }
+
+bool ModuleWalk::is_plain_type(PyTypeObject *type, TypeVersion version) {
+  ClassInfo info;
+  if (!class_cache.find(type, &info) || !info.identity_hash() ||
+      info.overrides_any<Virtual::named_modules, Virtual::getattribute>()) {
+    return false;
+  }
+  plain_type_ = type;
+  plain_version_ = version;
+  return true;
+}
+
+namespace {
+
+// Puts another object into its place. The old one may run code at its end, after the store.
+inline void replace(py::object &owner, PyObject *object) {
+  PyObject *old = owner.release().ptr();
+  owner = py::reinterpret_steal<py::object>(Py_NewRef(object));
+  Py_XDECREF(old);
+}
+
+}  // namespace
 
 int ModuleWalk::next_plain() {
   if (!may_be_plain_ || stack_.empty() || !seen_.holds_addresses()) {
@@ -147,8 +162,8 @@ int ModuleWalk::next_plain() {
   }
   seen_.add_new(child);
   ++entered_count_;
-  entered_.key = py::reinterpret_borrow<py::object>(key);
-  entered_.module = py::reinterpret_borrow<py::object>(child);
+  replace(entered_.module, child);
+  replace(entered_.key, key);
   if (named_) {
     entered_.prefix = full_name(key);
     return entered_.prefix ? 1 : -1;

@@ -78,6 +78,7 @@ private:
   int next_child(Visit *visit, bool *found);
   int next_item(Visit *visit, bool *found);
   bool is_plain(PyObject *module);
+  bool is_plain_type(PyTypeObject *type, TypeVersion version);
   void look_ahead(const RegistryItems &children, PyTypeObject *type) const;
   PyObject *registry_ahead(const RegistryItems &children, int places, PyTypeObject *type) const;
   void pop();
