@@ -12,6 +12,7 @@ kernels know goes to them (:mod:`._images`).
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -94,7 +95,14 @@ def _check(
 
 
 def _counts(x: Array, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes) -> Sizes:
-    sizes = tuple(n + 2 * p for n, p in zip(x.shape[2:], padding, strict=True))
+    return _counts_of(x.shape[2:], kernel, stride, padding, dilation)
+
+
+@lru_cache(maxsize=1024)
+def _counts_of(
+    sizes: Sizes, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes
+) -> Sizes:
+    sizes = tuple(n + 2 * p for n, p in zip(sizes, padding, strict=True))
     reach = tuple(d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True))
     if any(n < k for n, k in zip(sizes, reach, strict=True)):
         raise RuntimeError(
@@ -137,6 +145,8 @@ def _convolution(
     """(N, C, *sizes) with a weight of (O, C / groups, *kernel) gives (N, O, *counts)."""
     _check("convolution", x, weight, bias, stride, padding, dilation, groups, False)
     counts = _counts(x, weight.shape[2:], stride, padding, dilation)
+    if _images.fits(x):
+        return _images.convolution(x, weight, bias, stride, padding, dilation, groups, counts)
     dtype = x.dtype
     x, weight, bias = wide(x, weight, bias)
     if _images.fits(x):

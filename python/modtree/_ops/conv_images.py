@@ -10,6 +10,7 @@ cache, and products go straight to their place in the result.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,7 @@ def _copies_nothing(kernel: Sizes, stride: Sizes, padding: Sizes) -> bool:
 
 
 def _pads_little(
-    image: Array, kernel: Sizes, stride: Sizes, dilation: Sizes, output: Sizes
+    image: Sizes, kernel: Sizes, stride: Sizes, dilation: Sizes, output: Sizes
 ) -> bool:
     """Are the images, as far as windows reach, not much larger than the images and the columns?
 
@@ -64,7 +65,20 @@ def _pads_little(
         for k, s, d, n in zip(kernel, stride, dilation, output, strict=True)
     ]
     columns = math.prod(kernel) * math.prod(output)
-    return math.prod(reach) <= 16 * (math.prod(image.shape[2:]) + columns)
+    return math.prod(reach) <= 16 * (math.prod(image) + columns)
+
+
+@lru_cache(maxsize=1024)
+def _plan(
+    image: Sizes, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, counts: Sizes
+) -> tuple[bool, Sizes, Sizes, Sizes, Sizes]:
+    """Do the images take little memory with their padding? And stride, padding, dilation and counts
+    along both axes.
+    """
+    stride, dilation, output = _flat(stride, dilation, counts)
+    padding = padding if len(padding) == 2 else (0, *padding)
+    little = _pads_little(image, kernel, stride, dilation, output)
+    return little, stride, padding, dilation, output
 
 
 def convolution(
@@ -78,21 +92,21 @@ def convolution(
     counts: Sizes,
 ) -> Array:
     """(N, C, *sizes) and (O, C / groups, *kernel) give (N, O, *counts)."""
-    n, o = x.shape[0], weight.shape[0]
     image, matrix = _image(x), _image(weight)
-    stride, dilation, output = _flat(stride, dilation, counts)
-    padding = padding if len(padding) == 2 else (0, *padding)
-    kernel = matrix.shape[2:]
+    little, stride, padding, dilation, output = _plan(
+        image.shape[2:], matrix.shape[2:], stride, padding, dilation, counts
+    )
     options = (stride, padding, dilation)
     if groups > 1 and weight.shape[1] == 1:
         y = kernels.depthwise(image, matrix, *options, output)
-    elif WIDE_PRODUCTS and _pads_little(image, kernel, stride, dilation, output):
-        return kernels.convolution(image, matrix, bias, *options, groups, output).reshape(
-            n, o, *counts
-        )
+    elif WIDE_PRODUCTS and little:
+        y = kernels.convolution(image, matrix, bias, *options, groups, output)
+        bias = None
     else:
         y = _by_columns(image, matrix, *options, groups, output)
-    y = y.reshape(n, o, *counts)
+    shape = (x.shape[0], weight.shape[0], *counts)
+    if y.shape != shape:
+        y = y.reshape(shape)
     if bias is not None:
         y += bias.reshape(-1, *(1,) * len(counts))
     return y
