@@ -21,6 +21,8 @@ constexpr std::ptrdiff_t kImageBytes = 1 << 20;
 constexpr std::ptrdiff_t kSharedBytes = 1 << 23;
 // Simple operations that take as long as one multiplication of a tile, and one copied value.
 constexpr double kMultiplyWork = 0.2, kCopyWork = 1.0;
+// With more outputs, panels are copied.
+constexpr std::ptrdiff_t kFewOutputs = 64;
 
 std::ptrdiff_t reach(const WindowAxis &axis) {
   return (axis.out - 1) * axis.stride + (axis.kernel - 1) * axis.dilation + 1;
@@ -47,7 +49,12 @@ public:
         height_(as_it_is_ ? a.rows.size : reach(a.rows)),
         parts_(as_it_is_ ? 1 : std::min(a.columns.stride, reach(a.columns))),
         part_(as_it_is_ ? a.columns.size : (reach(a.columns) + parts_ - 1) / parts_),
-        values_(as_it_is_ ? 0 : at_a_time() * a.channels * plane() + kSlack) {}
+        values_(as_it_is_ ? 0 : at_a_time() * a.channels * plane() + kSlack) {
+    if (!as_it_is_) {
+      T *end = values_.data() + at_a_time() * a.channels * plane();
+      std::fill(end, end + kSlack, T(0));
+    }
+  }
 
   bool has_slack() const { return !as_it_is_; }
   std::ptrdiff_t width() const { return parts_ * part_; }
@@ -59,6 +66,19 @@ public:
   std::ptrdiff_t step() const { return as_it_is_ ? a_.columns.stride : 1; }
   // Where a padded row has its element `c`.
   std::ptrdiff_t column(std::ptrdiff_t c) const { return c % parts_ * part_ + c / parts_; }
+  // Are the same elements of `lanes` windows, from each multiple of `lanes` on, neighbours?
+  bool has_vectors_of(std::ptrdiff_t lanes) const {
+    if (as_it_is_) {
+      return a_.rows.out == a_.rows.size && a_.columns.out == a_.columns.size &&
+             plane() % lanes == 0;
+    }
+    return a_.columns.out % lanes == 0;
+  }
+  // Where a window begins.
+  std::ptrdiff_t window(std::ptrdiff_t image, std::ptrdiff_t number) const {
+    const std::ptrdiff_t row = number / a_.columns.out, c = number % a_.columns.out;
+    return image * image_stride() + row * a_.rows.stride * width() + c * step();
+  }
   // How many images are made at a time.
   std::ptrdiff_t at_a_time() const {
     const std::ptrdiff_t bytes = a_.channels * plane() * static_cast<std::ptrdiff_t>(sizeof(T));
@@ -76,25 +96,26 @@ public:
     const std::ptrdiff_t rows = std::min(a_.rows.size, height_ - a_.rows.padding);
     const std::ptrdiff_t columns =
         std::min(a_.columns.size, reach(a_.columns) - a_.columns.padding);
-    if (rows <= 0 || columns <= 0) {
-      return values_.data();
-    }
     const auto make_planes = [&](std::ptrdiff_t first_plane, std::ptrdiff_t last_plane) {
       for (std::ptrdiff_t i = first_plane; i < last_plane; ++i) {
         const std::ptrdiff_t image = i / a_.channels, channel = i % a_.channels;
         const T *source = from + (image * a_.groups * a_.channels + channel) * size;
-        T *target = values_.data() + i * plane() + a_.rows.padding * width();
-        for (std::ptrdiff_t row = 0; row < rows; ++row) {
+        T *target = values_.data() + i * plane();
+        if (i >= zeros_) {
+          std::fill(target, target + plane(), T(0));
+        }
+        target += a_.rows.padding * width();
+        for (std::ptrdiff_t row = 0; row < rows && columns > 0; ++row) {
           take_apart(source + row * a_.columns.size, columns, target + row * width());
         }
       }
     };
     if (threads_ > 1) {
-      parallel_for(count * a_.channels, kCopyWork * static_cast<double>(rows * columns),
-                   make_planes);
+      parallel_for(count * a_.channels, kCopyWork * static_cast<double>(plane()), make_planes);
     } else {
       make_planes(0, count * a_.channels);
     }
+    zeros_ = std::max(zeros_, count * a_.channels);
     return values_.data();
   }
 
@@ -122,7 +143,9 @@ private:
   std::ptrdiff_t images_, threads_;
   bool as_it_is_;
   std::ptrdiff_t height_, parts_, part_;
-  Zeros<T> values_;
+  Room<T> values_;
+  // So many planes have their zeros.
+  std::ptrdiff_t zeros_ = 0;
 };
 
 // The source of one panel's columns, the windows [first, first + columns), counted through all
@@ -170,6 +193,14 @@ public:
                            images_.column(c * a.columns.dilation));
       }
     }
+    // Few rows of results would not pay for copies of vectors that can be read where they are.
+    if (a.outputs <= kFewOutputs && images_.has_vectors_of(tiles.lanes)) {
+      for (std::ptrdiff_t channel = 0; channel < a.channels; ++channel) {
+        for (const std::ptrdiff_t offset : offsets_) {
+          places_.push_back(channel * images_.plane() + offset);
+        }
+      }
+    }
   }
 
   // The images [first, last) of `group`.
@@ -181,7 +212,7 @@ public:
       const std::ptrdiff_t panels = panels_for(count * windows_);
       if (threads_ == 1) {
         some_panels(group, x, y, count * windows_, 0, panels);
-      } else if (panels < 4 * threads_ && shared_size(panels) <= kSharedBytes) {
+      } else if (panels < 4 * threads_ && !is_gathered() && shared_size(panels) <= kSharedBytes) {
         shared_panels(group, x, y, count * windows_, panels);
       } else {
         parallel_for(panels, panel_work(),
@@ -203,10 +234,11 @@ private:
     T *data() { return values_; }
 
   private:
-    Zeros<T> memory_;
+    Room<T> memory_;
     T *values_;
   };
 
+  bool is_gathered() const { return !places_.empty(); }
   std::ptrdiff_t panels_for(std::ptrdiff_t windows) const {
     return (windows + tiles_.columns() - 1) / tiles_.columns();
   }
@@ -226,17 +258,17 @@ private:
     const std::ptrdiff_t bytes = panel_size_ * static_cast<std::ptrdiff_t>(sizeof(T));
     const std::ptrdiff_t step = std::clamp<std::ptrdiff_t>(
         kPanelBytes / bytes, 1, std::max<std::ptrdiff_t>(last - first, 1));
-    Panels panels(step, panel_size_);
+    Panels panels(is_gathered() ? 0 : step, panel_size_);
     for (; first < last; first += step) {
       const std::ptrdiff_t stop = std::min(first + step, last);
       for (std::ptrdiff_t part = 0; part < parts_; ++part) {
         const std::ptrdiff_t from = part * part_, to = std::min(depth_, from + part_);
-        for (std::ptrdiff_t i = first; i < stop; ++i) {
+        for (std::ptrdiff_t i = first; i < stop && !is_gathered(); ++i) {
           make_panel(x, windows, i, from, to, panels.data() + (i - first) * panel_size_);
         }
         for (std::ptrdiff_t row = 0; row < a_.outputs; row += tiles_.rows) {
           for (std::ptrdiff_t i = first; i < stop; ++i) {
-            multiply(group, row, y, windows, i, from, to,
+            multiply(group, row, x, y, windows, i, from, to,
                      panels.data() + (i - first) * panel_size_);
           }
         }
@@ -265,7 +297,7 @@ private:
         const std::ptrdiff_t row = i / count * tiles_.rows, panel = i % count;
         for (std::ptrdiff_t part = 0; part < parts_; ++part) {
           const std::ptrdiff_t from = part * part_;
-          multiply(group, row, y, windows, panel, from, std::min(depth_, from + part_),
+          multiply(group, row, x, y, windows, panel, from, std::min(depth_, from + part_),
                    panels.data() + (panel * parts_ + part) * panel_size_);
         }
       }
@@ -299,7 +331,7 @@ private:
   }
 
   // The products of a tile's rows, from `row` on, with the rows [from, to) of panel `number`.
-  void multiply(std::ptrdiff_t group, std::ptrdiff_t row, T *y, std::ptrdiff_t windows,
+  void multiply(std::ptrdiff_t group, std::ptrdiff_t row, const T *x, T *y, std::ptrdiff_t windows,
                 std::ptrdiff_t number, std::ptrdiff_t from, std::ptrdiff_t to,
                 const T *panel) const {
     const std::ptrdiff_t output = group * a_.outputs + row, first = number * tiles_.columns();
@@ -310,6 +342,14 @@ private:
     p.more = from > 0;
     p.start = a_.bias ? a_.bias + output : nullptr;
     p.panel = panel;
+    if (is_gathered()) {
+      p.panel = x;
+      p.places = places_.data() + from;
+      const std::ptrdiff_t last = std::min(first + tiles_.columns(), windows);
+      for (std::ptrdiff_t i = first, v = 0; i < last; i += tiles_.lanes, ++v) {
+        p.vectors[v] = images_.window(i / windows_, i % windows_);
+      }
+    }
     const std::ptrdiff_t rows = std::min(tiles_.rows, a_.outputs - row);
     const std::ptrdiff_t columns = std::min(tiles_.columns(), windows - first);
     const std::ptrdiff_t image = first / windows_, window = first % windows_;
@@ -355,8 +395,8 @@ private:
   PaddedImages<T> images_;
   // Panels have the rows in parts_ parts of part_ rows.
   std::ptrdiff_t windows_, depth_, parts_, part_, panel_size_;
-  // Of the elements of a window.
-  std::vector<std::ptrdiff_t> offsets_;
+  // Of the elements of a window; and with all channels, where panels are not copied.
+  std::vector<std::ptrdiff_t> offsets_, places_;
 };
 
 // Panels of two vectors instead of three, where all of them end with an image then: others go

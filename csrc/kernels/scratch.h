@@ -31,6 +31,23 @@ private:
   std::unique_ptr<T[]> values_;
 };
 
+// The same without values.
+template <class T>
+class Room {
+public:
+  explicit Room(std::ptrdiff_t size)
+      : values_(new(std::nothrow) T[static_cast<std::size_t>(size)]) {
+    if (!values_) {
+      throw std::bad_alloc();
+    }
+  }
+  T *data() { return values_.get(); }
+  const T *data() const { return values_.get(); }
+
+private:
+  std::unique_ptr<T[]> values_;
+};
+
 // The first place from `values` on where a line of the cache begins; up to kLine values on.
 template <class T>
 constexpr std::ptrdiff_t kLine = 64 / static_cast<std::ptrdiff_t>(sizeof(T));

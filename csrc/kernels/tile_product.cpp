@@ -18,7 +18,7 @@ struct NarrowTile {
   static constexpr int kBytes = 16, kRows = 4, kVectors = 3;
 };
 
-template <class T, class Tile, int kRows, int kVectors>
+template <class T, class Tile, int kRows, int kVectors, bool kGathered>
 MODTREE_ALWAYS_INLINE void tile_product(const TileProduct<T> &p) {
   using Vector = Lanes<T, Tile::kBytes>;
   constexpr std::ptrdiff_t kLanes = Vector::kCount;
@@ -32,11 +32,15 @@ MODTREE_ALWAYS_INLINE void tile_product(const TileProduct<T> &p) {
   for (int r = 0; r < kRows; ++r) {
     rows[r] = p.a + r * p.a_stride;
   }
-  const T *panel = p.panel;
-  for (std::ptrdiff_t k = 0; k < p.depth; ++k, panel += kVectors * kLanes) {
+  const T *sources[kVectors];
+  for (int v = 0; v < kVectors; ++v) {
+    sources[v] = p.panel + (kGathered ? p.vectors[v] : v * kLanes);
+  }
+  for (std::ptrdiff_t k = 0; k < p.depth; ++k) {
+    const std::ptrdiff_t place = kGathered ? p.places[k] : k * kVectors * kLanes;
     Vector columns[kVectors];
     for (int v = 0; v < kVectors; ++v) {
-      columns[v].load(panel + v * kLanes);
+      columns[v].load(sources[v] + place);
     }
     for (int r = 0; r < kRows; ++r) {
       for (int v = 0; v < kVectors; ++v) {
@@ -60,10 +64,10 @@ MODTREE_ALWAYS_INLINE void tile_product(const TileProduct<T> &p) {
 }
 
 // Any number of rows, by tiles of kRows, half as many, ... one.
-template <class T, class Tile, int kVectors, int kRows = Tile::kRows>
+template <class T, class Tile, int kVectors, bool kGathered, int kRows = Tile::kRows>
 MODTREE_ALWAYS_INLINE void row_products(TileProduct<T> p, std::ptrdiff_t rows) {
   while (rows >= kRows) {
-    tile_product<T, Tile, kRows, kVectors>(p);
+    tile_product<T, Tile, kRows, kVectors, kGathered>(p);
     p.a += kRows * p.a_stride;
     p.out += kRows * p.out_stride;
     p.start = p.start ? p.start + kRows : nullptr;
@@ -71,7 +75,7 @@ MODTREE_ALWAYS_INLINE void row_products(TileProduct<T> p, std::ptrdiff_t rows) {
   }
   if constexpr (kRows > 1) {
     if (rows > 0) {
-      row_products<T, Tile, kVectors, kRows / 2>(p, rows);
+      row_products<T, Tile, kVectors, kGathered, kRows / 2>(p, rows);
     }
   }
 }
@@ -85,7 +89,11 @@ MODTREE_ALWAYS_INLINE void panel_products(const TileProduct<T> &p, std::ptrdiff_
       return panel_products<T, Tile, kVectors - 1>(p, rows, vectors);
     }
   }
-  row_products<T, Tile, kVectors>(p, rows);
+  if (p.places != nullptr) {
+    row_products<T, Tile, kVectors, true>(p, rows);
+  } else {
+    row_products<T, Tile, kVectors, false>(p, rows);
+  }
 }
 
 // Calls copy(from, to, how many) for each piece of each row.

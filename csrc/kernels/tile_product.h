@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Matrix products by tiles that stay in registers: a few rows of one matrix, read where they are,
-// times a panel, a copy of a few columns of the other.
+// times a panel, a few columns of the other, which are copied or gathered as they are read.
 #pragma once
 
 #include <cstddef>
@@ -21,6 +21,9 @@ struct TileProduct {
   // What sums begin with: `out` itself, else one value for each row, or 0 where null.
   bool more;
   const T *start;
+  // Null, or the panel is not copied: vector v of its row k is at panel + places[k] + vectors[v].
+  const std::ptrdiff_t *places;
+  std::ptrdiff_t vectors[3];
 };
 
 // One piece of the source of a panel's row: `count` values at `offset`.
