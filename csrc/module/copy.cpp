@@ -145,27 +145,36 @@ int restore_entry(ModuleObject *module, PyObject *key, PyObject *value, bool is_
   return dict ? PyDict_SetItem(dict.ptr(), key, value) : -1;
 }
 
-// In exposed mode the entries that a state spells None, and those that torch makes up, need their
-// containers.
-int fill_exposed(ModuleObject *module, PyObject *state) {
+// A new module's container for a slot: new reference, null on error.
+PyObject *fresh_value(Slot slot) {
   const auto fresh =
       py::reinterpret_steal<py::object>(module_base_type->tp_alloc(module_base_type, 0));
-  const auto dict = py::reinterpret_borrow<py::object>(module->dict);
-  if (!fresh || reset_state(as_module(fresh.ptr())) < 0) {
-    return -1;
-  }
+  return fresh && reset_state(as_module(fresh.ptr())) == 0
+             ? Py_XNewRef(require(as_module(fresh.ptr()), slot))
+             : nullptr;
+}
+
+// The entries that torch makes up for a state without them, and those that a state spells None,
+// need their containers in exposed mode; in compact mode an empty one is nothing. torch assigns
+// what it makes up, which an override of __setattr__ sees.
+int fill_missing(ModuleObject *module, PyObject *state, bool assigns) {
   for (int i = 0; i < kSlotCount; ++i) {
     const Slot slot = static_cast<Slot>(i);
     PyObject *name = slot_name(slot);
     PyObject *given = dict_get_str(state, name);
-    const bool is_missing = !dict_get_str(dict.ptr(), name) && !must_be_in_state(slot);
     const bool is_none =
         given == Py_None && slot != Slot::training && slot != Slot::is_full_backward_hook;
-    if (is_missing || is_none) {
-      PyObject *value = require(as_module(fresh.ptr()), slot);
-      if (!value || PyDict_SetItem(dict.ptr(), name, value) < 0) {
-        return -1;
-      }
+    const bool is_made_up = !must_be_in_state(slot) &&
+                            !(module->state.exposed ? dict_get_str(module->dict, name) : given);
+    if (!(is_made_up && assigns) && !(module->state.exposed && (is_made_up || is_none))) {
+      continue;
+    }
+    const auto value = py::reinterpret_steal<py::object>(fresh_value(slot));
+    const auto dict = py::reinterpret_borrow<py::object>(instance_dict(module));
+    if (!value || !dict ||
+        (is_made_up && assigns ? PyObject_SetAttr(as_object(module), name, value.ptr())
+                               : PyDict_SetItem(dict.ptr(), name, value.ptr())) < 0) {
+      return -1;
     }
   }
   return 0;
@@ -202,7 +211,8 @@ bool is_lean_state(PyObject *state) {
 
 int set_state(ModuleObject *module, PyObject *state) {
   bool is_lean = false;
-  if (!module->state.initialized && !module->state.exposed) {
+  const bool is_new = !module->state.initialized && !module->state.exposed;
+  if (is_new) {
     if (lacks_required_entry(state)) {
       // The missing entries stay missing, which only a dict can express.
       if (expose(module) < 0) {
@@ -223,7 +233,9 @@ int set_state(ModuleObject *module, PyObject *state) {
       return -1;
     }
   }
-  return module->state.exposed ? fill_exposed(module, state) : 0;
+  const bool assigns = (is_new || module->state.exposed) && !is_lean &&
+                       class_info(Py_TYPE(module)).overrides(Virtual::setattr);
+  return assigns || module->state.exposed ? fill_missing(module, state, assigns) : 0;
 }
 
 // Code objects of copy.copy and copy.deepcopy, and copyreg.__newobj__, kept for good.

@@ -488,6 +488,30 @@ def test_setstate_adds_the_defaults_of_newer_keys(impl, key):
         assert type(getattr(m, key)) is DEFAULTED[key] and not getattr(m, key)
 
 
+def test_setstate_assigns_the_defaults_that_a_class_wants_to_see(impl):
+    assigned = []
+
+    class Watching(impl.nn.Module):
+        def __setattr__(self, name, value):
+            assigned.append(name)
+            super().__setattr__(name, value)
+
+    m = Watching()
+    state = dict(m.__dict__)
+    del state["_non_persistent_buffers_set"], state["_backward_pre_hooks"]
+    assigned.clear()
+    for new in (Watching.__new__(Watching), copy.copy(m)):
+        new.__setstate__(dict(state))
+    assert sorted(assigned) == ["_backward_pre_hooks", "_non_persistent_buffers_set"]
+    del m._non_persistent_buffers_set
+    assigned.clear()
+    copied = copy.deepcopy(m)
+    assert assigned == ["_non_persistent_buffers_set"]
+    assert copied._non_persistent_buffers_set == set()
+    assigned.clear()
+    assert pickle.loads(pickle.dumps(impl.nn.Linear(1, 1)))._backward_pre_hooks == {}
+
+
 def test_setstate_of_an_old_file(impl):
     """Only what the first versions stored: the tree works, hooks can be registered."""
     keys = ("training", "_parameters", "_buffers", "_modules", "_backward_hooks", "_forward_hooks")
