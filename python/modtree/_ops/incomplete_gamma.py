@@ -2,7 +2,7 @@
 """The incomplete gamma functions, and how their values move with their parameters.
 
 Everything here is computed in float64, from sums and continued fractions that are derived in a
-parameter term by term. They end when no element changes any more.
+parameter term by term (DLMF 8.7 and 8.9). They end when no element changes any more.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 """Parameters and first lines of help of operations that are called without a Python function
 around them, and lines of help for functions too short to have their own.
 
+DLMF is the NIST Digital Library of Mathematical Functions, https://dlmf.nist.gov.
+
 Their arguments are positional: what carries them out are functions on arrays, whose names for them
 are NumPy's.
 """
@@ -29,10 +31,10 @@ _ONE = {
     "cos": "The cosine of each element, in radians.",
     "cosh": "The hyperbolic cosine of each element.",
     "deg2rad": "Degrees as radians.",
-    "digamma": "The logarithmic derivative of the gamma function of each element.",
-    "erf": "The error function of each element.",
-    "erfc": "1 - erf(x) for each element x.",
-    "erfinv": "The inverse of the error function of each element.",
+    "digamma": "The logarithmic derivative of the gamma function of each element (DLMF 5.2.2).",
+    "erf": "The error function of each element (DLMF 7.2.1).",
+    "erfc": "1 - erf(x) for each element x (DLMF 7.2.2).",
+    "erfinv": "The inverse of the error function of each element (DLMF 7.17.1).",
     "exp": "e to the power of each element.",
     "exp2": "2 to the power of each element.",
     "expm1": "exp(x) - 1 for each element x, exact near 0.",
@@ -41,7 +43,8 @@ _ONE = {
     "isfinite": "True where an element is neither infinite nor NaN.",
     "isinf": "True where an element is infinite.",
     "isnan": "True where an element is NaN.",
-    "lgamma": "The logarithm of the absolute value of the gamma function of each element.",
+    "lgamma": "The logarithm of the absolute value of the gamma function of each element (DLMF "
+    "5.2.1).",
     "log": "The natural logarithm of each element.",
     "log10": "The logarithm to base 10 of each element.",
     "log1p": "log(1 + x) for each element x, exact near 0.",
@@ -132,9 +135,9 @@ HELP = {
     "isposinf": "True where an element is plus infinity.",
     "masked_fill_": "Sets the elements where the mask holds, in place.",
     "msort": "Sorts along the first dimension.",
-    "pinverse": "The pseudo-inverse of a matrix; singular values below rcond times the largest "
+    "pinverse": "The pseudo-inverse of a matrix (Penrose, 1955); singular values below rcond times the largest "
     "count as zero.",
-    "polygamma": "The n-th derivative of the digamma function of each element.",
+    "polygamma": "The n-th derivative of the digamma function of each element (DLMF 5.15).",
     "positive": "The tensor itself.",
     "ravel": "All elements in one dimension; a view where that is possible.",
     "reshape_as": "reshape() to the shape of another tensor.",

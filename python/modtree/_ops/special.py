@@ -107,7 +107,7 @@ define(
 
 
 def polygamma(n: int, input: Any) -> Any:
-    """The n-th derivative of digamma()."""
+    """The n-th derivative of digamma() (DLMF 5.15)."""
     return ops["polygamma"](input, n)
 
 
@@ -117,7 +117,7 @@ def logit(input: Any, eps: float | None = None) -> Any:
 
 
 def mvlgamma(input: Any, p: int) -> Any:
-    """The logarithm of the multivariate gamma function of dimension p."""
+    """The logarithm of the multivariate gamma function of dimension p (DLMF 35.3.4)."""
     result = p * (p - 1) / 4 * math.log(math.pi) + ops["lgamma"](input)
     for i in range(1, p):
         result = result + ops["lgamma"](input - i / 2)

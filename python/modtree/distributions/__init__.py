@@ -5,6 +5,11 @@ Samples drawn with ``rsample()`` have gradients in the parameters of the distrib
 
     scale = modtree.ones(3, requires_grad=True)
     modtree.distributions.Normal(0.0, scale).rsample().square().sum().backward()
+
+Densities are given with their chapters in N. L. Johnson, S. Kotz, N. Balakrishnan: Continuous
+Univariate Distributions, volumes 1 (1994) and 2 (1995), and Discrete Multivariate Distributions
+(1997); N. L. Johnson, A. W. Kemp, S. Kotz: Univariate Discrete Distributions (2005); S. Kotz, N.
+Balakrishnan, N. L. Johnson: Continuous Multivariate Distributions, volume 1 (2000).
 """
 
 from __future__ import annotations

@@ -22,6 +22,9 @@ __all__ = ["Bernoulli"]
 class Bernoulli(BinaryParameter, ExponentialFamily):
     """The Bernoulli distribution, of 0 and 1.
 
+    The probability of x is ``probs ** x * (1 - probs) ** (1 - x)`` (Johnson, Kemp and Kotz,
+    2005, chapter 3).
+
     Args:
         probs: Probability of 1.
         logits: Logit of that probability, instead.

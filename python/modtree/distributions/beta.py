@@ -17,6 +17,9 @@ __all__ = ["Beta"]
 class Beta(ExponentialFamily):
     """The beta distribution. Its samples have gradients in both parameters.
 
+    The density is ``x ** (a - 1) * (1 - x) ** (b - 1) / B(a, b)`` with ``a = concentration1``
+    and ``b = concentration0`` (Johnson, Kotz and Balakrishnan, 1995, chapter 25).
+
     Args:
         concentration1: The first concentration; usually called alpha.
         concentration0: The second; usually called beta.

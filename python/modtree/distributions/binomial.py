@@ -24,6 +24,9 @@ def _positive_part(x: Any) -> Any:
 class Binomial(BinaryParameter, Distribution):
     """The binomial distribution: how many of a number of trials succeed.
 
+    The probability of x is ``n! / (x! * (n - x)!) * probs ** x * (1 - probs) ** (n - x)`` with
+    ``n = total_count`` (Johnson, Kemp and Kotz, 2005, chapter 3).
+
     Args:
         total_count: Number of trials.
         probs: Probability of success.

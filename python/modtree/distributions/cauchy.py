@@ -20,6 +20,9 @@ class Cauchy(Distribution):
     """The Cauchy distribution, also Lorentz distribution: the ratio of two normally distributed
     numbers. It has neither mean nor variance.
 
+    The density is ``1 / (pi * scale * (1 + z ** 2))`` with ``z = (x - loc) / scale`` (Johnson,
+    Kotz and Balakrishnan, 1994, chapter 16).
+
     Args:
         loc: Mode and median.
         scale: Half the width at half the height.

@@ -14,6 +14,9 @@ __all__ = ["Chi2"]
 class Chi2(Gamma):
     """The chi-squared distribution, of the sum of squares of normally distributed numbers.
 
+    The density is ``x ** (df / 2 - 1) * exp(-x / 2) / (2 ** (df / 2) * Gamma(df / 2))``
+    (Johnson, Kotz and Balakrishnan, 1994, chapter 18).
+
     Args:
         df: How many numbers: the degrees of freedom.
         validate_args: Check parameters and values.

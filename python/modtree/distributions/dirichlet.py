@@ -18,6 +18,9 @@ __all__ = ["Dirichlet"]
 class Dirichlet(ExponentialFamily):
     """The Dirichlet distribution, of probabilities that sum to 1. Its samples have gradients.
 
+    The density is ``Gamma(sum(a)) / prod(Gamma(a)) * prod(x ** (a - 1))`` with
+    ``a = concentration`` (Kotz, Balakrishnan and Johnson, 2000, chapter 49).
+
     Args:
         concentration: One number for each probability, in the last dimension; usually called alpha.
         validate_args: Check parameters and values.

@@ -13,7 +13,8 @@ __all__ = ["ExponentialFamily"]
 
 class ExponentialFamily(Distribution):
     """A distribution of an exponential family: its entropy, and the divergence of two of them,
-    follow from the normalizer F of its natural parameters and the gradient of F.
+    follow from the normalizer F of its natural parameters and the gradient of F (Nielsen and Nock,
+    "Entropies and cross-entropies of exponential families", 2010).
     """
 
     @property

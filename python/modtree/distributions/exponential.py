@@ -18,6 +18,8 @@ __all__ = ["Exponential"]
 class Exponential(ExponentialFamily):
     """The exponential distribution.
 
+    The density is ``rate * exp(-rate * x)`` (Johnson, Kotz and Balakrishnan, 1994, chapter 19).
+
     Args:
         rate: 1 / mean.
         validate_args: Check parameters and values.

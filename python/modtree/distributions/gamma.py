@@ -19,6 +19,9 @@ __all__ = ["Gamma"]
 class Gamma(ExponentialFamily):
     """The gamma distribution. Its samples have gradients in both parameters.
 
+    The density is ``rate ** a * x ** (a - 1) * exp(-rate * x) / Gamma(a)`` with
+    ``a = concentration`` (Johnson, Kotz and Balakrishnan, 1994, chapter 17).
+
     Args:
         concentration: Shape; usually called alpha.
         rate: 1 / scale; usually called beta.

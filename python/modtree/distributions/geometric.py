@@ -21,6 +21,9 @@ __all__ = ["Geometric"]
 class Geometric(BinaryParameter, Distribution):
     """The geometric distribution: how many trials fail before the first success.
 
+    The probability of x is ``probs * (1 - probs) ** x`` (Johnson, Kemp and Kotz, 2005, chapter
+    5).
+
     Args:
         probs: Probability of success.
         logits: Logit of that probability, instead.

@@ -21,6 +21,9 @@ __all__ = ["Gumbel"]
 class Gumbel(TransformedDistribution):
     """The Gumbel distribution, of the largest of many numbers.
 
+    The density is ``exp(-z - exp(-z)) / scale`` with ``z = (x - loc) / scale`` (Johnson, Kotz
+    and Balakrishnan, 1995, chapter 22).
+
     Args:
         loc: Mode.
         scale: Width.

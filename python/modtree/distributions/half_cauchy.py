@@ -16,6 +16,9 @@ __all__ = ["HalfCauchy"]
 class HalfCauchy(Half):
     """The distribution of the absolute values of numbers with a Cauchy distribution around 0.
 
+    The density is ``2 / (pi * scale * (1 + (x / scale) ** 2))``, twice that of Johnson, Kotz
+    and Balakrishnan, 1994, chapter 16.
+
     Args:
         scale: Half the width at half the height of that distribution.
         validate_args: Check parameters and values.

@@ -15,6 +15,9 @@ __all__ = ["HalfNormal"]
 class HalfNormal(Half):
     """The distribution of the absolute values of normally distributed numbers of mean 0.
 
+    The density is ``sqrt(2 / pi) / scale * exp(-((x / scale) ** 2) / 2)``, twice the one in
+    chapter 13 of Johnson, Kotz and Balakrishnan, 1994.
+
     Args:
         scale: Standard deviation of those numbers.
         validate_args: Check parameters and values.

@@ -19,6 +19,9 @@ __all__ = ["Laplace"]
 class Laplace(Distribution):
     """The Laplace distribution: of the difference of two exponentially distributed numbers.
 
+    The density is ``exp(-abs(z)) / (2 * scale)`` with ``z = (x - loc) / scale`` (Johnson, Kotz
+    and Balakrishnan, 1995, chapter 24).
+
     Args:
         loc: Mean.
         scale: Mean distance from it.

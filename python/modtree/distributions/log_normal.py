@@ -16,6 +16,9 @@ __all__ = ["LogNormal"]
 class LogNormal(TransformedDistribution):
     """The distribution of numbers whose logarithms are normally distributed.
 
+    The density is ``exp(-(z ** 2) / 2) / (x * scale * sqrt(2 * pi))`` with
+    ``z = (log(x) - loc) / scale`` (Johnson, Kotz and Balakrishnan, 1994, chapter 14).
+
     Args:
         loc: Mean of the logarithms.
         scale: Their standard deviation.

@@ -22,6 +22,9 @@ __all__ = ["Multinomial"]
 class Multinomial(Distribution):
     """The multinomial distribution: how often each category comes in a number of draws.
 
+    The probability of x is ``n! / prod(x!) * prod(probs ** x)`` with ``n = total_count``
+    (Johnson, Kotz and Balakrishnan, 1997, chapter 35).
+
     Args:
         total_count: Number of draws, an int: one for the whole batch.
         probs: Probabilities in the last dimension; need not sum to 1.

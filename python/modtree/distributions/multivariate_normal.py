@@ -46,6 +46,10 @@ def factor_of_inverse(precision: Any) -> Any:
 class MultivariateNormal(Distribution):
     """The normal distribution of vectors. One of three forms of the covariance is given.
 
+    The density is ``exp(-d / 2) / sqrt((2 * pi) ** k * det(C))`` for vectors of ``k`` numbers,
+    where ``C`` is the covariance and ``d`` the square of the Mahalanobis distance,
+    ``(x - loc) @ inv(C) @ (x - loc)`` (Kotz, Balakrishnan and Johnson, 2000, chapter 45).
+
     Args:
         loc: Mean.
         covariance_matrix: Covariance, positive-definite.

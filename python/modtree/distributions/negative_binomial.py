@@ -20,6 +20,9 @@ __all__ = ["NegativeBinomial"]
 class NegativeBinomial(BinaryParameter, Distribution):
     """The negative binomial distribution: how many trials succeed before a number of them fail.
 
+    The probability of x is ``Gamma(n + x) / (x! * Gamma(n)) * probs ** x * (1 - probs) ** n``
+    with ``n = total_count`` (Johnson, Kemp and Kotz, 2005, chapter 5).
+
     Args:
         total_count: Number of failures; need not be whole.
         probs: Probability of success.

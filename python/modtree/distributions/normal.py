@@ -24,6 +24,9 @@ def standard_normal(shape: Any, like: Any) -> Any:
 class Normal(ExponentialFamily):
     """The normal distribution.
 
+    The density is ``exp(-(z ** 2) / 2) / (scale * sqrt(2 * pi))`` with
+    ``z = (x - loc) / scale`` (Johnson, Kotz and Balakrishnan, 1994, chapter 13).
+
     Args:
         loc: Mean.
         scale: Standard deviation.

@@ -18,6 +18,9 @@ __all__ = ["Pareto"]
 class Pareto(TransformedDistribution):
     """The Pareto distribution of type 1.
 
+    The density is ``alpha * scale ** alpha / x ** (alpha + 1)`` from scale on (Johnson, Kotz
+    and Balakrishnan, 1994, chapter 20).
+
     Args:
         scale: The smallest value.
         alpha: Shape; the larger, the fewer values are large.

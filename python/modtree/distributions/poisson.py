@@ -19,6 +19,9 @@ __all__ = ["Poisson"]
 class Poisson(ExponentialFamily):
     """The Poisson distribution, of counts.
 
+    The probability of x is ``rate ** x * exp(-rate) / x!`` (Johnson, Kemp and Kotz, 2005,
+    chapter 4).
+
     Args:
         rate: Mean.
         validate_args: Check parameters and values.

@@ -19,6 +19,10 @@ __all__ = ["StudentT"]
 class StudentT(Distribution):
     """Student's t-distribution.
 
+    The density is ``c * (1 + z ** 2 / df) ** (-(df + 1) / 2)`` with ``z = (x - loc) / scale`` and
+    ``c = Gamma((df + 1) / 2) / (Gamma(df / 2) * sqrt(pi * df) * scale)`` (Johnson, Kotz and
+    Balakrishnan, 1995, chapter 28).
+
     Args:
         df: Degrees of freedom.
         loc: Mean, where there is one.

@@ -18,6 +18,8 @@ __all__ = ["Uniform"]
 class Uniform(Distribution):
     """The uniform distribution over [low, high).
 
+    The density is ``1 / (high - low)`` (Johnson, Kotz and Balakrishnan, 1995, chapter 26).
+
     Args:
         low: Lower end.
         high: Upper end, not included.
