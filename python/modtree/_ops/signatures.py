@@ -135,8 +135,8 @@ HELP = {
     "isposinf": "True where an element is plus infinity.",
     "masked_fill_": "Sets the elements where the mask holds, in place.",
     "msort": "Sorts along the first dimension.",
-    "pinverse": "The pseudo-inverse of a matrix (Penrose, 1955); singular values below rcond times the largest "
-    "count as zero.",
+    "pinverse": "The pseudo-inverse of a matrix (Penrose, 1955); singular values below rcond "
+    "times the largest count as zero.",
     "polygamma": "The n-th derivative of the digamma function of each element (DLMF 5.15).",
     "positive": "The tensor itself.",
     "ravel": "All elements in one dimension; a view where that is possible.",
