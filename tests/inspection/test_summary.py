@@ -184,6 +184,13 @@ def test_a_lazy_model_is_shown_as_it_will_be_and_stays_as_it_is(lib):
     assert tuple(model(lib.ones(2, 7)).shape) == (2, 3)  # still takes what comes first
 
 
+def test_an_example_in_the_place_of_the_shape():
+    model, words = mt.nn.Embedding(5, 3), mt.tensor([[1, 2]])
+    expected = mt.summary(model, example=words).to_dict()
+    for given in (words, (words,), [words], {"input": words}):
+        assert mt.summary(model, given).to_dict() == expected
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -99,7 +99,7 @@ def summary(
     Args:
         model: A module of modtree or of torch.
         input_shape: The shape of the input with its batch dimension, a list of shapes, or a dict
-            of shapes by the names of arguments. The input is zeros.
+            of shapes by the names of arguments. The input is zeros. A tensor there is an example.
         example: In its place the input itself: a tensor, a tuple or list of arguments, or a dict
             of arguments by name.
         dtypes: The dtype of the zeros, or one for each shape; by default that of the first

@@ -15,7 +15,7 @@ from modtree._tensor import creation
 from modtree._tensor.dtypes import as_dtype
 from modtree.families import family_of
 
-__all__ = ["arguments_of", "every_node"]
+__all__ = ["arguments_of", "every_node", "holds_tensor"]
 
 
 def arguments_of(
@@ -77,6 +77,16 @@ def _on_device(
         return value if own is None else own.to(value, "meta", None, False, None)
 
     return _pytree.tree_map(moved, args), _pytree.tree_map(moved, kwargs)
+
+
+def holds_tensor(given: Any) -> bool:
+    """Is it a tensor, or arguments with one: an input and no shape?"""
+    parts: Any = (given,)
+    if isinstance(given, Mapping):
+        parts = given.values()
+    elif isinstance(given, (list, tuple)):
+        parts = given
+    return any(family_of(part) is not None for part in parts)
 
 
 def _shapes(given: Any) -> dict[int | str, tuple[int, ...]]:

@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from modtree._inspection.dry_run import DryRun
-from modtree._inspection.inputs import arguments_of
+from modtree._inspection.inputs import arguments_of, holds_tensor
 from modtree._inspection.lazy import to_run
 from modtree._inspection.summary.html_table import to_html
 from modtree._inspection.summary.rich_table import RichTable
@@ -39,6 +39,8 @@ def summarize(
         raise TypeError(f"depth is a number of levels from 0 on, or None for all, got {depth!r}")
     if not isinstance(times, int) or times < 0:
         raise TypeError(f"times is True, False or a number of runs, got {times!r}")
+    if example is None and holds_tensor(input_shape):
+        input_shape, example = None, input_shape
     tree = read_tree(model)
     if input_shape is None and example is None:
         for name, value in (("dtypes", dtypes), ("times", times or None)):
