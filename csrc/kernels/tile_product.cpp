@@ -3,6 +3,15 @@
 
 #include "kernels/lanes.h"
 
+// Sums that are picked by an index that is not constant would go through memory.
+#if defined(__clang__)
+#define MODTREE_UNROLL _Pragma("unroll")
+#elif defined(__GNUC__)
+#define MODTREE_UNROLL _Pragma("GCC unroll 8")
+#else
+#define MODTREE_UNROLL
+#endif
+
 namespace modtree::kernels {
 namespace {
 
@@ -48,8 +57,10 @@ MODTREE_ALWAYS_INLINE void tile_product(const TileProduct<T> &p) {
       }
     }
   }
+  MODTREE_UNROLL
   for (int r = 0; r < kRows; ++r) {
     T *out = p.out + r * p.out_stride;
+    MODTREE_UNROLL
     for (int v = 0; v < kVectors; ++v) {
       Vector before;
       if (p.more) {

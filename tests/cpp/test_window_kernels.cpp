@@ -33,7 +33,8 @@ void check_windows() {
   const auto x = values<T>(images * channels * height * width, 1);
   for (const WindowAxis &columns :
        {WindowAxis{width, 3, 1, 1, 1, 37}, WindowAxis{width, 2, 2, 0, 1, 18},
-        WindowAxis{width, 3, 3, 1, 2, 12}, WindowAxis{width, 1, 5, 0, 1, 8}}) {
+        WindowAxis{width, 3, 3, 1, 2, 12}, WindowAxis{width, 1, 5, 0, 1, 8},
+        WindowAxis{width, 6, 1, 0, 1, 32}, WindowAxis{width, 7, 2, 1, 1, 16}}) {
     const WindowAxis rows{height, 3, 2, 1, 1, 4};
     const Index windows = rows.out * columns.out, depth = channels * rows.kernel * columns.kernel;
     std::vector<T> best(static_cast<std::size_t>(images * channels * windows));
@@ -94,7 +95,8 @@ void check_depthwise() {
   const auto x = values<T>(images * groups * height * width, 1);
   for (const WindowAxis &columns :
        {WindowAxis{width, 3, 1, 1, 1, 37}, WindowAxis{width, 2, 2, 0, 1, 18},
-        WindowAxis{width, 3, 3, 1, 2, 12}, WindowAxis{width, 1, 5, 0, 1, 8}}) {
+        WindowAxis{width, 3, 3, 1, 2, 12}, WindowAxis{width, 1, 5, 0, 1, 8},
+        WindowAxis{width, 6, 1, 0, 1, 32}, WindowAxis{width, 7, 2, 1, 1, 16}}) {
     const WindowAxis rows{height, 3, 2, 1, 1, 4};
     const Index windows = rows.out * columns.out, taps = rows.kernel * columns.kernel;
     const auto weight = values<T>(groups * multiplier * taps, 2),
@@ -147,7 +149,8 @@ void check_convolution() {
   const auto x = values<T>(images * groups * channels * height * width, 1);
   for (const WindowAxis &columns :
        {WindowAxis{width, 3, 1, 1, 1, 37}, WindowAxis{width, 2, 2, 0, 1, 18},
-        WindowAxis{width, 3, 3, 1, 2, 12}, WindowAxis{width, 1, 5, 0, 1, 8}}) {
+        WindowAxis{width, 3, 3, 1, 2, 12}, WindowAxis{width, 1, 5, 0, 1, 8},
+        WindowAxis{width, 6, 1, 0, 1, 32}, WindowAxis{width, 7, 2, 1, 1, 16}}) {
     const WindowAxis rows{height, 3, 2, 1, 1, 4};
     const Index windows = rows.out * columns.out, taps = rows.kernel * columns.kernel;
     const Index depth = channels * taps;

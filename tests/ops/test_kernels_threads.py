@@ -141,6 +141,8 @@ CONVOLUTIONS = [
     (2, 4, 64, 64, 20, 3, 1, 2, 2),  # by groups
     (1, 1, 900, 64, 8, 1, 1, 0, 1),
     (5, 1, 64, 64, 8, 3, 1, 1, 1),  # panels of two vectors
+    (1, 1, 16, 16, 64, 3, 1, 1, 1),  # vectors that are read where they are
+    (1, 1, 64, 64, 16, 3, 1, 1, 1),
 ]
 
 
