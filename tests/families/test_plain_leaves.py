@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import subprocess
+import sys
 import warnings
 import weakref
 
@@ -454,3 +456,33 @@ def test_a_mode_entered_while_a_module_is_converted(nn):
         mode.__exit__(None, None, None)
     assert len(calls) == 3
     assert mode.names
+
+
+PATCHED_FIRST = """
+import torch
+
+original, asked = torch.Tensor.shape, []
+torch.Tensor.shape = property(lambda self: asked.append(1) or original.__get__(self))
+
+import modtree
+from modtree import _C, families
+
+m = modtree.nn.Module()
+m.p = torch.nn.Parameter(torch.zeros(3))
+before = len(asked)
+m.load_state_dict({"p": torch.ones(3)})
+m.load_state_dict({"p": torch.nn.Parameter(torch.ones(3))}, assign=True)
+assert len(asked) > before
+assert families.find(torch.Tensor).tensor_access is None
+assert _C.read_tensors([m.p]) == [None]
+assert m._apply(lambda t: t).state_dict()["p"].tolist() == [1, 1, 1]
+m.p.grad = torch.ones(3)
+m.zero_grad()
+assert m.p.grad is None
+"""
+
+
+def test_a_class_that_was_patched_before():
+    """Where torch is not as it came, nothing is described, and everything is asked by name."""
+    done = subprocess.run([sys.executable, "-c", PATCHED_FIRST], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
