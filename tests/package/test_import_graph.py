@@ -55,7 +55,8 @@ LAYERS = (
         "families.torch_exchange",
     ),
     ("nn",),
-    ("_checkpoint.atomic", "_checkpoint.base", "_checkpoint.mapped", "_serialization"),
+    ("_checkpoint.atomic", "_checkpoint.base", "_checkpoint.block_writer", "_checkpoint.mapped")
+    + ("_serialization",),
     ("_checkpoint",),
     (
         "_inspection",
