@@ -43,8 +43,8 @@ namespace modtree {
   X(destination, "destination")                                                                    \
   X(detach, "detach")                                                                              \
   X(dict, "__dict__")                                                                              \
-  X(eval, "eval")                                                                                  \
   X(dtype, "dtype")                                                                                \
+  X(eval, "eval")                                                                                  \
   X(extra_repr, "extra_repr")                                                                      \
   X(extra_state, "_extra_state")                                                                   \
   X(forward, "forward")                                                                            \
