@@ -205,9 +205,7 @@ public:
   }
 
   PyObject *detach(PyObject *tensor) override {
-    return reader_.knows(tensor) ? reader_.detach(tensor)
-           : common_names_       ? PyObject_CallMethodNoArgs(tensor, names.detach)
-                                 : call(detach_, tensor);
+    return common_names_ ? PyObject_CallMethodNoArgs(tensor, names.detach) : call(detach_, tensor);
   }
   PyObject *make_parameter(PyObject *data, bool requires_grad) override {
     return call(make_parameter_, data, requires_grad ? Py_True : Py_False);

@@ -40,6 +40,15 @@ bool ask_number(py::handle function, py::handle argument, std::size_t *number) {
   return answer && !PyErr_Occurred();
 }
 
+// Has the tensor something of its own under the name of a method? An entry of an instance's dict
+// goes before a method, unlike before the attributes, which are data descriptors.
+bool has_own_method(PyObject *tensor, PyObject *name) {
+  const Owned method = steal(PyObject_GetAttr(tensor, name));
+  PyErr_Clear();
+  return !method || !PyCFunction_Check(method.ptr()) ||
+         PyCFunction_GET_SELF(method.ptr()) != tensor;
+}
+
 }  // namespace
 
 TensorReader::TensorReader(py::handle tensor_type, py::handle parameter_type,
@@ -120,14 +129,7 @@ bool TensorReader::find_attributes() {
       set_grad_ = Setter{definition->set, definition->closure};
     }
   }
-  PyObject *found = descriptor(names.detach, &PyMethodDescr_Type);
-  const PyMethodDef *method =
-      found ? reinterpret_cast<PyMethodDescrObject *>(found)->d_method : nullptr;
-  if (!method || method->ml_flags != METH_NOARGS || !set_grad_.function) {
-    return false;
-  }
-  detach_ = method->ml_meth;
-  return true;
+  return set_grad_.function != nullptr;
 }
 
 void TensorReader::find_modes(py::handle library, py::handle modes) {
@@ -242,7 +244,8 @@ int TensorReader::same_shape(PyObject *tensor, PyObject *other, bool *any_meta) 
 
 bool TensorReader::has_requires_grad(PyObject *tensor, bool flag) const {
   // A function transform refuses the call, whatever it would do.
-  if (!transforms_ || *transforms_() || !has_no_mode()) {
+  if (!transforms_ || *transforms_() || !has_no_mode() ||
+      has_own_method(tensor, names.requires_grad_)) {
     return false;
   }
   const Owned current = steal(get(TensorAttribute::requires_grad, tensor));

@@ -60,8 +60,6 @@ public:
   int set_grad(PyObject *tensor, PyObject *grad) const {
     return set_grad_.function(tensor, grad, set_grad_.closure);
   }
-  // tensor.detach(): new reference, null on error.
-  PyObject *detach(PyObject *tensor) const { return detach_(tensor, nullptr); }
   // Would requires_grad_(flag) do nothing, and nobody see it?
   bool has_requires_grad(PyObject *tensor, bool flag) const;
 
@@ -125,7 +123,6 @@ private:
   std::array<Class, 2> classes_;
   std::array<Getter, kTensorAttributes> getters_;
   Setter set_grad_;
-  PyCFunction detach_ = nullptr;
   TensorSizes sizes_;
   // Where the state of function transforms on this thread is kept; null: not known.
   const void *const *(*transforms_)() = nullptr;

@@ -458,6 +458,19 @@ def test_a_mode_entered_while_a_module_is_converted(nn):
     assert mode.names
 
 
+def test_methods_that_a_tensor_has_of_its_own(nn):
+    """An entry of the instance's dict goes before the method of its class."""
+    m = nn.Module()
+    m.p = Parameter(torch.ones(2))
+    m.p.detach = lambda: "mine"
+    assert m.state_dict()["p"] == "mine"
+    given, asked = Parameter(torch.zeros(2)), []
+    given.requires_grad_ = asked.append
+    m.load_state_dict({"p": given}, assign=True)
+    assert m.p is given
+    assert asked == [True]
+
+
 PATCHED_FIRST = """
 import torch
 
