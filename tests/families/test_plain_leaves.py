@@ -13,6 +13,7 @@ import warnings
 import weakref
 
 import pytest
+from helpers.support import class_attribute
 
 torch = pytest.importorskip("torch")
 
@@ -257,19 +258,6 @@ def test_zero_grad(grad, set_to_none):
     assert mine == theirs
 
 
-@contextlib.contextmanager
-def _attribute(cls, name, value):
-    had, old = name in vars(cls), vars(cls).get(name)
-    setattr(cls, name, value)
-    try:
-        yield
-    finally:
-        if had:
-            setattr(cls, name, old)
-        else:
-            delattr(cls, name)
-
-
 def _operations(nn):
     m = nn.Module()
     m.p = Parameter(torch.zeros(3))
@@ -300,7 +288,7 @@ def test_patched_properties_are_asked(nn, cls, name):
     counts = {}
     for key, operation in _operations(nn):
         operation()
-        with _attribute(cls, name, property(get, put)):
+        with class_attribute(cls, name, property(get, put)):
             operation()
         counts[key] = len(asked)
         asked.clear()
@@ -326,7 +314,7 @@ def test_patched_detach_is_called(nn):
 
     m = module_of(nn, Parameter(torch.ones(2)))
     m.state_dict()
-    with _attribute(torch.Tensor, "detach", detach):
+    with class_attribute(torch.Tensor, "detach", detach):
         m.state_dict()
     assert calls == [1]
     m.state_dict()

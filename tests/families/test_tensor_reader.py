@@ -5,13 +5,13 @@ it cannot read.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import gc
 import sys
 import warnings
 
 import pytest
+from helpers.support import class_attribute
 
 torch = pytest.importorskip("torch")
 
@@ -229,19 +229,6 @@ def test_while_a_mode_is_active():
     assert not calls
 
 
-@contextlib.contextmanager
-def _attribute(cls, name, value):
-    had, old = name in vars(cls), vars(cls).get(name)
-    setattr(cls, name, value)
-    try:
-        yield
-    finally:
-        if had:
-            setattr(cls, name, old)
-        else:
-            delattr(cls, name)
-
-
 @needs_table
 @pytest.mark.parametrize("cls", [torch.Tensor, Parameter])
 @pytest.mark.parametrize("name", ["shape", "requires_grad", "dtype", "__getattribute__"])
@@ -252,7 +239,7 @@ def test_a_class_that_was_changed(cls, name):
     tensor, parameter = torch.ones(2), Parameter(torch.ones(2))
     new = read_attribute if name == "__getattribute__" else property(lambda self: None)
     for _ in range(3):
-        with _attribute(cls, name, new):
+        with class_attribute(cls, name, new):
             assert is_unknown(parameter)
             assert is_unknown(tensor) == (cls is torch.Tensor)
         assert not is_unknown(parameter)
@@ -261,7 +248,7 @@ def test_a_class_that_was_changed(cls, name):
 
 @needs_table
 def test_a_change_that_decides_nothing():
-    with _attribute(torch.Tensor, "_a_name_of_our_own", 1):
+    with class_attribute(torch.Tensor, "_a_name_of_our_own", 1):
         assert not is_unknown(torch.ones(2))
         assert not is_unknown(Parameter(torch.ones(2)))
 

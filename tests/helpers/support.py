@@ -68,6 +68,20 @@ def future(impl: Any) -> Any:
 
 
 @contextlib.contextmanager
+def class_attribute(cls: type, name: str, value: Any) -> Iterator[None]:
+    """The class has this attribute of its own within the block."""
+    had, old = name in vars(cls), vars(cls).get(name)
+    setattr(cls, name, value)
+    try:
+        yield
+    finally:
+        if had:
+            setattr(cls, name, old)
+        else:
+            delattr(cls, name)
+
+
+@contextlib.contextmanager
 def overwrite_mode(impl: Any) -> Iterator[None]:
     flags = future(impl)
     flags.set_overwrite_module_params_on_conversion(True)
