@@ -280,13 +280,16 @@ private:
   // threads have different rows of the result.
   void shared_panels(std::ptrdiff_t group, const T *x, T *y, std::ptrdiff_t windows,
                      std::ptrdiff_t count) const {
-    Panels panels(count * parts_, panel_size_);
+    // Copies of whole vectors that end behind a panel must not end in the next one, which another
+    // thread may have made already.
+    const std::ptrdiff_t stride = panel_size_ + kMostColumns<T>;
+    Panels panels(count * parts_, stride);
     parallel_for(count * parts_, kCopyWork * static_cast<double>(panel_size_),
                  [&](std::ptrdiff_t first, std::ptrdiff_t last) {
                    for (std::ptrdiff_t i = first; i < last; ++i) {
                      const std::ptrdiff_t from = i % parts_ * part_;
                      make_panel(x, windows, i / parts_, from, std::min(depth_, from + part_),
-                                panels.data() + i * panel_size_);
+                                panels.data() + i * stride);
                    }
                  });
     const std::ptrdiff_t tiles = (a_.outputs + tiles_.rows - 1) / tiles_.rows;
@@ -298,7 +301,7 @@ private:
         for (std::ptrdiff_t part = 0; part < parts_; ++part) {
           const std::ptrdiff_t from = part * part_;
           multiply(group, row, x, y, windows, panel, from, std::min(depth_, from + part_),
-                   panels.data() + (panel * parts_ + part) * panel_size_);
+                   panels.data() + (panel * parts_ + part) * stride);
         }
       }
     });

@@ -10,7 +10,8 @@ import modtree as mt
 from modtree._C import kernels
 
 F = mt.nn.functional
-COUNTS = (2, 3, 5)
+#: More than once each: threads that are in each other's way are so now and then only.
+COUNTS = (2, 3, 5) * 4
 random = np.random.default_rng(0)
 
 
