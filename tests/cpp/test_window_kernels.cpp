@@ -10,6 +10,7 @@
 #include "kernels/depthwise.h"
 #include "kernels/im2col.h"
 #include "kernels/max_pool.h"
+#include "kernels/thread_count.h"
 #include "samples.h"
 
 namespace {
@@ -188,8 +189,37 @@ void check_convolution() {
   }
 }
 
+// The same bits with any number of threads, each of which ThreadSanitizer can follow. The shapes
+// are shared out by panels, by images, and with panels that several threads read.
+template <class T>
+void check_threads_of_convolution() {
+  struct Case {
+    Index images, channels, outputs, size;
+  };
+  for (const Case &c : {Case{1, 512, 96, 7}, Case{1, 300, 33, 9}, Case{1, 64, 64, 28},
+                        Case{1, 48, 80, 40}, Case{16, 16, 17, 16}}) {
+    const WindowAxis axis{c.size, 3, 1, 1, 1, c.size};
+    const auto x = values<T>(c.images * c.channels * c.size * c.size, 1);
+    const auto weight = values<T>(c.outputs * c.channels * 9, 2), bias = values<T>(c.outputs, 3);
+    std::vector<T> expected(static_cast<std::size_t>(c.images * c.outputs * c.size * c.size));
+    std::vector<T> got(expected.size());
+    Convolution<T> a{
+        x.data(),  weight.data(), bias.data(), expected.data(), c.images, 1, c.channels,
+        c.outputs, axis,          axis};
+    set_thread_count(1);
+    convolution(a);
+    a.y = got.data();
+    for (const Index threads : {2, 3, 5}) {
+      set_thread_count(threads);
+      convolution(a);
+      CHECK(got == expected);
+    }
+  }
+}
+
 template <class T>
 void check_all() {
+  check_threads_of_convolution<T>();
   check_windows<T>();
   check_convolution<T>();
   check_depthwise<T>();
