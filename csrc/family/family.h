@@ -105,7 +105,7 @@ int family_of(PyObject *value, TensorFamily **family);
 class FamilyMemo {
 public:
   int find(PyObject *value, TensorFamily **family) {
-    if (Py_TYPE(value) == type_ && type_version(type_) == version_ && version_ != 0) {
+    if (version_ != 0 && Py_TYPE(value) == type_ && type_version(type_) == version_) {
       *family = family_;
       return 1;
     }
