@@ -112,7 +112,10 @@ def main() -> int:
     builders = {
         "module": (micro.rows, "A single module"),
         "experts": (bench_tree.expert_rows, "The expert tree: 15,862 modules, 47,092 parameters"),
-        "resnet50": (bench_tree.resnet_rows, "The shape of ResNet-50: 151 modules, 320 tensors"),
+        "resnet50": (
+            bench_tree.resnet_rows,
+            "The shape of ResNet-50: 151 modules, 320 tensors; 20 calls in a row",
+        ),
         "calls": (tree_calls.call_rows, "What a call costs, by the size of the net"),
         "chain900": (tree_calls.chain_rows, "A chain of 900 modules with one parameter each"),
     }

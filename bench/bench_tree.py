@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from . import trees
-from .common import FLOOR, OURS_TORCH, TORCH, TORCH_FLOOR, Budget, Row
+from .common import CALLS, FLOOR, OURS_TORCH, TORCH, TORCH_FLOOR, Budget, Row
 from .tree_changes import construction, copies, whole
 from .trees import Side
 
@@ -206,7 +206,7 @@ def _all(w: Walked, first: bool) -> Iterator[Row]:
     yield from walks(w, first)
     yield from state_dicts(w)
     yield from loads(w)
-    yield from whole(w)
+    yield from whole(w, once=first)
     yield from copies(w)
 
 
@@ -216,4 +216,5 @@ def expert_rows(sides: list[Side]) -> Iterator[Row]:
 
 
 def resnet_rows(sides: list[Side]) -> Iterator[Row]:
-    return _all(Walked("resnet50", trees.resnet50, sides), first=False)
+    rows = _all(Walked("resnet50", trees.resnet50, sides), first=False)
+    return (row.in_a_row(CALLS) for row in rows)

@@ -13,7 +13,7 @@ from typing import Any
 
 from . import trees
 from .bench_tree import Walked, joined
-from .common import FLOOR, OURS, OURS_TORCH, TORCH, TORCH_FLOOR, Budget, Row
+from .common import CALLS, FLOOR, OURS, OURS_TORCH, TORCH, TORCH_FLOOR, Budget, Row
 from .trees import Side
 
 #: How many times as fast as torch a call shall be, on the net that ResNet-50 has the shape of.
@@ -97,7 +97,8 @@ def chain_rows(sides: list[Side]) -> Iterator[Row]:
             f"chain900.{key}", title, "module", length, runs, budgets=budgets if reach else ()
         )
 
-    yield row("train", "`m.train()`", w.each(lambda m: m.train()) | _over(floors, _trained))
+    trained = w.each(lambda m: m.train()) | _over(floors, _trained)
+    yield row("train", "`m.train()`", trained).in_a_row(CALLS)
     named = w.each(lambda m: list(m.named_parameters()))
     named |= _over(floors, lambda m: (list(m.named_parameters()), join()))
     yield row("named_parameters", "`list(m.named_parameters())`", named, reach=False)

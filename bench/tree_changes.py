@@ -8,6 +8,7 @@ from __future__ import annotations
 import collections
 import copy
 import itertools
+import operator
 import pickle
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import trees
-from .common import FLOOR, OURS, OURS_TORCH, TORCH_FLOOR, Budget, Row, unrolled
+from .common import CALLS, FLOOR, OURS, OURS_TORCH, TORCH_FLOOR, UNROLLED, Budget, Row, unrolled
 from .trees import Side
 
 if TYPE_CHECKING:
@@ -31,28 +32,43 @@ def exhaust(iterator: Iterator[Any]) -> None:
     collections.deque(iterator, maxlen=0)
 
 
+class Plain:
+    """What the floors read and write."""
+
+    training = True
+    grad: Any = None
+
+    def __init__(self) -> None:
+        self.training = True
+
+
 def plain_reads() -> tuple[Callable[[], None], int]:
     """One read of a plain attribute of a Python object, many times; and how many."""
-
-    class Plain:
-        training = True
-
-    m = Plain()
-    m.training = True
-    return unrolled("m.training", m=m), 50 * 200
+    return unrolled("m.training", m=Plain()), UNROLLED
 
 
-def _train(w: Walked) -> Row:
+def _train(w: Walked, once: bool) -> Iterator[Row]:
+    """Like its floor, one plain read in a loop, the row of many calls finds all that it needs near
+    the processor. The row of one call comes after the collector, which has gone through all objects
+    there are, and so does its floor: a read of each of as many objects.
+    """
     runs: dict[str, Callable[..., Any]] = {}
     for name, m in w.fresh().items():
         modes = itertools.cycle((False, True))
         runs[name] = lambda m=m, modes=modes: m.train(next(modes))
-    runs[FLOOR], reads = plain_reads()
-    budgets = (Budget(3), Budget(3, OURS_TORCH))
-    title, count = "`m.train()` / `m.eval()`; floor: one plain read", len(w.module_names)
-    return Row(
-        f"{w.label}.train", title, "module", count, runs, budgets=budgets, counts={FLOOR: reads}
+    count = len(w.module_names)
+    if once:
+        objects, read = [Plain() for _ in w.module_names], operator.attrgetter("training")
+        single = runs | {FLOOR: lambda: exhaust(map(read, objects))}
+        title = "one `m.train()` / `m.eval()`; floor: a plain read of each of as many objects"
+        yield Row(f"{w.label}.train.once", title, "module", count, single)
+    reads, number = plain_reads()
+    title = "`m.train()` / `m.eval()`, many calls; floor: one plain read"
+    budgets, counts = (Budget(3), Budget(3, OURS_TORCH)), {FLOOR: number}
+    row = Row(
+        f"{w.label}.train", title, "module", count, runs | {FLOOR: reads}, {}, budgets, counts
     )
+    yield row.in_a_row(CALLS)
 
 
 def _apply(w: Walked) -> Row:
@@ -99,9 +115,6 @@ def _zero_grad(w: Walked) -> Row:
 
         return setup
 
-    class Plain:
-        grad: Any = None
-
     plain = [Plain() for _ in w.names]
 
     def give_plain() -> None:
@@ -119,9 +132,9 @@ def _zero_grad(w: Walked) -> Row:
     return Row(f"{w.label}.zero_grad", title, "parameter", count, runs, setups)
 
 
-def whole(w: Walked) -> Iterator[Row]:
-    """Rows that change every module or every tensor."""
-    yield _train(w)
+def whole(w: Walked, once: bool) -> Iterator[Row]:
+    """Rows that change every module or every tensor; ``once``: also a single call of ``train``."""
+    yield from _train(w, once)
     yield _apply(w)
     yield _cast(w)
     yield _zero_grad(w)

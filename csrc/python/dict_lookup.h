@@ -152,6 +152,40 @@ inline void prefetch_entries(PyObject *dict) {
   prefetch_head(reinterpret_cast<PyDictObject *>(dict)->ma_keys, 128);
 }
 
+// dict_next() in a loop during which the dict does not change at all, so that where its entries
+// lie is asked once.
+class UnchangedDict {
+public:
+  explicit UnchangedDict(PyObject *dict)
+      : dict_(dict),
+        entries_(dict_tables_are_known ? entries_of(dict, &count_) : nullptr) {}
+
+  bool next(Py_ssize_t *position, PyObject **key, PyObject **value) const {
+    if (!entries_) {
+      return PyDict_Next(dict_, position, key, value) != 0;
+    }
+    for (Py_ssize_t place = *position; place < count_; ++place) {
+      if (PyObject *found = entries_[place].value) {
+        *position = place + 1;
+        *key = entries_[place].key;
+        *value = found;
+        return true;
+      }
+    }
+    return false;
+  }
+
+  // As dict_value_ahead().
+  PyObject *ahead(Py_ssize_t position, int places) const {
+    return entries_ && position + places < count_ ? entries_[position + places].value : nullptr;
+  }
+
+private:
+  PyObject *dict_;
+  Py_ssize_t count_ = 0;
+  const DictEntry *entries_;
+};
+
 // Borrowed value of the str, or null without an error: where there is none, and where finding it
 // could run user code.
 inline PyObject *dict_peek_str(PyObject *dict, PyObject *key) {
@@ -174,6 +208,18 @@ inline bool dict_next_str(PyObject *dict, Py_ssize_t *position, PyObject **key, 
 inline PyObject *dict_value_ahead(PyObject *, Py_ssize_t, int) { return nullptr; }
 
 inline void prefetch_entries(PyObject *) {}
+
+class UnchangedDict {
+public:
+  explicit UnchangedDict(PyObject *dict) : dict_(dict) {}
+  bool next(Py_ssize_t *position, PyObject **key, PyObject **value) const {
+    return PyDict_Next(dict_, position, key, value) != 0;
+  }
+  PyObject *ahead(Py_ssize_t, int) const { return nullptr; }
+
+private:
+  PyObject *dict_;
+};
 
 inline bool dict_lacks_str(PyObject *dict, PyObject *) { return PyDict_GET_SIZE(dict) == 0; }
 

@@ -151,6 +151,34 @@ def test_a_side_may_do_another_number_of_operations(monkeypatch):
     assert result.spread == {common.FLOOR: 0.0, common.OURS: 0.0}
 
 
+def test_calls_in_a_row_drop_each_result_before_the_next_call(monkeypatch):
+    common = load_bench("common")
+    ticks = itertools.count(0, 6000)
+    monkeypatch.setattr(common.time, "process_time_ns", lambda: next(ticks))
+    alive, most = set(), []
+
+    class Result:
+        def __init__(self):
+            alive.add(id(self))
+            most.append(len(alive))
+
+        def __del__(self):
+            alive.discard(id(self))
+
+    row = common.Row("k", "t", "item", 3, {common.OURS: Result}, counts={"other": 5})
+    several = row.in_a_row(10)
+    result = common.time_row(several, repeats=2, seconds=10)
+    assert len(most) == 20 and max(most) == 1
+    assert result.values == {common.OURS: 6000 / 30}
+    assert several.counts == {"other": 50}
+
+
+def test_rows_with_set_ups_stay_one_call():
+    common = load_bench("common")
+    row = common.Row("k", "t", "item", 3, {common.OURS: int}, {common.OURS: int})
+    assert row.in_a_row(10) is row
+
+
 def record(ours, floor):
     common = load_bench("common")
     result = common.Result("walk", "walk", "item", {common.OURS: ours, common.FLOOR: floor})
@@ -200,7 +228,7 @@ def test_every_row_runs_on_a_small_tree(side):
         *bench_tree.walks(w, first=True),
         *bench_tree.state_dicts(w),
         *bench_tree.loads(w),
-        *changes.whole(w),
+        *changes.whole(w, once=True),
         *changes.copies(w),
     ]
     for row in rows:
@@ -251,7 +279,7 @@ def test_rows_that_change_a_tree_have_trees_of_their_own(ours):
     common = load_bench("common")
     s = load_bench("trees").side(common.OURS if ours.name == "modtree" else common.OURS_TORCH)
     w = small_tree(s)
-    rows = {r.key: r for r in load_bench("tree_changes").whole(w)}
+    rows = {r.key: r for r in load_bench("tree_changes").whole(w, once=False)}
     rows["small.to"].runs[s.name]()
     assert {p.dtype for p in w.trees[s.name].parameters()} == {s.lib.float32}
     row = rows["small.zero_grad"]

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "module/walk/train.h"
 
+#include <cstring>
 #include <vector>
 
 #include "module/assignment.h"
 #include "module/class_info.h"
 #include "module/walk/tree_walk.h"
 #include "python/arguments.h"
+#include "python/dict_lookup.h"
 #include "python/prefetch.h"
 #include "python/slot_guard.h"
 
@@ -33,12 +35,22 @@ bool has_plain_class_as_root(PyObject *module) {
                              Virtual::training, Virtual::getattribute>();
 }
 
+// Are the four flags those of a module after Module.__init__ to which nothing special was done, and
+// of which it is known that no registry has an entry `training`? They are compared as one word.
+bool has_plain_flags(const ModuleState &state) {
+  static_assert(offsetof(ModuleState, initialized) == 0 && offsetof(ModuleState, exposed) == 1 &&
+                offsetof(ModuleState, instance_overrides) == 2 &&
+                offsetof(ModuleState, lacks_training) == 3);
+  constexpr bool kPlain[] = {true, false, false, true};
+  return std::memcmp(&state, kPlain, sizeof kPlain) == 0;
+}
+
 // Does setting the mode of a module with a plain class only replace one bool by another?
 bool has_plain_state(PyObject *module) {
   ModuleState &state = as_module(module)->state;
-  return state.initialized && !may_override(as_module(module)) &&
-         (state.training == Py_True || state.training == Py_False) &&
-         (state.lacks_training || note_lacks_training(state));
+  return (state.training == Py_True || state.training == Py_False) &&
+         (has_plain_flags(state) ||
+          (state.initialized && !may_override(as_module(module)) && note_lacks_training(state)));
 }
 
 // The registry of children of a module with a plain state; null when it is empty.
@@ -80,40 +92,44 @@ public:
 
 private:
   static constexpr Py_ssize_t kMostCompared = 64;
-  static constexpr int kAhead = 12;
+  static constexpr int kAhead = 16;
 
   // Goes on with the children of the innermost module until one has children itself, or to their
   // end. False at a child that is not plain, which counts as not visited then.
   bool visit_children() {
     TreePlace &place = path_.back();
+    const UnchangedDict siblings(place.children);
     PyObject *key, *child;
-    for (Py_ssize_t before = place.position;
-         dict_next(place.children, &place.position, &key, &child); before = place.position) {
+    for (Py_ssize_t before = place.position, next = before; siblings.next(&next, &key, &child);
+         before = next) {
+      if (PyObject *far = siblings.ahead(next, kAhead)) {
+        prefetch_head(far, kModuleHead);
+      }
       if (child == Py_None) {
         continue;
       }
-      if (PyObject *far = dict_value_ahead(place.children, place.position, kAhead)) {
-        prefetch_head(far, kModuleHead);
-      }
-      if (!has_plain_class(child) || !has_plain_state(child)) {
+      // No code runs in this walk that could change a class.
+      if ((Py_TYPE(child) != plain_type_ && !has_plain_class(child)) || !has_plain_state(child)) {
         place.position = before;
         return false;
       }
+      plain_type_ = Py_TYPE(child);
       set_mode(child, mode_);
       PyObject *children = plain_children(child);
       // One without children may come twice, which changes nothing.
       if (!children) {
         continue;
       }
+      place.position = before;
       if (!is_sole_reference(child)) {
         if (before > kMostCompared) {
-          place.position = before;
           return false;
         }
-        if (is_among(child, place.children, before)) {
+        if (is_among(child, siblings, before)) {
           continue;
         }
       }
+      place.position = next;
       return enter({child, key, children, 0});
     }
     path_.pop_back();
@@ -134,10 +150,10 @@ private:
   }
 
   // Is the child among those before `position`?
-  static bool is_among(PyObject *child, PyObject *children, Py_ssize_t position) {
+  static bool is_among(PyObject *child, const UnchangedDict &siblings, Py_ssize_t position) {
     PyObject *key, *sibling;
     Py_ssize_t place = 0;
-    while (dict_next(children, &place, &key, &sibling) && place <= position) {
+    while (siblings.next(&place, &key, &sibling) && place <= position) {
       if (sibling == child) {
         return true;
       }
@@ -146,6 +162,7 @@ private:
   }
 
   PyObject *mode_;
+  PyTypeObject *plain_type_ = nullptr;  // of the last child
   std::vector<TreePlace> path_;
   std::size_t mark_ = 0;  // index into path_
   std::size_t next_mark_ = 2;
