@@ -23,6 +23,8 @@ ModuleWalk::ModuleWalk(PyObject *prefix, bool remove_duplicate, bool named, PyOb
       may_be_plain_(remove_duplicate && !memo && PyUnicode_Check(prefix)) {
   if (memo) {
     seen_.adopt(memo);
+  } else {
+    seen_.reserve();
   }
 }
 
@@ -134,7 +136,7 @@ inline void replace(py::object &owner, PyObject *object) {
 }  // namespace
 
 int ModuleWalk::next_plain() {
-  if (!may_be_plain_ || stack_.empty() || !seen_.holds_addresses()) {
+  if (!may_be_plain_ || stack_.empty()) {
     return 0;
   }
   if (PyObject *last = entered_.module.ptr()) {
@@ -157,11 +159,10 @@ int ModuleWalk::next_plain() {
   if (far) {
     prefetch_head(far, sizeof(ModuleObject));
   }
-  if (ahead_ != Slot::modules && entered_count_ > kSmallTree) {
+  if (ahead_ != Slot::modules && seen_.size() > kSmallTree) {
     look_ahead(children, Py_TYPE(child));
   }
   seen_.add_new(child);
-  ++entered_count_;
   replace(entered_.module, child);
   replace(entered_.key, key);
   if (named_) {
@@ -176,10 +177,10 @@ int ModuleWalk::next_plain() {
 int ModuleWalk::enter(PyObject *module, ClassInfo info, PyObject *key, bool only_here,
                       Visit *visit) {
   const int is_new = seen_.visit(module, info.identity_hash(), remove_duplicate_, only_here);
+  may_be_plain_ = may_be_plain_ && seen_.holds_addresses();
   if (is_new <= 0) {
     return is_new;
   }
-  ++entered_count_;
   if (!remove_duplicate_ && !on_path_.insert(module)) {
     return raise_cycle(module, key);
   }
@@ -227,6 +228,7 @@ int ModuleWalk::enter_foreign(PyObject *module, PyObject *key) {
     return path ? py::reinterpret_steal<py::object>(make_name(NameForm::dotted, path.ptr(), key))
                 : py::object();
   }();
+  may_be_plain_ = false;  // from here on seen_ is a set that others see too
   PyObject *memo = child_prefix ? seen_.as_set() : nullptr;
   if (!memo) {
     return -1;

@@ -96,11 +96,10 @@ private:
   py::object prefix_;
   bool remove_duplicate_;
   bool named_;
-  bool may_be_plain_;
-  Slot ahead_ = Slot::modules;          // of read_ahead()
+  bool may_be_plain_;           // names are str, and seen_ is a set of addresses that begins here
+  Slot ahead_ = Slot::modules;  // of read_ahead()
   PyTypeObject *plain_type_ = nullptr;  // found plain when it had this version; only compared
   TypeVersion plain_version_ = 0;
-  std::size_t entered_count_ = 0;
   std::size_t position_ = 0;
 };
 

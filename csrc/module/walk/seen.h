@@ -56,14 +56,17 @@ public:
     return visit_set(object, remember);
   }
 
+  // Room for the members of a small tree.
+  void reserve() { owned_.reserve(32); }
+
   // Makes a member of what is compared by identity and is none. Only while holds_addresses().
   void add_new(PyObject *object) {
-    if (owned_.capacity() == 0) {
-      owned_.reserve(32);
-    }
     owned_.push_back(object);
     Py_INCREF(object);
   }
+
+  // Of what add_new() was called for. Only while holds_addresses().
+  std::size_t size() const { return owned_.size(); }
 
   // While it does, visiting what is compared by identity runs no user code.
   bool holds_addresses() const { return !set_; }

@@ -105,6 +105,7 @@ int Walk::start() {
   if (request.kind == WalkKind::modules) {
     return start_modules();
   }
+  seen.reserve();
   const bool is_buffers = request.kind == WalkKind::buffers;
   if (request.kind != WalkKind::members) {
     const Virtual named_method = is_buffers ? Virtual::named_buffers : Virtual::named_parameters;
@@ -283,6 +284,10 @@ PyObject *Walk::next_module() {
            : request.named ? pair_of(modules->entered_name(), module)
                            : Py_NewRef(module);
   }
+  return next_module_of_any();
+}
+
+PyObject *Walk::next_module_of_any() {
   Visit visit;
   if (modules->next(&visit) <= 0) {
     return nullptr;
@@ -326,10 +331,7 @@ PyObject *Walk::next_pair() {
   return unpack_pair(pair.ptr(), &name, &value) < 0 ? nullptr : value.release().ptr();
 }
 
-PyObject *Walk::next() {
-  if (gives_modules) {
-    return next_module();
-  }
+PyObject *Walk::next_any() {
   if (!started) {
     started = true;
     if (start() < 0) {

@@ -34,14 +34,16 @@ struct Walk {
   std::size_t position = 0;
 
   // The next item as a new reference; null at the end or on error (then PyErr_Occurred).
-  PyObject *next();
+  PyObject *next() { return gives_modules ? next_module() : next_any(); }
 
 private:
+  PyObject *next_any();
   int start();
   PyObject *next_member();
   PyObject *next_pair();
   PyObject *next_child();
   PyObject *next_module();
+  PyObject *next_module_of_any();
   int open(py::object reached, bool is_ours);
   int open_next();
   int next_pair_of_members(py::object *key, py::object *value);
