@@ -96,6 +96,12 @@ bool tables_are_known() {
 
 }  // namespace
 
+DictItem dict_item_by_call(PyObject *dict, Py_ssize_t position) {
+  PyObject *key = nullptr, *value = nullptr;
+  PyDict_Next(dict, &position, &key, &value);
+  return {position, key, value};
+}
+
 void init_dict_lookup() { dict_tables_are_known = tables_are_known(); }
 
 #else

@@ -99,12 +99,28 @@ inline bool dict_lacks_str(PyObject *dict, PyObject *key) {
          (dict_tables_are_known && look_up_str(dict, key, &value) == Lookup::missing);
 }
 
+// What PyDict_Next() gives from `position` on; without a value at the end. Out of line and by
+// value, so that the loops that hardly ever need it keep theirs in registers.
+struct DictItem {
+  Py_ssize_t position;
+  PyObject *key;
+  PyObject *value;
+};
+DictItem dict_item_by_call(PyObject *dict, Py_ssize_t position);
+inline bool next_by_call(PyObject *dict, Py_ssize_t *position, PyObject **key, PyObject **value) {
+  const DictItem item = dict_item_by_call(dict, *position);
+  *position = item.position;
+  *key = item.key;
+  *value = item.value;
+  return item.value != nullptr;
+}
+
 // As PyDict_Next(), which see: `*position` means the same. For an exact dict.
 inline bool dict_next(PyObject *dict, Py_ssize_t *position, PyObject **key, PyObject **value) {
   Py_ssize_t count;
   const DictEntry *entries = dict_tables_are_known ? entries_of(dict, &count) : nullptr;
   if (!entries) {
-    return PyDict_Next(dict, position, key, value) != 0;
+    return next_by_call(dict, position, key, value);
   }
   for (Py_ssize_t place = *position; place < count; ++place) {
     if (PyObject *found = entries[place].value) {
@@ -123,16 +139,18 @@ inline bool dict_next_str(PyObject *dict, Py_ssize_t *position, PyObject **key, 
                           int places, PyObject **far) {
   Py_ssize_t count;
   const DictEntry *entries = dict_tables_are_known ? entries_of(dict, &count) : nullptr;
+  *far = nullptr;
   if (!entries) {
-    *far = nullptr;
-    return PyDict_Next(dict, position, key, value) && PyUnicode_CheckExact(*key);
+    return next_by_call(dict, position, key, value) && PyUnicode_CheckExact(*key);
   }
   for (Py_ssize_t place = *position; place < count; ++place) {
     if (PyObject *found = entries[place].value) {
       *position = place + 1;
       *key = entries[place].key;
       *value = found;
-      *far = place + places < count ? entries[place + places].value : nullptr;
+      if (place + places < count) {
+        *far = entries[place + places].value;
+      }
       return true;
     }
   }
@@ -162,7 +180,7 @@ public:
 
   bool next(Py_ssize_t *position, PyObject **key, PyObject **value) const {
     if (!entries_) {
-      return PyDict_Next(dict_, position, key, value) != 0;
+      return next_by_call(dict_, position, key, value);
     }
     for (Py_ssize_t place = *position; place < count_; ++place) {
       if (PyObject *found = entries_[place].value) {
