@@ -11,6 +11,7 @@
 #include "family/family.h"
 #include "family/read_tensors.h"
 #include "module/adoption.h"
+#include "module/append.h"
 #include "module/bound_method.h"
 #include "module/class_info.h"
 #include "module/copy.h"
@@ -77,6 +78,10 @@ void bind_module(Functions &m) {
                              "Replaces a process-wide table of hooks.");
   m.def<set_tracing_probe>("_set_tracing_probe(library, function)",
                            "Says how to find out whether torch.jit.trace is at work.");
+  m.def<append_children>(
+      "_append_children(container, modules, first, /)",
+      "Adds modules to a container, named by their positions from `first` on, up to the first one "
+      "for which more than Module's own methods must run; says how many it has added.");
   m.def<make_state_metadata>("_make_state_metadata(record, /)",
                              "Makes the `_metadata` of a StateDict from its compact record.");
 }

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from sys import intern
 from typing import TYPE_CHECKING, Any, SupportsIndex
+
+from modtree._C import _append_children
 
 if TYPE_CHECKING:
     from modtree._module.module import Module
@@ -123,6 +125,16 @@ def next_key(container: Module) -> str:
             f"{container._get_name()} from the entries, which numbers them anew"
         )
     return key
+
+
+def append_all(container: Module, modules: Iterable[Module | None]) -> None:
+    """Appends the modules by ``add_module``: all of them, or none when one is refused."""
+    entries = tuple(modules)
+    with all_or_nothing(container):
+        done = _append_children(container, entries, len(container._modules))
+        # Those from the first one on for which a class, an instance or a hook has a say.
+        for module in entries[done:]:
+            container.add_module(next_key(container), module)
 
 
 @contextmanager

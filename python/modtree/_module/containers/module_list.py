@@ -8,7 +8,7 @@ from itertools import chain, groupby
 from typing import SupportsIndex, TypeVar, overload
 
 from modtree._module.containers._numbered import (
-    all_or_nothing,
+    append_all,
     delete_numbered,
     insert_numbered,
     insert_position,
@@ -101,10 +101,7 @@ class ModuleList(Module):
                 "ModuleList.extend should be called with an iterable, "
                 f"but got {type(modules).__name__}"
             )
-        entries = list(modules)
-        with all_or_nothing(self):
-            for module in entries:
-                self.add_module(next_key(self), module)
+        append_all(self, modules)
         return self
 
     def __iadd__(  # type: ignore[misc, unused-ignore]  # stubtest's order of files finds one

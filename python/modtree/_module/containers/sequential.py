@@ -9,8 +9,10 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, SupportsIndex, TypeVar, overload
 
+from modtree._C import _append_children
 from modtree._module.containers._numbered import (
     all_or_nothing,
+    append_all,
     delete_numbered,
     insert_numbered,
     insert_position,
@@ -64,7 +66,9 @@ class Sequential(Module):
             for key, module in args[0].items():
                 self.add_module(key, module)
         else:
-            for i, module in enumerate(args):
+            done = _append_children(self, args, 0)
+            # Those from the first one on for which a class, an instance or a hook has a say.
+            for i, module in enumerate(args[done:], done):
                 self.add_module(str(i), module)
 
     def forward(self, input: Any) -> Any:
@@ -156,10 +160,7 @@ class Sequential(Module):
 
     def __iadd__(self: Self, other: Sequential) -> Self:
         _check_operand(other)
-        modules = list(other)
-        with all_or_nothing(self):
-            for module in modules:
-                self.add_module(next_key(self), module)
+        append_all(self, other)
         return self
 
     def __mul__(self, other: int) -> Sequential:

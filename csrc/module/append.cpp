@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "module/append.h"
+
+#include <array>
+
+#include "module/attributes.h"
+#include "module/class_info.h"
+#include "module/globals.h"
+#include "module/name_facts.h"
+#include "python/once.h"
+
+namespace modtree {
+
+namespace {
+
+// The name of the entry at a position, interned. The names of long lists are made once.
+py::object numbered_name(Py_ssize_t position) {
+  static std::array<PyObject *, 1024> made{};
+  const auto make = [position] {
+    PyObject *name = PyUnicode_FromFormat("%zd", position);
+    if (name) {
+      PyUnicode_InternInPlace(&name);
+    }
+    return name;
+  };
+  const auto place = static_cast<std::size_t>(position);
+  return place < made.size() ? py::reinterpret_borrow<py::object>(fill_once(&made[place], make))
+                             : py::reinterpret_steal<py::object>(make());
+}
+
+// The registry of a container to which Module's own methods append, or null: without an error where
+// a class, an instance or a hook has a say. Runs no user code when the class was met before and the
+// registry is there.
+py::object plain_children(ModuleObject *container) {
+  const ClassInfo info = class_info(Py_TYPE(container));
+  if (info.overrides(Virtual::modules_) || overrides(container, info, Virtual::add_module) ||
+      Py_TYPE(container)->tp_getattro != module_tp_getattro || container->state.exposed ||
+      !container->state.initialized || has_entries(global_hooks.module_registration)) {
+    return py::object();
+  }
+  PyObject *children = require(container, Slot::modules);
+  return py::reinterpret_borrow<py::object>(children && PyDict_CheckExact(children) ? children
+                                                                                    : nullptr);
+}
+
+// Has the container nothing under the name, wherever a read would find it?
+bool is_free(ModuleObject *container, PyObject *name) {
+  return is_plain_name(Py_TYPE(container), name) && !instance_attribute(container, name) &&
+         registry_contains(container, Slot::parameters, name) == 0 &&
+         registry_contains(container, Slot::buffers, name) == 0 &&
+         registry_contains(container, Slot::modules, name) == 0;
+}
+
+}  // namespace
+
+std::int64_t append_children(const py::object &container, const py::tuple &modules,
+                             std::int64_t first) {
+  if (!is_module(container.ptr())) {
+    return 0;
+  }
+  ModuleObject *module = as_module(container.ptr());
+  const Py_ssize_t count = PyTuple_GET_SIZE(modules.ptr());
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject *child = PyTuple_GET_ITEM(modules.ptr(), i);
+    if (child != Py_None && !is_module(child)) {
+      return i;
+    }
+    const py::object children = plain_children(module);
+    if (!children) {
+      if (PyErr_Occurred()) {
+        throw py::error_already_set();
+      }
+      return i;
+    }
+    const Py_ssize_t position = PyDict_GET_SIZE(children.ptr());
+    if (position != first + i) {
+      return i;
+    }
+    const py::object name = numbered_name(position);
+    if (!name) {
+      throw py::error_already_set();
+    }
+    // Comparing names runs user code in a dict with keys that are no str, and that may change all
+    // that was asked so far. Nothing runs between the second look and the store.
+    if (!is_free(module, name.ptr()) || !plain_children(module).is(children)) {
+      return i;
+    }
+    if (PyDict_SetItem(children.ptr(), name.ptr(), child) < 0) {
+      throw py::error_already_set();
+    }
+  }
+  return count;
+}
+
+}  // namespace modtree
