@@ -5,21 +5,15 @@
 
 #include "python/installed.h"
 #include "python/interned.h"
-#include "python/type_cache.h"
 
 namespace modtree {
+
+TypeCache<TypeFacts> type_facts;
 
 namespace {
 
 // Families live for ever: trees and caches hold plain pointers to them.
 std::vector<TensorFamily *> known_families;
-
-// What is remembered of a type; most have no family.
-struct TypeFacts {
-  TensorFamily *family = nullptr;
-  bool is_foreign_module = false;
-};
-TypeCache<TypeFacts> fact_cache;
 
 // Types of which the overwhelming majority of attribute values are, and which are never tensors.
 bool is_common_plain_type(PyTypeObject *type) {
@@ -47,7 +41,7 @@ TypeVersion looked_up_version(PyTypeObject *type) {
 }
 
 // Nothing is known where an error is set.
-TypeFacts find_facts(PyTypeObject *type) {
+TypeFacts ask_for_facts(PyTypeObject *type) {
   TypeFacts facts;
   const auto keep = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject *>(type));
   // Before the search: code that it runs may change the type.
@@ -64,22 +58,21 @@ TypeFacts find_facts(PyTypeObject *type) {
     facts.is_foreign_module = answer.is(py::handle(Py_True));
   } else {
     facts.family = native_family(found);
+    facts.are_parameters = facts.family->are_parameters(type);
   }
-  fact_cache.store(type, version, facts);
+  type_facts.store(type, version, facts);
   return facts;
 }
 
-// No family where an error is set.
-TypeFacts facts_of_type(PyTypeObject *type) {
+}  // namespace
+
+TypeFacts find_type_facts(PyTypeObject *type) {
   if (is_common_plain_type(type)) {
+    type_facts.store(type, looked_up_version(type), {});
     return {};
   }
-  TypeFacts facts;
-  if (fact_cache.find(type, &facts)) {
-    return facts;
-  }
   try {
-    return find_facts(type);
+    return ask_for_facts(type);
   } catch (py::error_already_set &error) {
     error.restore();
   } catch (const std::exception &error) {
@@ -87,8 +80,6 @@ TypeFacts facts_of_type(PyTypeObject *type) {
   }
   return {};
 }
-
-}  // namespace
 
 TensorFamily *family_of_type(PyTypeObject *type) { return facts_of_type(type).family; }
 
@@ -134,7 +125,10 @@ int is_tensor_like(PyObject *value) {
 }
 
 int value_kind(PyObject *value, ValueKind *kind, TensorFamily **family) {
-  const TypeFacts facts = facts_of_type(Py_TYPE(value));
+  return value_kind_by(facts_of_type(Py_TYPE(value)), value, kind, family);
+}
+
+int value_kind_by(const TypeFacts &facts, PyObject *value, ValueKind *kind, TensorFamily **family) {
   *family = facts.family;
   if (!*family) {
     *kind = facts.is_foreign_module ? ValueKind::foreign_module : ValueKind::other;
@@ -164,9 +158,9 @@ void register_family(PyTypeObject *type, TensorFamily *family) {
   if (!known) {
     known_families.push_back(family);
   }
-  fact_cache.store(type, looked_up_version(type), {family, false});
+  type_facts.store(type, looked_up_version(type), {family, family->are_parameters(type), false});
 }
 
-void forget_families() { fact_cache.clear(); }
+void forget_families() { type_facts.clear(); }
 
 }  // namespace modtree

@@ -6,6 +6,7 @@
 
 #include "family/tensor_facts.h"
 #include "python/compat.h"
+#include "python/type_cache.h"
 
 namespace modtree {
 
@@ -23,6 +24,10 @@ public:
   TensorFamily(const TensorFamily &) = delete;
   TensorFamily &operator=(const TensorFamily &) = delete;
   virtual ~TensorFamily() = default;
+
+  // Are all values of this type parameters, whatever they have of their own? Remembered as long as
+  // the type does not change; false where only is_parameter() tells. Runs no Python code.
+  virtual bool are_parameters(PyTypeObject *) { return false; }
 
   // What is it?
   virtual int is_parameter(PyObject *tensor) = 0;      // isinstance(tensor, Parameter)
@@ -127,10 +132,26 @@ int is_tensor_like(PyObject *value);
 // Is the value a module of another library (torch's)? -1 on error.
 int is_foreign_module(PyObject *value);
 
+// What is remembered of a type; most have no family.
+struct TypeFacts {
+  TensorFamily *family = nullptr;
+  bool are_parameters = false;  // see TensorFamily::are_parameters()
+  bool is_foreign_module = false;
+};
+extern TypeCache<TypeFacts> type_facts;
+// The same for a type that the cache does not have. No family where an error is set.
+TypeFacts find_type_facts(PyTypeObject *type);
+inline TypeFacts facts_of_type(PyTypeObject *type) {
+  TypeFacts facts;
+  return type_facts.find(type, &facts) ? facts : find_type_facts(type);
+}
+
 // The tree's one question on every assignment, answered in one pass.
 enum class ValueKind { other, tensor, buffer, parameter, foreign_module };
 // -1 with an error set on failure. *family is null for a value that is no tensor.
 int value_kind(PyObject *value, ValueKind *kind, TensorFamily **family);
+// The same when facts_of_type() of the value was asked already.
+int value_kind_by(const TypeFacts &facts, PyObject *value, ValueKind *kind, TensorFamily **family);
 
 // Makes `family` known for `type` (the NumPy family registers its exact types so that nothing is
 // looked up). The family lives for ever.

@@ -82,6 +82,10 @@ public:
         copies_(object.attr("parameter_copies")),
         reader_(tensor_type_, parameter_type_, object.attr("tensor_access")) {}
 
+  bool are_parameters(PyTypeObject *type) override {
+    return reinterpret_cast<PyObject *>(type) == parameter_type_.ptr();
+  }
+
   int is_parameter(PyObject *tensor) override {
     if (reinterpret_cast<PyObject *>(Py_TYPE(tensor)) == parameter_type_.ptr()) {
       return 1;

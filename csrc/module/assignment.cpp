@@ -102,9 +102,25 @@ int remove_from_registry(ModuleObject *module, PyObject *name, Slot slot) {
   return found <= 0 ? found : mapping_discard(mapping, name);
 }
 
+// Surely no entry of that name? Runs no user code.
+inline bool lacks(PyObject *mapping, PyObject *name) {
+  return !mapping || (PyDict_CheckExact(mapping) && dict_lacks_str(mapping, name));
+}
+
+// Is a plain name surely neither in the instance dict, nor in two registries, nor among the
+// non-persistent ones? Runs no user code.
+template <PyObject *ModuleState::*first, PyObject *ModuleState::*second>
+inline bool is_nowhere_else(const ModuleObject *module, PyObject *name) {
+  const ModuleState &state = module->state;
+  return state.initialized && !state.exposed && lacks(module->dict, name) &&
+         lacks(state.*first, name) && lacks(state.*second, name) &&
+         (!state.non_persistent ||
+          (PyAnySet_CheckExact(state.non_persistent) && PySet_GET_SIZE(state.non_persistent) == 0));
+}
+
 // Removes a name from the instance dict, two registries and the non-persistent set.
 template <Slot first, Slot second>
-int remove_from_others(ModuleObject *module, PyObject *name) {
+[[gnu::noinline]] int remove_from_others(ModuleObject *module, PyObject *name) {
   // Before anything is removed: a missing registry leaves everything as it is.
   const bool may_lack = module->state.exposed || !module->state.initialized;
   if (may_lack && (check_entry(module, first) < 0 || check_entry(module, second) < 0 ||
@@ -130,9 +146,23 @@ int remove_from_others(ModuleObject *module, PyObject *name) {
   return has_set ? discard_non_persistent(module, name) : 0;
 }
 
+// Is it remembered that the class has nothing under the name, and the name is a plain one?
+inline bool is_known_plain(PyTypeObject *type, PyObject *name) {
+  return name_facts.find(type_version(type), name) == NameFacts::kPlain;
+}
+
+// The registry to which an entry is added: borrowed, null on error.
+template <Slot slot, PyObject *ModuleState::*cell>
+inline PyObject *registry_to_fill(ModuleObject *module) {
+  // In exposed mode the cells are empty.
+  PyObject *mapping = module->state.*cell;
+  module->state.lacks_training = false;
+  return mapping ? mapping : require(module, slot);
+}
+
 // May a parameter or a module go in by a plain dict store? No hook, override, class attribute or
 // internal name is in the way.
-bool stores_directly(ModuleObject *module, PyObject *name, PyObject *hooks) {
+inline bool stores_directly(ModuleObject *module, PyObject *name, PyObject *hooks) {
   return !has_entries(hooks) && Py_TYPE(module)->tp_getattro == module_tp_getattro &&
          is_plain_name(Py_TYPE(module), name);
 }
@@ -147,27 +177,8 @@ int call_register_parameter(ModuleObject *module, PyObject *name, PyObject *valu
   return result ? 0 : -1;
 }
 
-int assign_parameter(ModuleObject *module, PyObject *name, PyObject *value, TensorFamily *family) {
-  if (!has_slot(module, Slot::parameters)) {
-    PyErr_SetString(
-        PyExc_AttributeError,
-        "cannot assign parameters before Module.__init__() call: call super().__init__() first");
-    return -1;
-  }
-  const bool direct = stores_directly(module, name, global_hooks.parameter_registration) &&
-                      !overrides(module, Virtual::register_parameter);
-  if (direct) {
-    const int known = registry_contains(module, Slot::parameters, name);
-    if (known < 0 || (!known && check_own_name(name, "parameter") < 0) ||
-        check_leaf(name, family, value) < 0) {
-      return -1;
-    }
-    if (remove_from_others<Slot::buffers, Slot::modules>(module, name) < 0) {
-      return -1;
-    }
-    PyObject *parameters = require(module, Slot::parameters);
-    return parameters ? mapping_set(parameters, name, value) : -1;
-  }
+// Through register_parameter() of the class, or Module's own.
+[[gnu::noinline]] int register_by_call(ModuleObject *module, PyObject *name, PyObject *value) {
   Rollback rollback;
   if (rollback.save(module, name) < 0) {
     return -1;
@@ -178,6 +189,34 @@ int assign_parameter(ModuleObject *module, PyObject *name, PyObject *value, Tens
     return -1;
   }
   return 0;
+}
+
+int assign_parameter(ModuleObject *module, PyObject *name, PyObject *value, TensorFamily *family) {
+  if (!has_slot(module, Slot::parameters)) {
+    PyErr_SetString(
+        PyExc_AttributeError,
+        "cannot assign parameters before Module.__init__() call: call super().__init__() first");
+    return -1;
+  }
+  if (stores_directly(module, name, global_hooks.parameter_registration) &&
+      !overrides(module, Virtual::register_parameter)) {
+    if (module->state.exposed || !is_known_plain(Py_TYPE(module), name)) {
+      const int known = registry_contains(module, Slot::parameters, name);
+      if (known < 0 || (!known && check_own_name(name, "parameter") < 0)) {
+        return -1;
+      }
+    }
+    if (check_leaf(name, family, value) < 0) {
+      return -1;
+    }
+    if (!is_nowhere_else<&ModuleState::buffers, &ModuleState::modules>(module, name) &&
+        remove_from_others<Slot::buffers, Slot::modules>(module, name) < 0) {
+      return -1;
+    }
+    PyObject *parameters = registry_to_fill<Slot::parameters, &ModuleState::parameters>(module);
+    return parameters ? mapping_set(parameters, name, value) : -1;
+  }
+  return register_by_call(module, name, value);
 }
 
 int warn_of_odd_child_name(ModuleObject *module, PyObject *name) {
@@ -202,15 +241,20 @@ int assign_module(ModuleObject *module, PyObject *name, PyObject *value) {
         "cannot assign module before Module.__init__() call: call super().__init__() first");
     return -1;
   }
-  const int known = registry_contains(module, Slot::modules, name);
-  if (known < 0 || (!known && warn_of_odd_child_name(module, name) < 0)) {
-    return -1;
-  }
-  if (!has_entries(global_hooks.module_registration)) {
-    if (remove_from_others<Slot::parameters, Slot::buffers>(module, name) < 0) {
+  const bool plain = !module->state.exposed && is_known_plain(Py_TYPE(module), name);
+  if (!plain) {
+    const int known = registry_contains(module, Slot::modules, name);
+    if (known < 0 || (!known && warn_of_odd_child_name(module, name) < 0)) {
       return -1;
     }
-    PyObject *modules = require(module, Slot::modules);
+  }
+  if (!has_entries(global_hooks.module_registration)) {
+    if (!(plain &&
+          is_nowhere_else<&ModuleState::parameters, &ModuleState::buffers>(module, name)) &&
+        remove_from_others<Slot::parameters, Slot::buffers>(module, name) < 0) {
+      return -1;
+    }
+    PyObject *modules = registry_to_fill<Slot::modules, &ModuleState::modules>(module);
     return modules ? mapping_set(modules, name, value) : -1;
   }
   Rollback rollback;
@@ -298,12 +342,12 @@ int assign_buffer(ModuleObject *module, PyObject *name, PyObject *value, bool is
              : register_buffer(module, name, value, persistent == 1);
 }
 
-}  // namespace
-
-int assign(ModuleObject *module, PyObject *name, PyObject *value) {
+// `facts`: of the type of the value.
+[[gnu::noinline]] int assign_other(ModuleObject *module, PyObject *name, PyObject *value,
+                                   const TypeFacts &facts) {
   ValueKind kind;
   TensorFamily *family;
-  if (value_kind(value, &kind, &family) < 0) {
+  if (value_kind_by(facts, value, &kind, &family) < 0) {
     return -1;
   }
   if (kind == ValueKind::parameter) {
@@ -345,6 +389,14 @@ int assign(ModuleObject *module, PyObject *name, PyObject *value) {
     return -1;
   }
   return assign_plain(module, name, value);
+}
+
+}  // namespace
+
+int assign(ModuleObject *module, PyObject *name, PyObject *value) {
+  const TypeFacts facts = facts_of_type(Py_TYPE(value));
+  return facts.are_parameters ? assign_parameter(module, name, value, facts.family)
+                              : assign_other(module, name, value, facts);
 }
 
 namespace {

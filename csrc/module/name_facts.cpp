@@ -5,12 +5,22 @@ namespace modtree {
 
 NameFacts name_facts;
 
+namespace {
+
+// May an entry of a registry have this name?
+bool is_own_name(PyObject *name) {
+  const Py_ssize_t length = PyUnicode_GET_LENGTH(name);
+  return length > 0 && PyUnicode_FindChar(name, '.', 0, length, 1) == -1;
+}
+
+}  // namespace
+
 void NameFacts::learn(TypeVersion version, PyObject *name) {
   if (version == 0 || !PyUnicode_CHECK_INTERNED(name)) {
     return;
   }
   const SpecialName *special = find_special_name(name);
-  if (special && special->slot < 0) {
+  if (special ? special->slot < 0 : !is_own_name(name)) {
     return;
   }
   Entry &entry = entries_[index(version, name)];

@@ -18,7 +18,8 @@ public:
   static constexpr int kPlain = -1;
 
   // The Slot of a name under which the class has nothing, kPlain for one that is none of the 17
-  // entries and no virtual method, or kUnknown.
+  // entries and no virtual method, or kUnknown. One with a dot in it, or without a character, is
+  // never plain: no registry takes it.
   int find(TypeVersion version, PyObject *name) const {
     const Entry &entry = entries_[index(version, name)];
     return entry.name == name && entry.version == version ? entry.slot : kUnknown;

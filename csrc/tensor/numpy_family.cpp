@@ -51,6 +51,10 @@ class NumpyFamily final : public TensorFamily {
 public:
   using TensorFamily::TensorFamily;
 
+  bool are_parameters(PyTypeObject *type) override {
+    return PyType_IsSubtype(type, parameter_type()) != 0;
+  }
+
   int is_parameter(PyObject *tensor) override {
     if (PyType_IsSubtype(Py_TYPE(tensor), parameter_type())) {
       return 1;
@@ -285,6 +289,7 @@ void adopt_parameter_class(PyTypeObject *parameter) {
 }
 
 void adopt_numpy_family(const py::object &python_family) {
+  forget_families();  // what they told of types was for the class that was Parameter before
   auto *family = new NumpyFamily(python_family);  // families live for ever
   register_family(tensor_type, family);
   register_family(parameter_type(), family);
