@@ -162,9 +162,10 @@ inline PyObject *registry_to_fill(ModuleObject *module) {
 
 // May a parameter or a module go in by a plain dict store? No hook, override, class attribute or
 // internal name is in the way.
-inline bool stores_directly(ModuleObject *module, PyObject *name, PyObject *hooks) {
+inline bool stores_directly(ModuleObject *module, PyObject *name, PyObject *hooks,
+                            bool known_plain = false) {
   return !has_entries(hooks) && Py_TYPE(module)->tp_getattro == module_tp_getattro &&
-         is_plain_name(Py_TYPE(module), name);
+         (known_plain || is_plain_name(Py_TYPE(module), name));
 }
 
 int call_register_parameter(ModuleObject *module, PyObject *name, PyObject *value) {
@@ -198,9 +199,10 @@ int assign_parameter(ModuleObject *module, PyObject *name, PyObject *value, Tens
         "cannot assign parameters before Module.__init__() call: call super().__init__() first");
     return -1;
   }
-  if (stores_directly(module, name, global_hooks.parameter_registration) &&
+  const bool plain = !module->state.exposed && is_known_plain(Py_TYPE(module), name);
+  if (stores_directly(module, name, global_hooks.parameter_registration, plain) &&
       !overrides(module, Virtual::register_parameter)) {
-    if (module->state.exposed || !is_known_plain(Py_TYPE(module), name)) {
+    if (!plain) {
       const int known = registry_contains(module, Slot::parameters, name);
       if (known < 0 || (!known && check_own_name(name, "parameter") < 0)) {
         return -1;
