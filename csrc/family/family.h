@@ -65,6 +65,15 @@ public:
   // that method is to be called: the value is something else, or is not copied as the library has
   // it.
   virtual PyObject *copy_parameter(PyObject *) { return nullptr; }
+  // The object that owns the memory of a tensor which copy_with_memory() copies: new reference.
+  // Null without an error where `__deepcopy__` is to be called.
+  virtual PyObject *memory_of(PyObject *) { return nullptr; }
+  // What `__deepcopy__` gives for that tensor, if no memo has a copy of the memory yet. The memo is
+  // to have `*copied` for the memory: new reference, with an error too unless it is null.
+  virtual PyObject *copy_with_memory(PyObject *, PyObject **copied) {
+    *copied = nullptr;
+    return nullptr;
+  }
   // May `tensor.data = other` be done? (false between meta and real storage); `other` may be any
   // object.
   virtual int can_set_data(PyObject *tensor, PyObject *other) = 0;

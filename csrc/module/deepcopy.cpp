@@ -111,8 +111,7 @@ private:
     if (!family && PyErr_Occurred()) {
       throw py::error_already_set();
     }
-    auto copy = py::reinterpret_steal<py::object>(family ? family->copy_parameter(value) : nullptr);
-    check(!copy && PyErr_Occurred() ? -1 : 0);
+    py::object copy = family ? copy_of_tensor(family, value) : py::object();
     if (!copy) {
       // A tensor without a __deepcopy__ of its own is copied by the general protocol, like any
       // other object.
@@ -123,6 +122,23 @@ private:
     }
     if (copy.ptr() != value) {
       remember(id, value, copy.ptr());
+    }
+    return copy;
+  }
+
+  // Null without an error where the tensor's own method is to be called.
+  py::object copy_of_tensor(TensorFamily *family, PyObject *tensor) {
+    auto copy = py::reinterpret_steal<py::object>(family->copy_parameter(tensor));
+    check(!copy && PyErr_Occurred() ? -1 : 0);
+    const auto memory =
+        py::reinterpret_steal<py::object>(copy ? nullptr : family->memory_of(tensor));
+    if (memory && !known_copy(memory.ptr())) {
+      PyObject *copied_memory;
+      copy =
+          py::reinterpret_steal<py::object>(family->copy_with_memory(memory.ptr(), &copied_memory));
+      const auto keep = py::reinterpret_steal<py::object>(copied_memory);
+      check(copy ? 0 : -1);
+      remember(memory.ptr(), copied_memory);
     }
     return copy;
   }

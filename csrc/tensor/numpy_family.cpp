@@ -175,6 +175,11 @@ public:
     return is_plain_parameter(value) ? copy_plain_parameter(value) : nullptr;
   }
 
+  PyObject *memory_of(PyObject *tensor) override { return plain_memory(tensor); }
+  PyObject *copy_with_memory(PyObject *memory, PyObject **copied) override {
+    return copy_plain_tensor(memory, copied);
+  }
+
   int can_set_data(PyObject *tensor, PyObject *other) override {
     return is_tensor(other) && as_tensor(tensor)->is_meta == as_tensor(other)->is_meta;
   }

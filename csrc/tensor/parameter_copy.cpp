@@ -15,7 +15,7 @@ namespace {
 constexpr std::array kDeciding = {
     "__deepcopy__", "__reduce_ex__", "__new__",        "__init__", "__getattribute__",
     "__getattr__",  "__dict__",      "_make_subclass", "data",     "requires_grad",
-    "is_meta",      "clone",         "_array",
+    "is_meta",      "clone",         "_array",         "is_leaf",  "grad",
 };
 
 // Strong, also the names; a value is null where the class has none.
@@ -87,6 +87,24 @@ PyObject *copy_plain_parameter(PyObject *parameter) {
     as_tensor(copy)->requires_grad = requires_grad;
   }
   return copy;
+}
+
+PyObject *plain_memory(PyObject *tensor) {
+  if (Py_TYPE(tensor) != tensor_type || active_modes != 0 || !parameters_are_plain()) {
+    return nullptr;
+  }
+  const TensorObject *self = as_tensor(tensor);
+  if (self->is_meta || self->requires_grad || self->grad != nullptr || self->grad_fn != nullptr ||
+      self->base != nullptr || (self->dict != nullptr && PyDict_GET_SIZE(self->dict) != 0)) {
+    return nullptr;
+  }
+  PyObject *shared = PyArray_BASE(self->array);
+  return shared != nullptr && PyArray_Check(shared) ? nullptr : Py_NewRef(as_object(self->array));
+}
+
+PyObject *copy_plain_tensor(PyObject *memory, PyObject **copied) {
+  *copied = PyArray_NewCopy(as_array(memory), NPY_KEEPORDER);
+  return *copied == nullptr ? nullptr : tensor_from_array(tensor_type, Py_NewRef(*copied));
 }
 
 }  // namespace modtree

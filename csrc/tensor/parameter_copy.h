@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Copies of parameters without the Python code that describes them.
+// Copies of parameters and buffers without the Python code that describes them.
 #pragma once
 
 #include "tensor/object.h"
@@ -21,5 +21,14 @@ bool is_plain_parameter(PyObject *value);
 // What `Parameter.__deepcopy__` makes of an is_plain_parameter(): new reference. Null without an
 // error where only that method knows; null with an error set on failure.
 PyObject *copy_plain_parameter(PyObject *parameter);
+
+// The array of a tensor that owns its memory and is copied without Python code: of the class Tensor
+// itself, which nobody has patched, without a gradient and attributes of its own. New reference;
+// null without an error where only `Tensor.__deepcopy__` knows. May run user code, as above.
+PyObject *plain_memory(PyObject *tensor);
+
+// What that method makes of such a tensor: new reference, null on error. `memory` is from
+// plain_memory(); `*copied` is its copy, a new reference, with an error too unless it is null.
+PyObject *copy_plain_tensor(PyObject *memory, PyObject **copied);
 
 }  // namespace modtree
