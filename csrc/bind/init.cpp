@@ -24,6 +24,7 @@
 #include "module/walk/walk.h"
 #include "python/dict_lookup.h"
 #include "python/installed.h"
+#include "python/ordered_dict.h"
 #include "python/interned.h"
 
 // <pybind11/pytypes.h>, which is all that other files include, uses this for the text of an error
@@ -93,6 +94,7 @@ PYBIND11_MODULE(_C, m) {
   m.attr("__version__") = MODTREE_VERSION;
   init_type_versions();
   init_dict_lookup();
+  init_ordered_dict();
   intern_names();
   init_special_names();
   init_copying();

@@ -8,6 +8,7 @@
 #include "module/state/state_path.h"
 #include "python/arguments.h"
 #include "python/installed.h"
+#include "python/ordered_dict.h"
 #include "python/slot_guard.h"
 
 namespace modtree {
@@ -48,7 +49,7 @@ Destination::Destination(PyObject *destination, bool keep_vars, PyObject *state_
     set = PyDict_SetItem;
   } else if (PyODict_CheckExact(destination) ||
              reinterpret_cast<PyObject *>(Py_TYPE(destination)) == state_dict_type) {
-    set = PyODict_SetItem;
+    set = ordered_dict_set;
   }
 }
 

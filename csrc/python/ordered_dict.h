@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Adds entries to an OrderedDict whose keys are plain strs: where the layout of CPython's object is
+// known with one look-up, where CPython's function needs three.
+#pragma once
+
+#include "python/dict_lookup.h"
+
+namespace modtree {
+
+// As PyODict_SetItem(), for an OrderedDict or an instance of a subclass that stores as it does. Runs
+// user code only where that does: when a value is replaced, and when keys are compared that are no
+// plain strs.
+int ordered_dict_set(PyObject *dict, PyObject *key, PyObject *value);
+
+// Compares with dicts that CPython has filled, and lets the function above write to an OrderedDict
+// only when all agrees. Called once at import, after init_dict_lookup(). Throws error_already_set.
+void init_ordered_dict();
+
+}  // namespace modtree
