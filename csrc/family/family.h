@@ -51,6 +51,9 @@ public:
   virtual int set_requires_grad(PyObject *tensor, bool flag) = 0;  // tensor.requires_grad_(flag)
   virtual int has_grad_fn(PyObject *tensor) = 0;
   virtual PyObject *grad(PyObject *tensor) = 0;  // None when there is none
+  // Has it surely no gradient, its contents being what `data` reaches? False also where that is not
+  // known. Runs no Python code.
+  virtual bool lacks_grad(PyObject *) { return false; }
   virtual int set_grad(PyObject *tensor, PyObject *grad) = 0;
   // Module.zero_grad for one parameter (BEHAVIOUR 5.4): drop the gradient, or zero it in place.
   virtual int zero_grad(PyObject *tensor, bool set_to_none) = 0;

@@ -163,8 +163,11 @@ public:
     return node ? node != Py_None : -1;
   }
   PyObject *grad(PyObject *tensor) override {
-    return ask(TensorAttribute::grad, names.grad, grad_, tensor);
+    return reader_.knows(tensor) ? reader_.grad(tensor)
+           : common_names_       ? PyObject_GetAttr(tensor, names.grad)
+                                 : call(grad_, tensor);
   }
+  bool lacks_grad(PyObject *tensor) override { return reader_.lacks_grad(tensor); }
   int set_grad(PyObject *tensor, PyObject *grad) override {
     return reader_.knows(tensor) ? reader_.set_grad(tensor, grad)
            : common_names_       ? PyObject_SetAttr(tensor, names.grad, grad)
@@ -172,6 +175,9 @@ public:
   }
   int zero_grad(PyObject *tensor, bool set_to_none) override {
     if (common_names_) {
+      if (reader_.lacks_grad(tensor)) {
+        return 0;
+      }
       PyObject *grad = this->grad(tensor);
       Py_XDECREF(grad);
       if (!grad || grad == Py_None) {

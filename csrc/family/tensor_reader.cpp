@@ -70,12 +70,19 @@ TensorReader::TensorReader(py::handle tensor_type, py::handle parameter_type,
   storage_nbytes_ = description.attr("storage_nbytes");
   storage_address_ = description.attr("storage_address");
   find_modes(description.attr("library"), description.attr("modes"));
+  const py::object function_modes = description.attr("function_modes");
+  for (const Mode &mode : modes_) {
+    if (mode.function.is(function_modes)) {
+      count_function_modes_ = mode.count;
+    }
+  }
   const char *transforms = PyUnicode_AsUTF8(py::object(description.attr("transforms")).ptr());
   const char *library = PyUnicode_AsUTF8(py::object(description.attr("library")).ptr());
   if (!transforms || !library) {
     throw py::error_already_set();
   }
   sizes_.find(library);
+  grads_.find(library);
   transforms_ =
       reinterpret_cast<const void *const *(*)()>(find_in_loaded_library(library, transforms));
   if (find_attributes()) {
@@ -169,6 +176,14 @@ bool TensorReader::look_at(Class *of) {
   of->answer = answer;
   of->version = version;
   return answer;
+}
+
+void TensorReader::compare_grad(PyObject *tensor, bool gave_none) {
+  // A mode may say what it likes.
+  if (count_function_modes_ && count_function_modes_() == 0 && is_known_plain(tensor) &&
+      sizes_.knows_layout(tensor)) {
+    grads_.compare(TensorSizes::tensor_of(tensor), gave_none);
+  }
 }
 
 bool TensorReader::has_no_mode() const {

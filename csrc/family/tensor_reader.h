@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "family/tensor_facts.h"
+#include "family/tensor_grads.h"
 #include "family/tensor_sizes.h"
 #include "python/compat.h"
 
@@ -56,9 +57,22 @@ public:
     const Getter &getter = getters_[static_cast<std::size_t>(attribute)];
     return getter.function(tensor, getter.closure);
   }
+  // tensor.grad: new reference, null on error.
+  PyObject *grad(PyObject *tensor) {
+    PyObject *grad = get(TensorAttribute::grad, tensor);
+    if (grad && grads_.wants_comparison()) {
+      compare_grad(tensor, grad == Py_None);
+    }
+    return grad;
+  }
   // tensor.grad = grad; -1 on error.
   int set_grad(PyObject *tensor, PyObject *grad) const {
     return set_grad_.function(tensor, grad, set_grad_.closure);
+  }
+  // Is `tensor.grad` surely None, for any object? Runs no Python code.
+  bool lacks_grad(PyObject *tensor) const {
+    return is_known_plain(tensor) && sizes_.has_known_layout(tensor) && count_function_modes_ &&
+           count_function_modes_() == 0 && grads_.lacks_grad(TensorSizes::tensor_of(tensor));
   }
   // Would requires_grad_(flag) do nothing, and nobody see it?
   bool has_requires_grad(PyObject *tensor, bool flag) const;
@@ -101,7 +115,17 @@ private:
     }
     return false;
   }
+  // The same where that is known already.
+  bool is_known_plain(PyObject *tensor) const {
+    for (const Class &of : classes_) {
+      if (Py_TYPE(tensor) == of.type) {
+        return of.answer && of.version != 0 && of.version == type_version(of.type);
+      }
+    }
+    return false;
+  }
   bool look_at(Class *of);
+  void compare_grad(PyObject *tensor, bool gave_none);
   bool compare(PyTypeObject *type) const;
   // Is none active? False where that cannot be told.
   bool has_no_mode() const;
@@ -124,6 +148,9 @@ private:
   std::array<Getter, kTensorAttributes> getters_;
   Setter set_grad_;
   TensorSizes sizes_;
+  TensorGrads grads_;
+  // Of `modes_`: how many see the attributes of tensors; null: not known.
+  std::int64_t (*count_function_modes_)() = nullptr;
   // Where the state of function transforms on this thread is kept; null: not known.
   const void *const *(*transforms_)() = nullptr;
   std::vector<Mode> modes_;

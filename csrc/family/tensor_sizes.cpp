@@ -26,12 +26,6 @@ void TensorSizes::find(const char *library) {
   meta_ = is_found_ ? get_meta() : -1;
 }
 
-// Right behind the head of the Python object: a pointer to the implementation is all that a tensor
-// of libtorch is.
-TensorSizes::Tensor TensorSizes::tensor_of(PyObject *object) {
-  return reinterpret_cast<Tensor>(reinterpret_cast<const char *>(object) + sizeof(PyObject));
-}
-
 bool TensorSizes::compare(PyObject *tensor) {
   constexpr auto kEnd = static_cast<Py_ssize_t>(sizeof(PyObject) + sizeof(void *));
   const auto address = pybind11::reinterpret_steal<pybind11::object>(
@@ -58,8 +52,7 @@ bool TensorSizes::knows_layout(PyObject *tensor) {
 }
 
 void TensorSizes::prefetch(PyObject *object) const {
-  const PyTypeObject *type = Py_TYPE(object);
-  if (type != known_[0] && type != known_[1]) {
+  if (!has_known_layout(object)) {
     return;
   }
   // What copies read of it lies in its first three lines.

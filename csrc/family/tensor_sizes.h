@@ -23,9 +23,18 @@ public:
   // Looks for the functions in a library that is loaded. Where one is missing, nothing is read.
   void find(const char *library);
 
+  using Tensor = const void *const *;  // where the pointer to the implementation is
+
+  // Of a tensor whose layout is known.
+  static Tensor tensor_of(PyObject *object);
+
   // Lies the tensor of libtorch where objects of this type keep it? Found out by comparing with
   // `_cdata` once for each type.
   bool knows_layout(PyObject *tensor);
+  // Has that been found out, and is it so?
+  bool has_known_layout(PyObject *object) const {
+    return Py_TYPE(object) == known_[0] || Py_TYPE(object) == known_[1];
+  }
 
   // Of a tensor whose layout is known. False where libtorch cannot tell; then nothing is read any
   // more, as it writes a line to stderr each time.
@@ -35,9 +44,6 @@ public:
   void prefetch(PyObject *object) const;
 
 private:
-  using Tensor = const void *const *;  // where the pointer to the implementation is
-
-  static Tensor tensor_of(PyObject *object);
   static bool compare(PyObject *tensor);
 
   std::int32_t (*get_ndim_)(Tensor, std::int64_t *) = nullptr;
@@ -48,5 +54,11 @@ private:
   // Types that live as long as torch: those of the tensors that are asked for.
   const PyTypeObject *known_[2] = {nullptr, nullptr};
 };
+
+// Right behind the head of the Python object: a pointer to the implementation is all that a tensor
+// of libtorch is.
+inline TensorSizes::Tensor TensorSizes::tensor_of(PyObject *object) {
+  return reinterpret_cast<Tensor>(reinterpret_cast<const char *>(object) + sizeof(PyObject));
+}
 
 }  // namespace modtree

@@ -127,6 +127,8 @@ public:
     return grad;
   }
 
+  bool lacks_grad(PyObject *tensor) override { return as_tensor(tensor)->grad == nullptr; }
+
   int set_grad(PyObject *tensor, PyObject *grad) override {
     return assign_grad(as_tensor(tensor), grad);
   }

@@ -44,6 +44,8 @@ struct ApplyVisitor {
 struct ConvertVisitor {
   static constexpr Virtual kMethod = Virtual::apply_;
 
+  explicit ConvertVisitor(PyObject *fn) : conversion(fn) {}
+
   MemberConversion conversion;
 
   int before_user_code() { return conversion.leave_no_grad(); }
@@ -55,10 +57,27 @@ struct ConvertVisitor {
     return conversion.convert(as_module(module), asks_python(module, class_info(Py_TYPE(module))));
   }
 
+  bool is_plain_leaf(PyObject *child) {
+    PyTypeObject *type = Py_TYPE(child);
+    const TypeVersion version = type_version(type);
+    if (!(type == plain_type_ && version == plain_version_ && version != 0) &&
+        !is_plain_type(type, version)) {
+      return false;
+    }
+    const ModuleState &state = as_module(child)->state;
+    return state.initialized && !may_override(as_module(child)) &&
+           (!state.modules ||
+            (PyDict_CheckExact(state.modules) && PyDict_GET_SIZE(state.modules) == 0));
+  }
+  int leave_plain_leaf(PyObject *child) { return conversion.convert(as_module(child), false); }
+
   // May looking for its children, parameters or buffers run Python?
   static bool asks_python(PyObject *module, ClassInfo info) {
     return may_override(as_module(module)) || !as_module(module)->state.initialized ||
-           info.overrides_any<Virtual::children, Virtual::named_children, Virtual::getattribute,
+           asks_python(info);
+  }
+  static bool asks_python(ClassInfo info) {
+    return info.overrides_any<Virtual::children, Virtual::named_children, Virtual::getattribute,
                               Virtual::parameters_, Virtual::buffers_, Virtual::modules_>();
   }
 
@@ -70,6 +89,22 @@ struct ConvertVisitor {
     Py_XDECREF(result);
     return result ? 0 : -1;
   }
+
+private:
+  // False as well for a class that was not met before.
+  bool is_plain_type(PyTypeObject *type, TypeVersion version) {
+    ClassInfo info;
+    if (!class_cache.find(type, &info) || !info.identity_hash() || asks_python(info) ||
+        info.overrides(Virtual::apply_)) {
+      return false;
+    }
+    plain_type_ = type;
+    plain_version_ = version;
+    return true;
+  }
+
+  PyTypeObject *plain_type_ = nullptr;  // found plain when it had this version; only compared
+  TypeVersion plain_version_ = 0;
 };
 
 // --- over self.parameters()
@@ -211,9 +246,9 @@ PyObject *module_apply_(PyObject *self_obj, PyObject *const *args, Py_ssize_t co
     return nullptr;
   }
   const int done = slot_guard(-1, [&] {
-    ConvertVisitor visitor{MemberConversion(fn.ptr())};
+    ConvertVisitor visitor(fn.ptr());
     const int converted =
-        recurse ? TreeWalk<ConvertVisitor>(visitor).run(self_obj) : visitor.leave(self_obj);
+        recurse ? TreeWalk<ConvertVisitor, true>(visitor).run(self_obj) : visitor.leave(self_obj);
     return converted < 0 ? -1 : visitor.before_user_code();
   });
   return done < 0 ? nullptr : Py_NewRef(self_obj);

@@ -73,10 +73,12 @@ bool future_flag(PyObject *getter) {
 
 MemberConversion::MemberConversion(PyObject *fn)
     : fn_(py::reinterpret_borrow<py::object>(fn)),
+      is_function_(PyFunction_Check(fn)),
       torch_to_(fn),
       keep_ties_(is_keep_ties(fn)) {
   overwrite_ = future_flag(installed.get_overwrite_module_params_on_conversion);
   swap_ = future_flag(installed.get_swap_module_params_on_conversion);
+  keeps_same_ = !overwrite_ && !swap_;
 }
 
 PyObject *MemberConversion::call(TensorFamily *family, PyObject *tensor) {
@@ -92,14 +94,21 @@ PyObject *MemberConversion::call(TensorFamily *family, PyObject *tensor) {
       PyErr_Clear();
     }
   }
+  if (is_function_) {
+    PyObject *arguments[] = {nullptr, tensor};
+    return call_function(fn_.ptr(), arguments + 1, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
+  }
   return PyObject_CallOneArg(fn_.ptr(), tensor);
 }
 
 int MemberConversion::convert(ModuleObject *module, bool asks_python) {
-  if ((asks_python && leave_no_grad() < 0) || convert_parameters(module) < 0) {
+  if ((asks_python && leave_no_grad() < 0) || convert_parameters(module) < 0 ||
+      (asks_python && leave_no_grad() < 0)) {
     return -1;
   }
-  return asks_python && leave_no_grad() < 0 ? -1 : convert_buffers(module);
+  const ModuleState &state = module->state;
+  const bool has_none = state.initialized && !state.exposed && !state.buffers;
+  return has_none ? 0 : convert_buffers(module);
 }
 
 int MemberConversion::convert_parameters(ModuleObject *module) {
@@ -108,11 +117,19 @@ int MemberConversion::convert_parameters(ModuleObject *module) {
   if (registry(module, Slot::parameters, &mapping, &keep) < 0) {
     return -1;
   }
+  if (!mapping) {
+    return 0;
+  }
+  if (PyDict_CheckExact(mapping)) {
+    return convert_items(module, mapping);
+  }
   // Another mapping is walked by its own items().
-  const auto held = py::reinterpret_borrow<py::object>(mapping);
-  const bool is_plain = !mapping || PyDict_CheckExact(mapping);
+  return leave_no_grad() < 0 || convert_items(module, mapping) < 0 ? -1 : leave_no_grad();
+}
+
+int MemberConversion::convert_items(ModuleObject *module, PyObject *mapping) {
   RegistryItems items;
-  if ((!is_plain && leave_no_grad() < 0) || items.start(mapping) < 0) {
+  if (items.start(mapping) < 0) {
     return -1;
   }
   PyObject *key_ptr, *value_ptr;
@@ -129,48 +146,66 @@ int MemberConversion::convert_parameters(ModuleObject *module) {
       return is_tensor < 0 ? -1 : raise_no_tensor(module, key.ptr(), parameter.ptr());
     }
     if (no_grad_.enter(family) < 0 ||
-        convert_parameter(module, key.ptr(), family, parameter.ptr()) < 0) {
+        (keep_ties_ ? convert_tied(module, key.ptr(), family, parameter.ptr())
+                    : convert_parameter(module, key.ptr(), family, parameter.ptr())) < 0) {
       return -1;
     }
   }
-  return more < 0 ? -1 : is_plain ? 0 : leave_no_grad();
+  return more;
 }
 
-int MemberConversion::convert_parameter(ModuleObject *module, PyObject *key, TensorFamily *family,
-                                        PyObject *parameter) {
-  if (keep_ties_) {
-    PyObject *known;
-    const int found = find_converted(fn_.ptr(), parameter, &known);
-    if (found != 0) {
-      const auto replacement = py::reinterpret_steal<py::object>(known);
-      if (found < 0 || replacement.ptr() == parameter) {
-        return found < 0 ? -1 : 0;
-      }
-      return store_registered(module, Slot::parameters, key, known);
+inline int MemberConversion::convert_parameter(ModuleObject *module, PyObject *key,
+                                               TensorFamily *family, PyObject *parameter) {
+  PyObject *result = call(family, parameter);
+  if (result == parameter && keeps_same_ && family->lacks_grad(parameter)) {
+    Py_DECREF(result);  // not the last one: the caller owns the parameter
+    return 0;
+  }
+  const auto converted = py::reinterpret_steal<py::object>(result);
+  py::object stored;
+  return converted ? take_converted(module, key, family, parameter, result, &stored) : -1;
+}
+
+// The same for a parameter that may have been met under another name.
+int MemberConversion::convert_tied(ModuleObject *module, PyObject *key, TensorFamily *family,
+                                   PyObject *parameter) {
+  PyObject *known;
+  const int found = find_converted(fn_.ptr(), parameter, &known);
+  if (found != 0) {
+    const auto replacement = py::reinterpret_steal<py::object>(known);
+    if (found < 0 || replacement.ptr() == parameter) {
+      return found < 0 ? -1 : 0;
     }
+    return store_registered(module, Slot::parameters, key, known);
   }
   const auto converted = py::reinterpret_steal<py::object>(call(family, parameter));
-  if (!converted ||
-      (converted.ptr() != parameter && check_converted(module, key, converted.ptr()) < 0)) {
+  py::object stored;
+  if (!converted || take_converted(module, key, family, parameter, converted.ptr(), &stored) < 0) {
     return -1;
   }
-  const int must_swap = swap_ ? 1 : family->must_swap_contents(parameter, converted.ptr());
+  return remember_converted(fn_.ptr(), parameter, stored.ptr());
+}
+
+// What follows the call of the function; *stored is what the registry holds then.
+int MemberConversion::take_converted(ModuleObject *module, PyObject *key, TensorFamily *family,
+                                     PyObject *parameter, PyObject *converted, py::object *stored) {
+  if (converted != parameter && check_converted(module, key, converted) < 0) {
+    return -1;
+  }
+  const int must_swap = swap_ ? 1 : family->must_swap_contents(parameter, converted);
   if (must_swap < 0) {
     return -1;
   }
   const bool swap = must_swap == 1;
   // The gradient belongs to the old parameter: a new one starts without.
   const auto grad = py::reinterpret_steal<py::object>(family->grad(parameter));
-  py::object stored;
-  if (!grad ||
-      store_parameter(module, key, family, parameter, converted.ptr(), swap, &stored) < 0) {
+  if (!grad || store_parameter(module, key, family, parameter, converted, swap, stored) < 0) {
     return -1;
   }
-  if (!grad.is_none() &&
-      convert_grad(module, key, family, parameter, grad.ptr(), swap, stored.ptr()) < 0) {
-    return -1;
+  if (grad.is_none()) {
+    return 0;
   }
-  return keep_ties_ ? remember_converted(fn_.ptr(), parameter, stored.ptr()) : 0;
+  return convert_grad(module, key, family, parameter, grad.ptr(), swap, stored->ptr());
 }
 
 int MemberConversion::may_set_data(TensorFamily *family, PyObject *tensor, PyObject *converted) {

@@ -27,9 +27,13 @@ public:
 
 private:
   int convert_parameters(ModuleObject *module);
+  int convert_items(ModuleObject *module, PyObject *mapping);
   int convert_buffers(ModuleObject *module);
   int convert_parameter(ModuleObject *module, PyObject *key, TensorFamily *family,
                         PyObject *parameter);
+  int convert_tied(ModuleObject *module, PyObject *key, TensorFamily *family, PyObject *parameter);
+  int take_converted(ModuleObject *module, PyObject *key, TensorFamily *family, PyObject *parameter,
+                     PyObject *converted, py::object *stored);
   int store_parameter(ModuleObject *module, PyObject *key, TensorFamily *family,
                       PyObject *parameter, PyObject *converted, bool swap, py::object *stored);
   int convert_grad(ModuleObject *module, PyObject *key, TensorFamily *family, PyObject *parameter,
@@ -42,12 +46,15 @@ private:
   PyObject *call(TensorFamily *family, PyObject *tensor);
 
   py::object fn_;
+  bool is_function_;  // a Python function
   TorchTo torch_to_;
   NoGradScopes no_grad_;
   FamilyMemo families_;
   bool keep_ties_;
   bool overwrite_;
   bool swap_;
+  // A tensor that comes back from the function stays where it is, but for its gradient.
+  bool keeps_same_;
 };
 
 }  // namespace modtree

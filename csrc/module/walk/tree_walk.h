@@ -30,9 +30,13 @@ struct TreePlace {
 //   bool visit_leaf(PyObject *child)              all of that for a childless one, without
 //                                                 user code; it may come more than once.
 //                                                 False: not possible, and nothing was done
+// and, with kLeavesAtOnce, for a child that only its parent holds, before all of the above:
+//   bool is_plain_leaf(PyObject *child)           may leave_plain_leaf() be called instead of that?
+//                                                 Runs no user code
+//   int leave_plain_leaf(PyObject *child)         0, or -1 on error; may run user code
 // Children come from the registry, or from an overridden children() of the parent. Each is kept
 // alive while it is visited.
-template <class Visitor>
+template <class Visitor, bool kLeavesAtOnce = false>
 class TreeWalk {
 public:
   explicit TreeWalk(Visitor &visitor) : visitor_(visitor) {}
@@ -161,6 +165,17 @@ private:
         continue;
       }
       const bool only_here = is_sole_reference(child_ptr);
+      if constexpr (kLeavesAtOnce) {
+        // The child of the round before does not die, so nothing changes before this one is owned.
+        if (only_here && is_plain && !frame.seen && visitor_.is_plain_leaf(child_ptr) &&
+            !(*child && is_sole_reference(child->ptr()))) {
+          *child = py::reinterpret_borrow<py::object>(child_ptr);
+          if (visitor_.leave_plain_leaf(child_ptr) < 0) {
+            return -1;
+          }
+          continue;
+        }
+      }
       {
         auto new_key = py::reinterpret_borrow<py::object>(key_ptr);
         auto new_child = py::reinterpret_borrow<py::object>(child_ptr);

@@ -46,6 +46,8 @@ class TensorAccess(NamedTuple):
             where a program replaces one of these, nothing is read natively.
         modes: Functions that count what is to see every question to a tensor on this thread, by the
             symbol of the C++ function behind each; nothing is read while one is not zero.
+        function_modes: The one of these functions whose modes see the attributes of tensors; the
+            others see operations only.
         transforms: The symbol of the C++ function that tells where the state of function transforms
             on this thread is kept.
         library: The path of the shared library with those symbols.
@@ -61,6 +63,7 @@ class TensorAccess(NamedTuple):
     exchange: Any
     attributes: dict[str, Any]
     modes: dict[str, Callable[[], int]]
+    function_modes: Callable[[], int]
     transforms: str
     library: str
     int8: Any

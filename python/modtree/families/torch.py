@@ -106,6 +106,7 @@ def _tensor_access() -> base.TensorAccess | None:
         _Tensor.__dlpack_c_exchange_api__,
         attributes,
         _MODES,
+        _function_modes,
         "_ZN2at9functorch20functorchTLSAccessorEv",
         os.path.join(os.path.dirname(torch.__file__ or ""), "lib", name),
         torch.int8,

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "family/tensor_grads.h"
+
+#include <type_traits>
+
+#include "python/loaded_library.h"
+
+namespace modtree {
+
+void TensorGrads::find(const char *library) {
+  const auto look_for = [&](auto *function, const char *name) {
+    *function =
+        reinterpret_cast<std::decay_t<decltype(*function)>>(find_in_loaded_library(library, name));
+    return *function != nullptr;
+  };
+  if (look_for(&get_grad_, "_ZNK3c1010TensorImpl4gradEv") &&
+      look_for(&is_leaf_, "_ZNK2at10TensorBase7is_leafEv")) {
+    undefined_ = find_in_loaded_library(library, "_ZN3c1019UndefinedTensorImpl10_singletonE");
+  }
+}
+
+void TensorGrads::compare(Tensor tensor, bool gave_none) {
+  if (!has_none(tensor)) {
+    return;
+  }
+  is_trusted_ = gave_none;
+  if (!gave_none) {
+    undefined_ = nullptr;
+  }
+}
+
+}  // namespace modtree

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Whether a torch tensor has a gradient, by the functions of libtorch that its attribute `grad`
+// calls, without what surrounds them.
+#pragma once
+
+namespace modtree {
+
+class TensorGrads {
+public:
+  using Tensor = const void *const *;  // where the pointer to the implementation is
+
+  // Looks for the functions in a library that is loaded. Where one is missing, nothing is known.
+  void find(const char *library);
+
+  // Is there surely none, on a leaf? For other tensors the attribute warns. Runs no Python code.
+  bool lacks_grad(Tensor tensor) const { return is_trusted_ && has_none(tensor); }
+
+  // Says what the attribute gave for a tensor: the functions are believed once they agreed with it
+  // about one that has no gradient, and never more when they did not.
+  void compare(Tensor tensor, bool gave_none);
+  bool wants_comparison() const { return !is_trusted_ && undefined_; }
+
+private:
+  bool has_none(Tensor tensor) const {
+    return *tensor && *get_grad_(*tensor) == undefined_ && is_leaf_(tensor);
+  }
+
+  // The gradient as a tensor of its own, which belongs to the tensor.
+  Tensor (*get_grad_)(const void *implementation) = nullptr;
+  bool (*is_leaf_)(Tensor) = nullptr;
+  const void *undefined_ = nullptr;  // the implementation of a tensor that is none; null: not found
+  bool is_trusted_ = false;
+};
+
+}  // namespace modtree
