@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/parallel.h"
+#include "kernels/row_convolution.h"
 #include "kernels/scratch.h"
 #include "kernels/tile_product.h"
 
@@ -19,14 +20,8 @@ constexpr std::ptrdiff_t kPanelBytes = 1 << 19;
 constexpr std::ptrdiff_t kImageBytes = 1 << 20;
 // Where all panels together have no more bytes they may be shared by threads.
 constexpr std::ptrdiff_t kSharedBytes = 1 << 23;
-// Simple operations that take as long as one multiplication of a tile, and one copied value.
-constexpr double kMultiplyWork = 0.2, kCopyWork = 1.0;
-// With more outputs, panels are copied.
-constexpr std::ptrdiff_t kFewOutputs = 64;
-
-std::ptrdiff_t reach(const WindowAxis &axis) {
-  return (axis.out - 1) * axis.stride + (axis.kernel - 1) * axis.dilation + 1;
-}
+// Simple operations that take as long as one copied value.
+constexpr double kCopyWork = 1.0;
 
 // Some images of one group with the zeros around them, as far as windows see them. The columns of
 // an image are taken apart by their remainders modulo the stride, so that neighbouring windows find
@@ -66,19 +61,6 @@ public:
   std::ptrdiff_t step() const { return as_it_is_ ? a_.columns.stride : 1; }
   // Where a padded row has its element `c`.
   std::ptrdiff_t column(std::ptrdiff_t c) const { return c % parts_ * part_ + c / parts_; }
-  // Are the same elements of `lanes` windows, from each multiple of `lanes` on, neighbours?
-  bool has_vectors_of(std::ptrdiff_t lanes) const {
-    if (as_it_is_) {
-      return a_.rows.out == a_.rows.size && a_.columns.out == a_.columns.size &&
-             plane() % lanes == 0;
-    }
-    return a_.columns.out % lanes == 0;
-  }
-  // Where a window begins.
-  std::ptrdiff_t window(std::ptrdiff_t image, std::ptrdiff_t number) const {
-    const std::ptrdiff_t row = number / a_.columns.out, c = number % a_.columns.out;
-    return image * image_stride() + row * a_.rows.stride * width() + c * step();
-  }
   // How many images are made at a time.
   std::ptrdiff_t at_a_time() const {
     const std::ptrdiff_t bytes = a_.channels * plane() * static_cast<std::ptrdiff_t>(sizeof(T));
@@ -193,14 +175,6 @@ public:
                            images_.column(c * a.columns.dilation));
       }
     }
-    // Few rows of results would not pay for copies of vectors that can be read where they are.
-    if (a.outputs <= kFewOutputs && images_.has_vectors_of(tiles.lanes)) {
-      for (std::ptrdiff_t channel = 0; channel < a.channels; ++channel) {
-        for (const std::ptrdiff_t offset : offsets_) {
-          places_.push_back(channel * images_.plane() + offset);
-        }
-      }
-    }
   }
 
   // The images [first, last) of `group`.
@@ -212,7 +186,7 @@ public:
       const std::ptrdiff_t panels = panels_for(count * windows_);
       if (threads_ == 1) {
         some_panels(group, x, y, count * windows_, 0, panels);
-      } else if (panels < 4 * threads_ && !is_gathered() && shared_size(panels) <= kSharedBytes) {
+      } else if (panels < 4 * threads_ && shared_size(panels) <= kSharedBytes) {
         shared_panels(group, x, y, count * windows_, panels);
       } else {
         parallel_for(panels, panel_work(),
@@ -238,7 +212,6 @@ private:
     T *values_;
   };
 
-  bool is_gathered() const { return !places_.empty(); }
   std::ptrdiff_t panels_for(std::ptrdiff_t windows) const {
     return (windows + tiles_.columns() - 1) / tiles_.columns();
   }
@@ -258,17 +231,17 @@ private:
     const std::ptrdiff_t bytes = panel_size_ * static_cast<std::ptrdiff_t>(sizeof(T));
     const std::ptrdiff_t step = std::clamp<std::ptrdiff_t>(
         kPanelBytes / bytes, 1, std::max<std::ptrdiff_t>(last - first, 1));
-    Panels panels(is_gathered() ? 0 : step, panel_size_);
+    Panels panels(step, panel_size_);
     for (; first < last; first += step) {
       const std::ptrdiff_t stop = std::min(first + step, last);
       for (std::ptrdiff_t part = 0; part < parts_; ++part) {
         const std::ptrdiff_t from = part * part_, to = std::min(depth_, from + part_);
-        for (std::ptrdiff_t i = first; i < stop && !is_gathered(); ++i) {
+        for (std::ptrdiff_t i = first; i < stop; ++i) {
           make_panel(x, windows, i, from, to, panels.data() + (i - first) * panel_size_);
         }
         for (std::ptrdiff_t row = 0; row < a_.outputs; row += tiles_.rows) {
           for (std::ptrdiff_t i = first; i < stop; ++i) {
-            multiply(group, row, x, y, windows, i, from, to,
+            multiply(group, row, y, windows, i, from, to,
                      panels.data() + (i - first) * panel_size_);
           }
         }
@@ -300,7 +273,7 @@ private:
         const std::ptrdiff_t row = i / count * tiles_.rows, panel = i % count;
         for (std::ptrdiff_t part = 0; part < parts_; ++part) {
           const std::ptrdiff_t from = part * part_;
-          multiply(group, row, x, y, windows, panel, from, std::min(depth_, from + part_),
+          multiply(group, row, y, windows, panel, from, std::min(depth_, from + part_),
                    panels.data() + (panel * parts_ + part) * stride);
         }
       }
@@ -334,7 +307,7 @@ private:
   }
 
   // The products of a tile's rows, from `row` on, with the rows [from, to) of panel `number`.
-  void multiply(std::ptrdiff_t group, std::ptrdiff_t row, const T *x, T *y, std::ptrdiff_t windows,
+  void multiply(std::ptrdiff_t group, std::ptrdiff_t row, T *y, std::ptrdiff_t windows,
                 std::ptrdiff_t number, std::ptrdiff_t from, std::ptrdiff_t to,
                 const T *panel) const {
     const std::ptrdiff_t output = group * a_.outputs + row, first = number * tiles_.columns();
@@ -345,14 +318,6 @@ private:
     p.more = from > 0;
     p.start = a_.bias ? a_.bias + output : nullptr;
     p.panel = panel;
-    if (is_gathered()) {
-      p.panel = x;
-      p.places = places_.data() + from;
-      const std::ptrdiff_t last = std::min(first + tiles_.columns(), windows);
-      for (std::ptrdiff_t i = first, v = 0; i < last; i += tiles_.lanes, ++v) {
-        p.vectors[v] = images_.window(i / windows_, i % windows_);
-      }
-    }
     const std::ptrdiff_t rows = std::min(tiles_.rows, a_.outputs - row);
     const std::ptrdiff_t columns = std::min(tiles_.columns(), windows - first);
     const std::ptrdiff_t image = first / windows_, window = first % windows_;
@@ -398,8 +363,8 @@ private:
   PaddedImages<T> images_;
   // Panels have the rows in parts_ parts of part_ rows.
   std::ptrdiff_t windows_, depth_, parts_, part_, panel_size_;
-  // Of the elements of a window; and with all channels, where panels are not copied.
-  std::vector<std::ptrdiff_t> offsets_, places_;
+  // Of the elements of a window.
+  std::vector<std::ptrdiff_t> offsets_;
 };
 
 // Panels of two vectors instead of three, where all of them end with an image then: others go
@@ -419,7 +384,7 @@ void convolve(Isa isa, const Convolution<T> &a) {
   if (items == 0 || a.outputs == 0 || windows == 0) {
     return;
   }
-  const TileKernels<T> tiles = fitting(tile_kernels(isa, T()), windows);
+  const TileKernels<T> all_tiles = tile_kernels(isa, T()), tiles = fitting(all_tiles, windows);
   const double one = kMultiplyWork * static_cast<double>(a.outputs) *
                      static_cast<double>(a.channels) * static_cast<double>(windows) *
                      static_cast<double>(a.rows.kernel * a.columns.kernel);
@@ -427,13 +392,23 @@ void convolve(Isa isa, const Convolution<T> &a) {
   const std::ptrdiff_t threads = enough < 2.0 ? 1 : thread_count();
   // Images of a group one after the other, done by as few runs as there are threads: each has
   // memory of its own.
-  const auto run_items = [&](std::ptrdiff_t first, std::ptrdiff_t last, std::ptrdiff_t each) {
-    Run<T> run(a, tiles, std::min(a.images, last - first), each);
+  const auto run_all = [&](auto &run, std::ptrdiff_t first, std::ptrdiff_t last) {
     while (first < last) {
       const std::ptrdiff_t group = first / a.images, image = first % a.images;
       const std::ptrdiff_t count = std::min(last - first, a.images - image);
       run.some_images(group, image, image + count);
       first += count;
+    }
+  };
+  const bool by_rows = RowRun<T>::fits(a, all_tiles);
+  const auto run_items = [&](std::ptrdiff_t first, std::ptrdiff_t last, std::ptrdiff_t each) {
+    const std::ptrdiff_t images = std::min(a.images, last - first);
+    if (by_rows) {
+      RowRun<T> run(a, all_tiles, images, each);
+      run_all(run, first, last);
+    } else {
+      Run<T> run(a, tiles, images, each);
+      run_all(run, first, last);
     }
   };
   if (threads > 1 && (items >= 2 * threads || a.groups > 1)) {

@@ -21,6 +21,9 @@ struct Convolution {
   WindowAxis rows, columns;
 };
 
+// Simple operations that take as long as one multiplication of a tile.
+constexpr double kMultiplyWork = 0.2;
+
 // How many values one image takes with its padding; a floating number because sizes may be
 // anything.
 double convolution_scratch(std::ptrdiff_t channels, const WindowAxis &rows,

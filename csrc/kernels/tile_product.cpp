@@ -62,14 +62,15 @@ MODTREE_ALWAYS_INLINE void tile_product(const TileProduct<T> &p) {
     T *out = p.out + r * p.out_stride;
     MODTREE_UNROLL
     for (int v = 0; v < kVectors; ++v) {
+      T *place = out + (kGathered ? p.outs[v] : v * kLanes);
       Vector before;
       if (p.more) {
-        before.load(out + v * kLanes);
+        before.load(place);
       } else {
         before.fill(p.start ? p.start[r] : T(0));
       }
       sums[r][v].add(before);
-      sums[r][v].store(out + v * kLanes);
+      sums[r][v].store(place);
     }
   }
 }

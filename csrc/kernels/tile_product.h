@@ -21,9 +21,10 @@ struct TileProduct {
   // What sums begin with: `out` itself, else one value for each row, or 0 where null.
   bool more;
   const T *start;
-  // Null, or the panel is not copied: vector v of its row k is at panel + places[k] + vectors[v].
+  // Null, or the panel is not copied: vector v of its row k is at panel + places[k] + vectors[v],
+  // and that of the result is at out + outs[v].
   const std::ptrdiff_t *places;
-  std::ptrdiff_t vectors[3];
+  std::ptrdiff_t vectors[3], outs[3];
 };
 
 // One piece of the source of a panel's row: `count` values at `offset`.

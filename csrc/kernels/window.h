@@ -12,6 +12,11 @@ struct WindowAxis {
   std::ptrdiff_t size, kernel, stride, padding, dilation, out;
 };
 
+// How many positions the windows cover, from the first to the last.
+inline std::ptrdiff_t reach(const WindowAxis &axis) {
+  return (axis.out - 1) * axis.stride + (axis.kernel - 1) * axis.dilation + 1;
+}
+
 // The windows `o` in [first, last) have their element `k` inside the image.
 struct WindowRange {
   std::ptrdiff_t first, last;

@@ -196,8 +196,9 @@ void check_threads_of_convolution() {
   struct Case {
     Index images, channels, outputs, size;
   };
-  for (const Case &c : {Case{1, 512, 96, 7}, Case{1, 300, 33, 9}, Case{1, 64, 64, 28},
-                        Case{1, 48, 80, 40}, Case{16, 16, 17, 16}}) {
+  for (const Case &c :
+       {Case{1, 512, 96, 7}, Case{1, 300, 33, 9}, Case{1, 64, 64, 28}, Case{1, 48, 80, 40},
+        Case{16, 16, 17, 16}, Case{5, 24, 20, 14}, Case{2, 100, 9, 30}}) {
     const WindowAxis axis{c.size, 3, 1, 1, 1, c.size};
     const auto x = values<T>(c.images * c.channels * c.size * c.size, 1);
     const auto weight = values<T>(c.outputs * c.channels * 9, 2), bias = values<T>(c.outputs, 3);

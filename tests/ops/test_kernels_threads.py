@@ -144,6 +144,8 @@ CONVOLUTIONS = [
     (5, 1, 64, 64, 8, 3, 1, 1, 1),  # panels of two vectors
     (1, 1, 16, 16, 64, 3, 1, 1, 1),  # vectors that are read where they are
     (1, 1, 64, 64, 16, 3, 1, 1, 1),
+    (40, 1, 16, 20, 14, 3, 1, 1, 1),  # images end within a vector
+    (1, 1, 64, 40, 60, 3, 1, 1, 1),  # strips of an image
 ]
 
 

@@ -255,6 +255,15 @@ def test_convolution(window, dtype, groups):
         (2, 30, (8, 16), 20, 1, 2, 0, 2),
         (2, 9, (16, 16), 70, 3, 1, 1, 1),
         (5, 9, (1, 130), 7, 1, 2, 0, 1),
+        # Windows of several rows in one vector, images that end within one, parts of a depth.
+        (3, 5, (14, 14), 9, 3, 1, 1, 1),
+        (20, 6, (4, 4), 10, 3, 1, 1, 2),
+        (3, 6, (15, 13), 9, 3, 2, 1, 1),
+        (2, 90, (8, 9), 11, 3, 1, 2, 1),
+        # Strips of an image, whose first and last see zeros.
+        (2, 40, (27, 60), 3, 3, 1, 1, 1),
+        (1, 30, (41, 90), 3, 4, 2, 3, 1),
+        (2, 60, (25, 66), 3, 3, 1, 0, 1),
     ],
     ids=str,
 )
