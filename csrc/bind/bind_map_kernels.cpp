@@ -21,9 +21,9 @@ template <class T>
 using PairMap = void (*)(const T *, const T *, T *, std::ptrdiff_t, T, T);
 
 template <Unary<float> f32, Unary<double> f64>
-Array map(FunctionName name, const Array &x) {
-  return float_type(name.text, x) == Float::f32 ? map_dense<float>(x, f32)
-                                                : map_dense<double>(x, f64);
+Array map(FunctionName name, const Array &x, const py::object &out) {
+  return float_type(name.text, x) == Float::f32 ? map_dense<float>(name.text, x, out, f32)
+                                                : map_dense<double>(name.text, x, out, f64);
 }
 
 template <Binary<float> f32, Binary<double> f64>
@@ -33,16 +33,17 @@ Array map_pair(FunctionName name, const Array &x, const Array &y) {
 }
 
 template <class T>
-Array map_by(const Array &x, double a, double b, Map<T> kernel) {
-  return map_dense<T>(x, [=](const T *from, T *to, py::ssize_t n) {
+Array map_by(const char *name, const Array &x, double a, double b, const py::object &out,
+             Map<T> kernel) {
+  return map_dense<T>(name, x, out, [=](const T *from, T *to, py::ssize_t n) {
     kernel(from, to, n, static_cast<T>(a), static_cast<T>(b));
   });
 }
 
 template <Map<float> f32, Map<double> f64>
-Array map_with(FunctionName name, const Array &x, double a, double b) {
-  return float_type(name.text, x) == Float::f32 ? map_by<float>(x, a, b, f32)
-                                                : map_by<double>(x, a, b, f64);
+Array map_with(FunctionName name, const Array &x, double a, double b, const py::object &out) {
+  return float_type(name.text, x) == Float::f32 ? map_by<float>(name.text, x, a, b, out, f32)
+                                                : map_by<double>(name.text, x, a, b, out, f64);
 }
 
 template <class T>
@@ -63,28 +64,30 @@ Array map_pair_with(FunctionName name, const Array &x, const Array &y, double a,
 
 void bind_map_kernels(Functions &m) {
   using namespace kernels;
-  m.def<map<erf, erf>>("erf(x)", "The error function.");
-  m.def<map<erfc, erfc>>("erfc(x)", "1 - erf(x).");
-  m.def<map<erfinv, erfinv>>("erfinv(x)", "The inverse of the error function.");
-  m.def<map<digamma, digamma>>("digamma(x)", "The derivative of lgamma.");
+  m.def<map<erf, erf>>("erf(x, out=None)", "The error function.");
+  m.def<map<erfc, erfc>>("erfc(x, out=None)", "1 - erf(x).");
+  m.def<map<erfinv, erfinv>>("erfinv(x, out=None)", "The inverse of the error function.");
+  m.def<map<digamma, digamma>>("digamma(x, out=None)", "The derivative of lgamma.");
   m.def<map_pair<logaddexp, logaddexp>>("logaddexp(x, y)", "log(exp(x) + exp(y)).");
   m.def<map_pair<fmod, fmod>>("fmod(x, y)", "The remainder of x / y with the sign of x.");
   m.def<map_pair<remainder, remainder>>("remainder(x, y)",
                                         "The remainder of x / y with the sign of y.");
-  m.def<map_with<clamp, clamp>>("clamp(x, a=0.0, b=0.0)", "x limited to [a, b].");
-  m.def<map_with<hardswish, hardswish>>("hardswish(x, a=0.0, b=0.0)",
+  m.def<map_with<clamp, clamp>>("clamp(x, a=0.0, b=0.0, out=None)", "x limited to [a, b].");
+  m.def<map_with<hardswish, hardswish>>("hardswish(x, a=0.0, b=0.0, out=None)",
                                         "x * min(max(x + 3, 0), 6) / 6.");
-  m.def<map_with<hardsigmoid, hardsigmoid>>("hardsigmoid(x, a=0.0, b=0.0)",
+  m.def<map_with<hardsigmoid, hardsigmoid>>("hardsigmoid(x, a=0.0, b=0.0, out=None)",
                                             "min(max(x + 3, 0), 6) / 6.");
-  m.def<map_with<softplus, softplus>>("softplus(x, a=0.0, b=0.0)",
+  m.def<map_with<softplus, softplus>>("softplus(x, a=0.0, b=0.0, out=None)",
                                       "log(1 + exp(a * x)) / a, and x where a * x > b.");
-  m.def<map_with<threshold, threshold>>("threshold(x, a=0.0, b=0.0)", "x, and b where x <= a.");
-  m.def<map_with<hardshrink, hardshrink>>("hardshrink(x, a=0.0, b=0.0)",
+  m.def<map_with<threshold, threshold>>("threshold(x, a=0.0, b=0.0, out=None)",
+                                        "x, and b where x <= a.");
+  m.def<map_with<hardshrink, hardshrink>>("hardshrink(x, a=0.0, b=0.0, out=None)",
                                           "x, and 0 where |x| <= a.");
-  m.def<map_with<softshrink, softshrink>>("softshrink(x, a=0.0, b=0.0)", "x moved by a towards 0.");
-  m.def<map_with<leaky_relu, leaky_relu>>("leaky_relu(x, a=0.0, b=0.0)",
+  m.def<map_with<softshrink, softshrink>>("softshrink(x, a=0.0, b=0.0, out=None)",
+                                          "x moved by a towards 0.");
+  m.def<map_with<leaky_relu, leaky_relu>>("leaky_relu(x, a=0.0, b=0.0, out=None)",
                                           "x, and a * x where x <= 0.");
-  m.def<map_with<sign, sign>>("sign(x, a=0.0, b=0.0)", "-1, 0 or 1; 0 for NaN.");
+  m.def<map_with<sign, sign>>("sign(x, a=0.0, b=0.0, out=None)", "-1, 0 or 1; 0 for NaN.");
   m.def<map_pair_with<huber, huber>>(
       "huber(x, y, a=0.0, b=0.0)", "z * z / 2 for z = |x - y| < a, else a * (z - a / 2); over b.");
   m.def<map_pair_with<between, between>>("between(x, y, a=0.0, b=0.0)",

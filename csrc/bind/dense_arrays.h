@@ -47,9 +47,13 @@ ArrayOf<T> arranged_like(const ArrayOf<T> &block, const Array &x) {
   return copy;
 }
 
-// `kernel(x, out, n)` over all elements, without the GIL.
+// `kernel(x, out, n)` over all elements, without the GIL: into `out` where it is not None, which
+// may be the input itself.
 template <class T, class Kernel>
-Array map_dense(const Array &input, Kernel kernel) {
+Array map_dense(const char *name, const Array &input, const py::object &out, Kernel kernel) {
+  if (!out.is_none()) {
+    return elementwise<T>(name, input, out, kernel);
+  }
   const ArrayOf<T> x = dense<T>(input);
   ArrayOf<T> result = empty_like<T>(x);
   const T *from = x.data();

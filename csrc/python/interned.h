@@ -93,6 +93,7 @@ namespace modtree {
   X(version_, "_version")                                                                          \
   X(copy_in_place, "copy_")                                                                        \
   X(data, "data")                                                                                  \
+  X(out, "out")                                                                                    \
   X(grad, "grad")                                                                                  \
   X(grad_fn, "grad_fn")                                                                            \
   X(is_buffer, "_is_buffer")                                                                       \

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tensor/op.h"
 
+#include <algorithm>
+
+#include "python/interned.h"
 #include "tensor/autograd/history.h"
 #include "tensor/autograd/record.h"
 #include "tensor/batched.h"
@@ -190,6 +193,28 @@ int begin_inplace(InplaceRecord &recorded, OpObject *op, TensorObject *self, Arg
   return status;
 }
 
+// May forward(..., out=target) be called, for an array that is an operation's first argument and
+// gets its result, of dtype `num` (-1: of the argument's)?
+bool can_write_into(const OpObject *op, Arguments &arguments, PyArrayObject *target, int num,
+                    PyObject *kwnames) {
+  return op->writes_into && kwnames == nullptr && arguments.slot(0) == as_object(target) &&
+         (num < 0 || num == PyArray_TYPE(target)) && PyArray_IS_C_CONTIGUOUS(target) &&
+         PyArray_ISBEHAVED(target);
+}
+
+PyObject *run_into(OpObject *op, Arguments &arguments, PyArrayObject *target) {
+  PyObject *stack[kMaxArgs + 1];
+  std::copy_n(arguments.values(), arguments.positional, stack);
+  stack[arguments.positional] = as_object(target);
+  py::object keywords = py::reinterpret_steal<py::object>(PyTuple_Pack(1, names.out));
+  if (!keywords) {
+    return nullptr;
+  }
+  SilenceFloatErrors silence(SilenceFloatErrors::Work::python);
+  return PyObject_Vectorcall(op->forward, stack, static_cast<size_t>(arguments.positional),
+                             keywords.ptr());
+}
+
 }  // namespace
 
 PyObject *wrap_result(PyObject *result) {
@@ -318,7 +343,10 @@ int op_inplace(OpObject *op, TensorObject *self, PyObject *const *args, Py_ssize
     result = py::reinterpret_steal<py::object>(PyObject_Vectorcall(
         op->forward, direct, static_cast<size_t>(arguments.positional) + 1, nullptr));
   } else {
-    result = py::reinterpret_steal<py::object>(run(op, arguments, kwnames));
+    // A function that cannot use the memory returns an array of its own.
+    result = py::reinterpret_steal<py::object>(can_write_into(op, arguments, target, num, kwnames)
+                                                   ? run_into(op, arguments, target)
+                                                   : run(op, arguments, kwnames));
     if (result && result.ptr() != as_object(target)) {
       py::object array = py::reinterpret_steal<py::object>(
           PyArray_FromAny(result.ptr(), nullptr, 0, 0, 0, nullptr));

@@ -52,6 +52,7 @@ struct OpObject {
   bool is_ufunc;        // forward is a NumPy ufunc: runs no Python code
   bool no_bool;         // not defined for bool (subtraction)
   bool check_zero;      // integer division: a zero divisor is an error
+  bool writes_into;     // forward takes `out`, an array to write into, also its first argument
   // Of how many operands, from the right, a Python number has a place among the edges of a node, as
   // in torch, where these operations make a tensor of it.
   unsigned char number_edges;

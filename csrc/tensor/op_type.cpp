@@ -133,15 +133,16 @@ bool parse_promotion(const char *text, Promotion *promotion) {
 
 PyObject *op_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
   static const char *kKeywords[] = {
-      "name", "forward", "promote",    "first",       "operands",     "view", "meta",
-      "doc",  "no_bool", "check_zero", "strict_view", "number_edges", nullptr};
+      "name", "forward", "promote",    "first",       "operands",     "view",        "meta",
+      "doc",  "no_bool", "check_zero", "strict_view", "number_edges", "writes_into", nullptr};
   PyObject *name, *forward, *meta = Py_None, *doc = Py_None;
   const char *promote_text = "none";
   int first = 0, operands = 0, view = 0, no_bool = 0, check_zero = 0, strict_view = 0,
-      number_edges = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "UO|siipOOpppi:Op", const_cast<char **>(kKeywords),
-                                   &name, &forward, &promote_text, &first, &operands, &view, &meta,
-                                   &doc, &no_bool, &check_zero, &strict_view, &number_edges)) {
+      number_edges = 0, writes_into = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "UO|siipOOpppip:Op",
+                                   const_cast<char **>(kKeywords), &name, &forward, &promote_text,
+                                   &first, &operands, &view, &meta, &doc, &no_bool, &check_zero,
+                                   &strict_view, &number_edges, &writes_into)) {
     return nullptr;
   }
   Promotion promotion;
@@ -180,6 +181,7 @@ PyObject *op_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
   op->is_ufunc = is_ufunc != 0;
   op->no_bool = no_bool != 0;
   op->check_zero = check_zero != 0;
+  op->writes_into = writes_into != 0;
   op->number_edges = static_cast<unsigned char>(number_edges);
   keep_if_slot_op(op);
   return self;

@@ -520,13 +520,21 @@ class kernels:
     """
 
     @staticmethod
-    def erf(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]: ...
+    def erf(
+        x: np.ndarray[Any, Any], out: np.ndarray[Any, Any] | None = None
+    ) -> np.ndarray[Any, Any]: ...
     @staticmethod
-    def erfc(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]: ...
+    def erfc(
+        x: np.ndarray[Any, Any], out: np.ndarray[Any, Any] | None = None
+    ) -> np.ndarray[Any, Any]: ...
     @staticmethod
-    def erfinv(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]: ...
+    def erfinv(
+        x: np.ndarray[Any, Any], out: np.ndarray[Any, Any] | None = None
+    ) -> np.ndarray[Any, Any]: ...
     @staticmethod
-    def digamma(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]: ...
+    def digamma(
+        x: np.ndarray[Any, Any], out: np.ndarray[Any, Any] | None = None
+    ) -> np.ndarray[Any, Any]: ...
     @staticmethod
     def logaddexp(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]: ...
     @staticmethod
@@ -534,37 +542,68 @@ class kernels:
     @staticmethod
     def remainder(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]: ...
     @staticmethod
-    def clamp(x: np.ndarray[Any, Any], a: float = 0.0, b: float = 0.0) -> np.ndarray[Any, Any]: ...
+    def clamp(
+        x: np.ndarray[Any, Any],
+        a: float = 0.0,
+        b: float = 0.0,
+        out: np.ndarray[Any, Any] | None = None,
+    ) -> np.ndarray[Any, Any]: ...
     @staticmethod
     def hardswish(
-        x: np.ndarray[Any, Any], a: float = 0.0, b: float = 0.0
+        x: np.ndarray[Any, Any],
+        a: float = 0.0,
+        b: float = 0.0,
+        out: np.ndarray[Any, Any] | None = None,
     ) -> np.ndarray[Any, Any]: ...
     @staticmethod
     def hardsigmoid(
-        x: np.ndarray[Any, Any], a: float = 0.0, b: float = 0.0
+        x: np.ndarray[Any, Any],
+        a: float = 0.0,
+        b: float = 0.0,
+        out: np.ndarray[Any, Any] | None = None,
     ) -> np.ndarray[Any, Any]: ...
     @staticmethod
     def softplus(
-        x: np.ndarray[Any, Any], a: float = 0.0, b: float = 0.0
+        x: np.ndarray[Any, Any],
+        a: float = 0.0,
+        b: float = 0.0,
+        out: np.ndarray[Any, Any] | None = None,
     ) -> np.ndarray[Any, Any]: ...
     @staticmethod
     def threshold(
-        x: np.ndarray[Any, Any], a: float = 0.0, b: float = 0.0
+        x: np.ndarray[Any, Any],
+        a: float = 0.0,
+        b: float = 0.0,
+        out: np.ndarray[Any, Any] | None = None,
     ) -> np.ndarray[Any, Any]: ...
     @staticmethod
     def hardshrink(
-        x: np.ndarray[Any, Any], a: float = 0.0, b: float = 0.0
+        x: np.ndarray[Any, Any],
+        a: float = 0.0,
+        b: float = 0.0,
+        out: np.ndarray[Any, Any] | None = None,
     ) -> np.ndarray[Any, Any]: ...
     @staticmethod
     def softshrink(
-        x: np.ndarray[Any, Any], a: float = 0.0, b: float = 0.0
+        x: np.ndarray[Any, Any],
+        a: float = 0.0,
+        b: float = 0.0,
+        out: np.ndarray[Any, Any] | None = None,
     ) -> np.ndarray[Any, Any]: ...
     @staticmethod
     def leaky_relu(
-        x: np.ndarray[Any, Any], a: float = 0.0, b: float = 0.0
+        x: np.ndarray[Any, Any],
+        a: float = 0.0,
+        b: float = 0.0,
+        out: np.ndarray[Any, Any] | None = None,
     ) -> np.ndarray[Any, Any]: ...
     @staticmethod
-    def sign(x: np.ndarray[Any, Any], a: float = 0.0, b: float = 0.0) -> np.ndarray[Any, Any]: ...
+    def sign(
+        x: np.ndarray[Any, Any],
+        a: float = 0.0,
+        b: float = 0.0,
+        out: np.ndarray[Any, Any] | None = None,
+    ) -> np.ndarray[Any, Any]: ...
     @staticmethod
     def huber(
         x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], a: float = 0.0, b: float = 0.0

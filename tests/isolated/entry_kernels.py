@@ -230,9 +230,9 @@ def good_calls_by_element() -> dict[str, dict[str, Any]]:
     two_with += ("threshold_backward",)
     limits = {"a": 0.5, "b": 2.0}
     calls: dict[str, dict[str, Any]] = {}
-    calls.update((name, {"x": array(4, 6)}) for name in one)
+    calls.update((name, {"x": array(4, 6), "out": array(4, 6)}) for name in one)
     calls.update((name, {"x": array(4, 6), "y": array(4, 6)}) for name in two)
-    calls.update((name, {"x": array(4, 6), **limits}) for name in one_with)
+    calls.update((name, {"x": array(4, 6), **limits, "out": array(4, 6)}) for name in one_with)
     calls.update((name, {"x": array(4, 6), "y": array(4, 6), **limits}) for name in two_with)
     return calls
 

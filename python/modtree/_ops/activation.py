@@ -12,8 +12,8 @@ from modtree._C import kernels
 from modtree._ops.generic import (
     Array,
     Spec,
-    in_kernel_dtype,
     indicator,
+    into_in_kernel_dtype,
     is_array,
     native,
     need_arrays,
@@ -33,7 +33,7 @@ _TANH_CUBIC = 0.044715
 
 def _gelu(x: Array, tanh: bool = False) -> Array:
     need_floating("gelu", x)
-    return in_kernel_dtype(lambda v: kernels.gelu(v, tanh), x)
+    return into_in_kernel_dtype(kernels.gelu, x, tanh, out=None)
 
 
 def _gelu_slope(g: Any, _out: Any, x: Any, tanh: bool = False) -> Any:
@@ -47,9 +47,9 @@ def _gelu_slope(g: Any, _out: Any, x: Any, tanh: bool = False) -> Any:
     return g * (((x * _SQRT_HALF).erf() + 1) * 0.5 + x * density)
 
 
-def _silu(x: Array) -> Array:
+def _silu(x: Array, out: Array | None = None) -> Array:
     need_floating("silu", x)
-    return in_kernel_dtype(kernels.silu, x)
+    return into_in_kernel_dtype(kernels.silu, x, out=out)
 
 
 def _silu_slope(g: Any, _out: Any, x: Any) -> Any:
@@ -109,7 +109,7 @@ def _softsign(x: Array) -> Array:
 
 
 gelu = define("gelu", _gelu, meta=same_meta)
-silu = define("silu", _silu, meta=same_meta)
+silu = define("silu", _silu, meta=same_meta, writes_into=True)
 mish = define("mish", _mish, meta=same_meta)
 softplus = define("softplus", _softplus, meta=same_meta)
 logsigmoid = define("logsigmoid", _logsigmoid, meta=same_meta)
@@ -127,20 +127,20 @@ softmax = ops["softmax"]
 log_softmax = ops["log_softmax"]
 
 
-def _hardtanh(x: Array, low: float, high: float) -> Array:
+def _hardtanh(x: Array, low: float, high: float, out: Array | None = None) -> Array:
     need_arrays("hardtanh", x)
     if native(x) and low <= high:
-        return kernels.clamp(x, low, high)
+        return kernels.clamp(x, low, high, out)
     if x.dtype.kind in "iu":
         return np.clip(x, int(low), int(high))
     return np.minimum(np.maximum(x, low), high)
 
 
-def _leaky_relu(x: Array, slope: float) -> Array:
+def _leaky_relu(x: Array, slope: float, out: Array | None = None) -> Array:
     """``slope`` is not negative, so that the sign of the result is that of x."""
     need_floating("leaky_relu", x)
     if native(x):
-        return kernels.leaky_relu(x, slope)
+        return kernels.leaky_relu(x, slope, out=out)
     return np.maximum(x, x * slope) if slope <= 1 else np.minimum(x, x * slope)
 
 
@@ -169,17 +169,17 @@ def _elu_slope(g: Any, out: Any, _x: Any, alpha: float, scale: float, input_scal
     return g * np.where(out > 0, below * 0 + scale, below)
 
 
-def _threshold(x: Array, threshold: float, value: float) -> Array:
+def _threshold(x: Array, threshold: float, value: float, out: Array | None = None) -> Array:
     need_arrays("threshold", x)
     if native(x):
-        return kernels.threshold(x, threshold, value)
+        return kernels.threshold(x, threshold, value, out)
     return np.where(x <= threshold, np.asarray(value).astype(x.dtype), x)
 
 
-def _hardswish(x: Array) -> Array:
+def _hardswish(x: Array, out: Array | None = None) -> Array:
     need_floating("hardswish", x)
     if native(x):
-        return kernels.hardswish(x)
+        return kernels.hardswish(x, out=out)
     return x * np.minimum(np.maximum(x + 3, 0), 6) / 6
 
 
@@ -194,10 +194,10 @@ def _hardswish_slope(g: Any, _out: Any, x: Any) -> Any:
     return g * inside
 
 
-def _hardsigmoid(x: Array) -> Array:
+def _hardsigmoid(x: Array, out: Array | None = None) -> Array:
     need_floating("hardsigmoid", x)
     if native(x):
-        return kernels.hardsigmoid(x)
+        return kernels.hardsigmoid(x, out=out)
     return np.minimum(np.maximum(x + 3, 0), 6) / 6
 
 
@@ -262,12 +262,12 @@ def _softshrink_slope(g: Any, out: Any, _x: Any, limit: float) -> Any:
     return steady(g * (out != 0), out)
 
 
-hardtanh = define("hardtanh", _hardtanh, meta=same_meta)
-leaky_relu = define("leaky_relu", _leaky_relu, meta=same_meta)
+hardtanh = define("hardtanh", _hardtanh, meta=same_meta, writes_into=True)
+leaky_relu = define("leaky_relu", _leaky_relu, meta=same_meta, writes_into=True)
 elu = define("elu", _elu, meta=same_meta)
-threshold = define("threshold", _threshold, meta=same_meta)
-hardswish = define("hardswish", _hardswish, meta=same_meta)
-hardsigmoid = define("hardsigmoid", _hardsigmoid, meta=same_meta)
+threshold = define("threshold", _threshold, meta=same_meta, writes_into=True)
+hardswish = define("hardswish", _hardswish, meta=same_meta, writes_into=True)
+hardsigmoid = define("hardsigmoid", _hardsigmoid, meta=same_meta, writes_into=True)
 hardshrink = define("hardshrink", _hardshrink, meta=same_meta)
 softshrink = define("softshrink", _softshrink, meta=same_meta)
 prelu = define("prelu", _prelu, meta=_prelu_meta)

@@ -28,13 +28,13 @@ define(
 )
 
 
-def _power(a: Any, b: Any) -> Any:
+def _power(a: Any, b: Any, out: Any = None) -> Any:
     """Integers wrap around; a negative exponent array gives what 1 / a ** b truncates to."""
     kind = a.dtype.kind
     if kind == "f" and b.ndim == 0:
         # The usual exponents have shorter ways, which torch takes too.
         short = _SHORT_POWERS.get(b.item())
-        return np.power(a, b) if short is None else short(a)
+        return np.power(a, b, out=out) if short is None else short(a, out)
     if kind == "b":
         return np.logical_or(a, np.logical_not(b))
     if kind == "i" and b.ndim and (b < 0).any():
@@ -48,7 +48,11 @@ def _power(a: Any, b: Any) -> Any:
 
 # Up to so many elements NumPy's functions cost less than the call of a kernel.
 _SMALL = 64
-_SHORT_POWERS: dict[float, Any] = {2.0: np.square, 3.0: lambda a: a * a * a, 0.5: np.sqrt}
+_SHORT_POWERS: dict[float, Any] = {
+    2.0: np.square,
+    3.0: lambda a, out: np.multiply(a * a, a, out),
+    0.5: np.sqrt,
+}
 
 
 def _with_kernel(kernel: Any, ufunc: Any) -> Any:
@@ -86,7 +90,7 @@ define(
     check_zero=True,
     numpy=np.fmod,
 )
-define("pow", _power, promote="arith", operands=2, numpy=np.power)
+define("pow", _power, promote="arith", operands=2, numpy=np.power, writes_into=True)
 define("atan2", np.arctan2, promote="floating", operands=2, numpy=np.arctan2)
 define("hypot", np.hypot, promote="arith", operands=2, numpy=np.hypot)
 define(
@@ -201,18 +205,41 @@ for _function in (add_, sub_, div_):
 # -- three operands --------------------------------------------------------------------------------
 
 
-def _lerp(start: Any, end: Any, weight: Any) -> Any:
+def _fits(out: Any, change: Any) -> Any:
+    """``out``, where what ``change`` is added to is of its shape."""
+    return out if out is not None and np.shape(change) == out.shape else None
+
+
+def _lerp(start: Any, end: Any, weight: Any, out: Any = None) -> Any:
     """From the nearer end, so that weight 1 gives exactly ``end``."""
     step = end - start
     near = np.abs(weight) < 0.5
     if near.ndim == 0:
-        return start + weight * step if near else end - step * (1 - weight)
+        fits = _fits(out, step)
+        step = np.multiply(step, weight if near else 1 - weight, out=_own(step))
+        return np.add(start, step, fits) if near else np.subtract(end, step, fits)
     return np.where(near, start + weight * step, end - step * (1 - weight))
 
 
-define("lerp", _lerp, promote="arith", operands=3)
-define("addcmul", lambda x, a, b, v: x + v * a * b, promote="arith", operands=3)
-define("addcdiv", lambda x, a, b, v: x + v * (a / b), promote="arith", operands=3)
+def _own(array: Any) -> Any:
+    """Fresh memory that a product with a fraction may be written into."""
+    return array if type(array) is np.ndarray and array.dtype.kind in "fc" else None
+
+
+def _addcmul(x: Any, a: Any, b: Any, v: Any, out: Any = None) -> Any:
+    change = v * a
+    change = np.multiply(change, b, out=_own(change) if np.shape(change) == np.shape(b) else None)
+    return np.add(x, change, _fits(out, change))
+
+
+def _addcdiv(x: Any, a: Any, b: Any, v: Any, out: Any = None) -> Any:
+    change = v * (a / b)
+    return np.add(x, change, _fits(out, change))
+
+
+define("lerp", _lerp, promote="arith", operands=3, writes_into=True)
+define("addcmul", _addcmul, promote="arith", operands=3, writes_into=True)
+define("addcdiv", _addcdiv, promote="arith", operands=3, writes_into=True)
 
 
 def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:

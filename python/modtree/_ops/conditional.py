@@ -26,14 +26,14 @@ def _where(condition: Any, a: Any, b: Any) -> Any:
 _SMALL = 1024
 
 
-def _clamp(x: Any, low: Any, high: Any) -> Any:
+def _clamp(x: Any, low: Any, high: Any, out: Any = None) -> Any:
     if x.size > _SMALL and native(x) and not np.ndim(low) and not np.ndim(high):
         least, most = (
             -np.inf if low is None else float(low),
             np.inf if high is None else float(high),
         )
         if least <= most:
-            return kernels.clamp(x, least, most)
+            return kernels.clamp(x, least, most, out)
     if low is not None:
         x = np.maximum(x, low)
     if high is not None:
@@ -52,7 +52,14 @@ define(
         np.result_type(a, b),
     ),
 )
-define("clamp", _clamp, promote="arith", operands=3, meta=lambda x, low, high: (x.shape, x.dtype))
+define(
+    "clamp",
+    _clamp,
+    promote="arith",
+    operands=3,
+    meta=lambda x, low, high: (x.shape, x.dtype),
+    writes_into=True,
+)
 
 
 def where(condition: Any, input: Any = None, other: Any = None) -> Any:

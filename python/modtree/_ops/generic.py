@@ -247,6 +247,15 @@ def in_kernel_dtype(kernel: Callable[[Array], Array], x: Array) -> Array:
     return kernel(x)
 
 
+def into_in_kernel_dtype(
+    kernel: Callable[..., Array], x: Array, *args: Any, out: Array | None
+) -> Array:
+    """Likewise for a kernel that may write into ``out``; ignored where the dtype is none of its."""
+    if x.dtype == np.float16:
+        return kernel(x.astype(np.float32), *args).astype(np.float16)
+    return kernel(x, *args, out=out)
+
+
 def slope_in_kernel_dtype(kernel: Callable[..., Array], g: Array, x: Array, *args: Any) -> Array:
     """Likewise for a kernel that gets a gradient and a value."""
     if x.dtype == np.float16:

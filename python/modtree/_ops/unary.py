@@ -13,7 +13,7 @@ import numpy as np
 from modtree._C import kernels
 from modtree._ops.generic import (
     ZEROS,
-    in_kernel_dtype,
+    into_in_kernel_dtype,
     is_real,
     like_first,
     native,
@@ -80,23 +80,23 @@ _SMALL = 1024
 
 
 def _with_kernel(kernel: Any) -> Any:
-    return lambda x: in_kernel_dtype(kernel, x)
+    return lambda x, out=None: into_in_kernel_dtype(kernel, x, out=out)
 
 
 def _rsqrt(x: Any) -> Any:
     return np.reciprocal(np.sqrt(x))
 
 
-def _sigmoid(x: Any) -> Any:
+def _sigmoid(x: Any, out: Any = None) -> Any:
     if native(x):
-        return kernels.sigmoid(x)
+        return kernels.sigmoid(x, out)
     return np.reciprocal(1 + np.exp(np.negative(x)))
 
 
-def _relu(x: Any) -> Any:
+def _relu(x: Any, out: Any = None) -> Any:
     if x.size > _SMALL and native(x):
-        return kernels.clamp(x, 0.0, math.inf)
-    return np.maximum(x, np.zeros((), x.dtype))
+        return kernels.clamp(x, 0.0, math.inf, out)
+    return np.maximum(x, np.zeros((), x.dtype), out=out)
 
 
 def _frac(x: Any) -> Any:
@@ -107,10 +107,10 @@ def _frac(x: Any) -> Any:
     return x - np.trunc(x)
 
 
-def _sign(x: Any) -> Any:
+def _sign(x: Any, out: Any = None) -> Any:
     """NaN has no sign: it gives 0."""
     if native(x):
-        return kernels.sign(x)
+        return kernels.sign(x, out=out)
     if x.dtype.kind != "f":
         return x if x.dtype.kind == "b" else np.sign(x)
     result = np.sign(x)
@@ -136,17 +136,30 @@ for _name, _ufunc in _ARITH.items():
         _forward = _rounding(_ufunc)
     elif _name == "sign":
         _forward = _sign
-    define(_name, _forward, promote="arith", operands=1, numpy=_ufunc)
+    define(
+        _name,
+        _forward,
+        promote="arith",
+        operands=1,
+        numpy=_ufunc,
+        writes_into=_forward is _sign,
+    )
 for _name, _ufunc in _LOGICAL.items():
     define(_name, _ufunc, promote="logical", operands=1, numpy=_ufunc)
 define("rsqrt", _rsqrt, promote="floating", operands=1)
-define("sigmoid", _sigmoid, promote="floating", operands=1)
-define("relu", _relu, promote="arith", operands=1)
+define("sigmoid", _sigmoid, promote="floating", operands=1, writes_into=True)
+define("relu", _relu, promote="arith", operands=1, writes_into=True)
 define("steady", lambda g, x: g.copy(), meta=like_first)
-define("sgn", ops["sign"].forward, promote="arith", operands=1)
+define("sgn", ops["sign"].forward, promote="arith", operands=1, writes_into=True)
 define("frac", _frac, promote="arith", operands=1)
 for _name in ("erf", "erfc", "erfinv"):
-    define(_name, _with_kernel(getattr(kernels, _name)), promote="floating", operands=1)
+    define(
+        _name,
+        _with_kernel(getattr(kernels, _name)),
+        promote="floating",
+        operands=1,
+        writes_into=True,
+    )
 define("neg", np.negative, promote="arith", operands=1, no_bool=True, numpy=np.negative)
 define(
     "abs",
