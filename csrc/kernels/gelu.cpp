@@ -24,11 +24,32 @@ MODTREE_ALWAYS_INLINE float scaled_tail(float a) {
   return q * t;
 }
 
+// exp(-a^2/2) for a >= 0, 0 where that is no normal number: exp_approx without the cases that do
+// not come here. 2^k * p(f) with k + f = a^2 * -log2(e)/2; k is an integer for a while, as
+// -ffast-math may add other numbers in another order. p is fitted to a relative error of 2e-9 on
+// [-1/2, 1/2].
+MODTREE_ALWAYS_INLINE float falling(float a) {
+  const float square = a * a;
+  const float scaled = square * -0.72134752044f;
+  // Also for NaN, which comes back with the factor a.
+  const float in_range = scaled > -127.0f ? scaled : -127.0f;
+  const auto exponent = static_cast<std::int32_t>(in_range + 127.5f);
+  const float f = in_range - static_cast<float>(exponent - 127);
+  float p = 0.00015345811f;
+  p = p * f + 0.0013399931f;
+  p = p * f + 0.009618489f;
+  p = p * f + 0.055503286f;
+  p = p * f + 0.24022646f;
+  p = p * f + 0.6931472f;
+  p = p * f + 1.0f;
+  return p * bit_cast<float>(static_cast<std::uint32_t>(exponent) << 23);
+}
+
 // x Phi(x) = max(x, 0) - a Phi(-a) with a = |x|. No cancellation: the negative tail keeps its
 // relative accuracy.
 MODTREE_ALWAYS_INLINE float gelu(float x) {
   const float a = x < 0.0f ? -x : x;
-  const float tail = a * (exp_approx(-0.5f * a * a) * scaled_tail(a));
+  const float tail = a * (falling(a) * scaled_tail(a));
   const float y = (x > 0.0f ? x : 0.0f) - tail;
   return x > 14.0f ? x : y;  // +inf would give inf * 0 above
 }
@@ -49,7 +70,7 @@ MODTREE_ALWAYS_INLINE T gelu_tanh(T x) {
 // Phi(x) + x phi(x)
 MODTREE_ALWAYS_INLINE float gelu_slope(float x) {
   const float a = x < 0.0f ? -x : x;
-  const float e = exp_approx(-0.5f * a * a);
+  const float e = falling(a);
   const float tail = e * scaled_tail(a);
   return (x > 0.0f ? 1.0f - tail : tail) + x * (e * 0.3989422804f);
 }
