@@ -93,7 +93,7 @@ class Row:
 
     def in_a_row(self, calls: int) -> Row:
         """The same with ``calls`` calls in each timed run. One call on a small tree is over before
-        the clock's grain and the caches, which the collector has emptied, no longer count. Each
+        the clock's grain and the caches, which the other sides have emptied, no longer count. Each
         result is dropped before the next call: a list of leaves would be a second holder of them.
         A row with set-ups stays as it is.
         """

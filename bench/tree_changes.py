@@ -49,8 +49,8 @@ def plain_reads() -> tuple[Callable[[], None], int]:
 
 def _train(w: Walked, once: bool) -> Iterator[Row]:
     """Like its floor, one plain read in a loop, the row of many calls finds all that it needs near
-    the processor. The row of one call comes after the collector, which has gone through all objects
-    there are, and so does its floor: a read of each of as many objects.
+    the processor. The row of one call comes after the turns of the other sides, and so does its
+    floor: a read of each of as many objects.
     """
     runs: dict[str, Callable[..., Any]] = {}
     for name, m in w.fresh().items():

@@ -179,6 +179,43 @@ def test_rows_with_set_ups_stay_one_call():
     assert row.in_a_row(10) is row
 
 
+def test_processes_are_merged_by_the_least_value():
+    common, processes = load_bench("common"), load_bench("processes")
+
+    def one(ours, floor, growth, errors=()):
+        row = common.Result(
+            "k",
+            "t",
+            "item",
+            {common.OURS: ours, common.FLOOR: floor},
+            (common.Budget(2),),
+            dict(errors),
+            spread={common.OURS: 0.1, common.FLOOR: 0.0},
+            base={common.OURS: ours / 2},
+        )
+        point = {"shape": "flat", "operation": "load", "side": "x", "entries": 10, "ns": growth}
+        return processes.Measured([("title", [row])], [point])
+
+    found = processes.merged([one(4.0, 2.0, 7.0), one(3.0, 5.0, 6.0, {"torch": "no"}.items())])
+    ((title, (row,)),) = found.tables
+    assert title == "title"
+    assert row.values == {common.OURS: 3.0, common.FLOOR: 2.0}
+    assert row.base == {common.OURS: 1.5}
+    assert row.errors == {"torch": "no"}
+    assert row.spread == {common.OURS: pytest.approx(0.5 / 3), common.FLOOR: 0.75}
+    assert [(b.limit, met) for b, _, met in row.verdicts()] == [(2, True)]
+    assert [p["ns"] for p in found.growth] == [6.0]
+
+
+def test_each_process_measures_and_leaves_what_it_found():
+    processes, common = load_bench("processes"), load_bench("common")
+    arguments = ["--only", "chain900", "--rows", "train", "--sides", common.OURS]
+    found = processes.measure_in_processes([*arguments, "--repeats", "1"], 2)
+    ((title, (row,)),) = found.tables
+    assert row.key == "chain900.train" and found.growth is None
+    assert set(row.values) == {common.OURS, common.FLOOR} and min(row.values.values()) > 0
+
+
 def record(ours, floor):
     common = load_bench("common")
     result = common.Result("walk", "walk", "item", {common.OURS: ours, common.FLOOR: floor})
