@@ -16,7 +16,7 @@ bool is_own_name(PyObject *name) {
 }  // namespace
 
 void NameFacts::learn(TypeVersion version, PyObject *name) {
-  if (version == 0 || !PyUnicode_CHECK_INTERNED(name)) {
+  if (version == 0 || !PyUnicode_CHECK_INTERNED(name) || !has_hash(name)) {
     return;
   }
   const SpecialName *special = find_special_name(name);

@@ -78,6 +78,9 @@ inline TypeVersion type_version(PyTypeObject *type) {
 }
 #endif
 
+// Was the hash of the str asked for before?
+inline bool has_hash(PyObject *name) { return reinterpret_cast<PyASCIIObject *>(name)->hash != -1; }
+
 // Borrowed value or null without an error. `key` is a str: user code runs only for a key of another
 // type with the same hash, or when either is of a subclass of str. What the caller has borrowed
 // from elsewhere may be gone after that.

@@ -8,6 +8,8 @@
 
 namespace modtree {
 
+enum class Lookup { found, missing, unsure };
+
 #if MODTREE_KNOWS_DICT_TABLES
 
 // The head of a dict's table, as it has been from 3.11 on: `indices` follow, 1 << log2_size of
@@ -43,23 +45,20 @@ inline const DictEntry *entries_of(PyObject *dict, Py_ssize_t *count) {
   return reinterpret_cast<const DictEntry *>(indices + (std::size_t{1} << table->log2_index_bytes));
 }
 
-enum class Lookup { found, missing, unsure };
-
-// Looks for `key` by identity, and by hash as a sign that an equal one may be there. Runs no user
-// code. `key` is a str with a hash; `*value` is borrowed.
-inline Lookup look_up_str(PyObject *dict, PyObject *key, PyObject **value) {
+// Looks for `key`, an exact str with a hash, by identity, and by hash as a sign that an equal one
+// may be there. Runs no user code. `*value` is borrowed.
+inline Lookup look_up_hashed(PyObject *dict, PyObject *key, PyObject **value) {
   const auto *object = reinterpret_cast<PyDictObject *>(dict);
   const auto *table = reinterpret_cast<const DictTable *>(object->ma_keys);
   const auto hash = static_cast<std::size_t>(reinterpret_cast<PyASCIIObject *>(key)->hash);
-  // Tables above 128 places have wider indices: not those of a module.
-  if (table->kind != kOnlyStrKeys || object->ma_values || table->log2_size >= 8 ||
-      hash == static_cast<std::size_t>(-1) || !PyUnicode_CheckExact(key)) {
+  // Only keys that instances share have values elsewhere. Tables above 128 places have wider
+  // indices: not those of a module.
+  if (table->kind != kOnlyStrKeys || table->log2_size >= 8) {
     return Lookup::unsure;
   }
   const auto *indices = reinterpret_cast<const std::int8_t *>(table + 1);
-  const auto *entries =
-      reinterpret_cast<const DictEntry *>(indices + (std::size_t{1} << table->log2_index_bytes));
   const std::size_t mask = (std::size_t{1} << table->log2_size) - 1;
+  const auto *entries = reinterpret_cast<const DictEntry *>(indices + mask + 1);
   std::size_t perturb = hash;
   for (std::size_t place = hash & mask;;) {
     const int index = indices[place];
@@ -78,6 +77,18 @@ inline Lookup look_up_str(PyObject *dict, PyObject *key, PyObject **value) {
     perturb >>= 5;
     place = (place * 5 + perturb + 1) & mask;
   }
+}
+
+// The same for any str.
+inline Lookup look_up_str(PyObject *dict, PyObject *key, PyObject **value) {
+  return has_hash(key) && PyUnicode_CheckExact(key) ? look_up_hashed(dict, key, value)
+                                                    : Lookup::unsure;
+}
+
+// The same for an interned str, which has a hash, and any mapping: unsure for one that is no dict.
+inline Lookup look_up_interned(PyObject *mapping, PyObject *key, PyObject **value) {
+  return dict_tables_are_known && PyDict_Check(mapping) ? look_up_hashed(mapping, key, value)
+                                                        : Lookup::unsure;
 }
 
 // As dict_get_str(), which see.
@@ -222,6 +233,8 @@ inline bool dict_next_str(PyObject *dict, Py_ssize_t *position, PyObject **key, 
   *far = nullptr;
   return PyDict_Next(dict, position, key, value) && PyUnicode_CheckExact(*key);
 }
+
+inline Lookup look_up_interned(PyObject *, PyObject *, PyObject **) { return Lookup::unsure; }
 
 inline PyObject *dict_value_ahead(PyObject *, Py_ssize_t, int) { return nullptr; }
 
