@@ -43,6 +43,13 @@ py::object plain_children(ModuleObject *container) {
                                                                                     : nullptr);
 }
 
+// Does is_free() surely run no user code, and find nothing but children?
+bool holds_only_children(ModuleObject *container, PyObject *children, PyObject *name) {
+  const ModuleState &state = container->state;
+  return !container->dict && !state.parameters && !state.buffers && has_only_strs(children) &&
+         name_facts.find(type_version(Py_TYPE(container)), name) == NameFacts::kPlain;
+}
+
 // Has the container nothing under the name, wherever a read would find it?
 bool is_free(ModuleObject *container, PyObject *name) {
   return is_plain_name(Py_TYPE(container), name) && !instance_attribute(container, name) &&
@@ -82,7 +89,9 @@ std::int64_t append_children(const py::object &container, const py::tuple &modul
     }
     // Comparing names runs user code in a dict with keys that are no str, and that may change all
     // that was asked so far. Nothing runs between the second look and the store.
-    if (!is_free(module, name.ptr()) || !plain_children(module).is(children)) {
+    const bool is_simple = holds_only_children(module, children.ptr(), name.ptr());
+    if (is_simple ? dict_find_str(children.ptr(), name.ptr()) != nullptr
+                  : !is_free(module, name.ptr()) || !plain_children(module).is(children)) {
       return i;
     }
     if (PyDict_SetItem(children.ptr(), name.ptr(), child) < 0) {

@@ -51,7 +51,7 @@ inline bool is_bare(const ModuleObject *module) {
 
 // The class's function that a call runs with nothing around it, as nearly every call does, or null
 // when that takes a longer look. Borrowed. Runs no user code.
-PyObject *bare_forward(const ModuleObject *module) {
+[[gnu::always_inline]] inline PyObject *bare_forward(const ModuleObject *module) {
   ClassInfo info;
   const bool found = class_cache.find(Py_TYPE(module), &info) &&
                      !info.overrides_any<Virtual::compiled_call_impl, Virtual::call_impl,

@@ -91,6 +91,12 @@ inline Lookup look_up_interned(PyObject *mapping, PyObject *key, PyObject **valu
                                                         : Lookup::unsure;
 }
 
+// Has the dict surely no key but exact strs, so that no search for one runs user code?
+inline bool has_only_strs(PyObject *dict) {
+  Py_ssize_t count;
+  return dict_tables_are_known && entries_of(dict, &count) != nullptr;
+}
+
 // As dict_get_str(), which see.
 inline PyObject *dict_find_str(PyObject *dict, PyObject *key) {
   if (dict_tables_are_known) {
@@ -233,6 +239,8 @@ inline bool dict_next_str(PyObject *dict, Py_ssize_t *position, PyObject **key, 
   *far = nullptr;
   return PyDict_Next(dict, position, key, value) && PyUnicode_CheckExact(*key);
 }
+
+inline bool has_only_strs(PyObject *) { return false; }
 
 inline Lookup look_up_interned(PyObject *, PyObject *, PyObject **) { return Lookup::unsure; }
 

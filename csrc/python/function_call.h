@@ -15,9 +15,11 @@ inline bool lends_place(std::size_t flagged_count) {
   return (flagged_count & PY_VECTORCALL_ARGUMENTS_OFFSET) != 0;
 }
 
-// The rest of call_with_first(): for a caller that lends no place.
-inline PyObject *call_with_copied(PyObject *function, PyObject *first, PyObject *const *args,
-                                  Py_ssize_t count, PyObject *keyword_names) {
+// The rest of call_with_first(): for a caller that lends no place. Kept out of line, so that the
+// others need no room on the stack.
+[[gnu::noinline]] inline PyObject *call_with_copied(PyObject *function, PyObject *first,
+                                                    PyObject *const *args, Py_ssize_t count,
+                                                    PyObject *keyword_names) {
   const Py_ssize_t total = count + (keyword_names ? PyTuple_GET_SIZE(keyword_names) : 0);
   constexpr Py_ssize_t kSmall = 8;
   PyObject *small[kSmall + 1];
