@@ -12,6 +12,8 @@ import sys
 
 import pytest
 
+import modtree as mt
+
 
 def parameter(impl, size):
     return impl.nn.Parameter(impl.lib.zeros(size))
@@ -341,3 +343,36 @@ def test_train_of_one_leaf_under_several_names(impl):
     assert not leaf.training
     tree.train()
     assert all(m.training for m in tree.modules())
+
+
+@pytest.mark.parametrize("name", ["a.b", ""])
+def test_a_name_that_no_registry_takes_stays_refused(impl, name):
+    m = filled(impl)
+    for _ in range(3):
+        setattr(m, name, "plain")
+        assert read_often(m, name) == "plain"
+    delattr(m, name)
+    for _ in range(3):
+        with pytest.raises(KeyError, match="parameter name can"):
+            setattr(m, name, parameter(impl, 1))
+        assert not hasattr(m, name)
+
+
+def test_a_class_whose_values_become_parameters():
+    class Sub(mt.Tensor):
+        pass
+
+    m = mt.nn.Module()
+    value = mt.zeros(2).as_subclass(Sub)
+    for _ in range(3):
+        m.x = value
+    assert "x" not in m._parameters
+    Sub.__bases__ = (mt.nn.Parameter,)
+    del m.x
+    for _ in range(3):
+        m.x = value
+    assert m._parameters["x"] is value
+    Sub.__bases__ = (mt.Tensor,)
+    other = mt.nn.Module()
+    other.x = value
+    assert "x" not in other._parameters
