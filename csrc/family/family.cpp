@@ -101,6 +101,16 @@ int FamilyMemo::find_slowly(PyObject *value, TensorFamily **family) {
   return found;
 }
 
+TensorFamily *FamilyMemo::known_slowly(PyObject *value) {
+  TypeFacts facts;
+  if (!fact_cache.find(Py_TYPE(value), &facts) || !facts.family) {
+    return nullptr;
+  }
+  type_ = Py_TYPE(value);
+  version_ = type_version(type_);
+  return family_ = facts.family;
+}
+
 int family_of(PyObject *value, TensorFamily **family) {
   *family = family_of_type(Py_TYPE(value));
   if (*family) {

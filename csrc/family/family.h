@@ -49,11 +49,16 @@ public:
   // Gradients.
   virtual int requires_grad(PyObject *tensor) = 0;
   virtual int set_requires_grad(PyObject *tensor, bool flag) = 0;  // tensor.requires_grad_(flag)
+  // Does that where it neither runs Python code nor is an error; false: nothing was done.
+  virtual bool set_requires_grad_quietly(PyObject *, bool) { return false; }
   virtual int has_grad_fn(PyObject *tensor) = 0;
   virtual PyObject *grad(PyObject *tensor) = 0;  // None when there is none
   // Has it surely no gradient, its contents being what `data` reaches? False also where that is not
   // known. Runs no Python code.
   virtual bool lacks_grad(PyObject *) { return false; }
+  // Asks for the memory in which that looks, of any object: what leads there first, and when that
+  // has come, the rest (`again`). Runs no Python code.
+  virtual void prefetch_grad(PyObject *, bool /*again*/) {}
   virtual int set_grad(PyObject *tensor, PyObject *grad) = 0;
   // Module.zero_grad for one parameter (BEHAVIOUR 5.4): drop the gradient, or zero it in place.
   virtual int zero_grad(PyObject *tensor, bool set_to_none) = 0;
@@ -129,8 +134,19 @@ public:
     return find_slowly(value, family);
   }
 
+  // The family, where that is known without running Python code; or null.
+  TensorFamily *known(PyObject *value) {
+    return version_ != 0 && Py_TYPE(value) == type_ && type_version(type_) == version_
+               ? family_
+               : known_slowly(value);
+  }
+
+  // The one that was found last, or null.
+  TensorFamily *last() const { return family_; }
+
 private:
   int find_slowly(PyObject *value, TensorFamily **family);
+  TensorFamily *known_slowly(PyObject *value);
 
   PyTypeObject *type_ = nullptr;  // borrowed: a version is never used twice
   TypeVersion version_ = 0;

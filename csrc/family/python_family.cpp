@@ -168,6 +168,9 @@ public:
                                  : call(grad_, tensor);
   }
   bool lacks_grad(PyObject *tensor) override { return reader_.lacks_grad(tensor); }
+  void prefetch_grad(PyObject *tensor, bool again) override {
+    reader_.prefetch_grad(tensor, again);
+  }
   int set_grad(PyObject *tensor, PyObject *grad) override {
     return reader_.knows(tensor) ? reader_.set_grad(tensor, grad)
            : common_names_       ? PyObject_SetAttr(tensor, names.grad, grad)

@@ -15,6 +15,7 @@ void TensorGrads::find(const char *library) {
   };
   if (look_for(&get_grad_, "_ZNK3c1010TensorImpl4gradEv") &&
       look_for(&is_leaf_, "_ZNK2at10TensorBase7is_leafEv")) {
+    look_for(&get_autograd_, "_ZNK3c1010TensorImpl13autograd_metaEv");
     undefined_ = find_in_loaded_library(library, "_ZN3c1019UndefinedTensorImpl10_singletonE");
   }
 }

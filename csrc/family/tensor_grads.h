@@ -3,6 +3,10 @@
 // calls, without what surrounds them.
 #pragma once
 
+#include <cstddef>
+
+#include "python/prefetch.h"
+
 namespace modtree {
 
 class TensorGrads {
@@ -20,7 +24,21 @@ public:
   void compare(Tensor tensor, bool gave_none);
   bool wants_comparison() const { return !is_trusted_ && undefined_; }
 
+  // Asks for the memory in which that looks: the implementation, and when that has come, what it
+  // has for autograd (`again`).
+  void prefetch(Tensor tensor, bool again) const {
+    if (!again) {
+      prefetch_head(*tensor, kRead);
+    } else if (is_trusted_ && *tensor && get_autograd_) {
+      if (const void *autograd = get_autograd_(*tensor)) {
+        prefetch_head(autograd, kRead);
+      }
+    }
+  }
+
 private:
+  static constexpr std::size_t kRead = 56;  // bytes at the beginning of both
+
   bool has_none(Tensor tensor) const {
     return *tensor && *get_grad_(*tensor) == undefined_ && is_leaf_(tensor);
   }
@@ -28,6 +46,7 @@ private:
   // The gradient as a tensor of its own, which belongs to the tensor.
   Tensor (*get_grad_)(const void *implementation) = nullptr;
   bool (*is_leaf_)(Tensor) = nullptr;
+  const void *(*get_autograd_)(const void *implementation) = nullptr;
   const void *undefined_ = nullptr;  // the implementation of a tensor that is none; null: not found
   bool is_trusted_ = false;
 };

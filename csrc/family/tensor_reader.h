@@ -74,6 +74,12 @@ public:
     return is_known_plain(tensor) && sizes_.has_known_layout(tensor) && count_function_modes_ &&
            count_function_modes_() == 0 && grads_.lacks_grad(TensorSizes::tensor_of(tensor));
   }
+  // Asks for the memory in which that looks, of any object, in two steps.
+  void prefetch_grad(PyObject *tensor, bool again) const {
+    if (sizes_.has_known_layout(tensor)) {
+      grads_.prefetch(TensorSizes::tensor_of(tensor), again);
+    }
+  }
   // Would requires_grad_(flag) do nothing, and nobody see it?
   bool has_requires_grad(PyObject *tensor, bool flag) const;
 

@@ -118,6 +118,14 @@ public:
     return done ? 0 : -1;
   }
 
+  bool set_requires_grad_quietly(PyObject *tensor, bool flag) override {
+    if (!is_plain(tensor) || (flag ? !is_floating_point(tensor) : !is_leaf(tensor))) {
+      return false;
+    }
+    as_tensor(tensor)->requires_grad = flag;
+    return true;
+  }
+
   int has_grad_fn(PyObject *tensor) override { return as_tensor(tensor)->grad_fn != nullptr; }
 
   PyObject *grad(PyObject *tensor) override {
@@ -269,6 +277,8 @@ private:
     }
     return PyObject_Call(method.ptr(), none.ptr(), kwargs.ptr());
   }
+
+  static bool is_leaf(PyObject *tensor) { return as_tensor(tensor)->grad_fn == nullptr; }
 
   // Of a class whose methods are ours: no need to call them through Python.
   static bool is_plain(PyObject *tensor) {

@@ -4,7 +4,9 @@
 #include "family/family.h"
 #include "module/walk/conversion.h"
 #include "module/walk/convert_members.h"
+#include "module/walk/look_ahead.h"
 #include "module/walk/module_walk.h"
+#include "module/walk/plain_parameters.h"
 #include "module/walk/tree_walk.h"
 #include "python/arguments.h"
 #include "python/slot_guard.h"
@@ -70,6 +72,10 @@ struct ConvertVisitor {
             (PyDict_CheckExact(state.modules) && PyDict_GET_SIZE(state.modules) == 0));
   }
   int leave_plain_leaf(PyObject *child) { return conversion.convert(as_module(child), false); }
+  void look_ahead(const RegistryItems &children, PyObject *child) {
+    ahead_.from([&](int places) { return children.ahead(places - 1); }, Py_TYPE(child),
+                conversion.last_family());
+  }
 
   // May looking for its children, parameters or buffers run Python?
   static bool asks_python(PyObject *module, ClassInfo info) {
@@ -105,6 +111,7 @@ private:
 
   PyTypeObject *plain_type_ = nullptr;  // found plain when it had this version; only compared
   TypeVersion plain_version_ = 0;
+  LookAhead ahead_;
 };
 
 // --- over self.parameters()
@@ -169,15 +176,20 @@ int for_each_registered_parameter(PyObject *self_obj, Function visit) {
   return more;
 }
 
-// Calls visit(family, parameter) for each of self.parameters(); 0, or -1 on error.
-template <class Function>
-int for_each_parameter(PyObject *self_obj, Function visit) {
+// Calls visit(family, parameter) for each of self.parameters(); 0, or -1 on error. Before that
+// visit_quietly(family, parameter), which runs no user code, is called for as many as possible: it
+// does the same and returns true, or nothing. Where it did all of it, that is all.
+template <class Quiet, class Function>
+int for_each_parameter(PyObject *self_obj, Quiet visit_quietly, Function visit) {
   bool overridden = false;
   for (const Virtual method : {Virtual::parameters, Virtual::named_parameters,
                                Virtual::named_members, Virtual::named_modules}) {
     overridden = overridden || overrides(as_module(self_obj), method);
   }
   if (!overridden) {
+    if (PlainParameters().all(self_obj, visit_quietly)) {
+      return 0;
+    }
     return for_each_registered_parameter(self_obj, visit);
   }
   const auto walk =
@@ -262,17 +274,19 @@ PyObject *module_requires_grad_(PyObject *self_obj, PyObject *const *args, Py_ss
     return nullptr;
   }
   PyObject *flag = values[0] ? values[0] : Py_True;
-  const int done = slot_guard(-1, [&] {
-    return for_each_parameter(self_obj, [&](TensorFamily *family, PyObject *parameter) {
-      if (!PyBool_Check(flag)) {
-        PyErr_Format(PyExc_TypeError,
-                     "requires_grad_(): argument 'requires_grad' must be bool, not %.200s",
-                     Py_TYPE(flag)->tp_name);
-        return -1;
-      }
-      return family->set_requires_grad(parameter, flag == Py_True);
-    });
-  });
+  const auto set_quietly = [&](TensorFamily *family, PyObject *parameter) {
+    return PyBool_Check(flag) && family->set_requires_grad_quietly(parameter, flag == Py_True);
+  };
+  const auto set = [&](TensorFamily *family, PyObject *parameter) {
+    if (!PyBool_Check(flag)) {
+      PyErr_Format(PyExc_TypeError,
+                   "requires_grad_(): argument 'requires_grad' must be bool, not %.200s",
+                   Py_TYPE(flag)->tp_name);
+      return -1;
+    }
+    return family->set_requires_grad(parameter, flag == Py_True);
+  };
+  const int done = slot_guard(-1, [&] { return for_each_parameter(self_obj, set_quietly, set); });
   return done < 0 ? nullptr : Py_NewRef(self_obj);
 }
 
@@ -287,11 +301,13 @@ PyObject *module_zero_grad(PyObject *self_obj, PyObject *const *args, Py_ssize_t
   if (set_to_none < 0 || warn_if_replica(self_obj) < 0) {
     return nullptr;
   }
-  const int done = slot_guard(-1, [&] {
-    return for_each_parameter(self_obj, [&](TensorFamily *family, PyObject *parameter) {
-      return family->zero_grad(parameter, set_to_none == 1);
-    });
-  });
+  const auto has_nothing = [](TensorFamily *family, PyObject *parameter) {
+    return family->lacks_grad(parameter);
+  };
+  const auto zero = [&](TensorFamily *family, PyObject *parameter) {
+    return family->zero_grad(parameter, set_to_none == 1);
+  };
+  const int done = slot_guard(-1, [&] { return for_each_parameter(self_obj, has_nothing, zero); });
   if (done < 0) {
     return nullptr;
   }

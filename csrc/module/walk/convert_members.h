@@ -25,6 +25,9 @@ public:
   // To be called before Python code that is not the function, and at the end. -1 on error.
   int leave_no_grad() { return no_grad_.exit(); }
 
+  // Of the last tensor, or null.
+  TensorFamily *last_family() const { return families_.last(); }
+
 private:
   int convert_parameters(ModuleObject *module);
   int convert_items(ModuleObject *module, PyObject *mapping);

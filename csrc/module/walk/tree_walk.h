@@ -33,6 +33,7 @@ struct TreePlace {
 // and, with kLeavesAtOnce, for a child that only its parent holds, before all of the above:
 //   bool is_plain_leaf(PyObject *child)           may leave_plain_leaf() be called instead of that?
 //                                                 Runs no user code
+//   void look_ahead(const RegistryItems &, PyObject *child)   before that; only prefetches
 //   int leave_plain_leaf(PyObject *child)         0, or -1 on error; may run user code
 // Children come from the registry, or from an overridden children() of the parent. Each is kept
 // alive while it is visited.
@@ -169,6 +170,7 @@ private:
         // The child of the round before does not die, so nothing changes before this one is owned.
         if (only_here && is_plain && !frame.seen && visitor_.is_plain_leaf(child_ptr) &&
             !(*child && is_sole_reference(child->ptr()))) {
+          visitor_.look_ahead(frame.children, child_ptr);
           *child = py::reinterpret_borrow<py::object>(child_ptr);
           if (visitor_.leave_plain_leaf(child_ptr) < 0) {
             return -1;

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Prefetching for operations that look at the parameters of one module after the other.
+#pragma once
+
+#include "family/family.h"
+#include "module/object.h"
+#include "python/prefetch.h"
+
+namespace modtree {
+
+// For the children of one parent. Each thing is asked for some children after what leads to it: the
+// modules, their registries, the entries of these, the tensors, and where a library has their
+// gradients. Small trees lie in the cache, so nothing is done for the first modules of an
+// operation.
+class LookAhead {
+public:
+  // `ahead(places)`: the child that comes so many places after the present one, or null. `type`:
+  // that of the present one, which is a module. `family`: of the last tensor, or null. Runs no user
+  // code.
+  template <class Ahead>
+  void from(Ahead ahead, PyTypeObject *type, TensorFamily *family) {
+    if (++count_ < kSmallTree) {
+      return;
+    }
+    if (PyObject *far = ahead(12)) {
+      prefetch_head(far, sizeof(ModuleObject));
+    }
+    if (PyObject *registry = parameters(ahead(9), type)) {
+      prefetch(registry);
+    }
+    if (PyObject *registry = parameters(ahead(7), type)) {
+      prefetch_entries(registry);
+    }
+    for_values(parameters(ahead(5), type), [](PyObject *value) { prefetch_head(value, kRead); });
+    if (family) {
+      for_values(parameters(ahead(3), type),
+                 [&](PyObject *value) { family->prefetch_grad(value, false); });
+      for_values(parameters(ahead(1), type),
+                 [&](PyObject *value) { family->prefetch_grad(value, true); });
+    }
+  }
+
+private:
+  static constexpr std::size_t kSmallTree = 1000;
+  static constexpr int kMostValues = 4;
+  static constexpr std::size_t kRead = 32;  // bytes of a tensor
+
+  static PyObject *parameters(PyObject *child, PyTypeObject *type) {
+    PyObject *registry =
+        child && Py_TYPE(child) == type ? as_module(child)->state.parameters : nullptr;
+    return registry && PyDict_CheckExact(registry) ? registry : nullptr;
+  }
+
+  template <class Function>
+  static void for_values(PyObject *registry, Function function) {
+    for (int i = 0; registry && i < kMostValues; ++i) {
+      if (PyObject *value = dict_value_ahead(registry, 0, i)) {
+        function(value);
+      }
+    }
+  }
+
+  std::size_t count_ = 0;
+};
+
+}  // namespace modtree
