@@ -88,18 +88,54 @@ bool gather_of(const Along &a, const void *x, void *out) {
   return inside;
 }
 
-template <class T>
-bool assign_of(const Along &a, const void *source, void *out) {
-  const T *from = static_cast<const T *>(source);
-  T *to = static_cast<T *>(out);
-  return over_elements(a, [=](std::ptrdiff_t place, std::ptrdiff_t own) { to[place] = from[own]; });
+// Calls body(part, outer, other) for parts of the work, with the offsets of their arrays, and says
+// whether all returned true. Elements with different indices of another axis than the one that is
+// written along have different places: parts are taken from the longest of those, so that each
+// place gets its values in one order. Without such an axis there is one part.
+template <class Body>
+bool over_parts(const Along &a, Body body) {
+  int axis = -1;
+  double work = 3.0;
+  for (int i = 0; i < a.ndim; ++i) {
+    work *= static_cast<double>(a.shape[i]);
+    if (a.outer_strides[i] != 0 && (axis < 0 || a.shape[i] > a.shape[axis])) {
+      axis = i;
+    }
+  }
+  if (axis < 0 || a.shape[axis] == 0) {
+    return body(a, 0, 0);
+  }
+  std::atomic<bool> inside{true};
+  parallel_for(a.shape[axis], work / static_cast<double>(a.shape[axis]),
+               [&](std::ptrdiff_t first, std::ptrdiff_t last) {
+                 Along part = a;
+                 part.shape[axis] = last - first;
+                 part.index += first * a.index_strides[axis];
+                 if (!body(part, first * a.outer_strides[axis], first * a.other_strides[axis])) {
+                   inside = false;
+                 }
+               });
+  return inside;
 }
 
 template <class T>
-bool scatter_of(const Along &a, ScatterMode mode, const T *source, T *out) {
+bool assign_part(const Along &a, const T *source, T *out) {
+  return over_elements(a,
+                       [=](std::ptrdiff_t place, std::ptrdiff_t own) { out[place] = source[own]; });
+}
+
+template <class T>
+bool assign_of(const Along &a, const void *source, void *out) {
+  return over_parts(a, [=](const Along &part, std::ptrdiff_t outer, std::ptrdiff_t other) {
+    return assign_part(part, static_cast<const T *>(source) + other, static_cast<T *>(out) + outer);
+  });
+}
+
+template <class T>
+bool scatter_part(const Along &a, ScatterMode mode, const T *source, T *out) {
   switch (mode) {
     case ScatterMode::assign:
-      return assign_of<T>(a, source, out);
+      return assign_part(a, source, out);
     case ScatterMode::add:
       return over_elements(
           a, [=](std::ptrdiff_t place, std::ptrdiff_t own) { out[place] += source[own]; });
@@ -117,6 +153,13 @@ bool scatter_of(const Along &a, ScatterMode mode, const T *source, T *out) {
   return over_elements(a, [=](std::ptrdiff_t place, std::ptrdiff_t own) {
     const T value = source[own];
     out[place] = value < out[place] || value != value ? value : out[place];
+  });
+}
+
+template <class T>
+bool scatter_of(const Along &a, ScatterMode mode, const T *source, T *out) {
+  return over_parts(a, [=](const Along &part, std::ptrdiff_t outer, std::ptrdiff_t other) {
+    return scatter_part(part, mode, source + other, out + outer);
   });
 }
 

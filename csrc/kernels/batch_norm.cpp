@@ -14,12 +14,12 @@ namespace {
 // positions of one channel of one image.
 
 template <class T>
-MODTREE_ALWAYS_INLINE void matrix_statistics(const BatchNorm<T> &a) {
-  const std::ptrdiff_t n = a.channels;
+MODTREE_ALWAYS_INLINE void matrix_statistics(const BatchNorm<T> &a, std::ptrdiff_t first,
+                                             std::ptrdiff_t n) {
   const auto count = static_cast<double>(a.images);
   ColumnSum<T> sums(static_cast<std::size_t>(n));
   for (std::ptrdiff_t image = 0; image < a.images; ++image) {
-    const T *__restrict x = a.x + image * n;
+    const T *__restrict x = a.x + image * a.channels + first;
     T *__restrict sum = sums.row();
     for (std::ptrdiff_t i = 0; i < n; ++i) {
       sum[i] += x[i];
@@ -27,12 +27,12 @@ MODTREE_ALWAYS_INLINE void matrix_statistics(const BatchNorm<T> &a) {
   }
   const double *totals = sums.totals();
   for (std::ptrdiff_t i = 0; i < n; ++i) {
-    a.mean[i] = static_cast<T>(totals[i] / count);
+    a.mean[first + i] = static_cast<T>(totals[i] / count);
   }
   ColumnSum<T> squares(static_cast<std::size_t>(n));
   for (std::ptrdiff_t image = 0; image < a.images; ++image) {
-    const T *__restrict x = a.x + image * n;
-    const T *__restrict mean = a.mean;
+    const T *__restrict x = a.x + image * a.channels + first;
+    const T *__restrict mean = a.mean + first;
     T *__restrict sum = squares.row();
     for (std::ptrdiff_t i = 0; i < n; ++i) {
       sum[i] += (x[i] - mean[i]) * (x[i] - mean[i]);
@@ -40,8 +40,8 @@ MODTREE_ALWAYS_INLINE void matrix_statistics(const BatchNorm<T> &a) {
   }
   totals = squares.totals();
   for (std::ptrdiff_t i = 0; i < n; ++i) {
-    a.var[i] = static_cast<T>(totals[i] / count);
-    a.rstd[i] = static_cast<T>(1.0 / std::sqrt(totals[i] / count + a.eps));
+    a.var[first + i] = static_cast<T>(totals[i] / count);
+    a.rstd[first + i] = static_cast<T>(1.0 / std::sqrt(totals[i] / count + a.eps));
   }
 }
 
@@ -90,50 +90,60 @@ MODTREE_ALWAYS_INLINE void norm_channel(const BatchNorm<T> &a, std::ptrdiff_t c)
   }
 }
 
+// The channels [first, first + n) of a matrix.
 template <class T>
-MODTREE_ALWAYS_INLINE void norm_matrix(const BatchNorm<T> &a) {
-  const std::ptrdiff_t channels = a.channels;
+MODTREE_ALWAYS_INLINE void norm_matrix(const BatchNorm<T> &a, std::ptrdiff_t first,
+                                       std::ptrdiff_t n) {
   if (a.training) {
-    matrix_statistics(a);
+    matrix_statistics(a, first, n);
   } else {
-    for (std::ptrdiff_t c = 0; c < channels; ++c) {
+    for (std::ptrdiff_t c = first; c < first + n; ++c) {
       given_statistics(a, c);
     }
   }
-  const auto size = static_cast<std::size_t>(channels);
-  std::vector<T> scales(a.rstd, a.rstd + channels), shifts(size);
-  for (std::size_t c = 0; c < size; ++c) {
-    scales[c] *= a.weight ? a.weight[c] : static_cast<T>(1);
-    shifts[c] = a.bias ? a.bias[c] : static_cast<T>(0);
+  std::vector<T> scales(a.rstd + first, a.rstd + first + n), shifts(static_cast<std::size_t>(n));
+  for (std::ptrdiff_t i = 0; i < n; ++i) {
+    const auto c = static_cast<std::size_t>(i);
+    scales[c] *= a.weight ? a.weight[first + i] : static_cast<T>(1);
+    shifts[c] = a.bias ? a.bias[first + i] : static_cast<T>(0);
   }
   for (std::ptrdiff_t image = 0; image < a.images; ++image) {
-    const T *__restrict x = a.x + image * channels;
-    const T *__restrict mean = a.mean;
+    const T *__restrict x = a.x + image * a.channels + first;
+    const T *__restrict mean = a.mean + first;
     const T *__restrict scale = scales.data();
     const T *__restrict shift = shifts.data();
-    T *__restrict out = a.out + image * channels;
-    for (std::ptrdiff_t i = 0; i < channels; ++i) {
+    T *__restrict out = a.out + image * a.channels + first;
+    for (std::ptrdiff_t i = 0; i < n; ++i) {
       out[i] = (x[i] - mean[i]) * scale[i] + shift[i];
     }
   }
 }
 
-// The channels that are a part of the work; of a matrix all are one.
+// The parts of the work: channels, or so many neighbouring ones of a matrix.
+constexpr std::ptrdiff_t kChannels = 128;
+
 template <class Arguments>
 std::ptrdiff_t parts(const Arguments &a) {
-  return a.positions == 1 ? 1 : a.channels;
+  return a.positions == 1 ? (a.channels + kChannels - 1) / kChannels : a.channels;
 }
 
 template <class Arguments>
-double channel_work(const Arguments &a) {
-  return 3.0 * static_cast<double>(a.images) * static_cast<double>(a.positions) + 32.0;
+double part_work(const Arguments &a) {
+  const auto each = static_cast<double>(a.positions == 1 ? kChannels : a.positions);
+  return 3.0 * static_cast<double>(a.images) * each + 32.0;
+}
+
+// The end of the channels of a matrix that are the parts before `last`.
+template <class Arguments>
+MODTREE_ALWAYS_INLINE std::ptrdiff_t end_of_parts(const Arguments &a, std::ptrdiff_t last) {
+  return last * kChannels < a.channels ? last * kChannels : a.channels;
 }
 
 template <class T>
 MODTREE_ALWAYS_INLINE void some_channels(const BatchNorm<T> &a, std::ptrdiff_t first,
                                          std::ptrdiff_t last) {
   if (a.positions == 1) {
-    norm_matrix(a);
+    norm_matrix(a, first * kChannels, end_of_parts(a, last) - first * kChannels);
     return;
   }
   for (std::ptrdiff_t c = first; c < last; ++c) {
@@ -157,15 +167,15 @@ struct InputGradient {
 };
 
 template <class T>
-MODTREE_ALWAYS_INLINE void matrix_backward(const BatchNormBackward<T> &a) {
-  const std::ptrdiff_t n = a.channels;
+MODTREE_ALWAYS_INLINE void matrix_backward(const BatchNormBackward<T> &a, std::ptrdiff_t first,
+                                           std::ptrdiff_t n) {
   const auto size = static_cast<std::size_t>(n);
   ColumnSum<T> sums_g(size), sums_gh(size);
   for (std::ptrdiff_t image = 0; image < a.images; ++image) {
-    const T *__restrict g = a.g + image * n;
-    const T *__restrict x = a.x + image * n;
-    const T *__restrict mean = a.mean;
-    const T *__restrict rstd = a.rstd;
+    const T *__restrict g = a.g + image * a.channels + first;
+    const T *__restrict x = a.x + image * a.channels + first;
+    const T *__restrict mean = a.mean + first;
+    const T *__restrict rstd = a.rstd + first;
     T *__restrict sum_g = sums_g.row();
     T *__restrict sum_gh = sums_gh.row();
     for (std::ptrdiff_t i = 0; i < n; ++i) {
@@ -174,10 +184,10 @@ MODTREE_ALWAYS_INLINE void matrix_backward(const BatchNormBackward<T> &a) {
     }
   }
   if (a.dweight) {
-    sums_gh.store(a.dweight);
+    sums_gh.store(a.dweight + first);
   }
   if (a.dbias) {
-    sums_g.store(a.dbias);
+    sums_g.store(a.dbias + first);
   }
   if (!a.dx) {
     return;
@@ -185,21 +195,22 @@ MODTREE_ALWAYS_INLINE void matrix_backward(const BatchNormBackward<T> &a) {
   const double *total_g = sums_g.totals(), *total_gh = sums_gh.totals();
   std::vector<T> of_g(size), of_x(size), constants(size);
   for (std::size_t c = 0; c < size; ++c) {
-    const InputGradient<T> gradient(a.rstd[c], a.weight ? a.weight[c] : static_cast<T>(1),
-                                    total_g[c], total_gh[c], static_cast<double>(a.images),
-                                    a.training);
+    const std::ptrdiff_t channel = first + static_cast<std::ptrdiff_t>(c);
+    const InputGradient<T> gradient(a.rstd[channel],
+                                    a.weight ? a.weight[channel] : static_cast<T>(1), total_g[c],
+                                    total_gh[c], static_cast<double>(a.images), a.training);
     of_g[c] = gradient.of_g;
     of_x[c] = gradient.of_x;
     constants[c] = gradient.constant;
   }
   for (std::ptrdiff_t image = 0; image < a.images; ++image) {
-    const T *__restrict g = a.g + image * n;
-    const T *__restrict x = a.x + image * n;
-    const T *__restrict mean = a.mean;
+    const T *__restrict g = a.g + image * a.channels + first;
+    const T *__restrict x = a.x + image * a.channels + first;
+    const T *__restrict mean = a.mean + first;
     const T *__restrict scale_g = of_g.data();
     const T *__restrict scale_x = of_x.data();
     const T *__restrict constant = constants.data();
-    T *__restrict dx = a.dx + image * n;
+    T *__restrict dx = a.dx + image * a.channels + first;
     for (std::ptrdiff_t i = 0; i < n; ++i) {
       dx[i] = g[i] * scale_g[i] + ((x[i] - mean[i]) * scale_x[i] + constant[i]);
     }
@@ -252,7 +263,7 @@ template <class T>
 MODTREE_ALWAYS_INLINE void some_channels(const BatchNormBackward<T> &a, std::ptrdiff_t first,
                                          std::ptrdiff_t last) {
   if (a.positions == 1) {
-    matrix_backward(a);
+    matrix_backward(a, first * kChannels, end_of_parts(a, last) - first * kChannels);
     return;
   }
   for (std::ptrdiff_t c = first; c < last; ++c) {
@@ -262,8 +273,8 @@ MODTREE_ALWAYS_INLINE void some_channels(const BatchNormBackward<T> &a, std::ptr
 
 }  // namespace
 
-MODTREE_DEFINE_PARTS_KERNEL(batch_norm, BatchNorm, some_channels, parts(a), channel_work(a))
+MODTREE_DEFINE_PARTS_KERNEL(batch_norm, BatchNorm, some_channels, parts(a), part_work(a))
 MODTREE_DEFINE_PARTS_KERNEL(batch_norm_backward, BatchNormBackward, some_channels, parts(a),
-                            channel_work(a))
+                            part_work(a))
 
 }  // namespace modtree::kernels

@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "kernels/parallel_kernel.h"
 #include "kernels/strict_math.h"
 
 namespace modtree::kernels {
@@ -26,8 +27,8 @@ MODTREE_ALWAYS_INLINE double log_sum(double a, double b, double c) {
   return most + log_of(sum) + 0.0 * (a + b + c);
 }
 
-// The memory of one call, for its longest sample. Rows of states have two impossible ones in front,
-// and two behind.
+// The memory for some samples, as the longest of all needs it. Rows of states have two impossible
+// ones in front, and two behind.
 struct Work {
   std::vector<double> alpha, beta, next, chances;
   std::vector<double> jump;  // 0 where a state can be reached over the blank before it, else kNever
@@ -127,7 +128,12 @@ MODTREE_ALWAYS_INLINE void backward_pass(const Ctc<T> &a, std::ptrdiff_t sample,
 }
 
 template <class T>
-MODTREE_ALWAYS_INLINE void ctc_of(const Ctc<T> &a) {
+double sample_work(const Ctc<T> &a) {
+  return 100.0 * static_cast<double>(a.steps) * static_cast<double>(2 * a.longest + 1);
+}
+
+template <class T>
+MODTREE_ALWAYS_INLINE void ctc_samples(const Ctc<T> &a, std::ptrdiff_t first, std::ptrdiff_t last) {
   constexpr double kInf = std::numeric_limits<double>::infinity();
   const auto widest = static_cast<std::size_t>(2 * a.longest + 1);
   const auto stride = static_cast<std::ptrdiff_t>(widest + 2);
@@ -139,7 +145,7 @@ MODTREE_ALWAYS_INLINE void ctc_of(const Ctc<T> &a) {
   work.chances.resize(widest);
   work.jump.resize(widest + 2);
   work.classes.resize(widest);
-  for (std::ptrdiff_t sample = 0; sample < a.batch; ++sample) {
+  for (std::ptrdiff_t sample = first; sample < last; ++sample) {
     if (a.used[sample] == 0) {
       a.losses[sample] = static_cast<T>(a.lengths[sample] == 0 ? 0.0 : kInf);
       continue;
@@ -157,6 +163,6 @@ MODTREE_ALWAYS_INLINE void ctc_of(const Ctc<T> &a) {
 
 }  // namespace
 
-MODTREE_DEFINE_STRUCT_KERNEL(ctc, Ctc, ctc_of)
+MODTREE_DEFINE_PARTS_KERNEL(ctc, Ctc, ctc_samples, a.batch, sample_work(a))
 
 }  // namespace modtree::kernels

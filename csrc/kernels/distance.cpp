@@ -187,10 +187,15 @@ MODTREE_ALWAYS_INLINE void distance_of(const Distance<T> &a, std::ptrdiff_t firs
   all_distances<Other>(a, first, last);
 }
 
-// One row, kWidth columns: what they add to the row's gradient, and what the row adds to theirs.
+// Coordinates whose gradients are a part of the work: each part goes over all distances.
+constexpr std::ptrdiff_t kCoordinates = 16;
+
+// One row, kWidth columns: what they add to the row's gradient, and what the row adds to theirs,
+// for the coordinates [first, last).
 template <class N, int kWidth, class T>
 MODTREE_ALWAYS_INLINE void backward_tile(const DistanceBackward<T> &a, std::ptrdiff_t row,
-                                         std::ptrdiff_t column) {
+                                         std::ptrdiff_t column, std::ptrdiff_t first,
+                                         std::ptrdiff_t last) {
   constexpr int kLanes = kWidth < 16 ? kWidth : 16;
   const auto p = static_cast<T>(a.p);
   T factors[kWidth], distances[kWidth];
@@ -199,7 +204,7 @@ MODTREE_ALWAYS_INLINE void backward_tile(const DistanceBackward<T> &a, std::ptrd
     distances[j] = a.distances[at];
     factors[j] = N::factor(a.g[at], distances[j], p);
   }
-  for (std::ptrdiff_t m = 0; m < a.width; ++m) {
+  for (std::ptrdiff_t m = first; m < last; ++m) {
     const T value = a.x[row * a.width + m];
     const T *y = a.yt + m * a.columns + column;
     T *dy = a.dyt + m * a.columns + column;
@@ -220,45 +225,59 @@ MODTREE_ALWAYS_INLINE void backward_tile(const DistanceBackward<T> &a, std::ptrd
 }
 
 template <class N, class T>
-MODTREE_ALWAYS_INLINE void all_gradients(const DistanceBackward<T> &a) {
-  for (std::ptrdiff_t i = 0; i < a.rows * a.width; ++i) {
-    a.dx[i] = 0;
+MODTREE_ALWAYS_INLINE void all_gradients(const DistanceBackward<T> &a, std::ptrdiff_t first,
+                                         std::ptrdiff_t last) {
+  for (std::ptrdiff_t row = 0; row < a.rows; ++row) {
+    for (std::ptrdiff_t m = first; m < last; ++m) {
+      a.dx[row * a.width + m] = 0;
+    }
   }
   // Columns outside, so that their gradients stay in the cache.
   std::ptrdiff_t column = 0;
   for (; column + 64 <= a.columns; column += 64) {
     for (std::ptrdiff_t row = 0; row < a.rows; ++row) {
-      backward_tile<N, 64>(a, row, column);
+      backward_tile<N, 64>(a, row, column, first, last);
     }
   }
   for (; column < a.columns; ++column) {
     for (std::ptrdiff_t row = 0; row < a.rows; ++row) {
-      backward_tile<N, 1>(a, row, column);
+      backward_tile<N, 1>(a, row, column, first, last);
     }
   }
 }
 
+// Of kCoordinates coordinates.
 template <class T>
-MODTREE_ALWAYS_INLINE void distance_backward_of(const DistanceBackward<T> &a) {
+double coordinates_work(const DistanceBackward<T> &a) {
+  return (a.norm == Norm::other ? 60.0 : 1.5) * static_cast<double>(kCoordinates) *
+         static_cast<double>(a.rows) * static_cast<double>(a.columns);
+}
+
+template <class T>
+MODTREE_ALWAYS_INLINE void distance_backward_of(const DistanceBackward<T> &a, std::ptrdiff_t first,
+                                                std::ptrdiff_t last) {
+  first *= kCoordinates;
+  last = last * kCoordinates < a.width ? last * kCoordinates : a.width;
   switch (a.norm) {
     case Norm::zero:
-      return all_gradients<Zero>(a);
+      return all_gradients<Zero>(a, first, last);
     case Norm::one:
-      return all_gradients<One>(a);
+      return all_gradients<One>(a, first, last);
     case Norm::two:
-      return all_gradients<Two>(a);
+      return all_gradients<Two>(a, first, last);
     case Norm::infinity:
-      return all_gradients<Infinity>(a);
+      return all_gradients<Infinity>(a, first, last);
     case Norm::other:
       break;
   }
-  all_gradients<Other>(a);
+  all_gradients<Other>(a, first, last);
 }
 
 }  // namespace
 
 MODTREE_DEFINE_PARTS_KERNEL(distance, Distance, distance_of, (a.rows + kRows - 1) / kRows,
                             block_work(a))
-MODTREE_DEFINE_STRUCT_KERNEL(distance_backward, DistanceBackward, distance_backward_of)
+MODTREE_DEFINE_PARTS_KERNEL(distance_backward, DistanceBackward, distance_backward_of,
+                            (a.width + kCoordinates - 1) / kCoordinates, coordinates_work(a))
 
 }  // namespace modtree::kernels

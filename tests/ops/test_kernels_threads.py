@@ -111,13 +111,14 @@ def norm_step(run, *shapes):
     return step
 
 
-def test_layer_norm_backward():
-    step = norm_step(lambda x, w, b: F.layer_norm(x, (64,), w, b), (4000, 64), (64,), (64,))
-    same_bits(step)
+@pytest.mark.parametrize("shape", [(4000, 64), (200, 1500), (65, 5001), (9001, 33)])
+def test_layer_norm_backward(shape):
+    size = shape[1:]
+    same_bits(norm_step(lambda x, w, b: F.layer_norm(x, size, w, b), shape, size, size))
 
 
 @pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("shape", [(1, 67, 60, 60), (9, 33, 31, 31), (5000, 70)])
+@pytest.mark.parametrize("shape", [(1, 67, 60, 60), (9, 33, 31, 31), (5000, 70), (300, 2001)])
 def test_batch_norm(training, shape):
     mean, var = mt.zeros(shape[1]), mt.ones(shape[1])
 
@@ -227,6 +228,55 @@ def test_embedding_gradient():
 def test_distances(p):
     x, y = tensor(203, 60), tensor(407, 60)
     same_bits(lambda: mt.cdist(x, y, p, compute_mode="donot_use_mm_for_euclid_dist"))
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.0, float("inf")])
+def test_gradients_of_distances(p):
+    x, y, g = tensor(130, 75, grad=True), tensor(211, 75, grad=True), tensor(130, 211)
+
+    def step():
+        far = mt.cdist(x, y, p, compute_mode="donot_use_mm_for_euclid_dist")
+        near = F.pdist(x, p)
+        return [*mt.autograd.grad(far, [x, y], g), *mt.autograd.grad(near.sum(), [x])]
+
+    same_bits(step)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_ctc_loss(dtype):
+    scores = mt.from_numpy(array(40, 23, 12, dtype=dtype)).requires_grad_()
+    labels = mt.from_numpy(random.integers(1, 12, (23, 15)))
+    steps, lengths = random.integers(30, 41, 23), random.integers(0, 16, 23)
+
+    def step():
+        loss = F.ctc_loss(
+            scores.log_softmax(2), labels, tuple(steps), tuple(lengths), reduction="none"
+        )
+        return [loss, *mt.autograd.grad(loss.sum(), [scores])]
+
+    same_bits(step)
+
+
+# Shape, axis: the parts are of the first axis, of the last, of neither.
+SCATTERS = [((900, 301), 1), ((301, 900), 0), ((7, 50, 900), 1), ((300_000,), 0)]
+
+
+@pytest.mark.parametrize("mode", ["assign", "add", "multiply", "amax", "amin"])
+@pytest.mark.parametrize(("shape", "axis"), SCATTERS, ids=str)
+def test_scatter(shape, axis, mode):
+    x, source = array(*shape), array(*shape)
+    index = random.integers(0, shape[axis] // 3, shape)
+    same_bits(lambda: kernels.scatter(x, axis, index, source, mode, False))
+    turned, spread = np.asfortranarray(x), np.asfortranarray(source)
+    same_bits(lambda: kernels.scatter(turned, axis, index, spread, mode, False))
+
+
+def test_scatter_with_an_index_out_of_range():
+    x, index = array(900, 300), random.integers(0, 300, (900, 300))
+    index[899, 299] = 300
+    for count in (1, 2, 5):
+        mt.set_num_threads(count)
+        assert kernels.scatter(x, 1, index, x, "add", False) is None
 
 
 @pytest.mark.parametrize("shape", [(1, 3, 200, 190), (7, 5, 60, 61)])
