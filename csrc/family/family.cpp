@@ -103,7 +103,7 @@ int FamilyMemo::find_slowly(PyObject *value, TensorFamily **family) {
 
 TensorFamily *FamilyMemo::known_slowly(PyObject *value) {
   TypeFacts facts;
-  if (!fact_cache.find(Py_TYPE(value), &facts) || !facts.family) {
+  if (!type_facts.find(Py_TYPE(value), &facts) || !facts.family) {
     return nullptr;
   }
   type_ = Py_TYPE(value);
