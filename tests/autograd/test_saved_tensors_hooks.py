@@ -209,7 +209,8 @@ def test_layers_whose_operations_save_several_values(lib):
     with lib.autograd.graph.saved_tensors_hooks(lambda t: t.numpy().copy(), lib.from_numpy):
         packed = gradients()
     for a, b in zip(plain, packed, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-6)
+        # Where copies come to lie decides in which order torch sums up, and so the last bits.
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-8)
 
 
 def test_a_view_changed_in_place(lib):
