@@ -24,8 +24,8 @@
 #include "module/walk/walk.h"
 #include "python/dict_lookup.h"
 #include "python/installed.h"
-#include "python/ordered_dict.h"
 #include "python/interned.h"
+#include "python/ordered_dict.h"
 
 // <pybind11/pytypes.h>, which is all that other files include, uses this for the text of an error
 // and leaves it to <pybind11/pybind11.h> to define it.

@@ -94,9 +94,8 @@ int FamilyMemo::find_slowly(PyObject *value, TensorFamily **family) {
   const TypeVersion version = type_version(type);
   const int found = family_of(value, family);
   if (found > 0) {
-    type_ = type;
-    version_ = version;
-    family_ = *family;
+    known_[1] = known_[0];
+    known_[0] = Known{type, version, *family};
   }
   return found;
 }

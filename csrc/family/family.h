@@ -97,8 +97,10 @@ public:
   // tensor.copy_(source) needs no further question? False also where that is not known.
   virtual bool is_copied_plainly(PyObject *, PyObject *) { return false; }
   // Asks for the memory that a copy of the tensor or into it reads, where the library says where
-  // that is; `tensor` may be any object. Runs no Python code.
+  // that is; `tensor` may be any object, whose head should be near already. Runs no Python code.
   virtual void prefetch(PyObject *) {}
+  // The same one step further: what that memory points to.
+  virtual void prefetch_values(PyObject *) {}
   // Could the copy be one of copy_all()? Runs no Python code.
   virtual bool copies_in_batches(PyObject *, PyObject *) { return false; }
   // The copies of two lists of the same length, of different tensors, in order: 1; 0 when they must
@@ -123,13 +125,16 @@ TensorFamily *family_of_type(PyTypeObject *type);
 // 1 and *family set; 0 when `value` is no tensor; -1 with an error set.
 int family_of(PyObject *value, TensorFamily **family);
 
-// family_of() for many values, most of which are of the type of the one before.
+// family_of() for many values, most of which are of one of two types: parameters and buffers.
 class FamilyMemo {
 public:
   int find(PyObject *value, TensorFamily **family) {
-    if (version_ != 0 && Py_TYPE(value) == type_ && type_version(type_) == version_) {
-      *family = family_;
-      return 1;
+    for (const Known &known : known_) {
+      if (known.version != 0 && Py_TYPE(value) == known.type &&
+          type_version(known.type) == known.version) {
+        *family = known.family;
+        return 1;
+      }
     }
     return find_slowly(value, family);
   }
@@ -145,12 +150,16 @@ public:
   TensorFamily *last() const { return family_; }
 
 private:
+  struct Known {
+    PyTypeObject *type = nullptr;  // borrowed: a version is never used twice
+    TypeVersion version = 0;
+    TensorFamily *family = nullptr;
+  };
+
   int find_slowly(PyObject *value, TensorFamily **family);
   TensorFamily *known_slowly(PyObject *value);
 
-  PyTypeObject *type_ = nullptr;  // borrowed: a version is never used twice
-  TypeVersion version_ = 0;
-  TensorFamily *family_ = nullptr;
+  Known known_[2];
 };
 
 // Does the type expose __torch_function__ (BEHAVIOUR T1, "tensor-like")? The value itself may as

@@ -218,6 +218,9 @@ public:
   }
 
   PyObject *detach(PyObject *tensor) override {
+    if (reader_.knows_detach(tensor)) {
+      return reader_.detach(tensor);
+    }
     return common_names_ ? PyObject_CallMethodNoArgs(tensor, names.detach) : call(detach_, tensor);
   }
   PyObject *make_parameter(PyObject *data, bool requires_grad) override {

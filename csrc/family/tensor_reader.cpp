@@ -43,6 +43,9 @@ bool ask_number(py::handle function, py::handle argument, std::size_t *number) {
 // Has the tensor something of its own under the name of a method? An entry of an instance's dict
 // goes before a method, unlike before the attributes, which are data descriptors.
 bool has_own_method(PyObject *tensor, PyObject *name) {
+  if (lacks_own_attribute(tensor, name)) {
+    return false;
+  }
   const Owned method = steal(PyObject_GetAttr(tensor, name));
   PyErr_Clear();
   return !method || !PyCFunction_Check(method.ptr()) ||
@@ -135,6 +138,12 @@ bool TensorReader::find_attributes() {
     if (static_cast<TensorAttribute>(i) == TensorAttribute::grad) {
       set_grad_ = Setter{definition->set, definition->closure};
     }
+  }
+  PyObject *method = descriptor(names.detach, &PyMethodDescr_Type);
+  const PyMethodDef *definition =
+      method ? reinterpret_cast<PyMethodDescrObject *>(method)->d_method : nullptr;
+  if (definition && definition->ml_flags == METH_NOARGS) {
+    detach_ = definition->ml_meth;
   }
   return set_grad_.function != nullptr;
 }

@@ -12,6 +12,8 @@
 #include "family/tensor_grads.h"
 #include "family/tensor_sizes.h"
 #include "python/compat.h"
+#include "python/dict_lookup.h"
+#include "python/interned.h"
 
 namespace modtree {
 
@@ -80,6 +82,12 @@ public:
       grads_.prefetch(TensorSizes::tensor_of(tensor), again);
     }
   }
+  // May detach() be called for this tensor now?
+  bool knows_detach(PyObject *tensor) {
+    return detach_ && is_plain(tensor) && lacks_own_attribute(tensor, names.detach);
+  }
+  // tensor.detach(): new reference, null on error.
+  PyObject *detach(PyObject *tensor) const { return detach_(tensor, nullptr); }
   // Would requires_grad_(flag) do nothing, and nobody see it?
   bool has_requires_grad(PyObject *tensor, bool flag) const;
 
@@ -153,6 +161,7 @@ private:
   std::array<Class, 2> classes_;
   std::array<Getter, kTensorAttributes> getters_;
   Setter set_grad_;
+  PyCFunction detach_ = nullptr;
   TensorSizes sizes_;
   TensorGrads grads_;
   // Of `modes_`: how many see the attributes of tensors; null: not known.

@@ -112,6 +112,44 @@ inline PyObject *dict_get_str(PyObject *dict, PyObject *key) {
 #define MODTREE_KNOWS_DICT_TABLES 0
 #endif
 
+// Where the attributes of an object's own are: true and a borrowed dict, or null when there are
+// none. False where they lie in another way, or the object would first have to make the dict.
+inline bool peek_own_dict(PyObject *object, PyObject **dict) {
+#if PY_VERSION_HEX < 0x030B0000
+  PyObject **place = _PyObject_GetDictPtr(object);
+  *dict = place ? *place : nullptr;
+  return place != nullptr;
+#elif MODTREE_KNOWS_DICT_TABLES
+  if (!PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_MANAGED_DICT)) {
+    return false;
+  }
+  // In front of the object: the dict and, up to 3.12, the values without one, whose count of those
+  // that are set lies two bytes in front of them.
+  const auto *head = reinterpret_cast<PyObject *const *>(object);
+  const auto is_empty = [](PyObject *values) {
+    return reinterpret_cast<const unsigned char *>(values)[-2] == 0;
+  };
+  *dict = head[-3];
+#if PY_VERSION_HEX < 0x030C0000
+  return *dict || !head[-4] || is_empty(head[-4]);
+#elif PY_VERSION_HEX < 0x030D0000
+  if (reinterpret_cast<std::uintptr_t>(*dict) & 1) {
+    const bool empty =
+        is_empty(reinterpret_cast<PyObject *>(reinterpret_cast<std::uintptr_t>(*dict) + 1));
+    *dict = nullptr;
+    return empty;
+  }
+  return true;
+#else
+  return *dict || !PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_INLINE_VALUES);
+#endif
+#else
+  static_cast<void>(object);
+  *dict = nullptr;
+  return false;
+#endif
+}
+
 // Is the reference through which the caller reaches `object` the only one? It must be a counted
 // one: held by a structure of ours, or returned to us. Of an argument it proves nothing: from 3.14
 // on the interpreter lends references that it does not count.

@@ -3,11 +3,36 @@
 
 namespace modtree {
 
-#if MODTREE_KNOWS_DICT_TABLES
-
 namespace {
 
 namespace py = pybind11;
+
+// Nothing that an object has is overlooked, be it set before or after its dict was asked for. The
+// object is larger than a bare one, as tensors are.
+bool finds_own_attributes() {
+  const auto type = py::reinterpret_steal<py::object>(
+      PyObject_CallFunction(reinterpret_cast<PyObject *>(&PyType_Type), "s(){s(ss)}", "Keeper",
+                            "__slots__", "first", "__dict__"));
+  own_dicts_are_known = true;
+  bool good = true;
+  for (int turn = 0; good && turn < 4; ++turn) {
+    const auto object =
+        py::reinterpret_steal<py::object>(type ? PyObject_CallNoArgs(type.ptr()) : nullptr);
+    const auto name = py::reinterpret_steal<py::object>(PyUnicode_FromFormat("name%d", turn));
+    if (!object || !name || (turn % 2 && !py::hasattr(object, "__dict__")) ||
+        PyObject_SetAttr(object.ptr(), name.ptr(), Py_None) < 0) {
+      throw py::error_already_set();
+    }
+    good = !lacks_own_attribute(object.ptr(), name.ptr());
+  }
+  return good;
+}
+
+}  // namespace
+
+#if MODTREE_KNOWS_DICT_TABLES
+
+namespace {
 
 // Looking up a name of each of the numbers below `count` gives what CPython finds.
 bool agrees(const py::object &dict, int count) {
@@ -102,11 +127,14 @@ DictItem dict_item_by_call(PyObject *dict, Py_ssize_t position) {
   return {position, key, value};
 }
 
-void init_dict_lookup() { dict_tables_are_known = tables_are_known(); }
+void init_dict_lookup() {
+  dict_tables_are_known = tables_are_known();
+  own_dicts_are_known = finds_own_attributes();
+}
 
 #else
 
-void init_dict_lookup() {}
+void init_dict_lookup() { own_dicts_are_known = finds_own_attributes(); }
 
 #endif
 

@@ -268,6 +268,17 @@ inline PyObject *dict_find_str(PyObject *dict, PyObject *key) { return dict_get_
 
 #endif
 
+// Are an object's own attributes where peek_own_dict() looks for them? Found out at import.
+inline bool own_dicts_are_known = false;
+
+// Has the object surely nothing of its own under the name? It is of a class that keeps attributes
+// in the way of object. Runs no user code.
+inline bool lacks_own_attribute(PyObject *object, PyObject *name) {
+  PyObject *dict;
+  return own_dicts_are_known && peek_own_dict(object, &dict) &&
+         (!dict || dict_lacks_str(dict, name));
+}
+
 // Compares look-ups and loops in dicts of many sizes with CPython's own, and lets the functions
 // above go without them only when all agree. Called once at import. Throws error_already_set.
 void init_dict_lookup();

@@ -63,8 +63,8 @@ bool map_anew(OrderedDict *dict, const DictEntry *entries, Py_ssize_t count) {
   if (dict->dict.ma_used != count) {
     return false;
   }
-  auto **map = static_cast<OrderNode **>(
-      PyMem_Malloc(static_cast<std::size_t>(size) * sizeof(OrderNode *)));
+  auto **map =
+      static_cast<OrderNode **>(PyMem_Malloc(static_cast<std::size_t>(size) * sizeof(OrderNode *)));
   if (!map) {
     return false;
   }
@@ -220,8 +220,9 @@ int ordered_dict_set(PyObject *dict, PyObject *key, PyObject *value) {
   if (PyDict_SetItem(dict, key, value) < 0) {
     return -1;
   }
-  if (PyDict_GET_SIZE(dict) == size) {
-    return 0;  // a value was replaced, and the entry keeps its place
+  if (PyDict_GET_SIZE(dict) <= size) {
+    return 0;  // a value was replaced: the entry keeps its place, if the old value's end left it
+               // one
   }
   const Py_hash_t hash = reinterpret_cast<PyASCIIObject *>(key)->hash;
   return append_node(as_writable(dict), key, hash) ? 0 : PyODict_SetItem(dict, key, value);

@@ -7,9 +7,9 @@
 
 namespace modtree {
 
-// As PyODict_SetItem(), for an OrderedDict or an instance of a subclass that stores as it does. Runs
-// user code only where that does: when a value is replaced, and when keys are compared that are no
-// plain strs.
+// As PyODict_SetItem(), for an OrderedDict or an instance of a subclass that stores as it does.
+// Runs user code only where that does: when a value is replaced, and when keys are compared that
+// are no plain strs.
 int ordered_dict_set(PyObject *dict, PyObject *key, PyObject *value);
 
 // Compares with dicts that CPython has filled, and lets the function above write to an OrderedDict

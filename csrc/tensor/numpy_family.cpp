@@ -5,6 +5,7 @@
 
 #include "family/family.h"
 #include "python/installed.h"
+#include "python/prefetch.h"
 #include "tensor/grad_mode.h"
 #include "tensor/override.h"
 #include "tensor/parameter_copy.h"
@@ -211,6 +212,18 @@ public:
     return is_plain(tensor) && is_plain(source) && !as_tensor(tensor)->is_meta &&
            !as_tensor(source)->is_meta &&
            PyArray_SAMESHAPE(as_tensor(tensor)->array, as_tensor(source)->array);
+  }
+
+  void prefetch(PyObject *tensor) override {
+    if (is_plain(tensor)) {
+      prefetch_head(as_tensor(tensor)->array, sizeof(PyArrayObject_fields));
+    }
+  }
+  void prefetch_values(PyObject *tensor) override {
+    if (is_plain(tensor)) {
+      modtree::prefetch(PyArray_DIMS(as_tensor(tensor)->array));
+      modtree::prefetch(PyArray_DATA(as_tensor(tensor)->array));
+    }
   }
 
   PyObject *to(PyObject *tensor, PyObject *device, PyObject *dtype, bool,

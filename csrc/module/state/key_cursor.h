@@ -18,7 +18,7 @@ public:
   int find(PyObject *key, py::object *value) {
     PyObject *next_key, *next_value;
     Py_ssize_t at = at_;
-    if (PyDict_Next(dict_, &at, &next_key, &next_value) &&
+    if (dict_next(dict_, &at, &next_key, &next_value) &&
         (next_key == key || is_equal(next_key, key))) {
       at_ = at;
       ++found_;
@@ -33,6 +33,10 @@ public:
     *value = py::reinterpret_borrow<py::object>(next_value);
     return 1;
   }
+
+  // The value that is found some questions later, if these go on in order, or null: for
+  // prefetching.
+  PyObject *ahead(int places) const { return dict_value_ahead(dict_, at_, places); }
 
   // Was every entry found, provided that no key was asked for twice?
   bool complete() const { return found_ == PyDict_GET_SIZE(dict_); }

@@ -17,6 +17,7 @@
 #include "module/walk/pointer_set.h"
 #include "python/arguments.h"
 #include "python/installed.h"
+#include "python/prefetch.h"
 #include "python/slot_guard.h"
 
 namespace modtree {
@@ -25,6 +26,10 @@ namespace {
 
 // Copies made by one call of a tensor library; larger batches gain nothing more.
 constexpr std::size_t kLargestBatch = 128;
+
+// Steps from which on looking ahead is worth it, and how much of a tensor is brought near.
+constexpr std::size_t kSmallPlan = 1024;
+constexpr std::size_t kTensorHead = 96;
 
 using Owned = py::object;
 
@@ -202,6 +207,7 @@ private:
           running_.back().next = number + count;
           return write_batch(*plan, number, count) < 0 ? -1 : done_with(*plan, number, count);
         }
+        look_ahead(*plan, number);
         if (write(*plan, number) < 0) {
           return -1;
         }
@@ -231,6 +237,30 @@ private:
       return push_plan(std::move(own), visit.module, step.key, RootEntries::planned);
     }
     return load_through_python(visit.module, step.key, std::move(own), !has_python);
+  }
+
+  // Brings near what the entries after this one will read: in a large tree, nothing that the first
+  // pass has read is in the caches any more.
+  static void look_ahead(const LoadPlan &plan, std::size_t number) {
+    if (plan.steps.size() < kSmallPlan) {
+      return;
+    }
+    // The steps own their tensors until they are done.
+    const auto at = [&](std::size_t places) -> const LoadPlan::Step * {
+      return number + places < plan.steps.size() ? &plan.steps[number + places] : nullptr;
+    };
+    if (const LoadPlan::Step *step = at(12); step && step->tensor) {
+      prefetch_head(step->tensor, kTensorHead);
+      prefetch_head(step->source, kTensorHead);
+    }
+    if (const LoadPlan::Step *step = at(8); step && step->family) {
+      step->family->prefetch(step->tensor);
+      step->family->prefetch(step->source);
+    }
+    if (const LoadPlan::Step *step = at(4); step && step->family) {
+      step->family->prefetch_values(step->tensor);
+      step->family->prefetch_values(step->source);
+    }
   }
 
   // Lets go of the tensors of entries that are stored, while they are still in the caches: at the
@@ -278,6 +308,10 @@ private:
     std::size_t count = 0;
     while (count < kLargestBatch && number + count < plan.steps.size()) {
       const LoadPlan::Step &step = plan.steps[number + count];
+      if (const std::size_t far = number + count + 12; far < plan.steps.size()) {
+        prefetch(plan.steps[far].tensor);
+        prefetch(plan.steps[far].source);
+      }
       if (step.kind != LoadPlan::Kind::entry || step.family != family ||
           !family->copies_in_batches(step.tensor, step.source) || !tensors.insert(step.tensor)) {
         break;

@@ -57,6 +57,7 @@ int save_own(PyObject *module_obj, const Destination &destination, PyObject *(*g
              void *context) {
   ModuleObject *module = as_module(module_obj);
   PyObject *mapping, *name, *tensor;
+  PyObject *prefix = nullptr;  // stays the same once it is there
   RegistryItems items;
   Owned keep;
   int more = registry(module, Slot::parameters, &mapping, &keep);
@@ -69,8 +70,8 @@ int save_own(PyObject *module_obj, const Destination &destination, PyObject *(*g
     }
     // The registry may change while a family or a destination runs Python code.
     const Owned held_name = borrow(name), held_tensor = borrow(tensor);
-    PyObject *prefix = get_prefix(context);
-    if (!prefix || save_entry(destination, prefix, name, tensor) < 0) {
+    if ((!prefix && !(prefix = get_prefix(context))) ||
+        save_entry(destination, prefix, name, tensor) < 0) {
       return -1;
     }
   }
@@ -90,8 +91,8 @@ int save_own(PyObject *module_obj, const Destination &destination, PyObject *(*g
       }
       continue;
     }
-    PyObject *prefix = get_prefix(context);
-    if (!prefix || save_entry(destination, prefix, name, tensor) < 0) {
+    if ((!prefix && !(prefix = get_prefix(context))) ||
+        save_entry(destination, prefix, name, tensor) < 0) {
       return -1;
     }
   }
@@ -101,7 +102,9 @@ int save_own(PyObject *module_obj, const Destination &destination, PyObject *(*g
   if (!class_info(Py_TYPE(module_obj)).overrides(Virtual::get_extra_state)) {
     return 0;
   }
-  PyObject *prefix = get_prefix(context);
+  if (!prefix) {
+    prefix = get_prefix(context);
+  }
   const Owned key = prefix ? steal(extra_state_key(prefix)) : Owned();
   const Owned state =
       key ? steal(PyObject_CallMethodNoArgs(module_obj, names.get_extra_state)) : Owned();

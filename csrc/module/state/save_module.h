@@ -23,7 +23,8 @@ struct Destination {
 };
 
 // Stores the parameters, persistent buffers and the extra state of a module. `get_prefix(context)`
-// is asked only when there is an entry; it gives a borrowed reference, null on error.
+// is asked only when there is an entry; it gives a reference that is borrowed until the end, null
+// on error.
 int save_own(PyObject *module, const Destination &destination, PyObject *(*get_prefix)(void *),
              void *context);
 
