@@ -94,8 +94,7 @@ int FamilyMemo::find_slowly(PyObject *value, TensorFamily **family) {
   const TypeVersion version = type_version(type);
   const int found = family_of(value, family);
   if (found > 0) {
-    known_[1] = known_[0];
-    known_[0] = Known{type, version, *family};
+    remember(type, version, *family);
   }
   return found;
 }
@@ -105,9 +104,8 @@ TensorFamily *FamilyMemo::known_slowly(PyObject *value) {
   if (!type_facts.find(Py_TYPE(value), &facts) || !facts.family) {
     return nullptr;
   }
-  type_ = Py_TYPE(value);
-  version_ = type_version(type_);
-  return family_ = facts.family;
+  remember(Py_TYPE(value), type_version(Py_TYPE(value)), facts.family);
+  return facts.family;
 }
 
 int family_of(PyObject *value, TensorFamily **family) {

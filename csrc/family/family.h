@@ -129,25 +129,18 @@ int family_of(PyObject *value, TensorFamily **family);
 class FamilyMemo {
 public:
   int find(PyObject *value, TensorFamily **family) {
-    for (const Known &known : known_) {
-      if (known.version != 0 && Py_TYPE(value) == known.type &&
-          type_version(known.type) == known.version) {
-        *family = known.family;
-        return 1;
-      }
-    }
-    return find_slowly(value, family);
+    *family = remembered(value);
+    return *family ? 1 : find_slowly(value, family);
   }
 
   // The family, where that is known without running Python code; or null.
   TensorFamily *known(PyObject *value) {
-    return version_ != 0 && Py_TYPE(value) == type_ && type_version(type_) == version_
-               ? family_
-               : known_slowly(value);
+    TensorFamily *family = remembered(value);
+    return family ? family : known_slowly(value);
   }
 
-  // The one that was found last, or null.
-  TensorFamily *last() const { return family_; }
+  // That of one of the two types, or null.
+  TensorFamily *last() const { return known_[0].family; }
 
 private:
   struct Known {
@@ -156,6 +149,19 @@ private:
     TensorFamily *family = nullptr;
   };
 
+  TensorFamily *remembered(PyObject *value) const {
+    for (const Known &known : known_) {
+      if (known.version != 0 && Py_TYPE(value) == known.type &&
+          type_version(known.type) == known.version) {
+        return known.family;
+      }
+    }
+    return nullptr;
+  }
+  void remember(PyTypeObject *type, TypeVersion version, TensorFamily *family) {
+    known_[1] = known_[0];
+    known_[0] = Known{type, version, family};
+  }
   int find_slowly(PyObject *value, TensorFamily **family);
   TensorFamily *known_slowly(PyObject *value);
 
