@@ -9,27 +9,19 @@
 
 #include "module/class_info.h"
 #include "module/state/checkpoint_metadata.h"
+#include "module/state/load_batch.h"
 #include "module/state/load_findings.h"
 #include "module/state/load_module.h"
 #include "module/state/load_plan.h"
 #include "module/state/state_dict.h"
 #include "module/state/state_path.h"
-#include "module/walk/pointer_set.h"
 #include "python/arguments.h"
 #include "python/installed.h"
-#include "python/prefetch.h"
 #include "python/slot_guard.h"
 
 namespace modtree {
 
 namespace {
-
-// Copies made by one call of a tensor library; larger batches gain nothing more.
-constexpr std::size_t kLargestBatch = 128;
-
-// Steps from which on looking ahead is worth it, and how much of a tensor is brought near.
-constexpr std::size_t kSmallPlan = 1024;
-constexpr std::size_t kTensorHead = 96;
 
 using Owned = py::object;
 
@@ -203,16 +195,7 @@ private:
           held_back_.emplace_back(plan, number);
           return 0;
         }
-        if (const std::size_t count = batch_from(*plan, number); count > 1) {
-          running_.back().next = number + count;
-          return write_batch(*plan, number, count) < 0 ? -1 : done_with(*plan, number, count);
-        }
-        look_ahead(*plan, number);
-        if (write(*plan, number) < 0) {
-          return -1;
-        }
-        return step.kind == LoadPlan::Kind::entry ? done_with(*plan, number, 1)
-                                                  : load_new_children(*plan, number);
+        return write_from(*plan, number);
       case LoadPlan::Kind::post_hooks:
         return report_until(number) < 0 ? -1 : run_post_hooks(plan->visits[step.visit].module);
       case LoadPlan::Kind::python:
@@ -239,37 +222,25 @@ private:
     return load_through_python(visit.module, step.key, std::move(own), !has_python);
   }
 
-  // Brings near what the entries after this one will read: in a large tree, nothing that the first
-  // pass has read is in the caches any more.
-  static void look_ahead(const LoadPlan &plan, std::size_t number) {
-    if (plan.steps.size() < kSmallPlan) {
-      return;
+  // A batch of entries, one entry or an extra state.
+  int write_from(LoadPlan &plan, std::size_t number) {
+    const bool copies = !mode_.assign && !mode_.swap;
+    if (const std::size_t count = copies ? batch_from(plan, number) : 0; count > 1) {
+      running_.back().next = number + count;
+      if (write_batch(plan, number, count) < 0) {
+        return -1;
+      }
+      let_go(plan, number, count);
+      return 0;
     }
-    // The steps own their tensors until they are done.
-    const auto at = [&](std::size_t places) -> const LoadPlan::Step * {
-      return number + places < plan.steps.size() ? &plan.steps[number + places] : nullptr;
-    };
-    if (const LoadPlan::Step *step = at(12); step && step->tensor) {
-      prefetch_head(step->tensor, kTensorHead);
-      prefetch_head(step->source, kTensorHead);
+    look_ahead(plan, number);
+    if (write(plan, number) < 0) {
+      return -1;
     }
-    if (const LoadPlan::Step *step = at(8); step && step->family) {
-      step->family->prefetch(step->tensor);
-      step->family->prefetch(step->source);
+    if (plan.steps[number].kind == LoadPlan::Kind::extra_state) {
+      return load_new_children(plan, number);
     }
-    if (const LoadPlan::Step *step = at(4); step && step->family) {
-      step->family->prefetch_values(step->tensor);
-      step->family->prefetch_values(step->source);
-    }
-  }
-
-  // Lets go of the tensors of entries that are stored, while they are still in the caches: at the
-  // end of a large plan they are not. Tensors may die here, and run Python code.
-  static int done_with(LoadPlan &plan, std::size_t number, std::size_t count) {
-    for (std::size_t i = number; i < number + count; ++i) {
-      const Owned tensor = steal(std::exchange(plan.steps[i].tensor, nullptr));
-      const Owned source = steal(std::exchange(plan.steps[i].source, nullptr));
-    }
+    let_go(plan, number, 1);
     return 0;
   }
 
@@ -294,33 +265,6 @@ private:
     return push_plan(std::move(own), visit.module, prefix.ptr(), RootEntries::elsewhere);
   }
 
-  // How many entries from `number` on can be copied by one call: 0 or 1 when that saves nothing.
-  std::size_t batch_from(const LoadPlan &plan, std::size_t number) const {
-    if (mode_.assign || mode_.swap) {
-      return 0;
-    }
-    const LoadPlan::Step &first = plan.steps[number];
-    TensorFamily *family = first.family;
-    if (!family || !family->copies_in_batches(first.tensor, first.source)) {
-      return 0;
-    }
-    PointerSet tensors;
-    std::size_t count = 0;
-    while (count < kLargestBatch && number + count < plan.steps.size()) {
-      const LoadPlan::Step &step = plan.steps[number + count];
-      if (const std::size_t far = number + count + 12; far < plan.steps.size()) {
-        prefetch(plan.steps[far].tensor);
-        prefetch(plan.steps[far].source);
-      }
-      if (step.kind != LoadPlan::Kind::entry || step.family != family ||
-          !family->copies_in_batches(step.tensor, step.source) || !tensors.insert(step.tensor)) {
-        break;
-      }
-      ++count;
-    }
-    return count;
-  }
-
   // Copies that many entries at once, or one by one where that fails, so that the errors name their
   // keys.
   int write_batch(const LoadPlan &plan, std::size_t number, std::size_t count) {
@@ -338,24 +282,6 @@ private:
       }
     }
     return 0;
-  }
-
-  static int copy_batch(const LoadPlan &plan, std::size_t number, std::size_t count) {
-    const auto size = static_cast<Py_ssize_t>(count);
-    const Owned tensors = steal(PyList_New(size));
-    const Owned sources = tensors ? steal(PyList_New(size)) : Owned();
-    if (!sources) {
-      return -1;
-    }
-    for (Py_ssize_t i = 0; i < size; ++i) {
-      const LoadPlan::Step &step = plan.steps[number + static_cast<std::size_t>(i)];
-      // In a large tree nothing that the first pass has read is in the caches any more.
-      step.family->prefetch(step.tensor);
-      step.family->prefetch(step.source);
-      PyList_SET_ITEM(tensors.ptr(), i, Py_NewRef(step.tensor));
-      PyList_SET_ITEM(sources.ptr(), i, Py_NewRef(step.source));
-    }
-    return plan.steps[number].family->copy_all(tensors.ptr(), sources.ptr());
   }
 
   // Stores one entry or extra state. Also called at the end, for what was held back.
