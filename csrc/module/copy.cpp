@@ -76,15 +76,16 @@ PyObject *pickled_empty(Slot slot) {
   return call_installed(installed.PickledTable).release().ptr();
 }
 
-// Does somebody else hold a container of the module that is empty now? Then what both put into it
-// later is shared, also by their copies.
-bool shares_empty_container(ModuleObject *module) {
+// Does somebody else hold a container of the module? Then what both put into it later is shared,
+// also by their copies, of which one may get the container before its entries are there: a tree
+// that contains itself is pickled so.
+bool shares_container(ModuleObject *module) {
   for (int i = 0; i < kSlotCount; ++i) {
     const Slot slot = static_cast<Slot>(i);
     PyObject *value = slot == Slot::training || slot == Slot::is_full_backward_hook
                           ? nullptr
                           : peek(module, slot);
-    if (value && Py_REFCNT(value) > 1 && is_empty_container(value)) {
+    if (value && Py_REFCNT(value) > 1 && value != Py_None) {
       return true;
     }
   }
@@ -94,7 +95,7 @@ bool shares_empty_container(ModuleObject *module) {
 // The state that is pickled when no Python code looks at it: without the empty tables that
 // __setstate__ makes up.
 PyObject *lean_state(ModuleObject *module) {
-  if (shares_empty_container(module)) {
+  if (shares_container(module)) {
     return full_state(module);
   }
   module->state.lacks_training = false;  // who gets the state holds the registries

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "module/deepcopy.h"
 
+#include <utility>
 #include <vector>
 
 #include "family/family.h"
@@ -33,15 +34,19 @@ void check(int result) {
   }
 }
 
-// One run of copy.deepcopy over modules. Each module gets an empty copy when it is first met and is
-// filled later, so that neither depth nor cycles matter; everything that is not a plain module goes
-// through copy.deepcopy. Errors travel as error_already_set.
+// Modules inside each other that are copied depth first, so that code of their own runs in the
+// order of copy.deepcopy; those further down come after the rest, so that no stack overflows.
+constexpr int kMostNested = 100;
+
+// One run of copy.deepcopy over modules. Each module gets an empty copy when it is first met, so
+// that cycles do not matter, and is filled then or later; everything that is not a plain module
+// goes through copy.deepcopy. Errors travel as error_already_set.
 class TreeCopy {
 public:
   explicit TreeCopy(PyObject *memo) : memo_(py::reinterpret_borrow<py::object>(memo)) {}
 
   py::object run(PyObject *root) {
-    py::object copy = shell_of(root);
+    py::object copy = copy_of_module(root);
     while (!pending_.empty()) {
       const Pending next = std::move(pending_.back());
       pending_.pop_back();
@@ -87,11 +92,18 @@ private:
     }
   }
 
-  py::object shell_of(PyObject *module) {
+  py::object copy_of_module(PyObject *module) {
     PyTypeObject *type = Py_TYPE(module);
     py::object copy = checked(type->tp_new(type, py::tuple().ptr(), nullptr));
     remember(module, copy.ptr());
-    pending_.push_back(Pending{py::reinterpret_borrow<py::object>(module), copy});
+    auto source = py::reinterpret_borrow<py::object>(module);
+    if (nested_ < kMostNested) {
+      ++nested_;
+      fill(as_module(module), as_module(copy.ptr()));
+      --nested_;
+    } else {
+      pending_.push_back(Pending{std::move(source), copy});
+    }
     return copy;
   }
 
@@ -104,7 +116,7 @@ private:
       return py::reinterpret_borrow<py::object>(known);
     }
     if (is_module(value)) {
-      return copies_natively(as_module(value)) ? shell_of(value)
+      return copies_natively(as_module(value)) ? copy_of_module(value)
                                                : checked(call(deepcopy_function(), value, memo_));
     }
     TensorFamily *family = family_of_type(Py_TYPE(value));
@@ -228,6 +240,7 @@ private:
   py::object kept_;
   py::object deepcopy_;
   std::vector<Pending> pending_;
+  int nested_ = 0;
 };
 
 }  // namespace

@@ -126,18 +126,14 @@ inline bool peek_own_dict(PyObject *object, PyObject **dict) {
   // In front of the object: the dict and, up to 3.12, the values without one, whose count of those
   // that are set lies two bytes in front of them.
   const auto *head = reinterpret_cast<PyObject *const *>(object);
-  const auto is_empty = [](PyObject *values) {
-    return reinterpret_cast<const unsigned char *>(values)[-2] == 0;
-  };
   *dict = head[-3];
 #if PY_VERSION_HEX < 0x030C0000
-  return *dict || !head[-4] || is_empty(head[-4]);
+  return *dict || !head[-4] || reinterpret_cast<const unsigned char *>(head[-4])[-2] == 0;
 #elif PY_VERSION_HEX < 0x030D0000
-  if (reinterpret_cast<std::uintptr_t>(*dict) & 1) {
-    const bool empty =
-        is_empty(reinterpret_cast<PyObject *>(reinterpret_cast<std::uintptr_t>(*dict) + 1));
+  // The lowest bit tells values from a dict.
+  if (const auto tagged = reinterpret_cast<std::uintptr_t>(*dict); tagged & 1) {
     *dict = nullptr;
-    return empty;
+    return reinterpret_cast<const unsigned char *>(tagged + 1)[-2] == 0;
   }
   return true;
 #else

@@ -394,6 +394,38 @@ def test_an_empty_registry_that_two_modules_share_stays_shared(impl, duplicate):
     assert b.w is a.w and b.child is a.child and b._forward_hooks is a._forward_hooks
 
 
+def test_a_registry_that_two_modules_of_a_cycle_share_stays_shared(impl, duplicate):
+    nn = impl.nn
+    root, a, b, c = (nn.Module() for _ in range(4))
+    root.a, a.b, b.c = a, b, c
+    c._modules = a._modules
+    copied = duplicate(root)
+    assert copied.a.b.c._modules is copied.a._modules
+    assert list(copied.a.b.c._modules) == ["b"]
+
+
+@pytest.mark.parametrize("depth", [0, 3, 150])
+def test_code_of_modules_runs_depth_first(impl, depth):
+    ran = []
+
+    class Loud(impl.nn.Module):
+        def __deepcopy__(self, memo):
+            ran.append(self.tag)
+            return self
+
+    def inside(module, levels):
+        for _ in range(levels):
+            module = impl.nn.Sequential(module)
+        return module
+
+    tree = impl.nn.Sequential(inside(Loud(), depth), Loud(), inside(Loud(), 2))
+    for number, module in enumerate(m for m in tree.modules() if isinstance(m, Loud)):
+        module.tag = number
+    copy.deepcopy(tree)
+    # Those more than a hundred levels down come last on the native tree.
+    assert ran == ([1, 2, 0] if depth == 150 and impl.name != "torch" else [0, 1, 2])
+
+
 # -- copy.copy -----------------------------------------------------------------------------------
 
 
