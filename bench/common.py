@@ -27,6 +27,7 @@ OURS = "modtree"
 OURS_TORCH = "modtree, torch leaves"
 TORCH = "torch"
 SIDES = (FLOOR, OURS, OURS_TORCH, TORCH_FLOOR, TORCH)
+FLOORS = {FLOOR, TORCH_FLOOR}
 CALLS = 20  # in each timed run of a row that needs many, see Row.in_a_row()
 
 
@@ -167,16 +168,22 @@ def time_row(row: Row, repeats: int, seconds: float) -> Result:
 
     Sides take turns, so that a slow moment of the machine hits all of them; time in which another
     process has the core does not count. A side gets at least three runs, and then stops when it has
-    used up ``seconds``.
+    used up ``seconds``; floors stop when all others have.
     """
     took: dict[str, list[int]] = {side: [] for side in row.runs}
     spent = dict.fromkeys(row.runs, 0.0)
     errors: dict[str, str] = {}
     clock = time.process_time_ns
     for round_ in range(repeats):
-        for side, run in row.runs.items():
-            if side in errors or (round_ >= 3 and spent[side] > seconds):
-                continue
+        going = [
+            side
+            for side in row.runs
+            if side not in errors and (round_ < 3 or spent[side] <= seconds)
+        ]
+        if set(going) <= FLOORS and not set(row.runs) <= FLOORS | set(errors):
+            break  # floors by themselves would find in the caches what the others have to fetch
+        for side in going:
+            run = row.runs[side]
             begin = clock()
             try:
                 setup = row.setups.get(side)

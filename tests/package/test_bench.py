@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
+import time
 
 import pytest
 from helpers.bench_modules import ROOT, bench_on_path, load_bench  # noqa: F401
@@ -149,6 +150,25 @@ def test_a_side_may_do_another_number_of_operations(monkeypatch):
     result = common.time_row(row, repeats=5, seconds=10)
     assert result.values == {common.FLOOR: 6.0, common.OURS: 6000.0}
     assert result.spread == {common.FLOOR: 0.0, common.OURS: 0.0}
+
+
+def test_floors_take_no_turns_by_themselves():
+    common = load_bench("common")
+    turns = []
+    runs = {side: (lambda s=side: turns.append(s)) for side in (common.FLOOR, common.OURS)}
+    slow = {common.OURS: lambda: time.sleep(0)}
+    common.time_row(common.Row("k", "t", "item", 1, dict(runs)), repeats=5, seconds=10)
+    assert turns == [common.FLOOR, common.OURS] * 5
+    turns.clear()
+    row = common.Row(
+        "k", "t", "item", 1, runs | {common.OURS: lambda _: turns.append("ours")}, slow
+    )
+    common.time_row(row, repeats=9, seconds=0)  # what takes any time stops after three runs
+    assert turns == [common.FLOOR, "ours"] * 3
+    only = common.Row("k", "t", "item", 1, {common.FLOOR: runs[common.FLOOR]})
+    turns.clear()
+    common.time_row(only, repeats=4, seconds=10)
+    assert turns == [common.FLOOR] * 4
 
 
 def test_calls_in_a_row_drop_each_result_before_the_next_call(monkeypatch):
