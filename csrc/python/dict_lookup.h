@@ -132,13 +132,9 @@ inline bool next_by_call(PyObject *dict, Py_ssize_t *position, PyObject **key, P
   return item.value != nullptr;
 }
 
-// As PyDict_Next(), which see: `*position` means the same. For an exact dict.
-inline bool dict_next(PyObject *dict, Py_ssize_t *position, PyObject **key, PyObject **value) {
-  Py_ssize_t count;
-  const DictEntry *entries = dict_tables_are_known ? entries_of(dict, &count) : nullptr;
-  if (!entries) {
-    return next_by_call(dict, position, key, value);
-  }
+// The same where the entries are known.
+inline bool next_entry(const DictEntry *entries, Py_ssize_t count, Py_ssize_t *position,
+                       PyObject **key, PyObject **value) {
   for (Py_ssize_t place = *position; place < count; ++place) {
     if (PyObject *found = entries[place].value) {
       *position = place + 1;
@@ -148,6 +144,14 @@ inline bool dict_next(PyObject *dict, Py_ssize_t *position, PyObject **key, PyOb
     }
   }
   return false;
+}
+
+// As PyDict_Next(), which see: `*position` means the same. For an exact dict.
+inline bool dict_next(PyObject *dict, Py_ssize_t *position, PyObject **key, PyObject **value) {
+  Py_ssize_t count;
+  const DictEntry *entries = dict_tables_are_known ? entries_of(dict, &count) : nullptr;
+  return entries ? next_entry(entries, count, position, key, value)
+                 : next_by_call(dict, position, key, value);
 }
 
 // The same where every key is of the type str itself; false where that is not known, too. `*far`:
@@ -160,18 +164,13 @@ inline bool dict_next_str(PyObject *dict, Py_ssize_t *position, PyObject **key, 
   if (!entries) {
     return next_by_call(dict, position, key, value) && PyUnicode_CheckExact(*key);
   }
-  for (Py_ssize_t place = *position; place < count; ++place) {
-    if (PyObject *found = entries[place].value) {
-      *position = place + 1;
-      *key = entries[place].key;
-      *value = found;
-      if (place + places < count) {
-        *far = entries[place + places].value;
-      }
-      return true;
-    }
+  if (!next_entry(entries, count, position, key, value)) {
+    return false;
   }
-  return false;
+  if (const Py_ssize_t place = *position - 1 + places; place < count) {
+    *far = entries[place].value;
+  }
+  return true;
 }
 
 // The value that dict_next() comes to some places after `position`, or null where nobody knows:
@@ -196,18 +195,8 @@ public:
         entries_(dict_tables_are_known ? entries_of(dict, &count_) : nullptr) {}
 
   bool next(Py_ssize_t *position, PyObject **key, PyObject **value) const {
-    if (!entries_) {
-      return next_by_call(dict_, position, key, value);
-    }
-    for (Py_ssize_t place = *position; place < count_; ++place) {
-      if (PyObject *found = entries_[place].value) {
-        *position = place + 1;
-        *key = entries_[place].key;
-        *value = found;
-        return true;
-      }
-    }
-    return false;
+    return entries_ ? next_entry(entries_, count_, position, key, value)
+                    : next_by_call(dict_, position, key, value);
   }
 
   // As dict_value_ahead().

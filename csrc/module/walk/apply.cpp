@@ -6,6 +6,7 @@
 #include "module/walk/convert_members.h"
 #include "module/walk/look_ahead.h"
 #include "module/walk/module_walk.h"
+#include "module/walk/plain_class.h"
 #include "module/walk/plain_parameters.h"
 #include "module/walk/tree_walk.h"
 #include "python/arguments.h"
@@ -60,10 +61,7 @@ struct ConvertVisitor {
   }
 
   bool is_plain_leaf(PyObject *child) {
-    PyTypeObject *type = Py_TYPE(child);
-    const TypeVersion version = type_version(type);
-    if (!(type == plain_type_ && version == plain_version_ && version != 0) &&
-        !is_plain_type(type, version)) {
+    if (!plain_class_.has(child)) {
       return false;
     }
     const ModuleState &state = as_module(child)->state;
@@ -80,10 +78,7 @@ struct ConvertVisitor {
   // May looking for its children, parameters or buffers run Python?
   static bool asks_python(PyObject *module, ClassInfo info) {
     return may_override(as_module(module)) || !as_module(module)->state.initialized ||
-           asks_python(info);
-  }
-  static bool asks_python(ClassInfo info) {
-    return info.overrides_any<Virtual::children, Virtual::named_children, Virtual::getattribute,
+           info.overrides_any<Virtual::children, Virtual::named_children, Virtual::getattribute,
                               Virtual::parameters_, Virtual::buffers_, Virtual::modules_>();
   }
 
@@ -97,20 +92,10 @@ struct ConvertVisitor {
   }
 
 private:
-  // False as well for a class that was not met before.
-  bool is_plain_type(PyTypeObject *type, TypeVersion version) {
-    ClassInfo info;
-    if (!class_cache.find(type, &info) || !info.identity_hash() || asks_python(info) ||
-        info.overrides(Virtual::apply_)) {
-      return false;
-    }
-    plain_type_ = type;
-    plain_version_ = version;
-    return true;
-  }
-
-  PyTypeObject *plain_type_ = nullptr;  // found plain when it had this version; only compared
-  TypeVersion plain_version_ = 0;
+  // Of those whose _apply is Module's own, and which asks_python() is false of.
+  PlainClass<Virtual::apply_, Virtual::children, Virtual::named_children, Virtual::getattribute,
+             Virtual::parameters_, Virtual::buffers_, Virtual::modules_>
+      plain_class_;
   LookAhead ahead_;
 };
 

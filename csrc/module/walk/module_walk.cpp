@@ -106,22 +106,7 @@ int ModuleWalk::next(Visit *visit) {
 // Does it, by its class and of its own, override nothing that walks ask? False as well for what is
 // no module, and for a class that was not met before.
 inline bool ModuleWalk::is_plain(PyObject *module) {
-  PyTypeObject *type = Py_TYPE(module);
-  const TypeVersion version = type_version(type);
-  return ((type == plain_type_ && version == plain_version_ && version != 0) ||
-          is_plain_type(type, version)) &&
-         !may_override(as_module(module));
-}
-
-bool ModuleWalk::is_plain_type(PyTypeObject *type, TypeVersion version) {
-  ClassInfo info;
-  if (!class_cache.find(type, &info) || !info.identity_hash() ||
-      info.overrides_any<Virtual::named_modules, Virtual::getattribute>()) {
-    return false;
-  }
-  plain_type_ = type;
-  plain_version_ = version;
-  return true;
+  return plain_class_.has(module) && !may_override(as_module(module));
 }
 
 namespace {

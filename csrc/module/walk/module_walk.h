@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "module/class_info.h"
+#include "module/walk/plain_class.h"
 #include "module/walk/seen.h"
 
 namespace modtree {
@@ -78,7 +78,6 @@ private:
   int next_child(Visit *visit, bool *found);
   int next_item(Visit *visit, bool *found);
   bool is_plain(PyObject *module);
-  bool is_plain_type(PyTypeObject *type, TypeVersion version);
   void look_ahead(const RegistryItems &children, PyTypeObject *type) const;
   PyObject *registry_ahead(const RegistryItems &children, int places, PyTypeObject *type) const;
   void pop();
@@ -98,8 +97,7 @@ private:
   bool named_;
   bool may_be_plain_;           // names are str, and seen_ is a set of addresses that begins here
   Slot ahead_ = Slot::modules;  // of read_ahead()
-  PyTypeObject *plain_type_ = nullptr;  // found plain when it had this version; only compared
-  TypeVersion plain_version_ = 0;
+  PlainClass<Virtual::named_modules, Virtual::getattribute> plain_class_;
   std::size_t position_ = 0;
 };
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "family/family.h"
-#include "module/class_info.h"
 #include "module/walk/look_ahead.h"
+#include "module/walk/plain_class.h"
 #include "module/walk/pointer_set.h"
 
 namespace modtree {
@@ -109,31 +109,13 @@ private:
            (!state.parameters || PyDict_CheckExact(state.parameters));
   }
 
-  bool is_plain(PyObject *child) {
-    PyTypeObject *type = Py_TYPE(child);
-    const TypeVersion version = type_version(type);
-    return ((type == plain_type_ && version == plain_version_ && version != 0) ||
-            is_plain_type(type, version)) &&
-           is_plain_state(child);
-  }
-  // False as well for a class that was not met before.
-  bool is_plain_type(PyTypeObject *type, TypeVersion version) {
-    ClassInfo info;
-    if (!class_cache.find(type, &info) || !info.identity_hash() ||
-        info.overrides_any<Virtual::named_modules, Virtual::getattribute>()) {
-      return false;
-    }
-    plain_type_ = type;
-    plain_version_ = version;
-    return true;
-  }
+  bool is_plain(PyObject *child) { return plain_class_.has(child) && is_plain_state(child); }
 
   std::vector<Place> path_;
   PointerSet seen_;  // of those with children that somebody else holds as well
   FamilyMemo families_;
   LookAhead ahead_;
-  PyTypeObject *plain_type_ = nullptr;  // found plain when it had this version; only compared
-  TypeVersion plain_version_ = 0;
+  PlainClass<Virtual::named_modules, Virtual::getattribute> plain_class_;
 };
 
 }  // namespace modtree
