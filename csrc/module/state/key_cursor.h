@@ -34,10 +34,6 @@ public:
     return 1;
   }
 
-  // The value that is found some questions later, if these go on in order, or null: for
-  // prefetching.
-  PyObject *ahead(int places) const { return dict_value_ahead(dict_, at_, places); }
-
   // Was every entry found, provided that no key was asked for twice?
   bool complete() const { return found_ == PyDict_GET_SIZE(dict_); }
 

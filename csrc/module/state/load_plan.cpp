@@ -18,9 +18,6 @@ using Owned = py::object;
 Owned steal(PyObject *object) { return py::reinterpret_steal<Owned>(object); }
 Owned borrow(PyObject *object) { return py::reinterpret_borrow<Owned>(object); }
 
-// Entries from which on looking ahead is worth it.
-constexpr std::size_t kSmallPlan = 1024;
-
 bool has_dot(PyObject *name) {
   if (PyUnicode_IS_COMPACT_ASCII(name)) {
     return std::memchr(PyUnicode_1BYTE_DATA(name), '.',
@@ -112,7 +109,6 @@ private:
       return -1;
     }
     names_are_plain_ = names_are_plain_ && !has_dot(name);
-    path_.look_ahead(child, family_);
     path_.push(child, name);
     return enter(parent, false);
   }
@@ -257,8 +253,6 @@ private:
     if (families_.find(tensor, &entry.family) < 0) {
       return -1;
     }
-    family_ = entry.family;
-    look_ahead();
     int good = check_entry(entry, options_.mode, &source, &message);
     if (good > 0 && !options_.mode.assign) {
       // A copy into a tensor without a shape mostly fails, and only the library can say how; there
@@ -285,24 +279,6 @@ private:
                                          key.release().ptr(), Py_NewRef(tensor),
                                          source.release().ptr(), entry.family});
     return 0;
-  }
-
-  // Brings near what will be read of the values that come next in the state dict.
-  void look_ahead() const {
-    if (plan_.steps.size() < kSmallPlan) {
-      return;
-    }
-    if (PyObject *far = cursor_.ahead(16)) {
-      prefetch_head(far, sizeof(PyObject) + 80);
-    }
-    PyObject *near = family_ ? cursor_.ahead(8) : nullptr;
-    if (near) {
-      family_->prefetch(near);
-    }
-    PyObject *next = near ? cursor_.ahead(4) : nullptr;
-    if (next) {
-      family_->prefetch_values(next);
-    }
   }
 
   // Notes what is wrong with an entry of the top frame's module.
@@ -343,7 +319,6 @@ private:
   LoadPlan &plan_;
   KeyCursor cursor_;
   FamilyMemo families_;
-  TensorFamily *family_ = nullptr;  // of the last tensor
   StatePath path_;
   PyObject *root_prefix_ = nullptr;
   // No name has a dot: then different modules ask for different keys.

@@ -27,13 +27,6 @@ constexpr std::size_t kShortGap = 64;
 // Longer names are not remembered: the memo must not outweigh the trees.
 constexpr Py_ssize_t kLongestRemembered = 512;
 
-// Modules that a walk goes through before looking ahead is worth it: what smaller trees need is in
-// the caches anyway.
-constexpr std::size_t kSmallTree = 512;
-// Parameters of a module that are brought near, and how much of each.
-constexpr int kValuesAhead = 4;
-constexpr std::size_t kTensorHead = 96;
-
 bool is_short(PyObject *text) {
   return PyUnicode_Check(text) && PyUnicode_GET_LENGTH(text) <= kLongestRemembered;
 }
@@ -122,43 +115,6 @@ int StatePath::check_cycle(PyObject *module, PyObject *name, const char *functio
                "keep one of the two references outside the tree, for example in a tuple",
                function, name, here.ptr(), type_short_name(Py_TYPE(module)), there.ptr());
   return -1;
-}
-
-void StatePath::look_ahead(PyObject *child, TensorFamily *family) const {
-  if (positions.prefixes < kSmallTree) {
-    return;
-  }
-  const RegistryItems &children = frames_.back().children;
-  if (PyObject *far = children.ahead(7)) {
-    prefetch_head(far, sizeof(ModuleObject));
-  }
-  // Each thing some children after what leads to it.
-  const auto registry_ahead = [&](int places) -> PyObject * {
-    PyObject *next = children.ahead(places);
-    // Of the type of a module that is known to be one.
-    return next && Py_TYPE(next) == Py_TYPE(child) ? as_module(next)->state.parameters : nullptr;
-  };
-  if (PyObject *registry = registry_ahead(5)) {
-    prefetch_head(registry, sizeof(PyDictObject));
-  }
-  if (PyObject *registry = registry_ahead(4)) {
-    prefetch_entries(registry);
-  }
-  const auto for_values = [&](int places, auto &&action) {
-    PyObject *registry = registry_ahead(places);
-    for (int place = 0; registry && place < kValuesAhead; ++place) {
-      PyObject *value = dict_value_ahead(registry, 0, place);
-      if (!value) {
-        break;
-      }
-      action(value);
-    }
-  };
-  for_values(3, [](PyObject *value) { prefetch_head(value, kTensorHead); });
-  if (family) {
-    for_values(2, [&](PyObject *value) { family->prefetch(value); });
-    for_values(1, [&](PyObject *value) { family->prefetch_values(value); });
-  }
 }
 
 PyObject *StatePath::prefix() {

@@ -8,7 +8,6 @@
 #include <unordered_set>
 #include <vector>
 
-#include "family/family.h"
 #include "module/object.h"
 
 namespace modtree {
@@ -48,10 +47,6 @@ public:
   // -1 with RecursionError when `module`, about to be pushed under `name`, is on the way already.
   // Called for modules with children.
   int check_cycle(PyObject *module, PyObject *name, const char *function);
-
-  // Brings near what the walk needs of the children that come after this one of the top frame, in a
-  // large tree. `family` reads tensors such as theirs; null: not known.
-  void look_ahead(PyObject *child, TensorFamily *family) const;
 
   // The prefix of the top frame; borrowed, null on error.
   PyObject *prefix();
