@@ -306,6 +306,13 @@ public:
     return mapping_ && PyDict_GET_SIZE(mapping_) == size_ && left_ > 0 &&
            dict_next_str(mapping_, position, key, value, places, far);
   }
+  // Is it a plain dict of which next() would give nothing more?
+  bool at_end() const {
+    Py_ssize_t position = position_;
+    PyObject *key, *value;
+    return mapping_ && PyDict_GET_SIZE(mapping_) == size_ &&
+           !dict_next(mapping_, &position, &key, &value);
+  }
   void pass(Py_ssize_t position) {
     position_ = position;
     --left_;

@@ -42,6 +42,10 @@ inline const DictEntry *entries_of(PyObject *dict, Py_ssize_t *count) {
   }
   *count = table->entry_count;
   const auto *indices = reinterpret_cast<const char *>(table + 1);
+  // As of nearly every registry. A branch is foretold, so that entries and table are read at once.
+  if (table->log2_index_bytes == 3) {
+    return reinterpret_cast<const DictEntry *>(indices + 8);
+  }
   return reinterpret_cast<const DictEntry *>(indices + (std::size_t{1} << table->log2_index_bytes));
 }
 
@@ -199,6 +203,9 @@ public:
                     : next_by_call(dict_, position, key, value);
   }
 
+  // Is there surely no entry from this position on?
+  bool ends_at(Py_ssize_t position) const { return entries_ && position >= count_; }
+
   // As dict_value_ahead().
   PyObject *ahead(Py_ssize_t position, int places) const {
     return entries_ && position + places < count_ ? entries_[position + places].value : nullptr;
@@ -243,6 +250,7 @@ public:
   bool next(Py_ssize_t *position, PyObject **key, PyObject **value) const {
     return PyDict_Next(dict_, position, key, value) != 0;
   }
+  bool ends_at(Py_ssize_t) const { return false; }
   PyObject *ahead(Py_ssize_t, int) const { return nullptr; }
 
 private:

@@ -10,6 +10,7 @@ import gc
 import random
 import sys
 import weakref
+from collections import OrderedDict
 
 import pytest
 from helpers.support import raises
@@ -366,3 +367,87 @@ def test_random_trees(ours, seed):
         assert [id(t) for t in getattr(root, walk)()] == [i for _, i in values]
         assert [(n, id(t)) for n, t in getattr(root, "named_" + walk)()] == values
     del held
+
+
+# -- random changes at every step ------------------------------------------------------------------
+
+
+def defined_walk(module, memo, prefix=""):
+    """named_modules() as nested generators over the registries."""
+    if module in memo:
+        return
+    memo.add(module)
+    yield prefix, module
+    for name, child in module._modules.items():
+        if child is not None:
+            yield from defined_walk(child, memo, prefix + "." * bool(prefix) + name)
+
+
+def change_somewhere(rng, new, met):
+    """One change near what was met last, most of them where the walk is at work."""
+    module = met[-1 - rng.randrange(min(len(met), 4))]
+    children = module._modules
+    some = rng.choice([*children]) if children else None
+    kind = rng.randrange(9)
+    if kind == 0 or some is None:
+        module.add_module(f"new{len(met)}", new())
+    elif kind == 1:
+        del children[some]
+    elif kind == 2:  # the same number of children
+        del children[some]
+        children[f"other{len(met)}"] = new()
+    elif kind == 3:
+        children[some] = rng.choice([None, new(), met[0], met[-1]])
+    elif kind == 4:
+        children[some] = children.pop(some)
+    elif kind == 5:
+        module._modules = dict(children)
+    elif kind == 6:
+        module._modules = OrderedDict(reversed(children.items()))
+    elif kind == 7:
+        children.clear()
+    elif kind == 8 and children[some] is not None:
+        module.add_module(f"again{len(met)}", children[some])
+
+
+def steps_of(walk_of, root, seed):
+    """Names that the walk gives while the tree is changed under it, and the error that ends it."""
+    rng = random.Random(seed)
+    met, steps = [], []
+
+    def new():
+        leaf = type(root)()
+        if rng.random() < 0.4:
+            leaf.below = type(root)()
+        return leaf
+
+    try:
+        for name, module in walk_of(root):
+            steps.append(name)
+            met.append(module)
+            if rng.random() < 0.35:
+                change_somewhere(rng, new, met)
+            if len(steps) == 400:
+                break
+    except RuntimeError as error:
+        steps.append(str(error))
+    return steps
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_random_changes_at_every_step(ours, block):
+    def tree(rng, depth):
+        module = ours.nn.Module()
+        for number in range(rng.randrange(5) if depth < 4 else 0):
+            module.add_module(f"c{number}", tree(rng, depth + 1))
+        return module
+
+    for seed in range(block * 150, block * 150 + 150):
+        found, expected = (
+            steps_of(walk_of, tree(random.Random(seed), 0), seed)
+            for walk_of in (
+                lambda root: root.named_modules(),
+                lambda root: defined_walk(root, set()),
+            )
+        )
+        assert found == expected, seed

@@ -120,26 +120,45 @@ inline void replace(py::object &owner, PyObject *object) {
 
 }  // namespace
 
-int ModuleWalk::next_plain() {
-  if (!may_be_plain_ || stack_.empty()) {
-    return 0;
-  }
+// Opens the module that was entered last when its children are in a plain dict; one without
+// children stays as it is. False when they are not, or when no module is open then.
+inline bool ModuleWalk::open_plain() {
   if (PyObject *last = entered_.module.ptr()) {
     const ModuleState &state = as_module(last)->state;
-    const bool is_leaf =
-        state.modules ? PyDict_CheckExact(state.modules) && PyDict_GET_SIZE(state.modules) == 0
-                      : state.initialized && !state.exposed;
-    if (!is_leaf) {
+    if (!state.initialized || state.exposed) {
+      return false;
+    }
+    PyObject *children = state.modules;
+    if (children && !PyDict_CheckExact(children)) {
+      return false;
+    }
+    if (children && PyDict_GET_SIZE(children) != 0) {
+      return push(std::move(entered_), children) == 0;
+    }
+  }
+  return !stack_.empty();
+}
+
+int ModuleWalk::next_plain() {
+  if (!may_be_plain_ || !open_plain()) {
+    return 0;
+  }
+  Py_ssize_t position;
+  PyObject *key, *child, *far;
+  while (!stack_.back().children.peek(&position, &key, &child, kAhead, &far)) {
+    if (!stack_.back().children.at_end()) {
+      return 0;
+    }
+    const Place last = std::move(entered_);  // its key may run code at its end: after pop()
+    pop();
+    if (stack_.empty()) {
       return 0;
     }
   }
-  RegistryItems &children = stack_.back().children;
-  Py_ssize_t position;
-  PyObject *key, *child, *far;
-  if (!children.peek(&position, &key, &child, kAhead, &far) || !is_sole_reference(child) ||
-      !is_plain(child)) {
+  if (!is_sole_reference(child) || !is_plain(child)) {
     return 0;
   }
+  RegistryItems &children = stack_.back().children;
   children.pass(position);
   if (far) {
     prefetch_head(far, sizeof(ModuleObject));
@@ -196,6 +215,10 @@ int ModuleWalk::open_entered() {
   if (registry(as_module(place.module.ptr()), Slot::modules, &children, &keep) < 0) {
     return -1;
   }
+  return push(std::move(place), children);
+}
+
+int ModuleWalk::push(Place place, PyObject *children) {
   if (stack_.empty()) {
     stack_.reserve(8);
   }

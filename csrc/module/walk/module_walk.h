@@ -49,8 +49,8 @@ public:
   int next(Visit *visit);
 
   // next() for the most common case: a module that only its parent holds, and that overrides
-  // nothing. 1: entered_module() and entered_name() have it; 0: not so, and nothing was done; -1 on
-  // error. May be tried first at any time.
+  // nothing. 1: entered_module() and entered_name() have it; 0: not so, and next() goes on from
+  // there; -1 on error. May be tried first at any time.
   int next_plain();
   PyObject *entered_module() const { return entered_.module.ptr(); }
   PyObject *entered_name() const { return entered_.prefix.ptr(); }
@@ -75,6 +75,8 @@ private:
   int enter(PyObject *module, ClassInfo info, PyObject *key, bool only_here, Visit *visit);
   int enter_foreign(PyObject *module, PyObject *key);
   int open_entered();
+  bool open_plain();
+  int push(Place place, PyObject *children);
   int next_child(Visit *visit, bool *found);
   int next_item(Visit *visit, bool *found);
   bool is_plain(PyObject *module);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Remembers the class of the modules that a walk meets one after the other.
+// Remembers the classes of the modules that a walk meets.
 #pragma once
+
+#include <array>
 
 #include "module/class_info.h"
 
@@ -15,23 +17,35 @@ public:
   bool has(PyObject *object) {
     PyTypeObject *type = Py_TYPE(object);
     const TypeVersion version = type_version(type);
-    return (type == type_ && version == version_ && version != 0) || look_at(type, version);
+    const Entry &entry = entries_[index(type)];
+    return (entry.type == type && entry.version == version && version != 0) ||
+           look_at(type, version);
   }
 
 private:
+  // A class that was plain when it had this version; only compared.
+  struct Entry {
+    PyTypeObject *type = nullptr;
+    TypeVersion version = 0;
+  };
+  static constexpr std::size_t kSize = 8;  // few, and the blocks of a net repeat them
+
+  static std::size_t index(PyTypeObject *type) {
+    const auto bits = reinterpret_cast<std::uintptr_t>(type);
+    return ((bits >> 4) ^ (bits >> 10)) & (kSize - 1);
+  }
+
   bool look_at(PyTypeObject *type, TypeVersion version) {
     ClassInfo info;
     if (!class_cache.find(type, &info) || !info.identity_hash() ||
         info.overrides_any<methods...>()) {
       return false;
     }
-    type_ = type;
-    version_ = version;
+    entries_[index(type)] = {type, version};
     return true;
   }
 
-  PyTypeObject *type_ = nullptr;  // plain when it had this version; only compared
-  TypeVersion version_ = 0;
+  std::array<Entry, kSize> entries_{};
 };
 
 }  // namespace modtree

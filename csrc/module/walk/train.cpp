@@ -81,7 +81,9 @@ public:
       path_.push_back({root, nullptr, children, 0});
     }
     while (!path_.empty()) {
-      if (!visit_children()) {
+      if (path_.back().position == kAtEnd) {
+        path_.pop_back();
+      } else if (!visit_children()) {
         return false;
       }
     }
@@ -93,6 +95,8 @@ public:
 private:
   static constexpr Py_ssize_t kMostCompared = 64;
   static constexpr int kAhead = 16;
+  // A position beyond every entry. On the way back no dict is read only to find that it has ended.
+  static constexpr Py_ssize_t kAtEnd = PY_SSIZE_T_MAX / 2;
 
   // Goes on with the children of the innermost module until one has children itself, or to their
   // end. False at a child that is not plain, which counts as not visited then.
@@ -129,7 +133,7 @@ private:
           continue;
         }
       }
-      place.position = next;
+      place.position = siblings.ends_at(next) ? kAtEnd : next;
       return enter({child, key, children, 0});
     }
     path_.pop_back();
