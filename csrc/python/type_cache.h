@@ -10,10 +10,10 @@
 
 namespace modtree {
 
-// A cache keyed by (type, version), with two places for the types whose addresses fall together.
-// Versions are never used twice, so neither a change of the class nor a new class at the address of
-// a dead one can be mistaken for what was cached; no reference to the type is held.
-template <class Facts>
+// A cache keyed by (type, version), of `sets` times two places: two for the types whose addresses
+// fall together. Versions are never used twice, so neither a change of the class nor a new class at
+// the address of a dead one can be mistaken for what was cached; no reference to the type is held.
+template <class Facts, std::size_t sets = 1024>
 class TypeCache {
 public:
   // True and a copy of the cached facts. Never a pointer to them: any other type may take their
@@ -58,14 +58,14 @@ private:
     Entry recent;
     Entry older;
   };
-  static constexpr std::size_t kSize = 1024;
+  static_assert((sets & (sets - 1)) == 0, "a mask chooses among them");
 
   static std::size_t index(PyTypeObject *type) {
     const auto bits = reinterpret_cast<std::uintptr_t>(type);
-    return ((bits >> 4) ^ (bits >> 14)) & (kSize - 1);
+    return ((bits >> 4) ^ (bits >> 14)) & (sets - 1);
   }
 
-  std::array<Set, kSize> sets_{};
+  std::array<Set, sets> sets_{};
 };
 
 }  // namespace modtree

@@ -11,6 +11,7 @@
 #include "python/compat.h"
 #include "python/new_type.h"
 #include "tensor/autograd/history.h"
+#include "tensor/free_tensors.h"
 #include "tensor/grad_mode.h"
 #include "tensor/methods.h"
 #include "tensor/number.h"
@@ -24,6 +25,7 @@ PyTypeObject *plain_parameter_type = nullptr;
 namespace {
 
 PyTypeObject *g_size_type = nullptr;  // modtree.Size
+FreeTensors g_free_tensors;
 
 int share_cell(TensorObject *from, TensorObject *to) {
   VersionCell *cell = ensure_cell(from);
@@ -38,8 +40,8 @@ int share_cell(TensorObject *from, TensorObject *to) {
 
 // Steals `array`, also on failure.
 inline PyObject *new_tensor(PyTypeObject *type, PyArrayObject *array, bool is_meta) {
-  PyObject *obj = type->tp_alloc(type, 0);
-  if (obj == nullptr) {
+  PyObject *obj = g_free_tensors.take(type);
+  if (obj == nullptr && (obj = type->tp_alloc(type, 0)) == nullptr) {
     Py_DECREF(array);
     return nullptr;
   }
@@ -87,14 +89,21 @@ int tensor_tp_clear(PyObject *obj) {
   return 0;
 }
 
-void free_tensor(PyObject *obj) {
+// The end of a tensor that holds no other object but its array.
+void free_values(PyObject *obj) {
   PyTypeObject *type = Py_TYPE(obj);
-  tensor_tp_clear(obj);
-  delete as_tensor(obj)->extra;
   release_cell(as_tensor(obj)->cell);
   Py_XDECREF(as_object(as_tensor(obj)->array));
-  type->tp_free(obj);
+  if (!g_free_tensors.keep(obj)) {
+    type->tp_free(obj);
+  }
   Py_DECREF(type);
+}
+
+void free_tensor(PyObject *obj) {
+  tensor_tp_clear(obj);
+  delete as_tensor(obj)->extra;
+  free_values(obj);
 }
 
 void tensor_tp_dealloc(PyObject *obj) {
@@ -108,7 +117,11 @@ void tensor_tp_dealloc(PyObject *obj) {
     PyObject_ClearWeakRefs(obj);
   }
   if (self->grad == nullptr && self->grad_fn == nullptr && self->dict == nullptr) {
-    free_tensor(obj);
+    if (self->base == nullptr && self->extra == nullptr) {
+      free_values(obj);
+    } else {
+      free_tensor(obj);
+    }
     return;
   }
   // What it holds may be the head of a long chain of tensors, such as gradients of gradients.
@@ -479,6 +492,11 @@ void make_tensor_type(py::handle m) {
 void adopt_tensor_class(PyTypeObject *tensor) {
   tensor_type = reinterpret_cast<PyTypeObject *>(Py_NewRef(reinterpret_cast<PyObject *>(tensor)));
   use_native_dealloc(tensor_type);
+#if !defined(MODTREE_NO_FREE_LISTS) && !defined(Py_GIL_DISABLED)
+  if (tensor_type->tp_basicsize == sizeof(TensorObject)) {
+    g_free_tensors.start(tensor_type);
+  }
+#endif
 }
 
 void adopt_size_class(PyTypeObject *size) {

@@ -53,58 +53,53 @@ Destination::Destination(PyObject *destination, bool keep_vars, PyObject *state_
   }
 }
 
-int save_own(PyObject *module_obj, const Destination &destination, PyObject *(*get_prefix)(void *),
-             void *context) {
-  ModuleObject *module = as_module(module_obj);
-  PyObject *mapping, *name, *tensor;
-  PyObject *prefix = nullptr;  // stays the same once it is there
-  RegistryItems items;
+namespace {
+
+// Stores what is in one of the registries.
+template <Slot slot>
+int save_registry(ModuleObject *module, const Destination &destination, LazyPrefix *lazy_prefix) {
+  PyObject *mapping;
   Owned keep;
-  int more = registry(module, Slot::parameters, &mapping, &keep);
-  if (more < 0 || items.start(mapping) < 0) {
+  const int found = registry(module, slot, &mapping, &keep);
+  if (found <= 0) {
+    return found;
+  }
+  RegistryItems items;
+  if (items.start(mapping) < 0) {
     return -1;
   }
+  PyObject *name, *tensor;
+  int more;
   while ((more = items.next(&name, &tensor)) > 0) {
     if (tensor == Py_None) {
       continue;
     }
     // The registry may change while a family or a destination runs Python code.
     const Owned held_name = borrow(name), held_tensor = borrow(tensor);
-    if ((!prefix && !(prefix = get_prefix(context))) ||
-        save_entry(destination, prefix, name, tensor) < 0) {
+    const int left_out = slot == Slot::buffers ? is_non_persistent(module, name) : 0;
+    if (left_out > 0) {
+      continue;
+    }
+    PyObject *prefix = left_out < 0 ? nullptr : lazy_prefix->get();
+    if (!prefix || save_entry(destination, prefix, name, tensor) < 0) {
       return -1;
     }
   }
-  if (more < 0 || registry(module, Slot::buffers, &mapping, &keep) < 0 ||
-      items.start(mapping) < 0) {
-    return -1;
-  }
-  while ((more = items.next(&name, &tensor)) > 0) {
-    if (tensor == Py_None) {
-      continue;
-    }
-    const Owned held_name = borrow(name), held_tensor = borrow(tensor);
-    const int left_out = is_non_persistent(module, name);
-    if (left_out) {
-      if (left_out < 0) {
-        return -1;
-      }
-      continue;
-    }
-    if ((!prefix && !(prefix = get_prefix(context))) ||
-        save_entry(destination, prefix, name, tensor) < 0) {
-      return -1;
-    }
-  }
-  if (more < 0) {
+  return more;
+}
+
+}  // namespace
+
+int save_own(PyObject *module_obj, const Destination &destination, LazyPrefix lazy_prefix) {
+  ModuleObject *module = as_module(module_obj);
+  if (save_registry<Slot::parameters>(module, destination, &lazy_prefix) < 0 ||
+      save_registry<Slot::buffers>(module, destination, &lazy_prefix) < 0) {
     return -1;
   }
   if (!class_info(Py_TYPE(module_obj)).overrides(Virtual::get_extra_state)) {
     return 0;
   }
-  if (!prefix) {
-    prefix = get_prefix(context);
-  }
+  PyObject *prefix = lazy_prefix.get();
   const Owned key = prefix ? steal(extra_state_key(prefix)) : Owned();
   const Owned state =
       key ? steal(PyObject_CallMethodNoArgs(module_obj, names.get_extra_state)) : Owned();
@@ -132,12 +127,8 @@ PyObject *module_save_to_state_dict(PyObject *self_obj, PyObject *const *args, P
       return nullptr;
     }
     const Destination target(destination.ptr(), keep_vars != 0, type);
-    if (save_own(
-            self_obj, target, [](void *given) { return static_cast<PyObject *>(given); },
-            prefix.ptr()) < 0) {
-      return nullptr;
-    }
-    return Py_NewRef(Py_None);
+    const auto given = [](void *context) { return static_cast<PyObject *>(context); };
+    return save_own(self_obj, target, {given, prefix.ptr()}) < 0 ? nullptr : Py_NewRef(Py_None);
   });
 }
 

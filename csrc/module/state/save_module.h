@@ -22,11 +22,17 @@ struct Destination {
   mutable FamilyMemo families;
 };
 
-// Stores the parameters, persistent buffers and the extra state of a module. `get_prefix(context)`
-// is asked only when there is an entry; it gives a reference that is borrowed until the end, null
-// on error.
-int save_own(PyObject *module, const Destination &destination, PyObject *(*get_prefix)(void *),
-             void *context);
+// The prefix of a module, made when it is asked for.
+struct LazyPrefix {
+  PyObject *(*make)(void *context);  // borrowed while the module is saved, null on error
+  void *context;
+  PyObject *known = nullptr;
+
+  PyObject *get() { return known ? known : known = make(context); }
+};
+
+// Stores the parameters, persistent buffers and the extra state of a module.
+int save_own(PyObject *module, const Destination &destination, LazyPrefix prefix);
 
 // _save_to_state_dict($self, destination, prefix, keep_vars)
 PyObject *module_save_to_state_dict(PyObject *self_obj, PyObject *const *args, Py_ssize_t count,

@@ -12,7 +12,7 @@ Owned borrow(PyObject *object) { return py::reinterpret_borrow<Owned>(object); }
 
 }  // namespace
 
-int is_non_persistent(ModuleObject *module, PyObject *name) {
+int is_in_non_persistent_set(ModuleObject *module, PyObject *name) {
   PyObject *set;
   Owned keep;
   if (registry(module, Slot::non_persistent_buffers_set, &set, &keep) < 0) {

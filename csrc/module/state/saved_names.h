@@ -8,7 +8,12 @@
 namespace modtree {
 
 // Is the buffer of this name left out of state dicts? -1 on error. May run Python code.
-int is_non_persistent(ModuleObject *module, PyObject *name);
+int is_in_non_persistent_set(ModuleObject *module, PyObject *name);
+inline int is_non_persistent(ModuleObject *module, PyObject *name) {
+  const ModuleState &state = module->state;
+  const bool has_set = state.non_persistent || state.exposed || !state.initialized;
+  return has_set ? is_in_non_persistent_set(module, name) : 0;
+}
 
 // A name may be in both registries when they were written directly: in a state dict the buffer's
 // value wins, at the parameter's place. *buffer stays empty when there is none, or none that is

@@ -95,6 +95,12 @@ private:
       steal(path_.child_prefix(name));
       return -1;
     }
+    const Owned version = steal(record_ && leaves_saving_to_module(info) && is_bare(child)
+                                    ? versions_.find(Py_TYPE(child))
+                                    : nullptr);
+    if (version) {
+      return save_leaf(name, child, version.ptr());
+    }
     if (may_have_entries(as_module(child), Slot::modules) &&
         path_.check_cycle(child, name, "state_dict") < 0) {
       return -1;
@@ -102,6 +108,45 @@ private:
     const std::uint32_t parent = path_.top().record;
     path_.push(child, name);
     return enter(parent);
+  }
+
+  // Is there nothing to do for the module but to store its own entries, as its class says...
+  static bool leaves_saving_to_module(ClassInfo info) {
+    return !info.overrides_any<Virtual::save_to_state_dict, Virtual::getattribute>();
+  }
+  // ... and as it is itself: without children and hooks?
+  static bool is_bare(PyObject *module_obj) {
+    ModuleObject *module = as_module(module_obj);
+    return module->state.initialized && !may_override(module) &&
+           !may_have_entries(module, Slot::modules) &&
+           (!module->state.hooks || (!may_have_entries(module, Slot::state_dict_pre_hooks) &&
+                                     !may_have_entries(module, Slot::state_dict_hooks)));
+  }
+
+  // Such a child takes no frame. Its version is that of its class.
+  int save_leaf(PyObject *name, PyObject *child, PyObject *version) {
+    struct Leaf {
+      StatePath &path;
+      PyObject *name;
+      std::size_t position;
+      Owned prefix;
+    } leaf{path_, name, StatePath::take_position(), Owned()};
+    const std::uint32_t number = record_->add(path_.top().record, name, version);
+    const auto make_prefix = [](void *context) {
+      auto &given = *static_cast<Leaf *>(context);
+      given.prefix = steal(given.path.child_prefix(given.name, given.position));
+      return given.prefix.ptr();
+    };
+    if (save_own(child, destination_, {make_prefix, &leaf}) < 0) {
+      return -1;
+    }
+    if (is_bare(child)) {
+      return 0;
+    }
+    // Code that ran meanwhile has given it children or hooks.
+    path_.push(child, name, leaf.position);
+    path_.top().record = number;
+    return start_children();
   }
 
   // A child with a state_dict of its own.
@@ -139,14 +184,17 @@ private:
     if (hooks && run_pre_hooks(hooks) < 0) {
       return -1;
     }
-    const int saved =
-        overrides(module, Virtual::save_to_state_dict)
-            ? call_save(module_obj)
-            : save_own(
-                  module_obj, destination_,
-                  [](void *path) { return static_cast<StatePath *>(path)->prefix(); }, &path_);
+    const auto prefix = [](void *path) { return static_cast<StatePath *>(path)->prefix(); };
+    const int saved = overrides(module, Virtual::save_to_state_dict)
+                          ? call_save(module_obj)
+                          : save_own(module_obj, destination_, {prefix, &path_});
+    return saved < 0 ? -1 : start_children();
+  }
+
+  int start_children() {
     PyObject *children;
-    const int found = saved < 0 ? -1 : registry(module, Slot::modules, &children, &keep);
+    Owned keep;
+    const int found = registry(as_module(path_.top().module), Slot::modules, &children, &keep);
     return found <= 0 ? found : path_.top().children.start(children);
   }
 
@@ -324,6 +372,7 @@ private:
   Destination destination_;
   PyObject *keep_vars_object_;  // borrowed from the caller
   std::unique_ptr<MetadataRecord> record_;
+  ClassVersions versions_;
   StatePath path_;
 };
 

@@ -85,6 +85,16 @@ PyObject *new_local_metadata(PyObject *version) {
   return local;
 }
 
+PyObject *ClassVersions::look_up(PyTypeObject *type) {
+  const TypeVersion tag = type_version(type);
+  py::object version = type_lookup(type, names.version_);
+  if (!version || !PyLong_CheckExact(version.ptr())) {
+    return nullptr;
+  }
+  known_.store(type, tag, version.ptr());
+  return version.release().ptr();
+}
+
 PyObject *module_version(PyObject *module, bool *plain) {
   *plain = false;
   const ClassInfo info = class_info_of(module);

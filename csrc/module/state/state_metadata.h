@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "module/object.h"
+#include "python/type_cache.h"
 
 namespace modtree {
 
@@ -35,6 +36,21 @@ private:
   };
   PyObject *root_prefix_;
   std::vector<Entry> entries_;
+};
+
+// The `_version` of the classes that one walk meets, where it is a plain int.
+class ClassVersions {
+public:
+  // New reference; null without an error for any other value. May run user code the first time.
+  PyObject *find(PyTypeObject *type) {
+    PyObject *version;  // borrowed from the class, which has it as long as its tag is the same
+    return known_.find(type, &version) ? Py_NewRef(version) : look_up(type);
+  }
+
+private:
+  PyObject *look_up(PyTypeObject *type);
+
+  TypeCache<PyObject *, 4> known_;
 };
 
 // A capsule that owns the record; null on error (the record is deleted).

@@ -59,14 +59,16 @@ void StatePath::push_root(PyObject *module, PyObject *prefix) {
   frames_.push_back(std::move(frame));
 }
 
-void StatePath::push(PyObject *module, PyObject *name) {
+std::size_t StatePath::take_position() { return positions.prefixes++; }
+
+void StatePath::push(PyObject *module, PyObject *name, std::size_t position) {
   if (frames_.size() >= kScanned) {
     deep_.insert(module);
   }
   StateFrame frame;
   frame.module = Py_NewRef(module);
   frame.name = Py_NewRef(name);
-  frame.position = positions.prefixes++;
+  frame.position = position;
   frames_.push_back(std::move(frame));
 }
 
@@ -157,8 +159,7 @@ PyObject *StatePath::long_prefix(std::size_t known) {
   return frames_[last].prefix = PyUnicode_Join(names.dot, parts.ptr());
 }
 
-PyObject *StatePath::child_prefix(PyObject *name) {
-  const std::size_t position = positions.prefixes++;
+PyObject *StatePath::child_prefix(PyObject *name, std::size_t position) {
   PyObject *parent = prefix();
   return parent ? make_prefix(position, parent, name) : nullptr;
 }

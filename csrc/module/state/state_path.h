@@ -41,7 +41,8 @@ public:
 
   // Borrows its arguments. The root has a prefix and no name, the others a name.
   void push_root(PyObject *module, PyObject *prefix);
-  void push(PyObject *module, PyObject *name);
+  void push(PyObject *module, PyObject *name) { push(module, name, take_position()); }
+  void push(PyObject *module, PyObject *name, std::size_t position);
   void pop();
 
   // -1 with RecursionError when `module`, about to be pushed under `name`, is on the way already.
@@ -50,9 +51,10 @@ public:
 
   // The prefix of the top frame; borrowed, null on error.
   PyObject *prefix();
-  // The prefix that a child of the top frame would have: new reference, null on error. Takes a
-  // place in the walk.
-  PyObject *child_prefix(PyObject *name);
+  // The place of the next module in the walk, for the memo of prefixes.
+  static std::size_t take_position();
+  // The prefix that a child of the top frame would have: new reference, null on error.
+  PyObject *child_prefix(PyObject *name, std::size_t position = take_position());
   // The path of the top frame without the last dot, for messages: new reference, null on error.
   PyObject *path();
 
