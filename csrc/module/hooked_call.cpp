@@ -123,6 +123,10 @@ private:
   // ---------------------------------------------------------------------------------
 
   int run_pre_hooks() {
+    if (!has_entries(global_hooks.forward_pre) &&
+        !may_have_entries(module(), Slot::forward_pre_hooks)) {
+      return 0;
+    }
     HookSnapshot hooks;
     if (collect_pre_hooks(module(), hooks) < 0) {
       return -1;
