@@ -155,19 +155,17 @@ PyObject *fresh_value(Slot slot) {
              : nullptr;
 }
 
-// The entries that torch makes up for a state without them, and those that a state spells None,
-// need their containers in exposed mode; in compact mode an empty one is nothing. torch assigns
-// what it makes up, which an override of __setattr__ sees.
+// In exposed mode, the entries that torch makes up for a state without them, and those that a state
+// spells None, need their containers; in compact mode an empty one is nothing. torch assigns what
+// it makes up, which an override of __setattr__ (`assigns`) sees.
 int fill_missing(ModuleObject *module, PyObject *state, bool assigns) {
   for (int i = 0; i < kSlotCount; ++i) {
     const Slot slot = static_cast<Slot>(i);
     PyObject *name = slot_name(slot);
-    PyObject *given = dict_get_str(state, name);
-    const bool is_none =
-        given == Py_None && slot != Slot::training && slot != Slot::is_full_backward_hook;
-    const bool is_made_up = !must_be_in_state(slot) &&
-                            !(module->state.exposed ? dict_get_str(module->dict, name) : given);
-    if (!(is_made_up && assigns) && !(module->state.exposed && (is_made_up || is_none))) {
+    const bool is_none = slot != Slot::training && slot != Slot::is_full_backward_hook &&
+                         dict_get_str(state, name) == Py_None;
+    const bool is_made_up = !must_be_in_state(slot) && !dict_get_str(module->dict, name);
+    if (!is_made_up && !is_none) {
       continue;
     }
     const auto value = py::reinterpret_steal<py::object>(fresh_value(slot));
@@ -181,11 +179,11 @@ int fill_missing(ModuleObject *module, PyObject *state, bool assigns) {
   return 0;
 }
 
-// Does the state lack an entry that it must have?
-bool lacks_required_entry(PyObject *state) {
+// Does the state lack one of the entries that it must have, or one of the others?
+bool lacks_entry(PyObject *state, bool required) {
   for (int i = 0; i < kSlotCount; ++i) {
     const Slot slot = static_cast<Slot>(i);
-    if (must_be_in_state(slot) && !dict_get_str(state, slot_name(slot))) {
+    if (must_be_in_state(slot) == required && !dict_get_str(state, slot_name(slot))) {
       return true;
     }
   }
@@ -211,18 +209,16 @@ bool is_lean_state(PyObject *state) {
 }
 
 int set_state(ModuleObject *module, PyObject *state) {
-  bool is_lean = false;
+  const bool assigns = class_info(Py_TYPE(module)).overrides(Virtual::setattr);
   const bool is_new = !module->state.initialized && !module->state.exposed;
+  const bool lacks_required = is_new && lacks_entry(state, true);
+  const bool is_lean = is_new && !lacks_required && is_lean_state(state);
   if (is_new) {
-    if (lacks_required_entry(state)) {
-      // The missing entries stay missing, which only a dict can express.
-      if (expose(module) < 0) {
-        return -1;
-      }
-    } else if (reset_state(module) < 0) {
+    // Entries that are missing, for good or until an override of __setattr__ has seen them, can
+    // only be expressed by a dict.
+    const bool is_missing = lacks_required || (assigns && !is_lean && lacks_entry(state, false));
+    if ((is_missing ? expose(module) : reset_state(module)) < 0) {
       return -1;
-    } else {
-      is_lean = is_lean_state(state);
     }
   }
   Py_ssize_t position = 0;
@@ -234,9 +230,7 @@ int set_state(ModuleObject *module, PyObject *state) {
       return -1;
     }
   }
-  const bool assigns = (is_new || module->state.exposed) && !is_lean &&
-                       class_info(Py_TYPE(module)).overrides(Virtual::setattr);
-  return assigns || module->state.exposed ? fill_missing(module, state, assigns) : 0;
+  return module->state.exposed ? fill_missing(module, state, assigns && !is_lean) : 0;
 }
 
 // Code objects of copy.copy and copy.deepcopy, and copyreg.__newobj__, kept for good.

@@ -214,3 +214,33 @@ def test_an_iterable_that_appends_to_the_list_itself(impl):
     container.extend(modules())
     assert list(container._modules) == ["0", "1", "2", "3"]
     assert list(entries(container).values()) == ["from within", 0, 1, 2]
+
+
+@pytest.mark.parametrize("container", ["ModuleList", "Sequential"])
+def test_positions_come_from_the_length_that_a_class_gives(impl, container):
+    class Own(getattr(impl.nn, container)):
+        length = 0
+
+        def __len__(self):
+            return self.length
+
+    m = Own()
+    m.add_module("bias", impl.nn.Identity())
+    m.append(impl.nn.Identity())
+    m.length = 5
+    m += impl.nn.Sequential(impl.nn.Identity(), impl.nn.Identity())
+    m.length = 10
+    m.extend([impl.nn.Identity()])
+    assert list(m._modules) == ["bias", "0", "5", "6", "10"]
+
+
+def test_repeating_reads_and_writes_by_the_length_that_a_class_gives(impl):
+    class First(impl.nn.Sequential):
+        def __len__(self):
+            return 2
+
+    m = First(impl.nn.Identity(), impl.nn.ReLU(), impl.nn.Tanh())
+    del m._modules["2"]
+    m.add_module("head", impl.nn.Tanh())
+    m *= 2
+    assert list(m._modules) == ["0", "1", "head", "2", "3"] and m._modules["3"] is m._modules["1"]

@@ -544,6 +544,22 @@ def test_setstate_assigns_the_defaults_that_a_class_wants_to_see(impl):
     assert pickle.loads(pickle.dumps(impl.nn.Linear(1, 1)))._backward_pre_hooks == {}
 
 
+@pytest.mark.parametrize("key", DEFAULTED)
+def test_setstate_keeps_missing_what_a_class_does_not_store(impl, key):
+    class Deaf(impl.nn.Module):
+        def __setattr__(self, name, value):
+            pass
+
+    m = impl.nn.Module()
+    m.add_module("child", impl.nn.Module())
+    m.__class__ = Deaf
+    del m.__dict__[key]
+    for copied in (copy.copy(m), copy.deepcopy(m)):
+        assert key not in copied.__dict__ and list(copied._modules) == ["child"]
+        with pytest.raises(AttributeError):
+            getattr(copied, key)
+
+
 def test_setstate_of_an_old_file(impl):
     """Only what the first versions stored: the tree works, hooks can be registered."""
     keys = ("training", "_parameters", "_buffers", "_modules", "_backward_hooks", "_forward_hooks")

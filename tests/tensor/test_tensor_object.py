@@ -478,6 +478,7 @@ def test_to():
     assert t.to(mt.arange(2)).dtype is mt.int64 and t.to(device="meta").is_meta
     assert t.type() == "modtree.FloatTensor" and t.type(mt.int64).type() == "modtree.LongTensor"
     assert t.type("modtree.DoubleTensor").dtype is mt.float64
+    assert t.to(mt.int64).to("meta").type() == "modtree.meta.LongTensor"
     with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor; no data!"):
         t.to("meta").to("cpu")
     with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor; no data!"):

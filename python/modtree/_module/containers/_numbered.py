@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from sys import intern
@@ -95,7 +95,7 @@ def insert_numbered(container: Module, index: int, module: Module | None) -> Non
     """
     modules = container._modules
     if index == len(modules):
-        modules[next_key(container)] = module
+        modules[free_key(container, index)] = module
         return
     if not is_numbered(modules):
         raise KeyError(
@@ -109,14 +109,14 @@ def insert_numbered(container: Module, index: int, module: Module | None) -> Non
         modules[intern(str(i))] = entries[i]
 
 
-def next_key(container: Module) -> str:
-    """The name of an appended entry: the length.
+def free_key(container: Module, position: int) -> str:
+    """The name of the entry that is added for ``position``.
 
     Raises:
         KeyError: an entry has that name already and would be overwritten.
     """
     modules = container._modules
-    key = intern(str(len(modules)))
+    key = intern(str(position))
     if key in modules:
         raise KeyError(
             f"cannot append to this {container._get_name()}: the new entry would be named {key!r} "
@@ -127,14 +127,15 @@ def next_key(container: Module) -> str:
     return key
 
 
-def append_all(container: Module, modules: Iterable[Module | None]) -> None:
-    """Appends the modules by ``add_module``: all of them, or none when one is refused."""
-    entries = tuple(modules)
+def append_all(container: Module, entries: tuple[Module | None, ...], first: int) -> None:
+    """Adds the modules by ``add_module`` for the positions from ``first`` on: all of them, or none
+    when one is refused.
+    """
     with all_or_nothing(container):
-        done = _append_children(container, entries, len(container._modules))
+        done = _append_children(container, entries, first)
         # Those from the first one on for which a class, an instance or a hook has a say.
-        for module in entries[done:]:
-            container.add_module(next_key(container), module)
+        for position, module in enumerate(entries[done:], first + done):
+            container.add_module(free_key(container, position), module)
 
 
 @contextmanager

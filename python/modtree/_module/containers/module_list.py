@@ -10,9 +10,9 @@ from typing import SupportsIndex, TypeVar, overload
 from modtree._module.containers._numbered import (
     append_all,
     delete_numbered,
+    free_key,
     insert_numbered,
     insert_position,
-    next_key,
     position,
 )
 from modtree._module.module import Module
@@ -91,7 +91,7 @@ class ModuleList(Module):
 
     def append(self: Self, module: Module | None) -> Self:
         """Adds ``module`` at the end and returns self."""
-        self.add_module(next_key(self), module)
+        self.add_module(free_key(self, len(self)), module)
         return self
 
     def extend(self: Self, modules: Iterable[Module | None]) -> Self:
@@ -101,7 +101,8 @@ class ModuleList(Module):
                 "ModuleList.extend should be called with an iterable, "
                 f"but got {type(modules).__name__}"
             )
-        append_all(self, modules)
+        entries = tuple(modules)  # which may append to this list itself
+        append_all(self, entries, len(self))
         return self
 
     def __iadd__(  # type: ignore[misc, unused-ignore]  # stubtest's order of files finds one

@@ -14,10 +14,10 @@ from modtree._module.containers._numbered import (
     all_or_nothing,
     append_all,
     delete_numbered,
+    free_key,
     insert_numbered,
     insert_position,
     names,
-    next_key,
     position,
 )
 from modtree._module.module import Module
@@ -119,7 +119,7 @@ class Sequential(Module):
         Raises:
             KeyError: that name is taken (possible when the names were given).
         """
-        self.add_module(next_key(self), module)
+        self.add_module(free_key(self, len(self)), module)
         return self
 
     def extend(self: Self, sequential: Iterable[Module | None]) -> Self:
@@ -160,7 +160,8 @@ class Sequential(Module):
 
     def __iadd__(self: Self, other: Sequential) -> Self:
         _check_operand(other)
-        append_all(self, other)
+        entries = tuple(other)
+        append_all(self, entries, len(self))
         return self
 
     def __mul__(self, other: int) -> Sequential:
@@ -173,13 +174,13 @@ class Sequential(Module):
 
     def __imul__(self: Self, other: int) -> Self:
         _check_factor(self, other)
-        modules = self._modules
         if other > 1:
             # Reads by number, so that only what was numbered is repeated.
-            numbered = [self._numbered(i) for i in range(len(modules))]
+            length = len(self)
+            numbered = [self._numbered(i) for i in range(length)]
             with all_or_nothing(self):
-                for module in numbered * (other - 1):
-                    self.add_module(next_key(self), module)
+                for at, module in enumerate(numbered * (other - 1), length):
+                    self.add_module(free_key(self, at), module)
         return self
 
     def _numbered(self, i: int) -> Module:
