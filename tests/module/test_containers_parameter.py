@@ -241,6 +241,9 @@ def test_dict_repr(impl):
         "  (m): <m>",
         ")",
     ]
+    on_meta = impl.nn.ParameterDict({"a": lib.zeros(2, device="meta")})
+    library = float_name.partition(".")[0]
+    assert f"[{library}.meta.FloatTensor of size 2]" in repr(on_meta)
     one = impl.nn.ParameterDict({"a": param(impl)})
     assert repr(one) == f"ParameterDict(  (a): Parameter containing: [{float_name} of size 1])"
     assert repr(impl.nn.ParameterDict()) == "ParameterDict()"

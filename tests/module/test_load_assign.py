@@ -15,6 +15,7 @@ from helpers.support import (
     values,
     warns,
 )
+from helpers.util import param, tensor
 
 # -- meta ------------------------------------------------------------------------------------------
 
@@ -133,6 +134,21 @@ def test_assign_of_integers_where_gradients_are_wanted(impl):
     net.a.requires_grad_(False)
     net.load_state_dict({"a": impl.lib.tensor([1, 2])}, assign=True)
     assert dtype(net.a) == "int64"
+
+
+def test_nothing_is_assigned_when_a_plain_tensor_among_the_parameters_is_refused(ours):
+    m = ours.nn.Module()
+    m.a, m.b = param(ours), param(ours)
+    first, last = m.a, m.b
+    m._parameters["plain"] = tensor(ours)
+    m._parameters["b"] = m._parameters.pop("b")
+    state = m.state_dict()
+    with raises(RuntimeError, 'named "plain"', "torch.nn.Parameter or None expected"):
+        m.load_state_dict(state, assign=True)
+    assert m.a is first and m.b is last
+    state["plain"] = param(ours)  # but another Parameter is taken
+    m.load_state_dict(state, assign=True)
+    assert m.plain is state["plain"] and m.a is not first and m.b is not last
 
 
 def test_assign_goes_through_setattr(impl):

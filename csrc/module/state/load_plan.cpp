@@ -196,7 +196,7 @@ private:
       const Owned held_name = borrow(name), held_tensor = borrow(tensor);
       Owned hidden_by;
       if ((has_both && find_saved_buffer(module, name, &hidden_by) < 0) ||
-          plan_entry(name, hidden_by ? hidden_by.ptr() : tensor) < 0) {
+          plan_entry(name, hidden_by ? hidden_by.ptr() : tensor, true) < 0) {
         return -1;
       }
     }
@@ -235,8 +235,8 @@ private:
     return more;
   }
 
-  // The caller owns both.
-  int plan_entry(PyObject *name, PyObject *tensor) {
+  // The caller owns name and tensor.
+  int plan_entry(PyObject *name, PyObject *tensor, bool in_parameters = false) {
     PyObject *prefix = path_.prefix();
     Owned key = prefix ? steal(state_key(prefix, name)) : Owned();
     Owned source, message;
@@ -259,7 +259,17 @@ private:
       // are no values that it could spoil.
       const int uninitialized = entry.family->is_uninitialized(tensor);
       if (uninitialized) {
-        good = uninitialized < 0 ? -1 : store_uninitialized(entry, source.ptr(), &message);
+        good = uninitialized < 0 ? -1 : store_at_once(entry, source.ptr(), &message);
+        if (good > 0) {
+          return 0;
+        }
+      }
+    } else if (good > 0 && in_parameters && !options_.mode.swap) {
+      // Only the module can say how it refuses a tensor in the place of another that is no
+      // Parameter either.
+      const int refuses = refuses_assignment(entry, source.ptr());
+      if (refuses) {
+        good = refuses < 0 ? -1 : store_at_once(entry, source.ptr(), &message);
         if (good > 0) {
           return 0;
         }
@@ -287,7 +297,19 @@ private:
     reports.push_back(LoadPlan::Report{plan_.steps.size(), std::move(text), provisional});
   }
 
-  int store_uninitialized(const LoadEntry &entry, PyObject *source, Owned *message) {
+  // Will the module refuse what is assigned to an entry of its parameters? -1 on error.
+  static int refuses_assignment(const LoadEntry &entry, PyObject *source) {
+    const int has_parameter = entry.family->is_parameter(entry.tensor);
+    if (has_parameter || overrides(as_module(entry.module), Virtual::setattr)) {
+      return has_parameter < 0 ? -1 : 0;
+    }
+    TensorFamily *family;
+    const int is_tensor = family_of(source, &family);
+    const int gets_parameter = is_tensor > 0 ? family->is_parameter(source) : is_tensor;
+    return gets_parameter < 0 ? -1 : !gets_parameter;
+  }
+
+  int store_at_once(const LoadEntry &entry, PyObject *source, Owned *message) {
     NoGradScopes no_grad;
     const int stored =
         no_grad.enter(entry.family) < 0 ? -1 : store_entry(entry, options_.mode, source, message);

@@ -97,8 +97,7 @@ class Tensor(_C.TensorBase):
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
         """The name of its type ("modtree.FloatTensor"), or this tensor with another dtype."""
         if dtype is None:
-            place = "modtree.meta" if self.is_meta else "modtree"
-            return f"{place}.{self.dtype._type_name}"
+            return typed.type_name(self)
         if isinstance(dtype, typed.Typed):
             return self._convert(dtype.dtype, None, False)
         if isinstance(dtype, str):

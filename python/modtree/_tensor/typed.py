@@ -13,6 +13,12 @@ from modtree._tensor import creation, from_data
 _NAMES = {dtype._type_name: dtype for dtype in _C._dtypes.values()}
 
 
+def type_name(tensor: Any) -> str:
+    """The name of the type of a tensor, such as ``"modtree.FloatTensor"``."""
+    place = "modtree.meta" if tensor.is_meta else "modtree"
+    return f"{place}.{tensor.dtype._type_name}"
+
+
 class Typed(type):
     """``isinstance(t, FloatTensor)``: a tensor of that dtype."""
 

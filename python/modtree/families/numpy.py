@@ -19,7 +19,7 @@ from modtree import _C, _imports, families
 from modtree._module.parameter import Buffer, Parameter, _reduce_parameter
 from modtree._module.uninitialized import UninitializedTensorMixin
 from modtree._ops.registry import ops
-from modtree._tensor import creation, from_data
+from modtree._tensor import creation, from_data, typed
 from modtree._tensor.devices import as_device
 from modtree._tensor.grad_mode import no_grad
 from modtree._tensor.memory_formats import to_format
@@ -45,7 +45,7 @@ class NumpyFamily(base.TensorFamily):
         return tensor.dtype.name
 
     def type_name(self, tensor: Any) -> str:
-        return f"modtree.{tensor.dtype._type_name}"
+        return typed.type_name(tensor)
 
     def no_grad(self) -> Any:
         return no_grad()
