@@ -95,10 +95,9 @@ private:
       steal(path_.child_prefix(name));
       return -1;
     }
-    const Owned version = steal(record_ && leaves_saving_to_module(info) && is_bare(child)
-                                    ? versions_.find(Py_TYPE(child))
-                                    : nullptr);
-    if (version) {
+    const Owned version =
+        steal(record_ && leaves_saving_to_module(info) ? versions_.find(Py_TYPE(child)) : nullptr);
+    if (version && is_bare(child)) {
       return save_leaf(name, child, version.ptr());
     }
     if (may_have_entries(as_module(child), Slot::modules) &&
