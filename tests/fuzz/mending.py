@@ -68,7 +68,8 @@ def no_dangling_keys(w: Any, m: Any) -> Iterator[None]:
     try:
         yield
     except Exception:
-        if w.impl.is_torch and isinstance(m, w.impl.nn.ParameterDict):
+        # A module that has become a ParameterDict by its class has no keys.
+        if w.impl.is_torch and isinstance(m, w.impl.nn.ParameterDict) and isinstance(keys, dict):
             places = (vars(m), m._parameters, m._buffers, m._modules)
             for key in [k for k in m._keys if not any(k in place for place in places)]:
                 if key not in before:
