@@ -29,7 +29,8 @@ def as_tensor(value: Any) -> Any:
 
 def as_tensors(values: Any) -> list[Any]:
     """Each of them as a tensor; a tensor stands for its slices."""
-    return [as_tensor(v) for v in values]
+    # A tuple of one moment: what runs in between may change a list of the caller.
+    return [as_tensor(v) for v in tuple(values)]
 
 
 def _means(*names: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
