@@ -164,15 +164,18 @@ int fill_missing(ModuleObject *module, PyObject *state, bool assigns) {
     PyObject *name = slot_name(slot);
     const bool is_none = slot != Slot::training && slot != Slot::is_full_backward_hook &&
                          dict_get_str(state, name) == Py_None;
-    const bool is_made_up = !must_be_in_state(slot) && !dict_get_str(module->dict, name);
+    // An override may have put another dict there.
+    const auto dict = py::reinterpret_borrow<py::object>(instance_dict(module));
+    if (!dict) {
+      return -1;
+    }
+    const bool is_made_up = !must_be_in_state(slot) && !dict_get_str(dict.ptr(), name);
     if (!is_made_up && !is_none) {
       continue;
     }
     const auto value = py::reinterpret_steal<py::object>(fresh_value(slot));
-    const auto dict = py::reinterpret_borrow<py::object>(instance_dict(module));
-    if (!value || !dict ||
-        (is_made_up && assigns ? PyObject_SetAttr(as_object(module), name, value.ptr())
-                               : PyDict_SetItem(dict.ptr(), name, value.ptr())) < 0) {
+    if (!value || (is_made_up && assigns ? PyObject_SetAttr(as_object(module), name, value.ptr())
+                                         : PyDict_SetItem(dict.ptr(), name, value.ptr())) < 0) {
       return -1;
     }
   }

@@ -123,6 +123,7 @@ private:
   // ---------------------------------------------------------------------------------
 
   int run_pre_hooks() {
+    // Mostly so, and then no snapshot is made.
     if (!has_entries(global_hooks.forward_pre) &&
         !may_have_entries(module(), Slot::forward_pre_hooks)) {
       return 0;

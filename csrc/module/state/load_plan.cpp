@@ -254,25 +254,10 @@ private:
       return -1;
     }
     int good = check_entry(entry, options_.mode, &source, &message);
-    if (good > 0 && !options_.mode.assign) {
-      // A copy into a tensor without a shape mostly fails, and only the library can say how; there
-      // are no values that it could spoil.
-      const int uninitialized = entry.family->is_uninitialized(tensor);
-      if (uninitialized) {
-        good = uninitialized < 0 ? -1 : store_at_once(entry, source.ptr(), &message);
-        if (good > 0) {
-          return 0;
-        }
-      }
-    } else if (good > 0 && in_parameters && !options_.mode.swap) {
-      // Only the module can say how it refuses a tensor in the place of another that is no
-      // Parameter either.
-      const int refuses = refuses_assignment(entry, source.ptr());
-      if (refuses) {
-        good = refuses < 0 ? -1 : store_at_once(entry, source.ptr(), &message);
-        if (good > 0) {
-          return 0;
-        }
+    if (const int at_once = good > 0 ? is_tried(entry, source.ptr(), in_parameters) : 0) {
+      good = at_once < 0 ? -1 : store_at_once(entry, source.ptr(), &message);
+      if (good > 0) {
+        return 0;
       }
     }
     if (good < 0) {
@@ -297,7 +282,18 @@ private:
     reports.push_back(LoadPlan::Report{plan_.steps.size(), std::move(text), provisional});
   }
 
-  // Will the module refuse what is assigned to an entry of its parameters? -1 on error.
+  // Is the entry stored while the load is planned, as it mostly fails, and only who refuses can say
+  // how? -1 on error.
+  int is_tried(const LoadEntry &entry, PyObject *source, bool in_parameters) const {
+    if (!options_.mode.assign) {
+      // A copy into a tensor without a shape: there are no values that it could spoil.
+      return entry.family->is_uninitialized(entry.tensor);
+    }
+    return in_parameters && !options_.mode.swap ? refuses_assignment(entry, source) : 0;
+  }
+
+  // Will the module refuse what is assigned to an entry of its parameters, a tensor in the place of
+  // another that is no Parameter either? -1 on error.
   static int refuses_assignment(const LoadEntry &entry, PyObject *source) {
     const int has_parameter = entry.family->is_parameter(entry.tensor);
     if (has_parameter || overrides(as_module(entry.module), Virtual::setattr)) {

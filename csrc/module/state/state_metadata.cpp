@@ -15,6 +15,12 @@ void delete_record(PyObject *capsule) {
   delete static_cast<MetadataRecord *>(PyCapsule_GetPointer(capsule, kCapsuleName));
 }
 
+// The `_version` of a class where it is a plain int, or empty.
+py::object int_version(PyTypeObject *type) {
+  py::object version = type_lookup(type, names.version_);
+  return version && PyLong_CheckExact(version.ptr()) ? version : py::object();
+}
+
 }  // namespace
 
 MetadataRecord::~MetadataRecord() {
@@ -87,11 +93,10 @@ PyObject *new_local_metadata(PyObject *version) {
 
 PyObject *ClassVersions::look_up(PyTypeObject *type) {
   const TypeVersion tag = type_version(type);
-  py::object version = type_lookup(type, names.version_);
-  if (!version || !PyLong_CheckExact(version.ptr())) {
-    return nullptr;
+  py::object version = int_version(type);
+  if (version) {
+    known_.store(type, tag, version.ptr());
   }
-  known_.store(type, tag, version.ptr());
   return version.release().ptr();
 }
 
@@ -100,8 +105,7 @@ PyObject *module_version(PyObject *module, bool *plain) {
   const ClassInfo info = class_info_of(module);
   if (info.is_module() && !info.overrides(Virtual::getattribute) &&
       !instance_overrides(as_module(module), Virtual::version)) {
-    py::object found = type_lookup(Py_TYPE(module), names.version_);
-    if (found && PyLong_CheckExact(found.ptr())) {
+    if (py::object found = int_version(Py_TYPE(module))) {
       *plain = true;
       return found.release().ptr();
     }
