@@ -404,14 +404,30 @@ void convolve(Isa isa, const Convolution<T> &a) {
   const auto run_items = [&](std::ptrdiff_t first, std::ptrdiff_t last, std::ptrdiff_t each) {
     const std::ptrdiff_t images = std::min(a.images, last - first);
     if (by_rows) {
-      RowRun<T> run(a, all_tiles, images, each);
+      RowRun<T> run(a, all_tiles, images, a.rows.out, each);
       run_all(run, first, last);
     } else {
       Run<T> run(a, tiles, images, each);
       run_all(run, first, last);
     }
   };
-  if (threads > 1 && (items >= 2 * threads || a.groups > 1)) {
+  // Where there are few images threads take rows of windows of one, with copies of their own.
+  const auto wanted =
+      static_cast<std::ptrdiff_t>(std::min(enough, static_cast<double>(2 * threads)));
+  const std::ptrdiff_t rows = by_rows && threads > 1 && items < wanted
+                                  ? RowRun<T>::rows_for(a, all_tiles, (wanted + items - 1) / items)
+                                  : a.rows.out;
+  const std::ptrdiff_t pieces = (a.rows.out + rows - 1) / rows;
+  if (pieces > 1 && items * pieces >= threads) {
+    share_out(items * pieces, 1, [&](std::ptrdiff_t first, std::ptrdiff_t last) {
+      RowRun<T> run(a, all_tiles, 1, rows, 1);
+      for (; first < last; ++first) {
+        const std::ptrdiff_t item = first / pieces, row = first % pieces * rows;
+        run.some_rows(item / a.images, item % a.images, item % a.images + 1, row,
+                      std::min(row + rows, a.rows.out));
+      }
+    });
+  } else if (threads > 1 && (items >= 2 * threads || a.groups > 1)) {
     const auto least = static_cast<std::ptrdiff_t>(static_cast<double>(kLeastWork) / one);
     share_out(items, std::max({items / (2 * threads), least, std::ptrdiff_t{1}}),
               [&](std::ptrdiff_t first, std::ptrdiff_t last) { run_items(first, last, 1); });

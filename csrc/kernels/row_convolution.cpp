@@ -28,16 +28,23 @@ std::ptrdiff_t part_of(std::ptrdiff_t depth) {
   return std::max<std::ptrdiff_t>((depth + parts - 1) / parts, 1);
 }
 
-// The rows of `a`, or so many of them that their copies take about kCopyBytes.
+// So many rows of windows are whole vectors.
 template <class T>
-WindowAxis strip_of(const Convolution<T> &a, std::ptrdiff_t lanes) {
+std::ptrdiff_t whole_rows(const Convolution<T> &a, std::ptrdiff_t lanes) {
+  return lanes / std::gcd(lanes, a.columns.out);
+}
+
+// So many rows of `a`, or fewer, whose copies take about kCopyBytes.
+template <class T>
+WindowAxis strip_of(const Convolution<T> &a, std::ptrdiff_t lanes, std::ptrdiff_t most) {
   WindowAxis rows = a.rows;
+  rows.out = most;
   const double row_bytes = static_cast<double>(a.channels * a.columns.kernel * a.columns.out) *
                            static_cast<double>(a.rows.stride) * sizeof(T);
-  if (row_bytes * static_cast<double>(a.rows.out) <= static_cast<double>(kCopyBytes)) {
+  if (row_bytes * static_cast<double>(most) <= static_cast<double>(kCopyBytes)) {
     return rows;
   }
-  const std::ptrdiff_t whole = lanes / std::gcd(lanes, a.columns.out);
+  const std::ptrdiff_t whole = whole_rows(a, lanes);
   const auto wanted = std::max(
       static_cast<std::ptrdiff_t>(static_cast<double>(kCopyBytes) / row_bytes), kLeastRows);
   const std::ptrdiff_t strips = (rows.out + wanted - 1) / wanted;
@@ -59,12 +66,12 @@ bool ShiftedImages<T>::are_as_they_are(const Convolution<T> &a) {
 
 template <class T>
 ShiftedImages<T>::ShiftedImages(const Convolution<T> &a, std::ptrdiff_t lanes,
-                                std::ptrdiff_t images, std::ptrdiff_t threads)
+                                std::ptrdiff_t images, std::ptrdiff_t rows, std::ptrdiff_t threads)
     : a_(a),
       images_(images),
       threads_(threads),
       as_it_is_(are_as_they_are(a)),
-      rows_(as_it_is_ ? a.rows : strip_of(a, lanes)),
+      rows_(as_it_is_ ? a.rows : strip_of(a, lanes, rows)),
       parts_(std::min(rows_.stride, reach(rows_))),
       part_((reach(rows_) + parts_ - 1) / parts_),
       copy_stride_(parts_ * part_ * a.columns.out),
@@ -198,12 +205,23 @@ bool RowRun<T>::fits(const Convolution<T> &a, const TileKernels<T> &tiles) {
 }
 
 template <class T>
+std::ptrdiff_t RowRun<T>::rows_for(const Convolution<T> &a, const TileKernels<T> &tiles,
+                                   std::ptrdiff_t pieces) {
+  const std::ptrdiff_t each = (a.rows.out + pieces - 1) / pieces;
+  if (each < kLeastRows || ShiftedImages<T>::are_as_they_are(a)) {
+    return a.rows.out;
+  }
+  const std::ptrdiff_t whole = whole_rows(a, tiles.lanes);
+  return std::min((each + whole - 1) / whole * whole, a.rows.out);
+}
+
+template <class T>
 RowRun<T>::RowRun(const Convolution<T> &a, const TileKernels<T> &tiles, std::ptrdiff_t images,
-                  std::ptrdiff_t threads)
+                  std::ptrdiff_t rows, std::ptrdiff_t threads)
     : a_(a),
       tiles_(tiles),
       threads_(threads),
-      images_(a, tiles.lanes, images, threads),
+      images_(a, tiles.lanes, images, rows, threads),
       windows_(a.rows.out * a.columns.out),
       depth_(a.channels * a.rows.kernel * a.columns.kernel),
       part_(part_of(depth_)) {
@@ -219,15 +237,21 @@ RowRun<T>::RowRun(const Convolution<T> &a, const TileKernels<T> &tiles, std::ptr
 
 template <class T>
 void RowRun<T>::some_images(std::ptrdiff_t group, std::ptrdiff_t first, std::ptrdiff_t last) {
+  some_rows(group, first, last, 0, a_.rows.out);
+}
+
+template <class T>
+void RowRun<T>::some_rows(std::ptrdiff_t group, std::ptrdiff_t first, std::ptrdiff_t last,
+                          std::ptrdiff_t first_row, std::ptrdiff_t last_row) {
   const std::ptrdiff_t step = images_.at_a_time(), strip = images_.strip(), each = tiles_.vectors;
   const double work = kMultiplyWork * static_cast<double>(depth_) *
                       static_cast<double>(tiles_.columns() * a_.outputs);
   for (; first < last; first += step) {
     const std::ptrdiff_t count = std::min(step, last - first);
-    for (std::ptrdiff_t row = 0; row < a_.rows.out; row += strip) {
+    for (std::ptrdiff_t row = first_row; row < last_row; row += strip) {
       const T *x = images_.make(group, first, count, row);
       T *y = a_.y + (first * a_.groups + group) * a_.outputs * windows_ + row * a_.columns.out;
-      const std::ptrdiff_t windows = std::min(strip, a_.rows.out - row) * a_.columns.out;
+      const std::ptrdiff_t windows = std::min(strip, last_row - row) * a_.columns.out;
       const std::ptrdiff_t vectors = count * vectors_for(windows, tiles_.lanes);
       if (threads_ == 1) {
         some_vectors(group, x, y, windows, 0, vectors);

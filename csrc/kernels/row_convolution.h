@@ -19,10 +19,10 @@ namespace modtree::kernels {
 template <class T>
 class ShiftedImages {
 public:
-  // For up to `images` images, which so many threads make. Strips have whole vectors of `lanes`
-  // windows.
+  // For up to `images` images and `rows` of their rows of windows, which so many threads make.
+  // Strips have whole vectors of `lanes` windows.
   ShiftedImages(const Convolution<T> &a, std::ptrdiff_t lanes, std::ptrdiff_t images,
-                std::ptrdiff_t threads);
+                std::ptrdiff_t rows, std::ptrdiff_t threads);
 
   static bool are_as_they_are(const Convolution<T> &a);
 
@@ -71,12 +71,20 @@ public:
   // values of the vectors were those of no window.
   static bool fits(const Convolution<T> &a, const TileKernels<T> &tiles);
 
-  // For up to `images` images at a time. With more than one thread, what can be is shared out.
-  RowRun(const Convolution<T> &a, const TileKernels<T> &tiles, std::ptrdiff_t images,
-         std::ptrdiff_t threads);
+  // How many rows of windows each of `pieces` threads takes that make copies of their own: all,
+  // where these would be mostly the rows that two of them have.
+  static std::ptrdiff_t rows_for(const Convolution<T> &a, const TileKernels<T> &tiles,
+                                 std::ptrdiff_t pieces);
 
-  // The images [first, last) of `group`.
+  // For up to `images` images and `rows` of their rows of windows at a time. With more than one
+  // thread, what can be is shared out.
+  RowRun(const Convolution<T> &a, const TileKernels<T> &tiles, std::ptrdiff_t images,
+         std::ptrdiff_t rows, std::ptrdiff_t threads);
+
+  // The images [first, last) of `group`, all rows of windows or [first_row, last_row).
   void some_images(std::ptrdiff_t group, std::ptrdiff_t first, std::ptrdiff_t last);
+  void some_rows(std::ptrdiff_t group, std::ptrdiff_t first, std::ptrdiff_t last,
+                 std::ptrdiff_t first_row, std::ptrdiff_t last_row);
 
 private:
   struct Block;
