@@ -411,7 +411,8 @@ void convolve(Isa isa, const Convolution<T> &a) {
       run_all(run, first, last);
     }
   };
-  // Where there are few images threads take rows of windows of one, with copies of their own.
+  // Few images: threads take pieces of them, some rows of windows, each with copies of its own, so
+  // that no thread waits for another's or reads what another core has written.
   const auto wanted =
       static_cast<std::ptrdiff_t>(std::min(enough, static_cast<double>(2 * threads)));
   const std::ptrdiff_t rows = by_rows && threads > 1 && items < wanted

@@ -71,8 +71,8 @@ public:
   // values of the vectors were those of no window.
   static bool fits(const Convolution<T> &a, const TileKernels<T> &tiles);
 
-  // How many rows of windows each of `pieces` threads takes that make copies of their own: all,
-  // where these would be mostly the rows that two of them have.
+  // How many rows of windows each of about `pieces` pieces of an image has, with copies of its own;
+  // all of them where copies would be mostly rows that two pieces need.
   static std::ptrdiff_t rows_for(const Convolution<T> &a, const TileKernels<T> &tiles,
                                  std::ptrdiff_t pieces);
 
