@@ -179,6 +179,7 @@ void bind_kernels(py::handle module) {
   bind_window_kernels(m);
   bind_optimizer_kernels(m);
   bind_recurrent_kernels(m);
+  bind_product_kernels(m);
   bind_map_kernels(m);
   bind_along_kernels(m);
   bind_sample_kernels(m);

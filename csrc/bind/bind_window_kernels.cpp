@@ -340,8 +340,6 @@ py::object depthwise_weight(const Array &input, const Array &windows, const Pair
   });
 }
 
-bool has_wide_products() { return kernels::isa() != kernels::Isa::baseline; }
-
 }  // namespace
 
 void bind_window_kernels(Functions &m) {
@@ -361,9 +359,6 @@ void bind_window_kernels(Functions &m) {
       "convolution(x, weight, bias=None, stride=(1, 1), padding=(0, 0), dilation=(1, 1), groups=1, "
       "output=None)",
       "Convolves (N, C, H, W) with a weight (O, C / groups, height, width): (N, O, windows).");
-  m.def<has_wide_products>(
-      "has_wide_products()",
-      "Does this machine have instructions that make `convolution` the fastest way?");
   m.def<depthwise>(
       "depthwise(x, weight, stride=(1, 1), padding=(0, 0), dilation=(1, 1), output=None)",
       "Convolves each channel of (N, G, H, W) by itself, with a weight (O, 1, height, width): "

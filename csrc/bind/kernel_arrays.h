@@ -215,6 +215,7 @@ void bind_loss_kernels(Functions &m);
 void bind_window_kernels(Functions &m);
 void bind_optimizer_kernels(Functions &m);
 void bind_recurrent_kernels(Functions &m);
+void bind_product_kernels(Functions &m);
 void bind_map_kernels(Functions &m);
 void bind_along_kernels(Functions &m);
 void bind_sample_kernels(Functions &m);

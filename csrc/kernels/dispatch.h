@@ -7,6 +7,8 @@
 // musl or macOS, and not under ASan).
 #pragma once
 
+#include <cstddef>
+
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #define MODTREE_KERNELS_X86 1
 #define MODTREE_TARGET_AVX512 __attribute__((target("avx512f,avx512dq,avx512vl,avx512bw,avx2,fma")))
@@ -42,6 +44,12 @@ inline Isa detect_isa() {
 inline Isa isa() {
   static const Isa detected = detect_isa();
   return detected;
+}
+
+// `pointer + offset`, or null where it is null.
+template <class T>
+MODTREE_ALWAYS_INLINE T *moved(T *pointer, std::ptrdiff_t offset) {
+  return pointer == nullptr ? nullptr : pointer + offset;
 }
 
 }  // namespace modtree::kernels

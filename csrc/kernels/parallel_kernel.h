@@ -9,16 +9,6 @@
 #include "kernels/dispatch.h"
 #include "kernels/parallel.h"
 
-namespace modtree::kernels {
-
-// `pointer + offset`, or null where it is null.
-template <class T>
-T *moved(T *pointer, std::ptrdiff_t offset) {
-  return pointer == nullptr ? nullptr : pointer + offset;
-}
-
-}  // namespace modtree::kernels
-
 #define MODTREE_DEFINE_PARTS_KERNEL_OF(T, name, Arguments, body, count, work)                      \
   namespace {                                                                                      \
   MODTREE_DEFINE_KERNEL_OF(name##_parts,                                                           \

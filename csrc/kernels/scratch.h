@@ -31,13 +31,13 @@ private:
   std::unique_ptr<T[]> values_;
 };
 
-// The same without values.
+// The same without values; none where the size is 0.
 template <class T>
 class Room {
 public:
   explicit Room(std::ptrdiff_t size)
-      : values_(new(std::nothrow) T[static_cast<std::size_t>(size)]) {
-    if (!values_) {
+      : values_(size == 0 ? nullptr : new(std::nothrow) T[static_cast<std::size_t>(size)]) {
+    if (!values_ && size != 0) {
       throw std::bad_alloc();
     }
   }
@@ -46,6 +46,24 @@ public:
 
 private:
   std::unique_ptr<T[]> values_;
+};
+
+// The same on the stack where it is small.
+template <class T, std::ptrdiff_t kBytes>
+class SmallRoom {
+public:
+  explicit SmallRoom(std::ptrdiff_t size)
+      : large_(size > kSmall ? size : 0),
+        values_(size > kSmall ? large_.data() : small_) {}
+  SmallRoom(const SmallRoom &) = delete;
+  SmallRoom &operator=(const SmallRoom &) = delete;
+  T *data() { return values_; }
+
+private:
+  static constexpr std::ptrdiff_t kSmall = kBytes / static_cast<std::ptrdiff_t>(sizeof(T));
+  Room<T> large_;
+  T *values_;
+  T small_[kSmall];
 };
 
 // The first place from `values` on where a line of the cache begins; up to kLine values on.

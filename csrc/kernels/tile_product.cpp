@@ -2,15 +2,7 @@
 #include "kernels/tile_product.h"
 
 #include "kernels/lanes.h"
-
-// Sums that are picked by an index that is not constant would go through memory.
-#if defined(__clang__)
-#define MODTREE_UNROLL _Pragma("unroll")
-#elif defined(__GNUC__)
-#define MODTREE_UNROLL _Pragma("GCC unroll 8")
-#else
-#define MODTREE_UNROLL
-#endif
+#include "kernels/transpose_tiles.h"
 
 namespace modtree::kernels {
 namespace {
@@ -48,10 +40,13 @@ MODTREE_ALWAYS_INLINE void tile_product(const TileProduct<T> &p) {
   for (std::ptrdiff_t k = 0; k < p.depth; ++k) {
     const std::ptrdiff_t place = kGathered ? p.places[k] : k * kVectors * kLanes;
     Vector columns[kVectors];
+    MODTREE_UNROLL
     for (int v = 0; v < kVectors; ++v) {
       columns[v].load(sources[v] + place);
     }
+    MODTREE_UNROLL
     for (int r = 0; r < kRows; ++r) {
+      MODTREE_UNROLL
       for (int v = 0; v < kVectors; ++v) {
         sums[r][v].add_product(rows[r][k], columns[v]);
       }
@@ -173,12 +168,19 @@ MODTREE_ALWAYS_INLINE void panel_fill(const PanelFill<T> &a) {
 }
 
 template <class T, class Tile>
+MODTREE_ALWAYS_INLINE void transpose_matrix(const Transposition<T> &a) {
+  transpose_tiles<T, Tile::kBytes>(a.from, a.from_stride, a.bias, a.to, a.to_stride, a.rows,
+                                   a.columns);
+}
+
+template <class T, class Tile>
 TileKernels<T> of_tile(void (*products)(const TileProduct<T> &, std::ptrdiff_t, std::ptrdiff_t),
-                       void (*fill)(const PanelFill<T> &)) {
+                       void (*fill)(const PanelFill<T> &),
+                       void (*transpose)(const Transposition<T> &)) {
   constexpr std::ptrdiff_t kLanes = Lanes<T, Tile::kBytes>::kCount;
   static_assert(Tile::kRows <= kMostRows && Tile::kVectors * kLanes <= kMostColumns<T>,
                 "callers have room for the largest tile");
-  return {Tile::kRows, Tile::kVectors, kLanes, products, fill};
+  return {Tile::kRows, Tile::kVectors, kLanes, products, fill, transpose};
 }
 
 #ifdef MODTREE_KERNELS_X86
@@ -192,6 +194,10 @@ MODTREE_TARGET_AVX512 void fill_avx512(const PanelFill<T> &a) {
   panel_fill<T, WideTile>(a);
 }
 template <class T>
+MODTREE_TARGET_AVX512 void transpose_avx512(const Transposition<T> &a) {
+  transpose_matrix<T, WideTile>(a);
+}
+template <class T>
 MODTREE_TARGET_AVX2 void products_avx2(const TileProduct<T> &p, std::ptrdiff_t rows,
                                        std::ptrdiff_t vectors) {
   panel_products<T, MiddleTile>(p, rows, vectors);
@@ -199,6 +205,10 @@ MODTREE_TARGET_AVX2 void products_avx2(const TileProduct<T> &p, std::ptrdiff_t r
 template <class T>
 MODTREE_TARGET_AVX2 void fill_avx2(const PanelFill<T> &a) {
   panel_fill<T, MiddleTile>(a);
+}
+template <class T>
+MODTREE_TARGET_AVX2 void transpose_avx2(const Transposition<T> &a) {
+  transpose_matrix<T, MiddleTile>(a);
 }
 #endif
 template <class T>
@@ -209,20 +219,24 @@ template <class T>
 void fill_baseline(const PanelFill<T> &a) {
   panel_fill<T, NarrowTile>(a);
 }
+template <class T>
+void transpose_baseline(const Transposition<T> &a) {
+  transpose_matrix<T, NarrowTile>(a);
+}
 
 template <class T>
 TileKernels<T> of_isa([[maybe_unused]] Isa isa) {
 #ifdef MODTREE_KERNELS_X86
   switch (isa) {
     case Isa::avx512:
-      return of_tile<T, WideTile>(products_avx512<T>, fill_avx512<T>);
+      return of_tile<T, WideTile>(products_avx512<T>, fill_avx512<T>, transpose_avx512<T>);
     case Isa::avx2:
-      return of_tile<T, MiddleTile>(products_avx2<T>, fill_avx2<T>);
+      return of_tile<T, MiddleTile>(products_avx2<T>, fill_avx2<T>, transpose_avx2<T>);
     case Isa::baseline:
       break;
   }
 #endif
-  return of_tile<T, NarrowTile>(products_baseline<T>, fill_baseline<T>);
+  return of_tile<T, NarrowTile>(products_baseline<T>, fill_baseline<T>, transpose_baseline<T>);
 }
 
 }  // namespace

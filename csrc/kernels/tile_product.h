@@ -51,6 +51,16 @@ struct PanelFill {
   std::ptrdiff_t width;
 };
 
+// to[j, i] = from[i, j] + bias[i] for a matrix of (rows, columns); `bias` may be null.
+template <class T>
+struct Transposition {
+  const T *from;
+  std::ptrdiff_t from_stride;
+  const T *bias;
+  T *to;
+  std::ptrdiff_t to_stride, rows, columns;
+};
+
 // What one set of instructions works with.
 template <class T>
 struct TileKernels {
@@ -59,6 +69,7 @@ struct TileKernels {
   // So many rows, at most those of a tile, and so many vectors.
   void (*products)(const TileProduct<T> &, std::ptrdiff_t rows, std::ptrdiff_t vectors);
   void (*fill)(const PanelFill<T> &);
+  void (*transpose)(const Transposition<T> &);
 
   std::ptrdiff_t columns() const { return vectors * lanes; }
 };

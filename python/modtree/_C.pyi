@@ -926,6 +926,13 @@ class kernels:
     @staticmethod
     def has_wide_products() -> bool: ...
     @staticmethod
+    def matmul(
+        a: Any,
+        b: Any,
+        bias: np.ndarray[Any, Any] | None = None,
+        out: np.ndarray[Any, Any] | None = None,
+    ) -> np.ndarray[Any, Any] | None: ...
+    @staticmethod
     def depthwise(
         x: np.ndarray[Any, Any],
         weight: np.ndarray[Any, Any],

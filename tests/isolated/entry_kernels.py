@@ -67,6 +67,7 @@ def good_calls_of_layers() -> dict[str, dict[str, Any]]:
         "silu": {"x": x, "out": array(4, 6)},
         "softmax": {"x": x, "out": array(4, 6)},
         "log_softmax": {"x": x, "out": array(4, 6)},
+        "matmul": {"a": x, "b": array(6, 5), "bias": array(5), "out": array(4, 5)},
         "transpose_add": {"x": x, "bias": array(4)},
         "gelu_backward": {"x": x, "tanh": False, **backward},
         "sigmoid_backward": {"y": x, **backward},

@@ -10,6 +10,7 @@ import numpy as np
 
 from modtree._C import kernels, wrap
 from modtree._ops.generic import Array, Spec, is_array, need_arrays, need_floating
+from modtree._ops.matrix_product import matmul
 from modtree._ops.registry import define, derive_jointly
 from modtree._tensor.random import bits_of
 
@@ -96,7 +97,7 @@ def _recorded(
         q, k, v = (a.astype(np.float32) for a in (query, key, value))
         out, saved = _recorded(q, k, v, mask, causal, scale, dropout)
         return out.astype(np.float16), saved
-    scores = np.matmul(query * query.dtype.type(_scale_of(query, scale)), key.swapaxes(-1, -2))
+    scores = matmul(query * query.dtype.type(_scale_of(query, scale)), key.swapaxes(-1, -2))
     if mask is not None:
         shape = np.broadcast_shapes(scores.shape, mask.shape)
         if shape != scores.shape:
@@ -109,13 +110,13 @@ def _recorded(
     kept = _kept(weights, dropout) if dropout else None
     used = weights if kept is None else weights * kept
     if query.ndim != 4 or weights.shape[:-2] != value.shape[:-2]:
-        out = np.matmul(used, value)
+        out = matmul(used, value)
         return out, (weights, kept)
     # (batch, heads, length, width) stored as (batch, length, heads, width): what callers reshape it
     # to next.
     batch, heads, length, _ = weights.shape
     out = np.empty((batch, length, heads, value.shape[-1]), value.dtype).transpose(0, 2, 1, 3)
-    np.matmul(used, value, out=out)
+    matmul(used, value, out=out)
     return out, (weights, kept)
 
 
@@ -158,10 +159,10 @@ def _attention_backward(
         halves = (a.astype(np.float32) for a in (g, query, key, value))
         g, query, key, value = halves
     used = weights if kept is None else weights * kept
-    gv = np.matmul(used.swapaxes(-1, -2), g) if needs[2] else None
+    gv = matmul(used.swapaxes(-1, -2), g) if needs[2] else None
     if not (needs[0] or needs[1] or needs[3]):
         return None, None, gv, None
-    gs = np.matmul(g, value.swapaxes(-1, -2))
+    gs = matmul(g, value.swapaxes(-1, -2))
     if kept is not None:
         gs = gs * kept
     if is_array(g):
@@ -170,8 +171,8 @@ def _attention_backward(
     else:
         gs = (gs - (gs * weights).sum(-1)[..., None]) * weights
     factor = _scale_of(query, scale)
-    gq = np.matmul(gs, key) * factor if needs[0] else None
-    gk = np.matmul(gs.swapaxes(-1, -2), query * factor) if needs[1] else None
+    gq = matmul(gs, key) * factor if needs[0] else None
+    gk = matmul(gs.swapaxes(-1, -2), query * factor) if needs[1] else None
     return gq, gk, gv, gs if needs[3] else None
 
 
@@ -180,7 +181,7 @@ def _on_tensors(
 ) -> tuple[Any, Any]:
     """What :func:`_recorded` saves, computed again as tensors that know where they come from."""
     kept = None if saved[1] is None else wrap(saved[1])
-    scores = np.matmul(query * _scale_of(query, scale), key.swapaxes(-1, -2))
+    scores = matmul(query * _scale_of(query, scale), key.swapaxes(-1, -2))
     if causal:
         scores = scores.masked_fill(wrap(~np.tri(*scores.shape[-2:], dtype=np.bool_)), -math.inf)
     elif mask is not None:

@@ -13,6 +13,7 @@ import math
 import numpy as np
 
 from modtree._ops.generic import Array
+from modtree._ops.matrix_product import matmul
 from modtree._ops.windows import Sizes, add_windows, cropped, windows
 
 #: Up to so many columns per sample, images count as small.
@@ -56,12 +57,12 @@ def convolution(
         for i in range(0, n, step):
             part = np.moveaxis(_samples_last(x[i : i + step]), -1, 0)
             columns = np.moveaxis(windows(part, kernel, stride, dilation), 0, -1)
-            product = np.matmul(matrices[0], columns.reshape(depth, length * len(part)))
+            product = matmul(matrices[0], columns.reshape(depth, length * len(part)))
             y[i : i + step] = np.moveaxis(product.reshape(o, *counts, len(part)), -1, 0)
         return y
     y = np.empty((n, groups, o // groups, length), x.dtype)
     if _copies_nothing(kernel, stride):
-        np.matmul(matrices, x.reshape(n, groups, depth, length), out=y)
+        matmul(matrices, x.reshape(n, groups, depth, length), out=y)
         return y.reshape(n, o, *counts)
     view = windows(x, kernel, stride, dilation)
     step = _step(depth * groups * length * x.itemsize, n, 1)
@@ -70,7 +71,7 @@ def convolution(
         part = columns[: min(step, n - i)]
         np.copyto(part, view[i : i + step])
         part = part.reshape(len(part), groups, depth, length)
-        np.matmul(matrices, part, out=y[i : i + step])
+        matmul(matrices, part, out=y[i : i + step])
     return y.reshape(n, o, *counts)
 
 
@@ -84,14 +85,14 @@ def transposed(
     matrices = weight.reshape(groups, o // groups, depth).swapaxes(1, 2)
     if _copies_nothing(kernel, stride) and sizes == counts:
         rows = y.reshape(n, groups, o // groups, length)
-        return np.matmul(matrices, rows).reshape(n, c, *counts)
+        return matmul(matrices, rows).reshape(n, c, *counts)
     if groups == 1 and n > 1 and length <= SMALL:
         x = np.empty((n, c, *sizes), y.dtype)
         step = _step(depth * length * y.itemsize, n, 16)
         for i in range(0, n, step):
             m = min(step, n - i)
             samples = _samples_last(y[i : i + step]).reshape(o, length * m)
-            shares = np.matmul(matrices[0], samples).reshape(c, *kernel, *counts, m)
+            shares = matmul(matrices[0], samples).reshape(c, *kernel, *counts, m)
             sums = np.zeros((c, *sizes, shares.shape[-1]), y.dtype)
             add_windows(
                 np.moveaxis(shares, -1, 0), sizes, stride, dilation, np.moveaxis(sums, -1, 0)
@@ -104,7 +105,7 @@ def transposed(
     columns = np.empty((min(step, n), groups, depth, length), y.dtype)
     for i in range(0, n, step):
         part = columns[: min(step, n - i)]
-        np.matmul(matrices, y[i : i + step], out=part)
+        matmul(matrices, y[i : i + step], out=part)
         part = part.reshape(len(part), c, *kernel, *counts)
         add_windows(part, sizes, stride, dilation, x[i : i + step])
     return x
@@ -121,7 +122,7 @@ def over_batch(
     if _copies_nothing(kernel, stride) and x.shape[2:] == counts and length > SMALL:
         whole_y = y.reshape(n, groups, o // groups, length)
         whole_x = x.reshape(n, groups, depth, length).swapaxes(2, 3)
-        return np.add.reduce(np.matmul(whole_y, whole_x), axis=0)
+        return np.add.reduce(matmul(whole_y, whole_x), axis=0)
     small = length <= SMALL
     step = _step(c * math.prod(kernel) * length * x.itemsize, n, 16 if small else 1)
     # With more rows than columns, products are up to a third faster than the other way round.
@@ -142,5 +143,5 @@ def over_batch(
         columns = buffer[: groups * depth * m].reshape(groups, depth, m)
         np.copyto(columns.reshape(view.shape), view)
         rows = rows.reshape(groups, o // groups, m)
-        total += np.matmul(columns, rows.swapaxes(1, 2), out=product)
+        total += matmul(columns, rows.swapaxes(1, 2), out=product)
     return total.swapaxes(1, 2)

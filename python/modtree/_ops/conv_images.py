@@ -17,6 +17,7 @@ import numpy as np
 
 from modtree._C import kernels
 from modtree._ops.generic import Array
+from modtree._ops.matrix_product import matmul
 from modtree._ops.windows import Sizes, has_kernel
 
 #: Bytes of columns made at a time.
@@ -126,14 +127,14 @@ def _by_columns(
     y = np.empty((n, groups, o // groups, length), image.dtype)
     matrices = weight.reshape(groups, o // groups, depth)
     if _copies_nothing(kernel, stride, padding):
-        return np.matmul(matrices, image.reshape(n, groups, depth, length), out=y)
+        return matmul(matrices, image.reshape(n, groups, depth, length), out=y)
     step = _step(depth * groups * length * image.itemsize, n, CHUNK)
     buffer = np.empty((min(step, n), groups * depth, length), image.dtype)
     for i in range(0, n, step):
         columns = buffer[: min(step, n - i)]
         kernels.im2col(image[i : i + step], kernel, stride, padding, dilation, output, out=columns)
         part = columns.reshape(len(columns), groups, depth, length)
-        np.matmul(matrices, part, out=y[i : i + step])
+        matmul(matrices, part, out=y[i : i + step])
     return y
 
 
@@ -179,7 +180,7 @@ def transposed(
     buffer = np.empty((min(step, n), groups, depth, length), y.dtype)
     for i in range(0, n, step):
         columns, part = buffer[: min(step, n - i)], x[i : i + step]
-        np.matmul(matrices, rows[i : i + step], out=columns)
+        matmul(matrices, rows[i : i + step], out=columns)
         kernels.col2im(
             columns.reshape(len(part), groups * depth, length),
             part.shape,
@@ -225,5 +226,5 @@ def over_batch(
             image[i : i + step], kernel, stride, padding, dilation, output, True, out=flat
         )
         part = rows[i : i + step].transpose(1, 2, 0, 3).reshape(groups, o // groups, m)
-        total += np.matmul(columns, part.swapaxes(1, 2), out=product)
+        total += matmul(columns, part.swapaxes(1, 2), out=product)
     return total.swapaxes(1, 2).reshape(shape)

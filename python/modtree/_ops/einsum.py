@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from modtree._ops.generic import conj, operation, operation_of_list
+from modtree._ops.matrix_product import matmul
 from modtree._ops.registry import define, derive, export, ops
 
 # A label of a dimension is a number: that of its letter, or for what an ellipsis stands for -1, -2,
@@ -172,7 +173,7 @@ def _contract(a: Any, la: Labels, b: Any, lb: Labels, keep: set[int]) -> tuple[A
     lead = left.shape[:nb]
     m, k = math.prod(left.shape[nb : nb + nr]), math.prod(left.shape[nb + nr :])
     n = math.prod(right.shape[nb + ni :])
-    product = np.matmul(left.reshape(*lead, m, k), right.reshape(*lead, k, n))
+    product = matmul(left.reshape(*lead, m, k), right.reshape(*lead, k, n))
     return product.reshape(shape), labels
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from modtree._C import kernels
 from modtree._ops.generic import Array, Spec, is_array
+from modtree._ops.matrix_product import matmul
 from modtree._ops.recurrent import (
     Sizes,
     check_sequence,
@@ -50,7 +51,7 @@ def _gru_recorded(
     h = h0
     for s in range(steps):
         n = batch if counts is None else counts[s]
-        part = np.matmul(h[:n], turned)
+        part = matmul(h[:n], turned)
         if b_hh is not None:
             part += b_hh
         new, active = kernels.gru_cell(from_input[s, :n], part, h[:n])
@@ -99,7 +100,7 @@ def _gru_backward(
         dx[s, :n], dy[s, :n], rest = kernels.gru_cell_backward(
             dh[:n], gates[s], parts[s], hidden[s][:n]
         )
-        np.add(np.matmul(dy[s, :n], w_hh), rest, out=dh[:n])
+        np.add(matmul(dy[s, :n], w_hh), rest, out=dh[:n])
     gx, gw, gb = input_gradients(needs, 2, dx, x, w_ih, b_ih, reverse)
     gu = weight_gradient(dy, np.stack(hidden[:-1])) if needs[3] else None
     gc = dy.sum((0, 1)) if b_hh is not None and needs[5] else None

@@ -11,6 +11,7 @@ import numpy as np
 from modtree._C import as_dtype
 from modtree._ops.einsum import tensordot
 from modtree._ops.generic import adjoint, conj, operation, operation_of_list
+from modtree._ops.matrix_product import matmul
 from modtree._ops.registry import define, derive, export, ops
 from modtree._ops.signatures import like
 
@@ -28,8 +29,8 @@ def _matmul(a: Any, b: Any) -> Any:
     if a.ndim > 2 and b.ndim == 2:
         # One product instead of NumPy's loop over the leading dimensions.
         rows = a.reshape(math.prod(a.shape[:-1]), a.shape[-1])
-        return (rows @ b).reshape(*a.shape[:-1], b.shape[-1])
-    return np.matmul(a, b)
+        return matmul(rows, b).reshape(*a.shape[:-1], b.shape[-1])
+    return matmul(a, b)
 
 
 def _matmul_meta(a: Any, b: Any) -> Any:

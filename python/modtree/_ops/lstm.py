@@ -12,6 +12,7 @@ import numpy as np
 
 from modtree._C import kernels
 from modtree._ops.generic import Array, Spec, is_array
+from modtree._ops.matrix_product import matmul
 from modtree._ops.recurrent import (
     Sizes,
     check_sequence,
@@ -53,11 +54,11 @@ def _lstm_recorded(
     h, c = h0, c0
     for s in range(steps):
         n = batch if counts is None else counts[s]
-        step = from_input[s, :n], np.matmul(h[:n], turned, out=product[:n]), c[:n]
+        step = from_input[s, :n], matmul(h[:n], turned, out=product[:n]), c[:n]
         new_h, new_c, active = kernels.lstm_cell(*step)
         if w_hr is not None:
             free.append(new_h)
-            new_h = np.matmul(new_h, w_hr.T)
+            new_h = matmul(new_h, w_hr.T)
         if n < batch:
             new_h, new_c = np.concatenate((new_h, h[n:])), np.concatenate((new_c, c[n:]))
         h, c = new_h, new_c
@@ -108,14 +109,14 @@ def _lstm_backward(
         d = dh[:n]
         if dp is not None:
             dp[s, :n] = d
-            d = np.matmul(d, w_hr)
+            d = matmul(d, w_hr)
         before, after = cells[s][:n], cells[s + 1][:n]
         dg[s, :n], rest = kernels.lstm_cell_backward(d, dc[:n], gates[s], before, after)
         if n == batch:
             dc = rest
         else:
             dc[:n] = rest
-        np.matmul(dg[s, :n], w_hh, out=dh[:n])
+        matmul(dg[s, :n], w_hh, out=dh[:n])
     gx, gw, gb = input_gradients(needs, 3, dg, x, w_ih, b_ih, reverse)
     gu = weight_gradient(dg, np.stack(hidden[:-1])) if needs[4] else None
     gc = None
@@ -128,7 +129,7 @@ def _lstm_backward(
 def _projection_gradient(dp: Array, free: list[Array]) -> Array:
     """Of the projection's weight; in step s, the first len(free[s]) sequences took part."""
     rows = [dp[s, : len(m)] for s, m in enumerate(free)]
-    return np.matmul(np.concatenate(rows).T, np.concatenate(free))
+    return matmul(np.concatenate(rows).T, np.concatenate(free))
 
 
 def _lstm_meta(

@@ -10,6 +10,7 @@ import numpy as np
 
 from modtree._ops.generic import Array, Spec, is_array, need_arrays, need_floating
 from modtree._ops.join import cat, stack
+from modtree._ops.matrix_product import matmul
 from modtree._ops.registry import define, derive_jointly
 from modtree.autograd.engine import grad
 
@@ -151,7 +152,7 @@ def step_sizes(sizes: Sizes, reverse: bool, steps: int, batch: int) -> Sizes:
 def project(x: Array, weight: Array, bias: Array | None, reverse: bool) -> Array:
     """x weight^T + bias for all steps: a new (steps, batch, rows of the weight)."""
     steps, batch, width = x.shape
-    flat = np.matmul(x.reshape(-1, width), weight.T)
+    flat = matmul(x.reshape(-1, width), weight.T)
     if bias is not None:
         flat += bias
     out = flat.reshape(steps, batch, weight.shape[0])
@@ -161,7 +162,7 @@ def project(x: Array, weight: Array, bias: Array | None, reverse: bool) -> Array
 
 def weight_gradient(g: Array, x: Array) -> Array:
     """Sum over steps and batch of the outer products."""
-    return np.matmul(g.reshape(-1, g.shape[-1]).T, x.reshape(-1, x.shape[-1]))
+    return matmul(g.reshape(-1, g.shape[-1]).T, x.reshape(-1, x.shape[-1]))
 
 
 def sequence_meta(x: Array, states: list[Array], width: int) -> list[Spec]:
@@ -177,7 +178,7 @@ def input_gradients(
     the two biases come after it.
     """
     flat = in_order(dg, reverse)  # time order
-    gx = np.matmul(flat.reshape(-1, flat.shape[-1]), w_ih).reshape(x.shape) if needs[0] else None
+    gx = matmul(flat.reshape(-1, flat.shape[-1]), w_ih).reshape(x.shape) if needs[0] else None
     gw = weight_gradient(flat, x) if needs[first] else None
     gb = dg.sum((0, 1)) if b_ih is not None and needs[first + 2] else None
     return gx, gw, gb
@@ -207,7 +208,7 @@ def _rnn_recorded(
     hidden = [h0]
     for s in range(steps):
         n = batch if counts is None else counts[s]
-        now = np.matmul(hidden[s][:n], turned)
+        now = matmul(hidden[s][:n], turned)
         now += pre[s, :n]
         if relu:
             np.maximum(now, 0, out=now)
@@ -252,7 +253,7 @@ def _rnn_backward(
         if gy is not None:
             dh += gy[s]
         np.multiply(dh[:n], slope[s, :n], out=dg[s, :n])
-        np.matmul(dg[s, :n], w_hh, out=dh[:n])
+        matmul(dg[s, :n], w_hh, out=dh[:n])
     gx, gw, gb = input_gradients(needs, 2, dg, x, w_ih, b_ih, reverse)
     gu = weight_gradient(dg, states[:-1]) if needs[3] else None
     gc = None
