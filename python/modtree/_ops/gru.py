@@ -13,7 +13,7 @@ import numpy as np
 
 from modtree._C import kernels
 from modtree._ops.generic import Array, Spec, is_array
-from modtree._ops.matrix_product import matmul
+from modtree._ops.matrix_product import matmul, turned_for_products
 from modtree._ops.recurrent import (
     Sizes,
     check_sequence,
@@ -46,7 +46,7 @@ def _gru_recorded(
     steps, batch = x.shape[:2]
     counts = step_sizes(sizes, reverse, steps, batch)
     from_input = project(x, w_ih, b_ih, reverse)
-    turned = np.ascontiguousarray(w_hh.T)  # a product up to 1.7 times faster
+    turned = turned_for_products(w_hh)
     gates, parts, hidden = [], [], [h0]
     h = h0
     for s in range(steps):

@@ -12,7 +12,7 @@ import numpy as np
 
 from modtree._C import kernels
 from modtree._ops.generic import Array, Spec, is_array
-from modtree._ops.matrix_product import matmul
+from modtree._ops.matrix_product import matmul, turned_for_products
 from modtree._ops.recurrent import (
     Sizes,
     check_sequence,
@@ -48,7 +48,7 @@ def _lstm_recorded(
     counts = step_sizes(sizes, reverse, steps, batch)
     bias = b_ih if b_hh is None else b_hh if b_ih is None else b_ih + b_hh
     from_input = project(x, w_ih, bias, reverse)
-    turned = np.ascontiguousarray(w_hh.T)  # a product up to 1.7 times faster
+    turned = turned_for_products(w_hh)
     product = np.empty((batch, w_hh.shape[0]), x.dtype)
     gates, hidden, cells, free = [], [h0], [c0], []
     h, c = h0, c0

@@ -20,3 +20,11 @@ def matmul(a: Any, b: Any, out: Any = None) -> Any:
     """
     product = kernels.matmul(a, b, None, out)
     return np.matmul(a, b, out=out) if product is None else product
+
+
+def turned_for_products(weight: Any) -> Any:
+    """``weight.T`` for many products with a few rows each: the native kernel reads the weight where
+    it is, while OpenBLAS is up to 1.7 times faster with a transposed copy.
+    """
+    turned = weight.T
+    return turned if kernels.has_wide_products() else np.ascontiguousarray(turned)
