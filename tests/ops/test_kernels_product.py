@@ -149,3 +149,29 @@ def test_linear(name, batch):
     np.testing.assert_allclose(
         layer.weight.grad.numpy(), 2 * expected.T @ rows, rtol=1e-12, atol=1e-12
     )
+
+
+@pytest.mark.parametrize("name", ["modtree", "torch"])
+def test_products_with_vectors(name):
+    lib = pytest.importorskip(name)
+    random = np.random.default_rng(4)
+    for shape in ((5, 7), (60, 90), (3, 4, 7), (2, 0), (0, 3), (2, 3, 0), (1, 1)):
+        m, v = random.standard_normal(shape), random.standard_normal(2 * shape[-1])[::2]
+        u = random.standard_normal(shape[-2])
+        pairs = [(m, v)]
+        if m.ndim == 2:
+            pairs += [(u, m), (v, m.T), (u, transposed(m)), (m.T, u)]
+        for a, b in pairs:
+            x, y = (lib.from_numpy(p.copy()).requires_grad_() for p in (a, b))
+            product = x @ y
+            expected = a @ b
+            assert tuple(product.shape) == expected.shape
+            np.testing.assert_allclose(product.detach().numpy(), expected, atol=1e-12)
+            product.sum().backward()
+            ones = np.ones_like(expected)
+            if b.ndim == 1:
+                grads = ones[..., None] * b, np.tensordot(ones, a, ones.ndim)
+            else:
+                grads = b @ ones, np.multiply.outer(a, ones)
+            for leaf, grad in zip((x, y), grads, strict=True):
+                np.testing.assert_allclose(leaf.grad.numpy(), grad, atol=1e-12)

@@ -26,10 +26,15 @@ def _matmul(a: Any, b: Any) -> Any:
             f"mat1 and mat2 shapes cannot be multiplied ({'x'.join(map(str, a.shape))} and "
             f"{'x'.join(map(str, b.shape))})"
         )
-    if a.ndim > 2 and b.ndim == 2:
+    if a.ndim > 2 and b.ndim <= 2:
         # One product instead of NumPy's loop over the leading dimensions.
         rows = a.reshape(math.prod(a.shape[:-1]), a.shape[-1])
-        return matmul(rows, b).reshape(*a.shape[:-1], b.shape[-1])
+        return _matmul(rows, b).reshape(*a.shape[:-1], *b.shape[1:])
+    # A vector as a matrix is a product that the native kernel has.
+    if b.ndim == 1 < a.ndim:
+        return matmul(a, b[:, None])[:, 0]
+    if a.ndim == 1 < b.ndim == 2 and b.flags.f_contiguous:
+        return matmul(a[None], b)[0]
     return matmul(a, b)
 
 

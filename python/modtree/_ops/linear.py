@@ -53,7 +53,7 @@ def _rows(x: Any) -> Any:
 def _linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
     _check_linear(x, weight, bias)
     # One matrix product instead of one for each entry of the leading axes.
-    rows = x if x.ndim <= 2 else _rows(x)
+    rows = x if x.ndim == 2 else _rows(x)
     shape = x.shape[:-1] + weight.shape[:-1]
     if (
         bias is not None
