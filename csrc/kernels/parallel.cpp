@@ -195,7 +195,9 @@ private:
         std::thread([this] { help(); }).detach();
       }
     } catch (const std::system_error &) {
+      return threads_;
     } catch (const std::bad_alloc &) {
+      return threads_;
     }
     return threads_;
   }
