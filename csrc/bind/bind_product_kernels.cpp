@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/dot_products.h"
 #include "kernels/matrix_product.h"
 
 namespace modtree {
@@ -14,7 +15,12 @@ namespace modtree {
 namespace {
 
 // Multiplications of a product that NumPy's loop over small matrices does as fast.
-constexpr py::ssize_t kTinyProduct = 1 << 10;
+constexpr double kTinyProduct = 1 << 10;
+
+// Values of a row that are worth a product with one vector.
+constexpr py::ssize_t kLongRow = 256;
+// Values of the result from which on OpenBLAS's kernels for short rows are worth calling.
+constexpr double kManyShort = 1 << 12;
 
 bool has_wide_products() { return kernels::isa() != kernels::Isa::baseline; }
 
@@ -112,22 +118,30 @@ bool is_writable(const py::object &out, const Shape &shape, const Array &a, cons
          !Extent(array).overlaps(Extent(a)) && !Extent(array).overlaps(Extent(b));
 }
 
+// Does the native kernel take less time than NumPy's? Not where sums of short rows or what each of
+// many tiny products sets up take longer than the products, nor where a matrix would be copied for
+// one vector.
+template <class T>
+bool is_worth_it(const Array &a, const Array &b) {
+  const py::ssize_t rows = size_from_last(a, 1), columns = size_from_last(b, 0);
+  const py::ssize_t depth = size_from_last(a, 0), few = std::min(rows, columns);
+  const double values = static_cast<double>(rows) * static_cast<double>(columns);
+  if (few == 1) {
+    return depth >= kLongRow &&
+           (columns == 1 ? stride_from_last<T>(a, 0) : stride_from_last<T>(b, 1)) == 1;
+  }
+  if (few <= kernels::kMostVectors && !kernels::are_worth_dots(few, depth) && values > kManyShort) {
+    return false;
+  }
+  return (a.ndim() == 2 && b.ndim() == 2) || values * static_cast<double>(depth) >= kTinyProduct;
+}
+
 template <class T>
 py::object matmul_of(const Array &a, const Array &b, const py::object &bias,
                      const py::object &out) {
   const Shape shape = product_shape(a, b);
-  if (shape.empty() || !is_readable<T>(a) || !is_readable<T>(b) ||
+  if (shape.empty() || !is_readable<T>(a) || !is_readable<T>(b) || !is_worth_it<T>(a, b) ||
       (!out.is_none() && !is_writable<T>(out, shape, a, b))) {
-    return py::none();
-  }
-  // To copy a matrix for one product with a vector would take longer than the product.
-  if ((shape.back() == 1 && stride_from_last<T>(a, 0) != 1) ||
-      (shape[shape.size() - 2] == 1 && stride_from_last<T>(b, 1) != 1)) {
-    return py::none();
-  }
-  // Nor are many tiny products worth what each has to set up.
-  const py::ssize_t one = shape.back() * shape[shape.size() - 2] * size_from_last(a, 0);
-  if (shape.size() > 2 && one < kTinyProduct) {
     return py::none();
   }
   const Optional<T> added("matmul", "bias", bias, {shape.back()});
@@ -189,8 +203,7 @@ void bind_product_kernels(Functions &m) {
       "matmul(a, b, bias=None, out=None)",
       "NumPy's matmul of float32 or float64 matrices, and bias[j] added to column j. None "
       "where NumPy is to be asked: other dtypes and layouts, fewer than two axes, "
-      "vectors times matrices that do not lie for it, shapes that do not fit, instructions that "
-      "this machine lacks.");
+      "short or tiny products, shapes that do not fit, instructions that this machine lacks.");
 }
 
 }  // namespace modtree

@@ -9,8 +9,12 @@
 
 namespace modtree::kernels {
 
-// With more, tiles (tile_product.h) are faster.
 constexpr std::ptrdiff_t kMostVectors = 8;
+
+// With more vectors or shorter ones, tiles (tile_product.h) are faster.
+constexpr bool are_worth_dots(std::ptrdiff_t vectors, std::ptrdiff_t depth) {
+  return vectors <= kMostVectors && depth >= (vectors <= kMostVectors / 2 ? 32 : 64);
+}
 
 // out[i * out_row + j * out_vector] = sum of a[i * a_stride + k] * b[j * b_stride + k] over k
 // + bias[i * bias_row + j * bias_vector], for all rows i and vectors j, of which there are at most

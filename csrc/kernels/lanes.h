@@ -82,11 +82,8 @@ struct Lanes {
     if constexpr (kCount == 2) {
       return values[0] + values[1];
     } else {
-      Lanes<T, kBytes / 2> low, high;
-      std::memcpy(&low.values, &values, sizeof(low.values));
-      std::memcpy(&high.values, reinterpret_cast<const char *>(&values) + sizeof(low.values),
-                  sizeof(high.values));
-      low.add(high);
+      Half low = half<0>(std::make_integer_sequence<int, kCount / 2>());
+      low.add(half<kCount / 2>(std::make_integer_sequence<int, kCount / 2>()));
       return low.sum();
     }
   }
@@ -101,6 +98,19 @@ struct Lanes {
   }
 
 private:
+  using Half = Lanes<T, kBytes / 2>;
+
+  template <int kFirst, int... kPlaces>
+  MODTREE_ALWAYS_INLINE Half half(std::integer_sequence<int, kPlaces...>) const {
+    Half part;
+#ifdef MODTREE_HAS_SHUFFLES
+    part.values = __builtin_shufflevector(values, values, (kFirst + kPlaces)...);
+#else
+    ((part.values[kPlaces] = values[kFirst + kPlaces]), ...);
+#endif
+    return part;
+  }
+
   template <int kFirst, int... kPlaces>
   MODTREE_ALWAYS_INLINE void interleave(const Lanes &a, const Lanes &b,
                                         std::integer_sequence<int, kPlaces...>) {

@@ -282,9 +282,10 @@ void multiply_with(Isa isa, const MatrixProduct<T> &p) {
   if (p.rows <= 0 || p.columns <= 0) {
     return;
   }
-  if (p.columns <= kMostVectors && p.columns <= p.rows && p.a.column == 1) {
+  const bool are_dots = are_worth_dots(std::min(p.rows, p.columns), p.depth);
+  if (are_dots && p.columns <= p.rows && p.a.column == 1) {
     multiply_vectors(isa, p, p.a, p.b, p.out, false);
-  } else if (p.rows <= kMostVectors && p.rows <= p.columns && p.b.row == 1) {
+  } else if (are_dots && p.rows <= p.columns && p.b.row == 1) {
     multiply_vectors(isa, p, transposed(p.b), transposed(p.a), transposed(p.out), true);
   } else {
     ProductRun<T>(p, tile_kernels(isa, T())).run();

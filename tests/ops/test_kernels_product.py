@@ -75,7 +75,7 @@ def test_random_shapes():
         a = random.choice(LAYOUTS)(random.standard_normal((*lead_a, rows, depth)).astype(dtype))
         b = random.choice(LAYOUTS)(random.standard_normal((*lead_b, depth, columns)).astype(dtype))
         if kernels.matmul(a, b) is None:
-            # One row or column times what would have to be copied, or many tiny products.
+            # One row or column, or many tiny products.
             assert min(rows, columns) <= 1 or (lead and rows * depth * columns < 1 << 10)
         else:
             check(a, b, dtype)
@@ -102,6 +102,7 @@ def test_what_numpy_does():
         (a, b[:, 0]),
         (a[0], b),
         (a[:1], b),
+        (np.ones((5000, 3), np.float32), np.ones((3, 4), np.float32)),
         (a.astype(int), b.astype(int)),
         (a.astype([("x", "f4"), ("y", "u1")])["x"], b),
     ):
