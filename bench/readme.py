@@ -127,10 +127,13 @@ def _reached(row: dict[str, Any]) -> str:
 def training_text_of(record: dict[str, Any]) -> str:
     """The same for the run of bench.bench_autograd: all its rows."""
     machine = record["machine"]
+    text = (
+        f"One thread of {machine['cpu']} (torch {machine['torch']}, commit {machine['commit']}), "
+        f"`{machine['command']}`. The floor is NumPy on bare arrays, for convolutions the matrix "
+        "products alone."
+    )
     lines = [
-        f"The same machine and versions, commit {machine['commit']}, `{machine['command']}`. The "
-        f"floor is NumPy on bare "
-        "arrays, for convolutions the matrix products alone.",
+        textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False),
         "",
         "| operation | per | floor | modtree | torch | modtree / torch |",
         "|---|---|---:|---:|---:|---:|",
