@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Products of matrices.
-#include "bind/kernel_arrays.h"
+#include "bind/dense_arrays.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -27,7 +27,7 @@ bool has_wide_products() { return kernels::isa() != kernels::Isa::baseline; }
 // Can a kernel read the values where they are? All strides are whole values then.
 template <class T>
 bool is_readable(const Array &x) {
-  if (!is_array_of<T>(x.ptr()) || !x.is_aligned() || x.ndim() < 2) {
+  if (!readable_as<T>(x) || x.ndim() < 2) {
     return false;
   }
   const Shape strides = x.strides();
@@ -198,7 +198,7 @@ py::object matmul(const py::object &first, const py::object &second, const py::o
 void bind_product_kernels(Functions &m) {
   m.def<has_wide_products>(
       "has_wide_products()",
-      "Does this machine have instructions that make `convolution` and `matmul` the fastest way?");
+      "Does this machine have AVX2 or AVX-512, for which `convolution` and `matmul` are made?");
   m.def<matmul>(
       "matmul(a, b, bias=None, out=None)",
       "NumPy's matmul of float32 or float64 matrices, and bias[j] added to column j. None "

@@ -10,7 +10,7 @@ import modtree as mt
 from modtree._C import kernels
 from modtree._ops.matrix_product import matmul
 
-pytestmark = pytest.mark.skipif(
+native = pytest.mark.skipif(
     not kernels.has_wide_products(), reason="NumPy multiplies on this machine"
 )
 
@@ -50,6 +50,7 @@ def check(a, b, dtype, **options):
     return got
 
 
+@native
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("shape", [(5, 7, 11), (40, 33, 50), (3, 40, 70), (70, 900, 20)], ids=str)
 def test_layouts(shape, dtype):
@@ -64,6 +65,7 @@ def test_layouts(shape, dtype):
             check(lay_a(a), lay_b(b), dtype, bias=bias)
 
 
+@native
 def test_random_shapes():
     random = np.random.default_rng(1)
     for _ in range(600):
@@ -82,6 +84,7 @@ def test_random_shapes():
         assert np.allclose(matmul(a, b), np.matmul(a, b), atol=1e-4)
 
 
+@native
 def test_into_an_array():
     random = np.random.default_rng(2)
     a, b = random.standard_normal((2, 3, 20, 30)), random.standard_normal((2, 3, 30, 10))
@@ -91,6 +94,7 @@ def test_into_an_array():
     assert not np.isnan(whole).any()
 
 
+@native
 def test_what_numpy_does():
     random = np.random.default_rng(3)
     a, b = (random.standard_normal(s).astype(np.float32) for s in ((20, 30), (30, 40)))
@@ -123,6 +127,7 @@ def test_what_numpy_does():
         kernels.matmul(a, b, np.ones(40))
 
 
+@native
 def test_values_that_are_no_numbers():
     a, b = np.ones((9, 20), np.float32), np.ones((20, 50), np.float32)
     a[3, 4], b[7, 30] = np.nan, np.inf

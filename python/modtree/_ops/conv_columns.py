@@ -125,7 +125,7 @@ def over_batch(
         return np.add.reduce(matmul(whole_y, whole_x), axis=0)
     small = length <= SMALL
     step = _step(c * math.prod(kernel) * length * x.itemsize, n, 16 if small else 1)
-    # With more rows than columns, products are up to a third faster than the other way round.
+    # With more rows than columns, OpenBLAS is up to a third faster than the other way round.
     total = np.zeros((groups, depth, o // groups), x.dtype)
     product = np.empty(total.shape, x.dtype)
     buffer = np.empty(groups * depth * length * min(step, n), x.dtype)

@@ -214,7 +214,7 @@ def over_batch(
         return weight.reshape(shape)
     rows = y.reshape(n, groups, o // groups, length)
     step = _step(groups * depth * length * x.itemsize, n, SUM_CHUNK)
-    # With more rows than columns, products are up to a third faster than the other way round.
+    # With more rows than columns, OpenBLAS is up to a third faster than the other way round.
     total = np.zeros((groups, depth, o // groups), x.dtype)
     product = np.empty(total.shape, x.dtype)
     buffer = np.empty(groups * depth * length * min(step, n), x.dtype)
