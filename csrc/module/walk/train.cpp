@@ -76,35 +76,49 @@ public:
   // `root` is plain. True: the whole tree is done. False: the walk that asks must go on at path().
   bool run(PyObject *root) {
     set_mode(root, mode_);
-    PyObject *children = plain_children(root);
-    if (children) {
-      path_.push_back({root, nullptr, children, 0});
+    // Not on the path but in registers: a chain is as slow as the longest row of reads that wait
+    // for each other, and what has just been written would be one of them.
+    TreePlace here{root, nullptr, plain_children(root), 0};
+    TreePlace below{};
+    if (!here.children) {
+      return true;
     }
-    while (!path_.empty()) {
-      if (path_.back().position == kAtEnd) {
-        path_.pop_back();
-      } else if (!visit_children()) {
+    while (true) {
+      const Reached reached = visit_children(here, below);
+      if (reached == Reached::end) {
+        if (!go_up(&here)) {
+          return true;
+        }
+        continue;
+      }
+      path_.push_back(here);
+      if (reached == Reached::not_plain) {
+        return false;
+      }
+      here = below;
+      if (may_be_in_itself(here.module)) {
+        path_.push_back(here);
         return false;
       }
     }
-    return true;
   }
 
   const std::vector<TreePlace> &path() const { return path_; }
 
 private:
+  enum class Reached { end, module_with_children, not_plain };
+
   static constexpr Py_ssize_t kMostCompared = 64;
   static constexpr int kAhead = 16;
   // A position beyond every entry. On the way back no dict is read only to find that it has ended.
   static constexpr Py_ssize_t kAtEnd = PY_SSIZE_T_MAX / 2;
 
-  // Goes on with the children of the innermost module until one has children itself, or to their
-  // end. False at a child that is not plain, which counts as not visited then.
-  bool visit_children() {
-    TreePlace &place = path_.back();
-    const UnchangedDict siblings(place.children);
+  // Goes on with the children of a module to their end, until one has children itself, which is
+  // `below` then, or until one is not plain, which counts as not visited.
+  Reached visit_children(TreePlace &here, TreePlace &below) {
+    const UnchangedDict siblings(here.children);
     PyObject *key, *child;
-    for (Py_ssize_t before = place.position, next = before; siblings.next(&next, &key, &child);
+    for (Py_ssize_t before = here.position, next = before; siblings.next(&next, &key, &child);
          before = next) {
       if (PyObject *far = siblings.ahead(next, kAhead)) {
         prefetch_head(far, kModuleHead);
@@ -114,8 +128,8 @@ private:
       }
       // No code runs in this walk that could change a class.
       if ((Py_TYPE(child) != plain_type_ && !has_plain_class(child)) || !has_plain_state(child)) {
-        place.position = before;
-        return false;
+        here.position = before;
+        return Reached::not_plain;
       }
       plain_type_ = Py_TYPE(child);
       set_mode(child, mode_);
@@ -124,33 +138,44 @@ private:
       if (!children) {
         continue;
       }
-      place.position = before;
       if (!is_sole_reference(child)) {
         if (before > kMostCompared) {
-          return false;
+          here.position = before;
+          return Reached::not_plain;
         }
         if (is_among(child, siblings, before)) {
           continue;
         }
       }
-      place.position = siblings.ends_at(next) ? kAtEnd : next;
-      return enter({child, key, children, 0});
+      here.position = siblings.ends_at(next) ? kAtEnd : next;
+      below = {child, key, children, 0};
+      return Reached::module_with_children;
     }
-    path_.pop_back();
-    return true;
+    return Reached::end;
   }
 
-  // False when the module may be in itself.
-  bool enter(const TreePlace &place) {
-    path_.push_back(place);
-    const std::size_t depth = path_.size();
+  // To the next module above that has children left. False when there is none.
+  bool go_up(TreePlace *here) {
+    while (!path_.empty()) {
+      *here = path_.back();
+      path_.pop_back();
+      if (here->position != kAtEnd) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  // The module comes next on the path.
+  bool may_be_in_itself(PyObject *module) {
+    const std::size_t depth = path_.size() + 1;
     if (depth == next_mark_) {
       // What goes down for ever repeats itself: some mark is met again.
-      mark_ = depth - 1;
+      mark_ = module;
       next_mark_ *= 2;
-      return true;
+      return false;
     }
-    return mark_ == depth - 1 || path_[mark_].module != place.module;
+    return mark_ == module;
   }
 
   // Is the child among those before `position`?
@@ -167,8 +192,8 @@ private:
 
   PyObject *mode_;
   PyTypeObject *plain_type_ = nullptr;  // of the last child
-  std::vector<TreePlace> path_;
-  std::size_t mark_ = 0;  // index into path_
+  std::vector<TreePlace> path_;         // to the module whose children are visited, without it
+  PyObject *mark_ = nullptr;            // a module on the path, unless the walk has left it
   std::size_t next_mark_ = 2;
 };
 
