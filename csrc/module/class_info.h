@@ -119,7 +119,10 @@ inline ClassInfo class_info_of(PyObject *value) {
 
 // May the instance dict hold an attribute with the name of a virtual method?
 inline bool may_override(const ModuleObject *module) {
-  return module->state.exposed || module->state.instance_overrides;
+  const ModuleState &state = module->state;
+  static_assert(offsetof(ModuleState, instance_overrides) == offsetof(ModuleState, exposed) + 1);
+  constexpr bool kNeither[] = {false, false};  // compared as one word
+  return std::memcmp(&state.exposed, kNeither, sizeof kNeither) != 0;
 }
 
 // Does the instance dict hold an attribute of that name? The look-up stays out of line: walks ask

@@ -6,7 +6,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
+#include "module/registry_items.h"
 #include "python/compat.h"
 #include "python/dict_lookup.h"
 #include "python/interned.h"
@@ -69,6 +71,13 @@ struct ModuleState {
   PyObject *non_persistent;
   HookBlock *hooks;
 };
+
+// Has Module.__init__ run, and do the members hold the entries? Compared as one word.
+inline bool is_compact(const ModuleState &state) {
+  static_assert(offsetof(ModuleState, initialized) == 0 && offsetof(ModuleState, exposed) == 1);
+  constexpr bool kCompact[] = {true, false};
+  return std::memcmp(&state, kCompact, sizeof kCompact) == 0;
+}
 
 struct ModuleObject {
   PyObject_HEAD ModuleState state;
@@ -247,127 +256,5 @@ inline PyObject *instance_attribute(ModuleObject *module, PyObject *name) {
 
 // A new empty OrderedDict; null on error.
 PyObject *new_ordered_dict();
-
-// --- items of a registry
-// ---------------------------------------------------------------------------------
-
-// Loops over a registry whatever mapping it is. For a plain dict it walks in place and sees changes
-// of values; growing or shrinking is an error as in a Python loop. Any other mapping (an
-// OrderedDict may have another order than its dict) is walked by its own items() iterator.
-class RegistryItems {
-public:
-  RegistryItems() = default;
-  RegistryItems(const RegistryItems &) = delete;
-  RegistryItems &operator=(const RegistryItems &) = delete;
-  RegistryItems(RegistryItems &&other) noexcept { *this = std::move(other); }
-  RegistryItems &operator=(RegistryItems &&other) noexcept {
-    std::swap(mapping_, other.mapping_);
-    std::swap(items_, other.items_);
-    std::swap(pair_, other.pair_);
-    std::swap(position_, other.position_);
-    std::swap(size_, other.size_);
-    std::swap(left_, other.left_);
-    return *this;
-  }
-  ~RegistryItems() { reset(); }
-
-  // Borrows nothing afterwards: keeps the mapping alive. -1 on error.
-  int start(PyObject *mapping) {
-    Py_XINCREF(mapping);  // before the end of the old one, which may run code that puts another in
-                          // the place of this one
-    reset();
-    if (!mapping) {
-      return 0;
-    }
-    if (!PyDict_CheckExact(mapping)) {
-      const int started = start_iterator(mapping);
-      Py_DECREF(mapping);
-      return started;
-    }
-    mapping_ = mapping;
-    position_ = 0;
-    size_ = left_ = PyDict_GET_SIZE(mapping);
-    return 0;
-  }
-
-  // Begins behind what next() gives before `position`; the dict must not have changed since.
-  void skip_to(Py_ssize_t position) {
-    PyObject *key, *value;
-    while (position_ < position && dict_next(mapping_, &position_, &key, &value)) {
-      --left_;
-    }
-  }
-
-  // What next() would give, where that is no error and the key a plain str; false otherwise.
-  // pass() then goes behind it. `*far`: the value some places later, or null.
-  bool peek(Py_ssize_t *position, PyObject **key, PyObject **value, int places,
-            PyObject **far) const {
-    *position = position_;
-    return mapping_ && PyDict_GET_SIZE(mapping_) == size_ && left_ > 0 &&
-           dict_next_str(mapping_, position, key, value, places, far);
-  }
-  // Is it a plain dict of which next() would give nothing more?
-  bool at_end() const {
-    Py_ssize_t position = position_;
-    PyObject *key, *value;
-    return mapping_ && PyDict_GET_SIZE(mapping_) == size_ &&
-           !dict_next(mapping_, &position, &key, &value);
-  }
-  void pass(Py_ssize_t position) {
-    position_ = position;
-    --left_;
-  }
-
-  // The value of a plain dict that comes some places later, or null: for prefetching. Borrowed.
-  PyObject *ahead(int places) const {
-    return mapping_ ? dict_value_ahead(mapping_, position_, places) : nullptr;
-  }
-
-  // 1 and borrowed key and value (valid until user code runs), 0 at the end, -1 with RuntimeError
-  // when the dict changed size.
-  int next(PyObject **key, PyObject **value) {
-    if (mapping_) {
-      if (PyDict_GET_SIZE(mapping_) != size_) {
-        raise_changed_size();
-        return -1;
-      }
-      if (!dict_next(mapping_, &position_, key, value)) {
-        return 0;
-      }
-      if (--left_ < 0) {
-        raise_changed_keys();
-        return -1;
-      }
-      return 1;
-    }
-    return items_ ? next_of_iterator(key, value) : 0;
-  }
-
-  void reset() {
-    Py_CLEAR(mapping_);
-    Py_CLEAR(items_);
-    Py_CLEAR(pair_);
-  }
-
-  int traverse(visitproc visit, void *arg) const {
-    Py_VISIT(mapping_);
-    Py_VISIT(items_);
-    Py_VISIT(pair_);
-    return 0;
-  }
-
-private:
-  int start_iterator(PyObject *mapping);
-  int next_of_iterator(PyObject **key, PyObject **value);
-  int raise_changed_size();
-  int raise_changed_keys();
-
-  PyObject *mapping_ = nullptr;
-  PyObject *items_ = nullptr;  // iterator of the mapping's items()
-  PyObject *pair_ = nullptr;   // its last item, which owns what next() lent
-  Py_ssize_t position_ = 0;
-  Py_ssize_t size_ = 0;
-  Py_ssize_t left_ = 0;  // items that may still come: more means that keys were removed and added
-};
 
 }  // namespace modtree

@@ -69,13 +69,8 @@ using TypeVersion = unsigned int;
 
 inline void init_type_versions() {}
 
-inline TypeVersion type_version(PyTypeObject *type) {
-#if PY_VERSION_HEX < 0x030C0000
-  return PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG) ? type->tp_version_tag : 0;
-#else
-  return type->tp_version_tag;
-#endif
-}
+// The tag of a type that has changed is 0, on which CPython's own bytecode relies as well.
+inline TypeVersion type_version(PyTypeObject *type) { return type->tp_version_tag; }
 #endif
 
 // Was the hash of the str asked for before?
@@ -150,6 +145,15 @@ inline bool peek_own_dict(PyObject *object, PyObject **dict) {
 // one: held by a structure of ours, or returned to us. Of an argument it proves nothing: from 3.14
 // on the interpreter lends references that it does not count.
 inline bool is_sole_reference(PyObject *object) { return Py_REFCNT(object) == 1; }
+
+// Lets go of a reference that is not the last.
+inline void release_one_of_several(PyObject *object) {
+#if PY_VERSION_HEX < 0x030C0000
+  Py_SET_REFCNT(object, Py_REFCNT(object) - 1);
+#else
+  Py_DECREF(object);  // some objects have no count
+#endif
+}
 
 // The hash of an object that is compared by identity.
 inline Py_hash_t hash_pointer(const void *pointer) {

@@ -3,12 +3,21 @@
 // tables is known, and through its own functions elsewhere.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
 #include "python/compat.h"
 #include "python/prefetch.h"
 
 namespace modtree {
 
 enum class Lookup { found, missing, unsure };
+
+struct DictEntry {
+  PyObject *key;
+  PyObject *value;
+};
 
 #if MODTREE_KNOWS_DICT_TABLES
 
@@ -23,21 +32,17 @@ struct DictTable {
   Py_ssize_t usable;
   Py_ssize_t entry_count;
 };
-struct DictEntry {
-  PyObject *key;
-  PyObject *value;
-};
 constexpr std::uint8_t kOnlyStrKeys = 1;  // each of the type str itself; values beside the keys
 
 // Does the layout hold? Found out at import, before the first look-up.
 inline bool dict_tables_are_known = false;
 
 // The entries of the dict's table, or null where they lie in another way: beside keys of other
-// types, or keys that instances share. Valid until the dict changes.
+// types, or keys that instances share, whose values are elsewhere. Valid until the dict changes.
 inline const DictEntry *entries_of(PyObject *dict, Py_ssize_t *count) {
   const auto *object = reinterpret_cast<PyDictObject *>(dict);
   const auto *table = reinterpret_cast<const DictTable *>(object->ma_keys);
-  if (table->kind != kOnlyStrKeys || object->ma_values) {
+  if (table->kind != kOnlyStrKeys) {
     return nullptr;
   }
   *count = table->entry_count;
@@ -178,6 +183,41 @@ inline bool dict_next_str(PyObject *dict, Py_ssize_t *position, PyObject **key, 
   return true;
 }
 
+// Finds the entries of a dict again in a few instructions, for who reads one after the other while
+// the dict may change: what was asked of its table holds for every table with the same two bytes.
+class DictEntries {
+public:
+  DictEntries() = default;
+  explicit DictEntries(PyObject *dict) {
+    Py_ssize_t count;
+    if (const DictEntry *entries = dict_tables_are_known ? entries_of(dict, &count) : nullptr) {
+      const DictTable *table = table_of(dict);
+      offset_ = static_cast<std::uint32_t>(reinterpret_cast<const char *>(entries) -
+                                           reinterpret_cast<const char *>(table));
+      std::memcpy(shape_, &table->log2_index_bytes, sizeof shape_);
+    }
+  }
+
+  // Null where they lie in another way now. There are as many as the dict has ever had since its
+  // table was made, so at least as many as it has items.
+  const DictEntry *of(PyObject *dict) const {
+    const DictTable *table = table_of(dict);
+    return std::memcmp(&table->log2_index_bytes, shape_, sizeof shape_) == 0
+               ? reinterpret_cast<const DictEntry *>(reinterpret_cast<const char *>(table) +
+                                                     offset_)
+               : nullptr;
+  }
+
+private:
+  static const DictTable *table_of(PyObject *dict) {
+    return reinterpret_cast<const DictTable *>(reinterpret_cast<PyDictObject *>(dict)->ma_keys);
+  }
+  static_assert(offsetof(DictTable, kind) == offsetof(DictTable, log2_index_bytes) + 1);
+
+  std::uint32_t offset_ = 0;
+  std::uint8_t shape_[2] = {0xFF, 0xFF};  // log2_index_bytes and kind; no table has these
+};
+
 // The value that dict_next() comes to some places after `position`, or null where nobody knows:
 // for prefetching. Borrowed.
 inline PyObject *dict_value_ahead(PyObject *dict, Py_ssize_t position, int places) {
@@ -242,6 +282,13 @@ inline bool dict_next_str(PyObject *dict, Py_ssize_t *position, PyObject **key, 
   *far = nullptr;
   return PyDict_Next(dict, position, key, value) && PyUnicode_CheckExact(*key);
 }
+
+class DictEntries {
+public:
+  DictEntries() = default;
+  explicit DictEntries(PyObject *) {}
+  const DictEntry *of(PyObject *) const { return nullptr; }
+};
 
 inline bool has_only_strs(PyObject *) { return false; }
 

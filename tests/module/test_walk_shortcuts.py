@@ -373,13 +373,15 @@ def test_random_trees(ours, seed):
 
 
 def defined_walk(module, memo, prefix=""):
-    """named_modules() as nested generators over the registries."""
+    """named_modules() as nested generators over the registries; what a module has under that name
+    gives nothing here.
+    """
     if module in memo:
         return
     memo.add(module)
     yield prefix, module
     for name, child in module._modules.items():
-        if child is not None:
+        if child is not None and "named_modules" not in vars(child):
             yield from defined_walk(child, memo, prefix + "." * bool(prefix) + name)
 
 
@@ -451,3 +453,127 @@ def test_random_changes_at_every_step(ours, block):
             )
         )
         assert found == expected, seed
+
+
+def nothing(memo, prefix, remove_duplicate):
+    return iter(())
+
+
+def change_siblings(rng, new, parent, last):
+    """One change of the dict that is being walked, or of what stands next in it."""
+    children = parent._modules
+    names_now = list(children)
+    if not names_now:
+        return
+    some = rng.choice(names_now)
+    kind = rng.randrange(11)
+    if kind == 0:
+        children[some] = rng.choice([None, new(), last, parent])
+    elif kind == 1:  # a table of another size, with the same entries
+        children.update({name: children[name] for name in names_now * 4})
+        children.update(dict.fromkeys(names_now, children[some]) | dict(children))
+    elif kind == 2:  # a larger table, with as many entries as before
+        added = [f"more{n}" for n in range(200)]
+        children.update(dict.fromkeys(added, last))
+        for name in added:
+            del children[name]
+    elif kind == 3:
+        children[some] = children.pop(some)
+    elif kind == 4:
+        del children[some]
+        children[f"other{rng.random()}"] = new()
+    elif kind == 5 and children[some] is not None:
+        children[some].below = new()
+    elif kind == 6 and children[some] is not None:
+        _ = children[some].__dict__
+    elif kind == 7 and children[some] is not None:
+        children[some].named_modules = nothing
+    elif kind == 8:
+        last.below = new()
+    elif kind == 9:
+        del children[some]
+    elif kind == 10 and children[some] is not None:
+        children[some].__class__ = rng.choice([type(new()), *type(new()).__subclasses__()])
+
+
+def tags_of(walk_of, impl, seed):
+    """Tags of the modules that the walk gives while the siblings are changed under it."""
+    rng = random.Random(seed)
+    count = 0
+
+    class Tagged(impl.nn.Module):
+        def __init__(self):
+            nonlocal count
+            super().__init__()
+            self.tag = count = count + 1
+
+    class Other(Tagged):
+        pass
+
+    class ByValue(Tagged):
+        def __eq__(self, other):
+            return isinstance(other, ByValue) and self.tag % 3 == other.tag % 3
+
+        def __hash__(self):
+            return self.tag % 3
+
+    class Overrides(Tagged):
+        def named_modules(self, memo=None, prefix="", remove_duplicate=True):
+            return defined_walk(self, set() if memo is None else memo, prefix)
+
+    classes = [Tagged] * 12 + [Other] * 4 + ([ByValue, Overrides] if seed % 3 == 0 else [])
+
+    def new():
+        return rng.choice(classes)()
+
+    root = new()
+    parents = [root]
+    for _ in range(rng.randrange(1, 5)):
+        parent = rng.choice(parents)
+        for number in range(rng.randrange(1, 30)):
+            parent.add_module(f"c{number}", new())
+        for number in range(0, rng.randrange(8), 2):  # removed entries in front
+            parent._modules.pop(f"c{number}", None)
+        parents += [c for c in parent._modules.values() if rng.random() < 0.1]
+    del parent
+    tags = []
+    try:
+        for module in walk_of(root):
+            tags.append(module.tag)
+            if rng.random() < 0.1:
+                change_siblings(rng, new, rng.choice(parents), module)
+            del module
+            if len(tags) == 300:
+                break
+    except RuntimeError as error:
+        tags.append(str(error))
+    return tags
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_random_changes_of_siblings(ours, block):
+    for seed in range(block * 100, block * 100 + 100):
+        found = tags_of(lambda root: root.modules(), ours, seed)
+        expected = tags_of(lambda root: (m for _, m in defined_walk(root, set())), ours, seed)
+        assert found == expected, seed
+
+
+@pytest.mark.parametrize("name", ["removed", "kept"])
+def test_the_name_of_a_sibling_that_got_children_reaches_their_overrides(impl, name):
+    """Also where the parent has it under no name any more."""
+    prefixes = []
+
+    class Named(impl.nn.Module):
+        def named_modules(self, memo=None, prefix="", remove_duplicate=True):
+            prefixes.append(prefix)
+            return super().named_modules(memo, prefix, remove_duplicate)
+
+    m = impl.nn.ModuleList(impl.nn.Module() for _ in range(5))
+    for number, module in enumerate(m.modules()):
+        if number == 3:
+            module.below = Named()
+            if name == "removed":
+                m._modules["new"] = m._modules.pop("2")
+        if number == 4:
+            break
+    assert prefixes == ["2.below"]

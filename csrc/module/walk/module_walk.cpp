@@ -11,7 +11,6 @@ namespace modtree {
 
 namespace {
 
-constexpr int kAhead = 8;                 // children
 constexpr std::size_t kSmallTree = 1000;  // modules; smaller ones lie in the cache
 
 }  // namespace
@@ -69,6 +68,7 @@ int ModuleWalk::start_with_pairs(PyObject *iterable) {
 }
 
 int ModuleWalk::next(Visit *visit) {
+  settle();
   if (root_) {
     const py::object root = std::move(root_);
     root_ = py::object();
@@ -120,38 +120,50 @@ inline void replace(py::object &owner, PyObject *object) {
 
 }  // namespace
 
-// Opens the module that was entered last when its children are in a plain dict; one without
-// children stays as it is. False when they are not, or when no module is open then.
-inline bool ModuleWalk::open_plain() {
-  if (PyObject *last = entered_.module.ptr()) {
-    const ModuleState &state = as_module(last)->state;
-    if (!state.initialized || state.exposed) {
-      return false;
-    }
-    PyObject *children = state.modules;
-    if (children && !PyDict_CheckExact(children)) {
-      return false;
-    }
-    if (children && PyDict_GET_SIZE(children) != 0) {
-      return push(std::move(entered_), children) == 0;
-    }
+// For next_plain(), when the module that was entered last has a registry of children: opens it.
+// False when that is no plain dict.
+[[gnu::noinline]] bool ModuleWalk::open_plain(PyObject *children) {
+  return PyDict_CheckExact(children) &&
+         (PyDict_GET_SIZE(children) == 0 || push(std::move(entered_), children) == 0);
+}
+
+// For next_plain(), when the innermost open module gave no child: leaves it, if that was the end of
+// a plain dict. False when it was not, or when no module is open any more.
+[[gnu::noinline]] bool ModuleWalk::leave_plain() {
+  if (!stack_.back().children.at_end()) {
+    return false;
   }
+  const Place last = std::move(entered_);  // its key may run code at its end: after pop()
+  pop();
   return !stack_.empty();
 }
 
+// Makes the module that was entered last a member of seen_.
+inline void ModuleWalk::settle() {
+  if (is_sibling_) {
+    seen_.add_new(entered_.module.ptr());
+    is_sibling_ = false;
+  }
+}
+
 int ModuleWalk::next_plain() {
-  if (!may_be_plain_ || !open_plain()) {
+  settle();
+  if (!may_be_plain_) {
+    return 0;
+  }
+  if (PyObject *last = entered_.module.ptr()) {
+    const ModuleState &state = as_module(last)->state;
+    if (!is_compact(state) || (state.modules && !open_plain(state.modules))) {
+      return 0;
+    }
+  }
+  if (stack_.empty()) {
     return 0;
   }
   Py_ssize_t position;
   PyObject *key, *child, *far;
   while (!stack_.back().children.peek(&position, &key, &child, kAhead, &far)) {
-    if (!stack_.back().children.at_end()) {
-      return 0;
-    }
-    const Place last = std::move(entered_);  // its key may run code at its end: after pop()
-    pop();
-    if (stack_.empty()) {
+    if (!leave_plain()) {
       return 0;
     }
   }
@@ -161,12 +173,17 @@ int ModuleWalk::next_plain() {
   RegistryItems &children = stack_.back().children;
   children.pass(position);
   if (far) {
-    prefetch_head(far, sizeof(ModuleObject));
+    prefetch_head(far, kModuleHead);
   }
   if (ahead_ != Slot::modules && seen_.size() > kSmallTree) {
     look_ahead(children, Py_TYPE(child));
   }
-  seen_.add_new(child);
+  if (!named_ && ahead_ == Slot::modules) {
+    seen_.make_room(static_cast<std::size_t>(children.ready_entries()) + 1);
+    is_sibling_ = true;
+  } else {
+    seen_.add_new(child);
+  }
   replace(entered_.module, child);
   replace(entered_.key, key);
   if (named_) {
@@ -218,12 +235,11 @@ int ModuleWalk::open_entered() {
   return push(std::move(place), children);
 }
 
-int ModuleWalk::push(Place place, PyObject *children) {
+int ModuleWalk::push(Place &&place, PyObject *children) {
   if (stack_.empty()) {
     stack_.reserve(8);
   }
-  Frame &frame = stack_.emplace_back();
-  frame.place = std::move(place);
+  Frame &frame = stack_.emplace_back(std::move(place));
   return frame.children.start(children);
 }
 
@@ -334,11 +350,14 @@ int ModuleWalk::next_item(Visit *visit, bool *found) {
 }
 
 void ModuleWalk::pop() {
-  // The frame dies after the stack is in order: its end may run user code.
-  const Frame frame = std::move(stack_.back());
+  // What the frame owns dies after the stack is in order: its end may run user code.
+  Frame &frame = stack_.back();
+  const Place place = std::move(frame.place);
+  const py::object items = std::move(frame.items);
+  const RegistryItems::Owned children = frame.children.take();
   stack_.pop_back();
-  if (!remove_duplicate_ && frame.place.module) {
-    on_path_.erase(frame.place.module.ptr());
+  if (!remove_duplicate_ && place.module) {
+    on_path_.erase(place.module.ptr());
   }
 }
 

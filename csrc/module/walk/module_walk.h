@@ -2,10 +2,12 @@
 // Pre-order walk over the modules of a tree, one module at a time and without recursion.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "module/walk/plain_class.h"
 #include "module/walk/seen.h"
+#include "python/prefetch.h"
 
 namespace modtree {
 
@@ -52,12 +54,20 @@ public:
   // nothing. 1: entered_module() and entered_name() have it; 0: not so, and next() goes on from
   // there; -1 on error. May be tried first at any time.
   int next_plain();
+
+  // The next module for the most common case of a walk without names: after a plain module without
+  // children comes another one in the same dict. Null: not so, and next() goes on
+  // from there. New reference; runs no user code.
+  PyObject *next_sibling() noexcept;
+
   PyObject *entered_module() const { return entered_.module.ptr(); }
   PyObject *entered_name() const { return entered_.prefix.ptr(); }
 
   int traverse(visitproc visit, void *arg) const;
 
 private:
+  static constexpr int kAhead = 4;  // children that are asked for before their turn
+
   // A module with its place in the tree.
   struct Place {
     py::object module;
@@ -67,16 +77,21 @@ private:
   // One open module: its children are being visited. Or, with `items`, one subtree that Python
   // walks.
   struct Frame {
+    Frame() = default;
+    explicit Frame(Place &&at) : place(std::move(at)) {}
+
     Place place;
     RegistryItems children;
     py::object items;
   };
 
+  void settle();
   int enter(PyObject *module, ClassInfo info, PyObject *key, bool only_here, Visit *visit);
   int enter_foreign(PyObject *module, PyObject *key);
   int open_entered();
-  bool open_plain();
-  int push(Place place, PyObject *children);
+  bool open_plain(PyObject *children);
+  bool leave_plain();
+  int push(Place &&place, PyObject *children);
   int next_child(Visit *visit, bool *found);
   int next_item(Visit *visit, bool *found);
   bool is_plain(PyObject *module);
@@ -97,10 +112,41 @@ private:
   py::object prefix_;
   bool remove_duplicate_;
   bool named_;
-  bool may_be_plain_;           // names are str, and seen_ is a set of addresses that begins here
+  bool may_be_plain_;  // names are str, and seen_ is a set of addresses that begins here
+  // The module that was entered last is plain, and next_sibling() may be tried: no names are made,
+  // nothing is looked at ahead, and seen_ has room for the module itself, which it does not own
+  // yet, and for all that are left in its dict.
+  bool is_sibling_ = false;
   Slot ahead_ = Slot::modules;  // of read_ahead()
   PlainClass<Virtual::named_modules, Virtual::getattribute> plain_class_;
   std::size_t position_ = 0;
 };
+
+inline PyObject *ModuleWalk::next_sibling() noexcept {
+  if (!is_sibling_) {
+    return nullptr;
+  }
+  PyObject *last = entered_.module.ptr(), *last_key = entered_.key.ptr();
+  RegistryItems &children = stack_.back().children;
+  PyObject *key, *child, *far;
+  if (!is_compact(as_module(last)->state) || as_module(last)->state.modules ||
+      !children.peek_entry(&key, &child, kAhead, &far) || !is_sole_reference(child) ||
+      !plain_class_.remembers(child) || may_override(as_module(child)) ||
+      is_sole_reference(last_key)) {
+    return nullptr;
+  }
+  prefetch(far);
+  children.pass_entry();
+  Py_INCREF(child);
+  Py_INCREF(child);
+  Py_INCREF(key);
+  release_one_of_several(last_key);
+  entered_.module.release();
+  entered_.module = py::reinterpret_steal<py::object>(child);
+  entered_.key.release();
+  entered_.key = py::reinterpret_steal<py::object>(key);
+  seen_.take_new(last);
+  return child;
+}
 
 }  // namespace modtree

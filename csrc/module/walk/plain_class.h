@@ -14,13 +14,17 @@ class PlainClass {
 public:
   // False as well for what is no module, and for a class that was not met before. Runs no user
   // code.
-  bool has(PyObject *object) {
+  bool has(PyObject *object) { return remembers(object) || look_at(Py_TYPE(object)); }
+
+  // The same of a class that was asked for lately; calls nothing.
+  bool remembers(PyObject *object) const {
     std::monostate nothing;
-    return plain_.find(Py_TYPE(object), &nothing) || look_at(Py_TYPE(object));
+    return plain_.find(Py_TYPE(object), &nothing);
   }
 
 private:
-  bool look_at(PyTypeObject *type) {
+  // Out of the way of the loops, which meet few classes.
+  [[gnu::noinline]] bool look_at(PyTypeObject *type) {
     ClassInfo info;
     if (!class_cache.find(type, &info) || !info.identity_hash() ||
         info.overrides_any<methods...>()) {

@@ -3,8 +3,6 @@
 
 #include <utility>
 
-#include "python/prefetch.h"
-
 namespace modtree {
 
 PyObject *SeenSet::as_set() {
@@ -59,15 +57,7 @@ void SeenSet::clear() {
     std::swap(pointers, pointers_);
     in_table_ = 0;
   }
-  std::vector<PyObject *> owned;
-  owned.swap(owned_);
-  constexpr std::size_t kAhead = 8;
-  for (std::size_t i = 0; i < owned.size(); ++i) {
-    if (i + kAhead < owned.size()) {
-      prefetch(owned[i + kAhead]);
-    }
-    Py_DECREF(owned[i]);
-  }
+  owned_.clear();
 }
 
 int SeenSet::traverse(visitproc visit, void *arg) const {

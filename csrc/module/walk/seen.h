@@ -4,9 +4,8 @@
 
 #include <pybind11/pytypes.h>
 
-#include <vector>
-
 #include "module/walk/pointer_set.h"
+#include "module/walk/reference_list.h"
 
 namespace modtree {
 
@@ -57,13 +56,17 @@ public:
   }
 
   // Room for the members of a small tree.
-  void reserve() { owned_.reserve(32); }
+  void reserve() { owned_.make_room(32); }
 
   // Makes a member of what is compared by identity and is none. Only while holds_addresses().
   void add_new(PyObject *object) {
-    owned_.push_back(object);
+    owned_.push(object);
     Py_INCREF(object);
   }
+
+  // The same with the caller's reference, where make_room() has made room.
+  void take_new(PyObject *object) noexcept { owned_.push_into_room(object); }
+  void make_room(std::size_t count) { owned_.make_room(count); }
 
   // Of what add_new() was called for. Only while holds_addresses().
   std::size_t size() const { return owned_.size(); }
@@ -81,9 +84,9 @@ private:
   int visit_set(PyObject *object, bool remember);
   void fill_table();
 
-  std::vector<PyObject *> owned_;  // the members in the order of the walk, which is kinder to the
-                                   // cache than the table's
-  std::size_t in_table_ = 0;       // so many of the first of them are in the table
+  ReferenceList owned_;       // the members in the order of the walk, which is kinder to the
+                              // cache than the table's
+  std::size_t in_table_ = 0;  // so many of the first of them are in the table
   PointerSet pointers_;
   PyObject *set_ = nullptr;
 };

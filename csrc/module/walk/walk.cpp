@@ -40,6 +40,7 @@ const char *name_of(const Request &request) {
 // Lets go of everything; the walk is at its end.
 void finish(Walk &walk) {
   walk.finished = true;
+  walk.gives_modules = false;
   Request request;
   std::swap(request, walk.request);
   walk.request.kind = request.kind;  // its name outlives it
@@ -54,8 +55,7 @@ void finish(Walk &walk) {
   walk.seen.clear();
 }
 
-PyObject *walk_tp_iternext(PyObject *self_obj) {
-  Walk &walk = walk_of(self_obj);
+[[gnu::noinline]] PyObject *next_item(Walk &walk) {
   if (walk.finished || walk.running) {
     if (!walk.finished) {
       PyErr_SetString(PyExc_ValueError, "generator already executing");
@@ -72,6 +72,12 @@ PyObject *walk_tp_iternext(PyObject *self_obj) {
     PyErr_Restore(type, error, traceback);
   }
   return item;
+}
+
+PyObject *walk_tp_iternext(PyObject *self_obj) {
+  Walk &walk = walk_of(self_obj);
+  PyObject *sibling = walk.next_sibling();
+  return sibling ? sibling : next_item(walk);
 }
 
 PyObject *walk_close(PyObject *self_obj, PyObject *) {

@@ -278,16 +278,9 @@ PyObject *Walk::next_member() {
 }
 
 PyObject *Walk::next_module() {
-  if (const int plain = modules->next_plain()) {
-    PyObject *module = modules->entered_module();
-    return plain < 0       ? nullptr
-           : request.named ? pair_of(modules->entered_name(), module)
-                           : Py_NewRef(module);
+  if (const int plain = request.named ? modules->next_plain() : 0) {
+    return plain < 0 ? nullptr : pair_of(modules->entered_name(), modules->entered_module());
   }
-  return next_module_of_any();
-}
-
-PyObject *Walk::next_module_of_any() {
   Visit visit;
   if (modules->next(&visit) <= 0) {
     return nullptr;
@@ -338,7 +331,7 @@ PyObject *Walk::next_any() {
       return nullptr;
     }
     request.root = py::object();
-    gives_modules = request.kind == WalkKind::modules;
+    gives_modules = request.kind == WalkKind::modules && !request.named;
   }
   if (pairs) {
     return next_pair();

@@ -12,7 +12,7 @@ namespace modtree {
 // A running walk.
 // - request.root is dropped when the walk starts.
 // - modules: the walk over modules; null for a walk within one module.
-// - gives_modules: `modules` is all that the items come from.
+// - gives_modules: `modules` is all that the items come from, and without their names.
 // - pairs: an iterator of (name, value) made by an override, whose items are passed on.
 // - entries, members: the registry of the current module, or what get_members_fn gave for it.
 // - owner: the name of the current module.
@@ -34,7 +34,18 @@ struct Walk {
   std::size_t position = 0;
 
   // The next item as a new reference; null at the end or on error (then PyErr_Occurred).
-  PyObject *next() { return gives_modules ? next_module() : next_any(); }
+  PyObject *next() {
+    if (gives_modules && modules->next_plain() > 0) {
+      return Py_NewRef(modules->entered_module());
+    }
+    return next_any();
+  }
+
+  // The same for the most common case of a walk over modules, or null without an error where next()
+  // must be asked. Runs no user code.
+  PyObject *next_sibling() noexcept {
+    return gives_modules && !running ? modules->next_sibling() : nullptr;
+  }
 
 private:
   PyObject *next_any();
@@ -43,7 +54,6 @@ private:
   PyObject *next_pair();
   PyObject *next_child();
   PyObject *next_module();
-  PyObject *next_module_of_any();
   int open(py::object reached, bool is_ours);
   int open_next();
   int next_pair_of_members(py::object *key, py::object *value);
