@@ -9,6 +9,7 @@ import pickle
 import weakref
 
 import pytest
+from helpers.implementations import implementation, needs_torch
 from helpers.support import leaf, raises, values
 
 
@@ -333,14 +334,176 @@ def test_hooks_may_add_modules_beside_what_is_loaded(ours):
     assert values(m.new.w) == [1.0, 2.0]
 
 
-def test_hook_may_add_a_parameter_to_a_module_with_two_names(ours):
-    """torch misses the new one under the second name."""
-    child = leaf(ours, "w")
-    m = ours.nn.ModuleList([child, child])
-    new = leaf(ours, "new").new
+def test_hook_may_add_a_parameter_to_a_module_with_two_names(impl):
+    """It is missing under the second name alone."""
+    child = leaf(impl, "w")
+    m = impl.nn.ModuleList([child, child])
+    new = leaf(impl, "new").new
     child.register_load_state_dict_post_hook(lambda *_: setattr(child, "new", new))
-    assert tuple(m.load_state_dict(checkpoint(ours, "0.w", "1.w"))) == ([], [])
+    sd = checkpoint(impl, "0.w", "1.w")
+    assert tuple(m.load_state_dict(sd, strict=False)) == (["1.new"], [])
     assert child.new is new and values(new) == [1.0, 2.0]
+
+
+# -- hooks that change what is loaded after them ---------------------------------------------------
+
+
+def in_a_row(impl):
+    """Three modules, the last one with a child."""
+    m = impl.nn.Module()
+    m.first, m.second, m.last = (leaf(impl, "w") for _ in range(3))
+    m.last.child = leaf(impl, "w")
+    return m
+
+
+ROW = ("first.w", "second.w", "last.w", "last.child.w")
+
+
+def zeros(impl, *shape):
+    return impl.nn.Parameter(impl.lib.zeros(*shape))
+
+
+def replace_parameter(impl, last):
+    last.w = zeros(impl, 2)
+
+
+def resize_parameter(impl, last):
+    last.w = zeros(impl, 3)
+
+
+def add_parameter(impl, last):
+    last.more = zeros(impl, 2)
+
+
+def rename_parameter(impl, last):
+    last.renamed = last._parameters.pop("w")
+
+
+def delete_parameter(impl, last):
+    del last.w
+
+
+def replace_child(impl, last):
+    last.child = leaf(impl, "w")
+
+
+def empty_child(impl, last):
+    last.child = None
+
+
+def add_child(impl, last):
+    last.late = leaf(impl, "w")
+
+
+def convert(impl, last):
+    last.register_buffer("b", impl.lib.zeros(2))
+    last.double()
+
+
+def hide_buffer(impl, last):
+    last.register_buffer("b", impl.lib.zeros(2), persistent=False)
+
+
+def hook_before(impl, last):
+    last.register_load_state_dict_pre_hook(
+        lambda module, sd, prefix, *args: sd.update({prefix + "w": impl.lib.zeros(2)})
+    )
+
+
+def hook_after(impl, last):
+    last.register_load_state_dict_post_hook(
+        lambda module, keys: keys.missing_keys.append("of the hook")
+    )
+
+
+def override(impl, last):
+    class Passed(impl.nn.Module):
+        def _load_from_state_dict(self, *args):
+            pass
+
+    last.__class__ = Passed
+
+
+CHANGES = (replace_parameter, resize_parameter, add_parameter, rename_parameter, delete_parameter)
+CHANGES += (replace_child, empty_child, add_child, convert, hide_buffer)
+CHANGES += (hook_before, hook_after, override)
+
+
+def run_first(impl, how, m, change):
+    """Has the change made while the first module is loaded."""
+    if how == "pre-hook":
+        m.first.register_load_state_dict_pre_hook(lambda *_: change(impl, m.last))
+    elif how == "post-hook":
+        m.first.register_load_state_dict_post_hook(lambda *_: change(impl, m.last))
+    else:
+
+        class Loads(impl.nn.Module):
+            def _load_from_state_dict(self, *args):
+                super()._load_from_state_dict(*args)
+                change(impl, m.last)
+
+        m.first.__class__ = Loads
+
+
+def outcome(impl, how, change, sd, assign):
+    """What a load reports, and the values after one that does not raise."""
+    m = in_a_row(impl)
+    run_first(impl, how, m, change)
+    try:
+        found = m.load_state_dict(sd, strict=False, assign=assign)
+    except RuntimeError as error:
+        return str(error).partition("\n\n")[0].replace("modtree.", "torch.")
+    tensors = [*m.named_parameters(), *m.named_buffers()]
+    return tuple(found), [(name, values(t)) for name, t in tensors]
+
+
+@needs_torch
+@pytest.mark.parametrize("assign", [False, True], ids=["copy", "assign"])
+@pytest.mark.parametrize("how", ["pre-hook", "post-hook", "override"])
+@pytest.mark.parametrize("change", CHANGES, ids=[c.__name__ for c in CHANGES])
+def test_what_follows_a_hook_is_loaded_as_it_is_then(ours, change, how, assign):
+    """A plan that was made before would write to tensors that are gone."""
+    torch = implementation("torch")
+    keys = (*ROW, "last.b", "last.late.w", "last.renamed")
+    for left_out in range(len(keys) + 1):
+        asked = [key for i, key in enumerate(keys) if i != left_out]
+        assert outcome(ours, how, change, checkpoint(ours, *asked), assign) == outcome(
+            torch, how, change, checkpoint(torch, *asked), assign
+        )
+
+
+def test_a_hook_may_make_fit_what_did_not(impl):
+    m = in_a_row(impl)
+    m.first.register_load_state_dict_post_hook(lambda *_: resize_parameter(impl, m.last))
+    sd = checkpoint(impl, *ROW) | {"last.w": impl.lib.ones(3)}
+    m.load_state_dict(sd)
+    assert values(m.last.w) == [1.0, 1.0, 1.0]
+    assert values(m.second.w) == values(m.last.child.w) == [7.0, 8.0]
+
+
+def test_a_child_that_a_hook_takes_away_is_not_missing(impl):
+    m = in_a_row(impl)
+    m.first.register_load_state_dict_post_hook(lambda *_: setattr(m, "last", None))
+    m.load_state_dict(checkpoint(impl, "first.w", "second.w"))
+    assert values(m.second.w) == [7.0, 8.0]
+
+
+def test_many_hooks_in_a_deep_tree(impl):
+    """Each gives the next module a new parameter."""
+    root = m = leaf(impl, "w")
+    chain = [root]
+    for _ in range(50):
+        m.side, m.below = leaf(impl, "w"), leaf(impl, "w")
+        m = m.below
+        chain.append(m)
+
+    def renew(module):
+        module.w = zeros(impl, 2)
+
+    for upper, lower in zip(chain, chain[1:], strict=False):
+        upper.side.register_load_state_dict_post_hook(lambda *_, lower=lower: renew(lower))
+    root.load_state_dict({key: impl.lib.tensor([7.0, 8.0]) for key in root.state_dict()})
+    assert all(values(p) == [7.0, 8.0] for p in root.parameters())
 
 
 @pytest.mark.parametrize("how", ["deepcopy", "pickle"])

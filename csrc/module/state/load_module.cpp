@@ -58,12 +58,10 @@ PyObject *local_state(ModuleObject *module) {
     return nullptr;
   }
   while ((more = items.next(&name, &tensor)) > 0) {
-    if (tensor == Py_None) {
-      continue;
-    }
     const Owned held_name = borrow(name), held_tensor = borrow(tensor);
     const int left_out = is_non_persistent(module, name);
-    if (left_out < 0 || (!left_out && PyDict_SetItem(state.ptr(), name, tensor) < 0)) {
+    const bool is_saved = left_out == 0 && tensor != Py_None;
+    if (left_out < 0 || (is_saved && PyDict_SetItem(state.ptr(), name, tensor) < 0)) {
       return nullptr;
     }
   }

@@ -216,15 +216,13 @@ private:
     }
     int more;
     while ((more = items.next(&name, &tensor)) > 0) {
-      if (tensor == Py_None) {
-        continue;
-      }
       const Owned held_name = borrow(name), held_tensor = borrow(tensor);
+      // Of a buffer that is None too: without the set of these names, a load is an error.
       const int left_out = is_non_persistent(module, name);
-      if (left_out) {
-        if (left_out < 0) {
-          return -1;
-        }
+      if (left_out < 0) {
+        return -1;
+      }
+      if (left_out || tensor == Py_None) {
         continue;
       }
       const int twice = has_parameters ? has_parameter(module, name) : 0;
@@ -278,8 +276,9 @@ private:
 
   // Notes what is wrong with an entry of the top frame's module.
   void report(std::vector<LoadPlan::Report> &reports, Owned text) {
-    const bool provisional = plan_.visits[path_.top().record].below_extra_state;
-    reports.push_back(LoadPlan::Report{plan_.steps.size(), std::move(text), provisional});
+    const std::uint32_t visit = path_.top().record;
+    reports.push_back(LoadPlan::Report{plan_.steps.size(), visit, std::move(text),
+                                       plan_.visits[visit].below_extra_state});
   }
 
   // Is the entry stored while the load is planned, as it mostly fails, and only who refuses can say

@@ -57,6 +57,7 @@ public:
   // A text for one of the three lists, due when the step of that number is reached.
   struct Report {
     std::size_t step;
+    std::uint32_t visit;  // the module that it is about
     py::object text;
     bool provisional;  // a set_extra_state of this plan may put it right
   };
@@ -73,6 +74,7 @@ public:
   bool has_python = false;
   bool may_change = false;  // there is something below a module whose extra state is set
   bool has_post_hooks = false;
+  bool located = false;  // the visits' nodes are set
 };
 
 // Does this module need its own dict and Python calls when it is loaded?

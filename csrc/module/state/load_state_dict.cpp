@@ -13,6 +13,7 @@
 #include "module/state/load_findings.h"
 #include "module/state/load_module.h"
 #include "module/state/load_plan.h"
+#include "module/state/running_plan.h"
 #include "module/state/state_dict.h"
 #include "module/state/state_path.h"
 #include "python/arguments.h"
@@ -54,21 +55,6 @@ public:
   }
 
 private:
-  // What becomes of the root of a plan besides its children.
-  // - planned: its entries and hooks are part of the plan.
-  // - done: its entries are loaded, its hooks run at the end of the plan.
-  // - elsewhere: another plan has both.
-  enum class RootEntries : std::uint8_t { planned, done, elsewhere };
-
-  // A plan that is being carried out.
-  struct Running {
-    LoadRegion region;
-    std::shared_ptr<LoadPlan> plan;
-    RootEntries root_entries;
-    std::size_t next = 0;
-    std::size_t missing = 0, unexpected = 0, errors = 0;  // reports made so far
-  };
-
   static int set_dict(LoadRegion *region, PyObject *state_dict) {
     PyObject *type = need_installed(installed.StateDict);
     if (!type) {
@@ -127,7 +113,7 @@ private:
         return -1;
       }
     }
-    running_.push_back(Running{std::move(region), std::move(plan), root_entries});
+    running_.emplace_back(std::move(region), std::move(plan), prefix, root_entries, python_runs_);
     return 0;
   }
 
@@ -156,15 +142,25 @@ private:
 
   int work() {
     while (!running_.empty()) {
-      const std::size_t top = running_.size() - 1;
-      if (running_[top].next == running_[top].plan->steps.size()) {
+      RunningPlan &top = running_.back();
+      if (top.python_runs != python_runs_) {
+        ChangedModule changed;
+        const int found = top.find_change(findings_, &changed);
+        if (found < 0 || (found > 0 && load_changed(changed) < 0)) {
+          return -1;
+        }
+        if (found > 0) {
+          continue;
+        }
+      }
+      if (top.next == top.plan->steps.size()) {
         if (finish_plan() < 0) {
           return -1;
         }
         continue;
       }
-      const std::shared_ptr<LoadPlan> plan = running_[top].plan;
-      const std::size_t number = running_[top].next++;
+      const std::shared_ptr<LoadPlan> plan = top.plan;
+      const std::size_t number = top.next++;
       if (do_step(plan, number) < 0) {
         return -1;
       }
@@ -176,7 +172,7 @@ private:
     if (report_until(running_.back().plan->steps.size()) < 0) {
       return -1;
     }
-    Running done = std::move(running_.back());
+    const RunningPlan done = std::move(running_.back());
     running_.pop_back();
     if (done.root_entries != RootEntries::done) {
       return 0;
@@ -205,11 +201,7 @@ private:
       return -1;
     }
     const LoadPlan::Visit &visit = plan->visits[step.visit];
-    const LoadRegion &region = running_.back().region;
-    LoadRegion own;
-    own.index = region.index;
-    own.node = visit.node;
-    own.dict = steal(region.index->dict_of(visit.node));
+    LoadRegion own = region_at(visit.node);
     if (!own.dict) {
       return -1;
     }
@@ -222,10 +214,34 @@ private:
     return load_through_python(visit.module, step.key, std::move(own), !has_python);
   }
 
+  // A part of the top plan's region, without a dict on error.
+  LoadRegion region_at(KeyIndex::NodeId node) const {
+    const LoadRegion &region = running_.back().region;
+    LoadRegion part;
+    part.index = region.index;
+    part.node = node;
+    part.dict = steal(region.index->dict_of(node));
+    return part;
+  }
+
+  // Loads what stands in the place of a module of the top plan, which passes over it.
+  int load_changed(const ChangedModule &changed) {
+    LoadRegion own = region_at(changed.node);
+    if (!own.dict) {
+      return -1;
+    }
+    PyObject *module = changed.module.ptr(), *prefix = changed.prefix.ptr();
+    return loads_through_python(module)
+               ? load_through_python(module, prefix, std::move(own), false)
+               : push_plan(std::move(own), module, prefix, RootEntries::planned);
+  }
+
   // A batch of entries, one entry or an extra state.
   int write_from(LoadPlan &plan, std::size_t number) {
     const bool copies = !mode_.assign && !mode_.swap;
-    if (const std::size_t count = copies ? batch_from(plan, number) : 0; count > 1) {
+    const std::size_t known = running_.back().known_until() - number;
+    if (const std::size_t count = copies ? std::min(batch_from(plan, number), known) : 0;
+        count > 1) {
       running_.back().next = number + count;
       if (write_batch(plan, number, count) < 0) {
         return -1;
@@ -292,6 +308,7 @@ private:
       if (no_grad_.exit() < 0) {
         return -1;
       }
+      ++python_runs_;
       const Owned ignored =
           steal(PyObject_CallMethodOneArg(module, names.set_extra_state, step.source));
       return ignored ? 0 : -1;
@@ -310,27 +327,7 @@ private:
                : PyList_Append(findings_.errors(), message.ptr());
   }
 
-  // Moves the reports that are due before a step of the top plan into the lists.
-  int report_until(std::size_t step) {
-    Running &running = running_.back();
-    const LoadPlan &plan = *running.plan;
-    return move_reports(plan.missing, &running.missing, step, findings_.missing()) < 0 ||
-                   move_reports(plan.unexpected, &running.unexpected, step,
-                                findings_.unexpected()) < 0 ||
-                   move_reports(plan.errors, &running.errors, step, findings_.errors()) < 0
-               ? -1
-               : 0;
-  }
-
-  static int move_reports(const std::vector<LoadPlan::Report> &reports, std::size_t *done,
-                          std::size_t step, PyObject *list) {
-    while (*done < reports.size() && reports[*done].step <= step) {
-      if (PyList_Append(list, reports[(*done)++].text.ptr()) < 0) {
-        return -1;
-      }
-    }
-    return 0;
-  }
+  int report_until(std::size_t step) { return running_.back().report_until(step, findings_); }
 
   // A module with Python code: steps 1 to 3 of torch's load, then its children are planned. `own`
   // has the dict that the code gets. `split` is for that plan.
@@ -352,6 +349,7 @@ private:
     if (!local) {
       return -1;
     }
+    ++python_runs_;
     const ClassInfo info = class_info_of(module);
     if (info.is_module() && !overrides(as_module(module), info, Virtual::load_from_state_dict)) {
       if (load_own(module, own.dict.ptr(), prefix, local.ptr(), Py_True, lists) < 0) {
@@ -404,6 +402,7 @@ private:
     if (has_hooks <= 0) {
       return has_hooks;
     }
+    ++python_runs_;
     const Owned keys = no_grad_.exit() < 0 ? Owned() : steal(findings_.incompatible_keys());
     RegistryItems items;
     if (!keys || items.start(hooks.ptr()) < 0) {
@@ -449,7 +448,8 @@ private:
   const LoadMode mode_;
   CheckpointMetadata metadata_;
   LoadFindings findings_;
-  std::vector<Running> running_;
+  std::vector<RunningPlan> running_;
+  std::size_t python_runs_ = 0;  // how often Python code has run, which may change the tree
   std::unordered_set<PyObject *>
       on_path_;  // modules with Python code whose children are being loaded
   NoGradScopes no_grad_;

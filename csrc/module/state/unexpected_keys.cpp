@@ -21,7 +21,8 @@ Owned text(std::string_view name) {
 }
 
 // Reports the entries of the index at a module that neither it nor a child of it loads.
-int judge(const KeyIndex &index, const LoadPlan::Visit &visit, LoadPlan *plan) {
+int judge(const KeyIndex &index, std::uint32_t number, LoadPlan *plan) {
+  const LoadPlan::Visit &visit = plan->visits[number];
   const KeyIndex::Node &node = index.node(visit.node);
   ModuleObject *module = as_module(visit.module);
   std::vector<std::uint32_t> found;
@@ -70,7 +71,7 @@ int judge(const KeyIndex &index, const LoadPlan::Visit &visit, LoadPlan *plan) {
     const bool provisional =
         visit.below_extra_state || (visit.has_extra_state && below_unknown.count(position));
     plan->unexpected.push_back(
-        LoadPlan::Report{visit.step, borrow(index.key(position)), provisional});
+        LoadPlan::Report{visit.step, number, borrow(index.key(position)), provisional});
     plan->may_change = plan->may_change || provisional;
   }
   return 0;
@@ -78,7 +79,7 @@ int judge(const KeyIndex &index, const LoadPlan::Visit &visit, LoadPlan *plan) {
 
 }  // namespace
 
-int find_unexpected_keys(LoadRegion &region, PyObject *prefix, LoadPlan *plan) {
+int locate_visits(LoadRegion &region, PyObject *prefix, LoadPlan *plan) {
   if (!region.index) {
     region.index = std::make_shared<KeyIndex>();
     if (region.index->build(region.dict.ptr(), prefix) < 0) {
@@ -86,18 +87,27 @@ int find_unexpected_keys(LoadRegion &region, PyObject *prefix, LoadPlan *plan) {
     }
     region.node = KeyIndex::kRoot;
   }
-  KeyIndex &index = *region.index;
-  for (std::size_t i = 0; i < plan->visits.size(); ++i) {
-    LoadPlan::Visit &visit = plan->visits[i];
+  for (LoadPlan::Visit &visit : plan->visits) {
     visit.node = region.node;
     if (visit.name) {
       const KeyIndex::NodeId parent = plan->visits[visit.parent].node;
-      visit.node = parent == KeyIndex::kNone ? parent : index.descend(parent, visit.name);
+      visit.node = parent == KeyIndex::kNone ? parent : region.index->descend(parent, visit.name);
       if (visit.node == KeyIndex::kNone && PyErr_Occurred()) {
         return -1;
       }
     }
-    if (visit.judged && visit.node != KeyIndex::kNone && judge(index, visit, plan) < 0) {
+  }
+  plan->located = true;
+  return 0;
+}
+
+int find_unexpected_keys(LoadRegion &region, PyObject *prefix, LoadPlan *plan) {
+  if (locate_visits(region, prefix, plan) < 0) {
+    return -1;
+  }
+  for (std::uint32_t i = 0; i < plan->visits.size(); ++i) {
+    const LoadPlan::Visit &visit = plan->visits[i];
+    if (visit.judged && visit.node != KeyIndex::kNone && judge(*region.index, i, plan) < 0) {
       return -1;
     }
   }

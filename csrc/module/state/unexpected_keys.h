@@ -10,4 +10,8 @@ namespace modtree {
 // region's index when it has none; `prefix` is that of the plan's root. -1 on error.
 int find_unexpected_keys(LoadRegion &region, PyObject *prefix, LoadPlan *plan);
 
+// Finds the nodes of the plan's visits, with an index that is built when the region has none. -1 on
+// error.
+int locate_visits(LoadRegion &region, PyObject *prefix, LoadPlan *plan);
+
 }  // namespace modtree
