@@ -27,19 +27,22 @@ bool reaches_registries(PyTypeObject *type, Reach reach) {
   return reach == Reach::everything && has_native_getattro(type);
 }
 
-// New reference from a mapping that is no dict, which somebody put into `__dict__`. 1 found, 0 not,
-// -1 on error.
+// Does a dict give what it holds? One of a class with its own `__getitem__` may give something
+// else, or do something first, such as fetching a parameter that was moved away.
+inline bool gives_what_it_holds(PyObject *dict) {
+  return PyDict_CheckExact(dict) ||
+         Py_TYPE(dict)->tp_as_mapping->mp_subscript == PyDict_Type.tp_as_mapping->mp_subscript;
+}
+
+// New reference from a mapping that has to be asked. 1 found, 0 not, -1 on error.
 int find_in_mapping(PyObject *mapping, PyObject *name, PyObject **value) {
   const auto keep = py::reinterpret_borrow<py::object>(mapping);
+  const int found = PySequence_Contains(mapping, name);
+  if (found <= 0) {
+    return found;
+  }
   *value = PyObject_GetItem(mapping, name);
-  if (*value) {
-    return 1;
-  }
-  if (!PyErr_ExceptionMatches(PyExc_KeyError)) {
-    return -1;
-  }
-  PyErr_Clear();
-  return 0;
+  return *value ? 1 : -1;
 }
 
 // The same for a registry.
@@ -49,7 +52,7 @@ int find_in_registry(ModuleObject *module, PyObject *name, PyObject **value) {
   if (!mapping) {
     return 0;
   }
-  if (!PyDict_Check(mapping)) {
+  if (!PyDict_Check(mapping) || !gives_what_it_holds(mapping)) {
     return find_in_mapping(mapping, name, value);
   }
   *value = Py_XNewRef(dict_find_str(mapping, name));
@@ -276,19 +279,21 @@ PyObject *read_searching(PyObject *self_obj, PyObject *name, Reach reach) {
   return value;
 }
 
-// Searches one table more, unless those before it have an answer.
+// Searches a registry, unless the tables before it have an answer.
 inline void search(PyObject *mapping, PyObject *name, Lookup *looked_up, PyObject **value) {
   if (mapping && *looked_up == Lookup::missing) {
     *looked_up = look_up_interned(mapping, name, value);
+    if (*looked_up == Lookup::found && !gives_what_it_holds(mapping)) {
+      *looked_up = Lookup::unsure;
+    }
   }
 }
 
 // What a read of a plain name gives where searching a few tables tells: new reference, or null
 // without an error where it takes a longer look. Runs no user code. The name is from `name_facts`.
 inline PyObject *read_plain(const ModuleObject *self, PyObject *name) {
-  Lookup looked_up = Lookup::missing;
   PyObject *value = nullptr;
-  search(self->dict, name, &looked_up, &value);
+  Lookup looked_up = self->dict ? look_up_interned(self->dict, name, &value) : Lookup::missing;
   // Null in exposed mode.
   search(self->state.parameters, name, &looked_up, &value);
   search(self->state.buffers, name, &looked_up, &value);

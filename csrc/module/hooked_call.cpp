@@ -95,14 +95,17 @@ private:
   PyObject *call_forward_with(PyObject *args) {
     py::object kwargs = kwargs_;
     if (kwargs && !PyDict_Check(kwargs.ptr())) {
-      if (!PyMapping_Check(kwargs.ptr())) {
-        PyErr_Format(PyExc_TypeError,
-                     "a forward pre-hook of %.200s gave keyword arguments that are no mapping: %R",
-                     type_short_name(Py_TYPE(self_)), kwargs.ptr());
+      kwargs = py::reinterpret_steal<py::object>(PyDict_New());
+      if (!kwargs) {
         return nullptr;
       }
-      kwargs = py::reinterpret_steal<py::object>(PyDict_New());
-      if (!kwargs || PyDict_Update(kwargs.ptr(), kwargs_.ptr()) < 0) {
+      if (PyDict_Update(kwargs.ptr(), kwargs_.ptr()) < 0) {
+        if (PyErr_ExceptionMatches(PyExc_AttributeError)) {  // as CPython says of `**kwargs`
+          PyErr_Format(PyExc_TypeError,
+                       "a forward pre-hook of %.200s gave keyword arguments that are no mapping: "
+                       "%R",
+                       type_short_name(Py_TYPE(self_)), kwargs_.ptr());
+        }
         return nullptr;
       }
     }

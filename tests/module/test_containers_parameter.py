@@ -149,6 +149,15 @@ def test_list_extends_itself(impl):
     assert entries[0] is entries[2]
 
 
+def test_a_module_that_became_a_list_takes_nothing(impl):
+    """It has no entries, and no number of them."""
+    m = impl.nn.Module()
+    m.__class__ = impl.nn.ParameterList
+    assert m.extend([]) is m
+    with raises(AttributeError, "_size"):
+        m.extend([3])
+
+
 def test_list_extend_needs_an_iterable(impl):
     message = "ParameterList.extend should be called with an iterable, but got"
     for value in (3, None, impl.lib.zeros(2), param(impl, 2)):

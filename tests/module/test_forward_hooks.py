@@ -102,9 +102,13 @@ def test_pre_hook_with_kwargs_is_not_checked_further(impl):
     with raises(TypeError):
         m(1)
     handle.remove()
-    m.register_forward_pre_hook(lambda m, a, k: ((5,), 7), with_kwargs=True)
-    with raises(TypeError):
-        m(1)
+    for no_mapping in (7, None, (1,), [], "text"):
+        handle = m.register_forward_pre_hook(
+            lambda m, a, k, given=no_mapping: ((5,), given), with_kwargs=True
+        )
+        with raises(TypeError):
+            m(1)
+        handle.remove()
 
 
 def test_later_hooks_see_the_list_a_with_kwargs_hook_returned(impl):

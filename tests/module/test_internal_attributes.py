@@ -453,15 +453,66 @@ def test_a_tree_edited_only_through_its_registries(impl):
         lambda m, i: setattr(m, "b", tensor(i)),
         lambda m, i: setattr(m, "b", param(i)),
         lambda m, i: setattr(m, "x", i.nn.Module()),
+        lambda m, i: m.load_state_dict({}, strict=False),
+        lambda m, i: m._load_from_state_dict({}, "", {}, False, [], [], []),
     ],
-    ids=["delete", "register", "assign", "parameter", "module"],
+    ids=["delete", "register", "assign", "parameter", "module", "load", "load one"],
 )
-def test_a_missing_set_of_non_persistent_names_is_missed(impl, change):
+@pytest.mark.parametrize("holds", ["tensor", "None"])
+def test_a_missing_set_of_non_persistent_names_is_missed(impl, change, holds):
     m = impl.nn.Module()
-    m.register_buffer("b", tensor(impl))
+    m.register_buffer("b", tensor(impl) if holds == "tensor" else None)
     del m._non_persistent_buffers_set
     with raises(AttributeError, "has no attribute '_non_persistent_buffers_set'"):
         change(m, impl)
+
+
+class Fetching(OrderedDict):
+    """Gives something else than it holds, as where parameters are fetched when they are asked
+    for.
+    """
+
+    asked: list
+
+    def __getitem__(self, name):
+        self.asked.append(name)
+        return ("fetched", super().__getitem__(name))
+
+
+@pytest.mark.parametrize("looked", [False, True], ids=["fresh", "after __dict__"])
+@pytest.mark.parametrize("key", REGISTRIES)
+def test_reading_an_attribute_asks_a_registry_with_its_own_getitem(impl, key, looked):
+    m = impl.nn.Module()
+    m.register_parameter("other", None)
+    if looked:
+        m.__dict__["plain"] = 1
+    value = impl.nn.Module() if key == "_modules" else param(impl)
+    registry = Fetching(x=value)
+    registry.asked = []
+    setattr(m, key, registry)
+    for _ in range(3):
+        assert m.x == ("fetched", value)
+        assert getattr(m, "x", None) == ("fetched", value)
+    assert registry.asked == ["x"] * 6
+    assert hasattr(m, "x") and not hasattr(m, "y")
+    assert m.__getattr__("x") == ("fetched", value)
+    registry.asked.clear()
+    # Loops take what it holds.
+    assert [t for _, t in m._named_members(lambda part: getattr(part, key).items())] == [value]
+    assert registry.asked == []
+
+
+@pytest.mark.parametrize("kind", [dict, OrderedDict])
+def test_an_error_of_a_registrys_getitem_is_raised(impl, kind):
+    class Gone(kind):
+        def __getitem__(self, name):
+            raise KeyError("gone")
+
+    m = impl.nn.Module()
+    m._parameters = Gone(x=param(impl))
+    with raises(KeyError, "gone"):
+        _ = m.x
+    assert not hasattr(m, "y")
 
 
 @pytest.mark.parametrize(

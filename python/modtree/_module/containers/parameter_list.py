@@ -85,9 +85,12 @@ class ParameterList(Module):
                 "ParameterList.extend should be called with an iterable, "
                 f"but got {type(values).__name__}"
             )
+        entries = list(values)
+        if not entries:  # nothing is asked of a module that became a list by its class
+            return self
         size = self._size
         try:
-            for value in list(values):
+            for value in entries:
                 self.append(value)
         except BaseException:
             for i in range(size, self._size):
