@@ -271,19 +271,28 @@ int assign_module(ModuleObject *module, PyObject *name, PyObject *value) {
   return 0;
 }
 
+// Does a register_buffer that is not ours take `persistent`, as a patch of Module's does whatever
+// its signature says? -1 on error.
+int takes_persistent(const py::object &method) {
+  if (PyMethod_Check(method.ptr()) &&
+      is_of_module_class(PyMethod_GET_FUNCTION(method.ptr()), Virtual::register_buffer)) {
+    return 1;
+  }
+  const py::object inspect = import_attribute("inspect", "signature");
+  const py::object signature = inspect ? call(inspect, method) : py::object();
+  const py::object parameters = signature ? get_attribute(signature, "parameters") : py::object();
+  return parameters ? PySequence_Contains(parameters.ptr(), names.persistent) : -1;
+}
+
 // Calls an overridden register_buffer, which may be older than the `persistent` argument.
 int call_overridden_register_buffer(ModuleObject *module, PyObject *name, PyObject *value,
                                     bool persistent) {
   const py::object method = get_attribute(as_object(module), "register_buffer");
-  const py::object inspect = method ? import_attribute("inspect", "signature") : py::object();
-  const py::object signature = inspect ? call(inspect, method) : py::object();
-  const py::object parameters = signature ? get_attribute(signature, "parameters") : py::object();
-  const int takes_persistent =
-      parameters ? PySequence_Contains(parameters.ptr(), names.persistent) : -1;
-  if (takes_persistent < 0) {
+  const int takes = method ? takes_persistent(method) : -1;
+  if (takes < 0) {
     return -1;
   }
-  if (takes_persistent) {
+  if (takes) {
     return call(method, name, value, persistent ? Py_True : Py_False) ? 0 : -1;
   }
   if (persistent) {

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstring>
+#include <utility>
 
 namespace modtree {
 
@@ -15,7 +16,13 @@ using OwnAttributes = std::array<PyObject *, kVirtualCount>;
 OwnAttributes own_attributes{};
 OwnAttributes adopted_attributes{};  // of the class that was adopted
 
-void seal(OwnAttributes &attributes, PyTypeObject *module_class) {
+// The two classes, strong, or null.
+PyTypeObject *own_class = nullptr;
+PyTypeObject *adopted_class = nullptr;
+
+void seal(OwnAttributes &attributes, PyTypeObject **sealed, PyTypeObject *module_class) {
+  Py_INCREF(module_class);
+  Py_XDECREF(std::exchange(*sealed, module_class));
   for (int i = 0; i < kVirtualCount; ++i) {
     py::object found = type_lookup(module_class, virtual_name(static_cast<Virtual>(i)));
     PyObject *old = attributes[static_cast<std::size_t>(i)];
@@ -34,7 +41,12 @@ ClassInfo ClassInfo::compute(PyTypeObject *type) {
   for (int i = 0; i < kVirtualCount; ++i) {
     const auto found = type_lookup(type, virtual_name(static_cast<Virtual>(i)));
     const auto index = static_cast<std::size_t>(i);
-    if (found.ptr() != own_attributes[index] && found.ptr() != adopted_attributes[index]) {
+    const auto method = static_cast<Virtual>(i);
+    // torch asks of these two whether the class has what Module has, patched or not.
+    const bool is_extra_state =
+        method == Virtual::get_extra_state || method == Virtual::set_extra_state;
+    if (found.ptr() != own_attributes[index] && found.ptr() != adopted_attributes[index] &&
+        !(is_extra_state && is_of_module_class(found.ptr(), method))) {
       info.bits_ |= std::uint64_t{1} << i;
     }
   }
@@ -75,9 +87,22 @@ bool instance_dict_overrides(ModuleObject *module, Virtual method) {
   return instance_attribute(module, virtual_name(method)) != nullptr;
 }
 
-void seal_module_class(PyTypeObject *module_class) { seal(own_attributes, module_class); }
+bool is_of_module_class(PyObject *attribute, Virtual method) {
+  for (PyTypeObject *module_class : {own_class, adopted_class}) {
+    if (module_class && type_lookup(module_class, virtual_name(method)).ptr() == attribute) {
+      return true;
+    }
+  }
+  return false;
+}
 
-void seal_adopted_class(PyTypeObject *module_class) { seal(adopted_attributes, module_class); }
+void seal_module_class(PyTypeObject *module_class) {
+  seal(own_attributes, &own_class, module_class);
+}
+
+void seal_adopted_class(PyTypeObject *module_class) {
+  seal(adopted_attributes, &adopted_class, module_class);
+}
 
 const char *type_short_name(PyTypeObject *type) {
   const char *dot = std::strrchr(type->tp_name, '.');

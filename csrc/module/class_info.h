@@ -148,6 +148,9 @@ inline bool overrides(ModuleObject *module, Virtual method) {
   return overrides(module, class_info(Py_TYPE(module)), method);
 }
 
+// Is it what the class Module has under the name now, its own or a patch?
+bool is_of_module_class(PyObject *attribute, Virtual method);
+
 // Declares the Python class whose attributes count as Module's own; called once, when
 // modtree._module.module has defined it.
 void seal_module_class(PyTypeObject *module_class);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "module/copy.h"
 
+#include <array>
+
 #include "module/class_info.h"
 #include "module/deepcopy.h"
 #include "python/installed.h"
@@ -24,6 +26,27 @@ bool must_be_in_state(Slot slot) {
       return false;
   }
 }
+
+// The entries in the order in which __setstate__ makes them up, then those that it does not.
+constexpr std::array<Slot, kSlotCount> kMakingOrder = {
+    Slot::forward_pre_hooks,
+    Slot::forward_pre_hooks_with_kwargs,
+    Slot::forward_hooks_with_kwargs,
+    Slot::forward_hooks_always_called,
+    Slot::state_dict_hooks,
+    Slot::state_dict_pre_hooks,
+    Slot::load_state_dict_pre_hooks,
+    Slot::load_state_dict_post_hooks,
+    Slot::non_persistent_buffers_set,
+    Slot::is_full_backward_hook,
+    Slot::backward_pre_hooks,
+    Slot::training,
+    Slot::parameters,
+    Slot::buffers,
+    Slot::backward_hooks,
+    Slot::forward_hooks,
+    Slot::modules,
+};
 
 bool is_empty_container(PyObject *value) {
   if (!value) {
@@ -159,8 +182,7 @@ PyObject *fresh_value(Slot slot) {
 // spells None, need their containers; in compact mode an empty one is nothing. torch assigns what
 // it makes up, which an override of __setattr__ (`assigns`) sees.
 int fill_missing(ModuleObject *module, PyObject *state, bool assigns) {
-  for (int i = 0; i < kSlotCount; ++i) {
-    const Slot slot = static_cast<Slot>(i);
+  for (const Slot slot : kMakingOrder) {
     PyObject *name = slot_name(slot);
     const bool is_none = slot != Slot::training && slot != Slot::is_full_backward_hook &&
                          dict_get_str(state, name) == Py_None;

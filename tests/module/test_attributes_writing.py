@@ -229,6 +229,22 @@ def test_register_buffer_overridden_without_persistent(impl):
         m.c = buffer(impl, persistent=False)
 
 
+def test_a_patch_of_modules_own_register_buffer_gets_persistent(impl, monkeypatch):
+    calls = []
+    original = impl.nn.Module.register_buffer
+
+    def patched(self, *args):
+        calls.append(args[2:])
+        return original(self, *args)
+
+    monkeypatch.setattr(impl.nn.Module, "register_buffer", patched)
+    m = impl.nn.Module()
+    m.c = buffer(impl, persistent=False)
+    m.c = tensor(impl)
+    assert calls == [(False,), (False,)]
+    assert m._non_persistent_buffers_set == {"c"}
+
+
 def test_a_buffer_counter_updated_in_forward(impl):
     """The usual ``self.n = self.n + 1``: stays a buffer, keeps its place and its flag."""
 

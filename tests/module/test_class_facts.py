@@ -6,6 +6,7 @@ on the way.
 from __future__ import annotations
 
 import pytest
+from helpers.support import raises
 from helpers.util import names, param, tensor
 
 SLOTS = 1024  # of csrc/python/type_cache.h
@@ -178,6 +179,18 @@ def test_extra_state_is_asked_for(impl, tree_with):
     assert state == {"second._extra_state": "extra"}
     root.load_state_dict(state)
     assert seen == ["extra"]
+
+
+@pytest.mark.parametrize("name", ["get_extra_state", "set_extra_state"])
+def test_a_patch_of_modules_own_extra_state_is_no_extra_state(impl, monkeypatch, name):
+    """As torch asks whether a class has another one than Module has now."""
+    root = impl.nn.Sequential(impl.nn.Module())
+    monkeypatch.setattr(impl.nn.Module, name, lambda *args: pytest.fail("called"))
+    state = root.state_dict()
+    assert list(state) == []
+    assert tuple(root.load_state_dict(state)) == ([], [])
+    with raises(RuntimeError, 'Unexpected key(s) in state_dict: "0._extra_state"'):
+        root.load_state_dict({"0._extra_state": 1})
 
 
 def test_calls_and_registrations_use_overridden_methods(impl, tree_with):

@@ -520,6 +520,12 @@ def test_setstate_adds_the_defaults_of_newer_keys(impl, key):
         assert type(getattr(m, key)) is DEFAULTED[key] and not getattr(m, key)
 
 
+def test_setstate_adds_the_defaults_in_their_order(impl):
+    m = impl.nn.Module.__new__(impl.nn.Module)
+    m.__setstate__({"plain": 1})
+    assert list(m.__dict__) == ["plain", *DEFAULTED]
+
+
 def test_setstate_assigns_the_defaults_that_a_class_wants_to_see(impl):
     assigned = []
 
@@ -534,7 +540,7 @@ def test_setstate_assigns_the_defaults_that_a_class_wants_to_see(impl):
     assigned.clear()
     for new in (Watching.__new__(Watching), copy.copy(m)):
         new.__setstate__(dict(state))
-    assert sorted(assigned) == ["_backward_pre_hooks", "_non_persistent_buffers_set"]
+    assert assigned == ["_non_persistent_buffers_set", "_backward_pre_hooks"]
     del m._non_persistent_buffers_set
     assigned.clear()
     copied = copy.deepcopy(m)
