@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "module/globals.h"
+#include "module/hooked_call.h"
 
 namespace modtree {
 
@@ -98,6 +99,10 @@ int add_own_hooks(ModuleObject *module, HookSnapshot &hooks) {
     return 0;
   }
   const py::object held = own_table(table);
+  // Beside global hooks torch lists it without asking for its truth.
+  if (const int has_hooks = hooks.size() == 0 ? table_has_hooks(table) : 1; has_hooks <= 0) {
+    return has_hooks;
+  }
   FlagTables flags;
   if (own_flags<with_kwargs>(module, &flags.with_kwargs) < 0) {
     return -1;

@@ -357,6 +357,29 @@ def test_a_hook_table_is_asked_for_its_truth(impl, name, table):
     assert m(1) == 1
 
 
+@pytest.mark.parametrize("name", ["_forward_hooks", "_forward_pre_hooks"])
+@pytest.mark.parametrize("table", [None, Truth(False), ()], ids=["none", "falsy", "tuple"])
+def test_a_hook_table_is_asked_for_its_truth_beside_other_hooks(impl, name, table):
+    class Echo(impl.nn.Module):
+        def forward(self, x):
+            return x
+
+    m = Echo()
+    calls = []
+    m.register_forward_hook(lambda *a: calls.append("post"))
+    m.register_forward_pre_hook(lambda *a: calls.append("pre"))
+    setattr(m, name, table)
+    assert m(1) == 1
+    assert calls == ["pre" if name == "_forward_hooks" else "post"]
+    # Beside a global hook it is listed.
+    register = {
+        "_forward_hooks": impl.module.register_module_forward_hook,
+        "_forward_pre_hooks": impl.module.register_module_forward_pre_hook,
+    }[name]
+    with register(lambda *a: None), pytest.raises(AttributeError):
+        m(1)
+
+
 @pytest.mark.parametrize("name", ["_forward_hooks", "_forward_pre_hooks", "_backward_hooks"])
 @pytest.mark.parametrize("error", [ValueError, TypeError, ZeroDivisionError])
 def test_the_error_of_a_hook_table_ends_the_call(impl, name, error):

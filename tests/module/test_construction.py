@@ -420,3 +420,17 @@ def test_signature_of_a_class_with_init(impl):
     for cls in (Own, type("Below", (Own,), {})):
         assert str(inspect.signature(cls)) == "(size, *, bias=True)"
     assert [p for p, _ in parameter_kinds(WithNew)] == ["size"]
+
+
+def test_signature_of_a_module_is_that_of_its_call(impl):
+    class Own(impl.nn.Module):
+        def __init__(self, size):
+            super().__init__()
+
+        def __call__(self, x, *, scale=1):
+            return x * scale
+
+    anything = [("args", "VAR_POSITIONAL"), ("kwargs", "VAR_KEYWORD")]
+    assert parameter_kinds(impl.nn.Module()) == parameter_kinds(impl.nn.Identity()) == anything
+    assert str(inspect.signature(Own(1))) == "(x, *, scale=1)"
+    assert str(inspect.signature(Own)) == "(size)"

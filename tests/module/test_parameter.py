@@ -80,6 +80,16 @@ def test_parameter_of_a_parameter(impl):
     assert not hasattr(second, "note")
 
 
+@pytest.mark.parametrize("flag", [0, 1, None, "text"])
+def test_requires_grad_is_a_bool(impl, flag):
+    if impl.name == "modtree-torch":
+        pytest.skip("the class Parameter is one of the leaves' library")
+    with raises(TypeError, "must be bool, not"):
+        impl.nn.Parameter(impl.lib.ones(2), flag)
+    with raises(TypeError, "must be bool, not"):
+        impl.nn.UninitializedParameter(requires_grad=flag)
+
+
 @pytest.mark.parametrize("numbers", [[1, 2], [True, False]], ids=["int", "bool"])
 def test_only_floating_point_requires_grad(impl, numbers):
     data = impl.lib.tensor(numbers)

@@ -67,6 +67,18 @@ def _forward_unimplemented(self: Any, *input: Any) -> None:
     )
 
 
+class _CallSignature:
+    """What ``inspect.signature(m)`` says of a module: of native calls it knows nothing itself."""
+
+    def __get__(self, module: Any, owner: Any) -> Any:
+        if module is None:
+            return None  # that of the class is the constructor's
+        import inspect  # rarely needed, and slow to import
+
+        signature = inspect.signature(type(module).__call__)
+        return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+
 class Module(_C.ModuleBase):
     """Base class of all modules: a tree of named parameters, buffers and child modules.
 
@@ -119,6 +131,7 @@ class Module(_C.ModuleBase):
     __delattr__ = _C.ModuleBase.__delattr__
     __call__: Callable[..., Any] = _C.ModuleBase.__call__
     _wrapped_call_impl = __call__
+    __signature__ = _CallSignature()
 
     # -- registration and paths --------------------------------------------------------------------
 

@@ -59,6 +59,11 @@ class Tensor(_C.TensorBase):
     @staticmethod
     def _make_subclass(cls: type, data: Tensor, require_grad: bool = False) -> Any:
         """A new object of a class of tensors that shares the memory of ``data``."""
+        if type(require_grad) is not bool:
+            raise TypeError(
+                f"_make_subclass(): argument 'require_grad' must be bool, not "
+                f"{type(require_grad).__name__}"
+            )
         return _C.make_subclass(cls, data, require_grad)
 
     @staticmethod
