@@ -89,6 +89,9 @@ public:
   // Does a conversion to `other` exchange the contents of the two, whatever modtree.__future__
   // says?
   virtual int must_swap_contents(PyObject *, PyObject *) { return 0; }
+  // Does that where it is one copy of memory and cannot fail; false: nothing was done. Runs no
+  // Python code.
+  virtual bool copy_quickly(PyObject *, PyObject *) { return false; }
   // tensor.copy_(source) with conversion of dtype; `source` may belong to another family.
   virtual int copy_into(PyObject *tensor, PyObject *source) = 0;
   // Is it of the library's own tensor or parameter type, no subclass? Runs no Python code.
@@ -96,6 +99,9 @@ public:
   // Are both tensors with values of the library's own types and of the same shape, so that
   // tensor.copy_(source) needs no further question? False also where that is not known.
   virtual bool is_copied_plainly(PyObject *, PyObject *) { return false; }
+  // Does what the questions read of a tensor lie so far from its head that prefetch() is worth it
+  // before they are asked?
+  virtual bool is_read_afar() const { return false; }
   // Asks for the memory that a copy of the tensor or into it reads, where the library says where
   // that is; `tensor` may be any object, whose head should be near already. Runs no Python code.
   virtual void prefetch(PyObject *) {}

@@ -260,6 +260,7 @@ public:
     bool any_meta;
     return reader_.same_shape(tensor, source, &any_meta) == 1 && !any_meta;
   }
+  bool is_read_afar() const override { return true; }
   void prefetch(PyObject *tensor) override { reader_.prefetch(tensor); }
   bool copies_in_batches(PyObject *tensor, PyObject *source) override {
     return !copy_all_.is_none() && is_own_type(tensor) && is_own_type(source);

@@ -211,7 +211,12 @@ public:
   bool is_copied_plainly(PyObject *tensor, PyObject *source) override {
     return is_plain(tensor) && is_plain(source) && !as_tensor(tensor)->is_meta &&
            !as_tensor(source)->is_meta &&
-           PyArray_SAMESHAPE(as_tensor(tensor)->array, as_tensor(source)->array);
+           equal_shapes(as_tensor(tensor)->array, as_tensor(source)->array);
+  }
+
+  bool copy_quickly(PyObject *tensor, PyObject *source) override {
+    return is_plain(tensor) && is_plain(source) &&
+           copy_memory(as_tensor(tensor), as_tensor(source));
   }
 
   void prefetch(PyObject *tensor) override {

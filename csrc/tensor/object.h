@@ -54,6 +54,18 @@ inline bool is_tensor(PyObject *obj) {
   return Py_TYPE(obj) == tensor_type || PyObject_TypeCheck(obj, tensor_base_type);
 }
 inline TensorObject *as_tensor(PyObject *obj) { return reinterpret_cast<TensorObject *>(obj); }
+inline bool equal_shapes(PyArrayObject *a, PyArrayObject *b) {
+  if (PyArray_NDIM(a) != PyArray_NDIM(b)) {
+    return false;
+  }
+  // A loop: the shapes are short, and std::equal() calls memcmp().
+  for (int i = 0; i < PyArray_NDIM(a); ++i) {
+    if (PyArray_DIM(a, i) != PyArray_DIM(b, i)) {
+      return false;
+    }
+  }
+  return true;
+}
 // Do operations on it have to be recorded? A view does what its base does.
 inline bool needs_grad(TensorObject *tensor) {
   return tensor->requires_grad ||

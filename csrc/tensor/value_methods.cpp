@@ -17,10 +17,6 @@ namespace modtree {
 
 namespace {
 
-bool all_same_memory_order(PyArrayObject *a, PyArrayObject *b) {
-  return PyArray_IS_C_CONTIGUOUS(a) && PyArray_IS_C_CONTIGUOUS(b) && PyArray_SAMESHAPE(a, b);
-}
-
 // The result of a native method, put on the graph where that is wanted. Steals.
 PyObject *recorded_result(int index, TensorObject *self, PyObject *result) {
   if (result == nullptr || !grad_enabled() || !needs_grad(self) ||
@@ -254,6 +250,26 @@ int begin_fill(InplaceRecord &recorded, TensorObject *self, PyObject *value) {
   return begin_write(recorded, kFill, self, value);
 }
 
+bool copy_memory(TensorObject *self, TensorObject *source) {
+  PyArrayObject *target = self->array, *values = source->array;
+  if (self->is_meta || source->is_meta || PyArray_TYPE(target) != PyArray_TYPE(values) ||
+      !PyArray_ISWRITEABLE(target) || !PyArray_IS_C_CONTIGUOUS(target) ||
+      !PyArray_IS_C_CONTIGUOUS(values) || !equal_shapes(target, values)) {
+    return false;
+  }
+  if (!ensure_cell(self)) {
+    PyErr_Clear();  // who copies in another way runs into it again
+    return false;
+  }
+  std::size_t bytes = static_cast<std::size_t>(PyArray_ITEMSIZE(target));
+  for (int i = 0; i < PyArray_NDIM(target); ++i) {
+    bytes *= static_cast<std::size_t>(PyArray_DIM(target, i));
+  }
+  std::memmove(PyArray_DATA(target), PyArray_DATA(values), bytes);
+  ++self->cell->version;
+  return true;
+}
+
 int copy_values(TensorObject *self, PyObject *source) {
   if (is_tensor(source)) {
     TensorObject *other = as_tensor(source);
@@ -270,11 +286,8 @@ int copy_values(TensorObject *self, PyObject *source) {
       }
       return bump_version(self);
     }
-    if (PyArray_TYPE(target) == PyArray_TYPE(other->array) &&
-        all_same_memory_order(target, other->array) && PyArray_ISWRITEABLE(target)) {
-      std::memmove(PyArray_DATA(target), PyArray_DATA(other->array),
-                   static_cast<size_t>(PyArray_NBYTES(target)));
-      return bump_version(self);
+    if (copy_memory(self, other)) {
+      return 0;
     }
     py::object held = py::reinterpret_borrow<py::object>(as_object(other->array));
     return copy_array(self, other->array) < 0 ? -1 : bump_version(self);

@@ -23,6 +23,10 @@ PyObject *tensor_convert(PyObject *self, PyObject *const *args, Py_ssize_t nargs
 // be changed. 0, or -1 with an error set.
 int copy_values(TensorObject *self, PyObject *source);
 
+// Does that for two tensors of the same dtype and shape whose values lie in memory in that order;
+// false: nothing was done. Never an error, and runs no Python code.
+bool copy_memory(TensorObject *self, TensorObject *source);
+
 // A tensor with this dtype (null: as it is) on meta or cpu. A new reference to self when nothing
 // changes and copy is false. Recorded where gradients are.
 PyObject *convert_tensor(TensorObject *self, DTypeObject *dtype, bool to_meta, bool copy);

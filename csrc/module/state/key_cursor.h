@@ -4,7 +4,9 @@
 
 #include <cstring>
 
+#include "family/family.h"
 #include "module/object.h"
+#include "python/prefetch.h"
 
 namespace modtree {
 
@@ -32,6 +34,17 @@ public:
     ++found_;
     *value = py::reinterpret_borrow<py::object>(next_value);
     return 1;
+  }
+
+  // Brings near what will be asked of the next entries, if they are tensors of that library. Runs
+  // no user code.
+  void look_ahead(TensorFamily *family) const {
+    if (PyObject *value = dict_value_ahead(dict_, at_, 12)) {
+      prefetch(value);
+    }
+    if (PyObject *value = dict_value_ahead(dict_, at_, 6)) {
+      family->prefetch(value);
+    }
   }
 
   // Was every entry found, provided that no key was asked for twice?

@@ -109,37 +109,6 @@ PyObject *of_same_library(const LoadEntry &entry, PyObject *source) {
   return PyObject_CallMethod(entry.family->object.ptr(), "converted", "O", source);
 }
 
-int try_to_store(const LoadEntry &entry, const LoadMode &mode, PyObject *source) {
-  if (mode.swap) {
-    return swap_in(entry, mode, source);
-  }
-  if (!mode.assign) {
-    return entry.family->copy_into(entry.tensor, source);
-  }
-  const Owned own = steal(of_same_library(entry, source));
-  const Owned value = own ? steal(as_parameter_like(entry, own.ptr())) : Owned();
-  return value ? PyObject_SetAttr(entry.module, entry.name, value.ptr()) : -1;
-}
-
-// Takes the current exception and says what it was about: new reference, null on error.
-PyObject *failure_message(const LoadEntry &entry, const LoadMode &mode, PyObject *source) {
-  PyObject *type, *value, *traceback;
-  PyErr_Fetch(&type, &value, &traceback);
-  PyErr_NormalizeException(&type, &value, &traceback);
-  const Owned held_type = steal(type), held_value = steal(value), held_traceback = steal(traceback);
-  const Owned args = steal(PyObject_GetAttrString(value, "args"));
-  const Owned mine = args ? steal(PyObject_CallMethodNoArgs(entry.tensor, names.size)) : Owned();
-  const Owned theirs = mine ? steal(PyObject_CallMethodNoArgs(source, names.size)) : Owned();
-  if (!theirs) {
-    return nullptr;
-  }
-  return PyUnicode_FromFormat("While %s the parameter named \"%U\", whose dimensions in the model "
-                              "are %S and whose dimensions in the "
-                              "checkpoint are %S, an exception occurred : %S.",
-                              mode.swap ? "swapping" : "copying", entry.key, mine.ptr(),
-                              theirs.ptr(), args.ptr());
-}
-
 }  // namespace
 
 int swap_mode() {
@@ -218,15 +187,54 @@ int check_entry(const LoadEntry &entry, const LoadMode &mode, py::object *source
   return source_is_meta < 0 ? -1 : source_is_meta ? 1 : 2;
 }
 
-int store_entry(const LoadEntry &entry, const LoadMode &mode, PyObject *source,
-                py::object *message) {
+int try_to_store(const LoadEntry &entry, const LoadMode &mode, PyObject *source) {
+  if (mode.swap) {
+    return swap_in(entry, mode, source);
+  }
+  if (!mode.assign) {
+    return entry.family->copy_into(entry.tensor, source);
+  }
+  const Owned own = steal(of_same_library(entry, source));
+  const Owned value = own ? steal(as_parameter_like(entry, own.ptr())) : Owned();
+  return value ? PyObject_SetAttr(entry.module, entry.name, value.ptr()) : -1;
+}
+
+bool take_failure(Owned *exception) {
+  if (!PyErr_ExceptionMatches(PyExc_Exception)) {
+    return false;
+  }
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  const Owned held_type = steal(type), held_traceback = steal(traceback);
+  *exception = steal(value);
+  return true;
+}
+
+PyObject *failure_message(const LoadEntry &entry, const LoadMode &mode, PyObject *source,
+                          const Owned &exception) {
+  const Owned args = steal(PyObject_GetAttrString(exception.ptr(), "args"));
+  const Owned mine = args ? steal(PyObject_CallMethodNoArgs(entry.tensor, names.size)) : Owned();
+  const Owned theirs = mine ? steal(PyObject_CallMethodNoArgs(source, names.size)) : Owned();
+  if (!theirs) {
+    return nullptr;
+  }
+  return PyUnicode_FromFormat("While %s the parameter named \"%U\", whose dimensions in the model "
+                              "are %S and whose dimensions in the "
+                              "checkpoint are %S, an exception occurred : %S.",
+                              mode.swap ? "swapping" : "copying", entry.key, mine.ptr(),
+                              theirs.ptr(), args.ptr());
+}
+
+int store_entry(const LoadEntry &entry, const LoadMode &mode, PyObject *source, Owned *message) {
   if (try_to_store(entry, mode, source) == 0) {
     return 1;
   }
-  if (!PyErr_ExceptionMatches(PyExc_Exception)) {
+  Owned exception;
+  if (!take_failure(&exception)) {
     return -1;
   }
-  *message = steal(failure_message(entry, mode, source));
+  *message = steal(failure_message(entry, mode, source, exception));
   return *message ? 0 : -1;
 }
 

@@ -38,4 +38,13 @@ int warn_of_meta_copy(PyObject *key);
 int store_entry(const LoadEntry &entry, const LoadMode &mode, PyObject *source,
                 py::object *message);
 
+// The parts of that, for who has no key at hand unless it fails:
+// stores it, or -1 with an error set; `entry.key` may be null.
+int try_to_store(const LoadEntry &entry, const LoadMode &mode, PyObject *source);
+// Takes that error if it is to be collected.
+bool take_failure(py::object *exception);
+// What reports it; null on error.
+PyObject *failure_message(const LoadEntry &entry, const LoadMode &mode, PyObject *source,
+                          const py::object &exception);
+
 }  // namespace modtree

@@ -4,10 +4,12 @@
 #include <cstring>
 
 #include "module/class_info.h"
+#include "module/name_cache.h"
 #include "module/state/key_cursor.h"
 #include "module/state/saved_names.h"
 #include "module/state/state_path.h"
 #include "module/state/unexpected_keys.h"
+#include "module/walk/look_ahead.h"
 
 namespace modtree {
 
@@ -18,13 +20,37 @@ using Owned = py::object;
 Owned steal(PyObject *object) { return py::reinterpret_steal<Owned>(object); }
 Owned borrow(PyObject *object) { return py::reinterpret_borrow<Owned>(object); }
 
-bool has_dot(PyObject *name) {
-  if (PyUnicode_IS_COMPACT_ASCII(name)) {
-    return std::memchr(PyUnicode_1BYTE_DATA(name), '.',
-                       static_cast<std::size_t>(PyUnicode_GET_LENGTH(name))) != nullptr;
+// Tells names without a dot, and remembers a few: the modules of a tree repeat them.
+class DotlessNames {
+public:
+  bool has(PyObject *name) {
+    const auto bits = reinterpret_cast<std::uintptr_t>(name);
+    Owned &known = known_[(bits >> 4 ^ bits >> 9) % kRemembered];
+    if (known.ptr() == name) {
+      return true;
+    }
+    if (has_dot(name)) {
+      return false;
+    }
+    if (PyUnicode_CheckExact(name)) {
+      known = borrow(name);
+    }
+    return true;
   }
-  return PyUnicode_FindChar(name, '.', 0, PyUnicode_GET_LENGTH(name), 1) >= 0;
-}
+
+private:
+  static constexpr std::size_t kRemembered = 16;
+
+  static bool has_dot(PyObject *name) {
+    if (PyUnicode_IS_COMPACT_ASCII(name)) {
+      return std::memchr(PyUnicode_1BYTE_DATA(name), '.',
+                         static_cast<std::size_t>(PyUnicode_GET_LENGTH(name))) != nullptr;
+    }
+    return PyUnicode_FindChar(name, '.', 0, PyUnicode_GET_LENGTH(name), 1) >= 0;
+  }
+
+  Owned known_[kRemembered];
+};
 
 // Does a dict have the extra state of the module with that prefix? -1 on error.
 int finds_extra_state(PyObject *prefix, PyObject *dict) {
@@ -40,9 +66,10 @@ public:
         plan_(*plan),
         cursor_(region.dict.ptr()) {}
 
-  int run(PyObject *root, PyObject *prefix, bool root_is_done) {
-    root_prefix_ = prefix;
-    path_.push_root(root, prefix);
+  int run(PyObject *root, bool root_is_done) {
+    path_.push_root(root, plan_.prefix.ptr());
+    // As many as there are at most: a vector that grows would copy them, on fresh pages of memory.
+    plan_.steps.reserve(static_cast<std::size_t>(PyDict_GET_SIZE(region_.dict.ptr())));
     if (enter(0, root_is_done) < 0) {
       return -1;
     }
@@ -58,6 +85,11 @@ public:
         }
         path_.pop();
       } else if (child != Py_None) {
+        if (TensorFamily *family = families_.last(); family && family->is_read_afar()) {
+          const RegistryItems &children = path_.top().children;
+          ahead_.from([&](int places) { return children.ahead(places - 1); }, Py_TYPE(child),
+                      family);
+        }
         const Owned held_name = borrow(name), held_child = borrow(child);
         if (visit(name, child) < 0) {
           return -1;
@@ -66,7 +98,7 @@ public:
     }
     const bool all_found =
         names_are_plain_ && !plan_.has_python && !root_is_done && cursor_.complete();
-    return all_found ? 0 : find_unexpected_keys(region_, root_prefix_, &plan_);
+    return all_found ? 0 : find_unexpected_keys(region_, &plan_);
   }
 
 private:
@@ -100,15 +132,14 @@ private:
     if (is_step) {
       const std::uint32_t number = note_visit(child, name, parent, false);
       plan_.has_python = true;
-      plan_.steps.push_back(LoadPlan::Step{LoadPlan::Kind::python, number, nullptr,
-                                           Py_NewRef(prefix.ptr()), nullptr, nullptr, nullptr});
+      plan_.steps.push_back(LoadPlan::Step{LoadPlan::Kind::python, number});
       return 0;
     }
     if (may_have_entries(as_module(child), Slot::modules) &&
         path_.check_cycle(child, name, "load_state_dict") < 0) {
       return -1;
     }
-    names_are_plain_ = names_are_plain_ && !has_dot(name);
+    names_are_plain_ = names_are_plain_ && dotless_.has(name);
     path_.push(child, name);
     return enter(parent, false);
   }
@@ -143,8 +174,7 @@ private:
       return has_hooks;
     }
     plan_.has_post_hooks = true;
-    plan_.steps.push_back(LoadPlan::Step{LoadPlan::Kind::post_hooks, path_.top().record, nullptr,
-                                         nullptr, nullptr, nullptr, nullptr});
+    plan_.steps.push_back(new_step(LoadPlan::Kind::post_hooks));
     return 0;
   }
 
@@ -193,10 +223,14 @@ private:
       if (tensor == Py_None) {
         continue;
       }
-      const Owned held_name = borrow(name), held_tensor = borrow(tensor);
-      Owned hidden_by;
-      if ((has_both && find_saved_buffer(module, name, &hidden_by) < 0) ||
-          plan_entry(name, hidden_by ? hidden_by.ptr() : tensor, true) < 0) {
+      Owned held_name = borrow(name), held_tensor = borrow(tensor), hidden_by;
+      if (has_both && find_saved_buffer(module, name, &hidden_by) < 0) {
+        return -1;
+      }
+      if (hidden_by) {
+        held_tensor = std::move(hidden_by);
+      }
+      if (plan_entry(std::move(held_name), std::move(held_tensor), true) < 0) {
         return -1;
       }
     }
@@ -216,7 +250,7 @@ private:
     }
     int more;
     while ((more = items.next(&name, &tensor)) > 0) {
-      const Owned held_name = borrow(name), held_tensor = borrow(tensor);
+      Owned held_name = borrow(name), held_tensor = borrow(tensor);
       // Of a buffer that is None too: without the set of these names, a load is an error.
       const int left_out = is_non_persistent(module, name);
       if (left_out < 0) {
@@ -226,33 +260,40 @@ private:
         continue;
       }
       const int twice = has_parameters ? has_parameter(module, name) : 0;
-      if (twice < 0 || (!twice && plan_entry(name, tensor) < 0)) {
+      if (twice < 0 ||
+          (!twice && plan_entry(std::move(held_name), std::move(held_tensor), false) < 0)) {
         return -1;
       }
     }
     return more;
   }
 
-  // The caller owns name and tensor.
-  int plan_entry(PyObject *name, PyObject *tensor, bool in_parameters = false) {
+  int plan_entry(Owned name, Owned tensor, bool in_parameters) {
     PyObject *prefix = path_.prefix();
-    Owned key = prefix ? steal(state_key(prefix, name)) : Owned();
+    Owned key = prefix ? steal(state_key(prefix, name.ptr())) : Owned();
     Owned source, message;
     const int found = key ? cursor_.find(key.ptr(), &source) : -1;
     if (found < 0) {
       return -1;
     }
-    names_are_plain_ = names_are_plain_ && !has_dot(name);
+    names_are_plain_ = names_are_plain_ && dotless_.has(name.ptr());
     if (found == 0) {
       report(plan_.missing, std::move(key));
       return 0;
     }
-    LoadEntry entry{path_.top().module, name, key.ptr(), tensor, nullptr};
-    if (families_.find(tensor, &entry.family) < 0) {
+    LoadEntry entry{path_.top().module, name.ptr(), key.ptr(), tensor.ptr(), nullptr};
+    if (families_.find(tensor.ptr(), &entry.family) < 0) {
       return -1;
     }
-    int good = check_entry(entry, options_.mode, &source, &message);
-    if (const int at_once = good > 0 ? is_tried(entry, source.ptr(), in_parameters) : 0) {
+    if (plan_.steps.size() > kSmallPlan && entry.family && entry.family->is_read_afar()) {
+      cursor_.look_ahead(entry.family);
+    }
+    // Nothing more is to be asked of most.
+    const bool is_plain_copy = !options_.mode.assign && !options_.mode.swap && entry.family &&
+                               entry.family->is_copied_plainly(tensor.ptr(), source.ptr());
+    int good = is_plain_copy ? 1 : check_entry(entry, options_.mode, &source, &message);
+    const bool may_be_tried = good > 0 && !is_plain_copy;
+    if (const int at_once = may_be_tried ? is_tried(entry, source.ptr(), in_parameters) : 0) {
       good = at_once < 0 ? -1 : store_at_once(entry, source.ptr(), &message);
       if (good > 0) {
         return 0;
@@ -268,11 +309,16 @@ private:
     if (good > 1) {
       plan_.meta_keys.push_back(key);
     }
-    plan_.steps.push_back(LoadPlan::Step{LoadPlan::Kind::entry, path_.top().record, Py_NewRef(name),
-                                         key.release().ptr(), Py_NewRef(tensor),
-                                         source.release().ptr(), entry.family});
+    LoadPlan::Step &step = plan_.steps.emplace_back(new_step(LoadPlan::Kind::entry));
+    step.name = name.release().ptr();
+    step.tensor = tensor.release().ptr();
+    step.source = source.release().ptr();
+    step.family = entry.family;
     return 0;
   }
+
+  // Of the top frame's module.
+  LoadPlan::Step new_step(LoadPlan::Kind kind) { return LoadPlan::Step{kind, path_.top().record}; }
 
   // Notes what is wrong with an entry of the top frame's module.
   void report(std::vector<LoadPlan::Report> &reports, Owned text) {
@@ -325,19 +371,20 @@ private:
       return 0;
     }
     plan_.visits[path_.top().record].has_extra_state = true;
-    plan_.steps.push_back(LoadPlan::Step{LoadPlan::Kind::extra_state, path_.top().record, nullptr,
-                                         key.release().ptr(), nullptr, value.release().ptr(),
-                                         nullptr});
+    plan_.steps.emplace_back(new_step(LoadPlan::Kind::extra_state)).source = value.release().ptr();
     return 0;
   }
+
+  static constexpr std::size_t kSmallPlan = 1024;  // steps; what is less lies in the caches
 
   LoadRegion &region_;
   const LoadPlanOptions &options_;
   LoadPlan &plan_;
   KeyCursor cursor_;
   FamilyMemo families_;
+  DotlessNames dotless_;
   StatePath path_;
-  PyObject *root_prefix_ = nullptr;
+  LookAhead<ReadsOf::shape> ahead_;
   // No name has a dot: then different modules ask for different keys.
   bool names_are_plain_ = true;
 };
@@ -347,7 +394,6 @@ private:
 LoadPlan::~LoadPlan() {
   for (const Step &step : steps) {
     Py_XDECREF(step.name);
-    Py_XDECREF(step.key);
     Py_XDECREF(step.tensor);
     Py_XDECREF(step.source);
   }
@@ -355,6 +401,24 @@ LoadPlan::~LoadPlan() {
     Py_DECREF(visit.module);
     Py_XDECREF(visit.name);
   }
+}
+
+Owned LoadPlan::prefix_of(std::uint32_t visit) const {
+  std::vector<PyObject *> names;
+  for (; visits[visit].name; visit = visits[visit].parent) {
+    names.push_back(visits[visit].name);
+  }
+  Owned text = prefix;
+  while (text && !names.empty()) {
+    text = steal(make_name(NameForm::prefix, text.ptr(), names.back()));
+    names.pop_back();
+  }
+  return text;
+}
+
+Owned LoadPlan::key_of(const Step &entry) const {
+  const Owned owner = prefix_of(entry.visit);
+  return owner ? steal(make_name(NameForm::joined, owner.ptr(), entry.name)) : Owned();
 }
 
 bool loads_through_python(PyObject *module) {
@@ -371,9 +435,9 @@ int sets_extra_state(PyObject *module, PyObject *prefix, PyObject *dict) {
              : finds_extra_state(prefix, dict);
 }
 
-int build_load_plan(LoadRegion &region, PyObject *root, PyObject *prefix, bool root_is_done,
+int build_load_plan(LoadRegion &region, PyObject *root, bool root_is_done,
                     const LoadPlanOptions &options, LoadPlan *plan) {
-  return Planner(region, options, plan).run(root, prefix, root_is_done);
+  return Planner(region, options, plan).run(root, root_is_done);
 }
 
 }  // namespace modtree

@@ -28,19 +28,18 @@ public:
   enum class Kind : std::uint8_t {
     entry,        // store `source` into `tensor`
     extra_state,  // call set_extra_state(source)
-    python,  // a module with Python code: its _load_from_state_dict, then a plan for its children;
-             // `key` is its prefix
+    python,  // a module with Python code: its _load_from_state_dict, then a plan for its children
     post_hooks,  // a native module is done
   };
-  // Owns its references but the family; the module is that of the visit.
+  // Owns its references but the family; the module is that of the visit. Small, as a large tree has
+  // many: what only errors ask for is found out then.
   struct Step {
     Kind kind;
     std::uint32_t visit;
-    PyObject *name;
-    PyObject *key;
-    PyObject *tensor;
-    PyObject *source;
-    TensorFamily *family;
+    PyObject *name = nullptr;
+    PyObject *tensor = nullptr;
+    PyObject *source = nullptr;
+    TensorFamily *family = nullptr;
   };
   // A module on the walk; owns its references.
   struct Visit {
@@ -62,10 +61,17 @@ public:
     bool provisional;  // a set_extra_state of this plan may put it right
   };
 
-  LoadPlan() = default;
+  // `prefix`: of the root, which is visit 0.
+  explicit LoadPlan(PyObject *prefix) : prefix(py::reinterpret_borrow<py::object>(prefix)) {}
   LoadPlan(const LoadPlan &) = delete;
   LoadPlan &operator=(const LoadPlan &) = delete;
   ~LoadPlan();
+
+  // The prefix of a visit's module, and the full name of an entry; null on error.
+  py::object prefix_of(std::uint32_t visit) const;
+  py::object key_of(const Step &entry) const;
+
+  const py::object prefix;
 
   std::vector<Step> steps;
   std::vector<Visit> visits;
@@ -91,9 +97,9 @@ struct LoadPlanOptions {
   bool split = false;
 };
 
-// Plans the tree below `root`, whose prefix is given. `root_is_done`: its own entries are loaded
-// already. May fill region.index. -1 on error.
-int build_load_plan(LoadRegion &region, PyObject *root, PyObject *prefix, bool root_is_done,
+// Plans the tree below `root`, whose prefix the plan has. `root_is_done`: its own entries are
+// loaded already. May fill region.index. -1 on error.
+int build_load_plan(LoadRegion &region, PyObject *root, bool root_is_done,
                     const LoadPlanOptions &options, LoadPlan *plan);
 
 }  // namespace modtree

@@ -31,7 +31,10 @@ Owned borrow(PyObject *object) { return py::reinterpret_borrow<Owned>(object); }
 
 class Loader {
 public:
-  Loader(bool strict, LoadMode mode) : strict_(strict), mode_(mode) {}
+  Loader(bool strict, LoadMode mode)
+      : strict_(strict),
+        mode_(mode),
+        copies_(!mode.assign && !mode.swap) {}
 
   // The result of load_state_dict: new reference, null on error.
   PyObject *run(PyObject *root, PyObject *state_dict) {
@@ -88,8 +91,8 @@ private:
   // `split`: see LoadPlanOptions.
   int push_plan(LoadRegion region, PyObject *root, PyObject *prefix, RootEntries root_entries,
                 bool split = false) {
-    auto plan = std::make_shared<LoadPlan>();
-    if (build(region, root, prefix, root_entries, split, plan.get()) < 0) {
+    auto plan = std::make_shared<LoadPlan>(prefix);
+    if (build(region, root, root_entries, split, plan.get()) < 0) {
       return -1;
     }
     if (!split && plan->may_change && !doomed_ && !fails(*plan, false)) {
@@ -101,8 +104,8 @@ private:
       if (sets != 0) {
         return sets < 0 ? -1 : load_through_python(root, prefix, std::move(region), true);
       }
-      plan = std::make_shared<LoadPlan>();
-      if (build(region, root, prefix, root_entries, true, plan.get()) < 0) {
+      plan = std::make_shared<LoadPlan>(prefix);
+      if (build(region, root, root_entries, true, plan.get()) < 0) {
         return -1;
       }
     }
@@ -113,18 +116,17 @@ private:
         return -1;
       }
     }
-    running_.emplace_back(std::move(region), std::move(plan), prefix, root_entries, python_runs_);
+    running_.emplace_back(std::move(region), std::move(plan), root_entries, python_runs_);
     return 0;
   }
 
-  int build(LoadRegion &region, PyObject *root, PyObject *prefix, RootEntries root_entries,
-            bool split, LoadPlan *plan) {
+  int build(LoadRegion &region, PyObject *root, RootEntries root_entries, bool split,
+            LoadPlan *plan) {
     LoadPlanOptions options;
     options.mode = mode_;
     options.bad_metadata = metadata_.bad_entries();
     options.split = split;
-    return build_load_plan(region, root, prefix, root_entries != RootEntries::planned, options,
-                           plan);
+    return build_load_plan(region, root, root_entries != RootEntries::planned, options, plan);
   }
 
   // Will what the plan reports make the load fail? A hook may still clear the lists of keys;
@@ -159,6 +161,9 @@ private:
         }
         continue;
       }
+      if (copies_ && !doomed_ && copy_quickly(&top)) {
+        continue;
+      }
       const std::shared_ptr<LoadPlan> plan = top.plan;
       const std::size_t number = top.next++;
       if (do_step(plan, number) < 0) {
@@ -166,6 +171,22 @@ private:
       }
     }
     return 0;
+  }
+
+  // Makes the next steps, if they are copies of memory. False: the next one is not.
+  static bool copy_quickly(RunningPlan *running) {
+    LoadPlan &plan = *running->plan;
+    const std::size_t begin = running->next, end = running->known_until();
+    while (running->next < end) {
+      const LoadPlan::Step &step = plan.steps[running->next];
+      if (step.kind != LoadPlan::Kind::entry ||
+          !step.family->copy_quickly(step.tensor, step.source)) {
+        break;
+      }
+      look_ahead(plan, running->next);
+      let_go(plan, running->next++, 1);
+    }
+    return running->next != begin;
   }
 
   int finish_plan() {
@@ -202,16 +223,17 @@ private:
     }
     const LoadPlan::Visit &visit = plan->visits[step.visit];
     LoadRegion own = region_at(visit.node);
-    if (!own.dict) {
+    const Owned prefix = own.dict ? plan->prefix_of(step.visit) : Owned();
+    if (!prefix) {
       return -1;
     }
     const bool has_python = loads_through_python(visit.module);
     if (!has_python && doomed_) {
       // Here for its set_extra_state alone, which is not called any more: what is wrong below is
       // still to be reported.
-      return push_plan(std::move(own), visit.module, step.key, RootEntries::planned);
+      return push_plan(std::move(own), visit.module, prefix.ptr(), RootEntries::planned);
     }
-    return load_through_python(visit.module, step.key, std::move(own), !has_python);
+    return load_through_python(visit.module, prefix.ptr(), std::move(own), !has_python);
   }
 
   // A part of the top plan's region, without a dict on error.
@@ -238,9 +260,8 @@ private:
 
   // A batch of entries, one entry or an extra state.
   int write_from(LoadPlan &plan, std::size_t number) {
-    const bool copies = !mode_.assign && !mode_.swap;
     const std::size_t known = running_.back().known_until() - number;
-    if (const std::size_t count = copies ? std::min(batch_from(plan, number), known) : 0;
+    if (const std::size_t count = copies_ ? std::min(batch_from(plan, number), known) : 0;
         count > 1) {
       running_.back().next = number + count;
       if (write_batch(plan, number, count) < 0) {
@@ -270,9 +291,7 @@ private:
         !may_have_entries(as_module(visit.module), Slot::modules)) {
       return 0;
     }
-    const Py_ssize_t prefix_size =
-        PyUnicode_GET_LENGTH(step.key) - PyUnicode_GET_LENGTH(names.extra_state);
-    const Owned prefix = steal(PyUnicode_Substring(step.key, 0, prefix_size));
+    const Owned prefix = plan.prefix_of(step.visit);
     if (!prefix || report_until(number) < 0) {
       return -1;
     }
@@ -316,13 +335,19 @@ private:
     if (no_grad_.enter(step.family) < 0) {
       return -1;
     }
-    Owned message;
-    const int stored = store_entry(LoadEntry{module, step.name, step.key, step.tensor, step.family},
-                                   mode_, step.source, &message);
-    if (stored != 0) {
-      return stored < 0 ? -1 : 0;
+    LoadEntry entry{module, step.name, nullptr, step.tensor, step.family};
+    if (try_to_store(entry, mode_, step.source) == 0) {
+      return 0;
     }
-    return (running_.empty() ? 0 : report_until(number)) < 0
+    Owned exception;
+    if (!take_failure(&exception)) {
+      return -1;
+    }
+    const Owned key = plan.key_of(step);
+    entry.key = key.ptr();
+    const Owned message =
+        key ? steal(failure_message(entry, mode_, step.source, exception)) : Owned();
+    return !message || (!running_.empty() && report_until(number) < 0)
                ? -1
                : PyList_Append(findings_.errors(), message.ptr());
   }
@@ -446,6 +471,7 @@ private:
 
   const bool strict_;
   const LoadMode mode_;
+  const bool copies_;  // values, from the checkpoint's tensors into those of the modules
   CheckpointMetadata metadata_;
   LoadFindings findings_;
   std::vector<RunningPlan> running_;

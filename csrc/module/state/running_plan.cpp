@@ -178,10 +178,10 @@ int RunningPlan::find_change(const LoadFindings &findings, ChangedModule *change
       ++visited_;
       continue;
     }
-    if (!plan->located && locate_visits(region, prefix_.ptr(), plan.get()) < 0) {
+    if (!plan->located && locate_visits(region, plan.get()) < 0) {
       return -1;
     }
-    *changed = ChangedModule{module, prefix_of(visit), visits[visit].node};
+    *changed = ChangedModule{module, plan->prefix_of(visit), visits[visit].node};
     if (!changed->prefix) {
       return -1;
     }
@@ -277,7 +277,7 @@ int RunningPlan::has_planned_entries(std::uint32_t visit) const {
   }
   PyObject *module = plan->visits[visit].module;
   const bool misses_some = is_about(plan->missing, missing_, visit);
-  Owned prefix = misses_some ? prefix_of(visit) : Owned();
+  Owned prefix = misses_some ? plan->prefix_of(visit) : Owned();
   if (misses_some && !prefix) {
     return -1;
   }
@@ -335,19 +335,6 @@ int RunningPlan::has_planned_hooks(std::uint32_t visit) const {
   const bool planned = behind > 0 && plan->steps[behind - 1].visit == visit &&
                        plan->steps[behind - 1].kind == Kind::post_hooks;
   return planned == (has_hooks > 0);
-}
-
-Owned RunningPlan::prefix_of(std::uint32_t visit) const {
-  std::vector<PyObject *> names;
-  for (; plan->visits[visit].name; visit = plan->visits[visit].parent) {
-    names.push_back(plan->visits[visit].name);
-  }
-  Owned text = prefix_;
-  while (text && !names.empty()) {
-    text = steal(PyUnicode_FromFormat("%U%U.", text.ptr(), names.back()));
-    names.pop_back();
-  }
-  return text;
 }
 
 }  // namespace modtree

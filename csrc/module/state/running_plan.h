@@ -30,13 +30,12 @@ struct ChangedModule {
 class RunningPlan {
 public:
   // `python_runs`: how often Python code had run in this load when it was planned.
-  RunningPlan(LoadRegion region, std::shared_ptr<LoadPlan> plan, PyObject *prefix,
-              RootEntries root_entries, std::size_t python_runs)
+  RunningPlan(LoadRegion region, std::shared_ptr<LoadPlan> plan, RootEntries root_entries,
+              std::size_t python_runs)
       : region(std::move(region)),
         plan(std::move(plan)),
         root_entries(root_entries),
-        python_runs(python_runs),
-        prefix_(py::reinterpret_borrow<py::object>(prefix)) {}
+        python_runs(python_runs) {}
 
   LoadRegion region;
   std::shared_ptr<LoadPlan> plan;
@@ -67,9 +66,6 @@ private:
   int has_planned_hooks(std::uint32_t visit) const;
   std::size_t step_behind(std::uint32_t visit) const;
   int stands_at(std::uint32_t visit, py::object *module) const;
-  py::object prefix_of(std::uint32_t visit) const;
-
-  py::object prefix_;  // of the plan's root
 
   std::size_t missing_ = 0, unexpected_ = 0, errors_ = 0;  // reports made so far
   // By visit, the first one that is not below it; empty while no Python code has run.

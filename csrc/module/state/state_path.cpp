@@ -119,11 +119,8 @@ int StatePath::check_cycle(PyObject *module, PyObject *name, const char *functio
   return -1;
 }
 
-PyObject *StatePath::prefix() {
+PyObject *StatePath::make_own_prefix() {
   std::size_t known = frames_.size() - 1;
-  if (frames_[known].prefix) {
-    return frames_[known].prefix;
-  }
   while (!frames_[known].prefix) {
     --known;
   }

@@ -50,7 +50,10 @@ public:
   int check_cycle(PyObject *module, PyObject *name, const char *function);
 
   // The prefix of the top frame; borrowed, null on error.
-  PyObject *prefix();
+  PyObject *prefix() {
+    PyObject *made = frames_.back().prefix;
+    return made ? made : make_own_prefix();
+  }
   // The place of the next module in the walk, for the memo of prefixes.
   static std::size_t take_position();
   // The prefix that a child of the top frame would have: new reference, null on error.
@@ -59,6 +62,7 @@ public:
   PyObject *path();
 
 private:
+  PyObject *make_own_prefix();
   PyObject *long_prefix(std::size_t known);
 
   std::vector<StateFrame> frames_;

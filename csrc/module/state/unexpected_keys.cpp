@@ -79,10 +79,10 @@ int judge(const KeyIndex &index, std::uint32_t number, LoadPlan *plan) {
 
 }  // namespace
 
-int locate_visits(LoadRegion &region, PyObject *prefix, LoadPlan *plan) {
+int locate_visits(LoadRegion &region, LoadPlan *plan) {
   if (!region.index) {
     region.index = std::make_shared<KeyIndex>();
-    if (region.index->build(region.dict.ptr(), prefix) < 0) {
+    if (region.index->build(region.dict.ptr(), plan->prefix.ptr()) < 0) {
       return -1;
     }
     region.node = KeyIndex::kRoot;
@@ -101,8 +101,8 @@ int locate_visits(LoadRegion &region, PyObject *prefix, LoadPlan *plan) {
   return 0;
 }
 
-int find_unexpected_keys(LoadRegion &region, PyObject *prefix, LoadPlan *plan) {
-  if (locate_visits(region, prefix, plan) < 0) {
+int find_unexpected_keys(LoadRegion &region, LoadPlan *plan) {
+  if (locate_visits(region, plan) < 0) {
     return -1;
   }
   for (std::uint32_t i = 0; i < plan->visits.size(); ++i) {

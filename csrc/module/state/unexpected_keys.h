@@ -7,11 +7,11 @@
 namespace modtree {
 
 // Puts them into plan->unexpected, with the module that would have to load them. Builds the
-// region's index when it has none; `prefix` is that of the plan's root. -1 on error.
-int find_unexpected_keys(LoadRegion &region, PyObject *prefix, LoadPlan *plan);
+// region's index when it has none. -1 on error.
+int find_unexpected_keys(LoadRegion &region, LoadPlan *plan);
 
 // Finds the nodes of the plan's visits, with an index that is built when the region has none. -1 on
 // error.
-int locate_visits(LoadRegion &region, PyObject *prefix, LoadPlan *plan);
+int locate_visits(LoadRegion &region, LoadPlan *plan);
 
 }  // namespace modtree

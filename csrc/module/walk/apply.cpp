@@ -96,7 +96,7 @@ private:
   PlainClass<Virtual::apply_, Virtual::children, Virtual::named_children, Virtual::getattribute,
              Virtual::parameters_, Virtual::buffers_, Virtual::modules_>
       plain_class_;
-  LookAhead ahead_;
+  LookAhead<ReadsOf::gradient> ahead_;
 };
 
 // --- over self.parameters()

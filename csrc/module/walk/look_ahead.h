@@ -8,10 +8,14 @@
 
 namespace modtree {
 
+// What an operation will read of the parameters.
+enum class ReadsOf : std::uint8_t { gradient, shape };
+
 // For the children of one parent. Each thing is asked for some children after what leads to it: the
-// modules, their registries, the entries of these, the tensors, and where a library has their
-// gradients. Small trees lie in the cache, so nothing is done for the first modules of an
+// modules, their registries, the entries of these, the tensors, and where a library has what is
+// read of them. Small trees lie in the cache, so nothing is done for the first modules of an
 // operation.
+template <ReadsOf reads>
 class LookAhead {
 public:
   // `ahead(places)`: the child that comes so many places after the present one, or null. `type`:
@@ -34,9 +38,11 @@ public:
     for_values(parameters(ahead(5), type), [](PyObject *value) { prefetch_head(value, kRead); });
     if (family) {
       for_values(parameters(ahead(3), type),
-                 [&](PyObject *value) { family->prefetch_grad(value, false); });
-      for_values(parameters(ahead(1), type),
-                 [&](PyObject *value) { family->prefetch_grad(value, true); });
+                 [&](PyObject *value) { ask_for(family, value, false); });
+      if (reads == ReadsOf::gradient) {
+        for_values(parameters(ahead(1), type),
+                   [&](PyObject *value) { ask_for(family, value, true); });
+      }
     }
   }
 
@@ -44,6 +50,14 @@ private:
   static constexpr std::size_t kSmallTree = 1000;
   static constexpr int kMostValues = 4;
   static constexpr std::size_t kRead = 32;  // bytes of a tensor
+
+  static void ask_for(TensorFamily *family, PyObject *value, bool again) {
+    if (reads == ReadsOf::gradient) {
+      family->prefetch_grad(value, again);
+    } else {
+      family->prefetch(value);
+    }
+  }
 
   static PyObject *parameters(PyObject *child, PyTypeObject *type) {
     PyObject *registry =

@@ -114,7 +114,7 @@ private:
   std::vector<Place> path_;
   PointerSet seen_;  // of those with children that somebody else holds as well
   FamilyMemo families_;
-  LookAhead ahead_;
+  LookAhead<ReadsOf::gradient> ahead_;
   PlainClass<Virtual::named_modules, Virtual::getattribute> plain_class_;
 };
 
