@@ -17,7 +17,7 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 # Importing them enters their operations.
-from . import classes, containers, copies, hooks, state, tree, whole  # noqa: F401
+from . import classes, containers, copies, hooks, rare, state, tree, whole  # noqa: F401
 from .allowed import SEEN, allowed, avoided
 from .minimise import minimise
 from .outcomes import difference, is_broken, run

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
+from .observe import is_uninitialized
 from .world import TooMuch
 
 TABLES = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set", "_keys")
@@ -89,7 +90,7 @@ def nothing_written(w, m):
         for name in ("_parameters", "_buffers"):
             table = entries.get(name, {})
             tensors = {k: t for k, t in table.items() if isinstance(t, lib.Tensor)}
-            values = {k: t.detach().clone() for k, t in tensors.items()}
+            values = {k: t.detach().clone() for k, t in tensors.items() if not is_uninitialized(t)}
             tables.append((table, dict(table), values))
         names = entries.get("_non_persistent_buffers_set", set())
         flags.append((names, set(names)))

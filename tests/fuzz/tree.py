@@ -326,6 +326,8 @@ def delete_internal_in_dict(w, m=MODULE, name=DELETED):
 
 @operation("rare internals", 2)
 def initialize_again(w, m=MODULE, options=Options(0.1, bogus=(1,))):
+    if "_load_hook" in m.__dict__:
+        return  # torch cannot copy the handle of a lazy module whose tables are gone
     w.impl.nn.Module.__init__(m, **options)
 
 

@@ -281,6 +281,8 @@ def functional_call(
     func = importlib.import_module("torch.func" if w.impl.is_torch else "modtree.func")
     before = first(m.named_parameters())
     args = (w.impl.lib.ones(2),)
+    if name in m._modules:  # "assigning a Parameter that is refused", in the place of a None
+        return None
     out = func.functional_call(m, {name: value}, args, **options)
     return [out, before]
 

@@ -413,6 +413,9 @@ def test_get_backward_hooks(impl, scope):
 
     m = scale(impl)
     assert m._get_backward_hooks() == ([], [])
+    lacking = impl.nn.Module()
+    del lacking._backward_hooks
+    assert lacking._get_backward_hooks() == ([], [])
     assert m._get_backward_pre_hooks() == []
     m.register_full_backward_hook(a)
     m.register_full_backward_pre_hook(a)

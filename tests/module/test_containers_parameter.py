@@ -156,6 +156,8 @@ def test_a_module_that_became_a_list_takes_nothing(impl):
     assert m.extend([]) is m
     with raises(AttributeError, "_size"):
         m.extend([3])
+    with raises(TypeError, "cannot be interpreted as an integer"):
+        m["0"]
 
 
 def test_list_extend_needs_an_iterable(impl):

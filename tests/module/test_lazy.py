@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 from helpers.implementations import implementation, params
-from helpers.support import raises
+from helpers.support import future, raises
 
 
 def kinds_of(impl):
@@ -369,6 +369,16 @@ def test_the_state_holds_the_uninitialized_tensors_themselves(impl):
     ]
 
 
+def test_names_of_non_persistent_buffers_hide_no_parameter(impl):
+    LazyScale, _ = lazy_class(impl)
+    m = LazyScale()
+    m._non_persistent_buffers_set.update(("weight", "shift"))
+    assert list(m.state_dict()) == ["weight"]
+    del m._buffers["shift"]
+    del m._non_persistent_buffers_set
+    assert list(m.state_dict()) == ["weight"]
+
+
 def test_some_initialized(impl):
     LazyScale, _ = lazy_class(impl)
     m = LazyScale()
@@ -535,6 +545,30 @@ def test_conversions_before_the_first_call(impl):
     assert m.weight is weight
     m.train(False)
     assert m.weight.requires_grad
+
+
+def test_swapping_before_the_first_call_names_the_parameter(impl):
+    LazyScale, _ = lazy_class(impl)
+    m = LazyScale()
+    switches = future(impl)
+    switches.set_swap_module_params_on_conversion(True)
+    try:
+        with raises(RuntimeError, "_apply(): Couldn't swap LazyScale.weight"):
+            m.float()  # gives the very tensor, of which no parameter can be made
+    finally:
+        switches.set_swap_module_params_on_conversion(False)
+    assert m.has_uninitialized_params()
+
+
+def test_hooks_of_a_lazy_module_that_got_another_class(impl):
+    LazyScale, _ = lazy_class(impl)
+    m = LazyScale()
+    m.__class__ = impl.nn.Module
+    state = {"weight": impl.lib.ones(3), "shift": impl.lib.ones(3)}
+    m.load_state_dict(state)
+    assert m.weight.shape == (3,)
+    with raises(AttributeError, "initialize_parameters"):
+        m(1)
 
 
 def test_apply_reaches_lazy_modules(impl):

@@ -69,6 +69,24 @@ bool future_flag(PyObject *getter) {
   return truth == 1;
 }
 
+// Puts the error that says which swap failed in front of the one that is set; -1.
+int raise_no_swap(ModuleObject *module, PyObject *key, bool is_grad) {
+  if (!PyErr_ExceptionMatches(PyExc_Exception)) {
+    return -1;
+  }
+  return slot_guard(-1, [&] {
+    py::error_already_set error;
+    const auto message = py::reinterpret_steal<py::object>(
+        PyUnicode_FromFormat("_apply(): Couldn't swap %s.%S%s", type_short_name(Py_TYPE(module)),
+                             key, is_grad ? ".grad" : ""));
+    const char *text = message ? PyUnicode_AsUTF8(message.ptr()) : nullptr;
+    if (text) {
+      py::raise_from(error, PyExc_RuntimeError, text);
+    }
+    return -1;
+  });
+}
+
 }  // namespace
 
 MemberConversion::MemberConversion(PyObject *fn)
@@ -237,7 +255,7 @@ int MemberConversion::store_parameter(ModuleObject *module, PyObject *key, Tenso
   const auto replacement = py::reinterpret_steal<py::object>(
       new_family ? new_family->make_parameter(converted, requires_grad == 1) : nullptr);
   if (!replacement) {
-    return -1;
+    return swap ? raise_no_swap(module, key, false) : -1;
   }
   if (swap) {
     return swap_contents(module, key, family, parameter, replacement.ptr(), false);
@@ -294,21 +312,9 @@ int MemberConversion::convert_grad(ModuleObject *module, PyObject *key, TensorFa
 int MemberConversion::swap_contents(ModuleObject *module, PyObject *key, TensorFamily *family,
                                     PyObject *tensor, PyObject *other, bool is_grad) {
   return slot_guard(-1, [&] {
-    if (call_method(family->object, "swap_tensors", tensor, other)) {
-      return 0;
-    }
-    if (!PyErr_ExceptionMatches(PyExc_Exception)) {
-      return -1;
-    }
-    py::error_already_set error;
-    const auto message = py::reinterpret_steal<py::object>(
-        PyUnicode_FromFormat("_apply(): Couldn't swap %s.%S%s", type_short_name(Py_TYPE(module)),
-                             key, is_grad ? ".grad" : ""));
-    const char *text = message ? PyUnicode_AsUTF8(message.ptr()) : nullptr;
-    if (text) {
-      py::raise_from(error, PyExc_RuntimeError, text);
-    }
-    return -1;
+    return call_method(family->object, "swap_tensors", tensor, other)
+               ? 0
+               : raise_no_swap(module, key, is_grad);
   });
 }
 

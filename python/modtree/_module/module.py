@@ -319,14 +319,15 @@ class Module(_C.ModuleBase):
         """The full and the legacy backward hooks, global ones first."""
         full: list[Any] = []
         legacy: list[Any] = []
-        for is_full, table in (
-            (_global_is_full_backward_hook, _global_backward_hooks),
-            (self._is_full_backward_hook, self._backward_hooks),
-        ):
-            if is_full is True:
-                full += table.values()
-            elif is_full is False:
-                legacy += table.values()
+        if _global_is_full_backward_hook is True:
+            full += _global_backward_hooks.values()
+        elif _global_is_full_backward_hook is False:
+            legacy += _global_backward_hooks.values()
+        # Only then: a module may lack the table.
+        if self._is_full_backward_hook is True:
+            full += self._backward_hooks.values()
+        elif self._is_full_backward_hook is False:
+            legacy += self._backward_hooks.values()
         return full, legacy
 
     _maybe_warn_non_full_backward_hook = warn_non_full_backward_hook

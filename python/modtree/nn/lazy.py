@@ -69,16 +69,13 @@ class LazyModuleMixin(_Base):
 
     def has_uninitialized_params(self) -> bool:
         """Has a parameter or buffer of the module itself no shape yet?"""
-        return any(is_lazy(tensor) for _, tensor in self._own_tensors())
-
-    def _own_tensors(self) -> Iterator[tuple[str, Any]]:
-        return itertools.chain(self._parameters.items(), self._buffers.items())
+        return any(is_lazy(tensor) for _, tensor in _own_tensors(self))
 
     def _infer_parameters(self, module: Any, args: Any, kwargs: Any = None) -> None:
         """The pre-hook of the first call."""
         module.initialize_parameters(*args, **(kwargs or {}))
         if module.has_uninitialized_params():
-            left = [name for name, tensor in module._own_tensors() if is_lazy(tensor)]
+            left = [name for name, tensor in _own_tensors(module) if is_lazy(tensor)]
             raise RuntimeError(
                 f"module {self._get_name()} has not been fully initialized: initialize_parameters "
                 f"left {', '.join(left)} without a shape"
@@ -93,20 +90,20 @@ class LazyModuleMixin(_Base):
         self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool, *lists: list[str]
     ) -> None:
         """The load pre-hook: entries take the shapes of what will be loaded into them."""
-        for name, tensor in list(self._own_tensors()):
+        for name, tensor in list(_own_tensors(self)):
             given = state_dict.get(prefix + name)
             if given is not None and is_lazy(tensor) and not is_lazy(given):
                 tensor.materialize(given.shape)
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         """Entries without a shape are stored as they are, all else as by any module."""
-        lazy = {name: tensor for name, tensor in self._own_tensors() if is_lazy(tensor)}
+        lazy = {name: tensor for name, tensor in _own_tensors(self) if is_lazy(tensor)}
         if not lazy:
             super()._save_to_state_dict(destination, prefix, keep_vars)
             return
-        hidden = self._non_persistent_buffers_set
-        for name, tensor in self._own_tensors():
-            if tensor is not None and name not in hidden:
+        for name, tensor in _own_tensors(self):
+            is_hidden = name not in self._parameters and name in self._non_persistent_buffers_set
+            if tensor is not None and not is_hidden:
                 kept = keep_vars or name in lazy
                 destination[prefix + name] = tensor if kept else tensor.detach()
         if type(self).get_extra_state is not Module.get_extra_state:
@@ -117,3 +114,8 @@ class LazyModuleMixin(_Base):
             f"Modules with uninitialized parameters can't be used with `DataParallel`. Call the "
             f"{type(self).__name__} once to initialize it"
         )
+
+
+# No method: the hooks may run when the module is of another class already.
+def _own_tensors(module: Any) -> Iterator[tuple[str, Any]]:
+    return itertools.chain(module._parameters.items(), module._buffers.items())

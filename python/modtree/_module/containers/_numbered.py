@@ -23,8 +23,8 @@ def position(container: Any, index: SupportsIndex) -> int:
         TypeError: it is no integer.
         IndexError: there is no such entry.
     """
-    length = len(container)
     index = operator.index(index)
+    length = len(container)
     if not -length <= index < length:
         raise IndexError(
             f"index {index} is out of range for {container._get_name()} of length {length}"
