@@ -84,9 +84,10 @@ def nothing_written(w, m):
     if not w.impl.is_torch:
         yield
         return
-    lib, tables, flags = w.impl.lib, [], []
+    lib, tables, flags, shadows = w.impl.lib, [], [], []
     for module in w.below(m):
         entries = object.__getattribute__(module, "__dict__")
+        shadows.append((entries, dict(entries)))  # an assignment takes what hides a parameter
         for name in ("_parameters", "_buffers"):
             table = entries.get(name, {})
             tensors = {k: t for k, t in table.items() if isinstance(t, lib.Tensor)}
@@ -104,6 +105,8 @@ def nothing_written(w, m):
                     items[name].copy_(value)
         for names, old in flags:
             refill(names, old)
+        for entries, old in shadows:
+            entries.update({k: v for k, v in old.items() if k not in entries})
         raise
 
 

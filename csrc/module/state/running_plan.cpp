@@ -203,6 +203,10 @@ void RunningPlan::begin_to_look() {
       ends_[visits[i].parent] = std::max(ends_[visits[i].parent], ends_[i]);
     }
   }
+  hooked_.resize(count);
+  for (const LoadPlan::Step &step : plan->steps) {
+    hooked_[step.visit] = hooked_[step.visit] || step.kind == Kind::post_hooks;
+  }
   // What has begun before the code ran is done as planned.
   while (visited_ < count && visits[visited_].step < next) {
     ++visited_;
@@ -211,20 +215,15 @@ void RunningPlan::begin_to_look() {
 
 // The plan goes on behind the module and what is below it.
 void RunningPlan::pass_over(std::uint32_t visit) {
-  next = step_behind(visit);
-  visited_ = ends_[visit];
+  const std::vector<LoadPlan::Step> &steps = plan->steps;
+  const std::uint32_t end = ends_[visit];
+  while (next < steps.size() && steps[next].visit >= visit && steps[next].visit < end) {
+    ++next;
+  }
+  visited_ = end;
   skip_until_visit(plan->missing, &missing_, visited_);
   skip_until_visit(plan->unexpected, &unexpected_, visited_);
   skip_until_visit(plan->errors, &errors_, visited_);
-}
-
-std::size_t RunningPlan::step_behind(std::uint32_t visit) const {
-  std::size_t step = plan->visits[visit].step;
-  while (step < plan->steps.size() && plan->steps[step].visit >= visit &&
-         plan->steps[step].visit < ends_[visit]) {
-    ++step;
-  }
-  return step;
 }
 
 // What its parent holds under the name of a module now: None where nothing is to be loaded, the
@@ -331,10 +330,7 @@ int RunningPlan::has_planned_hooks(std::uint32_t visit) const {
   if (has_hooks < 0) {
     return -1;
   }
-  const std::size_t behind = step_behind(visit);
-  const bool planned = behind > 0 && plan->steps[behind - 1].visit == visit &&
-                       plan->steps[behind - 1].kind == Kind::post_hooks;
-  return planned == (has_hooks > 0);
+  return hooked_[visit] == (has_hooks > 0);
 }
 
 }  // namespace modtree

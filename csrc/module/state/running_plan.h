@@ -64,13 +64,16 @@ private:
   int has_planned_entries(std::uint32_t visit) const;
   int has_planned_children(std::uint32_t visit) const;
   int has_planned_hooks(std::uint32_t visit) const;
-  std::size_t step_behind(std::uint32_t visit) const;
   int stands_at(std::uint32_t visit, py::object *module) const;
 
-  std::size_t missing_ = 0, unexpected_ = 0, errors_ = 0;  // reports made so far
-  // By visit, the first one that is not below it; empty while no Python code has run.
+  // Reports made so far.
+  std::size_t missing_ = 0, unexpected_ = 0, errors_ = 0;
+  // By visit, the first one that is not below it, and whether its post hooks are a step; both empty
+  // while no Python code has run.
   std::vector<std::uint32_t> ends_;
-  std::uint32_t visited_ = 0;  // the first visit to look at again
+  std::vector<bool> hooked_;
+  // The first visit to look at again.
+  std::uint32_t visited_ = 0;
 };
 
 }  // namespace modtree
