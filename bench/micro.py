@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import tracemalloc
 from collections.abc import Callable
@@ -59,6 +60,9 @@ def rows(sides: list[Side]) -> list[Row]:
         pass
 
     forward = unrolled("f(m, x)", f=_PlainCall.__call__, m=_PlainCall(), x=plain.zeros())
+    # The least that native code needs to hand a call on to a Python function.
+    partial = functools.partial(_PlainCall.__call__, _PlainCall())
+    native = unrolled("m(x)", m=partial, x=plain.zeros())
     empty = {FLOOR: Bare} | {s.name: s.classes.Empty for s in sides}
     layers = {s.name: s.lib.nn.Linear for s in sides if s.name != OURS_TORCH}
     hook = [Budget(100, name, None, over="call") for name in (OURS, OURS_TORCH)]
@@ -111,6 +115,12 @@ def rows(sides: list[Side]) -> list[Row]:
             "call",
             {FLOOR: forward} | call(0),
             *both(1.5),
+        ),
+        row(
+            "call.native",
+            "`m(x)`, identity forward; floor: `functools.partial(forward, m)(x)`",
+            "call",
+            {FLOOR: native} | call(0),
         ),
         row("call.hook", "`m(x)` with one forward hook", "call", call(1), *hook),
         row(

@@ -50,6 +50,7 @@ _ROWS = (
     "write.plain",
     "call",
     "call.direct",
+    "call.native",
     "call.hook",
     "construct.empty",
     "bytes.empty",
