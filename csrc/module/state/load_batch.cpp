@@ -93,4 +93,19 @@ void let_go(LoadPlan &plan, std::size_t number, std::size_t count) {
   }
 }
 
+bool copy_memory_of(RunningPlan *running) {
+  LoadPlan &plan = *running->plan;
+  const std::size_t begin = running->next, end = running->known_until();
+  while (running->next < end) {
+    const LoadPlan::Step &step = plan.steps[running->next];
+    if (step.kind != LoadPlan::Kind::entry ||
+        !step.family->copy_quickly(step.tensor, step.source)) {
+      break;
+    }
+    look_ahead(plan, running->next);
+    let_go(plan, running->next++, 1);
+  }
+  return running->next != begin;
+}
+
 }  // namespace modtree

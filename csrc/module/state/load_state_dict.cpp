@@ -161,7 +161,7 @@ private:
         }
         continue;
       }
-      if (copies_ && !doomed_ && copy_quickly(&top)) {
+      if (copies_ && !doomed_ && copy_memory_of(&top)) {
         continue;
       }
       const std::shared_ptr<LoadPlan> plan = top.plan;
@@ -171,22 +171,6 @@ private:
       }
     }
     return 0;
-  }
-
-  // Makes the next steps, if they are copies of memory. False: the next one is not.
-  static bool copy_quickly(RunningPlan *running) {
-    LoadPlan &plan = *running->plan;
-    const std::size_t begin = running->next, end = running->known_until();
-    while (running->next < end) {
-      const LoadPlan::Step &step = plan.steps[running->next];
-      if (step.kind != LoadPlan::Kind::entry ||
-          !step.family->copy_quickly(step.tensor, step.source)) {
-        break;
-      }
-      look_ahead(plan, running->next);
-      let_go(plan, running->next++, 1);
-    }
-    return running->next != begin;
   }
 
   int finish_plan() {
