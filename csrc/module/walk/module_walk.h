@@ -56,8 +56,8 @@ public:
   int next_plain();
 
   // The next module for the most common case of a walk without names: after a plain module without
-  // children comes another one in the same dict. Null: not so, and next() goes on
-  // from there. New reference; runs no user code.
+  // children comes another one in the same dict. New reference; null: not so, and next() goes on
+  // from there. Runs no user code.
   PyObject *next_sibling() noexcept;
 
   PyObject *entered_module() const { return entered_.module.ptr(); }
