@@ -5,7 +5,7 @@ the caller, storage, what nodes saved.
 
 from __future__ import annotations
 
-import sys
+import contextlib
 import warnings
 
 import numpy as np
@@ -14,7 +14,7 @@ from helpers.collections_at import at_every_collection
 from helpers.hostile_keys import Key
 
 import modtree as mt
-from modtree._C import Op, as_tuple, empty_meta
+from modtree._C import Op, swap_contents
 
 pytestmark = pytest.mark.usefixtures("quick_collections")
 
@@ -119,163 +119,6 @@ def test_a_list_given_to_an_operation_may_change_afterwards(add_all):
     parts[:] = [leaf(2)]
     result.sum().backward()
     assert first.grad.tolist() == second.grad.tolist() == [1.0, 1.0]
-
-
-# Before CPython 3.12 tuple(items) and its like in C count a list, then allocate, and read the list
-# as it was.
-SIZES = 30  # CPython keeps tuples of up to 20: making one of these always allocates
-
-
-def call_with_list(args):
-    """``forward`` called with the list that a pre-hook returns in place of the arguments."""
-    module = mt.nn.Identity()
-    module.forward = lambda *given: given
-    module.register_forward_pre_hook(lambda m, a, k: (args, k), with_kwargs=True)
-    return module(1)
-
-
-class OfLists(mt.autograd.Function):
-    """Its backward returns a list that stands elsewhere too."""
-
-    given: list[mt.Tensor] = []
-
-    @staticmethod
-    def forward(ctx, *args):
-        return args[0].clone()
-
-    @staticmethod
-    def backward(ctx, grad):
-        return OfLists.given
-
-
-def backward_with_list(given):
-    OfLists.given = given
-    OfLists.apply(*(leaf(2) for _ in range(SIZES))).sum().backward()
-
-
-def numbers():
-    return [1] * SIZES
-
-
-TUPLES = {
-    "as_tuple": (as_tuple, numbers),
-    "reshape": (leaf(1).reshape, numbers),
-    "ones": (mt.ones, numbers),
-    "broadcast_shapes": (mt.broadcast_shapes, numbers),
-    "empty_meta": (lambda sizes: empty_meta(sizes, mt.float32), numbers),
-    "layer_norm": (lambda sizes: mt.nn.LayerNorm(sizes), numbers),
-    "arguments of forward": (call_with_list, numbers),
-    "has_torch_function": (mt.overrides.has_torch_function, numbers),
-    "members of a list": (
-        lambda parts: mt.stack(parts),
-        lambda: [mt.nn.Parameter(mt.ones(2)) for _ in range(SIZES)],
-    ),
-    "modules": (mt.nn.ModuleList, lambda: [mt.nn.ReLU() for _ in range(SIZES)]),
-    "gradients of a function": (
-        backward_with_list,
-        lambda: [mt.ones(2) for _ in range(SIZES)],
-    ),
-}
-
-
-@pytest.mark.parametrize("change", ["clear", "shrink", "extend"])
-@pytest.mark.parametrize(("use", "items"), TUPLES.values(), ids=TUPLES)
-def test_a_list_that_the_collector_changes_while_it_becomes_a_tuple(use, items, change):
-    def prepare():
-        given = items()
-        return lambda: use(given), lambda: LIST_CHANGES[change](given), None
-
-    at_every_collection(prepare)
-
-
-def test_as_tuple_has_the_items_of_one_moment():
-    def prepare():
-        given, others, results = [object() for _ in range(SIZES)], [], []
-        whole = tuple(given)
-
-        def action():
-            given.clear()
-            others.append([None] * SIZES)  # in the memory where the items were
-
-        def check():
-            assert results in ([whole], [()])
-
-        return lambda: results.append(as_tuple(given)), action, check
-
-    ran = at_every_collection(prepare)
-    assert ran or sys.version_info >= (3, 12)
-
-
-@pytest.mark.parametrize("items", [(1, 2), [1, 2], {1: 0, 2: 0}, range(1, 3), iter([1, 2])])
-def test_as_tuple_is_tuple(items):
-    same = items if isinstance(items, tuple) else None
-    found = as_tuple(items)
-    assert found == (1, 2) and (same is None or found is same)
-
-
-def test_as_tuple_of_what_is_no_iterable():
-    with pytest.raises(TypeError, match="'int' object is not iterable"):
-        as_tuple(3)
-
-
-# Which of the three is a list, and the pass.
-PASSES = {
-    "grad of": (0, mt.autograd.grad),
-    "grad by": (1, mt.autograd.grad),
-    "grad with": (2, mt.autograd.grad),
-    "backward of": (0, lambda outs, leaves, weights: mt.autograd.backward(outs, weights)),
-    "backward with": (2, lambda outs, leaves, weights: mt.autograd.backward(outs, weights)),
-    "backward into": (
-        1,
-        lambda outs, leaves, weights: mt.autograd.backward(outs, weights, inputs=leaves),
-    ),
-    "method": (1, lambda outs, leaves, weights: outs[0].backward(weights[0], inputs=leaves)),
-}
-
-
-def ready_for_a_pass(place):
-    """Outputs, leaves and weights, as tuples but for the one at ``place``."""
-    leaves = tuple(leaf(2) for _ in range(SIZES))
-    given = [tuple(t * 2 for t in leaves), leaves, tuple(mt.ones(2) for _ in range(SIZES))]
-    given[place] = list(given[place])
-    return given
-
-
-@pytest.mark.parametrize("change", ["clear", "shrink", "extend", "numbers"])
-@pytest.mark.parametrize(("place", "use"), PASSES.values(), ids=PASSES)
-def test_a_list_that_the_collector_changes_while_a_pass_begins(place, use, change):
-    def prepare():
-        given = ready_for_a_pass(place)
-        items = given[place]
-        return lambda: use(*given), lambda: LIST_CHANGES[change](items), None
-
-    at_every_collection(prepare)
-
-
-@pytest.mark.parametrize(("place", "use"), PASSES.values(), ids=PASSES)
-def test_a_pass_takes_nothing_from_where_a_list_had_its_items(place, use):
-    def prepare():
-        given = ready_for_a_pass(place)
-        strange = [mt.ones(5) for _ in range(SIZES)]  # whose use is an error of its own
-        items, others, errors = given[place], [], []
-
-        def action():
-            items.clear()
-            others.append(list(strange))  # in the memory where the items were
-
-        def begin():
-            try:
-                use(*given)
-            except RuntimeError as error:
-                errors.append(str(error))
-
-        def check():
-            wrong = ("does not require grad", "Mismatch in shape")
-            assert not any(text in error for error in errors for text in wrong)
-
-        return begin, action, check
-
-    at_every_collection(prepare)
 
 
 @pytest.mark.parametrize("change", ["clear", "extend", "numbers"])
@@ -537,3 +380,71 @@ def test_a_joint_derivative_whose_list_gets_shorter():
     x, y = leaf(2), leaf(2)
     row(x, y).sum().backward()
     assert x.grad.tolist() == [1.0, 1.0] and y.grad is None
+
+
+# -- tensors that are exchanged --------------------------------------------------------------------
+
+
+def changed_base():
+    base = leaf(4) * 2
+    view = base[1:]
+    base.mul_(3)
+    return view
+
+
+VIEWS = {
+    "history": (changed_base, lambda view: view.grad_fn),
+    "operation": (changed_base, lambda view: (view * 2).sum().backward()),
+    "edge": (changed_base, lambda view: mt.autograd.graph.get_gradient_edge(view)),
+    "hook": (changed_base, lambda view: view.register_hook(lambda grad: None)),
+    "retained": (changed_base, lambda view: view.retain_grad()),
+    "in place": (lambda: (leaf(4) * 2)[1:], lambda view: view.mul_(2)),
+    "copy": (lambda: (leaf(4) * 2)[1:], lambda view: view.copy_(leaf(3))),
+    "item": (lambda: (leaf(4) * 2)[1:], lambda view: view.__setitem__(0, leaf(1)[0])),
+}
+EXCHANGES = {
+    "leaf": lambda: leaf(3),
+    "plain": lambda: mt.zeros(7),
+    "view": changed_base,
+    "view of another size": lambda: (leaf(9) * 2)[2:],
+    "fourth output": lambda: (leaf(4, 3) * 2).unbind(0)[3],
+}
+
+
+@pytest.mark.parametrize("exchange", EXCHANGES.values(), ids=EXCHANGES)
+@pytest.mark.parametrize(("make", "use"), VIEWS.values(), ids=VIEWS)
+def test_the_collector_exchanges_a_view(make, use, exchange):
+    def prepare():
+        view = make()  # which alone holds its base
+
+        def action():
+            try:
+                swap_contents(view, exchange())
+            except RuntimeError as error:
+                assert "weakref" in str(error)
+
+        def check():
+            with contextlib.suppress(RuntimeError):  # some of these refuse
+                (view * 1).sum().backward()
+
+        return lambda: use(view), action, check
+
+    at_every_collection(prepare)
+
+
+def test_hooks_that_the_collector_registers_on_a_node_where_their_table_is_made():
+    def prepare():
+        x, calls = leaf(2), []
+        y = x * 2
+
+        def check():
+            y.sum().backward()
+            assert calls.count("own") == 1 and len(calls) <= 2
+
+        return (
+            lambda: y.register_hook(lambda grad: calls.append("own")),
+            lambda: y.register_hook(lambda grad: calls.append("early")),
+            check,
+        )
+
+    at_every_collection(prepare)
