@@ -6,6 +6,7 @@
 
 #include "bind/array.h"
 #include "python/arguments.h"
+#include "python/once.h"
 #include "python/slot_guard.h"
 
 namespace modtree {
@@ -156,7 +157,7 @@ private:
 
   // The items, which stay what they are while Python code reads them; null on error.
   PyObject *items_of(PyObject *object) {
-    held_.tuples.push_back(py::reinterpret_steal<py::object>(PySequence_Tuple(object)));
+    held_.tuples.push_back(py::reinterpret_steal<py::object>(tuple_of_items(object)));
     return held_.tuples.back().ptr();
   }
 

@@ -25,6 +25,7 @@
 #include "python/dict_lookup.h"
 #include "python/installed.h"
 #include "python/interned.h"
+#include "python/once.h"
 #include "python/ordered_dict.h"
 
 // <pybind11/pytypes.h>, which is all that other files include, uses this for the text of an error
@@ -41,6 +42,14 @@ void seal(const py::type &cls) {
 }
 
 void start_exposed() { modules_start_exposed = true; }
+
+py::object as_tuple(py::handle items) {
+  auto tuple = py::reinterpret_steal<py::object>(tuple_of_items(items.ptr()));
+  if (!tuple) {
+    throw py::error_already_set();
+  }
+  return tuple;
+}
 
 py::object installed_objects() {
   auto found = py::reinterpret_steal<py::object>(all_installed());
@@ -106,6 +115,9 @@ PYBIND11_MODULE(_C, m) {
       "read_tensors(tensors)",
       "Where the values of each tensor lie: a list of (dtype name, shape, address, nbytes, "
       "is_contiguous), with None for values that native code cannot read as they lie in memory.");
+  functions.def<as_tuple>(
+      "as_tuple(items, /)",
+      "tuple(items), which bears that user code shortens the list while the tuple is made.");
   functions.def<install>(
       "_install(**objects)",
       "Gives objects of modtree's Python modules to native code, by the names under which that "

@@ -10,6 +10,7 @@
 #include "module/hook_snapshot.h"
 #include "python/compat.h"
 #include "python/installed.h"
+#include "python/once.h"
 #include "python/slot_guard.h"
 
 namespace modtree {
@@ -83,7 +84,7 @@ private:
   PyObject *call_forward() {
     // A pre-hook may have put another sequence or mapping in place of the arguments.
     if (!PyTuple_CheckExact(args_.ptr())) {
-      auto tuple = py::reinterpret_steal<py::object>(PySequence_Tuple(args_.ptr()));
+      auto tuple = py::reinterpret_steal<py::object>(tuple_of_items(args_.ptr()));
       if (!tuple) {
         return nullptr;
       }

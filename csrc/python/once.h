@@ -45,6 +45,11 @@ inline PyObject *tuple_of_list(PyObject *list) {
   return count == room || _PyTuple_Resize(&tuple, count) == 0 ? tuple : nullptr;
 }
 
+// What PySequence_Tuple gives, of a list too. It is that one kind that CPython does not iterate.
+inline PyObject *tuple_of_items(PyObject *items) {
+  return PyList_CheckExact(items) ? tuple_of_list(items) : PySequence_Tuple(items);
+}
+
 // While one lives, allocations do not run the collector. For calls of CPython that cannot bear it.
 class CollectorPause {
 public:

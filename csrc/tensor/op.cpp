@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "python/interned.h"
+#include "python/once.h"
 #include "tensor/autograd/history.h"
 #include "tensor/autograd/record.h"
 #include "tensor/batched.h"
@@ -47,7 +48,7 @@ PyObject *call_on_meta(OpObject *op, Arguments &args, PyObject *kwnames, int num
 // the item.
 template <typename Wrap>
 PyObject *wrap_items(PyObject *sequence, Wrap wrap) {
-  py::object items = py::reinterpret_steal<py::object>(PySequence_Tuple(sequence));
+  py::object items = py::reinterpret_steal<py::object>(tuple_of_items(sequence));
   Py_DECREF(sequence);
   if (!items) {
     return nullptr;

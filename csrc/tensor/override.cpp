@@ -7,6 +7,7 @@
 #include "python/call.h"
 #include "python/installed.h"
 #include "python/interned.h"
+#include "python/once.h"
 #include "python/slot_guard.h"
 #include "python/type_cache.h"
 #include "tensor/create.h"
@@ -55,7 +56,7 @@ public:
 private:
   // Looking for an override may run code that changes a list.
   bool add_items(PyObject *sequence) {
-    const auto items = py::reinterpret_steal<py::object>(PySequence_Tuple(sequence));
+    const auto items = py::reinterpret_steal<py::object>(tuple_of_items(sequence));
     if (!items) {
       return false;
     }
@@ -335,7 +336,7 @@ py::object in_class(const py::object &result, PyTypeObject *cls) {
 
 // Is the class a subclass of all classes that take part? -1 on error.
 int is_subclass_of_all(PyObject *cls, PyObject *types) {
-  const auto all = py::reinterpret_steal<py::object>(PySequence_Tuple(types));
+  const auto all = py::reinterpret_steal<py::object>(tuple_of_items(types));
   if (!all) {
     return -1;
   }
@@ -405,7 +406,7 @@ PyObject *call_with_packed(PyObject *func, PyObject *args, PyObject *kwargs) {
                  Py_TYPE(kwargs)->tp_name);
     return nullptr;
   }
-  const auto positional = py::reinterpret_steal<py::object>(PySequence_Tuple(args));
+  const auto positional = py::reinterpret_steal<py::object>(tuple_of_items(args));
   return positional ? PyObject_Call(func, positional.ptr(), kwargs == Py_None ? nullptr : kwargs)
                     : nullptr;
 }

@@ -7,6 +7,7 @@
 #include "python/compat.h"
 #include "python/interned.h"
 #include "python/new_type.h"
+#include "python/once.h"
 #include "python/slot_guard.h"
 #include "tensor/override.h"
 
@@ -102,7 +103,7 @@ PyObject *has_variadic(PyObject *, PyObject *const *args, Py_ssize_t nargs) {
 PyObject *has_unary(PyObject *, PyObject *arg) { return has_variadic(nullptr, &arg, 1); }
 
 PyObject *has_any(PyObject *, PyObject *args) {
-  const auto all = py::reinterpret_steal<py::object>(PySequence_Tuple(args));
+  const auto all = py::reinterpret_steal<py::object>(tuple_of_items(args));
   if (!all) {
     return nullptr;
   }

@@ -22,6 +22,7 @@ from modtree._C import (
     DisableTorchFunction,
     DisableTorchFunctionSubclass,
     _disabled_torch_function_impl,
+    as_tuple,
 )
 from modtree._tensor.random import manual_seed
 from modtree._tensor.settings import set_printoptions
@@ -54,7 +55,7 @@ has_torch_function_variadic = _C._has_torch_function_variadic
 
 def has_torch_function(relevant_args: Iterable[Any]) -> bool:
     """Does one of the arguments, or a mode, take part?"""
-    return _C._has_torch_function(tuple(relevant_args))
+    return _C._has_torch_function(as_tuple(relevant_args))
 
 
 def handle_torch_function(
@@ -71,7 +72,7 @@ def handle_torch_function(
     Raises:
         TypeError: Nobody takes part, or all returned NotImplemented.
     """
-    return _C._handle_torch_function(public_api, tuple(relevant_args), args, kwargs)
+    return _C._handle_torch_function(public_api, as_tuple(relevant_args), args, kwargs)
 
 
 def wrap_torch_function(
@@ -93,7 +94,7 @@ def wrap_torch_function(
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
-            relevant = tuple(dispatcher(*args, **kwargs))
+            relevant = as_tuple(dispatcher(*args, **kwargs))
             if has_torch_function(relevant):
                 return handle_torch_function(wrapped, relevant, *args, **kwargs)
             return function(*args, **kwargs)

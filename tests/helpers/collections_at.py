@@ -50,10 +50,14 @@ def at_every_collection(
     ran = 0
     for number in range(200):
         reached = False
-        for padding in range(2):  # every second allocation is a collection
+        # Every second allocation is a collection. Sets always allocate, for lists CPython may have
+        # memory left; and nothing here may be freed before the use, which would count backwards.
+        for padding in range(3):
             use, action, check = prepare()
             with AtCollection(number, action) as scope:
-                kept = [[] for _ in range(padding)]
+                kept = []
+                for _ in range(padding):
+                    kept.append(set())
                 try:
                     use()
                 except (AttributeError, KeyError, RuntimeError, TypeError, ValueError):

@@ -5,6 +5,7 @@ the caller, storage, what nodes saved.
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 
 import numpy as np
@@ -13,7 +14,7 @@ from helpers.collections_at import at_every_collection
 from helpers.hostile_keys import Key
 
 import modtree as mt
-from modtree._C import Op
+from modtree._C import Op, swap_contents
 
 pytestmark = pytest.mark.usefixtures("quick_collections")
 
@@ -379,3 +380,71 @@ def test_a_joint_derivative_whose_list_gets_shorter():
     x, y = leaf(2), leaf(2)
     row(x, y).sum().backward()
     assert x.grad.tolist() == [1.0, 1.0] and y.grad is None
+
+
+# -- tensors that are exchanged --------------------------------------------------------------------
+
+
+def changed_base():
+    base = leaf(4) * 2
+    view = base[1:]
+    base.mul_(3)
+    return view
+
+
+VIEWS = {
+    "history": (changed_base, lambda view: view.grad_fn),
+    "operation": (changed_base, lambda view: (view * 2).sum().backward()),
+    "edge": (changed_base, lambda view: mt.autograd.graph.get_gradient_edge(view)),
+    "hook": (changed_base, lambda view: view.register_hook(lambda grad: None)),
+    "retained": (changed_base, lambda view: view.retain_grad()),
+    "in place": (lambda: (leaf(4) * 2)[1:], lambda view: view.mul_(2)),
+    "copy": (lambda: (leaf(4) * 2)[1:], lambda view: view.copy_(leaf(3))),
+    "item": (lambda: (leaf(4) * 2)[1:], lambda view: view.__setitem__(0, leaf(1)[0])),
+}
+EXCHANGES = {
+    "leaf": lambda: leaf(3),
+    "plain": lambda: mt.zeros(7),
+    "view": changed_base,
+    "view of another size": lambda: (leaf(9) * 2)[2:],
+    "fourth output": lambda: (leaf(4, 3) * 2).unbind(0)[3],
+}
+
+
+@pytest.mark.parametrize("exchange", EXCHANGES.values(), ids=EXCHANGES)
+@pytest.mark.parametrize(("make", "use"), VIEWS.values(), ids=VIEWS)
+def test_the_collector_exchanges_a_view(make, use, exchange):
+    def prepare():
+        view = make()  # which alone holds its base
+
+        def action():
+            try:
+                swap_contents(view, exchange())
+            except RuntimeError as error:
+                assert "weakref" in str(error)
+
+        def check():
+            with contextlib.suppress(RuntimeError):  # some of these refuse
+                (view * 1).sum().backward()
+
+        return lambda: use(view), action, check
+
+    at_every_collection(prepare)
+
+
+def test_hooks_that_the_collector_registers_on_a_node_where_their_table_is_made():
+    def prepare():
+        x, calls = leaf(2), []
+        y = x * 2
+
+        def check():
+            y.sum().backward()
+            assert calls.count("own") == 1 and len(calls) <= 2
+
+        return (
+            lambda: y.register_hook(lambda grad: calls.append("own")),
+            lambda: y.register_hook(lambda grad: calls.append("early")),
+            check,
+        )
+
+    at_every_collection(prepare)

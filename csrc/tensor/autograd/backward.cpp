@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tensor/autograd/backward.h"
 
+#include "python/once.h"
 #include "python/slot_guard.h"
 #include "tensor/autograd/engine.h"
 
@@ -8,7 +9,7 @@ namespace modtree {
 
 py::object inputs_tuple(PyObject *inputs) {
   return py::reinterpret_steal<py::object>(is_tensor(inputs) ? PyTuple_Pack(1, inputs)
-                                                             : PySequence_Tuple(inputs));
+                                                             : tuple_of_items(inputs));
 }
 
 PyObject *tensor_backward(PyObject *self, PyObject *args, PyObject *kwargs) {

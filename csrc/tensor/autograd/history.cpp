@@ -25,6 +25,28 @@ std::uint32_t version_of(TensorObject *tensor) {
   return tensor->cell == nullptr ? 0 : tensor->cell->version;
 }
 
+// A view, its base and their arrays at one moment. Making a node may run code that exchanges what a
+// tensor holds (swap_contents, `data`): the base is owned, and the others are looked at again.
+struct SeenView {
+  explicit SeenView(TensorObject *seen)
+      : view(seen),
+        held(py::reinterpret_borrow<py::object>(seen->base)),
+        array(seen->array),
+        base_array(base()->array) {}
+
+  TensorObject *base() const { return as_tensor(held.ptr()); }
+
+  // The addresses of arrays are only compared: what stands at them is read afterwards.
+  bool is_still_so() const {
+    return view->base == held.ptr() && view->array == array && base()->array == base_array;
+  }
+
+  TensorObject *const view;
+  const py::object held;
+  PyArrayObject *const array;
+  PyArrayObject *const base_array;
+};
+
 // How `view` lies in its base; null with an error set.
 ViewGeometry *geometry_of(TensorObject *view) {
   PyArrayObject *array = view->array;
@@ -44,25 +66,27 @@ ViewGeometry *geometry_of(TensorObject *view) {
 }
 
 bool shares_memory_with_base(TensorObject *view) {
-  TensorObject *base = as_tensor(view->base);
-  return view->is_meta || storage_owner(view->array) == storage_owner(base->array);
+  const auto base = py::reinterpret_borrow<py::object>(view->base);
+  return view->is_meta || storage_owner(view->array) == storage_owner(as_tensor(base.ptr())->array);
 }
 
-// Gives a view whose base has changed a history through the base. 0, or -1 with an error set.
+// Gives a view whose base has changed a history through the base, unless it was exchanged in the
+// meantime: then nothing changes. 0, or -1 with an error set.
 int renew_view(TensorObject *view) {
-  TensorObject *base = as_tensor(view->base);
+  const SeenView seen(view);
   NodeObject *node = new_node(NodeKind::as_view, 1, 1);
   if (node == nullptr) {
     return -1;
   }
-  node->geometry = geometry_of(view);
-  const int status = node->geometry == nullptr || set_edge(node, 0, base, 0) < 0 ||
-                             set_output(node, 0, view->array, view->is_meta) < 0
-                         ? -1
-                         : 0;
-  if (status == 0) {
-    set_history(view, node, 0);
-    view->view_version = version_of(view);
+  int status = set_edge(node, 0, seen.base(), 0);
+  if (status == 0 && seen.is_still_so()) {
+    node->geometry = geometry_of(view);
+    status =
+        node->geometry == nullptr || set_output(node, 0, view->array, view->is_meta) < 0 ? -1 : 0;
+    if (status == 0) {
+      view->view_version = version_of(view);
+      set_history(view, node, 0);
+    }
   }
   Py_DECREF(as_object(node));
   return status;
@@ -96,7 +120,7 @@ void replace_history(TensorObject *tensor, NodeObject *node, std::uint32_t nr) {
 
 // The in-place operation `inner` on a view, as an operation on the base.
 NodeObject *make_copy_slices(TensorObject *view, NodeObject *inner) {
-  TensorObject *base = as_tensor(view->base);
+  const SeenView seen(view);
   std::size_t n_others = 0;
   for (std::size_t i = 0; i < inner->n_edges; ++i) {
     n_others += inner->edges[i].arg != 0;
@@ -107,9 +131,18 @@ NodeObject *make_copy_slices(TensorObject *view, NodeObject *inner) {
   }
   Py_INCREF(as_object(inner));
   node->target = as_object(inner);
-  node->geometry = geometry_of(view);
-  if (node->geometry == nullptr || set_edge(node, 0, base, 0) < 0 ||
-      set_output(node, 0, base->array, base->is_meta) < 0) {
+  int status = set_edge(node, 0, seen.base(), 0);
+  if (status == 0 && !seen.is_still_so()) {
+    PyErr_SetString(PyExc_RuntimeError, "a view that is being changed in place was exchanged for "
+                                        "another tensor in the meantime, by a finalizer or a "
+                                        "callback: the change cannot be recorded");
+    status = -1;
+  }
+  if (status == 0) {
+    node->geometry = geometry_of(view);
+  }
+  if (node->geometry == nullptr ||
+      set_output(node, 0, seen.base()->array, seen.base()->is_meta) < 0) {
     Py_DECREF(as_object(node));
     return nullptr;
   }
@@ -148,9 +181,10 @@ void raise_refused_inplace(TensorObject *view, const char *event) {
 
 NodeObject *current_grad_fn(TensorObject *tensor, bool *error) {
   *error = false;
-  if (tensor->base != nullptr && version_of(tensor) != tensor->view_version &&
-      (tensor->grad_fn != nullptr || needs_grad(as_tensor(tensor->base))) &&
-      shares_memory_with_base(tensor)) {
+  // Again where it was exchanged for another view while it was renewed.
+  while (tensor->base != nullptr && version_of(tensor) != tensor->view_version &&
+         (tensor->grad_fn != nullptr || needs_grad(as_tensor(tensor->base))) &&
+         shares_memory_with_base(tensor)) {
     if (tensor->view_origin == ViewOrigin::no_grad) {
       PyErr_SetString(PyExc_RuntimeError, "A view was created in no_grad mode and its base or "
                                           "another view of its base has been modified "
@@ -228,7 +262,8 @@ int rebase_history(TensorObject *tensor, NodeObject *node, std::uint32_t nr) {
   if (tensor->base == nullptr) {
     replace_history(tensor, node, nr);
   } else {
-    TensorObject *base = as_tensor(tensor->base);
+    const auto held = py::reinterpret_borrow<py::object>(tensor->base);
+    TensorObject *base = as_tensor(held.ptr());
     NodeObject *slices = make_copy_slices(tensor, node);
     if (slices == nullptr) {
       status = -1;
@@ -239,7 +274,8 @@ int rebase_history(TensorObject *tensor, NodeObject *node, std::uint32_t nr) {
       status = base->retains_grad ? move_retained(base, as_node(old_of_base)) : 0;
       Py_XDECREF(old_of_base);
       Py_DECREF(as_object(slices));
-      status = status < 0 || renew_view(tensor) < 0 ? -1 : 0;
+      // Not one that was exchanged by now.
+      status = status < 0 || (tensor->base == held.ptr() && renew_view(tensor) < 0) ? -1 : 0;
     }
   }
   if (status == 0 && tensor->retains_grad) {
@@ -286,11 +322,13 @@ int retain_grad(TensorObject *tensor) {
     return error ? -1 : 0;
   }
   int status = -1;
+  // Of this node: the tensor may be exchanged while the reference is made.
+  const std::uint32_t nr = tensor->output_nr;
   NodeHooks *hooks = ensure_hooks(node);
   PyObject *reference =
       hooks == nullptr ? nullptr : PyWeakref_NewRef(reinterpret_cast<PyObject *>(tensor), nullptr);
   if (reference != nullptr) {
-    hooks->retained.push_back({tensor->output_nr, reference});
+    hooks->retained.push_back({nr, reference});
     tensor->retains_grad = true;
     status = 0;
   }
@@ -309,17 +347,22 @@ PyObject *tensor_hooks(TensorObject *tensor) {
     LeafExtra *extra = ensure_extra(tensor);
     return extra == nullptr ? nullptr : Py_XNewRef(fill_once(&extra->hooks, PyODict_New));
   }
+  // Of this node: the tensor may be exchanged while the table is made, or get its table there.
+  const std::uint32_t nr = tensor->output_nr;
   NodeHooks *hooks = ensure_hooks(node);
-  if (hooks != nullptr) {
+  const auto find_table = [&]() -> PyObject * {
     for (const auto &entry : hooks->tensor_tables) {
-      if (entry.nr == tensor->output_nr) {
-        table = entry.table;
-        Py_INCREF(table);
+      if (entry.nr == nr) {
+        return Py_NewRef(entry.table);
       }
     }
-    if (table == nullptr && (table = PyODict_New()) != nullptr) {
-      Py_INCREF(table);
-      hooks->tensor_tables.push_back({tensor->output_nr, table});
+    return nullptr;
+  };
+  if (hooks != nullptr && (table = find_table()) == nullptr) {
+    const auto fresh = py::reinterpret_steal<py::object>(PyODict_New());
+    if (fresh && (table = find_table()) == nullptr) {
+      hooks->tensor_tables.push_back({nr, Py_NewRef(fresh.ptr())});
+      table = Py_NewRef(fresh.ptr());
     }
   }
   Py_DECREF(as_object(node));

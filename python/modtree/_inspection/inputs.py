@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from modtree import _pytree
+from modtree._C import as_tuple
 from modtree._inspection.tree import Node, module_dict
 from modtree._tensor import creation
 from modtree._tensor.dtypes import as_dtype
@@ -57,7 +58,7 @@ def _spread(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if isinstance(example, Mapping):
         return (), dict(example)
     if isinstance(example, (tuple, list)):
-        return tuple(example), {}
+        return as_tuple(example), {}
     return (example,), {}
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from modtree._C import as_tuple
 from modtree._ops.generic import as_ints
 from modtree._ops.registry import define, derive, export, ops, unchanged
 from modtree._ops.strided import strided_view
@@ -68,7 +69,7 @@ def broadcast_shapes(*shapes: Any) -> Any:
     """The shape that tensors of these shapes have together."""
     try:
         return Size(
-            np.broadcast_shapes(*((s,) if isinstance(s, int) else tuple(s) for s in shapes))
+            np.broadcast_shapes(*((s,) if isinstance(s, int) else as_tuple(s) for s in shapes))
         )
     except ValueError:
         raise RuntimeError(
@@ -112,7 +113,7 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> Any:
 for _function in (expand, expand_as):
     export(_function.__name__, _function, function=False)
 
-export("broadcast_to", lambda input, size: ops["expand"](input, tuple(size)))
+export("broadcast_to", lambda input, size: ops["expand"](input, as_tuple(size)))
 export("broadcast_shapes", broadcast_shapes, method=False)
 export("broadcast_tensors", broadcast_tensors, method=False)
 export("meshgrid", meshgrid, method=False)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from modtree._C import as_tuple
 from modtree._ops.generic import conj, operation, operation_of_list
 from modtree._ops.matrix_product import matmul
 from modtree._ops.registry import define, derive, export, ops
@@ -199,7 +200,7 @@ def einsum(equation: Any, *operands: Any) -> Any:
     if not isinstance(equation, str):
         equation, operands = _from_lists((equation, *operands))
     elif len(operands) == 1 and isinstance(operands[0], (list, tuple)):
-        operands = tuple(operands[0])
+        operands = as_tuple(operands[0])
     inputs, output = parse(equation, tuple(x.ndim for x in operands))
     return _einsum_op(list(operands), inputs, output)
 

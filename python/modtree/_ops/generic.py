@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from modtree._C import TensorBase, from_array
+from modtree._C import TensorBase, as_tuple, from_array
 from modtree._ops import masks
 from modtree._ops.registry import ops
 
@@ -26,7 +26,7 @@ ZEROS = {np.dtype(kind): np.zeros((), kind) for kind in "efdFD"}
 def as_ints(values: tuple[Any, ...]) -> tuple[int, ...]:
     """Sizes given one by one or as one sequence."""
     if len(values) == 1 and isinstance(values[0], (tuple, list)):
-        values = tuple(values[0])
+        values = as_tuple(values[0])
     for value in values:
         if type(value) is not int:
             return tuple(operator.index(v) for v in values)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from modtree._C import as_tuple
 from modtree._ops.generic import like_first, operation, wrap_dim
 from modtree._ops.indices import (
     flat_indices,
@@ -85,7 +86,7 @@ def index_put(input: Any, indices: Any, values: Any, accumulate: bool = False) -
         values: A tensor that broadcasts to what they name.
         accumulate: Add instead of replacing.
     """
-    return ops["index_put"](input, tuple(indices), values, accumulate)
+    return ops["index_put"](input, as_tuple(indices), values, accumulate)
 
 
 def index_put_(self: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
@@ -96,7 +97,7 @@ def index_put_(self: Any, indices: Any, values: Any, accumulate: bool = False) -
         values: A tensor that broadcasts to what they name.
         accumulate: Add instead of replacing.
     """
-    return ops["index_put"].inplace(self, tuple(indices), values, accumulate)
+    return ops["index_put"].inplace(self, as_tuple(indices), values, accumulate)
 
 
 def select_scatter(input: Any, src: Any, dim: int, index: int) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from modtree import _C
+from modtree._C import as_tuple
 from modtree._ops.registry import export, functions
 from modtree._ops.signatures import signature
 from modtree._tensor.layouts import preserve_format
@@ -49,7 +50,7 @@ def sum_to_size(self: Any, *size: Any) -> Any:
     Raises:
         RuntimeError: A tensor of that size does not broadcast to this one's shape.
     """
-    target = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
+    target = as_tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
     shape = tuple(self.shape)
     extra = len(shape) - len(target)
     if extra < 0 or any(n not in (1, m) for n, m in zip(target, shape[extra:], strict=True)):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from modtree import _C
-from modtree._C import as_dtype, from_array, get_default_dtype
+from modtree._C import as_dtype, as_tuple, from_array, get_default_dtype
 from modtree._tensor.batch_levels import drawing, levels
 from modtree._tensor.devices import as_device, contexts, device_in_force
 from modtree._tensor.factory_arguments import PLACE, checked, checked_arguments, parameters_of
@@ -35,7 +35,7 @@ __all__ = [
 def sizes_of(size: tuple[Any, ...]) -> tuple[int, ...]:
     """Sizes given one by one or as one sequence."""
     if len(size) == 1 and not isinstance(size[0], int) and hasattr(size[0], "__iter__"):
-        size = tuple(size[0])
+        size = as_tuple(size[0])
     try:
         sizes = tuple(operator.index(n) for n in size)
     except TypeError:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from modtree import _C
+from modtree._C import as_tuple
 from modtree._ops.functions import stack
 from modtree._tensor.creation import make_at, numpy_dtype
 from modtree._tensor.dtypes import int64
@@ -160,7 +161,7 @@ def from_dlpack(ext_tensor: Any) -> Any:
 
 def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     """For flat indices the index along each dimension of a shape."""
-    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    sizes = (shape,) if isinstance(shape, int) else as_tuple(shape)
     return tuple(
         _C.from_array(np.asarray(part, np.int64))
         for part in np.unravel_index(indices._array, sizes)

@@ -7,19 +7,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from modtree import _C
+from modtree._C import as_tuple
 from modtree._ops.registry import ops
 from modtree._tensor.batch_levels import levels
 from modtree._tensor.creation import zeros_like
 
 
 def _tuple(tensors: Any) -> tuple[Any, ...]:
-    return (tensors,) if isinstance(tensors, _C.TensorBase) else tuple(tensors)
+    return (tensors,) if isinstance(tensors, _C.TensorBase) else as_tuple(tensors)
 
 
 def _gradients_for(tensors: tuple[Any, ...], gradients: Any) -> tuple[Any, ...]:
     if gradients is None:
         return (None,) * len(tensors)
-    given = (gradients,) if isinstance(gradients, _C.TensorBase) else tuple(gradients)
+    given = (gradients,) if isinstance(gradients, _C.TensorBase) else as_tuple(gradients)
     if len(given) != len(tensors):
         raise RuntimeError(f"got {len(tensors)} tensors and {len(given)} gradients")
     return given

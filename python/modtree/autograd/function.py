@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from modtree import _C
+from modtree._C import as_tuple
 from modtree._tensor.batch_levels import levels
 from modtree._tensor.creation import zeros
 from modtree._tensor.grad_mode import no_grad
@@ -265,7 +266,7 @@ def _run_backward(
     function = cls.vjp if cls.vjp is not Function.vjp else cls.backward
     result = function(ctx, *all_gradients)
     if not isinstance(result, tuple):
-        result = tuple(result) if isinstance(result, list) else (result,)
+        result = as_tuple(result) if isinstance(result, list) else (result,)
     if len(result) > n_args and all(r is None for r in result[n_args:]):
         result = result[:n_args]
     if len(result) != n_args:

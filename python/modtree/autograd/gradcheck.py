@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from modtree import _C
+from modtree._C import as_tuple
 from modtree._tensor.grad_mode import enable_grad, no_grad
 from modtree._tensor.random_creation import randn_like
 from modtree.autograd.engine import grad
@@ -108,7 +109,7 @@ def gradcheck(
         GradcheckError: The derivative is wrong, and ``raise_exception`` is set.
         ValueError: No input requires grad.
     """
-    given = (inputs,) if isinstance(inputs, _C.TensorBase) else tuple(inputs)
+    given = (inputs,) if isinstance(inputs, _C.TensorBase) else as_tuple(inputs)
     wanted = [t for t in _tensors(given) if t.requires_grad]
     if not wanted:
         raise ValueError(
@@ -209,14 +210,14 @@ def gradgradcheck(
         raise_exception: As for :func:`gradcheck`.
         others: Further arguments of :func:`gradcheck`.
     """
-    given = (inputs,) if isinstance(inputs, _C.TensorBase) else tuple(inputs)
+    given = (inputs,) if isinstance(inputs, _C.TensorBase) else as_tuple(inputs)
     with enable_grad():
         outputs = _derivable(func(*given))
     if grad_outputs is None:
         weights = tuple(randn_like(t).detach().requires_grad_() for t in outputs)
     else:
         weights = (
-            (grad_outputs,) if isinstance(grad_outputs, _C.TensorBase) else tuple(grad_outputs)
+            (grad_outputs,) if isinstance(grad_outputs, _C.TensorBase) else as_tuple(grad_outputs)
         )
 
     def gradients(*values: Any) -> tuple[Any, ...]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from modtree._C import as_tuple
 from modtree._ops import functions as ops
 from modtree._tensor.random_creation import randn
 from modtree._tensor.size import Size
@@ -18,7 +19,7 @@ __all__ = ["Normal"]
 
 def standard_normal(shape: Any, like: Any) -> Any:
     """Numbers of mean 0 and deviation 1 in the dtype of a tensor."""
-    return randn(tuple(shape), dtype=like.dtype, device=like.device)
+    return randn(as_tuple(shape), dtype=like.dtype, device=like.device)
 
 
 class Normal(ExponentialFamily):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from modtree._C import as_tuple
 from modtree.nn.functional._common import tuple_of
 
 __all__ = ["Ints", "check_arguments", "each", "padding_for_pad"]
@@ -17,7 +18,7 @@ _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 def each(value: Ints, n: int) -> tuple[int, ...]:
     """A number for each of ``n`` axes, or with 0 the tuple itself."""
-    return tuple_of(value, n) if n else tuple(value)  # type: ignore[arg-type]
+    return tuple_of(value, n) if n else as_tuple(value)  # type: ignore[arg-type]
 
 
 def check_arguments(

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from modtree._C import as_tuple
 from modtree._module.module import Module
 from modtree._module.parameter import OptionalParameter, Parameter
 from modtree._tensor.creation import empty
@@ -315,7 +316,7 @@ class _ConvTransposeNd(_ConvNd):
         most = [a + s - 1 for a, s in zip(least, stride, strict=True)]
         if any(not a <= w <= b for a, w, b in zip(least, wanted, most, strict=True)):
             raise ValueError(
-                f"requested an output size of {tuple(wanted)}, but valid sizes range from "
+                f"requested an output size of {as_tuple(wanted)}, but valid sizes range from "
                 f"{least} to {most} (for an input of {spatial})"
             )
         return tuple(w - a for w, a in zip(wanted, least, strict=True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from modtree._C import is_grad_enabled
+from modtree._C import as_tuple, is_grad_enabled
 from modtree._tensor.creation import zeros
 from modtree._tensor.grad_mode import enable_grad
 from modtree._tensor.tensor import Tensor
@@ -26,7 +26,7 @@ def _gradient(n: int, of_input: bool, sizes: Any, other: Any, grad_output: Any, 
     # A convolution is linear in both: where it is derived does not matter.
     keep = is_grad_enabled()
     with enable_grad():
-        x = zeros(tuple(sizes), dtype=grad_output.dtype, requires_grad=True)
+        x = zeros(as_tuple(sizes), dtype=grad_output.dtype, requires_grad=True)
         pair = (x, other) if of_input else (other, x)
         result = getattr(F, f"conv{n}d")(*pair, None, *how)
         return grad(result, x, grad_output, create_graph=keep)[0]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from modtree._C import as_tuple
 from modtree._module.module import Module
 from modtree._module.parameter import OptionalParameter, Parameter
 from modtree._tensor.creation import empty
@@ -71,7 +72,7 @@ class LayerNorm(_Affine):
     ) -> None:
         super().__init__()
         sizes = (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape
-        self.normalized_shape = tuple(sizes)
+        self.normalized_shape = as_tuple(sizes)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
         self._set_affine(self.normalized_shape, elementwise_affine, bias, device, dtype)
@@ -176,7 +177,7 @@ class RMSNorm(Module):
     ) -> None:
         super().__init__()
         sizes = (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape
-        self.normalized_shape = tuple(sizes)
+        self.normalized_shape = as_tuple(sizes)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
         if elementwise_affine:

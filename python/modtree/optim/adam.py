@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from modtree._C import kernels
+from modtree._C import as_tuple, kernels
 from modtree._tensor.tensor import Tensor
 from modtree.optim._arrays import (
     ArrayOptimizer,
@@ -75,7 +75,7 @@ class Adam(ArrayOptimizer):
                 raise ValueError(f"Tensor betas[{i}] must be 1-element")
         if not any(all(isinstance(beta, kind) for beta in betas) for kind in (float, Tensor)):
             raise ValueError("betas must be either both floats or both Tensors")
-        super()._set_options(params, {**options, "betas": tuple(betas)})
+        super()._set_options(params, {**options, "betas": as_tuple(betas)})
 
     def _start(self, p: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         state["step"] = counter()

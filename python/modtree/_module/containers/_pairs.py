@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from modtree._C import as_tuple
+
 
 def pairs(owner: str, source: Any) -> Iterator[tuple[Any, Any]]:
     """The pairs of ``source``, checked one by one as they are used.
@@ -29,7 +31,7 @@ def _checked(owner: str, source: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
                 f"{owner} update sequence element #{j} should be Iterable; "
                 f"is{type(element).__name__}"
             )
-        pair = tuple(element)
+        pair = as_tuple(element)
         if len(pair) != 2:
             raise ValueError(
                 f"{owner} update sequence element #{j} has length {len(pair)}; 2 is required"

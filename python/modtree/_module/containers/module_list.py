@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, groupby
 from typing import SupportsIndex, TypeVar, overload
 
+from modtree._C import as_tuple
 from modtree._module.containers._numbered import (
     append_all,
     delete_numbered,
@@ -101,7 +102,7 @@ class ModuleList(Module):
                 "ModuleList.extend should be called with an iterable, "
                 f"but got {type(modules).__name__}"
             )
-        entries = tuple(modules)  # which may append to this list itself
+        entries = as_tuple(modules)  # which may append to this list itself
         append_all(self, entries, len(self))
         return self
 

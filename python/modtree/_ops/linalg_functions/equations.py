@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from modtree._C import as_tuple
 from modtree._ops.decompositions import is_vector
 from modtree._ops.linalg_functions.factors import matrix_rank, return_type, svdvals
 from modtree._ops.registry import export, ops
@@ -186,7 +187,7 @@ def tensorsolve(A: Any, B: Any, dims: Any = None) -> Any:  # noqa: N803
         - output: what A has beyond the shape of B; as many elements as B.
     """
     if dims is not None:
-        A = A.movedim(tuple(dims), tuple(range(A.ndim - len(dims), A.ndim)))  # noqa: N806
+        A = A.movedim(as_tuple(dims), tuple(range(A.ndim - len(dims), A.ndim)))  # noqa: N806
     rest = tuple(A.shape[B.ndim :])
     return solve(A.reshape(B.numel(), math.prod(rest)), B.reshape(-1)).reshape(rest)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from modtree._C import as_tuple
 from modtree._ops.linalg_functions.equations import inv
 from modtree._ops.linalg_functions.factors import svdvals
 from modtree._ops.reduce import norm as _vector_norm
@@ -63,7 +64,7 @@ def matrix_norm(
         )
     first, second = (d % A.ndim for d in dim)
     if first == second:
-        raise RuntimeError(f"linalg.matrix_norm: dims must be different. Got {tuple(dim)}")
+        raise RuntimeError(f"linalg.matrix_norm: dims must be different. Got {as_tuple(dim)}")
     if ord == "fro":
         return _vector_norm(A, 2, (first, second), keepdim)
     if ord == "nuc" or ord in (2, -2):

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from modtree import _C
+from modtree._C import as_tuple
 from modtree._ops.registry import functions, ops
 
 #: NumPy function -> the function for tensors. It returns NotImplemented where NumPy's own has to
@@ -30,7 +31,7 @@ def as_tensor(value: Any) -> Any:
 def as_tensors(values: Any) -> list[Any]:
     """Each of them as a tensor; a tensor stands for its slices."""
     # A tuple of one moment: what runs in between may change a list of the caller.
-    return [as_tensor(v) for v in tuple(values)]
+    return [as_tensor(v) for v in as_tuple(values)]
 
 
 def _means(*names: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -64,7 +65,7 @@ def _reshape(
     shape = newshape if shape is None else shape
     if order not in ("C", "A") or any(v is not None for v in rest.values()):
         return NotImplemented
-    return functions["reshape"](a, (shape,) if isinstance(shape, int) else tuple(shape))
+    return functions["reshape"](a, (shape,) if isinstance(shape, int) else as_tuple(shape))
 
 
 @_means("ravel")
@@ -91,7 +92,7 @@ def _rollaxis(a: Any, axis: int, start: int = 0) -> Any:
 
 @_means("expand_dims")
 def _expand_dims(a: Any, axis: Any) -> Any:
-    axes = (axis,) if isinstance(axis, int) else tuple(axis)
+    axes = (axis,) if isinstance(axis, int) else as_tuple(axis)
     ndim = a.ndim + len(axes)
     new = {x % ndim for x in axes}
     if len(new) < len(axes) or any(not -ndim <= x < ndim for x in axes):
@@ -119,7 +120,7 @@ def _squeeze(a: Any, axis: Any = None) -> Any:
 
 @_means("broadcast_to")
 def _broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
-    return ops["expand"](array, (shape,) if isinstance(shape, int) else tuple(shape))
+    return ops["expand"](array, (shape,) if isinstance(shape, int) else as_tuple(shape))
 
 
 @_means("broadcast_arrays")
@@ -253,7 +254,7 @@ for _name in ("vstack", "hstack", "dstack", "column_stack"):
 
 @_means("tile")
 def _tile(A: Any, reps: Any) -> Any:  # noqa: N803
-    return functions["tile"](A, (reps,) if isinstance(reps, int) else tuple(reps))
+    return functions["tile"](A, (reps,) if isinstance(reps, int) else as_tuple(reps))
 
 
 @_means("repeat")
@@ -264,7 +265,7 @@ def _repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
 @_means("flip")
 def _flip(m: Any, axis: Any = None) -> Any:
     axes = range(m.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
-    return ops["flip"](m, tuple(axes))
+    return ops["flip"](m, as_tuple(axes))
 
 
 @_means("fliplr")

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
-from modtree._C import is_grad_enabled
+from modtree._C import as_tuple, is_grad_enabled
 from modtree._tensor.tensor import Tensor
 
 Sizes = tuple[int, ...]
@@ -97,7 +97,7 @@ def reduced(loss: Tensor, reduction: str) -> Tensor:
 
 def tuple_of(value: Any, n: int) -> tuple[Any, ...]:
     """A sequence as it is, one value ``n`` times."""
-    return tuple(value) if isinstance(value, Iterable) else (value,) * n
+    return as_tuple(value) if isinstance(value, Iterable) else (value,) * n
 
 
 def _sizes(name: str, what: str, value: Any, n: int) -> Sizes | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from modtree._C import as_tuple
 from modtree._ops import attention as attention_ops
 from modtree._ops import embedding as embedding_ops
 from modtree._ops import linear as linear_ops
@@ -142,7 +143,7 @@ def layer_norm(
     """
     if isinstance(normalized_shape, int):
         raise TypeError("layer_norm(): argument 'normalized_shape' must be tuple of ints, not int")
-    return norm_ops.layer_norm(input, weight, bias, tuple(normalized_shape), eps)
+    return norm_ops.layer_norm(input, weight, bias, as_tuple(normalized_shape), eps)
 
 
 def normalize(

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from modtree._C import bump_version
+from modtree._C import as_tuple, bump_version
 from modtree._ops import norm as norm_ops
 from modtree._ops.registry import ops
 from modtree._tensor.dtypes import finfo
@@ -166,7 +166,7 @@ def rms_norm(
         raise TypeError("rms_norm(): argument 'normalized_shape' must be tuple of ints, not int")
     if eps is None:
         eps = float(finfo(input.dtype).eps) if input.is_floating_point() else 0.0
-    return norm_ops.rms_norm(input, weight, tuple(normalized_shape), eps)
+    return norm_ops.rms_norm(input, weight, as_tuple(normalized_shape), eps)
 
 
 def local_response_norm(

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from modtree._C import as_tuple
 from modtree._ops import unpool as unpool_ops
 from modtree._tensor.random_creation import rand
 from modtree._tensor.tensor import Tensor
@@ -41,7 +42,7 @@ def _unpooled_sizes(
     ]
     if wanted is None:
         return tuple(usual)
-    sizes = tuple(wanted)
+    sizes = as_tuple(wanted)
     if len(sizes) == n + 2:
         sizes = sizes[2:]
     if len(sizes) != n:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from modtree._C import as_tuple
 from modtree._ops import fold as fold_ops
 from modtree._ops import resample as resample_ops
 from modtree._tensor.tensor import Tensor
@@ -106,7 +107,7 @@ def _target(
     if size is not None:
         if recompute:
             raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
-        sizes = tuple(size) if isinstance(size, (tuple, list)) else (size,) * n
+        sizes = as_tuple(size) if isinstance(size, (tuple, list)) else (size,) * n
         if len(sizes) != n:
             raise ValueError(
                 "Input and output must have the same number of spatial dimensions, but got input "

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, repeat
 from typing import Any
 
+from modtree._C import as_tuple
 from modtree.nn.utils.prefix import consume_prefix_in_state_dict_if_present
 
 __all__ = [
@@ -25,7 +26,7 @@ def _ntuple(n: int, name: str = "parse") -> Callable[[Any], tuple[Any, ...]]:
     """A function that gives ``n`` times what it gets, or the tuple of an iterable."""
 
     def parse(x: Any) -> tuple[Any, ...]:
-        return tuple(x) if isinstance(x, Iterable) else tuple(repeat(x, n))
+        return as_tuple(x) if isinstance(x, Iterable) else tuple(repeat(x, n))
 
     parse.__name__ = parse.__qualname__ = name
     return parse

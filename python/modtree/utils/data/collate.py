@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from modtree._C import as_tuple
 from modtree._ops.functions import stack
 from modtree._tensor.dtypes import float64
 from modtree._tensor.from_data import as_tensor, tensor
@@ -98,7 +99,7 @@ def collate(
         }
         return _like_mapping(first, values)
     if isinstance(first, tuple) and hasattr(first, "_fields"):
-        fields = zip(*batch, strict=False)
+        fields = zip(*as_tuple(batch), strict=False)
         return cls(*(collate(column, collate_fn_map=collate_fn_map) for column in fields))
     if isinstance(first, Sequence):
         if any(len(sample) != len(first) for sample in batch):
@@ -107,7 +108,8 @@ def collate(
                 f"{sorted({len(sample) for sample in batch})}"
             )
         columns = [
-            collate(column, collate_fn_map=collate_fn_map) for column in zip(*batch, strict=True)
+            collate(column, collate_fn_map=collate_fn_map)
+            for column in zip(*as_tuple(batch), strict=True)
         ]
         return _like_sequence(first, columns)
     raise TypeError(_message(cls))
