@@ -287,6 +287,44 @@ def test_many_children_with_other_holders(impl):
     assert len(list(m.modules())) == 402
 
 
+def deep(impl, length):
+    """A module with a child that has a child, and so on, and a leaf beside each."""
+    m = impl.nn.Module()
+    for _ in range(length):
+        above = impl.nn.Module()
+        above.down, above.leaf = m, impl.nn.Module()
+        m = above
+    return m
+
+
+def test_deep_trees_that_change_between_calls(impl):
+    """What the last walks from a root met is only a hint for the next."""
+    random_ = random.Random(3)
+    roots = [deep(impl, 30) for _ in range(6)]  # more than have a trail
+    for _ in range(200):
+        root = random_.choice(roots)
+        mode = random_.random() < 0.5
+        assert root.train(mode) is root
+        assert {m.training for m in root.modules()} == {mode}
+        change = random_.randrange(3)
+        if change == 0:  # a new root, perhaps where another was
+            roots.remove(root)
+            del root
+            roots.append(deep(impl, 30))
+        elif change == 1:
+            random_.choice(list(root.modules())).down = deep(impl, random_.randrange(9))
+        else:
+            other = random_.choice([r for r in roots if r is not root])
+            other.down, root.down = root.down, other.down
+
+
+def test_a_tree_longer_than_what_is_remembered_of_it(ours):
+    root = deep(ours, 5_000)
+    for mode in (False, True, True, False):
+        root.train(mode)
+        assert {m.training for m in root.modules()} == {mode}
+
+
 def test_modes_that_are_no_bool(impl):
     dead = []
 

@@ -6,6 +6,7 @@
 
 #include "module/assignment.h"
 #include "module/class_info.h"
+#include "module/walk/prefetch_trail.h"
 #include "module/walk/tree_walk.h"
 #include "python/arguments.h"
 #include "python/dict_lookup.h"
@@ -83,6 +84,7 @@ public:
     if (!here.children) {
       return true;
     }
+    PrefetchTrail &trail = PrefetchTrail::of(root);
     while (true) {
       const Reached reached = visit_children(here, below);
       if (reached == Reached::end) {
@@ -96,6 +98,7 @@ public:
         return false;
       }
       here = below;
+      trail.pass(here.module, here.children);
       if (may_be_in_itself(here.module)) {
         path_.push_back(here);
         return false;
@@ -127,11 +130,21 @@ private:
         continue;
       }
       // No code runs in this walk that could change a class.
-      if ((Py_TYPE(child) != plain_type_ && !has_plain_class(child)) || !has_plain_state(child)) {
+      if (Py_TYPE(child) != plain_type_) {
+        if (!has_plain_class(child)) {
+          here.position = before;
+          return Reached::not_plain;
+        }
+        plain_type_ = Py_TYPE(child);
+      }
+      const ModuleState &state = as_module(child)->state;
+      if (state.training == mode_ && has_plain_flags(state) && !state.modules) {
+        continue;  // as most often
+      }
+      if (!has_plain_state(child)) {
         here.position = before;
         return Reached::not_plain;
       }
-      plain_type_ = Py_TYPE(child);
       set_mode(child, mode_);
       PyObject *children = plain_children(child);
       // One without children may come twice, which changes nothing.
