@@ -2,6 +2,8 @@
 #include "python/ordered_dict.h"
 
 #include <cstring>
+#include <utility>
+#include <vector>
 
 namespace modtree {
 
@@ -112,6 +114,64 @@ bool append_node(OrderedDict *dict, PyObject *key, Py_hash_t hash) {
   return true;
 }
 
+// --- all entries at once
+// ---------------------------------------------------------------------------------
+
+// Has the dict these keys and no others?
+bool has_keys_of(PyObject *dict, const DictEntry *entries, Py_ssize_t count) {
+  Py_ssize_t known = 0;
+  const DictEntry *own = entries_of(dict, &known);
+  if (!own || known != count || PyDict_GET_SIZE(dict) != count) {
+    return false;
+  }
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    if (own[i].key != entries[i].key) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool is_empty(const OrderedDict *dict) {
+  return PyDict_GET_SIZE(&dict->dict) == 0 && !dict->dict.ma_values && !dict->first;
+}
+
+// The list of the entries with the map of their places, which belong to no dict yet.
+struct Order {
+  OrderNode **map;
+  OrderNode *first;
+  OrderNode *last;
+};
+
+// Takes over the references of the keys, unless there is no memory: then false.
+bool make_order(const DictEntry *entries, Py_ssize_t count, Py_ssize_t size, Order *made) {
+  auto **map =
+      static_cast<OrderNode **>(PyMem_Calloc(static_cast<std::size_t>(size), sizeof(OrderNode *)));
+  OrderNode *previous = nullptr;
+  Py_ssize_t place = 0;
+  for (; map && place < count; ++place) {
+    auto *node = static_cast<OrderNode *>(PyMem_Malloc(sizeof(OrderNode)));
+    if (!node) {
+      break;
+    }
+    PyObject *key = entries[place].key;
+    *node = OrderNode{key, reinterpret_cast<PyASCIIObject *>(key)->hash, nullptr, previous};
+    if (previous) {
+      previous->next = node;
+    }
+    previous = map[place] = node;
+  }
+  if (!map || place < count) {
+    while (place > 0) {
+      PyMem_Free(map[--place]);
+    }
+    PyMem_Free(map);
+    return false;
+  }
+  *made = {map, map[0], previous};
+  return true;
+}
+
 // --- what is compared at import
 // ---------------------------------------------------------------------------------
 
@@ -175,6 +235,32 @@ void change_order(PyObject *dict, int number) {
   }
 }
 
+// An OrderedDict filled at once with what is in another, or null where that does not work.
+Owned filled_like(PyObject *other) {
+  const Owned keys = steal(PyDict_New());
+  Owned filled = steal(PyODict_New());
+  std::vector<DictEntry> entries;
+  if (!keys || !filled || PyDict_Update(keys.ptr(), other) < 0) {
+    throw py::error_already_set();
+  }
+  Py_ssize_t count = 0;
+  if (const DictEntry *given = entries_of(keys.ptr(), &count)) {
+    entries.assign(given, given + count);
+  }
+  for (const DictEntry &entry : entries) {
+    Py_INCREF(entry.key);
+    Py_INCREF(entry.value);
+  }
+  if (!fill_ordered_dict(filled.ptr(), keys.ptr(), entries.data(), count)) {
+    for (const DictEntry &entry : entries) {
+      Py_DECREF(entry.key);
+      Py_DECREF(entry.value);
+    }
+    return Owned();
+  }
+  return filled;
+}
+
 bool layout_is_known() {
   constexpr int kNames = 200;
   const Owned theirs = steal(PyODict_New()), ours = steal(PyODict_New());
@@ -198,11 +284,13 @@ bool layout_is_known() {
       throw py::error_already_set();
     }
   }
-  bool agrees = looks_right(ours.ptr());
+  const Owned filled = filled_like(theirs.ptr());
+  bool agrees = looks_right(ours.ptr()) && filled && looks_right(filled.ptr());
   for (int number = 0; agrees && number < kNames; number += 40) {
     change_order(theirs.ptr(), number);
     change_order(ours.ptr(), number);
-    agrees = have_one_order(ours.ptr(), theirs.ptr());
+    change_order(filled.ptr(), number);
+    agrees = have_one_order(ours.ptr(), theirs.ptr()) && have_one_order(filled.ptr(), theirs.ptr());
   }
   return agrees;
 }
@@ -228,6 +316,45 @@ int ordered_dict_set(PyObject *dict, PyObject *key, PyObject *value) {
   return append_node(as_writable(dict), key, hash) ? 0 : PyODict_SetItem(dict, key, value);
 }
 
+bool can_fill_ordered_dict(PyObject *dict) {
+  return ordered_dicts_are_known && is_empty(as_ordered(dict));
+}
+
+bool fill_ordered_dict(PyObject *object, PyObject *keys, const DictEntry *entries,
+                       Py_ssize_t count) {
+  if (count == 0 || !can_fill_ordered_dict(object) || !has_keys_of(keys, entries, count)) {
+    return false;
+  }
+  const Owned copy = steal(PyDict_Copy(keys));
+  if (!copy) {
+    PyErr_Clear();
+    return false;
+  }
+  // Making the copy may have run the collector, which may have run anything.
+  auto *dict = as_writable(object);
+  auto *filled = reinterpret_cast<PyDictObject *>(copy.ptr());
+  Order order;
+  if (!is_empty(dict) || filled->ma_values || !has_keys_of(copy.ptr(), entries, count) ||
+      !make_order(entries, count, size_of(reinterpret_cast<const DictTable *>(filled->ma_keys)),
+                  &order)) {
+    return false;
+  }
+  auto *places = const_cast<DictEntry *>(entries_of(copy.ptr(), &count));
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    Py_SETREF(places[i].value, entries[i].value);  // releases None
+  }
+  std::swap(dict->dict.ma_keys, filled->ma_keys);
+  std::swap(dict->dict.ma_used, filled->ma_used);
+  PyMem_Free(dict->map);
+  dict->map = order.map;
+  dict->map_size = size_of(table_of(dict));
+  dict->mapped = table_of(dict);
+  dict->first = order.first;
+  dict->last = order.last;
+  dict->changes += static_cast<std::size_t>(count);
+  return true;
+}
+
 void init_ordered_dict() {
   ordered_dicts_are_known = false;
   ordered_dicts_are_known = dict_tables_are_known &&
@@ -239,6 +366,10 @@ void init_ordered_dict() {
 int ordered_dict_set(PyObject *dict, PyObject *key, PyObject *value) {
   return PyODict_SetItem(dict, key, value);
 }
+
+bool fill_ordered_dict(PyObject *, PyObject *, const DictEntry *, Py_ssize_t) { return false; }
+
+bool can_fill_ordered_dict(PyObject *) { return false; }
 
 void init_ordered_dict() {}
 

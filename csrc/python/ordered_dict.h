@@ -12,6 +12,15 @@ namespace modtree {
 // are no plain strs.
 int ordered_dict_set(PyObject *dict, PyObject *key, PyObject *value);
 
+// Fills an empty OrderedDict with `count` entries at once, in their order, where the keys of
+// `keys`, an exact dict, are the same objects in the same order: its table is copied instead of
+// being made key by key. Takes over the references of the entries. False, and nothing is changed,
+// where the keys are others or that cannot be done. Runs no user code, but the collector may.
+bool fill_ordered_dict(PyObject *dict, PyObject *keys, const DictEntry *entries, Py_ssize_t count);
+
+// Could that be done for this dict as it is?
+bool can_fill_ordered_dict(PyObject *dict);
+
 // Compares with dicts that CPython has filled, and lets the function above write to an OrderedDict
 // only when all agrees. Called once at import, after init_dict_lookup(). Throws error_already_set.
 void init_ordered_dict();

@@ -4,6 +4,7 @@
 
 #include "family/family.h"
 #include "module/object.h"
+#include "module/state/entry_batch.h"
 
 namespace modtree {
 
@@ -14,10 +15,13 @@ struct Destination {
   // Picks the cheapest store that the destination's own class would do as well.
   Destination(PyObject *destination, bool keep_vars, PyObject *state_dict_type);
 
-  int store(PyObject *key, PyObject *value) const { return set(object, key, value); }
+  int store(PyObject *key, PyObject *value) const {
+    return batch ? batch->add(key, value) : set(object, key, value);
+  }
 
   PyObject *object;
   SetItem set;
+  EntryBatch *batch = nullptr;  // what keeps the entries meanwhile; borrowed
   bool keep_vars;
   mutable FamilyMemo families;
 };

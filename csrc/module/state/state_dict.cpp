@@ -2,6 +2,7 @@
 #include "module/state/state_dict.h"
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "family/family.h"
@@ -42,8 +43,12 @@ public:
       : destination_(destination, keep_vars, state_dict_type),
         keep_vars_object_(keep_vars_object) {}
 
-  // The destination is ours and new: note its metadata in a record.
-  void start_record(PyObject *prefix) { record_ = std::make_unique<MetadataRecord>(prefix); }
+  // The destination is ours and new: note its metadata in a record, and keep its entries.
+  void start_record(PyObject *root, PyObject *prefix) {
+    record_ = std::make_unique<MetadataRecord>(prefix);
+    batch_.emplace(root, destination_.object);
+    destination_.batch = &*batch_;
+  }
 
   // The final destination (new reference); null on error.
   PyObject *run(PyObject *root, PyObject *prefix) {
@@ -69,6 +74,9 @@ public:
           return nullptr;
         }
       }
+    }
+    if (record_ && batch_->finish() < 0) {
+      return nullptr;
     }
     if (record_ && PyODict_CheckExact(destination_.object)) {
       if (leave_record() < 0) {
@@ -333,11 +341,14 @@ private:
     return 0;
   }
 
-  // Python code is about to run: from here on `_metadata` is a real dict, and the frames on the way
-  // have their part of it.
+  // Python code is about to run that gets the destination: from here on its entries are there,
+  // `_metadata` is a real dict, and the frames on the way have their part of it.
   int leave_record() {
     if (!record_) {
       return 0;
+    }
+    if (batch_->flush() < 0) {
+      return -1;
     }
     const std::unique_ptr<MetadataRecord> record = std::move(record_);
     std::vector<PyObject *> inner;
@@ -371,6 +382,7 @@ private:
   Destination destination_;
   PyObject *keep_vars_object_;  // borrowed from the caller
   std::unique_ptr<MetadataRecord> record_;
+  std::optional<EntryBatch> batch_;  // with the record
   ClassVersions versions_;
   StatePath path_;
 };
@@ -482,7 +494,7 @@ PyObject *state_dict(PyObject *self_obj, const StateDictArguments &arguments) {
                                                                 : nullptr);
   Saver saver(destination.ptr(), arguments.keep_vars, keep_vars, type);
   if (is_new) {
-    saver.start_record(arguments.prefix);
+    saver.start_record(self_obj, arguments.prefix);
   }
   Owned result = steal(saver.run(self_obj, arguments.prefix));
   if (result && clone && clone_values(result.ptr(), before.ptr()) < 0) {

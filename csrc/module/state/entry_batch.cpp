@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "module/state/entry_batch.h"
+
+#include <iterator>
+#include <utility>
+
+#include "python/ordered_dict.h"
+
+namespace modtree {
+
+namespace {
+
+using Owned = py::object;
+
+Owned steal(PyObject *object) { return py::reinterpret_steal<Owned>(object); }
+Owned borrow(PyObject *object) { return py::reinterpret_borrow<Owned>(object); }
+
+// The keys of the last walks, by their roots, which are only compared.
+struct KnownKeys {
+  const void *root;
+  PyObject *keys;  // a dict with None for every value, handed out to nobody; null after one walk
+};
+KnownKeys known_keys[4];
+std::size_t next_known = 0;
+
+KnownKeys *find_known(PyObject *root) {
+  for (KnownKeys &known : known_keys) {
+    if (known.root == root) {
+      return &known;
+    }
+  }
+  return nullptr;
+}
+
+// Null without an error where there is no memory.
+Owned keys_of(PyObject *dict) {
+  Owned keys = steal(PyDict_New());
+  Py_ssize_t position = 0;
+  PyObject *key, *value;
+  while (keys && PyDict_Next(dict, &position, &key, &value)) {
+    const Owned held = borrow(key);
+    if (PyDict_SetItem(keys.ptr(), key, Py_None) < 0) {
+      keys = Owned();
+    }
+  }
+  if (!keys) {
+    PyErr_Clear();
+  }
+  return keys;
+}
+
+// After two walks from the same root a third is likely.
+void note_keys(PyObject *root, PyObject *destination) {
+  Owned keys = find_known(root) ? keys_of(destination) : Owned();
+  // Found anew: the collector may have run other walks meanwhile.
+  KnownKeys *known = find_known(root);
+  if (!known) {
+    known = &known_keys[next_known++ % std::size(known_keys)];
+  }
+  known->root = root;
+  const Owned old = steal(std::exchange(known->keys, keys.release().ptr()));
+}
+
+}  // namespace
+
+EntryBatch::EntryBatch(PyObject *root, PyObject *destination)
+    : root_(root),
+      destination_(destination),
+      keeps_(can_fill_ordered_dict(destination)) {
+  const KnownKeys *known = keeps_ ? find_known(root) : nullptr;
+  if (known && known->keys) {
+    entries_.reserve(static_cast<std::size_t>(PyDict_GET_SIZE(known->keys)));
+  }
+}
+
+void EntryBatch::clear() {
+  for (const DictEntry &entry : std::exchange(entries_, {})) {
+    Py_DECREF(entry.key);
+    Py_DECREF(entry.value);
+  }
+}
+
+int EntryBatch::add(PyObject *key, PyObject *value) {
+  if (keeps_ && entries_.size() < kMost) {
+    entries_.push_back({key, value});
+    Py_INCREF(key);
+    Py_INCREF(value);
+    return 0;
+  }
+  return flush() < 0 ? -1 : ordered_dict_set(destination_, key, value);
+}
+
+int EntryBatch::flush() {
+  keeps_ = false;
+  for (const DictEntry &entry : entries_) {
+    if (ordered_dict_set(destination_, entry.key, entry.value) < 0) {
+      return -1;
+    }
+  }
+  clear();
+  return 0;
+}
+
+int EntryBatch::finish() {
+  const std::size_t count = entries_.size();
+  if (count < kFewest) {
+    return flush();
+  }
+  const KnownKeys *known = find_known(root_);
+  const Owned keys = borrow(known ? known->keys : nullptr);
+  if (keys && fill_ordered_dict(destination_, keys.ptr(), entries_.data(),
+                                static_cast<Py_ssize_t>(count))) {
+    entries_.clear();
+    return 0;
+  }
+  if (flush() < 0) {
+    return -1;
+  }
+  note_keys(root_, destination_);
+  return 0;
+}
+
+}  // namespace modtree
