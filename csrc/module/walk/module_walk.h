@@ -66,7 +66,7 @@ public:
   int traverse(visitproc visit, void *arg) const;
 
 private:
-  static constexpr int kAhead = 4;  // children that are asked for before their turn
+  static constexpr int kAhead = 16;  // children that are asked for before their turn
 
   // A module with its place in the tree.
   struct Place {
@@ -85,6 +85,7 @@ private:
     py::object items;
   };
 
+  bool is_of_known_class(PyObject *child) noexcept;
   void settle();
   int enter(PyObject *module, ClassInfo info, PyObject *key, bool only_here, Visit *visit);
   int enter_foreign(PyObject *module, PyObject *key);
@@ -117,10 +118,27 @@ private:
   // nothing is looked at ahead, and seen_ has room for the module itself, which it does not own
   // yet, and for all that are left in its dict.
   bool is_sibling_ = false;
+  // The class of the last sibling, which plain_class_ remembers.
+  PyTypeObject *sibling_type_ = nullptr;
+  TypeVersion sibling_version_ = 0;
   Slot ahead_ = Slot::modules;  // of read_ahead()
   PlainClass<Virtual::named_modules, Virtual::getattribute> plain_class_;
   std::size_t position_ = 0;
 };
+
+inline bool ModuleWalk::is_of_known_class(PyObject *child) noexcept {
+  PyTypeObject *type = Py_TYPE(child);
+  const TypeVersion version = type_version(type);
+  if (type == sibling_type_ && version == sibling_version_) {
+    return true;
+  }
+  if (!plain_class_.remembers(child)) {
+    return false;
+  }
+  sibling_type_ = type;
+  sibling_version_ = version;
+  return true;
+}
 
 inline PyObject *ModuleWalk::next_sibling() noexcept {
   if (!is_sibling_) {
@@ -131,7 +149,7 @@ inline PyObject *ModuleWalk::next_sibling() noexcept {
   PyObject *key, *child, *far;
   if (!is_compact(as_module(last)->state) || as_module(last)->state.modules ||
       !children.peek_entry(&key, &child, kAhead, &far) || !is_sole_reference(child) ||
-      !plain_class_.remembers(child) || may_override(as_module(child)) ||
+      !is_of_known_class(child) || may_override(as_module(child)) ||
       is_sole_reference(last_key)) {
     return nullptr;
   }

@@ -54,7 +54,7 @@ public:
     const std::unique_ptr<PyObject *[]> items = std::move(items_);
     PyObject *const *const end = end_;
     end_ = limit_ = nullptr;
-    constexpr std::ptrdiff_t kAhead = 8;
+    constexpr std::ptrdiff_t kAhead = 24;
     PyObject *const *item = items.get();
     for (; end - item > kAhead; ++item) {
       prefetch(item[kAhead]);
