@@ -149,8 +149,7 @@ inline PyObject *ModuleWalk::next_sibling() noexcept {
   PyObject *key, *child, *far;
   if (!is_compact(as_module(last)->state) || as_module(last)->state.modules ||
       !children.peek_entry(&key, &child, kAhead, &far) || !is_sole_reference(child) ||
-      !is_of_known_class(child) || may_override(as_module(child)) ||
-      is_sole_reference(last_key)) {
+      !is_of_known_class(child) || may_override(as_module(child)) || is_sole_reference(last_key)) {
     return nullptr;
   }
   prefetch(far);
