@@ -11,6 +11,7 @@
 #include "module/state/state_metadata.h"
 #include "module/state/state_path.h"
 #include "python/arguments.h"
+#include "python/call.h"
 #include "python/installed.h"
 #include "python/slot_guard.h"
 
@@ -47,6 +48,10 @@ public:
 
   // The final destination (new reference); null on error.
   PyObject *run(PyObject *root, PyObject *prefix) {
+    const NestedCall nested;
+    if (!nested.entered()) {
+      return nullptr;
+    }
     Owned result = borrow(destination_.object);
     path_.push_root(root, prefix);
     if (enter(0) < 0) {
