@@ -31,23 +31,47 @@ py::object call_method(py::handle object, const char *name, const Args &...args)
   return method ? call(method, args...) : py::object();
 }
 
-// The next item of an iterator that may be one of ours, which goes on to another, and so on without
-// a Python frame in between that would bound the depth. Null at the end, or with an error set.
+// While one lives, what is called may come back here, and so on without a Python frame in between
+// that would bound the depth. From 3.12 on C calls have a limit of their own, which may be ten
+// times that of Python's, and the stack may end before it: these have the limit of Python's.
+class NestedCall {
+public:
+  NestedCall() : entered_(depth() < Py_GetRecursionLimit()) {
+    if (entered_) {
+      ++depth();
+    } else {
+      PyErr_SetString(PyExc_RecursionError,
+                      "maximum recursion depth exceeded while walking over modules");
+    }
+  }
+  ~NestedCall() {
+    if (entered_) {
+      --depth();
+    }
+  }
+  NestedCall(const NestedCall &) = delete;
+  NestedCall &operator=(const NestedCall &) = delete;
+
+  // False with an error set.
+  bool entered() const { return entered_; }
+
+private:
+  static int &depth() {
+    thread_local int value = 0;
+    return value;
+  }
+
+  bool entered_;
+};
+
+// The next item of an iterator that may be one of ours, which goes on to another. Null at the end,
+// or with an error set.
 inline PyObject *next_of_nested(PyObject *iterator) {
-  // Counted here too: from 3.12 on C calls have a limit of their own, ten times that of Python's,
-  // and each item comes up through all of them.
-  thread_local int depth = 0;
-  if (depth >= Py_GetRecursionLimit()) {
-    PyErr_SetString(PyExc_RecursionError,
-                    "maximum recursion depth exceeded while walking over modules");
+  const NestedCall nested;
+  if (!nested.entered() || Py_EnterRecursiveCall(" while walking over modules") != 0) {
     return nullptr;
   }
-  if (Py_EnterRecursiveCall(" while walking over modules") != 0) {
-    return nullptr;
-  }
-  ++depth;
   PyObject *item = PyIter_Next(iterator);
-  --depth;
   Py_LeaveRecursiveCall();
   return item;
 }

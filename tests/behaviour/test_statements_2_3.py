@@ -12,6 +12,7 @@ from helpers.statements import (
     parameter,
     said,
 )
+from helpers.support import nothing_to_delete
 
 statement = Statements()
 
@@ -195,7 +196,7 @@ def _(t):
     return (
         first,
         m._non_persistent_buffers_set,
-        said(lambda: delattr(m, "no"), "'Module' object has no attribute 'no'"),
+        said(lambda: delattr(m, "no"), nothing_to_delete(t, "Module", "no")),
     )
 
 

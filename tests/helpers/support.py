@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import re
+import sys
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -23,6 +24,14 @@ def raises(kind: type[BaseException], *texts: str) -> Iterator[Any]:
     message = str(info.value.args[0]) if kind is KeyError else str(info.value)
     for text in texts:
         assert text in message, message
+
+
+def nothing_to_delete(impl: Any, kind: str, name: str) -> str:
+    """What ``del`` says of a name that a module of the class lacks. Torch asks object, which says
+    the name alone before CPython 3.11.
+    """
+    is_short = impl.is_torch and sys.version_info < (3, 11)
+    return name if is_short else f"'{kind}' object has no attribute '{name}'"
 
 
 def warns(kind: type[Warning], text: str = "") -> Any:

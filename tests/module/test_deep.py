@@ -52,3 +52,55 @@ def test_deep_chain(ours, operation):
 
 def test_the_script_knows_its_operations():
     assert {"modules", "train", "state_dict", "death", "repr"} <= set(OPERATIONS)
+
+
+class Looked:
+    """Any look at an attribute is Python code, so each child is asked through its methods."""
+
+    def __getattribute__(self, name):
+        return super().__getattribute__(name)
+
+
+NESTED = {
+    "state_dict": lambda m: m.state_dict(),
+    "train": lambda m: m.train(),
+    "apply": lambda m: m.apply(id),
+    "_apply": lambda m: m._apply(lambda t: t),
+    "double": lambda m: m.double(),
+}
+
+
+@pytest.mark.parametrize("operation", NESTED)
+def test_a_cycle_of_modules_that_are_asked_is_a_recursion_error(impl, operation):
+    m = type("Own", (Looked, impl.nn.Module), {})()
+    m.c = m
+    with pytest.raises(RecursionError):
+        NESTED[operation](m)
+
+
+@pytest.mark.parametrize("operation", NESTED)
+def test_a_chain_of_modules_that_are_asked_is_a_recursion_error(ours, operation):
+    own = type("Own", (Looked, ours.nn.Module), {})
+    m = own()
+    for _ in range(12_000):
+        outer = own()
+        outer.c = m
+        m = outer
+    with pytest.raises(RecursionError):
+        NESTED[operation](m)
+
+
+@pytest.mark.filterwarnings("ignore:Positional args are being deprecated:FutureWarning")
+@pytest.mark.parametrize("name", ["get_extra_state", "_save_to_state_dict"])
+def test_a_state_dict_that_asks_itself_is_a_recursion_error(ours, name):
+    own = type("Own", (ours.nn.Module,), {name: ours.nn.Module.state_dict})
+    with pytest.raises(RecursionError):
+        own().state_dict()
+
+
+@pytest.mark.filterwarnings("ignore:Positional args are being deprecated:FutureWarning")
+def test_a_state_dict_that_is_its_own_hook_is_a_recursion_error(ours):
+    m = ours.nn.Module()
+    m._state_dict_hooks[0] = ours.nn.Module.state_dict
+    with pytest.raises(RecursionError):
+        m.state_dict()

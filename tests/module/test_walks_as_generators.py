@@ -234,11 +234,14 @@ def test_attributes_cannot_be_set(impl):
 
 
 def test_a_frame_outlives_its_walk(impl):
-    for walk in states(tree(impl).parameters).values():
+    walks = list(states(tree(impl).parameters).values())
+    while walks:
+        walk = walks.pop()
         frame, code = walk.gi_frame, walk.gi_code
         if frame is not None:
             shown = inspect.getgeneratorlocals(walk)
             assert shown.keys() == frame.f_locals.keys() and bool(shown) == impl.is_torch
+        # CPython 3.13 clears no frame whose generator is alive.
         del walk
         gc.collect()
         assert code.co_name == "parameters"
@@ -252,8 +255,28 @@ def throw_into(walk):
         walk.throw(KeyError("thrown"))
 
 
-@pytest.mark.parametrize("end", [lambda walk: walk.close(), throw_into, list])
+def close(walk):
+    walk.close()
+
+
+def closed_generators_keep_arguments():
+    """Some of CPython 3.12 and 3.13 keep the frame of a generator that was closed unstarted."""
+
+    class Argument:
+        pass
+
+    argument = Argument()
+    generator, ref = (lambda given: (yield given))(argument), weakref.ref(argument)
+    del argument
+    generator.close()
+    return ref() is not None
+
+
+@pytest.mark.parametrize("end", [close, throw_into, list])
 def test_an_ended_walk_lets_go_of_its_tree(impl, end):
+    if impl.is_torch and end is close and closed_generators_keep_arguments():
+        pytest.skip("generators of this CPython keep their arguments when closed unstarted")
+
     class Own(impl.nn.Module):
         pass
 

@@ -266,7 +266,8 @@ def test_decorated_functions(lib):
     assert lib.zeros(1).device.type == "cpu"
 
 
-def test_decorated_generators(lib):
+@pytest.mark.filterwarnings("ignore:the .type, exc, tb. signature of throw:DeprecationWarning")
+def test_decorated_generators(lib):  # of torch's decorator, from CPython 3.12 on
     def where():
         return lib.zeros(1).device.type
 

@@ -12,6 +12,7 @@
 #include "module/state/state_metadata.h"
 #include "module/state/state_path.h"
 #include "python/arguments.h"
+#include "python/call.h"
 #include "python/installed.h"
 #include "python/slot_guard.h"
 
@@ -52,6 +53,10 @@ public:
 
   // The final destination (new reference); null on error.
   PyObject *run(PyObject *root, PyObject *prefix) {
+    const NestedCall nested;
+    if (!nested.entered()) {
+      return nullptr;
+    }
     Owned result = borrow(destination_.object);
     path_.push_root(root, prefix);
     if (enter(0) < 0) {
@@ -478,12 +483,16 @@ PyObject *state_dict(PyObject *self_obj, const StateDictArguments &arguments) {
                                       "and clone=True for copies; give one of the two");
     return nullptr;
   }
+  const bool is_new = arguments.destination == Py_None;
   if (!PyUnicode_Check(arguments.prefix)) {
-    PyErr_Format(PyExc_TypeError, "state_dict: prefix must be a str, got %.200s: %R",
+    // The class is that of torch's prefix[:-1]: a dict lacks the key where slices have a hash.
+    const bool lacks_key = is_new && PyDict_CheckExact(arguments.prefix) &&
+                           PySlice_Type.tp_hash != PyObject_HashNotImplemented;
+    PyErr_Format(lacks_key ? PyExc_KeyError : PyExc_TypeError,
+                 "state_dict: prefix must be a str, got %.200s: %R",
                  Py_TYPE(arguments.prefix)->tp_name, arguments.prefix);
     return nullptr;
   }
-  const bool is_new = arguments.destination == Py_None;
   const Owned destination =
       steal(is_new ? PyObject_CallNoArgs(type) : Py_NewRef(arguments.destination));
   if (!destination) {

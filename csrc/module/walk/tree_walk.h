@@ -9,6 +9,7 @@
 #include "module/class_info.h"
 #include "module/walk/pointer_set.h"
 #include "module/walk/seen.h"
+#include "python/call.h"
 
 namespace modtree {
 
@@ -71,6 +72,10 @@ private:
 
   // `module`: where to begin, or null in the middle.
   int run_from(py::object module, ClassInfo info) {
+    const NestedCall nested;
+    if (!nested.entered()) {
+      return -1;
+    }
     py::object key;
     bool native = true;
     // One loop, so that there is one call of visit(), which is inlined.
