@@ -316,6 +316,8 @@ int ordered_dict_set(PyObject *dict, PyObject *key, PyObject *value) {
   return append_node(as_writable(dict), key, hash) ? 0 : PyODict_SetItem(dict, key, value);
 }
 
+bool can_fill_ordered_dicts() { return ordered_dicts_are_known; }
+
 bool can_fill_ordered_dict(PyObject *dict) {
   return ordered_dicts_are_known && is_empty(as_ordered(dict));
 }
@@ -368,6 +370,8 @@ int ordered_dict_set(PyObject *dict, PyObject *key, PyObject *value) {
 }
 
 bool fill_ordered_dict(PyObject *, PyObject *, const DictEntry *, Py_ssize_t) { return false; }
+
+bool can_fill_ordered_dicts() { return false; }
 
 bool can_fill_ordered_dict(PyObject *) { return false; }
 

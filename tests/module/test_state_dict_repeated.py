@@ -329,10 +329,11 @@ def test_the_collector_runs_walks(ours):
 def test_user_code_finds_the_dict_of_the_walk(ours):
     """Through the collector, before the dict has an entry."""
     root = net(ours)
+    writes = []
 
     class Writes(ours.nn.Module):
         def get_extra_state(self):
-            for d in gc.get_objects():
+            for d in gc.get_objects() if writes else ():
                 if type(d) is kind and not d:
                     d["intruder"] = d["last"] = 1
             return 0
@@ -342,10 +343,23 @@ def test_user_code_finds_the_dict_of_the_walk(ours):
     names = list(expected(root))
     names.insert(names.index("body.c2.s") + 1, "body.c3._extra_state")
     for _ in range(ROUNDS):
-        state = root.state_dict()
-        assert list(state) == ["intruder", *names]
-        state.move_to_end("intruder")
-        assert list(reversed(state)) == ["intruder", *reversed(names)]
+        assert list(root.state_dict()) == names
+    writes.append(1)
+    state = root.state_dict()
+    assert list(state) == ["intruder", *names]
+    state.move_to_end("intruder")
+    assert list(reversed(state)) == ["intruder", *reversed(names)]
+    writes.clear()
+    for _ in range(ROUNDS):
+        assert list(root.state_dict()) == names
+
+
+def test_walks_of_other_trees_between(impl):
+    """Then the keys of a tree are other objects each time."""
+    roots = [net(impl, 5), net(impl, 9), impl.nn.Sequential(net(impl), net(impl))]
+    for turn in range(80):
+        for root in roots if turn % 20 < 15 else roots[:1]:
+            check(root)
 
 
 def test_values_are_those_of_the_call(impl):

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "module/state/entry_batch.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -18,8 +19,14 @@ Owned borrow(PyObject *object) { return py::reinterpret_borrow<Owned>(object); }
 // The keys of the last walks, by their roots, which are only compared.
 struct KnownKeys {
   const void *root;
-  PyObject *keys;  // a dict with None for every value, handed out to nobody; null after one walk
+  PyObject *keys;  // a dict with None for every value, handed out to nobody; or null
+  // Keys that were noted may be of no use each time: where walks of other trees come between, which
+  // take their places in the memo of names, the same keys are other objects. So more and more walks
+  // pass before they are noted again.
+  int pause;
+  int left_of_pause;
 };
+constexpr int kLongestPause = 63;
 KnownKeys known_keys[4];
 std::size_t next_known = 0;
 
@@ -49,26 +56,44 @@ Owned keys_of(PyObject *dict) {
   return keys;
 }
 
-// After two walks from the same root a third is likely.
+// After a walk that had no use for known keys. After two walks from the same root a third is
+// likely.
 void note_keys(PyObject *root, PyObject *destination) {
-  Owned keys = find_known(root) ? keys_of(destination) : Owned();
-  // Found anew: the collector may have run other walks meanwhile.
   KnownKeys *known = find_known(root);
   if (!known) {
     known = &known_keys[next_known++ % std::size(known_keys)];
+    const Owned old = steal(std::exchange(*known, {root, nullptr, 0, 0}).keys);
+    return;
   }
-  known->root = root;
-  const Owned old = steal(std::exchange(known->keys, keys.release().ptr()));
+  if (known->left_of_pause > 0) {
+    --known->left_of_pause;
+    const Owned old = steal(std::exchange(known->keys, nullptr));
+    return;
+  }
+  Owned keys = keys_of(destination);
+  // Found anew: the collector may have run other walks meanwhile.
+  known = find_known(root);
+  if (known) {
+    known->pause = std::min(2 * known->pause + 1, kLongestPause);
+    known->left_of_pause = known->pause;
+    const Owned old = steal(std::exchange(known->keys, keys.release().ptr()));
+  }
+}
+
+void note_use(PyObject *root) {
+  if (KnownKeys *known = find_known(root)) {
+    known->pause = known->left_of_pause = 0;
+  }
 }
 
 }  // namespace
 
 EntryBatch::EntryBatch(PyObject *root, PyObject *destination)
     : root_(root),
-      destination_(destination),
-      keeps_(can_fill_ordered_dict(destination)) {
-  const KnownKeys *known = keeps_ ? find_known(root) : nullptr;
-  if (known && known->keys) {
+      destination_(destination) {
+  const KnownKeys *known = find_known(root);
+  keeps_ = known && known->keys && can_fill_ordered_dict(destination);
+  if (keeps_) {
     entries_.reserve(static_cast<std::size_t>(PyDict_GET_SIZE(known->keys)));
   }
 }
@@ -81,13 +106,13 @@ void EntryBatch::clear() {
 }
 
 int EntryBatch::add(PyObject *key, PyObject *value) {
-  if (keeps_ && entries_.size() < kMost) {
-    entries_.push_back({key, value});
-    Py_INCREF(key);
-    Py_INCREF(value);
-    return 0;
+  if (!keeps_) {
+    return ordered_dict_set(destination_, key, value);
   }
-  return flush() < 0 ? -1 : ordered_dict_set(destination_, key, value);
+  entries_.push_back({key, value});
+  Py_INCREF(key);
+  Py_INCREF(value);
+  return 0;
 }
 
 int EntryBatch::flush() {
@@ -102,21 +127,21 @@ int EntryBatch::flush() {
 }
 
 int EntryBatch::finish() {
-  const std::size_t count = entries_.size();
-  if (count < kFewest) {
-    return flush();
-  }
-  const KnownKeys *known = find_known(root_);
+  const KnownKeys *known = keeps_ ? find_known(root_) : nullptr;
   const Owned keys = borrow(known ? known->keys : nullptr);
   if (keys && fill_ordered_dict(destination_, keys.ptr(), entries_.data(),
-                                static_cast<Py_ssize_t>(count))) {
+                                static_cast<Py_ssize_t>(entries_.size()))) {
     entries_.clear();
+    note_use(root_);
     return 0;
   }
   if (flush() < 0) {
     return -1;
   }
-  note_keys(root_, destination_);
+  const Py_ssize_t size = PyDict_GET_SIZE(destination_);
+  if (size >= kFewest && size <= kMost && can_fill_ordered_dicts()) {
+    note_keys(root_, destination_);
+  }
   return 0;
 }
 

@@ -12,7 +12,7 @@ namespace modtree {
 
 // Nobody sees a new dict before the end of a walk that hands it to no user code, so it need not
 // have an entry before. At the end its keys most often are those of the last walk from the same
-// root: these are remembered, and their table is copied instead of being filled key by key.
+// root: where these are remembered, their table is copied instead of being filled key by key.
 class EntryBatch {
 public:
   // `destination`: an OrderedDict or a dict of a class that stores as it does; borrowed, as `root`,
@@ -22,7 +22,7 @@ public:
   EntryBatch &operator=(const EntryBatch &) = delete;
   ~EntryBatch() { clear(); }
 
-  // Stores an entry, now or later. -1 on error.
+  // Stores an entry: later, where keys of the root are remembered. -1 on error.
   int add(PyObject *key, PyObject *value);
 
   // Stores what was kept so far; from now on entries are stored at once. -1 on error.
@@ -32,14 +32,15 @@ public:
   int finish();
 
 private:
-  static constexpr std::size_t kMost = std::size_t{1} << 16;
-  static constexpr std::size_t kFewest = 8;  // below, copying a table gains nothing
+  // So many keys are remembered at most, and at least: copying a smaller table gains nothing.
+  static constexpr Py_ssize_t kMost = Py_ssize_t{1} << 16;
+  static constexpr Py_ssize_t kFewest = 8;
 
   void clear();
 
   PyObject *root_;
   PyObject *destination_;
-  bool keeps_;
+  bool keeps_ = false;
   std::vector<DictEntry> entries_;  // owned
 };
 

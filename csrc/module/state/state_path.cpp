@@ -184,8 +184,6 @@ PyObject *metadata_key(PyObject *prefix) {
   return make_name(NameForm::chopped, prefix, names.empty);
 }
 
-PyObject *extra_state_key(PyObject *prefix) {
-  return make_name(NameForm::joined, prefix, names.extra_state);
-}
+PyObject *extra_state_key(PyObject *prefix) { return state_key(prefix, names.extra_state); }
 
 }  // namespace modtree

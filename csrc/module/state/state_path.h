@@ -73,10 +73,10 @@ private:
 // TypeError when a part is no str.
 PyObject *state_key(PyObject *prefix, PyObject *name);
 
+// The same of `prefix` + "_extra_state".
+PyObject *extra_state_key(PyObject *prefix);
+
 // The key of `_metadata` for a prefix: without its last character. New reference; null on error.
 PyObject *metadata_key(PyObject *prefix);
-
-// `prefix` + "_extra_state". New reference; null on error.
-PyObject *extra_state_key(PyObject *prefix);
 
 }  // namespace modtree
