@@ -41,6 +41,9 @@ struct TensorObject {
   ViewOrigin view_origin;
   std::uint32_t output_nr;     // which output of grad_fn it is
   std::uint32_t view_version;  // of a view: the version its grad_fn belongs to
+  // Makes it larger than a module. CPython's allocator puts objects of one size side by side, and a
+  // walk over modules would bring the tensors between them into the cache.
+  void *padding[2];
 };
 
 extern PyTypeObject *tensor_base_type;

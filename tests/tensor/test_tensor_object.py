@@ -28,6 +28,12 @@ def test_identity_and_hash():
     assert (t == "x") is False
 
 
+def test_tensors_lie_apart_from_modules():
+    """CPython's allocator has a place of its own for objects of each size, in steps of 16 bytes."""
+    size, of_module = sys.getsizeof(mt.zeros(2)), sys.getsizeof(mt.nn.Module())
+    assert -(-size // 16) != -(-of_module // 16)
+
+
 def test_attributes_and_weak_references():
     t = mt.ones(2)
     t._is_buffer = True
