@@ -47,8 +47,7 @@ public:
   // The destination is ours and new: note its metadata in a record, and keep its entries.
   void start_record(PyObject *root, PyObject *prefix) {
     record_ = std::make_unique<MetadataRecord>(prefix);
-    batch_.emplace(root, destination_.object);
-    destination_.batch = &*batch_;
+    destination_.batch = &batch_.emplace(root, destination_.object);
   }
 
   // The final destination (new reference); null on error.
@@ -80,7 +79,7 @@ public:
         }
       }
     }
-    if (record_ && batch_->finish() < 0) {
+    if (record_ && destination_.batch->finish() < 0) {
       return nullptr;
     }
     if (record_ && PyODict_CheckExact(destination_.object)) {
@@ -352,7 +351,7 @@ private:
     if (!record_) {
       return 0;
     }
-    if (batch_->flush() < 0) {
+    if (destination_.batch->flush() < 0) {
       return -1;
     }
     const std::unique_ptr<MetadataRecord> record = std::move(record_);
