@@ -121,6 +121,23 @@ def test_a_key_that_comes_twice(impl):
         assert root.state_dict(keep_vars=True)["body.c0.w"] is twice
 
 
+def test_names_of_a_str_class_are_asked_as_often_each_time(impl):
+    asked = []
+
+    class Name(str):
+        def __hash__(self):
+            asked.append(self)
+            return str.__hash__(self)
+
+    root, counts = net(impl), []
+    root._parameters[Name("own")] = param(impl)
+    for _ in range(ROUNDS):
+        asked.clear()
+        assert "own" in root.state_dict()
+        counts.append(len(asked))
+    assert len(set(counts)) == 1
+
+
 @pytest.mark.parametrize("prefix", ["", "a.", "b"])
 def test_other_prefixes(impl, prefix):
     root = net(impl)

@@ -138,8 +138,9 @@ int EntryBatch::finish() {
   if (flush() < 0) {
     return -1;
   }
+  // Other keys than plain strs would run user code where they are noted, and never be of use.
   const Py_ssize_t size = PyDict_GET_SIZE(destination_);
-  if (size >= kFewest && size <= kMost && can_fill_ordered_dicts()) {
+  if (size >= kFewest && size <= kMost && can_fill_ordered_dicts() && has_only_strs(destination_)) {
     note_keys(root_, destination_);
   }
   return 0;
