@@ -2,9 +2,9 @@
 #include "module/state/entry_batch.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
+#include "module/walk/last_roots.h"
 #include "python/ordered_dict.h"
 
 namespace modtree {
@@ -16,28 +16,17 @@ using Owned = py::object;
 Owned steal(PyObject *object) { return py::reinterpret_steal<Owned>(object); }
 Owned borrow(PyObject *object) { return py::reinterpret_borrow<Owned>(object); }
 
-// The keys of the last walks, by their roots, which are only compared.
+// What is known of the keys of walks from one root.
 struct KnownKeys {
-  const void *root;
-  PyObject *keys;  // a dict with None for every value, handed out to nobody; or null
+  PyObject *keys = nullptr;  // a dict with None for every value, handed out to nobody; or null
   // Keys that were noted may be of no use each time: where walks of other trees come between, which
   // take their places in the memo of names, the same keys are other objects. So more and more walks
   // pass before they are noted again.
-  int pause;
-  int left_of_pause;
+  int pause = 0;
+  int left_of_pause = 0;
 };
 constexpr int kLongestPause = 63;
-KnownKeys known_keys[4];
-std::size_t next_known = 0;
-
-KnownKeys *find_known(PyObject *root) {
-  for (KnownKeys &known : known_keys) {
-    if (known.root == root) {
-      return &known;
-    }
-  }
-  return nullptr;
-}
+LastRoots<KnownKeys> known_roots;
 
 // Null without an error where there is no memory.
 Owned keys_of(PyObject *dict) {
@@ -59,10 +48,9 @@ Owned keys_of(PyObject *dict) {
 // After a walk that had no use for known keys. After two walks from the same root a third is
 // likely.
 void note_keys(PyObject *root, PyObject *destination) {
-  KnownKeys *known = find_known(root);
+  KnownKeys *known = known_roots.find(root);
   if (!known) {
-    known = &known_keys[next_known++ % std::size(known_keys)];
-    const Owned old = steal(std::exchange(*known, {root, nullptr, 0, 0}).keys);
+    const Owned old = steal(std::exchange(known_roots.remember(root), {}).keys);
     return;
   }
   if (known->left_of_pause > 0) {
@@ -72,7 +60,7 @@ void note_keys(PyObject *root, PyObject *destination) {
   }
   Owned keys = keys_of(destination);
   // Found anew: the collector may have run other walks meanwhile.
-  known = find_known(root);
+  known = known_roots.find(root);
   if (known) {
     known->pause = std::min(2 * known->pause + 1, kLongestPause);
     known->left_of_pause = known->pause;
@@ -81,7 +69,7 @@ void note_keys(PyObject *root, PyObject *destination) {
 }
 
 void note_use(PyObject *root) {
-  if (KnownKeys *known = find_known(root)) {
+  if (KnownKeys *known = known_roots.find(root)) {
     known->pause = known->left_of_pause = 0;
   }
 }
@@ -91,7 +79,7 @@ void note_use(PyObject *root) {
 EntryBatch::EntryBatch(PyObject *root, PyObject *destination)
     : root_(root),
       destination_(destination) {
-  const KnownKeys *known = find_known(root);
+  const KnownKeys *known = known_roots.find(root);
   keeps_ = known && known->keys && can_fill_ordered_dict(destination);
   if (keeps_) {
     entries_.reserve(static_cast<std::size_t>(PyDict_GET_SIZE(known->keys)));
@@ -127,7 +115,7 @@ int EntryBatch::flush() {
 }
 
 int EntryBatch::finish() {
-  const KnownKeys *known = keeps_ ? find_known(root_) : nullptr;
+  const KnownKeys *known = keeps_ ? known_roots.find(root_) : nullptr;
   const Owned keys = borrow(known ? known->keys : nullptr);
   if (keys && fill_ordered_dict(destination_, keys.ptr(), entries_.data(),
                                 static_cast<Py_ssize_t>(entries_.size()))) {

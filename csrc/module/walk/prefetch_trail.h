@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "module/object.h"
+#include "module/walk/last_roots.h"
 #include "python/prefetch.h"
 
 namespace modtree {
@@ -20,16 +21,9 @@ public:
   // The trail of the last walk from this root, where it is among the last few roots; one to be made
   // anew otherwise.
   static PrefetchTrail &of(PyObject *root) {
-    static PrefetchTrail trails[4];
-    static std::size_t starts = 0;
-    for (PrefetchTrail &trail : trails) {
-      if (trail.root_ == root) {
-        trail.next_ = 0;
-        return trail;
-      }
-    }
-    PrefetchTrail &trail = trails[starts++ % 4];
-    trail.root_ = root;
+    static LastRoots<PrefetchTrail> trails;
+    PrefetchTrail *known = trails.find(root);
+    PrefetchTrail &trail = known ? *known : trails.remember(root);
     trail.next_ = 0;
     return trail;
   }
@@ -63,7 +57,6 @@ private:
   static constexpr std::size_t kLongest = 4096;
   static constexpr std::size_t kTableHead = 64;  // as far as the first entry of a small table
 
-  const void *root_ = nullptr;
   std::size_t next_ = 0;
   std::vector<Place> places_;
 };
