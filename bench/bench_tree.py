@@ -37,12 +37,17 @@ class Walked:
         self.names = [n for n, _ in reference.named_parameters()]
         self.entries = list(reference.state_dict())
         self.module_names = [n for n, _ in reference.named_modules()]
-        self.arrays = [np.zeros(trees.SHAPE, np.float32) for _ in self.entries]
-        self.other_arrays = [np.ones(trees.SHAPE, np.float32) for _ in self.entries]
+        self.arrays = self.fresh_arrays()
 
     def fresh(self) -> dict[str, Any]:
         """A new tree per side, for a row that changes it: no row sees what another has done."""
         return {name: self.build(s) for name, s in self.sides.items()}
+
+    def fresh_arrays(self) -> list[Any]:
+        """An array for each entry: for a floor beside fresh() trees, which lies in memory as they
+        do, with what other rows have left free in between.
+        """
+        return [np.zeros(trees.SHAPE, np.float32) for _ in self.entries]
 
     def each(self, operation: Callable[[Any], Any]) -> dict[str, Callable[[], Any]]:
         return {name: (lambda m=tree: operation(m)) for name, tree in self.trees.items()}
@@ -148,7 +153,7 @@ def state_dicts(w: Walked) -> Iterator[Row]:
 
 
 def _copying(w: Walked) -> Row:
-    arrays, others = w.arrays, w.other_arrays
+    arrays, others = w.fresh_arrays(), w.fresh_arrays()
 
     def floor() -> None:
         for target, source in zip(arrays, others):  # noqa: B905

@@ -72,7 +72,7 @@ def _train(w: Walked, once: bool) -> Iterator[Row]:
 
 
 def _apply(w: Walked) -> Row:
-    arrays = w.arrays
+    arrays = w.fresh_arrays()
     runs = {FLOOR: lambda: exhaust(map(identity, arrays))}
     runs |= {name: (lambda m=m: m._apply(identity)) for name, m in w.fresh().items()}
     side = w.torch_side()
