@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The plot of a run: ns per item of each operation, and growth."""
+"""Plots of a run: ns per item of each operation, and how they grow with a tree."""
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
 from .common import FLOOR, OURS, OURS_TORCH, TORCH
 
 _COLORS = {FLOOR: "0.6", OURS: "tab:blue", OURS_TORCH: "tab:cyan", TORCH: "tab:red"}
+_OTHERS = ("tab:orange", "tab:green", "tab:purple", "tab:brown", "tab:pink", "tab:olive", "0.4")
+_GROWTH = (("named_parameters", "names and parameters"), ("load", "loading a state dict"))
 
 
 def draw(record: dict[str, Any], path: Path) -> None:
@@ -74,3 +77,51 @@ def draw(record: dict[str, Any], path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
     pyplot.close(figure)
+
+
+def draw_growth(record: dict[str, Any], path: Path) -> None:
+    """The libraries of a run of bench.bench_peers on growing trees, as SVG; ImportError when
+    matplotlib is missing.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    # Text stays text, and the same values give the same file.
+    with pyplot.rc_context({"svg.fonttype": "none", "svg.hashsalt": "growth", "font.size": 9}):
+        figure, axes = pyplot.subplots(1, 2, figsize=(10, 4.4), sharey=True)
+        peers = [p["title"] for p in record["peers"]]
+        others = [title for title in peers if title not in _COLORS]
+        colors = _COLORS | dict(zip(others, itertools.cycle(_OTHERS), strict=False))
+        for panel, (operation, title) in zip(axes, _GROWTH, strict=True):
+            for peer in peers:
+                points = _growth_of(record, operation, peer)
+                if points:
+                    ours = peer in (OURS, OURS_TORCH)
+                    panel.plot(
+                        *zip(*points, strict=True),
+                        "o-",
+                        color=colors[peer],
+                        label=peer,
+                        linewidth=2.2 if ours else 1,
+                        markersize=5 if ours else 3.5,
+                    )
+            panel.set(title=title, xscale="log", yscale="log", xlabel="entries of the tree")
+            panel.grid(alpha=0.3)
+        axes[0].set_ylabel("ns per entry (less is better)")
+        lines = {line.get_label(): line for panel in axes for line in panel.lines}
+        figure.legend(handles=lines.values(), loc="lower center", ncols=5, frameon=False)
+        figure.tight_layout(rect=(0, 0.12, 1, 1))
+        figure.savefig(path, metadata={"Date": None, "Creator": None})
+        pyplot.close(figure)
+
+
+def _growth_of(record: dict[str, Any], operation: str, peer: str) -> list[tuple[int, float]]:
+    """(entries, ns per entry) of each tree that the library was measured on."""
+    prefix = f"growth.{operation}."
+    return [
+        (int(row["key"].removeprefix(prefix)), row["values"][peer])
+        for row in record["rows"]
+        if row["key"].startswith(prefix) and row["values"].get(peer) is not None
+    ]

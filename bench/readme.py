@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """``python -m bench.readme``: puts the tables of the last runs into README.md and, of the
-comparison with other libraries, into docs/performance.md.
+comparison with other libraries, into docs/performance.md, with a plot beside it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from . import bench_dropin, bench_peers
+from . import bench_dropin, bench_peers, plot
 from .common import FLOOR, OURS, OURS_TORCH, ROOT, TORCH, TORCH_FLOOR, number, ratio_of
 
 _TREE, _TRAINING, _DROPIN = "bench", "bench-autograd", "bench-dropin"
@@ -236,6 +236,12 @@ def main() -> int:
             page.write_text(insert(page.read_text(), text, mark))
         else:
             print(f"{path} is not there: the table {mark} stays as it was")
+    if (options.folder / peers).is_file():
+        try:
+            record = json.loads((options.folder / peers).read_text())
+            plot.draw_growth(record, options.docs.parent / "growth.svg")
+        except ImportError as error:
+            print(f"no plot: {error} (pip install '.[bench]')")
     return 0
 
 

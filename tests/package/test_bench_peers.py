@@ -157,3 +157,13 @@ def test_an_environment_is_made_once(tmp_path, monkeypatch):
     monkeypatch.setattr(environments, "_make", lambda *a: pytest.fail("made again"))
     paddle = next(p for p in environments.PEERS if p.name == "paddle")
     assert environments.interpreter(paddle, tmp_path).is_relative_to(place)
+
+
+def test_growth_is_drawn_from_what_was_measured(tmp_path):
+    plot = load_bench("plot")
+    assert plot._growth_of(RECORD, "load", "modtree") == [(1000, 3.0)]
+    assert plot._growth_of(RECORD, "load", "other") == []
+    pytest.importorskip("matplotlib")
+    plot.draw_growth(RECORD, tmp_path / "growth.svg")
+    drawn = (tmp_path / "growth.svg").read_text()
+    assert ">modtree</text>" in drawn and ">loading a state dict</text>" in drawn
