@@ -211,14 +211,26 @@ def time_row(row: Row, repeats: int, seconds: float) -> Result:
 # -- the record ------------------------------------------------------------------------------------
 
 
+_CPU_NUMBERS = (("family", "cpu family"), ("model", "model"))
+
+
 def _cpu() -> str:
+    """The name, with family and model where they are given: a virtual machine may say "AMD EPYC" of
+    every one.
+    """
     try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
-        pass
-    return platform.processor() or platform.machine()
+        lines = []
+    first: dict[str, str] = {}
+    for line in lines:
+        key, _, value = line.partition(":")
+        first.setdefault(key.strip(), value.strip())
+    name = first.get("model name")
+    if name is None:
+        return platform.processor() or platform.machine()
+    numbers = [f"{key} {first[full]}" for key, full in _CPU_NUMBERS if full in first]
+    return ", ".join([name, *numbers])
 
 
 def _git(*arguments: str) -> str:
