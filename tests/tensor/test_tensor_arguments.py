@@ -134,6 +134,8 @@ DEVICES = {
 @pytest.mark.parametrize("case", DEVICES)
 def test_what_is_no_device(lib, case):
     error, arguments = DEVICES[case]
+    if case == "a number" and lib.backends.cuda.is_built():
+        pytest.skip("a torch built with CUDA takes it for the index of a GPU")
     with pytest.raises(error):
         lib.device(*arguments)
 
