@@ -236,10 +236,9 @@ def main() -> int:
             page.write_text(insert(page.read_text(), text, mark))
         else:
             print(f"{path} is not there: the table {mark} stays as it was")
-    if (options.folder / peers).is_file():
+    if (path := options.folder / peers).is_file():
         try:
-            record = json.loads((options.folder / peers).read_text())
-            plot.draw_growth(record, options.docs.parent / "growth.svg")
+            plot.draw_growth(json.loads(path.read_text()), options.docs.with_name("growth.svg"))
         except ImportError as error:
             print(f"no plot: {error} (pip install '.[bench]')")
     return 0
