@@ -3,7 +3,11 @@
 
 #include <cstring>
 
+#include "python/interned.h"
+
 namespace modtree {
+
+namespace py = pybind11;
 
 namespace {
 
@@ -40,20 +44,61 @@ int check_str(PyObject *part) {
   return -1;
 }
 
+bool is_exact(PyObject *part) { return PyUnicode_CheckExact(part); }
+
+PyObject *add(PyObject *left, PyObject *right) {
+  return left && right ? PyNumber_Add(left, right) : nullptr;
+}
+
+// left[:-1]
+PyObject *without_last(PyObject *left) {
+  const auto stop = py::reinterpret_steal<py::object>(PyLong_FromLong(-1));
+  const auto slice =
+      py::reinterpret_steal<py::object>(stop ? PySlice_New(nullptr, stop.ptr(), nullptr) : nullptr);
+  return slice ? PyObject_GetItem(left, slice.ptr()) : nullptr;
+}
+
+// The name as Python code puts it together from parts of which one is of a class of str.
+PyObject *make_by_operators(NameForm form, PyObject *left_part, PyObject *right_part) {
+  const auto left = py::reinterpret_borrow<py::object>(left_part);
+  const auto right = py::reinterpret_borrow<py::object>(right_part);
+  switch (form) {
+    case NameForm::dotted: {
+      const int has_left = PyObject_IsTrue(left.ptr());
+      const auto owner = py::reinterpret_steal<py::object>(
+          has_left < 0 ? nullptr : add(left.ptr(), has_left ? names.dot : names.empty));
+      return add(owner.ptr(), right.ptr());
+    }
+    case NameForm::prefix: {
+      const auto name = py::reinterpret_steal<py::object>(add(left.ptr(), right.ptr()));
+      return add(name.ptr(), names.dot);
+    }
+    case NameForm::chopped:
+      return without_last(left.ptr());
+    case NameForm::joined:
+      break;
+  }
+  return add(left.ptr(), right.ptr());
+}
+
 }  // namespace
 
 PyObject *make_name(NameForm form, PyObject *left, PyObject *right) {
   if (check_str(left) < 0 || (form != NameForm::chopped && check_str(right) < 0)) {
     return nullptr;
   }
+  if (!is_exact(left) || (form != NameForm::chopped && !is_exact(right))) {
+    PyObject *name = make_by_operators(form, left, right);
+    if (name && check_str(name) < 0) {
+      Py_CLEAR(name);
+    }
+    return name;
+  }
   if (form == NameForm::chopped) {
     const Py_ssize_t size = PyUnicode_GET_LENGTH(left);
     return PyUnicode_Substring(left, 0, size > 0 ? size - 1 : 0);
   }
-  if (form == NameForm::dotted && PyUnicode_GET_LENGTH(left) == 0) {
-    return Py_NewRef(right);
-  }
-  if (form == NameForm::joined && PyUnicode_GET_LENGTH(left) == 0) {
+  if (form != NameForm::prefix && PyUnicode_GET_LENGTH(left) == 0) {
     return Py_NewRef(right);
   }
   const char middle = form == NameForm::dotted ? '.' : '\0';
@@ -73,7 +118,7 @@ PyObject *make_name(NameForm form, PyObject *left, PyObject *right) {
 
 PyObject *NameCache::make(std::size_t position, PyObject *left, PyObject *right) {
   PyObject *full = make_name(form_, left, right);
-  if (!full || position >= kMaxEntries) {
+  if (!full || position >= kMaxEntries || !is_exact(left) || !is_exact(right)) {
     return full;
   }
   if (position >= entries_.size()) {
@@ -81,9 +126,8 @@ PyObject *NameCache::make(std::size_t position, PyObject *left, PyObject *right)
   }
   Entry &entry = entries_[position];
   const Entry old = entry;
-  entry = Entry{Py_NewRef(left), Py_XNewRef(right), Py_NewRef(full)};
-  // Strings: their end runs no user code (a str subclass as a registry key could, so `entry` is not
-  // used after this).
+  entry = Entry{Py_NewRef(left), Py_NewRef(right), Py_NewRef(full)};
+  // Exact strs: their end runs no user code.
   Py_XDECREF(old.left);
   Py_XDECREF(old.right);
   Py_XDECREF(old.full);

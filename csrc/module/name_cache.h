@@ -20,14 +20,15 @@ enum class NameForm {
 // A memo indexed by the position in a walk. A walk asks for its names in order; a remembered name
 // is handed out again only when both parts are the very objects it was made from, which is an exact
 // check because strings do not change. So nothing has to be told when a tree changes: a changed
-// place simply misses. One walk's worth of names is kept, at most kMaxEntries.
+// place simply misses. One walk's worth of names is kept, at most kMaxEntries, and only exact strs:
+// a str of another class may have attributes, which would live as long as the process.
 class NameCache {
 public:
   explicit NameCache(NameForm form) : form_(form) {}
   NameCache(const NameCache &) = delete;
   NameCache &operator=(const NameCache &) = delete;
 
-  // New reference; null with TypeError when a part is not a str. Runs no user code.
+  // make_name() with a memo.
   PyObject *get(std::size_t position, PyObject *left, PyObject *right) {
     if (position < entries_.size()) {
       Entry &entry = entries_[position];
@@ -54,8 +55,9 @@ private:
   std::vector<Entry> entries_;
 };
 
-// Builds a name without remembering it. New reference; null with TypeError when a part is not a
-// str.
+// Builds a name without remembering it: what Python's operators make of the parts, which is an exact
+// str unless a class of str says otherwise. New reference; null with TypeError when a part, or what
+// such a class makes of it, is not a str. Runs user code only for a part that is no exact str.
 PyObject *make_name(NameForm form, PyObject *left, PyObject *right);
 
 // The caches of the walks, by what they name.
@@ -67,7 +69,6 @@ struct NameCaches {
   NameCache state_prefixes{
       NameForm::prefix};                   // prefixes of state_dict and load_state_dict ('a.b.')
   NameCache state_keys{NameForm::joined};  // their keys
-  NameCache metadata_keys{NameForm::chopped};  // keys of _metadata
 };
 NameCaches &name_caches();
 

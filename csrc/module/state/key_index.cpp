@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "module/name_cache.h"
+
 namespace modtree {
 
 KeyIndex::~KeyIndex() {
@@ -136,7 +138,11 @@ KeyIndex::NodeId KeyIndex::descend(NodeId id, PyObject *name) {
     raise_bad_key(name);
     return kNone;
   }
-  if (!text_of(name, &rest)) {
+  // As it stands in a prefix.
+  const auto plain = py::reinterpret_steal<py::object>(
+      PyUnicode_CheckExact(name) ? Py_NewRef(name)
+                                 : make_name(NameForm::joined, names.empty, name));
+  if (!plain || !text_of(plain.ptr(), &rest)) {
     return kNone;
   }
   for (std::size_t dot = rest.find('.'); id != kNone && dot != std::string_view::npos;

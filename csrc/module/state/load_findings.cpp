@@ -24,7 +24,8 @@ PyObject *key_message(const char *head, PyObject *keys) {
   }
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(keys); ++i) {
     const Owned key = borrow(PyList_GET_ITEM(keys, i));
-    const Owned text = steal(PyUnicode_FromFormat("\"%S\"", key.ptr()));
+    const Owned shown = steal(PyObject_Format(key.ptr(), nullptr));
+    const Owned text = steal(shown ? PyUnicode_FromFormat("\"%U\"", shown.ptr()) : nullptr);
     if (!text || PyList_Append(quoted.ptr(), text.ptr()) < 0) {
       return nullptr;
     }

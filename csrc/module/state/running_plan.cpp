@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "module/name_cache.h"
 #include "module/state/saved_names.h"
 #include "module/state/unexpected_keys.h"
 
@@ -91,7 +92,7 @@ private:
       as_planned_ = false;
       return 0;
     }
-    const Owned key = steal(PyUnicode_Concat(prefix_.ptr(), name));
+    const Owned key = steal(make_name(NameForm::joined, prefix_.ptr(), name));
     if (!key) {
       return -1;
     }

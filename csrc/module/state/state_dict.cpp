@@ -58,7 +58,7 @@ public:
     }
     Owned result = borrow(destination_.object);
     path_.push_root(root, prefix);
-    if (enter(0) < 0) {
+    if ((!PyUnicode_CheckExact(prefix) && leave_record() < 0) || enter(0) < 0) {
       return nullptr;
     }
     while (!path_.empty()) {
@@ -108,7 +108,8 @@ private:
       return -1;
     }
     const Owned version =
-        steal(record_ && leaves_saving_to_module(info) ? versions_.find(Py_TYPE(child)) : nullptr);
+        steal(record_ && PyUnicode_CheckExact(name) && leaves_saving_to_module(info)
+                  ? versions_.find(Py_TYPE(child)) : nullptr);
     if (version && is_bare(child)) {
       return save_leaf(name, child, version.ptr());
     }
@@ -316,8 +317,9 @@ private:
     if (!version) {
       return -1;
     }
-    if (record_ && plain) {
-      path_.top().record = record_->add(parent, path_.top().name, version.ptr());
+    PyObject *name = path_.top().name;
+    if (record_ && plain && (!name || PyUnicode_CheckExact(name))) {
+      path_.top().record = record_->add(parent, name, version.ptr());
       return 0;
     }
     if (leave_record() < 0) {

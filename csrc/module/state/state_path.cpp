@@ -124,9 +124,10 @@ PyObject *StatePath::make_own_prefix() {
   while (!frames_[known].prefix) {
     --known;
   }
-  if (frames_.size() - known > kShortGap) {
-    return long_prefix(known);
-  }
+  return frames_.size() - known > kShortGap ? long_prefix(known) : made_one_by_one(known);
+}
+
+PyObject *StatePath::made_one_by_one(std::size_t known) {
   for (std::size_t i = known + 1; i < frames_.size(); ++i) {
     frames_[i].prefix = make_prefix(frames_[i].position, frames_[i - 1].prefix, frames_[i].name);
     if (!frames_[i].prefix) {
@@ -138,6 +139,12 @@ PyObject *StatePath::make_own_prefix() {
 
 PyObject *StatePath::long_prefix(std::size_t known) {
   const std::size_t last = frames_.size() - 1;
+  for (std::size_t i = known; i <= last; ++i) {
+    PyObject *part = i == known ? frames_[i].prefix : frames_[i].name;
+    if (!PyUnicode_CheckExact(part)) {
+      return made_one_by_one(known);
+    }
+  }
   const auto parts =
       py::reinterpret_steal<py::object>(PyList_New(static_cast<Py_ssize_t>(last - known + 1)));
   if (!parts) {

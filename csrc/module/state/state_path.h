@@ -63,6 +63,8 @@ public:
 
 private:
   PyObject *make_own_prefix();
+  // From the last known prefix on: through those of all modules on the way, or at once.
+  PyObject *made_one_by_one(std::size_t known);
   PyObject *long_prefix(std::size_t known);
 
   std::vector<StateFrame> frames_;

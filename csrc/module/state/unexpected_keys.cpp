@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <unordered_set>
+#include <utility>
 
 #include "module/state/saved_names.h"
+#include "module/state/state_path.h"
 
 namespace modtree {
 
@@ -68,10 +70,18 @@ int judge(const KeyIndex &index, std::uint32_t number, LoadPlan *plan) {
     found.insert(found.begin(), extra_state);
   }
   for (const std::uint32_t position : found) {
+    Owned key = borrow(index.key(position));
+    if (has_extra_state && position == extra_state && !PyUnicode_CheckExact(key.ptr())) {
+      const Owned prefix = plan->prefix_of(number);
+      key = prefix ? steal(extra_state_key(prefix.ptr())) : Owned();
+      if (!key) {
+        return -1;
+      }
+    }
     const bool provisional =
         visit.below_extra_state || (visit.has_extra_state && below_unknown.count(position));
     plan->unexpected.push_back(
-        LoadPlan::Report{visit.step, number, borrow(index.key(position)), provisional});
+        LoadPlan::Report{visit.step, number, std::move(key), provisional});
     plan->may_change = plan->may_change || provisional;
   }
   return 0;

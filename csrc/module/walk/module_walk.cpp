@@ -208,7 +208,7 @@ int ModuleWalk::enter(PyObject *module, ClassInfo info, PyObject *key, bool only
   entered_.module = py::reinterpret_borrow<py::object>(module);
   entered_.key = py::reinterpret_borrow<py::object>(key);
   if (named_) {
-    entered_.prefix = full_name(key);  // the old name at its place may be of a str class
+    entered_.prefix = full_name(key);
     if (!entered_.prefix) {
       return -1;
     }
@@ -395,6 +395,7 @@ int ModuleWalk::raise_bad_name(PyObject *key) {
 }
 
 int ModuleWalk::raise_cycle(PyObject *module, PyObject *key) {
+  const auto keep_key = py::reinterpret_borrow<py::object>(key);
   const py::object parent = path_of_top();
   const auto path =
       parent ? py::reinterpret_steal<py::object>(make_name(NameForm::dotted, parent.ptr(), key))

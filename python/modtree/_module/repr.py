@@ -34,7 +34,7 @@ def _lines(root: Any) -> Iterator[tuple[int, str]]:
 
     def enter(depth: int, key: str | None, module: Any) -> Iterator[tuple[int, str]]:
         head, children = _open(module)
-        yield from _opening(depth, "" if key is None else f"({key}): ", head, children)
+        yield from _opening(depth, "" if key is None else "(" + key + "): ", head, children)
         if children:
             open_modules[id(module)] = key or ""
             stack.append((iter(children.items()), module))
@@ -49,8 +49,9 @@ def _lines(root: Any) -> Iterator[tuple[int, str]]:
             yield len(stack), ")"
             continue
         key, child = item
-        if not _prints_natively(child):
-            yield from _foreign(len(stack), f"({key}): ", repr(child))
+        label = "(" + key + "): "  # of the class of the key, where that adds in its own way
+        if type(label) is not str or not _prints_natively(child):
+            yield from _foreign(len(stack), label, repr(child))
         elif id(child) in open_modules:
             names = list(open_modules.values())[1:]
             first = names[: list(open_modules).index(id(child))]
@@ -88,7 +89,7 @@ def _opening(
 
 
 def _foreign(depth: int, label: str, text: str) -> Iterator[tuple[int, str]]:
-    first, *rest = text.split("\n")
-    yield depth, label + first
+    first, *rest = (label + text).split("\n")
+    yield depth, first
     for line in rest:
         yield (depth, line) if line.strip() else (0, "")
