@@ -75,11 +75,10 @@ PyObject *op_tp_repr(PyObject *self) {
 int op_tp_traverse(PyObject *self, visitproc visit, void *arg) {
   OpObject *op = as_op(self);
   Py_VISIT(Py_TYPE(self));
-  Py_VISIT(op->forward);
-  Py_VISIT(op->meta);
-  Py_VISIT(op->dict);
-  Py_VISIT(op->joint);
-  Py_VISIT(op->record);
+  for (PyObject *owned : {op->name, op->forward, op->meta, op->doc, op->dict, op->joint, op->record,
+                          op->backward_name, op->out_rule}) {
+    Py_VISIT(owned);
+  }
   for (PyObject *function : op->functions) {
     Py_VISIT(function);
   }

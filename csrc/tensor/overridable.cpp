@@ -87,6 +87,7 @@ int overridable_tp_traverse(PyObject *obj, visitproc visit, void *arg) {
   Py_VISIT(Py_TYPE(obj));
   Py_VISIT(as_overridable(obj)->function);
   Py_VISIT(as_overridable(obj)->announced);
+  Py_VISIT(as_overridable(obj)->out_rule);
   return 0;
 }
 

@@ -283,6 +283,84 @@ def test_an_unfinished_walk_kept_by_its_module(impl, walk, steps):
     dies(make)
 
 
+class Text(str):
+    """A name with attributes."""
+
+
+PREFIXED = {
+    "named_parameters": lambda m, p: m.named_parameters(prefix=p),
+    "own parameters": lambda m, p: m.named_parameters(prefix=p, recurse=False),
+    "named_buffers": lambda m, p: m.named_buffers(prefix=p),
+    "named_modules": lambda m, p: m.named_modules(prefix=p),
+    "all modules": lambda m, p: m.named_modules(prefix=p, remove_duplicate=False),
+    "members": lambda m, p: m._named_members(lambda x: x._parameters.items(), prefix=p),
+}
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+@pytest.mark.parametrize("walk", PREFIXED.values(), ids=PREFIXED)
+def test_a_walk_kept_by_its_prefix(impl, walk, steps):
+    def make(token):
+        prefix = Text("p")
+        prefix.token, prefix.walk = token, walk(small_tree(impl), prefix)
+        list(itertools.islice(prefix.walk, steps))
+        return prefix.walk
+
+    dies(make)
+
+
+@pytest.mark.parametrize("kind", ["modules", "named_modules", "all modules"])
+def test_a_walk_kept_by_a_key_that_the_tree_has_no_more(ours, kind):
+    def make(token):
+        m, key = module(ours), Text("key")
+        m.add_module(key, module(ours))
+        key.token, key.walk = token, WALKS[kind](m)
+        list(itertools.islice(key.walk, 2))
+        m._modules.clear()
+        return key.walk
+
+    dies(make)
+
+
+@pytest.mark.parametrize("walk", PREFIXED.values(), ids=PREFIXED)
+def test_a_walk_kept_by_a_name_that_it_made(impl, walk):
+    class Adds(Text):
+        def __radd__(self, other):
+            made = Adds(str(other) + str.__str__(self))
+            made.__dict__ = self.__dict__
+            return made
+
+    def make(token):
+        m, child, key = module(impl), module(impl), Adds("key")
+        m.register_parameter("w", param(impl))
+        m.register_buffer("b", tensor(impl))
+        for name in "cde":
+            child.add_module(name, module(impl))
+            child.register_parameter(f"w{name}", param(impl))
+            child.register_buffer(f"b{name}", tensor(impl))
+        m.add_module(key, child)
+        m.register_parameter("v", param(impl))
+        key.token, key.walk = token, walk(m, "")
+        list(itertools.islice(key.walk, 2))
+        return key.walk
+
+    dies(make)
+
+
+@pytest.mark.parametrize("place", ["child", "parameter", "prefix"])
+def test_a_state_dict_kept_by_a_name(impl, place):
+    def make(token):
+        m, name = module(impl), Text("name")
+        m.add_module(name if place == "child" else "child", module(impl))
+        m.register_parameter(name if place == "parameter" else "w", param(impl))
+        state = m.state_dict(prefix=name if place == "prefix" else "")
+        name.token, name.state = token, state
+        state.kept = m.kept = name
+        return m
+
+    dies(make)
+
+
 def test_a_memo_kept_by_its_module(impl):
     def make(token):
         m = small_tree(impl)

@@ -423,16 +423,28 @@ int ModuleWalk::raise_cycle(PyObject *module, PyObject *key) {
   return -1;
 }
 
+int ModuleWalk::Place::traverse(visitproc visit, void *arg) const {
+  Py_VISIT(module.ptr());
+  Py_VISIT(key.ptr());
+  Py_VISIT(prefix.ptr());
+  return 0;
+}
+
 int ModuleWalk::traverse(visitproc visit, void *arg) const {
   for (const Frame &frame : stack_) {
-    Py_VISIT(frame.place.module.ptr());
+    if (const int result = frame.place.traverse(visit, arg)) {
+      return result;
+    }
     Py_VISIT(frame.items.ptr());
     if (const int result = frame.children.traverse(visit, arg)) {
       return result;
     }
   }
   Py_VISIT(root_.ptr());
-  Py_VISIT(entered_.module.ptr());
+  Py_VISIT(prefix_.ptr());
+  if (const int result = entered_.traverse(visit, arg)) {
+    return result;
+  }
   return seen_.traverse(visit, arg);
 }
 

@@ -73,6 +73,8 @@ private:
     py::object module;
     py::object key;     // the name under which the parent holds the module
     py::object prefix;  // full name; null when not made
+
+    int traverse(visitproc visit, void *arg) const;
   };
   // One open module: its children are being visited. Or, with `items`, one subtree that Python
   // walks.

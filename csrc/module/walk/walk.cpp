@@ -94,10 +94,12 @@ int walk_tp_traverse(PyObject *self_obj, visitproc visit, void *arg) {
   Py_VISIT(Py_TYPE(self_obj));
   const Walk &walk = walk_of(self_obj);
   Py_VISIT(walk.request.root.ptr());
+  Py_VISIT(walk.request.prefix.ptr());
   Py_VISIT(walk.request.memo.ptr());
   Py_VISIT(walk.request.get_members_fn.ptr());
   Py_VISIT(walk.pairs.ptr());
   Py_VISIT(walk.members.ptr());
+  Py_VISIT(walk.owner.ptr());
   Py_VISIT(walk.current.ptr());
   if (const int result = walk.entries.traverse(visit, arg)) {
     return result;

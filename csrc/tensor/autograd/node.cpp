@@ -132,8 +132,11 @@ int node_tp_traverse(PyObject *self, visitproc visit, void *arg) {
   for (std::size_t i = 0; i < node->n_args; ++i) {
     Py_VISIT(node->args[i]);
   }
+  Py_VISIT(node->op);
+  Py_VISIT(node->kwnames);
   Py_VISIT(node->result);
   Py_VISIT(node->target);
+  Py_VISIT(node->name);
   Py_VISIT(node->dict);
   if (node->hooks != nullptr) {
     for (auto &entry : node->hooks->tensor_tables) {

@@ -409,7 +409,10 @@ NodeObject *record_python(PyObject *name, PyObject *inputs, PyObject *outputs, P
     return nullptr;
   }
   py::object held = py::reinterpret_steal<py::object>(as_object(node));
-  node->name = Py_NewRef(name);
+  node->name = PyUnicode_FromObject(name);  // exact: a class with this name is kept for good
+  if (node->name == nullptr) {
+    return nullptr;
+  }
   node->target = Py_NewRef(function);
   if (anomaly_mode.enabled && note_forward(node) < 0) {
     return nullptr;
