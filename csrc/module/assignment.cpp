@@ -13,6 +13,7 @@
 #include "module/registration_checks.h"
 #include "module/registry_edit.h"
 #include "python/call.h"
+#include "python/type_text.h"
 
 namespace modtree {
 
@@ -229,11 +230,12 @@ int warn_of_odd_child_name(ModuleObject *module, PyObject *name) {
   if (!dots && PyUnicode_GET_LENGTH(name) > 0) {
     return 0;
   }
+  const std::string owner = short_type_text(module);
   return PyErr_WarnFormat(PyExc_UserWarning, 1,
                           "the child module name %R of %.200s contains a dot or is empty: its "
                           "entries may collide with others in "
                           "state_dict(), and get_submodule() cannot reach it",
-                          name, type_short_name(Py_TYPE(module)));
+                          name, owner.c_str());
 }
 
 int assign_module(ModuleObject *module, PyObject *name, PyObject *value) {

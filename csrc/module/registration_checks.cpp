@@ -9,6 +9,7 @@
 #include "module/registry_edit.h"
 #include "python/call.h"
 #include "python/slot_guard.h"
+#include "python/type_text.h"
 
 namespace modtree {
 
@@ -44,9 +45,10 @@ const char *holder_of(ModuleObject *module, PyObject *name) {
 }  // namespace
 
 int raise_already_exists(ModuleObject *module, PyObject *name) {
+  const std::string owner = short_type_text(module);
   raise_key_error(
       "attribute '%U' already exists in %s as %s; delete it first, or choose another name", name,
-      type_short_name(Py_TYPE(module)), holder_of(module, name));
+      owner.c_str(), holder_of(module, name));
   return -1;
 }
 

@@ -2,6 +2,7 @@
 #include "tensor/op_arguments.h"
 
 #include <algorithm>
+#include <string>
 
 #include "family/family.h"
 #include "python/call.h"
@@ -25,10 +26,11 @@ void raise_unknown_operand(OpObject *op, PyObject *operand) {
   const py::object module =
       get_attribute(py::handle(reinterpret_cast<PyObject *>(type)), "__module__");
   if (module) {
+    const std::string name = type->tp_name;
     PyErr_Format(PyExc_TypeError,
                  "%U(): expected a modtree.Tensor or a number, got a tensor of another library, "
                  "%S.%s; modtree.from_torch(tensor) makes one of torch's",
-                 op->name, module.ptr(), type->tp_name);
+                 op->name, module.ptr(), name.c_str());
   }
 }
 

@@ -10,6 +10,7 @@
 #include "python/once.h"
 #include "python/slot_guard.h"
 #include "python/type_cache.h"
+#include "python/type_text.h"
 #include "tensor/create.h"
 #include "tensor/protocol_modes.h"
 
@@ -113,12 +114,11 @@ void raise_nobody(PyObject *func, const py::object &types, const py::object &mod
     PyErr_Clear();
     name = py::reinterpret_borrow<py::object>(func);
   }
-  const bool has_mode = static_cast<bool>(mode);
+  const std::string mode_type = mode ? " and of the mode " + type_text(mode.ptr()) : "";
   PyErr_Format(PyExc_TypeError,
                "Multiple dispatch failed for '%S'; all __torch_function__ handlers returned "
-               "NotImplemented: those of %S%s%s. No implementation found",
-               name.ptr(), types.ptr(), has_mode ? " and of the mode " : "",
-               has_mode ? Py_TYPE(mode.ptr())->tp_name : "");
+               "NotImplemented: those of %S%s. No implementation found",
+               name.ptr(), types.ptr(), mode_type.c_str());
 }
 
 // What one of those that take part answers; NotImplemented hands over to the next.

@@ -4,6 +4,7 @@
 #include "module/state/state_dict.h"
 #include "module/state/state_path.h"
 #include "python/installed.h"
+#include "python/type_text.h"
 
 namespace modtree {
 
@@ -114,10 +115,11 @@ PyObject *CheckpointMetadata::local(PyObject *prefix, bool assign) {
   const int good = found ? is_mapping(found.ptr()) : -1;
   if (good <= 0) {
     if (good == 0) {
+      const std::string type = type_text(found.ptr());
       PyErr_Format(
           PyExc_TypeError,
           "state_dict._metadata[%R] must be a mapping such as {'version': 1}, got %.200s: %R",
-          key.ptr(), Py_TYPE(found.ptr())->tp_name, found.ptr());
+          key.ptr(), type.c_str(), found.ptr());
     }
     return nullptr;
   }

@@ -19,6 +19,7 @@
 #include "python/arguments.h"
 #include "python/installed.h"
 #include "python/slot_guard.h"
+#include "python/type_text.h"
 
 namespace modtree {
 
@@ -428,11 +429,12 @@ private:
         return -1;
       }
       if (!answer.is_none()) {
+        const std::string type = type_text(answer.ptr());
         PyErr_Format(PyExc_AssertionError,
                      "a hook of register_load_state_dict_post_hook must not return a value (%R "
                      "returned a %.100s): to change the "
                      "incompatible keys, it should be done inplace.",
-                     hook, Py_TYPE(answer.ptr())->tp_name);
+                     hook, type.c_str());
         return -1;
       }
     }

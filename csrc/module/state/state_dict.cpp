@@ -15,6 +15,7 @@
 #include "python/call.h"
 #include "python/installed.h"
 #include "python/slot_guard.h"
+#include "python/type_text.h"
 
 namespace modtree {
 
@@ -295,9 +296,10 @@ private:
         return -1;
       }
       if (is_public) {
+        const std::string type = type_text(answer.ptr());
         PyErr_Format(PyExc_RuntimeError,
                      "state_dict post-hook must return None, %R returned a %.100s", hook,
-                     Py_TYPE(answer.ptr())->tp_name);
+                     type.c_str());
         return -1;
       }
       destination = std::move(answer);

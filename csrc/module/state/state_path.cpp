@@ -5,6 +5,7 @@
 
 #include "module/class_info.h"
 #include "module/name_cache.h"
+#include "python/type_text.h"
 
 namespace modtree {
 
@@ -111,11 +112,12 @@ int StatePath::check_cycle(PyObject *module, PyObject *name, const char *functio
       return -1;
     }
   }
+  const std::string type = short_type_text(module);
   PyErr_Format(PyExc_RecursionError,
                "%s: the module tree has a cycle: child %R of module '%U' is the %.100s at '%U' "
                "again, which contains it; "
                "keep one of the two references outside the tree, for example in a tuple",
-               function, name, here.ptr(), type_short_name(Py_TYPE(module)), there.ptr());
+               function, name, here.ptr(), type.c_str(), there.ptr());
   return -1;
 }
 

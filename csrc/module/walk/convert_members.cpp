@@ -6,16 +6,18 @@
 #include "module/walk/conversion.h"
 #include "python/installed.h"
 #include "python/slot_guard.h"
+#include "python/type_text.h"
 
 namespace modtree {
 
 namespace {
 
 int raise_no_tensor(ModuleObject *module, PyObject *key, PyObject *value) {
+  const std::string owner = short_type_text(module), type = type_text(value);
   PyErr_Format(PyExc_AttributeError,
                "the parameter %R of %.200s is a '%.200s' object, which is no tensor: it has no "
                "attribute 'data'",
-               key, type_short_name(Py_TYPE(module)), Py_TYPE(value)->tp_name);
+               key, owner.c_str(), type.c_str());
   return -1;
 }
 
@@ -33,10 +35,11 @@ int check_converted(ModuleObject *module, PyObject *key, PyObject *converted) {
   TensorFamily *family;
   const int is_tensor = family_of(converted, &family);
   if (is_tensor == 0) {
+    const std::string owner = short_type_text(module), type = type_text(converted);
     PyErr_Format(PyExc_TypeError,
                  "the function given to _apply() must return a tensor for parameter %R of %.200s, "
                  "got '%.200s'",
-                 key, type_short_name(Py_TYPE(module)), Py_TYPE(converted)->tp_name);
+                 key, owner.c_str(), type.c_str());
   }
   return is_tensor > 0 ? 0 : -1;
 }
@@ -46,15 +49,16 @@ int check_replaceable(ModuleObject *module, PyObject *key, TensorFamily *family,
                       PyObject *parameter) {
   const int is_parameter = family->is_parameter(parameter);
   const int non_leaf = is_parameter > 0 ? family->has_grad_fn(parameter) : -1;
+  const std::string owner = short_type_text(module), type = type_text(parameter);
   if (is_parameter == 0) {
     PyErr_Format(PyExc_AssertionError,
                  "param must be a Parameter to be replaced: %R of %.200s is a '%.200s'; register "
                  "tensors as buffers",
-                 key, type_short_name(Py_TYPE(module)), Py_TYPE(parameter)->tp_name);
+                 key, owner.c_str(), type.c_str());
   } else if (non_leaf > 0) {
     PyErr_Format(PyExc_AssertionError,
                  "param must be a leaf tensor to be replaced: %R of %.200s is computed from others",
-                 key, type_short_name(Py_TYPE(module)));
+                 key, owner.c_str());
   }
   return non_leaf == 0 ? 0 : -1;
 }
@@ -283,10 +287,11 @@ int MemberConversion::convert_grad(ModuleObject *module, PyObject *key, TensorFa
   const int is_tensor = family_of(converted.ptr(), &new_family);
   if (is_tensor <= 0) {
     if (is_tensor == 0) {
+      const std::string owner = short_type_text(module), type = type_text(converted.ptr());
       PyErr_Format(PyExc_TypeError,
                    "the conversion of the gradient of parameter %R of %.200s gave a '%.200s' "
                    "object, which is no tensor",
-                   key, type_short_name(Py_TYPE(module)), Py_TYPE(converted.ptr())->tp_name);
+                   key, owner.c_str(), type.c_str());
     }
     return -1;
   }

@@ -12,6 +12,7 @@
 #include "python/dict_lookup.h"
 #include "python/prefetch.h"
 #include "python/slot_guard.h"
+#include "python/type_text.h"
 
 namespace modtree {
 
@@ -294,9 +295,10 @@ PyObject *module_train(PyObject *self_obj, PyObject *const *args, Py_ssize_t cou
   }
   PyObject *mode = values[0] ? values[0] : Py_True;
   if (!PyBool_Check(mode)) {
+    const std::string type = type_text(mode);
     PyErr_Format(PyExc_ValueError,
                  "training mode is expected to be boolean (True or False), got %R of type %.200s",
-                 mode, Py_TYPE(mode)->tp_name);
+                 mode, type.c_str());
     return nullptr;
   }
   return train(self_obj, mode);

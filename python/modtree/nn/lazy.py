@@ -107,7 +107,7 @@ class LazyModuleMixin(_Base):
                 kept = keep_vars or name in lazy
                 destination[prefix + name] = tensor if kept else tensor.detach()
         if type(self).get_extra_state is not Module.get_extra_state:
-            destination[f"{prefix}_extra_state"] = self.get_extra_state()
+            destination[prefix + "_extra_state"] = self.get_extra_state()
 
     def _replicate_for_data_parallel(self) -> NoReturn:
         raise RuntimeError(
