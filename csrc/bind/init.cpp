@@ -98,7 +98,8 @@ void bind_module(Functions &m) {
 
 }  // namespace
 
-PYBIND11_MODULE(_C, m) {
+// The entry point of this name calls it: main_interpreter.cpp.
+PYBIND11_MODULE(_C_in_main, m) {
   m.doc() = "Native parts of modtree.";
   m.attr("__version__") = MODTREE_VERSION;
   init_type_versions();
