@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bind/bind_tensor.h"
+#include "python/signals.h"
 #include "tensor/autograd/anomaly.h"
 #include "tensor/autograd/backward.h"
 #include "tensor/autograd/engine.h"
@@ -114,7 +115,11 @@ bool reaches_other_leaves(const py::tuple &tensors, const py::tuple &own) {
       stack.push_back(edge.node);
     }
   }
+  SignalCheck signals;
   while (!stack.empty()) {
+    if (signals.step() < 0) {
+      throw py::error_already_set();
+    }
     NodeObject *node = stack.back();
     stack.pop_back();
     if (!seen.insert(node).second) {

@@ -3,6 +3,7 @@
 
 #include "family/family.h"
 #include "python/call.h"
+#include "python/signals.h"
 
 namespace modtree {
 
@@ -109,7 +110,8 @@ py::object read_tensors(py::handle tensors) {
   // Through an iterator: reading a tensor, or making a list, may run code that changes a list.
   const Owned iterator = steal(PyObject_GetIter(tensors.ptr()));
   Owned found = iterator ? steal(PyList_New(0)) : Owned();
-  while (found) {
+  SignalCheck signals;
+  while (found && signals.step() == 0) {
     const Owned tensor = steal(PyIter_Next(iterator.ptr()));
     const Owned read = tensor ? steal(read_tensor(tensor.ptr())) : Owned();
     if (!read && !PyErr_Occurred()) {

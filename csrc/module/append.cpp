@@ -8,6 +8,7 @@
 #include "module/globals.h"
 #include "module/name_facts.h"
 #include "python/once.h"
+#include "python/signals.h"
 
 namespace modtree {
 
@@ -67,7 +68,11 @@ std::int64_t append_children(const py::object &container, const py::tuple &modul
   }
   ModuleObject *module = as_module(container.ptr());
   const Py_ssize_t count = PyTuple_GET_SIZE(modules.ptr());
+  SignalCheck signals;
   for (Py_ssize_t i = 0; i < count; ++i) {
+    if (signals.step() < 0) {
+      throw py::error_already_set();
+    }
     PyObject *child = PyTuple_GET_ITEM(modules.ptr(), i);
     if (child != Py_None && !is_module(child)) {
       return i;

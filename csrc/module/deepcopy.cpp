@@ -7,6 +7,7 @@
 #include "family/family.h"
 #include "module/class_info.h"
 #include "python/call.h"
+#include "python/signals.h"
 
 namespace modtree {
 
@@ -186,6 +187,7 @@ private:
     while ((more = items.next(&key, &value)) > 0) {
       const auto keep_key = py::reinterpret_borrow<py::object>(key);
       const auto keep_value = py::reinterpret_borrow<py::object>(value);
+      check(signals_.step());
       check(PyDict_SetItem(copy.ptr(), key, copy_of(value).ptr()));
     }
     check(more);
@@ -241,6 +243,7 @@ private:
   py::object deepcopy_;
   std::vector<Pending> pending_;
   int nested_ = 0;
+  SignalCheck signals_;
 };
 
 }  // namespace

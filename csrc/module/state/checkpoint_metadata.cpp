@@ -4,6 +4,7 @@
 #include "module/state/state_dict.h"
 #include "module/state/state_path.h"
 #include "python/installed.h"
+#include "python/signals.h"
 #include "python/type_text.h"
 
 namespace modtree {
@@ -75,7 +76,8 @@ int CheckpointMetadata::find_bad_entries() {
   }
   Py_ssize_t at = 0;
   PyObject *key, *value;
-  while (PyDict_Next(metadata_.ptr(), &at, &key, &value)) {
+  SignalCheck signals;
+  while (signals.step() == 0 && PyDict_Next(metadata_.ptr(), &at, &key, &value)) {
     if (PyDict_Check(value)) {
       continue;
     }
@@ -88,7 +90,7 @@ int CheckpointMetadata::find_bad_entries() {
       return -1;
     }
   }
-  return 0;
+  return PyErr_Occurred() ? -1 : 0;
 }
 
 PyObject *CheckpointMetadata::get() {

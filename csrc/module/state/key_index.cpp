@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "module/name_cache.h"
+#include "python/signals.h"
 
 namespace modtree {
 
@@ -31,15 +32,17 @@ int KeyIndex::build(PyObject *mapping, PyObject *prefix) {
     return -1;
   }
   entries_.reserve(static_cast<std::size_t>(PyDict_GET_SIZE(mapping)));
+  SignalCheck signals;
   if (PyDict_CheckExact(mapping)) {
-    Py_ssize_t at = 0;
+    RegistryItems items;
+    int more = items.start(mapping);
     PyObject *key, *value;
-    while (PyDict_Next(mapping, &at, &key, &value)) {
+    while (more >= 0 && (more = signals.step() < 0 ? -1 : items.next(&key, &value)) > 0) {
       if (add(key, value, prefix_view) < 0) {
         return -1;
       }
     }
-    return 0;
+    return more;
   }
   // An OrderedDict may have an order of its own.
   const auto keys = py::reinterpret_steal<py::object>(PySequence_List(mapping));
@@ -47,6 +50,9 @@ int KeyIndex::build(PyObject *mapping, PyObject *prefix) {
     return -1;
   }
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(keys.ptr()); ++i) {
+    if (signals.step() < 0) {
+      return -1;
+    }
     PyObject *key = PyList_GET_ITEM(keys.ptr(), i);
     PyObject *value = PyDict_GetItemWithError(mapping, key);
     if (!value) {
@@ -178,8 +184,10 @@ PyObject *KeyIndex::dict_of(NodeId id) const {
   if (!dict) {
     return nullptr;
   }
+  SignalCheck signals;
   for (const std::uint32_t position : positions(id)) {
-    if (PyDict_SetItem(dict, entries_[position].key, entries_[position].value) < 0) {
+    if (signals.step() < 0 ||
+        PyDict_SetItem(dict, entries_[position].key, entries_[position].value) < 0) {
       Py_DECREF(dict);
       return nullptr;
     }

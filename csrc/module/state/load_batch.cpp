@@ -93,10 +93,10 @@ void let_go(LoadPlan &plan, std::size_t number, std::size_t count) {
   }
 }
 
-bool copy_memory_of(RunningPlan *running) {
+bool copy_memory_of(RunningPlan *running, SignalCheck *signals) {
   LoadPlan &plan = *running->plan;
   const std::size_t begin = running->next, end = running->known_until();
-  while (running->next < end) {
+  while (running->next < end && !signals->is_spent()) {
     const LoadPlan::Step &step = plan.steps[running->next];
     if (step.kind != LoadPlan::Kind::entry ||
         !step.family->copy_quickly(step.tensor, step.source)) {
@@ -104,6 +104,7 @@ bool copy_memory_of(RunningPlan *running) {
     }
     look_ahead(plan, running->next);
     let_go(plan, running->next++, 1);
+    signals->spend(1);
   }
   return running->next != begin;
 }

@@ -7,6 +7,7 @@
 
 #include "module/state/load_plan.h"
 #include "module/state/running_plan.h"
+#include "python/signals.h"
 
 namespace modtree {
 
@@ -16,8 +17,9 @@ std::size_t batch_from(const LoadPlan &plan, std::size_t number);
 // Copies that many entries by one call: 1; 0 when they must be copied one by one; -1 on error.
 int copy_batch(const LoadPlan &plan, std::size_t number, std::size_t count);
 
-// Makes the next steps of a plan, as far as they are copies of memory. False: the next one is not.
-bool copy_memory_of(RunningPlan *running);
+// Makes the next steps of a plan, as far as they are copies of memory and signals need not be
+// looked at. False: the next one is not.
+bool copy_memory_of(RunningPlan *running, SignalCheck *signals);
 
 // Brings near what the entries after this one will read: in a large tree, nothing that the first
 // pass has read is in the caches any more.

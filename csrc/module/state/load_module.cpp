@@ -7,6 +7,7 @@
 #include "module/state/saved_names.h"
 #include "module/state/state_path.h"
 #include "python/arguments.h"
+#include "python/signals.h"
 #include "python/slot_guard.h"
 
 namespace modtree {
@@ -99,10 +100,11 @@ int assign_flag(PyObject *local_metadata) {
 int load_entries(PyObject *module, PyObject *state_dict, PyObject *prefix, PyObject *local,
                  const LoadMode &mode, bool strict, const LoadLists &lists) {
   NoGradScopes no_grad;
+  SignalCheck signals;
   Py_ssize_t at = 0;
   PyObject *name, *tensor;
   while (PyDict_Next(local, &at, &name, &tensor)) {
-    const Owned key = steal(state_key(prefix, name));
+    const Owned key = steal(signals.step() < 0 ? nullptr : state_key(prefix, name));
     Owned source, message;
     const int found = key ? find_entry(state_dict, key.ptr(), &source) : -1;
     if (found < 0) {
@@ -177,7 +179,11 @@ int report_unexpected(PyObject *module, PyObject *state_dict, PyObject *prefix, 
   }
   const Owned held_children = borrow(children);
   const Py_ssize_t prefix_size = PyUnicode_GET_LENGTH(prefix);
+  SignalCheck signals;
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(keys.ptr()); ++i) {
+    if (signals.step() < 0) {
+      return -1;
+    }
     PyObject *key = PyList_GET_ITEM(keys.ptr(), i);
     if (!PyUnicode_Check(key)) {
       return raise_bad_key(key);

@@ -10,6 +10,7 @@
 #include "module/state/state_path.h"
 #include "module/state/unexpected_keys.h"
 #include "module/walk/look_ahead.h"
+#include "python/signals.h"
 
 namespace modtree {
 
@@ -75,7 +76,7 @@ public:
     }
     while (!path_.empty()) {
       PyObject *name, *child;
-      const int more = path_.top().children.next(&name, &child);
+      const int more = signals_.step() < 0 ? -1 : path_.top().children.next(&name, &child);
       if (more < 0) {
         return -1;
       }
@@ -269,7 +270,7 @@ private:
   }
 
   int plan_entry(Owned name, Owned tensor, bool in_parameters) {
-    PyObject *prefix = path_.prefix();
+    PyObject *prefix = signals_.step() < 0 ? nullptr : path_.prefix();
     Owned key = prefix ? steal(state_key(prefix, name.ptr())) : Owned();
     Owned source, message;
     const int found = key ? cursor_.find(key.ptr(), &source) : -1;
@@ -385,6 +386,7 @@ private:
   DotlessNames dotless_;
   StatePath path_;
   LookAhead<ReadsOf::shape> ahead_;
+  SignalCheck signals_;
   // No name has a dot: then different modules ask for different keys.
   bool names_are_plain_ = true;
 };

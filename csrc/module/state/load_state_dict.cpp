@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "module/state/state_path.h"
 #include "python/arguments.h"
 #include "python/installed.h"
+#include "python/signals.h"
 #include "python/slot_guard.h"
 #include "python/type_text.h"
 
@@ -52,6 +54,7 @@ public:
       return nullptr;
     }
     if (work() < 0 || no_grad_.exit() < 0 || write_what_was_held_back() < 0 ||
+        raise_held_error() < 0 ||
         (findings_.fail(strict_) && findings_.raise(root, state_dict, strict_) < 0)) {
       return nullptr;
     }
@@ -143,8 +146,52 @@ private:
            (keys_count && (has_any(plan.missing) || has_any(plan.unexpected)));
   }
 
+  // Between two steps. A handler's error ends the load where nothing has been written yet; later it
+  // waits until the native modules have all that is theirs.
+  int look_at_signals() {
+    if (signals_.look() == 0 || hold_error()) {
+      return 0;
+    }
+    if (held_error_) {
+      PyErr_Clear();  // another one is not needed
+      return 0;
+    }
+    return -1;
+  }
+
+  // Keeps the error that is set for later. False where that is not to be.
+  bool hold_error() {
+    if (!has_written_ || held_error_) {
+      return false;
+    }
+    held_error_.emplace();
+    return true;
+  }
+
+  // To be called before Python code, and at the end.
+  int raise_held_error() {
+    if (!held_error_) {
+      return 0;
+    }
+    held_error_->restore();
+    return -1;
+  }
+
+  // Writes something into native modules; once more where a handler of a signal raises an error in
+  // the middle, as that may be half done.
+  template <class Write>
+  int write_whole(Write write) {
+    has_written_ = true;
+    const int written = write();
+    return written < 0 && !PyErr_ExceptionMatches(PyExc_Exception) && hold_error() ? write()
+                                                                                   : written;
+  }
+
   int work() {
     while (!running_.empty()) {
+      if (signals_.is_due() && look_at_signals() < 0) {
+        return -1;
+      }
       RunningPlan &top = running_.back();
       if (top.python_runs != python_runs_) {
         ChangedModule changed;
@@ -162,7 +209,8 @@ private:
         }
         continue;
       }
-      if (copies_ && !doomed_ && copy_memory_of(&top)) {
+      if (copies_ && !doomed_ && copy_memory_of(&top, &signals_)) {
+        has_written_ = true;
         continue;
       }
       const std::shared_ptr<LoadPlan> plan = top.plan;
@@ -199,11 +247,13 @@ private:
         }
         return write_from(*plan, number);
       case LoadPlan::Kind::post_hooks:
-        return report_until(number) < 0 ? -1 : run_post_hooks(plan->visits[step.visit].module);
+        return raise_held_error() < 0 || report_until(number) < 0
+                   ? -1
+                   : run_post_hooks(plan->visits[step.visit].module);
       case LoadPlan::Kind::python:
         break;
     }
-    if (report_until(number) < 0) {
+    if (raise_held_error() < 0 || report_until(number) < 0) {
       return -1;
     }
     const LoadPlan::Visit &visit = plan->visits[step.visit];
@@ -249,18 +299,19 @@ private:
     if (const std::size_t count = copies_ ? std::min(batch_from(plan, number), known) : 0;
         count > 1) {
       running_.back().next = number + count;
-      if (write_batch(plan, number, count) < 0) {
+      if (write_whole([&] { return write_batch(plan, number, count); }) < 0) {
         return -1;
       }
       let_go(plan, number, count);
       return 0;
     }
     look_ahead(plan, number);
-    if (write(plan, number) < 0) {
-      return -1;
-    }
     if (plan.steps[number].kind == LoadPlan::Kind::extra_state) {
-      return load_new_children(plan, number);
+      return raise_held_error() < 0 || write(plan, number) < 0 ? -1
+                                                               : load_new_children(plan, number);
+    }
+    if (write_whole([&] { return write(plan, number); }) < 0) {
+      return -1;
     }
     let_go(plan, number, 1);
     return 0;
@@ -448,7 +499,7 @@ private:
       return 0;
     }
     for (const auto &held : held_back_) {
-      if (write(*held.first, held.second) < 0) {
+      if (signals_.step() < 0 || write(*held.first, held.second) < 0) {
         return -1;
       }
     }
@@ -469,6 +520,9 @@ private:
   // load good after all.
   bool doomed_ = false;
   bool has_post_hooks_ = false;
+  SignalCheck signals_;
+  bool has_written_ = false;  // or has begun to
+  std::optional<py::error_already_set> held_error_;
   std::vector<std::pair<std::shared_ptr<LoadPlan>, std::size_t>> held_back_;
 };
 

@@ -70,7 +70,7 @@ int save_registry(ModuleObject *module, const Destination &destination, LazyPref
   }
   PyObject *name, *tensor;
   int more;
-  while ((more = items.next(&name, &tensor)) > 0) {
+  while ((more = destination.signals.step() < 0 ? -1 : items.next(&name, &tensor)) > 0) {
     if (tensor == Py_None) {
       continue;
     }

@@ -5,6 +5,7 @@
 #include "family/family.h"
 #include "module/object.h"
 #include "module/state/entry_batch.h"
+#include "python/signals.h"
 
 namespace modtree {
 
@@ -24,6 +25,7 @@ struct Destination {
   EntryBatch *batch = nullptr;  // what keeps the entries meanwhile; borrowed
   bool keep_vars;
   mutable FamilyMemo families;
+  mutable SignalCheck signals;
 };
 
 // The prefix of a module, made when it is asked for.

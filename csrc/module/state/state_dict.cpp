@@ -63,6 +63,9 @@ public:
       return nullptr;
     }
     while (!path_.empty()) {
+      if (destination_.signals.step() < 0) {
+        return nullptr;
+      }
       PyObject *name, *child;
       const int more = path_.top().children.next(&name, &child);
       if (more < 0) {
@@ -110,7 +113,8 @@ private:
     }
     const Owned version =
         steal(record_ && PyUnicode_CheckExact(name) && leaves_saving_to_module(info)
-                  ? versions_.find(Py_TYPE(child)) : nullptr);
+                  ? versions_.find(Py_TYPE(child))
+                  : nullptr);
     if (version && is_bare(child)) {
       return save_leaf(name, child, version.ptr());
     }

@@ -4,6 +4,7 @@
 #include "module/class_info.h"
 #include "module/name_cache.h"
 #include "module/state/state_path.h"
+#include "python/signals.h"
 
 namespace modtree {
 
@@ -43,7 +44,11 @@ PyObject *MetadataRecord::make(std::vector<PyObject *> *inner) const {
   }
   // A parent precedes its children, so its prefix is known.
   std::vector<py::object> prefixes(entries_.size());
+  SignalCheck signals;
   for (std::size_t i = 0; i < entries_.size(); ++i) {
+    if (signals.step() < 0) {
+      return nullptr;
+    }
     const Entry &entry = entries_[i];
     prefixes[i] = py::reinterpret_steal<py::object>(
         entry.name ? make_name(NameForm::prefix, prefixes[entry.parent].ptr(), entry.name)

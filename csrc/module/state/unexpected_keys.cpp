@@ -7,6 +7,7 @@
 
 #include "module/state/saved_names.h"
 #include "module/state/state_path.h"
+#include "python/signals.h"
 
 namespace modtree {
 
@@ -23,7 +24,7 @@ Owned text(std::string_view name) {
 }
 
 // Reports the entries of the index at a module that neither it nor a child of it loads.
-int judge(const KeyIndex &index, std::uint32_t number, LoadPlan *plan) {
+int judge(const KeyIndex &index, std::uint32_t number, SignalCheck *signals, LoadPlan *plan) {
   const LoadPlan::Visit &visit = plan->visits[number];
   const KeyIndex::Node &node = index.node(visit.node);
   ModuleObject *module = as_module(visit.module);
@@ -39,7 +40,7 @@ int judge(const KeyIndex &index, std::uint32_t number, LoadPlan *plan) {
   const Owned held_children = borrow(children);
   for (const KeyIndex::NodeId child : node.children) {
     const Owned name = text(index.node(child).name);
-    const int known = name ? mapping_contains(children, name.ptr()) : -1;
+    const int known = name && signals->step() == 0 ? mapping_contains(children, name.ptr()) : -1;
     if (known < 0) {
       return -1;
     }
@@ -57,7 +58,7 @@ int judge(const KeyIndex &index, std::uint32_t number, LoadPlan *plan) {
       continue;
     }
     const Owned name = text(leaf.name);
-    const int known = name ? has_entry(module, name.ptr()) : -1;
+    const int known = name && signals->step() == 0 ? has_entry(module, name.ptr()) : -1;
     if (known < 0) {
       return -1;
     }
@@ -80,8 +81,7 @@ int judge(const KeyIndex &index, std::uint32_t number, LoadPlan *plan) {
     }
     const bool provisional =
         visit.below_extra_state || (visit.has_extra_state && below_unknown.count(position));
-    plan->unexpected.push_back(
-        LoadPlan::Report{visit.step, number, std::move(key), provisional});
+    plan->unexpected.push_back(LoadPlan::Report{visit.step, number, std::move(key), provisional});
     plan->may_change = plan->may_change || provisional;
   }
   return 0;
@@ -97,7 +97,11 @@ int locate_visits(LoadRegion &region, LoadPlan *plan) {
     }
     region.node = KeyIndex::kRoot;
   }
+  SignalCheck signals;
   for (LoadPlan::Visit &visit : plan->visits) {
+    if (signals.step() < 0) {
+      return -1;
+    }
     visit.node = region.node;
     if (visit.name) {
       const KeyIndex::NodeId parent = plan->visits[visit.parent].node;
@@ -115,9 +119,11 @@ int find_unexpected_keys(LoadRegion &region, LoadPlan *plan) {
   if (locate_visits(region, plan) < 0) {
     return -1;
   }
+  SignalCheck signals;
   for (std::uint32_t i = 0; i < plan->visits.size(); ++i) {
     const LoadPlan::Visit &visit = plan->visits[i];
-    if (visit.judged && visit.node != KeyIndex::kNone && judge(*region.index, i, plan) < 0) {
+    if (signals.step() < 0 || (visit.judged && visit.node != KeyIndex::kNone &&
+                               judge(*region.index, i, &signals, plan) < 0)) {
       return -1;
     }
   }

@@ -10,6 +10,7 @@
 #include "module/walk/plain_parameters.h"
 #include "module/walk/tree_walk.h"
 #include "python/arguments.h"
+#include "python/signals.h"
 #include "python/slot_guard.h"
 
 namespace modtree {
@@ -119,6 +120,7 @@ int visit_parameter(PyObject *self_obj, PyObject *parameter, FamilyMemo &familie
 template <class Function>
 int for_each_registered_parameter(PyObject *self_obj, Function visit) {
   FamilyMemo families;
+  SignalCheck signals;
   ModuleWalk walk(names.empty, true, false, nullptr);
   walk.read_ahead(Slot::parameters);
   walk.start(self_obj);
@@ -148,7 +150,7 @@ int for_each_registered_parameter(PyObject *self_obj, Function visit) {
     }
     PyObject *key, *value;
     int left;
-    while ((left = items.next(&key, &value)) > 0) {
+    while ((left = signals.step() < 0 ? -1 : items.next(&key, &value)) > 0) {
       const auto parameter = py::reinterpret_borrow<py::object>(value);
       if (value != Py_None && visit_parameter(self_obj, value, families, visit) < 0) {
         return -1;
@@ -185,8 +187,9 @@ int for_each_parameter(PyObject *self_obj, Quiet visit_quietly, Function visit) 
     return -1;
   }
   FamilyMemo families;
+  SignalCheck signals;
   while (const auto parameter = py::reinterpret_steal<py::object>(PyIter_Next(iterator.ptr()))) {
-    if (visit_parameter(self_obj, parameter.ptr(), families, visit) < 0) {
+    if (signals.step() < 0 || visit_parameter(self_obj, parameter.ptr(), families, visit) < 0) {
       return -1;
     }
   }

@@ -69,6 +69,9 @@ int ModuleWalk::start_with_pairs(PyObject *iterable) {
 
 int ModuleWalk::next(Visit *visit) {
   settle();
+  if (signals_.is_spent() && signals_.look() < 0) {
+    return -1;
+  }
   if (root_) {
     const py::object root = std::move(root_);
     root_ = py::object();
@@ -82,6 +85,9 @@ int ModuleWalk::next(Visit *visit) {
       visit->module = entered_.module;
       visit->name = entered_.prefix;
       return plain;
+    }
+    if (signals_.step() < 0) {
+      return -1;
     }
     if (entered_.module) {
       if (open_entered() < 0) {
@@ -148,7 +154,7 @@ inline void ModuleWalk::settle() {
 
 int ModuleWalk::next_plain() {
   settle();
-  if (!may_be_plain_) {
+  if (!may_be_plain_ || signals_.is_due()) {
     return 0;
   }
   if (PyObject *last = entered_.module.ptr()) {
@@ -179,7 +185,9 @@ int ModuleWalk::next_plain() {
     look_ahead(children, Py_TYPE(child));
   }
   if (!named_ && ahead_ == Slot::modules) {
-    seen_.make_room(static_cast<std::size_t>(children.ready_entries()) + 1);
+    const Py_ssize_t siblings = children.ready_entries();
+    seen_.make_room(static_cast<std::size_t>(siblings) + 1);
+    signals_.spend(static_cast<long>(siblings));  // which next_sibling() does not count
     is_sibling_ = true;
   } else {
     seen_.add_new(child);

@@ -8,6 +8,7 @@
 #include "module/walk/plain_class.h"
 #include "module/walk/seen.h"
 #include "python/prefetch.h"
+#include "python/signals.h"
 
 namespace modtree {
 
@@ -51,8 +52,8 @@ public:
   int next(Visit *visit);
 
   // next() for the most common case: a module that only its parent holds, and that overrides
-  // nothing. 1: entered_module() and entered_name() have it; 0: not so, and next() goes on from
-  // there; -1 on error. May be tried first at any time.
+  // nothing. 1: entered_module() and entered_name() have it; 0: not so, or signals are due, and
+  // next() goes on from there; -1 on error. May be tried first at any time.
   int next_plain();
 
   // The next module for the most common case of a walk without names: after a plain module without
@@ -126,6 +127,7 @@ private:
   Slot ahead_ = Slot::modules;  // of read_ahead()
   PlainClass<Virtual::named_modules, Virtual::getattribute> plain_class_;
   std::size_t position_ = 0;
+  SignalCheck signals_;
 };
 
 inline bool ModuleWalk::is_of_known_class(PyObject *child) noexcept {

@@ -8,6 +8,7 @@
 #include "module/walk/look_ahead.h"
 #include "module/walk/plain_class.h"
 #include "module/walk/pointer_set.h"
+#include "python/signals.h"
 
 namespace modtree {
 
@@ -18,7 +19,7 @@ public:
   // Calls visit(family, parameter) -> bool for those of `root` and of all below; one that is
   // registered several times, or in a module without children that is, may come as often. `visit`
   // runs no user code. True: it was true of all. False: it was not, or something in the tree is not
-  // plain; the rest was not visited.
+  // plain, or the tree is so large that signals are to be looked at; the rest was not visited.
   template <class Visit>
   bool all(PyObject *root, Visit visit) {
     if (!is_plain_state(root) || !visit_members(root, visit)) {
@@ -49,7 +50,7 @@ private:
       if (child == Py_None) {
         continue;
       }
-      if (!PyUnicode_CheckExact(key) || !is_plain(child)) {
+      if (--left_ < 0 || !PyUnicode_CheckExact(key) || !is_plain(child)) {
         return false;
       }
       ahead_.from(
@@ -116,6 +117,7 @@ private:
   FamilyMemo families_;
   LookAhead<ReadsOf::gradient> ahead_;
   PlainClass<Virtual::named_modules, Virtual::getattribute> plain_class_;
+  long left_ = kStepsWithoutReferences;
 };
 
 }  // namespace modtree

@@ -11,6 +11,7 @@
 #include "python/arguments.h"
 #include "python/dict_lookup.h"
 #include "python/prefetch.h"
+#include "python/signals.h"
 #include "python/slot_guard.h"
 #include "python/type_text.h"
 
@@ -100,7 +101,8 @@ public:
       }
       here = below;
       trail.pass(here.module, here.children);
-      if (may_be_in_itself(here.module)) {
+      left_ -= static_cast<long>(PyDict_GET_SIZE(here.children));
+      if (left_ < 0 || may_be_in_itself(here.module)) {
         path_.push_back(here);
         return false;
       }
@@ -209,6 +211,7 @@ private:
   std::vector<TreePlace> path_;         // to the module whose children are visited, without it
   PyObject *mark_ = nullptr;            // a module on the path, unless the walk has left it
   std::size_t next_mark_ = 2;
+  long left_ = kStepsWithoutReferences;
 };
 
 // --- any tree

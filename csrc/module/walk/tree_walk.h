@@ -10,6 +10,7 @@
 #include "module/walk/pointer_set.h"
 #include "module/walk/seen.h"
 #include "python/call.h"
+#include "python/signals.h"
 
 namespace modtree {
 
@@ -158,6 +159,9 @@ private:
       return -1;
     }
     if (frame.iterator) {
+      if (may_go_on() < 0) {
+        return -1;
+      }
       *key = *child = py::object();
       *child = py::reinterpret_steal<py::object>(PyIter_Next(frame.iterator.ptr()));
       *info = *child ? class_info_of(child->ptr()) : ClassInfo();
@@ -165,7 +169,7 @@ private:
     }
     PyObject *key_ptr, *child_ptr;
     int more;
-    while ((more = frame.children.next(&key_ptr, &child_ptr)) > 0) {
+    while ((more = may_go_on() < 0 ? -1 : frame.children.next(&key_ptr, &child_ptr)) > 0) {
       // Once siblings are remembered, each of them must be.
       if (child_ptr == Py_None || (!frame.seen && visitor_.visit_leaf(child_ptr))) {
         continue;
@@ -209,6 +213,11 @@ private:
       }
     }
     return more;
+  }
+
+  // -1 with the error of a signal's handler.
+  int may_go_on() {
+    return !signals_.is_due() ? 0 : visitor_.before_user_code() < 0 ? -1 : signals_.look();
   }
 
   // 1 when the child was not met under this parent before, 0 when it was, -1 on error.
@@ -293,6 +302,7 @@ private:
   Visitor &visitor_;
   std::vector<Frame> stack_;
   std::size_t next_check_ = 512;
+  SignalCheck signals_;
 };
 
 }  // namespace modtree

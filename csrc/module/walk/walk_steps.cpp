@@ -185,7 +185,7 @@ PyObject *Walk::item(PyObject *key, PyObject *value) {
 // way; null at its end or on error (then PyErr_Occurred).
 PyObject *Walk::next_registered() {
   PyObject *key, *value;
-  while (entries.next(&key, &value) > 0) {
+  while (signals.step() == 0 && entries.next(&key, &value) > 0) {
     if (value == Py_None) {
       continue;
     }
@@ -222,7 +222,7 @@ PyObject *Walk::next_registered() {
 PyObject *Walk::next_given() {
   while (true) {
     py::object key, value;
-    const int more = next_pair_of_members(&key, &value);
+    const int more = signals.step() < 0 ? -1 : next_pair_of_members(&key, &value);
     if (more <= 0) {
       return nullptr;
     }
@@ -297,7 +297,7 @@ PyObject *Walk::next_module() {
 
 PyObject *Walk::next_child() {
   PyObject *key_ptr, *child_ptr;
-  while (entries.next(&key_ptr, &child_ptr) > 0) {
+  while (signals.step() == 0 && entries.next(&key_ptr, &child_ptr) > 0) {
     if (child_ptr == Py_None) {
       continue;
     }

@@ -29,6 +29,7 @@ struct Walk {
   py::object owner;
   py::object current;
   SeenSet seen;
+  SignalCheck signals;  // of the items of one module; `modules` has its own
   PyTypeObject *tensor_type =
       nullptr;  // of the last tensor; borrowed, only compared with the types of living values
   std::size_t position = 0;

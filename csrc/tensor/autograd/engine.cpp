@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "python/signals.h"
 #include "tensor/autograd/anomaly.h"
 #include "tensor/autograd/backward_hooks.h"
 #include "tensor/autograd/gradient.h"
@@ -16,6 +17,9 @@ namespace modtree {
 namespace {
 
 std::uint64_t g_last_backward = 0;
+
+// A node may take long.
+constexpr long kNodesBetweenSignals = 64;
 
 // What a backward knows of one node.
 struct Work {
@@ -92,8 +96,7 @@ public:
       return -1;
     }
     roots_.push_back(edge);
-    discover(edge.node);
-    return 0;
+    return discover(edge.node);
   }
 
   int add_capture(TensorObject *tensor) {
@@ -106,7 +109,9 @@ public:
   }
 
   int run(PyObject *gradients) {
-    find_needed();
+    if (find_needed() < 0) {
+      return -1;
+    }
     for (std::size_t i = 0; i < roots_.size(); ++i) {
       Work &work = works_[find(roots_[i].node)];
       PyObject *gradient = PyTuple_GET_ITEM(gradients, static_cast<Py_ssize_t>(i));
@@ -120,7 +125,11 @@ public:
         push(index);
       }
     }
+    SignalCheck signals(kNodesBetweenSignals);
     while (!ready_.empty()) {
+      if (signals.step() < 0) {
+        return -1;
+      }
       std::pop_heap(ready_.begin(), ready_.end(), is_older);
       const std::uint32_t index = ready_.back().second;
       ready_.pop_back();
@@ -169,12 +178,16 @@ public:
 private:
   // -- the part of the graph that matters
 
-  void discover(NodeObject *root) {
+  int discover(NodeObject *root) {
+    SignalCheck signals;
     std::vector<NodeObject *> stack;
     if (claim(root)) {
       stack.push_back(root);
     }
     while (!stack.empty()) {
+      if (signals.step() < 0) {
+        return -1;
+      }
       NodeObject *node = stack.back();
       stack.pop_back();
       for (std::size_t i = 0; i < node->n_edges; ++i) {
@@ -188,6 +201,7 @@ private:
         ++works_[find(next)].dependencies;
       }
     }
+    return 0;
   }
 
   // Makes the node ours; false when it was. One that another backward works on goes into a map.
@@ -210,9 +224,9 @@ private:
   bool is_known(NodeObject *node) const { return node->task == id_ || shared_.count(node) != 0; }
 
   // With inputs given, only what lies between them and the roots is needed.
-  void find_needed() {
+  int find_needed() {
     if (captures_.empty()) {
-      return;
+      return 0;
     }
     std::vector<std::uint32_t> order(works_.size());
     for (std::uint32_t i = 0; i < order.size(); ++i) {
@@ -234,7 +248,11 @@ private:
         works_[index].needed |= options_.accumulate;
       }
     }
+    SignalCheck signals;
     for (std::uint32_t index : order) {
+      if (signals.step() < 0) {
+        return -1;
+      }
       NodeObject *node = works_[index].node;
       for (std::size_t i = 0; i < node->n_edges; ++i) {
         NodeObject *next = node->edges[i].node;
@@ -244,6 +262,7 @@ private:
       }
     }
     leads_to_capture_ = std::move(leads_there);
+    return 0;
   }
 
   bool is_wanted(std::uint32_t index) const {
