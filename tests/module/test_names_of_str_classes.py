@@ -83,7 +83,7 @@ def test_walks(impl, of, text):
         assert seen(n for n, _ in every) == modules
         parameters = seen([dotted(prefix, key, key)])
         assert seen(n for n, _ in root.named_parameters(prefix=prefix)) == parameters
-        own = getattr(root, "a").named_parameters(prefix=prefix, recurse=False)
+        own = root.a.named_parameters(prefix=prefix, recurse=False)
         assert seen(n for n, _ in own) == seen([dotted(prefix, key)])
         buffers = seen([dotted(prefix, key, "leaf", key)])
         assert seen(n for n, _ in root.named_buffers(prefix=prefix)) == buffers
@@ -100,11 +100,9 @@ def test_state_dict(impl, of, text):
         below = prefix + key + "."
         state = root.state_dict(prefix=prefix)
         assert seen(state) == seen([below + key, below + "leaf" + "." + key])
-        assert seen(state._metadata) == seen(
-            p[:-1] for p in (prefix, below, below + "leaf" + ".")
-        )
+        assert seen(state._metadata) == seen(p[:-1] for p in (prefix, below, below + "leaf" + "."))
         own = {}
-        getattr(root, "a")._save_to_state_dict(own, prefix, False)
+        root.a._save_to_state_dict(own, prefix, False)
         assert seen(own) == seen([prefix + key])
 
 
@@ -123,7 +121,7 @@ def test_names_that_hooks_and_overrides_get(impl, of):
 
     root, key = impl.nn.Module(), of("a")
     root.add_module(key, Child())
-    getattr(root, "a").register_state_dict_pre_hook(lambda m, prefix, k: got.append(prefix))
+    root.a.register_state_dict_pre_hook(lambda m, prefix, k: got.append(prefix))
     root.load_state_dict(root.state_dict())
     assert seen(got) == seen(["" + key + "."] * 3)
 
@@ -214,18 +212,18 @@ def test_adding_names_may_change_the_tree(ours):
             return other + str(self)
 
     for use in (
-        lambda: list(root.named_modules()),
-        lambda: list(root.named_modules(remove_duplicate=False)),
-        lambda: list(root.named_parameters()),
-        lambda: root.state_dict(),
-        lambda: root.load_state_dict({}, strict=False),
+        lambda m: list(m.named_modules()),
+        lambda m: list(m.named_modules(remove_duplicate=False)),
+        lambda m: list(m.named_parameters()),
+        lambda m: m.state_dict(),
+        lambda m: m.load_state_dict({}, strict=False),
     ):
         root, child = ours.nn.Module(), ours.nn.Module()
         root.add_module(Clears("a"), child)
         child.register_parameter(Clears("p"), param(ours))
         child.register_parameter(Clears("q"), param(ours))
         try:
-            use()
+            use(root)
         except RuntimeError as error:
             assert "during iteration" in str(error)
 
@@ -237,7 +235,7 @@ def test_no_memo_keeps_a_name_with_attributes(ours):
         root, key = ours.nn.Module(), Plain("a")
         key.root = root
         root.add_module(key, ours.nn.Module())
-        getattr(root, "a").register_parameter(key, param(ours))
+        root.a.register_parameter(key, param(ours))
         watched.append(weakref.ref(root))
         list(root.named_modules()), list(root.named_parameters(prefix=key))
         root.load_state_dict(root.state_dict())

@@ -36,8 +36,7 @@ class Acting:
 
 
 def renaming(cls):
-    """Gives a class another name with the same beginning, and the memory of the old one to others.
-    """
+    """Gives a class another name with the same beginning, and the memory of the old one to others."""
     kept = []
 
     def rename():
@@ -93,7 +92,7 @@ def test_a_hook_that_returns_something(ours):
 def test_a_cycle(ours):
     root = named(ours.nn.Module)()
     root.add_module(key := Text("c"), ours.nn.Module())
-    getattr(root, "c").add_module(key, root)
+    root.c.add_module(key, root)
     Text.action = renaming(type(root))
     with pytest.raises(RecursionError, match=OLD):
         root.state_dict()

@@ -46,7 +46,9 @@ def run(*arguments):
 )
 @pytest.mark.parametrize("before", ["", "import modtree; "], ids=["first", "second"])
 def test_an_import_is_refused(line, before):
-    code = f"import sys, runpy; sys.argv = ['', sys.argv[2]]; {before}runpy.run_path({str(CHILD)!r})"
+    code = (
+        f"import sys, runpy; sys.argv = ['', sys.argv[2]]; {before}runpy.run_path({str(CHILD)!r})"
+    )
     done = run("-c", code, "-", line)
     assert not done.returncode, done.stderr
     told = done.stdout.splitlines()

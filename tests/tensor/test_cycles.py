@@ -141,11 +141,10 @@ def test_saved_result_of_a_node():
     dies(make)
 
 
-def doubling(*parts):
+def doubling(name=None, function=None, joint=None):
     """An operation of ours with a derivative, whose call takes a keyword."""
     op = _C.Op("double", lambda a, factor=2: a * factor)
-    unchanged = [part or default for part, default in zip(parts, ("DoubleBackward", Rule(), None))]
-    name, function, joint = unchanged
+    name, function = name or "DoubleBackward", function or Rule()
     op._set_derivative(name, (function,), ((1, 0, False),), joint, None, True)
     return op
 
@@ -153,18 +152,18 @@ def doubling(*parts):
 def test_keyword_names_of_a_node():
     def make(token):
         name = Text("factor")
-        y = doubling(None, None, None)(leaf(), **{name: 3})
+        y = doubling()(leaf(), **{name: 3})
         name.token, name.y = token, y
         return y
 
     dies(make)
 
 
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_derivative_of_an_operation(place):
+@pytest.mark.parametrize("part", ["name", "function", "joint"])
+def test_derivative_of_an_operation(part):
     def make(token):
-        held = Text("Name") if place == 0 else Rule()
-        op = doubling(*(held if i == place else None for i in range(3)))
+        held = Text("Name") if part == "name" else Rule()
+        op = doubling(**{part: held})
         held.token, held.op = token, op
         return op
 
@@ -173,7 +172,7 @@ def test_derivative_of_an_operation(place):
 
 def test_operation_of_a_node():
     def make(token):
-        op = doubling(None, None, None)
+        op = doubling()
         op.token, op.node = token, op(leaf(), factor=2).grad_fn
         return op
 
