@@ -74,10 +74,17 @@ int has_call_hooks(ModuleObject *module) {
     return 1;
   }
   if (!module->state.exposed && module->state.initialized) {
-    return module->state.hooks && (own_hook_count<Slot::backward_hooks>(module) ||
-                                   own_hook_count<Slot::backward_pre_hooks>(module) ||
-                                   own_hook_count<Slot::forward_hooks>(module) ||
-                                   own_hook_count<Slot::forward_pre_hooks>(module));
+    if (!module->state.hooks) {
+      return 0;
+    }
+    if (own_hook_count<Slot::backward_hooks>(module) ||
+        own_hook_count<Slot::backward_pre_hooks>(module) ||
+        own_hook_count<Slot::forward_hooks>(module) ||
+        own_hook_count<Slot::forward_pre_hooks>(module)) {
+      return 1;
+    }
+    forget_empty_hooks(module->state);
+    return 0;
   }
   for (const Slot slot : {Slot::backward_hooks, Slot::backward_pre_hooks, Slot::forward_hooks,
                           Slot::forward_pre_hooks}) {

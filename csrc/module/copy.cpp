@@ -48,6 +48,12 @@ constexpr std::array<Slot, kSlotCount> kMakingOrder = {
     Slot::modules,
 };
 
+// Is it what pickled_empty() makes, as it was made?
+bool is_pickled_empty(PyObject *value) {
+  return reinterpret_cast<PyObject *>(Py_TYPE(value)) == installed.PickledTable &&
+         PyDict_GET_SIZE(value) == 0;
+}
+
 bool is_empty_container(PyObject *value) {
   if (!value) {
     return true;
@@ -55,9 +61,8 @@ bool is_empty_container(PyObject *value) {
   if (PyAnySet_CheckExact(value)) {
     return PySet_GET_SIZE(value) == 0;
   }
-  const bool is_dict = PyDict_CheckExact(value) || PyODict_CheckExact(value) ||
-                       reinterpret_cast<PyObject *>(Py_TYPE(value)) == installed.PickledTable;
-  return is_dict && PyDict_GET_SIZE(value) == 0;
+  const bool is_dict = PyDict_CheckExact(value) || PyODict_CheckExact(value);
+  return (is_dict && PyDict_GET_SIZE(value) == 0) || is_pickled_empty(value);
 }
 
 int add_plain_attributes(ModuleObject *module, PyObject *state) {
@@ -99,28 +104,35 @@ PyObject *pickled_empty(Slot slot) {
   return call_installed(installed.PickledTable).release().ptr();
 }
 
-// Does somebody else hold a container of the module? Then what both put into it later is shared,
-// also by their copies, of which one may get the container before its entries are there: a tree
-// that contains itself is pickled so.
-bool shares_container(ModuleObject *module) {
-  for (int i = 0; i < kSlotCount; ++i) {
-    const Slot slot = static_cast<Slot>(i);
-    PyObject *value = slot == Slot::training || slot == Slot::is_full_backward_hook
-                          ? nullptr
-                          : peek(module, slot);
-    if (value && Py_REFCNT(value) > 1 && value != Py_None) {
-      return true;
+// Is there nothing in an entry that __setstate__ would make up?
+bool is_made_up(Slot slot, PyObject *value) {
+  return slot == Slot::is_full_backward_hook ? !value || value == Py_None
+                                             : is_empty_container(value);
+}
+
+// Everything in the instance dict but the internal attributes.
+int add_attributes_of_exposed(ModuleObject *module, PyObject *state) {
+  const auto attributes = py::reinterpret_steal<py::object>(PyDict_Copy(module->dict));
+  for (int i = 0; attributes && i < kSlotCount; ++i) {
+    PyObject *entry;
+    if (dict_pop(attributes.ptr(), slot_name(static_cast<Slot>(i)), &entry) < 0) {
+      return -1;
     }
+    Py_XDECREF(entry);
   }
-  return false;
+  PyObject *compiled;
+  if (!attributes || dict_pop(attributes.ptr(), names.compiled_call_impl, &compiled) < 0) {
+    return -1;
+  }
+  Py_XDECREF(compiled);
+  return PyDict_Update(state, attributes.ptr());
 }
 
 // The state that is pickled when no Python code looks at it: without the empty tables that
-// __setstate__ makes up.
+// __setstate__ makes up. The same whatever was done with the module, so that its pickles have the
+// same bytes: an entry that nobody has asked for is written as an empty one that was. Containers
+// are those of the module where it has them, since others in the pickle may share them.
 PyObject *lean_state(ModuleObject *module) {
-  if (shares_container(module)) {
-    return full_state(module);
-  }
   module->state.lacks_training = false;  // who gets the state holds the registries
   auto state = py::reinterpret_steal<py::object>(PyDict_New());
   if (!state) {
@@ -129,31 +141,29 @@ PyObject *lean_state(ModuleObject *module) {
   for (int i = 0; i < kSlotCount; ++i) {
     const Slot slot = static_cast<Slot>(i);
     PyObject *value = peek(module, slot);
-    if (!value && slot == Slot::training) {
-      continue;  // deleted by code that has run since it was there
+    if ((!value && slot == Slot::training) ||
+        (!must_be_in_state(slot) && is_made_up(slot, value))) {
+      continue;  // the first was deleted by code that has run since it was there
     }
-    const bool is_empty = slot != Slot::training && is_empty_container(value);
-    if (is_empty && !must_be_in_state(slot)) {
-      continue;
-    }
-    // Another container in the place of an empty one, which nobody but the module holds.
     const auto entry =
-        py::reinterpret_steal<py::object>(is_empty ? pickled_empty(slot) : Py_NewRef(value));
+        py::reinterpret_steal<py::object>(value ? Py_NewRef(value) : pickled_empty(slot));
     if (!entry || PyDict_SetItem(state.ptr(), slot_name(slot), entry.ptr()) < 0) {
       return nullptr;
     }
   }
-  return add_plain_attributes(module, state.ptr()) < 0 ? nullptr : state.release().ptr();
+  const int added = module->state.exposed ? add_attributes_of_exposed(module, state.ptr())
+                                          : add_plain_attributes(module, state.ptr());
+  return added < 0 ? nullptr : state.release().ptr();
 }
 
-// Puts one entry of a state into the module, as an update of its __dict__ would. `is_lean`: empty
-// containers are nobody else's.
-int restore_entry(ModuleObject *module, PyObject *key, PyObject *value, bool is_lean) {
+// Puts one entry of a state into the module, as an update of its __dict__ would.
+int restore_entry(ModuleObject *module, PyObject *key, PyObject *value) {
   const SpecialName *special = PyUnicode_Check(key) ? find_special_name(key) : nullptr;
   if (special && special->slot >= 0 && !module->state.exposed) {
     const Slot slot = static_cast<Slot>(special->slot);
-    // States used to spell an empty container None.
-    if (slot != Slot::training && (value == Py_None || (is_lean && is_empty_container(value)))) {
+    // States used to spell an empty container None. The table that only stands for an empty one is
+    // met where a state is used without being pickled.
+    if (slot != Slot::training && (value == Py_None || is_pickled_empty(value))) {
       PyObject **cell = compact_cell(module->state, slot);
       if (cell) {
         Py_CLEAR(*cell);
@@ -166,7 +176,9 @@ int restore_entry(ModuleObject *module, PyObject *key, PyObject *value, bool is_
     module->state.instance_overrides = true;
   }
   const auto dict = py::reinterpret_borrow<py::object>(instance_dict(module));
-  return dict ? PyDict_SetItem(dict.ptr(), key, value) : -1;
+  const auto entry = py::reinterpret_steal<py::object>(is_pickled_empty(value) ? new_ordered_dict()
+                                                                               : Py_NewRef(value));
+  return dict && entry ? PyDict_SetItem(dict.ptr(), key, entry.ptr()) : -1;
 }
 
 // A new module's container for a slot: new reference, null on error.
@@ -251,7 +263,7 @@ int set_state(ModuleObject *module, PyObject *state) {
   while (PyDict_Next(state, &position, &key, &value)) {
     const auto keep_key = py::reinterpret_borrow<py::object>(key);
     const auto keep_value = py::reinterpret_borrow<py::object>(value);
-    if (restore_entry(module, key, value, is_lean) < 0) {
+    if (restore_entry(module, key, value) < 0) {
       return -1;
     }
   }
@@ -289,6 +301,19 @@ bool is_running(PyObject *code) {
   return running.ptr() == code;
 }
 
+// Is the module to be pickled by lean_state()?
+bool pickles_lean(ModuleObject *module) {
+  if (!module->state.exposed) {
+    return copies_natively(module);
+  }
+  for (int i = 0; i < kSlotCount; ++i) {
+    if (!peek(module, static_cast<Slot>(i))) {
+      return false;  // what is missing stays missing
+    }
+  }
+  return !has_own_copy_protocol(module) && !is_running(deepcopy_code);
+}
+
 }  // namespace
 
 bool has_own_copy_protocol(ModuleObject *module) {
@@ -319,7 +344,7 @@ PyObject *module_reduce_ex(PyObject *self_obj, PyObject *protocol) {
   return slot_guard<PyObject *>(nullptr, [&]() -> PyObject * {
     ModuleObject *self = as_module(self_obj);
     // copy.copy shares the registries with the original, so it needs all of them.
-    if (copies_natively(self) && !is_running(copy_code)) {
+    if (pickles_lean(self) && !is_running(copy_code)) {
       const auto state = py::reinterpret_steal<py::object>(lean_state(self));
       return state ? newobj_reduction(self_obj, state.ptr()) : nullptr;
     }

@@ -132,6 +132,36 @@ PyObject *slot_name(Slot slot) {
   return nullptr;
 }
 
+namespace {
+
+// Does an object have anything at an offset that its type may have for it?
+bool has_at(PyObject *object, Py_ssize_t offset) {
+  return offset <= 0 || *reinterpret_cast<PyObject **>(reinterpret_cast<char *>(object) + offset);
+}
+
+// Is it an empty OrderedDict that nothing but the module leads to, and without attributes?
+bool is_forgettable(PyObject *table) {
+  return PyODict_CheckExact(table) && PyDict_GET_SIZE(table) == 0 && is_sole_reference(table) &&
+         !has_at(table, Py_TYPE(table)->tp_weaklistoffset) &&
+         !has_at(table, Py_TYPE(table)->tp_dictoffset);
+}
+
+}  // namespace
+
+void forget_empty_hooks(ModuleState &state) {
+  for (PyObject *value : state.hooks->values) {
+    if (value && value != Py_None && !is_forgettable(value)) {
+      return;
+    }
+  }
+  HookBlock *hooks = state.hooks;
+  state.hooks = nullptr;
+  for (PyObject *value : hooks->values) {
+    Py_XDECREF(value);
+  }
+  PyMem_Free(hooks);
+}
+
 PyObject *default_value(Slot slot) {
   switch (slot) {
     case Slot::training:

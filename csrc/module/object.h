@@ -241,6 +241,11 @@ extern bool modules_start_exposed;
 // error.
 int reset_state(ModuleObject *module);
 
+// Drops hook tables of a module in compact mode that are all empty and known to nobody else, as
+// those of an unpickled module are: then calls take the way of a module that never had any. Runs no
+// user code.
+void forget_empty_hooks(ModuleState &state);
+
 // Drops every reference of the state; runs user code only after the state is empty.
 void clear_state(ModuleState &state);
 

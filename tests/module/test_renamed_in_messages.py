@@ -36,7 +36,7 @@ class Acting:
 
 
 def renaming(cls):
-    """Gives a class another name with the same beginning, and the memory of the old one to others."""
+    """Gives a class another name that begins as the old one, whose memory it fills."""
     kept = []
 
     def rename():

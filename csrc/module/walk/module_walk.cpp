@@ -126,11 +126,21 @@ inline void replace(py::object &owner, PyObject *object) {
 
 }  // namespace
 
-// For next_plain(), when the module that was entered last has a registry of children: opens it.
-// False when that is no plain dict.
+// For next_plain(), when the module that was entered last has a registry of children: opens it, or
+// drops an empty one that nobody else has. False when that is no plain dict.
 [[gnu::noinline]] bool ModuleWalk::open_plain(PyObject *children) {
-  return PyDict_CheckExact(children) &&
-         (PyDict_GET_SIZE(children) == 0 || push(std::move(entered_), children) == 0);
+  if (!PyDict_CheckExact(children)) {
+    return false;
+  }
+  if (PyDict_GET_SIZE(children) != 0) {
+    return push(std::move(entered_), children) == 0;
+  }
+  // A module that was unpickled has it. Without it, later walks are quicker.
+  if (is_sole_reference(children)) {
+    as_module(entered_.module.ptr())->state.modules = nullptr;
+    Py_DECREF(children);
+  }
+  return true;
 }
 
 // For next_plain(), when the innermost open module gave no child: leaves it, if that was the end of
