@@ -13,7 +13,7 @@ namespace modtree {
 
 namespace {
 
-using CreateFunction = PyObject *(*)(PyObject *spec, PyModuleDef *def);
+using CreateFunction = PyObject *(*)(PyObject * spec, PyModuleDef *def);
 using ExecFunction = int (*)(PyObject *module);
 
 CreateFunction create_in_main = nullptr;

@@ -8,8 +8,8 @@
 
 namespace modtree {
 
-// `tp_name` as a text of its own. Where a message is made with the repr or str of an object in front
-// of it, that may rename or end the class, and with it the characters that tp_name points to.
+// `tp_name` as a text of its own. Where a message is made with the repr or str of an object in
+// front of it, that may rename or end the class, and with it the characters that tp_name points to.
 inline std::string type_text(PyObject *object) { return Py_TYPE(object)->tp_name; }
 
 // The part behind the last dot.

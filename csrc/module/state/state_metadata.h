@@ -11,8 +11,8 @@
 
 namespace modtree {
 
-// Which modules a walk visited, in order: parent, name and version of each. Holds exact strs and ints
-// only: the collector does not look into a capsule.
+// Which modules a walk visited, in order: parent, name and version of each. Holds exact strs and
+// ints only: the collector does not look into a capsule.
 class MetadataRecord {
 public:
   explicit MetadataRecord(PyObject *root_prefix) : root_prefix_(Py_NewRef(root_prefix)) {}
