@@ -6,6 +6,8 @@
 
 #include <pybind11/pytypes.h>
 
+#include <algorithm>
+
 namespace modtree {
 
 namespace py = pybind11;
@@ -36,14 +38,13 @@ py::object call_method(py::handle object, const char *name, const Args &...args)
 // times that of Python's, and the stack may end before it: these have the limit of Python's.
 class NestedCall {
 public:
-  NestedCall() : entered_(depth() < Py_GetRecursionLimit()) {
-    if (entered_) {
-      ++depth();
-    } else {
-      PyErr_SetString(PyExc_RecursionError,
-                      "maximum recursion depth exceeded while walking over modules");
-    }
-  }
+  NestedCall() : NestedCall("walking over modules", Py_GetRecursionLimit()) {}
+
+  // In a function that calls itself for the items of what user code made: the depth has a limit of
+  // its own, as the stack may end before a higher one of Python's.
+  explicit NestedCall(const char *doing)
+      : NestedCall(doing, std::min(Py_GetRecursionLimit(), kDeepestItems)) {}
+
   ~NestedCall() {
     if (entered_) {
       --depth();
@@ -56,6 +57,16 @@ public:
   bool entered() const { return entered_; }
 
 private:
+  static constexpr int kDeepestItems = 2000;
+
+  NestedCall(const char *doing, int most) : entered_(depth() < most) {
+    if (entered_) {
+      ++depth();
+    } else {
+      PyErr_Format(PyExc_RecursionError, "maximum recursion depth exceeded while %s", doing);
+    }
+  }
+
   static int &depth() {
     thread_local int value = 0;
     return value;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "python/call.h"
 #include "python/interned.h"
 #include "python/once.h"
 #include "tensor/autograd/history.h"
@@ -48,6 +49,11 @@ PyObject *call_on_meta(OpObject *op, Arguments &args, PyObject *kwnames, int num
 // the item.
 template <typename Wrap>
 PyObject *wrap_items(PyObject *sequence, Wrap wrap) {
+  const NestedCall nested("wrapping a result");
+  if (!nested.entered()) {
+    Py_DECREF(sequence);
+    return nullptr;
+  }
   py::object items = py::reinterpret_steal<py::object>(tuple_of_items(sequence));
   Py_DECREF(sequence);
   if (!items) {

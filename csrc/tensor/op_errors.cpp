@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "python/call.h"
 #include "python/once.h"
 #include "python/slot_guard.h"
 
@@ -180,6 +181,10 @@ bool broadcast_into(PyArrayObject *array, npy_intp *shape, int *ndim) {
 
 PyObject *meta_from_spec(PyObject *spec) {
   if (PyList_CheckExact(spec)) {
+    const NestedCall nested("reading the shapes of a result");
+    if (!nested.entered()) {
+      return nullptr;
+    }
     py::object items = py::reinterpret_steal<py::object>(tuple_of_list(spec));
     if (!items) {
       return nullptr;

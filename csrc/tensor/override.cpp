@@ -298,6 +298,10 @@ py::object in_class(const py::object &result, PyTypeObject *cls);
 
 // The sequence with each item in the class; named tuples are made of one iterable or of the items.
 py::object items_in_class(const py::object &sequence, PyTypeObject *cls) {
+  const NestedCall nested("converting a result");
+  if (!nested.entered()) {
+    return {};
+  }
   auto items = py::reinterpret_steal<py::object>(PySequence_List(sequence.ptr()));
   for (Py_ssize_t i = 0; items && i < PyList_GET_SIZE(items.ptr()); ++i) {
     const auto item = py::reinterpret_borrow<py::object>(PyList_GET_ITEM(items.ptr(), i));
