@@ -2,6 +2,8 @@
 #define MODTREE_IMPORT_ARRAY
 #include "bind/bind_tensor.h"
 
+#include "bind/array.h"
+#include "tensor/array_view.h"
 #include "tensor/autograd/record.h"
 #include "tensor/create.h"
 #include "tensor/dtype.h"
@@ -14,6 +16,7 @@
 #include "tensor/promote.h"
 #include "tensor/slot_ops.h"
 #include "tensor/special.h"
+#include "tensor/subscript.h"
 #include "tensor/value_methods.h"
 
 namespace modtree {
@@ -45,7 +48,7 @@ py::object result_type(const py::tuple &tensors) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tensors.ptr()); ++i) {
     const py::handle arg = PyTuple_GET_ITEM(tensors.ptr(), i);
     DTypeCategory category;
-    if (is_tensor(arg.ptr())) {
+    if (is_tensor(arg.ptr()) && dtype_of(as_tensor(arg.ptr())->array) != nullptr) {
       type.add_array(as_tensor(arg.ptr())->array);
     } else if (number_category(arg.ptr(), &category)) {
       type.add_number(category);
@@ -103,17 +106,32 @@ bool has_compatible_shallow_copy_type(py::handle tensor, py::handle other) {
   return tensor_argument(tensor)->is_meta == tensor_argument(other)->is_meta;
 }
 
-py::object wrap(py::object result) { return checked(wrap_result(result.release().ptr())); }
+py::object wrap(py::object result, bool shared) {
+  return checked(wrap_result(result.release().ptr(), shared));
+}
+
+py::object shown_array(const Array &array) { return checked(shown_view(as_array(array.ptr()))); }
+
+py::object owner_of_array(const Array &array) {
+  return py::reinterpret_borrow<py::object>(as_object(owner_of_memory(as_array(array.ptr()))));
+}
 
 void bind_create(Functions &m) {
-  m.def<from_array>("from_array(array, requires_grad=False)", "A tensor that holds the array.");
+  m.def<from_array>("from_array(array, requires_grad=False)",
+                    "A tensor over the memory of an array.");
+  m.def<own_array>("own_array(array, requires_grad=False)",
+                   "A tensor that holds the array itself, which nobody else does.");
+  m.def<shown_array>("shown_view(array, /)", "An array over its memory that user code may get.");
+  m.def<owner_of_array>("owner_of(array, /)", "The array that owns the memory.");
   m.def<empty_meta>("empty_meta(shape, dtype, requires_grad=False)", "A tensor without values.");
   m.def<make_subclass>("make_subclass(cls, data, requires_grad=False)",
                        "A tensor of a class, on the memory of another.");
   m.def<subclass_of>("as_subclass(tensor, cls, /)", "The tensor as one of a subclass.");
   m.def<has_compatible_shallow_copy_type>("_has_compatible_shallow_copy_type(tensor, other, /)",
                                           "Can the contents of one be put into the other?");
-  m.def<wrap>("wrap(value, /)", "The result of an operation of NumPy as tensors.");
+  m.def<wrap>("wrap(value, shared=False)",
+              "The result of an operation of NumPy as tensors; shared: user code may hold arrays "
+              "of it.");
 }
 
 std::int64_t version_of(py::handle tensor) {
@@ -162,6 +180,7 @@ void bind_tensor(Functions &functions) {
     throw py::error_already_set();
   }
   make_dtypes(m);
+  make_array_view_type(m);
   make_tensor_type(m);
   make_op_type(m);
   add_protocol(m);
@@ -169,6 +188,7 @@ void bind_tensor(Functions &functions) {
   init_numpy_family();
   add_parameter_pickling(m);
   add_special_functions(m);
+  add_index_functions(m);
   bind_dtypes(functions);
   bind_grad_mode(functions);
   bind_create(functions);

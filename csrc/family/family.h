@@ -77,9 +77,10 @@ public:
   // Null without an error where `__deepcopy__` is to be called.
   virtual PyObject *memory_of(PyObject *) { return nullptr; }
   // What `__deepcopy__` gives for that tensor, if no memo has a copy of the memory yet. The memo is
-  // to have `*copied` for the memory: new reference, with an error too unless it is null.
-  virtual PyObject *copy_with_memory(PyObject *, PyObject **copied) {
-    *copied = nullptr;
+  // to have `*copied` for the memory, and to keep `*shown`, which keeps the memory: new references,
+  // with an error too unless they are null.
+  virtual PyObject *copy_with_memory(PyObject *, PyObject **shown, PyObject **copied) {
+    *shown = *copied = nullptr;
     return nullptr;
   }
   // May `tensor.data = other` be done? (false between meta and real storage); `other` may be any

@@ -146,12 +146,13 @@ private:
     const auto memory =
         py::reinterpret_steal<py::object>(copy ? nullptr : family->memory_of(tensor));
     if (memory && !known_copy(memory.ptr())) {
-      PyObject *copied_memory;
-      copy =
-          py::reinterpret_steal<py::object>(family->copy_with_memory(memory.ptr(), &copied_memory));
-      const auto keep = py::reinterpret_steal<py::object>(copied_memory);
+      PyObject *shown_memory, *copied_memory;
+      copy = py::reinterpret_steal<py::object>(
+          family->copy_with_memory(memory.ptr(), &shown_memory, &copied_memory));
+      const auto shown = py::reinterpret_steal<py::object>(shown_memory);
+      const auto copied = py::reinterpret_steal<py::object>(copied_memory);
       check(copy ? 0 : -1);
-      remember(memory.ptr(), copied_memory);
+      remember(checked(PyLong_FromVoidPtr(memory.ptr())), shown_memory, copied_memory);
     }
     return copy;
   }

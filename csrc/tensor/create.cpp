@@ -11,19 +11,31 @@ namespace modtree {
 namespace {
 
 void check_gradient_dtype(TensorObject *self) {
-  if (!is_float_category(dtype_of(self->array)->category)) {
+  if (!is_float_category(dtype_or_none(self->array)->category)) {
     PyErr_Format(PyExc_RuntimeError,
                  "Only Tensors of floating point and complex dtype can require gradients, got %S",
-                 reinterpret_cast<PyObject *>(dtype_of(self->array)));
+                 reinterpret_cast<PyObject *>(dtype_or_none(self->array)));
     throw py::error_already_set();
   }
 }
 
-}  // namespace
+// Has the size in bytes no room in a number of 64 bits? NumPy leaves sizes of 0 out.
+bool bytes_overflow(const PyArray_Dims &dims, npy_intp itemsize) {
+  npy_intp bytes = itemsize;
+  for (int i = 0; i < dims.len; ++i) {
+    if (dims.ptr[i] > 0) {
+      if (bytes > NPY_MAX_INTP / dims.ptr[i]) {
+        return true;
+      }
+      bytes *= dims.ptr[i];
+    }
+  }
+  return false;
+}
 
-py::object from_array(py::object array, bool requires_grad) {
-  py::object result =
-      py::reinterpret_steal<py::object>(tensor_from_array(tensor_type, array.release().ptr()));
+py::object over_array(py::object array, bool requires_grad, bool is_own) {
+  py::object result = py::reinterpret_steal<py::object>(
+      tensor_from_array(tensor_type, array.release().ptr(), is_own));
   if (!result) {
     throw py::error_already_set();
   }
@@ -34,6 +46,16 @@ py::object from_array(py::object array, bool requires_grad) {
   return result;
 }
 
+}  // namespace
+
+py::object from_array(py::object array, bool requires_grad) {
+  return over_array(std::move(array), requires_grad, false);
+}
+
+py::object own_array(py::object array, bool requires_grad) {
+  return over_array(std::move(array), requires_grad, true);
+}
+
 py::object empty_meta(py::object shape, py::object dtype, bool requires_grad) {
   PyArray_Dims dims{nullptr, 0};
   if (PyArray_IntpConverter(shape.ptr(), &dims) != NPY_SUCCEED) {
@@ -41,7 +63,10 @@ py::object empty_meta(py::object shape, py::object dtype, bool requires_grad) {
   }
   DTypeObject *type = dtype_from_object(dtype.ptr());
   PyArrayObject *bare = nullptr;
-  if (type != nullptr) {
+  if (type != nullptr && bytes_overflow(dims, PyDataType_ELSIZE(type->descr))) {
+    PyErr_Format(PyExc_RuntimeError, "Storage size calculation overflowed with sizes=%S",
+                 shape.ptr());
+  } else if (type != nullptr) {
     bare = meta_array(dims.len, dims.ptr, type->descr);
   }
   PyDimMem_FREE(dims.ptr);

@@ -8,8 +8,10 @@ namespace modtree {
 
 // These throw error_already_set.
 
-// A tensor sharing memory with `array`.
+// A tensor sharing memory with `array`, which is the caller's.
 py::object from_array(py::object array, bool requires_grad);
+// A tensor that holds `array` itself, which user code does not.
+py::object own_array(py::object array, bool requires_grad);
 
 py::object empty_meta(py::object shape, py::object dtype, bool requires_grad);
 

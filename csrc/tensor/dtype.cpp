@@ -67,6 +67,7 @@ constexpr int kUnbound = -2;  // the number of a dtype without a descr; no array
 constexpr int kNums = NPY_NTYPES_LEGACY;
 DTypeObject *g_by_num[kNums] = {};
 DTypeObject *g_stored[kStored.size()] = {};
+DTypeObject *g_no_dtype = nullptr;  // see dtype_or_none()
 int g_default_float = NPY_FLOAT32;
 
 DTypeObject *as_dtype(PyObject *obj) { return reinterpret_cast<DTypeObject *>(obj); }
@@ -305,6 +306,11 @@ DTypeObject *dtype_of_num(int type_num) {
   return nullptr;
 }
 
+DTypeObject *dtype_or_none(PyArrayObject *array) {
+  DTypeObject *dtype = dtype_of(array);
+  return dtype == nullptr ? g_no_dtype : dtype;
+}
+
 const char *scalar_type_name(int type_num) {
   for (const DTypeInfo &info : kTable) {
     if (info.num == type_num) {
@@ -402,6 +408,14 @@ void make_dtypes(py::handle m) {
     Py_INCREF(self.ptr());  // immortal, as the others are
   }
   m.attr("_stored_dtypes") = stored;
+  g_no_dtype = as_dtype(dtype_type->tp_alloc(dtype_type, 0));
+  if (g_no_dtype == nullptr) {
+    throw py::error_already_set();
+  }
+  g_no_dtype->descr = PyArray_DescrFromType(NPY_VOID);
+  g_no_dtype->name = PyUnicode_InternFromString("none");
+  g_no_dtype->type_name = Py_NewRef(g_no_dtype->name);
+  g_no_dtype->num = NPY_VOID;
 }
 
 void set_default_dtype(py::handle obj) {

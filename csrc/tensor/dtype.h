@@ -26,6 +26,10 @@ extern PyTypeObject *dtype_type;
 DTypeObject *dtype_of_num(int type_num);
 inline DTypeObject *dtype_of(PyArrayObject *array) { return dtype_of_num(PyArray_TYPE(array)); }
 
+// The same of an array of a tensor; where the array was given another dtype in place (`_array` is
+// there to be read), an object that stands for none: of no category that is computed with.
+DTypeObject *dtype_or_none(PyArrayObject *array);
+
 // Is there a dtype of ml_dtypes (bfloat16, float8) that arrays may be of?
 extern bool any_stored_dtype;
 

@@ -2,6 +2,7 @@
 #include "tensor/methods.h"
 
 #include "python/installed.h"
+#include "tensor/array_view.h"
 #include "tensor/autograd/backward.h"
 #include "tensor/autograd/history.h"
 #include "tensor/create.h"
@@ -13,10 +14,6 @@
 namespace modtree {
 
 namespace {
-
-PyObject *dtype_object(TensorObject *self) {
-  return reinterpret_cast<PyObject *>(dtype_of(self->array));
-}
 
 PyObject *new_ref(PyObject *obj) {
   Py_INCREF(obj);
@@ -173,9 +170,20 @@ PyObject *tensor_cast_to(PyObject *obj, PyObject *const *args, Py_ssize_t nargs,
 }
 
 PyObject *get_shape(PyObject *self, void *) { return size_of_array(as_tensor(self)->array); }
-PyObject *get_dtype(PyObject *self, void *) { return new_ref(dtype_object(as_tensor(self))); }
+PyObject *get_dtype(PyObject *self, void *) {
+  PyArrayObject *array = as_tensor(self)->array;
+  DTypeObject *dtype = dtype_of(array);
+  if (dtype == nullptr) {
+    PyErr_Format(PyExc_RuntimeError,
+                 "the array inside this tensor was given the dtype %S, which no tensor has. Change "
+                 "an array of its own: tensor.numpy()",
+                 reinterpret_cast<PyObject *>(PyArray_DESCR(array)));
+  }
+  return Py_XNewRef(reinterpret_cast<PyObject *>(dtype));
+}
 PyObject *get_ndim(PyObject *self, void *) { return tensor_dim(self, nullptr); }
 PyObject *get_array(PyObject *self, void *) { return new_ref(as_object(as_tensor(self)->array)); }
+PyObject *get_array_view(PyObject *self, void *) { return shown_view(as_tensor(self)->array); }
 PyObject *get_is_meta(PyObject *self, void *) { return PyBool_FromLong(as_tensor(self)->is_meta); }
 PyObject *get_false(PyObject *, void *) { Py_RETURN_FALSE; }
 
@@ -337,7 +345,8 @@ PyGetSetDef kGetSet[] = {
     guarded_attribute<get_data, put_data>("data",
                                           "The same memory without gradients; may be replaced."),
     guarded_attribute<get_version>("_version", "Counts changes in place."),
-    {"_array", get_array, nullptr, "The ndarray inside.", nullptr},
+    {"_array", get_array, nullptr, "The ndarray inside: for reading and for its values.", nullptr},
+    {"_array_view", get_array_view, nullptr, "An ndarray over its memory, for user code.", nullptr},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };

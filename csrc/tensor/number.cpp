@@ -212,7 +212,7 @@ PyObject *plain_float(PyObject *obj) {
 
 PyObject *plain_index(PyObject *obj) {
   TensorObject *self = as_tensor(obj);
-  bool integral = !is_float_category(dtype_of(self->array)->category);
+  bool integral = !is_float_category(dtype_or_none(self->array)->category);
   if (!integral || PyArray_SIZE(self->array) != 1) {
     PyErr_SetString(PyExc_TypeError,
                     "only integer tensors of a single element can be converted to an index");

@@ -187,8 +187,8 @@ public:
   }
 
   PyObject *memory_of(PyObject *tensor) override { return plain_memory(tensor); }
-  PyObject *copy_with_memory(PyObject *memory, PyObject **copied) override {
-    return copy_plain_tensor(memory, copied);
+  PyObject *copy_with_memory(PyObject *memory, PyObject **shown, PyObject **copied) override {
+    return copy_plain_tensor(memory, shown, copied);
   }
 
   int can_set_data(PyObject *tensor, PyObject *other) override {

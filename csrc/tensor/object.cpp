@@ -10,6 +10,7 @@
 
 #include "python/compat.h"
 #include "python/new_type.h"
+#include "tensor/array_view.h"
 #include "tensor/autograd/history.h"
 #include "tensor/free_tensors.h"
 #include "tensor/grad_mode.h"
@@ -186,7 +187,7 @@ void use_native_dealloc(PyTypeObject *type) {
   }
 }
 
-PyObject *tensor_from_array(PyTypeObject *type, PyObject *array) {
+PyObject *tensor_from_array(PyTypeObject *type, PyObject *array, bool is_own) {
   if (!PyArray_Check(array)) {
     PyErr_Format(PyExc_TypeError, "expected np.ndarray, got %s", Py_TYPE(array)->tp_name);
     Py_DECREF(array);
@@ -218,15 +219,9 @@ PyObject *tensor_from_array(PyTypeObject *type, PyObject *array) {
       Py_DECREF(array);
       return nullptr;
     }
-    Py_INCREF(dtype->descr);
-    PyObject *view = PyArray_View(values, dtype->descr, &PyArray_Type);
-    Py_DECREF(array);
-    if (view == nullptr) {
-      return nullptr;
-    }
-    array = view;
-  } else if (!PyArray_CheckExact(array)) {
-    PyObject *view = PyArray_View(values, nullptr, &PyArray_Type);
+  }
+  if (!exact || !is_own || !PyArray_CheckExact(array)) {
+    PyObject *view = taken_view(values, dtype->descr);
     Py_DECREF(array);
     if (view == nullptr) {
       return nullptr;
@@ -239,7 +234,7 @@ PyObject *tensor_from_array(PyTypeObject *type, PyObject *array) {
 PyObject *wrap_array(PyArrayObject *array, bool is_meta) {
   DTypeObject *dtype = dtype_of(array);
   if (dtype == nullptr || PyArray_DESCR(array) != dtype->descr) {
-    return tensor_from_array(tensor_type, as_object(array));
+    return tensor_from_array(tensor_type, as_object(array), true);
   }
   return new_tensor(tensor_type, array, is_meta);
 }
@@ -275,15 +270,16 @@ py::object under_stand_in(PyObject *base) {
 const void *storage_owner(PyArrayObject *array) {
   py::object held;  // another class of that name may give an array that nobody else has
   for (;;) {
+    array = owner_of_memory(array);
     PyObject *base = PyArray_BASE(array);
-    if (base != nullptr && !PyArray_Check(base)) {
-      held = under_stand_in(base);
-      base = held.ptr();
-    }
-    if (base == nullptr || !PyArray_Check(base)) {
+    if (base == nullptr) {
       return array;
     }
-    array = as_array(base);
+    held = under_stand_in(base);
+    if (!PyArray_Check(held.ptr())) {
+      return array;
+    }
+    array = as_array(held.ptr());
   }
 }
 
@@ -396,7 +392,7 @@ int swap_array(TensorObject *self, PyObject *other) {
                  self->is_meta ? "meta" : "cpu", source->is_meta ? "meta" : "cpu");
     return -1;
   }
-  if (self->requires_grad && !is_float_category(dtype_of(source->array)->category)) {
+  if (self->requires_grad && !is_float_category(dtype_or_none(source->array)->category)) {
     PyErr_SetString(PyExc_RuntimeError, "data set to a tensor that requires gradients must be "
                                         "floating point or complex dtype");
     return -1;
@@ -409,10 +405,10 @@ int swap_array(TensorObject *self, PyObject *other) {
 }
 
 int set_requires_grad(TensorObject *self, bool flag) {
-  if (flag && !is_float_category(dtype_of(self->array)->category)) {
+  if (flag && !is_float_category(dtype_or_none(self->array)->category)) {
     PyErr_Format(PyExc_RuntimeError,
                  "only Tensors of floating point dtype can require gradients (this one is %S)",
-                 reinterpret_cast<PyObject *>(dtype_of(self->array)));
+                 reinterpret_cast<PyObject *>(dtype_or_none(self->array)));
     return -1;
   }
   if (!flag && self->grad_fn != nullptr) {
@@ -442,8 +438,8 @@ int assign_grad(TensorObject *self, PyObject *value) {
     if (PyArray_TYPE(grad->array) != PyArray_TYPE(self->array)) {
       PyErr_Format(PyExc_RuntimeError,
                    "assigned grad has data of a different type: %S for a tensor of %S",
-                   reinterpret_cast<PyObject *>(dtype_of(grad->array)),
-                   reinterpret_cast<PyObject *>(dtype_of(self->array)));
+                   reinterpret_cast<PyObject *>(dtype_or_none(grad->array)),
+                   reinterpret_cast<PyObject *>(dtype_or_none(self->array)));
       return -1;
     }
     if (grad->is_meta != self->is_meta) {

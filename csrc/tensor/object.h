@@ -25,7 +25,8 @@ enum class ViewOrigin : unsigned char {
 };
 
 // Invariants: `array` is set from tp_new on and is exactly np.ndarray of a supported dtype in
-// native byte order. A meta tensor's array is a read-only view of one element with all strides 0.
+// native byte order, an object that no user code holds (tensor/array_view.h). A meta tensor's array
+// is a read-only view of one element with all strides 0.
 struct TensorObject {
   PyObject_HEAD PyArrayObject *array;  // owned
   PyObject *grad;                      // owned Tensor, or null
@@ -77,9 +78,10 @@ inline bool needs_grad(TensorObject *tensor) {
 inline PyObject *as_object(PyArrayObject *array) { return reinterpret_cast<PyObject *>(array); }
 inline PyArrayObject *as_array(PyObject *obj) { return reinterpret_cast<PyArrayObject *>(obj); }
 
-// A new tensor of `type` (a subclass of TensorBase) that steals `array`: any ndarray of a supported
-// dtype; other byte orders and subclasses are converted. Null with TypeError for other dtypes.
-PyObject *tensor_from_array(PyTypeObject *type, PyObject *array);
+// A new tensor of `type` (a subclass of TensorBase) over an ndarray of a supported dtype; steals
+// `array`. `is_own`: no user code holds the array object, and the tensor may. Null with TypeError
+// for other dtypes, with ValueError for another byte order.
+PyObject *tensor_from_array(PyTypeObject *type, PyObject *array, bool is_own);
 
 // The same for a plain Tensor whose array is known to fulfil the invariant: the fast path of
 // operations. Steals.

@@ -224,9 +224,9 @@ PyObject *run_into(OpObject *op, Arguments &arguments, PyArrayObject *target) {
 
 }  // namespace
 
-PyObject *wrap_result(PyObject *result) {
+PyObject *wrap_result(PyObject *result, bool shared) {
   if (PyArray_Check(result)) {
-    return wrap_array(as_array(result));
+    return shared ? tensor_from_array(tensor_type, result, false) : wrap_array(as_array(result));
   }
   if (PyArray_CheckScalar(result)) {
     PyObject *array = PyArray_FromScalar(result, nullptr);
@@ -234,7 +234,7 @@ PyObject *wrap_result(PyObject *result) {
     return array == nullptr ? nullptr : wrap_array(as_array(array));
   }
   if (PyTuple_CheckExact(result) || PyList_CheckExact(result)) {
-    return wrap_items(result, wrap_result);
+    return wrap_items(result, [shared](PyObject *item) { return wrap_result(item, shared); });
   }
   return result;
 }

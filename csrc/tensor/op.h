@@ -90,8 +90,8 @@ inline bool is_operand(PyObject *obj) {
 }
 
 // A result of NumPy as the caller gets it: arrays and NumPy scalars become tensors, also inside a
-// tuple or list. Steals.
-PyObject *wrap_result(PyObject *result);
+// tuple or list. Steals. `shared`: user code may hold arrays of it.
+PyObject *wrap_result(PyObject *result, bool shared = false);
 
 void make_op_type(py::handle m);
 

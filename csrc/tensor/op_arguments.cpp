@@ -175,6 +175,55 @@ PyObject *Arguments::convert_list(PyObject *const *args, Py_ssize_t count, Py_ss
   return list;
 }
 
+namespace {
+
+// An array object of our own over the memory of the caller's, of the same class. New reference,
+// null on error.
+PyObject *own_view(PyObject *array) {
+  return PyArray_CheckExact(array) ? taken_view(as_array(array))
+                                   : PyArray_View(as_array(array), nullptr, nullptr);
+}
+
+// A value of a call with views in place of its arrays; `original` is what it was made of. New
+// reference, null on error.
+PyObject *with_views(PyObject *value, PyObject *original) {
+  if (PyArray_Check(value)) {
+    return is_tensor(original) ? Py_NewRef(value) : own_view(value);
+  }
+  const bool is_list = PyList_CheckExact(value);
+  if (!is_list && !PyTuple_CheckExact(value)) {
+    return Py_NewRef(value);
+  }
+  const auto items = py::reinterpret_steal<py::object>(tuple_of_items(value));
+  auto viewed = py::reinterpret_steal<py::object>(items ? PySequence_List(items.ptr()) : nullptr);
+  for (Py_ssize_t i = 0; viewed && i < PyTuple_GET_SIZE(items.ptr()); ++i) {
+    // A list without tensors is still the caller's: none of its items is one.
+    const bool has_original = PyTuple_CheckExact(original) && i < PyTuple_GET_SIZE(original);
+    PyObject *item = PyTuple_GET_ITEM(items.ptr(), i);
+    if (!PyArray_Check(item) || (has_original && is_tensor(PyTuple_GET_ITEM(original, i)))) {
+      continue;
+    }
+    PyObject *view = own_view(item);
+    if (view == nullptr || PyList_SetItem(viewed.ptr(), i, view) < 0) {
+      return nullptr;
+    }
+  }
+  return is_list || !viewed ? viewed.release().ptr() : PyList_AsTuple(viewed.ptr());
+}
+
+}  // namespace
+
+bool Arguments::take_views() {
+  for (Py_ssize_t i = 0; i < total; ++i) {
+    PyObject *viewed = with_views(slot(i), originals_[i]);
+    if (viewed == nullptr) {
+      return false;
+    }
+    replace(i, viewed);
+  }
+  return true;
+}
+
 bool promote(OpObject *op, Arguments &args, int *num) {
   *num = -1;
   if (any_stored_dtype && !only_stores(op, args)) {

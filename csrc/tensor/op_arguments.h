@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "tensor/array_view.h"
 #include "tensor/op.h"
 
 namespace modtree {
@@ -49,7 +50,7 @@ public:
                    op->name);
       return false;
     }
-    return true;
+    return !any_array_ || take_views();
   }
 
   // The arguments as the caller gave them, with a tuple in place of each list that has tensors:
@@ -92,6 +93,7 @@ private:
       bool found = false;
       for (Py_ssize_t i = 0; i < n && !found; ++i) {
         found = is_tensor(PyTuple_GET_ITEM(arg, i));
+        any_array_ |= is_ndarray(PyTuple_GET_ITEM(arg, i));
       }
       if (found) {
         PyObject *copy = PyTuple_New(n);
@@ -101,20 +103,30 @@ private:
         return copy;
       }
     }
+    any_array_ |= is_ndarray(arg);
     Py_INCREF(arg);
     return arg;
   }
 
   PyObject *unwrap_item(PyObject *item) {
-    return is_tensor(item) ? unwrap(as_tensor(item)) : Py_NewRef(item);
+    if (is_tensor(item)) {
+      return unwrap(as_tensor(item));
+    }
+    any_array_ |= is_ndarray(item);
+    return Py_NewRef(item);
   }
 
   // A list of our own: what an operation works on, or saves, is not the caller's.
   PyObject *convert_list(PyObject *const *args, Py_ssize_t count, Py_ssize_t place);
 
+  // Puts views in place of the caller's ndarrays: the graph may keep them, and a result be one of
+  // them. False on error.
+  bool take_views();
+
   PyObject *slots_[kMaxArgs + 1];
   PyObject *const *originals_ = nullptr;
   PyObject *copied_originals_[kMaxArgs];  // filled with the first list
+  bool any_array_ = false;                // an ndarray of the caller
   std::uint32_t owned_originals_ = 0;     // bits of the tuples among them
   static_assert(kMaxArgs <= 32, "each argument has a bit");
 };

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "python/compat.h"
+#include "tensor/array_view.h"
 #include "tensor/dtype.h"
 #include "tensor/override.h"
 
@@ -82,7 +83,8 @@ PyObject *copy_plain_parameter(PyObject *parameter) {
   // Owned: NumPy works without the GIL, and `data` may be assigned to meanwhile.
   const auto array = py::reinterpret_borrow<py::object>(as_object(self->array));
   PyObject *values = PyArray_NewCopy(as_array(array.ptr()), NPY_KEEPORDER);
-  PyObject *copy = values == nullptr ? nullptr : tensor_from_array(plain_parameter_type, values);
+  PyObject *copy =
+      values == nullptr ? nullptr : tensor_from_array(plain_parameter_type, values, true);
   if (copy != nullptr) {
     as_tensor(copy)->requires_grad = requires_grad;
   }
@@ -98,13 +100,23 @@ PyObject *plain_memory(PyObject *tensor) {
       self->base != nullptr || (self->dict != nullptr && PyDict_GET_SIZE(self->dict) != 0)) {
     return nullptr;
   }
-  PyObject *shared = PyArray_BASE(self->array);
-  return shared != nullptr && PyArray_Check(shared) ? nullptr : Py_NewRef(as_object(self->array));
+  const bool is_owner = owner_of_memory(self->array) == self->array;
+  return is_owner ? Py_NewRef(as_object(self->array)) : nullptr;
 }
 
-PyObject *copy_plain_tensor(PyObject *memory, PyObject **copied) {
-  *copied = PyArray_NewCopy(as_array(memory), NPY_KEEPORDER);
-  return *copied == nullptr ? nullptr : tensor_from_array(tensor_type, Py_NewRef(*copied));
+PyObject *copy_plain_tensor(PyObject *memory, PyObject **shown, PyObject **copied) {
+  *copied = nullptr;
+  *shown = shown_view(as_array(memory));
+  PyObject *copy = *shown == nullptr ? nullptr : PyArray_NewCopy(as_array(memory), NPY_KEEPORDER);
+  if (copy == nullptr) {
+    return nullptr;
+  }
+  *copied = shown_view(as_array(copy));
+  if (*copied == nullptr) {
+    Py_DECREF(copy);
+    return nullptr;
+  }
+  return tensor_from_array(tensor_type, copy, true);
 }
 
 }  // namespace modtree

@@ -28,7 +28,8 @@ PyObject *copy_plain_parameter(PyObject *parameter);
 PyObject *plain_memory(PyObject *tensor);
 
 // What that method makes of such a tensor: new reference, null on error. `memory` is from
-// plain_memory(); `*copied` is its copy, a new reference, with an error too unless it is null.
-PyObject *copy_plain_tensor(PyObject *memory, PyObject **copied);
+// plain_memory(); `*shown` is a view of it and `*copied` one of its copy, for the memo: new
+// references, with an error too unless they are null.
+PyObject *copy_plain_tensor(PyObject *memory, PyObject **shown, PyObject **copied);
 
 }  // namespace modtree

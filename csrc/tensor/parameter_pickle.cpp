@@ -6,6 +6,7 @@
 #include "python/compat.h"
 #include "python/installed.h"
 #include "python/slot_guard.h"
+#include "tensor/array_view.h"
 #include "tensor/parameter_copy.h"
 
 namespace modtree {
@@ -37,14 +38,19 @@ PyObject *reduction_to_bytes(TensorObject *self, bool as_buffer) {
   // Owned: an allocation may run code that assigns to `data`.
   const auto held = py::reinterpret_borrow<Owned>(as_object(self->array));
   PyArrayObject *array = as_array(held.ptr());
+  // A buffer shows the array that it is of.
+  const auto shown = as_buffer ? steal(shown_view(array)) : held;
   const auto bytes =
-      steal(as_buffer ? PyPickleBuffer_FromObject(held.ptr())
+      !shown
+          ? Owned()
+          : steal(as_buffer
+                      ? PyPickleBuffer_FromObject(shown.ptr())
                       : PyBytes_FromStringAndSize(static_cast<const char *>(PyArray_DATA(array)),
                                                   static_cast<Py_ssize_t>(PyArray_NBYTES(array))));
   const auto shape =
       bytes ? steal(PyArray_IntTupleFromIntp(PyArray_NDIM(array), PyArray_DIMS(array))) : Owned();
   const auto arguments = shape
-                             ? steal(PyTuple_Pack(4, bytes.ptr(), dtype_of(array)->name,
+                             ? steal(PyTuple_Pack(4, bytes.ptr(), dtype_or_none(array)->name,
                                                   shape.ptr(), requires_grad ? Py_True : Py_False))
                              : Owned();
   return arguments ? PyTuple_Pack(2, parameter_of_bytes, arguments.ptr()) : nullptr;
@@ -172,11 +178,11 @@ PyObject *make_parameter_of_bytes(PyObject *, PyObject *const *args, Py_ssize_t 
     }
   }
   if (!parameters_are_plain() || (is.requires_grad && !is_float_category(is.dtype->category))) {
-    const auto data = steal(tensor_from_array(tensor_type, array.release().ptr()));
+    const auto data = steal(tensor_from_array(tensor_type, array.release().ptr(), true));
     return data ? PyObject_CallFunctionObjArgs(installed.Parameter, data.ptr(), args[3], nullptr)
                 : nullptr;
   }
-  PyObject *parameter = tensor_from_array(plain_parameter_type, array.release().ptr());
+  PyObject *parameter = tensor_from_array(plain_parameter_type, array.release().ptr(), true);
   if (parameter != nullptr) {
     as_tensor(parameter)->requires_grad = is.requires_grad;
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tensor/subscript.h"
 
+#include "tensor/array_view.h"
 #include "tensor/autograd/record.h"
 #include "tensor/batched.h"
 #include "tensor/number.h"
@@ -187,14 +188,26 @@ PyObject *mp_subscript(PyObject *obj, PyObject *index) {
 
 namespace {
 
+// New reference, null on error. The graph may keep it.
 PyObject *plain_value(PyObject *value) {
   if (is_tensor(value)) {
-    PyObject *array = as_object(as_tensor(value)->array);
-    Py_INCREF(array);
-    return array;
+    return Py_NewRef(as_object(as_tensor(value)->array));
   }
-  Py_INCREF(value);
-  return value;
+  return PyArray_CheckExact(value) ? taken_view(as_array(value)) : Py_NewRef(value);
+}
+
+// The index with arrays in place of tensors. New reference, null on error.
+py::object plain_index(PyObject *full) {
+  const Py_ssize_t n = PyTuple_GET_SIZE(full);
+  auto plain = py::reinterpret_steal<py::object>(PyTuple_New(n));
+  for (Py_ssize_t i = 0; plain && i < n; ++i) {
+    PyObject *value = plain_value(PyTuple_GET_ITEM(full, i));
+    if (value == nullptr) {
+      return {};
+    }
+    PyTuple_SET_ITEM(plain.ptr(), i, value);
+  }
+  return plain;
 }
 
 // An error is set because this tensor must not be written. An index that it does not have is an
@@ -203,11 +216,7 @@ void prefer_index_error(TensorObject *self, PyObject *index) {
   PyObject *type, *error, *traceback;
   PyErr_Fetch(&type, &error, &traceback);
   const py::object full = full_index(index, false);
-  const Py_ssize_t n = full ? PyTuple_GET_SIZE(full.ptr()) : -1;
-  py::object plain = py::reinterpret_steal<py::object>(n < 0 ? nullptr : PyTuple_New(n));
-  for (Py_ssize_t i = 0; plain && i < n; ++i) {
-    PyTuple_SET_ITEM(plain.ptr(), i, plain_value(PyTuple_GET_ITEM(full.ptr(), i)));
-  }
+  const py::object plain = full ? plain_index(full.ptr()) : py::object();
   const py::object array = py::reinterpret_borrow<py::object>(as_object(self->array));
   const auto part = py::reinterpret_steal<py::object>(
       plain ? PyObject_GetItem(array.ptr(), plain.ptr()) : nullptr);
@@ -237,6 +246,42 @@ int check_part_overlap(TensorObject *self, PyObject *plain) {
     return -1;
   }
   return PyArray_Check(part.ptr()) && is_expanded(as_array(part.ptr())) ? refuse_overlap() : 0;
+}
+
+}  // namespace
+
+namespace {
+
+// The index with copies of its arrays, where they are large: NumPy checks all indices, then lets
+// other threads run, and then uses what is there. New reference, null on error.
+PyObject *own_index(PyObject *index) {
+  constexpr npy_intp kAtOnce = 500;  // up to so many, NumPy lets no other thread run
+  if (is_ndarray(index)) {
+    return PyArray_SIZE(as_array(index)) > kAtOnce ? PyArray_NewCopy(as_array(index), NPY_KEEPORDER)
+                                                   : Py_NewRef(index);
+  }
+  if (!PyTuple_CheckExact(index)) {
+    return Py_NewRef(index);
+  }
+  const Py_ssize_t n = PyTuple_GET_SIZE(index);
+  bool is_own = true;
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject *item = PyTuple_GET_ITEM(index, i);
+    is_own = is_own && !(is_ndarray(item) && PyArray_SIZE(as_array(item)) > kAtOnce);
+  }
+  if (is_own) {
+    return Py_NewRef(index);
+  }
+  auto own = py::reinterpret_steal<py::object>(PyTuple_New(n));
+  for (Py_ssize_t i = 0; own && i < n; ++i) {
+    PyObject *item = PyTuple_GET_ITEM(index, i);
+    item = is_ndarray(item) ? own_index(item) : Py_NewRef(item);
+    if (item == nullptr) {
+      return nullptr;
+    }
+    PyTuple_SET_ITEM(own.ptr(), i, item);
+  }
+  return own.release().ptr();
 }
 
 }  // namespace
@@ -281,13 +326,9 @@ int mp_ass_subscript(PyObject *obj, PyObject *index, PyObject *value) {
     py::object view = py::reinterpret_steal<py::object>(call_slot(kGetItem, first, 2));
     return view ? PyObject_SetItem(view.ptr(), rest.ptr(), value) : -1;
   }
-  Py_ssize_t n = PyTuple_GET_SIZE(full.ptr());
-  py::object plain = py::reinterpret_steal<py::object>(PyTuple_New(n));
+  const py::object plain = plain_index(full.ptr());
   if (!plain) {
     return -1;
-  }
-  for (Py_ssize_t i = 0; i < n; ++i) {
-    PyTuple_SET_ITEM(plain.ptr(), i, plain_value(PyTuple_GET_ITEM(full.ptr(), i)));
   }
   py::object source = py::reinterpret_steal<py::object>(plain_value(value));
   if (source && PyArray_Check(source.ptr()) && PyArray_NDIM(as_array(source.ptr())) > 0 &&
@@ -314,7 +355,11 @@ int mp_ass_subscript(PyObject *obj, PyObject *index, PyObject *value) {
   if (self->is_meta) {
     return recorded.finish(self);
   }
-  if (PyObject_SetItem(target.ptr(), plain.ptr(), source.ptr()) < 0) {
+  const auto own = py::reinterpret_steal<py::object>(own_index(plain.ptr()));
+  if (!own) {
+    return -1;
+  }
+  if (PyObject_SetItem(target.ptr(), own.ptr(), source.ptr()) < 0) {
     if (PyErr_ExceptionMatches(PyExc_ValueError)) {
       py::error_already_set error;
       PyErr_Format(PyExc_RuntimeError, "assignment to a Tensor: %S", error.value().ptr());
@@ -322,6 +367,37 @@ int mp_ass_subscript(PyObject *obj, PyObject *index, PyObject *value) {
     return -1;
   }
   return recorded.finish(self);
+}
+
+namespace {
+
+PyObject *own_index_function(PyObject *, PyObject *index) { return own_index(index); }
+
+// array[own_index(index)]
+PyObject *get_items(PyObject *, PyObject *const *args, Py_ssize_t nargs) {
+  if (nargs != 2) {
+    PyErr_Format(PyExc_TypeError, "get_items() takes 2 arguments, got %zd", nargs);
+    return nullptr;
+  }
+  const auto own = py::reinterpret_steal<py::object>(own_index(args[1]));
+  return own ? PyObject_GetItem(args[0], own.ptr()) : nullptr;
+}
+
+PyMethodDef kFunctions[] = {
+    {"own_index", own_index_function, METH_O,
+     "own_index(index, /)\n--\n\nAn index of arrays that no other thread changes while NumPy uses "
+     "it."},
+    {"get_items", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(get_items)),
+     METH_FASTCALL, "get_items(array, index, /)\n--\n\narray[own_index(index)]"},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
+void add_index_functions(py::handle m) {
+  if (PyModule_AddFunctions(m.ptr(), kFunctions) < 0) {
+    throw py::error_already_set();
+  }
 }
 
 }  // namespace modtree

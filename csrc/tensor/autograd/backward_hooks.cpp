@@ -73,7 +73,7 @@ PyObject *checked(PyObject *hook, PyObject *value, PyObject *old, OutputSpec *wa
   if (PyArray_TYPE(tensor->array) != spec.num) {
     PyErr_Format(PyExc_RuntimeError, "hook '%S' has changed the type of value (was %S got %S)",
                  name.ptr(), reinterpret_cast<PyObject *>(dtype_of_num(spec.num)),
-                 reinterpret_cast<PyObject *>(dtype_of(tensor->array)));
+                 reinterpret_cast<PyObject *>(dtype_or_none(tensor->array)));
     return nullptr;
   }
   return gradient_from_tensor(value, on_tensors);

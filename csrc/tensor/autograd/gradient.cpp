@@ -363,7 +363,7 @@ PyObject *first_gradient(Py_ssize_t i, TensorObject *root, PyObject *given, bool
     if (PyTypeNum_ISCOMPLEX(PyArray_TYPE(root->array))) {
       PyErr_Format(PyExc_RuntimeError,
                    "grad can be implicitly created only for real scalar outputs but got %S",
-                   reinterpret_cast<PyObject *>(dtype_of(root->array)));
+                   reinterpret_cast<PyObject *>(dtype_or_none(root->array)));
       return nullptr;
     }
     PyObject *ones = ones_like(root);
@@ -392,15 +392,15 @@ PyObject *first_gradient(Py_ssize_t i, TensorObject *root, PyObject *given, bool
                  "For complex Tensors, both grad_output and output are required to have the same "
                  "dtype: grad_output[%zd] "
                  "has %S and output[%zd] has %S",
-                 i, reinterpret_cast<PyObject *>(dtype_of(gradient->array)), i,
-                 reinterpret_cast<PyObject *>(dtype_of(root->array)));
+                 i, reinterpret_cast<PyObject *>(dtype_or_none(gradient->array)), i,
+                 reinterpret_cast<PyObject *>(dtype_or_none(root->array)));
     return nullptr;
   }
   if (PyArray_TYPE(gradient->array) == PyArray_TYPE(root->array)) {
     return gradient_from_tensor(given, on_tensors);
   }
   py::object converted = py::reinterpret_steal<py::object>(
-      PyObject_CallMethod(given, "to", "O", dtype_of(root->array)));
+      PyObject_CallMethod(given, "to", "O", dtype_or_none(root->array)));
   return converted ? gradient_from_tensor(converted.ptr(), on_tensors) : nullptr;
 }
 

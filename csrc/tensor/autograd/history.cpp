@@ -298,7 +298,7 @@ int drop_history(TensorObject *tensor) {
 }
 
 void set_base(TensorObject *view, TensorObject *base, ViewOrigin origin) {
-  if (!is_float_category(dtype_of(view->array)->category)) {
+  if (!is_float_category(dtype_or_none(view->array)->category)) {
     return;
   }
   if (!grad_enabled()) {

@@ -178,7 +178,8 @@ int save_result(NodeObject *node, PyObject *wrapped) {
 }
 
 bool is_differentiable(PyObject *wrapped) {
-  return is_tensor(wrapped) && is_float_category(dtype_of(as_tensor(wrapped)->array)->category);
+  return is_tensor(wrapped) &&
+         is_float_category(dtype_or_none(as_tensor(wrapped)->array)->category);
 }
 
 bool holds(PyObject *tuple, PyObject *item) {
@@ -377,7 +378,7 @@ int record_call(OpObject *op, PyObject *const *originals, PyObject *const *value
 int InplaceRecord::begin(OpObject *op, TensorObject *self, PyObject *const *originals,
                          PyObject *const *values, Py_ssize_t n_positional, Py_ssize_t n_total,
                          PyObject *kwnames) {
-  if (!grad_enabled() || !is_float_category(dtype_of(self->array)->category) ||
+  if (!grad_enabled() || !is_float_category(dtype_or_none(self->array)->category) ||
       !any_needs_grad(originals, n_total)) {
     return 0;
   }
@@ -433,7 +434,7 @@ NodeObject *record_python(PyObject *name, PyObject *inputs, PyObject *outputs, P
     if (set_output(node, i, tensor->array, tensor->is_meta) < 0) {
       return nullptr;
     }
-    if (!is_float_category(dtype_of(tensor->array)->category)) {
+    if (!is_float_category(dtype_or_none(tensor->array)->category)) {
       continue;
     }
     if (!holds(changed, output)) {

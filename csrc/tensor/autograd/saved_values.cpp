@@ -159,9 +159,10 @@ PyObject *saved_result(NodeObject *node, NodeObject *source, bool on_tensors) {
   PyObject *tensors = PyTuple_New(PyTuple_GET_SIZE(result));
   for (Py_ssize_t i = 0; tensors != nullptr && i < PyTuple_GET_SIZE(result); ++i) {
     PyObject *item = PyTuple_GET_ITEM(result, i);
-    PyObject *tensor = PyArray_Check(item) && is_float_category(dtype_of(as_array(item))->category)
-                           ? revive(item, source, static_cast<std::uint32_t>(i))
-                           : Py_NewRef(item);
+    PyObject *tensor =
+        PyArray_Check(item) && is_float_category(dtype_or_none(as_array(item))->category)
+            ? revive(item, source, static_cast<std::uint32_t>(i))
+            : Py_NewRef(item);
     if (tensor == nullptr) {
       Py_CLEAR(tensors);
       break;

@@ -101,7 +101,7 @@ class TorchCheckpoint(Checkpoint):
         tensor = self.tensor(key)
         if tensor.is_meta:
             raise CheckpointError("it is on meta: the file has no values", self.path, key)
-        return tensor._array
+        return tensor._array_view
 
     def chunks(self, key: str, size: int = 1 << 24) -> Iterator[memoryview]:
         value = self._tensors[key]

@@ -8,16 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from modtree._C import owner_of, shown_view
 from modtree._ops.registry import define, derive, export, ops
 
 _FIRST_OF_OTHERS = 256  # NumPy's number for the first dtype of another package
-
-
-def owner_of(array: np.ndarray) -> np.ndarray:
-    """The array that owns the memory."""
-    while isinstance(array.base, np.ndarray):
-        array = array.base
-    return array
 
 
 def _address(array: np.ndarray) -> int:
@@ -33,8 +27,9 @@ def copy_with_memory(array: np.ndarray, memo: dict[int, Any]) -> np.ndarray:
         return array.copy()
     done = memo.get(id(owner))
     if done is None:
-        done = memo[id(owner)] = owner.copy(order="K")
-        memo.setdefault(id(memo), []).append(owner)  # the id stays taken while the memo lives
+        done = memo[id(owner)] = shown_view(owner.copy(order="K"))
+        # The id stays taken while the memo lives.
+        memo.setdefault(id(memo), []).append(shown_view(owner))
     if owner is array:
         return done
     flat = done.reshape(-1, order="A").view(np.uint8)

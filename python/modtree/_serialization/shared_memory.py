@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from modtree._C import owner_of
 from modtree._ops.strided import reach
 
 __all__ = ["Piece", "Storage", "empty_piece", "piece_of_array", "piece_of_torch", "storages_of"]
@@ -145,10 +146,10 @@ def piece_of_array(array: np.ndarray, path: str) -> Piece:
 
 def _owner_of(array: np.ndarray) -> Any:
     """Names whatever has the memory: an array, or a storage of torch."""
-    owner, base = array, array.base
+    base: Any = array
     while base is not None:
         if isinstance(base, np.ndarray):
-            owner = base
+            base = owner = owner_of(base)
         elif hasattr(base, "untyped_storage"):
             return "torch", base.untyped_storage().data_ptr()
         base = getattr(base, "base", None)  # as_strided puts an object of its own in between

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from modtree import _C
-from modtree._C import as_dtype, from_array
+from modtree._C import as_dtype, from_array, own_array
 from modtree._ops.out import write
 from modtree._tensor.creation import numpy_dtype, scalar_dtype
 from modtree._tensor.devices import contexts, device_in_force
@@ -43,7 +43,7 @@ def _array_of(data: Any, dtype: Any, copy: bool) -> Any:
             raise NotImplementedError("Cannot copy out of meta tensor; no data!")
         array = data._array
     elif isinstance(data, np.ndarray):
-        array = data
+        array = np.asarray(data)  # a subclass might copy in a way of its own
     elif isinstance(data, np.generic):
         array = np.asarray(data)
     else:
@@ -129,7 +129,7 @@ def tensor(
     if isinstance(data, _C.TensorBase) and data.is_meta:
         result = data.detach()._convert(dtype, device, True)
     else:
-        result = from_array(_array_of(data, dtype, copy=True))
+        result = own_array(_array_of(data, dtype, copy=True))
         if device is not None:
             result = result._convert(None, device, False)
     return result.requires_grad_(True) if requires_grad else result

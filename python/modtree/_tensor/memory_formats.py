@@ -111,7 +111,7 @@ def in_order_of(tensor: Any, values: Any, format: Any) -> Any:
         return values
     array = np.empty_like(tensor._array, dtype=values._array.dtype)
     array[...] = values._array
-    return _C.from_array(array)
+    return _C.own_array(array)
 
 
 # -- methods that mostly have no arguments ---------------------------------------------------------

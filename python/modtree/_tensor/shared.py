@@ -12,9 +12,7 @@ from modtree import _C
 
 
 def _mapping(array: np.ndarray) -> Any:
-    base: Any = array
-    while isinstance(base, np.ndarray):
-        base = base.base
+    base = _C.owner_of(array).base
     return base.obj if isinstance(base, memoryview) else base
 
 
@@ -33,4 +31,4 @@ def share(tensor: Any) -> None:
     memory = mmap.mmap(-1, max(array.nbytes, 1))
     moved = np.frombuffer(memory, array.dtype, array.size).reshape(array.shape)
     moved[...] = array
-    tensor.data = _C.from_array(moved)
+    tensor.data = _C.own_array(moved)

@@ -15,7 +15,7 @@ from modtree import _C, _imports
 from modtree._ops import registry
 from modtree._ops.numpy_protocol.dispatch import call_function, call_ufunc
 from modtree._ops.overridable import overridable, overridable_property
-from modtree._ops.strided import copy_with_memory, owner_of
+from modtree._ops.strided import copy_with_memory
 from modtree._tensor import creation, dtypes, from_data, new_methods, shared, typed
 from modtree._tensor.devices import as_device, device
 from modtree._tensor.handles import RemovableHandle
@@ -133,9 +133,9 @@ class Tensor(_C.TensorBase):
         raise RuntimeError("NumPy tensors live in main memory only: there is no cuda device")
 
     def numpy(self, *, force: bool = False) -> np.ndarray:
-        """The array inside, sharing memory."""
+        """A new array over the memory of this tensor, whose shape, dtype and flags are its own."""
         if force:
-            return self.detach().cpu()._array
+            return self.detach().cpu()._array_view
         if self.is_meta:
             raise TypeError("can't convert a tensor on 'meta' to an array: it has no values")
         if self.requires_grad:
@@ -143,7 +143,7 @@ class Tensor(_C.TensorBase):
                 "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() "
                 "instead."
             )
-        return self._array
+        return self._array_view
 
     def tolist(self) -> Any:
         """The values as nested lists of Python numbers."""
@@ -200,7 +200,7 @@ class Tensor(_C.TensorBase):
         """Distance of the first element from the start of the memory, in elements."""
         if self.is_meta:
             return 0
-        owner = owner_of(self._array)
+        owner = _C.owner_of(self._array)
         start = self._array.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
         return start // self._array.itemsize
 
@@ -402,7 +402,7 @@ class Tensor(_C.TensorBase):
             )
         # An array object of its own: handles that share storage come back independent, as torch's
         # do.
-        return _rebuild, (type(self), self._array.view(), self.requires_grad), state
+        return _rebuild, (type(self), self._array_view, self.requires_grad), state
 
     def __setstate__(self, state: Any) -> None:
         if state:

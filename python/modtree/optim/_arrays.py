@@ -259,7 +259,7 @@ class ArrayOptimizer(Optimizer):
 def counter(value: float = 0.0) -> Any:
     """A 0-d tensor for a number of the state, as torch's state dicts have it."""
     kind = np.float64 if _C.get_default_dtype() is _C.as_dtype("float64") else np.float32
-    return _C.from_array(np.array(value, kind))
+    return _C.own_array(np.array(value, kind))
 
 
 def count(state: dict[str, Any]) -> float:
@@ -273,7 +273,7 @@ def zeros_like(p: Any) -> Any:
     """State of a parameter's shape, dtype and layout in memory."""
     if p.is_meta:
         return _C.empty_meta(p.shape, p.dtype)
-    return _C.from_array(np.zeros_like(p._array))
+    return _C.own_array(np.zeros_like(p._array))
 
 
 def lerp(a: Any, b: Any, weight: float) -> None:

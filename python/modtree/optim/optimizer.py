@@ -392,12 +392,12 @@ def as_own_tensor(value: Any) -> Any:
     they are.
     """
     if isinstance(value, np.ndarray):
-        return _C.from_array(np.array(value))
+        return _C.own_array(np.array(value))
     if isinstance(value, Tensor) or not all(
         hasattr(value, name) for name in ("detach", "cpu", "numpy", "dtype")
     ):
         return value
-    return _C.from_array(np.array(value.detach().cpu().numpy()))
+    return _C.own_array(np.array(value.detach().cpu().numpy()))
 
 
 def _fit(value: Any, p: Any, group: Mapping[str, Any], key: Any = None) -> Any:

@@ -83,7 +83,7 @@ class SGD(ArrayOptimizer):
             if fits_kernel(a, buffer):
                 if first:
                     buffer = np.empty_like(a)
-                    state["momentum_buffer"] = _C.from_array(buffer)
+                    state["momentum_buffer"] = _C.own_array(buffer)
                 _C.kernels.sgd_step(a, g, buffer, first=bool(first), **settings)
                 continue
             g = self._gradient(a, g, decay, maximize)
@@ -91,7 +91,7 @@ class SGD(ArrayOptimizer):
             if momentum:
                 if first:
                     buffer = np.array(g)
-                    state["momentum_buffer"] = _C.from_array(buffer)
+                    state["momentum_buffer"] = _C.own_array(buffer)
                 else:
                     buffer *= momentum
                     buffer += g if fresh == 1 else np.multiply(g, fresh, out=update)

@@ -33,7 +33,7 @@ def _plain(value: Any, name: str, has_gradient: bool = True) -> Any:
                 f"{_instead(name)}call it on "
                 "tensor.detach(), or under modtree.no_grad()"
             )
-        return value._array
+        return value._array_view  # the function may hand it to user code
     if isinstance(value, (list, tuple)):
         items = [_plain(item, name, has_gradient) for item in value]
         return items if isinstance(value, list) else tuple(items)
@@ -89,7 +89,7 @@ def call_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[st
         return None
     with np.errstate(all="ignore"):
         result = getattr(ufunc, method)(*_plain(inputs, name), **_plain(kwargs, name))
-    return _C.wrap(result)
+    return _C.wrap(result, shared=True)
 
 
 def call_function(function: Any, args: Any, kwargs: Any) -> Any:
@@ -114,7 +114,7 @@ def call_function(function: Any, args: Any, kwargs: Any) -> Any:
     recorded = function not in _NO_GRADIENT
     with np.errstate(all="ignore"):
         result = function(*_plain(args, name, recorded), **_plain(kwargs, name, recorded))
-    return _C.wrap(result)
+    return _C.wrap(result, shared=True)
 
 
 def _copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:

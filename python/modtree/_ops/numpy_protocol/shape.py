@@ -364,7 +364,7 @@ def _like(name: str) -> Callable[..., Any]:
             args = (args[0].dtype, *args[1:])
         if isinstance(kwargs.get("dtype"), _C.dtype):
             kwargs["dtype"] = kwargs["dtype"].dtype
-        return _C.from_array(function(a._array, *args, **kwargs))
+        return _C.own_array(function(a._array, *args, **kwargs))
 
     return make
 
