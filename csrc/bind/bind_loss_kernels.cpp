@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Kernels that take indices: every index is checked here, before native code uses it.
+// Kernels that take indices, which they check where they use them.
 #include "bind/kernel_arrays.h"
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 namespace modtree {
 namespace {
 
-Contiguous<std::int64_t> checked_targets(const char *name, const Array &logits,
-                                         const py::object &targets, std::int64_t ignored) {
+Contiguous<std::int64_t> targets_of(const char *name, const Array &logits,
+                                    const py::object &targets) {
   if (logits.ndim() != 2) {
     throw py::value_error(std::string(name) + ": logits must have shape (rows, classes), got " +
                           to_string(shape_of(logits)));
@@ -23,9 +23,13 @@ Contiguous<std::int64_t> checked_targets(const char *name, const Array &logits,
     throw py::value_error(std::string(name) + ": targets must have shape " +
                           to_string({logits.shape(0)}) + ", got " + to_string(shape_of(classes)));
   }
-  check_indices(classes, logits.shape(1), ignored, "Target ",
-                " is out of bounds: the number of classes is ");
   return classes;
+}
+
+void need_classes(const kernels::Inside &inside, const Contiguous<std::int64_t> &targets,
+                  py::ssize_t classes, std::int64_t ignored) {
+  need_inside(inside, targets, classes, ignored, "Target ",
+              " is out of bounds: the number of classes is ");
 }
 
 py::tuple cross_entropy(const Array &logits, const py::object &targets, const py::object &weight,
@@ -33,14 +37,16 @@ py::tuple cross_entropy(const Array &logits, const py::object &targets, const py
   const char *name = "cross_entropy";
   return with_float(name, logits, [&](auto zero) {
     using T = decltype(zero);
-    const auto classes = checked_targets(name, logits, targets, ignore_index);
+    const auto classes = targets_of(name, logits, targets);
     const Contiguous<T> x(logits);
     const py::ssize_t rows = x.shape(0), n = x.shape(1);
     const Optional<T> w(name, "weight", weight, {n});
     const Result<T> loss({rows}), logsumexp({rows});
+    kernels::Inside inside{true};
     run(kernels::cross_entropy,
         kernels::CrossEntropy<T>{x.data(), classes.data(), w.data(), loss.data(), logsumexp.data(),
-                                 rows, n, ignore_index, label_smoothing});
+                                 rows, n, ignore_index, label_smoothing, &inside});
+    need_classes(inside, classes, n, ignore_index);
     return tuple_of(loss.value(), logsumexp.value());
   });
 }
@@ -52,17 +58,19 @@ py::object cross_entropy_backward(const py::object &g, const Array &logits,
   const char *name = "cross_entropy_backward";
   return with_float(name, logits, [&](auto zero) -> py::object {
     using T = decltype(zero);
-    const auto classes = checked_targets(name, logits, targets, ignore_index);
+    const auto classes = targets_of(name, logits, targets);
     const Contiguous<T> x(logits);
     const py::ssize_t rows = x.shape(0), n = x.shape(1);
     const auto grad = argument<T>(name, "g", g, {rows});
     const auto sums = argument<T>(name, "logsumexp", logsumexp, {rows});
     const Optional<T> w(name, "weight", weight, {n});
     const Result<T> dx(shape_of(logits));
+    kernels::Inside inside{true};
     run(kernels::cross_entropy_backward,
         kernels::CrossEntropyBackward<T>{grad.data(), x.data(), classes.data(), w.data(),
                                          sums.data(), dx.data(), rows, n, ignore_index,
-                                         label_smoothing});
+                                         label_smoothing, &inside});
+    need_classes(inside, classes, n, ignore_index);
     return dx.value();
   });
 }
@@ -89,7 +97,6 @@ py::object scatter_add_rows(const py::object &indices, const Array &g, py::ssize
           std::string(name) + ": g must have the shape of indices and one axis more, got " +
           to_string(shape_of(g)) + " for indices of " + to_string(shape_of(places)));
     }
-    check_indices(places, rows, skip, "index ", " is out of range: the number of rows is ");
     const Contiguous<T> from(g);
     const py::ssize_t width = g.shape(g.ndim() - 1);
     checked_product({rows, width});
@@ -98,11 +105,13 @@ py::object scatter_add_rows(const py::object &indices, const Array &g, py::ssize
     const T *data = from.data();
     const std::int64_t *at = places.data();
     const py::ssize_t n = places.size();
+    kernels::Inside inside{true};
     {
       const GilRelease release;
       std::fill(to, to + rows * width, T(0));
-      kernels::scatter_add_rows(at, data, to, n, width, skip.value_or(-1));
+      kernels::scatter_add_rows(at, data, to, n, width, skip ? &*skip : nullptr, rows, &inside);
     }
+    need_inside(inside, places, rows, skip, "index ", " is out of range: the number of rows is ");
     return std::move(out);
   });
 }

@@ -253,10 +253,10 @@ py::tuple distance_backward(const py::object &g, const py::object &distances, co
 struct Sequences {
   Sequences(const Array &log_probs, const py::object &labels_, const py::object &starts_,
             const py::object &lengths_, const py::object &used_, std::int64_t blank)
-      : labels(integers("ctc", "labels", labels_)),
-        starts(integers("ctc", "starts", starts_)),
-        lengths(integers("ctc", "lengths", lengths_)),
-        used(integers("ctc", "used", used_)) {
+      : labels(own_integers("ctc", "labels", labels_)),
+        starts(own_integers("ctc", "starts", starts_)),
+        lengths(own_integers("ctc", "lengths", lengths_)),
+        used(own_integers("ctc", "used", used_)) {
     if (log_probs.ndim() != 3) {
       throw py::value_error("ctc: expected log probabilities (steps, batch, classes), got shape " +
                             to_string(shape_of(log_probs)));

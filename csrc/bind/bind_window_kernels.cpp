@@ -119,13 +119,15 @@ py::object max_pool_backward(const Array &g, const py::object &indices, const Pa
       throw py::value_error(std::string(name) + ": indices must have the shape of g, " +
                             to_string(shape_of(g)) + ", got " + to_string(shape_of(places)));
     }
-    check_indices(places, size[0] * size[1], std::nullopt, "index ",
-                  " is out of range: the image's size is ");
+    const py::ssize_t plane = checked_product({size[0], size[1]});
     const Contiguous<T> grad(g);
     const Result<T> dx(with_image(g, size[0], size[1]));
+    kernels::Inside inside{true};
     run(kernels::max_pool_backward,
         kernels::MaxPoolBackward<T>{grad.data(), places.data(), dx.data(), planes_of(g),
-                                    from[0] * from[1], size[0] * size[1]});
+                                    from[0] * from[1], plane, &inside});
+    need_inside(inside, places, plane, std::nullopt, "index ",
+                " is out of range: the image's size is ");
     return dx.value();
   });
 }

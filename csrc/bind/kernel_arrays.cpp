@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "bind/kernel_arrays.h"
 
+#include <algorithm>
 #include <limits>
 
 namespace modtree {
@@ -62,14 +63,27 @@ Contiguous<std::int64_t> integers(const char *kernel, const char *name, const py
   return Contiguous<std::int64_t>(value);
 }
 
-void check_indices(const Contiguous<std::int64_t> &indices, py::ssize_t limit,
-                   std::optional<std::int64_t> allowed, const char *before, const char *after) {
+Contiguous<std::int64_t> own_integers(const char *kernel, const char *name,
+                                      const py::object &value) {
+  const auto given = integers(kernel, name, value);
+  ArrayOf<std::int64_t> copy(shape_of(given));
+  std::copy_n(given.data(), copy.size(), copy.mutable_data());
+  return Contiguous<std::int64_t>(copy);
+}
+
+void need_inside(const kernels::Inside &inside, const Contiguous<std::int64_t> &indices,
+                 py::ssize_t limit, std::optional<std::int64_t> allowed, const char *before,
+                 const char *after) {
+  if (inside) {
+    return;
+  }
   const std::int64_t *data = indices.data();
   for (py::ssize_t i = 0; i < indices.size(); ++i) {
     if ((data[i] < 0 || data[i] >= limit) && data[i] != allowed) {
       throw py::index_error(before + std::to_string(data[i]) + after + std::to_string(limit));
     }
   }
+  throw py::index_error("an index was out of range, and was changed by another thread since");
 }
 
 }  // namespace modtree

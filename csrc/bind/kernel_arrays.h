@@ -11,6 +11,8 @@
 #include <string>
 #include <utility>
 
+#include "kernels/index.h"
+
 namespace modtree {
 
 enum class Float { f32, f64 };
@@ -189,9 +191,15 @@ T *optional_in_place(const char *kernel, const char *name, const py::object &val
 // An integer array as contiguous int64; TypeError for other dtypes.
 Contiguous<std::int64_t> integers(const char *kernel, const char *name, const py::object &value);
 
-// IndexError unless every index is in [0, limit) or is the one that is allowed.
-void check_indices(const Contiguous<std::int64_t> &indices, py::ssize_t limit,
-                   std::optional<std::int64_t> allowed, const char *before, const char *after);
+// The same as a copy: nobody else changes what was checked.
+Contiguous<std::int64_t> own_integers(const char *kernel, const char *name,
+                                      const py::object &value);
+
+// The IndexError of a kernel that met an index which is neither in [0, limit) nor the one that is
+// allowed. Checked by the kernel: other threads may write the indices while it works.
+void need_inside(const kernels::Inside &inside, const Contiguous<std::int64_t> &indices,
+                 py::ssize_t limit, std::optional<std::int64_t> allowed, const char *before,
+                 const char *after);
 
 // Runs `kernel(a)` without the GIL.
 template <class Arguments>

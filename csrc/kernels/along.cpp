@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/along.h"
 
-#include <atomic>
-
+#include "kernels/index.h"
 #include "kernels/parallel_kernel.h"
 
 namespace modtree::kernels {
@@ -53,12 +52,11 @@ MODTREE_ALWAYS_INLINE bool over_elements(const Along &a, Element element) {
   const int last = a.ndim - 1;
   const std::ptrdiff_t n = a.shape[last], step = a.index_strides[last];
   const std::ptrdiff_t outer_step = a.outer_strides[last], other_step = a.other_strides[last];
-  const auto limit = static_cast<std::uint64_t>(a.axis_size);
   return over_rows(a, [&](std::ptrdiff_t first, std::ptrdiff_t outer, std::ptrdiff_t other) {
     const std::int64_t *index = a.index + first;
     for (std::ptrdiff_t i = 0; i < n; ++i) {
-      const std::int64_t picked = index[i * step];
-      if (static_cast<std::uint64_t>(picked) >= limit) {
+      const std::int64_t picked = read_once(index + i * step);
+      if (!is_inside(picked, a.axis_size)) {
         return false;
       }
       element(outer + i * outer_step + picked * a.axis_stride, other + i * other_step);
@@ -73,7 +71,7 @@ bool gather_of(const Along &a, const void *x, void *out) {
   for (int i = 1; i < a.ndim; ++i) {
     work *= static_cast<double>(a.shape[i]);
   }
-  std::atomic<bool> inside{true};
+  Inside inside{true};
   parallel_for(a.shape[0], work, [&](std::ptrdiff_t first, std::ptrdiff_t last) {
     Along part = a;
     part.shape[0] = last - first;
@@ -105,7 +103,7 @@ bool over_parts(const Along &a, Body body) {
   if (axis < 0 || a.shape[axis] == 0) {
     return body(a, 0, 0);
   }
-  std::atomic<bool> inside{true};
+  Inside inside{true};
   parallel_for(a.shape[axis], work / static_cast<double>(a.shape[axis]),
                [&](std::ptrdiff_t first, std::ptrdiff_t last) {
                  Along part = a;

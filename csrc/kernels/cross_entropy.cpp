@@ -9,6 +9,17 @@
 namespace modtree::kernels {
 namespace {
 
+// The target of a row; `ignored` for what is no class.
+template <class Arguments>
+MODTREE_ALWAYS_INLINE std::int64_t target_of(const Arguments &a, std::ptrdiff_t row) {
+  const std::int64_t target = read_once(a.targets + row);
+  if (target == a.ignored || is_inside(target, a.classes)) {
+    return target;
+  }
+  *a.inside = false;
+  return a.ignored;
+}
+
 template <class T>
 MODTREE_ALWAYS_INLINE void cross_entropy_rows(const CrossEntropy<T> &a, std::ptrdiff_t first,
                                               std::ptrdiff_t last) {
@@ -21,7 +32,7 @@ MODTREE_ALWAYS_INLINE void cross_entropy_rows(const CrossEntropy<T> &a, std::ptr
     // Kept apart from `largest` until the end, which may be so much larger that the sum would round
     // it away.
     a.logsumexp[row] = static_cast<T>(static_cast<double>(largest) + log_sum);
-    const std::int64_t target = a.targets[row];
+    const std::int64_t target = target_of(a, row);
     if (target == a.ignored) {
       a.loss[row] = 0;
       continue;
@@ -57,7 +68,7 @@ MODTREE_ALWAYS_INLINE void cross_entropy_backward_rows(const CrossEntropyBackwar
   for (std::ptrdiff_t row = first; row < last; ++row) {
     const T *x = a.logits + row * n;
     T *dx = a.dx + row * n;
-    const std::int64_t target = a.targets[row];
+    const std::int64_t target = target_of(a, row);
     if (target == a.ignored) {
       for (std::ptrdiff_t i = 0; i < n; ++i) {
         dx[i] = 0;

@@ -6,13 +6,15 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/index.h"
+
 namespace modtree::kernels {
 
 // With e = `smoothing`, w the class weights (1 where `weight` is null), t the target and l =
 // logsumexp(x):
 //   loss = (1 - e) w[t] (l - x[t]) + e / classes * sum over c of w[c] (l - x[c]),    0 where t ==
 //   `ignored`.
-// Every other target must be a class: the caller has checked that.
+// Any other target that is no class gives 0 too, and clears `*inside`.
 template <class T>
 struct CrossEntropy {
   const T *logits;
@@ -22,6 +24,7 @@ struct CrossEntropy {
   std::ptrdiff_t rows, classes;
   std::int64_t ignored;
   double smoothing;
+  Inside *inside;
 };
 
 // dx from `g`, the gradient of each row's loss.
@@ -34,6 +37,7 @@ struct CrossEntropyBackward {
   std::ptrdiff_t rows, classes;
   std::int64_t ignored;
   double smoothing;
+  Inside *inside;
 };
 
 void cross_entropy(const CrossEntropy<float> &a);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/index.h"
 #include "kernels/parallel_kernel.h"
 
 namespace modtree::kernels {
@@ -202,7 +203,7 @@ public:
 
   MODTREE_ALWAYS_INLINE void next(T *place) {
     for (int i = 0; i < kDims; ++i) {
-      place[i] = at_[i * a_.grid_strides[4]];
+      place[i] = read_once(at_ + i * a_.grid_strides[4]);
     }
     at_ += a_.grid_strides[3];
     if (++done_[2] == a_.point_sizes[2]) {
@@ -366,7 +367,11 @@ MODTREE_ALWAYS_INLINE void spread(const GridSampleBackward<T> &b, std::ptrdiff_t
     for (std::ptrdiff_t start = 0; start < a.points; start += kPoints) {
       const std::ptrdiff_t count = a.points - start < kPoints ? a.points - start : kPoints;
       for (std::ptrdiff_t p = 0; p < count; ++p) {
-        find_taps(taps[p], places + (start + p) * kDims, a);
+        T place[kDims];
+        for (int i = 0; i < kDims; ++i) {
+          place[i] = read_once(places + (start + p) * kDims + i);
+        }
+        find_taps(taps[p], place, a);
         for (T &slope : slopes[p]) {
           slope = 0;
         }

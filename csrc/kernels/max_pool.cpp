@@ -132,7 +132,12 @@ MODTREE_ALWAYS_INLINE void max_pool_backward_planes(const MaxPoolBackward<T> &a,
       dx[i] = 0;
     }
     for (std::ptrdiff_t i = 0; i < a.from; ++i) {
-      dx[indices[i]] += g[i];
+      const std::int64_t index = read_once(indices + i);
+      if (is_inside(index, a.to)) {
+        dx[index] += g[i];
+      } else {
+        *a.inside = false;
+      }
     }
   }
 }

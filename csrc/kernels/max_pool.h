@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/index.h"
 #include "kernels/window.h"
 
 namespace modtree::kernels {
@@ -20,14 +21,15 @@ struct MaxPool {
   WindowAxis rows, columns;
 };
 
-// Adds the `from` values of each plane of g where `indices` says, into planes of `to` zeros. The
-// caller has checked the indices.
+// Adds the `from` values of each plane of g where `indices` says, into planes of `to` zeros. An
+// index that is not in the plane is left out, and clears `*inside`.
 template <class T>
 struct MaxPoolBackward {
   const T *g;
   const std::int64_t *indices;
   T *dx;
   std::ptrdiff_t planes, from, to;
+  Inside *inside;
 };
 
 void max_pool(const MaxPool<float> &a);

@@ -5,13 +5,17 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/index.h"
+
 namespace modtree::kernels {
 
-// out[indices[i]] += g[i] for `n` rows of `width` values; rows whose index is `skipped` are left
-// out. The caller has checked the indices.
+// out[indices[i]] += g[i] for `n` rows of `width` values, into `rows` rows. Those whose index is
+// `*skipped` (null: none) are left out; so are those whose index is no row, which clears `*inside`.
 void scatter_add_rows(const std::int64_t *indices, const float *g, float *out, std::ptrdiff_t n,
-                      std::ptrdiff_t width, std::int64_t skipped);
+                      std::ptrdiff_t width, const std::int64_t *skipped, std::ptrdiff_t rows,
+                      Inside *inside);
 void scatter_add_rows(const std::int64_t *indices, const double *g, double *out, std::ptrdiff_t n,
-                      std::ptrdiff_t width, std::int64_t skipped);
+                      std::ptrdiff_t width, const std::int64_t *skipped, std::ptrdiff_t rows,
+                      Inside *inside);
 
 }  // namespace modtree::kernels

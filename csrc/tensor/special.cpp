@@ -24,14 +24,15 @@ PyObject *apply(PyObject *, PyObject *arg) {
   if (!input) {
     return nullptr;
   }
+  PyArrayObject *values = as_array(input.ptr());
   py::object output = py::reinterpret_steal<py::object>(
-      PyArray_SimpleNew(PyArray_NDIM(array), PyArray_DIMS(array), NPY_DOUBLE));
+      PyArray_SimpleNew(PyArray_NDIM(values), PyArray_DIMS(values), NPY_DOUBLE));
   if (!output) {
     return nullptr;
   }
-  const auto *from = static_cast<const double *>(PyArray_DATA(as_array(input.ptr())));
+  const auto *from = static_cast<const double *>(PyArray_DATA(values));
   auto *to = static_cast<double *>(PyArray_DATA(as_array(output.ptr())));
-  npy_intp n = PyArray_SIZE(array);
+  npy_intp n = PyArray_SIZE(values);
   Py_BEGIN_ALLOW_THREADS for (npy_intp i = 0; i < n; ++i) { to[i] = kFunction(from[i]); }
   Py_END_ALLOW_THREADS PyArray_Descr *descr = PyArray_DESCR(array);
   Py_INCREF(descr);

@@ -12,6 +12,7 @@
 #include "kernels/cross_entropy.h"
 #include "kernels/gelu.h"
 #include "kernels/layer_norm.h"
+#include "kernels/max_pool.h"
 #include "kernels/optimizer.h"
 #include "kernels/recurrent.h"
 #include "kernels/scatter.h"
@@ -196,10 +197,13 @@ void check_cross_entropy() {
     const std::vector<std::int64_t> targets{n - 1, -100, 0};
     const auto g = values<T>(3, 2);
     std::vector<T> loss(3), sums(3), dx(x.size());
+    Inside inside{true};
     cross_entropy(CrossEntropy<T>{x.data(), targets.data(), nullptr, loss.data(), sums.data(), 3, n,
-                                  -100, 0.0});
+                                  -100, 0.0, &inside});
     cross_entropy_backward(CrossEntropyBackward<T>{g.data(), x.data(), targets.data(), nullptr,
-                                                   sums.data(), dx.data(), 3, n, -100, 0.0});
+                                                   sums.data(), dx.data(), 3, n, -100, 0.0,
+                                                   &inside});
+    CHECK(inside);
     for (Index row = 0; row < 3; ++row) {
       double sum = 0.0;
       for (Index i = 0; i < n; ++i) {
@@ -217,13 +221,47 @@ void check_cross_entropy() {
   }
 }
 
+// What another thread may write after the caller has looked: nothing is read or written there.
+template <class T>
+void check_indices_out_of_range() {
+  constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
+  constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
+  for (const std::int64_t wrong : {std::int64_t{3}, std::int64_t{-1}, kHuge, kLeast}) {
+    const auto x = values<T>(6, 1), g = values<T>(6, 2);
+    const std::vector<std::int64_t> indices{wrong, 2};
+    std::vector<T> loss(2), sums(2), dx(6), w(3, T(1));
+    for (const double smoothing : {0.0, 0.1}) {
+      Inside inside{true};
+      cross_entropy(CrossEntropy<T>{x.data(), indices.data(), w.data(), loss.data(), sums.data(), 2,
+                                    3, -100, smoothing, &inside});
+      CHECK(!inside && loss[0] == 0 && loss[1] != 0);
+      inside = true;
+      cross_entropy_backward(CrossEntropyBackward<T>{g.data(), x.data(), indices.data(), w.data(),
+                                                     sums.data(), dx.data(), 2, 3, -100, smoothing,
+                                                     &inside});
+      CHECK(!inside && dx[0] == 0 && dx[3] != 0);
+    }
+    Inside inside{true};
+    std::vector<T> out(9);
+    scatter_add_rows(indices.data(), g.data(), out.data(), 2, 3, nullptr, 3, &inside);
+    CHECK(!inside && out[0] == 0 && out[6] == g[3]);
+    inside = true;
+    std::vector<T> plane(3);
+    max_pool_backward(MaxPoolBackward<T>{g.data(), indices.data(), plane.data(), 1, 2, 3, &inside});
+    CHECK(!inside && plane[0] == 0 && plane[2] == g[1]);
+  }
+}
+
 template <class T>
 void check_scatter() {
   for (Index width : kSizes) {
     const std::vector<std::int64_t> indices{2, 0, 2, 1, 2};
+    const std::int64_t skipped = 1;
     const auto g = values<T>(5 * width, 1);
     std::vector<T> out(static_cast<std::size_t>(3 * width));
-    scatter_add_rows(indices.data(), g.data(), out.data(), 5, width, 1);
+    Inside inside{true};
+    scatter_add_rows(indices.data(), g.data(), out.data(), 5, width, &skipped, 3, &inside);
+    CHECK(inside);
     for (Index i = 0; i < width; ++i) {
       CHECK(at(out, i) == at(g, width + i));
       CHECK(at(out, width + i) == 0.0);
@@ -337,6 +375,7 @@ void check_all() {
   check_softmax_gradients<T>();
   check_norms<T>();
   check_cross_entropy<T>();
+  check_indices_out_of_range<T>();
   check_scatter<T>();
   check_optimizers<T>();
   check_cells<T>();

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from modtree._C import own_index
 from modtree._ops.registry import define, derive, ops, unchanged
 
 
 def _setitem(x: Any, index: Any, value: Any) -> Any:
     result = x.copy()
-    result[index] = value
+    result[own_index(index)] = value
     return result
 
 
@@ -50,11 +51,11 @@ def _lost(g: Any, _out: Any, _x: Any, _value: Any) -> Any:
 
 def _without(g: Any, index: Any) -> Any:
     result = g.copy()
-    result[index] = 0
+    result[own_index(index)] = 0
     return result
 
 
-derive("setitem", _setitem_kept, None, lambda g, _out, _x, index, _value: g[index])
+derive("setitem", _setitem_kept, None, lambda g, _out, _x, index, _value: g[own_index(index)])
 
 
 derive("clone", unchanged)

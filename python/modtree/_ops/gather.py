@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from modtree._C import kernels
+from modtree._C import kernels, own_index
 from modtree._ops.generic import like_first, operation, wrap_dim
 from modtree._ops.indices import (
     along_axis,
@@ -43,7 +43,7 @@ def _gather(x: Any, axis: int, index: Any) -> Any:
     result = kernels.gather(x, axis, index)
     if result is None:
         check_bounds(index, x.shape[axis], axis)
-        result = x[along_axis(index, axis)]
+        result = x[along_axis(own_index(index), axis)]
     return result.reshape(shape)
 
 
@@ -83,7 +83,7 @@ def _scatter(x: Any, axis: int, index: Any, source: Any, mode: Any) -> Any:
         if quick is not None:
             return quick.reshape(x.shape)
     result = x.copy()
-    wide, place = at_least_1d(result), along_axis(index, axis)
+    wide, place = at_least_1d(result), along_axis(own_index(index), axis)
     if mode is None:
         wide[place] = source
     elif mode == "add" and x.dtype.kind in "fc":

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from modtree._C import as_tuple
+from modtree._C import as_tuple, own_index
 from modtree._ops.generic import like_first, operation, wrap_dim
 from modtree._ops.indices import (
     flat_indices,
@@ -60,7 +60,7 @@ def _getitem_backward(g: Any, shape: tuple[int, ...], index: Any) -> Any:
 
 
 def _index_put(x: Any, index: Any, values: Any, accumulate: bool = False) -> Any:
-    result = x.copy()
+    result, index = x.copy(), own_index(index)
     if not accumulate:
         result[index] = values
     elif x.dtype.kind in "fc":
@@ -75,7 +75,11 @@ def _index_put(x: Any, index: Any, values: Any, accumulate: bool = False) -> Any
 define("getitem_backward", _getitem_backward, meta=shape_given)
 define("index_put", _index_put, meta=like_first)
 
-define("take", lambda x, index: x.reshape(-1)[index], meta=lambda x, index: (index.shape, x.dtype))
+define(
+    "take",
+    lambda x, index: x.reshape(-1)[own_index(index)],
+    meta=lambda x, index: (index.shape, x.dtype),
+)
 
 
 def index_put(input: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from modtree._C import own_index
 from modtree._ops.generic import like_first, operation, wrap_dim
 from modtree._ops.indices import (
     at_least_1d,
@@ -69,7 +70,7 @@ def _index_add(x: Any, axis: int, index: Any, source: Any, alpha: Any) -> Any:
 def _index_copy(x: Any, axis: int, index: Any, source: Any) -> Any:
     check_index(index, "index_copy")
     result = x.copy()
-    wide, index = at_least_1d(result), index.reshape(-1)
+    wide, index = at_least_1d(result), own_index(index.reshape(-1))
     axis = wrap_dim(axis, wide.ndim)
     if index.size and (index.min() < -wide.shape[axis] or index.max() >= wide.shape[axis]):
         raise IndexError(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from modtree._C import kernels
+from modtree._C import kernels, own_index
 
 _KERNEL_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
@@ -102,7 +102,7 @@ def positions(shape: tuple[int, ...], index: Any) -> Any:
     """For each element that ``x[index]`` picks from an array of this shape, its number in C
     order.
     """
-    return np.arange(math.prod(shape)).reshape(shape)[index]
+    return np.arange(math.prod(shape)).reshape(shape)[own_index(index)]
 
 
 def flat_indices(shape: tuple[int, ...], arrays: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from modtree._C import kernels
+from modtree._C import kernels, own_index
 from modtree._ops.generic import Array, Spec, is_array, native, need_arrays, need_floating
 from modtree._ops.registry import define, derive, derive_jointly
 
@@ -260,7 +260,7 @@ def _as_input(rows: Any, shape: tuple[int, ...]) -> Any:
 
 def _chosen(target: Array, classes: int, ignore: int) -> tuple[Array, Array | None]:
     """Class numbers that can be looked up, and where they count (None: everywhere)."""
-    index = target.reshape(-1)
+    index = own_index(target.reshape(-1))
     if not index.size:
         return index, None
     counts = None

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from modtree._C import TensorBase, as_dtype
+from modtree._C import TensorBase, as_dtype, own_index
 from modtree._ops import masks
 from modtree._ops.generic import operation, select
 from modtree._ops.registry import define, derive, export, not_differentiable, ops
@@ -33,12 +33,13 @@ def _check_mask(mask: Any, name: str) -> None:
 def _masked_select(x: Any, mask: Any) -> Any:
     _check_mask(mask, "masked_select")
     x, mask = np.broadcast_arrays(x, mask)
+    mask = own_index(mask)
     return x[mask].reshape(-1)
 
 
 def _masked_put(g: Any, mask: Any) -> Any:
     """Zeros of the mask's shape with the elements of g, in order, where the mask holds."""
-    result = np.zeros(mask.shape, g.dtype)
+    result, mask = np.zeros(mask.shape, g.dtype), own_index(mask)
     result[mask] = g.reshape(-1)[: np.count_nonzero(mask)]
     return result
 
@@ -51,6 +52,7 @@ def _masked_scatter(x: Any, mask: Any, source: Any) -> Any:
             f"{source.dtype}"
         )
     x, mask = np.broadcast_arrays(x, mask)
+    mask = own_index(mask)
     wanted = np.count_nonzero(mask)
     if wanted > source.size:
         raise RuntimeError(

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from modtree._C import kernels
+from modtree._C import kernels, own_index
 from modtree._ops.generic import Array, Spec, need_arrays
 from modtree._ops.registry import define, derive
 from modtree._ops.windows import (
@@ -215,7 +215,8 @@ def _take_planes(x: Array, indices: Array, sizes: Sizes) -> Array:
     lead = x.ndim - len(sizes)
     planes, inner = math.prod(x.shape[:lead]), math.prod(indices.shape[lead:])
     flat = x.reshape(planes, math.prod(sizes))
-    return np.take_along_axis(flat, indices.reshape(planes, inner), 1).reshape(indices.shape)
+    index = own_index(indices.reshape(planes, inner))
+    return np.take_along_axis(flat, index, 1).reshape(indices.shape)
 
 
 max_pool = define("max_pool", _max_pool, meta=_max_pool_meta, record=_max_pool_indices)

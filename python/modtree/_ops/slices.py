@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from modtree._C import get_items
 from modtree._ops.generic import operation, operation_of_list, wrap_dim, zeros_of
 from modtree._ops.registry import define, derive, export, ops
 
@@ -53,7 +54,7 @@ def _sum_of_windows(g: Any, shape: tuple[int, ...], axis: int, size: int, step: 
     return result
 
 
-define("getitem", operator.getitem, view=True)
+define("getitem", get_items, view=True)
 
 define("diagonal", _diagonal, view=True)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from modtree._C import kernels
+from modtree._C import kernels, own_index
 from modtree._ops.generic import kept, native, operation, shared_evenly
 from modtree._ops.indices import scattered
 from modtree._ops.reduce import axis_of, meta_of_reduction, reduction, require_size
@@ -43,7 +43,7 @@ def _take_along(x: Any, index: Any, axis: int) -> Any:
         result = kernels.gather(x, axis, index)
         if result is not None:
             return result
-    return np.take_along_axis(x, index, axis)
+    return np.take_along_axis(x, own_index(index), axis)
 
 
 def _fits(x: Any, index: Any, axis: int) -> bool:
