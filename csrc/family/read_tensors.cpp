@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "family/read_tensors.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "family/family.h"
 #include "python/call.h"
 #include "python/signals.h"
@@ -53,22 +56,34 @@ const char *dtype_name(dlpack::DataType dtype) {
   }
 }
 
-std::int64_t count_of(const TensorFacts &facts) {
-  std::int64_t count = 1;
-  for (int i = 0; i < facts.ndim; ++i) {
-    count *= facts.shape[i];
+bool is_empty(const TensorFacts &facts) {
+  return std::any_of(facts.shape, facts.shape + facts.ndim, [](auto size) { return size == 0; });
+}
+
+// The number of bytes of all elements; -1 where it has no room: an expanded tensor has more of them
+// than memory.
+std::int64_t bytes_of(const TensorFacts &facts) {
+  std::int64_t bytes = is_empty(facts) ? 0 : facts.dtype.bits / 8;
+  for (int i = 0; bytes != 0 && i < facts.ndim; ++i) {
+    if (bytes > std::numeric_limits<std::int64_t>::max() / facts.shape[i]) {
+      return -1;
+    }
+    bytes *= facts.shape[i];
   }
-  return count;
+  return bytes;
 }
 
 // Do the values lie one after the other, in the order of their indices?
 bool is_contiguous(const TensorFacts &facts) {
+  if (is_empty(facts)) {
+    return true;
+  }
   std::int64_t expected = 1;
   for (int i = facts.ndim - 1; i >= 0; --i) {
     if (facts.shape[i] != 1 && facts.strides[i] != expected) {
-      return count_of(facts) == 0;
+      return false;
     }
-    expected *= facts.shape[i];
+    expected *= facts.shape[i];  // at most the elements in memory
   }
   return true;
 }
@@ -98,8 +113,17 @@ PyObject *read_tensor(PyObject *tensor) {
     return read == Read::error ? nullptr : Py_NewRef(Py_None);
   }
   const Owned shape = shape_tuple(facts);
+  const std::int64_t bytes = bytes_of(facts);
+  if (shape && bytes < 0) {
+    PyErr_Format(
+        PyExc_RuntimeError,
+        "numel: integer multiplication overflow: a tensor of %s of shape %S has more bytes "
+        "than a number of 64 bits can say. Read the tensor that it was expanded from",
+        name, shape.ptr());
+    return nullptr;
+  }
   return shape ? Py_BuildValue("sOnnO", name, shape.ptr(), reinterpret_cast<Py_ssize_t>(facts.data),
-                               static_cast<Py_ssize_t>(count_of(facts) * (facts.dtype.bits / 8)),
+                               static_cast<Py_ssize_t>(bytes),
                                is_contiguous(facts) ? Py_True : Py_False)
                : nullptr;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "family/tensor_reader.h"
 
+#include <limits>
+
 #include "python/call.h"
 #include "python/interned.h"
 #include "python/loaded_library.h"
@@ -303,10 +305,12 @@ int TensorReader::is_within_storage(PyObject *tensor, const TensorFacts &facts) 
     if (facts.shape[i] == 0) {
       return 1;
     }
-    if (facts.strides[i] < 0) {
+    const std::int64_t steps = facts.shape[i] - 1;
+    constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 32;  // in bytes
+    if (facts.strides[i] < 0 || (steps != 0 && facts.strides[i] > (kMost - reach) / steps)) {
       return 0;
     }
-    reach += (facts.shape[i] - 1) * facts.strides[i];
+    reach += steps * facts.strides[i];
   }
   std::size_t size, address;
   const Owned storage = call(untyped_storage_, tensor);

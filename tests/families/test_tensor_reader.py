@@ -311,3 +311,12 @@ def test_no_references_are_kept():
         read(tensor)
         read(tensor[:1])
     assert sys.getrefcount(tensor) == before
+
+
+def test_bytes_of_an_expanded_tensor_are_counted_without_overflow():
+    one = torch.ones(1)
+    assert read(one.expand(1 << 31, 1 << 20))[3:] == (1 << 53, False)
+    with pytest.raises(RuntimeError, match="integer multiplication overflow"):
+        read(one.expand(1 << 31, 1 << 31))
+    assert read(torch.ones(0, 3))[3:] == (0, True)
+    assert read(torch.ones(3, 0).t())[3:] == (0, True)

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from modtree._ops.generic import as_ints, operation
+from modtree._ops.generic import Array, as_ints, operation
 from modtree._ops.registry import define, derive, export, ops
+
+_MOST = np.iinfo(np.intp).max
 
 
 def _repeat(x: Any, counts: Any) -> Any:
@@ -39,9 +41,28 @@ def _repeat_interleave_meta(x: Any, repeats: Any, axis: Any) -> Any:
 
 
 define("repeat", _repeat, meta=_repeat_meta)
+
+
+def repeated(x: Array, repeats: Any, axis: int | None) -> Array:
+    """np.repeat(), which adds up how many there will be without a look at overflow."""
+    counts = np.array(repeats)  # our own: nobody changes what was looked at
+    along = x.size if axis is None else x.shape[axis]
+    if counts.dtype.kind in "iu" and counts.size and along:
+        each = x.nbytes // along
+        if (
+            int(counts.max()) * along * each > _MOST
+            and int(counts.sum(dtype=object)) * each > _MOST
+        ):
+            raise RuntimeError(
+                f"repeat_interleave: Storage size calculation overflowed with {along} elements "
+                f"repeated up to {counts.max()} times"
+            )
+    return np.repeat(x, counts, axis)
+
+
 define(
     "repeat_interleave",
-    lambda x, repeats, axis: np.repeat(x, repeats, axis),
+    repeated,
     meta=_repeat_interleave_meta,
 )
 
@@ -89,7 +110,7 @@ def _repeat_interleave_back(g: Any, _out: Any, x_like: Any, repeats: Any, axis: 
     along = (int(np.prod(shape)),) if axis is None else shape
     size = along[axis or 0] if along else 1
     counts = getattr(repeats, "_array", repeats)
-    index = np.repeat(np.arange(size), counts)
+    index = repeated(np.arange(size), counts, None)
     return _pick_backward(g, along, axis or 0, index).reshape(shape)
 
 

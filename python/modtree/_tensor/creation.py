@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import builtins
+import math
 import operator
 from typing import Any
 
 import numpy as np
 
 from modtree import _C
-from modtree._C import as_dtype, as_tuple, from_array, get_default_dtype
+from modtree._C import as_dtype, as_tuple, get_default_dtype, own_array
 from modtree._tensor.batch_levels import drawing, levels
 from modtree._tensor.devices import as_device, contexts, device_in_force
 from modtree._tensor.factory_arguments import PLACE, checked, checked_arguments, parameters_of
@@ -30,6 +31,9 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
+
+
+_MOST_BYTES = np.iinfo(np.intp).max
 
 
 def sizes_of(size: tuple[Any, ...]) -> tuple[int, ...]:
@@ -73,7 +77,19 @@ def make_at(make: Any, shape: Any, dtype: Any, device: Any, requires_grad: bool)
         device = device_in_force()
     if device is not None and as_device(device).type == "meta":
         return _C.empty_meta(shape, get_default_dtype() if dtype is None else dtype, requires_grad)
-    return from_array(make(shape, numpy_dtype(dtype)), requires_grad)
+    kind = numpy_dtype(dtype)
+    try:
+        array = make(shape, kind)
+    except ValueError:
+        need_storage(shape, kind)
+        raise
+    return own_array(array, requires_grad)
+
+
+def need_storage(shape: Any, kind: np.dtype) -> None:
+    """Raises the RuntimeError of a size in bytes that no number of 64 bits can say."""
+    if math.prod(n for n in shape if n) * kind.itemsize > _MOST_BYTES:
+        raise RuntimeError(f"Storage size calculation overflowed with sizes={list(shape)}")
 
 
 _PLACE_ARGS = """\
@@ -153,7 +169,12 @@ def empty(
     if device is None and memory_format is None and not kwargs and not contexts:
         shape = size[0] if len(size) == 1 and type(size[0]) in (tuple, Size) else size
         if _are_plain_sizes(shape):
-            return from_array(np.empty(shape, numpy_dtype(dtype)))
+            kind = numpy_dtype(dtype)
+            try:
+                return own_array(np.empty(shape, kind))
+            except ValueError:
+                need_storage(shape, kind)
+                raise
     result = _empty(*size, dtype=dtype, device=device, **kwargs)
     if memory_format is None:
         return result
@@ -266,6 +287,7 @@ def empty_strided(
             if 0 not in shape
             else 0
         )
+        need_storage((extent,), kind)
         flat = np.empty(extent, kind)
         return np.lib.stride_tricks.as_strided(flat, shape, [s * kind.itemsize for s in stride])
 

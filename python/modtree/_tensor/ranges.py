@@ -10,7 +10,7 @@ import numpy as np
 
 from modtree import _C
 from modtree._C import as_dtype, get_default_dtype
-from modtree._tensor.creation import make_at, numpy_dtype
+from modtree._tensor.creation import make_at, need_storage, numpy_dtype
 from modtree._tensor.factory_arguments import PLACE, checked
 
 __all__ = ["arange", "eye", "linspace", "logspace", "tril_indices", "triu_indices"]
@@ -56,6 +56,7 @@ def arange(
         dtype = "int64" if integral else get_default_dtype()
     kind = numpy_dtype(dtype)
     count = builtins.max(0, -int(-(end - start) // step)) if step else 0
+    need_storage((count,), kind)
     values = start + step * np.arange(count, dtype=_int64 if kind.kind in "iub" else np.float64)
     return make_at(lambda _, kind: values.astype(kind), (count,), dtype, device, requires_grad)
 

@@ -8,6 +8,7 @@ import numpy as np
 from modtree._C import from_array
 from modtree._ops import embedding as embedding_ops
 from modtree._tensor.batch_levels import for_each_sample
+from modtree._tensor.creation import need_storage
 from modtree._tensor.ranges import arange
 from modtree._tensor.tensor import Tensor
 from modtree.nn.functional._common import need_tensor
@@ -135,6 +136,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         raise RuntimeError(
             f"Class values must be smaller than num_classes, got {values.max()} of {num_classes}."
         )
+    need_storage((*values.shape, num_classes), values.dtype)
     result = np.zeros(values.size * num_classes, np.int64)
     result[np.arange(0, result.size, num_classes) + values.reshape(-1)] = 1
     return from_array(result.reshape(*values.shape, num_classes))
