@@ -168,6 +168,21 @@ void register_family(PyTypeObject *type, TensorFamily *family) {
   type_facts.store(type, looked_up_version(type), {family, family->are_parameters(type), false});
 }
 
+int own_switch(ConversionSwitch which) {
+  const py::object flag = call_installed(which == ConversionSwitch::swap
+                                             ? installed.get_swap_module_params_on_conversion
+                                             : installed.get_overwrite_module_params_on_conversion);
+  return flag ? PyObject_IsTrue(flag.ptr()) : -1;
+}
+
+int switch_anywhere(ConversionSwitch which) {
+  int is_on = own_switch(which);
+  for (std::size_t i = 0; is_on == 0 && i < known_families.size(); ++i) {  // it may grow meanwhile
+    is_on = known_families[i]->conversion_switch(which);
+  }
+  return is_on;
+}
+
 void forget_families() { type_facts.clear(); }
 
 }  // namespace modtree

@@ -4,6 +4,8 @@
 
 #include <pybind11/pytypes.h>
 
+#include <cstdint>
+
 #include "family/tensor_facts.h"
 #include "python/compat.h"
 #include "python/type_cache.h"
@@ -11,6 +13,9 @@
 namespace modtree {
 
 namespace py = pybind11;
+
+// How converted tensors take the place of the old ones (modtree.__future__).
+enum class ConversionSwitch : std::uint8_t { overwrite, swap };
 
 // One tensor library as the tree sees it; the C++ face of a modtree.families.base.TensorFamily.
 //
@@ -90,6 +95,9 @@ public:
   // Does a conversion to `other` exchange the contents of the two, whatever modtree.__future__
   // says?
   virtual int must_swap_contents(PyObject *, PyObject *) { return 0; }
+  // What the library's own switch says (torch.__future__), for its tensors; false where it has
+  // none.
+  virtual int conversion_switch(ConversionSwitch) { return 0; }
   // Does that where it is one copy of memory and cannot fail; false: nothing was done. Runs no
   // Python code.
   virtual bool copy_quickly(PyObject *, PyObject *) { return false; }
@@ -202,6 +210,11 @@ enum class ValueKind { other, tensor, buffer, parameter, foreign_module };
 int value_kind(PyObject *value, ValueKind *kind, TensorFamily **family);
 // The same when facts_of_type() of the value was asked already.
 int value_kind_by(const TypeFacts &facts, PyObject *value, ValueKind *kind, TensorFamily **family);
+
+// The switch of modtree.__future__, which holds for tensors of all families; -1 on error.
+int own_switch(ConversionSwitch which);
+// Is that on, or the one of any library that was met? -1 on error.
+int switch_anywhere(ConversionSwitch which);
 
 // Makes `family` known for `type` (the NumPy family registers its exact types so that nothing is
 // looked up). The family lives for ever.

@@ -4,6 +4,7 @@
 #include "family/parameter_copies.h"
 #include "family/tensor_reader.h"
 #include "python/compat.h"
+#include "python/installed.h"
 #include "python/interned.h"
 
 namespace modtree {
@@ -75,6 +76,8 @@ public:
         can_set_data_(object.attr("can_set_data")),
         set_data_(object.attr("set_data")),
         must_swap_contents_(object.attr("must_swap_contents")),
+        is_overwriting_(object.attr("get_overwrite_module_params_on_conversion")),
+        is_swapping_(object.attr("get_swap_module_params_on_conversion")),
         copy_into_(object.attr("copy_into")),
         copy_all_(object.attr("copy_all")),
         to_(object.attr("to")),
@@ -243,6 +246,15 @@ public:
                ? 0
                : truth_of(call(must_swap_contents_, tensor, other));
   }
+  int conversion_switch(ConversionSwitch which) override {
+    const bool swap = which == ConversionSwitch::swap;
+    const py::object &getter = swap ? is_swapping_ : is_overwriting_;
+    // A program on the native class has one pair of switches for both.
+    const bool is_own =
+        getter.ptr() == (swap ? installed.get_swap_module_params_on_conversion
+                              : installed.get_overwrite_module_params_on_conversion);
+    return getter.is_none() || is_own ? 0 : truth_of(call(getter));
+  }
   int copy_into(PyObject *tensor, PyObject *source) override {
     const bool own = common_names_ && family_of_type(Py_TYPE(source)) == this;
     if (!own && PyErr_Occurred()) {
@@ -299,8 +311,8 @@ private:
       is_complex_, shape_;
   py::object requires_grad_, set_requires_grad_, has_grad_fn_, grad_, set_grad_, zero_grad_,
       no_grad_, is_grad_enabled_, set_grad_enabled_;
-  py::object detach_, make_parameter_, can_set_data_, set_data_, must_swap_contents_, copy_into_,
-      copy_all_, to_, empty_like_;
+  py::object detach_, make_parameter_, can_set_data_, set_data_, must_swap_contents_,
+      is_overwriting_, is_swapping_, copy_into_, copy_all_, to_, empty_like_;
   ParameterCopies copies_;
   TensorReader reader_;
 };

@@ -474,6 +474,28 @@ def test_swap_mode_drops_attributes(impl):
     assert not hasattr(m.w, "note")
 
 
+@pytest.mark.parametrize("mode", [None, overwrite_mode, swap_mode])
+def test_a_parameter_and_its_gradient_are_converted_both_or_neither(impl, mode):
+    if impl.is_torch:
+        pytest.skip("torch has converted the parameter by then")
+    m = leaf(impl, "w")
+    w, m.w.grad = m.w, impl.lib.ones(2)
+    grad = w.grad
+    calls = []
+
+    def half(tensor):
+        calls.append(tensor)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return tensor.double()
+
+    with mode(impl) if mode else quiet(), raises(KeyboardInterrupt):
+        m._apply(half)
+    assert calls[0] is w and calls[1] is grad
+    assert m.w is w and w.grad is grad
+    assert dtype(w) == dtype(grad) == "float32" and values(w) == [1.0, 2.0]
+
+
 # -- _apply: buffers -----------------------------------------------------------------------------
 
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "module/state/load_entry.h"
-#include "python/installed.h"
 
 namespace modtree {
 
@@ -111,9 +110,11 @@ PyObject *of_same_library(const LoadEntry &entry, PyObject *source) {
 
 }  // namespace
 
-int swap_mode() {
-  const py::object flag = call_installed(installed.get_swap_module_params_on_conversion);
-  return flag ? PyObject_IsTrue(flag.ptr()) : -1;
+int swaps(const LoadEntry &entry, const LoadMode &mode) {
+  const int own = mode.swap ? own_switch(ConversionSwitch::swap) : 0;
+  return own == 0 && mode.swap && entry.family
+             ? entry.family->conversion_switch(ConversionSwitch::swap)
+             : own;
 }
 
 int warn_of_meta_copy(PyObject *key) {
@@ -188,8 +189,9 @@ int check_entry(const LoadEntry &entry, const LoadMode &mode, py::object *source
 }
 
 int try_to_store(const LoadEntry &entry, const LoadMode &mode, PyObject *source) {
-  if (mode.swap) {
-    return swap_in(entry, mode, source);
+  const int swap = swaps(entry, mode);
+  if (swap != 0) {
+    return swap < 0 ? -1 : swap_in(entry, mode, source);
   }
   if (!mode.assign) {
     return entry.family->copy_into(entry.tensor, source);
@@ -216,14 +218,15 @@ PyObject *failure_message(const LoadEntry &entry, const LoadMode &mode, PyObject
   const Owned args = steal(PyObject_GetAttrString(exception.ptr(), "args"));
   const Owned mine = args ? steal(PyObject_CallMethodNoArgs(entry.tensor, names.size)) : Owned();
   const Owned theirs = mine ? steal(PyObject_CallMethodNoArgs(source, names.size)) : Owned();
-  if (!theirs) {
+  const int swap = theirs ? swaps(entry, mode) : -1;
+  if (swap < 0) {
     return nullptr;
   }
   return PyUnicode_FromFormat("While %s the parameter named \"%U\", whose dimensions in the model "
                               "are %S and whose dimensions in the "
                               "checkpoint are %S, an exception occurred : %S.",
-                              mode.swap ? "swapping" : "copying", entry.key, mine.ptr(),
-                              theirs.ptr(), args.ptr());
+                              swap ? "swapping" : "copying", entry.key, mine.ptr(), theirs.ptr(),
+                              args.ptr());
 }
 
 int store_entry(const LoadEntry &entry, const LoadMode &mode, PyObject *source, Owned *message) {

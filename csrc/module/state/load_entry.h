@@ -10,11 +10,8 @@ namespace modtree {
 
 struct LoadMode {
   bool assign = false;  // put the checkpoint's tensors in place of the module's
-  bool swap = false;    // exchange contents (modtree.__future__)
+  bool swap = false;    // exchange contents of tensors of some family: see swaps()
 };
-
-// The switch of modtree.__future__; -1 on error.
-int swap_mode();
 
 // A tensor of a module and what the checkpoint has for it. `key` is its full name.
 struct LoadEntry {
@@ -24,6 +21,9 @@ struct LoadEntry {
   PyObject *tensor;
   TensorFamily *family;
 };
+
+// The switch of modtree.__future__, or of the library for its tensors; -1 on error.
+int swaps(const LoadEntry &entry, const LoadMode &mode);
 
 // 1: `source` may be stored (it is replaced by its only element where torch does so). 2: so it may,
 // but the copy has no effect, of which warn_of_meta_copy warns. 0: it may not, `message` says why.

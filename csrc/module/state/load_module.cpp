@@ -231,7 +231,7 @@ int load_own(PyObject *module, PyObject *state_dict, PyObject *prefix, PyObject 
   }
   const int is_strict = PyObject_IsTrue(strict);
   const int assign = is_strict < 0 ? -1 : assign_flag(local_metadata);
-  const int swap = assign < 0 ? -1 : swap_mode();
+  const int swap = assign < 0 ? -1 : switch_anywhere(ConversionSwitch::swap);
   if (swap < 0) {
     return -1;
   }

@@ -335,7 +335,8 @@ private:
       // A copy into a tensor without a shape: there are no values that it could spoil.
       return entry.family->is_uninitialized(entry.tensor);
     }
-    return in_parameters && !options_.mode.swap ? refuses_assignment(entry, source) : 0;
+    const int swap = in_parameters ? swaps(entry, options_.mode) : 1;
+    return swap != 0 ? (swap < 0 ? -1 : 0) : refuses_assignment(entry, source);
   }
 
   // Will the module refuse what is assigned to an entry of its parameters, a tensor in the place of

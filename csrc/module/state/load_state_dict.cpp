@@ -562,7 +562,7 @@ PyObject *module_load_state_dict(PyObject *self_obj, PyObject *const *args, Py_s
           .release()
           .ptr();
     }
-    const int swap = swap_mode();
+    const int swap = switch_anywhere(ConversionSwitch::swap);
     if (swap < 0) {
       return nullptr;
     }

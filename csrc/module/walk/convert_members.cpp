@@ -63,16 +63,6 @@ int check_replaceable(ModuleObject *module, PyObject *key, TensorFamily *family,
   return non_leaf == 0 ? 0 : -1;
 }
 
-// What a getter of modtree.__future__ says. Throws error_already_set.
-bool future_flag(PyObject *getter) {
-  const py::object flag = call_installed(getter);
-  const int truth = flag ? PyObject_IsTrue(flag.ptr()) : -1;
-  if (truth < 0) {
-    throw py::error_already_set();
-  }
-  return truth == 1;
-}
-
 // Puts the error that says which swap failed in front of the one that is set; -1.
 int raise_no_swap(ModuleObject *module, PyObject *key, bool is_grad) {
   if (!PyErr_ExceptionMatches(PyExc_Exception)) {
@@ -97,10 +87,22 @@ MemberConversion::MemberConversion(PyObject *fn)
     : fn_(py::reinterpret_borrow<py::object>(fn)),
       is_function_(PyFunction_Check(fn)),
       torch_to_(fn),
-      keep_ties_(is_keep_ties(fn)) {
-  overwrite_ = future_flag(installed.get_overwrite_module_params_on_conversion);
-  swap_ = future_flag(installed.get_swap_module_params_on_conversion);
+      keep_ties_(is_keep_ties(fn)) {}
+
+// The switches of modtree.__future__, and those of the library for its own tensors.
+int MemberConversion::ask_switches(TensorFamily *family) {
+  bool *const answers[] = {&overwrite_, &swap_};
+  for (const auto which : {ConversionSwitch::overwrite, ConversionSwitch::swap}) {
+    const int own = own_switch(which);
+    const int is_on = own != 0 ? own : family->conversion_switch(which);
+    if (is_on < 0) {
+      return -1;
+    }
+    *answers[static_cast<int>(which)] = is_on != 0;
+  }
   keeps_same_ = !overwrite_ && !swap_;
+  asked_ = family;
+  return 0;
 }
 
 PyObject *MemberConversion::call(TensorFamily *family, PyObject *tensor) {
@@ -167,7 +169,7 @@ int MemberConversion::convert_items(ModuleObject *module, PyObject *mapping) {
     if (is_tensor <= 0) {
       return is_tensor < 0 ? -1 : raise_no_tensor(module, key.ptr(), parameter.ptr());
     }
-    if (no_grad_.enter(family) < 0 ||
+    if ((family != asked_ && ask_switches(family) < 0) || no_grad_.enter(family) < 0 ||
         (keep_ties_ ? convert_tied(module, key.ptr(), family, parameter.ptr())
                     : convert_parameter(module, key.ptr(), family, parameter.ptr())) < 0) {
       return -1;
@@ -208,119 +210,174 @@ int MemberConversion::convert_tied(ModuleObject *module, PyObject *key, TensorFa
   return remember_converted(fn_.ptr(), parameter, stored.ptr());
 }
 
+struct MemberConversion::Pair {
+  TensorFamily *family;
+  PyObject *parameter;  // borrowed, as `converted`
+  PyObject *converted;
+  py::object grad;  // empty when there is none
+  py::object converted_grad;
+  TensorFamily *grad_family = nullptr;  // of converted_grad
+
+  bool has_grad() const { return static_cast<bool>(grad); }
+  bool keeps_grad() const { return converted_grad.is(grad); }
+};
+
 // What follows the call of the function; *stored is what the registry holds then.
 int MemberConversion::take_converted(ModuleObject *module, PyObject *key, TensorFamily *family,
                                      PyObject *parameter, PyObject *converted, py::object *stored) {
   if (converted != parameter && check_converted(module, key, converted) < 0) {
     return -1;
   }
-  const int must_swap = swap_ ? 1 : family->must_swap_contents(parameter, converted);
-  if (must_swap < 0) {
+  const int swap = swap_ ? 1 : family->must_swap_contents(parameter, converted);
+  if (swap < 0) {
     return -1;
   }
-  const bool swap = must_swap == 1;
-  // The gradient belongs to the old parameter: a new one starts without.
-  const auto grad = py::reinterpret_steal<py::object>(family->grad(parameter));
-  if (!grad || store_parameter(module, key, family, parameter, converted, swap, stored) < 0) {
+  Pair pair{family, parameter, converted, {}, {}};
+  pair.grad = py::reinterpret_steal<py::object>(family->grad(parameter));
+  if (!pair.grad) {
     return -1;
   }
-  if (grad.is_none()) {
-    return 0;
+  if (pair.grad.is_none()) {
+    pair.grad = py::object();
+  } else if (convert_grad(module, key, &pair) < 0) {
+    return -1;
   }
-  return convert_grad(module, key, family, parameter, grad.ptr(), swap, stored->ptr());
+  *stored = py::reinterpret_borrow<py::object>(parameter);
+  if (swap) {
+    return swap_pair(module, key, pair);
+  }
+  const int keeps = converted == parameter && !overwrite_;
+  const int sets_data = keeps ? 1 : may_set_data(family, parameter, converted);
+  if (sets_data != 0) {
+    return sets_data < 0 ? -1 : set_data_of_pair(pair);
+  }
+  return replace_pair(module, key, pair, stored);
 }
 
 int MemberConversion::may_set_data(TensorFamily *family, PyObject *tensor, PyObject *converted) {
   return overwrite_ ? 0 : family->can_set_data(tensor, converted);
 }
 
-// Puts the converted value in place of the parameter; *stored is what the registry holds then.
-int MemberConversion::store_parameter(ModuleObject *module, PyObject *key, TensorFamily *family,
-                                      PyObject *parameter, PyObject *converted, bool swap,
-                                      py::object *stored) {
-  *stored = py::reinterpret_borrow<py::object>(parameter);
-  if (!swap) {
-    if (converted == parameter && !overwrite_) {
-      return 0;
+// Before anything of the parameter is changed: the function may fail here too.
+int MemberConversion::convert_grad(ModuleObject *module, PyObject *key, Pair *pair) {
+  pair->converted_grad = py::reinterpret_steal<py::object>(call(pair->family, pair->grad.ptr()));
+  if (!pair->converted_grad) {
+    return -1;
+  }
+  if (pair->keeps_grad()) {
+    pair->grad_family = pair->family;
+    return 0;
+  }
+  PyObject *converted = pair->converted_grad.ptr();
+  const int is_tensor = family_of(converted, &pair->grad_family);
+  if (is_tensor == 0) {
+    const std::string owner = short_type_text(module), type = type_text(converted);
+    PyErr_Format(PyExc_TypeError,
+                 "the conversion of the gradient of parameter %R of %.200s gave a '%.200s' "
+                 "object, which is no tensor",
+                 key, owner.c_str(), type.c_str());
+  }
+  const int requires_grad = is_tensor > 0 ? pair->family->requires_grad(pair->grad.ptr()) : -1;
+  return requires_grad < 0 ? -1
+                           : pair->grad_family->set_requires_grad(converted, requires_grad == 1);
+}
+
+// A parameter of what the function made, which requires a gradient where the old one does.
+py::object MemberConversion::new_parameter(const Pair &pair) {
+  const int requires_grad = pair.family->requires_grad(pair.parameter);
+  TensorFamily *family =
+      requires_grad < 0 ? nullptr : family_of_result(pair.converted, pair.family);
+  return py::reinterpret_steal<py::object>(
+      family ? family->make_parameter(pair.converted, requires_grad == 1) : nullptr);
+}
+
+// Exchanges the contents of both. A gradient can be swapped only while no tensor holds it, and the
+// old contents of the parameter may live on in the graph of a loss: it is taken off before.
+int MemberConversion::swap_pair(ModuleObject *module, PyObject *key, const Pair &pair) {
+  return slot_guard(-1, [&] {
+    TensorFamily *family = pair.family;
+    const py::object replacement = new_parameter(pair);
+    if (!replacement) {
+      return raise_no_swap(module, key, false);
     }
-    const int swappable = may_set_data(family, parameter, converted);
-    if (swappable != 0) {
-      return swappable < 0 ? -1 : family->set_data(parameter, converted);
+    const auto swap = [&](PyObject *tensor, PyObject *other) {
+      return call_method(family->object, "swap_tensors", tensor, other) ? 0 : -1;
+    };
+    if (!pair.has_grad()) {
+      return swap(pair.parameter, replacement.ptr()) < 0 ? raise_no_swap(module, key, false) : 0;
     }
-    if (check_replaceable(module, key, family, parameter) < 0) {
+    PyObject *grad = pair.grad.ptr(), *converted_grad = pair.converted_grad.ptr();
+    // Whether the new parameter can have the new gradient is asked while nothing is changed.
+    TensorFamily *new_family = family_of_result(replacement.ptr(), family);
+    if (!new_family || new_family->set_grad(replacement.ptr(), converted_grad) < 0 ||
+        new_family->set_grad(replacement.ptr(), Py_None) < 0 ||
+        family->set_grad(pair.parameter, Py_None) < 0) {
+      return -1;
+    }
+    const bool swaps_grad = !pair.keeps_grad();
+    bool is_grad = true;
+    int done = swaps_grad ? swap(grad, converted_grad) : 0;
+    if (done == 0) {
+      is_grad = false;
+      done = swap(pair.parameter, replacement.ptr());
+    }
+    if (done < 0) {
+      raise_no_swap(module, key, is_grad);
+      const py::error_scope held;
+      if ((!is_grad && swaps_grad && swap(grad, converted_grad) < 0) ||
+          family->set_grad(pair.parameter, grad) < 0) {
+        PyErr_WriteUnraisable(pair.parameter);
+      }
+      return -1;
+    }
+    return family->set_grad(pair.parameter, grad);
+  });
+}
+
+// Gives the parameter and its gradient new storage; both stay the objects they are.
+int MemberConversion::set_data_of_pair(const Pair &pair) {
+  TensorFamily *family = pair.family;
+  PyObject *grad = pair.grad.ptr(), *converted_grad = pair.converted_grad.ptr();
+  const bool moves_grad = pair.has_grad() && !pair.keeps_grad();
+  const int sets_data = moves_grad ? may_set_data(family, grad, converted_grad) : 1;
+  if (sets_data < 0) {
+    return -1;
+  }
+  py::object old;
+  if (moves_grad) {
+    old = py::reinterpret_steal<py::object>(family->detach(pair.parameter));
+    if (!old) {
       return -1;
     }
   }
-  const int requires_grad = family->requires_grad(parameter);
-  if (requires_grad < 0) {
+  if (pair.converted != pair.parameter && family->set_data(pair.parameter, pair.converted) < 0) {
     return -1;
   }
-  TensorFamily *new_family = family_of_result(converted, family);
-  const auto replacement = py::reinterpret_steal<py::object>(
-      new_family ? new_family->make_parameter(converted, requires_grad == 1) : nullptr);
-  if (!replacement) {
-    return swap ? raise_no_swap(module, key, false) : -1;
+  if (!moves_grad || (sets_data ? family->set_data(grad, converted_grad)
+                                : family->set_grad(pair.parameter, converted_grad)) == 0) {
+    return 0;
   }
-  if (swap) {
-    return swap_contents(module, key, family, parameter, replacement.ptr(), false);
+  const py::error_scope held;
+  if (family->set_data(pair.parameter, old.ptr()) < 0) {
+    PyErr_WriteUnraisable(pair.parameter);
+  }
+  return -1;
+}
+
+// Puts a new parameter, which has the new gradient, in the place of the old one.
+int MemberConversion::replace_pair(ModuleObject *module, PyObject *key, const Pair &pair,
+                                   py::object *stored) {
+  if (check_replaceable(module, key, pair.family, pair.parameter) < 0) {
+    return -1;
+  }
+  const py::object replacement = new_parameter(pair);
+  TensorFamily *family = replacement ? family_of_result(replacement.ptr(), pair.family) : nullptr;
+  if (!family ||
+      (pair.has_grad() && family->set_grad(replacement.ptr(), pair.converted_grad.ptr()) < 0)) {
+    return -1;
   }
   *stored = replacement;
   return store_registered(module, Slot::parameters, key, replacement.ptr());
-}
-
-int MemberConversion::convert_grad(ModuleObject *module, PyObject *key, TensorFamily *family,
-                                   PyObject *parameter, PyObject *grad, bool swap,
-                                   PyObject *stored) {
-  const auto converted = py::reinterpret_steal<py::object>(call(family, grad));
-  if (!converted) {
-    return -1;
-  }
-  if (converted.ptr() == grad && stored == parameter && !overwrite_) {
-    // Swapping the parameters took the gradient along to the other tensor.
-    return swap_ ? family->set_grad(stored, grad) : 0;
-  }
-  const int requires_grad = family->requires_grad(grad);
-  if (requires_grad < 0) {
-    return -1;
-  }
-  TensorFamily *new_family;
-  const int is_tensor = family_of(converted.ptr(), &new_family);
-  if (is_tensor <= 0) {
-    if (is_tensor == 0) {
-      const std::string owner = short_type_text(module), type = type_text(converted.ptr());
-      PyErr_Format(PyExc_TypeError,
-                   "the conversion of the gradient of parameter %R of %.200s gave a '%.200s' "
-                   "object, which is no tensor",
-                   key, owner.c_str(), type.c_str());
-    }
-    return -1;
-  }
-  if (swap) {
-    if (new_family->set_requires_grad(converted.ptr(), requires_grad == 1) < 0) {
-      return -1;
-    }
-    return swap_contents(module, key, family, grad, converted.ptr(), true) < 0
-               ? -1
-               : family->set_grad(stored, grad);
-  }
-  const int swappable = stored == parameter ? may_set_data(family, grad, converted.ptr()) : 0;
-  if (swappable != 0) {
-    return swappable < 0 ? -1 : family->set_data(grad, converted.ptr());
-  }
-  TensorFamily *stored_family = family_of_result(stored, family);
-  if (!stored_family || new_family->set_requires_grad(converted.ptr(), requires_grad == 1) < 0) {
-    return -1;
-  }
-  return stored_family->set_grad(stored, converted.ptr());
-}
-
-int MemberConversion::swap_contents(ModuleObject *module, PyObject *key, TensorFamily *family,
-                                    PyObject *tensor, PyObject *other, bool is_grad) {
-  return slot_guard(-1, [&] {
-    return call_method(family->object, "swap_tensors", tensor, other)
-               ? 0
-               : raise_no_swap(module, key, is_grad);
-  });
 }
 
 int MemberConversion::convert_buffers(ModuleObject *module) {

@@ -9,10 +9,10 @@
 
 namespace modtree {
 
-// One conversion: the function, and the process-wide switches as they are when it begins.
+// One conversion: the function, and the process-wide switches as they are when it begins. A
+// parameter and its gradient are converted both or, after an error, neither.
 class MemberConversion {
 public:
-  // Throws when `modtree.__future__` cannot be read.
   explicit MemberConversion(PyObject *fn);
 
   PyObject *fn() const { return fn_.ptr(); }
@@ -37,13 +37,14 @@ private:
   int convert_tied(ModuleObject *module, PyObject *key, TensorFamily *family, PyObject *parameter);
   int take_converted(ModuleObject *module, PyObject *key, TensorFamily *family, PyObject *parameter,
                      PyObject *converted, py::object *stored);
-  int store_parameter(ModuleObject *module, PyObject *key, TensorFamily *family,
-                      PyObject *parameter, PyObject *converted, bool swap, py::object *stored);
-  int convert_grad(ModuleObject *module, PyObject *key, TensorFamily *family, PyObject *parameter,
-                   PyObject *grad, bool swap, PyObject *stored);
-  int swap_contents(ModuleObject *module, PyObject *key, TensorFamily *family, PyObject *tensor,
-                    PyObject *other, bool is_grad);
+  struct Pair;  // a parameter and its gradient, with what the function made of both
+  int convert_grad(ModuleObject *module, PyObject *key, Pair *pair);
+  int swap_pair(ModuleObject *module, PyObject *key, const Pair &pair);
+  int set_data_of_pair(const Pair &pair);
+  int replace_pair(ModuleObject *module, PyObject *key, const Pair &pair, py::object *stored);
+  py::object new_parameter(const Pair &pair);
   int may_set_data(TensorFamily *family, PyObject *tensor, PyObject *converted);
+  int ask_switches(TensorFamily *family);
 
   // What fn makes of a tensor: new reference, null on error.
   PyObject *call(TensorFamily *family, PyObject *tensor);
@@ -53,11 +54,12 @@ private:
   TorchTo torch_to_;
   NoGradScopes no_grad_;
   FamilyMemo families_;
+  TensorFamily *asked_ = nullptr;  // whose switches the following are
   bool keep_ties_;
-  bool overwrite_;
-  bool swap_;
+  bool overwrite_ = false;
+  bool swap_ = false;
   // A tensor that comes back from the function stays where it is, but for its gradient.
-  bool keeps_same_;
+  bool keeps_same_ = true;
 };
 
 }  // namespace modtree

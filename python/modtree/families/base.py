@@ -220,6 +220,12 @@ class TensorFamily:
         """
         return False
 
+    #: The library's own switches of how converted tensors take the place of the old ones; they
+    #: count for its tensors as those of ``modtree.__future__`` do for all. None: it has no such
+    #: switch.
+    get_overwrite_module_params_on_conversion: Callable[[], bool] | None = None
+    get_swap_module_params_on_conversion: Callable[[], bool] | None = None
+
     def copy_into(self, tensor: Any, source: Any) -> None:
         """Copies values with conversion of dtype; ``source`` may be a tensor of another family."""
         tensor.copy_(source)

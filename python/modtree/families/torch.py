@@ -201,6 +201,13 @@ class TorchFamily(base.TensorFamily):
         # A subclass may consist of several tensors, which `.data` does not reach.
         return is_traceable_wrapper_subclass(other) or _is_fake(tensor)
 
+    get_overwrite_module_params_on_conversion = staticmethod(
+        torch.__future__.get_overwrite_module_params_on_conversion
+    )
+    get_swap_module_params_on_conversion = staticmethod(
+        torch.__future__.get_swap_module_params_on_conversion
+    )
+
     @staticmethod
     def copy_into(tensor: Any, source: Any) -> None:
         if not isinstance(source, _Tensor):

@@ -126,6 +126,20 @@ def test_swapping_keeps_the_object():
     assert weight.dtype == weight.grad.dtype == torch.float64
 
 
+def test_swapping_while_the_graph_of_the_loss_lives():
+    net = nn.Linear(2, 3)
+    loss = net(torch.ones(1, 2)).sum()
+    loss.backward(retain_graph=True)
+    weight, grad = net.weight, net.weight.grad
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        net.half()
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(False)
+    assert net.weight is weight and weight.grad is grad
+    assert weight.dtype == grad.dtype == torch.float16
+
+
 def test_fake_tensors_and_tensors_of_several_parts():
     from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
     from torch.testing._internal.two_tensor import TwoTensor
