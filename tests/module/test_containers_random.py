@@ -8,7 +8,6 @@ that is.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import pickle
 import random
@@ -168,8 +167,9 @@ def row_skip(op, keys, sequential):
     n = len(keys)
     name, *args = op
     if name in ("del", "pop", "del slice", "pop slice"):
-        return any(not key.isdigit() for key in keys)
-    if not sequential and name in ("del", "pop") and not numbered(keys):
+        if any(not key.isdigit() for key in keys):
+            return True
+    if not sequential and name in ("del", "pop", "del slice", "pop slice") and not numbered(keys):
         return True
     if name == "append":
         return str(n) in keys
@@ -369,14 +369,19 @@ def test_dicts(kind, leaves):
 
 
 def set_is_clean(d, op, kind, world):
-    """Would torch leave no dangling key behind? (Tried on a copy, so that the real one stays
-    whole.)
+    """Would torch do all of it or nothing, and leave no dangling key behind? (Tried on a copy, so
+    that the real one stays whole.)
     """
+    trial = copy.deepcopy(d)
+    entries = lambda: [(key, id(getattr(trial, key, None))) for key in trial]  # noqa: E731
+    before = entries()
+    try:
+        act_dict(world, trial, op, kind)()
+    except Exception:
+        if entries() != before:
+            return False
     if kind == "ModuleDict":
         return True
-    trial = copy.deepcopy(d)
-    with contextlib.suppress(Exception):
-        act_dict(world, trial, op, kind)()
     return all(hasattr(trial, key) for key in trial._keys if isinstance(key, str))
 
 

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from modtree._module.module import Module
 from modtree._module.parameter import is_lazy
+from modtree._module.undo import undone_on_error
 
 __all__ = ["LazyModuleMixin"]
 
@@ -73,18 +75,19 @@ class LazyModuleMixin(_Base):
 
     def _infer_parameters(self, module: Any, args: Any, kwargs: Any = None) -> None:
         """The pre-hook of the first call."""
-        module.initialize_parameters(*args, **(kwargs or {}))
-        if module.has_uninitialized_params():
-            left = [name for name, tensor in _own_tensors(module) if is_lazy(tensor)]
-            raise RuntimeError(
-                f"module {self._get_name()} has not been fully initialized: initialize_parameters "
-                f"left {', '.join(left)} without a shape"
-            )
-        module._initialize_hook.remove()
-        module._load_hook.remove()
-        del module._initialize_hook, module._load_hook
-        if module.cls_to_become is not None:
-            module.__class__ = module.cls_to_become
+        with undone_on_error(module), _left_lazy_on_error(module):
+            module.initialize_parameters(*args, **(kwargs or {}))
+            if module.has_uninitialized_params():
+                left = [name for name, tensor in _own_tensors(module) if is_lazy(tensor)]
+                raise RuntimeError(
+                    f"module {self._get_name()} has not been fully initialized: "
+                    f"initialize_parameters left {', '.join(left)} without a shape"
+                )
+            module._initialize_hook.remove()
+            module._load_hook.remove()
+            del module._initialize_hook, module._load_hook
+            if module.cls_to_become is not None:
+                module.__class__ = module.cls_to_become
 
     def _lazy_load_hook(
         self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool, *lists: list[str]
@@ -114,6 +117,22 @@ class LazyModuleMixin(_Base):
             f"Modules with uninitialized parameters can't be used with `DataParallel`. Call the "
             f"{type(self).__name__} once to initialize it"
         )
+
+
+@contextlib.contextmanager
+def _left_lazy_on_error(module: Any) -> Iterator[None]:
+    """When the block raises, what had no shape has none again."""
+    lazy = [
+        (tensor, type(tensor), tensor.data) for _, tensor in _own_tensors(module) if is_lazy(tensor)
+    ]
+    try:
+        yield
+    except BaseException:
+        for tensor, cls, data in lazy:
+            if not is_lazy(tensor):
+                tensor.data = data
+                tensor.__class__ = cls
+        raise
 
 
 # No method: the hooks may run when the module is of another class already.

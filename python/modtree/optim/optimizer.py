@@ -272,7 +272,13 @@ class Optimizer:
             new["params"] = group["params"]
             if "param_names" in group:
                 new.setdefault("param_names", group["param_names"])
-        self.__setstate__({"state": state, "param_groups": saved})
+        before = dict(self.__dict__)
+        try:
+            self.__setstate__({"state": state, "param_groups": saved})
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
         for hook in self._optimizer_load_state_dict_post_hooks.values():
             hook(self)
 
@@ -313,6 +319,7 @@ class Optimizer:
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
         params = param_group["params"]
+        added: dict[str, Any] = {}  # to the group, once it is accepted
         if isinstance(params, Tensor):
             params = [params]
         elif isinstance(params, set):
@@ -329,9 +336,9 @@ class Optimizer:
                     "all optimizer params should be with/without names. Some param names are "
                     "missing"
                 )
-            param_group["param_names"] = names
+            added["param_names"] = names
             params = [p[1] for p in params]
-        param_group["params"] = params
+        added["params"] = params
         for p in params:
             _check_param(p, self.defaults)
         for name, default in self.defaults.items():
@@ -340,7 +347,8 @@ class Optimizer:
                     f"parameter group didn't specify a value of required optimization parameter "
                     f"{name}"
                 )
-            param_group.setdefault(name, default)
+            if name not in param_group:
+                added[name] = default
         ids = set(map(id, params))
         if len(ids) != len(params):
             warnings.warn(
@@ -357,6 +365,7 @@ class Optimizer:
                 )
             if not ids.isdisjoint(map(id, group["params"])):
                 raise ValueError("some parameters appear in more than one parameter group")
+        param_group.update(added)
         self.param_groups.append(param_group)
 
 

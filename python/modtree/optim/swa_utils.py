@@ -16,6 +16,7 @@ from modtree._module.module import Module
 from modtree._tensor.grad_mode import no_grad
 from modtree.nn.batchnorm import _BatchNorm
 from modtree.optim.lr_scheduler._base import LRScheduler, per_group
+from modtree.optim.lr_scheduler._undo import undone_on_error
 
 __all__ = [
     "SWALR",
@@ -192,8 +193,12 @@ class AveragedModel(Module):
             self._update_lists(means, values)
         else:
             average = get_swa_avg_fn() if self.avg_fn is None else self.avg_fn
-            for mean, value in zip(means, values, strict=True):
-                mean.copy_(average(mean, value, self.n_averaged.to(mean.device)))
+            averages = [
+                average(mean, value, self.n_averaged.to(mean.device))
+                for mean, value in zip(means, values, strict=True)
+            ]
+            for mean, new in zip(means, averages, strict=True):
+                mean.copy_(new)
         if not self.use_buffers:
             for kept, last in zip(self.module.buffers(), model.buffers(), strict=True):
                 kept.detach().copy_(last.detach().to(kept.device))
@@ -211,6 +216,24 @@ class AveragedModel(Module):
 
 
 # -- statistics and rates --------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _statistics_kept_on_error(model: Any, norms: list[Any]) -> Iterator[None]:
+    """When the block raises, the normalizations have their statistics again, and all modules are in
+    the mode in which they were.
+    """
+    modes = [(each, each.training) for each in model.modules()]
+    tensors = [b for each in norms for b in each.buffers(recurse=False) if b is not None]
+    values = [tensor.clone() for tensor in tensors]
+    try:
+        yield
+    except BaseException:
+        for tensor, value in zip(tensors, values, strict=True):
+            tensor.copy_(value)
+        for each, training in modes:
+            object.__setattr__(each, "training", training)
+        raise
 
 
 def update_bn(loader: Iterable[Any], model: Any, device: Any = None) -> None:
@@ -233,7 +256,7 @@ def update_bn(loader: Iterable[Any], model: Any, device: Any = None) -> None:
     if not norms:
         return
     was_training = model.training
-    with _recording_nothing(_tensors(model)):
+    with _recording_nothing(_tensors(model)), _statistics_kept_on_error(model, norms):
         for each in norms:
             each.reset_running_stats()
         model.train()
@@ -245,8 +268,8 @@ def update_bn(loader: Iterable[Any], model: Any, device: Any = None) -> None:
                 model(inputs if device is None else inputs.to(device))
         finally:
             for each, momentum in zip(norms, momenta, strict=True):
-                each.momentum = momentum
-            model.train(was_training)
+                object.__setattr__(each, "momentum", momentum)
+        model.train(was_training)
 
 
 class SWALR(LRScheduler):
@@ -290,11 +313,12 @@ class SWALR(LRScheduler):
             )
         if not isinstance(anneal_epochs, int) or anneal_epochs < 0:
             raise ValueError(f"anneal_epochs must be equal or greater than 0, got {anneal_epochs}")
-        for rate, group in zip(rates, optimizer.param_groups, strict=True):
-            group["swa_lr"] = rate
-        self._anneal_strategy = anneal_strategy
-        self.anneal_epochs = anneal_epochs
-        super().__init__(optimizer, last_epoch)
+        with undone_on_error(self, optimizer):
+            for rate, group in zip(rates, optimizer.param_groups, strict=True):
+                group["swa_lr"] = rate
+            self._anneal_strategy = anneal_strategy
+            self.anneal_epochs = anneal_epochs
+            super().__init__(optimizer, last_epoch)
 
     def _part(self, step: int) -> float:
         """How much of the way is done after a step."""

@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import islice
 from sys import intern
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from modtree._C import _append_children
+from modtree._module.undo import undone_on_error
 
 if TYPE_CHECKING:
     from modtree._module.module import Module
@@ -82,9 +81,10 @@ def delete_numbered(container: Module, doomed: list[str]) -> None:
             f"{named!r} (and every other) to its position. Delete by name: "
             f"delattr(container, {doomed[0]!r}), which keeps the other names"
         )
-    for key in doomed:
-        delattr(container, key)
-    renumber(container._modules)
+    with undone_on_error(container):
+        for key in doomed:
+            delattr(container, key)
+        renumber(container._modules)
 
 
 def insert_numbered(container: Module, index: int, module: Module | None) -> None:
@@ -131,21 +131,17 @@ def append_all(container: Module, entries: tuple[Module | None, ...], first: int
     """Adds the modules by ``add_module`` for the positions from ``first`` on: all of them, or none
     when one is refused.
     """
-    with all_or_nothing(container):
-        done = _append_children(container, entries, first)
-        # Those from the first one on for which a class, an instance or a hook has a say.
-        for position, module in enumerate(entries[done:], first + done):
-            container.add_module(free_key(container, position), module)
-
-
-@contextmanager
-def all_or_nothing(container: Module) -> Iterator[None]:
-    """Takes back the children that were added inside the block when it raises."""
-    length = len(container._modules)
+    modules = container._modules
+    length = len(modules)
     try:
-        yield
+        done = _append_children(container, entries, first)
+        if done == len(entries):
+            return
+        # Those from the first one on for which a class, an instance or a hook has a say.
+        with undone_on_error(container):
+            for position, module in enumerate(entries[done:], first + done):
+                container.add_module(free_key(container, position), module)
     except BaseException:
-        modules = container._modules
         while len(modules) > length:
             modules.popitem()
         raise

@@ -11,6 +11,7 @@ from typing import Any, NoReturn, TypeVar
 from modtree._module.containers._entries import as_entry, describe
 from modtree._module.containers._pairs import pairs
 from modtree._module.module import Module
+from modtree._module.undo import step_undone_on_error, undone_on_error
 
 Self = TypeVar("Self", bound="ParameterDict")
 
@@ -81,12 +82,17 @@ class ParameterDict(Module):
         """Sets ``key``; when key or value is refused, nothing has changed."""
         _check_key(key)
         keys = self._keys
-        setattr(self, key, as_entry(value))
+        with step_undone_on_error(self):
+            setattr(self, key, as_entry(value))
         keys[key] = None
 
     def __delitem__(self, key: str) -> None:
-        del self._keys[key]
-        delattr(self, key)
+        """Removes ``key``; when that is refused, nothing has changed."""
+        keys = self._keys
+        keys[key]  # or a KeyError
+        with step_undone_on_error(self):
+            delattr(self, key)
+        del keys[key]
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -112,8 +118,9 @@ class ParameterDict(Module):
 
     def clear(self) -> None:
         """Removes all keys."""
-        for key in list(self._keys):
-            del self[key]
+        with undone_on_error(self, tables=(self._keys,)):
+            for key in list(self._keys):
+                del self[key]
 
     def pop(self, key: str) -> Any:
         """Removes ``key`` and returns its value; MissingKeyError when it is not there."""
@@ -149,8 +156,8 @@ class ParameterDict(Module):
         return (self[key] for key in self._keys)
 
     def update(self, parameters: Any) -> None:
-        """Sets every key of ``parameters``, as ``dict.update`` does: what came before an error
-        stays.
+        """Sets every key of ``parameters``, as ``dict.update`` does; after an error nothing has
+        changed.
 
         Args:
             parameters: as for the constructor.
@@ -162,8 +169,9 @@ class ParameterDict(Module):
             entries = sorted(parameters.items(), key=itemgetter(0))
         else:
             entries = pairs("ParameterDict", parameters)
-        for key, value in entries:
-            self[key] = value
+        with undone_on_error(self, tables=(self._keys,)):
+            for key, value in entries:
+                self[key] = value
 
     def __or__(self, other: Any) -> ParameterDict:
         merged = self.copy()

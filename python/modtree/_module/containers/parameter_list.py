@@ -9,6 +9,7 @@ from typing import Any, NoReturn, SupportsIndex, TypeVar, overload
 from modtree._module.containers._entries import as_entry, describe, is_tensor
 from modtree._module.containers._numbered import position
 from modtree._module.module import Module
+from modtree._module.undo import step_undone_on_error, undone_on_error
 
 Self = TypeVar("Self", bound="ParameterList")
 
@@ -66,12 +67,13 @@ class ParameterList(Module):
     def append(self: Self, value: Any) -> Self:
         """Adds ``value`` at the end and returns self; when it is refused, nothing has changed."""
         end = self._size
-        self._size = end + 1
-        try:
-            self[end] = value
-        except BaseException:
-            self._size = end
-            raise
+        with step_undone_on_error(self):
+            self._size = end + 1
+            try:
+                self[end] = value
+            except BaseException:
+                self._size = end
+                raise
         return self
 
     def extend(self: Self, values: Iterable[Any]) -> Self:
@@ -88,15 +90,9 @@ class ParameterList(Module):
         entries = list(values)
         if not entries:  # nothing is asked of a module that became a list by its class
             return self
-        size = self._size
-        try:
+        with undone_on_error(self):
             for value in entries:
                 self.append(value)
-        except BaseException:
-            for i in range(size, self._size):
-                delattr(self, str(i))
-            self._size = size
-            raise
         return self
 
     def __iadd__(self: Self, values: Iterable[Any]) -> Self:

@@ -11,7 +11,6 @@ from typing import Any, SupportsIndex, TypeVar, overload
 
 from modtree._C import _append_children
 from modtree._module.containers._numbered import (
-    all_or_nothing,
     append_all,
     delete_numbered,
     free_key,
@@ -21,6 +20,7 @@ from modtree._module.containers._numbered import (
     position,
 )
 from modtree._module.module import Module
+from modtree._module.undo import undone_on_error
 
 T = TypeVar("T")
 Self = TypeVar("Self", bound="Sequential")
@@ -125,7 +125,7 @@ class Sequential(Module):
     def extend(self: Self, sequential: Iterable[Module | None]) -> Self:
         """Appends each module (all of them, or none when one is refused) and returns self."""
         modules = list(sequential)
-        with all_or_nothing(self):
+        with undone_on_error(self):
             for module in modules:
                 self.append(module)
         return self
@@ -178,7 +178,7 @@ class Sequential(Module):
             # Reads by number, so that only what was numbered is repeated.
             length = len(self)
             numbered = [self._numbered(i) for i in range(length)]
-            with all_or_nothing(self):
+            with undone_on_error(self):
                 for at, module in enumerate(numbered * (other - 1), length):
                     self.add_module(free_key(self, at), module)
         return self

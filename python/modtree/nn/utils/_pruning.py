@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from modtree._module.undo import undone_on_error
 from modtree.nn.utils._library import family_of, library_of
 
 # -- checks ----------------------------------------------------------------------------------------
@@ -121,15 +122,15 @@ class BasePruningMethod(ABC):
         else:
             mask = ones_like(tensor)
         mask = method.compute_mask(scores, default_mask=mask)
-        # Nothing has changed so far.
-        if not keys:
-            module.register_parameter(name + "_orig", tensor)
-            del module._parameters[name]
-        module.register_buffer(name + "_mask", mask)
-        setattr(module, name, method.apply_mask(module))
-        for key in keys:
-            del module._forward_pre_hooks[key]
-        module.register_forward_pre_hook(method)
+        with undone_on_error(module):
+            if not keys:
+                module.register_parameter(name + "_orig", tensor)
+                del module._parameters[name]
+            module.register_buffer(name + "_mask", mask)
+            setattr(module, name, method.apply_mask(module))
+            for key in keys:
+                del module._forward_pre_hooks[key]
+            module.register_forward_pre_hook(method)
         return method
 
     def prune(self, t: Any, default_mask: Any = None, importance_scores: Any = None) -> Any:
@@ -150,14 +151,15 @@ class BasePruningMethod(ABC):
         """
         name = self._tensor_name
         weight = self.apply_mask(module)
-        if hasattr(module, name):
-            delattr(module, name)
         original = module._parameters[name + "_orig"]
         family = family_of(original)
-        family.set_data(original, family.detach(weight))
-        del module._parameters[name + "_orig"]
-        del module._buffers[name + "_mask"]
-        setattr(module, name, original)
+        with undone_on_error(module):
+            if hasattr(module, name):
+                delattr(module, name)
+            del module._parameters[name + "_orig"]
+            del module._buffers[name + "_mask"]
+            setattr(module, name, original)
+            family.set_data(original, family.detach(weight))
 
 
 class PruningContainer(BasePruningMethod):

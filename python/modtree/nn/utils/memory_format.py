@@ -15,12 +15,13 @@ M = TypeVar("M", bound=Module)
 
 
 def _converted(module: M, kinds: tuple[type, ...], memory_format: Any) -> M:
-    for each in module.modules():
-        if isinstance(each, kinds):
-            weight: Any = each.weight
-            family = family_of(weight)
-            data = family.detach(weight).clone(memory_format=memory_format)
-            family.set_data(weight, data)
+    weights: list[Any] = [each.weight for each in module.modules() if isinstance(each, kinds)]
+    # All of them before any is changed.
+    converted = [
+        family_of(weight).detach(weight).clone(memory_format=memory_format) for weight in weights
+    ]
+    for weight, data in zip(weights, converted, strict=True):
+        family_of(weight).set_data(weight, data)
     return module
 
 

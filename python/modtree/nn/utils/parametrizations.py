@@ -251,8 +251,9 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
         >>> layer.parametrizations.weight.original0.shape
         modtree.Size([40, 1])
     """
-    parametrize.register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
-    module._register_load_state_dict_pre_hook(_LoadsOldNames(name))
+    with parametrize.all_undone_on_error(module):
+        parametrize.register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
+        module._register_load_state_dict_pre_hook(_LoadsOldNames(name))
     return module
 
 

@@ -6,13 +6,24 @@ from __future__ import annotations
 import contextlib
 import copy
 import copyreg
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from modtree.__future__ import get_swap_module_params_on_conversion
 from modtree._module.containers import ModuleDict, ModuleList
 from modtree._module.module import Module
+from modtree._module.undo import undone_on_error
 from modtree.nn.utils._library import family_of, is_tensor, no_grad
+from modtree.nn.utils._originals import (
+    CHANGES_BACK,
+    check_computed,
+    check_like,
+    exchange,
+    memory_kept_on_error,
+    modes_kept_on_error,
+    parameter_as,
+    register,
+)
 
 __all__ = [
     "ParametrizationList",
@@ -51,65 +62,6 @@ def cached() -> Iterator[None]:
             _cache = {}
 
 
-# -- originals -------------------------------------------------------------------------------------
-
-
-def _register(module: Any, name: str, tensor: Any) -> None:
-    if family_of(tensor).is_parameter(tensor):
-        module.register_parameter(name, tensor)
-    else:
-        module.register_buffer(name, tensor)
-
-
-def _parameter_as(tensor: Any, like: Any) -> Any:
-    """The tensor as a parameter if ``like`` is one, needing gradients where ``like`` does."""
-    family = family_of(tensor)
-    needed = family_of(like).requires_grad(like)
-    if family_of(like).is_parameter(like):
-        return family.make_parameter(tensor, needed)
-    family.set_requires_grad(tensor, needed)
-    return tensor
-
-
-def _set(tensor: Any, value: Any) -> None:
-    """Gives a tensor the memory of another one; the object stays."""
-    family = family_of(tensor)
-    if get_swap_module_params_on_conversion() or family.must_swap_contents(tensor, value):
-        if family.is_parameter(tensor) and not family.is_parameter(value):
-            value = family.make_parameter(value, family.requires_grad(tensor))
-        family.swap_tensors(tensor, value)
-    else:
-        tensor.set_(value)
-
-
-def _check_like(value: Any, like: Any, words: str, names: tuple[str, str]) -> None:
-    """Has the value the dtype and the shape of what it stands for?
-
-    Raises:
-        ValueError: it has not, in the given words.
-    """
-    for what in ("dtype", "shape"):
-        old, new = getattr(like, what), getattr(value, what)
-        if old != new:
-            raise ValueError(f"{words.format(what)}\n{names[0]}: {old}\n{names[1]}: {new}")
-
-
-_CHANGES = (
-    "Registering a parametrization may not change the {} of the tensor, unless `unsafe` flag is "
-    "enabled."
-)
-_CHANGES_BACK = (
-    "What `right_inverse` of the parametrization returns must have the same {} as the tensor, "
-    "unless the `unsafe` flag is enabled."
-)
-
-
-def _check_computed(value: Any, like: Any) -> None:
-    if not is_tensor(value):
-        raise ValueError(f"A parametrization must return a tensor. Got {type(value).__name__}.")
-    _check_like(value, like, _CHANGES, ("unparametrized", "parametrized"))
-
-
 class ParametrizationList(ModuleList):
     """The parametrizations of one tensor, and what it is computed from: ``original``, or
     ``original0``, ``original1``, ... where ``right_inverse`` gives several.
@@ -137,18 +89,13 @@ class ParametrizationList(ModuleList):
         new = self._inverted(original)
         self.is_tensor = is_tensor(new)
         self.ntensors = 1 if self.is_tensor else len(new)
-        try:
+        with memory_kept_on_error([original] if self.is_tensor else []):
             if self.is_tensor:
                 self._keep_one(original, new)
             else:
                 self._keep_several(original, new)
             if not unsafe:
-                _check_computed(self(), before)
-        except Exception:
-            if self.is_tensor:
-                with no_grad(original):
-                    _set(original, before)
-            raise
+                check_computed(self(), before)
 
     def _inverted(self, original: Any) -> Any:
         """What the original was computed from, as far as the parametrizations can tell."""
@@ -174,8 +121,8 @@ class ParametrizationList(ModuleList):
                     f"original.{what}: {old}\nright_inverse(original).{what}: {got}"
                 )
         with no_grad(original):
-            _set(original, new)
-        _register(self, "original", original)
+            exchange(original, new)
+        register(self, "original", original)
 
     def _keep_several(self, original: Any, new: Sequence[Any]) -> None:
         for i, tensor in enumerate(new):
@@ -185,7 +132,7 @@ class ParametrizationList(ModuleList):
                     f"tuple...). Got element {i} of the sequence with type "
                     f"{type(tensor).__name__}."
                 )
-            _register(self, f"original{i}", _parameter_as(tensor, original))
+            register(self, f"original{i}", parameter_as(tensor, original))
 
     def _chain(self) -> list[Any]:
         """The parametrizations. An original that is parametrized itself makes this list the parent
@@ -213,18 +160,22 @@ class ParametrizationList(ModuleList):
             RuntimeError: A parametrization has no ``right_inverse``.
             ValueError: What it returns does not fit the originals.
         """
-        with no_grad(self._originals()[0]):
-            for module in reversed(self._chain()):
+        chain = self._chain()
+        with no_grad(self._originals()[0]), undone_on_error(*chain):
+            for module in reversed(chain):
                 if not hasattr(module, "right_inverse"):
                     raise RuntimeError(
                         f"parametrization {type(module).__name__} does not implement right_inverse."
                     )
                 value = module.right_inverse(value)
-            for name, new in self._by_name(value).items():
-                if is_parametrized(self, name):
-                    setattr(self, name, new)
-                else:
-                    _set(getattr(self, name), new)
+            values = self._by_name(value)
+            plain = [name for name in values if not is_parametrized(self, name)]
+            with memory_kept_on_error([getattr(self, name) for name in plain]):
+                for name, new in values.items():
+                    if name in plain:
+                        exchange(getattr(self, name), new)
+                    else:
+                        setattr(self, name, new)
 
     def _by_name(self, value: Any) -> dict[str, Any]:
         """The names of the originals, and what they shall become."""
@@ -295,7 +246,13 @@ def _deepcopy(self: Any, memo: dict[int, Any]) -> Any:
 
 def _property(name: str) -> property:
     def value(self: Any) -> Any:
-        parametrization = self.parametrizations[name]
+        try:
+            parametrization = self.parametrizations[name]
+        except (AttributeError, KeyError):
+            # The class was derived from, and the module made a plain one again: a registry has it.
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}"
+            ) from None
         if not _cache_enabled:
             return parametrization()
         key = (id(self), name)
@@ -307,6 +264,10 @@ def _property(name: str) -> property:
         self.parametrizations[name].right_inverse(new)
 
     return property(value, set_value)
+
+
+# The classes below, as opposed to those that programs derive from them or assign.
+_made_here: weakref.WeakSet[type] = weakref.WeakSet()
 
 
 def _class_of(module: Any, names: Sequence[str]) -> type:
@@ -322,7 +283,9 @@ def _class_of(module: Any, names: Sequence[str]) -> type:
     members["__getstate__"] = _refuse_state
     if not hasattr(base, "__deepcopy__"):
         members["__deepcopy__"] = _deepcopy
-    return type(f"Parametrized{base.__name__}", (base,), members)
+    cls = type(f"Parametrized{base.__name__}", (base,), members)
+    _made_here.add(cls)
+    return cls
 
 
 # -- functions -------------------------------------------------------------------------------------
@@ -333,7 +296,7 @@ def _append(module: Any, name: str, parametrization: Any, unsafe: bool) -> None:
     if not unsafe:
         before = getattr(module, name)
         after = parametrization(before)
-        _check_computed(after, before)
+        check_computed(after, before)
         if hasattr(parametrization, "right_inverse"):
             with contextlib.suppress(NotImplementedError):
                 back = parametrization.right_inverse(after)
@@ -342,10 +305,11 @@ def _append(module: Any, name: str, parametrization: Any, unsafe: bool) -> None:
                         f"parametrization.right_inverse must return a tensor. Got: "
                         f"{type(back).__name__}"
                     )
-                _check_like(back, before, _CHANGES_BACK, (f"module.{name}", "returned"))
+                check_like(back, before, CHANGES_BACK, (f"module.{name}", "returned"))
     parametrizations = module.parametrizations[name]
-    parametrizations.append(parametrization)
-    parametrizations.unsafe |= unsafe
+    with undone_on_error(parametrizations):
+        parametrizations.append(parametrization)
+        parametrizations.unsafe |= unsafe
 
 
 def register_parametrization(
@@ -383,10 +347,17 @@ def register_parametrization(
         >>> [name for name, _ in layer.named_parameters()]
         ['bias', 'parametrizations.weight.original']
     """
-    parametrization.train(module.training)
-    if is_parametrized(module, tensor_name):
-        _append(module, tensor_name, parametrization, unsafe)
-        return module
+    with modes_kept_on_error(parametrization), undone_on_error(parametrization):
+        parametrization.train(module.training)
+        if is_parametrized(module, tensor_name):
+            _append(module, tensor_name, parametrization, unsafe)
+        else:
+            _register_first(module, tensor_name, parametrization, unsafe)
+    return module
+
+
+def _register_first(module: Any, tensor_name: str, parametrization: Any, unsafe: bool) -> None:
+    """The first parametrization of a tensor."""
     if tensor_name not in module._buffers and tensor_name not in module._parameters:
         raise ValueError(
             f"Module '{module}' does not have a parameter, a buffer, or a parametrized element "
@@ -401,13 +372,26 @@ def register_parametrization(
         )
     cls = _class_of(module, [*children, tensor_name])
     original = getattr(module, tensor_name)
-    parametrizations = ParametrizationList([parametrization], original, unsafe=unsafe)
-    delattr(module, tensor_name)
-    module.__class__ = cls
-    if not parametrized:
-        module.register_module("parametrizations", children)
-    children[tensor_name] = parametrizations
-    return module
+    with undone_on_error(module, children), memory_kept_on_error([original]):
+        parametrizations = ParametrizationList([parametrization], original, unsafe=unsafe)
+        delattr(module, tensor_name)
+        module.__class__ = cls
+        if not parametrized:
+            module.register_module("parametrizations", children)
+        children[tensor_name] = parametrizations
+
+
+@contextlib.contextmanager
+def all_undone_on_error(module: Any) -> Iterator[contextlib.ExitStack]:
+    """When the block raises, the module has the parametrizations that it had before it. What is
+    entered into the stack ends with the block.
+    """
+    with contextlib.ExitStack() as undo:
+        undo.enter_context(undone_on_error(module))
+        if is_parametrized(module):
+            children = module.parametrizations
+            undo.enter_context(undone_on_error(children, *children.values()))
+        yield undo
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
@@ -437,36 +421,40 @@ def remove_parametrizations(
         raise ValueError(f"Module {module} does not have a parametrization on {tensor_name}")
     everything: Any = module.parametrizations
     parametrizations = everything[tensor_name]
-    if parametrizations.is_tensor:
-        tensor = parametrizations.original
-        if leave_parametrized:
-            with no_grad(tensor):
-                _set(tensor, getattr(module, tensor_name))
-    elif leave_parametrized:
-        tensor = getattr(module, tensor_name)
-        family = family_of(tensor)
-        if family.requires_grad(tensor):
-            tensor = family.make_parameter(tensor, True)
-    else:
+    if not parametrizations.is_tensor and not leave_parametrized:
         raise ValueError(
             "Cannot leave unparametrized (`leave_parametrized=False`) a tensor that is "
             "parametrized in terms of a sequence of tensors."
         )
+    if parametrizations.is_tensor:
+        tensor, changed = parametrizations.original, [parametrizations.original]
+    else:
+        tensor, changed = getattr(module, tensor_name), []
+        family = family_of(tensor)
+        if family.requires_grad(tensor):
+            tensor = family.make_parameter(tensor, True)
     cls = _class_of(module, [name for name in everything if name != tensor_name])
-    del everything[tensor_name]
-    module.__class__ = cls
-    _register(module, tensor_name, tensor)
-    if not everything:
-        delattr(module, "parametrizations")
-    for parametrization in parametrizations._chain():
-        if hasattr(parametrization, "_removed_from"):
-            parametrization._removed_from(module, tensor_name)
+    with undone_on_error(module, everything), memory_kept_on_error(changed):
+        if changed and leave_parametrized:
+            with no_grad(tensor):
+                exchange(tensor, getattr(module, tensor_name))
+        del everything[tensor_name]
+        module.__class__ = cls
+        register(module, tensor_name, tensor)
+        if not everything:
+            delattr(module, "parametrizations")
+        for parametrization in parametrizations._chain():
+            if hasattr(parametrization, "_removed_from"):
+                parametrization._removed_from(module, tensor_name)
     return module
 
 
 def type_before_parametrizations(module: Module) -> type:
-    """The class that the module had before the first parametrization."""
-    return type(module).__bases__[0] if is_parametrized(module) else type(module)
+    """The class that the module had before the first parametrization, or that was assigned to it
+    since.
+    """
+    cls = type(module)
+    return cls.__bases__[0] if cls in _made_here else cls
 
 
 def transfer_parametrizations_and_params(
@@ -483,14 +471,24 @@ def transfer_parametrizations_and_params(
         return to_module
     target: Any = to_module
     source: Any = from_module.parametrizations
-    for name in list(source) if tensor_name is None else [tensor_name]:
-        if not hasattr(to_module, name):
-            value = getattr(from_module, name)
-            setattr(to_module, name, family_of(value).make_parameter(value, True))
-        for parametrization in source[name]._chain():
-            register_parametrization(to_module, name, parametrization)
-        kept = ("_parameters", "_buffers")
-        originals = {k: v for table in kept for k, v in getattr(source[name], table).items()}
-        for key, original in originals.items():
-            setattr(target.parametrizations[name], key, original)
+    with all_undone_on_error(to_module) as undo:
+        for name in list(source) if tensor_name is None else [tensor_name]:
+            _transfer(from_module, target, name, undo)
     return to_module
+
+
+def _transfer(source: Any, target: Any, name: str, undo: contextlib.ExitStack) -> None:
+    """The parametrizations and the originals of one tensor."""
+    parametrizations = source.parametrizations[name]
+    if not hasattr(target, name):
+        value = getattr(source, name)
+        setattr(target, name, family_of(value).make_parameter(value, True))
+    if not is_parametrized(target, name):
+        undo.enter_context(memory_kept_on_error([getattr(target, name)]))
+    for parametrization in parametrizations._chain():
+        undo.enter_context(modes_kept_on_error(parametrization))
+        register_parametrization(target, name, parametrization)
+    kept = ("_parameters", "_buffers")
+    originals = {k: v for table in kept for k, v in getattr(parametrizations, table).items()}
+    for key, original in originals.items():
+        setattr(target.parametrizations[name], key, original)

@@ -12,6 +12,7 @@ import numbers
 from collections.abc import Iterable
 from typing import Any
 
+from modtree._module.undo import undone_on_error
 from modtree.nn.utils._library import library_of
 from modtree.nn.utils._pruning import (
     BasePruningMethod,
@@ -428,10 +429,11 @@ def global_unstructured(
         )
     mask = PruningContainer(method).compute_mask(importance, masks)
     start = 0
-    for (module, name), tensor in zip(pairs, tensors, strict=True):
-        stop = start + tensor.numel()
-        custom_from_mask(module, name, mask[start:stop].view_as(tensor))
-        start = stop
+    with undone_on_error(*{id(module): module for module, _ in pairs}.values()):
+        for (module, name), tensor in zip(pairs, tensors, strict=True):
+            stop = start + tensor.numel()
+            custom_from_mask(module, name, mask[start:stop].view_as(tensor))
+            start = stop
 
 
 def remove(module: Any, name: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from modtree._module.undo import undone_on_error
 from modtree.nn.convolution import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from modtree.nn.utils._library import hooks_named, library_of, no_grad, unit_vector
 from modtree.nn.utils.weight_norm import _removed, refuse_lazy
@@ -129,14 +130,15 @@ def spectral_norm(
     with no_grad(weight):
         rows, columns = hook.as_matrix(weight.detach()).shape
         u, v = (unit_vector(weight.new_empty(n).normal_(), eps) for n in (rows, columns))
-    del module._parameters[name]
-    module.register_parameter(name + "_orig", weight)
-    setattr(module, name, weight.detach())  # until the first call
-    module.register_buffer(name + "_u", u)
-    module.register_buffer(name + "_v", v)
-    module.register_forward_pre_hook(hook)
-    module._register_state_dict_hook(_SaysVersion(name))
-    module._register_load_state_dict_pre_hook(_LoadsEarlierVersion(hook))
+    with undone_on_error(module):
+        del module._parameters[name]
+        module.register_parameter(name + "_orig", weight)
+        setattr(module, name, weight.detach())  # until the first call
+        module.register_buffer(name + "_u", u)
+        module.register_buffer(name + "_v", v)
+        module.register_forward_pre_hook(hook)
+        module._register_state_dict_hook(_SaysVersion(name))
+        module._register_load_state_dict_pre_hook(_LoadsEarlierVersion(hook))
     return module
 
 
@@ -147,11 +149,12 @@ def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
         ValueError: It is not normalized.
     """
     suffixes = ("_u", "_v", "_orig")
-    _removed(module, name, SpectralNorm, "spectral_norm", suffixes, improve=False)
-    for hooks, kind in (
-        (module._state_dict_hooks, _SaysVersion),
-        (module._load_state_dict_pre_hooks, _LoadsEarlierVersion),
-    ):
-        for key in hooks_named(hooks, kind, name):
-            del hooks[key]
+    with undone_on_error(module):
+        _removed(module, name, SpectralNorm, "spectral_norm", suffixes, improve=False)
+        for hooks, kind in (
+            (module._state_dict_hooks, _SaysVersion),
+            (module._load_state_dict_pre_hooks, _LoadsEarlierVersion),
+        ):
+            for key in hooks_named(hooks, kind, name):
+                del hooks[key]
     return module

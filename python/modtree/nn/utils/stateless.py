@@ -60,7 +60,8 @@ class _Exchange:
             self.owners[path] = child
         return self.owners[path]
 
-    def one(self, path: str, value: Any) -> Any:
+    def one(self, path: str, value: Any, before: dict[str, Any]) -> None:
+        """Puts one tensor in place, and what was there into ``before`` first."""
         prefix, _, name = path.rpartition(".")
         owner = self.owner(prefix)
         _check_tensor(value, f"the value for {path!r}")
@@ -68,31 +69,50 @@ class _Exchange:
             raise KeyError(f'tensor name can\'t be empty string "" (in {path!r})')
         for registry in (owner._parameters, owner._buffers):
             if name in registry:
-                before = registry[name]
+                before[path] = registry[name]
                 if value is _ABSENT:
                     del registry[name]
                 else:
                     registry[name] = value
-                return before
-        before = getattr(owner, name, _ABSENT)
-        _check_tensor(before, f"attribute `{path}`")
+                return
+        old = getattr(owner, name, _ABSENT)
+        _check_tensor(old, f"attribute `{path}`")
+        before[path] = old
         if value is not _ABSENT:
             setattr(owner, name, value)
-        elif before is not _ABSENT:
+        elif old is not _ABSENT:
             delattr(owner, name)
-        return before
 
     def all(self, values: dict[str, Any]) -> dict[str, Any]:
         """Exchanges all or none."""
         before: dict[str, Any] = {}
         try:
             for path, value in values.items():
-                before[path] = self.one(path, value)
-        except Exception:
-            for path, value in before.items():
-                self.one(path, value)
+                self.one(path, value, before)
+        except BaseException:
+            self.back(before)
             raise
         return before
+
+    def back(self, before: dict[str, Any]) -> dict[str, Any]:
+        """Puts all back, also where the module's own ``__setattr__`` refuses some; what was there
+        until now.
+        """
+        after: dict[str, Any] = {}
+        errors: list[BaseException] = []
+        for path, value in before.items():
+            try:
+                self.one(path, value, after)
+            except BaseException as error:
+                errors.append(error)
+                prefix, _, name = path.rpartition(".")
+                if value is not _ABSENT:
+                    object.__setattr__(self.owner(prefix), name, value)
+                elif hasattr(self.owner(prefix), name):
+                    object.__delattr__(self.owner(prefix), name)
+        if errors:
+            raise errors[0]
+        return after
 
 
 def functional_call(
@@ -134,7 +154,7 @@ def functional_call(
     try:
         return module(*positional, **(kwargs or {}))
     finally:
-        after = exchange.all(before)
+        after = exchange.back(before)
         if (
             given is parameter_and_buffer_dicts
         ):  # what the call has put in a tensor's place belongs to the caller

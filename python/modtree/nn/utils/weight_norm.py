@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 from modtree._module.parameter import Parameter, is_lazy
+from modtree._module.undo import undone_on_error
 from modtree.nn.utils._library import hooks_named, no_grad
 
 __all__ = ["norm_except_dim", "remove_weight_norm", "weight_norm"]
@@ -54,11 +55,12 @@ def _removed(
         raise ValueError(f"{words} of '{name}' not found in {module}")
     with no_grad(getattr(module, name)):
         weight = module._forward_pre_hooks[keys[0]].compute_weight(module, **options)
-    delattr(module, name)
-    for suffix in suffixes:
-        delattr(module, name + suffix)
-    setattr(module, name, Parameter(weight.detach()))
-    del module._forward_pre_hooks[keys[0]]
+    with undone_on_error(module):
+        delattr(module, name)
+        for suffix in suffixes:
+            delattr(module, name + suffix)
+        setattr(module, name, Parameter(weight.detach()))
+        del module._forward_pre_hooks[keys[0]]
     return module
 
 
@@ -85,11 +87,13 @@ def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
     hook = WeightNorm(name, dim)
     weight = getattr(module, name)
     refuse_lazy(weight, "WeightNorm")
-    del module._parameters[name]
-    module.register_parameter(name + "_g", Parameter(norm_except_dim(weight.detach(), 2, hook.dim)))
-    module.register_parameter(name + "_v", Parameter(weight.detach()))
-    setattr(module, name, hook.compute_weight(module))
-    module.register_forward_pre_hook(hook)
+    lengths = Parameter(norm_except_dim(weight.detach(), 2, hook.dim))
+    with undone_on_error(module):
+        del module._parameters[name]
+        module.register_parameter(name + "_g", lengths)
+        module.register_parameter(name + "_v", Parameter(weight.detach()))
+        setattr(module, name, hook.compute_weight(module))
+        module.register_forward_pre_hook(hook)
     return module
 
 

@@ -10,6 +10,7 @@ import weakref
 from typing import Any
 
 from modtree._tensor.tensor import Tensor
+from modtree.optim.lr_scheduler._undo import undone_on_error
 from modtree.optim.optimizer import Optimizer
 
 _EPOCH_WARNING = (
@@ -85,20 +86,22 @@ class LRScheduler:
     def __init__(self, optimizer: Any, last_epoch: int = -1) -> None:
         check_optimizer(optimizer)
         self.optimizer = optimizer
-        for i, group in enumerate(optimizer.param_groups):
-            if last_epoch == -1:
-                lr = group["lr"]
-                group.setdefault("initial_lr", lr.clone() if isinstance(lr, Tensor) else lr)
-            elif "initial_lr" not in group:
-                raise KeyError(
-                    f"param 'initial_lr' is not specified in param_groups[{i}] when resuming "
-                    f"scheduler with "
-                    "last_epoch >= 0: load the optimizer's state first, or start with last_epoch=-1"
-                )
-        self.base_lrs = group_values(optimizer, "initial_lr")
-        self.last_epoch = last_epoch
-        _notice_steps(optimizer)
-        self._initial_step()
+        with undone_on_error(self, optimizer):
+            for i, group in enumerate(optimizer.param_groups):
+                if last_epoch == -1:
+                    lr = group["lr"]
+                    group.setdefault("initial_lr", lr.clone() if isinstance(lr, Tensor) else lr)
+                elif "initial_lr" not in group:
+                    raise KeyError(
+                        f"param 'initial_lr' is not specified in param_groups[{i}] when resuming "
+                        f"scheduler with "
+                        "last_epoch >= 0: load the optimizer's state first, or start with "
+                        "last_epoch=-1"
+                    )
+            self.base_lrs = group_values(optimizer, "initial_lr")
+            self.last_epoch = last_epoch
+            _notice_steps(optimizer)
+            self._initial_step()
 
     def _initial_step(self) -> None:
         """Sets the learning rates of the first epoch."""
@@ -131,10 +134,11 @@ class LRScheduler:
         """Goes on to the next epoch."""
         if self._step_count == 1:
             self._check_order()
-        self._step_count += 1
-        if epoch is not None:
-            warnings.warn(_EPOCH_WARNING, UserWarning, stacklevel=2)
-        self._update_lr(epoch)
+        with undone_on_error(self, self.optimizer):
+            self._step_count += 1
+            if epoch is not None:
+                warnings.warn(_EPOCH_WARNING, UserWarning, stacklevel=2)
+            self._update_lr(epoch)
 
     def _check_order(self) -> None:
         if not hasattr(self.optimizer.step, "_wrapped_by_lr_sched"):
@@ -155,17 +159,18 @@ class LRScheduler:
             )
 
     def _update_lr(self, epoch: int | None = None) -> None:
-        self._get_lr_called_within_step = True
-        try:
-            if epoch is None:
-                self.last_epoch += 1
-                values = self.get_lr()
-            else:
-                self.last_epoch = epoch
-                values = getattr(self, "_get_closed_form_lr", self.get_lr)()
-        finally:
-            self._get_lr_called_within_step = False
-        self._set(values)
+        with undone_on_error(self, self.optimizer):
+            self._get_lr_called_within_step = True
+            try:
+                if epoch is None:
+                    self.last_epoch += 1
+                    values = self.get_lr()
+                else:
+                    self.last_epoch = epoch
+                    values = getattr(self, "_get_closed_form_lr", self.get_lr)()
+            finally:
+                self._get_lr_called_within_step = False
+            self._set(values)
 
     def _set(self, values: list[Any]) -> None:
         for group, lr in zip(self.optimizer.param_groups, values, strict=True):

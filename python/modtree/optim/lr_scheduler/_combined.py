@@ -9,6 +9,7 @@ from typing import Any
 
 from modtree.optim.lr_scheduler._base import LRScheduler, set_group_value
 from modtree.optim.lr_scheduler._plateau import ReduceLROnPlateau
+from modtree.optim.lr_scheduler._undo import undone_on_error
 
 
 class _Combined(LRScheduler):
@@ -42,10 +43,11 @@ class _Combined(LRScheduler):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Takes over what :meth:`state_dict` returned."""
         own = self._schedulers
-        self.__dict__.update(state_dict)
-        self._schedulers = own
-        for scheduler, state in zip(own, state_dict["_schedulers"], strict=True):
-            scheduler.load_state_dict(state)
+        with undone_on_error(self, self.optimizer):
+            self.__dict__.update(state_dict)
+            self._schedulers = own
+            for scheduler, state in zip(own, state_dict["_schedulers"], strict=True):
+                scheduler.load_state_dict(state)
 
 
 class SequentialLR(_Combined):
@@ -83,27 +85,29 @@ class SequentialLR(_Combined):
             )
         self._schedulers = schedulers
         self._milestones = milestones
-        self.last_epoch = last_epoch + 1
-        self.optimizer = optimizer
-        # Each schedule took its first step when it was made: undo them all, and take that of the
-        # first to act.
-        for group in optimizer.param_groups:
-            set_group_value(group, "lr", group["initial_lr"])
-        _step_back(self)
-        first = schedulers[bisect_right(milestones, 0)]
-        first._initial_step()
-        self._last_lr = first.get_last_lr()
+        with undone_on_error(self, optimizer):
+            self.last_epoch = last_epoch + 1
+            self.optimizer = optimizer
+            # Each schedule took its first step when it was made: undo them all, and take that of
+            # the first to act.
+            for group in optimizer.param_groups:
+                set_group_value(group, "lr", group["initial_lr"])
+            _step_back(self)
+            first = schedulers[bisect_right(milestones, 0)]
+            first._initial_step()
+            self._last_lr = first.get_last_lr()
 
     def step(self) -> None:  # type: ignore[override]
         """Goes on to the next epoch."""
-        self.last_epoch += 1
-        i = bisect_right(self._milestones, self.last_epoch)
-        scheduler = self._schedulers[i]
-        if i > 0 and self._milestones[i - 1] == self.last_epoch:
-            scheduler._update_lr(0)
-        else:
-            scheduler.step()
-        self._last_lr = scheduler.get_last_lr()
+        with undone_on_error(self, self.optimizer):
+            self.last_epoch += 1
+            i = bisect_right(self._milestones, self.last_epoch)
+            scheduler = self._schedulers[i]
+            if i > 0 and self._milestones[i - 1] == self.last_epoch:
+                scheduler._update_lr(0)
+            else:
+                scheduler.step()
+            self._last_lr = scheduler.get_last_lr()
 
 
 def _step_back(scheduler: Any) -> None:
@@ -139,6 +143,7 @@ class ChainedScheduler(_Combined):
 
     def step(self) -> None:  # type: ignore[override]
         """Goes on to the next epoch."""
-        for scheduler in self._schedulers:
-            scheduler.step()
-        self._last_lr = self._current()
+        with undone_on_error(self, self.optimizer):
+            for scheduler in self._schedulers:
+                scheduler.step()
+            self._last_lr = self._current()

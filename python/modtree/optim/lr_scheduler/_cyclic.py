@@ -14,6 +14,7 @@ from modtree.optim.lr_scheduler._base import (
     set_group_value,
     state_of_callable,
 )
+from modtree.optim.lr_scheduler._undo import undone_on_error
 
 
 class _WithMomentum(LRScheduler):
@@ -91,27 +92,28 @@ class CyclicLR(_WithMomentum):
         last_epoch: int = -1,
     ) -> None:
         check_optimizer(optimizer)
-        self.optimizer = optimizer
-        base_lrs = per_group("base_lr", optimizer, base_lr)
-        if last_epoch == -1:
-            for lr, group in zip(base_lrs, optimizer.param_groups, strict=True):
-                set_group_value(group, "lr", lr)
-        self.max_lrs = per_group("max_lr", optimizer, max_lr)
-        up = float(step_size_up)
-        down = up if step_size_down is None else float(step_size_down)
-        self.total_size = up + down
-        self.step_ratio = up / self.total_size
-        if mode not in ("triangular", "triangular2", "exp_range") and scale_fn is None:
-            raise ValueError(f"mode is invalid and scale_fn is None: {mode!r}")
-        self.mode = mode
-        self.gamma = gamma
-        self._scale_fn_custom = scale_fn
-        self.scale_mode = scale_mode
-        if scale_fn is None:
-            self.scale_mode = "iterations" if mode == "exp_range" else "cycle"
-        self._init_momentum(cycle_momentum, base_momentum, max_momentum, last_epoch)
-        super().__init__(optimizer, last_epoch)
-        self.base_lrs = base_lrs
+        with undone_on_error(self, optimizer):
+            self.optimizer = optimizer
+            base_lrs = per_group("base_lr", optimizer, base_lr)
+            if last_epoch == -1:
+                for lr, group in zip(base_lrs, optimizer.param_groups, strict=True):
+                    set_group_value(group, "lr", lr)
+            self.max_lrs = per_group("max_lr", optimizer, max_lr)
+            up = float(step_size_up)
+            down = up if step_size_down is None else float(step_size_down)
+            self.total_size = up + down
+            self.step_ratio = up / self.total_size
+            if mode not in ("triangular", "triangular2", "exp_range") and scale_fn is None:
+                raise ValueError(f"mode is invalid and scale_fn is None: {mode!r}")
+            self.mode = mode
+            self.gamma = gamma
+            self._scale_fn_custom = scale_fn
+            self.scale_mode = scale_mode
+            if scale_fn is None:
+                self.scale_mode = "iterations" if mode == "exp_range" else "cycle"
+            self._init_momentum(cycle_momentum, base_momentum, max_momentum, last_epoch)
+            super().__init__(optimizer, last_epoch)
+            self.base_lrs = base_lrs
 
     def _keep_momentums(self, lows: list[Any], highs: list[Any]) -> None:
         self.base_momentums, self.max_momentums = lows, highs
@@ -209,23 +211,24 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         """Goes on to the next epoch, or to ``epoch``, which may be a fraction: ``epoch + batch /
         batches``.
         """
-        if epoch is None and self.last_epoch < 0:
-            epoch = 0
-        if epoch is None:
-            epoch = self.last_epoch + 1
-            self.T_cur += 1
-            if self.T_cur >= self.T_i:
-                self.T_cur %= self.T_i
-                self.T_i *= self.T_mult
-        else:
-            self._jump(epoch)
-        self.last_epoch = math.floor(epoch)
-        self._get_lr_called_within_step = True
-        try:
-            values = self.get_lr()
-        finally:
-            self._get_lr_called_within_step = False
-        self._set(values)
+        with undone_on_error(self, self.optimizer):
+            if epoch is None and self.last_epoch < 0:
+                epoch = 0
+            if epoch is None:
+                epoch = self.last_epoch + 1
+                self.T_cur += 1
+                if self.T_cur >= self.T_i:
+                    self.T_cur %= self.T_i
+                    self.T_i *= self.T_mult
+            else:
+                self._jump(epoch)
+            self.last_epoch = math.floor(epoch)
+            self._get_lr_called_within_step = True
+            try:
+                values = self.get_lr()
+            finally:
+                self._get_lr_called_within_step = False
+            self._set(values)
 
     def _jump(self, epoch: float) -> None:
         if epoch < 0:
@@ -283,36 +286,38 @@ class OneCycleLR(_WithMomentum):
         last_epoch: int = -1,
     ) -> None:
         check_optimizer(optimizer)
-        self.optimizer = optimizer
-        self.total_steps = _total_steps(total_steps, epochs, steps_per_epoch)
-        if not isinstance(pct_start, float) or not 0 <= pct_start <= 1:
-            raise ValueError(f"Expected float between 0 and 1 pct_start, but got {pct_start}")
-        if anneal_strategy not in ("cos", "linear"):
-            raise ValueError(
-                f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}"
-            )
-        self._anneal_func_type = anneal_strategy
-        top = float(pct_start * self.total_steps)
-        last = self.total_steps - 1
-        if three_phase:
-            self._schedule_phases = [
-                _phase(top - 1, "initial_lr", "max_lr", "max_momentum", "base_momentum"),
-                _phase(2 * top - 2, "max_lr", "initial_lr", "base_momentum", "max_momentum"),
-                _phase(last, "initial_lr", "min_lr", "max_momentum", "max_momentum"),
-            ]
-        else:
-            self._schedule_phases = [
-                _phase(top - 1, "initial_lr", "max_lr", "max_momentum", "base_momentum"),
-                _phase(last, "max_lr", "min_lr", "base_momentum", "max_momentum"),
-            ]
-        max_lrs = per_group("max_lr", optimizer, max_lr)
-        if last_epoch == -1:
-            for highest, group in zip(max_lrs, optimizer.param_groups, strict=True):
-                group["initial_lr"] = highest / div_factor
-                group["max_lr"] = highest
-                group["min_lr"] = group["initial_lr"] / final_div_factor
-        self._init_momentum(cycle_momentum, base_momentum, max_momentum, last_epoch)
-        super().__init__(optimizer, last_epoch)
+        with undone_on_error(self, optimizer):
+            self.optimizer = optimizer
+            self.total_steps = _total_steps(total_steps, epochs, steps_per_epoch)
+            if not isinstance(pct_start, float) or not 0 <= pct_start <= 1:
+                raise ValueError(f"Expected float between 0 and 1 pct_start, but got {pct_start}")
+            if anneal_strategy not in ("cos", "linear"):
+                raise ValueError(
+                    f"anneal_strategy must be one of 'cos' or 'linear', instead got "
+                    f"{anneal_strategy}"
+                )
+            self._anneal_func_type = anneal_strategy
+            top = float(pct_start * self.total_steps)
+            last = self.total_steps - 1
+            if three_phase:
+                self._schedule_phases = [
+                    _phase(top - 1, "initial_lr", "max_lr", "max_momentum", "base_momentum"),
+                    _phase(2 * top - 2, "max_lr", "initial_lr", "base_momentum", "max_momentum"),
+                    _phase(last, "initial_lr", "min_lr", "max_momentum", "max_momentum"),
+                ]
+            else:
+                self._schedule_phases = [
+                    _phase(top - 1, "initial_lr", "max_lr", "max_momentum", "base_momentum"),
+                    _phase(last, "max_lr", "min_lr", "base_momentum", "max_momentum"),
+                ]
+            max_lrs = per_group("max_lr", optimizer, max_lr)
+            if last_epoch == -1:
+                for highest, group in zip(max_lrs, optimizer.param_groups, strict=True):
+                    group["initial_lr"] = highest / div_factor
+                    group["max_lr"] = highest
+                    group["min_lr"] = group["initial_lr"] / final_div_factor
+            self._init_momentum(cycle_momentum, base_momentum, max_momentum, last_epoch)
+            super().__init__(optimizer, last_epoch)
 
     def _between(self, start: Any, end: Any, share: float) -> Any:
         if self._anneal_func_type == "linear":

@@ -13,6 +13,7 @@ from modtree.optim.lr_scheduler._base import (
     check_optimizer,
     set_group_value,
 )
+from modtree.optim.lr_scheduler._undo import undone_on_error
 
 
 class ReduceLROnPlateau(LRScheduler):
@@ -89,20 +90,21 @@ class ReduceLROnPlateau(LRScheduler):
             epoch = self.last_epoch + 1
         else:
             warnings.warn(_EPOCH_WARNING, UserWarning, stacklevel=2)
-        self.last_epoch = epoch
-        if self._is_better(current, self.best):
-            self.best = current
-            self.num_bad_epochs = 0
-        else:
-            self.num_bad_epochs += 1
-        if self.in_cooldown:
-            self.cooldown_counter -= 1
-            self.num_bad_epochs = 0
-        if self.num_bad_epochs > self.patience:
-            self._reduce_lr(epoch)
-            self.cooldown_counter = self.cooldown
-            self.num_bad_epochs = 0
-        self._last_lr = self._current()
+        with undone_on_error(self, self.optimizer):
+            self.last_epoch = epoch
+            if self._is_better(current, self.best):
+                self.best = current
+                self.num_bad_epochs = 0
+            else:
+                self.num_bad_epochs += 1
+            if self.in_cooldown:
+                self.cooldown_counter -= 1
+                self.num_bad_epochs = 0
+            if self.num_bad_epochs > self.patience:
+                self._reduce_lr(epoch)
+                self.cooldown_counter = self.cooldown
+                self.num_bad_epochs = 0
+            self._last_lr = self._current()
 
     def _reduce_lr(self, epoch: int) -> None:
         groups = self.optimizer.param_groups
@@ -138,5 +140,6 @@ class ReduceLROnPlateau(LRScheduler):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Takes over what :meth:`state_dict` returned."""
-        super().load_state_dict(state_dict)
-        self._init_is_better(self.mode, self.threshold, self.threshold_mode)
+        with undone_on_error(self, self.optimizer):
+            super().load_state_dict(state_dict)
+            self._init_is_better(self.mode, self.threshold, self.threshold_mode)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from modtree.optim.lr_scheduler._base import LRScheduler, state_of_callable
+from modtree.optim.lr_scheduler._undo import undone_on_error
 
 
 class _ByFunction(LRScheduler):
@@ -45,11 +46,12 @@ class _ByFunction(LRScheduler):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Takes over what :meth:`state_dict` returned; functions stay those that were given."""
         own = self.lr_lambdas
-        self.__dict__.update(state_dict)
-        self.lr_lambdas = own
-        for function, attributes in zip(own, state_dict["lr_lambdas"], strict=False):
-            if attributes is not None:
-                function.__dict__.update(attributes)
+        with undone_on_error(self, self.optimizer):
+            self.__dict__.update(state_dict)
+            self.lr_lambdas = own
+            for function, attributes in zip(own, state_dict["lr_lambdas"], strict=False):
+                if attributes is not None:
+                    function.__dict__.update(attributes)
 
 
 class LambdaLR(_ByFunction):
