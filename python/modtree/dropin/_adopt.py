@@ -83,6 +83,8 @@ def _attributes(original: type) -> dict[str, Any]:
         face.__doc__ = theirs.__doc__
         face.__annotations__ = theirs.__annotations__
         attributes[name] = face
+    for name in _faces.WITH_TIES:
+        attributes[name] = _faces.with_ties(attributes[name])
     attributes["__name__"] = original.__name__
     attributes["__qualname__"] = original.__qualname__
     return attributes

@@ -5,18 +5,19 @@ Instances do not come here: their class has the native slots. What comes here is
 ``super().__init__()`` and the like, and what reads the functions: ``inspect``, ``torch.jit.script``
 (the source of ``__init__``), ``torch.compile`` (which traces torch's own function in their place).
 Two methods that layers override and reach by ``super()`` for each entry of a checkpoint are here
-for their speed.
+for their speed, and two for the ``preserve_ties`` that torch's own do not have.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 from modtree import _C
 from modtree._module.module import Module
 
-__all__ = ["FACES", "NATIVE"]
+__all__ = ["FACES", "NATIVE", "WITH_TIES", "with_ties"]
 
 _native_init: Callable[..., None] = Module.__dict__["__init__"]
 _native_getattr: Callable[[Any, str], Any] = _C.ModuleBase.__dict__["__getattr__"]
@@ -88,3 +89,30 @@ FACES: dict[str, Callable[..., Any]] = {
     "_save_to_state_dict": save_face,
     "_load_from_state_dict": load_face,
 }
+
+
+class _KeepingTies:
+    """What torch's function asks for ``_apply`` in the place of a module."""
+
+    def __init__(self, module: Any) -> None:
+        self.module = module
+
+    def _apply(self, fn: Callable[[Any], Any], *args: Any, **kwargs: Any) -> Any:
+        return self.module._apply(_C.KeepTies(fn), *args, **kwargs)
+
+
+#: Methods that take ``preserve_ties``.
+WITH_TIES = ("to", "to_empty")
+
+
+def with_ties(function: Callable[..., Any]) -> Callable[..., Any]:
+    """torch's function of one of these names, with that option."""
+
+    @functools.wraps(function)
+    def face(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if "preserve_ties" not in kwargs:
+            return function(self, *args, **kwargs)
+        keeps = kwargs.pop("preserve_ties")
+        return function(_KeepingTies(self) if keeps else self, *args, **kwargs)
+
+    return face
