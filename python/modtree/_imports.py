@@ -17,7 +17,11 @@ from typing import Any
 
 from modtree import _C
 
-__all__ = ["answer_for_missing", "name_by_public_path", "refuse_second", "remember"]
+__all__ = ["absent", "answer_for_missing", "name_by_public_path", "refuse_second", "remember"]
+
+#: Where the pages of docs/ can be read; an installed package has none of them.
+PAGES = "https://modtree.readthedocs.io/en/latest/"
+LISTED = f"what torch has and modtree has not is listed at {PAGES}missing.html"
 
 _IMPORT_FROM = opcode.opmap["IMPORT_FROM"]
 
@@ -57,14 +61,30 @@ def name_by_public_path(module: str, public: list[str]) -> None:
                 value.__module__ = module
 
 
-def answer_for_missing(
-    module: str, submodules: tuple[str, ...] = (), reason: str = "see docs/compat.md"
-) -> None:
+def absent(module: ModuleType, name: str, frame: Any, reason: str = LISTED) -> Exception:
+    """What to raise for a name that a module does not have.
+
+    Args:
+        module: The module.
+        name: The name.
+        frame: What asked for it.
+        reason: What the message ends with.
+    """
+    if _is_import_from(frame):
+        file = getattr(module, "__file__", None)
+        place = f"{module.__name__!r} ({file or 'unknown location'})"
+        text = f"cannot import name {name!r} from {place}; {reason}"
+        return ImportError(text, name=module.__name__, path=file)
+    text = f"module {module.__name__!r} has no attribute {name!r}; {reason}"
+    return AttributeError(text, name=name, obj=module)
+
+
+def answer_for_missing(module: str, submodules: tuple[str, ...] = (), reason: str = LISTED) -> None:
     """Gives a module what to answer for a name that it does not have.
 
     A submodule that few programs need is imported when it is first asked for. Every other name is
-    an AttributeError that says where the list of what is absent stands, in ``from ... import`` an
-    ImportError. The function enters the module at run time, where type checkers do not see it: to
+    CPython's AttributeError, in ``from ... import`` its ImportError, with the address of the list
+    of what is absent. The function enters the module at run time, where type checkers do not see it: to
     them every name would be there.
 
     Args:
@@ -79,10 +99,7 @@ def answer_for_missing(
     def __getattr__(name: str) -> Any:
         if name in submodules:
             return importlib.import_module(f"{module}.{name}")
-        text = f"{module}.{name} is not there; {reason}"
-        if _is_import_from(sys._getframe(1)):
-            raise ImportError(text, name=module)
-        raise AttributeError(text, name=name, obj=there)
+        raise absent(there, name, sys._getframe(1), reason)
 
     answer: Callable[[str], Any] = __getattr__
     answer.__module__ = module

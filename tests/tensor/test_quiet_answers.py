@@ -3,14 +3,18 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
+import re
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import pytest
 
 import modtree as mt
+from modtree import _imports
 
 
 @pytest.fixture
@@ -347,11 +351,40 @@ def test_a_missing_name_says_what_it_is(name):
     path = name if name == "modtree" else f"modtree.{name}"
     module = importlib.import_module(path)
     assert not hasattr(module, "NoSuchName") and getattr(module, "NoSuchName", 3) == 3
-    text = rf"^{path}.NoSuchName is not there; see docs/compat.md$"
-    with pytest.raises(AttributeError, match=text):
+    page = re.escape("https://modtree.readthedocs.io/en/latest/missing.html")
+    text = rf"^module '{path}' has no attribute 'NoSuchName'; .* {page}$"
+    with pytest.raises(AttributeError, match=text) as found:
         module.NoSuchName  # noqa: B018
-    with pytest.raises(ImportError, match=text):
+    assert found.value.name == "NoSuchName" and found.value.obj is module
+    text = rf"^cannot import name 'NoSuchName' from '{path}' \(.*[.]py\); .* {page}$"
+    with pytest.raises(ImportError, match=text) as refused:
         exec(f"from {path} import NoSuchName")
+    assert refused.value.name == path and refused.value.path == module.__file__
+
+
+def test_the_address_of_the_page_is_that_of_the_documentation():
+    root = Path(__file__).parents[2]
+    project = (root / "pyproject.toml").read_text(encoding="utf-8")
+    address = re.search('^Documentation = "(.*)"$', project, re.MULTILINE)[1]
+    assert _imports.PAGES == f"{address}/en/latest/"
+    pages = re.findall(rf"{re.escape(_imports.PAGES)}(\w+)[.]html", _imports.LISTED)
+    assert pages == ["missing"] and (root / "docs" / "missing.md").exists()
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_the_page_lists_what_each_package_lacks(name):
+    page = (Path(__file__).parents[2] / "docs" / "missing.md").read_text(encoding="utf-8")
+    title = "torch" if name == "modtree" else f"torch.{name}"
+    assert f"\n## {title}\n" in page or name == "nn.modules"  # it has all of torch's
+
+
+def test_no_message_names_a_file_of_the_documentation():
+    """An installed package has none of them."""
+    root = Path(mt.__file__).parent
+    for path in root.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Raise | ast.JoinedStr):
+                assert not re.search(r"docs/[\w/]+[.]md", ast.unparse(node)), path
 
 
 def test_a_missing_submodule_is_not_found():

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
+from modtree import _imports
 from modtree._module import module as _home
 from modtree._module.module import (
     Module,
@@ -43,4 +45,4 @@ def __getattr__(name: str) -> Any:
     # The tables of global hooks; one of these names is bound anew when a hook is registered.
     if name.startswith("_global_"):
         return getattr(_home, name)
-    raise AttributeError(f"{__name__}.{name} is not there; see docs/compat.md")
+    raise _imports.absent(sys.modules[__name__], name, sys._getframe(1))
