@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tensor/number.h"
 
+#include "family/family.h"
 #include "tensor/autograd/record.h"
+#include "tensor/op_errors.h"
 #include "tensor/override.h"
 #include "tensor/slot_ops.h"
 #include "tensor/subscript.h"
@@ -81,6 +83,31 @@ template <int kIndex>
   return call_operator_override(operator_names(kIndex).inplace, operands, 2, result);
 }
 
+constexpr const char *operator_sign(int index) {
+  constexpr const char *kSigns[] = {"+", "-",  "*",  "/", "//", "%",  "**", "@", "&", "|",
+                                    "^", "<<", ">>", "<", "<=", "==", "!=", ">", ">="};
+  return kSigns[index];
+}
+
+// NotImplemented, so that the other operand is asked; but two libraries, of which neither computes
+// with the tensors of the other, both call theirs Tensor: a TypeError that says whose. A class
+// below one of theirs may have a way.
+[[gnu::noinline]] PyObject *no_operand(const char *sign, PyObject *a, PyObject *b) {
+  PyObject *foreign = is_tensor(a) ? b : a;
+  TensorFamily *family = family_of_type(Py_TYPE(foreign));
+  if (family == nullptr || is_tensor(foreign) || !family->is_own_type(foreign)) {
+    return PyErr_Occurred() ? nullptr : Py_NewRef(Py_NotImplemented);
+  }
+  const py::object left = type_text(Py_TYPE(a));
+  const py::object right = left ? type_text(Py_TYPE(b)) : py::object();
+  const py::object advice = right ? advice_on(foreign, true) : py::object();
+  if (advice) {
+    PyErr_Format(PyExc_TypeError, "unsupported operand types for %s: '%U' and '%U'%U", sign,
+                 left.ptr(), right.ptr(), advice.ptr());
+  }
+  return nullptr;
+}
+
 template <int kIndex>
 PyObject *binary(PyObject *a, PyObject *b) {
   PyObject *result;
@@ -88,7 +115,7 @@ PyObject *binary(PyObject *a, PyObject *b) {
     return result;
   }
   if (!is_operand(a) || !is_operand(b)) {
-    Py_RETURN_NOTIMPLEMENTED;
+    return no_operand(operator_sign(kIndex), a, b);
   }
   PyObject *args[2] = {a, b};
   return call_slot(kIndex, args, 2);
@@ -135,7 +162,8 @@ PyObject *power(PyObject *a, PyObject *b, PyObject *modulus) {
     return result;
   }
   if (modulus != Py_None || !is_operand(a) || !is_operand(b)) {
-    Py_RETURN_NOTIMPLEMENTED;
+    return modulus != Py_None ? Py_NewRef(Py_NotImplemented)
+                              : no_operand(operator_sign(kPow), a, b);
   }
   PyObject *args[2] = {a, b};
   return call_slot(kPow, args, 2);
@@ -163,7 +191,9 @@ PyObject *richcompare(PyObject *a, PyObject *b, int op) {
     return result;
   }
   if (!is_operand(b)) {
-    Py_RETURN_NOTIMPLEMENTED;
+    // Whether two objects are equal can be asked of any two.
+    return op == Py_EQ || op == Py_NE ? Py_NewRef(Py_NotImplemented)
+                                      : no_operand(operator_sign(kLt + op), a, b);
   }
   static_assert(Py_LT == 0 && Py_LE == 1 && Py_EQ == 2 && Py_NE == 3 && Py_GT == 4 && Py_GE == 5,
                 "the comparison slots follow Python's numbering");

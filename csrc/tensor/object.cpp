@@ -16,6 +16,7 @@
 #include "tensor/grad_mode.h"
 #include "tensor/methods.h"
 #include "tensor/number.h"
+#include "tensor/op_errors.h"
 
 namespace modtree {
 
@@ -380,8 +381,12 @@ int check_overlap(TensorObject *self) {
 
 int swap_array(TensorObject *self, PyObject *other) {
   if (other == nullptr || !is_tensor(other)) {
-    PyErr_Format(PyExc_TypeError, "Variable data has to be a tensor, but got %s",
-                 other == nullptr ? "nothing (data cannot be deleted)" : Py_TYPE(other)->tp_name);
+    if (other == nullptr) {
+      PyErr_SetString(PyExc_TypeError, "Variable data has to be a tensor, but got nothing (data "
+                                       "cannot be deleted)");
+    } else {
+      raise_not_tensor(PyExc_TypeError, "Variable data has to be a tensor, but got %S", other);
+    }
     return -1;
   }
   TensorObject *source = as_tensor(other);
@@ -425,9 +430,9 @@ int assign_grad(TensorObject *self, PyObject *value) {
   PyObject *fresh = nullptr;
   if (value != nullptr && value != Py_None) {
     if (!is_tensor(value)) {
-      PyErr_Format(PyExc_TypeError,
-                   "assigned grad expected to be a Tensor or None but got grad of type %s",
-                   Py_TYPE(value)->tp_name);
+      raise_not_tensor(PyExc_TypeError,
+                       "assigned grad expected to be a Tensor or None but got grad of type %S",
+                       value);
       return -1;
     }
     TensorObject *grad = as_tensor(value);

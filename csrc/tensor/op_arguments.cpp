@@ -14,23 +14,14 @@ namespace modtree {
 namespace {
 
 void raise_unknown_operand(OpObject *op, PyObject *operand) {
-  const auto value = py::reinterpret_borrow<py::object>(operand);
-  PyTypeObject *type = Py_TYPE(value.ptr());
-  if (family_of_type(type) == nullptr) {
-    if (!PyErr_Occurred()) {
-      PyErr_Format(PyExc_TypeError, "%U(): expected a Tensor or a number, got %s", op->name,
-                   type->tp_name);
-    }
-    return;
-  }
-  const py::object module =
-      get_attribute(py::handle(reinterpret_cast<PyObject *>(type)), "__module__");
-  if (module) {
-    const std::string name = type->tp_name;
-    PyErr_Format(PyExc_TypeError,
-                 "%U(): expected a modtree.Tensor or a number, got a tensor of another library, "
-                 "%S.%s; modtree.from_torch(tensor) makes one of torch's",
-                 op->name, module.ptr(), name.c_str());
+  const py::object format = py::reinterpret_steal<py::object>(PyUnicode_FromFormat(
+      is_foreign_tensor(operand) ? "%U(): expected a modtree.Tensor or a number, got a tensor of "
+                                   "another library, %%S"
+                                 : "%U(): expected a Tensor or a number, got %%S",
+      op->name));
+  const char *text = format ? PyUnicode_AsUTF8(format.ptr()) : nullptr;
+  if (text) {
+    raise_not_tensor(PyExc_TypeError, text, operand);
   }
 }
 

@@ -2,7 +2,9 @@
 #include "tensor/op_errors.h"
 
 #include <string>
+#include <string_view>
 
+#include "family/family.h"
 #include "python/call.h"
 #include "python/once.h"
 #include "python/slot_guard.h"
@@ -116,6 +118,136 @@ void translate_value_error(PyObject *op_name, PyObject *const *args, Py_ssize_t 
 }
 
 }  // namespace
+
+py::object type_text(PyTypeObject *type) {
+  auto *object = reinterpret_cast<PyObject *>(type);
+  const py::object module = get_attribute(object, "__module__");
+  const py::object name = module ? get_attribute(object, "__qualname__") : py::object();
+  const bool is_builtin = name && PyUnicode_Check(module.ptr()) &&
+                          PyUnicode_CompareWithASCIIString(module.ptr(), "builtins") == 0;
+  auto text = is_builtin ? name
+              : name     ? py::reinterpret_steal<py::object>(
+                           PyUnicode_FromFormat("%S.%S", module.ptr(), name.ptr()))
+                     : py::object();
+  if (!text) {
+    PyErr_Clear();
+    text = py::reinterpret_steal<py::object>(PyUnicode_FromString(type->tp_name));
+  }
+  return text;
+}
+
+bool is_foreign_tensor(PyObject *value) {
+  if (is_tensor(value)) {
+    return false;
+  }
+  const bool found = family_of_type(Py_TYPE(value)) != nullptr;
+  PyErr_Clear();
+  return found;
+}
+
+py::object advice_on(PyObject *value, bool both_ways) {
+  const bool foreign = is_foreign_tensor(value);
+  const py::object module =
+      foreign ? get_attribute(reinterpret_cast<PyObject *>(Py_TYPE(value)), "__module__")
+              : py::object();
+  PyErr_Clear();
+  const auto torch = py::reinterpret_steal<py::object>(PyUnicode_FromString("torch"));
+  const bool is_torchs = module && torch && PyUnicode_Check(module.ptr()) &&
+                         PyUnicode_Tailmatch(module.ptr(), torch.ptr(), 0, PY_SSIZE_T_MAX, -1) > 0;
+  const char *advice = !foreign     ? ""
+                       : !is_torchs ? "; modtree.tensor(array) makes one of the values"
+                       : both_ways
+                           ? "; modtree.from_torch(tensor) makes one of modtree's of torch's, "
+                             "modtree.to_torch(tensor) one of torch's of modtree's"
+                           : "; modtree.from_torch(tensor) makes one of torch's";
+  return py::reinterpret_steal<py::object>(PyUnicode_FromString(advice));
+}
+
+void raise_not_tensor(PyObject *kind, const char *format, PyObject *value) {
+  const auto held = py::reinterpret_borrow<py::object>(value);
+  const py::object type = type_text(Py_TYPE(value));
+  const py::object advice = type ? advice_on(value) : py::object();
+  const auto text =
+      advice ? py::reinterpret_steal<py::object>(PyUnicode_FromFormat(format, type.ptr()))
+             : py::object();
+  if (text) {
+    PyErr_Format(kind, "%U%U", text.ptr(), advice.ptr());
+  }
+}
+
+namespace {
+
+// A tensor of another library, also within a tuple or list; empty when there is none.
+py::object find_foreign(PyObject *const *args, Py_ssize_t count) {
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    if (!PyTuple_CheckExact(args[i]) && !PyList_CheckExact(args[i])) {
+      if (is_foreign_tensor(args[i])) {
+        return py::reinterpret_borrow<py::object>(args[i]);
+      }
+      continue;
+    }
+    // By index, with the size read again each time: the look at a class may change a list.
+    for (Py_ssize_t j = 0; j < PySequence_Fast_GET_SIZE(args[i]); ++j) {
+      const auto item = py::reinterpret_borrow<py::object>(PySequence_Fast_GET_ITEM(args[i], j));
+      if (is_foreign_tensor(item.ptr())) {
+        return item;
+      }
+    }
+  }
+  return {};
+}
+
+// Would a reader take the error for one of the values, since both libraries have a Tensor?
+bool is_confusing(const py::error_already_set &error, PyTypeObject *foreign, bool any_error) {
+  const py::object text = py::reinterpret_steal<py::object>(PyObject_Str(error.value().ptr()));
+  const char *message = text ? PyUnicode_AsUTF8(text.ptr()) : nullptr;
+  const py::object full = message ? type_text(foreign) : py::object();
+  const char *name = full ? PyUnicode_AsUTF8(full.ptr()) : nullptr;
+  if (!name) {
+    PyErr_Clear();
+    return false;
+  }
+  const std::string_view said(message);
+  if (said.find(name) != std::string_view::npos) {
+    return false;
+  }
+  const auto is = [&](PyObject *kind) { return error.matches(kind); };
+  if (is(PyExc_AttributeError)) {
+    return true;
+  }
+  if (any_error) {
+    return is(PyExc_TypeError) || is(PyExc_RuntimeError) || is(PyExc_ValueError);
+  }
+  return is(PyExc_TypeError) && said.find(foreign->tp_name) != std::string_view::npos;
+}
+
+}  // namespace
+
+void name_foreign_argument(PyObject *name, PyObject *const *args, Py_ssize_t count,
+                           bool any_error) {
+  if (!PyErr_ExceptionMatches(PyExc_Exception)) {
+    return;
+  }
+  slot_guard(0, [&] {
+    py::error_already_set error;  // takes the pending error
+    const py::object foreign = find_foreign(args, count);
+    if (!foreign || !is_confusing(error, Py_TYPE(foreign.ptr()), any_error)) {
+      error.restore();
+      return 0;
+    }
+    const py::object type = type_text(Py_TYPE(foreign.ptr()));
+    const py::object advice = type ? advice_on(foreign.ptr()) : py::object();
+    const auto text =
+        advice ? py::reinterpret_steal<py::object>(PyUnicode_FromFormat(
+                     "%S(): expected a modtree.Tensor, got a %U%U", name, type.ptr(), advice.ptr()))
+               : py::object();
+    const char *message = text ? PyUnicode_AsUTF8(text.ptr()) : nullptr;
+    if (message) {
+      py::raise_from(error, PyExc_TypeError, message);
+    }
+    return 0;
+  });
+}
 
 PyObject *shape_text(PyArrayObject *array) {
   return PyUnicode_FromString(shape_string(array).c_str());

@@ -4,6 +4,7 @@
 #include "python/new_type.h"
 #include "python/slot_guard.h"
 #include "tensor/op.h"
+#include "tensor/op_errors.h"
 #include "tensor/override.h"
 #include "tensor/slot_ops.h"
 
@@ -44,7 +45,11 @@ PyObject *op_tp_vectorcall(PyObject *self, PyObject *const *args, size_t nargsf,
   if (kwnames != nullptr && names_operand_or_out(as_op(self), kwnames)) {
     return call_by_name(self, args, nargs, kwnames);
   }
-  return op_call(as_op(self), args, nargs, kwnames);
+  result = op_call(as_op(self), args, nargs, kwnames);
+  if (result == nullptr) {
+    name_foreign_argument(as_op(self)->name, args, argument_count(nargs, kwnames), true);
+  }
+  return result;
 }
 
 PyObject *op_tp_descr_get(PyObject *self, PyObject *obj, PyObject *) {

@@ -11,6 +11,7 @@
 #include "python/new_type.h"
 #include "python/slot_guard.h"
 #include "tensor/op.h"
+#include "tensor/op_errors.h"
 
 namespace modtree {
 
@@ -26,6 +27,18 @@ struct OverridableObject {
 
 OverridableObject *as_overridable(PyObject *obj) {
   return reinterpret_cast<OverridableObject *>(obj);
+}
+
+[[gnu::noinline]] void name_failed_call(PyObject *function, PyObject *const *args,
+                                        Py_ssize_t count) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  py::object name = get_attribute(function, "__name__");
+  PyErr_Clear();
+  PyErr_Restore(type, value, traceback);
+  if (name) {
+    name_foreign_argument(name.ptr(), args, count, false);
+  }
 }
 
 PyObject *overridable_tp_vectorcall(PyObject *obj, PyObject *const *args, size_t nargsf,
@@ -45,7 +58,11 @@ PyObject *overridable_tp_vectorcall(PyObject *obj, PyObject *const *args, size_t
   if (self->out_rule != nullptr && has_keyword(kwnames, "out")) {
     return call_by_name(obj, args, nargs, kwnames);
   }
-  return PyObject_Vectorcall(self->function, args, nargsf, kwnames);
+  PyObject *result = PyObject_Vectorcall(self->function, args, nargsf, kwnames);
+  if (result == nullptr) {
+    name_failed_call(self->function, args, argument_count(nargs, kwnames));
+  }
+  return result;
 }
 
 PyObject *overridable_tp_descr_get(PyObject *self, PyObject *obj, PyObject *) {

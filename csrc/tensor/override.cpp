@@ -353,6 +353,44 @@ int is_subclass_of_all(PyObject *cls, PyObject *types) {
   return 1;
 }
 
+void raise_foreign_function(PyObject *func) {
+  auto name = py::reinterpret_steal<py::object>(PyObject_GetAttrString(func, "__name__"));
+  if (!name) {
+    PyErr_Clear();
+    name = py::reinterpret_borrow<py::object>(func);
+  }
+  PyErr_Format(PyExc_TypeError,
+               "%S(): a function of another library was called with a modtree.Tensor, which it "
+               "cannot compute with. Convert the arguments first: modtree.to_torch(tensor) for "
+               "torch, tensor.numpy() for others",
+               name.ptr());
+}
+
+// Are the classes that take part in a call those that modtree and another library made for their
+// tensors, so that nobody among them could answer? Keeps no error.
+bool are_of_two_libraries(PyObject *types) {
+  bool is_mixed = false;
+  const auto all = py::reinterpret_steal<py::object>(tuple_of_items(types));
+  for (Py_ssize_t i = 0; all && i < PyTuple_GET_SIZE(all.ptr()); ++i) {
+    PyObject *type = PyTuple_GET_ITEM(all.ptr(), i);
+    if (!PyType_Check(type) ||
+        PyType_IsSubtype(reinterpret_cast<PyTypeObject *>(type), tensor_base_type)) {
+      continue;
+    }
+    TensorFamily *family = family_of_type(reinterpret_cast<PyTypeObject *>(type));
+    const py::object own = family ? get_attribute(family->object, "tensor_type") : py::object();
+    const py::object parameter =
+        own ? get_attribute(family->object, "parameter_type") : py::object();
+    if (!parameter || (own.ptr() != type && parameter.ptr() != type)) {
+      PyErr_Clear();
+      return false;
+    }
+    is_mixed = true;
+  }
+  PyErr_Clear();
+  return is_mixed;
+}
+
 // A function of another library asks its arguments whenever it is called and does not know the
 // state of ours: torch.exp(tensor) would call Tensor.__torch_function__ until the stack ends.
 // Functions of modtree, and modes on top of each other, never come near this depth.
@@ -371,16 +409,7 @@ public:
     if (t_chain <= kDeepestChain) {
       return true;
     }
-    auto name = py::reinterpret_steal<py::object>(PyObject_GetAttrString(func, "__name__"));
-    if (!name) {
-      PyErr_Clear();
-      name = py::reinterpret_borrow<py::object>(func);
-    }
-    PyErr_Format(PyExc_TypeError,
-                 "%S(): a function of another library was called with a modtree.Tensor, which it "
-                 "cannot compute with. Convert the arguments first: modtree.to_torch(tensor) for "
-                 "torch, tensor.numpy() for others",
-                 name.ptr());
+    raise_foreign_function(func);
     return false;
   }
 
@@ -389,13 +418,7 @@ private:
 };
 
 PyObject *run_for_class(PyTypeObject *cls, PyObject *func, PyObject *args, PyObject *kwargs) {
-  const ScopedChain chain;
-  if (!chain.check(func)) {
-    return nullptr;
-  }
-  ScopedProtocolState without(t_state == ProtocolState::off ? ProtocolState::off
-                                                            : ProtocolState::no_subclasses);
-  auto result = py::reinterpret_steal<py::object>(call_with_packed(func, args, kwargs));
+  auto result = py::reinterpret_steal<py::object>(call_without_classes(func, args, kwargs));
   if (!result || cls == tensor_type || cls == plain_parameter_type || keeps_class(func)) {
     return result.release().ptr();
   }
@@ -415,6 +438,16 @@ PyObject *call_with_packed(PyObject *func, PyObject *args, PyObject *kwargs) {
                     : nullptr;
 }
 
+PyObject *call_without_classes(PyObject *func, PyObject *args, PyObject *kwargs) {
+  const ScopedChain chain;
+  if (!chain.check(func)) {
+    return nullptr;
+  }
+  ScopedProtocolState without(t_state == ProtocolState::off ? ProtocolState::off
+                                                            : ProtocolState::no_subclasses);
+  return call_with_packed(func, args, kwargs);
+}
+
 PyObject *tensor_torch_function(PyObject *cls, PyObject *args, PyObject *kwargs) {
   return slot_guard(static_cast<PyObject *>(nullptr), [&]() -> PyObject * {
     static const char *kKeywords[] = {"func", "types", "args", "kwargs", nullptr};
@@ -426,6 +459,10 @@ PyObject *tensor_torch_function(PyObject *cls, PyObject *args, PyObject *kwargs)
       return nullptr;
     }
     const int fits = is_subclass_of_all(cls, types);
+    if (fits == 0 && are_of_two_libraries(types)) {
+      raise_foreign_function(func);
+      return nullptr;
+    }
     if (fits <= 0) {
       return fits < 0 ? nullptr : Py_NewRef(Py_NotImplemented);
     }

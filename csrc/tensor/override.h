@@ -99,6 +99,10 @@ bool call_attribute_override(const char *name, PyObject *self, PyObject *value, 
 // reference; null with TypeError for other things.
 PyObject *call_with_packed(PyObject *func, PyObject *args, PyObject *kwargs);
 
+// The same without the classes of the arguments taking part, for a `__torch_function__`. A function
+// of another library does not know that they do not, and would call it again and again: TypeError.
+PyObject *call_without_classes(PyObject *func, PyObject *args, PyObject *kwargs);
+
 // The types, functions and switches of the protocol in the extension module.
 void add_protocol(py::handle m);
 

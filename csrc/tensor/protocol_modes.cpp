@@ -83,9 +83,7 @@ PyObject *disabled_impl(PyObject *, PyObject *arguments) {
                                  &args, &kwargs)) {
     return nullptr;
   }
-  ScopedProtocolState without(
-      protocol_state() == ProtocolState::off ? ProtocolState::off : ProtocolState::no_subclasses);
-  return call_with_packed(func, args == Py_None ? none.ptr() : args, kwargs);
+  return call_without_classes(func, args == Py_None ? none.ptr() : args, kwargs);
 }
 
 // What torch.jit.trace is at work on: nothing, here.

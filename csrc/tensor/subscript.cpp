@@ -5,6 +5,7 @@
 #include "tensor/autograd/record.h"
 #include "tensor/batched.h"
 #include "tensor/number.h"
+#include "tensor/op_errors.h"
 #include "tensor/override.h"
 #include "tensor/slot_ops.h"
 
@@ -300,8 +301,12 @@ int mp_ass_subscript(PyObject *obj, PyObject *index, PyObject *value) {
     return -1;
   }
   if (!is_operand(value)) {
-    PyErr_Format(PyExc_TypeError, "can't assign a %s to a Tensor of %s", Py_TYPE(value)->tp_name,
-                 scalar_type_name(PyArray_TYPE(self->array)));
+    if (is_foreign_tensor(value)) {
+      raise_not_tensor(PyExc_TypeError, "can't assign a %S to a part of a modtree.Tensor", value);
+    } else {
+      PyErr_Format(PyExc_TypeError, "can't assign a %s to a Tensor of %s", Py_TYPE(value)->tp_name,
+                   scalar_type_name(PyArray_TYPE(self->array)));
+    }
     return -1;
   }
   PyObject *written[2] = {index, value};

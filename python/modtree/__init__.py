@@ -778,7 +778,6 @@ for _name in (
     "autograd",
     "autograd.functional",
     "autograd.graph",
-    "checkpoints",
     "func",
     "linalg",
     "nn.functional",

@@ -84,8 +84,8 @@ def answer_for_missing(module: str, submodules: tuple[str, ...] = (), reason: st
 
     A submodule that few programs need is imported when it is first asked for. Every other name is
     CPython's AttributeError, in ``from ... import`` its ImportError, with the address of the list
-    of what is absent. The function enters the module at run time, where type checkers do not see it: to
-    them every name would be there.
+    of what is absent. The function enters the module at run time, where type checkers do not see
+    it: to them every name would be there.
 
     Args:
         module: The name of the module.

@@ -11,6 +11,7 @@
 #include "tensor/autograd/history.h"
 #include "tensor/float_errors.h"
 #include "tensor/grad_mode.h"
+#include "tensor/op_errors.h"
 
 namespace modtree {
 
@@ -437,8 +438,12 @@ int need_tensors(const char *what, PyObject *tuple) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
     PyObject *item = PyTuple_GET_ITEM(tuple, i);
     if (!is_tensor(item)) {
-      PyErr_Format(PyExc_TypeError, "expected modtree.Tensors as %s, but element %zd is %s", what,
-                   i, Py_TYPE(item)->tp_name);
+      const py::object type = type_text(Py_TYPE(item));
+      const py::object advice = type ? advice_on(item) : py::object();
+      if (advice) {
+        PyErr_Format(PyExc_TypeError, "expected modtree.Tensors as %s, but element %zd is %U%U",
+                     what, i, type.ptr(), advice.ptr());
+      }
       return -1;
     }
   }

@@ -8,6 +8,7 @@
 
 #include "python/compat.h"
 #include "python/installed.h"
+#include "tensor/op_errors.h"
 #include "tensor/slot_ops.h"
 
 namespace modtree {
@@ -370,8 +371,7 @@ PyObject *first_gradient(Py_ssize_t i, TensorObject *root, PyObject *given, bool
     return ones == nullptr || !on_tensors ? ones : wrap_array(as_array(ones), root->is_meta);
   }
   if (!is_tensor(given)) {
-    PyErr_Format(PyExc_TypeError, "gradients can be either Tensors or None, but got %s",
-                 Py_TYPE(given)->tp_name);
+    raise_not_tensor(PyExc_TypeError, "gradients can be either Tensors or None, but got %S", given);
     return nullptr;
   }
   TensorObject *gradient = as_tensor(given);

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from modtree._C import TensorBase, as_tuple, from_array
 from modtree._ops import masks
 from modtree._ops.registry import ops
+from modtree._type_names import no_tensor
 
 # Below this size a filled copy costs less than NumPy's broadcast_to().
 _COPY_BELOW = 4096
@@ -267,13 +268,9 @@ def need_arrays(name: str, *arguments: Any) -> None:
     """Tensors have become arrays before they come here; what has not is no tensor of ours."""
     for x in arguments:
         if not isinstance(x, np.ndarray):
-            kind = f"{type(x).__module__}.{type(x).__qualname__}".removeprefix("builtins.")
             raise TypeError(
-                f"{name}: expected a modtree.Tensor, got {kind}. The layers of modtree.nn "
-                f"compute on "
-                "NumPy tensors: convert with modtree.tensor(...) or modtree.from_numpy(...), or "
-                "use the "
-                "functions of the library that the tensor comes from"
+                f"{name}: expected a modtree.Tensor, got {no_tensor(x)}. The layers of modtree.nn "
+                f"compute on NumPy tensors"
             )
 
 

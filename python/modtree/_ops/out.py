@@ -17,6 +17,7 @@ from typing import Any
 from modtree import _C
 from modtree._C import Op, TensorBase
 from modtree._ops.overridable import overridable
+from modtree._type_names import no_tensor
 
 __all__ = ["FUNCTIONS", "LINALG", "taking_out", "write"]
 
@@ -92,7 +93,7 @@ def _check_dtype(name: str, rule: str, result: Any, out: Any) -> None:
 
 def _check_is_tensor(name: str, out: Any) -> None:
     if not isinstance(out, TensorBase):
-        raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
+        raise TypeError(f"{name}(): argument 'out' must be Tensor, not {no_tensor(out)}")
 
 
 def _depth_of_user() -> int:

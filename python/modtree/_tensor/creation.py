@@ -18,6 +18,7 @@ from modtree._tensor.factory_arguments import PLACE, checked, checked_arguments,
 from modtree._tensor.layouts import preserve_format
 from modtree._tensor.memory_formats import check_format, in_format, in_order_of
 from modtree._tensor.size import Size
+from modtree._type_names import no_tensor
 
 __all__ = [
     "empty",
@@ -224,7 +225,7 @@ def full(
 
 def _like(input: Any, dtype: Any, device: Any) -> tuple[Any, Any]:
     if not isinstance(input, _C.TensorBase):
-        raise TypeError(f"argument 'input' must be Tensor, not {type(input).__name__}")
+        raise TypeError(f"argument 'input' must be Tensor, not {no_tensor(input)}")
     return input.dtype if dtype is None else dtype, input.device if device is None else device
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from modtree import _C
 from modtree._tensor.devices import as_device, device_in_force
 from modtree._tensor.layouts import layout
+from modtree._type_names import no_tensor
 
 __all__ = ["PLACE", "checked", "checked_arguments", "parameters_of"]
 
@@ -109,7 +110,7 @@ def parameters_of(make: Callable[..., Any], keywords: tuple[str, ...]) -> inspec
 
 def _into(name: str, out: Any, make: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if not isinstance(out, _C.TensorBase):
-        raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
+        raise TypeError(f"{name}(): argument 'out' must be Tensor, not {no_tensor(out)}")
     if out.requires_grad and _C.is_grad_enabled():
         raise RuntimeError(
             f"{name}(): functions with out=... arguments don't support automatic "

@@ -14,6 +14,7 @@ from modtree._ops.out import write
 from modtree._tensor.creation import numpy_dtype, scalar_dtype
 from modtree._tensor.devices import contexts, device_in_force
 from modtree._tensor.factory_arguments import checked
+from modtree._type_names import no_tensor
 from modtree.families import family_of
 
 __all__ = ["as_tensor", "asarray", "complex", "from_numpy", "tensor"]
@@ -176,7 +177,7 @@ def asarray(
 def from_numpy(array: np.ndarray) -> Any:
     """A tensor over the memory of an array."""
     if not isinstance(array, np.ndarray):
-        raise TypeError(f"expected np.ndarray (got {type(array).__name__})")
+        raise TypeError(f"expected np.ndarray (got {no_tensor(array)})")
     if builtins.min(array.strides, default=0) < 0:
         raise ValueError(
             "At least one stride in the given numpy array is negative, and tensors with negative "

@@ -9,6 +9,7 @@ from typing import Any
 from modtree._tensor.grad_mode import no_grad
 from modtree._tensor.size import Size
 from modtree._tensor.tensor import Tensor
+from modtree._type_names import no_tensor
 from modtree.distributions import constraints
 from modtree.distributions.constraints import is_dependent
 from modtree.distributions.utils import lazy_property
@@ -187,7 +188,7 @@ class Distribution:
         """ValueError where a value cannot be a sample of this distribution."""
         if not isinstance(value, Tensor):
             raise ValueError(
-                f"The value argument to log_prob must be a Tensor, got {type(value).__name__}"
+                f"The value argument to log_prob must be a Tensor, got {no_tensor(value)}"
             )
         start = value.dim() - len(self._event_shape)
         if start < 0 or tuple(value.shape[start:]) != tuple(self._event_shape):

@@ -15,6 +15,7 @@ from modtree._tensor.dtypes import finfo, get_default_dtype
 from modtree._tensor.from_data import tensor
 from modtree._tensor.grad_mode import enable_grad
 from modtree._tensor.tensor import Tensor
+from modtree._type_names import no_tensor
 
 __all__ = [
     "broadcast_all",
@@ -39,7 +40,7 @@ def broadcast_all(*values: Any) -> tuple[Any, ...]:
         if not isinstance(value, (Tensor, Number)):
             raise ValueError(
                 "Input arguments must all be instances of Number or modtree.Tensor, got "
-                f"{type(value).__name__}"
+                f"{no_tensor(value)}"
             )
     like = next((v for v in values if isinstance(v, Tensor)), None)
     dtype = get_default_dtype() if like is None else like.dtype
@@ -120,7 +121,7 @@ class BinaryParameter:
         if not isinstance(given, (Tensor, Number)):
             raise TypeError(
                 f"{'logits' if probs is None else 'probs'} must be a Tensor or a number, got "
-                f"{type(given).__name__}"
+                f"{no_tensor(given)}"
             )
         found = broadcast_all(*others, given)
         setattr(self, "logits" if probs is None else "probs", found[-1])

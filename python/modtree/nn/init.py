@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from modtree._ops.overridable import overridable_all
+from modtree._type_names import no_tensor
 
 __all__ = [
     "calculate_gain",
@@ -113,7 +114,7 @@ def _library(tensor: Any) -> Any:
         package = sys.modules.get(cls.__module__.partition(".")[0])
         if hasattr(package, "from_numpy"):
             return package
-    raise TypeError(f"expected a tensor, got {type(tensor).__name__}")
+    raise TypeError(f"expected a tensor, got {no_tensor(tensor)}")
 
 
 # -- plain fills -----------------------------------------------------------------------------------

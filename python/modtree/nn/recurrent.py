@@ -11,6 +11,7 @@ from modtree._ops.join import cat, stack
 from modtree._tensor.creation import empty, zeros
 from modtree._tensor.tensor import Tensor
 from modtree.nn import functional as F
+from modtree.nn.functional._common import need_tensor
 from modtree.nn.functional.recurrent import recurrence
 from modtree.nn.recurrent_cell import _Recurrent
 from modtree.nn.utils.rnn import PackedSequence, padded_steps, picked_steps
@@ -267,6 +268,7 @@ class RNNBase(_Recurrent):
         return packed, last
 
     def _check_input(self, x: Tensor) -> None:
+        need_tensor(type(self).__name__, x)
         weight = getattr(self, self._flat_weights_names[0])
         if x.dtype is not weight.dtype:
             raise ValueError(

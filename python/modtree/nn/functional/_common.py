@@ -10,6 +10,7 @@ from typing import Any
 
 from modtree._C import as_tuple, is_grad_enabled
 from modtree._tensor.tensor import Tensor
+from modtree._type_names import no_tensor
 
 Sizes = tuple[int, ...]
 
@@ -18,11 +19,7 @@ def need_tensor(name: str, *arguments: Any) -> None:
     """Says what came instead of a tensor of ours."""
     for x in arguments:
         if not isinstance(x, Tensor):
-            kind = f"{type(x).__module__}.{type(x).__qualname__}".removeprefix("builtins.")
-            raise TypeError(
-                f"{name}: expected a modtree.Tensor, got {kind}: convert with "
-                f"modtree.tensor(...) or modtree.from_numpy(...)"
-            )
+            raise TypeError(f"{name}: expected a modtree.Tensor, got {no_tensor(x)}")
 
 
 def need_constants(name: str, **arguments: Any) -> None:

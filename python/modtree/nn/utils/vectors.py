@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from modtree import families
+from modtree._type_names import no_tensor
 
 
 def parameters_to_vector(parameters: Iterable[Any]) -> Any:
@@ -70,7 +71,7 @@ def vector_to_parameters(vec: Any, parameters: Iterable[Any]) -> None:
     """
     family = families.find(type(vec))
     if family is None:
-        raise TypeError(f"vector_to_parameters: expected a tensor, but got: {type(vec).__name__}")
+        raise TypeError(f"vector_to_parameters: expected a tensor, but got: {no_tensor(vec)}")
     params = list(parameters)
     owners = [_family_of(p, "vector_to_parameters") for p in params]
     shapes = [tuple(owner.shape(p)) for owner, p in zip(owners, params, strict=True)]
@@ -91,7 +92,7 @@ def vector_to_parameters(vec: Any, parameters: Iterable[Any]) -> None:
 def _family_of(tensor: Any, caller: str) -> Any:
     family = families.find(type(tensor))
     if family is None:
-        raise TypeError(f"{caller}: expected tensors, got {type(tensor).__name__}")
+        raise TypeError(f"{caller}: expected tensors, got {no_tensor(tensor)}")
     return family
 
 
