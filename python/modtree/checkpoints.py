@@ -131,7 +131,8 @@ def convert(
 def verify(
     path: Any, model: Any = None, *, finite: bool = False, progress: bool | None = None
 ) -> list[Any]:
-    """Checks headers, offsets and sizes, and that an index and its shards agree.
+    """Checks headers, offsets, sizes and checksums, and that an index and its shards agree. What it
+    calls whole, :func:`modtree.load` reads.
 
     Returns a list of all that is wrong. Each problem has a ``kind`` ("damaged", "missing",
     "unexpected", "shape", "index", "not finite", "not checked"), a ``message``, and the ``file``

@@ -11,6 +11,7 @@ from typing import Any
 from modtree._checkpoint.atomic import atomic_file
 from modtree._serialization.torch_archive import load_archive
 from modtree._serialization.torch_leaves import load_pickle
+from modtree._serialization.torch_old import HEAD, begins_old, load_old
 from modtree._serialization.torch_writer import prepared
 from modtree._serialization.unpickle import UnpicklingError
 from modtree._tensor.devices import as_device
@@ -125,15 +126,17 @@ def _load_file(
     file: Any, everything: bool, pickle_module: Any, options: Any, mapped: bool = False
 ) -> Any:
     start = file.tell()
-    head = file.read(9)
+    head = file.read(HEAD)
     is_zip = head.startswith(b"PK\x03\x04")
-    if head[4:] == b"\0\0\0\0{":
+    if head[4:9] == b"\0\0\0\0{":
         raise UnpicklingError(
             "the file is a safetensors file: read it with modtree.load_file(path)"
         )
     file.seek(start)
     if is_zip:
         return load_archive(file, everything, options, mapped)
+    if begins_old(head):
+        return load_old(file, everything, options)
     if everything:
         return (pickle if pickle_module is None else pickle_module).load(file, **options)
     return load_pickle(file, options)

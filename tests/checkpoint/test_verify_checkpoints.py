@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import subprocess
 import sys
 
@@ -183,3 +184,87 @@ def test_numpy_arrays_serve_as_a_model(tmp_path):
     mt.save_file({"a": mt.ones(2)}, tmp_path)
     assert verify(tmp_path, {"a": np.ones(2)}) == []
     assert kinds(verify(tmp_path, {"a": 3})) == [("unexpected", "a")]
+
+
+# -- what a load would find ------------------------------------------------------------------------
+
+
+def flipped(path, values):
+    """One bit of the values of a tensor in a file."""
+    data = bytearray(path.read_bytes())
+    data[data.index(values.numpy().tobytes()) + 1] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.fixture
+def damaged(tmp_path):
+    """A file of torch.save()'s form in which a byte of a tensor has changed."""
+    path = tmp_path / "model.pt"
+    weight = mt.arange(100.0)
+    state = {"first": mt.ones(3), "weight": weight, "tied": weight}
+    mt.save(state, path, format="torch")
+    assert mt.checkpoints.verify(path) == [] and not mt.diff(path, path)
+    flipped(path, weight)
+    return path
+
+
+def test_a_changed_byte_of_a_tensor_is_found(damaged):
+    with pytest.raises(pickle.UnpicklingError, match="CRC"):
+        mt.load(damaged)
+    (problem,) = mt.checkpoints.verify(damaged)
+    assert (problem.kind, problem.key) == ("damaged", "weight") and "CRC" in problem.message
+    (problem,) = mt.checkpoints.verify(damaged, finite=True)
+    assert problem.kind == "damaged"
+
+
+@pytest.mark.parametrize("dtype", [mt.bool, mt.int64])
+def test_a_changed_byte_is_found_once_in_any_dtype(tmp_path, dtype):
+    path = tmp_path / "model.pt"
+    values = (mt.arange(64) % 2).to(dtype)
+    mt.save({"a": values, "b": mt.ones(2)}, path, format="torch")
+    flipped(path, values)
+    assert [problem.key for problem in mt.checkpoints.verify(path)] == ["a"]
+
+
+def test_a_changed_byte_of_what_is_no_state_dict_is_found(tmp_path):
+    path = tmp_path / "training.pt"
+    momentum = mt.arange(50.0)
+    mt.save({"state_dict": {"w": mt.ones(2)}, "momentum": momentum}, path, format="torch")
+    flipped(path, momentum)
+    (problem,) = mt.checkpoints.verify(path)
+    assert (problem.kind, problem.key) == ("damaged", None)
+
+
+def test_damaged_values_are_neither_compared_nor_converted(damaged, tmp_path):
+    whole = tmp_path / "whole.safetensors"
+    mt.save_file({"first": mt.ones(3), "weight": mt.arange(100.0)}, whole)
+    for compare in (
+        lambda: mt.diff(damaged, whole),
+        lambda: mt.diff(whole, damaged),
+        lambda: mt.checkpoints.convert(damaged, tmp_path / "new.safetensors"),
+        lambda: mt.checkpoints.convert(damaged, tmp_path / "new.pt"),
+    ):
+        with pytest.raises(mt.CheckpointError, match="CRC"):
+            compare()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.pt", "whole.safetensors"]
+
+
+def test_a_changed_byte_of_a_shard_is_found(damaged, tmp_path):
+    index = {"metadata": {}, "weight_map": dict.fromkeys(("first", "weight", "tied"), "model.pt")}
+    (tmp_path / "model.bin.index.json").write_text(json.dumps(index))
+    problems = mt.checkpoints.verify(tmp_path / "model.bin.index.json")
+    assert [(problem.kind, problem.key) for problem in problems] == [("damaged", "weight")]
+    with pytest.raises(mt.CheckpointError, match="CRC"):
+        mt.diff(tmp_path / "model.bin.index.json", {"weight": mt.arange(100.0)})
+
+
+def test_every_changed_byte_that_a_load_finds_is_found(tmp_path):
+    path = tmp_path / "model.pt"
+    mt.save({"w": mt.arange(8.0), "b": mt.tensor([True, False])}, path, format="torch")
+    data = path.read_bytes()
+    for at in range(0, len(data), 7):
+        path.write_bytes(data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :])
+        try:
+            mt.load(path)
+        except pickle.UnpicklingError:
+            assert mt.checkpoints.verify(path), f"byte {at}"

@@ -490,16 +490,6 @@ def test_conjugated_tensors_of_torch():
         assert back[key].tolist() == theirs.tolist(), key
 
 
-@needs_torch
-def test_what_torch_wrote_before_its_archives():
-    torch = importlib.import_module("torch")
-    file = io.BytesIO()
-    torch.save(torch.ones(2), file, _use_new_zipfile_serialization=False)
-    file.seek(0)
-    with pytest.raises(pickle.UnpicklingError, match="written by torch before 1.6"):
-        mt.load(file)
-
-
 # -- random changes --------------------------------------------------------------------------------
 
 

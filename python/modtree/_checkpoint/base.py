@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import abc
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -123,6 +123,19 @@ class Checkpoint(abc.ABC):
         """Gives back the memory of values that were read, and of changes to them: for whoever reads
         one after the other and hands none of them out.
         """
+
+    def compare_checksums(self) -> None:  # noqa: B027
+        """Compares, from now on, the checksums of what is read, where the format has any: for
+        whoever says that values are right, or writes them to a file of their own.
+        """
+
+    def damages(self, advance: Callable[[int], Any]) -> Iterator[CheckpointError]:
+        """Reads what opening has not read, as a load does: all that is wrong with it.
+
+        Args:
+            advance: Called with the bytes that were read.
+        """
+        return iter(())
 
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         """The shapes of all entries."""

@@ -51,6 +51,7 @@ def convert(
     name = None if dtype is None else _dtype_name(dtype)
     largest = None if max_shard_size is None else as_size(max_shard_size)
     with open_checkpoint(source) as checkpoint:
+        checkpoint.compare_checksums()
         keys, record = _renamed(checkpoint, rename)
         types = {key: _target_dtype(checkpoint, old, name) for key, old in keys.items()}
         contents: Contents

@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import os
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -75,6 +75,14 @@ class ShardedCheckpoint(Checkpoint):
     def let_go(self) -> None:
         for shard in self._shards.values():
             shard.let_go()
+
+    def compare_checksums(self) -> None:
+        for shard in self._shards.values():
+            shard.compare_checksums()
+
+    def damages(self, advance: Callable[[int], Any]) -> Iterator[CheckpointError]:
+        for shard in self._shards.values():
+            yield from shard.damages(advance)
 
     def close(self) -> None:
         for shard in self._shards.values():

@@ -7,7 +7,7 @@ import contextlib
 import functools
 import math
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from modtree._checkpoint.base import Checkpoint, CheckpointError, Entry
 from modtree._checkpoint.mapped import open_regular
 from modtree._checkpoint.torch_contents import find_state, flat_state, shared_entries
 from modtree._serialization.torch_leaves import load_pickle
+from modtree._serialization.torch_old import HEAD, begins_old, read_old_records
 from modtree._serialization.torch_records import TensorRecord, read_records, resolved
 from modtree._serialization.unpickle import UnpicklingError
 
@@ -51,11 +52,13 @@ class TorchCheckpoint(Checkpoint):
             raise
 
     def _read(self) -> Any:
-        is_archive = self._file.read(4) == b"PK\x03\x04"
+        head = self._file.read(HEAD)
         self._file.seek(0)
-        self.format = "torch" if is_archive else "modtree"
-        if is_archive:
-            obj, self._storages = read_records(self._file)
+        is_archive = head.startswith(b"PK\x03\x04")
+        self.format = "torch" if is_archive or begins_old(head) else "modtree"
+        if self.format == "torch":
+            read = read_records if is_archive else read_old_records
+            obj, self._storages = read(self._file)
             return obj
         return load_pickle(self._file, {}, torch=False)
 
@@ -134,6 +137,23 @@ class TorchCheckpoint(Checkpoint):
             raise CheckpointError(str(error), self.path, key) from None
         except RecursionError:
             raise CheckpointError("containers are nested too deeply", self.path, key) from None
+
+    def compare_checksums(self) -> None:
+        if self._storages is not None:
+            self._storages.compare_checksums()
+
+    def damages(self, advance: Callable[[int], Any]) -> Iterator[CheckpointError]:
+        if self._storages is None:
+            return
+        first: dict[str, str] = {}
+        for key, value in self._tensors.items():
+            if type(value) is TensorRecord and value.storage is not None:
+                first.setdefault(value.storage.key, key)
+        for storage, count, reason in self._storages.damages():
+            advance(count)
+            if reason:
+                yield CheckpointError(reason, self.path, storage and first.get(storage))
+        self.let_go()
 
     def let_go(self) -> None:
         if self._storages is not None:

@@ -63,7 +63,9 @@ def verify(
     except CheckpointError as error:
         return problems or [_damage(error)]
     with checkpoint:
-        problems += _bool_problems(checkpoint)
+        damages = _damages(checkpoint, progress)
+        problems += damages
+        problems += _bool_problems(checkpoint, {problem.key for problem in damages})
         if model is not None:
             problems += _model_problems(checkpoint, model)
         if finite:
@@ -132,9 +134,18 @@ def _strays(path: str, known: set[str]) -> Iterator[Problem]:
 # -- values ----------------------------------------------------------------------------------------
 
 
-def _bool_problems(checkpoint: Checkpoint) -> Iterator[Problem]:
+def _damages(checkpoint: Checkpoint, progress: bool | None) -> list[Problem]:
+    """What a load would find: formats with checksums are read whole."""
+    if checkpoint.format != "torch":
+        return []
+    total = sum(entry.nbytes for entry in checkpoint.entries.values())
+    with progress_bar(total, "Comparing checksums", progress) as advance:
+        return [_damage(error) for error in checkpoint.damages(advance)]
+
+
+def _bool_problems(checkpoint: Checkpoint, damaged: set[str | None]) -> Iterator[Problem]:
     for key, entry in checkpoint.entries.items():
-        if entry.dtype == "bool":
+        if entry.dtype == "bool" and key not in damaged:
             try:
                 checkpoint.array(key)
             except CheckpointError as error:

@@ -136,6 +136,7 @@ class _FileSide(Side):
     def __init__(self, checkpoint: Checkpoint, owned: bool) -> None:
         super().__init__(str(checkpoint.path), checkpoint.versions, checkpoint.values)
         self._checkpoint, self._owned = checkpoint, owned
+        checkpoint.compare_checksums()
         for key in checkpoint.keys():
             if key not in checkpoint.values:
                 self.tensors[key] = self._facts(key)

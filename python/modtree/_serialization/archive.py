@@ -39,6 +39,7 @@ class Archive:
     def __init__(self, archive: Any, file: Any) -> None:
         self._file = file
         self._map: Any = None
+        self._unchecked: set[str] = set()  # whose checksums are compared before they are mapped
         self._entries: dict[str, Any] = {}
         self._ends: dict[str, int] = {}
         entries = sorted(archive.infolist(), key=lambda entry: entry.header_offset)
@@ -52,6 +53,32 @@ class Archive:
     def map(self, file: Any) -> None:
         """Maps the file on the disk in which the archive lies: entries need not be read then."""
         self._map = map_file(file)
+
+    def compare_checksums(self) -> None:
+        """From now on an entry is mapped only if it has its checksum, as it is read only then."""
+        self._unchecked = set(self._entries)
+
+    def check(self, name: str) -> None:
+        """Compares the checksum of an entry of a mapped file.
+
+        Raises:
+            UnpicklingError: It is another one.
+        """
+        entry = self._entry(name)
+        start = self._start(name, self._in_map)
+        checksum = 0
+        for at in range(start, start + entry.file_size, _PIECE):
+            piece = memoryview(self._map)[at : min(at + _PIECE, start + entry.file_size)]
+            checksum = zlib.crc32(piece, checksum)
+        self._check_sum(entry, checksum)
+        self._unchecked.discard(name)
+
+    @staticmethod
+    def _check_sum(entry: Any, checksum: int) -> None:
+        if checksum != entry.CRC:
+            raise UnpicklingError(
+                f"the archive is damaged: BadZipFile: Bad CRC-32 for file {entry.filename!r:.80}"
+            )
 
     def let_go(self) -> None:
         """Gives back the memory of what was read of the map, and of changes to it."""
@@ -107,10 +134,7 @@ class Archive:
             count = self._fill(piece)
             checksum = zlib.crc32(piece[:count], checksum)
             at += count
-        if checksum != entry.CRC:
-            raise UnpicklingError(
-                f"the archive is damaged: BadZipFile: Bad CRC-32 for file {name!r:.80}"
-            )
+        self._check_sum(entry, checksum)
         return data
 
     def _fill(self, piece: memoryview) -> int:
@@ -127,11 +151,17 @@ class Archive:
 
     def mapped(self, name: str) -> tuple[Any, int] | None:
         """The map of the file and where in it an entry begins; None where entries are read. What
-        is written to the map stays in this process, and checksums are not compared.
+        is written to the map stays in this process, and checksums are not compared unless that was
+        asked for.
         """
         if self._map is None:
             return None
-        return self._map, self._start(name, lambda at, count: self._map[at : at + count])
+        if name in self._unchecked:
+            self.check(name)
+        return self._map, self._start(name, self._in_map)
+
+    def _in_map(self, at: int, count: int) -> bytes:
+        return self._map[at : at + count]
 
     def _bytes_at(self, at: int, count: int) -> bytes:
         self._file.seek(at)

@@ -11,9 +11,9 @@ from typing import Any
 
 from modtree._serialization import torch_names
 from modtree._serialization.names import BUILDERS, MAKERS, NAMES
-from modtree._serialization.torch_leaf_storage import OLD_TORCH, storage_in
+from modtree._serialization.torch_leaf_storage import storage_in
 from modtree._serialization.torch_storages import StorageKind, memory_of
-from modtree._serialization.unpickle import Unpickler, UnpicklingError
+from modtree._serialization.unpickle import Unpickler
 
 __all__ = ["load_pickle"]
 
@@ -69,10 +69,4 @@ def load_pickle(file: Any, options: dict[str, Any], torch: bool = True) -> Any:
     """
     makers = _Makers({**MAKERS, **torch_names.MAKERS, _memory_in: _memory_in})
     names = _Names(NAMES) if torch else {**NAMES, **_OWN_NAMES}
-    result = Unpickler(file, names, makers, BUILDERS, **options).load()
-    if type(result) is int and result == OLD_TORCH:
-        raise UnpicklingError(
-            "the file was written by torch before 1.6, or in its form of then: load it with "
-            "torch, and save it again"
-        )
-    return result
+    return Unpickler(file, names, makers, BUILDERS, **options).load()

@@ -22,7 +22,7 @@ from modtree._serialization.torch_storages import BYTES, Record, Storages
 from modtree._serialization.unpickle import Unpickler, UnpicklingError
 from modtree._tensor.tensor import Tensor
 
-__all__ = ["TensorRecord", "read_records", "resolved"]
+__all__ = ["TensorRecord", "read_records", "records_in", "resolved"]
 
 
 class TensorRecord:
@@ -241,6 +241,18 @@ def read_records(file: Any) -> tuple[Any, Storages]:
         UnpicklingError: The archive is damaged, or its pickle contains what is not allowed.
     """
     storages = Storages(open_archive(file, mapped=True))
-    stream = io.BytesIO(storages.pickled)
-    unpickler = Unpickler(stream, _NAMES, _MAKERS, BUILDERS, storages.record)
-    return unpickler.load(), storages
+    return records_in(io.BytesIO(storages.pickled), storages, {}), storages
+
+
+def records_in(stream: Any, storages: Any, options: dict[str, Any]) -> Any:
+    """The object of a pickle with records in the place of tensors.
+
+    Args:
+        stream: What to read.
+        storages: Answers persistent ids by its ``record``.
+        options: For the unpickler.
+
+    Raises:
+        UnpicklingError: The pickle is damaged, or contains what is not allowed.
+    """
+    return Unpickler(stream, _NAMES, _MAKERS, BUILDERS, storages.record, **options).load()

@@ -174,6 +174,24 @@ class Storages:
         """The numbers behind a persistent id."""
         return self.memory(self.record(pid))
 
+    def compare_checksums(self) -> None:
+        """From now on, of what is read for the first time."""
+        self._archive.compare_checksums()
+
+    def damages(self) -> Iterator[tuple[str | None, int, str]]:
+        """Compares all checksums: the storage (None for other entries), its bytes, and what is
+        wrong with it, if anything.
+        """
+        folder = f"{self._folder}data/"
+        for name in self._archive.names():
+            key = name.removeprefix(folder) if name.startswith(folder) else None
+            reason = ""
+            try:
+                self._archive.check(name)
+            except UnpicklingError as error:
+                reason = str(error)
+            yield key, self._archive.size(name), reason
+
     def let_go(self) -> None:
         """Gives back the memory of what was read of a map, and of changes to it."""
         self._archive.let_go()
