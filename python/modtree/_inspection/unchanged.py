@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from modtree._inspection.tree import module_dict
+from modtree._module.undo import plain_methods
 from modtree._tensor.grad_mode import no_grad
 from modtree._tensor.random import get_rng_state, set_rng_state
 from modtree.families import TensorFamily, family_of
@@ -20,7 +21,7 @@ __all__ = ["Modes", "keeps_buffers", "keeps_random_states", "nothing_recorded"]
 class Modes:
     """Switches modules between training and evaluation, and back.
 
-    The flags are set directly: a ``train`` of the user's may do more than that.
+    The flags are set directly: a ``train`` or ``__setattr__`` of the user's may do more than that.
     """
 
     def __init__(self) -> None:
@@ -29,12 +30,13 @@ class Modes:
     def evaluate(self, module: Any) -> None:
         """Switches one module to evaluation, without its children."""
         if getattr(module, "training", False) is True:
-            module.training = False
             self._changed.append(module)
+            plain_methods(module).__setattr__(module, "training", False)
 
     def restore(self) -> None:
         while self._changed:
-            self._changed.pop().training = True
+            module = self._changed.pop()
+            plain_methods(module).__setattr__(module, "training", True)
 
 
 @contextlib.contextmanager

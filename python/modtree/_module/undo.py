@@ -11,7 +11,7 @@ from typing import Any
 
 from modtree._C import ModuleBase
 
-__all__ = ["step_undone_on_error", "undone_on_error"]
+__all__ = ["modes_kept_on_error", "plain_methods", "step_undone_on_error", "undone_on_error"]
 
 _TABLES = (
     "_parameters",
@@ -32,6 +32,11 @@ _TABLES = (
 )
 # Not part of a module's state.
 _COMPILED = "_compiled_call_impl"
+
+
+def plain_methods(module: Any) -> Any:
+    """The class whose ``__setattr__`` and the like work on a module past those of its own class."""
+    return ModuleBase if isinstance(module, ModuleBase) else object
 
 
 def _state_of(module: Any) -> dict[str, Any]:
@@ -64,11 +69,11 @@ class _Kept:
 
     def restore(self) -> None:
         if type(self.module) is not self.cls:
-            object.__setattr__(self.module, "__class__", self.cls)
+            plain_methods(self.module).__setattr__(self.module, "__class__", self.cls)
         for table, contents in self.tables:
             _refill(table, contents)
         if not _same(list(_state_of(self.module).items()), list(self.state.items())):
-            attributes = object.__getattribute__(self.module, "__dict__")
+            attributes = plain_methods(self.module).__getattribute__(self.module, "__dict__")
             compiled = {k: v for k, v in attributes.items() if k == _COMPILED}
             attributes.clear()
             attributes.update(self.state | compiled)
@@ -97,6 +102,18 @@ def undone_on_error(*modules: Any, tables: tuple[Any, ...] = ()) -> Iterator[Non
     except BaseException:
         for each in reversed(kept):
             each.restore()
+        raise
+
+
+@contextmanager
+def modes_kept_on_error(*modules: Any) -> Iterator[None]:
+    """When the block raises, each of the modules is in the mode again in which it was."""
+    modes = [(each, each.training) for each in modules]
+    try:
+        yield
+    except BaseException:
+        for each, training in modes:
+            plain_methods(each).__setattr__(each, "training", training)
         raise
 
 

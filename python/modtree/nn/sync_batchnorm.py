@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from modtree._module.module import Module
+from modtree._module.undo import undone_on_error
 from modtree._tensor.tensor import Tensor
 from modtree.nn.batchnorm import _BatchNorm
 
@@ -71,11 +72,16 @@ class SyncBatchNorm(_BatchNorm):
             module: A tree of modules; changed in place, but for its root.
             process_group: Kept, without effect.
         """
+        with undone_on_error(*module.modules()):
+            return cls._converted(module, process_group)
+
+    @classmethod
+    def _converted(cls, module: Module, process_group: Any) -> Module:
         result: Module = module
         if isinstance(module, _BatchNorm):
             result = cls._like(module, process_group)
         for name, child in module.named_children():
-            result.add_module(name, cls.convert_sync_batchnorm(child, process_group))
+            result.add_module(name, cls._converted(child, process_group))
         return result
 
     @classmethod

@@ -13,6 +13,7 @@ from typing import Any
 
 from modtree import families
 from modtree._module.module import Module
+from modtree._module.undo import modes_kept_on_error, plain_methods
 from modtree._tensor.grad_mode import no_grad
 from modtree.nn.batchnorm import _BatchNorm
 from modtree.optim.lr_scheduler._base import LRScheduler, per_group
@@ -219,11 +220,8 @@ class AveragedModel(Module):
 
 
 @contextlib.contextmanager
-def _statistics_kept_on_error(model: Any, norms: list[Any]) -> Iterator[None]:
-    """When the block raises, the normalizations have their statistics again, and all modules are in
-    the mode in which they were.
-    """
-    modes = [(each, each.training) for each in model.modules()]
+def _statistics_kept_on_error(norms: list[Any]) -> Iterator[None]:
+    """When the block raises, the normalizations have their statistics again."""
     tensors = [b for each in norms for b in each.buffers(recurse=False) if b is not None]
     values = [tensor.clone() for tensor in tensors]
     try:
@@ -231,8 +229,6 @@ def _statistics_kept_on_error(model: Any, norms: list[Any]) -> Iterator[None]:
     except BaseException:
         for tensor, value in zip(tensors, values, strict=True):
             tensor.copy_(value)
-        for each, training in modes:
-            object.__setattr__(each, "training", training)
         raise
 
 
@@ -256,7 +252,11 @@ def update_bn(loader: Iterable[Any], model: Any, device: Any = None) -> None:
     if not norms:
         return
     was_training = model.training
-    with _recording_nothing(_tensors(model)), _statistics_kept_on_error(model, norms):
+    with (
+        _recording_nothing(_tensors(model)),
+        _statistics_kept_on_error(norms),
+        modes_kept_on_error(*model.modules()),
+    ):
         for each in norms:
             each.reset_running_stats()
         model.train()
@@ -268,7 +268,7 @@ def update_bn(loader: Iterable[Any], model: Any, device: Any = None) -> None:
                 model(inputs if device is None else inputs.to(device))
         finally:
             for each, momentum in zip(norms, momenta, strict=True):
-                object.__setattr__(each, "momentum", momentum)
+                plain_methods(each).__setattr__(each, "momentum", momentum)
         model.train(was_training)
 
 

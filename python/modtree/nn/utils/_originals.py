@@ -16,7 +16,6 @@ __all__ = [
     "check_like",
     "exchange",
     "memory_kept_on_error",
-    "modes_kept_on_error",
     "parameter_as",
     "register",
 ]
@@ -62,18 +61,6 @@ def memory_kept_on_error(tensors: Sequence[Any]) -> Iterator[None]:
         for tensor, memory in before:
             with no_grad(tensor):
                 exchange(tensor, memory)
-        raise
-
-
-@contextlib.contextmanager
-def modes_kept_on_error(module: Any) -> Iterator[None]:
-    """When the block raises, each module in the tree is in the mode again in which it was."""
-    modes = [(each, each.training) for each in module.modules()]
-    try:
-        yield
-    except BaseException:
-        for each, training in modes:
-            object.__setattr__(each, "training", training)
         raise
 
 

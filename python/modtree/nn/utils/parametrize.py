@@ -12,7 +12,7 @@ from typing import Any
 
 from modtree._module.containers import ModuleDict, ModuleList
 from modtree._module.module import Module
-from modtree._module.undo import undone_on_error
+from modtree._module.undo import modes_kept_on_error, undone_on_error
 from modtree.nn.utils._library import family_of, is_tensor, no_grad
 from modtree.nn.utils._originals import (
     CHANGES_BACK,
@@ -20,7 +20,6 @@ from modtree.nn.utils._originals import (
     check_like,
     exchange,
     memory_kept_on_error,
-    modes_kept_on_error,
     parameter_as,
     register,
 )
@@ -347,7 +346,7 @@ def register_parametrization(
         >>> [name for name, _ in layer.named_parameters()]
         ['bias', 'parametrizations.weight.original']
     """
-    with modes_kept_on_error(parametrization), undone_on_error(parametrization):
+    with modes_kept_on_error(*parametrization.modules()), undone_on_error(parametrization):
         parametrization.train(module.training)
         if is_parametrized(module, tensor_name):
             _append(module, tensor_name, parametrization, unsafe)
@@ -486,7 +485,7 @@ def _transfer(source: Any, target: Any, name: str, undo: contextlib.ExitStack) -
     if not is_parametrized(target, name):
         undo.enter_context(memory_kept_on_error([getattr(target, name)]))
     for parametrization in parametrizations._chain():
-        undo.enter_context(modes_kept_on_error(parametrization))
+        undo.enter_context(modes_kept_on_error(*parametrization.modules()))
         register_parametrization(target, name, parametrization)
     kept = ("_parameters", "_buffers")
     originals = {k: v for table in kept for k, v in getattr(parametrizations, table).items()}

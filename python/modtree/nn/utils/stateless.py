@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from modtree import _C, families
+from modtree._module.undo import plain_methods
 
 __all__ = ["functional_call"]
 
@@ -106,10 +107,11 @@ class _Exchange:
             except BaseException as error:
                 errors.append(error)
                 prefix, _, name = path.rpartition(".")
+                owner = self.owner(prefix)
                 if value is not _ABSENT:
-                    object.__setattr__(self.owner(prefix), name, value)
-                elif hasattr(self.owner(prefix), name):
-                    object.__delattr__(self.owner(prefix), name)
+                    plain_methods(owner).__setattr__(owner, name, value)
+                elif hasattr(owner, name):
+                    plain_methods(owner).__delattr__(owner, name)
         if errors:
             raise errors[0]
         return after
