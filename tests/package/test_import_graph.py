@@ -39,6 +39,7 @@ LAYERS = (
         "_tensor.random_creation",
         "_tensor.ranges",
         "_tensor.size",
+        "_type_names",
         "autograd.engine",
         "families",
     ),
