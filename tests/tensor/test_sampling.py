@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import math
+import pickle
 
 import pytest
 from helpers.implementations import needs_torch
+
+import modtree as mt
 
 KINDS = ["modtree", pytest.param("torch", marks=needs_torch)]
 MANY = 20_000
@@ -23,6 +27,15 @@ def lib(request):
 def close(value, expected, error):
     """Within 5 standard errors of what is expected."""
     return abs(float(value) - expected) < 5 * error
+
+
+def test_a_generator_that_has_drawn_nothing_is_copied_with_its_seed():
+    generator = mt.Generator()
+    others = [copy.deepcopy(generator), pickle.loads(pickle.dumps(generator))]
+    drawn = mt.rand(3, generator=generator).tolist()
+    assert [mt.rand(3, generator=other).tolist() for other in others] == [drawn, drawn]
+    with pytest.raises(AttributeError, match="no attribute 'draws'"):
+        generator.draws  # noqa: B018
 
 
 def test_normal_of_numbers(lib):

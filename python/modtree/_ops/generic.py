@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from modtree._C import TensorBase, as_tuple, from_array
 from modtree._ops import masks
@@ -237,7 +236,7 @@ def count(shape: tuple[int, ...], axis: Any) -> int:
     return math.prod(shape[a] for a in axis)
 
 
-Array = NDArray[Any]
+Array = np.ndarray[Any, np.dtype[Any]]
 Spec = tuple[tuple[int, ...], Any]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,8 +28,7 @@ __all__ = [
 
 def _entropy() -> int:
     """A seed that nobody chose."""
-    entropy: Any = np.random.SeedSequence().entropy
-    return entropy & 0x7FFFFFFFFFFFFFFF
+    return int.from_bytes(os.urandom(8), "little") & 0x7FFFFFFFFFFFFFFF
 
 
 class Generator:
@@ -40,11 +40,18 @@ class Generator:
 
     __module__ = "modtree"  # the name in pickles and in repr
 
+    _bits: Any
+
     def __init__(self, device: Any = "cpu") -> None:
         self.device = as_device(device)
-        self._seed = 0
-        self._bits: Any = None
-        self.manual_seed(_entropy())
+        self._seed = _entropy()
+
+    def __getattr__(self, name: str) -> Any:
+        # numpy.random imports modules, as secrets, whose names a program's own files may have: not
+        # before the program draws something.
+        if name == "_bits" and "_seed" in vars(self):
+            return self.manual_seed(self._seed)._bits
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def manual_seed(self, seed: int) -> Generator:
         """Starts the stream of this seed."""
