@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+from modtree import _launch
+
+_launch.become_the_program()  # where this process is `modtree run`, in place of all that follows
+
 from typing import TYPE_CHECKING
 
 from modtree import (

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -13,10 +14,11 @@ from helpers.implementations import needs_torch
 pytestmark = needs_torch
 
 
-def start(*arguments, cwd, **environment):
+def start(*arguments, cwd, input="", **environment):
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=cwd,
+        input=input,
         env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
         capture_output=True,
         text=True,
@@ -82,6 +84,69 @@ def test_exit_status_and_errors_are_those_of_the_program(tmp_path):
     run = ("-m", "modtree", "run", "-c")
     assert start(*run, "raise SystemExit(7)", cwd=tmp_path).returncode == 7
     assert error(*run, "1 / 0", cwd=tmp_path) == "ZeroDivisionError: division by zero"
+
+
+def test_options_of_python(tmp_path):
+    """-I does not look at PYTHONPATH, from where the tests may have modtree."""
+    code = (
+        "import sys, torch; C = sys.modules['modtree._C']; print(torch.nn.Module is C.ModuleBase)"
+    )
+    (tmp_path / "script.py").write_text(code)
+    for words in (["-I", "script.py"], ["-OEc", code], ["-um", "script"]):
+        assert output("-m", "modtree", "run", *words, cwd=tmp_path) == "True", words
+    assert output("-m", "modtree", "run", "-Iiq", cwd=tmp_path, input=code) == "True"
+
+
+def test_children(tmp_path):
+    """Those of multiprocessing, which get the options of python too, and another Python."""
+    (tmp_path / "script.py").write_text(
+        textwrap.dedent("""\
+            import multiprocessing, subprocess, sys
+            def is_native(_=None):
+                import torch
+                return torch.nn.Module is sys.modules["modtree._C"].ModuleBase
+            if __name__ == "__main__":
+                for method in sys.argv[1:]:
+                    with multiprocessing.get_context(method).Pool(1) as pool:
+                        print(method, pool.map(is_native, [1]))
+                code = "import script; print(script.is_native())"
+                print(subprocess.check_output([sys.executable, "-c", code], text=True).strip())
+        """)
+    )
+    methods = [m for m in ("spawn", "forkserver") if m in multiprocessing.get_all_start_methods()]
+    expected = [f"{method} [True]" for method in methods]
+    run = ("-m", "modtree", "run")
+    said = output(*run, "script.py", *methods, cwd=tmp_path).splitlines()
+    assert said == [*expected, "True"]
+    said = output(*run, "-E", "script.py", *methods, cwd=tmp_path).splitlines()
+    assert said == [*expected, "True"]
+
+
+def test_off_is_off_below_a_program_with_the_drop_in(tmp_path):
+    """Also where it runs in a Python that was started for something else."""
+    code = "import torch, sys, os; print('modtree.dropin' in sys.modules, "
+    code += "'MODTREE_DROPIN' in os.environ)"
+    call = f"from modtree._cli import main; main(['run', '--off', '-c', {code!r}])"
+    for words in (["-m", "modtree", "run", "--off", "-c", code], ["-c", call]):
+        line = [sys.executable, *words]
+        program = f"import subprocess; print(subprocess.check_output({line!r}, text=True))"
+        assert output("-m", "modtree", "run", "-c", program, cwd=tmp_path) == "False False"
+
+
+def test_a_report_follows_all_that_the_program_says(tmp_path):
+    code = "import atexit, torch; atexit.register(print, 'end', flush=True); torch.nn.Linear(1, 1)"
+    ran = start("-m", "modtree", "run", "--report", "-uIc", code, cwd=tmp_path)
+    assert (ran.returncode, ran.stdout) == (0, "end\n")
+    assert ran.stderr.startswith("modtree run: done natively\n") and " reads\n" in ran.stderr
+    ran = start("-m", "modtree", "run", "--report", "-c", "pass", cwd=tmp_path)
+    assert ran.stderr == "modtree run: the program did not import torch.nn\n"
+
+
+def test_only_modules_of_modtree_are_imported_beside_those_of_torch(tmp_path):
+    """A file of the program may have the name of any other."""
+    code = "import sys, torch; print(*(m for m in sys.modules if m.split('.')[0] != 'modtree'))"
+    with_dropin = set(output("-m", "modtree", "run", "-c", code, cwd=tmp_path).split())
+    assert with_dropin - set(output("-c", code, cwd=tmp_path).split()) == set()
 
 
 # -- where it cannot be --------------------------------------------------------------------------

@@ -91,7 +91,8 @@ INSIDE_FUNCTIONS: dict[tuple[str, str], str] = {
     ("checkpoints", "_checkpoint.verify"): "the same",
     ("_cli.run", "dropin"): "importing it is what changes torch, which --off does not want",
     ("_cli.run", "dropin._report"): "the same",
-    ("dropin.site.sitecustomize", "dropin"): "not before the process imports torch",
+    ("dropin.site._modtree_start", "dropin"): "not before the process imports torch",
+    ("dropin.site._modtree_start", "dropin._report"): "the same",
 }
 
 

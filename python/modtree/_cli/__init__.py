@@ -2,7 +2,8 @@
 """The command line ``modtree``: one file for each command, imported when it is asked for.
 
 The file of a command has ``fill(parser)``, which gives its parser the arguments and the help, and
-``execute(options, parser)``, which does the work and returns the exit status.
+``execute(options, parser)``, which does the work and returns the exit status. ``run``, whose words
+are partly python's, has ``start()`` instead.
 """
 
 from __future__ import annotations
@@ -41,9 +42,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     parser = make_parser(given[:1])
+    if given[:1] == ["run"]:  # the words, the errors and the output are the program's own
+        caller = sys._getframe(1) if arguments is None else None
+        return _file_of("run").start(given[1:], parser.parse_args(given[:1]).parser, caller)
     options = parser.parse_args(given)
-    if options.command == "run":  # the program's errors and its output are its own
-        return _file_of("run").execute(options, options.parser)
     return ended_well(_file_of(options.command).execute, options)
 
 

@@ -1,18 +1,29 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""``modtree run`` starts a torch program on modtree's Module."""
+"""``modtree run`` starts a torch program on modtree's Module.
+
+As a command of its own it comes here only for what it has to say itself: _launch.py has made the
+process the program's by then. The rest is for those that call ``main()`` in a Python of theirs, as
+debuggers and profilers do.
+"""
 
 from __future__ import annotations
 
 import argparse
 import atexit
+import builtins
+import importlib.util
 import os
-import runpy
 import subprocess
 import sys
 import time
-from types import ModuleType
+from collections.abc import Sequence
+from importlib.machinery import BuiltinImporter
+from types import FrameType, ModuleType
 
-__all__ = ["execute", "fill"]
+from modtree import _launch
+from modtree._launch import UsageError, Words
+
+__all__ = ["fill", "start"]
 
 _DESCRIPTION = """\
 Runs a torch program on modtree's native Module, otherwise as python runs it:
@@ -22,9 +33,18 @@ Runs a torch program on modtree's native Module, otherwise as python runs it:
     modtree run -c "import torch; print(torch.nn.Linear(2, 2))"
 """
 
+_EPILOG = """\
+options of python itself stand before the program, as python has them:
+
+    modtree run -O -W error -X dev train.py
+    modtree run -um package.train --lr 3e-4
+    modtree run - < train.py
+"""
+
 
 def fill(parser: argparse.ArgumentParser) -> None:
-    """Gives the parser of this command its arguments and its help."""
+    """Gives the parser of this command its help. _launch.py reads the words, which are python's."""
+    parser.epilog = _EPILOG
     parser.description = _DESCRIPTION
     parser.usage = "modtree run [--off | --report | --compare] (script | -m module | -c code) ..."
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -43,24 +63,76 @@ def fill(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("program", nargs=argparse.REMAINDER, help="the script and its arguments")
 
 
-def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
-    """Runs the program, and returns the exit status."""
-    if not options.program:
-        parser.error("which program? give a script, -m module or -c code")
-    if options.module and options.code:
-        parser.error("-m and -c are two programs: give one of them")
-    program, *arguments = options.program
-    if options.compare:
-        return _compare(options)
-    if not options.off:
-        _take_torch()
-    if options.report:
-        from modtree.dropin import _report
+def start(given: Sequence[str], parser: argparse.ArgumentParser, caller: FrameType | None) -> int:
+    """Runs the program, and returns the exit status.
 
-        _report.start_report()
-        atexit.register(_report.print_report)
-    _start(options, program, arguments)
+    Args:
+        given: The words after ``modtree run``.
+        parser: That of the command, for its help and its errors.
+        caller: The frame that calls ``main()`` for the words of the process; None where it gives
+            words of its own.
+    """
+    try:
+        words = _launch.read(given)
+        if words.wants_help:
+            parser.print_help()
+            return 0
+        _launch.check(words)
+    except UsageError as error:
+        parser.error(str(error))
+    if _launch.is_missing(words):
+        print(f"modtree run: there is no script {words.program!r}", file=sys.stderr)
+        return 2
+    if "--compare" in words.switches:
+        return _compare(words)
+    if caller is not None and _launch.is_own_process(caller):
+        _launch.become(words)
+    if words.options or not words.kind:
+        parser.error(
+            f"{' '.join(words.options)}: this Python runs already: give its options to the python "
+            "that starts it"
+        )
+    _run_here(words, replaces_path=caller is not None)
     return 0
+
+
+def _run_here(words: Words, replaces_path: bool) -> None:
+    """Runs the program in this process, which belongs to what called ``main()``.
+
+    Args:
+        words: What to run.
+        replaces_path: Whether the first entry of ``sys.path`` is there for the command.
+    """
+    if "--off" in words.switches:
+        _leave_torch()
+    elif importlib.util.find_spec("torch") is not None:
+        _take_torch()
+        if "--report" in words.switches:
+            from modtree.dropin import _report
+
+            _report.start_report()
+            atexit.register(_report.print_report)
+    main_module = ModuleType("__main__")
+    vars(main_module).update(__builtins__=builtins, __loader__=BuiltinImporter)
+    if sys.version_info < (3, 14):
+        vars(main_module).update(__annotations__={})
+    path = os.path.join(_launch.SITE, "_modtree_main.py")
+    spec = importlib.util.spec_from_file_location("_modtree_main", path)
+    assert spec is not None and spec.loader is not None
+    as_python = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(as_python)
+    adds_path = not (sys.flags.isolated or getattr(sys.flags, "safe_path", False))
+    if adds_path and replaces_path:
+        del sys.path[0]
+    as_python.run(words.kind, words.program, words.arguments, adds_path, main_module)
+
+
+def _leave_torch() -> None:
+    """Undoes what a parent process with the drop-in has prepared here."""
+    sys.meta_path[:] = [f for f in sys.meta_path if type(f).__module__ != "_modtree_start"]
+    found = dict(os.environ)
+    os.environ.clear()
+    os.environ.update(_launch.without_dropin(found))
 
 
 def _take_torch() -> None:
@@ -71,13 +143,12 @@ def _take_torch() -> None:
         sys.exit(f"modtree run: {error}")
 
 
-def _compare(options: argparse.Namespace) -> int:
+def _compare(words: Words) -> int:
     """Runs the program on torch's Module and on the native one, each in a process of its own."""
-    kind = ["-m"] if options.module else ["-c"] if options.code else []
     runs = []
-    for name, switch in (("torch", ["--off"]), ("modtree", [])):
-        command = [sys.executable, "-m", "modtree", "run", *switch, *kind, *options.program]
-        runs.append((name, *_measured(command)))
+    for name, switches in (("torch", ["--off"]), ("modtree", [])):
+        words.switches = switches
+        runs.append((name, *_measured(words)))
         if runs[-1][1] != 0:
             print(
                 f"modtree run: on {name} the program ended with status {runs[-1][1]}",
@@ -94,10 +165,14 @@ def _compare(options: argparse.Namespace) -> int:
     return 0
 
 
-def _measured(command: list[str]) -> tuple[int, float, int | None]:
+def _measured(words: Words) -> tuple[int, float, int | None]:
     """Exit status, wall time in seconds, and peak memory in bytes where the system tells it."""
     start = time.perf_counter()
-    process = subprocess.Popen(command)
+    process = subprocess.Popen(
+        _launch.command_line(words),
+        executable=sys.executable,
+        env=_launch.environment(words),
+    )
     if not hasattr(os, "wait4"):
         return process.wait(), time.perf_counter() - start, None
     _, status, usage = os.wait4(process.pid, 0)
@@ -105,36 +180,3 @@ def _measured(command: list[str]) -> tuple[int, float, int | None]:
     process.returncode = os.waitstatus_to_exitcode(status)
     # Kilobytes everywhere but on macOS.
     return process.returncode, seconds, usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-
-
-def _start(options: argparse.Namespace, program: str, arguments: list[str]) -> None:
-    """Runs the program in this process, as its __main__."""
-    if options.module:
-        sys.argv = [program, *arguments]
-        sys.path[0:0] = [os.getcwd()]
-        runpy.run_module(program, run_name="__main__", alter_sys=True)
-        return
-    if options.code:
-        sys.argv = ["-c", *arguments]
-        sys.path[0:0] = [""]
-        _execute(program, "<string>", None)
-        return
-    if not os.path.exists(program):
-        sys.exit(f"modtree run: there is no script {program!r}")
-    sys.argv = [program, *arguments]
-    if os.path.isdir(program) or program.endswith((".zip", ".pyz")):
-        runpy.run_path(program, run_name="__main__")
-        return
-    sys.path[0:0] = [os.path.dirname(os.path.abspath(program))]
-    with open(program, "rb") as file:
-        _execute(file.read(), program, program)
-
-
-def _execute(source: str | bytes, name: str, path: str | None) -> None:
-    main_module = ModuleType("__main__")
-    vars(main_module).update(__builtins__=__builtins__)
-    if path is not None:
-        vars(main_module).update(__file__=path, __cached__=None)
-    sys.modules["__main__"] = main_module
-    # The program has the language it asks for, not what this file imports from __future__.
-    exec(compile(source, name, "exec", dont_inherit=True), vars(main_module))

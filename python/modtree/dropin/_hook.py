@@ -14,12 +14,10 @@ from importlib.abc import Loader, MetaPathFinder
 from types import ModuleType
 from typing import Any
 
+from modtree import _launch
 from modtree.dropin import _adopt, _compile, _export
 
 __all__ = ["install", "is_active", "is_installed"]
-
-#: Set for child processes; ``site/sitecustomize.py`` reads it.
-ENVIRONMENT = "MODTREE_DROPIN"
 
 #: Module of torch -> what is done with it once it was executed.
 _AFTER: dict[str, Callable[[ModuleType], None]] = {
@@ -123,8 +121,4 @@ def _tell_child_processes() -> None:
     """Lets Python processes that this one starts (workers of a DataLoader, ``torchrun``) do the
     same: they find ``site/sitecustomize.py`` on their path.
     """
-    site = os.path.join(os.path.dirname(__file__), "site")
-    path = os.environ.get("PYTHONPATH", "")
-    if site not in path.split(os.pathsep):
-        os.environ["PYTHONPATH"] = site + (os.pathsep + path if path else "")
-    os.environ[ENVIRONMENT] = f"{sys.prefix}:{sys.version_info[0]}.{sys.version_info[1]}"
+    os.environ.update(_launch.with_dropin(os.environ))
