@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from modtree._C import from_array, kernels, own_index
+from modtree._C import from_array, kernels
 from modtree._ops.generic import Array, Spec, need_arrays, on_arrays_or_tensors
 from modtree._ops.registry import define, derive, derive_jointly, ops
 
@@ -66,7 +66,9 @@ def summed_by_index(
         by_frequency: Mean over the rows of one index instead of their sum.
     """
     if by_frequency:
-        counts = np.bincount(indices, minlength=count)[own_index(indices)]
+        indices = np.array(indices)  # our own: nobody changes what is looked at
+        check_range("embedding", indices, count)
+        counts = np.bincount(indices, minlength=count)[indices]
         rows = rows / counts.astype(rows.dtype)[:, None]
     if rows.dtype == np.float16:
         wide = rows.astype(np.float32)
