@@ -134,16 +134,6 @@ PyObject *NameCache::make(std::size_t position, PyObject *left, PyObject *right)
   return full;
 }
 
-void NameCache::clear() {
-  std::vector<Entry> old;
-  old.swap(entries_);
-  for (const Entry &entry : old) {
-    Py_XDECREF(entry.left);
-    Py_XDECREF(entry.right);
-    Py_XDECREF(entry.full);
-  }
-}
-
 NameCaches &name_caches() {
   // Never destroyed: its strings may outlive the interpreter's last use of them.
   static NameCaches *caches = new NameCaches();

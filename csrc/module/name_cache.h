@@ -39,8 +39,6 @@ public:
     return make(position, left, right);
   }
 
-  void clear();
-
 private:
   struct Entry {
     PyObject *left = nullptr;

@@ -210,6 +210,17 @@ def test_a_bound_method_equals_one_that_was_made(name):
 
 
 @pytest.mark.parametrize("name", BOUND)
+def test_the_type_of_a_bound_method_checks_its_arguments(name):
+    kind = type(getattr(Net(), name))
+    assert kind(len, [1])() == 1
+    for arguments in ((3, Net()), (len, None), (len,), ()):
+        with pytest.raises(TypeError):
+            kind(*arguments)
+    with pytest.raises(TypeError):
+        kind(len, [1], key=1)
+
+
+@pytest.mark.parametrize("name", BOUND)
 def test_copies_of_a_bound_method(name):
     net = Net()
     method = getattr(net, name)
