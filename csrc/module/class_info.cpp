@@ -5,6 +5,9 @@
 #include <cstring>
 #include <utility>
 
+#include "module/attributes.h"
+#include "module/type.h"
+
 namespace modtree {
 
 TypeCache<ClassInfo> class_cache;
@@ -33,6 +36,27 @@ void seal(OwnAttributes &attributes, PyTypeObject **sealed, PyTypeObject *module
   class_cache.clear();
 }
 
+// Are objects of the class made as Module's are, by `cls.__new__` too?
+bool inherits_new(PyTypeObject *type) {
+  return type->tp_new == module_tp_new && Py_TYPE(type)->tp_getattro == PyType_Type.tp_getattro;
+}
+
+bool keeps_all_slots(PyTypeObject *type) {
+  for (int i = 0; i < kSlotCount; ++i) {
+    const py::object found = type_lookup(type, slot_name(static_cast<Slot>(i)));
+    if (found && Py_TYPE(found.ptr())->tp_descr_set) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool has_modules_dict(PyTypeObject *type) {
+  const py::object dict = type_lookup(type, names.dict);
+  return dict &&
+         own_dict_descriptor(dict, names.dict).is(type_lookup(module_base_type, names.dict));
+}
+
 }  // namespace
 
 ClassInfo ClassInfo::compute(PyTypeObject *type) {
@@ -49,6 +73,19 @@ ClassInfo ClassInfo::compute(PyTypeObject *type) {
         !(is_extra_state && is_of_module_class(found.ptr(), method))) {
       info.bits_ |= std::uint64_t{1} << i;
     }
+  }
+  if (keeps_all_slots(type)) {
+    info.bits_ |= kKeepsSlots;
+  }
+  if (has_modules_dict(type)) {
+    info.bits_ |= kInheritsDict;
+  }
+  const bool overrides_copying =
+      info.overrides_any<Virtual::getstate, Virtual::setstate, Virtual::reduce, Virtual::reduce_ex,
+                         Virtual::copy, Virtual::deepcopy, Virtual::getnewargs,
+                         Virtual::getnewargs_ex, Virtual::getattr, Virtual::getattribute>();
+  if (!overrides_copying && info.inherits_dict() && inherits_new(type)) {
+    info.bits_ |= kInheritsCopying;
   }
   if (type->tp_hash == PyBaseObject_Type.tp_hash &&
       type->tp_richcompare == PyBaseObject_Type.tp_richcompare) {

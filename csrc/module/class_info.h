@@ -79,6 +79,14 @@ public:
   bool overrides_any() const {
     return bits_ & (... | (std::uint64_t{1} << static_cast<int>(methods)));
   }
+  // Does it inherit all that copy.deepcopy and pickle look up on a class and its instances? What
+  // the dispatch tables of these hold for it is no fact of the class.
+  bool inherits_copying() const { return bits_ & kInheritsCopying; }
+  // Is `__dict__` of its instances what Module gives, not a property of the class?
+  bool inherits_dict() const { return bits_ & kInheritsDict; }
+  // Has it no property or slot under the name of an internal attribute, to which Module.__init__
+  // would assign?
+  bool keeps_slots() const { return bits_ & kKeepsSlots; }
   // It has no __eq__ or __hash__ of its own: a set of its instances is a set of addresses.
   bool identity_hash() const { return bits_ & kIdentityHash; }
   // False for what class_info_of() says of a value that is no module.
@@ -90,9 +98,12 @@ public:
   static ClassInfo compute(PyTypeObject *type);
 
 private:
+  static constexpr std::uint64_t kKeepsSlots = std::uint64_t{1} << 59;
+  static constexpr std::uint64_t kInheritsDict = std::uint64_t{1} << 60;
+  static constexpr std::uint64_t kInheritsCopying = std::uint64_t{1} << 61;
   static constexpr std::uint64_t kIdentityHash = std::uint64_t{1} << 62;
   static constexpr std::uint64_t kModule = std::uint64_t{1} << 63;
-  static_assert(kVirtualCount <= 62, "each virtual has a bit of its own below the two flags");
+  static_assert(kVirtualCount <= 59, "each virtual has a bit of its own below the flags");
 
   std::uint64_t bits_ = 0;
   PyObject *forward_ = nullptr;
@@ -132,6 +143,12 @@ inline bool instance_overrides(ModuleObject *module, Virtual method) {
   return may_override(module) && instance_dict_overrides(module, method);
 }
 
+// Has the instance dict one of the methods?
+template <Virtual... methods>
+bool overrides_any_in_instance(ModuleObject *module) {
+  return may_override(module) && (... || instance_dict_overrides(module, methods));
+}
+
 // Would looking up the method on this module find something other than Module's own?
 inline bool overrides(ModuleObject *module, ClassInfo info, Virtual method) {
   // A __getattribute__ in Python may answer anything for any name.
@@ -142,7 +159,7 @@ inline bool overrides(ModuleObject *module, ClassInfo info, Virtual method) {
 template <Virtual... methods>
 bool overrides_any(ModuleObject *module, ClassInfo info) {
   return info.overrides_any<methods..., Virtual::getattribute>() ||
-         (may_override(module) && (... || instance_overrides(module, methods)));
+         overrides_any_in_instance<methods...>(module);
 }
 inline bool overrides(ModuleObject *module, Virtual method) {
   return overrides(module, class_info(Py_TYPE(module)), method);

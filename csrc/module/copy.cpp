@@ -5,6 +5,7 @@
 
 #include "module/class_info.h"
 #include "module/deepcopy.h"
+#include "python/call.h"
 #include "python/installed.h"
 #include "python/slot_guard.h"
 
@@ -156,6 +157,17 @@ PyObject *lean_state(ModuleObject *module) {
   return added < 0 ? nullptr : state.release().ptr();
 }
 
+// The state of a module whose class has a `__dict__` of its own.
+PyObject *state_of_shown_dict(PyObject *self_obj) {
+  const auto shown = py::reinterpret_steal<py::object>(PyObject_GetAttr(self_obj, names.dict));
+  auto state = shown ? call_method(shown, "copy") : py::object();
+  if (!state) {
+    return nullptr;
+  }
+  const auto compiled = call_method(state, "pop", py::handle(names.compiled_call_impl), py::none());
+  return compiled ? state.release().ptr() : nullptr;
+}
+
 // Puts one entry of a state into the module, as an update of its __dict__ would.
 int restore_entry(ModuleObject *module, PyObject *key, PyObject *value) {
   const SpecialName *special = PyUnicode_Check(key) ? find_special_name(key) : nullptr;
@@ -245,6 +257,33 @@ bool is_lean_state(PyObject *state) {
   return lacks;
 }
 
+// __setstate__ of a module whose class has a `__dict__` of its own.
+int set_shown_dict(PyObject *self_obj, PyObject *state) {
+  const auto shown_dict = [&] {
+    return py::reinterpret_steal<py::object>(PyObject_GetAttr(self_obj, names.dict));
+  };
+  const py::object updated = shown_dict();
+  if (!updated || !call_method(updated, "update", py::handle(state))) {
+    return -1;
+  }
+  for (const Slot slot : kMakingOrder) {
+    if (must_be_in_state(slot)) {
+      continue;
+    }
+    const py::object shown = shown_dict();
+    const int is_there = shown ? PySequence_Contains(shown.ptr(), slot_name(slot)) : -1;
+    if (is_there > 0) {
+      continue;
+    }
+    const auto made =
+        py::reinterpret_steal<py::object>(is_there < 0 ? nullptr : default_value(slot));
+    if (!made || PyObject_SetAttr(self_obj, slot_name(slot), made.ptr()) < 0) {
+      return -1;
+    }
+  }
+  return 0;
+}
+
 int set_state(ModuleObject *module, PyObject *state) {
   const bool assigns = class_info(Py_TYPE(module)).overrides(Virtual::setattr);
   const bool is_new = !module->state.initialized && !module->state.exposed;
@@ -311,19 +350,16 @@ bool pickles_lean(ModuleObject *module) {
       return false;  // what is missing stays missing
     }
   }
-  return !has_own_copy_protocol(module) && !is_running(deepcopy_code);
+  return inherits_copying(module) && !is_running(deepcopy_code);
 }
 
 }  // namespace
 
-bool has_own_copy_protocol(ModuleObject *module) {
-  return overrides_any<Virtual::getstate, Virtual::setstate, Virtual::reduce, Virtual::reduce_ex,
-                       Virtual::copy, Virtual::deepcopy, Virtual::getnewargs,
-                       Virtual::getnewargs_ex>(module, class_info(Py_TYPE(module)));
-}
-
 PyObject *module_getstate(PyObject *self_obj, PyObject *) {
-  return slot_guard<PyObject *>(nullptr, [&] { return full_state(as_module(self_obj)); });
+  return slot_guard<PyObject *>(nullptr, [&] {
+    return class_info(Py_TYPE(self_obj)).inherits_dict() ? full_state(as_module(self_obj))
+                                                         : state_of_shown_dict(self_obj);
+  });
 }
 
 PyObject *module_setstate(PyObject *self_obj, PyObject *state) {
@@ -333,8 +369,11 @@ PyObject *module_setstate(PyObject *self_obj, PyObject *state) {
       PyDict_CheckExact(state)
           ? PyDict_Copy(state)
           : PyObject_CallOneArg(reinterpret_cast<PyObject *>(&PyDict_Type), state));
-  if (!entries ||
-      slot_guard(-1, [&] { return set_state(as_module(self_obj), entries.ptr()); }) < 0) {
+  if (!entries || slot_guard(-1, [&] {
+                    return class_info(Py_TYPE(self_obj)).inherits_dict()
+                               ? set_state(as_module(self_obj), entries.ptr())
+                               : set_shown_dict(self_obj, entries.ptr());
+                  }) < 0) {
     return nullptr;
   }
   Py_RETURN_NONE;
@@ -361,24 +400,20 @@ PyObject *module_reduce_ex(PyObject *self_obj, PyObject *protocol) {
 }
 
 PyObject *module_deepcopy(PyObject *self_obj, PyObject *memo) {
-  if (!PyDict_Check(memo) || !copies_natively(as_module(self_obj))) {
-    PyErr_Format(PyExc_TypeError,
-                 "__deepcopy__ of '%.200s' serves copy.deepcopy with a dict as its memo: call that",
-                 type_short_name(Py_TYPE(self_obj)));
-    return nullptr;
-  }
   return slot_guard<PyObject *>(nullptr, [&] { return deepcopy_tree(self_obj, memo); });
 }
 
 PyObject *native_deepcopy(PyObject *self_obj) {
   static PyMethodDef method = {"__deepcopy__", module_deepcopy, METH_O, nullptr};
-  if (!is_running(deepcopy_code) || !copies_natively(as_module(self_obj))) {
+  if (!is_running(deepcopy_code) || !copies_natively(as_module(self_obj)) ||
+      declines_deepcopy(self_obj)) {
     return nullptr;
   }
   return PyCFunction_New(&method, self_obj);
 }
 
 void init_copying() {
+  init_deepcopy();
   copy_code = code_of("copy", "copy");
   deepcopy_code = code_of("copy", "deepcopy");
   newobj = import_attribute("copyreg", "__newobj__").release().ptr();

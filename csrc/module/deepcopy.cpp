@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "module/deepcopy.h"
 
+#include <array>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "family/family.h"
 #include "module/class_info.h"
+#include "module/type.h"
 #include "python/call.h"
 #include "python/signals.h"
 
@@ -13,11 +16,29 @@ namespace modtree {
 
 namespace {
 
-// Values that are their own deep copy.
-bool is_atomic(PyObject *value) {
+// What copy.deepcopy goes by, kept for good: the function as it is now, since code of its own file
+// calls itself by a default argument; the globals of that file.
+PyObject *deepcopy_function = nullptr;
+PyObject *copy_globals = nullptr;
+// Are atoms returned before the memo is asked?
+bool atoms_come_first = false;
+
+// The module for which no native method is found next, as copy.deepcopy is to go on as with any
+// other object. Only its address is used; null for none.
+PyObject *declined = nullptr;
+
+// Types whose values are their own deep copies, and what copy._deepcopy_dispatch had for each
+// (null: nothing) when the extension was loaded; strong.
+struct Atom {
+  PyTypeObject *type;
+  PyObject *copier;
+};
+std::array<Atom, 9> atoms{};
+
+bool is_atom(PyObject *value) {
   return value == Py_None || PyBool_Check(value) || PyLong_CheckExact(value) ||
          PyFloat_CheckExact(value) || PyUnicode_CheckExact(value) || PyBytes_CheckExact(value) ||
-         PyFunction_Check(value) || PyType_Check(value) || PyCFunction_CheckExact(value);
+         PyFunction_Check(value) || PyType_CheckExact(value) || PyCFunction_CheckExact(value);
 }
 
 py::object checked(py::object result) {
@@ -44,7 +65,20 @@ constexpr int kMostNested = 100;
 // goes through copy.deepcopy. Errors travel as error_already_set.
 class TreeCopy {
 public:
-  explicit TreeCopy(PyObject *memo) : memo_(py::reinterpret_borrow<py::object>(memo)) {}
+  explicit TreeCopy(PyObject *memo)
+      : memo_(py::reinterpret_borrow<py::object>(memo)),
+        by_class_(table(names.deepcopy_dispatch)),
+        reductions_(table(names.dispatch_table)),
+        atoms_are_known_(knows_atoms()) {}
+
+  // May this module, whose __deepcopy__ was not found yet, be copied here?
+  bool takes(PyObject *value) {
+    // A memo may have another class in store for the copies. The module comes last: what runs
+    // before may change it.
+    return atoms_are_known_ && !is_listed(Py_TYPE(value)) &&
+           !(has_foreign_entries() && known_copy(reinterpret_cast<PyObject *>(Py_TYPE(value)))) &&
+           copies_natively(as_module(value));
+  }
 
   py::object run(PyObject *root) {
     py::object copy = copy_of_module(root);
@@ -61,6 +95,54 @@ private:
     py::object source;
     py::object copy;
   };
+
+  // A table of the file copy.py; empty where that has none, or no dict.
+  static py::object table(PyObject *name) {
+    PyObject *found = dict_get_str(copy_globals, name);
+    return found && PyDict_Check(found) ? py::reinterpret_borrow<py::object>(found) : py::object();
+  }
+
+  // What a table holds for a class: borrowed, null when there is nothing. Runs user code where the
+  // metaclass defines a hash or comparison.
+  static PyObject *entry_for(const py::object &table, PyTypeObject *type) {
+    const auto key = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject *>(type));
+    PyObject *entry = table ? PyDict_GetItemWithError(table.ptr(), key.ptr()) : nullptr;
+    check(!entry && PyErr_Occurred() ? -1 : 0);
+    return entry;
+  }
+
+  // Has a table an entry for the class? Asked once for each until Python code has run.
+  bool is_listed(PyTypeObject *type) {
+    std::monostate nothing;
+    if (unlisted_.find(type, &nothing)) {
+      return false;
+    }
+    const auto keep = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject *>(type));
+    const TypeVersion version = type_version(type);
+    if (entry_for(by_class_, type) || entry_for(reductions_, type)) {
+      return true;
+    }
+    unlisted_.store(type, version, nothing);
+    return false;
+  }
+
+  // Holds the memo what was not put there by this copy? Then it may know anything.
+  bool has_foreign_entries() const { return PyDict_GET_SIZE(memo_.ptr()) != own_entries_; }
+
+  bool is_atomic(PyObject *value) {
+    return atoms_are_known_ && is_atom(value) &&
+           (atoms_come_first || !has_foreign_entries() || !known_copy(value));
+  }
+
+  // Has nobody given the table another way with one of the types of atoms?
+  bool knows_atoms() const {
+    for (const Atom &atom : atoms) {
+      if (entry_for(by_class_, atom.type) != atom.copier) {
+        return false;
+      }
+    }
+    return true;
+  }
 
   // Borrowed; null when the object was not copied yet.
   PyObject *known_copy(PyObject *value) { return known_copy(checked(PyLong_FromVoidPtr(value))); }
@@ -79,13 +161,16 @@ private:
   }
 
   void remember(const py::object &id, PyObject *value, PyObject *copy) {
+    const Py_ssize_t before = PyDict_GET_SIZE(memo_.ptr());
     check(PyDict_SetItem(memo_.ptr(), id.ptr(), copy));
+    own_entries_ += PyDict_GET_SIZE(memo_.ptr()) - before;
     if (!kept_) {
       const py::object of_memo = checked(PyLong_FromVoidPtr(memo_.ptr()));
       PyObject *kept = PyDict_GetItemWithError(memo_.ptr(), of_memo.ptr());
       kept_ = kept ? py::reinterpret_borrow<py::object>(kept) : py::object(py::list());
       if (!kept) {
         check(PyErr_Occurred() ? -1 : PyDict_SetItem(memo_.ptr(), of_memo.ptr(), kept_.ptr()));
+        ++own_entries_;
       }
     }
     if (PyList_Check(kept_.ptr())) {
@@ -94,10 +179,13 @@ private:
   }
 
   py::object copy_of_module(PyObject *module) {
-    PyTypeObject *type = Py_TYPE(module);
-    py::object copy = checked(type->tp_new(type, py::tuple().ptr(), nullptr));
-    remember(module, copy.ptr());
     auto source = py::reinterpret_borrow<py::object>(module);
+    // Owned: making the object may run code that gives the module another class.
+    const auto type =
+        py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject *>(Py_TYPE(module)));
+    py::object copy =
+        checked(module_tp_new(reinterpret_cast<PyTypeObject *>(type.ptr()), nullptr, nullptr));
+    remember(module, copy.ptr());
     if (nested_ < kMostNested) {
       ++nested_;
       fill(as_module(module), as_module(copy.ptr()));
@@ -117,8 +205,10 @@ private:
       return py::reinterpret_borrow<py::object>(known);
     }
     if (is_module(value)) {
-      return copies_natively(as_module(value)) ? copy_of_module(value)
-                                               : checked(call(deepcopy_function(), value, memo_));
+      return takes(value) ? copy_of_module(value) : by_protocol(value);
+    }
+    if (is_listed(Py_TYPE(value))) {
+      return by_protocol(value);
     }
     TensorFamily *family = family_of_type(Py_TYPE(value));
     if (!family && PyErr_Occurred()) {
@@ -129,8 +219,9 @@ private:
       // A tensor without a __deepcopy__ of its own is copied by the general protocol, like any
       // other object.
       if (!family || !type_has(Py_TYPE(value), names.deepcopy)) {
-        return checked(call(deepcopy_function(), value, memo_));
+        return by_protocol(value);
       }
+      unlisted_.clear();
       copy = checked(PyObject_CallMethodOneArg(value, names.deepcopy, memo_.ptr()));
     }
     if (copy.ptr() != value) {
@@ -157,18 +248,16 @@ private:
     return copy;
   }
 
-  const py::object &deepcopy_function() {
-    if (!deepcopy_) {
-      deepcopy_ = checked(import_attribute("copy", "deepcopy"));
-    }
-    return deepcopy_;
+  py::object by_protocol(PyObject *value) {
+    unlisted_.clear();
+    return checked(call(py::handle(deepcopy_function), py::handle(value), memo_));
   }
 
   // A dict whose values are copied; another holder of the same dict (copy.copy shares them) gets
   // the same copy.
   py::object copy_of_registry(PyObject *registry) {
     if (!PyDict_CheckExact(registry)) {
-      return checked(call(deepcopy_function(), registry, memo_));
+      return by_protocol(registry);
     }
     const bool shared = !is_sole_reference(registry);
     if (shared) {
@@ -189,7 +278,8 @@ private:
       const auto keep_key = py::reinterpret_borrow<py::object>(key);
       const auto keep_value = py::reinterpret_borrow<py::object>(value);
       check(signals_.step());
-      check(PyDict_SetItem(copy.ptr(), key, copy_of(value).ptr()));
+      const py::object copied = copy_of(value);
+      check(PyDict_SetItem(copy.ptr(), copy_of(key).ptr(), copied.ptr()));
     }
     check(more);
     return copy;
@@ -232,16 +322,21 @@ private:
     while (PyDict_Next(attributes.ptr(), &position, &key, &value)) {
       if (key != names.compiled_call_impl) {
         const py::object copied = copy_of(value);
+        const py::object copied_key = copy_of(key);
         // Not before: what is copied may look at the copy's __dict__, which replaces it.
         const auto target = py::reinterpret_borrow<py::object>(instance_dict(copy));
-        check(target ? PyDict_SetItem(target.ptr(), key, copied.ptr()) : -1);
+        check(target ? PyDict_SetItem(target.ptr(), copied_key.ptr(), copied.ptr()) : -1);
       }
     }
   }
 
   py::object memo_;
+  const py::object by_class_;    // copy._deepcopy_dispatch
+  const py::object reductions_;  // copyreg.dispatch_table
+  const bool atoms_are_known_;
+  TypeCache<std::monostate, 4> unlisted_;
   py::object kept_;
-  py::object deepcopy_;
+  Py_ssize_t own_entries_ = 0;
   std::vector<Pending> pending_;
   int nested_ = 0;
   SignalCheck signals_;
@@ -249,12 +344,57 @@ private:
 
 }  // namespace
 
+bool inherits_copying(ModuleObject *module) {
+  return class_info(Py_TYPE(module)).inherits_copying() &&
+         !overrides_any_in_instance<Virtual::getstate, Virtual::reduce_ex, Virtual::deepcopy,
+                                    Virtual::getnewargs, Virtual::getnewargs_ex>(module);
+}
+
 bool copies_natively(ModuleObject *module) {
-  return module->state.initialized && !module->state.exposed && !has_own_copy_protocol(module);
+  return is_compact(module->state) && inherits_copying(module);
 }
 
 PyObject *deepcopy_tree(PyObject *root, PyObject *memo) {
-  return TreeCopy(memo).run(root).release().ptr();
+  if (PyDict_CheckExact(memo)) {
+    TreeCopy copy(memo);
+    if (copy.takes(root)) {
+      return copy.run(root).release().ptr();
+    }
+  }
+  declined = root;
+  PyObject *copy =
+      call(py::handle(deepcopy_function), py::handle(root), py::handle(memo)).release().ptr();
+  if (declined == root) {
+    declined = nullptr;
+  }
+  return copy;
+}
+
+bool declines_deepcopy(PyObject *module) {
+  if (declined != module) {
+    return false;
+  }
+  declined = nullptr;
+  return true;
+}
+
+void init_deepcopy() {
+  deepcopy_function = checked(import_attribute("copy", "deepcopy")).release().ptr();
+  const py::object globals = checked(get_attribute(deepcopy_function, "__globals__"));
+  if (!PyDict_Check(globals.ptr())) {
+    throw py::type_error("the globals of copy.deepcopy must be a dict");
+  }
+  copy_globals = py::object(globals).release().ptr();
+  PyObject *table = dict_get_str(copy_globals, names.deepcopy_dispatch);
+  PyTypeObject *const types[] = {Py_TYPE(Py_None), &PyBool_Type,    &PyLong_Type,
+                                 &PyFloat_Type,    &PyUnicode_Type, &PyBytes_Type,
+                                 &PyFunction_Type, &PyType_Type,    &PyCFunction_Type};
+  for (std::size_t i = 0; i < atoms.size(); ++i) {
+    auto *key = reinterpret_cast<PyObject *>(types[i]);
+    PyObject *copier = table && PyDict_Check(table) ? PyDict_GetItem(table, key) : nullptr;
+    atoms[i] = {types[i], Py_XNewRef(copier)};
+  }
+  atoms_come_first = PyDict_GetItemString(copy_globals, "_atomic_types") != nullptr;
 }
 
 }  // namespace modtree

@@ -6,15 +6,22 @@
 
 namespace modtree {
 
-// Does the class (or instance) define a method of the pickling or copying protocols itself?
-bool has_own_copy_protocol(ModuleObject *module);
+// Whether no Python code of the class or the instance takes part in copying and pickling.
+bool inherits_copying(ModuleObject *module);
 
-// May deepcopy_tree copy this module? Not when Python code takes part, or `__dict__` was handed
-// out.
+// May the state be copied without the steps of the copying and pickling protocols? Not when Python
+// code takes part, or `__dict__` was handed out.
 bool copies_natively(ModuleObject *module);
 
-// The copy of a module that copies_natively(); `memo` is the dict of copy.deepcopy. New reference,
-// null on error.
+// What copy.deepcopy makes of a module with this memo: natively where that is the same, or else by
+// copy.deepcopy itself. New reference, null on error.
 PyObject *deepcopy_tree(PyObject *root, PyObject *memo);
+
+// Is copy.deepcopy, called by deepcopy_tree, to go on without a native method for this module? True
+// once.
+bool declines_deepcopy(PyObject *module);
+
+// Called once, when the extension is loaded. Throws error_already_set.
+void init_deepcopy();
 
 }  // namespace modtree

@@ -64,6 +64,24 @@ int calls_super_init(PyObject *self_obj) {
   return value ? PyObject_IsTrue(value.ptr()) : -1;
 }
 
+// After reset_state(): what the class takes by a property or slot of its own is assigned to it, and
+// does not stand in `__dict__`.
+int assign_to_class(ModuleObject *module) {
+  for (int i = 0; i < kSlotCount; ++i) {
+    const Slot slot = static_cast<Slot>(i);
+    py::object descriptor = type_lookup(Py_TYPE(module), slot_name(slot));
+    if (!descriptor || !Py_TYPE(descriptor.ptr())->tp_descr_set) {
+      continue;
+    }
+    const auto value = py::reinterpret_steal<py::object>(default_value(slot));
+    if (!value || delete_slot(module, slot) < 0 ||
+        set_through_descriptor(std::move(descriptor), module, slot_name(slot), value.ptr()) < 0) {
+      return -1;
+    }
+  }
+  return 0;
+}
+
 int module_tp_init(PyObject *self_obj, PyObject *args, PyObject *keywords) {
   const int cooperative = calls_super_init(self_obj);
   if (cooperative < 0) {
@@ -73,6 +91,10 @@ int module_tp_init(PyObject *self_obj, PyObject *args, PyObject *keywords) {
     return raise_unexpected_arguments(self_obj, args, keywords);
   }
   if (reset_state(as_module(self_obj)) < 0) {
+    return -1;
+  }
+  if (!class_info(Py_TYPE(self_obj)).keeps_slots() &&
+      slot_guard(-1, [&] { return assign_to_class(as_module(self_obj)); }) < 0) {
     return -1;
   }
   if (!cooperative) {

@@ -39,11 +39,14 @@ namespace modtree {
   X(copy, "__copy__")                                                                              \
   X(clone, "clone")                                                                                \
   X(deepcopy, "__deepcopy__")                                                                      \
+  X(deepcopy_dispatch, "_deepcopy_dispatch")                                                       \
   X(delattr, "__delattr__")                                                                        \
   X(destination, "destination")                                                                    \
   X(detach, "detach")                                                                              \
   X(dict, "__dict__")                                                                              \
+  X(dispatch_table, "dispatch_table")                                                              \
   X(dtype, "dtype")                                                                                \
+  X(eq, "__eq__")                                                                                  \
   X(eval, "eval")                                                                                  \
   X(extra_repr, "extra_repr")                                                                      \
   X(extra_state, "_extra_state")                                                                   \
@@ -56,6 +59,7 @@ namespace modtree {
   X(getnewargs, "__getnewargs__")                                                                  \
   X(getnewargs_ex, "__getnewargs_ex__")                                                            \
   X(getstate, "__getstate__")                                                                      \
+  X(hash, "__hash__")                                                                              \
   X(init, "__init__")                                                                              \
   X(is_replica, "_is_replica")                                                                     \
   X(keep_vars, "keep_vars")                                                                        \

@@ -251,12 +251,109 @@ def test_there_is_no_deepcopy_method_to_inherit(impl):
         impl.nn.Module().__deepcopy__({})
 
 
-def test_deepcopy_of_a_module_needs_a_dict_as_memo(ours):
-    class Memo(UserDict):
-        pass
+class Memo(dict):
+    """Notes what is put into it."""
 
-    with raises(TypeError, "with a dict as its memo"):
-        copy.deepcopy(full(ours), Memo())
+    def __init__(self):
+        self.kept = []
+
+    def __setitem__(self, key, value):
+        self.kept.append(value)
+        super().__setitem__(key, value)
+
+
+@pytest.mark.parametrize("kind", [UserDict, Memo])
+@pytest.mark.parametrize("where", ["root", "child"])
+def test_deepcopy_takes_any_mapping_as_memo(impl, kind, where):
+    m = full(impl)
+    memo = kind()
+    new = copy.deepcopy(m if where == "root" else impl.nn.Sequential(m), memo)
+    copied = new if where == "root" else new[0]
+    assert outline(copied) == outline(m)
+    assert memo[id(m)] is copied and memo[id(m.body)] is copied.body
+    assert kind is UserDict or any(value is copied.body for value in memo.kept)
+
+
+def sort_of(impl):
+    m = impl.nn.Module()
+    m.function, m.number, m.kind, m.p = identity, 10**30, Memo, param(impl)
+    return m
+
+
+@pytest.mark.parametrize("where", ["root", "child"])
+@pytest.mark.parametrize("name", ["function", "number", "kind", "p"])
+def test_what_the_memo_holds_already_is_taken(impl, where, name):
+    m = sort_of(impl)
+    other = "another" if name != "p" else param(impl, 5.0)
+    root = m if where == "root" else impl.nn.Sequential(m)
+    new = copy.deepcopy(root, {id(getattr(m, name)): other})
+    assert getattr(new if where == "root" else new[0], name) is other
+
+
+def test_the_memo_may_hold_the_registry_and_the_class(impl):
+    m = sort_of(impl)
+    assert copy.deepcopy(m, {id(m._parameters): {}}).__dict__["_parameters"] == {}
+    other = importable(impl, Net)
+    assert type(copy.deepcopy(m, {id(type(m)): other})) is other
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="copies of atoms ask no table")
+@pytest.mark.parametrize("kind", [int, type(identity), type])
+def test_a_table_of_the_module_copy_may_copy_atoms(impl, kind, monkeypatch):
+    m = sort_of(impl)
+    monkeypatch.setitem(copy._deepcopy_dispatch, kind, lambda value, memo: ("copied", value))
+    if kind is type:  # so is the class, which makes the copy
+        with raises(TypeError, "tuple"):
+            copy.deepcopy(impl.nn.Sequential(m))
+        return
+    new = copy.deepcopy(impl.nn.Sequential(m))[0]
+    changed = [
+        name for name in ("function", "number", "kind") if getattr(new, name) != vars(m)[name]
+    ]
+    assert changed == [{int: "number"}.get(kind, "function")]
+
+
+def test_keys_are_copied(impl):
+    class Key(str):
+        def __deepcopy__(self, memo):
+            return Key(f"{self}_copied")
+
+    m = impl.nn.Module()
+    m.register_buffer("b", tensor(impl))
+    m._buffers[Key("c")] = tensor(impl)
+    m.__dict__[Key("plain")] = 1
+    new = copy.deepcopy(impl.nn.Sequential(m))[0]
+    assert list(new._buffers) == ["b", "c_copied"] and new.plain_copied == 1
+
+
+def test_a_deepcopy_that_was_put_in_the_place_of_the_original_is_not_for_parts(impl, monkeypatch):
+    original = copy.deepcopy
+    monkeypatch.setattr(copy, "deepcopy", lambda *args: "another")
+    m = impl.nn.Module()
+    m.plain = [1]
+    m.child = importable(impl, Counting)()
+    new = original(m)
+    assert new.plain == [1] and new.child.loads == 1
+
+
+def test_a_module_that_is_looked_at_before_its_deepcopy_is_called(impl):
+    """As another thread or a finalizer may do once the method was found."""
+    m = impl.nn.Sequential(sort_of(impl))
+    looked = []
+
+    def trace(frame, event, argument):
+        if frame.f_code is copy.deepcopy.__code__ and frame.f_locals.get("copier") is not None:
+            looked.append(vars(m))
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        new = copy.deepcopy(m)
+    finally:
+        sys.settrace(before)
+    assert outline(new) == outline(m) and new[0].p is not m[0].p
+    assert looked or impl.is_torch
 
 
 def test_user_state_methods(impl, duplicate):

@@ -312,7 +312,7 @@ def _call_impl_of(self: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _replicate_for_data_parallel(self: Any) -> Any:
     """A shallow replica: its own registries, no parameters, everything else shared."""
-    replica = self.__new__(self.__class__)
+    replica = self.__new__(builtins.type(self))
     replica.__dict__ = self.__dict__.copy()
     replica._parameters = {}
     replica._buffers = replica._buffers.copy()
