@@ -190,9 +190,18 @@ int module_set_dict(PyObject *self_obj, PyObject *value, void *) {
   return 0;
 }
 
+// As a Python class has it. Tools that make classes with slots (attrs) look for the name in the
+// dicts of the bases before they give a class such a slot.
+PyObject *module_get_weakref(PyObject *self_obj, void *) {
+  PyObject *first = as_module(self_obj)->weakrefs;
+  return Py_NewRef(first ? first : Py_None);
+}
+
 PyGetSetDef module_getset[] = {
     {"__dict__", module_get_dict, module_set_dict,
      "The attributes of the module, with its 17 internal ones.", nullptr},
+    {"__weakref__", module_get_weakref, nullptr, "A weak reference to the module, or None.",
+     nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 

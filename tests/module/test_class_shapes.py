@@ -20,6 +20,11 @@ import pytest
 from helpers.support import raises
 from helpers.util import INTERNAL_KEYS, buffer, names, one, param
 
+try:
+    import attrs
+except ImportError:
+    attrs = None
+
 # -- bases -----------------------------------------------------------------------------------------
 
 
@@ -318,10 +323,106 @@ def test_deepcopy_of_a_module_that_forwards_attributes(impl):
         assert type(new) is Wrapper and one(new.b) == one(m.b)
 
 
+# -- classes with slots ----------------------------------------------------------------------------
+
+
+def test_the_class_shows_what_instances_have_beside_slots(impl):
+    shown = vars(impl.nn.Module)
+    for name in ("__dict__", "__weakref__"):
+        assert inspect.isgetsetdescriptor(shown[name]) and shown[name].__name__ == name
+    m = impl.nn.Module()
+    assert m.__weakref__ is None and shown["__dict__"].__get__(m) is m.__dict__
+    reference = weakref.ref(m)
+    assert m.__weakref__ is reference
+    with raises(AttributeError):
+        m.__weakref__ = None
+
+
+def with_slots(Module):
+    @attrs.define(eq=False)
+    class Own(Module):
+        size: int = 3
+
+        def __attrs_pre_init__(self):
+            super().__init__()
+
+    return Own
+
+
+@pytest.mark.skipif(attrs is None, reason="needs attrs")
+def test_attrs_define(impl):
+    Own = with_slots(impl.nn.Module)
+
+    @attrs.define(eq=False)
+    class Further(Own):
+        pass
+
+    for cls in (Own, Further):
+        m = cls(size=4)
+        m.p = param(impl)
+        assert m.size == 4 and "size" not in vars(m) and "__weakref__" not in cls.__slots__
+        assert weakref.ref(m)() is m and list(m.state_dict()) == ["p"]
+        assert copy.deepcopy(m).size == 4
+
+
+def test_dataclasses_with_slots(impl):
+    @dataclasses.dataclass(eq=False, slots=True)
+    class Own(impl.nn.Module):
+        size: int = 3
+
+        def __new__(cls, *args):
+            new = impl.nn.Module.__new__(cls)
+            impl.nn.Module.__init__(new)
+            return new
+
+    m = Own(4)
+    assert (m.size, m.training) == (4, True) and "size" not in vars(m)
+
+
+@pytest.mark.parametrize("slots", [("__weakref__",), ("__dict__",), ("__dict__", "__weakref__")])
+def test_slots_that_a_module_has_already_are_refused(impl, slots):
+    with raises(TypeError, "slot disallowed: "):
+        type("Own", (impl.nn.Module,), {"__slots__": slots})
+
+
+# -- assigning to __class__ ------------------------------------------------------------------------
+
+
+def test_class_is_assigned_among_modules(impl):
+    class Own(impl.nn.Module):
+        pass
+
+    class Slotless(impl.nn.Module):
+        __slots__ = ()
+
+    m = Own()
+    m.p = param(impl)
+    for cls in (impl.nn.Module, Slotless, impl.nn.Identity, Own):
+        m.__class__ = cls
+        assert type(m) is cls and list(m.state_dict()) == ["p"]
+
+
 # -- what a native class cannot do (docs/compat.md) ------------------------------------------------
 
 
-@pytest.mark.parametrize("other", [dict, list, int, Exception])
+class Plain:
+    pass
+
+
+class Slotted:
+    __slots__ = ("slot",)
+
+
+def test_class_is_not_assigned_between_modules_and_plain_objects(ours):
+    m, plain = ours.nn.Module(), Plain()
+    with raises(TypeError, "object layout differs"):
+        plain.__class__ = ours.nn.Module
+    with raises(TypeError, "object layout differs"):
+        m.__class__ = Plain
+    assert type(m) is ours.nn.Module and type(plain) is Plain
+
+
+@pytest.mark.parametrize("other", [dict, list, int, Exception, Slotted])
 def test_bases_with_a_layout_of_their_own_are_refused(ours, other):
     with raises(TypeError, "lay-out conflict"):
         type("Own", (ours.nn.Module, other), {})

@@ -124,6 +124,10 @@ class Module(_C.ModuleBase):
 
     forward: Callable[..., Any] = _forward_unimplemented
 
+    # Where tools that make classes with slots look for them.
+    __dict__ = _C.ModuleBase.__dict__["__dict__"]
+    __weakref__ = _C.ModuleBase.__dict__["__weakref__"]
+
     # CPython keeps the C slots when the class holds the very wrappers of the base.
     __init__ = _C.ModuleBase.__init__
     __getattribute__ = _C.ModuleBase.__getattribute__
