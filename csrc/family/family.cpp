@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "python/call.h"
 #include "python/installed.h"
 #include "python/interned.h"
 
@@ -40,6 +41,22 @@ TypeVersion looked_up_version(PyTypeObject *type) {
   return type_version(type);
 }
 
+// Has a subclass of the library's tensor type a hash or comparison of its own? Types that only
+// stand for that type (abstract base classes) have always been told apart by their addresses.
+bool is_by_identity(const TensorFamily &family, PyTypeObject *type) {
+  const py::object own = get_attribute(family.object, "tensor_type");
+  if (!own) {
+    throw py::error_already_set();
+  }
+  if (!PyType_Check(own.ptr())) {
+    return true;
+  }
+  auto *base = reinterpret_cast<PyTypeObject *>(own.ptr());
+  return !PyType_IsSubtype(type, base) ||
+         (type_lookup(type, names.hash).is(type_lookup(base, names.hash)) &&
+          type_lookup(type, names.eq).is(type_lookup(base, names.eq)));
+}
+
 // Nothing is known where an error is set.
 TypeFacts ask_for_facts(PyTypeObject *type) {
   TypeFacts facts;
@@ -59,6 +76,7 @@ TypeFacts ask_for_facts(PyTypeObject *type) {
   } else {
     facts.family = native_family(found);
     facts.are_parameters = facts.family->are_parameters(type);
+    facts.by_identity = is_by_identity(*facts.family, type);
   }
   type_facts.store(type, version, facts);
   return facts;
@@ -91,17 +109,22 @@ int is_foreign_module(PyObject *value) {
 int FamilyMemo::find_slowly(PyObject *value, TensorFamily **family) {
   // Before the question, which may run code that changes the type.
   PyTypeObject *type = Py_TYPE(value);
+  const auto keep = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject *>(type));
   const TypeVersion version = type_version(type);
   const int found = family_of(value, family);
-  if (found > 0) {
+  if (found > 0 && facts_of_type(type).by_identity) {
     remember(type, version, *family);
   }
   return found;
 }
 
+bool FamilyMemo::are_by_identity(PyObject *tensor) const {
+  return remembered(tensor) || facts_of_type(Py_TYPE(tensor)).by_identity;
+}
+
 TensorFamily *FamilyMemo::known_slowly(PyObject *value) {
   TypeFacts facts;
-  if (!type_facts.find(Py_TYPE(value), &facts) || !facts.family) {
+  if (!type_facts.find(Py_TYPE(value), &facts) || !facts.family || !facts.by_identity) {
     return nullptr;
   }
   remember(Py_TYPE(value), type_version(Py_TYPE(value)), facts.family);
@@ -165,7 +188,8 @@ void register_family(PyTypeObject *type, TensorFamily *family) {
   if (!known) {
     known_families.push_back(family);
   }
-  type_facts.store(type, looked_up_version(type), {family, family->are_parameters(type), false});
+  type_facts.store(type, looked_up_version(type),
+                   {family, family->are_parameters(type), false, true});
 }
 
 int own_switch(ConversionSwitch which) {

@@ -154,6 +154,9 @@ public:
     return family ? family : known_slowly(value);
   }
 
+  // Is a set of such tensors a set of addresses?
+  bool are_by_identity(PyObject *tensor) const;
+
   // That of one of the two types, or null.
   TensorFamily *last() const { return known_[0].family; }
 
@@ -180,7 +183,7 @@ private:
   int find_slowly(PyObject *value, TensorFamily **family);
   TensorFamily *known_slowly(PyObject *value);
 
-  Known known_[2];
+  Known known_[2];  // only of types that are compared by identity
 };
 
 // Does the type expose __torch_function__ (BEHAVIOUR T1, "tensor-like")? The value itself may as
@@ -195,6 +198,9 @@ struct TypeFacts {
   TensorFamily *family = nullptr;
   bool are_parameters = false;  // see TensorFamily::are_parameters()
   bool is_foreign_module = false;
+  // Of a tensor type: has it the hash and the comparison of the library's own tensors, so that a
+  // set of its values is a set of addresses?
+  bool by_identity = false;
 };
 extern TypeCache<TypeFacts> type_facts;
 // The same for a type that the cache does not have. No family where an error is set.

@@ -5,6 +5,7 @@
 
 #include "family/family.h"
 #include "python/installed.h"
+#include "python/interned.h"
 #include "python/prefetch.h"
 #include "tensor/grad_mode.h"
 #include "tensor/override.h"
@@ -108,7 +109,14 @@ public:
     return PyObject_RichCompareBool(a.ptr(), b.ptr(), Py_EQ);
   }
 
-  int requires_grad(PyObject *tensor) override { return as_tensor(tensor)->requires_grad; }
+  int requires_grad(PyObject *tensor) override {
+    if (inherits(tensor, names.requires_grad)) {
+      return as_tensor(tensor)->requires_grad;
+    }
+    const auto flag =
+        py::reinterpret_steal<py::object>(PyObject_GetAttr(tensor, names.requires_grad));
+    return flag ? PyObject_IsTrue(flag.ptr()) : -1;
+  }
 
   int set_requires_grad(PyObject *tensor, bool flag) override {
     if (is_plain(tensor)) {
@@ -127,22 +135,37 @@ public:
     return true;
   }
 
-  int has_grad_fn(PyObject *tensor) override { return as_tensor(tensor)->grad_fn != nullptr; }
+  int has_grad_fn(PyObject *tensor) override {
+    if (inherits(tensor, names.grad_fn)) {
+      return as_tensor(tensor)->grad_fn != nullptr;
+    }
+    const auto grad_fn = py::reinterpret_steal<py::object>(PyObject_GetAttr(tensor, names.grad_fn));
+    return grad_fn ? !grad_fn.is_none() : -1;
+  }
 
   PyObject *grad(PyObject *tensor) override {
+    if (!inherits(tensor, names.grad)) {
+      return PyObject_GetAttr(tensor, names.grad);
+    }
     PyObject *grad = as_tensor(tensor)->grad;
     grad = grad == nullptr ? Py_None : grad;
     Py_INCREF(grad);
     return grad;
   }
 
-  bool lacks_grad(PyObject *tensor) override { return as_tensor(tensor)->grad == nullptr; }
+  bool lacks_grad(PyObject *tensor) override {
+    return is_plain(tensor) && as_tensor(tensor)->grad == nullptr;
+  }
 
   int set_grad(PyObject *tensor, PyObject *grad) override {
-    return assign_grad(as_tensor(tensor), grad);
+    return inherits(tensor, names.grad) ? assign_grad(as_tensor(tensor), grad)
+                                        : PyObject_SetAttr(tensor, names.grad, grad);
   }
 
   int zero_grad(PyObject *tensor, bool set_to_none) override {
+    if (!inherits(tensor, names.grad)) {
+      return zero_shown_grad(tensor, set_to_none);
+    }
     TensorObject *self = as_tensor(tensor);
     if (self->grad == nullptr) {
       return 0;
@@ -172,7 +195,8 @@ public:
   }
 
   PyObject *make_parameter(PyObject *data, bool requires_grad) override {
-    if (is_plain(data) && (!requires_grad || is_floating_point(data) || is_complex(data))) {
+    if (is_plain(data) && parameters_are_plain() &&
+        (!requires_grad || is_floating_point(data) || is_complex(data))) {
       PyObject *parameter = make_alias(parameter_type(), as_tensor(data));
       if (parameter != nullptr) {
         as_tensor(parameter)->requires_grad = requires_grad;
@@ -196,7 +220,8 @@ public:
   }
 
   int set_data(PyObject *tensor, PyObject *other) override {
-    return swap_array(as_tensor(tensor), other);
+    return inherits(tensor, names.data) ? swap_array(as_tensor(tensor), other)
+                                        : PyObject_SetAttr(tensor, names.data, other);
   }
 
   int copy_into(PyObject *tensor, PyObject *source) override {
@@ -296,11 +321,35 @@ private:
     return PyObject_Call(method.ptr(), none.ptr(), kwargs.ptr());
   }
 
+  // zero_grad() where the class has a `grad` of its own.
+  static int zero_shown_grad(PyObject *tensor, bool set_to_none) {
+    const auto grad = py::reinterpret_steal<py::object>(PyObject_GetAttr(tensor, names.grad));
+    if (!grad || grad.is_none()) {
+      return grad ? 0 : -1;
+    }
+    if (set_to_none) {
+      return PyObject_SetAttr(tensor, names.grad, Py_None);
+    }
+    const bool is_alone = !is_tensor(grad.ptr()) || as_tensor(grad.ptr())->grad_fn == nullptr;
+    const auto ready = py::reinterpret_steal<py::object>(
+        is_alone ? PyObject_CallMethod(grad.ptr(), "requires_grad_", "O", Py_False)
+                 : PyObject_CallMethod(grad.ptr(), "detach_", nullptr));
+    const auto done = py::reinterpret_steal<py::object>(
+        ready ? PyObject_CallMethod(grad.ptr(), "zero_", nullptr) : nullptr);
+    return done ? 0 : -1;
+  }
+
   static bool is_leaf(PyObject *tensor) { return as_tensor(tensor)->grad_fn == nullptr; }
 
   // Of a class whose methods are ours: no need to call them through Python.
   static bool is_plain(PyObject *tensor) {
     return Py_TYPE(tensor) == tensor_type || Py_TYPE(tensor) == parameter_type();
+  }
+
+  // Has the class under this name what Tensor has, so that native code may read it from the object?
+  static bool inherits(PyObject *tensor, PyObject *name) {
+    return is_plain(tensor) ||
+           type_lookup(Py_TYPE(tensor), name).is(type_lookup(tensor_type, name));
   }
 
   template <typename... Args>

@@ -103,20 +103,31 @@ private:
 // --- over self.parameters()
 // ---------------------------------------------------------------------------------
 
-template <class Function>
-int visit_parameter(PyObject *self_obj, PyObject *parameter, FamilyMemo &families, Function visit) {
-  TensorFamily *family;
-  const int is_tensor = families.find(parameter, &family);
+// 1, or -1 with an error for what is no tensor.
+int find_family(PyObject *self_obj, PyObject *parameter, FamilyMemo &families,
+                TensorFamily **family) {
+  const int is_tensor = families.find(parameter, family);
   // The walk would have put it into a set first.
   if (is_tensor == 0 && PyObject_Hash(parameter) != -1) {
     PyErr_Format(PyExc_AttributeError, "a parameter of %.200s is a '%.200s', which is no tensor",
                  type_short_name(Py_TYPE(self_obj)), Py_TYPE(parameter)->tp_name);
   }
-  return is_tensor <= 0 ? -1 : visit(family, parameter);
+  return is_tensor > 0 ? 1 : -1;
+}
+
+// What visit() gives; 1 instead for one that is not compared by identity.
+template <class Function>
+int visit_parameter(PyObject *self_obj, PyObject *parameter, FamilyMemo &families, Function visit) {
+  TensorFamily *family;
+  if (find_family(self_obj, parameter, families, &family) < 0) {
+    return -1;
+  }
+  return families.are_by_identity(parameter) ? visit(family, parameter) : 1;
 }
 
 // Over the registries themselves: a parameter with several names is visited for each, so `visit`
-// must do nothing the second time.
+// must do nothing the second time. 1, with the rest not visited, at a parameter that has a say in
+// which of them are the same.
 template <class Function>
 int for_each_registered_parameter(PyObject *self_obj, Function visit) {
   FamilyMemo families;
@@ -152,8 +163,9 @@ int for_each_registered_parameter(PyObject *self_obj, Function visit) {
     int left;
     while ((left = signals.step() < 0 ? -1 : items.next(&key, &value)) > 0) {
       const auto parameter = py::reinterpret_borrow<py::object>(value);
-      if (value != Py_None && visit_parameter(self_obj, value, families, visit) < 0) {
-        return -1;
+      const int visited = value == Py_None ? 0 : visit_parameter(self_obj, value, families, visit);
+      if (visited != 0) {
+        return visited;
       }
     }
     if (left < 0) {
@@ -174,10 +186,15 @@ int for_each_parameter(PyObject *self_obj, Quiet visit_quietly, Function visit) 
     overridden = overridden || overrides(as_module(self_obj), method);
   }
   if (!overridden) {
-    if (PlainParameters().all(self_obj, visit_quietly)) {
+    // The walk puts every module into a set, the root first.
+    if (class_info(Py_TYPE(self_obj)).identity_hash() &&
+        PlainParameters().all(self_obj, visit_quietly)) {
       return 0;
     }
-    return for_each_registered_parameter(self_obj, visit);
+    const int visited = for_each_registered_parameter(self_obj, visit);
+    if (visited <= 0) {
+      return visited;
+    }
   }
   const auto walk =
       py::reinterpret_steal<py::object>(PyObject_CallMethodNoArgs(self_obj, names.parameters));
@@ -189,7 +206,9 @@ int for_each_parameter(PyObject *self_obj, Quiet visit_quietly, Function visit) 
   FamilyMemo families;
   SignalCheck signals;
   while (const auto parameter = py::reinterpret_steal<py::object>(PyIter_Next(iterator.ptr()))) {
-    if (signals.step() < 0 || visit_parameter(self_obj, parameter.ptr(), families, visit) < 0) {
+    TensorFamily *family;
+    if (signals.step() < 0 || find_family(self_obj, parameter.ptr(), families, &family) < 0 ||
+        visit(family, parameter.ptr()) < 0) {
       return -1;
     }
   }

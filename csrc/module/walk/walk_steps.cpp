@@ -41,13 +41,15 @@ PyObject *items_getter(WalkKind kind) {
   return PyCFunction_New(kind == WalkKind::buffers ? &of_buffers : &of_parameters, nullptr);
 }
 
-// Tensors are compared by identity; anything else that somebody put into a registry by its own
-// __hash__ and __eq__.
+// Tensors are compared by identity, unless a subclass says otherwise; anything else that somebody
+// put into a registry by its own __hash__ and __eq__.
 int compared_by_identity(PyObject *value) {
-  TensorFamily *family;
-  const int is_tensor = family_of(value, &family);
-  if (is_tensor != 0) {
-    return is_tensor;
+  const TypeFacts facts = facts_of_type(Py_TYPE(value));
+  if (facts.family) {
+    return facts.by_identity;
+  }
+  if (PyErr_Occurred()) {
+    return -1;
   }
   return class_info_of(value).identity_hash();
 }
