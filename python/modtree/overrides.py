@@ -241,8 +241,8 @@ def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
 def get_ignored_functions() -> set[Callable[..., Any]]:
     """Functions that never ask anybody."""
     names = (
-        *("__new__", "__init__", "__setstate__", "__iter__", "__dir__", "__hash__", "as_subclass"),
-        *("_make_subclass", "_make_wrapper_subclass", "__torch_function__"),
+        *("__new__", "__init__", "__setstate__", "__iter__", "__dir__", "__hash__", "__copy__"),
+        *("as_subclass", "_make_subclass", "_make_wrapper_subclass", "__torch_function__"),
     )
     return {
         is_tensor,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import copyreg
 import gc
 import pickle
 import weakref
@@ -324,3 +325,29 @@ def test_a_class_can_go():
     kind, tensor = make()
     gc.collect()
     assert tensor() is None and kind() is None
+
+
+def test_copy_goes_by_what_a_subclass_tells_pickle(lib, monkeypatch):
+    class Reduced(lib.Tensor):
+        def __reduce_ex__(self, protocol):
+            return lib.zeros, (1,)
+
+    class Named(lib.Tensor):
+        def __reduce_ex__(self, protocol):
+            return "a name"
+
+    class Registered(lib.Tensor):
+        pass
+
+    monkeypatch.setitem(copyreg.dispatch_table, Registered, lambda t: (list, ((1, 2),)))
+    made = copy.copy(lib.ones(2).as_subclass(Reduced))
+    assert type(made) is lib.Tensor and made.tolist() == [0.0]
+    named = lib.ones(2).as_subclass(Named)
+    assert copy.copy(named) is named
+    assert copy.copy(lib.ones(2).as_subclass(Registered)) == [1, 2]
+
+
+def test_copy_of_a_parameter_shares_its_memory(lib):
+    p = lib.nn.Parameter(lib.ones(2))
+    new = copy.copy(p)
+    assert type(new) is type(p) and new is not p and new.data_ptr() == p.data_ptr()

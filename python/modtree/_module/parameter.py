@@ -95,6 +95,8 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         result = memo[id(self)] = type(self)(self.data.clone(), self.requires_grad)
         return result
 
+    __copy__ = Tensor.__copy__  # not by what pickle is told below
+
     # Native: the bytes in one step, or what `_reduce_parameter` says.
     __reduce_ex__ = _C.TensorBase._reduce_parameter  # type: ignore[assignment]
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import copyreg
 from types import FunctionType
 from typing import Any
 
@@ -408,7 +409,10 @@ class Tensor(_C.TensorBase):
         if state:
             self.__dict__.update(state)
 
-    def __copy__(self) -> Tensor:
+    def __copy__(self) -> Any:
+        reduced = _reduced_by_class(self)
+        if reduced is not None:
+            return self if isinstance(reduced, str) else copy.copy(_Reduced(reduced))
         result = _C.make_subclass(type(self), self, self.requires_grad)
         result.__dict__.update(self.__dict__)
         return result
@@ -468,6 +472,32 @@ def _fill_from_constructor(self: Tensor, args: Any, kwargs: Any) -> None:
         self.data = values
 
 
+class _Reduced:
+    """What ``copy.copy`` takes for an object that reduces to this."""
+
+    def __init__(self, reduction: Any) -> None:
+        self._reduction = reduction
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self._reduction
+
+
+def _reduced_by_class(tensor: Tensor) -> Any:
+    """What a subclass, or a function registered with ``copyreg``, wants copies to be made of; None
+    where neither has a say.
+    """
+    cls = type(tensor)
+    function = copyreg.dispatch_table.get(cls)
+    if function is not None:
+        return function(tensor)
+    for home in cls.__mro__:
+        if "__copy__" in vars(home):
+            return None
+        if "__reduce_ex__" in vars(home) or "__reduce__" in vars(home):
+            return tensor.__reduce_ex__(4)
+    return None
+
+
 def _rebuild(cls: type, array: np.ndarray, requires_grad: bool) -> Tensor:
     """Where a pickled tensor comes back."""
     return _C.make_subclass(cls, _C.from_array(array), requires_grad)
@@ -479,7 +509,9 @@ def _rebuild_meta(cls: type, sizes: Any, dtype: Any, requires_grad: bool) -> Ten
 
 # What runs in every class as it stands: making and restoring objects, and what only leads to other
 # methods.
-_NOT_OVERRIDABLE = frozenset(("__new__", "__init__", "__setstate__", "__iter__", "__dir__", "_new"))
+_NOT_OVERRIDABLE = frozenset(
+    ("__new__", "__init__", "__setstate__", "__copy__", "__iter__", "__dir__", "_new")
+)
 
 
 def _make_overridable() -> None:
