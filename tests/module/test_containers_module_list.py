@@ -79,6 +79,24 @@ def test_index_out_of_range(impl, index):
     assert tags(modules) == [0, 1, 2]
 
 
+def test_a_class_may_say_which_name_an_index_has(impl):
+    class Reversed(impl.nn.ModuleList):
+        def _get_abs_string_index(self, idx):
+            return str(len(self) - 1 - idx)
+
+    class Short(impl.nn.ModuleList):
+        def __len__(self):
+            return 0
+
+    first, second = impl.nn.Identity(), impl.nn.Flatten()
+    m = Reversed([first, second])
+    assert m[0] is second and m[1] is first
+    short = Short()
+    short.add_module("0", first)
+    with pytest.raises(IndexError):
+        short[0]
+
+
 @pytest.mark.parametrize("index", ["0", 1.0, None])
 def test_index_of_a_wrong_type(impl, index):
     modules = row(impl)

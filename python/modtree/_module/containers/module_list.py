@@ -71,8 +71,8 @@ class ModuleList(Module):
         if isinstance(idx, slice):
             return type(self)(list(self._modules.values())[idx])
         modules = self._modules
-        if type(idx) is int and 0 <= idx < len(modules):  # the usual case, without the calls
-            return modules[str(idx)]
+        if type(self) is ModuleList and type(idx) is int and 0 <= idx < len(modules):
+            return modules[str(idx)]  # the usual case, without the calls
         return modules[self._get_abs_string_index(idx)]
 
     def __setitem__(self, idx: SupportsIndex, module: Module | None) -> None:
