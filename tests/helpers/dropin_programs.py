@@ -33,6 +33,7 @@ LIBRARIES = {
     "gpytorch": ("gpytorch",),
     "lightning": ("lightning", "torchmetrics"),
     "peft": ("peft", "transformers"),
+    "pyro_ppl": ("pyro",),
     "safetensors": ("safetensors",),
     "sentence_transformers": ("sentence_transformers", "transformers"),
     "timm": ("timm", "torchvision"),

@@ -15,20 +15,21 @@ from types import ModuleType
 from typing import Any
 
 from modtree import _launch
-from modtree.dropin import _adopt, _compile, _export
+from modtree.dropin import _adopt, _compile, _export, _libraries
 
 __all__ = ["install", "is_active", "is_installed"]
 
-#: Module of torch -> what is done with it once it was executed.
+#: Module of torch, or of a library on it -> what is done with it once it was executed.
 _AFTER: dict[str, Callable[[ModuleType], None]] = {
     "torch.nn.modules.module": _adopt.adopt,
     "torch._dynamo": _compile.teach_dynamo,
     "torch.fx.experimental.proxy_tensor": _export.give_proxies_the_layout_of_modules,
+    "pyro.nn.module": _libraries.let_pyro_make_modules,
 }
 
 
 class _Loader(Loader):
-    """Runs the loader of a module of torch, then what is to be done with it."""
+    """Runs the loader of a module, then what is to be done with it."""
 
     def __init__(self, loader: Loader, after: Callable[[ModuleType], None]) -> None:
         self._loader = loader
@@ -48,7 +49,7 @@ class _Loader(Loader):
 
 
 class _Finder(MetaPathFinder):
-    """Finds the modules of torch in which something is to be done; none of any other package."""
+    """Finds the modules in which something is to be done; no others."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
