@@ -42,13 +42,22 @@ const char *holder_of(ModuleObject *module, PyObject *name) {
                                          : "an attribute that its class computes";
 }
 
+// What makes room for a name. What a class has is still there after a `del`.
+const char *way_out(ModuleObject *module, PyObject *name) {
+  const bool is_own = registry_contains(module, Slot::parameters, name) == 1 ||
+                      registry_contains(module, Slot::buffers, name) == 1 ||
+                      registry_contains(module, Slot::modules, name) == 1 ||
+                      instance_attribute(module, name);
+  return is_own && !type_has(Py_TYPE(module), name) ? "delete it first, or choose another name"
+                                                    : "choose another name";
+}
+
 }  // namespace
 
 int raise_already_exists(ModuleObject *module, PyObject *name) {
   const std::string owner = short_type_text(module);
-  raise_key_error(
-      "attribute '%U' already exists in %s as %s; delete it first, or choose another name", name,
-      owner.c_str(), holder_of(module, name));
+  raise_key_error("attribute '%U' already exists in %s as %s; %s", name, owner.c_str(),
+                  holder_of(module, name), way_out(module, name));
   return -1;
 }
 

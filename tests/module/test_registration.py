@@ -347,3 +347,32 @@ def test_register_methods_are_overridable(impl):
     m = Prefixed()
     m.w = param(impl)
     assert list(m._parameters) == ["own_w"] and not hasattr(m, "w")
+
+
+def test_the_way_out_of_a_name_that_is_taken(ours):
+    """What the message says is done: a `del` of what a class has does nothing."""
+
+    class Model(ours.nn.Module):
+        constant = 3
+
+        @property
+        def computed(self):
+            return 3
+
+        @computed.setter
+        def computed(self, value):
+            pass
+
+    model = Model()
+    model.plain, model.child = 3, ours.nn.Module()
+    model.weight, model.table = param(ours, 1.0), buffer(ours, 1.0)
+    model.__dict__["constant"] = 4
+    for name in ("plain", "child", "weight", "table", "constant", "computed", "forward"):
+        with raises(KeyError, f"attribute '{name}' already exists", "choose another name") as info:
+            register = model.register_buffer if name == "weight" else model.register_parameter
+            register(name, None)
+        if "delete it first" in str(info.value):
+            delattr(model, name)
+            model.register_buffer(name, None)
+        else:
+            assert name in ("constant", "computed", "forward")
