@@ -342,6 +342,13 @@ def test_to_from_meta_names_to_empty(impl):
         m.to("cpu")
 
 
+def test_to_from_meta_says_what_to_empty_leaves(ours):
+    """Followed for a model of which a part is on meta, the advice takes the values of the rest."""
+    m = mixed(ours).to("meta")
+    with raises(NotImplementedError, "It leaves no tensor of the module with its values"):
+        m.to("cpu")
+
+
 def test_cpu_from_meta_fails_too(impl):
     m = mixed(impl).to("meta")
     with raises(NotImplementedError, "Cannot copy out of meta tensor; no data!"):

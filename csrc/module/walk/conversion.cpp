@@ -76,7 +76,8 @@ void add_hint() {
   PyErr_Format(PyExc_NotImplementedError,
                "%U Please use torch.nn.Module.to_empty() instead of torch.nn.Module.to() when "
                "moving module from meta to a different "
-               "device.",
+               "device. It leaves no tensor of the module with its values, also none that has some "
+               "now: load all of them after it.",
                text.ptr());
 }
 
