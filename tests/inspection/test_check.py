@@ -330,7 +330,9 @@ def test_the_report_has_kinds_with_the_first_findings_and_hints():
     lines = str(mt.check(model)).splitlines()
     assert lines[0] == "hidden-tensor (9)"
     assert lines[1].startswith("  many[0]: a tensor in a plain attribute of Module")
-    assert lines[6].startswith("    self.register_buffer('many', tensor)")
+    assert lines[6].startswith(
+        "    for i, tensor in enumerate(self.many): self.register_buffer(f'many_{i}', tensor)"
+    )
     assert lines[7] == "  and 4 more"
     assert lines[9] == "shadowed-name (1)"
     assert str(mt.check(nn.ReLU())) == "nothing found"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,15 +26,38 @@ def shadowed_names(look: Look) -> Iterator[Finding]:
         seen: dict[str, str] = {}
         for registry in _REGISTRIES:
             for name, value in module_dict(node.module, registry).items():
-                reason = _hidden_by(node.module, name, value, attributes, seen.get(name))
+                seen_before = seen.get(name)
+                reason = _hidden_by(node.module, name, value, attributes, seen_before)
                 seen[name] = registry
                 if reason:
                     yield Finding(
                         joined(node.path, name),
                         "shadowed-name",
                         f"registered in {registry}, but {node.type_name}.{name} is {reason}",
-                        "register it under another name, or remove what hides it",
+                        _visible(node.module, registry, name, attributes, seen_before),
                     )
+
+
+def _visible(
+    module: Any, registry: str, name: str, attributes: dict[str, Any], other: str | None
+) -> str:
+    """What makes a registered value visible. A plain `del` would take the value itself."""
+    if other is None and name in attributes:
+        return f"self.__dict__.pop({name!r}) removes what hides it"
+    new = _free_name(module, name)
+    return (
+        f"self.{registry}[{new!r}] = self.{registry}.pop({name!r}) gives it another name"
+        f"{'' if other else ', or take what hides it out of the class'}"
+    )
+
+
+def _free_name(module: Any, name: str) -> str:
+    taken = {key for registry in _REGISTRIES for key in module_dict(module, registry)}
+    taken |= plain_attributes(module).keys()
+    new = re.sub(r"\W+", "_", name).strip("_") or "unnamed"
+    while new == name or new in taken or hasattr(type(module), new):
+        new += "_"
+    return new
 
 
 def _methods_hidden(node: Node, attributes: dict[str, Any]) -> Iterator[Finding]:
@@ -96,5 +120,6 @@ def dotted_names(look: Look) -> Iterator[Finding]:
                         "dotted-name",
                         f"the name {name!r} in {registry} of {node.type_name} cannot be told from "
                         f"a path: get_submodule() and loading of a state dict go astray",
-                        "register it under a name without dots",
+                        f"self.{registry}[{_free_name(node.module, str(name))!r}] = "
+                        f"self.{registry}.pop({name!r}) gives it a name without dots",
                     )

@@ -15,6 +15,7 @@ __all__ = ["shared_memory", "ties"]
 
 # How long NumPy may think about whether two strided views meet.
 _WORK: Any = 10_000
+_MOST_TIES = 3  # names in a hint
 
 
 def ties(look: Look) -> Iterator[Finding]:
@@ -30,8 +31,20 @@ def ties(look: Look) -> Iterator[Finding]:
             "tied",
             f"the same tensor as {', '.join(others)}: load_state_dict(assign=True), or "
             f"copy.deepcopy of one of the modules, makes several of it",
-            "tie them again after that, in a method that the constructor calls as well",
+            f"right where it is meant; {_tie(first, others)} ties them again after that",
         )
+
+
+def _tie(first: str, others: list[str]) -> str:
+    return "; ".join(f"{_at(other)} = {_at(first)}" for other in others[:_MOST_TIES]) + (
+        ", and so on," if len(others) > _MOST_TIES else ""
+    )
+
+
+def _at(path: str) -> str:
+    """What leads to an entry from the model."""
+    module, _, name = path.rpartition(".")
+    return f"model.get_submodule({module!r}).{name}" if module else f"model.{name}"
 
 
 def shared_memory(look: Look) -> Iterator[Finding]:
@@ -45,10 +58,20 @@ def shared_memory(look: Look) -> Iterator[Finding]:
                 "shared-memory",
                 f"lies in the memory of {reach[1].leaf.path}, but is another object: an "
                 f"optimizer changes the values twice, and to() takes the two apart",
-                "register one object under both names, or give one of them .clone()",
+                _parted(reach[1], held),
             )
         if reach is None or stop > reach[0]:
             reach = stop, held
+
+
+def _parted(one: Held, other: Held) -> str:
+    name = other.leaf.name
+    new = f"self.{name} = nn.Parameter(self.{name}.detach().clone()) gives it memory of its own"
+    first, second = _array(one), _array(other)
+    if first.shape == second.shape and _bounds(first) == _bounds(second):
+        same = f"{_at(other.leaf.path)} = {_at(one.leaf.path)}"
+        return f"{new}; where the two are to be one, {same} makes them so"
+    return new
 
 
 def _spans(look: Look) -> Iterator[tuple[int, int, Held]]:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -16,7 +16,7 @@ __all__ = ["grad_flags", "kinds_of_dtypes", "meta_beside_real", "values"]
 def grad_flags(look: Look) -> Iterator[Finding]:
     """Findings ``buffer-requires-grad``, ``not-a-leaf`` and ``integer-parameter``."""
     for held in look.held:
-        path, tensor, family = held.leaf.path, held.tensor, held.family
+        path, tensor, family, name = held.leaf.path, held.tensor, held.family, held.leaf.name
         if held.leaf.kind == "buffer":
             if held.leaf.requires_grad:
                 yield _buffer_with_grad(held)
@@ -26,7 +26,8 @@ def grad_flags(look: Look) -> Iterator[Finding]:
                 "not-a-leaf",
                 "the parameter is the result of an operation: it gets no .grad, an optimizer "
                 "refuses it, and it keeps a graph alive",
-                "register nn.Parameter(tensor.detach()), or compute it in forward",
+                f"self.{name} = nn.Parameter(self.{name}.detach()) makes it one; or compute it in "
+                f"forward",
             )
         elif held.leaf.requires_grad and not (
             family.is_floating_point(tensor) or family.is_complex(tensor)
@@ -36,7 +37,7 @@ def grad_flags(look: Look) -> Iterator[Finding]:
                 "integer-parameter",
                 f"a parameter of {held.leaf.dtype} requires a gradient, which there is not for "
                 f"integers",
-                "requires_grad_(False), or a buffer in its place",
+                f"self.{name}.requires_grad_(False), or a buffer in its place",
             )
 
 
@@ -46,13 +47,15 @@ def _buffer_with_grad(held: Held) -> Finding:
             held.leaf.path,
             "buffer-requires-grad",
             "the buffer is the result of an operation, and keeps the graph of a forward alive",
-            "write tensor.detach() into buffers, or do it under no_grad()",
+            f"self.{held.leaf.name} = self.{held.leaf.name}.detach() lets the graph go; what is "
+            f"written into a buffer is to be detached, or made under no_grad()",
         )
     return Finding(
         held.leaf.path,
         "buffer-requires-grad",
         "the buffer requires a gradient, but parameters(), and so the optimizer, do not have it",
-        "make it an nn.Parameter if it is to be trained, else requires_grad_(False)",
+        f"self.{held.leaf.name}.requires_grad_(False); if it is to be trained, self."
+        f"{held.leaf.name} = nn.Parameter(self.{held.leaf.name}.detach())",
     )
 
 
@@ -104,21 +107,48 @@ def kinds_of_dtypes(look: Look) -> Iterator[Finding]:
             "mixed-dtypes",
             f"parameters of several dtypes: {', '.join(parts)}; {by_number[0][0]} has "
             f"{_some(by_number[0][1])}",
-            "right for mixed precision; else model.to(dtype) makes them one",
+            f"right for mixed precision; else model.{_widest(paths)}() makes them one without "
+            f"loss, and model.to(dtype) a smaller one that rounds",
         )
+
+
+def _widest(dtypes: Iterable[str]) -> str:
+    """The method that converts to a dtype that has all values of these."""
+    return "double" if "float64" in dtypes else "float"
 
 
 def meta_beside_real(look: Look) -> Iterator[Finding]:
-    """One finding ``left-on-meta`` for tensors on meta in a model that has others with values."""
-    on_meta = [held.leaf.path for held in look.held if held.family.is_meta(held.tensor)]
-    if on_meta and len(on_meta) < len(look.held):
+    """Findings ``left-on-meta`` for tensors on meta in a model that has others with values: one for
+    those that a checkpoint has, one for buffers that are not persistent.
+    """
+    on_meta = [held for held in look.held if held.family.is_meta(held.tensor)]
+    if len(on_meta) == len(look.held):
+        return
+    saved = [held.leaf.path for held in on_meta if held.leaf.persistent]
+    others = [held for held in on_meta if not held.leaf.persistent]
+    if saved:
         yield Finding(
-            on_meta[0],
+            saved[0],
             "left-on-meta",
-            f"{len(on_meta):,} of {len(look.held):,} tensors are on meta, without values: "
-            f"{_some(on_meta)}",
-            "load_state_dict(..., assign=True) or to_empty() gives them memory",
+            f"{len(saved):,} of {len(look.held):,} tensors {_are(saved)} on meta, without values: "
+            f"{_some(saved)}",
+            "model.load_state_dict(state_dict, strict=False, assign=True) gives values to those "
+            "that the state dict has",
         )
+    if others:
+        paths = [held.leaf.path for held in others]
+        yield Finding(
+            paths[0],
+            "left-on-meta",
+            f"{len(paths):,} of {len(look.held):,} tensors {_are(paths)} on meta, without values, "
+            f"and in no checkpoint, as buffers that are not persistent: {_some(paths)}",
+            f"self.{others[0].leaf.name} = tensor, made as the constructor makes it but not on "
+            f"meta, gives it values; no load does",
+        )
+
+
+def _are(paths: list[str]) -> str:
+    return "is" if len(paths) == 1 else "are"
 
 
 def _some(paths: list[str]) -> str:
