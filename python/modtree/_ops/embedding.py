@@ -27,7 +27,7 @@ def check_range(name: str, indices: Array, count: int) -> None:
         if low < 0 or high >= count:
             raise IndexError(
                 f"index out of range in self: {name} got index {low if low < 0 else high}, "
-                f"its table has {count} rows"
+                f"its table has {count} row{'' if count == 1 else 's'}"
             )
 
 

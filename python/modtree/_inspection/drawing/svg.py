@@ -151,7 +151,7 @@ def _legend(
     entries = []
     if any(frame.bar for frame in frames):
         total = short_count(outline.root.parameters)
-        entries.append(("bar", f"share of the {total} parameters"))
+        entries.append(("bar", f"share of the {total} parameter{'' if total == '1' else 's'}"))
     kinds = {link.kind for link in outline.links}
     entries += [("shared", "the same module")] * ("shared" in kinds)
     entries += [("tied", "the same tensor")] * ("tied" in kinds)

@@ -144,9 +144,8 @@ def lines_of_text(box: Box, shapes: bool, length: int) -> list[str]:
     lines = [first + times, shorten(" ".join(detail(box, shapes)), length), hidden(box)]
     number = size(box) if box.leaf is None else ""
     if number:
-        lines.append(
-            number.replace(" each", " parameters each") if times else f"{number} parameters"
-        )
+        what = "parameter" if number.partition(" ")[0] == "1" else "parameters"
+        lines.append(number.replace(" each", f" {what} each") if times else f"{number} {what}")
     return [line for line in lines if line]
 
 

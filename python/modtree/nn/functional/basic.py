@@ -104,7 +104,7 @@ def embedding(
     if padding_idx is not None and not -count <= padding_idx < count:
         raise AssertionError(
             f"Padding_idx must be within num_embeddings: got {padding_idx}, the table has "
-            f"{count} rows"
+            f"{count} row{'' if count == 1 else 's'}"
         )
     if max_norm is not None:
         renormalize_rows(input, weight, max_norm, norm_type)
