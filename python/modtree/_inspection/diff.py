@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from contextlib import closing
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -14,8 +14,10 @@ from modtree import families
 from modtree._inspection.diff_result import Diff, Unequal
 from modtree._inspection.sides import Facts, NoValues, Side, open_side
 from modtree._inspection.value_change import value_change
-from modtree._module.loading.key_rules import likely_rules, near_matches
-from modtree._module.loading.mismatch import Mismatch
+from modtree._module.loading.causes import doubts_of
+from modtree._module.loading.key_rules import likely_rules
+from modtree._module.loading.mismatch import KnownShape, Mismatch, Shape
+from modtree._module.loading.near_keys import near_matches
 from modtree._module.loading.rename import Rename
 
 __all__ = ["compare"]
@@ -24,27 +26,37 @@ __all__ = ["compare"]
 _LONGEST_KEY = 1000
 
 
-class _Shape(NamedTuple):
-    shape: tuple[int, ...]
-
-
 def _likely_renames(a: Side, b: Side, result: Diff) -> None:
     """Notes by which rule, or by which single pairs, keys of a seem to have become keys of b."""
     only = (*result.only_in_a, *result.only_in_b)
     if not result.only_in_a or not result.only_in_b or max(map(len, only)) > _LONGEST_KEY:
         return
+    given: dict[str, Any] = {key: KnownShape(facts.shape) for key, facts in a.tensors.items()}
+    own: dict[str, Shape] = {key: facts.shape for key, facts in b.tensors.items()}
+    own |= dict.fromkeys(b.others)
     shapes = {
-        key: _Shape(a.tensors[key].shape or ()) if key in a.tensors else a.others[key]
-        for key in result.only_in_a
+        key: (facts.shape or (), other)
+        for key, facts in a.tensors.items()
+        if (other := own.get(key)) is not None and facts.shape not in (None, other)
     }
-
-    def shape_in_b(key: str) -> tuple[int, ...] | None:
-        return b.tensors[key].shape if key in b.tensors else None
-
-    found = Mismatch(result.only_in_b, result.only_in_a, {}, shapes, shape_in_b)
-    result.likely_rename.update(likely_rules(found))
-    if not result.likely_rename:
+    found = Mismatch(result.only_in_b, result.only_in_a, shapes, {**given, **a.others}, own)
+    changed = likely_rules(found)
+    rules = {str(old): new for old, new in changed.rules.items()}
+    with_rules = f"with rename={rules!r}, " if rules else ""
+    result.doubts += [f"{with_rules}{doubt}" for doubt in doubts_of(changed)]
+    if changed.is_named:
+        result.likely_rename.update(rules)
+    if not changed.rules and not result.doubts:
         result.near_keys.update((old, new) for new, old in near_matches(found))
+
+
+def _note_reasons(a: Side, b: Side, result: Diff) -> None:
+    """Of keys that one side lacks because a model has no place for them: why."""
+    for model, only in ((b.keys, result.only_in_a), (a.keys, result.only_in_b)):
+        if model is not None:
+            result.reasons.update(
+                (key, model.why_not(key)) for key in only if model.has_reason(key)
+            )
 
 
 def _compare_facts(key: str, a: Facts, b: Facts, result: Diff) -> bool:
@@ -130,6 +142,7 @@ def _compared(a: Side, b: Side, rtol: float, atol: float, values: bool) -> Diff:
     result = Diff(a.name, b.name, len(keys_of_a), len(keys_of_b), in_both)
     result.only_in_a += [k for k in (*a.tensors, *a.others) if k not in keys_of_b]
     result.only_in_b += [k for k in (*b.tensors, *b.others) if k not in keys_of_a]
+    _note_reasons(a, b, result)
     _likely_renames(a, b, result)
     for key, facts in a.tensors.items():
         if key in b.tensors:

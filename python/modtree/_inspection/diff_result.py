@@ -48,6 +48,9 @@ class Diff:
         likely_rename: Rules for ``rename=`` by which most keys that are only in the first side
             become keys of the second.
         near_keys: Where there is no such rule: keys that read alike, of the first and second side.
+        doubts: What does not tell which entry of the first side is which of the second.
+        reasons: Of keys that are only on one side, and that the model on the other knows: what
+            it has there.
     """
 
     a: str
@@ -66,6 +69,8 @@ class Diff:
     not_compared: dict[str, str] = field(default_factory=dict)
     likely_rename: dict[str, str] = field(default_factory=dict)
     near_keys: dict[str, str] = field(default_factory=dict)
+    doubts: list[str] = field(default_factory=list)
+    reasons: dict[str, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         """Does anything differ?"""
@@ -110,6 +115,8 @@ class Diff:
             "not_compared": dict(self.not_compared),
             "likely_rename": dict(self.likely_rename),
             "near_keys": dict(self.near_keys),
+            "doubts": list(self.doubts),
+            "reasons": dict(self.reasons),
         }
 
 
@@ -189,6 +196,8 @@ def _hints(result: Diff) -> Iterator[str]:
             "most keys that are only in a are keys of b under another name: rename="
             f"{result.likely_rename!r}"
         )
+    for doubt in result.doubts:
+        yield f"not clear: {printable(doubt)}"
     for a, b in result.near_keys.items():
         yield f"{printable(a)} of a is perhaps {printable(b)} of b"
 
@@ -211,6 +220,9 @@ def _lines(result: Diff, fold: bool) -> Iterator[str]:
     if result.only_in_b:
         yield f"only in b ({noun(len(result.only_in_b), 'entry', 'entries')}):"
         yield from _keys(result.only_in_b, fold)
+    if result.reasons:
+        yield "of these:"
+        yield from _reasons(result.reasons, fold)
     yield from _hints(result)
     if result.shapes:
         yield f"shapes differ ({noun(len(result.shapes), 'entry', 'entries')}):"

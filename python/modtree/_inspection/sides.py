@@ -12,6 +12,7 @@ import numpy as np
 from modtree import families
 from modtree._checkpoint.dtypes import array_dtype
 from modtree._checkpoint.reader import Checkpoint, Entry, open_checkpoint
+from modtree._module.loading.model_keys import ModelKeys
 from modtree._module.loading.rename import Rename, rename_function
 from modtree._ops.strided import strided_view
 
@@ -38,7 +39,10 @@ class Side:
         tensors: the tensors by their keys.
         others: the entries that are no tensors: numbers, extra state.
         versions: the versions of modules by their paths, or None where they are not known.
+        keys: what keys are for, where the side is a model.
     """
+
+    keys: ModelKeys | None = None
 
     def __init__(self, name: str, versions: Any, state: Mapping[Any, Any]) -> None:
         self.name = name
@@ -123,7 +127,9 @@ def open_side(value: Any, which: str) -> Side:
         return Side(f"the state dict {which}", getattr(value, "_metadata", None), value)
     if callable(getattr(type(value), "state_dict", None)):
         state = value.state_dict()
-        return Side(f"{type(value).__name__} {which}", getattr(state, "_metadata", None), state)
+        side = Side(f"{type(value).__name__} {which}", getattr(state, "_metadata", None), state)
+        side.keys = ModelKeys(value)
+        return side
     raise TypeError(
         f"diff compares models, state dicts and paths of checkpoints; {which} is "
         f"{type(value).__name__}"

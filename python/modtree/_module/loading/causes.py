@@ -9,15 +9,17 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
+from modtree._module.loading.certainty import RENUMBERED
 from modtree._module.loading.key_rules import Found, Rules, find_rules, shown_rules
-from modtree._module.loading.mismatch import Mismatch, shape_of
+from modtree._module.loading.mismatch import Mismatch, Shape, given_shapes, mismatch_of, shape_of
 
-__all__ = ["likely_causes"]
+__all__ = ["Causes", "doubts_of", "likely_causes"]
 
 _USUAL_NAMES = ("state_dict", "model_state_dict", "model", "module", "net", "weights", "params")
 _FEW = 4  # names that a call has in it
+_MOST_TIES = 50  # missing keys whose tensor is looked for under another name
 _MOST_MAPPINGS = 16  # in which the state dict is looked for
 _MOST_KEYS = 1000  # keys of a mapping in the mapping that are looked for in the model
 
@@ -34,35 +36,72 @@ _TABLES = ("lm_head.weight", "head.weight", "decoder.weight", "output.weight", "
 _EMBEDDINGS = re.compile(r"(embed\w*|wte|tok\w*|shared|word_\w+)(\.\w+)*\.weight$")
 
 
-def likely_causes(found: Mismatch) -> list[str]:
-    """One sentence per cause that fits, the most telling first."""
-    inner = _nested_state_dict(found)
-    if inner is not None:
-        return [inner]
+class Causes(NamedTuple):
+    """Why the keys do not match.
+
+    Attributes:
+        likely: One sentence per cause that fits, the most telling first.
+        doubts: What does not tell which entry is which.
+    """
+
+    likely: list[str]
+    doubts: list[str]
+
+
+def likely_causes(found: Mismatch) -> Causes:
+    """The causes that fit, each with the call that mends it where no other explanation fits."""
+    nested = _nested_state_dict(found)
+    if nested is not None:
+        return nested
     causes = [*_adapters(found), *_quantized(found)]
-    rest = found
-    if found.missing and found.unexpected:
-        changed = find_rules(found)
-        rest = changed.rest
-        if changed.rules:
-            causes.insert(0, _renames(changed))
-    return causes + _others(rest, is_left=rest is not found)
+    changed = find_rules(found)
+    if changed.rules:
+        causes.insert(0, _renames(changed))
+    return Causes(causes + _others(changed), doubts_of(changed))
 
 
-def _others(found: Mismatch, is_left: bool) -> list[str]:
-    """Causes that are no names; without calls where they are what a rename leaves."""
-    finders = (_parametrizations, _ties, _layers, _transposed, _sizes)
-    causes = [cause for find in finders for cause in find(found)]
-    return [cause.partition(" Try: ")[0].rstrip(".:") if is_left else cause for cause in causes]
+def doubts_of(changed: Found) -> list[str]:
+    """What to say of explanations that are not given, since others fit as well."""
+    doubts = [
+        f"several explanations fit, as {reason}"
+        for reason in changed.doubts
+        if not changed.shifts or not reason.endswith(RENUMBERED)
+    ]
+    shifts = [*map(str, changed.shifts)]
+    if len(shifts) > _FEW:
+        shifts = [*shifts[:_FEW], f"and so in {len(shifts) - _FEW} more places"]
+    return doubts[:_FEW] + shifts
+
+
+def _others(changed: Found) -> list[str]:
+    """Causes that are no names; without calls where they are what a rename leaves, or where other
+    explanations fit.
+    """
+    found = changed.rest
+    causes = []
+    for find in (_parametrizations, _ties, _layers, _transposed, _sizes):
+        is_sure = changed.is_sure or (find is _transposed and changed.is_named)
+        for cause in find(found):
+            if changed.rules:
+                cause = cause.partition(" Try: ")[0].rstrip(".:")
+            causes.append(cause if is_sure else _without_loads(cause))
+    return causes
+
+
+def _without_loads(cause: str) -> str:
+    """A cause without calls that load by names, where these do not tell which entry is which."""
+    what, is_there, calls = cause.partition(" Try: ")
+    kept = calls.partition(", or load ")[0]
+    return f"{what} Try: {kept}" if is_there and "load_state_dict" not in kept else what.rstrip(".")
 
 
 def _renames(changed: Found, mapping: str = "state_dict") -> str:
     """The call that renames keys, and what it would leave."""
-    call = f"model.load_state_dict({mapping}, rename={shown_rules(changed.rules)}"
+    rename = f"rename={shown_rules(changed.rules)}"
     reasons = "; ".join(changed.reasons)
     rest = changed.rest
     if rest.is_empty:
-        return f"{reasons}. Try: {call})"
+        return f"{reasons}. Try: model.load_state_dict({mapping}, {rename})"
     left = [
         f"{len(keys)} {what}"
         for keys, what in (
@@ -72,40 +111,49 @@ def _renames(changed: Found, mapping: str = "state_dict") -> str:
         )
         if keys
     ]
-    return f"{reasons}. Try: {call}, partial=True), which leaves {', '.join(left)}"
+    leaves = f"which leaves {', '.join(left)}"
+    if not changed.is_sure:
+        return f"{reasons}; {rename} takes that away, {leaves}"
+    return f"{reasons}. Try: model.load_state_dict({mapping}, {rename}, partial=True), {leaves}"
 
 
 # -- what was given --------------------------------------------------------------------------------
 
 
-def _nested_state_dict(found: Mismatch) -> str | None:
+def _nested_state_dict(found: Mismatch) -> Causes | None:
     if not found.unexpected or len(found.state_dict) > _MOST_KEYS or not found.missing:
         return None
     if set(found.state_dict) == {"state", "param_groups"}:
-        return (
-            "this is the state of an optimizer. Try: optimizer.load_state_dict(state_dict), and "
-            "the state dict of the model here"
-        )
-    best: tuple[int, str, Mismatch, Found] | None = None
+        what = "this is the state of an optimizer"
+        return Causes([f"{what}. Try: optimizer.load_state_dict(state_dict)"], [])
+    fitting: list[tuple[int, str, Found]] = []
     for place, inner in itertools.islice(_mappings(found), _MOST_MAPPINGS):
-        left = _mismatch_of(inner, found)
-        changed = find_rules(left)
-        fitting = len(found.missing) - len(changed.rest.missing)
-        if fitting > 0 and (best is None or fitting > best[0]):
-            best = fitting, place, left, changed
-    if best is None:
+        changed = find_rules(mismatch_of(inner, found))
+        gained = len(found.missing) - len(changed.rest.missing)
+        if gained > 0:
+            fitting.append((gained, place, changed))
+    if not fitting:
         return None
-    _, place, left, changed = best
+    most = max(gained for gained, _, _ in fitting)
+    best = [(place, changed) for gained, place, changed in fitting if gained == most]
+    if len(best) > 1:
+        places = " and ".join(place for place, _ in best)
+        intro = "the mapping holds several state dicts that fit, of which only you know the right"
+        return Causes([f"{intro} one: {places}"], [])
+    place, changed = best[0]
     mapping = f"state_dict{place}"
     intro = (
         f"the mapping holds the state dict under {place}, as checkpoints with more than the "
         f"model's state do"
     )
-    if left.is_empty:
-        return f"{intro}. Try: model.load_state_dict({mapping})"
+    doubts = doubts_of(changed)
     if changed.rules:
-        return f"{intro}; there, {_renames(changed, mapping)}"
-    return f"{intro}. Try: model.load_state_dict({mapping}, partial=True)"
+        return Causes([f"{intro}; there, {_renames(changed, mapping)}"], doubts)
+    if changed.rest.is_empty:
+        return Causes([f"{intro}. Try: model.load_state_dict({mapping})"], doubts)
+    if not changed.is_sure:
+        return Causes([intro, *(_without_loads(cause) for cause in _others(changed))], doubts)
+    return Causes([f"{intro}. Try: model.load_state_dict({mapping}, partial=True)"], doubts)
 
 
 def _mappings(found: Mismatch) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -123,23 +171,6 @@ def _mappings(found: Mismatch) -> Iterator[tuple[str, Mapping[str, Any]]]:
                     yield f"[{key!r}][{name!r}]", inner
 
 
-def _mismatch_of(state_dict: Mapping[str, Any], found: Mismatch) -> Mismatch:
-    """What the load of another mapping would find."""
-    given = {key: value for key, value in state_dict.items() if type(key) is str}
-    shapes = {}
-    missing = []
-    for key in found.missing:
-        if key not in given:
-            missing.append(key)
-            continue
-        saved, own = shape_of(given[key]), found.model_shape(key)
-        if saved is not None and own is not None and saved != own:
-            shapes[key] = saved, own
-    of_model = set(found.missing)
-    unexpected = [key for key in given if key not in of_model and found.model_shape(key) is None]
-    return found._replace(missing=missing, unexpected=unexpected, shapes=shapes, state_dict=given)
-
-
 def _adapters(found: Mismatch) -> Iterator[str]:
     adapters = [key for key in found.unexpected if ".lora_" in key]
     if not adapters:
@@ -150,8 +181,10 @@ def _adapters(found: Mismatch) -> Iterator[str]:
             "were made for first, then peft.PeftModel.from_pretrained(model, folder)"
         )
         return
+    count = len(adapters)
+    are = "1 entry is a LoRA adapter" if count == 1 else f"{count} entries are LoRA adapters"
     yield (
-        f"{len(adapters)} entries are LoRA adapters of peft, {adapters[0]!r} first. Try: "
+        f"{are} of peft, {adapters[0]!r} first. Try: "
         f"merge_and_unload() of the peft model before saving, or load what is below them"
     )
 
@@ -195,12 +228,13 @@ def _parametrizations(found: Mismatch) -> Iterator[str]:
     entries = [
         (key, entry) for key in found.unexpected if (entry := _parametrized(key)) is not None
     ]
-    for key, entry in entries:
+    for _, entry in entries:
         if entry in missing:
             how = "parametrize the model in the same way before loading"
-            if key.endswith(".original0"):
-                names = [e for k, e in entries if k.endswith(".original0") and e in missing]
-                how = _weight_norm("nn.utils.parametrizations.weight_norm", names)
+            pairs = [(k, e) for k, e in entries if k.endswith(".original0") and e in missing]
+            norms = {e: _norm_call(found, e, k, f"{k[:-1]}1") for k, e in pairs}
+            if norms and None not in norms.values():
+                how = _weight_norm("nn.utils.parametrizations.weight_norm", norms)
             yield (
                 f"{entry!r} was parametrized when it was saved, and is not in the model. Try: {how}"
             )
@@ -215,26 +249,49 @@ def _parametrizations(found: Mismatch) -> Iterator[str]:
                 f"weight_norm. Try: model.load_state_dict(state_dict, rename={shown_rules(rules)})"
             )
             break
+    for key in found.unexpected:
+        if f"{key}_g" in missing and f"{key}_v" in missing:
+            yield (
+                f"{key!r} has weight_norm in the model, and had not when it was saved. Try: load "
+                f"first and call weight_norm then"
+            )
+            break
     older = [
         key[:-2]
         for key in found.unexpected
         if key.endswith("_g") and key[:-2] in missing and key[:-2] + "_v" in unexpected
     ]
-    if older:
-        yield (
-            f"{older[0]!r} was saved under weight_norm. Try: "
-            f"{_weight_norm('nn.utils.weight_norm', older)}"
-        )
+    norms = {entry: _norm_call(found, entry, f"{entry}_g", f"{entry}_v") for entry in older}
+    if norms and None not in norms.values():
+        how = _weight_norm("nn.utils.weight_norm", norms)
+        yield f"{older[0]!r} was saved under weight_norm. Try: {how}"
 
 
-def _weight_norm(function: str, entries: list[str]) -> str:
+def _norm_call(found: Mismatch, entry: str, norm: str, direction: str) -> str | None:
+    """The arguments of weight_norm for an entry that was saved as these two; None where their
+    shapes say that it was something else.
+    """
+    shape = found.own.get(entry)
+    lengths, other = (shape_of(found.state_dict.get(key)) for key in (norm, direction))
+    if shape is None or other != shape or lengths is None or len(lengths) != len(shape):
+        return None
+    kept = [
+        dim
+        for dim, size in enumerate(shape)
+        if lengths == tuple(size if i == dim else 1 for i in range(len(shape)))
+    ]
+    if not kept:
+        return None
+    path, _, name = entry.rpartition(".")
+    module = f"model.get_submodule({path!r})" if path else "model"
+    dim = f", dim={kept[0]}" if kept[0] else ""
+    return f"{module}{'' if name == 'weight' else f', {name!r}'}{dim}"
+
+
+def _weight_norm(function: str, arguments: Mapping[str, str | None]) -> str:
     """Calls that give modules of these entries their weight norm."""
-    calls = []
-    for entry in entries[:_FEW]:
-        path, _, name = entry.rpartition(".")
-        module = f"model.get_submodule({path!r})" if path else "model"
-        calls.append(f"{function}({module}{'' if name == 'weight' else f', {name!r}'})")
-    more = f", and so on for {len(entries)} entries" if len(entries) > _FEW else ""
+    calls = [f"{function}({given})" for given in itertools.islice(arguments.values(), _FEW)]
+    more = f", and so on for {len(arguments)} entries" if len(arguments) > _FEW else ""
     return f"{'; '.join(calls)}{more}, before loading"
 
 
@@ -243,28 +300,34 @@ def _weight_norm(function: str, entries: list[str]) -> str:
 
 def _ties(found: Mismatch) -> Iterator[str]:
     ties = {}
-    for key in found.missing[:_FEW]:
+    for key in found.missing[:_MOST_TIES]:
         tie = found.tie(key)
         if tie is not None:
             ties[key] = tie
-    tied = "is the same tensor as"
-    if not ties and len(found.missing) == 1 and found.missing[0].endswith(_TABLES):
+    if ties:
+        pairs = ", ".join(f"{key!r}: state_dict[{tie!r}]" for key, tie in ties.items())
+        key, tie = next(iter(ties.items()))
+        call = f". Try: model.load_state_dict({{**state_dict, {pairs}}})"
+        is_all = len(ties) == len(found.missing) and not found.unexpected and not found.shapes
+        yield (
+            f"{key!r} is the same tensor as {tie!r}, and files such as those of safetensors keep "
+            f"one of them{call if is_all else ''}"
+        )
+    elif len(found.missing) == 1 and found.missing[0].endswith(_TABLES):
         shape = found.model_shape(found.missing[0])
         alike = [
             key
             for key in found.state_dict
-            if _EMBEDDINGS.search(key) and shape_of(found.state_dict[key]) == shape
+            if type(key) is str
+            and _EMBEDDINGS.search(key)
+            and shape_of(found.state_dict[key]) == shape
         ]
         if shape is not None and len(alike) == 1:
-            ties = {found.missing[0]: alike[0]}
-            tied = "was perhaps the same tensor as"
-    if ties:
-        pairs = ", ".join(f"{key!r}: state_dict[{tie!r}]" for key, tie in ties.items())
-        key, tie = next(iter(ties.items()))
-        yield (
-            f"{key!r} {tied} {tie!r}, and files such as those of safetensors keep one of them. "
-            f"Try: model.load_state_dict({{**state_dict, {pairs}}})"
-        )
+            yield (
+                f"{found.missing[0]!r} was perhaps the same tensor as {alike[0]!r} when it was "
+                f"saved, of which files such as those of safetensors keep one; in this model the "
+                f"two are not tied"
+            )
 
 
 def _layers(found: Mismatch) -> Iterator[str]:
@@ -290,11 +353,15 @@ def _layers(found: Mismatch) -> Iterator[str]:
         if any(block in both for block in all_of if block is not None and block[0] == path):
             continue
         yield (
-            f"{path!r} has {of_model} blocks in the model and {of_state} in the state dict. "
+            f"{path!r} has {_blocks(of_model)} in the model and {of_state} in the state dict. "
             f"Try: build the model with {of_state}, or load what fits with "
             f"model.load_state_dict(state_dict, partial=True)"
         )
         return
+
+
+def _blocks(count: int) -> str:
+    return f"{count} block{'' if count == 1 else 's'}"
 
 
 def _block(key: str) -> tuple[str, str] | None:
@@ -304,25 +371,59 @@ def _block(key: str) -> tuple[str, str] | None:
 
 
 def _transposed(found: Mismatch) -> Iterator[str]:
-    turned = _turned(found)
-    if turned:
+    turned = found.turned
+    if not turned:
+        return
+    what = (
+        f"transposed entries ({len(turned)} of {len(found.shapes)} of the wrong shape), "
+        f"{turned[0]!r} first, as Conv1D of GPT-2 and programs of TensorFlow keep weights of Linear"
+    )
+    square = [key for key, shape in found.own.items() if _is_square(shape)]
+    if square:
+        more = f" and {len(square) - 1} more" if len(square) > 1 else ""
+        yield f"{what}; square ones, {square[0]!r}{more}, may be so too, which no shape tells"
+    elif len(turned) < len(found.shapes) or found.missing or found.unexpected:
+        yield f"{what}, or modules in other places"
+    elif not _are_the_same_modules(found, turned):
+        yield f"{what}, or modules of other sizes"
+    else:
         yield (
-            f"transposed entries ({len(turned)} of {len(found.shapes)} of the wrong shape), "
-            f"{turned[0]!r} first, as Conv1D of GPT-2 and programs of TensorFlow keep weights of "
-            f"Linear; square ones cannot be told from others. Try: own = model.state_dict(); "
-            f"model.load_state_dict({{key: value.T if key in own and value.shape != "
+            f"{what}. Try: own = model.state_dict(); "
+            f"model.load_state_dict({{key: value.T if value.shape != "
             f"own[key].shape else value for key, value in state_dict.items()}})"
         )
 
 
-def _turned(found: Mismatch) -> list[str]:
-    return [
-        key for key, (saved, own) in found.shapes.items() if len(own) > 1 and saved == own[::-1]
-    ]
+def _is_square(shape: Shape) -> bool:
+    return shape is not None and len(shape) > 1 and shape == shape[::-1] and max(shape) > 1
+
+
+def _are_the_same_modules(found: Mismatch, turned: list[str]) -> bool:
+    """Does each module with a turned entry have others that fit, as a bias, and is it the only one
+    that its entries fit?
+    """
+    own, given = _by_module(found.own), _by_module(given_shapes(found))
+    modules = {key.rpartition(".")[0] for key in turned}
+    if any(all(f"{m}.{n}".lstrip(".") in found.shapes for n in own[m]) for m in modules):
+        return False
+    return not any(
+        given[module] == shapes
+        for module in modules
+        for other, shapes in own.items()
+        if other != module
+    )
+
+
+def _by_module(shapes: Mapping[str, Shape]) -> dict[str, dict[str, Shape]]:
+    modules: dict[str, dict[str, Shape]] = {}
+    for key, shape in shapes.items():
+        module, _, name = key.rpartition(".")
+        modules.setdefault(module, {})[name] = shape
+    return modules
 
 
 def _sizes(found: Mismatch) -> Iterator[str]:
-    turned = set(_turned(found))
+    turned = set(found.turned)
     shapes = {key: pair for key, pair in found.shapes.items() if key not in turned}
     pairs = Counter(
         (a, b)
@@ -334,6 +435,8 @@ def _sizes(found: Mismatch) -> Iterator[str]:
     if not pairs:
         return
     (saved_size, own_size), count = pairs.most_common(1)[0]
+    if pairs[own_size, saved_size]:
+        return  # modules that have changed places
     if len(shapes) > 2 and 2 * count > len(shapes):
         yield (
             f"the model was built with other sizes: {saved_size} in the checkpoint is "

@@ -4,17 +4,17 @@
 from __future__ import annotations
 
 import inspect
-import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 from typing import Any
 
 import numpy as np
 
 from modtree import _C, families
 from modtree._module.loading.causes import likely_causes
-from modtree._module.loading.key_rules import near_matches
-from modtree._module.loading.mismatch import Mismatch, shape_of
+from modtree._module.loading.mismatch import Mismatch
+from modtree._module.loading.model_keys import ModelKeys
+from modtree._module.loading.near_keys import near_matches
 
 __all__ = ["by_module", "explain_load", "wrong_shapes"]
 
@@ -24,7 +24,6 @@ _registered = _C.ModuleBase.__getattr__
 _FEW = 8  # keys that need no summary
 _MOST_MODULES = 12
 _MOST_VERSIONS = 1000  # missing keys whose modules are asked for their version
-_MOST_TIES = 100_000  # keys among which the other name of a tied tensor is looked for
 _ARRAY = re.compile(
     r'While \w+ the parameter named "(.+)", expected torch.Tensor or Tensor-like object from '
     r"checkpoint but received <class 'numpy.ndarray'>$"
@@ -97,7 +96,9 @@ def _entry(module: Any, path: str) -> Any:
     return found
 
 
-def _older_versions(module: Any, state_dict: Mapping[str, Any], missing: list[str]) -> list[str]:
+def _older_versions(
+    module: Any, state_dict: Mapping[str, Any], missing: list[str], is_all: bool
+) -> list[str]:
     metadata = getattr(state_dict, "_metadata", None)
     if not isinstance(metadata, Mapping):
         return []
@@ -106,11 +107,15 @@ def _older_versions(module: Any, state_dict: Mapping[str, Any], missing: list[st
         own = inspect.getattr_static(type(_entry(module, path)), "_version", None)
         version = saved.get("version") if isinstance(saved, Mapping) else None
         if own is not None and isinstance(saved, Mapping) and version != own:
-            return [
+            what = (
                 f"{path or 'the root'!r} was saved in version {version} of its class, which is at "
-                f"version {own} now. Try: model.load_state_dict(state_dict, strict=False), which "
-                f"leaves the entries as they are that are missing"
-            ]
+                f"version {own} now"
+            )
+            call = (
+                ". Try: model.load_state_dict(state_dict, strict=False), which leaves the entries "
+                "as they are that are missing"
+            )
+            return [what + (call if is_all else "")]
     return []
 
 
@@ -123,43 +128,38 @@ def _arrays(module: Any, found: Mismatch, messages: list[str]) -> list[str]:
     key = matches[0][1] if matches else next(iter(found.missing), "")
     family = families.family_of(_entry(module, key))
     library = "torch" if family is not None and family.name == "torch" else "modtree"
+    converted = f"{library}.from_numpy(value)"
+    if not all(issubclass(type(value), np.ndarray) for value in found.state_dict.values()):
+        converted += " if type(value).__module__ == 'numpy' else value"
     return [
         "the values are arrays of NumPy, as those of safetensors.numpy.load_file() are. Try: "
-        f"state_dict = {{key: {library}.from_numpy(value) for key, value in state_dict.items()}}"
+        f"state_dict = {{key: {converted} for key, value in state_dict.items()}}"
     ]
 
 
-def _tie_finder(module: Any, state_dict: Mapping[str, Any]) -> Callable[[str], str | None]:
-    """A function of a key of the model: the key of the state dict with the same tensor."""
-    known: dict[int, str] = {}
-
-    def tie(key: str) -> str | None:
-        tensor = _entry(module, key)
-        if tensor is None:
-            return None
-        if not known:
-            for other in itertools.islice(state_dict, _MOST_TIES):
-                if type(other) is str:
-                    known.setdefault(id(_entry(module, other)), other)
-            known.pop(id(None), None)
-        return known.get(id(tensor))
-
-    return tie
+def _count(keys: Sized, total: int, of: str, one: str, many: str) -> str:
+    """How many keys of all: "2 of the 12 keys of the model are missing"."""
+    if len(keys) == total == 1:
+        return f"the one key of {of} {one}"
+    of_all = f" of the {total}" if total >= len(keys) else ""  # hooks may report others
+    nouns = "key" if len(keys) == 1 and not of_all else "keys"
+    return f"{len(keys)}{of_all} {nouns} of {of} {one if len(keys) == 1 else many}"
 
 
-def _counts(found: Mismatch) -> list[str]:
+def _counts(found: Mismatch, expected: int) -> list[str]:
     given = len(found.state_dict)
-    expected = given - len(found.unexpected) + len(found.missing)
-    # Hooks may have put into the lists what is in neither.
-    of_model = f" of the {expected}" if expected >= len(found.missing) else ""
-    of_given = f" of the {given}" if given >= len(found.unexpected) else ""
     counts = []
     if found.missing:
-        counts.append(f"{len(found.missing)}{of_model} keys of the model are missing")
+        counts.append(_count(found.missing, expected, "the model", "is missing", "are missing"))
     if found.unexpected:
-        counts.append(f"{len(found.unexpected)}{of_given} keys of the state dict were not expected")
+        counts.append(
+            _count(
+                found.unexpected, given, "the state dict", "was not expected", "were not expected"
+            )
+        )
     if found.shapes:
-        counts.append(f"{len(found.shapes)} have another shape")
+        has = "has" if len(found.shapes) == 1 else "have"
+        counts.append(f"{len(found.shapes)} {has} another shape")
     return [", ".join(counts) + "."] if counts else []
 
 
@@ -180,24 +180,35 @@ def explain_load(
     shapes = wrong_shapes(messages)
     if not isinstance(state_dict, dict):
         return ""  # a mapping of somebody's own, whose methods nobody called
+    keys = ModelKeys(module)
     found = Mismatch(
         missing,
         unexpected,
         shapes,
         state_dict,
-        lambda key: shape_of(_entry(module, key)),
-        _tie_finder(module, state_dict),
+        keys.shapes(),
+        keys.tie_finder(state_dict),
+        lambda key: keys.none_above(key) is not None,
     )
-    causes = likely_causes(found) + _older_versions(module, state_dict, missing)
+    causes, doubts = likely_causes(found)
+    causes += _older_versions(
+        module, state_dict, missing, is_all=not (doubts or unexpected or shapes)
+    )
     causes += _arrays(module, found, messages)
-    near = near_matches(found) if not causes and missing and unexpected else []
-    if not causes and not near and len(missing) + len(unexpected) + len(shapes) <= _FEW:
+    near = near_matches(found) if not causes and not doubts and missing and unexpected else []
+    is_short = len(missing) + len(unexpected) + len(shapes) <= _FEW
+    if not causes and not doubts and not near and is_short:
         return ""  # torch's message says it all
-    lines = _counts(found)
+    lines = _counts(found, len(keys.tensors) + len(keys.extra_state))
     lines += _summary("Missing", missing) + _summary("Unexpected", unexpected)
     lines += [f"Likely cause: {cause}." for cause in causes]
+    lines += [f"Not clear: {doubt}." for doubt in doubts]
     lines += [f"{key!r} is perhaps {other!r}." for key, other in near]
-    if not causes:
+    if doubts:
+        lines.append(
+            "To see what would fit by its name: model.load_state_dict(state_dict, dry_run=True)"
+        )
+    elif not causes:
         lines.append(
             "To load what fits and see what does not: model.load_state_dict(state_dict, "
             "partial=True)"

@@ -7,26 +7,26 @@ comes as soon as that of a small one, whatever a file has as its keys.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeAlias
 
-from modtree._module.loading.mismatch import Mismatch, renamed, shape_of
+from modtree._module.loading.certainty import doubt
+from modtree._module.loading.mismatch import Mismatch, given_shapes, renamed, shape_of
+from modtree._module.loading.numbering import Shift, find_shifts
 
-__all__ = ["Found", "Rules", "find_rules", "likely_rules", "near_matches", "shown_rules"]
+__all__ = ["Found", "Rules", "find_rules", "likely_rules", "shown_rules"]
 
 _SAMPLES = 8
-_LONGEST_SEARCH = 400  # keys that one key is compared with, letter by letter
 _LONGEST_READ = 300  # letters of a key that is compared letter by letter
 _MOST_CUTS = 40  # dots of a key, from the left, at which a prefix may end
-_CLOSE = 0.75  # how alike two keys must read, from 0 to 1
 _LARGEST_MODULE = 64  # entries of one module among which a renamed one is looked for
 _MOST_ALIKE = 64  # keys of one shape and number among which the partner of another is looked for
-_MOST_GUESSED = 2  # keys of one shape that are guessed by their places
 _MOST_READ = 10_000  # keys of each side in which rules are looked for
 _MOST_ROUNDS = 6  # rules that are looked for one after the other
+_NUMBER = re.compile("[0-9]+")
+_MOST_SHIFTED = 24  # rules of a call for layers that have other numbers
 
 #: Names that other programs have for the entries of normalizations.
 _SYNONYMS = {"gamma": "weight", "beta": "bias"}
@@ -49,40 +49,84 @@ class Found(NamedTuple):
         rules: For ``load_state_dict(rename=)``, to be applied in this order.
         reasons: What each of them is about.
         rest: What is still wrong with them.
+        shifts: Layers of which the names do not tell which are the same, with the rules.
+        doubts: Why other rules, which fit some keys, are not given.
     """
 
     rules: Rules
     reasons: list[str]
     rest: Mismatch
+    shifts: list[Shift]
+    doubts: list[str]
+
+    @property
+    def is_named(self) -> bool:
+        """Do the names, with these rules, tell which entry is which?"""
+        return not self.shifts and not self.doubts
+
+    @property
+    def is_sure(self) -> bool:
+        """Is what fits by its name what it was when it was saved?"""
+        return self.is_named and not self.rest.turned
 
 
 class _Rule(NamedTuple):
     old: str | re.Pattern[str]
     new: str
     reason: str
+    is_known: bool = False  # is no further proof needed?
 
 
-def find_rules(found: Mismatch) -> Found:
-    """The rules that fit, one after the other, until none mends anything."""
-    result = Found({}, [], found)
+def find_rules(found: Mismatch, only: tuple[_Finder, ...] | None = None) -> Found:
+    """The rules that fit, one after the other, until none mends anything. A rule is given where it
+    is the one explanation of all keys, also of those that matched by name.
+
+    Args:
+        found: What a load found.
+        only: The searches to be made; all unless given.
+    """
+    rules: Rules = {}
+    reasons: list[str] = []
+    doubts: dict[str, None] = {}
+    rest = found
     for _ in range(_MOST_ROUNDS):
-        rest = result.rest
-        if not rest.missing or not rest.unexpected:
+        new = _next_rules(rest, rules, only or _FINDERS, doubts)
+        if not new:
             break
-        for find in _FINDERS:
-            part = rest if find is _prefixes else _beginning(rest)
-            new = [rule for rule in find(part) if rule.old not in result.rules]
-            if not new:
-                continue
-            rules = result.rules | {rule.old: rule.new for rule in new}
-            left = renamed(found, rules)
-            if len(left.missing) < len(rest.missing):
-                reasons = [*result.reasons, *(rule.reason for rule in new)]
-                result = Found(rules, reasons, left)
-                break
-        else:
-            break
-    return result
+        rest = renamed(rest, {rule.old: rule.new for rule in new})
+        rules |= {rule.old: rule.new for rule in new}
+        reasons += dict.fromkeys(rule.reason for rule in new)
+    shifts = find_shifts(given_shapes(rest), rest.own)
+    # Where the rules explain all keys, others that were looked at do not.
+    return Found(rules, reasons, rest, shifts, [] if rest.is_empty else list(doubts))
+
+
+def _next_rules(
+    rest: Mismatch, rules: Rules, finders: tuple[_Finder, ...], doubts: dict[str, None]
+) -> list[_Rule]:
+    """The first rules that mend something, and are sure."""
+    if not rest.missing and not rest.unexpected and not rest.shapes:
+        return []
+    for find in finders:
+        part = rest if find in (_shifts, _prefixes) else _beginning(rest)
+        found = [rule for rule in find(part) if rule.old not in rules]
+        for new in (found, *([rule] for rule in found)) if len(found) > 1 else (found,):
+            if new and _mends_more(rest, new):
+                reason = None if all(rule.is_known for rule in new) else _doubt(rest, new)
+                if reason is None:
+                    return new
+                doubts[reason] = None
+    return []
+
+
+def _mends_more(rest: Mismatch, new: list[_Rule]) -> bool:
+    left = renamed(rest, {rule.old: rule.new for rule in new})
+    before = len(rest.missing) + len(rest.shapes)
+    return left is not rest and len(left.missing) + len(left.shapes) < before
+
+
+def _doubt(rest: Mismatch, new: list[_Rule]) -> str | None:
+    return doubt(rest, {rule.old: rule.new for rule in new})
 
 
 def _beginning(found: Mismatch) -> Mismatch:
@@ -332,7 +376,7 @@ def _entries(found: Mismatch) -> list[_Rule]:
     ]
     rules = [rule for rule in known if _mends(found, {rule.old: rule.new})]
     if rules:
-        return rules
+        return [rule._replace(is_known=True) for rule in rules]
     by_module: dict[str, list[str]] = {}
     for key in found.missing:
         by_module.setdefault(key.rpartition(".")[0], []).append(key)
@@ -347,7 +391,9 @@ def _entries(found: Mismatch) -> list[_Rule]:
         if len(same) == 1:
             own = same[0].rpartition(".")[2]
             # A part of what an entry is computed from is none.
-            names[name, own] += not name.startswith((f"{own}_", "original"))
+            names[name, own] += not (
+                name.startswith((f"{own}_", "original")) or own.startswith((f"{name}_", "original"))
+            )
     only_pair = len(found.missing) == len(found.unexpected) == 1
     (old, new), count = names.most_common(1)[0] if names else (("", ""), 0)
     return [_rule_of_entry(old, new)] if count > 1 or (count and only_pair) else []
@@ -360,60 +406,58 @@ def _rule_of_entry(old: str, new: str) -> _Rule:
     )
 
 
-_FINDERS = (_prefixes, _modules, _entries, _parts)
+# -- numbers ---------------------------------------------------------------------------------------
+
+
+def _shifts(found: Mismatch) -> list[_Rule]:
+    """Layers that have other numbers; those of blocks that differ in their own numbers alone are
+    renamed by one rule.
+    """
+    alike: dict[object, list[Shift]] = {}
+    for shift in find_shifts(given_shapes(found), found.own):
+        pairs = None if shift.pairs is None else tuple(sorted(shift.pairs.items()))
+        alike.setdefault((_NUMBER.sub("*", shift.begin), shift.end, pairs), []).append(shift)
+    rules: list[_Rule] = []
+    for shifts in alike.values():
+        reason = str(shifts[0])
+        if len(shifts) > 1:
+            reason += f", and so in {len(shifts)} places"
+        new = [
+            _Rule(*(_of_all(old, by) if len(shifts) > 1 else (old, by)), reason, is_known=True)
+            for old, by in shifts[0].rules().items()
+        ]
+        if len(rules) + len(new) <= _MOST_SHIFTED:
+            rules += new
+    return rules
+
+
+def _of_all(old: str | re.Pattern[str], new: str) -> tuple[re.Pattern[str], str]:
+    """A rule for one block as one for all blocks, whatever their numbers are."""
+    text = old if isinstance(old, str) else old.pattern
+    pattern = text if text.startswith("^") else f"^{re.escape(text)}"
+    parts = _NUMBER.split(pattern)
+    *others, _ = _NUMBER.finditer(new)
+    target, at = "", 0
+    for i, match in enumerate(others, 1):
+        target += f"{new[at : match.start()]}\\g<{i}>"
+        at = match.end()
+    last = list(_NUMBER.finditer(pattern))[-1]
+    pattern = "([0-9]+)".join(parts[:-1]) + last[0] + parts[-1]
+    return re.compile(pattern), target + new[at:]
+
+
+_Finder: TypeAlias = "Callable[[Mismatch], list[_Rule]]"
+_FINDERS: tuple[_Finder, ...] = (_prefixes, _shifts, _modules, _entries, _parts)
 
 
 # -- for those who ask for prefixes alone ----------------------------------------------------------
 
 
-def likely_rules(found: Mismatch) -> dict[str, str]:
-    """Prefixes and what takes their place, so that most of the unexpected keys become missing
-    ones; empty where no rule does.
+def likely_rules(found: Mismatch) -> Found:
+    """Rules of prefixes alone, by which most of the unexpected keys become missing ones; none
+    where none is sure.
     """
-    if not found.missing or not found.unexpected:
-        return {}
-    prefix = _most_common_prefix(found.unexpected, found.missing)
-    if prefix is not None:
-        return {prefix: ""}
-    prefix = _most_common_prefix(found.missing, found.unexpected)
-    if prefix is not None:
-        return {"": prefix}
-    return _module_rules(found)
-
-
-def near_matches(found: Mismatch, most: int = 5) -> list[tuple[str, str]]:
-    """Pairs of a missing key and the unexpected one that reads most like it. Where none does, and
-    as many are missing of its shape as are not expected, the one at the same place among them.
-    """
-    by_name: dict[str, list[str]] = {}
-    unexpected = [key for key in found.unexpected if len(key) <= _LONGEST_READ]
-    for key in unexpected:
-        by_name.setdefault(key.rpartition(".")[2], []).append(key)
-    by_shape = _by_shape(found)
-    pairs = []
-    for key in found.missing[:most]:
-        if len(key) > _LONGEST_READ:
-            continue
-        candidates = by_name.get(key.rpartition(".")[2]) or unexpected
-        close = difflib.get_close_matches(key, candidates[:_LONGEST_SEARCH], n=1, cutoff=_CLOSE)
-        other = close[0] if close else by_shape.get(key)
-        if other is not None:
-            pairs.append((key, other))
-    return pairs
-
-
-def _by_shape(found: Mismatch) -> dict[str, str]:
-    """Of missing keys, the unexpected one at the same place among those of the same shape."""
-    sides: list[dict[object, list[str]]] = [{}, {}]
-    for key in found.missing:
-        sides[0].setdefault(found.model_shape(key), []).append(key)
-    for key in found.unexpected:
-        sides[1].setdefault(shape_of(found.state_dict.get(key)), []).append(key)
-    missing, unexpected = sides
-    return {
-        key: other
-        for shape, keys in missing.items()
-        if shape is not None and len(unexpected.get(shape, ())) == len(keys) <= _MOST_GUESSED
-        for key, other in zip(keys, unexpected[shape], strict=True)
-        if len(other) <= _LONGEST_READ
-    }
+    result = find_rules(found, (_prefixes, _shifts, _modules))
+    if all(type(old) is str for old in result.rules):
+        return result
+    return result._replace(rules={}, reasons=[], rest=found)
