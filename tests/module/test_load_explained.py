@@ -343,9 +343,112 @@ def test_ties_and_gradients_stay(ours):
 
 def test_a_module_that_cannot_be_copied(ours):
     model = ours.nn.Module()
-    model.stream = (i for i in range(3))
-    with raises(TypeError, "dry_run and partial try the load on a copy of the module"):
-        model.load_state_dict({}, dry_run=True)
+    model.stream = stream = (i for i in range(3))
+    model.a = param(ours, 1.0)
+    assert model.load_state_dict({"a": tensor(ours, 5.0)}, dry_run=True).is_complete
+    assert values(model.a) == [1.0] and model.stream is stream
+    assert model.load_state_dict({"a": tensor(ours, 5.0)}, partial=True).is_complete
+    assert values(model.a) == [5.0]
+
+
+def test_a_module_with_a_tensor_that_is_computed(ours):
+    """As weight_norm keeps one, which deepcopy refuses."""
+    model = ours.nn.Module()
+    model.a = param(ours, 1.0)
+    model.computed = computed = model.a * 2
+    assert model.load_state_dict({"a": tensor(ours, 5.0)}, partial=True).is_complete
+    assert values(model.a) == [5.0] and model.computed is computed
+
+
+def test_a_class_that_has_one_instance_alone(ours):
+    """The load is not tried on that instance."""
+
+    class Single(ours.nn.Module):
+        found = None
+
+        def __new__(cls):
+            if cls.found is None:
+                cls.found = super().__new__(cls)
+            return cls.found
+
+    model = Single()
+    model.a = param(ours, 1.0)
+    assert model.load_state_dict({"a": tensor(ours, 5.0)}, dry_run=True).is_complete
+    assert values(model.a) == [1.0]
+
+
+def test_a_dry_run_leaves_what_a_load_sets_besides_tensors(ours):
+    class Counts(ours.nn.Module):
+        __slots__ = ("kept",)
+
+        def __init__(self):
+            super().__init__()
+            self.seen, self.kept = [], [1]
+
+        def set_extra_state(self, state):
+            self.seen.append(state)
+            self.kept.append(state)
+
+    model = ours.nn.Module()
+    model.child = Counts()
+    assert model.load_state_dict({"child._extra_state": 3}, dry_run=True).is_complete
+    assert model.child.seen == [] and model.child.kept == [1]
+
+
+def test_what_a_load_passes_over_is_not_called_loaded(ours):
+    model = ours.nn.Module()
+    model.a = param(ours, 1.0)
+    model.register_module("gone", None)
+    model.register_parameter("bias", None)
+    model.register_buffer("table", tensor(ours, 1.0), persistent=False)
+    state = {name: tensor(ours, 5.0) for name in ("a", "gone.x.y", "bias", "table")}
+    report = model.load_state_dict(state, dry_run=True)
+    assert report.loaded == ["a"] and report.ignored_keys == ["gone.x.y"]
+    assert report.unexpected_keys == ["bias", "table"] and not report.is_complete
+    assert list(report.skipped) == ["gone.x.y", "bias", "table"]
+    assert "'gone' is None in the model" in report.skipped["gone.x.y"]
+    assert "it is None in the model" in report.skipped["bias"]
+    assert "not persistent" in report.skipped["table"]
+    assert report == model.load_state_dict(state, partial=True)
+    assert values(model.a) == [5.0]
+    fits = {name: state[name] for name in ("a", "gone.x.y")}
+    assert model.load_state_dict(fits) == ([], [])
+    assert model.load_state_dict(fits, dry_run=True).is_complete
+
+
+def test_what_stays_on_meta_is_said(ours):
+    def make():
+        model = ours.nn.Module()
+        for name in ("a", "b"):
+            setattr(model, name, ours.nn.Parameter(ours.lib.ones(1, device="meta")))
+        model.register_buffer("table", ours.lib.ones(1, device="meta"), persistent=False)
+        return model
+
+    state = {"a": tensor(ours, 5.0)}
+    for options in ({"dry_run": True}, {"partial": True}):
+        report = make().load_state_dict(state, assign=True, **options)
+        assert report.meta_keys == ["b", "table"]
+        assert "left on meta (2):" in str(report)
+    model = make()
+    assert model.load_state_dict(state, dry_run=True).meta_keys == ["a", "b", "table"]
+    model.load_state_dict(state, partial=True, assign=True)
+    on_meta = [name for name, tensor in (*model.named_parameters(), *model.named_buffers())
+               if tensor.is_meta]  # fmt: skip
+    assert on_meta == report.meta_keys
+
+
+def test_counts_are_those_of_the_model(ours):
+    """A checkpoint has more for a model with a child that is None than the model has keys."""
+    model = ours.nn.Module()
+    for i in range(12):
+        setattr(model, f"p{i}", param(ours, 1.0))
+    model.register_module("none", None)
+    state = {f"none.x{i}": tensor(ours, 1.0) for i in range(6)}
+    assert "12 of the 12 keys of the model are missing." in explanation(model, state)
+    one = ours.nn.Module()
+    one.weight = param(ours, 1.0)
+    text = explanation(one, {"weight": ours.lib.ones(2), **{str(i): 1 for i in range(9)}})
+    assert "9 of the 10 keys of the state dict were not expected, 1 has another shape." in text
 
 
 #: Each took minutes, or gigabytes.

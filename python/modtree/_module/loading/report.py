@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import copyreg
 import dataclasses
 import itertools
 import warnings
@@ -12,6 +14,7 @@ from typing import Any
 
 from modtree import _C, families
 from modtree._module.loading.explain import by_module, wrong_shapes
+from modtree._module.loading.model_keys import ModelKeys, is_meta, state_of, walk
 from modtree._module.loading.rename import Rename, rename_keys
 from modtree._module.state_dict import StateDict
 
@@ -33,21 +36,29 @@ class LoadReport:
         missing_keys: the keys of the model for which the state dict has nothing.
         unexpected_keys: the keys of the state dict for which the model has nothing; they are among
             ``skipped`` too.
+        ignored_keys: the keys below a child that is None in the model, which every load passes
+            over in silence; they are among ``skipped`` too.
+        meta_keys: the tensors of the model, buffers that are not persistent among them, that are
+            on meta after the load: without values.
     """
 
     loaded: list[str]
     skipped: dict[str, str]
     missing_keys: list[str]
     unexpected_keys: list[str]
+    ignored_keys: list[str] = dataclasses.field(default_factory=list)
+    meta_keys: list[str] = dataclasses.field(default_factory=list)
 
     @property
     def is_complete(self) -> bool:
         """Does everything fit, so that a strict load succeeds?"""
-        return not self.skipped and not self.missing_keys
+        return len(self.skipped) == len(self.ignored_keys) and not self.missing_keys
 
     def __str__(self) -> str:
         total = len(self.loaded) + len(self.skipped)
-        lines = [f"{len(self.loaded)} of {total} entries fit"]
+        fit = "fits" if len(self.loaded) == 1 else "fit"
+        entries = "entry" if total == 1 else "entries"
+        lines = [f"{len(self.loaded)} of {total} {entries} {fit}"]
         if self.skipped:
             lines.append(f"skipped ({len(self.skipped)}):")
             lines += [
@@ -55,9 +66,9 @@ class LoadReport:
             ]
             if len(self.skipped) > _FEW:
                 lines.append(f"  and {len(self.skipped) - _FEW} more")
-        if self.missing_keys:
-            groups = by_module(self.missing_keys)
-            lines.append(f"missing ({len(self.missing_keys)}):")
+        for what, keys in (("missing", self.missing_keys), ("left on meta", self.meta_keys)):
+            groups = by_module(keys)
+            lines += [f"{what} ({len(keys)}):"] if keys else []
             lines += [f"  {group}" for group in groups[:_FEW]]
             if len(groups) > _FEW:
                 lines.append(f"  and {len(groups) - _FEW} more")
@@ -75,22 +86,51 @@ def _without_storage(tensor: Any) -> Any:
     return empty
 
 
-def _twin(module: Any) -> Any:
-    """A copy of the module whose registered tensors are on meta."""
+def _twin(model: Any) -> Any:
+    """A model of the same classes to try a load on: its registered tensors are on meta, what else
+    its modules have is copied where that is possible.
+    """
     memo: dict[int, Any] = {}
-    for tensor in itertools.chain(module.parameters(), module.buffers()):
-        family = families.family_of(tensor)
+    modules = [module for _, module in walk(model)]
+    for module in modules:
+        if id(module) not in memo:
+            memo[id(module)] = _C.ModuleBase.__new__(type(module))
+    seen: set[int] = set()
+    for module in modules:
+        if id(module) in seen:
+            continue
+        seen.add(id(module))
+        twin, state = memo[id(module)], state_of(module)
+        for name, value in state.items():
+            if name == "_modules":
+                state[name] = {key: memo.get(id(child)) for key, child in value.items()}
+            elif name in ("_parameters", "_buffers"):
+                state[name] = {key: _stand_in(tensor, memo) for key, tensor in value.items()}
+            else:
+                state[name] = _copied(value, memo)
+        _C.ModuleBase.__setstate__(twin, state)  # type: ignore[attr-defined]
+        for name in copyreg._slotnames(type(module)):  # type: ignore[attr-defined]
+            with contextlib.suppress(AttributeError):
+                object.__setattr__(twin, name, _copied(getattr(module, name), memo))
+    return memo[id(model)]
+
+
+def _stand_in(tensor: Any, memo: dict[int, Any]) -> Any:
+    """What stands for a registered tensor: one thing for one that has several names."""
+    if id(tensor) not in memo:
         memo[id(tensor)] = _without_storage(tensor)
-        grad = family.grad(tensor) if family is not None else None
-        if grad is not None:
-            memo[id(grad)] = None
+    return memo[id(tensor)]
+
+
+def _copied(value: Any, memo: dict[int, Any]) -> Any:
+    """A copy; the value itself where it cannot be copied."""
+    family = families.family_of(value)
+    if family is not None and id(value) not in memo and family.has_grad_fn(value):
+        return copy.deepcopy(family.detach(value))  # as weight_norm keeps what it computes
     try:
-        return copy.deepcopy(module, memo)
-    except Exception as error:
-        raise TypeError(
-            "dry_run and partial try the load on a copy of the module, and "
-            f"{type(module).__name__} cannot be copied: {error}"
-        ) from error
+        return copy.deepcopy(value, memo)
+    except Exception:
+        return value
 
 
 def _try_load(module: Any, state_dict: Mapping[str, Any], assign: bool) -> LoadReport:
@@ -99,7 +139,7 @@ def _try_load(module: Any, state_dict: Mapping[str, Any], assign: bool) -> LoadR
     if metadata is not None:
         values._metadata = copy.copy(metadata)
     messages: list[str] = []
-    twin = _twin(module)
+    twin, keys = _twin(module), ModelKeys(module)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -110,7 +150,8 @@ def _try_load(module: Any, state_dict: Mapping[str, Any], assign: bool) -> LoadR
                 raise
             missing, unexpected = details["missing_keys"], details["unexpected_keys"]
             messages = details["error_messages"]
-    skipped = dict.fromkeys(unexpected, "the model has no such entry")
+    ignored = [key for key in state_dict if keys.none_above(key) is not None]
+    skipped = {key: keys.why_not(key) for key in (*unexpected, *ignored)}
     for key, (saved, own) in wrong_shapes(messages).items():
         skipped[key] = f"its shape is {list(saved)}, that of the model {list(own)}"
     for message in messages:
@@ -119,7 +160,18 @@ def _try_load(module: Any, state_dict: Mapping[str, Any], assign: bool) -> LoadR
                 skipped[key] = message
     ordered = {key: skipped[key] for key in state_dict if key in skipped}
     loaded = [key for key in state_dict if key not in skipped]
-    return LoadReport(loaded, ordered, list(missing), list(unexpected))
+    left = _left_on_meta(keys, state_dict, set(loaded) if assign else set())
+    return LoadReport(loaded, ordered, list(missing), list(unexpected), ignored, left)
+
+
+def _left_on_meta(keys: ModelKeys, state_dict: Mapping[str, Any], assigned: set[str]) -> list[str]:
+    """The tensors that are on meta when those of these keys have been assigned."""
+    on_meta = set(keys.on_meta())
+    return [
+        key
+        for key in (*keys.tensors, *keys.transient)
+        if (is_meta(state_dict[key]) if key in assigned else key in on_meta)
+    ]
 
 
 def load_with_options(
