@@ -105,6 +105,54 @@ def test_against_a_model(folder):
     assert str(shape) == "'0.weight': its shape is [4, 3], that of the model [5, 3]"
 
 
+def test_what_the_model_has_as_none_is_ignored(tmp_path):
+    mt.save_file({"a": mt.ones(1), "gone.x": mt.ones(1), "table": mt.ones(1)}, tmp_path)
+    model = nn.Module()
+    model.a = nn.Parameter(mt.ones(1))
+    model.register_module("gone", None)
+    model.register_buffer("table", mt.ones(1), persistent=False)
+    first, second = verify(tmp_path, model)
+    assert kinds([first, second]) == [("ignored", "gone.x"), ("unexpected", "table")]
+    assert "'gone' is None in the model" in first.message
+    assert "not persistent" in second.message
+
+
+def test_the_causes_are_those_of_a_load(tmp_path):
+    model = make()
+    model[1].weight = nn.Parameter(mt.ones(4, 3))
+    model[1].weight = model[0].weight
+    state = {f"module.{key}": value for key, value in model.state_dict().items()}
+    mt.save_file(state, tmp_path)
+    problems = verify(tmp_path, model)
+    with pytest.raises(RuntimeError) as info:
+        model.load_state_dict(state)
+    assert len(problems.causes) == 1 and problems.causes[0] in str(info.value)
+    assert "rename={'module.': ''}" in problems.causes[0]
+
+
+def test_a_tied_entry_is_missing(tmp_path):
+    model = nn.Module()
+    model.embed, model.head = nn.Embedding(4, 3), nn.Linear(3, 4, bias=False)
+    model.head.weight = model.embed.weight
+    mt.save_file({"embed.weight": mt.ones(4, 3)}, tmp_path)
+    problems = verify(tmp_path, model)
+    assert kinds(problems) == [("missing", "head.weight")]
+    assert "it is the same tensor as 'embed.weight'" in problems[0].message
+    (cause,) = problems.causes
+    state_dict = {"embed.weight": mt.ones(4, 3)}
+    exec(cause.partition("Try: ")[2], {"model": model, "state_dict": state_dict})
+    assert mt.equal(model.head.weight, mt.ones(4, 3))
+
+
+def test_shifted_numbers_are_not_called_renamed(tmp_path):
+    mt.save_file(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)), tmp_path)
+    problems = verify(tmp_path, nn.Sequential(nn.Flatten(), nn.Linear(2, 2), nn.Linear(2, 2)))
+    assert problems.causes == []
+    assert problems.doubts == [
+        "numbers have shifted: the state dict has '0', '1' where the model has '1', '2'"
+    ]
+
+
 def test_extra_state_against_a_model(tmp_path):
     class Extra(nn.Module):
         def get_extra_state(self):
@@ -123,7 +171,7 @@ def test_values_that_are_not_finite(dtype, tmp_path):
     mt.save_file({"a": values, "b": mt.arange(3), "c": mt.ones(2)}, tmp_path)
     (problem,) = verify(tmp_path, finite=True)
     assert kinds([problem]) == [("not finite", "a")]
-    assert problem.message == "1 values are NaN, 2 are infinite"
+    assert problem.message == "1 value is NaN, 2 are infinite"
 
 
 def test_bools_that_are_none(tmp_path):

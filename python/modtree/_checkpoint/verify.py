@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,8 +22,11 @@ from modtree._checkpoint.reader import (
     open_shard,
 )
 from modtree._checkpoint.shards import is_shard_of
+from modtree._module.loading.causes import likely_causes
+from modtree._module.loading.mismatch import KnownShape, Mismatch
+from modtree._module.loading.model_keys import ModelKeys
 
-__all__ = ["Problem", "verify"]
+__all__ = ["Problem", "Problems", "verify"]
 
 
 @dataclass(frozen=True)
@@ -31,8 +34,8 @@ class Problem:
     """What is wrong with a checkpoint.
 
     Attributes:
-        kind: One of "damaged", "missing", "unexpected", "shape", "index", "not finite",
-            "not checked".
+        kind: One of "damaged", "missing", "unexpected", "ignored" (a load is silent about it),
+            "shape", "index", "not finite", "not checked".
         message: What is wrong.
         file: The file, or None where it is the checkpoint as a whole.
         key: The key of the entry, or None.
@@ -49,25 +52,39 @@ class Problem:
         return ": ".join([*where, self.message])
 
 
+class Problems(list[Problem]):
+    """What is wrong with a checkpoint.
+
+    Attributes:
+        causes: Why its keys probably do not match those of the model, as the error of a load says.
+        doubts: What does not tell which of its entries is which of the model.
+    """
+
+    def __init__(self, problems: Iterable[Problem] = ()) -> None:
+        super().__init__(problems)
+        self.causes: list[str] = []
+        self.doubts: list[str] = []
+
+
 def verify(
     path: Any, model: Any = None, *, finite: bool = False, progress: bool | None = None
-) -> list[Problem]:
+) -> Problems:
     """See modtree.checkpoints.verify."""
     try:
         file = locate(path)
     except CheckpointError as error:
-        return [_damage(error)]
-    problems = list(_index_problems(file)) if is_index(file) else []
+        return Problems([_damage(error)])
+    problems = Problems(_index_problems(file) if is_index(file) else ())
     try:
         checkpoint = open_checkpoint(file)
     except CheckpointError as error:
-        return problems or [_damage(error)]
+        return problems or Problems([_damage(error)])
     with checkpoint:
         damages = _damages(checkpoint, progress)
         problems += damages
         problems += _bool_problems(checkpoint, {problem.key for problem in damages})
         if model is not None:
-            problems += _model_problems(checkpoint, model)
+            _model_problems(checkpoint, model, problems)
         if finite:
             problems += _infinite(checkpoint, progress)
     return problems
@@ -94,8 +111,8 @@ def _index_problems(path: str) -> Iterator[Problem]:
         try:
             shard = open_shard(file)
         except FileNotFoundError:
-            count = len(expected)
-            yield Problem("missing", f"the file is not there, for {count} keys of the index", file)
+            keys_of = f"{len(expected)} {'key' if len(expected) == 1 else 'keys'} of the index"
+            yield Problem("missing", f"the file is not there, for {keys_of}", file)
             total = -1
         except CheckpointError as error:
             yield _damage(error)
@@ -169,8 +186,12 @@ def _infinite(checkpoint: Checkpoint, progress: bool | None) -> Iterator[Problem
                 infinite += np.count_nonzero(np.isinf(values))
                 advance(len(chunk))
             if nan or infinite:
-                text = f"{nan} values are NaN, {infinite} are infinite"
+                text = f"{_are(nan)} NaN, {infinite} {'is' if infinite == 1 else 'are'} infinite"
                 yield Problem("not finite", text, entry.file, entry.key)
+
+
+def _are(count: int) -> str:
+    return "1 value is" if count == 1 else f"{count} values are"
 
 
 def _may_be_infinite(name: str) -> bool:
@@ -181,21 +202,55 @@ def _may_be_infinite(name: str) -> bool:
 # -- a model ---------------------------------------------------------------------------------------
 
 
-def _model_problems(checkpoint: Checkpoint, model: Any) -> Iterator[Problem]:
-    state = model.state_dict() if callable(getattr(model, "state_dict", None)) else model
-    shapes = {**checkpoint.shapes()}
+def _model_problems(checkpoint: Checkpoint, model: Any, found: Problems) -> None:
+    is_model = callable(getattr(model, "state_dict", None))
+    state = model.state_dict() if is_model else model
+    keys = ModelKeys(model if is_model else None)
+    shapes: dict[str, Any] = {**checkpoint.shapes()}
     shapes |= {key: shapes[kept] for key, kept in checkpoint.ties.items()}
     shapes |= {key: view.shape for key, view in checkpoint.views.items()}
+    given = {key: KnownShape(tuple(shape)) for key, shape in shapes.items()}
+    mismatch = Mismatch([], [], {}, {**given, **checkpoint.values}, _shapes_of(state))
+    mismatch = mismatch._replace(tie=keys.tie_finder(mismatch.state_dict))
     for key, value in state.items():
         own = getattr(value, "shape", None)
         if key not in shapes:
             if key not in checkpoint.values:
-                yield Problem("missing", "the model has it, the checkpoint has not", None, key)
+                mismatch.missing.append(key)
+                found.append(Problem("missing", _lacking(key, mismatch.tie(key)), None, key))
         elif own is None:
-            yield Problem("unexpected", "a tensor, where the model has a value", None, key)
+            text = "a tensor, where the model has a value"
+            found.append(Problem("unexpected", text, None, key))
         elif tuple(own) != tuple(shapes[key]):
+            mismatch.shapes[key] = tuple(shapes[key]), tuple(own)
             sizes = f"{list(shapes[key])}, that of the model {list(own)}"
-            yield Problem("shape", f"its shape is {sizes}", None, key)
+            found.append(Problem("shape", f"its shape is {sizes}", None, key))
     for key in (*shapes, *checkpoint.values):
         if key not in state:
-            yield Problem("unexpected", "the checkpoint has it, the model has not", None, key)
+            if keys.none_above(key) is None:
+                mismatch.unexpected.append(key)
+            found.append(_superfluous(key, keys))
+    if not mismatch.is_empty:
+        causes = likely_causes(mismatch)
+        found.causes += causes.likely
+        found.doubts += causes.doubts
+
+
+def _shapes_of(state: Mapping[str, Any]) -> dict[str, Any]:
+    shapes = {key: getattr(value, "shape", None) for key, value in state.items()}
+    return {key: None if shape is None else tuple(shape) for key, shape in shapes.items()}
+
+
+def _lacking(key: str, tie: str | None) -> str:
+    text = "the model has it, the checkpoint has not"
+    return text if tie is None else f"{text}; it is the same tensor as {tie!r}, which both have"
+
+
+def _superfluous(key: str, keys: ModelKeys) -> Problem:
+    """What to say of a key that the state dict of the model does not have."""
+    if keys.none_above(key) is not None:
+        return Problem("ignored", keys.why_not(key), None, key)
+    text = "the checkpoint has it, the model has not"
+    if keys.has_reason(key):
+        text = f"the checkpoint has it; {keys.why_not(key)}"
+    return Problem("unexpected", text, None, key)

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 
-from modtree._checkpoint.verify import Problem, verify
+from modtree._checkpoint.verify import Problem, Problems, verify
 from modtree._cli.ending import DIFFERENT, SAME
 from modtree._cli.factory import FACTORY_HELP, model_from
 from modtree._cli.options import add_json, describe
@@ -49,16 +49,25 @@ def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int
     model = None if options.model is None else model_from(options.model)
     problems = verify(options.file, model, finite=options.finite)
     if options.json:
-        print(json.dumps({"path": options.file, "problems": list(map(vars, problems))}, indent=1))
+        report = {
+            "path": options.file,
+            "problems": list(map(vars, problems)),
+            "causes": problems.causes,
+            "doubts": problems.doubts,
+        }
+        print(json.dumps(report, indent=1))
     elif not options.quiet:
         _show(options.file, problems, fold=not options.all)
     return DIFFERENT if problems else SAME
 
 
-def _show(file: str, problems: list[Problem], fold: bool) -> None:
+def _show(file: str, problems: Problems, fold: bool) -> None:
     screen = Screen()
     for kind, text in _lines(problems, fold):
         print(f"{screen.paint(kind, 'red')}: {printable(text)}")
+    for head, texts in (("likely cause", problems.causes), ("not clear", problems.doubts)):
+        for text in texts:
+            print(f"{screen.paint(head, 'bold')}: {printable(text)}")
     found = noun(len(problems), "problem") if problems else screen.paint("no problem", "green")
     print(f"{printable(file)}: {found}")
 
