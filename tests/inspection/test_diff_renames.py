@@ -43,7 +43,7 @@ def cases(part, count):
 @pytest.mark.parametrize("part", range(3))
 def test_renames_of_a_diff(part):
     given = 0
-    for what, model, state, right in cases(part, 80):
+    for what, model, state, right in cases(part, 50):
         found = mt.diff(state, model, values=False)
         before = {key: value.clone() for key, value in model.state_dict().items()}
         for rules in (found.likely_rename, found.near_keys):
@@ -59,7 +59,7 @@ def test_renames_of_a_diff(part):
 
 def test_causes_of_verify(tmp_path):
     given = 0
-    for what, model, state, right in cases(7, 60):
+    for what, model, state, right in cases(7, 40):
         path = tmp_path / "a.safetensors"
         mt.save_file(state, path)
         problems = verify(path, model)

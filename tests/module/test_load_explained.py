@@ -360,6 +360,25 @@ def test_a_module_with_a_tensor_that_is_computed(ours):
     assert values(model.a) == [5.0] and model.computed is computed
 
 
+def test_other_names_of_tensors_and_modules_are_those_of_the_stand_in(ours):
+    """A plain attribute in front leads to what is registered behind: neither is copied twice."""
+    seen = []
+
+    class Holder(ours.nn.Module):
+        def _load_from_state_dict(self, *args):
+            super()._load_from_state_dict(*args)
+            seen.append([self.first[0] is self.child, self.first[1] is self.child.a])
+            seen.append(self.first[1].is_meta)
+
+    model = Holder()
+    child = ours.nn.Module()
+    child.a = param(ours, 1.0)
+    model.first = [child, child.a]
+    model.child = child
+    assert model.load_state_dict({"child.a": tensor(ours, 5.0)}, dry_run=True).is_complete
+    assert seen == [[True, True], True] and values(child.a) == [1.0]
+
+
 def test_a_class_that_has_one_instance_alone(ours):
     """The load is not tried on that instance."""
 

@@ -91,21 +91,23 @@ def _twin(model: Any) -> Any:
     its modules have is copied where that is possible.
     """
     memo: dict[int, Any] = {}
-    modules = [module for _, module in walk(model)]
-    for module in modules:
-        if id(module) not in memo:
-            memo[id(module)] = _C.ModuleBase.__new__(type(module))
-    seen: set[int] = set()
-    for module in modules:
-        if id(module) in seen:
-            continue
-        seen.add(id(module))
-        twin, state = memo[id(module)], state_of(module)
+    found = {id(module): module for _, module in walk(model)}
+    # What is no module of modtree is copied where it stands.
+    modules = [module for module in found.values() if isinstance(module, _C.ModuleBase)]
+    states = [state_of(module) for module in modules]
+    # All of these are known before anything is copied that may lead to them.
+    for module, state in zip(modules, states, strict=True):
+        memo[id(module)] = _C.ModuleBase.__new__(type(module))
+        for tensor in (*state["_parameters"].values(), *state["_buffers"].values()):
+            if id(tensor) not in memo:
+                memo[id(tensor)] = _without_storage(tensor)
+    for module, state in zip(modules, states, strict=True):
+        twin = memo[id(module)]
         for name, value in state.items():
-            if name == "_modules":
-                state[name] = {key: memo.get(id(child)) for key, child in value.items()}
-            elif name in ("_parameters", "_buffers"):
-                state[name] = {key: _stand_in(tensor, memo) for key, tensor in value.items()}
+            if name in ("_parameters", "_buffers"):
+                state[name] = {key: memo[id(tensor)] for key, tensor in value.items()}
+            elif name == "_modules":
+                state[name] = {key: _copied(child, memo) for key, child in value.items()}
             else:
                 state[name] = _copied(value, memo)
         _C.ModuleBase.__setstate__(twin, state)  # type: ignore[attr-defined]
@@ -115,17 +117,12 @@ def _twin(model: Any) -> Any:
     return memo[id(model)]
 
 
-def _stand_in(tensor: Any, memo: dict[int, Any]) -> Any:
-    """What stands for a registered tensor: one thing for one that has several names."""
-    if id(tensor) not in memo:
-        memo[id(tensor)] = _without_storage(tensor)
-    return memo[id(tensor)]
-
-
 def _copied(value: Any, memo: dict[int, Any]) -> Any:
     """A copy; the value itself where it cannot be copied."""
+    if id(value) in memo:
+        return memo[id(value)]
     family = families.family_of(value)
-    if family is not None and id(value) not in memo and family.has_grad_fn(value):
+    if family is not None and family.has_grad_fn(value):
         return copy.deepcopy(family.detach(value))  # as weight_norm keeps what it computes
     try:
         return copy.deepcopy(value, memo)
