@@ -16,7 +16,7 @@ __all__ = ["RENUMBERED", "doubt"]
 RENUMBERED = "alike, under other numbers"
 
 _MOST_PROBES = 3  # keys below a module by which others like it are found
-_MOST_WORK = 300_000  # keys that are looked up
+_MOST_WORK = 50_000_000  # letters of keys that are looked up
 
 _NUMBERS = re.compile("[0-9]+")
 _Tails = frozenset[tuple[str, Shape]]
@@ -140,14 +140,15 @@ class _Judge:
         the tails that is there. What is like a part of it may have lost the rest.
         """
         probes = sorted(tails, key=lambda tail: len(by_end.get(_end(*tail), ())))[:_MOST_PROBES]
+        length = sum(len(tail) for tail, _ in tails)
         heads: dict[str, str] = {}
         for probe, shape in probes:
             for key in by_end.get(_end(probe, shape), ()):
-                self._spend(1)
+                self._spend(len(probe))
                 head = key[: len(key) - len(probe)]
                 if head in heads or not key.endswith(probe) or (head and head[-1] != "."):
                     continue
-                self._spend(len(tails))
+                self._spend(length + len(tails) * len(head))
                 fitting = sum(shapes.get(head + tail, -1) == size for tail, size in tails)
                 if 2 * fitting > len(tails):
                     heads[head] = probe
@@ -175,7 +176,7 @@ class _Judge:
         shape: Shape,
     ) -> list[str]:
         beside = by_end.get(("in", key.rpartition(".")[0]), ())
-        self._spend(len(beside))
+        self._spend(len(beside) * len(key))
         return [other for other in beside if shapes[other] == shape]
 
 
