@@ -573,7 +573,7 @@ BYTES = {
     "an addition to a list": (b"](N\x90", "the file adds to list"),
     "torch's form before 1.6": (
         b"\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19",
-        DAMAGED + "it does not end with one value",
+        "the file is truncated",
     ),
 }
 
