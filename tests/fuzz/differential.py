@@ -3,7 +3,8 @@
 
 ``python -m fuzz.differential --rounds 1000 --seed 0`` (``tools/fuzz_differential`` sets the paths)
 runs that many programs and prints each kind of difference once, with the shortest program that
-shows it.
+shows it. With ``--operations`` it runs that many lines of each operation instead
+(``fuzz/operations``); names may be patterns, such as ``'linalg.*'``.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any, NamedTuple
 from . import classes, containers, copies, hooks, rare, state, tree, whole  # noqa: F401
 from .allowed import SEEN, allowed, avoided
 from .minimise import minimise
+from .operations import run as operations
 from .outcomes import difference, is_broken, run
 from .program import Program, Step, choose_weights, draw_step
 from .world import DEPTH, LOOKS, TooMuch, World
@@ -187,7 +189,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--kinds", nargs="*", default=list(KINDS))
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
     parser.add_argument("--most", type=int, default=20, help="kinds of differences to shrink")
+    parser.add_argument(
+        "--operations", nargs="*", metavar="NAME", help="single operations instead of programs"
+    )
     given = parser.parse_args(arguments)
+    if given.operations is not None:
+        return 1 if operations.report(given.operations, given.seed, given.rounds, given.most) else 0
     began, done, steps = time.monotonic(), 0, 0
     found: Counter[tuple[str, str]] = Counter()
     for seed in range(given.seed, given.seed + given.rounds):

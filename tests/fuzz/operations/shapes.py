@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Arguments that must fit together: for an operation, a function that draws them.
+
+It gets the line's :class:`Draw` and returns values by the names of torch's schema; what it leaves
+out is drawn by its type. One line in eight does without, so that what does not fit is tried too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .values import Draw
+
+Rule = Callable[[Draw], dict[str, Any]]
+RULES: dict[str, Rule] = {}
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    """The rule for functions, methods and methods in place of these names."""
+
+    def enter(function: Rule) -> Rule:
+        for name in names:
+            RULES[name] = function
+        return function
+
+    return enter
+
+
+def rule_of(name: str) -> Rule | None:
+    bare = name.rpartition(".")[2]
+    return RULES.get(name) or RULES.get(bare) or RULES.get(bare.rstrip("_"))
+
+
+def sizes(draw: Draw, count: int) -> list[int]:
+    return [draw.rng.choice((0, 1, 1, 2, 2, 3, 3, 4)) for _ in range(count)]
+
+
+# -- indices along a dimension ---------------------------------------------------------------------
+
+
+def _place(draw: Draw) -> int:
+    return draw.rng.randrange(len(draw.shape)) if draw.shape else 0
+
+
+def _size(draw: Draw, dim: int) -> int:
+    return draw.shape[dim] if draw.shape else 1
+
+
+def _smaller(draw: Draw, dim: int, free: bool = True) -> tuple[int, ...]:
+    """A shape within the line's; along ``dim`` of any size."""
+    inside = [draw.rng.randint(min(n, 1), n) if draw.chance(0.4) else n for n in draw.shape]
+    if inside and free and draw.chance(0.4):
+        inside[dim] = draw.rng.randint(0, 4)
+    return tuple(inside)
+
+
+@rule("gather", "take_along_dim")
+def _gather(draw: Draw) -> dict[str, Any]:
+    dim = _place(draw)
+    index = draw.index(_smaller(draw, dim), _size(draw, dim))
+    return {"self": draw.tensor(draw.shape), "dim": dim, "index": index, "indices": index}
+
+
+@rule("scatter", "scatter_add", "scatter_reduce")
+def _scatter(draw: Draw) -> dict[str, Any]:
+    dim = _place(draw)
+    shape = _smaller(draw, dim)
+    return {
+        "self": draw.tensor(draw.shape),
+        "dim": dim,
+        "index": draw.index(shape, _size(draw, dim)),
+        "src": draw.tensor(shape),
+    }
+
+
+@rule("index_select", "index_add", "index_copy", "index_fill", "index_reduce")
+def _index(draw: Draw) -> dict[str, Any]:
+    dim = _place(draw)
+    count = draw.rng.randint(0, 4)
+    shape = list(draw.shape)
+    if shape:
+        shape[dim] = count
+    else:
+        count = 1
+    source = draw.tensor(tuple(shape))
+    given = {"self": draw.tensor(draw.shape), "dim": dim, "source": source}
+    return given | {"index": draw.index((count,), _size(draw, dim))}
+
+
+@rule("take", "put")
+def _take(draw: Draw) -> dict[str, Any]:
+    count = 1
+    for n in draw.shape:
+        count *= n
+    shape = tuple(sizes(draw, draw.rng.randint(0, 2)))
+    index = draw.index(shape, count)
+    return {"self": draw.tensor(draw.shape), "index": index, "source": draw.tensor(shape)}
+
+
+# -- products --------------------------------------------------------------------------------------
+
+
+def _same(draw: Draw, **shapes: tuple[int, ...]) -> dict[str, Any]:
+    return {name: draw.tensor(shape) for name, shape in shapes.items()}
+
+
+@rule("mm")
+def _mm(draw: Draw) -> dict[str, Any]:
+    n, k, m = sizes(draw, 3)
+    return _same(draw, self=(n, k), mat2=(k, m))
+
+
+@rule("bmm")
+def _bmm(draw: Draw) -> dict[str, Any]:
+    b, n, k, m = sizes(draw, 4)
+    return _same(draw, self=(b, n, k), mat2=(b, k, m))
+
+
+@rule("mv")
+def _mv(draw: Draw) -> dict[str, Any]:
+    n, k = sizes(draw, 2)
+    return _same(draw, self=(n, k), vec=(k,))
+
+
+@rule("dot", "vdot")
+def _dot(draw: Draw) -> dict[str, Any]:
+    (n,) = sizes(draw, 1)
+    return _same(draw, self=(n,), other=(n,), tensor=(n,))
+
+
+@rule("outer", "ger")
+def _outer(draw: Draw) -> dict[str, Any]:
+    n, m = sizes(draw, 2)
+    return _same(draw, self=(n,), vec2=(m,))
+
+
+@rule("addmm")
+def _addmm(draw: Draw) -> dict[str, Any]:
+    n, k, m = sizes(draw, 3)
+    start = draw.rng.choice(((n, m), (m,), (1, m), ()))
+    return _same(draw, self=start, mat1=(n, k), mat2=(k, m))
+
+
+@rule("addmv")
+def _addmv(draw: Draw) -> dict[str, Any]:
+    n, k = sizes(draw, 2)
+    return _same(draw, self=draw.rng.choice(((n,), ())), mat=(n, k), vec=(k,))
+
+
+@rule("addr")
+def _addr(draw: Draw) -> dict[str, Any]:
+    n, m = sizes(draw, 2)
+    return _same(draw, self=draw.rng.choice(((n, m), (m,), ())), vec1=(n,), vec2=(m,))
+
+
+@rule("baddbmm", "addbmm")
+def _baddbmm(draw: Draw) -> dict[str, Any]:
+    b, n, k, m = sizes(draw, 4)
+    start = (b, n, m) if draw.name.rpartition(".")[2].startswith("b") else (n, m)
+    return _same(draw, self=start, batch1=(b, n, k), batch2=(b, k, m))
+
+
+@rule("matmul", "operator.matmul")
+def _matmul(draw: Draw) -> dict[str, Any]:
+    n, k, m, b = sizes(draw, 4)
+    first = draw.rng.choice(((k,), (n, k), (b, n, k)))
+    second = draw.rng.choice(((k,), (k, m), (b, k, m)))
+    a, c = draw.tensor(first), draw.tensor(second)
+    return {"self": a, "input": a, "other": c}
+
+
+@rule("inner")
+def _inner(draw: Draw) -> dict[str, Any]:
+    n, k, m = sizes(draw, 3)
+    return _same(draw, self=(n, k), other=draw.rng.choice(((m, k), (k,))))
+
+
+# -- others ----------------------------------------------------------------------------------------
+
+
+@rule("masked_scatter")
+def _masked_scatter(draw: Draw) -> dict[str, Any]:
+    mask = draw.tensor(draw.shape, "bool")
+    count = int(mask.array.sum()) + draw.rng.randint(0, 2)
+    return {"self": draw.tensor(draw.shape), "mask": mask, "source": draw.tensor((count,))}
+
+
+@rule("reshape", "view", "broadcast_to", "expand", "expand_as", "view_as", "reshape_as")
+def _reshape(draw: Draw) -> dict[str, Any]:
+    return {"self": draw.tensor(draw.shape)}
+
+
+@rule("searchsorted")
+def _searchsorted(draw: Draw) -> dict[str, Any]:
+    boundaries = draw.tensor(draw.shape or (3,))
+    boundaries = type(boundaries)(np.sort(boundaries.array, -1))
+    own = draw.tensor(boundaries.shape) if draw.chance(0.7) else draw.tensor()
+    return {"sorted_sequence": boundaries, "self": own, "sorter": None}
+
+
+@rule("bucketize")
+def _bucketize(draw: Draw) -> dict[str, Any]:
+    (n,) = sizes(draw, 1)
+    boundaries = draw.tensor((n,))
+    return {"boundaries": type(boundaries)(np.sort(boundaries.array))}
+
+
+@rule("complex", "polar")
+def _complex(draw: Draw) -> dict[str, Any]:
+    draw.dtype = draw.rng.choice(("float32", "float64"))
+    return {}
+
+
+@rule("view_as_complex")
+def _view_as_complex(draw: Draw) -> dict[str, Any]:
+    draw.dtype = draw.rng.choice(("float32", "float64"))
+    return {"self": draw.tensor((*draw.shape, 2))}
+
+
+@rule("polygamma", "mvlgamma")
+def _small_order(draw: Draw) -> dict[str, Any]:
+    return {"n": draw.rng.choice((0, 1, 2, 3)), "p": draw.rng.choice((1, 2, 3))}
