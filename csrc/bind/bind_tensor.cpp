@@ -7,6 +7,7 @@
 #include "tensor/autograd/record.h"
 #include "tensor/create.h"
 #include "tensor/dtype.h"
+#include "tensor/fitted.h"
 #include "tensor/float_errors.h"
 #include "tensor/grad_mode.h"
 #include "tensor/numpy_family.h"
@@ -79,7 +80,13 @@ py::object promote_types(py::handle a, py::handle b) {
   return dtype_object(dtype_of_num(promote_nums(first->num, dtype_argument(b)->num)));
 }
 
+py::object fit_number(py::handle number, py::handle dtype) {
+  return checked(fitted_number(number.ptr(), dtype_argument(dtype)));
+}
+
 void bind_dtypes(Functions &m) {
+  m.def<fit_number>("fitted_number(number, dtype, /)",
+                    "The number as an element of the dtype; RuntimeError where it does not fit.");
   m.def<as_dtype>("as_dtype(value, /)",
                   "The dtype that a dtype, a NumPy dtype or a name stands for.");
   m.def<get_default_dtype>("get_default_dtype()",

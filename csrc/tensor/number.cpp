@@ -4,6 +4,7 @@
 #include "family/family.h"
 #include "tensor/autograd/record.h"
 #include "tensor/op_errors.h"
+#include "tensor/fitted.h"
 #include "tensor/override.h"
 #include "tensor/slot_ops.h"
 #include "tensor/subscript.h"
@@ -201,7 +202,7 @@ PyObject *richcompare(PyObject *a, PyObject *b, int op) {
   return call_slot(kLt + op, args, 2);
 }
 
-// The single element as a Python object; null with RuntimeError when there is not exactly one.
+// The single element as a Python object; null with ValueError when there is not exactly one.
 PyObject *single_item(PyObject *obj, const char *what) {
   TensorObject *self = as_tensor(obj);
   if (self->is_meta) {
@@ -209,8 +210,9 @@ PyObject *single_item(PyObject *obj, const char *what) {
     return nullptr;
   }
   if (PyArray_SIZE(self->array) != 1) {
-    PyErr_Format(PyExc_RuntimeError, "a Tensor with %zd elements cannot be converted to Scalar",
-                 PyArray_SIZE(self->array));
+    PyErr_Format(PyExc_ValueError,
+                 "only one element tensors can be converted to Python scalars: %s of one with %zd",
+                 what, PyArray_SIZE(self->array));
     return nullptr;
   }
   return PyArray_GETITEM(self->array, PyArray_BYTES(self->array));
@@ -230,13 +232,22 @@ int plain_bool(PyObject *obj) {
   return result;
 }
 
+// The single element, where it is complex as the number of the dtype `num`, which it must fit.
+py::object real_item(PyObject *obj, const char *what, int num) {
+  py::object item = py::reinterpret_steal<py::object>(single_item(obj, what));
+  if (item && PyComplex_Check(item.ptr())) {
+    item = py::reinterpret_steal<py::object>(fitted_number(item.ptr(), dtype_of_num(num)));
+  }
+  return item;
+}
+
 PyObject *plain_int(PyObject *obj) {
-  py::object item = py::reinterpret_steal<py::object>(single_item(obj, "int()"));
+  py::object item = real_item(obj, "int()", NPY_INT64);
   return item ? PyNumber_Long(item.ptr()) : nullptr;
 }
 
 PyObject *plain_float(PyObject *obj) {
-  py::object item = py::reinterpret_steal<py::object>(single_item(obj, "float()"));
+  py::object item = real_item(obj, "float()", NPY_FLOAT64);
   return item ? PyNumber_Float(item.ptr()) : nullptr;
 }
 

@@ -148,7 +148,7 @@ bool call_fast(OpObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *
   bool ready = PyTypeNum_ISFLOAT(num) ? op->promotion != Promotion::bitwise
                                       : PyTypeNum_ISINTEGER(num) && !op->check_zero &&
                                             op->promotion != Promotion::floating;
-  if (num != PyArray_TYPE(b->array) || a->is_meta || b->is_meta || !ready) {
+  if (num != PyArray_TYPE(b->array) || a->is_meta || b->is_meta || !ready || op->unfit.has(num)) {
     return false;
   }
   // The tensors might be given other arrays by another thread while NumPy works without the GIL.

@@ -20,6 +20,22 @@ enum class Promotion : unsigned char {
 
 constexpr Py_ssize_t kMaxArgs = 14;
 
+// Dtypes, one bit for the number of each, for which an operation is not defined.
+struct UnfitDtypes {
+  std::uint32_t missing;  // NotImplementedError, as torch raises where it has no kernel
+  std::uint32_t refused;  // RuntimeError, as torch raises where the operation has no meaning
+
+  bool has(int num) const {
+    return (missing | refused) != 0 && num >= 0 && num < 32 && ((missing | refused) >> num & 1) != 0;
+  }
+};
+
+// _limit(missing, refused, ...): the masks from Python. False with an error set.
+bool parse_unfit(PyObject *args, UnfitDtypes *unfit, int *tensors_only, int *fitting);
+
+// Says that the operation is not defined for the dtype `num`, which `unfit` has.
+void raise_unfit(PyObject *name, const UnfitDtypes &unfit, int num);
+
 // One operation of the registry (modtree/_ops/registry.py). `forward` works on ndarrays with
 // NumPy's own argument names, so that np.f(t) and t.f() are the same operation; derivatives belong
 // to operations as well.
@@ -53,6 +69,9 @@ struct OpObject {
   bool no_bool;         // not defined for bool (subtraction)
   bool check_zero;      // integer division: a zero divisor is an error
   bool writes_into;     // forward takes `out`, an array to write into, also its first argument
+  bool tensors_only;    // operands are tensors, not Python numbers
+  bool fitting;         // numbers must fit the dtype: torch casts them one by one
+  UnfitDtypes unfit;    // dtypes of the operands, before integers become floats, that are refused
   // Of how many operands, from the right, a Python number has a place among the edges of a node, as
   // in torch, where these operations make a tensor of it.
   unsigned char number_edges;

@@ -7,6 +7,7 @@
 #include "family/family.h"
 #include "python/call.h"
 #include "python/once.h"
+#include "tensor/fitted.h"
 #include "tensor/op_errors.h"
 
 namespace modtree {
@@ -73,14 +74,29 @@ bool convert_number(PyObject *number, int num, bool is_compare, PyObject **fresh
     plain = held.ptr();
   }
   DTypeObject *dtype = dtype_of_num(num);
+  if (PyBool_Check(plain) && dtype->category != DTypeCategory::boolean) {
+    // Derivatives compute with it as with any other number.
+    *fresh = PyLong_FromLong(plain == Py_True);
+    return *fresh != nullptr;
+  }
+  if (PyLong_Check(plain) && !PyBool_Check(plain)) {
+    int overflow = 0;
+    PyLong_AsLongLongAndOverflow(plain, &overflow);
+    if (overflow < 0 || (overflow > 0 && PyLong_AsUnsignedLongLong(plain) == ~0ULL &&
+                         PyErr_Occurred() != nullptr)) {
+      PyErr_SetString(PyExc_OverflowError, "int too big to convert");
+      return false;
+    }
+  }
   if (PyLong_Check(plain) && dtype->category == DTypeCategory::integral && !is_compare) {
     int overflow = 0;
     long long value = PyLong_AsLongLongAndOverflow(plain, &overflow);
     Py_ssize_t bits = 8 * PyDataType_ELSIZE(dtype->descr) - (dtype->is_signed ? 1 : 0);
     bool fits = overflow == 0 && (value >= 0 || dtype->is_signed) &&
                 (bits >= 63 || (value < (1LL << bits) && value >= -(1LL << bits)));
-    if (!fits && overflow == 0) {  // wraps around, as a cast from int64 does
-      PyObject *wide = PyArray_FromAny(plain, PyArray_DescrFromType(NPY_INT64), 0, 0, 0, nullptr);
+    if (!fits) {  // wraps around, as a cast from 64 bits does
+      const int wide_num = overflow == 0 ? NPY_INT64 : NPY_UINT64;
+      PyObject *wide = PyArray_FromAny(plain, PyArray_DescrFromType(wide_num), 0, 0, 0, nullptr);
       if (wide == nullptr) {
         return false;
       }
@@ -221,9 +237,16 @@ bool promote(OpObject *op, Arguments &args, int *num) {
     return false;
   }
   if (op->promotion == Promotion::none || op->promotion == Promotion::logical) {
-    return true;
+    PyObject *own = args.positional > op->first ? args.slot(op->first) : nullptr;
+    const bool unfit = own != nullptr && PyArray_Check(own) &&
+                       op->unfit.has(PyArray_TYPE(as_array(own)));
+    if (unfit) {
+      raise_unfit(op->name, op->unfit, PyArray_TYPE(as_array(own)));
+    }
+    return !unfit;
   }
   ResultType type;
+  bool any_bool = false;
   bool ok = for_operands(op, args, [&](PyObject *value, PyObject **) {
     DTypeCategory category;
     if (PyArray_Check(value)) {
@@ -233,7 +256,16 @@ bool promote(OpObject *op, Arguments &args, int *num) {
         return false;
       }
       type.add_array(as_array(value));
+      any_bool = any_bool || PyArray_TYPE(as_array(value)) == NPY_BOOL;
     } else if (number_category(value, &category)) {
+      if (op->tensors_only) {
+        PyErr_Format(PyExc_TypeError,
+                     "%U(): expected a Tensor in every place, got %s: wrap it with "
+                     "modtree.tensor(...)",
+                     op->name, Py_TYPE(value)->tp_name);
+        return false;
+      }
+      any_bool = any_bool || category == DTypeCategory::boolean;
       type.add_number(category);
     } else if (value != Py_None) {
       raise_unknown_operand(op, value);
@@ -245,6 +277,10 @@ bool promote(OpObject *op, Arguments &args, int *num) {
   if (!ok || result < 0) {
     return ok;
   }
+  if (op->unfit.has(result)) {
+    raise_unfit(op->name, op->unfit, result);
+    return false;
+  }
   DTypeCategory category = dtype_of_num(result)->category;
   if (op->promotion == Promotion::floating && !is_float_category(category)) {
     result = default_float_num();
@@ -254,7 +290,7 @@ bool promote(OpObject *op, Arguments &args, int *num) {
                  scalar_type_name(result));
     return false;
   }
-  if (op->no_bool && result == NPY_BOOL) {
+  if (op->no_bool && any_bool) {
     raise_no_bool(op->name);
     return false;
   }
@@ -282,7 +318,8 @@ bool promote(OpObject *op, Arguments &args, int *num) {
     if (value == Py_None) {
       return true;
     }
-    if (!convert_number(value, result, is_compare, fresh)) {
+    if (op->fitting ? (*fresh = fitted_number(value, dtype_of_num(result))) == nullptr
+                    : !convert_number(value, result, is_compare, fresh)) {
       return false;
     }
     if (!op->is_ufunc && (*fresh == nullptr || !PyArray_Check(*fresh))) {

@@ -266,7 +266,7 @@ void translate_error(PyObject *op_name, PyObject *const *args, Py_ssize_t nargs,
 
 void raise_no_bool(PyObject *op_name) {
   PyErr_Format(PyExc_RuntimeError,
-               "%U: the `-` operator, with two bool tensors is not supported. Use `^` or "
+               "%U: the `-` operator, with a bool tensor or a bool is not supported. Use `^` or "
                "logical_xor() instead, and `~` or logical_not() for the negation",
                op_name);
 }

@@ -268,7 +268,20 @@ PyObject *op_take_out(PyObject *self, PyObject *args) {
   Py_RETURN_NONE;
 }
 
+// _limit(missing, refused, tensors_only, fitting): what the operation refuses.
+PyObject *op_limit(PyObject *self, PyObject *args) {
+  OpObject *op = as_op(self);
+  int tensors_only, fitting;
+  if (!parse_unfit(args, &op->unfit, &tensors_only, &fitting)) {
+    return nullptr;
+  }
+  op->tensors_only = tensors_only != 0;
+  op->fitting = fitting != 0;
+  Py_RETURN_NONE;
+}
+
 PyMethodDef kMethods[] = {
+    {"_limit", op_limit, METH_VARARGS, nullptr},
     {"_take_out", op_take_out, METH_VARARGS, nullptr},
     {"_set_derivative", op_set_derivative, METH_VARARGS, nullptr},
     {"inplace", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(op_inplace_method)),
@@ -312,6 +325,22 @@ PyType_Spec kSpec = {"modtree._C.Op", sizeof(OpObject), 0,
                      kSlots};
 
 }  // namespace
+
+bool parse_unfit(PyObject *args, UnfitDtypes *unfit, int *tensors_only, int *fitting) {
+  unsigned missing, refused;
+  if (!PyArg_ParseTuple(args, "IIpp", &missing, &refused, tensors_only, fitting)) {
+    return false;
+  }
+  *unfit = {missing, refused};
+  return true;
+}
+
+void raise_unfit(PyObject *name, const UnfitDtypes &unfit, int num) {
+  const bool missing = (unfit.missing >> num & 1) != 0;
+  PyErr_Format(missing ? PyExc_NotImplementedError : PyExc_RuntimeError,
+               "\"%U\" not implemented for '%s': convert with .to(dtype) first", name,
+               scalar_type_name(num));
+}
 
 PyObject *call_by_name(PyObject *callable, PyObject *const *args, Py_ssize_t nargs,
                        PyObject *kwnames) {

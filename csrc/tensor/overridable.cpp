@@ -23,6 +23,7 @@ struct OverridableObject {
   PyObject *announced;  // owned: what `__torch_function__` gets in its place, or null
   PyObject *out_rule;   // owned: what dtypes `out` may have (modtree/_ops/out.py); null: no out
   PyObject *weakrefs;
+  UnfitDtypes unfit;  // dtypes of the first argument that are refused
 };
 
 OverridableObject *as_overridable(PyObject *obj) {
@@ -53,6 +54,16 @@ PyObject *overridable_tp_vectorcall(PyObject *obj, PyObject *const *args, size_t
     });
     if (taken) {
       return result;
+    }
+  }
+  if (nargs > 0 && (self->unfit.missing | self->unfit.refused) != 0 && is_tensor(args[0])) {
+    const int num = PyArray_TYPE(as_tensor(args[0])->array);
+    if (self->unfit.has(num)) {
+      py::object name = get_attribute(obj, "__name__");
+      if (name) {
+        raise_unfit(name.ptr(), self->unfit, num);
+      }
+      return nullptr;
     }
   }
   if (self->out_rule != nullptr && has_keyword(kwnames, "out")) {
@@ -175,7 +186,17 @@ PyObject *overridable_take_out(PyObject *obj, PyObject *rule) {
   Py_RETURN_NONE;
 }
 
+// _limit(missing, refused, tensors_only, fitting): the dtypes that the function refuses.
+PyObject *overridable_limit(PyObject *obj, PyObject *args) {
+  int tensors_only, fitting;
+  if (!parse_unfit(args, &as_overridable(obj)->unfit, &tensors_only, &fitting)) {
+    return nullptr;
+  }
+  Py_RETURN_NONE;
+}
+
 PyMethodDef kMethods[] = {
+    {"_limit", overridable_limit, METH_VARARGS, nullptr},
     {"_take_out", overridable_take_out, METH_O,
      "_take_out($self, rule, /)\n--\n\nFrom now on out= is taken."},
     {"__reduce__", overridable_reduce, METH_NOARGS, nullptr},

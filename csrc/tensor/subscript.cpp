@@ -4,6 +4,7 @@
 #include "tensor/array_view.h"
 #include "tensor/autograd/record.h"
 #include "tensor/batched.h"
+#include "tensor/fitted.h"
 #include "tensor/number.h"
 #include "tensor/op_errors.h"
 #include "tensor/override.h"
@@ -342,6 +343,11 @@ int mp_ass_subscript(PyObject *obj, PyObject *index, PyObject *value) {
     PyArray_Dims none{nullptr, 0};
     source = py::reinterpret_steal<py::object>(
         PyArray_Newshape(as_array(source.ptr()), &none, NPY_CORDER));
+  }
+  if (source && !PyArray_Check(source.ptr())) {
+    DTypeObject *dtype = dtype_of(self->array);
+    source = py::reinterpret_steal<py::object>(
+        dtype == nullptr ? nullptr : fitted_number(source.ptr(), dtype));
   }
   if (!source) {
     return -1;

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from modtree._C import kernels, own_index
+from modtree._C import TensorBase, fitted_number, kernels, own_index
 from modtree._ops.generic import like_first, operation, wrap_dim
 from modtree._ops.indices import (
     along_axis,
@@ -122,6 +122,12 @@ def take_along_dim(input: Any, indices: Any, dim: Any = None) -> Any:
     return ops["take_along_dim"](input, indices, dim)
 
 
+def _values(input: Any, src: Any, value: Any) -> Any:
+    """What scatter() puts: the source, or one number, which must fit."""
+    given = value if src is None else src
+    return given if isinstance(given, TensorBase) else fitted_number(given, input.dtype)
+
+
 def scatter(
     input: Any, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: Any = None
 ) -> Any:
@@ -134,7 +140,7 @@ def scatter(
         value: One number, in place of ``src``.
         reduce: None, ``"add"`` or ``"multiply"``: what happens to a value that is there.
     """
-    return ops["scatter"](input, dim, index, value if src is None else src, reduce)
+    return ops["scatter"](input, dim, index, _values(input, src, value), reduce)
 
 
 def scatter_(
@@ -149,7 +155,7 @@ def scatter_(
         value: One number, in place of ``src``.
         reduce: None, ``"add"`` or ``"multiply"``: what happens to a value that is there.
     """
-    return ops["scatter"].inplace(self, dim, index, value if src is None else src, reduce)
+    return ops["scatter"].inplace(self, dim, index, _values(self, src, value), reduce)
 
 
 def scatter_add(input: Any, dim: int, index: Any, src: Any) -> Any:

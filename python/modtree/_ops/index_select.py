@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from modtree._C import own_index
+from modtree._C import TensorBase, fitted_number, own_index
 from modtree._ops.generic import like_first, operation, wrap_dim
 from modtree._ops.indices import (
     at_least_1d,
@@ -152,7 +152,7 @@ def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
         index: Indices along ``dim``: a vector.
         value: A number.
     """
-    return ops["index_copy"](input, dim, index, value)
+    return ops["index_copy"](input, dim, index, _one_value(input, value))
 
 
 def index_fill_(self: Any, dim: int, index: Any, value: Any) -> Any:
@@ -163,7 +163,19 @@ def index_fill_(self: Any, dim: int, index: Any, value: Any) -> Any:
         index: Indices along ``dim``: a vector.
         value: A number.
     """
-    return ops["index_copy"].inplace(self, dim, index, value)
+    return ops["index_copy"].inplace(self, dim, index, _one_value(self, value))
+
+
+def _one_value(input: Any, value: Any) -> Any:
+    """What index_fill() fills with: a number that fits, or a tensor without dimensions."""
+    if not isinstance(value, TensorBase):
+        return fitted_number(value, input.dtype)
+    if value.ndim:  # type: ignore[attr-defined]
+        raise RuntimeError(
+            f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with "
+            f"{value.ndim} dimension(s)"  # type: ignore[attr-defined]
+        )
+    return value
 
 
 _function: Any  # of one type after another

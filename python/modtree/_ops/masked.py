@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from modtree._C import TensorBase, as_dtype, own_index
+from modtree._C import TensorBase, as_dtype, fitted_number, own_index
 from modtree._ops import masks
 from modtree._ops.generic import operation, select
 from modtree._ops.registry import define, derive, export, not_differentiable, ops
@@ -21,6 +21,13 @@ def _masked_fill(x: Any, mask: Any, value: Any) -> Any:
     if mask.dtype.kind != "b":
         raise RuntimeError(
             f"masked_fill only supports boolean masks, but got mask with dtype {mask.dtype}"
+        )
+    if not isinstance(value, np.ndarray):
+        value = fitted_number(value, x.dtype)
+    elif value.ndim:
+        raise RuntimeError(
+            f"masked_fill only supports a 0-dimensional value tensor, but got one with "
+            f"{value.ndim} dimension(s)"
         )
     return masks.where(mask, np.asarray(value).astype(x.dtype), x)
 

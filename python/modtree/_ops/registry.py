@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
-from modtree._C import Op, _install
-from modtree._ops import signatures
+from modtree._C import Op, Overridable, _install
+from modtree._ops import refused, signatures
 from modtree._ops.overridable import overridable, overridable_property
 
 __all__ = [
@@ -90,6 +90,8 @@ def define(
         doc=line if doc is None else doc,
         **flags,
     )
+    if promote != "none":  # others are parts of functions, whose dtypes export() limits
+        op._limit(*refused.limits_of(name))
     if parameters is not None:
         op.__text_signature__ = f"({parameters}, /)"  # what inspect asks a method descriptor for
     ops[name] = op
@@ -244,6 +246,9 @@ def export(name: str, value: Any, *, method: bool = True, function: bool = True)
     if value.__doc__ is None:
         value.__doc__ = signatures.HELP.get(name)
     value = overridable_property(value) if isinstance(value, property) else overridable(value)
+    limits = refused.limits_of(name)
+    if any(limits) and isinstance(value, (Op, Overridable)):
+        value._limit(*limits)
     if method:
         methods[name] = value
     if function:

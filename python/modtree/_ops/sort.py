@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from modtree._C import kernels, own_index
-from modtree._ops.generic import kept, native, operation, shared_evenly
+from modtree._ops.generic import kept, native, operation, shared_evenly, wrap_dim
 from modtree._ops.indices import scattered
 from modtree._ops.reduce import axis_of, meta_of_reduction, reduction, require_size
 from modtree._ops.registry import define, derive, export, not_differentiable, ops
@@ -19,6 +19,7 @@ from modtree._ops.registry import define, derive, export, not_differentiable, op
 def _arg(function: Any) -> Any:
     def forward(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
         if x.ndim == 0:
+            wrap_dim(axis or 0, 0)
             return np.zeros((), np.int64)
         require_size(x, axis)
         return function(x, axis, None, keepdims=keepdims).astype(np.int64, copy=False)
@@ -28,6 +29,7 @@ def _arg(function: Any) -> Any:
 
 def _argsort(x: Any, axis: int, descending: bool) -> Any:
     if x.ndim == 0:
+        wrap_dim(axis, 0)
         return np.zeros((), np.int64)
     if not descending:
         return np.argsort(x, axis=axis, kind="stable").astype(np.int64)

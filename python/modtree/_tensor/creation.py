@@ -214,6 +214,7 @@ def full(
         fill_value = fill_value.item()
     if dtype is None:
         dtype = scalar_dtype(fill_value)
+    fill_value = _C.fitted_number(fill_value, dtype)
     return make_at(
         lambda shape, kind: np.full(shape, fill_value, kind),
         sizes_of((size,)),

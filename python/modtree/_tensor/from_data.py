@@ -75,13 +75,40 @@ def _foreign_array(data: Any) -> Any:
     return None
 
 
+def _in_dtype(array: Any, dtype: Any) -> Any:
+    """Python's numbers in a dtype of integers must lie in its range; real dtypes take no complex
+    ones.
+    """
+    kind = array.dtype.kind
+    if kind == "O" and dtype.kind not in "fc":
+        raise ValueError("Overflow when unpacking long long: an int of the data is too large")
+    if kind == "c" and dtype.kind not in "cb":
+        raise TypeError(f"must be real number, not complex: a tensor of {dtype} was asked for")
+    if kind in "iuf" and dtype.kind in "iu" and array.size:
+        least, most = array.min(), array.max()
+        limits = np.iinfo(dtype)
+        lowest = -int(limits.max) if kind == "i" and dtype.kind == "u" else int(limits.min)
+        if not (np.isfinite(least) and np.isfinite(most)) or not (
+            lowest <= int(least) and int(most) <= limits.max
+        ):
+            raise RuntimeError(
+                f"value cannot be converted to type {dtype} without overflow: the data reach from "
+                f"{least} to {most}"
+            )
+        if kind == "f" and dtype.kind == "u" and least < 0:
+            raise RuntimeError(
+                f"value cannot be converted to type {dtype} without overflow: got {least}"
+            )
+    return array.astype(dtype, copy=False)
+
+
 def _array_of_python(data: Any, dtype: Any) -> Any:
     if data is None:
         raise RuntimeError("Could not infer dtype of NoneType")
     if isinstance(data, (str, bytes)):
         raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
     if isinstance(data, (int, float, builtins.complex)):
-        return np.array(data, numpy_dtype(scalar_dtype(data) if dtype is None else dtype))
+        return _in_dtype(np.array(data), numpy_dtype(scalar_dtype(data) if dtype is None else dtype))
     if not isinstance(data, (list, tuple)):
         if not hasattr(data, "__len__") or not hasattr(data, "__getitem__"):
             raise RuntimeError(f"Could not infer dtype of {type(data).__name__}")
@@ -93,11 +120,15 @@ def _array_of_python(data: Any, dtype: Any) -> Any:
         raise ValueError(f"expected sequences of equal length: {error}") from None
     if array.dtype.kind not in "biufc":
         bad = _first_scalar(data)
+        if isinstance(bad, int):
+            if dtype is not None and numpy_dtype(dtype).kind in "fc":
+                return array.astype(numpy_dtype(dtype))
+            raise ValueError("Overflow when unpacking long long: an int of the data is too large")
         if isinstance(bad, str) or array.dtype.kind in "US":
             raise ValueError("too many dimensions 'str'")
         raise TypeError(f"cannot make a tensor of {type(bad).__name__} values")
     if dtype is not None:
-        return array.astype(as_dtype(dtype).dtype, copy=False)
+        return _in_dtype(array, as_dtype(dtype).dtype)
     if array.size == 0:
         return array.astype(numpy_dtype(None))
     if array.dtype == np.float64 and not isinstance(_first_scalar(data), (np.generic, np.ndarray)):

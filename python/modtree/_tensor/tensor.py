@@ -326,8 +326,7 @@ class Tensor(_C.TensorBase):
                     f"{value.ndim} dimensions."
                 )
             number = 0 if self.is_meta else value.item()
-        if isinstance(number, float) and self.dtype.dtype.kind in "iu":
-            number = int(number)
+        number = _C.fitted_number(number, self.dtype)
         if not self.is_meta:
             self._array[...] = number
         _C.overwritten(self, value)
@@ -386,6 +385,8 @@ class Tensor(_C.TensorBase):
         return self if self.ndim == 0 else self.flip(0)
 
     def __complex__(self) -> complex:
+        if self.numel() != 1:
+            raise ValueError("only one element tensors can be converted to Python scalars")
         return complex(self.item())
 
     def __dir__(self) -> list[str]:

@@ -63,6 +63,16 @@ def _check_out(out: Any, name: str) -> None:
             )
 
 
+def _as_operand(value: Any) -> Any:
+    """NumPy's functions take numbers where torch's take tensors only: they become arrays of the
+    dtype that stands for them when they meet tensors.
+    """
+    kind = type(value)
+    if kind is float or kind is int or kind is complex or kind is bool:
+        return np.asarray(value, _C._result_type(value).dtype)
+    return value
+
+
 def call_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What ``Tensor.__array_ufunc__`` does."""
     name = ufunc.__name__
@@ -75,7 +85,7 @@ def call_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[st
         raise TypeError(f"np.{name}: out= with several tensors is not available")
     op = by_function.get(ufunc)
     if op is not None and method == "__call__" and not kwargs:
-        return op(*inputs)
+        return op(*map(_as_operand, inputs))
     if method not in ("__call__", "at"):
         result = _method_of_ufunc(ufunc, method, inputs, kwargs)
         if result is not NotImplemented:

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Which operations are not defined for which dtypes: those that torch refuses on the CPU. NumPy
+would answer some of them, by an order of complex numbers or the integers that bools stand for.
+
+The dtype is the one in which the operands meet, before integers become floats; of functions that
+are made of several operations, the dtype of the first argument.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["limits_of"]
+
+#: Not implemented: NotImplementedError.
+_MISSING = {
+    "bool": (
+        "abs absolute addbmm addbmm_ addcmul addcmul_ addmm addmv baddbmm_ bitwise_left_shift_ "
+        "bucketize ceil dot fix floor floor_divide_ fmod_ frac gcd histc hypot igamma igamma_ "
+        "igammac igammac_ lcm lerp logaddexp logaddexp2 logcumsumexp matmul median mm mv "
+        "nanmedian nextafter round round_ trace trunc vdot"
+    ),
+    "integers": (
+        "frac hypot igamma igamma_ igammac igammac_ lerp logaddexp logaddexp2 logcumsumexp "
+        "nextafter"
+    ),
+    "floats": (
+        "bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor "
+        "gcd lcm"
+    ),
+    "complex": (
+        "amax amin aminmax arctan2 atan2 bitwise_and bitwise_left_shift bitwise_not bitwise_or "
+        "bitwise_right_shift bitwise_xor bucketize ceil clamp clamp_ clamp_max clamp_max_ "
+        "clamp_min clamp_min_ clip clip_ copysign digamma erf erfc erfinv fix floor floor_divide "
+        "fmod frac gcd ge greater greater_equal gt histc hypot igamma igamma_ igammac igammac_ "
+        "lcm le less less_equal lgamma logaddexp2 logit logit_ lt median mvlgamma mvlgamma_ "
+        "nanmedian nextafter polygamma_ relu remainder round round_ sign signbit trunc unique "
+        "unique_consecutive xlogy"
+    ),
+}
+
+#: Without meaning: RuntimeError.
+_REFUSED = {
+    "bool": (
+        "argmax argmin cumulative_trapezoid dist neg negative positive relu topk trapezoid trapz"
+    ),
+    "complex": (
+        "abs_ absolute_ argmax argmin argsort deg2rad fmax fmin heaviside isneginf isposinf max "
+        "maximum min minimum msort nanmean nansum rad2deg sort topk"
+    ),
+}
+
+#: Operations whose operands are all tensors: a number among them is a TypeError.
+_TENSORS_ONLY = frozenset(
+    "atan2 fmax fmin gcd heaviside hypot lcm logaddexp logaddexp2 maximum minimum nextafter".split()
+)
+#: Operations whose numbers must fit the dtype in which the operands meet; others cast them with the
+#: tensors, so that integers wrap around and floats become infinite.
+_FITTING = frozenset("addcdiv addcmul clamp lerp where".split())
+
+_CLASSES = {
+    "bool": "?",
+    "integers": "bBhHiIlLqQ",
+    "floats": "efd",
+    "complex": "FD",
+}
+
+
+def _mask(table: dict[str, str], name: str) -> int:
+    """The numbers of the dtypes for which the table has the operation, as bits."""
+    chars = "".join(_CLASSES[kind] for kind, names in table.items() if name in names.split())
+    return sum({1 << np.dtype(char).num for char in chars})
+
+
+def limits_of(name: str) -> tuple[int, int, bool, bool]:
+    """What ``_limit()`` of an operation, or of a function that is public, gets."""
+    return (
+        _mask(_MISSING, name),
+        _mask(_REFUSED, name),
+        name in _TENSORS_ONLY,
+        name in _FITTING,
+    )
