@@ -21,9 +21,9 @@ PyObject *refuse(PyObject *number, DTypeObject *dtype) {
 }
 
 double largest_of(int num) {
-  return num == NPY_FLOAT16                             ? 65504.0
+  return num == NPY_FLOAT16                           ? 65504.0
          : num == NPY_FLOAT32 || num == NPY_COMPLEX64 ? static_cast<double>(FLT_MAX)
-                                                        : DBL_MAX;
+                                                      : DBL_MAX;
 }
 
 // An int in a dtype of integers. Negative ones wrap around in unsigned dtypes.
@@ -77,10 +77,9 @@ PyObject *fitted_number(PyObject *number, DTypeObject *dtype) {
   if (category == C::complex) {
     const Py_complex value = PyComplex_AsCComplex(plain.ptr());
     if (dtype->category == C::complex) {
-      const bool fits = (!std::isfinite(value.real) ||
-                         std::fabs(value.real) <= largest_of(dtype->num)) &&
-                        (!std::isfinite(value.imag) ||
-                         std::fabs(value.imag) <= largest_of(dtype->num));
+      const bool fits =
+          (!std::isfinite(value.real) || std::fabs(value.real) <= largest_of(dtype->num)) &&
+          (!std::isfinite(value.imag) || std::fabs(value.imag) <= largest_of(dtype->num));
       return fits ? plain.release().ptr() : refuse(number, dtype);
     }
     return value.imag != 0 ? refuse(number, dtype) : fitted_float(number, value.real, dtype);

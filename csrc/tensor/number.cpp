@@ -148,6 +148,13 @@ PyObject *unary_or_override(const char *name, PyObject *a, Call call) {
 
 template <int kIndex>
 PyObject *unary_plain(PyObject *a) {
+  if (kIndex == kInvert && is_float_category(dtype_of(as_tensor(a)->array)->category)) {
+    PyErr_Format(PyExc_TypeError,
+                 "~ (operator.invert) is only implemented on integer and Boolean-type tensors, got "
+                 "one of %s",
+                 scalar_type_name(PyArray_TYPE(as_tensor(a)->array)));
+    return nullptr;
+  }
   return call_slot(kIndex, &a, 1);
 }
 

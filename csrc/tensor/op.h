@@ -26,7 +26,8 @@ struct UnfitDtypes {
   std::uint32_t refused;  // RuntimeError, as torch raises where the operation has no meaning
 
   bool has(int num) const {
-    return (missing | refused) != 0 && num >= 0 && num < 32 && ((missing | refused) >> num & 1) != 0;
+    return (missing | refused) != 0 && num >= 0 && num < 32 &&
+           ((missing | refused) >> num & 1) != 0;
   }
 };
 

@@ -238,8 +238,8 @@ bool promote(OpObject *op, Arguments &args, int *num) {
   }
   if (op->promotion == Promotion::none || op->promotion == Promotion::logical) {
     PyObject *own = args.positional > op->first ? args.slot(op->first) : nullptr;
-    const bool unfit = own != nullptr && PyArray_Check(own) &&
-                       op->unfit.has(PyArray_TYPE(as_array(own)));
+    const bool unfit =
+        own != nullptr && PyArray_Check(own) && op->unfit.has(PyArray_TYPE(as_array(own)));
     if (unfit) {
       raise_unfit(op->name, op->unfit, PyArray_TYPE(as_array(own)));
     }
@@ -247,6 +247,7 @@ bool promote(OpObject *op, Arguments &args, int *num) {
   }
   ResultType type;
   bool any_bool = false;
+  bool any_array = false;
   bool ok = for_operands(op, args, [&](PyObject *value, PyObject **) {
     DTypeCategory category;
     if (PyArray_Check(value)) {
@@ -256,9 +257,10 @@ bool promote(OpObject *op, Arguments &args, int *num) {
         return false;
       }
       type.add_array(as_array(value));
+      any_array = true;
       any_bool = any_bool || PyArray_TYPE(as_array(value)) == NPY_BOOL;
     } else if (number_category(value, &category)) {
-      if (op->tensors_only) {
+      if (op->tensors_only || op->operands == 1) {
         PyErr_Format(PyExc_TypeError,
                      "%U(): expected a Tensor in every place, got %s: wrap it with "
                      "modtree.tensor(...)",
@@ -322,8 +324,8 @@ bool promote(OpObject *op, Arguments &args, int *num) {
                     : !convert_number(value, result, is_compare, fresh)) {
       return false;
     }
-    if (!op->is_ufunc && (*fresh == nullptr || !PyArray_Check(*fresh))) {
-      // Only ufuncs know weak Python numbers: everything else gets a 0-d array.
+    if ((!op->is_ufunc || !any_array) && (*fresh == nullptr || !PyArray_Check(*fresh))) {
+      // Only ufuncs know weak Python numbers, beside an array: everything else gets a 0-d array.
       PyObject *number = *fresh == nullptr ? value : *fresh;
       Py_INCREF(descr);
       PyObject *array = PyArray_FromAny(number, descr, 0, 0, NPY_ARRAY_FORCECAST, nullptr);

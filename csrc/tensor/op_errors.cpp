@@ -117,6 +117,18 @@ void translate_value_error(PyObject *op_name, PyObject *const *args, Py_ssize_t 
   PyErr_Format(PyExc_RuntimeError, "%U%s: %S", op_name, describe(args, nargs).c_str(), value.ptr());
 }
 
+// A ufunc that has no loop for the dtypes, which torch reports as a missing kernel.
+void translate_ufunc_error(PyObject *op_name, PyObject *const *args, Py_ssize_t nargs) {
+  py::error_already_set error;  // takes the pending error
+  const std::string message = py::str(error.value());
+  if (message.rfind("ufunc '", 0) != 0) {
+    error.restore();
+    return;
+  }
+  PyErr_Format(PyExc_NotImplementedError, "\"%U\" not implemented for %s", op_name,
+               describe(args, nargs).c_str());
+}
+
 }  // namespace
 
 py::object type_text(PyTypeObject *type) {
@@ -255,6 +267,13 @@ PyObject *shape_text(PyArrayObject *array) {
 
 void translate_error(PyObject *op_name, PyObject *const *args, Py_ssize_t nargs,
                      PyArrayObject *target) {
+  if (PyErr_ExceptionMatches(PyExc_TypeError)) {
+    slot_guard(0, [&] {
+      translate_ufunc_error(op_name, args, nargs);
+      return 0;
+    });
+    return;
+  }
   if (PyErr_ExceptionMatches(PyExc_ValueError)) {
     // Asking a foreign error for its text may fail in its turn.
     slot_guard(0, [&] {

@@ -6,10 +6,12 @@
 #include <structmember.h>
 
 #include <cstddef>
+#include <string>
 
 #include "python/call.h"
 #include "python/new_type.h"
 #include "python/slot_guard.h"
+#include "python/type_text.h"
 #include "tensor/op.h"
 #include "tensor/op_errors.h"
 
@@ -42,6 +44,33 @@ OverridableObject *as_overridable(PyObject *obj) {
   }
 }
 
+// An argument that is asked for an attribute of tensors is no tensor: the pending AttributeError
+// becomes a TypeError that names its place.
+void name_what_is_no_tensor(PyObject *function, PyObject *const *args, Py_ssize_t nargs) {
+  if (!PyErr_ExceptionMatches(PyExc_AttributeError)) {
+    return;
+  }
+  slot_guard(0, [&] {
+    py::error_already_set error;  // takes the pending error
+    const py::object asked = py::getattr(error.value(), "obj", py::none());
+    for (Py_ssize_t i = 0; i < nargs; ++i) {
+      // Operations get a list of their own in place of a list of tensors.
+      const bool list = PyList_Check(asked.ptr()) && PySequence_Check(args[i]);
+      if ((args[i] == asked.ptr() || list) && !is_tensor(args[i]) && !asked.is_none()) {
+        const py::object name = get_attribute(function, "__name__");
+        if (name) {
+          const std::string type = type_text(args[i]);
+          PyErr_Format(PyExc_TypeError, "%S(): argument %zd must be Tensor, not %s", name.ptr(),
+                       i + 1, type.c_str());
+        }
+        return 0;
+      }
+    }
+    error.restore();
+    return 0;
+  });
+}
+
 PyObject *overridable_tp_vectorcall(PyObject *obj, PyObject *const *args, size_t nargsf,
                                     PyObject *kwnames) {
   OverridableObject *self = as_overridable(obj);
@@ -72,6 +101,7 @@ PyObject *overridable_tp_vectorcall(PyObject *obj, PyObject *const *args, size_t
   PyObject *result = PyObject_Vectorcall(self->function, args, nargsf, kwnames);
   if (result == nullptr) {
     name_failed_call(self->function, args, argument_count(nargs, kwnames));
+    name_what_is_no_tensor(self->function, args, nargs);
   }
   return result;
 }

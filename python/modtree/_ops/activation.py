@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from modtree._C import kernels
+from modtree._C import as_dtype, fitted_number, kernels
 from modtree._ops.generic import (
     Array,
     Spec,
@@ -18,7 +18,9 @@ from modtree._ops.generic import (
     native,
     need_arrays,
     need_floating,
+    pick,
     same_meta,
+    select,
     slope_in_kernel_dtype,
     steady,
 )
@@ -69,11 +71,17 @@ def _mish_parts(x: Any) -> tuple[Any, Any]:
 
 def _mish(x: Array) -> Array:
     need_floating("mish", x)
+    if x.dtype == np.float16:
+        return _mish(x.astype(np.float32)).astype(np.float16)
     _, n = _mish_parts(x)
     return x * (n / (n + 2))
 
 
 def _mish_slope(g: Any, _out: Any, x: Any) -> Any:
+    if is_array(g) and g.dtype == np.float16:
+        return _mish_slope(g.astype(np.float32), None, x.astype(np.float32)).astype(np.float16)
+    if not is_array(g) and g.dtype == as_dtype("float16"):
+        return _mish_slope(g.float(), None, x.float()).to(g.dtype)
     e, n = _mish_parts(x)
     t = n / (n + 2)
     return g * (t + x * (1 - t) * (1 + t) * (e / (e + 1)))
@@ -165,14 +173,15 @@ def _elu_slope(g: Any, out: Any, _x: Any, alpha: float, scale: float, input_scal
         step = scale - alpha * scale * input_scale
         return g * (below + indicator(out > 0, out) * step if step else below)
     # At 0 the second derivative is 0: torch's choice.
-    below = (out * (out < 0) + alpha * scale) * input_scale
-    return g * np.where(out > 0, below * 0 + scale, below)
+    below = (select(~(out >= 0), out) + alpha * scale) * input_scale
+    return g * np.where(out > 0, select(out < 0, below) + scale, below)
 
 
 def _threshold(x: Array, threshold: float, value: float, out: Array | None = None) -> Array:
     need_arrays("threshold", x)
     if native(x):
         return kernels.threshold(x, threshold, value, out)
+    threshold, value = fitted_number(threshold, x.dtype), fitted_number(value, x.dtype)
     return np.where(x <= threshold, np.asarray(value).astype(x.dtype), x)
 
 
@@ -187,11 +196,10 @@ def _hardswish_slope(g: Any, _out: Any, x: Any) -> Any:
     if native(g, x):
         return kernels.hardswish_backward(g, x)
     if not is_array(g):
-        return g * np.where(x >= 3, x * 0 + 1, (x > -3) * (x / 3 + 0.5))
-    inside = np.minimum(np.maximum(x, -3), 3) / 3 + 0.5
-    inside *= (x > -3) & (x < 3)
-    inside += x >= 3
-    return g * inside
+        inside = g * (select((x > -3) & (x < 3), x) / 3 + 0.5)
+    else:
+        inside = g * (np.minimum(np.maximum(x, -3), 3) / 3 + 0.5)
+    return select(~(x <= -3), pick((x >= 3) | (x != x), g, inside))
 
 
 def _hardsigmoid(x: Array, out: Array | None = None) -> Array:
@@ -235,31 +243,31 @@ def _prelu_meta(x: Array, weight: Array) -> Spec:
 def _hardtanh_slope(g: Any, out: Any, _x: Any, low: float, high: float) -> Any:
     if native(g, out):
         return kernels.between(g, out, low, high)
-    return steady(g * ((out > low) & (out < high)), out)
+    return steady(select(~((out <= low) | (out >= high)), g), out)
 
 
 def _threshold_slope(g: Any, _out: Any, x: Any, threshold: float, value: float) -> Any:
     if native(g, x):
         return kernels.threshold_backward(g, x, threshold)
-    return steady(g * (x > threshold), x)
+    return steady(select(~(x <= threshold), g), x)
 
 
 def _hardsigmoid_slope(g: Any, out: Any, _x: Any) -> Any:
     if native(g, out):
         return kernels.hardsigmoid_backward(g, out)
-    return steady(g * ((out > 0) & (out < 1)) / 6, out)
+    return steady(select((out > 0) & (out < 1), g / 6), out)
 
 
 def _hardshrink_slope(g: Any, _out: Any, x: Any, limit: float) -> Any:
     if native(g, x):
         return kernels.shrink_backward(g, x, limit)
-    return steady(g * (np.abs(x) > limit), x)
+    return steady(select(~(np.abs(x) <= limit), g), x)
 
 
 def _softshrink_slope(g: Any, out: Any, _x: Any, limit: float) -> Any:
     if native(g, out):
         return kernels.shrink_backward(g, out)
-    return steady(g * (out != 0), out)
+    return steady(select(out != 0, g), out)
 
 
 hardtanh = define("hardtanh", _hardtanh, meta=same_meta, writes_into=True)

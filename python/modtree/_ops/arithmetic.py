@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from modtree._C import TensorBase, kernels
-from modtree._ops.generic import conj, native, no_gradient, pick, zeros
+from modtree._C import TensorBase, _result_type, fitted_number, kernels
+from modtree._ops.generic import conj, native, no_gradient, pick, select, zeros
 from modtree._ops.registry import define, derive, export, inplace_of, ops, unchanged
 
 define("add", np.add, promote="arith", operands=2, numpy=np.add, number_edges=2)
@@ -114,6 +114,41 @@ export("arctan2", ops["atan2"])
 _add, _sub, _mul, _div = ops["add"], ops["sub"], ops["mul"], ops["true_divide"]
 
 
+def _scaled(input: Any, other: Any, alpha: Any) -> Any:
+    """alpha * other, in the dtype in which input and other meet."""
+    if type(alpha) is int and alpha == 1:
+        return other
+    kind = _result_type(input, other)
+    _check_alpha(alpha, kind.dtype.kind)
+    if kind.dtype.kind == "b":
+        alpha = bool(alpha)
+    if not isinstance(other, TensorBase):
+        return other * alpha
+    return _mul(other.to(kind), alpha)  # type: ignore[attr-defined]
+
+
+def _refuse_bools(*operands: Any) -> None:
+    if any(x is True or x is False for x in operands):
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with a bool is not supported: use `^`, or int() of it"
+        )
+
+
+def _check_alpha(alpha: Any, kind: str) -> None:
+    if isinstance(alpha, bool) and kind != "b":
+        raise RuntimeError("Boolean alpha only supported for Boolean results.")
+    if isinstance(alpha, float) and kind in "biu":
+        raise RuntimeError(
+            f"For integral input tensors, argument alpha must not be a floating point number "
+            f"(got {alpha})."
+        )
+    if isinstance(alpha, complex) and kind != "c":
+        raise RuntimeError(
+            f"For non-complex input tensors, argument alpha must not be a complex number "
+            f"(got {alpha})."
+        )
+
+
 def add(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     """input + alpha * other.
 
@@ -121,7 +156,7 @@ def add(input: Any, other: Any, *, alpha: Any = 1) -> Any:
         other: A tensor that broadcasts with ``input``, or a number.
         alpha: A factor of ``other``.
     """
-    return _add(input, other if alpha == 1 else _mul(other, alpha))
+    return _add(input, _scaled(input, other, alpha))
 
 
 def sub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
@@ -131,17 +166,19 @@ def sub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
         other: A tensor that broadcasts with ``input``, or a number.
         alpha: A factor of ``other``.
     """
-    return _sub(input, other if alpha == 1 else _mul(other, alpha))
+    _refuse_bools(input, other)
+    return _sub(input, _scaled(input, other, alpha))
 
 
 def add_(self: Any, other: Any, *, alpha: Any = 1) -> Any:
     """self += alpha * other, in place."""
-    return _add.inplace(self, other if alpha == 1 else _mul(other, alpha))
+    return _add.inplace(self, _scaled(self, other, alpha))
 
 
 def sub_(self: Any, other: Any, *, alpha: Any = 1) -> Any:
     """self -= alpha * other, in place."""
-    return _sub.inplace(self, other if alpha == 1 else _mul(other, alpha))
+    _refuse_bools(self, other)
+    return _sub.inplace(self, _scaled(self, other, alpha))
 
 
 def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
@@ -242,6 +279,21 @@ define("addcmul", _addcmul, promote="arith", operands=3, writes_into=True)
 define("addcdiv", _addcdiv, promote="arith", operands=3, writes_into=True)
 
 
+def _factor(value: Any, *operands: Any) -> Any:
+    """The number by which a product is multiplied, as one of the dtype in which all meet."""
+    if type(value) is int and value == 1:
+        return value
+    return fitted_number(value, _result_type(*operands))
+
+
+def _check_quotient(*operands: Any) -> None:
+    if all(isinstance(x, TensorBase) and x.dtype.dtype.kind in "biu" for x in operands):
+        raise RuntimeError(
+            "Integer division with addcdiv is no longer supported: convert with .float(), or use "
+            "div(rounding_mode=...) and mul()"
+        )
+
+
 def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
     """input + value * tensor1 * tensor2.
 
@@ -250,7 +302,7 @@ def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
         tensor2: Second one.
         value: A factor of the product.
     """
-    return ops["addcmul"](input, tensor1, tensor2, value)
+    return ops["addcmul"](input, tensor1, tensor2, _factor(value, input, tensor1, tensor2))
 
 
 def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
@@ -261,27 +313,31 @@ def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
         tensor2: The divisor.
         value: A factor of the quotient.
     """
-    return ops["addcdiv"](input, tensor1, tensor2, value)
+    _check_quotient(tensor1, tensor2)
+    return ops["addcdiv"](input, tensor1, tensor2, _factor(value, input, tensor1, tensor2))
 
 
 export("lerp", ops["lerp"])
 export("lerp_", inplace_of(ops["lerp"]), function=False)
 export("addcmul", addcmul)
 export("addcdiv", addcdiv)
-export(
-    "addcmul_",
-    lambda self, tensor1, tensor2, *, value=1: ops["addcmul"].inplace(
-        self, tensor1, tensor2, value
-    ),
-    function=False,
-)
-export(
-    "addcdiv_",
-    lambda self, tensor1, tensor2, *, value=1: ops["addcdiv"].inplace(
-        self, tensor1, tensor2, value
-    ),
-    function=False,
-)
+
+
+def addcmul_(self: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
+    """self += value * tensor1 * tensor2, in place."""
+    factor = _factor(value, self, tensor1, tensor2)
+    return ops["addcmul"].inplace(self, tensor1, tensor2, factor)
+
+
+def addcdiv_(self: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
+    """self += value * tensor1 / tensor2, in place."""
+    _check_quotient(tensor1, tensor2)
+    factor = _factor(value, self, tensor1, tensor2)
+    return ops["addcdiv"].inplace(self, tensor1, tensor2, factor)
+
+
+export("addcmul_", addcmul_, function=False)
+export("addcdiv_", addcdiv_, function=False)
 
 
 # -- derivatives -----------------------------------------------------------------------------------
@@ -354,7 +410,11 @@ def _copysign(g: Any, out: Any, a: Any, _b: Any) -> Any:
 derive("copysign", _copysign, no_gradient)
 
 
-derive("nextafter", unchanged, no_gradient)
+derive(
+    "nextafter",
+    lambda g, _out, a, b: select(a != b, g),
+    lambda g, _out, a, b: select(a == b, g),
+)
 
 derive(
     "lerp",

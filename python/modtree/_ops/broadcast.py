@@ -55,8 +55,13 @@ def _expand(x: Any, sizes: Any) -> Any:
 define("expand", _expand, view=True)
 
 
-def expand(input: Any, *sizes: Any) -> Any:
-    """Dimensions of size 1 repeated without copying; -1 keeps a size."""
+def expand(input: Any, *sizes: Any, implicit: bool = False) -> Any:
+    """Dimensions of size 1 repeated without copying; -1 keeps a size.
+
+    Args:
+        sizes: The sizes, one by one or as a sequence.
+        implicit: Makes no difference.
+    """
     return ops["expand"](input, as_ints(sizes))
 
 
@@ -67,14 +72,15 @@ def expand_as(input: Any, other: Any) -> Any:
 
 def broadcast_shapes(*shapes: Any) -> Any:
     """The shape that tensors of these shapes have together."""
+    known = [(s,) if isinstance(s, int) else tuple(as_tuple(s)) for s in shapes]
+    if any(size < 0 for shape in known for size in shape):
+        raise ValueError("Attempting to broadcast a dimension with negative length!")
     try:
-        return Size(
-            np.broadcast_shapes(*((s,) if isinstance(s, int) else as_tuple(s) for s in shapes))
-        )
+        return Size(np.broadcast_shapes(*known))
     except ValueError:
         raise RuntimeError(
             f"Shape mismatch: objects cannot be broadcast to a single shape: "
-            f"{[list(s) for s in shapes]}"
+            f"{[list(s) for s in known]}"
         ) from None
 
 

@@ -62,6 +62,9 @@ def isclose(
         atol: Absolute tolerance.
         equal_nan: NaN is close to NaN.
     """
+    for name, tolerance in (("rtol", rtol), ("atol", atol)):
+        if tolerance < 0:
+            raise RuntimeError(f"{name} must be greater than or equal to zero, but got {tolerance}")
     return ops["isclose"](input, other, rtol, atol, equal_nan)
 
 

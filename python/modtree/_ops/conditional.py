@@ -90,6 +90,8 @@ def clamp(input: Any, min: Any = None, max: Any = None) -> Any:  # noqa: A002
 
 def clamp_(self: Any, min: Any = None, max: Any = None) -> Any:  # noqa: A002
     """Limits values to [min, max], in place."""
+    if min is None and max is None:
+        raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
     return ops["clamp"].inplace(self, min, max)
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from modtree._C import TensorBase
-from modtree._ops.generic import shared_evenly
+from modtree._C import TensorBase, as_dtype
+from modtree._ops.generic import shared_evenly, wrap_dim
 from modtree._ops.registry import define, derive, export, not_differentiable, ops
 
 _mode_result = namedtuple("mode", ["values", "indices"])  # type: ignore[name-match]
@@ -20,7 +20,11 @@ _nanmedian_result = namedtuple("nanmedian", ["values", "indices"])  # type: igno
 
 
 def _bincount(x: Any, weights: Any, minlength: int) -> Any:
-    if x.ndim != 1 or x.dtype.kind not in "iu" or (x.size and x.min() < 0):
+    if x.dtype.kind not in "iu":
+        raise NotImplementedError(
+            f"\"bincount\" not implemented for '{x.dtype}': it counts integers"
+        )
+    if x.ndim != 1 or (x.size and x.min() < 0):
         raise RuntimeError(
             f"bincount only supports 1-d non-negative integral inputs (got shape "
             f"{list(x.shape)}, {x.dtype})"
@@ -79,40 +83,57 @@ def histc(input: Any, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:  # no
 
 
 def searchsorted(
-    sorted_sequence: Any, input: Any, *, right: bool = False, side: str | None = None
+    sorted_sequence: Any,
+    input: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
 ) -> Any:
-    """Where values belong in a sorted sequence (or each row's values in its row): int64 indices.
+    """Where values belong in a sorted sequence (or each row's values in its row).
 
     Args:
         sorted_sequence: Sorted along its last dimension.
         input: The values.
+        out_int32: Indices of int32 in place of int64.
         right: Behind elements that are equal, else in front of them.
         side: "left" or "right", NumPy's form of ``right``.
     """
     right = right if side is None else side == "right"
-    if not isinstance(input, TensorBase):
-        return ops["searchsorted"](sorted_sequence, np.asarray(input), right)
-    return ops["searchsorted"](sorted_sequence, input, right)
+    values = input if isinstance(input, TensorBase) else np.asarray(input)
+    found = ops["searchsorted"](sorted_sequence, values, right)
+    return found.to(as_dtype("int32")) if out_int32 else found
 
 
-def bucketize(input: Any, boundaries: Any, *, right: bool = False) -> Any:
+def bucketize(input: Any, boundaries: Any, *, out_int32: bool = False, right: bool = False) -> Any:
     """The bucket of each value between sorted boundaries.
 
     Args:
         boundaries: A sorted vector.
+        out_int32: Indices of int32 in place of int64.
         right: A value that equals a boundary belongs to the bucket behind it, else in front of it.
     """
-    return searchsorted(boundaries, input, right=right)
+    if boundaries.ndim != 1:
+        raise RuntimeError(
+            f"bucketize(): boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})"
+        )
+    return searchsorted(boundaries, input, out_int32=out_int32, right=right)
 
 
-def isin(elements: Any, test_elements: Any, *, invert: bool = False) -> Any:
+def isin(
+    elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False
+) -> Any:
     """Which elements are among the test elements?
 
     Args:
         elements: A tensor or a number.
         test_elements: A tensor or a number.
+        assume_unique: Neither has an element twice; makes no difference.
         invert: Which are not?
     """
+    for given in (elements, test_elements):
+        if isinstance(given, TensorBase) and given.dtype.dtype.kind in "bc":
+            raise RuntimeError(f"Unsupported input type encountered for isin(): {given.dtype}")
     return ops["isin"](elements, test_elements, invert)
 
 
@@ -129,30 +150,30 @@ def isreal(input: Any) -> Any:
 def unique_consecutive(
     input: Any, return_inverse: bool = False, return_counts: bool = False, dim: Any = None
 ) -> Any:
-    """Values without their repetitions next to each other, of the flattened input.
+    """Values, or slices along dim, without their repetitions next to each other.
 
     Args:
         return_inverse: Also the index into the result for each element.
         return_counts: Also how often each value occurs.
-        dim: The dimension whose slices are compared; all elements without.
+        dim: The dimension whose slices are compared; the flattened input without.
     """
     if dim is not None:
-        raise NotImplementedError(
-            "unique_consecutive(): dim is not available: call it on each slice along the dimension"
-        )
-    result = ops["unique_consecutive"](input, return_inverse, return_counts)
+        dim = wrap_dim(dim, input.ndim)
+    result = ops["unique_consecutive"](input, return_inverse, return_counts, dim)
     return result if return_inverse or return_counts else result[0]
 
 
-def _unique_consecutive(x: Any, inverse: bool, counts: bool) -> Any:
-    flat = x.reshape(-1)
-    first = np.ones(flat.size, bool)
-    first[1:] = flat[1:] != flat[:-1]
-    results = [flat[first]]
+def _unique_consecutive(x: Any, inverse: bool, counts: bool, axis: int | None) -> Any:
+    alone = axis is None or x.ndim == 0
+    rows = x.reshape(-1, 1) if alone else np.moveaxis(x, axis, 0).reshape(x.shape[axis], -1)
+    first = np.ones(len(rows), bool)
+    first[1:] = (rows[1:] != rows[:-1]).any(1)
+    results = [x.reshape(-1)[first] if alone else np.compress(first, x, axis)]
     if inverse:
-        results.append((np.cumsum(first) - 1).reshape(x.shape))
+        places = np.cumsum(first) - 1
+        results.append(places.reshape(x.shape) if alone else places)
     if counts:
-        results.append(np.diff(np.append(np.flatnonzero(first), flat.size)))
+        results.append(np.diff(np.append(np.flatnonzero(first), len(rows))))
     return tuple(results)
 
 

@@ -35,8 +35,17 @@ def _diagonal_backward(g: Any, shape: tuple[int, ...], offset: int, axis1: int, 
     return result
 
 
-define("tril", np.tril, meta=like_first)
-define("triu", np.triu, meta=like_first)
+def _triangle(name: str, function: Any) -> Any:
+    def forward(x: Any, k: int = 0) -> Any:
+        if x.ndim < 2:
+            raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
+        return function(x, k)
+
+    return forward
+
+
+define("tril", _triangle("tril", np.tril), meta=like_first)
+define("triu", _triangle("triu", np.triu), meta=like_first)
 define("diag", _diag, meta=_diag_meta)
 define("diagonal_backward", _diagonal_backward, meta=lambda g, shape, *_: (shape, g.dtype))
 

@@ -12,7 +12,7 @@ from modtree._ops.registry import define, derive, export, ops
 
 
 def _roll(x: Any, shifts: Any, axis: Any) -> Any:
-    return np.roll(x, shifts, axis)
+    return np.roll(x, shifts, axis).astype(x.dtype, copy=False)
 
 
 def _flip(x: Any, axis: Any) -> Any:
@@ -43,7 +43,17 @@ def roll(input: Any, shifts: Any, dims: Any = None) -> Any:
         shifts: How far, for each dimension.
         dims: The dimensions; the flattened input without.
     """
-    return ops["roll"](input, shifts, dims)
+    moves = as_ints((shifts,))
+    axes = () if dims is None else as_ints((dims,))
+    if not moves:
+        raise RuntimeError("`shifts` required")
+    if not axes and len(moves) == 1:
+        return ops["roll"](input, moves[0], None)
+    if len(moves) != len(axes):
+        raise RuntimeError(
+            f"shifts and dimensions must align. shifts: {len(moves)}, dims:{len(axes)}"
+        )
+    return ops["roll"](input, moves, tuple(wrap_dim(axis, input.ndim) for axis in axes))
 
 
 def rot90(input: Any, k: int = 1, dims: Any = (0, 1)) -> Any:
@@ -53,6 +63,10 @@ def rot90(input: Any, k: int = 1, dims: Any = (0, 1)) -> Any:
         k: Number of turns.
         dims: The plane: from the first towards the second.
     """
+    if len(dims) != 2:
+        raise RuntimeError(f"expected total rotation dims == 2, but got dims = {len(dims)}")
+    if input.ndim < 2:
+        raise RuntimeError(f"expected total dims >= 2, but got total dims = {input.ndim}")
     first, second = (wrap_dim(d, input.ndim) for d in dims)
     if first == second:
         raise RuntimeError(
@@ -73,8 +87,20 @@ for _function in (
     rot90,
 ):
     export(_function.__name__, _function)
-export("fliplr", lambda input: flip(input, 1))
-export("flipud", lambda input: flip(input, 0))
+
+
+def _mirrored(name: str, dim: int) -> Any:
+    def flipped(input: Any) -> Any:
+        if input.ndim <= dim:
+            raise RuntimeError(f"Input must be >= {dim + 1}-d.")
+        return flip(input, dim)
+
+    flipped.__name__ = flipped.__qualname__ = name
+    return flipped
+
+
+export("fliplr", _mirrored("fliplr", 1))
+export("flipud", _mirrored("flipud", 0))
 
 # -- derivatives -----------------------------------------------------------------------------------
 

@@ -119,7 +119,12 @@ def take_along_dim(input: Any, indices: Any, dim: Any = None) -> Any:
     """
     if dim is None:
         return ops["take_along_dim"](input.reshape(-1), indices.reshape(-1), 0)
-    return ops["take_along_dim"](input, indices, dim)
+    if input.ndim != indices.ndim:
+        raise RuntimeError(
+            f"torch.take_along_dim(): input and indices should have the same number of dimensions, "
+            f"but got {input.ndim} dimensions for input, and {indices.ndim} dimensions for indices"
+        )
+    return ops["take_along_dim"](input, indices, wrap_dim(dim, input.ndim))
 
 
 def _values(input: Any, src: Any, value: Any) -> Any:

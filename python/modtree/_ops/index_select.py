@@ -69,6 +69,11 @@ def _index_add(x: Any, axis: int, index: Any, source: Any, alpha: Any) -> Any:
 
 def _index_copy(x: Any, axis: int, index: Any, source: Any) -> Any:
     check_index(index, "index_copy")
+    if isinstance(source, np.ndarray) and source.ndim and source.dtype != x.dtype:
+        raise RuntimeError(
+            f"index_copy_(): self and source expected to have the same dtype, but got (self) "
+            f"{x.dtype} and (source) {source.dtype}"
+        )
     result = x.copy()
     wide, index = at_least_1d(result), own_index(index.reshape(-1))
     axis = wrap_dim(axis, wide.ndim)

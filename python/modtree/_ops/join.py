@@ -81,20 +81,27 @@ def stack(tensors: Any, dim: int = 0) -> Any:
     return ops["stack"](tensors if isinstance(tensors, (list, tuple)) else list(tensors), dim)
 
 
+def _some(name: str, tensors: Any) -> list[Any]:
+    items = list(tensors)
+    if not items:
+        raise RuntimeError(f"{name} expects a non-empty TensorList")
+    return items
+
+
 def hstack(tensors: Any) -> Any:
     """Joins along the second dimension; 1-D tensors along the only one."""
-    items = _atleast_1d(list(tensors))
+    items = _atleast_1d(_some("hstack", tensors))
     return cat(items, 0 if items[0].ndim == 1 else 1)
 
 
 def vstack(tensors: Any) -> Any:
     """Joins along the first dimension; 1-D tensors as rows."""
-    return cat(_atleast_2d(list(tensors)), 0)
+    return cat(_atleast_2d(_some("vstack", tensors)), 0)
 
 
 def dstack(tensors: Any) -> Any:
     """Joins along the third dimension."""
-    return cat(_atleast_3d(list(tensors)), 2)
+    return cat(_atleast_3d(_some("dstack", tensors)), 2)
 
 
 def column_stack(tensors: Any) -> Any:

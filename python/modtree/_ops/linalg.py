@@ -89,7 +89,7 @@ def _cross(a: Any, b: Any, axis: int) -> Any:
 def _trace(x: Any) -> Any:
     if x.ndim != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {x.ndim}")
-    return np.trace(x)
+    return np.trace(x, dtype=np.int64 if x.dtype.kind in "bui" else None)
 
 
 define(

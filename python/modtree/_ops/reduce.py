@@ -156,7 +156,8 @@ def _truth_dtype(dtype: Any) -> Any:
 
 def _truth(function: Any) -> Any:
     def forward(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-        result = function(x, axis, None, None, keepdims)
+        # Over no dimension each element stays alone.
+        result = x != 0 if axis == () else function(x, axis, None, None, keepdims)
         return result.astype(np.uint8) if x.dtype == np.uint8 else result
 
     return forward
@@ -217,7 +218,7 @@ _AXIS = "    axis: NumPy's name of ``dim``.\n"
 
 def reduction(name: str) -> Any:
     op = ops[name]
-    is_arg = name.startswith("arg")
+    is_arg, is_truth = name.startswith("arg"), name in ("all", "any")
     has_dtype = name in ("sum", "prod", "mean")
 
     if has_dtype:
@@ -245,6 +246,8 @@ def reduction(name: str) -> Any:
             dim = axis if dim is None else dim
             if is_arg and input._array.dtype.kind == "b":
                 raise RuntimeError(f"{name}(): does not support bool input: convert with .int()")
+            if is_truth and isinstance(dim, (list, tuple)) and not dim:
+                return op(input, axis=())
             return op(input, axis=axis_of(input, dim), keepdims=keepdim)
 
     reduce.__name__ = reduce.__qualname__ = name
@@ -351,6 +354,8 @@ def _prod(
 ) -> Any:
     shape, ndim = tuple(x.shape), x.ndim
     g = kept(g, axis, keepdims, ndim)
+    if ndim == 0:
+        return g
     if not any_of(x == 0):
         return g * conj(kept(out, axis, keepdims, ndim) / x)
     axes = range(ndim) if axis is None else (axis,) if isinstance(axis, int) else axis

@@ -15,27 +15,28 @@ __all__ = ["limits_of"]
 #: Not implemented: NotImplementedError.
 _MISSING = {
     "bool": (
-        "abs absolute addbmm addbmm_ addcmul addcmul_ addmm addmv baddbmm_ bitwise_left_shift_ "
-        "bucketize ceil dot fix floor floor_divide_ fmod_ frac gcd histc hypot igamma igamma_ "
-        "igammac igammac_ lcm lerp logaddexp logaddexp2 logcumsumexp matmul median mm mv "
-        "nanmedian nextafter round round_ trace trunc vdot"
+        "abs absolute addbmm addbmm_ addcmul addcmul_ addmm addmv baddbmm_ bitwise_left_shift "
+        "bitwise_left_shift_ bitwise_right_shift bucketize ceil dot fix floor floor_divide_ "
+        "fmod_ frac gcd histc hypot igamma igamma_ igammac igammac_ lcm lerp logaddexp "
+        "logaddexp2 logcumsumexp matmul median mm mv nanmedian nextafter remainder round "
+        "round_ threshold trace trunc vdot"
     ),
     "integers": (
         "frac hypot igamma igamma_ igammac igammac_ lerp logaddexp logaddexp2 logcumsumexp "
         "nextafter"
     ),
     "floats": (
-        "bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor "
-        "gcd lcm"
+        "bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift "
+        "bitwise_xor gcd lcm"
     ),
     "complex": (
-        "amax amin aminmax arctan2 atan2 bitwise_and bitwise_left_shift bitwise_not bitwise_or "
-        "bitwise_right_shift bitwise_xor bucketize ceil clamp clamp_ clamp_max clamp_max_ "
-        "clamp_min clamp_min_ clip clip_ copysign digamma erf erfc erfinv fix floor floor_divide "
-        "fmod frac gcd ge greater greater_equal gt histc hypot igamma igamma_ igammac igammac_ "
-        "lcm le less less_equal lgamma logaddexp2 logit logit_ lt median mvlgamma mvlgamma_ "
-        "nanmedian nextafter polygamma_ relu remainder round round_ sign signbit trunc unique "
-        "unique_consecutive xlogy"
+        "amax amin aminmax arctan2 atan2 bitwise_and bitwise_left_shift bitwise_not "
+        "bitwise_or bitwise_right_shift bitwise_xor bucketize ceil clamp clamp_ clamp_max "
+        "clamp_max_ clamp_min clamp_min_ clip clip_ copysign cummax cummin digamma erf erfc "
+        "erfinv fix floor floor_divide fmod frac gcd ge greater greater_equal gt histc hypot "
+        "igamma igamma_ igammac igammac_ lcm le less less_equal lgamma logaddexp2 logit "
+        "logit_ lt median mode mvlgamma mvlgamma_ nanmedian nextafter polygamma_ relu "
+        "remainder round round_ sign signbit threshold trunc unique unique_consecutive xlogy"
     ),
 }
 
@@ -45,14 +46,15 @@ _REFUSED = {
         "argmax argmin cumulative_trapezoid dist neg negative positive relu topk trapezoid trapz"
     ),
     "complex": (
-        "abs_ absolute_ argmax argmin argsort deg2rad fmax fmin heaviside isneginf isposinf max "
-        "maximum min minimum msort nanmean nansum rad2deg sort topk"
+        "abs_ absolute_ argmax argmin argsort deg2rad fmax fmin heaviside isneginf isposinf "
+        "max maximum min minimum msort nanmean nansum rad2deg sort topk"
     ),
 }
 
 #: Operations whose operands are all tensors: a number among them is a TypeError.
 _TENSORS_ONLY = frozenset(
-    "atan2 fmax fmin gcd heaviside hypot lcm logaddexp logaddexp2 maximum minimum nextafter".split()
+    "arctan2 atan2 fmax fmin gcd heaviside hypot lcm logaddexp logaddexp2 maximum minimum "
+    "nextafter".split()
 )
 #: Operations whose numbers must fit the dtype in which the operands meet; others cast them with the
 #: tensors, so that integers wrap around and floats become infinite.

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from modtree._ops.generic import Array, as_ints, operation
+from modtree._C import TensorBase, from_array
+from modtree._ops.generic import Array, as_ints, operation, wrap_dim
 from modtree._ops.registry import define, derive, export, ops
 
 _MOST = np.iinfo(np.intp).max
@@ -40,6 +41,24 @@ def _repeat_interleave_meta(x: Any, repeats: Any, axis: Any) -> Any:
     return shape, x.dtype
 
 
+def _repeat_interleave(x: Any, repeats: Any, axis: Any) -> Any:
+    if isinstance(repeats, np.ndarray):
+        if repeats.dtype not in (np.int32, np.int64):
+            raise RuntimeError(f"repeats must be int32 or int64, but got {repeats.dtype}")
+        if repeats.ndim > 1:
+            raise RuntimeError("repeats must be 0-dim or 1-dim tensor")
+    if np.min(repeats, initial=0) < 0:
+        raise RuntimeError("repeats can not be negative")
+    return repeated(x, repeats, axis if axis is None else wrap_dim(axis, x.ndim))
+
+
+def as_counted(counts: Any) -> Any:
+    """0, 1, 2, ..., as many as there are counts."""
+    if not isinstance(counts, TensorBase) or counts.ndim != 1:  # type: ignore[attr-defined]
+        raise RuntimeError("repeat_interleave() only accept 1D vector as repeat")
+    return from_array(np.arange(counts.shape[0]))  # type: ignore[attr-defined]
+
+
 define("repeat", _repeat, meta=_repeat_meta)
 
 
@@ -62,7 +81,7 @@ def repeated(x: Array, repeats: Any, axis: int | None) -> Array:
 
 define(
     "repeat_interleave",
-    repeated,
+    _repeat_interleave,
     meta=_repeat_interleave_meta,
 )
 
@@ -78,14 +97,27 @@ def tile(input: Any, *dims: Any) -> Any:
     return ops["repeat"](input, (1,) * (input.ndim - len(counts)) + counts)
 
 
-def repeat_interleave(input: Any, repeats: Any, dim: Any = None) -> Any:
+def repeat_interleave(
+    input: Any, repeats: Any = None, dim: Any = None, *, output_size: int | None = None
+) -> Any:
     """Each element (or slice) repeated in place.
 
     Args:
-        repeats: How often, for all or for each one.
+        repeats: How often, for all or for each one; without, ``input`` says it of the numbers
+            from 0 up.
         dim: The dimension; the flattened input without.
+        output_size: The size of the result along ``dim``, where it is known.
     """
-    return ops["repeat_interleave"](input, repeats, dim)
+    if repeats is None:
+        return repeat_interleave(as_counted(input), input, 0, output_size=output_size)
+    result = ops["repeat_interleave"](input, repeats, dim)
+    along = dim or 0
+    if output_size is not None and result.ndim and result.size(along) != output_size:
+        raise RuntimeError(
+            f"repeat_interleave: Invalid output_size, expected {result.size(along)} but got "
+            f"{output_size}"
+        )
+    return result
 
 
 export("repeat", repeat, function=False)

@@ -20,6 +20,7 @@ from modtree._ops.generic import (
     operation,
     pick,
     total,
+    wrap_dim,
 )
 from modtree._ops.reduce import integral_to_int64
 from modtree._ops.registry import define, derive, export, not_differentiable, ops
@@ -30,7 +31,8 @@ _cummin_result = namedtuple("cummin", ["values", "indices"])  # type: ignore[nam
 
 def _scan(function: Any, product: bool) -> Any:
     def forward(x: Any, axis: int, dtype: Any = None) -> Any:
-        if native(x) and -x.ndim <= axis < x.ndim and (dtype is None or dtype == x.dtype):
+        axis = wrap_dim(axis, x.ndim)
+        if native(x) and x.ndim and (dtype is None or dtype == x.dtype):
             return kernels.scan(x, axis, product)
         target = integral_to_int64(x.dtype) if dtype is None else np.dtype(dtype)
         return x.astype(target) if x.ndim == 0 else function(x, axis, target)
@@ -72,6 +74,7 @@ def _running_indices(running: Any, largest: bool) -> Any:
     """
 
     def forward(x: Any, axis: int) -> Any:
+        axis = wrap_dim(axis, x.ndim)
         if x.ndim == 0:
             return np.zeros((), np.int64)
         if native(x):

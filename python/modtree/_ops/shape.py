@@ -64,7 +64,10 @@ def view(input: Any, *shape: Any, dtype: Any = None) -> Any:
         dtype: The dtype to read the memory as.
     """
     if dtype is not None or (len(shape) == 1 and (isinstance(shape[0], _dtype))):
-        return ops["view_dtype"](input, as_dtype(shape[0] if dtype is None else dtype).dtype)
+        kind = as_dtype(shape[0] if dtype is None else dtype)
+        if kind is input.dtype:
+            return ops["view"](input, tuple(input.shape))
+        return ops["view_dtype"](input, kind.dtype)
     return _reshaped(_view_op, input, as_ints(shape))
 
 
@@ -107,6 +110,7 @@ def flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
         end_dim: The last one.
     """
     if input.ndim == 0:
+        wrap_dim(start_dim, 0), wrap_dim(end_dim, 0)
         return ops["reshape"](input, (1,))
     start, end = wrap_dim(start_dim, input.ndim), wrap_dim(end_dim, input.ndim)
     if start > end:
@@ -132,6 +136,10 @@ def unflatten(input: Any, dim: int, sizes: Any) -> Any:
     dim = wrap_dim(dim, input.ndim)
     shape = tuple(input.shape)
     sizes = list(sizes)
+    if not sizes:
+        raise RuntimeError("unflatten: sizes must be non-empty")
+    if not shape:
+        raise IndexError("unflatten: a tensor without dimensions cannot be split")
     if -1 in sizes:
         known = 1
         for size in sizes:

@@ -119,8 +119,6 @@ _MORE = {
 
 #: What help() shows of functions that are a single expression.
 HELP = {
-    "addcdiv_": "self += value * tensor1 / tensor2, in place.",
-    "addcmul_": "self += value * tensor1 * tensor2, in place.",
     "addmm_": "self = beta * self + alpha * mat1 @ mat2, in place.",
     "adjoint": "The conjugate transposes of matrices.",
     "broadcast_to": "A view with elements repeated along dimensions of size 1.",

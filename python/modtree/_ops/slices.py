@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from modtree._C import get_items
+from modtree._C import TensorBase, get_items
 from modtree._ops.generic import operation, operation_of_list, wrap_dim, zeros_of
 from modtree._ops.registry import define, derive, export, ops
 
@@ -75,8 +75,15 @@ def narrow(input: Any, dim: int, start: Any, length: int) -> Any:
     if input.ndim == 0:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
     dim = wrap_dim(dim, input.ndim)
+    given: Any = start
+    if isinstance(start, TensorBase) and (given.ndim or given.dtype.dtype.kind not in "iu"):
+        raise RuntimeError("start must be an 0-dim integral Tensor.")
     start = operator.index(start)
     size = input.size(dim)
+    if not -size <= start <= size:
+        raise IndexError(
+            f"start out of range (expected to be in range of [{-size}, {size}], but got {start})"
+        )
     start = start + size if start < 0 else start
     if length < 0 or start < 0 or start + length > size:
         raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({size}).")
@@ -198,7 +205,8 @@ def _split_along(name: str, dim: int, least: int) -> Any:
                 f"with {input.ndim}"
             )
         axis = dim if input.ndim > 1 else 0
-        if isinstance(indices_or_sections, int) and input.size(axis) % indices_or_sections:
+        sections = indices_or_sections
+        if isinstance(sections, int) and (sections <= 0 or input.size(axis) % sections):
             raise RuntimeError(
                 f"{name} attempted to split along dimension {axis}, but the size of the "
                 f"dimension {input.size(axis)} "

@@ -21,6 +21,8 @@ def _arg(function: Any) -> Any:
         if x.ndim == 0:
             wrap_dim(axis or 0, 0)
             return np.zeros((), np.int64)
+        if axis is None and x.size == 0:
+            raise IndexError("Expected reduction dim to be specified for input.numel() == 0")
         require_size(x, axis)
         return function(x, axis, None, keepdims=keepdims).astype(np.int64, copy=False)
 
@@ -260,6 +262,7 @@ def topk(input: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool =
         largest: The largest; else the smallest.
         sorted: In order; they always are.
     """
+    dim = wrap_dim(dim, input.ndim)
     size = input.size(dim) if input.ndim else 1
     if not 0 <= k <= size:
         raise RuntimeError(f"selected index k out of range: k = {k} for a dimension of size {size}")
@@ -275,6 +278,7 @@ def kthvalue(input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
         dim: The dimension; may count from the end.
         keepdim: Leave the dimension in the result, with size 1.
     """
+    dim = wrap_dim(dim, input.ndim)
     order = ops["kth_index"](input, k - 1, dim)
     values = ops["take_along_dim"](input, order, dim)
     if keepdim:

@@ -72,7 +72,7 @@ def _sinc(x: Any) -> Any:
 
 def _logit(x: Any, eps: float | None) -> Any:
     if eps is not None:
-        x = np.minimum(np.maximum(x, eps), 1 - eps)
+        x = np.where(x < eps, x.dtype.type(eps), np.minimum(x, x.dtype.type(1 - eps)))
     return np.log(x / (1 - x))
 
 
@@ -88,6 +88,11 @@ def _angle(x: Any) -> Any:
     return result if x.dtype.kind == "c" else np.where(np.isnan(x), x, np.where(x < 0, result, 0))
 
 
+def _heaviside_of(x: Any, values: Any) -> Any:
+    """NaN counts as not above 0."""
+    return np.where(x == 0, values, (x > 0).astype(x.dtype))
+
+
 define("lgamma", _C._lgamma, promote="floating", operands=1)
 define("digamma", _digamma, promote="floating", operands=1)
 define("polygamma", _polygamma, promote="floating", operands=1)
@@ -95,7 +100,7 @@ define("sinc", _sinc, promote="floating", operands=1, numpy=np.sinc)
 define("logit", _logit, promote="floating", operands=1)
 define("xlogy", _xlogy, promote="floating", operands=2)
 define("logaddexp2", np.logaddexp2, promote="floating", operands=2, numpy=np.logaddexp2)
-define("heaviside", np.heaviside, promote="same", operands=2, numpy=np.heaviside)
+define("heaviside", _heaviside_of, promote="same", operands=2, numpy=np.heaviside)
 define(
     "angle",
     _angle,
@@ -138,6 +143,9 @@ def _double(value: Any) -> Any:
 
 def ldexp(input: Any, other: Any) -> Any:
     """input * 2 ** other."""
+    if isinstance(input, TensorBase) and input.is_floating_point():
+        two: Any = input.new_full((), 2.0)  # type: ignore[attr-defined]
+        return input * ops["pow"](two, other)
     return input * ops["pow"](2.0, other)
 
 
@@ -159,12 +167,22 @@ export("isposinf", lambda input: ops["eq"](input, math.inf))
 export("isneginf", lambda input: ops["eq"](input, -math.inf))
 
 
+#: Kinds of dtypes; a result is not written into a lower one.
+_RANKS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
+
+
 def written_after(name: str, function: Any) -> Any:
     """The method that writes what a function of self gives into self."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         # The backward pass may need the old values.
-        return self.copy_(function(self.clone() if self.requires_grad else self, *args, **kwargs))
+        result = function(self.clone(), *args, **kwargs)
+        if _RANKS[result.dtype.dtype.kind] > _RANKS[self.dtype.dtype.kind]:
+            raise RuntimeError(
+                f"result type {result.dtype} can't be cast to the desired output type {self.dtype} "
+                f"(in {name})"
+            )
+        return self.copy_(result)
 
     method.__name__ = method.__qualname__ = name
     method.__doc__ = f"{name[:-1]}() in place."
@@ -214,7 +232,7 @@ def _sinc_vjp(g: Any, _out: Any, x: Any) -> Any:
     flat = angle * angle == 0
     angle = pick(flat, 1, angle)
     slope = (np.cos(angle) * angle - np.sin(angle)) / (angle * angle) * math.pi
-    return select(~flat, g * slope)
+    return select(~flat, g * conj(slope))
 
 
 def _logit_vjp(g: Any, _out: Any, x: Any, eps: float | None) -> Any:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from modtree._C import TensorBase
+from modtree._C import TensorBase, as_dtype
+from modtree._ops.generic import wrap_dim
 from modtree._ops.reduce import axis_of, norm
 from modtree._ops.registry import export, ops
 from modtree._ops.special import written_after
@@ -37,6 +38,12 @@ def nanmean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
         keepdim: Leave the dimension in the result, with size 1.
         dtype: The dtype of the result.
     """
+    kind = (input.dtype if dtype is None else as_dtype(dtype)).dtype.kind
+    if kind not in "fc" or input.dtype.dtype.kind not in "fc":
+        raise RuntimeError(
+            f"nanmean(): expected input to have floating point or complex dtype but got "
+            f"{input.dtype}: convert with .float()"
+        )
     count = input.isnan().logical_not().sum(dim, keepdim)
     return nansum(input, dim, keepdim, dtype=dtype) / count
 
@@ -71,17 +78,21 @@ def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any
         raise RuntimeError("diff expects input to be at least one-dimensional")
     if n < 0:
         raise RuntimeError(f"order must be non-negative but got {n}")
+    if n == 0:
+        return input.clone()
     parts = [part for part in (prepend, input, append) if part is not None]
     x = ops["cat"](parts, dim) if len(parts) > 1 else input
     for _ in range(min(n, x.size(dim))):
         size = max(x.size(dim) - 1, 0)
         later, earlier = x.narrow(dim, x.size(dim) - size, size), x.narrow(dim, 0, size)
         x = later.logical_xor(earlier) if x.dtype.name == "bool" else later - earlier
-    return x.clone() if x is input else x
+    return x
 
 
 def _slabs(y: Any, x: Any, dx: Any, dim: int) -> Any:
     """The areas between neighbours along dim."""
+    if y.dtype.dtype.kind in "iu":
+        y = y.to(as_dtype("int64"))  # the sum of two neighbours may not fit
     size = y.size(dim) - 1
     if size < 0:
         return y.narrow(dim, 0, 0)
@@ -140,7 +151,15 @@ def renorm(input: Any, p: Any, dim: int, maxnorm: Any) -> Any:
         dim: The dimension; may count from the end.
         maxnorm: The largest norm allowed.
     """
-    dim %= input.ndim
+    if isinstance(p, complex) or not p > 0:
+        raise RuntimeError("renorm: non-positive-norm not supported")
+    if input.ndim < 2:
+        raise RuntimeError(
+            f"renorm: input needs at least 2 dimensions, got {input.ndim} dimensions"
+        )
+    dim = wrap_dim(dim, input.ndim)
+    if not maxnorm >= 0:
+        raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm}")
     sizes = norm(input, p, [d for d in range(input.ndim) if d != dim], True)
     return input * ops["where"](sizes > maxnorm, maxnorm / (sizes + 1e-7), 1.0)
 

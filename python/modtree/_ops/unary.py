@@ -120,6 +120,15 @@ def _sign(x: Any, out: Any = None) -> Any:
     return np.where(np.isnan(x), np.zeros((), x.dtype), result)
 
 
+def _conj(x: Any) -> Any:
+    return np.conjugate(x) if x.dtype.kind == "c" else x.copy()
+
+
+def _square(x: Any) -> Any:
+    """Bools count as numbers."""
+    return np.square(x.astype(np.int64) if x.dtype.kind == "b" else x)
+
+
 def _rounding(function: Any) -> Any:
     def forward(x: Any) -> Any:
         return x.copy() if x.dtype.kind in "iub" else function(x)
@@ -136,6 +145,10 @@ for _name, _ufunc in _ARITH.items():
         _forward = _rounding(_ufunc)
     elif _name == "sign":
         _forward = _sign
+    elif _name == "conj":
+        _forward = _conj
+    elif _name == "square":
+        _forward = _square
     define(
         _name,
         _forward,

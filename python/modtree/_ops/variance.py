@@ -18,7 +18,7 @@ def _var(x: Any, axis: Any = None, keepdims: bool = False, correction: float = 1
     n = count(x.shape, axis)
     work = x.astype(np.float32) if x.dtype == np.float16 else x
     if n == 0:
-        return mean_of_nothing(x, axis, keepdims)
+        return mean_of_nothing(x.real, axis, keepdims)
     centred = work - np.add.reduce(work, axis, None, None, True) / n
     squares = (centred * centred.conj()).real if x.dtype.kind == "c" else centred * centred
     total = np.add.reduce(squares, axis, None, None, keepdims)
@@ -115,7 +115,9 @@ def _var_vjp(
     n = count(tuple(x.shape), axis)
     centred = x - total(x, axis) / max(n, 1)
     free = n - correction
-    return kept(g, axis, keepdims, x.ndim) * (centred * (2 / free if free else float("inf")))
+    # Without a degree of freedom the variance is not a number, and so is its gradient.
+    factor = 2 / free if free > 0 else float("nan")
+    return kept(g, axis, keepdims, x.ndim) * (centred * factor)
 
 
 def _std_vjp(

@@ -108,7 +108,9 @@ def _array_of_python(data: Any, dtype: Any) -> Any:
     if isinstance(data, (str, bytes)):
         raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
     if isinstance(data, (int, float, builtins.complex)):
-        return _in_dtype(np.array(data), numpy_dtype(scalar_dtype(data) if dtype is None else dtype))
+        return _in_dtype(
+            np.array(data), numpy_dtype(scalar_dtype(data) if dtype is None else dtype)
+        )
     if not isinstance(data, (list, tuple)):
         if not hasattr(data, "__len__") or not hasattr(data, "__getitem__"):
             raise RuntimeError(f"Could not infer dtype of {type(data).__name__}")

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from modtree import _C
-from modtree._C import as_dtype, get_default_dtype
-from modtree._tensor.creation import make_at, need_storage, numpy_dtype
+from modtree._C import as_dtype, fitted_number, get_default_dtype
+from modtree._tensor.creation import make_at, need_storage, numpy_dtype, scalar_dtype
 from modtree._tensor.factory_arguments import PLACE, checked
 
 __all__ = ["arange", "eye", "linspace", "logspace", "tril_indices", "triu_indices"]
@@ -19,6 +19,8 @@ _int64 = np.dtype(np.int64)
 
 
 def _number(value: Any) -> Any:
+    if isinstance(value, _C.TensorBase) and value.ndim:  # type: ignore[attr-defined]
+        raise RuntimeError("start and end must be numbers or tensors without dimensions")
     return value.item() if isinstance(value, (_C.TensorBase, np.generic)) else value
 
 
@@ -55,10 +57,21 @@ def arange(
         integral = builtins.all(isinstance(v, int) for v in (start, end, step))
         dtype = "int64" if integral else get_default_dtype()
     kind = numpy_dtype(dtype)
+    if kind == _int64:
+        start, end, step = (int(fitted_number(v, dtype)) for v in (start, end, step))
+        if step == 0:
+            raise RuntimeError("step must be nonzero")
     count = builtins.max(0, -int(-(end - start) // step)) if step else 0
     need_storage((count,), kind)
+    if kind.kind in "iub":
+        start, step = int(start), int(step)
     values = start + step * np.arange(count, dtype=_int64 if kind.kind in "iub" else np.float64)
     return make_at(lambda _, kind: values.astype(kind), (count,), dtype, device, requires_grad)
+
+
+def _check_steps(steps: int) -> None:
+    if steps < 0:
+        raise RuntimeError(f"number of steps must be non-negative, got {steps}")
 
 
 @checked("start", "end", "steps", "out", *PLACE)
@@ -82,6 +95,9 @@ def linspace(
         requires_grad: Record operations on the result.
     """
     start, end = _number(start), _number(end)
+    if dtype is None and (isinstance(start, complex) or isinstance(end, complex)):
+        dtype = scalar_dtype(1j)
+    _check_steps(steps)
     return make_at(
         lambda shape, kind: np.linspace(start, end, shape[0]).astype(kind),
         (int(steps),),
@@ -113,6 +129,10 @@ def logspace(
         device: ``"cpu"`` or ``"meta"``.
         requires_grad: Record operations on the result.
     """
+    start, end = _number(start), _number(end)
+    if dtype is None and (isinstance(start, complex) or isinstance(end, complex)):
+        dtype = scalar_dtype(1j)
+    _check_steps(steps)
     return make_at(
         lambda shape, kind: np.logspace(start, end, shape[0], base=base).astype(kind),
         (int(steps),),
@@ -140,6 +160,7 @@ def eye(
         device: ``"cpu"`` or ``"meta"``.
         requires_grad: Record operations on the result.
     """
+    _check_sizes(n=n, m=n if m is None else m)
     return make_at(
         lambda shape, kind: np.eye(*shape, dtype=kind),
         (n, n if m is None else m),
@@ -169,6 +190,7 @@ def tril_indices(
         device: ``"cpu"`` or ``"meta"``.
         requires_grad: Record operations on the result.
     """
+    _check_sizes(row=row, col=col)
     return _indices(
         "tril_indices", np.stack(np.tril_indices(row, offset, col)), dtype, device, requires_grad
     )
@@ -194,9 +216,16 @@ def triu_indices(
         device: ``"cpu"`` or ``"meta"``.
         requires_grad: Record operations on the result.
     """
+    _check_sizes(row=row, col=col)
     return _indices(
         "triu_indices", np.stack(np.triu_indices(row, offset, col)), dtype, device, requires_grad
     )
+
+
+def _check_sizes(**sizes: int) -> None:
+    for name, size in sizes.items():
+        if size < 0:
+            raise RuntimeError(f"{name} must be non-negative, got {size}")
 
 
 def _indices(name: str, values: Any, dtype: Any, device: Any, requires_grad: bool) -> Any:

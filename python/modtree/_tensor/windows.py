@@ -178,9 +178,13 @@ def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
     if input.ndim != 1:
         raise RuntimeError(f"Expect a 1D vector, but got shape {list(input.shape)}")
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    if r < 0:
+        raise RuntimeError(f"Expect a non-negative number, but got {r}")
+    if r == 0:
+        return input.new_empty((0,))
     rows = list(choose(range(input.shape[0]), r))
     if not rows:
-        return input.new_empty((0, r) if r else (0,))
+        return input.new_empty((0, r))
     return input[tensor(rows, dtype=int64, device="cpu")]
 
 
@@ -196,6 +200,10 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # no
     if x.ndim != 1:
         raise RuntimeError(f"x must be a one-dimensional tensor, got {x.ndim} dimensions")
     count = x.shape[0] if N is None else N
+    if count < 0:
+        raise RuntimeError(f"N must be non-negative, got {count}")
+    if not (x.is_floating_point() or x.is_complex()):
+        x = x.to(int64)
     powers = range(count) if increasing else reversed(range(count))
     columns = [x**p for p in powers]
     return stack(columns, 1) if columns else x.new_empty(x.shape[0], 0)
