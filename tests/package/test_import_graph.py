@@ -21,6 +21,7 @@ LAYERS = (
         "_ops.out",
         "_ops.overridable",
         "_ops.registry",
+        "_ops.refused",
         "_ops.signatures",
         "_pytree",
         "_tensor.batch_levels",

@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 
 class Allowed(NamedTuple):
     row: str
     applies: Callable[[Any], bool]  # to a Failure
-
-
-ALLOWED: list[Allowed] = []
 
 
 class Avoided(NamedTuple):
@@ -25,17 +24,234 @@ class Avoided(NamedTuple):
     applies: Callable[[Any], bool]  # to a Line
 
 
+def bare(failure: Any) -> str:
+    return failure.line.operation.name.rpartition(".")[2].rstrip("_")
+
+
+def message(failure: Any) -> str:
+    """What torch says."""
+    error = failure.theirs.error or failure.theirs.backward_error
+    return "" if error is None else error[1]
+
+
+def is_empty(failure: Any) -> bool:
+    return any(t.array.size == 0 for t in failure.line.tensors)
+
+
+def arrays(failure: Any) -> list[Any]:
+    return [t.array for t in failure.line.tensors]
+
+
+def wrong_kind(f: Any) -> bool:
+    return f.line.misfit and f.word in ("accepted", "error type", "refused")
+
+
+def derives_more(f: Any) -> bool:
+    """A derivative that torch does not have."""
+    text = message(f)
+    return f.word == "backward accepted" and (
+        "is not implemented" in text or "not differentiable" in text
+    )
+
+
+def inplace_logic(f: Any) -> bool:
+    return bare(f).startswith("logical_") and f.word in ("gradient is None", "requires_grad")
+
+
+def unordered_kernel(f: Any) -> bool:
+    """torch asks for a kernel only where there is something to compute."""
+    return (
+        is_empty(f)
+        and f.word == "refused"
+        and f.ours.error[0]
+        in (
+            NotImplementedError,
+            RuntimeError,
+        )
+    )
+
+
+def no_half_kernel(f: Any) -> bool:
+    return f.word == "accepted" and "not implemented for 'Half'" in message(f)
+
+
+def equal_elements(f: Any) -> bool:
+    """Which of several equal elements an index names."""
+    names = ("kthvalue", "mode", "median", "nanmedian", "sort", "argsort", "topk", "max", "min")
+    return (bare(f) in names and f.word == "value") or (
+        bare(f) in (*names, "put") and f.word.startswith("gradient value")
+    )
+
+
+def same_place_twice(f: Any) -> bool:
+    return bare(f) in ("put", "index_copy", "scatter", "index_put", "setitem") and f.word in (
+        "value",
+        "gradient value",
+        "argument afterwards",
+    )
+
+
+def beyond_the_dtype(f: Any) -> bool:
+    numbers = [v for v in f.line.values if isinstance(v, (int, float)) and abs(v) > 100]
+    negative = [v for v in f.line.values if isinstance(v, (int, float)) and v < 0]
+    return f.word == "value" and bool(numbers or negative) and bare(f) in COMPARISONS
+
+
+COMPARISONS = ("lt le gt ge eq ne less less_equal greater greater_equal not_equal").split()
+
+
+def complex_at_infinity(f: Any) -> bool:
+    def odd(a: Any) -> bool:
+        with np.errstate(all="ignore"):
+            return a.dtype.kind == "c" and not (np.abs(a) < 1e18).all()
+
+    return f.word in ("value", "gradient value") and any(odd(a) for a in arrays(f))
+
+
+def corner_of_activation(f: Any) -> bool:
+    names = ("elu", "selu", "celu", "hardswish", "hardshrink", "softshrink", "hardtanh", "relu6")
+    return (
+        bare(f) in (*names, "softsign", "threshold")
+        and f.word == "gradient value"
+        and any(not np.isfinite(a).all() for a in arrays(f))
+    )
+
+
+def large_moments(f: Any) -> bool:
+    with np.errstate(all="ignore"):
+        return bare(f) in ("var", "std", "var_mean", "std_mean") and any(
+            not (np.abs(a) < 1e15).all() for a in arrays(f)
+        )
+
+
+def several_dtypes(f: Any) -> bool:
+    """torch computes some gradients in the dtype of one operand, where integers wrap around."""
+    kinds = {a.dtype for a in arrays(f)}
+    given = f.line.keywords.get("dtype") is not None
+    return f.word == "gradient value" and (len(kinds) > 1 or given)
+
+
+def of_number_too_large(f: Any) -> bool:
+    return f.word in ("accepted", "error type") and "int too big" in message(f)
+
+
+def whole_dtype_of_a_gradient(f: Any) -> bool:
+    text = message(f)
+    return f.word == "accepted" and (
+        "Autograd not support dtype" in text or "automatic differentiation for outputs" in text
+    )
+
+
+def complex_alone(f: Any) -> bool:
+    return f.word in ("backward accepted", "requires_grad") and (
+        "isFloatingType(grad" in message(f) or "isDifferentiableType" in message(f)
+    )
+
+
+def odd_numbers(f: Any) -> bool:
+    """NaN, infinite and enormous numbers as parameters: limits, factors, corrections."""
+    given = [*f.line.values, *f.line.keywords.values()]
+    odd = [v for v in given if isinstance(v, (int, float)) and not abs(v) < 1e10]
+    fraction = bare(f) == "logit"  # of which the limit is a fraction
+    return f.word in ("value", "gradient value") and bool(odd or fraction and given[1:])
+
+
+def largest_integers(f: Any) -> bool:
+    return bare(f) in ("gcd", "lcm") and f.word == "value"
+
+
+def unsorted_boundaries(f: Any) -> bool:
+    return bare(f) in ("bucketize", "searchsorted") and any(
+        np.isnan(a).any() for a in arrays(f) if a.dtype.kind in "fc"
+    )
+
+
+def nan_among_limits(f: Any) -> bool:
+    return bare(f) in (
+        "logit",
+        "prod",
+        "cumprod",
+        "scatter_reduce",
+        "pow",
+        "ldexp",
+        "nan_to_num",
+    ) and (f.word == "gradient value" and any(not np.isfinite(a).all() for a in arrays(f)))
+
+
+def unique_nan(f: Any) -> bool:
+    return bare(f) in ("unique", "unique_consecutive", "isin") and any(
+        np.isnan(a).any() for a in arrays(f) if a.dtype.kind in "fc"
+    )
+
+
+def trapezoids(f: Any) -> bool:
+    words = ("value", "dtype", "shape", "requires_grad", "gradient is None")
+    return "trap" in bare(f) and f.word in words
+
+
+def moments_over_no_dimension(f: Any) -> bool:
+    return bare(f) in ("var", "std", "var_mean", "std_mean") and [] in [
+        *f.line.values,
+        *f.line.keywords.values(),
+    ]
+
+
+def same_dtype_view(f: Any) -> bool:
+    return bare(f) == "view" and f.word == "requires_grad"
+
+
+ALLOWED: list[Allowed] = [
+    Allowed("`view(dtype)` to the dtype that a tensor has", same_dtype_view),
+    Allowed("`trapezoid` of integers", trapezoids),
+    Allowed("gradient of `var` and `std` over an empty list", moments_over_no_dimension),
+    Allowed("gradients where operands of several dtypes meet", several_dtypes),
+    Allowed("an int beyond 64 bits", of_number_too_large),
+    Allowed("results of integers of what needs a gradient", whole_dtype_of_a_gradient),
+    Allowed("the gradient of a real operand", complex_alone),
+    Allowed("NaN, infinite and enormous numbers as parameters", odd_numbers),
+    Allowed("`gcd`, `lcm` that overflow", largest_integers),
+    Allowed("`bucketize`, `searchsorted` with NaN", unsorted_boundaries),
+    Allowed("gradients of products and powers at NaN", nan_among_limits),
+    Allowed("`unique` of several NaN", unique_nan),
+    Allowed("an argument of another kind than documented", wrong_kind),
+    Allowed("derivatives that torch does not have", derives_more),
+    Allowed("`logical_and_`, `logical_or_`", inplace_logic),
+    Allowed("an operation without a kernel for a dtype, of a tensor", unordered_kernel),
+    Allowed("an operation whose kernel torch lacks for float16", no_half_kernel),
+    Allowed("which of several equal elements", equal_elements),
+    Allowed("several values for one place", same_place_twice),
+    Allowed("comparisons with a number beyond the range", beyond_the_dtype),
+    Allowed("complex numbers with infinite or NaN parts", complex_at_infinity),
+    Allowed("gradients of activations at NaN", corner_of_activation),
+    Allowed("`var`, `std`, `var_mean`, `std_mean` of infinite", large_moments),
+]
+
+
 def has_no_rows(line: Any) -> bool:
     return any(t.array.size == 0 for t in line.tensors)
 
 
+#: Names of what divides integers, without "_" at the end.
+QUOTIENTS = tuple(
+    "div divide floor_divide fmod remainder Tensor.div Tensor.divide Tensor.floor_divide "
+    "Tensor.fmod Tensor.remainder operator.floordiv operator.mod operator.ifloordiv "
+    "operator.imod".split()
+)
+
+
+def smallest_integer(line: Any) -> bool:
+    arrays = [t.array for t in line.tensors if t.array.dtype.kind == "i" and t.array.size]
+    return any((a == np.iinfo(a.dtype).min).any() for a in arrays)
+
+
 AVOIDED: list[Avoided] = [
     Avoided(("pdist", "F.pdist"), "gradient of `pdist` of no rows", has_no_rows),
+    Avoided(QUOTIENTS, "quotients of the smallest integer by -1", smallest_integer),
 ]
 
 
 def is_avoided(line: Any) -> bool:
-    name = line.operation.name
+    name = line.operation.name.rstrip("_")
     return any(name in entry.names and entry.applies(line) for entry in AVOIDED)
 
 

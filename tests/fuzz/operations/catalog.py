@@ -98,15 +98,14 @@ _x = Argument("input", "Tensor")
 _other = Argument("other", "Tensor|number")
 _number = Argument("input", "number")
 _BINARY = ((_x, _other), (_x, Argument("other", "Tensor")), (_number, Argument("other", "Tensor")))
+_unique = (
+    Argument("return_inverse", "bool", False, True),
+    Argument("return_counts", "bool", False, True),
+    Argument("dim", "int?", None, True),
+)
 _BY_HAND: dict[str, tuple[Form, ...]] = {
-    "unique": (
-        (
-            _x,
-            *(Argument(n, "bool", d) for n, d in (("sorted", True), ("return_inverse", False))),
-            Argument("return_counts", "bool", False),
-            Argument("dim", "int?", None),
-        ),
-    ),
+    "unique_consecutive": ((_x, *_unique),),
+    "unique": ((_x, Argument("sorted", "bool", True, True), *_unique),),
     "broadcast_shapes": ((Argument("a", "List[int]"), Argument("b", "List[int]")),),
     "result_type": _BINARY,
     "promote_types": ((Argument("type1", "dtype"), Argument("type2", "dtype")),),

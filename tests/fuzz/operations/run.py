@@ -18,6 +18,7 @@ from .allowed import allowed_by, is_avoided
 from .arguments import NUMBERS, Argument, draw_argument
 from .catalog import Operation, operations
 from .compare import Outcome, Unknown, difference, run
+from .groups import group_of
 from .shapes import rule_of
 from .values import Draw, TensorValue, tensors_of
 
@@ -34,6 +35,7 @@ class Line(NamedTuple):
     operation: Operation
     values: list[Any]
     keywords: dict[str, Any]
+    misfit: bool = False  # an argument is of another kind than documented
 
     def __str__(self) -> str:
         parts = [repr(v) for v in self.values]
@@ -76,7 +78,7 @@ def draw_line(operation: Operation, rng: random.Random) -> Line:
     fitting = rule(draw) if rule is not None else {}
     values: list[Any] = []
     keywords: dict[str, Any] = {}
-    by_name = False
+    by_name = odd_one = False
     for argument in form:
         if argument.name in fitting:
             value = fitting[argument.name]
@@ -86,13 +88,13 @@ def draw_line(operation: Operation, rng: random.Random) -> Line:
         else:
             value = draw_argument(draw, argument)
         if rng.random() < 0.03:
-            value = misfit(rng, argument, value)
+            value, odd_one = misfit(rng, argument, value), True
         draw.given[argument.name] = value
         if argument.keyword or by_name:
             keywords[argument.name] = value
         else:
             values.append(value)
-    return Line(operation, values, keywords)
+    return Line(operation, values, keywords, odd_one)
 
 
 def misfit(rng: random.Random, argument: Argument, value: Any) -> Any:
@@ -157,7 +159,13 @@ def selected(patterns: list[str]) -> list[Operation]:
     found = operations()
     if not patterns:
         return list(found.values())
-    chosen = [o for n, o in found.items() if any(fnmatch.fnmatchcase(n, p) for p in patterns)]
+
+    def fits(name: str, pattern: str) -> bool:
+        if pattern.startswith("@"):
+            return pattern[1:] == group_of(name)
+        return fnmatch.fnmatchcase(name, pattern)
+
+    chosen = [o for n, o in found.items() if any(fits(n, p) for p in patterns)]
     if not chosen:
         raise SystemExit(f"no operation is called {' or '.join(patterns)}")
     return chosen

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Operations by what they do; in-place forms belong to the group of their plain one."""
+
+from __future__ import annotations
+
+GROUPS: dict[str, frozenset[str]] = {
+    "pointwise": frozenset(
+        "abs absolute acos acosh add addcdiv addcmul angle arccos arccosh arcsin arcsinh arctan "
+        "arctan2 arctanh asin asinh atan atan2 atanh bitwise_and bitwise_left_shift bitwise_not "
+        "bitwise_or bitwise_right_shift bitwise_xor ceil clamp clamp_max clamp_min clip clone "
+        "conj copysign cos cosh deg2rad div divide erf erfc erfinv exp exp2 expm1 fix float_power "
+        "floor floor_divide fmod frac gcd heaviside hypot imag lcm ldexp lerp lgamma log log10 "
+        "log1p log2 logaddexp logaddexp2 logical_and logical_not logical_or logical_xor logit mul "
+        "multiply nan_to_num neg negative nextafter positive pow rad2deg real reciprocal relu "
+        "remainder round rsqrt rsub sgn sigmoid sign signbit sin sinc sinh sqrt square sub "
+        "subtract tan tanh true_divide trunc where xlogy masked_fill fill_ zero_ sigmoid "
+        "celu selu threshold hardshrink "
+        "operator.add operator.sub operator.mul operator.truediv operator.floordiv operator.mod "
+        "operator.pow operator.and_ operator.or_ operator.xor operator.lshift operator.rshift "
+        "operator.neg operator.pos operator.abs operator.invert operator.iadd operator.isub "
+        "operator.imul operator.itruediv operator.ifloordiv operator.imod operator.ipow "
+        "operator.iand operator.ior operator.ixor operator.ilshift operator.irshift".split()
+    ),
+    "comparison": frozenset(
+        "allclose eq equal fmax fmin ge greater greater_equal gt isclose isfinite isinf isnan "
+        "isneginf isposinf isreal le less less_equal lt maximum minimum ne not_equal "
+        "operator.lt operator.le operator.eq operator.ne operator.gt operator.ge "
+        "operator.contains".split()
+    ),
+    "conversion": frozenset(
+        "result_type promote_types item tolist size numel dim bool byte char short int long half "
+        "float double cfloat cdouble type_as is_complex is_floating_point is_signed is_nonzero "
+        "is_same_size full full_like scalar_tensor zeros ones zeros_like ones_like arange linspace "
+        "logspace eye new_full new_zeros new_ones builtin.int builtin.float builtin.complex "
+        "builtin.bool builtin.len builtin.list builtin.reversed".split()
+    ),
+    "reduction": frozenset(
+        "all amax amin aminmax any argmax argmin count_nonzero cummax cummin cumprod cumsum "
+        "logcumsumexp max mean median min mode nanmean nanmedian nansum prod std std_mean sum "
+        " trace var var_mean diff trapezoid trapz cumulative_trapezoid".split()
+    ),
+    "order": frozenset(
+        "argsort argwhere bincount bucketize gather histc index_add index_copy index_fill "
+        "index_put index_select isin kthvalue masked_scatter masked_select msort nonzero put "
+        "scatter scatter_add scatter_reduce searchsorted sort take take_along_dim topk unique "
+        "unique_consecutive operator.getitem operator.setitem".split()
+    ),
+    "shape": frozenset(
+        "adjoint atleast_1d atleast_2d atleast_3d block_diag broadcast_shapes broadcast_tensors "
+        "broadcast_to cat chunk column_stack combinations concat concatenate contiguous diag "
+        "diag_embed diagflat diagonal diagonal_scatter dsplit dstack expand expand_as "
+        "fill_diagonal_ flatten flip fliplr flipud hsplit hstack meshgrid moveaxis movedim narrow "
+        "permute ravel repeat repeat_interleave reshape reshape_as roll rot90 row_stack select "
+        "select_scatter slice_scatter split split_with_sizes squeeze stack swapaxes swapdims t "
+        "tensor_split tile transpose tril tril_indices triu triu_indices unbind unflatten unfold "
+        "unsqueeze vander view view_as view_as_complex view_as_real vsplit vstack".split()
+    ),
+}
+
+
+def group_of(name: str) -> str | None:
+    """The group of an operation, by its full name; None for layers and linear algebra."""
+    if name.startswith(("F.", "linalg.")):
+        return None
+    bare = name if name.startswith(("operator.", "builtin.")) else name.rpartition(".")[2]
+    for group, names in GROUPS.items():
+        if bare in names or bare.rstrip("_") in names:
+            return group
+    return None

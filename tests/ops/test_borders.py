@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Operations at the borders of what they take: bools as numbers, numbers that do not fit, dtypes
+without an order, scalars with a dimension, corners of derivatives. The same on torch.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import modtree as mt
+
+ERRORS = {
+    # bools as numbers
+    "m.ones(2) - True": RuntimeError,
+    "True - m.ones(2)": RuntimeError,
+    "m.ones(2) - m.tensor([True, False])": RuntimeError,
+    "m.tensor([True]) - 1": RuntimeError,
+    "m.ones(2).sub_(True)": RuntimeError,
+    "m.rsub(m.ones(2), True)": RuntimeError,
+    "m.sub(m.ones(2), m.ones(2), alpha=True)": RuntimeError,
+    "m.add(m.ones(2), 1, alpha=1j)": RuntimeError,
+    "m.add(m.tensor([1]), 1, alpha=1.5)": RuntimeError,
+    "-m.tensor([True])": RuntimeError,
+    # numbers where tensors belong
+    "m.minimum(m.ones(1), 1.0)": TypeError,
+    "m.maximum(1, m.ones(1))": TypeError,
+    "m.fmax(m.ones(1), 1.0)": TypeError,
+    "m.atan2(m.ones(1), 1.0)": TypeError,
+    "m.logaddexp(m.ones(1), 1)": TypeError,
+    "m.hypot(m.ones(1), 1)": TypeError,
+    "m.nextafter(m.ones(1), 1.0)": TypeError,
+    "m.exp(1.0)": TypeError,
+    "m.sort(3.0)": TypeError,
+    "m.sort([1.0])": TypeError,
+    # numbers that do not fit
+    "m.where(m.tensor([True]), 1e300, m.ones(1))": RuntimeError,
+    "m.where(m.tensor([True]), 300, m.ones(1, dtype=m.int8))": RuntimeError,
+    "m.clamp(m.ones(2), 1j)": RuntimeError,
+    "m.clamp(m.ones(2), max=1e300)": RuntimeError,
+    "m.ones(2).fill_(1j)": RuntimeError,
+    "m.ones(2).fill_(1e300)": RuntimeError,
+    "m.ones(2, dtype=m.int64).fill_(math.nan)": RuntimeError,
+    "m.ones(2, dtype=m.int64).fill_(math.inf)": RuntimeError,
+    "m.full((1,), 1j, dtype=m.float32)": RuntimeError,
+    "m.full((1,), 1e300)": RuntimeError,
+    "m.full_like(m.ones(1), 1j)": RuntimeError,
+    "m.ones(1).new_full((1,), 1j)": RuntimeError,
+    "m.scalar_tensor(1e300)": RuntimeError,
+    "m.ones(1).masked_fill(m.tensor([True]), 1j)": RuntimeError,
+    "m.ones(1).masked_fill_(m.tensor([True]), 1e300)": RuntimeError,
+    "m.ones(1).masked_fill(m.tensor([True]), m.ones(1))": RuntimeError,
+    "m.ones(2).index_fill(0, m.tensor([0]), 1j)": RuntimeError,
+    "m.ones(2).scatter(0, m.tensor([0]), 1j)": RuntimeError,
+    "m.ones(2).__setitem__(0, 1j)": RuntimeError,
+    "m.ones(2).__setitem__(0, 1e300)": RuntimeError,
+    "m.ones(2, dtype=m.int8).__setitem__(0, 300)": RuntimeError,
+    "m.addcmul(m.ones(1), m.ones(1), m.ones(1), value=1j)": RuntimeError,
+    "m.addcdiv(m.tensor([1]), m.tensor([1]), m.tensor([1]))": RuntimeError,
+    "m.tensor([1j], dtype=m.float32)": TypeError,
+    "m.tensor([300], dtype=m.uint8)": RuntimeError,
+    "m.tensor([-1.5], dtype=m.uint8)": RuntimeError,
+    "m.tensor([math.nan], dtype=m.int64)": RuntimeError,
+    "m.tensor([2**70])": ValueError,
+    "m.ones(1) + 2**70": OverflowError,
+    "m.ones(1) == 2**70": OverflowError,
+    # dtypes without an order, or without a kernel
+    "m.tensor(1j) < m.tensor(1j)": NotImplementedError,
+    "m.ones(2) < 1j": NotImplementedError,
+    "m.maximum(m.tensor([1j]), m.ones(1))": RuntimeError,
+    "m.sort(m.tensor([1j]))": RuntimeError,
+    "m.amax(m.tensor([1j]))": NotImplementedError,
+    "m.tensor([1j]).clamp(0)": NotImplementedError,
+    "m.tensor([1j]).floor()": NotImplementedError,
+    "m.gcd(m.ones(2), m.ones(2))": NotImplementedError,
+    "m.lcm(m.ones(2), m.ones(2))": NotImplementedError,
+    "m.nextafter(m.tensor([1]), m.tensor([1]))": NotImplementedError,
+    "m.abs(m.tensor([True]))": NotImplementedError,
+    "m.argmax(m.tensor([True]))": RuntimeError,
+    "~m.ones(1)": TypeError,
+    # numbers of tensors
+    "int(m.ones(2))": ValueError,
+    "float(m.ones(0))": ValueError,
+    "complex(m.ones(2))": ValueError,
+    "m.ones(2).item()": RuntimeError,
+    "int(m.tensor(1j))": RuntimeError,
+    "float(m.tensor(1j))": RuntimeError,
+    # scalars with a dimension
+    "m.sort(m.tensor(1.0), dim=5)": IndexError,
+    "m.argsort(m.tensor(1.0), dim=1)": IndexError,
+    "m.topk(m.tensor(1.0), 1, dim=1)": IndexError,
+    "m.kthvalue(m.tensor(1.0), 1, dim=1)": IndexError,
+    "m.cumsum(m.tensor(1.0), 1)": IndexError,
+    "m.cumprod(m.tensor(1.0), -2)": IndexError,
+    "m.cummax(m.tensor(1.0), 1)": IndexError,
+    "m.flatten(m.tensor(1.0), 1)": IndexError,
+    "m.roll(m.tensor(1.0), 1, 3)": IndexError,
+    "m.argmax(m.tensor(1.0), dim=3)": IndexError,
+    # shapes
+    "m.tril(m.ones(2))": RuntimeError,
+    "m.fliplr(m.ones(2))": RuntimeError,
+    "m.rot90(m.ones(2))": RuntimeError,
+    "m.roll(m.ones(2, 2), (1, 2), (0,))": RuntimeError,
+    "m.hsplit(m.ones(2), 0)": RuntimeError,
+    "m.narrow(m.ones(2), 0, 5, 0)": IndexError,
+    "m.hstack([])": RuntimeError,
+    "m.renorm(m.ones(2, 2), 0, 0, 1.0)": RuntimeError,
+    "m.nanmean(m.tensor([1]))": RuntimeError,
+    "m.isclose(m.ones(1), m.ones(1), rtol=-1.0)": RuntimeError,
+    "m.linspace(0, 1, -1)": RuntimeError,
+    "m.tril_indices(-1, 2)": RuntimeError,
+    "m.ones(2, dtype=m.int32).logit_()": RuntimeError,
+}
+
+
+@pytest.mark.parametrize("line", ERRORS)
+def test_what_is_refused(lib, line):
+    with pytest.raises(ERRORS[line]) as caught:
+        eval(line, {"m": lib, "math": math})
+    assert isinstance(caught.value, ERRORS[line])
+
+
+# Values, each with its dtype.
+RESULTS = {
+    "m.tensor([True]) * True": ([True], "bool"),
+    "m.ones(1) * True": ([1.0], "float32"),
+    "m.ones(1, dtype=m.int8) / True": ([1.0], "float32"),
+    "m.ones(1, dtype=m.uint8) + 2**63": ([1], "uint8"),
+    "m.tensor([1]) + 2**63": ([-(2**63) + 1], "int64"),
+    "m.tensor([-1], dtype=m.uint8)": ([255], "uint8"),
+    "m.tensor([2**70], dtype=m.float64)": ([2.0**70], "float64"),
+    "m.add(m.tensor([3.0]), m.tensor([2], dtype=m.uint8), alpha=-200)": ([-397.0], "float32"),
+    "m.add(m.tensor([-4], dtype=m.int8), 1.0, alpha=300)": ([296.0], "float32"),
+    "m.addcmul(m.tensor([0]), m.tensor([1]), m.tensor([4]), value=1.0)": ([4], "int64"),
+    "m.mul(-1.5, 1j)": (-1.5j, "complex64"),
+    "m.square(m.tensor([True]))": ([1], "int64"),
+    "m.conj(m.tensor([True]))": ([True], "bool"),
+    "m.trace(m.ones(2, 2, dtype=m.uint8))": (2, "int64"),
+    "m.heaviside(m.tensor([math.nan, 0]), m.tensor(5.0))": ([0.0, 5.0], "float32"),
+    "m.heaviside(m.tensor([2]), m.tensor([3]))": ([1], "int64"),
+    "m.all(m.tensor([1, 0]), [])": ([True, False], "bool"),
+    "m.diff(m.ones(2), 0, prepend=m.ones(1))": ([1.0, 1.0], "float32"),
+    "m.roll(m.tensor([1, 0, 3]), 1, [])": ([3, 1, 0], "int64"),
+    "m.linspace(0, 1j, 2)": ([0j, 1j], "complex64"),
+    "m.arange(0.5, dtype=m.int64)": ([], "int64"),
+    "m.combinations(m.ones(2), 0)": ([], "float32"),
+    "m.vander(m.tensor([2], dtype=m.int16))": ([[1]], "int64"),
+    "m.ldexp(m.ones(1, dtype=m.float16), m.tensor([1]))": ([2.0], "float16"),
+    "m.cumsum(m.tensor(3.0), -1)": (3.0, "float32"),
+    "m.repeat_interleave(m.tensor([1, 2]))": ([0, 1, 1], "int64"),
+    "m.bucketize(m.ones(1), m.tensor([0.0, 2.0]), out_int32=True)": ([1], "int32"),
+    "m.isin(m.ones(1), m.ones(1), assume_unique=True)": ([True], "bool"),
+    "m.unique_consecutive(m.tensor([[1, 1], [1, 1]]), dim=0)": ([[1, 1]], "int64"),
+    "m.var(m.zeros(0, dtype=m.complex64)).isnan()": (True, "bool"),
+    "m.logit(m.tensor([-3.0, 5.0]), 0.5)": ([0.0, 0.0], "float32"),
+}
+
+
+@pytest.mark.parametrize("line", RESULTS)
+@pytest.mark.filterwarnings("ignore")
+def test_results(lib, line):
+    result = eval(line, {"m": lib, "math": math})
+    values, dtype = RESULTS[line]
+    assert str(result.dtype).rpartition(".")[2] == dtype
+    assert result.tolist() == values
+
+
+@pytest.mark.parametrize("other", [True, False])
+@pytest.mark.parametrize("function", ["x * b", "b * x", "x + b", "x / (b + 1)", "x ** b"])
+def test_gradients_with_bools(lib, function, other):
+    x = lib.tensor([2.0, 3.0], requires_grad=True)
+    eval(function, {"x": x, "b": other}).sum().backward()
+    y = lib.tensor([2.0, 3.0], requires_grad=True)
+    eval(function, {"x": y, "b": int(other)}).sum().backward()
+    assert x.grad.tolist() == y.grad.tolist()
+
+
+def test_gradient_of_a_quotient_by_true(lib):
+    x = lib.tensor([2.0], requires_grad=True)
+    (x / True).backward()
+    assert x.grad.tolist() == [1.0]
+
+
+# Functions and the points at which the slope is compared.
+CORNERS = [0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 3.0, -3.0, 6.0, 20.0, 1e4, -1e4]
+ACTIVATIONS = (
+    "relu6 hardtanh hardswish hardsigmoid relu leaky_relu elu celu selu softplus softshrink "
+    "hardshrink silu mish gelu logsigmoid"
+).split()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("name", ACTIVATIONS)
+@pytest.mark.parametrize("again", [False, True])
+def test_corners_of_activations(lib, name, dtype, again):
+    """An infinite gradient stays out of where the slope is 0, and no corner gives NaN."""
+    torch = pytest.importorskip("torch")
+    slopes = []
+    for m in (torch, lib):
+        x = m.tensor(CORNERS, dtype=getattr(m, dtype), requires_grad=True)
+        y = getattr(m.nn.functional, name)(x)
+        (slope,) = m.autograd.grad(y, x, m.ones_like(y), create_graph=again)
+        slopes.append(slope.detach().numpy().astype(float))
+    np.testing.assert_allclose(slopes[1], slopes[0], rtol=1e-2, atol=1e-3)
+    assert np.isfinite(slopes[1]).all()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize(
+    "name", ["relu6", "hardtanh", "hardsigmoid", "hardshrink", "softshrink", "hardswish"]
+)
+def test_infinite_gradients_at_corners(lib, name, dtype):
+    flat = {"hardsigmoid": 4.0, "hardswish": -4.0, "hardshrink": 0.1, "softshrink": 0.1}
+    x = lib.tensor([flat.get(name, -2.0)], dtype=getattr(lib, dtype), requires_grad=True)
+    y = getattr(lib.nn.functional, name)(x)
+    (slope,) = lib.autograd.grad(y, x, lib.full_like(y, math.inf))
+    assert slope.tolist() == [0.0]
+
+
+def test_gradient_of_nan_through_hardtanh(lib):
+    x = lib.tensor([math.nan], dtype=lib.float64, requires_grad=True)
+    lib.nn.functional.relu6(x).backward()
+    assert x.grad.tolist() == [1.0]
+
+
+def test_numbers_beside_tensors_in_functions_of_numpy():
+    """NumPy's functions take numbers where torch's take tensors only."""
+    assert np.maximum(mt.zeros(2), 1.0).tolist() == [1.0, 1.0]
+    assert np.arctan2(mt.zeros(2), 1).dtype == mt.float32
+
+
+@pytest.mark.parametrize("function", ["floor_divide", "div"])
+def test_the_smallest_integer_by_minus_1(function):
+    """torch's process stops."""
+    x = mt.tensor([-(2**31)], dtype=mt.int32)
+    how = {"rounding_mode": "trunc"} if function == "div" else {}
+    assert getattr(mt, function)(x, -1, **how).tolist() == [-(2**31)]
+    assert mt.fmod(x, -1).tolist() == mt.remainder(x, -1).tolist() == [0]
+
+
+def test_a_view_of_the_same_dtype_has_a_gradient():
+    x = mt.ones(2, requires_grad=True)
+    x.view(mt.float32).sum().backward()
+    assert x.grad.tolist() == [1.0, 1.0]
