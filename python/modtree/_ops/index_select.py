@@ -175,10 +175,10 @@ def _one_value(input: Any, value: Any) -> Any:
     """What index_fill() fills with: a number that fits, or a tensor without dimensions."""
     if not isinstance(value, TensorBase):
         return fitted_number(value, input.dtype)
-    if value.ndim:  # type: ignore[attr-defined]
+    if value.ndim:
         raise RuntimeError(
             f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with "
-            f"{value.ndim} dimension(s)"  # type: ignore[attr-defined]
+            f"{value.ndim} dimension(s)"
         )
     return value
 

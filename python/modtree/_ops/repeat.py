@@ -54,9 +54,9 @@ def _repeat_interleave(x: Any, repeats: Any, axis: Any) -> Any:
 
 def as_counted(counts: Any) -> Any:
     """0, 1, 2, ..., as many as there are counts."""
-    if not isinstance(counts, TensorBase) or counts.ndim != 1:  # type: ignore[attr-defined]
+    if not isinstance(counts, TensorBase) or counts.ndim != 1:
         raise RuntimeError("repeat_interleave() only accept 1D vector as repeat")
-    return from_array(np.arange(counts.shape[0]))  # type: ignore[attr-defined]
+    return from_array(np.arange(counts.shape[0]))
 
 
 define("repeat", _repeat, meta=_repeat_meta)

@@ -19,7 +19,7 @@ _int64 = np.dtype(np.int64)
 
 
 def _number(value: Any) -> Any:
-    if isinstance(value, _C.TensorBase) and value.ndim:  # type: ignore[attr-defined]
+    if isinstance(value, _C.TensorBase) and value.ndim:
         raise RuntimeError("start and end must be numbers or tensors without dimensions")
     return value.item() if isinstance(value, (_C.TensorBase, np.generic)) else value
 
