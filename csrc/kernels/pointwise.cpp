@@ -102,7 +102,7 @@ struct HardswishBackward {
   template <class T>
   static MODTREE_ALWAYS_INLINE T of(T g, T x, T, T) {
     const T slope = g * (x / T(3) + T(0.5));
-    const T right = x >= T(3) ? g : slope;
+    const T right = x < T(3) ? slope : g;
     return x <= T(-3) ? T(0) : right;
   }
 };

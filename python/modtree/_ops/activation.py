@@ -4,21 +4,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from modtree._C import as_dtype, fitted_number, kernels
+from modtree._C import kernels
 from modtree._ops.generic import (
     Array,
     Spec,
-    indicator,
+    as_dtype_of,
     into_in_kernel_dtype,
     is_array,
     native,
     need_arrays,
     need_floating,
-    pick,
+    on_arrays_or_tensors,
     same_meta,
     select,
     slope_in_kernel_dtype,
@@ -31,6 +32,32 @@ _DENSITY_AT_0 = 1 / math.sqrt(2 * math.pi)
 # Constants of the approximation of GELU by tanh (Hendrycks and Gimpel, 2016).
 _TANH_SCALE = math.sqrt(2 / math.pi)
 _TANH_CUBIC = 0.044715
+
+relu = ops["relu"]
+sigmoid = ops["sigmoid"]
+softmax = ops["softmax"]
+log_softmax = ops["log_softmax"]
+_sigmoid = on_arrays_or_tensors(sigmoid)
+
+
+def _in_single(function: Callable[..., Array], *arguments: Any) -> Array:
+    """What there is no kernel for, float16, is computed in float32."""
+    wide = (x.astype(np.float32) if isinstance(x, np.ndarray) else x for x in arguments)
+    return function(*wide).astype(np.float16)
+
+
+def _passed(mask: Any, g: Any, x: Any) -> Any:
+    """g where the mask holds, else 0: not a product with the mask, which is NaN for an infinite
+    g.
+    """
+    return steady(select(mask, g), x)
+
+
+def _need_ordered(name: str, x: Array) -> None:
+    """For what compares numbers, integers too."""
+    need_arrays(name, x)
+    if x.dtype.kind not in "fiu":
+        raise NotImplementedError(f'"{name}" not implemented for {x.dtype}')
 
 
 def _gelu(x: Array, tanh: bool = False) -> Array:
@@ -57,7 +84,7 @@ def _silu(x: Array, out: Array | None = None) -> Array:
 def _silu_slope(g: Any, _out: Any, x: Any) -> Any:
     if is_array(g):
         return slope_in_kernel_dtype(kernels.silu_backward, g, x)
-    s = 1 / (1 + np.exp(-x))
+    s = _sigmoid(x)
     return g * (s * (x * (1 - s) + 1))
 
 
@@ -72,16 +99,14 @@ def _mish_parts(x: Any) -> tuple[Any, Any]:
 def _mish(x: Array) -> Array:
     need_floating("mish", x)
     if x.dtype == np.float16:
-        return _mish(x.astype(np.float32)).astype(np.float16)
+        return _in_single(_mish, x)
     _, n = _mish_parts(x)
     return x * (n / (n + 2))
 
 
-def _mish_slope(g: Any, _out: Any, x: Any) -> Any:
+def _mish_slope(g: Any, out: Any, x: Any) -> Any:
     if is_array(g) and g.dtype == np.float16:
-        return _mish_slope(g.astype(np.float32), None, x.astype(np.float32)).astype(np.float16)
-    if not is_array(g) and g.dtype == as_dtype("float16"):
-        return _mish_slope(g.float(), None, x.float()).to(g.dtype)
+        return _in_single(_mish_slope, g, out, x)
     e, n = _mish_parts(x)
     t = n / (n + 2)
     return g * (t + x * (1 - t) * (1 + t) * (e / (e + 1)))
@@ -91,20 +116,16 @@ def _softplus(x: Array, beta: float, threshold: float) -> Array:
     need_floating("softplus", x)
     if native(x):
         return kernels.softplus(x, beta, threshold)
-    z = x * beta
-    tail = np.log1p(np.exp(-np.abs(z))) * (z <= threshold)
-    return (np.maximum(z, 0) + tail) / beta
+    return _in_single(kernels.softplus, x, beta, threshold)
 
 
 def _softplus_slope(g: Any, _out: Any, x: Any, beta: float, threshold: float) -> Any:
     if native(g, x):
         return kernels.softplus_backward(g, x, beta, threshold)
+    if is_array(g):
+        return _in_single(kernels.softplus_backward, g, x, beta, threshold)
     z = x * beta
-    s = 1 / (1 + np.exp(-z))
-    if not is_array(g):
-        return np.where(z > threshold, g, g * s)
-    above = indicator(z > threshold, x)
-    return g * (above + (1 - above) * s)
+    return np.where(z > threshold, g, g * _sigmoid(z))
 
 
 def _logsigmoid(x: Array) -> Array:
@@ -126,22 +147,26 @@ derive("gelu", _gelu_slope)
 derive("silu", _silu_slope)
 derive("mish", _mish_slope)
 derive("softplus", _softplus_slope)
-derive("logsigmoid", lambda g, _out, x: g / (1 + np.exp(x)))
+derive("logsigmoid", lambda g, _out, x: g * _sigmoid(-x))
 derive("softsign", lambda g, _out, x: g / np.square(np.abs(x) + 1))
-
-relu = ops["relu"]
-sigmoid = ops["sigmoid"]
-softmax = ops["softmax"]
-log_softmax = ops["log_softmax"]
 
 
 def _hardtanh(x: Array, low: float, high: float, out: Array | None = None) -> Array:
-    need_arrays("hardtanh", x)
     if native(x) and low <= high:
         return kernels.clamp(x, low, high, out)
-    if x.dtype.kind in "iu":
-        return np.clip(x, int(low), int(high))
-    return np.minimum(np.maximum(x, low), high)
+    need_arrays("hardtanh", x)
+    kind = x.dtype.kind
+    if kind == "b":
+        raise RuntimeError("Bool inputs not supported for hardtanh: convert with .float()")
+    if kind == "c":
+        raise NotImplementedError("hardtanh is not supported for complex types")
+    if kind == "f":
+        return np.minimum(np.maximum(x, low), high)
+    if kind == "u" and min(int(low), int(high)) < 0:
+        raise RuntimeError(
+            f"cannot do hardtanh on an unsigned type with negative limits, got {low} and {high}"
+        )
+    return np.minimum(np.maximum(x, as_dtype_of(x, int(low))), as_dtype_of(x, int(high)))
 
 
 def _leaky_relu(x: Array, slope: float, out: Array | None = None) -> Array:
@@ -149,16 +174,13 @@ def _leaky_relu(x: Array, slope: float, out: Array | None = None) -> Array:
     need_floating("leaky_relu", x)
     if native(x):
         return kernels.leaky_relu(x, slope, out=out)
-    return np.maximum(x, x * slope) if slope <= 1 else np.minimum(x, x * slope)
+    return _in_single(kernels.leaky_relu, x, slope)
 
 
 def _leaky_slope(g: Any, out: Any, _x: Any, slope: float) -> Any:
     if native(g, out):
         return kernels.leaky_relu_backward(g, out, slope)
-    if not is_array(g):
-        return steady(np.where(out > 0, g, g * slope), out)
-    above = indicator(out > 0, out)
-    return g * (above + (1 - above) * slope)
+    return steady(np.where(out > 0, g, g * slope), out)
 
 
 def _elu(x: Array, alpha: float, scale: float, input_scale: float) -> Array:
@@ -168,72 +190,63 @@ def _elu(x: Array, alpha: float, scale: float, input_scale: float) -> Array:
 
 
 def _elu_slope(g: Any, out: Any, _x: Any, alpha: float, scale: float, input_scale: float) -> Any:
-    if is_array(g):
-        below = (np.minimum(out, 0) + alpha * scale) * input_scale
-        step = scale - alpha * scale * input_scale
-        return g * (below + indicator(out > 0, out) * step if step else below)
-    # At 0 the second derivative is 0: torch's choice.
-    below = (select(~(out >= 0), out) + alpha * scale) * input_scale
-    return g * np.where(out > 0, select(out < 0, below) + scale, below)
+    # At 0 the second derivative is 0, and NaN is above 0: torch's choices.
+    below = (select(out < 0, out) + alpha * scale) * input_scale
+    return g * np.where(out <= 0, below, below * 0 + scale)
 
 
 def _threshold(x: Array, threshold: float, value: float, out: Array | None = None) -> Array:
-    need_arrays("threshold", x)
     if native(x):
         return kernels.threshold(x, threshold, value, out)
-    threshold, value = fitted_number(threshold, x.dtype), fitted_number(value, x.dtype)
-    return np.where(x <= threshold, np.asarray(value).astype(x.dtype), x)
+    _need_ordered("threshold", x)
+    return np.where(x <= as_dtype_of(x, threshold), as_dtype_of(x, value), x)
 
 
 def _hardswish(x: Array, out: Array | None = None) -> Array:
     need_floating("hardswish", x)
     if native(x):
         return kernels.hardswish(x, out=out)
-    return x * np.minimum(np.maximum(x + 3, 0), 6) / 6
+    return _in_single(kernels.hardswish, x)
 
 
 def _hardswish_slope(g: Any, _out: Any, x: Any) -> Any:
     if native(g, x):
         return kernels.hardswish_backward(g, x)
-    if not is_array(g):
-        inside = g * (select((x > -3) & (x < 3), x) / 3 + 0.5)
-    else:
-        inside = g * (np.minimum(np.maximum(x, -3), 3) / 3 + 0.5)
-    return select(~(x <= -3), pick((x >= 3) | (x != x), g, inside))
+    if is_array(g):
+        return _in_single(kernels.hardswish_backward, g, x)
+    inside = np.where(x < 3, g * (select(x < 3, x) / 3 + 0.5), g)
+    return select(~(x <= -3), inside)
 
 
 def _hardsigmoid(x: Array, out: Array | None = None) -> Array:
     need_floating("hardsigmoid", x)
     if native(x):
         return kernels.hardsigmoid(x, out=out)
-    return np.minimum(np.maximum(x + 3, 0), 6) / 6
+    return _in_single(kernels.hardsigmoid, x)
 
 
 def _hardshrink(x: Array, limit: float) -> Array:
     need_floating("hardshrink", x)
     if native(x):
         return kernels.hardshrink(x, limit)
-    return x * (np.abs(x) > limit)
+    return _in_single(kernels.hardshrink, x, limit)
 
 
 def _softshrink(x: Array, limit: float) -> Array:
     need_floating("softshrink", x)
     if native(x):
         return kernels.softshrink(x, limit)
-    return x - np.minimum(np.maximum(x, -limit), limit)
+    return _in_single(kernels.softshrink, x, limit)
 
 
 def _prelu(x: Array, weight: Array) -> Array:
     """``weight`` broadcasts to x."""
     need_floating("prelu", x)
-    return np.maximum(x, 0) + np.minimum(x, 0) * weight
+    return np.where(x > 0, x, x * weight)
 
 
 def _prelu_slope(g: Any, _out: Any, x: Any, weight: Any) -> Any:
-    if not is_array(g):
-        return steady(np.where(x > 0, g, g * weight), x)
-    above = indicator(x > 0, x)
-    return g * (above + (1 - above) * weight)
+    return steady(np.where(x > 0, g, g * weight), x)
 
 
 def _prelu_meta(x: Array, weight: Array) -> Spec:
@@ -243,31 +256,31 @@ def _prelu_meta(x: Array, weight: Array) -> Spec:
 def _hardtanh_slope(g: Any, out: Any, _x: Any, low: float, high: float) -> Any:
     if native(g, out):
         return kernels.between(g, out, low, high)
-    return steady(select(~((out <= low) | (out >= high)), g), out)
+    return _passed(~((out <= low) | (out >= high)), g, out)
 
 
 def _threshold_slope(g: Any, _out: Any, x: Any, threshold: float, value: float) -> Any:
     if native(g, x):
         return kernels.threshold_backward(g, x, threshold)
-    return steady(select(~(x <= threshold), g), x)
+    return _passed(~(x <= threshold), g, x)
 
 
 def _hardsigmoid_slope(g: Any, out: Any, _x: Any) -> Any:
     if native(g, out):
         return kernels.hardsigmoid_backward(g, out)
-    return steady(select((out > 0) & (out < 1), g / 6), out)
+    return _passed((out > 0) & (out < 1), g / 6, out)
 
 
 def _hardshrink_slope(g: Any, _out: Any, x: Any, limit: float) -> Any:
     if native(g, x):
         return kernels.shrink_backward(g, x, limit)
-    return steady(select(~(np.abs(x) <= limit), g), x)
+    return _passed(~((x >= -limit) & (x <= limit)), g, x)
 
 
 def _softshrink_slope(g: Any, out: Any, _x: Any, limit: float) -> Any:
     if native(g, out):
         return kernels.shrink_backward(g, out)
-    return steady(select(out != 0, g), out)
+    return _passed(out != 0, g, out)
 
 
 hardtanh = define("hardtanh", _hardtanh, meta=same_meta, writes_into=True)
@@ -290,5 +303,5 @@ derive("softshrink", _softshrink_slope)
 derive(
     "prelu",
     _prelu_slope,
-    lambda g, _out, x, _weight: g * np.minimum(x, 0),
+    lambda g, _out, x, _weight: select(~(x > 0), g * x),
 )

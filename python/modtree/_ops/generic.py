@@ -281,6 +281,20 @@ def need_floating(name: str, x: Array) -> None:
         )
 
 
+def as_dtype_of(x: Array, value: Any) -> Any:
+    """A number for a tensor of integers, which truncates it; an error where it does not fit."""
+    if x.dtype.kind not in "iu":
+        return value
+    limits = np.iinfo(x.dtype)
+    # A negative integer, but not a negative float, wraps around in an unsigned dtype.
+    low = -limits.max if isinstance(value, int) and not limits.min else limits.min
+    if not low <= value <= limits.max:
+        raise RuntimeError(
+            f"value cannot be converted to type {x.dtype} without overflow, got {value}"
+        )
+    return np.asarray(int(value)).astype(x.dtype)
+
+
 def indicator(condition: Array, like: Array) -> Array:
     """1 where the condition holds, else 0. Products with it select many times faster than
     ``np.where`` does on mixed signs.

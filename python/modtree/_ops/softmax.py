@@ -17,6 +17,8 @@ def _along(kernel: Any, otherwise: Any, x: Any, axis: int) -> Any:
     """A kernel along the last axis; along others NumPy's functions, which go through the memory in
     order.
     """
+    if not x.size:
+        return x.copy()  # of any dtype
     _require_softmax_float(x)
     if x.dtype == np.float16:
         return _along(kernel, otherwise, x.astype(np.float32), axis).astype(np.float16)

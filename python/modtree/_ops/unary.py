@@ -90,12 +90,18 @@ def _rsqrt(x: Any) -> Any:
 def _sigmoid(x: Any, out: Any = None) -> Any:
     if native(x):
         return kernels.sigmoid(x, out)
+    if x.dtype == np.float16:
+        return kernels.sigmoid(x.astype(np.float32)).astype(np.float16)
     return np.reciprocal(1 + np.exp(np.negative(x)))
 
 
 def _relu(x: Any, out: Any = None) -> Any:
     if x.size > _SMALL and native(x):
         return kernels.clamp(x, 0.0, math.inf, out)
+    if x.dtype.char in "?FD":
+        if x.dtype.char == "?":
+            raise RuntimeError("Boolean inputs not supported for relu: convert with .float()")
+        raise NotImplementedError("relu is not supported for complex types")
     return np.maximum(x, np.zeros((), x.dtype), out=out)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from modtree._ops import activation as activation_ops
 from modtree._tensor.creation import empty_like, zeros_like
-from modtree._tensor.grad_mode import no_grad
+from modtree._tensor.grad_mode import is_grad_enabled, no_grad
 from modtree._tensor.tensor import Tensor
 from modtree.nn.functional._common import checked_dim, need_tensor
 
@@ -60,7 +60,14 @@ def _run(operation: Any, input: Tensor, *options: Any, inplace: bool) -> Tensor:
     return operation.inplace(input, *options) if inplace else operation(input, *options)
 
 
-def gelu(input: Tensor, approximate: str = "none") -> Tensor:
+def _need_floating(name: str, input: Tensor) -> None:
+    if not input.is_floating_point():
+        raise NotImplementedError(
+            f'"{name}" not implemented for {input.dtype}: expected a floating dtype'
+        )
+
+
+def gelu(input: Tensor, *, approximate: str = "none") -> Tensor:
     """``x * Phi(x)``, exact, or with ``approximate="tanh"`` its approximation by tanh."""
     if approximate not in ("none", "tanh"):
         raise RuntimeError(f"approximate argument must be either none or tanh, got {approximate!r}")
@@ -118,7 +125,8 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
         inplace: Write into the input.
     """
     if negative_slope < 0:
-        return _of_pieces("leaky_relu", input, input, input * negative_slope, inplace)
+        _check_pieces("leaky_relu", input, inplace)
+        return input.where(input > 0, input * negative_slope)
     return _run(activation_ops.leaky_relu, input, negative_slope, inplace=inplace)
 
 
@@ -127,25 +135,24 @@ def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     return leaky_relu(input, negative_slope, inplace=True)
 
 
-def _of_pieces(name: str, input: Tensor, above: Tensor, below: Tensor, inplace: bool) -> Tensor:
-    """``above`` where the input is positive, else ``below``: where the result does not tell which
-    it was.
-    """
+def _check_pieces(name: str, input: Tensor, inplace: bool) -> None:
+    """Before a function whose result does not tell on which side of 0 the input was."""
+    _need_floating(name, input)
     if inplace:
         raise RuntimeError(
             f"{name} in place with a negative factor cannot be differentiated: the result does "
             f"not tell on "
             "which side of 0 the input was. Use inplace=False"
         )
-    return above.where(input > 0, below)
 
 
 def _elu(
     name: str, input: Tensor, alpha: float, scale: float, input_scale: float, inplace: bool
 ) -> Tensor:
     if alpha < 0:
+        _check_pieces(name, input, inplace)
         below = (input.clamp(max=0) * input_scale).expm1() * (alpha * scale)
-        return _of_pieces(name, input, input * scale, below, inplace)
+        return below.where(input <= 0, input * scale)
     return _run(activation_ops.elu, input, alpha, scale, input_scale, inplace=inplace)
 
 
@@ -186,8 +193,7 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     if alpha == 0:
         raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
     if alpha < 0:
-        below = (input.clamp(max=0) / alpha).expm1() * alpha
-        return _of_pieces("celu", input, input, below, inplace)
+        return _elu("celu", input, alpha, 1.0, 1.0 / alpha, inplace)
     return _run(activation_ops.elu, input, alpha, 1.0, 1.0 / alpha, inplace=inplace)
 
 
@@ -198,6 +204,13 @@ def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """``x * sigmoid(x)``."""
+    if input.is_complex():
+        if not inplace and input.requires_grad and is_grad_enabled():
+            raise RuntimeError(
+                "silu does not support automatic differentiation for outputs with complex dtype"
+            )
+        product = input * activation_ops.sigmoid(input)
+        return input.copy_(product) if inplace else product
     return _run(activation_ops.silu, input, inplace=inplace)
 
 
@@ -229,6 +242,9 @@ def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
 
 def softsign(input: Tensor) -> Tensor:
     """``x / (1 + |x|)``."""
+    need_tensor("softsign", input)
+    if input.dtype.name == "bool":
+        raise NotImplementedError('"abs" not implemented for bool: convert with .float()')
     return activation_ops.softsign(input)
 
 
@@ -254,6 +270,8 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x moved towards 0 by ``lambd``; 0 where ``|x| <= lambd``."""
+    need_tensor("softshrink", input)
+    _need_floating("softshrink", input)
     if lambd < 0:
         raise RuntimeError(f"softshrink: lambda must not be negative, but found {lambd}")
     return activation_ops.softshrink(input, lambd)
@@ -371,6 +389,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
         raise RuntimeError(
             f"Halving dimension must be even, but dimension {dim % input.dim()} is size {size}"
         )
+    _need_floating("glu", input)
     a, b = input.split(size // 2, dim) if size else (input, input)
     return a * activation_ops.sigmoid(b)
 
