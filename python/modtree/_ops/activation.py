@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from modtree._C import kernels
+from modtree._C import TensorBase, kernels
 from modtree._ops.generic import (
     Array,
     Spec,
@@ -19,7 +19,6 @@ from modtree._ops.generic import (
     native,
     need_arrays,
     need_floating,
-    on_arrays_or_tensors,
     same_meta,
     select,
     slope_in_kernel_dtype,
@@ -37,7 +36,11 @@ relu = ops["relu"]
 sigmoid = ops["sigmoid"]
 softmax = ops["softmax"]
 log_softmax = ops["log_softmax"]
-_sigmoid = on_arrays_or_tensors(sigmoid)
+
+
+def _sigmoid(x: Any) -> Any:
+    """Of a tensor, or of an array, which NumPy makes a number of when it has no dimensions."""
+    return sigmoid(x) if isinstance(x, TensorBase) else sigmoid.forward(np.asarray(x))
 
 
 def _in_single(function: Callable[..., Array], *arguments: Any) -> Array:

@@ -86,7 +86,7 @@ def broadcast_shapes(*shapes: Any) -> Any:
 
 def broadcast_tensors(*tensors: Any) -> Any:
     """All tensors expanded to their common shape."""
-    shape = np.broadcast_shapes(*(tuple(x.shape) for x in tensors))
+    shape = tuple(broadcast_shapes(*(x.shape for x in tensors)))
     return tuple(ops["expand"](x, shape) for x in tensors)
 
 

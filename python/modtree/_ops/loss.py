@@ -9,15 +9,30 @@ from typing import Any
 import numpy as np
 
 from modtree._C import kernels, own_index
-from modtree._ops.generic import Array, Spec, is_array, native, need_arrays, need_floating
+from modtree._ops.generic import (
+    Array,
+    Spec,
+    is_array,
+    native,
+    need_arrays,
+    need_floating,
+    operation,
+)
 from modtree._ops.registry import define, derive, derive_jointly
+
+_sign = operation("sgn")
 
 
 def reduced(values: Array, reduction: str) -> Any:
     if reduction == "none":
         return values
+    whole = values.dtype.kind in "bui"
     if reduction == "sum":
-        return values.sum()
+        return values.sum(dtype=np.int64 if whole else None)
+    if whole:
+        raise RuntimeError(
+            f"mean(): the input must be of a floating or complex dtype, got {values.dtype}"
+        )
     return values.mean() if values.size else np.full((), np.nan, values.dtype)
 
 
@@ -36,8 +51,7 @@ def _loss_meta(x: Array, y: Array, reduction: str, *options: Any) -> Spec:
 
 
 def _mse(x: Array, y: Array, reduction: str) -> Any:
-    if x.dtype.kind != "c":
-        need_floating("mse_loss", x)
+    need_floating("mse_loss", x)
     return reduced(np.square(x - y), reduction)
 
 
@@ -51,18 +65,20 @@ def _l1(x: Array, y: Array, reduction: str) -> Any:
 
 
 def _l1_slope(g: Any, _out: Any, x: Any, y: Any, reduction: str) -> Any:
-    d = np.sign(x - y)
+    # Not NumPy's sign: that of NaN is 0, as in torch.
+    d = _sign(x - y)
     return d * spread(g, d, reduction)
 
 
 def _smooth_l1(x: Array, y: Array, reduction: str, beta: float) -> Any:
-    if beta and native(x, y) and x.shape == y.shape:
+    if not beta:
+        return _l1(x, y, reduction)
+    if native(x, y) and x.shape == y.shape:
         return reduced(kernels.huber(x, y, beta, beta), reduction)
+    need_floating("smooth_l1_loss", x)
     d = np.abs(x - y)
-    if beta:
-        inner = np.minimum(d, beta)
-        d = inner * (d - inner * 0.5) / beta
-    return reduced(d, reduction)
+    inner = np.minimum(d, beta)
+    return reduced(inner * (d - inner * 0.5) / beta, reduction)
 
 
 def _smooth_l1_slope(g: Any, _out: Any, x: Any, y: Any, reduction: str, beta: float) -> Any:
@@ -84,6 +100,7 @@ def _within(d: Any, bound: float) -> Any:
 def _huber(x: Array, y: Array, reduction: str, delta: float) -> Any:
     if native(x, y) and x.shape == y.shape:
         return reduced(kernels.huber(x, y, delta, 1.0), reduction)
+    need_floating("huber_loss", x)
     d = np.abs(x - y)
     inner = np.minimum(d, delta)
     return reduced(inner * (d - inner * 0.5), reduction)
@@ -104,7 +121,7 @@ def _minus_with_bound(slope: Any) -> Any:
 
 
 mse_loss = define("mse_loss", _mse, promote="arith", operands=2, meta=_loss_meta)
-l1_loss = define("l1_loss", _l1, promote="arith", operands=2, meta=_loss_meta)
+l1_loss = define("l1_loss", _l1, promote="arith", operands=2, no_bool=True, meta=_loss_meta)
 smooth_l1_loss = define("smooth_l1_loss", _smooth_l1, promote="arith", operands=2, meta=_loss_meta)
 huber_loss = define("huber_loss", _huber, promote="arith", operands=2, meta=_loss_meta)
 derive("mse_loss", _mse_slope, _minus(_mse_slope))
@@ -118,8 +135,8 @@ derive("huber_loss", _huber_slope, _minus_with_bound(_huber_slope))
 def _kl_div(x: Array, y: Array, reduction: str, log_target: bool) -> Any:
     if log_target:
         return reduced(np.exp(y) * (y - x), reduction)
-    positive = y > 0
-    own = np.where(positive | np.isnan(y), y * np.log(np.where(positive, y, 1)), 0)
+    zero = y == 0  # which costs nothing, while a negative one is NaN
+    own = np.where(zero, 0, y * np.log(np.where(zero, 1, y)))
     return reduced(own - y * x, reduction)
 
 
@@ -139,20 +156,23 @@ def _kl_div_target(g: Any, _out: Any, x: Any, y: Any, reduction: str, log_target
     if log_target:
         return g * (np.exp(y) * (d + 1))
     # At 0, y log y counts as 0, with derivative 0.
-    return g * (np.where(y > 0, np.log(y) + 1, y * 0) - x)
+    return g * (np.where(y == 0, y * 0, np.log(y) + 1) - x)
 
 
 def _bce(x: Array, y: Array, reduction: str, weight: Array | None) -> Any:
     """Logarithms are cut off at -100, so that a certain and wrong answer costs a finite amount."""
     need_floating("binary_cross_entropy", x)
-    if x.size and not (x.min() >= 0 and x.max() <= 1):
-        raise RuntimeError(
-            "all elements of input should be between 0 and 1: binary_cross_entropy takes "
-            f"probabilities, got values from {x.min()} to {x.max()}. For logits use "
-            "binary_cross_entropy_with_logits"
-        )
+    for name, values in (("input", x), ("target", y)):
+        if values.size and not (values.min() >= 0 and values.max() <= 1):
+            raise RuntimeError(
+                f"all elements of {name} should be between 0 and 1: binary_cross_entropy takes "
+                f"probabilities, got values from {values.min()} to {values.max()}. For logits use "
+                "binary_cross_entropy_with_logits"
+            )
     loss = (y - 1) * np.maximum(np.log1p(-x), -100) - y * np.maximum(np.log(x), -100)
-    return reduced(loss if weight is None else loss * weight, reduction)
+    if weight is not None:
+        loss = (loss * weight).astype(x.dtype, copy=False)
+    return reduced(loss, reduction)
 
 
 def _bce_input(g: Any, _out: Any, x: Any, y: Any, reduction: str, weight: Any) -> Any:
@@ -164,7 +184,7 @@ def _bce_input(g: Any, _out: Any, x: Any, y: Any, reduction: str, weight: Any) -
 def _bce_target(g: Any, _out: Any, x: Any, _y: Any, reduction: str, weight: Any) -> Any:
     g = spread(g, x, reduction)
     g = g if weight is None else g * weight
-    return g * (np.maximum(np.log1p(-x), -100) - np.maximum(np.log(x), -100))
+    return g * (np.log1p(-x) - np.log(x))
 
 
 def _softplus(x: Any) -> Any:
@@ -223,7 +243,8 @@ def _check(name: str, x: Array, target: Array, weight: Array | None) -> None:
             f"size {list(x.shape)}"
         )
     need_floating(name, x)
-    if target.dtype not in (np.int64, np.uint8):
+    # Bytes are taken for an input (N, C) or (C) alone.
+    if target.dtype != np.int64 and (target.dtype != np.uint8 or x.ndim > 2):
         raise RuntimeError(
             f"expected target dtype to be Long or Byte, but got {target.dtype}: {name} takes "
             f"class numbers; "
@@ -246,9 +267,12 @@ def _check(name: str, x: Array, target: Array, weight: Array | None) -> None:
 
 
 def _as_matrix(x: Any) -> Any:
-    if x.ndim <= 2:
-        return x.reshape((-1, x.shape[-1]))
-    return np.moveaxis(x, 1, -1).reshape((-1, x.shape[1]))
+    if x.ndim == 2:
+        return x
+    if x.ndim == 1:
+        return x.reshape((1, x.shape[0]))
+    rows = x.shape[0] * math.prod(x.shape[2:])
+    return np.moveaxis(x, 1, -1).reshape((rows, x.shape[1]))
 
 
 def _as_input(rows: Any, shape: tuple[int, ...]) -> Any:
@@ -269,7 +293,7 @@ def _chosen(target: Array, classes: int, ignore: int) -> tuple[Array, Array | No
         counts = index != ignore
         index = np.where(counts, index, 0)
         low, high = index.min(), index.max()
-        if low < 0 or high >= classes:
+        if low < 0 or high >= classes and counts.any():
             raise IndexError(
                 f"Target {low if low < 0 else high} is out of bounds: there are {classes} classes"
             )
@@ -280,7 +304,7 @@ def _weights(index: Array, counts: Array | None, weight: Array | None, dtype: An
     """How much each element counts; None: all 1."""
     if weight is None:
         return None if counts is None else counts.astype(dtype)
-    chosen = weight[index]
+    chosen = weight[index] if weight.size else np.zeros(index.shape, dtype)
     return chosen if counts is None else chosen * counts
 
 
@@ -289,12 +313,20 @@ def _total(weights: Array | None, index: Array, dtype: Any) -> Any:
 
 
 def _picked(
-    logp: Array, index: Array, weights: Array | None, shape: tuple[int, ...], reduction: str
+    logp: Array,
+    index: Array,
+    counts: Array | None,
+    weights: Array | None,
+    shape: tuple[int, ...],
+    reduction: str,
 ) -> tuple[Array, Any]:
     """Minus the value at each element's class, reduced; and what a mean divides by."""
-    loss = -logp[np.arange(index.size), index]
+    # Where nothing counts there may be no class to look up.
+    loss = -logp[np.arange(index.size), index] if logp.size else np.zeros(index.shape, logp.dtype)
     if weights is not None:
-        loss = np.where(weights == 0, 0, loss * weights)  # what is ignored may be infinite
+        loss = loss * weights
+    if counts is not None:
+        loss = np.where(counts, loss, 0)  # what is ignored may be infinite
     total = _total(weights, index, logp.dtype) if reduction == "mean" else None
     if reduction == "none":
         return loss.reshape(shape), total
@@ -319,8 +351,8 @@ def _nll_recorded(
     index, counts = _chosen(target, rows.shape[1], ignore)
     weights = _weights(index, counts, weight, x.dtype)
     shape = target.shape if x.ndim > 1 else ()
-    out, total = _picked(rows, index, weights, shape, reduction)
-    return out, (index, weights, total)
+    out, total = _picked(rows, index, counts, weights, shape, reduction)
+    return out, (index, counts, weights, total)
 
 
 def _nll(x: Array, target: Array, weight: Array | None, ignore: int, reduction: str) -> Any:
@@ -337,7 +369,7 @@ def _nll_backward(
     ignore: int,
     reduction: str,
 ) -> tuple[Any, ...]:
-    index, weights, total = saved
+    index, counts, weights, total = saved
     shape = x_like.shape
     classes = shape[1 if len(shape) > 1 else 0]
     array = is_array(g)
@@ -345,16 +377,16 @@ def _nll_backward(
     rows = np.zeros((index.size, classes), dtype)
     g = _element_gradients(g, total)
     if array:
-        # Where an element does not count, the gradient is 0 even if the mean over nothing is not a
-        # number.
-        slope = (
-            -g.reshape(-1)
-            if weights is None
-            else np.where(weights == 0, 0, -g.reshape(-1) * weights)
-        )
-        rows[np.arange(index.size), index] = slope
+        slope = -g.reshape(-1) if weights is None else -g.reshape(-1) * weights
+        if counts is not None:
+            # Where an element does not count, the gradient is 0 even if the mean over nothing is
+            # not a number.
+            slope = np.where(counts, slope, 0)
+        if rows.size:
+            rows[np.arange(index.size), index] = slope
         return (_as_input(rows, shape),)
-    rows[np.arange(index.size), index] = -1 if weights is None else -weights
+    if rows.size:
+        rows[np.arange(index.size), index] = -1 if weights is None else -weights
     return (_as_input(g * rows, shape),)
 
 
@@ -402,7 +434,7 @@ def _cross_entropy_recorded(
     if weight is None:
         total = losses.dtype.type(np.count_nonzero(counts))
     else:
-        total = weight[index[counts]].sum()
+        total = weight[index[counts]].sum() if weight.size else weight.sum()
     return losses.sum() / total, (index, denominator, total)
 
 
@@ -463,7 +495,7 @@ def _shares(
     share = np.zeros((index.size, classes), dtype)
     kept = np.flatnonzero(counts)
     share[kept, index[kept]] = (1 - smoothing) * each[index[kept]]
-    return share + counts[:, None] * each * (smoothing / classes)
+    return share + counts[:, None] * each * (smoothing / max(classes, 1))
 
 
 cross_entropy = define(

@@ -14,7 +14,10 @@ from collections.abc import Callable
 
 from modtree._ops import activation as activation_ops
 from modtree._ops import loss as loss_ops
+from modtree._ops.broadcast import broadcast_tensors
 from modtree._tensor.batch_levels import for_each_sample
+from modtree._tensor.creation import ones_like
+from modtree._tensor.grad_mode import no_grad
 from modtree._tensor.tensor import Tensor
 from modtree.nn.functional._common import (
     checked_reduction,
@@ -43,23 +46,31 @@ __all__ = [
 # -- element by element ----------------------------------------------------------------------------
 
 
-def _warn_of_sizes(input: Tensor, target: Tensor, stacklevel: int = 3) -> None:
-    if target.shape != input.shape:
-        warnings.warn(
-            f"Using a target size ({target.shape}) that is different to the input size "
-            f"({input.shape}): the two are "
-            "broadcast, which is likely not what is meant. Give them the same size.",
-            stacklevel=stacklevel,
+def _same_size(input: Tensor, target: Tensor, stacklevel: int = 3) -> tuple[Tensor, Tensor]:
+    """Both, broadcast with a warning. Afterwards neither is a scalar, whose dtype would not
+    count.
+    """
+    if target.shape == input.shape:
+        return input, target
+    warnings.warn(
+        f"Using a target size ({target.shape}) that is different to the input size "
+        f"({input.shape}): the two are "
+        "broadcast, which is likely not what is meant. Give them the same size.",
+        stacklevel=stacklevel,
+    )
+    return broadcast_tensors(input, target)
+
+
+def _check_weight(weight: Tensor, input: Tensor) -> None:
+    if weight.shape != input.shape:
+        raise ValueError(
+            f"Weights and input must have the same size, got {tuple(weight.shape)} and "
+            f"{tuple(input.shape)}"
         )
 
 
 def _weighted(loss: Tensor, weight: Tensor, reduction: str) -> Tensor:
     """A weighted mean divides by the sum of the weights."""
-    if weight.shape != loss.shape:
-        raise ValueError(
-            f"Weights and input must have the same size, got {tuple(weight.shape)} and "
-            f"{tuple(loss.shape)}"
-        )
     weighted = loss * weight
     if reduction == "mean":
         return weighted.sum() / weight.sum()
@@ -69,6 +80,7 @@ def _weighted(loss: Tensor, weight: Tensor, reduction: str) -> Tensor:
 def _error(
     name: str,
     op: Callable[[Tensor, Tensor, str], Tensor],
+    each: Callable[[Tensor], Tensor],
     input: Tensor,
     target: Tensor,
     size_average: bool | None,
@@ -76,12 +88,13 @@ def _error(
     reduction: str,
     weight: Tensor | None,
 ) -> Tensor:
-    """A loss that has no options besides weights."""
+    """A loss that has no options besides weights; ``each`` is that of a difference."""
     need_tensor(name, input, target)
-    _warn_of_sizes(input, target, stacklevel=4)
+    input, target = _same_size(input, target, stacklevel=4)
     reduction = loss_reduction(size_average, reduce, reduction, stacklevel=4)
     if weight is not None:
-        return _weighted(op(input, target, "none"), weight, reduction)
+        _check_weight(weight, input)
+        return _weighted(each(input - target), weight, reduction)
     return op(input, target, reduction)
 
 
@@ -104,7 +117,15 @@ def mse_loss(
         weight: Factors of the losses, of the input's shape; the mean is the weighted one.
     """
     return _error(
-        "mse_loss", loss_ops.mse_loss, input, target, size_average, reduce, reduction, weight
+        "mse_loss",
+        loss_ops.mse_loss,
+        Tensor.square,
+        input,
+        target,
+        size_average,
+        reduce,
+        reduction,
+        weight,
     )
 
 
@@ -127,7 +148,15 @@ def l1_loss(
         weight: Factors of the losses, of the input's shape; the mean is the weighted one.
     """
     return _error(
-        "l1_loss", loss_ops.l1_loss, input, target, size_average, reduce, reduction, weight
+        "l1_loss",
+        loss_ops.l1_loss,
+        Tensor.abs,
+        input,
+        target,
+        size_average,
+        reduce,
+        reduction,
+        weight,
     )
 
 
@@ -151,7 +180,7 @@ def smooth_l1_loss(
         beta: Where the square ends and the line begins; 0 makes it :func:`l1_loss`.
     """
     need_tensor("smooth_l1_loss", input, target)
-    _warn_of_sizes(input, target)
+    input, target = _same_size(input, target)
     if beta < 0:
         raise RuntimeError(f"smooth_l1_loss does not support negative values for beta, got {beta}.")
     reduction = loss_reduction(size_average, reduce, reduction)
@@ -177,7 +206,9 @@ def huber_loss(
             losses all the same.
     """
     need_tensor("huber_loss", input, target)
-    _warn_of_sizes(input, target)
+    input, target = _same_size(input, target)
+    if weight is not None:
+        _check_weight(weight, input)
     if delta <= 0:
         raise RuntimeError(
             f"huber_loss does not support non-positive values for delta, got {delta}."
@@ -213,6 +244,10 @@ def kl_div(
         log_target: The target is a logarithm too.
     """
     need_tensor("kl_div", input, target)
+    for x in (input, target):
+        if not x.is_floating_point():
+            kind = "Complex" if x.is_complex() else "Integral"
+            raise RuntimeError(f"kl_div: {kind} inputs not supported, got {x.dtype}")
     reduction = reduction_of(size_average, reduce, reduction)
     if reduction == "mean":
         warnings.warn(
@@ -288,7 +323,17 @@ def binary_cross_entropy_with_logits(
             f"Target size ({target.shape}) must be the same as input size ({input.shape})"
         )
     need_constants("binary_cross_entropy_with_logits", weight=weight, pos_weight=pos_weight)
+    if not input.is_floating_point():
+        raise NotImplementedError(
+            f'"binary_cross_entropy_with_logits" not implemented for {input.dtype}: convert with '
+            ".float()"
+        )
     return loss_ops.binary_cross_entropy_with_logits(input, target, reduction, weight, pos_weight)
+
+
+def _repeated_axes(x: Tensor, other: Tensor) -> int:
+    """Axes that have size 1 in x, and another in the other tensor."""
+    return sum(a == 1 != b for a, b in zip(x.shape, other.shape, strict=True))
 
 
 @for_each_sample
@@ -306,8 +351,8 @@ def gaussian_nll_loss(
     Args:
         input: Means.
         target: Samples.
-        var: Variances: of the input's shape, or without its last axis, or with 1 there, or one
-            number.
+        var: Variances: of the input's shape, or with 1 in one of its axes, or without the last
+            one, or one number.
         full: Add the constant ``0.5 * log(2 pi)``.
         eps: Variances count as at least this. Gradients see the variance itself.
         reduction: "mean", "sum" or "none".
@@ -316,20 +361,26 @@ def gaussian_nll_loss(
     if not isinstance(var, Tensor):
         if var < 0:
             raise ValueError("var has negative entry/entries")
-        var = input.new_full(input.shape, var)
-    elif (var._array < 0).any():
+        var = ones_like(input) * float(var)
+    elif var.is_complex():
+        raise NotImplementedError(f"gaussian_nll_loss: expected real variances, got {var.dtype}")
+    elif (var < 0).any():
         raise ValueError("var has negative entry/entries")
     if var.shape != input.shape:
-        if tuple(input.shape[:-1]) == tuple(var.shape):
+        if input.dim() and input.shape[:-1] == var.shape:
             var = var.unsqueeze(-1)
-        elif tuple(input.shape[:-1]) != tuple(var.shape[:-1]) or var.shape[-1] != 1:
+        elif input.dim() != var.dim() or _repeated_axes(var, input) != 1:
             raise ValueError(
                 f"var is of incorrect size: {tuple(var.shape)} does not fit an input of "
                 f"{tuple(input.shape)}"
             )
     checked_reduction(reduction)
+    if not var.is_floating_point():
+        raise RuntimeError(f"gaussian_nll_loss: expected var of a floating dtype, got {var.dtype}")
     # At least eps, and yet with the gradient of the variance itself.
-    bounded = var + (var.detach().clamp(min=eps) - var.detach())
+    bounded = var.clone()
+    with no_grad():
+        bounded.clamp_(min=eps)
     loss = (bounded.log() + (input - target).square() / bounded) * 0.5
     if full:
         loss = loss + 0.5 * math.log(2 * math.pi)
@@ -444,20 +495,29 @@ def cross_entropy(
     reduction = loss_reduction(size_average, reduce, reduction)
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
-    if target.shape == input.shape and input.dim():
+    if label_smoothing and target.dtype.name == "uint8":
+        raise RuntimeError("cross_entropy: Expected class numbers of int64 with label_smoothing")
+    if target.shape == input.shape:
         if not target.is_floating_point():
             raise RuntimeError(
                 "Expected floating point type for target with class probabilities, got "
                 f"{target.dtype}"
             )
+        _need_classes(input)
         return _with_probabilities(
             input, target, weight, ignore_index, reduction, float(label_smoothing)
         )
+    _need_classes(input)
     _check_classes(input, target)
     need_constants("cross_entropy", weight=weight)
     return loss_ops.cross_entropy(
         input, target, weight, ignore_index, reduction, float(label_smoothing)
     )
+
+
+def _need_classes(input: Tensor) -> None:
+    if input.dim() == 0:
+        raise IndexError("cross_entropy: Expected an input of at least 1 dimension, got a scalar")
 
 
 def _with_probabilities(
@@ -482,7 +542,7 @@ def _with_probabilities(
             f"weight tensor of shape: {list(weight.shape)}"
         )
     if smoothing:
-        target = target * (1 - smoothing) + smoothing / classes
+        target = target * (1 - smoothing) + smoothing / max(classes, 1)
     logp = activation_ops.log_softmax(input, axis)
     if weight is not None:
         logp = logp * weight.reshape((1,) * axis + (classes,) + (1,) * (input.dim() - axis - 1))

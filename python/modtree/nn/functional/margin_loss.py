@@ -244,6 +244,18 @@ def triplet_margin_with_distance_loss(
     )
 
 
+def _check_scores(name: str, input: Tensor) -> None:
+    if not input.is_floating_point():
+        raise NotImplementedError(
+            f'"{name}" not implemented for {input.dtype}: expected a floating dtype'
+        )
+    if 0 in input.shape[input.dim() == 2 :]:
+        raise RuntimeError(
+            f"{name}: Expected non-empty vector or matrix with optional 0-dim batch size, but got: "
+            f"{list(input.shape)}"
+        )
+
+
 def multi_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -275,14 +287,15 @@ def multi_margin_loss(
         raise ValueError("only p == 1 and p == 2 supported")
     if weight is not None and weight.dim() != 1:
         raise ValueError("weight must be one-dimensional")
+    _check_scores("multi_margin_loss", input)
     index = target.reshape(*target.shape, 1) if input.dim() > 1 else target.reshape(1)
-    short = (margin - input.gather(-1, index) + input).clamp(min=0)
+    short = relu(margin - input.gather(-1, index) + input).scatter(-1, index, 0.0)
     if p == 2:
         short = short * short
     if weight is not None:
         short = short * weight[index]
-    short = short.scatter(-1, index, 0.0)
-    return reduced(short.sum(-1) / input.shape[-1], reduction)
+    loss = short.sum(-1) / input.shape[-1]
+    return reduced(loss if input.dim() > 1 else loss.reshape(target.shape), reduction)
 
 
 def multilabel_margin_loss(
@@ -305,13 +318,16 @@ def multilabel_margin_loss(
     """
     need_tensor("multilabel_margin_loss", input, target)
     reduction = loss_reduction(size_average, reduce, reduction)
-    if input.dim() not in (1, 2) or target.shape != input.shape:
+    _check_scores("multilabel_margin_loss", input)
+    if input.dim() > 2 or target.shape != input.shape:
         raise RuntimeError(
             f"inconsistent target size: {list(target.shape)} for input of size: "
             f"{list(input.shape)}; both are (C) or (N, C)"
         )
     if target.is_floating_point():
         raise RuntimeError(f"multilabel_margin_loss: expected target of int64, got {target.dtype}")
+    if input.dim() == 0:
+        input, target = input.reshape(1), target.reshape(1)
     counts = (target >= 0).long().cumprod(-1)
     index = target.clamp(min=0) * counts
     right = counts.new_zeros(counts.shape).scatter_add(-1, index, counts) > 0
@@ -339,6 +355,8 @@ def multilabel_soft_margin_loss(
         reduction: "mean", "sum" or "none".
     """
     reduction = loss_reduction(size_average, reduce, reduction)
+    if input.dim() == 0:
+        raise IndexError("multilabel_soft_margin_loss: Expected an input of (..., C), got a scalar")
     loss = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
     if weight is not None:
         loss = loss * weight
