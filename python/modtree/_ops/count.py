@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from modtree._C import TensorBase, as_dtype
-from modtree._ops.generic import shared_evenly, wrap_dim
+from modtree._ops.generic import rows_of, shared_evenly, wrap_dim
 from modtree._ops.registry import define, derive, export, not_differentiable, ops
 
 _mode_result = namedtuple("mode", ["values", "indices"])  # type: ignore[name-match]
@@ -46,8 +46,7 @@ def _searchsorted(sequence: Any, values: Any, right: bool) -> Any:
     side = "right" if right else "left"
     if sequence.ndim == 1:
         return np.searchsorted(sequence, values, side).astype(np.int64)
-    rows = sequence.reshape(-1, sequence.shape[-1])
-    wanted = values.reshape(rows.shape[0], -1)
+    rows, wanted = rows_of(sequence), rows_of(values)
     found = [np.searchsorted(row, v, side) for row, v in zip(rows, wanted, strict=True)]
     return np.asarray(found, np.int64).reshape(values.shape)
 
@@ -287,7 +286,7 @@ def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any 
         free = free.clamp(min=0)  # type: ignore[attr-defined]
     else:
         free = max(free, 0) or math.nan
-    return (product / free).squeeze() if input.ndim < 2 else product / free
+    return (product / free).squeeze()  # of one variable a number, also where it is a row
 
 
 def corrcoef(input: Any) -> Any:

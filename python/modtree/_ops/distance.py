@@ -10,7 +10,7 @@ import numpy as np
 
 from modtree._C import TensorBase, kernels
 from modtree._ops.composed import gradients_of
-from modtree._ops.generic import Array, Spec, is_array
+from modtree._ops.generic import Array, Spec, is_array, rows_of
 from modtree._ops.independent import independent
 from modtree._ops.reduce import norm
 from modtree._ops.registry import define, derive, derive_jointly, export, ops
@@ -27,9 +27,7 @@ def _batches(x: Any, y: Any) -> tuple[tuple[int, ...], Any, Any]:
     batch = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
     y = y.swapaxes(-1, -2)
     x, y = (
-        np.broadcast_to(a, batch + a.shape[-2:]).reshape(-1, *a.shape[-2:])
-        if batch != a.shape[:-2]
-        else a.reshape(-1, *a.shape[-2:])
+        rows_of(np.broadcast_to(a, batch + a.shape[-2:]) if batch != a.shape[:-2] else a, 2)
         for a in (x, y)
     )
     return batch, x, y
@@ -57,7 +55,7 @@ def _cdist_gradients(needs: Any, g: Any, out: Any, x: Any, y: Any, p: float) -> 
     if x.dtype == np.float16:
         g, out, x, y = (a.astype(np.float32) for a in (g, out, x, y))
     batch, points, others = _batches(x, y)
-    g, out = (a.reshape(-1, *a.shape[-2:]) for a in (g, out))
+    g, out = (rows_of(a, 2) for a in (g, out))
     dx, dy = kernels.distance_backward(g, out, points, others, p)
     dy = dy.swapaxes(-1, -2)
     return dx.reshape(batch + x.shape[-2:]), dy.reshape(batch + y.shape[-2:]), None

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from modtree._C import from_array, kernels
-from modtree._ops.generic import Array, Spec, need_arrays, on_arrays_or_tensors
+from modtree._ops.generic import Array, Spec, need_arrays, on_arrays_or_tensors, rows_of
 from modtree._ops.registry import define, derive, derive_jointly, ops
 
 
@@ -79,7 +79,7 @@ def summed_by_index(
 def _embedding_backward(
     g: Array, indices: Array, count: int, padding: int | None, by_frequency: bool
 ) -> Array:
-    rows = g.reshape(-1, g.shape[-1])
+    rows = rows_of(g)
     return summed_by_index(rows, indices.reshape(-1), count, padding, by_frequency)
 
 

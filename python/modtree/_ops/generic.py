@@ -281,6 +281,14 @@ def need_floating(name: str, x: Array) -> None:
         )
 
 
+def rows_of(x: Any, kept: int = 1) -> Any:
+    """x with all but its last dimensions as one: a reshape with -1 could not tell how many rows
+    there are when one of the last sizes is 0.
+    """
+    lead = x.ndim - kept
+    return x.reshape((math.prod(x.shape[:lead]), *x.shape[lead:]))
+
+
 def as_dtype_of(x: Array, value: Any) -> Any:
     """A number for a tensor of integers, which truncates it; an error where it does not fit."""
     if x.dtype.kind not in "iu":

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from modtree._C import kernels
-from modtree._ops.generic import Array, Spec, broadcasts_to, need_arrays, sizes
+from modtree._ops.generic import Array, Spec, broadcasts_to, conj, need_arrays, rows_of, sizes
 from modtree._ops.matrix_product import matmul
 from modtree._ops.registry import define, derive_jointly
 
@@ -36,6 +36,8 @@ def _check_linear(x: Array, weight: Array, bias: Array | None) -> None:
             f"{sizes(weight.shape[::-1])}): linear got an input whose last axis has "
             f"{x.shape[-1]} values, its weight takes {weight.shape[-1]}"
         )
+    if x.dtype.char == "?":
+        raise NotImplementedError("linear is not implemented for bool: convert with .float()")
     if x.dtype != weight.dtype or (bias is not None and bias.dtype != x.dtype):
         dtypes = f"{x.dtype}, {weight.dtype}" + (f" and {bias.dtype}" if bias is not None else "")
         raise RuntimeError(
@@ -44,16 +46,10 @@ def _check_linear(x: Array, weight: Array, bias: Array | None) -> None:
         )
 
 
-def _rows(x: Any) -> Any:
-    """All rows along the last axis, as a matrix."""
-    width = x.shape[-1]
-    return x.reshape((-1 if width else math.prod(x.shape[:-1]), width))
-
-
 def _linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
     _check_linear(x, weight, bias)
     # One matrix product instead of one for each entry of the leading axes.
-    rows = x if x.ndim == 2 else _rows(x)
+    rows = x if x.ndim == 2 else rows_of(x)
     shape = x.shape[:-1] + weight.shape[:-1]
     if (
         bias is not None
@@ -96,11 +92,11 @@ def _linear_backward(
 ) -> tuple[Any, Any, Any]:
     if weight.ndim == 1:
         column = g.reshape((*g.shape, 1))
-        gw = _rows(column * x).sum(0) if needs[1] else None
-        return column * weight if needs[0] else None, gw, g
-    rows = _rows(g)
-    gx = matmul(rows, weight).reshape(x.shape) if needs[0] else None
-    gw = matmul(rows.T, _rows(x)) if needs[1] else None
+        gw = rows_of(column * conj(x)).sum(0) if needs[1] else None
+        return column * conj(weight) if needs[0] else None, gw, g
+    rows = rows_of(g)
+    gx = matmul(rows, conj(weight)).reshape(x.shape) if needs[0] else None
+    gw = matmul(rows.T, rows_of(conj(x))) if needs[1] else None
     gb = None
     if len(needs) > 2 and needs[2]:
         gb = rows.sum(0) if bias_like.ndim == 1 else g

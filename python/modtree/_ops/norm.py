@@ -115,6 +115,9 @@ def _layer_norm_vjp(
     eps: float,
 ) -> tuple[Any, ...]:
     if not isinstance(g, TensorBase):
+        if not x.size:
+            zeros = np.zeros(x.shape[1], g.dtype)
+            return np.zeros_like(x), zeros, zeros
         g, x, weight = wide(g, x, weight)
         wanted = (bool(needs[0]), bool(needs[1]), bool(needs[2]))
         mean, rstd = saved
@@ -321,7 +324,9 @@ def _batch_norm_recorded(
 def _track(
     mean: Array | None, var: Array | None, centre: Array, spread: Array, momentum: float, count: int
 ) -> None:
-    """Moves the running mean and (unbiased) variance towards those of the batch."""
+    """Moves the running mean and (unbiased) variance towards those of the batch, if it has any."""
+    if not count:
+        return
     if mean is not None:
         mean *= 1 - momentum
         mean += momentum * centre.astype(mean.dtype, copy=False)
@@ -363,6 +368,9 @@ def _batch_norm_vjp(
     eps: float,
 ) -> tuple[Any, ...]:
     if not isinstance(g, TensorBase):
+        if not x.size:
+            zeros = np.zeros(x.shape[1], g.dtype)
+            return np.zeros_like(x), zeros, zeros
         g, x, weight = wide(g, x, weight)
         wanted = (bool(needs[0]), bool(needs[1]), bool(needs[2]))
         centre, rstd = saved

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from modtree._ops.generic import Array, Spec, is_array, need_arrays, need_floating
+from modtree._ops.generic import Array, Spec, is_array, need_arrays, need_floating, rows_of
 from modtree._ops.join import cat, stack
 from modtree._ops.matrix_product import matmul, turned_for_products
 from modtree._ops.registry import define, derive_jointly
@@ -151,8 +151,8 @@ def step_sizes(sizes: Sizes, reverse: bool, steps: int, batch: int) -> Sizes:
 
 def project(x: Array, weight: Array, bias: Array | None, reverse: bool) -> Array:
     """x weight^T + bias for all steps: a new (steps, batch, rows of the weight)."""
-    steps, batch, width = x.shape
-    flat = matmul(x.reshape(-1, width), weight.T)
+    steps, batch, _ = x.shape
+    flat = matmul(rows_of(x), weight.T)
     if bias is not None:
         flat += bias
     out = flat.reshape(steps, batch, weight.shape[0])
@@ -162,7 +162,7 @@ def project(x: Array, weight: Array, bias: Array | None, reverse: bool) -> Array
 
 def weight_gradient(g: Array, x: Array) -> Array:
     """Sum over steps and batch of the outer products."""
-    return matmul(g.reshape(-1, g.shape[-1]).T, x.reshape(-1, x.shape[-1]))
+    return matmul(rows_of(g).T, rows_of(x))
 
 
 def sequence_meta(x: Array, states: list[Array], width: int) -> list[Spec]:
@@ -178,7 +178,7 @@ def input_gradients(
     the two biases come after it.
     """
     flat = in_order(dg, reverse)  # time order
-    gx = matmul(flat.reshape(-1, flat.shape[-1]), w_ih).reshape(x.shape) if needs[0] else None
+    gx = matmul(rows_of(flat), w_ih).reshape(x.shape) if needs[0] else None
     gw = weight_gradient(flat, x) if needs[first] else None
     gb = dg.sum((0, 1)) if b_ih is not None and needs[first + 2] else None
     return gx, gw, gb

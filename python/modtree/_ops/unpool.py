@@ -35,8 +35,11 @@ def _max_unpool(values: Array, indices: Array, sizes: Sizes) -> Array:
         )
     lead = values.shape[: values.ndim - len(sizes)]
     planes = math.prod(lead)
+    count = math.prod(values.shape[values.ndim - len(sizes) :])
     result = np.zeros((planes, plane), values.dtype)
-    result[np.arange(planes)[:, None], indices.reshape(planes, -1)] = values.reshape(planes, -1)
+    result[np.arange(planes)[:, None], indices.reshape(planes, count)] = values.reshape(
+        planes, count
+    )
     return result.reshape(*lead, *sizes)
 
 
@@ -82,7 +85,9 @@ def _fractional(x: Array, samples: Array, kernel: Sizes, counts: Sizes) -> tuple
         flat = flat + along.reshape(*lead, *shape)
     flat = flat.reshape(*lead, math.prod(counts), math.prod(kernel))
     planes = x.reshape(*lead, math.prod(sizes))
-    candidates = np.take_along_axis(planes[..., None], flat.reshape(*lead, -1, 1), -2)
+    candidates = np.take_along_axis(
+        planes[..., None], flat.reshape(*lead, math.prod(flat.shape[-2:]), 1), -2
+    )
     candidates = candidates.reshape(flat.shape)
     best = candidates.argmax(-1)
     missing = np.isnan(candidates)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from modtree import _C
+from modtree._ops.generic import rows_of
 from modtree._ops.independent import independent
 from modtree._ops.out import write
 from modtree._ops.registry import export
@@ -258,7 +259,7 @@ def _draws(input: Any, num_samples: int, replacement: bool, generator: Any) -> A
     shape = (*tuple(input.shape)[:-1], num_samples)
     if input.is_meta:
         return empty(shape, dtype="int64", device="meta")
-    weights = input._array.reshape(-1, input.shape[-1]).astype(np.float64)
+    weights = rows_of(input._array).astype(np.float64)
     if not (np.isfinite(weights) & (weights >= 0)).all():
         raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
     if not (weights.sum(1) > 0).all():

@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 from modtree._ops import functions as ops
+from modtree._ops.generic import rows_of
 from modtree._tensor.creation import full
 from modtree._tensor.dtypes import finfo
 from modtree._tensor.grad_mode import no_grad
@@ -97,7 +98,7 @@ class Categorical(Distribution):
     def sample(self, sample_shape: Any = ()) -> Any:
         sample_shape = Size(sample_shape)
         with no_grad():
-            rows = self.probs.reshape(-1, self._num_events)
+            rows = rows_of(self.probs)
             shape = self._extended_shape(sample_shape)
             if not shape.numel():
                 return full(shape, 0, dtype="int64", device=rows.device)

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from modtree._C import _result_type as result_type
 from modtree._C import as_tuple
 from modtree._ops import attention as attention_ops
 from modtree._ops import embedding as embedding_ops
 from modtree._ops import linear as linear_ops
 from modtree._ops import norm as norm_ops
+from modtree._ops.broadcast import broadcast_tensors
+from modtree._ops.generic import rows_of
 from modtree._tensor.grad_mode import no_grad
 from modtree._tensor.tensor import Tensor
 from modtree.nn.functional._common import need_tensor
@@ -72,9 +75,9 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
             f"bilinear(): bias size does not match weight size: got {bias.shape[0]} but expected "
             f"{out}"
         )
-    x1, x2 = input1.reshape(-1, in1), input2.reshape(-1, in2)
+    x1, x2 = rows_of(input1), rows_of(input2)
     # All matrices at once: (n, in1) by (in1, out * in2), then a product with x2 for each n.
-    half = (x1 @ weight.permute(1, 0, 2).reshape(in1, out * in2)).reshape(-1, out, in2)
+    half = (x1 @ weight.permute(1, 0, 2).reshape(in1, out * in2)).reshape(len(x1), out, in2)
     result = (half @ x2.unsqueeze(-1)).reshape(*lead, out)
     return result if bias is None else result + bias
 
@@ -120,7 +123,7 @@ def renormalize_rows(input: Tensor, weight: Tensor, max_norm: float, norm_type: 
         used = input.reshape(-1)
         chosen = embedding_ops.embedding(used, weight)
         norm = chosen.norm(norm_type, 1, keepdim=True)
-        scale = (max_norm / (norm + 1e-7)).clamp(max=1.0)
+        scale = (max_norm / (norm + 1e-7)).masked_fill((norm > max_norm).logical_not(), 1.0)
         weight.detach()[used] = chosen * scale
 
 
@@ -174,12 +177,14 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
         eps: Norms count as at least this.
     """
     need_tensor("cosine_similarity", x1, x2)
-    if not (x1.is_floating_point() and x2.is_floating_point()):
+    common = result_type(x1, x2)
+    if not common.is_floating_point:
         raise RuntimeError(
-            f"expected common dtype to be floating point, yet common dtype is {x1.dtype}: "
-            f"cosine_similarity takes "
-            "floating tensors"
+            f"expected common dtype to be floating point, yet common dtype is {common}: "
+            "cosine_similarity takes real tensors, of which one is floating"
         )
+    # Along dim too: a vector that is repeated there is longer.
+    x1, x2 = broadcast_tensors(x1.to(common), x2.to(common))
     # The norm's gradient at 0 is 0, and the bound keeps the quotient finite there.
     n1 = x1.norm(2, dim, keepdim=True).clamp(min=eps)
     n2 = x2.norm(2, dim, keepdim=True).clamp(min=eps)

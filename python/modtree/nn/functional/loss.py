@@ -495,8 +495,6 @@ def cross_entropy(
     reduction = loss_reduction(size_average, reduce, reduction)
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
-    if label_smoothing and target.dtype.name == "uint8":
-        raise RuntimeError("cross_entropy: Expected class numbers of int64 with label_smoothing")
     if target.shape == input.shape:
         if not target.is_floating_point():
             raise RuntimeError(

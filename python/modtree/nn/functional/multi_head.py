@@ -194,9 +194,9 @@ def multi_head_attention_forward(
 
     causal = is_causal and padding is None and not need_weights
     if mask is not None and not causal:
-        mask = mask.reshape(-1, num_heads, *mask.shape[-2:]) if mask.dim() == 3 else mask
+        mask = mask.reshape(batch, num_heads, *mask.shape[-2:]) if mask.dim() == 3 else mask
     if padding is not None:
-        padding = padding.reshape(batch, 1, 1, -1)
+        padding = padding.reshape(batch, 1, 1, padding.shape[-1])
         mask = padding if mask is None else mask + padding
     dropout_p = dropout_p if training else 0.0
     probabilities = None
@@ -222,10 +222,10 @@ def multi_head_attention_forward(
 def _heads(x: Tensor, static: Tensor | None, batch: int, heads: int, head: int) -> Tensor:
     """(S, N, E) as (N, heads, S, head), or the given (N * heads, S, head) in its place."""
     if static is None:
-        return x.reshape(-1, batch, heads, head).permute(1, 2, 0, 3)
+        return x.reshape(x.shape[0], batch, heads, head).permute(1, 2, 0, 3)
     if static.dim() != 3 or static.shape[0] != batch * heads or static.shape[2] != head:
         raise _fail(
             f"expecting static_k and static_v of shape {(batch * heads, 'S', head)}, got "
             f"{tuple(static.shape)}"
         )
-    return static.reshape(batch, heads, -1, head)
+    return static.reshape(batch, heads, static.shape[1], head)

@@ -136,7 +136,7 @@ def group_norm(
     """
     need_tensor("group_norm", input)
     shape = input.shape
-    if len(shape) > 1 and num_groups > 0 and shape[1] % num_groups == 0:
+    if len(shape) > 1 and num_groups > 0:
         values = shape[0] * math.prod(shape[1:]) // num_groups
         if values == 1:
             raise ValueError(
@@ -188,6 +188,8 @@ def local_response_norm(
         )
     if input.numel() == 0:
         return input
+    if size <= 0:
+        raise RuntimeError(f"local_response_norm: expected size to be at least 1, got {size}")
     none = (0, 0)
     widths = (none, (size // 2, (size - 1) // 2), *(none,) * (input.dim() - 2))
     squares = ops["pad"](input * input, widths, "constant", 0)
