@@ -134,14 +134,22 @@ def test_nearest_rounds_as_torch(size):
         same(mine, theirs, 0, f"{old} to {size}, {mode}")
 
 
-def test_nearest_of_the_exact_mode_in_3_dimensions():
-    """torch computes these positions in float64 for 3-D float64 input only; here they are float32
-    always.
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("rest", [(), (5,), (140,), (2, 2)], ids=["1d", "small", "large", "3d"])
+def test_nearest_by_a_factor(mode, dtype, rest):
+    """Rounding decides here; of small images neighbours at the same or twice the size go without
+    the factor.
     """
-    x = np.arange(14.0).reshape(1, 1, 14)
-    for lib, expected in ((mt, 6), (torch, 7)):
-        y = lib.nn.functional.interpolate(lib.from_numpy(x), 23, mode="nearest-exact")
-        assert y[0, 0, 11].item() == expected
+    for size, factor in itertools.product((2, 3, 14, 16, 40, 56), (1.1, 1.2, 2.3, 3.7, 23 / 14)):
+        x = np.zeros((1, 1, size, *rest), dtype)
+        x += np.arange(size, dtype=dtype).reshape(-1, *(1,) * len(rest))
+        factors = (factor, *(1.0 for _ in rest))
+        mine, theirs = (
+            lib.nn.functional.interpolate(lib.from_numpy(x), scale_factor=factors, mode=mode)
+            for lib in (mt, torch)
+        )
+        same(mine, theirs, 0, f"{size} by {factor}")
 
 
 def test_whole_numbers():

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import math
 from collections import namedtuple
 from typing import Any
 
 import numpy as np
 
-from modtree._C import TensorBase, as_dtype
+from modtree._C import TensorBase, as_dtype, get_default_dtype
 from modtree._ops.generic import rows_of, shared_evenly, wrap_dim
 from modtree._ops.registry import define, derive, export, not_differentiable, ops
 
@@ -98,6 +97,12 @@ def searchsorted(
         right: Behind elements that are equal, else in front of them.
         side: "left" or "right", NumPy's form of ``right``.
     """
+    if side not in (None, "left", "right"):
+        raise RuntimeError(f"searchsorted(): side can only be 'left' or 'right' but got {side}")
+    if side == "left" and right:
+        raise RuntimeError(
+            "searchsorted(): side and right contradict each other, got left and True"
+        )
     right = right if side is None else side == "right"
     values = input if isinstance(input, TensorBase) else np.asarray(input)
     found = ops["searchsorted"](sorted_sequence, values, right)
@@ -265,10 +270,21 @@ def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any 
         raise RuntimeError(
             f"cov(): expected input to have two or fewer dimensions but got {input.ndim} dimensions"
         )
-    x = input.reshape(1, -1) if input.ndim < 2 else input
+    if input.dtype.name == "bool":
+        raise RuntimeError("cov(): bool dtype is not supported for input")
+    x = input if input.ndim == 2 else input.reshape(1, input.numel())
+    if not (x.is_floating_point() or x.is_complex()):
+        x = x.to(get_default_dtype())
     weights = None
-    for given in (fweights, aweights):
+    for name, given in (("fweights", fweights), ("aweights", aweights)):
         if given is not None:
+            if given.numel() != x.shape[1]:
+                raise RuntimeError(
+                    f"cov(): expected {name} to have the same numel as there are observations in "
+                    f"the input but got {given.numel()} != {x.shape[1]}"
+                )
+            if (given.detach() < 0).any():
+                raise RuntimeError(f"cov(): {name} cannot be negative")
             weights = given if weights is None else weights * given
     if weights is None:
         total: Any = x.size(1)
@@ -276,6 +292,8 @@ def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any 
         product = centred @ centred.conj().mT
     else:
         total = weights.sum()
+        if total.numel() and not total.detach():
+            raise RuntimeError("cov(): weights sum to zero, can't be normalized")
         centred = x - (x * weights).sum(1, keepdim=True) / total
         product = (centred * weights) @ centred.conj().mT
     if aweights is not None and correction:
@@ -285,7 +303,7 @@ def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any 
     if isinstance(free, TensorBase):
         free = free.clamp(min=0)  # type: ignore[attr-defined]
     else:
-        free = max(free, 0) or math.nan
+        free = x.new_tensor(float(max(free, 0)))  # a tensor can divide by 0
     return (product / free).squeeze()  # of one variable a number, also where it is a row
 
 
@@ -300,7 +318,10 @@ def corrcoef(input: Any) -> Any:
     if c.ndim == 0:
         return c / c
     scale = c.diagonal().real.sqrt() if c.is_complex() else c.diagonal().sqrt()
-    return (c / scale.unsqueeze(1) / scale.unsqueeze(0)).clamp(-1, 1)
+    c = c / scale.unsqueeze(1) / scale.unsqueeze(0)
+    if not c.is_complex():
+        return c.clamp(-1, 1)
+    return c.real.clamp(-1, 1) + c.imag.clamp(-1, 1) * 1j
 
 
 _function: Any  # of one type after another

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -38,12 +40,12 @@ def _check(name: str, x: Any, square: bool = True) -> None:
             f"{x.shape[-1]} matrices"
         )
     if x.dtype.kind not in "fc":
-        raise RuntimeError(
+        raise NotImplementedError(
             f"linalg.{name}: Expected a floating point or complex tensor as input. Got "
             f"{x.dtype}; convert with .float()"
         )
     if x.dtype == np.float16:
-        raise RuntimeError(f"linalg.{name}: Low precision dtypes not supported. Got Half")
+        raise NotImplementedError(f"linalg.{name}: Low precision dtypes not supported. Got Half")
 
 
 def _matrix_operation(
@@ -59,6 +61,13 @@ def _matrix_operation(
             raise LinAlgError(f"linalg.{name}: {error} (A has shape {list(x.shape)})") from None
 
     return forward
+
+
+def _cholesky(x: Any, upper: bool = False) -> Any:
+    result = adjoint(np.linalg.cholesky(adjoint(x))) if upper else np.linalg.cholesky(x)
+    if np.isnan(result).any():
+        raise np.linalg.LinAlgError("Matrix is not positive definite: it has NaN")
+    return result
 
 
 def _slogdet(x: Any) -> Any:
@@ -147,6 +156,33 @@ def _solve_meta(a: Any, b: Any) -> Any:
     return (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]), b.dtype
 
 
+def _triangle(a: Any, upper: bool, unit: bool) -> Any:
+    """The triangle of a that is read, with ones on its diagonal where that counts as ones."""
+    part = np.triu(a, int(unit)) if upper else np.tril(a, -int(unit))
+    return part + np.eye(a.shape[-1], dtype=a.dtype) if unit else part
+
+
+def _solve_triangular(a: Any, b: Any, upper: bool, unit: bool) -> Any:
+    _check("solve_triangular", a)
+    if b.ndim < 2 or b.shape[-2] != a.shape[-1]:
+        raise RuntimeError(
+            f"linalg.solve_triangular: Incompatible shapes of A and B for the equation AX = B "
+            f"({list(a.shape)} and {list(b.shape)})"
+        )
+    a = _triangle(a, upper, unit)
+    if np.diagonal(a, 0, -2, -1).all():
+        with contextlib.suppress(np.linalg.LinAlgError):  # of an underflow
+            return np.linalg.solve(a, b)
+    # A zero on the diagonal divides: the result has infinities and NaN, and is no error.
+    result = np.empty((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]), b.dtype)
+    size = a.shape[-1]
+    for i in reversed(range(size)) if upper else range(size):
+        done = slice(i + 1, None) if upper else slice(i)
+        known = (a[..., i : i + 1, done] @ result[..., done, :])[..., 0, :]
+        result[..., i, :] = (b[..., i, :] - known) / a[..., i, i, None]
+    return result
+
+
 # The coefficients of the [13/13] Pade approximant of exp; for a 1-norm up to the limit it is exact
 # to double precision.
 _PADE = (
@@ -198,8 +234,18 @@ define(
     _matrix_operation("slogdet", _slogdet),
     meta=lambda x: [(x.shape[:-2], x.dtype), (x.shape[:-2], real_dtype(x.dtype))],
 )
-define("cholesky", _matrix_operation("cholesky", np.linalg.cholesky), meta=like_first)
+define("cholesky", _matrix_operation("cholesky", _cholesky), meta=like_first)
 define("solve", _solve, promote="same", operands=2, meta=_solve_meta)
+define(
+    "solve_triangular",
+    _solve_triangular,
+    promote="same",
+    operands=2,
+    meta=lambda a, b, *_: (
+        (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]),
+        b.dtype,
+    ),
+)
 define("qr", _matrix_operation("qr", _qr, False), meta=_qr_meta)
 define("svd", _matrix_operation("svd", _svd, False), meta=_svd_meta)
 define(
@@ -224,6 +270,7 @@ define("matrix_exp", _matrix_operation("matrix_exp", _matrix_exp), meta=like_fir
 # -- derivatives -----------------------------------------------------------------------------------
 
 _inverse, _solve_op, _svd_op = operation("inverse"), operation("solve"), operation("svd")
+_substitute, _triu = operation("solve_triangular"), operation("triu")
 _tril, _diagonal, _diagonal_backward = (
     operation("tril"),
     operation("diagonal"),
@@ -250,12 +297,17 @@ def _det_back(g: Any, out: Any, x: Any) -> Any:
     scaled = g * conj(out)
     if isinstance(x, TensorBase) or np.all(out):
         return scaled[..., None, None] * adjoint(_inverse(x))
-    # The cofactors exist for singular matrices too: products of all singular values but one.
+    # The cofactors exist for singular matrices too.
+    return g[..., None, None] * _cofactors(x)
+
+
+def _cofactors(x: Any) -> Any:
+    """The conjugates of all cofactors: products of all singular values but one."""
     u, s, vh = np.linalg.svd(x)
     k = s.shape[-1]
     others = np.where(np.eye(k, dtype=bool), s.dtype.type(1), s[..., None, :]).prod(-1)
     phase = np.linalg.det(u) * np.linalg.det(vh)
-    return (g * conj(phase))[..., None, None] * ((u * others[..., None, :]) @ vh)
+    return conj(phase)[..., None, None] * ((u * others[..., None, :]) @ vh)
 
 
 def _slogdet_back(g: Any, out: Any, x: Any) -> Any:
@@ -267,7 +319,24 @@ def _slogdet_back(g: Any, out: Any, x: Any) -> Any:
         weight = (x * 0)[..., 0, 0] if x.shape[-1] else (x * 0).sum(axis=(-2, -1))
     else:
         weight = g_log
-    return weight[..., None, None] * adjoint(_inverse(x))
+    return weight[..., None, None] * adjoint(_inverse_or_infinity(x))
+
+
+def _inverse_or_infinity(x: Any) -> Any:
+    """The inverse; of singular matrices the quotient of their adjugate and 0."""
+    try:
+        return _inverse(x)
+    except LinAlgError:
+        if isinstance(x, TensorBase):
+            raise
+    flat = x.reshape((math.prod(x.shape[:-2]), *x.shape[-2:]))
+    result = np.empty_like(flat)
+    for i, matrix in enumerate(flat):
+        try:
+            result[i] = np.linalg.inv(matrix)
+        except np.linalg.LinAlgError:
+            result[i] = adjoint(_cofactors(matrix)) / np.zeros((), x.dtype)
+    return result.reshape(x.shape)
 
 
 def _solve_left(g: Any, out: Any, a: Any, b_like: Any) -> Any:
@@ -297,6 +366,18 @@ def _matrix_exp_back(g: Any, _out: Any, x: Any) -> Any:
 derive("inverse", _inverse_back)
 derive("det", _det_back)
 derive("slogdet", _slogdet_back)
+
+
+def _solve_triangular_left(g: Any, out: Any, a: Any, _b: Any, upper: bool, unit: bool) -> Any:
+    whole = -(_substitute(adjoint(a), g, not upper, unit) @ adjoint(out))
+    return _triu(whole, int(unit)) if upper else _tril(whole, -int(unit))
+
+
+derive(
+    "solve_triangular",
+    _solve_triangular_left,
+    lambda g, _out, a, _b, upper, unit: _substitute(adjoint(a), g, not upper, unit),
+)
 derive("solve", _solve_left, lambda g, _out, a, _b: _solve_op(adjoint(a), g))
 derive("pinv", _pinv_back)
 derive("matrix_exp", _matrix_exp_back)
@@ -304,12 +385,14 @@ derive("matrix_exp", _matrix_exp_back)
 # -- factors ---------------------------------------------------------------------------------------
 
 
-def _cholesky_back(g: Any, out: Any, _x: Any) -> Any:
+def _cholesky_back(g: Any, out: Any, _x: Any, upper: bool = False) -> Any:
+    if upper:
+        g, out = adjoint(g), adjoint(out)
     inverse = _inverse(out)
-    lower = _tril(adjoint(out) @ g, 0)
-    half = lower - _diag(_diagonal(lower, 0, -2, -1)) * 0.5
-    whole = adjoint(inverse) @ half @ inverse
-    return (whole + adjoint(whole)) * 0.5
+    # The diagonal keeps its imaginary part, as in torch.
+    inner = adjoint(out) @ g
+    whole = _tril(inner, 0) + adjoint(_tril(inner, -1))
+    return adjoint(inverse) @ whole @ inverse * 0.5
 
 
 def _qr_back(g: Any, out: Any, x: Any, mode: str) -> Any:
@@ -406,7 +489,8 @@ def _eigh_back(g: Any, out: Any, _x: Any, uplo: str) -> Any:
     core = core - _diag(_diagonal(core, 0, -2, -1))
     if g_values is not None:
         core = core + _diag(g_values)
-    return vectors @ core @ adjoint(vectors)
+    whole = vectors @ core @ adjoint(vectors)
+    return (whole + adjoint(whole)) * 0.5
 
 
 def _eig_back(g: Any, out: Any, x_like: Any) -> Any:

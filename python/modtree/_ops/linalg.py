@@ -76,6 +76,8 @@ define(
 
 
 def _cross(a: Any, b: Any, axis: int) -> Any:
+    if a.dtype.char == "?":
+        raise NotImplementedError('"cross" not implemented for bool: convert with .float()')
     if a.ndim != b.ndim:
         raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
     if a.shape[axis] != 3 or b.shape[axis] != 3:

@@ -106,7 +106,7 @@ def masked_fill_(self: Any, mask: Any, value: Any) -> Any:
         value: A number, or a tensor without dimensions.
     """
     is_mask = isinstance(mask, TensorBase) and mask.dtype in _BOOL
-    if is_mask and 0 in self._array.strides and not self.is_meta:
+    if is_mask and 0 in self._array.strides and self._array.size and not self.is_meta:
         _fill_expanded(self, mask, value)
         return self
     return ops["masked_fill"].inplace(self, mask, value)

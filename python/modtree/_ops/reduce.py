@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -279,7 +280,20 @@ def norm(
             "linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
             f"{str(input.dtype).rpartition('.')[2]}; convert with .float()"
         )
-    return ops["norm"](input, axis_of(input, dim), keepdim, 2 if p is None else p)
+    axis = axis_of(input, dim)
+    if not input.numel() and isinstance(p, (int, float)) and (p < 0 or p == math.inf):
+        _need_identity(input, axis, p)
+    return ops["norm"](input, axis, keepdim, 2 if p is None else p)
+
+
+def _need_identity(input: Any, axis: Any, p: float) -> None:
+    """The largest or smallest of no values, and negative powers of their sum, are nothing."""
+    axes = range(input.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
+    if axis is None or any(input.shape[a] == 0 for a in axes):
+        raise RuntimeError(
+            f"linalg.vector_norm cannot compute the {p} norm of no elements, because the operation "
+            f"does not have an identity: got shape {list(input.shape)}"
+        )
 
 
 def count_nonzero(input: Any, dim: Any = None) -> Any:
@@ -341,7 +355,7 @@ derive("norm", _norm_vjp)
 
 def _logsumexp_vjp(g: Any, out: Any, x: Any, axis: Any, keepdims: bool = False) -> Any:
     g, out = kept(g, axis, keepdims, x.ndim), kept(out, axis, keepdims, x.ndim)
-    return g * np.exp(x - out)
+    return g * conj(np.exp(x - out))
 
 
 derive("logsumexp", _logsumexp_vjp)

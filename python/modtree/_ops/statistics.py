@@ -191,11 +191,21 @@ def quantile(
             "but got "
             f"{interpolation!r}"
         )
+    if input.dtype.name not in ("float32", "float64"):
+        raise RuntimeError(
+            f"quantile() input tensor must be either float or double dtype, got {input.dtype}"
+        )
+    if not input.numel():
+        raise RuntimeError("quantile() input tensor must be non-empty")
+    if isinstance(q, TensorBase) and q.ndim > 1:
+        raise RuntimeError(f"quantile() q must be a scalar or 1D tensor, got {q.ndim}D")
     wanted = np.atleast_1d(q._array if isinstance(q, TensorBase) else np.float64(q))
     if ((wanted < 0) | (wanted > 1)).any():
         raise RuntimeError("quantile() q values must be in the range [0, 1]")
     ndim = input.ndim
-    x = input.reshape(-1) if dim is None else input.movedim(dim, -1)
+    if dim is not None:
+        dim = wrap_dim(dim, ndim)
+    x = input.reshape(-1) if dim is None or not ndim else input.movedim(dim, -1)
     x = ops["take_along_dim"](x, ops["argsort"](x, -1, False), -1)
     ranks = wanted.astype(np.float64) * (x.size(-1) - 1)
     if interpolation == "nearest":
@@ -215,10 +225,10 @@ def quantile(
         # NaN sorts last: a row with one has no quantiles.
         last = x.select(-1, -1)
         results.append(ops["where"](last.isnan(), last, value))
-    result = ops["stack"](results, 0)
+    result = ops["stack"](results, 0) if results else x.select(-1, 0).unsqueeze(0)[:0]
     if keepdim:
         shape = [1] * ndim if dim is None else list(input.shape)
-        if dim is not None:
+        if dim is not None and ndim:
             shape[dim] = 1
         result = result.reshape((len(results), *shape))
     scalar = not isinstance(q, TensorBase) or q.ndim == 0

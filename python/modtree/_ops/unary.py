@@ -98,10 +98,6 @@ def _sigmoid(x: Any, out: Any = None) -> Any:
 def _relu(x: Any, out: Any = None) -> Any:
     if x.size > _SMALL and native(x):
         return kernels.clamp(x, 0.0, math.inf, out)
-    if x.dtype.char in "?FD":
-        if x.dtype.char == "?":
-            raise RuntimeError("Boolean inputs not supported for relu: convert with .float()")
-        raise NotImplementedError("relu is not supported for complex types")
     return np.maximum(x, np.zeros((), x.dtype), out=out)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from modtree._C import as_tuple
-from modtree._ops.decompositions import is_vector
+from modtree._ops.decompositions import LinAlgError, is_vector
 from modtree._ops.linalg_functions.factors import matrix_rank, return_type, svdvals
 from modtree._ops.registry import export, ops
 
@@ -63,6 +63,11 @@ def solve(A: Any, B: Any, *, left: bool = True) -> Any:  # noqa: N803
     if left:
         return ops["solve"](A, B)
     if is_vector(A, B):
+        if B.ndim == 1 and A.ndim != 2 or A.shape[-1] != B.shape[-1]:
+            raise RuntimeError(
+                "linalg.solve: Vector broadcasting of the left hand side is not supported for "
+                f"left=False: got A of shape {list(A.shape)}, B of {list(B.shape)}"
+            )
         return ops["solve"](A.mT, B)
     return ops["solve"](A.mT, B.mT).mT
 
@@ -89,17 +94,21 @@ def solve_triangular(
         - B: (..., N, K), with ``left=False`` (..., K, N).
         - output: as B, with the batch of both.
     """
-    lower = -1 if unitriangular else 0
-    part = A.triu(-lower) if upper else A.tril(lower)
-    if unitriangular:
-        part = part + unit_like(A)
+    for name, x in (("A", A), ("B", B)):
+        if x.ndim < 2:
+            raise RuntimeError(
+                f"linalg.solve_triangular: The input tensor {name} must have at least 2 "
+                f"dimensions, got shape {list(x.shape)}"
+            )
     if left:
-        return ops["solve"](part, B)
-    return ops["solve"](part.mT, B.mT).mT
+        return ops["solve_triangular"](A, B, bool(upper), bool(unitriangular))
+    return ops["solve_triangular"](A.mT, B.mT, not upper, bool(unitriangular)).mT
 
 
 def unit_like(A: Any) -> Any:  # noqa: N803
     """The unit matrix, of the size, dtype and device of A."""
+    if A.ndim < 2:
+        raise RuntimeError(f"expected a matrix, got a tensor of shape {list(A.shape)}")
     return A.new_tensor(np.eye(A.shape[-1]))
 
 
@@ -208,16 +217,21 @@ def cholesky_solve(B: Any, L: Any, upper: bool = False) -> Any:  # noqa: N803
 
     Args:
         B: Right-hand sides, as columns.
-        L: The factor.
-        upper: The factor is an upper one.
+        L: The factor: one triangle of it is read.
+        upper: The upper one, else the lower.
     """
-    lower = L.mH if upper else L
-    return solve(lower.mH, solve(lower, B))
+    half = solve_triangular(L.mH if upper else L, B, upper=False)
+    return solve_triangular(L if upper else L.mH, half, upper=True)
 
 
 def cholesky_inverse(L: Any, upper: bool = False) -> Any:  # noqa: N803
-    """The inverse of the matrix whose Cholesky factor is L."""
-    back = inv(L.mH if upper else L)
+    """The inverse of the matrix whose Cholesky factor is L, of which one triangle is read."""
+    unit = unit_like(L).expand(tuple(L.shape))
+    back = solve_triangular(L.mH if upper else L, unit, upper=False)
+    if bool((L.detach().diagonal(dim1=-2, dim2=-1) == 0).any()):
+        raise LinAlgError(
+            "cholesky_inverse: the factor has a zero on its diagonal, so the matrix is singular"
+        )
     return back.mH @ back
 
 

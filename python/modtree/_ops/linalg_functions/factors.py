@@ -38,14 +38,14 @@ _old_svd_result = return_type("svd", "U", "S", "V")
 
 
 def cholesky(A: Any, *, upper: bool = False) -> Any:  # noqa: N803
-    """L with A = L L^H, lower triangular (or upper U with A = U^H U); LinAlgError when A is not
-    positive-definite.
+    """L with A = L L^H, lower triangular (or upper U with A = U^H U), of the same triangle of A;
+    LinAlgError when A is not positive-definite.
 
     Shape:
         - A: (..., N, N).
         - output: (..., N, N).
     """
-    return ops["cholesky"](A).mH if upper else ops["cholesky"](A)
+    return ops["cholesky"](A, upper)
 
 
 def qr(A: Any, mode: str = "reduced") -> Any:  # noqa: N803

@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 from modtree._C import as_tuple
+from modtree._ops.generic import wrap_dim
 from modtree._ops.linalg_functions.equations import inv
 from modtree._ops.linalg_functions.factors import svdvals
 from modtree._ops.reduce import norm as _vector_norm
@@ -62,7 +63,14 @@ def matrix_norm(
             f"linalg.matrix_norm: The input tensor A must have at least 2 dimensions, got shape "
             f"{list(A.shape)}"
         )
-    first, second = (d % A.ndim for d in dim)
+    if not (A.is_floating_point() or A.is_complex()):
+        raise RuntimeError(
+            f"linalg.matrix_norm: Expected a floating point or complex tensor as input. Got "
+            f"{A.dtype}; convert with .float()"
+        )
+    if len(dim) != 2:
+        raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {as_tuple(dim)}")
+    first, second = (wrap_dim(d, A.ndim) for d in dim)
     if first == second:
         raise RuntimeError(f"linalg.matrix_norm: dims must be different. Got {as_tuple(dim)}")
     if ord == "fro":
@@ -70,13 +78,20 @@ def matrix_norm(
     if ord == "nuc" or ord in (2, -2):
         values = svdvals(A.movedim((first, second), (-2, -1)))
         result = (
-            values.sum(-1) if ord == "nuc" else values.amax(-1) if ord == 2 else values.amin(-1)
+            values.sum(-1)
+            if ord == "nuc" or (ord == 2 and not values.shape[-1])
+            else values.amax(-1)
+            if ord == 2
+            else values.amin(-1)
         )
     elif ord in (1, -1, math.inf, -math.inf):
         # Sums over one dimension, the extreme one of them over the other.
         inner, outer = (first, second) if ord in (1, -1) else (second, first)
         sums = A.abs().sum(inner, keepdim=True)
-        result = sums.amax(outer, keepdim=True) if ord > 0 else sums.amin(outer, keepdim=True)
+        if ord > 0 and not sums.shape[outer]:
+            result = sums.sum(outer, keepdim=True)  # the largest of no sums is 0
+        else:
+            result = sums.amax(outer, keepdim=True) if ord > 0 else sums.amin(outer, keepdim=True)
         result = result.squeeze((first, second))
     else:
         raise RuntimeError(
@@ -110,9 +125,13 @@ def norm(
         - input: any.
         - output: that of the input without ``dim``, or with size 1 there; () without ``dim``.
     """
+    dims = (dim,) if isinstance(dim, int) else dim
+    if dims is not None and len(dims) not in (1, 2):
+        raise RuntimeError(
+            f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {as_tuple(dims)}"
+        )
     if ord is None:
         return vector_norm(input, 2, dim, keepdim, dtype=dtype)
-    dims = (dim,) if isinstance(dim, int) else dim
     if dims is None and not isinstance(ord, str) and input.ndim == 1:
         return vector_norm(input, ord, None, keepdim, dtype=dtype)
     if dims is not None and len(dims) == 1 and not isinstance(ord, str):

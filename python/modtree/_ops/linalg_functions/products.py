@@ -55,6 +55,14 @@ def vecdot(x: Any, y: Any, *, dim: int = -1) -> Any:
         - x and y: they broadcast.
         - output: that to which they broadcast, without ``dim``.
     """
+    if not (x.is_floating_point() or x.is_complex()):
+        raise RuntimeError(
+            f"linalg.vecdot: Expected a floating point or complex tensor as input. Got {x.dtype}"
+        )
+    if x.dtype is not y.dtype:
+        raise RuntimeError(
+            f"linalg.vecdot: Expected x and y to have the same dtype, got {x.dtype} and {y.dtype}"
+        )
     return ((x.conj() if x.is_complex() else x) * y).sum(dim)
 
 
@@ -139,6 +147,10 @@ def vander(x: Any, N: int | None = None) -> Any:  # noqa: N803
         - x: (..., K).
         - output: (..., K, N); N is K without one.
     """
+    if x.dtype.name == "bool":
+        raise RuntimeError("linalg.vander: Expected numbers, got bool: convert with .float()")
+    if x.ndim == 0:
+        x = x.reshape(1)
     count = x.size(-1) if N is None else N
     if count <= 1:
         raise RuntimeError(f"N must be greater than 1, got {count}")

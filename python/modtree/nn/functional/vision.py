@@ -140,11 +140,11 @@ def _resize(
     align_corners: bool,
     antialias: bool,
 ) -> Tensor:
-    # As in torch, positions have the precision of the input, but float32 where rounding decides
-    # which neighbour is nearest.
-    exact = mode not in ("nearest", "nearest-exact") and input.element_size() == 8
-    real = np.float64 if exact else np.float32
-    taps_of = _TAPS[mode]
+    # As in torch, positions have the precision of the input. Of small images the nearest neighbours
+    # are found in float32, and those of the same or twice the size without the factor.
+    small = mode in ("nearest", "nearest-exact") and len(sizes) == 2 and sum(sizes) <= 128
+    real = np.float64 if input.element_size() == 8 and not small else np.float32
+    taps_of = _nearest_of_small if small and mode == "nearest" else _TAPS[mode]
     for axis, (new, factor) in enumerate(zip(sizes, factors, strict=True), 2):
         old = input.shape[axis]
         if antialias:
@@ -164,15 +164,24 @@ def _step(old: int, new: int, factor: float | None, align_corners: bool, real: A
     return real(1.0 / factor) if factor is not None and factor > 0 else real(old) / real(new)
 
 
-def _nearest(old: int, new: int, factor: float | None, align_corners: bool, real: Any) -> Any:
-    places = np.floor(np.arange(new, dtype=real) * _step(old, new, factor, False, real))
-    return np.minimum(places.astype(np.int64), old - 1)[None], None
-
-
-def _nearest_exact(old: int, new: int, factor: float | None, align_corners: bool, real: Any) -> Any:
+def _nearest(
+    old: int, new: int, factor: float | None, align_corners: bool, real: Any, shift: float = 0.0
+) -> Any:
     step = _step(old, new, factor, False, real)
-    places = np.floor((np.arange(new, dtype=real) + real(0.5)) * step)
+    places = (np.arange(new, dtype=real) + real(shift)) * step
+    # In whatever precision they are computed, torch rounds them to float32 first.
+    places = np.floor(places.astype(np.float32))
     return np.minimum(places.astype(np.int64), old - 1)[None], None
+
+
+def _nearest_exact(*args: Any) -> Any:
+    return _nearest(*args, shift=0.5)
+
+
+def _nearest_of_small(old: int, new: int, *args: Any) -> Any:
+    if old and new in (old, 2 * old):
+        return (np.arange(new) // (new // old))[None], None
+    return _nearest(old, new, *args)
 
 
 def _positions(old: int, new: int, factor: float | None, align_corners: bool, real: Any) -> Any:

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Layers and functions of batches, lengths and widths of 0; vectors that broadcast."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers.same import differentiated, same
+
+import modtree as mt
+
+
+def module(make, *shapes, **options):
+    """The results of a layer and the gradients of its inputs; weights are all 0.1."""
+
+    def program(lib, *inputs):
+        layer = make(lib)
+        for weight in layer.parameters():
+            lib.nn.init.constant_(weight, 0.1)
+        results = layer(*inputs, **options)
+        flat = results if isinstance(results, tuple) else (results,)
+        flat = [y for x in flat for y in (x if isinstance(x, tuple) else (x,))]
+        gradients = [*layer.buffers()]
+        return [y for y in flat if y is not None] + gradients
+
+    return differentiated(program, *(np.zeros(shape, np.float32) for shape in shapes))
+
+
+LAYERS = {
+    "attention": (lambda lib: lib.nn.MultiheadAttention(4, 2), [(3, 0, 4)] * 3),
+    "attention, batch first": (
+        lambda lib: lib.nn.MultiheadAttention(4, 2, batch_first=True),
+        [(0, 3, 4)] * 3,
+    ),
+    "attention, no queries": (
+        lambda lib: lib.nn.MultiheadAttention(4, 2),
+        [(0, 2, 4), (3, 2, 4), (3, 2, 4)],
+    ),
+    "encoder layer": (lambda lib: lib.nn.TransformerEncoderLayer(4, 2, 8, 0.0), [(3, 0, 4)]),
+    "decoder layer": (
+        lambda lib: lib.nn.TransformerDecoderLayer(4, 2, 8, 0.0),
+        [(3, 0, 4), (2, 0, 4)],
+    ),
+    "batch norm 1d": (lambda lib: lib.nn.BatchNorm1d(3), [(0, 3)]),
+    "batch norm 1d, no length": (lambda lib: lib.nn.BatchNorm1d(3), [(2, 3, 0)]),
+    "batch norm 2d": (lambda lib: lib.nn.BatchNorm2d(3), [(0, 3, 2, 2)]),
+    "layer norm": (lambda lib: lib.nn.LayerNorm(3), [(0, 3)]),
+    "bilinear": (lambda lib: lib.nn.Bilinear(2, 3, 4), [(0, 2), (0, 3)]),
+    "linear": (lambda lib: lib.nn.Linear(2, 3), [(0, 2)]),
+    "conv": (lambda lib: lib.nn.Conv2d(2, 3, 2), [(0, 2, 4, 4)]),
+    "transposed conv": (lambda lib: lib.nn.ConvTranspose1d(2, 3, 2), [(0, 2, 4)]),
+    "gru cell": (lambda lib: lib.nn.GRUCell(2, 3), [(0, 2)]),
+    "lstm cell": (lambda lib: lib.nn.LSTMCell(2, 3), [(0, 2)]),
+    "max pool": (lambda lib: lib.nn.MaxPool2d(2), [(0, 2, 4, 4)]),
+    "mean pool": (lambda lib: lib.nn.AvgPool1d(2), [(0, 2, 4)]),
+    "adaptive pool": (lambda lib: lib.nn.AdaptiveAvgPool2d(2), [(0, 2, 4, 4)]),
+    "upsample": (lambda lib: lib.nn.Upsample(scale_factor=2.3), [(0, 2, 4)]),
+    "unfold": (lambda lib: lib.nn.Unfold(2), [(0, 2, 4, 4)]),
+    "fold": (lambda lib: lib.nn.Fold((4, 4), 2), [(0, 8, 9)]),
+    "distance": (lambda lib: lib.nn.PairwiseDistance(), [(0, 3), (0, 3)]),
+    "cosine": (lambda lib: lib.nn.CosineSimilarity(), [(0, 3), (0, 3)]),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers(name):
+    make, shapes = LAYERS[name]
+    same(module(make, *shapes))
+
+
+def masked_attention(lib, x, **options):
+    attention = lib.nn.MultiheadAttention(4, 2)
+    padding, mask = lib.zeros(0, 3, dtype=lib.bool), lib.zeros(0, 3, 3, dtype=lib.bool)
+    return attention(x, x, x, key_padding_mask=padding, attn_mask=mask, **options)
+
+
+def test_attention_of_no_samples_with_masks():
+    same(differentiated(masked_attention, np.zeros((3, 0, 4), np.float32)))
+
+
+def test_more_than_in_torch_works_on_nothing():
+    x = mt.zeros(3, 0, 4, requires_grad=True)
+    out, _ = masked_attention(mt, x, need_weights=False)
+    out.sum().backward()
+    assert x.grad.shape == (3, 0, 4)
+    for name, size in (("pixel_shuffle", (0, 4, 2, 2)), ("channel_shuffle", (0, 4, 2))):
+        x = mt.zeros(size, requires_grad=True)
+        getattr(mt.nn.functional, name)(x, 2).sum().backward()
+        assert x.grad.shape == size
+    assert not mt.nn.functional.bilinear(mt.ones(4, 0), mt.ones(4, 3), mt.ones(2, 0, 3)).any()
+
+
+def test_a_batch_of_0_leaves_the_statistics_alone():
+    norm = mt.nn.BatchNorm1d(3)
+    norm(mt.zeros(0, 3)).sum().backward()
+    assert norm.running_mean.tolist() == [0, 0, 0]
+    assert norm.running_var.tolist() == [1, 1, 1]
+    assert not norm.weight.grad.numpy().any()
+
+
+@pytest.mark.parametrize("shape", [(3, 0), (0, 2), (0, 0)])
+def test_tables_of_no_width(shape):
+    def program(lib, table):
+        return lib.nn.functional.embedding(lib.zeros(2 if shape[0] else 0, dtype=lib.int64), table)
+
+    same(differentiated(program, np.zeros(shape)))
+
+
+def test_bilinear_without_results():
+    arrays = np.ones((4, 2)), np.ones((4, 3)), np.ones((0, 2, 3))
+    same(differentiated(lambda lib, *x: lib.nn.functional.bilinear(*x), *arrays))
+
+
+X, Y = np.array([[1.0, 2, 3]]), np.array([[1.0, -2, 0.5], [4, 5, 6]])
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1, -2])
+@pytest.mark.parametrize(
+    ("x", "y"),
+    [(X, Y), (Y, X), (Y, X[0]), (Y, np.array(2.0)), (Y[:, :1].copy(), Y), (X, np.zeros((0, 3)))],
+)
+def test_cosines_of_vectors_that_broadcast(x, y, dim):
+    same(differentiated(lambda lib, *v: lib.nn.functional.cosine_similarity(*v, dim=dim), x, y))
+
+
+@pytest.mark.parametrize("other", ["int64", "float32", "bool", "complex128"])
+def test_cosines_of_two_dtypes(other):
+    for x in (Y, Y.astype(np.int64)):
+        same(
+            differentiated(
+                lambda lib, *v: lib.nn.functional.cosine_similarity(*v), x, Y.astype(other)
+            )
+        )
+
+
+def test_a_row_of_nan_is_not_scaled():
+    def program(lib):
+        table = lib.tensor([[3.0, 4.0], [2.0, float("nan")]])
+        return lib.nn.functional.embedding(lib.tensor([0, 1]), table, max_norm=1.0), table
+
+    same(program)
+
+
+def test_local_response_needs_a_neighbourhood():
+    same(lambda lib: lib.nn.functional.local_response_norm(lib.ones(1, 2, 3), 0))

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Linear algebra and statistics at their borders: the triangle that is read, zeros on a diagonal,
+NaN, nothing, scalars with a dim, complex gradients, dtypes that are refused.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from helpers.same import differentiated, same
+
+import modtree as mt
+
+FULL = np.array([[2.0, 9, -3], [0.5, 1.25, 7], [0.25, -1, 3]])
+COMPLEX = FULL + 1j * np.array([[0, 1, 2], [-1, 0, 0.5], [3, 1, 0]])
+HERMITIAN = COMPLEX @ COMPLEX.conj().T + np.eye(3)
+ZERO = FULL * [[1, 1, 1], [1, 0, 1], [1, 1, 1]]
+RIGHT = np.array([[1.0, 2], [-1, 0.5], [3, 0]])
+
+
+@pytest.mark.parametrize("upper", [False, True])
+class TestTriangles:
+    @pytest.mark.parametrize("a", [FULL, COMPLEX, ZERO, np.stack([FULL, ZERO])])
+    @pytest.mark.parametrize("unit", [False, True])
+    @pytest.mark.parametrize("left", [False, True])
+    def test_solve_triangular(self, a, unit, left, upper):
+        b = (RIGHT if left else RIGHT.T.copy()).astype(a.dtype)
+        options = {"upper": upper, "unitriangular": unit, "left": left}
+        with np.errstate(all="ignore"):
+            same(differentiated(lambda lib, *x: lib.linalg.solve_triangular(*x, **options), a, b))
+
+    @pytest.mark.parametrize("a", [FULL, COMPLEX, ZERO])
+    def test_cholesky_solve(self, a, upper):
+        same(
+            lambda lib: lib.cholesky_solve(*map(lib.from_numpy, (RIGHT.astype(a.dtype), a)), upper)
+        )
+
+    @pytest.mark.parametrize("a", [FULL, ZERO])
+    def test_cholesky_inverse(self, a, upper):
+        same(lambda lib: lib.cholesky_inverse(lib.from_numpy(a), upper))
+
+    @pytest.mark.parametrize("a", [HERMITIAN, HERMITIAN.real.copy()])
+    @pytest.mark.parametrize("spoiled", [None, (0, 2), (2, 0), (1, 1)])
+    def test_cholesky(self, a, spoiled, upper):
+        if spoiled is not None:
+            a = a.copy()
+            a[spoiled] = np.nan
+        same(differentiated(lambda lib, x: lib.linalg.cholesky(x, upper=upper), a))
+
+    def test_nothing_flows_to_the_triangle_that_is_not_read(self, upper):
+        for name in ("cholesky_solve", "cholesky_inverse"):
+            factor = mt.tensor(FULL, requires_grad=True)
+            right = (mt.tensor(RIGHT),) if name == "cholesky_solve" else ()
+            getattr(mt, name)(*right, factor, upper).sum().backward()
+            other = np.tril(factor.grad, -1) if upper else np.triu(factor.grad, 1)
+            assert not other.any()
+
+
+@pytest.mark.parametrize("uplo", ["L", "U"])
+def test_gradients_of_eigenvectors_are_hermitian(uplo):
+    def program(lib, x):
+        values, vectors = lib.linalg.eigh(x, uplo)
+        return (vectors * values.exp()) @ vectors.mH
+
+    same(differentiated(program, HERMITIAN.real.copy()))
+
+
+def test_solve_triangular_is_differentiable_twice():
+    a, b = (mt.tensor(x, requires_grad=True) for x in (FULL, RIGHT))
+    assert mt.autograd.gradgradcheck(
+        lambda a, b: mt.linalg.solve_triangular(a, b, upper=True), (a, b)
+    )
+
+
+@pytest.mark.parametrize("name", ["slogdet", "logdet"])
+@pytest.mark.parametrize("matrix", [[[0.0]], [[1.0, 2], [2, 4]], [[0.0, 1], [0, 0]]])
+def test_the_logarithm_of_a_determinant_of_0_has_a_gradient(name, matrix):
+    x = mt.tensor(matrix, dtype=mt.float64, requires_grad=True)
+    y = getattr(mt, name)(x)
+    y = y[1] if name == "slogdet" else y
+    y.backward()
+    assert y.item() == -math.inf
+    assert not np.isfinite(x.grad.numpy()).all()
+
+
+def test_the_determinant_of_a_singular_matrix_has_its_cofactors_as_gradient():
+    x = mt.tensor([[2.0, 1], [0, 0]], dtype=mt.float64, requires_grad=True)
+    mt.linalg.det(x).backward()
+    np.testing.assert_allclose(x.grad, [[0, 0], [-1, 2]], atol=1e-12)
+
+
+@pytest.mark.parametrize("keepdim", [False, True])
+@pytest.mark.parametrize("dim", [0, (0, 1), -1])
+def test_complex_gradient_of_logsumexp(dim, keepdim):
+    same(differentiated(lambda lib, x: lib.logsumexp(x, dim, keepdim), COMPLEX))
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 3)])
+def test_complex_gradient_of_linear(shape):
+    w = COMPLEX[: len(shape)][0 if len(shape) == 1 else slice(None)].copy()
+    same(differentiated(lambda lib, *x: lib.nn.functional.linear(*x), COMPLEX, w))
+
+
+SIZES = [(0, 2), (2, 0), (0, 0), (3, 0, 2), (3, 2, 0)]
+
+
+@pytest.mark.parametrize("ord", ["fro", "nuc", 1, -1, 2, -2, math.inf, -math.inf])
+@pytest.mark.parametrize("size", SIZES)
+def test_norms_of_no_elements(size, ord):
+    same(lambda lib: lib.linalg.matrix_norm(lib.zeros(size), ord))
+
+
+@pytest.mark.parametrize("dim", [None, -1, 0])
+@pytest.mark.parametrize("ord", [0, 1, -1, 2, 2.5, math.inf, -math.inf])
+@pytest.mark.parametrize("size", SIZES)
+def test_norms_of_no_vectors(size, ord, dim):
+    same(lambda lib: lib.linalg.vector_norm(lib.zeros(size), ord, dim))
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda lib: lib.linalg.norm(lib.ones(2, 3), 1, ()),
+        lambda lib: lib.linalg.norm(lib.ones(2, 3), None, ()),
+        lambda lib: lib.linalg.matrix_norm(lib.ones(2, 3), dim=(1,)),
+        lambda lib: lib.linalg.matrix_norm(lib.ones(2, 3, dtype=lib.int64), 1),
+        lambda lib: lib.linalg.vecdot(lib.ones(2, dtype=lib.int64), lib.ones(2, dtype=lib.int64)),
+        lambda lib: lib.linalg.vecdot(lib.ones(2), lib.ones(2, dtype=lib.float64)),
+        lambda lib: lib.linalg.vander(lib.ones(2, dtype=lib.bool)),
+        lambda lib: lib.linalg.vander(lib.tensor(3.0), N=3),
+        lambda lib: lib.linalg.solve_triangular(lib.ones(2), lib.ones(2, 1), upper=True),
+        lambda lib: lib.linalg.solve_triangular(lib.eye(2), lib.ones(2), upper=True),
+        lambda lib: lib.linalg.cholesky(lib.eye(2, dtype=lib.float16)),
+        lambda lib: lib.linalg.eigh(lib.eye(2, dtype=lib.int64)),
+        lambda lib: lib.linalg.solve(lib.eye(2).expand(3, 2, 2), lib.ones(2), left=False),
+        lambda lib: lib.cross(lib.ones(3, dtype=lib.bool), lib.ones(3, dtype=lib.bool)),
+        lambda lib: lib.nn.functional.linear(*(lib.ones(1, 1, dtype=lib.bool),) * 2),
+        lambda lib: lib.renorm(lib.ones(3), 2, 0, 1),
+        lambda lib: lib.renorm(lib.ones(3, 2), 0, 0, 1),
+        lambda lib: lib.renorm(lib.ones(3, 2), 2, 0, -1),
+        lambda lib: lib.renorm(lib.ones(3, 2), 2, 2, 1),
+        lambda lib: lib.cov(lib.ones(2, dtype=lib.bool)),
+        lambda lib: lib.cov(lib.ones(2), fweights=lib.tensor([1, -1])),
+        lambda lib: lib.cov(lib.ones(2), fweights=lib.tensor([0, 0])),
+        lambda lib: lib.cov(lib.ones(2), aweights=lib.tensor([1.0])),
+        lambda lib: lib.quantile(lib.ones(2, dtype=lib.int64), 0.5),
+        lambda lib: lib.quantile(lib.ones(0), 0.5),
+        lambda lib: lib.quantile(lib.ones(2), lib.ones(1, 1)),
+        lambda lib: lib.quantile(lib.ones(2), 0.5, 1),
+        lambda lib: lib.quantile(lib.ones(2, 3), lib.ones(0), 1),
+        lambda lib: lib.searchsorted(lib.ones(3), lib.ones(2), side="x"),
+        lambda lib: lib.searchsorted(lib.ones(3), lib.ones(2), side="left", right=True),
+        lambda lib: lib.searchsorted(lib.ones(3), lib.ones(2), out_int32=True),
+        lambda lib: lib.searchsorted(lib.ones(2, 0), lib.ones(2, 3)),
+        lambda lib: lib.bucketize(lib.ones(2), lib.ones(3), out_int32=True),
+        lambda lib: lib.broadcast_tensors(lib.ones(2), lib.ones(3)),
+    ],
+)
+def test_one_line(program):
+    same(program)
+
+
+@pytest.mark.parametrize("keepdim", [False, True])
+@pytest.mark.parametrize("dim", [None, 0, -1])
+@pytest.mark.parametrize("q", [0.5, np.array([0.25, 1.0]), np.zeros(0)])
+def test_quantiles_of_a_scalar(q, dim, keepdim):
+    def program(lib, x):
+        wanted = lib.from_numpy(q) if isinstance(q, np.ndarray) else q
+        return lib.quantile(x, wanted, dim, keepdim)
+
+    same(differentiated(program, np.array(3.0)))
+
+
+@pytest.mark.parametrize("correction", [0, 1, 3])
+@pytest.mark.parametrize("dtype", ["float64", "complex128", "int64"])
+@pytest.mark.parametrize("shape", [(), (3,), (1, 3), (2, 3), (1, 1), (2, 0)])
+def test_covariance(shape, dtype, correction):
+    x = np.square(np.arange(np.prod(shape, dtype=int))).reshape(shape).astype(dtype)
+    same(differentiated(lambda lib, x: lib.cov(x, correction=correction), x))
+    same(lambda lib: lib.corrcoef(lib.from_numpy(x)))
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.0, math.inf])
+@pytest.mark.parametrize(
+    ("x", "y"),
+    [
+        ((0, 2), (4, 2)),
+        ((3, 2), (0, 2)),
+        ((0, 3, 2), (0, 4, 2)),
+        ((3, 0), (4, 0)),
+        ((2, 0, 2), (1, 3, 2)),
+    ],
+)
+def test_distances_of_no_points(x, y, p):
+    same(differentiated(lambda lib, *points: lib.cdist(*points, p=p), np.ones(x), np.ones(y)))
