@@ -141,5 +141,31 @@ def test_a_row_of_nan_is_not_scaled():
     same(program)
 
 
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda lib: lib.nn.functional.unfold(lib.ones(2, 0, 3, 3), 2),
+        lambda lib: lib.nn.functional.unfold(lib.ones(2, 1, 3, 3, dtype=lib.int64), 2),
+        lambda lib: lib.nn.functional.fold(lib.ones(2, 0, 4), (3, 3), 2),
+        lambda lib: lib.nn.functional.fold(lib.ones(2, 4, 4, dtype=lib.int64), (3, 3), 2),
+        lambda lib: lib.nn.functional.affine_grid(lib.ones(0, 2, 3), (0, 1, 2, 2)),
+        lambda lib: lib.nn.functional.affine_grid(lib.ones(1, 2, 3), (1, 1, 0, 2)),
+        lambda lib: lib.nn.functional.affine_grid(lib.ones(1, 2, 3).long(), (1, 1, 2, 2)),
+        lambda lib: lib.nn.functional.grid_sample(lib.ones(1, 1, 0, 2), lib.ones(1, 2, 2, 2)),
+        lambda lib: lib.nn.functional.grid_sample(lib.ones(0, 1, 2, 2), lib.ones(0, 2, 2, 2)),
+    ],
+)
+def test_images_of_no_pixels(program):
+    same(program)
+
+
+@pytest.mark.parametrize("p", [float("inf"), -float("inf")])
+@pytest.mark.parametrize("n", [1, 2])
+def test_the_largest_size_in_a_window(n, p):
+    x = np.array([-1, 0.5, -3, 2, np.nan, -2, -0.5]).reshape((1, 1, *(1,) * (n - 1), 7))
+    window = (*(1,) * (n - 1), 2)
+    same(differentiated(lambda lib, x: getattr(lib.nn.functional, f"lp_pool{n}d")(x, p, window), x))
+
+
 def test_local_response_needs_a_neighbourhood():
     same(lambda lib: lib.nn.functional.local_response_norm(lib.ones(1, 2, 3), 0))

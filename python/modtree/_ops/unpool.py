@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from modtree._C import own_index
-from modtree._ops.generic import Array, Spec, need_arrays, operation
+from modtree._ops.generic import Array, Spec, need_arrays, need_floating, operation
 from modtree._ops.registry import define, derive
 from modtree._ops.windows import Sizes
 
@@ -26,6 +26,7 @@ def _max_unpool(values: Array, indices: Array, sizes: Sizes) -> Array:
     at one place.
     """
     need_arrays("max_unpool", values, indices)
+    need_floating("max_unpool", values)
     plane, indices = math.prod(sizes), own_index(indices)
     if indices.size and (indices.min() < 0 or indices.max() >= plane):
         wrong = int(indices.max() if indices.max() >= plane else indices.min())

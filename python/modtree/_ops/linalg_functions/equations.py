@@ -228,7 +228,7 @@ def cholesky_inverse(L: Any, upper: bool = False) -> Any:  # noqa: N803
     """The inverse of the matrix whose Cholesky factor is L, of which one triangle is read."""
     unit = unit_like(L).expand(tuple(L.shape))
     back = solve_triangular(L.mH if upper else L, unit, upper=False)
-    if bool((L.detach().diagonal(dim1=-2, dim2=-1) == 0).any()):
+    if not L.is_meta and (L.detach().diagonal(dim1=-2, dim2=-1) == 0).any():
         raise LinAlgError(
             "cholesky_inverse: the factor has a zero on its diagonal, so the matrix is singular"
         )

@@ -32,6 +32,12 @@ def affine_grid(theta: Tensor, size: Any, align_corners: bool | None = None) -> 
     Raises:
         ValueError: Matrices and sizes do not fit together.
     """
+    if not theta.is_floating_point():
+        raise ValueError(
+            f"affine_grid: Expected theta to have floating point type, but got {theta.dtype}"
+        )
+    if any(n <= 0 for n in size):
+        raise ValueError(f"Expected non-zero, positive output size. Got {tuple(size)}")
     spatial = [int(n) for n in size[2:]]
     count = len(spatial)
     if count not in (2, 3) or tuple(theta.shape) != (int(size[0]), count, count + 1):
@@ -95,6 +101,11 @@ def grid_sample(
             f"grid_sampler(): expected 4D or 5D input and a grid with as many dimensions and "
             f"size {count} in the last one, but "
             f"got input with sizes {list(input.shape)} and grid with sizes {list(grid.shape)}"
+        )
+    if 0 in input.shape[2:]:
+        raise RuntimeError(
+            "grid_sampler(): expected input to have non-empty spatial dimensions, but input has "
+            f"sizes {list(input.shape)}"
         )
     if grid.shape[0] != input.shape[0]:
         raise RuntimeError(

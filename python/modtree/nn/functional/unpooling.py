@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,15 @@ from modtree._tensor.random_creation import rand
 from modtree._tensor.tensor import Tensor
 from modtree.nn.functional._common import Sizes, need_tensor, pool_sizes, tuple_of
 from modtree.nn.functional.activation import relu
-from modtree.nn.functional.pooling import Ints, avg_pool1d, avg_pool2d, avg_pool3d
+from modtree.nn.functional.pooling import (
+    Ints,
+    avg_pool1d,
+    avg_pool2d,
+    avg_pool3d,
+    max_pool1d,
+    max_pool2d,
+    max_pool3d,
+)
 
 __all__ = [
     "fractional_max_pool2d",
@@ -165,6 +174,10 @@ def _lp_pool(
     count = 1
     for k in pool_sizes(f"lp_pool{n}d", "kernel_size", kernel_size, n):
         count *= k
+    if math.isinf(norm_type):
+        sign = 1 if norm_type > 0 else -1  # the smallest size is minus the largest of their minus
+        largest = (max_pool1d, max_pool2d, max_pool3d)[n - 1]
+        return largest(input.abs() * sign, kernel_size, stride, 0, 1, ceil) * sign
     mean = pool(input.pow(norm_type), kernel_size, stride, 0, ceil)
     # A sum below 0, of an odd power, has the root of its absolute value.
     return (mean.sign() * relu(mean.abs())).mul(count).pow(1.0 / norm_type)

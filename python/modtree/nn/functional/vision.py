@@ -395,7 +395,19 @@ def unfold(
         raise RuntimeError(
             f"Expected 3D or 4D (batch mode) tensor for input, but got: {list(input.shape)}"
         )
+    _need_elements("unfold", input, 3)
     return fold_ops.unfold(input, *_patch_sizes("unfold", kernel_size, dilation, padding, stride))
+
+
+def _need_elements(name: str, input: Tensor, ndim: int) -> None:
+    """Nothing but the batch may be empty, and integers are not computed with."""
+    if 0 in input.shape[input.dim() - ndim :]:
+        raise RuntimeError(
+            f"{name}: Expected an input with possibly 0 batch size and other non-zero dimensions, "
+            f"but got: {list(input.shape)}"
+        )
+    if not (input.is_floating_point() or input.is_complex()):
+        raise NotImplementedError(f'"{name}" not implemented for {input.dtype}')
 
 
 def fold(
@@ -424,6 +436,7 @@ def fold(
             "non-zero dimensions for "
             f"input, but got: {list(input.shape)}"
         )
+    _need_elements("fold", input, 2)
     sizes = pool_sizes("fold", "output_size", output_size, 2)
     return fold_ops.fold(
         input, sizes, *_patch_sizes("fold", kernel_size, dilation, padding, stride)
