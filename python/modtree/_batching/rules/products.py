@@ -105,6 +105,7 @@ RULES: dict[str, Callable[..., Any]] = {
     "linear": _linear,
     "einsum": _einsum,
     "solve": _solve,
+    "solve_triangular": _solve,
     "scaled_dot_product_attention": _attention,
     **dict.fromkeys(
         "inverse det slogdet cholesky qr svd svdvals eigh eig pinv matrix_exp".split(),

@@ -12,6 +12,7 @@ from modtree._C import as_tuple
 from modtree._ops.decompositions import LinAlgError, is_vector
 from modtree._ops.linalg_functions.factors import matrix_rank, return_type, svdvals
 from modtree._ops.registry import export, ops
+from modtree._tensor.batch_levels import for_each_sample
 
 _lstsq_result = return_type("linalg_lstsq", "solution", "residuals", "rank", "singular_values")
 _slogdet_result = return_type("linalg_slogdet", "sign", "logabsdet")
@@ -224,6 +225,7 @@ def cholesky_solve(B: Any, L: Any, upper: bool = False) -> Any:  # noqa: N803
     return solve_triangular(L if upper else L.mH, half, upper=True)
 
 
+@for_each_sample
 def cholesky_inverse(L: Any, upper: bool = False) -> Any:  # noqa: N803
     """The inverse of the matrix whose Cholesky factor is L, of which one triangle is read."""
     unit = unit_like(L).expand(tuple(L.shape))

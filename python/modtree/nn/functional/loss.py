@@ -331,6 +331,14 @@ def binary_cross_entropy_with_logits(
     return loss_ops.binary_cross_entropy_with_logits(input, target, reduction, weight, pos_weight)
 
 
+def _variances(var: Tensor | float, input: Tensor) -> Tensor:
+    if isinstance(var, Tensor) and var.is_complex():
+        raise NotImplementedError(f"gaussian_nll_loss: expected real variances, got {var.dtype}")
+    if (var < 0).any() if isinstance(var, Tensor) else var < 0:
+        raise ValueError("var has negative entry/entries")
+    return var if isinstance(var, Tensor) else ones_like(input) * float(var)
+
+
 def _repeated_axes(x: Tensor, other: Tensor) -> int:
     """Axes that have size 1 in x, and another in the other tensor."""
     return sum(a == 1 != b for a, b in zip(x.shape, other.shape, strict=True))
@@ -358,14 +366,7 @@ def gaussian_nll_loss(
         reduction: "mean", "sum" or "none".
     """
     need_tensor("gaussian_nll_loss", input, target)
-    if not isinstance(var, Tensor):
-        if var < 0:
-            raise ValueError("var has negative entry/entries")
-        var = ones_like(input) * float(var)
-    elif var.is_complex():
-        raise NotImplementedError(f"gaussian_nll_loss: expected real variances, got {var.dtype}")
-    elif (var < 0).any():
-        raise ValueError("var has negative entry/entries")
+    var = _variances(var, input)
     if var.shape != input.shape:
         if input.dim() and input.shape[:-1] == var.shape:
             var = var.unsqueeze(-1)

@@ -165,7 +165,13 @@ def _step(old: int, new: int, factor: float | None, align_corners: bool, real: A
 
 
 def _nearest(
-    old: int, new: int, factor: float | None, align_corners: bool, real: Any, shift: float = 0.0
+    old: int,
+    new: int,
+    factor: float | None,
+    align_corners: bool,
+    real: Any,
+    *,
+    shift: float = 0.0,
 ) -> Any:
     step = _step(old, new, factor, False, real)
     places = (np.arange(new, dtype=real) + real(shift)) * step
