@@ -252,6 +252,9 @@ AVOIDED: list[Avoided] = [
 
 def is_avoided(line: Any) -> bool:
     name = line.operation.name.rstrip("_")
+    given = [*line.values, *line.keywords.values()]
+    if name == "arange" and any(isinstance(v, (int, float)) and abs(v) > 1e6 for v in given):
+        return True  # more numbers than memory
     return any(name in entry.names and entry.applies(line) for entry in AVOIDED)
 
 
