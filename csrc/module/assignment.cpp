@@ -35,8 +35,7 @@ public:
       }
       if (held) {
         saved_[i].container = py::reinterpret_borrow<py::object>(container);
-        saved_[i].copy =
-            py::reinterpret_steal<py::object>(PyObject_CallMethod(container, "copy", nullptr));
+        saved_[i].copy = py::reinterpret_steal<py::object>(snapshot(container));
         if (!saved_[i].copy) {
           return -1;
         }
@@ -72,7 +71,46 @@ private:
     py::object copy;
   };
 
+  // The class whose methods read and write such a table past what its own class does: a snapshot is
+  // no access that it should see. Null for others.
+  static PyObject *base_of_odd_table(PyObject *container) {
+    if (!PyDict_Check(container) || is_plain_table(container)) {
+      return nullptr;
+    }
+    return reinterpret_cast<PyObject *>(PyODict_Check(container) ? &PyODict_Type : &PyDict_Type);
+  }
+
+  // New reference, null on error: a copy, or the items of a table of another class.
+  static PyObject *snapshot(PyObject *container) {
+    PyObject *base = base_of_odd_table(container);
+    if (!base) {
+      return PyObject_CallMethod(container, "copy", nullptr);
+    }
+    const py::object items = call_method(base, "items", container);
+    return items ? PySequence_List(items.ptr()) : nullptr;
+  }
+
+  static int put_back_items(PyObject *base, const Saved &saved) {
+    if (!call_method(base, "clear", saved.container)) {
+      return -1;
+    }
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(saved.copy.ptr()); ++i) {
+      PyObject *pair = PyList_GET_ITEM(saved.copy.ptr(), i);
+      if (!call_method(base, "__setitem__", saved.container, py::handle(PyTuple_GET_ITEM(pair, 0)),
+                       py::handle(PyTuple_GET_ITEM(pair, 1)))) {
+        return -1;
+      }
+    }
+    return 0;
+  }
+
   static void put_back(const Saved &saved) {
+    if (PyObject *base = base_of_odd_table(saved.container.ptr())) {
+      if (put_back_items(base, saved) < 0) {
+        PyErr_WriteUnraisable(saved.container.ptr());
+      }
+      return;
+    }
     for (const char *method : {"clear", "update"}) {
       const bool update = method[0] == 'u';
       const auto result = py::reinterpret_steal<py::object>(
@@ -161,12 +199,12 @@ inline PyObject *registry_to_fill(ModuleObject *module) {
   return mapping ? mapping : require(module, slot);
 }
 
-// May a parameter or a module go in by a plain dict store? No hook, override, class attribute or
-// internal name is in the way.
+// May a parameter or a module go in by a plain dict store? No hook, override, class attribute,
+// internal name or registry of another class is in the way.
 inline bool stores_directly(ModuleObject *module, PyObject *name, PyObject *hooks,
                             bool known_plain = false) {
   return !has_entries(hooks) && Py_TYPE(module)->tp_getattro == module_tp_getattro &&
-         (known_plain || is_plain_name(Py_TYPE(module), name));
+         (known_plain || (is_plain_name(Py_TYPE(module), name) && !has_odd_table(module)));
 }
 
 int call_register_parameter(ModuleObject *module, PyObject *name, PyObject *value) {
@@ -222,6 +260,7 @@ int assign_parameter(ModuleObject *module, PyObject *name, PyObject *value, Tens
   return register_by_call(module, name, value);
 }
 
+// For a name under which there is no child yet.
 int warn_of_odd_child_name(ModuleObject *module, PyObject *name) {
   const int dots = PyUnicode_Contains(name, names.dot);
   if (dots < 0) {
@@ -229,6 +268,9 @@ int warn_of_odd_child_name(ModuleObject *module, PyObject *name) {
   }
   if (!dots && PyUnicode_GET_LENGTH(name) > 0) {
     return 0;
+  }
+  if (const int known = registry_contains(module, Slot::modules, name)) {
+    return known < 0 ? -1 : 0;
   }
   const std::string owner = short_type_text(module);
   return PyErr_WarnFormat(PyExc_UserWarning, 1,
@@ -246,11 +288,8 @@ int assign_module(ModuleObject *module, PyObject *name, PyObject *value) {
     return -1;
   }
   const bool plain = !module->state.exposed && is_known_plain(Py_TYPE(module), name);
-  if (!plain) {
-    const int known = registry_contains(module, Slot::modules, name);
-    if (known < 0 || (!known && warn_of_odd_child_name(module, name) < 0)) {
-      return -1;
-    }
+  if (!plain && warn_of_odd_child_name(module, name) < 0) {
+    return -1;
   }
   if (!has_entries(global_hooks.module_registration)) {
     if (!(plain &&

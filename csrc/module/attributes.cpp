@@ -27,14 +27,9 @@ bool reaches_registries(PyTypeObject *type, Reach reach) {
   return reach == Reach::everything && has_native_getattro(type);
 }
 
-// Does a dict give what it holds? One of a class with its own `__getitem__` may give something
-// else, or do something first, such as fetching a parameter that was moved away.
-inline bool gives_what_it_holds(PyObject *dict) {
-  return PyDict_CheckExact(dict) ||
-         Py_TYPE(dict)->tp_as_mapping->mp_subscript == PyDict_Type.tp_as_mapping->mp_subscript;
-}
-
-// New reference from a mapping that has to be asked. 1 found, 0 not, -1 on error.
+// New reference from a mapping that has to be asked: it may give something else than it holds, or
+// do something first, such as fetching a parameter that was moved away. 1 found, 0 not, -1 on
+// error.
 int find_in_mapping(PyObject *mapping, PyObject *name, PyObject **value) {
   const auto keep = py::reinterpret_borrow<py::object>(mapping);
   const int found = PySequence_Contains(mapping, name);
@@ -52,7 +47,7 @@ int find_in_registry(ModuleObject *module, PyObject *name, PyObject **value) {
   if (!mapping) {
     return 0;
   }
-  if (!PyDict_Check(mapping) || !gives_what_it_holds(mapping)) {
+  if (!is_plain_table(mapping)) {
     return find_in_mapping(mapping, name, value);
   }
   *value = Py_XNewRef(dict_find_str(mapping, name));
@@ -283,9 +278,6 @@ PyObject *read_searching(PyObject *self_obj, PyObject *name, Reach reach) {
 inline void search(PyObject *mapping, PyObject *name, Lookup *looked_up, PyObject **value) {
   if (mapping && *looked_up == Lookup::missing) {
     *looked_up = look_up_interned(mapping, name, value);
-    if (*looked_up == Lookup::found && !gives_what_it_holds(mapping)) {
-      *looked_up = Lookup::unsure;
-    }
   }
 }
 

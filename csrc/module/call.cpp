@@ -36,7 +36,7 @@ bool has_no_tables(const ModuleObject *module) {
   for (PyObject *name : {names.backward_hooks, names.backward_pre_hooks, names.forward_hooks,
                          names.forward_pre_hooks}) {
     PyObject *table = dict_peek_str(dict, name);
-    if (!table || !PyDict_Check(table) || PyDict_GET_SIZE(table) != 0) {
+    if (!table || may_give_entries(table)) {
       return false;
     }
   }
@@ -60,7 +60,7 @@ inline bool is_bare(const ModuleObject *module) {
   return found ? info.forward() : nullptr;
 }
 
-// The number of entries of a hook table in compact mode, where it is a dict.
+// The number of entries of a hook table in compact mode, where it is plain.
 template <Slot slot>
 Py_ssize_t own_hook_count(ModuleObject *module) {
   PyObject *table = peek(module, slot);

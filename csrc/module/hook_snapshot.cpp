@@ -16,14 +16,9 @@ struct FlagTables {
   py::object always_called;
 };
 
-// Missing, or an empty dict: seen without running Python.
-bool is_empty_dict(PyObject *table) {
-  return !table || (PyDict_Check(table) && PyDict_GET_SIZE(table) == 0);
-}
-
 // Is the id in the table? -1 on error.
 int has_flag(PyObject *table, PyObject *id) {
-  return is_empty_dict(table) ? 0 : PySequence_Contains(table, id);
+  return may_give_entries(table) ? PySequence_Contains(table, id) : 0;
 }
 
 int add_hook(HookSnapshot &hooks, PyObject *id, PyObject *function, const FlagTables &flags,
@@ -47,7 +42,7 @@ py::object own_table(PyObject *table) { return py::reinterpret_borrow<py::object
 
 // `table` is owned by the caller.
 int add_hooks(HookSnapshot &hooks, PyObject *table, const FlagTables &flags, bool is_global) {
-  if (PyDict_Check(table) && PyDict_GET_SIZE(table) == 1) {
+  if (is_plain_table(table) && PyDict_GET_SIZE(table) == 1) {
     // One entry has no order, so the order that an OrderedDict keeps beside its dict does not
     // matter.
     Py_ssize_t position = 0;
@@ -81,7 +76,7 @@ int own_flags(ModuleObject *module, py::object *flags) {
   if (registry(module, slot, &table, &keep) < 0) {
     return -1;
   }
-  if (!is_empty_dict(table)) {
+  if (may_give_entries(table)) {
     *flags = own_table(table);
   }
   return 0;
@@ -95,7 +90,7 @@ int add_own_hooks(ModuleObject *module, HookSnapshot &hooks) {
   if (registry(module, slot, &table, &keep) < 0) {
     return -1;
   }
-  if (is_empty_dict(table)) {
+  if (!may_give_entries(table)) {
     return 0;
   }
   const py::object held = own_table(table);

@@ -10,10 +10,10 @@ namespace modtree {
 // reference, null on error.
 PyObject *call_with_hooks(PyObject *self_obj, PyObject *args, PyObject *kwargs);
 
-// Holds the hook table, which may be missing, anything? One that is no dict is asked for its truth,
-// and may be replaced meanwhile. -1 on error.
+// Holds the hook table, which may be missing, anything? One that is not plain is asked for its
+// truth, and may be replaced meanwhile. -1 on error.
 inline int table_has_hooks(PyObject *table) {
-  if (!table || PyDict_Check(table)) {
+  if (!table || is_plain_table(table)) {
     return table && PyDict_GET_SIZE(table) != 0;
   }
   const auto keep = py::reinterpret_borrow<py::object>(table);

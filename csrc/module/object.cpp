@@ -50,7 +50,7 @@ bool fits_compact(Slot slot, PyObject *value) {
     case Slot::non_persistent_buffers_set:
       return is_set_like(value);
     default:
-      return PyDict_Check(value);
+      return is_plain_table(value);
   }
 }
 
@@ -445,16 +445,17 @@ PyObject *instance_dict(ModuleObject *module) { return fill_once(&module->dict, 
 
 PyObject *new_ordered_dict() { return PyObject_CallNoArgs(ordered_dict_type); }
 
-int is_nonempty(PyObject *mapping) {
-  if (!mapping) {
-    return 0;
+bool has_odd_table(ModuleObject *module) {
+  if (!module->state.exposed) {
+    return false;
   }
-  if (PyDict_Check(mapping)) {
-    return PyDict_GET_SIZE(mapping) > 0;
+  for (const Slot slot : {Slot::parameters, Slot::buffers, Slot::modules}) {
+    PyObject *table = peek_exposed(module, slot);
+    if (table && !is_plain_table(table)) {
+      return true;
+    }
   }
-  const auto keep = py::reinterpret_borrow<py::object>(mapping);
-  const Py_ssize_t size = PyObject_Size(mapping);
-  return size < 0 ? -1 : size > 0;
+  return false;
 }
 
 }  // namespace modtree

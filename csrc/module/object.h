@@ -49,10 +49,10 @@ struct HookBlock {
 // dict holds all 17 entries.
 // What walks ask of every module comes first.
 // - training: any object; null until Module.__init__ has run.
-// - parameters, buffers, modules: a dict (or a subclass of dict), null while empty and never looked
-// at.
+// - parameters, buffers, modules: a plain table (registry_items.h), null while empty and never
+// looked at.
 // - non_persistent: a set, null like them.
-// - hooks: null until a hook table is made.
+// - hooks: null until a hook table is made; the tables are plain.
 // - initialized: Module.__init__ (or __setstate__) has run.
 // - instance_overrides: the instance dict may hold a name that is a virtual method of Module, such
 // as `forward`.
@@ -183,8 +183,7 @@ inline bool may_have_entries(ModuleObject *module, Slot slot) {
   if (!mapping) {
     return !has_slot(module, slot);
   }
-  const bool is_plain = PyDict_CheckExact(mapping) || PyODict_CheckExact(mapping);
-  return !is_plain || PyDict_GET_SIZE(mapping) != 0;
+  return !is_plain_table(mapping) || PyDict_GET_SIZE(mapping) != 0;
 }
 
 // A new value such as Module.__init__ gives this entry; null on error.
@@ -203,7 +202,7 @@ inline int mapping_contains(PyObject *mapping, PyObject *name) {
   if (!mapping) {
     return 0;
   }
-  if (PyDict_Check(mapping) && PyUnicode_Check(name)) {
+  if (is_plain_table(mapping) && PyUnicode_Check(name)) {
     return dict_find_str(mapping, name) != nullptr;
   }
   // Comparing names may run code that puts another mapping in its place.
@@ -215,9 +214,14 @@ inline int mapping_contains(PyObject *mapping, PyObject *name) {
 inline int registry_contains(ModuleObject *module, Slot slot, PyObject *name) {
   return mapping_contains(peek(module, slot), name);
 }
-// 1 when the mapping of hooks or children (null: none) has entries, -1 on error. User code runs for
-// one that is no dict.
-int is_nonempty(PyObject *mapping);
+// May a loop over the mapping of hooks or children (null: none) give anything? What one that is no
+// plain table gives is only known by the loop.
+inline bool may_give_entries(PyObject *mapping) {
+  return mapping && (!is_plain_table(mapping) || PyDict_GET_SIZE(mapping) != 0);
+}
+
+// Is one of the tables that a load reads not plain?
+bool has_odd_table(ModuleObject *module);
 
 // --- writing
 // ---------------------------------------------------------------------------------

@@ -23,7 +23,20 @@ int store_persistence(ModuleObject *module, PyObject *name, bool persistent) {
   if (require_entry(module, Slot::non_persistent_buffers_set, &set, &keep) < 0) {
     return -1;
   }
-  return PySet_Check(set) ? PySet_Add(set, name) : call_method(set, "add", name) ? 0 : -1;
+  return PySet_CheckExact(set) ? PySet_Add(set, name) : call_method(set, "add", name) ? 0 : -1;
+}
+
+// Raises where the module has the name, but not as an entry of that registry. A registry of another
+// class is asked in torch's order.
+int check_free(ModuleObject *module, Slot slot, PyObject *name) {
+  const bool is_odd = has_odd_table(module);
+  const int known = is_odd ? 0 : registry_contains(module, slot, name);
+  const int exists = known == 0 ? has_attribute(module, name) : 0;
+  if (known < 0 || exists < 0) {
+    return -1;
+  }
+  const int replaces = exists && is_odd ? registry_contains(module, slot, name) : 0;
+  return replaces < 0 ? -1 : exists && !replaces ? raise_already_exists(module, name) : 0;
 }
 
 }  // namespace
@@ -48,10 +61,8 @@ int register_parameter(ModuleObject *module, PyObject *name, PyObject *parameter
   if (check_own_name(name, "parameter") < 0) {
     return -1;
   }
-  const int known = registry_contains(module, Slot::parameters, name);
-  const int exists = known == 0 ? has_attribute(module, name) : 0;
-  if (known < 0 || exists != 0) {
-    return exists > 0 ? raise_already_exists(module, name) : -1;
+  if (check_free(module, Slot::parameters, name) < 0) {
+    return -1;
   }
   if (parameter == Py_None) {
     PyObject *parameters = require(module, Slot::parameters);
@@ -74,10 +85,8 @@ int register_buffer(ModuleObject *module, PyObject *name, PyObject *tensor, bool
   if (check_own_name(name, "buffer") < 0) {
     return -1;
   }
-  const int known = registry_contains(module, Slot::buffers, name);
-  const int exists = known == 0 ? has_attribute(module, name) : 0;
-  if (known < 0 || exists != 0) {
-    return exists > 0 ? raise_already_exists(module, name) : -1;
+  if (check_free(module, Slot::buffers, name) < 0) {
+    return -1;
   }
   if (tensor != Py_None) {
     const int tensor_like = is_tensor_like(tensor);

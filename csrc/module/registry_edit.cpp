@@ -15,7 +15,7 @@ int own_entry(ModuleObject *module, Slot slot, py::object *entry) {
 }
 
 int set_discard(PyObject *set, PyObject *name) {
-  if (PySet_Check(set)) {
+  if (PySet_CheckExact(set)) {
     return PySet_GET_SIZE(set) == 0 ? 0 : PySet_Discard(set, name) < 0 ? -1 : 0;
   }
   return call_method(set, "discard", name) ? 0 : -1;

@@ -5,9 +5,11 @@
 
 namespace modtree {
 
-int RegistryItems::start_iterator(PyObject *mapping) {
+int RegistryItems::start_iterator(PyObject *mapping, AskFor ask_for) {
+  const char *method = ask_for == AskFor::items ? "items" : "values";
   const auto items =
-      py::reinterpret_steal<py::object>(PyObject_CallMethod(mapping, "items", nullptr));
+      py::reinterpret_steal<py::object>(PyObject_CallMethod(mapping, method, nullptr));
+  asked_for_ = ask_for;
   items_ = items ? PyObject_GetIter(items.ptr()) : nullptr;
   return items_ ? 0 : -1;
 }
@@ -17,6 +19,11 @@ int RegistryItems::next_of_iterator(PyObject **key, PyObject **value) {
   Py_XSETREF(pair_, pair);
   if (!pair) {
     return PyErr_Occurred() ? -1 : 0;
+  }
+  if (asked_for_ == AskFor::values) {
+    *key = nullptr;
+    *value = pair;
+    return 1;
   }
   if (!PyTuple_Check(pair) || PyTuple_GET_SIZE(pair) != 2) {
     PyErr_SetString(PyExc_TypeError, "a registry's items() must give (name, value) pairs");

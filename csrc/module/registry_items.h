@@ -4,6 +4,7 @@
 
 #include <pybind11/pytypes.h>
 
+#include <cstdint>
 #include <utility>
 
 #include "python/compat.h"
@@ -12,6 +13,16 @@
 namespace modtree {
 
 namespace py = pybind11;
+
+// Does a registry or hook table do nothing of its own when it is asked, so that native code may
+// read its dict? One of another class, even of a subclass of dict, may answer anything: it is asked
+// as Python code would ask it.
+inline bool is_plain_table(PyObject *table) {
+  return PyDict_CheckExact(table) || PyODict_CheckExact(table);
+}
+
+// What a loop asks a table of another class for.
+enum class AskFor : std::uint8_t { items, values };
 
 // Loops over a registry whatever mapping it is. For a plain dict it walks in place and sees changes
 // of values; growing or shrinking is an error as in a Python loop. Any other mapping (an
@@ -26,6 +37,7 @@ public:
     std::swap(mapping_, other.mapping_);
     std::swap(items_, other.items_);
     std::swap(pair_, other.pair_);
+    std::swap(asked_for_, other.asked_for_);
     std::swap(position_, other.position_);
     std::swap(passed_over_, other.passed_over_);
     std::swap(size_, other.size_);
@@ -35,7 +47,9 @@ public:
   ~RegistryItems() { reset(); }
 
   // Borrows nothing afterwards: keeps the mapping alive. -1 on error.
-  int start(PyObject *mapping) {
+  // Where only the values are wanted, `ask_for` says so, and the keys of a table of another class
+  // are null.
+  int start(PyObject *mapping, AskFor ask_for = AskFor::items) {
     Py_XINCREF(mapping);  // before the end of the old one, which may run code that puts another in
                           // the place of this one
     reset();
@@ -43,7 +57,7 @@ public:
       return 0;
     }
     if (!PyDict_CheckExact(mapping)) {
-      const int started = start_iterator(mapping);
+      const int started = start_iterator(mapping, ask_for);
       Py_DECREF(mapping);
       return started;
     }
@@ -152,7 +166,7 @@ public:
   }
 
 private:
-  int start_iterator(PyObject *mapping);
+  int start_iterator(PyObject *mapping, AskFor ask_for);
   int next_of_iterator(PyObject **key, PyObject **value);
   int raise_changed_size();
   int raise_changed_keys();
@@ -160,8 +174,9 @@ private:
   Py_ssize_t left() const { return size_ - (position_ - passed_over_); }
 
   PyObject *mapping_ = nullptr;
-  PyObject *items_ = nullptr;  // iterator of the mapping's items()
+  PyObject *items_ = nullptr;  // iterator of the mapping's items() or values()
   PyObject *pair_ = nullptr;   // its last item, which owns what next() lent
+  AskFor asked_for_ = AskFor::items;
   Py_ssize_t position_ = 0;
   Py_ssize_t passed_over_ = 0;  // places before it from which items were removed
   Py_ssize_t size_ = 0;

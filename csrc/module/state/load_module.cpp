@@ -76,7 +76,7 @@ int run_pre_hooks(PyObject *module, PyObject *const *arguments) {
     return -1;
   }
   RegistryItems items;
-  if (items.start(hooks) < 0) {
+  if (items.start(hooks, AskFor::values) < 0) {
     return -1;
   }
   int more;

@@ -170,9 +170,8 @@ private:
     Owned keep;
     const int found =
         registry(as_module(path_.top().module), Slot::load_state_dict_post_hooks, &hooks, &keep);
-    const int has_hooks = found <= 0 ? found : is_nonempty(hooks);
-    if (has_hooks <= 0) {
-      return has_hooks;
+    if (found < 0 || !may_give_entries(hooks)) {
+      return found < 0 ? -1 : 0;
     }
     plan_.has_post_hooks = true;
     plan_.steps.push_back(new_step(LoadPlan::Kind::post_hooks));
@@ -213,9 +212,9 @@ private:
       return found;
     }
     const Owned held_parameters = borrow(parameters);
-    const int has_parameters = is_nonempty(parameters);
+    const bool has_parameters = may_give_entries(parameters);
     RegistryItems items;
-    if (has_parameters < 0 || items.start(parameters) < 0) {
+    if (items.start(parameters) < 0) {
       return -1;
     }
     const bool has_both = has_parameters && may_have_entries(module, Slot::buffers);
@@ -429,7 +428,8 @@ bool loads_through_python(PyObject *module) {
   if (!info.is_module() || overrides(as_module(module), info, Virtual::load_from_state_dict)) {
     return true;
   }
-  return may_have_entries(as_module(module), Slot::load_state_dict_pre_hooks);
+  return may_have_entries(as_module(module), Slot::load_state_dict_pre_hooks) ||
+         has_odd_table(as_module(module));
 }
 
 int sets_extra_state(PyObject *module, PyObject *prefix, PyObject *dict) {

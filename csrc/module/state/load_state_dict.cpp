@@ -428,13 +428,11 @@ private:
     const Owned children = steal(mapping_of(module, Slot::modules));
     const Owned hooks =
         !PyErr_Occurred() ? steal(mapping_of(module, Slot::load_state_dict_post_hooks)) : Owned();
-    const int has_children = PyErr_Occurred() ? -1 : is_nonempty(children.ptr());
-    const int has_hooks = has_children < 0 ? -1 : is_nonempty(hooks.ptr());
-    if (has_hooks < 0) {
+    if (PyErr_Occurred()) {
       return -1;
     }
-    has_post_hooks_ = has_post_hooks_ || has_hooks;
-    if (!has_children) {
+    has_post_hooks_ = has_post_hooks_ || may_give_entries(hooks.ptr());
+    if (!may_give_entries(children.ptr())) {
       on_path_.erase(module);
       return run_post_hooks(module);
     }
@@ -459,14 +457,13 @@ private:
     if (!hooks) {
       return PyErr_Occurred() ? -1 : 0;
     }
-    const int has_hooks = is_nonempty(hooks.ptr());
-    if (has_hooks <= 0) {
-      return has_hooks;
+    if (!may_give_entries(hooks.ptr())) {
+      return 0;
     }
     ++python_runs_;
     const Owned keys = no_grad_.exit() < 0 ? Owned() : steal(findings_.incompatible_keys());
     RegistryItems items;
-    if (!keys || items.start(hooks.ptr()) < 0) {
+    if (!keys || items.start(hooks.ptr(), AskFor::values) < 0) {
       return -1;
     }
     PyObject *key, *hook;

@@ -327,11 +327,7 @@ int RunningPlan::has_planned_hooks(std::uint32_t visit) const {
   Owned keep;
   const int found = registry(as_module(plan->visits[visit].module),
                              Slot::load_state_dict_post_hooks, &hooks, &keep);
-  const int has_hooks = found <= 0 ? found : is_nonempty(hooks);
-  if (has_hooks < 0) {
-    return -1;
-  }
-  return hooked_[visit] == (has_hooks > 0);
+  return found < 0 ? -1 : hooked_[visit] == may_give_entries(hooks);
 }
 
 }  // namespace modtree

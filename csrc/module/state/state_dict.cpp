@@ -231,16 +231,15 @@ private:
 
   int run_pre_hooks(PyObject *hooks) {
     const Owned held_hooks = borrow(hooks);
-    const int has_hooks = is_nonempty(hooks);
-    if (has_hooks <= 0) {
-      return has_hooks;
+    if (!may_give_entries(hooks)) {
+      return 0;
     }
     if (leave_record() < 0) {
       return -1;
     }
     PyObject *prefix = path_.prefix();
     RegistryItems items;
-    if (!prefix || items.start(hooks) < 0) {
+    if (!prefix || items.start(hooks, AskFor::values) < 0) {
       return -1;
     }
     PyObject *key, *hook;
@@ -268,16 +267,15 @@ private:
       return found;
     }
     const Owned held_hooks = borrow(hooks);
-    const int has_hooks = is_nonempty(hooks);
-    if (has_hooks <= 0) {
-      return has_hooks;
+    if (!may_give_entries(hooks)) {
+      return 0;
     }
     if (leave_record() < 0 || (!path_.top().local_metadata && make_local_metadata() < 0)) {
       return -1;
     }
     PyObject *prefix = path_.prefix();
     RegistryItems items;
-    if (!prefix || items.start(hooks) < 0) {
+    if (!prefix || items.start(hooks, AskFor::values) < 0) {
       return -1;
     }
     Owned destination = borrow(destination_.object);

@@ -216,7 +216,7 @@ int for_each_parameter(PyObject *self_obj, Quiet visit_quietly, Function visit) 
 }
 
 int warn_if_replica(PyObject *self_obj) {
-  if (!overrides(as_module(self_obj), Virtual::is_replica)) {
+  if (!overrides(as_module(self_obj), Virtual::is_replica) && !has_odd_table(as_module(self_obj))) {
     return 0;
   }
   PyObject *found;

@@ -412,7 +412,8 @@ int MemberConversion::convert_buffers(ModuleObject *module) {
                        remember_converted(fn_.ptr(), buffer.ptr(), converted.ptr()) < 0)) {
       return -1;
     }
-    if (!converted.is(buffer) &&
+    // A table of another class may keep something else than it is given.
+    if ((!converted.is(buffer) || !is_plain_table(held.ptr())) &&
         store_registered(module, Slot::buffers, key.ptr(), converted.ptr()) < 0) {
       return -1;
     }

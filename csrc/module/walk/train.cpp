@@ -259,7 +259,7 @@ struct TrainVisitor {
   template <Slot slot>
   static bool has_training(ModuleObject *module) {
     PyObject *mapping = peek(module, slot);
-    return mapping && PyDict_Check(mapping) && PyDict_GET_SIZE(mapping) != 0 &&
+    return mapping && is_plain_table(mapping) && PyDict_GET_SIZE(mapping) != 0 &&
            dict_find_str(mapping, names.training);
   }
 

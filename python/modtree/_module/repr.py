@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import OrderedDict
+from collections.abc import Collection, Iterator
 from typing import Any
 
 # A chain of n modules prints n lines, each indented deeper: beyond this many characters the text is
@@ -37,7 +38,7 @@ def _lines(root: Any) -> Iterator[tuple[int, str]]:
         yield from _opening(depth, "" if key is None else "(" + key + "): ", head, children)
         if children:
             open_modules[id(module)] = key or ""
-            stack.append((iter(children.items()), module))
+            stack.append((iter(children), module))
 
     yield from enter(0, None, root)
     while stack:
@@ -67,13 +68,17 @@ def _prints_natively(child: Any) -> bool:
     return type(child).__repr__ is module_repr
 
 
-def _open(module: Any) -> tuple[list[str], dict[str, Any]]:
+def _open(module: Any) -> tuple[list[str], Collection[tuple[str, Any]]]:
     extra = module.extra_repr()
-    return [module._get_name(), *(extra.split("\n") if extra else ())], module._modules
+    table = module._modules
+    children = table.items()
+    if type(table) is not dict and type(table) is not OrderedDict:
+        children = list(children)  # what the loop gives, whatever the table says of its length
+    return [module._get_name(), *(extra.split("\n") if extra else ())], children
 
 
 def _opening(
-    depth: int, label: str, head: list[str], children: dict[str, Any]
+    depth: int, label: str, head: list[str], children: Collection[Any]
 ) -> Iterator[tuple[int, str]]:
     """The lines of a module before its children; all of its lines when it has none."""
     name, *extra = head

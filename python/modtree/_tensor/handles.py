@@ -44,8 +44,10 @@ class RemovableHandle:
         """Removes the hook; does nothing if that is done, or if its module is gone."""
         for ref in (self.hooks_dict_ref, *self.extra_dict_ref):
             table = ref()
-            if table is not None:
+            if type(table) is OrderedDict or type(table) is dict:
                 table.pop(self.id, None)
+            elif table is not None and self.id in table:
+                del table[self.id]
 
     def __enter__(self) -> RemovableHandle:
         return self
