@@ -220,7 +220,8 @@ inline bool may_give_entries(PyObject *mapping) {
   return mapping && (!is_plain_table(mapping) || PyDict_GET_SIZE(mapping) != 0);
 }
 
-// Is one of the tables that a load reads not plain?
+// Is one of the three registries not plain? Then what native code would do past it is done as
+// torch's Python code does it.
 bool has_odd_table(ModuleObject *module);
 
 // --- writing
