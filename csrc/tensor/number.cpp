@@ -3,8 +3,8 @@
 
 #include "family/family.h"
 #include "tensor/autograd/record.h"
-#include "tensor/op_errors.h"
 #include "tensor/fitted.h"
+#include "tensor/op_errors.h"
 #include "tensor/override.h"
 #include "tensor/slot_ops.h"
 #include "tensor/subscript.h"
@@ -185,7 +185,13 @@ PyObject *inplace_power(PyObject *a, PyObject *b, PyObject *modulus) {
 }
 
 PyObject *positive(PyObject *a) {
-  return unary_or_override("positive", a, [a] { return Py_NewRef(a); });
+  return unary_or_override("positive", a, [a]() -> PyObject * {
+    if (PyArray_TYPE(as_tensor(a)->array) == NPY_BOOL) {
+      PyErr_SetString(PyExc_RuntimeError, "The `+` operator, on a bool tensor is not supported.");
+      return nullptr;
+    }
+    return Py_NewRef(a);
+  });
 }
 
 [[gnu::noinline]] bool compare_override(int op, PyObject *a, PyObject *b, PyObject **result) {

@@ -36,6 +36,8 @@ def _power(a: Any, b: Any, out: Any = None) -> Any:
         short = _SHORT_POWERS.get(b.item())
         return np.power(a, b, out=out) if short is None else short(a, out)
     if kind == "b":
+        if b.ndim:
+            raise NotImplementedError("\"pow\" not implemented for 'Bool': convert with .to(dtype)")
         return np.logical_or(a, np.logical_not(b))
     if kind == "i" and b.ndim and (b < 0).any():
         a, b = np.broadcast_arrays(a, b)
@@ -93,9 +95,29 @@ define(
 define("pow", _power, promote="arith", operands=2, numpy=np.power, writes_into=True)
 define("atan2", np.arctan2, promote="floating", operands=2, numpy=np.arctan2)
 define("hypot", np.hypot, promote="arith", operands=2, numpy=np.hypot)
+
+
+def complex_logaddexp(a: Any, b: Any) -> Any:
+    """log(exp(a) + exp(b)) of complex numbers, from the one with the larger real part."""
+    first = (a.real >= b.real) | np.isnan(a.real)
+    large, small = np.where(first, a, b), np.where(first, b, a)
+    both_infinite = np.isinf(large.real) & (large.real == small.real)
+    with np.errstate(all="ignore"):
+        result = large + np.log1p(np.exp(small - large))
+        at_infinity = np.where(large.real < 0, small, np.log(np.exp(large) + np.exp(small)))
+    return np.where(both_infinite, at_infinity, result)
+
+
+_real_logaddexp = _with_kernel(kernels.logaddexp, np.logaddexp)
+
+
+def _logaddexp(a: Any, b: Any) -> Any:
+    return complex_logaddexp(a, b) if a.dtype.kind == "c" else _real_logaddexp(a, b)
+
+
 define(
     "logaddexp",
-    _with_kernel(kernels.logaddexp, np.logaddexp),
+    _logaddexp,
     promote="arith",
     operands=2,
     numpy=np.logaddexp,
@@ -119,11 +141,9 @@ def _scaled(input: Any, other: Any, alpha: Any) -> Any:
     if type(alpha) is int and alpha == 1:
         return other
     kind = _result_type(input, other)
-    _check_alpha(alpha, kind.dtype.kind)
-    if kind.dtype.kind == "b":
-        alpha = bool(alpha)
+    alpha = scale_factor("alpha", alpha, kind)
     if not isinstance(other, TensorBase):
-        return other * alpha
+        return other and alpha if kind.dtype.kind == "b" else other * alpha
     return _mul(other.to(kind), alpha)  # type: ignore[attr-defined]
 
 
@@ -134,19 +154,22 @@ def _refuse_bools(*operands: Any) -> None:
         )
 
 
-def _check_alpha(alpha: Any, kind: str) -> None:
-    if isinstance(alpha, bool) and kind != "b":
-        raise RuntimeError("Boolean alpha only supported for Boolean results.")
-    if isinstance(alpha, float) and kind in "biu":
+def scale_factor(name: str, value: Any, dtype: Any) -> Any:
+    """The number by which operands are multiplied that meet in a dtype, as one of this dtype."""
+    kind = dtype.dtype.kind
+    if isinstance(value, bool) and kind != "b":
+        raise RuntimeError(f"Boolean {name} only supported for Boolean results.")
+    if isinstance(value, float) and kind in "biu":
         raise RuntimeError(
-            f"For integral input tensors, argument alpha must not be a floating point number "
-            f"(got {alpha})."
+            f"For integral input tensors, argument {name} must not be a floating point number "
+            f"(got {value})."
         )
-    if isinstance(alpha, complex) and kind != "c":
+    if isinstance(value, complex) and kind != "c":
         raise RuntimeError(
-            f"For non-complex input tensors, argument alpha must not be a complex number "
-            f"(got {alpha})."
+            f"For non-complex input tensors, argument {name} must not be a complex number "
+            f"(got {value})."
         )
+    return bool(value) if kind == "b" else fitted_number(value, dtype)
 
 
 def add(input: Any, other: Any, *, alpha: Any = 1) -> Any:
@@ -258,6 +281,42 @@ def _lerp(start: Any, end: Any, weight: Any, out: Any = None) -> Any:
     return np.where(near, start + weight * step, end - step * (1 - weight))
 
 
+def _weight(input: Any, end: Any, weight: Any) -> Any:
+    """The weight of lerp(), after a check that all are of one dtype."""
+    kind = input.dtype
+    if kind.dtype.kind in "bui":
+        return weight  # which the operation refuses
+    if isinstance(end, TensorBase) and end.dtype != kind:  # type: ignore[attr-defined]
+        raise RuntimeError(
+            f"expected dtype {kind} for `end` but got dtype {end.dtype}: "  # type: ignore[attr-defined]
+            f"convert with .to(dtype)"
+        )
+    if not isinstance(weight, TensorBase):
+        return fitted_number(weight, kind)
+    given: Any = weight
+    if given.dtype != kind and (given.ndim or given.is_complex() and not input.is_complex()):
+        raise RuntimeError(
+            f"expected dtype {kind} for `weight` but got dtype {given.dtype}: convert with "
+            f".to(dtype)"
+        )
+    return weight
+
+
+def lerp(input: Any, end: Any, weight: Any) -> Any:
+    """input + weight * (end - input).
+
+    Args:
+        end: What weight 1 gives; broadcasts with ``input`` and is of its dtype.
+        weight: A number, or a tensor that broadcasts with both.
+    """
+    return ops["lerp"](input, end, _weight(input, end, weight))
+
+
+def lerp_(self: Any, end: Any, weight: Any) -> Any:
+    """lerp() in place."""
+    return ops["lerp"].inplace(self, end, _weight(self, end, weight))
+
+
 def _own(array: Any) -> Any:
     """Fresh memory that a product with a fraction may be written into."""
     return array if type(array) is np.ndarray and array.dtype.kind in "fc" else None
@@ -317,8 +376,8 @@ def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
     return ops["addcdiv"](input, tensor1, tensor2, _factor(value, input, tensor1, tensor2))
 
 
-export("lerp", ops["lerp"])
-export("lerp_", inplace_of(ops["lerp"]), function=False)
+export("lerp", lerp)
+export("lerp_", lerp_, function=False)
 export("addcmul", addcmul)
 export("addcdiv", addcdiv)
 
@@ -398,8 +457,8 @@ derive(
 )
 derive(
     "logaddexp",
-    lambda g, _out, a, b: g / (1 + np.exp(b - a)),
-    lambda g, _out, a, b: g / (1 + np.exp(a - b)),
+    lambda g, _out, a, b: g / conj(1 + np.exp(b - a)),
+    lambda g, _out, a, b: g / conj(1 + np.exp(a - b)),
 )
 
 

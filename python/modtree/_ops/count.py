@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from modtree._C import TensorBase, as_dtype, get_default_dtype
+from modtree._C import TensorBase, as_dtype, fitted_number, get_default_dtype
 from modtree._ops.generic import rows_of, shared_evenly, wrap_dim
 from modtree._ops.registry import define, derive, export, not_differentiable, ops
 
@@ -77,7 +77,8 @@ def histc(input: Any, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:  # no
         min: Lower end.
         max: Upper end.
     """
-    return ops["histc"](input, bins, min, max)
+    limits = (fitted_number(limit, input.dtype) for limit in (min, max))
+    return ops["histc"](input, bins, *limits)
 
 
 def searchsorted(
@@ -105,6 +106,9 @@ def searchsorted(
         )
     right = right if side is None else side == "right"
     values = input if isinstance(input, TensorBase) else np.asarray(input)
+    kind = sorted_sequence.dtype.dtype
+    if isinstance(values, np.ndarray) and values.dtype.kind == "i" and kind.kind in "iu":
+        values = values.astype(kind)  # a number takes the dtype of what it is compared with
     found = ops["searchsorted"](sorted_sequence, values, right)
     return found.to(as_dtype("int32")) if out_int32 else found
 
@@ -163,6 +167,8 @@ def unique_consecutive(
     """
     if dim is not None:
         dim = wrap_dim(dim, input.ndim)
+        if input.ndim == 0:
+            raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
     result = ops["unique_consecutive"](input, return_inverse, return_counts, dim)
     return result if return_inverse or return_counts else result[0]
 
@@ -197,6 +203,8 @@ def _mode_indices(x: Any, axis: int) -> Any:
         values, counts = np.unique(row, return_counts=True)
         return np.flatnonzero(row == values[counts.argmax()])[-1]
 
+    if x.size == 0:
+        return np.zeros((*x.shape[:axis], 1, *x.shape[axis + 1 :]), np.int64)
     return np.apply_along_axis(lambda row: np.array([of_row(row)]), axis, x).astype(np.int64)
 
 
@@ -221,6 +229,7 @@ define("nanmedian", _nanmedian)
 
 
 def _taken(name: str, result_type: Any, input: Any, dim: int, keepdim: bool) -> Any:
+    dim = wrap_dim(dim, input.ndim)
     indices = ops[name](input, dim)
     values = ops["take_along_dim"](input, indices, dim)
     if keepdim or input.ndim == 0:
@@ -235,6 +244,9 @@ def mode(input: Any, dim: int = -1, keepdim: bool = False) -> Any:
         dim: The dimension; may count from the end.
         keepdim: Leave the dimension in the result, with size 1.
     """
+    axis = wrap_dim(dim, input.ndim)
+    if input.ndim and input.shape[axis] == 0:
+        raise IndexError(f"mode(): Expected reduction dim {axis} to have non-zero size.")
     return _taken("mode_indices", _mode_result, input, dim, keepdim)
 
 

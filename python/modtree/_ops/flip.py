@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from modtree._ops.generic import as_ints, like_first, operation, wrap_dim
+from modtree._ops.generic import as_ints, like_first, of_sequence, operation, wrap_dim
 from modtree._ops.registry import define, derive, export, ops
 
 
@@ -81,11 +81,9 @@ def rot90(input: Any, k: int = 1, dims: Any = (0, 1)) -> Any:
     return turned.swapaxes(first, second).contiguous()
 
 
-for _function in (
-    flip,
-    roll,
-    rot90,
-):
+export("flip", flip, function=False)
+export("flip", of_sequence("flip", flip), method=False)
+for _function in (roll, rot90):
     export(_function.__name__, _function)
 
 

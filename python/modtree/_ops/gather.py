@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from modtree._C import TensorBase, fitted_number, kernels, own_index
+from modtree._C import TensorBase, as_dtype, fitted_number, kernels, own_index
+from modtree._ops.broadcast import broadcast_shapes
 from modtree._ops.generic import like_first, operation, wrap_dim
 from modtree._ops.indices import (
     along_axis,
@@ -24,7 +25,8 @@ from modtree._ops.registry import define, derive, export, ops
 
 
 def _gather(x: Any, axis: int, index: Any) -> Any:
-    check_index(index, "gather")
+    if index.size:
+        check_index(index, "gather")
     if x.ndim == index.ndim == 0:
         check_bounds(index, 1, 0)
         return x.copy()
@@ -60,21 +62,19 @@ def _gather_backward(g: Any, shape: tuple[int, ...], axis: int, index: Any) -> A
 
 
 def _scatter(x: Any, axis: int, index: Any, source: Any, mode: Any) -> Any:
-    check_index(index, "scatter")
     if mode not in (None, "add", "multiply"):
         raise RuntimeError(f"reduce argument must be either add or multiply, got {mode!r}")
     index = at_least_1d(index)
+    axis = wrap_dim(axis, x.ndim)
     if index.size == 0:
+        _check_dtypes(x, source, mode)
         return x.copy()
+    check_index(index, "scatter")
     wide = at_least_1d(x)
-    axis = wrap_dim(axis, wide.ndim)
+    _check_shapes(wide, axis, index, source)
     check_bounds(index, wide.shape[axis], axis)
     if isinstance(source, np.ndarray) and (source.ndim or index.ndim):
-        if mode != "multiply" and source.dtype != x.dtype:
-            raise RuntimeError(
-                f"scatter(): Expected self.dtype to be equal to src.dtype, got {x.dtype} and "
-                f"{source.dtype}"
-            )
+        _check_dtypes(x, source, mode)
         source = at_least_1d(source)[tuple(slice(n) for n in index.shape)]
     if wide.ndim == index.ndim:
         same = np.asarray(source).astype(x.dtype, copy=False)
@@ -92,6 +92,42 @@ def _scatter(x: Any, axis: int, index: Any, source: Any, mode: Any) -> Any:
     else:
         {"add": np.add, "multiply": np.multiply}[mode].at(wide, place, source)
     return result
+
+
+def _check_dtypes(x: Any, source: Any, mode: Any) -> None:
+    if isinstance(source, np.ndarray) and mode != "multiply" and source.dtype != x.dtype:
+        raise RuntimeError(
+            f"scatter(): Expected self.dtype to be equal to src.dtype, got {x.dtype} and "
+            f"{source.dtype}"
+        )
+
+
+def _check_shapes(x: Any, axis: int, index: Any, source: Any) -> None:
+    """Is the index within x, but for the axis, and within the source?"""
+    if index.ndim != x.ndim:
+        raise RuntimeError(
+            f"scatter(): Index tensor must have the same number of dimensions as self tensor, got "
+            f"{index.ndim} and {x.ndim}"
+        )
+    for i, (n, m) in enumerate(zip(index.shape, x.shape, strict=True)):
+        if i != axis and n > m:
+            raise RuntimeError(
+                f"scatter(): Expected index {list(index.shape)} to be no larger than self "
+                f"{list(x.shape)} apart from dimension {axis}"
+            )
+    if not isinstance(source, np.ndarray):
+        return
+    source = at_least_1d(source)
+    if source.ndim != index.ndim:
+        raise RuntimeError(
+            f"scatter(): Index tensor must have the same number of dimensions as src tensor, got "
+            f"{index.ndim} and {source.ndim}"
+        )
+    if any(n > m for n, m in zip(index.shape, source.shape, strict=True)):
+        raise RuntimeError(
+            f"scatter(): Expected index {list(index.shape)} to be no larger than src "
+            f"{list(source.shape)}"
+        )
 
 
 define("gather", _gather, meta=lambda x, axis, index: (index.shape, x.dtype))
@@ -117,14 +153,33 @@ def take_along_dim(input: Any, indices: Any, dim: Any = None) -> Any:
         indices: Indices along ``dim``.
         dim: The dimension; the flattened input without.
     """
+    if indices.dtype != as_dtype("int64"):
+        raise RuntimeError(
+            f"take_along_dim(): dtype of indices should be int64 but got {indices.dtype}: convert "
+            f"them with .long()"
+        )
     if dim is None:
-        return ops["take_along_dim"](input.reshape(-1), indices.reshape(-1), 0)
+        return ops["gather"](input.reshape(-1), 0, indices.reshape(-1))
     if input.ndim != indices.ndim:
         raise RuntimeError(
             f"torch.take_along_dim(): input and indices should have the same number of dimensions, "
             f"but got {input.ndim} dimensions for input, and {indices.ndim} dimensions for indices"
         )
-    return ops["take_along_dim"](input, indices, wrap_dim(dim, input.ndim))
+    axis = wrap_dim(dim, input.ndim)
+    if input.ndim == 0:
+        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+    own, wanted = list(input.shape), list(indices.shape)
+    own[axis] = wanted[axis] = 1
+    shape = list(broadcast_shapes(own, wanted))
+    own, wanted = list(shape), list(shape)
+    own[axis], wanted[axis] = input.shape[axis], indices.shape[axis]
+    return ops["take_along_dim"](
+        _expanded(input, tuple(own)), _expanded(indices, tuple(wanted)), axis
+    )
+
+
+def _expanded(x: Any, shape: tuple[int, ...]) -> Any:
+    return x if x.shape == shape else ops["expand"](x, shape)
 
 
 def _values(input: Any, src: Any, value: Any) -> Any:
@@ -226,6 +281,8 @@ def _scatter_source(
     if not hasattr(source_like, "shape"):
         return None
     picked = _gather_op(g, axis, index)
+    if len(picked.shape) != len(source_like.shape):  # one of them has no dimensions
+        picked = picked.reshape((1,) * len(source_like.shape))
     if tuple(picked.shape) == tuple(source_like.shape) or not len(source_like.shape):
         return picked
     # Only the corner of source that index covers was used.

@@ -33,6 +33,24 @@ def as_ints(values: tuple[Any, ...]) -> tuple[int, ...]:
     return values
 
 
+def of_sequence(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    """The function of a method that takes dimensions one by one too: it takes them as a
+    sequence.
+    """
+
+    def function(input: Any, dims: Any) -> Any:
+        if not isinstance(dims, (tuple, list)):
+            raise TypeError(
+                f"{name}(): argument 'dims' (position 2) must be tuple of ints, not "
+                f"{type(dims).__name__}"
+            )
+        return method(input, dims)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = method.__doc__
+    return function
+
+
 def wrap_dim(dim: int, ndim: int) -> int:
     """A dimension counted from the start, after a check; a scalar has one too."""
     limit = max(ndim, 1)

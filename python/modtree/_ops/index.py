@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from modtree._C import as_tuple, own_index
-from modtree._ops.generic import like_first, operation, wrap_dim
+from modtree._C import TensorBase, as_tuple, own_index
+from modtree._ops.generic import broadcasts_to, like_first, operation, wrap_dim
 from modtree._ops.indices import (
+    check_long,
     flat_indices,
     positions,
     shape_given,
@@ -59,8 +60,29 @@ def _getitem_backward(g: Any, shape: tuple[int, ...], index: Any) -> Any:
     return sum_at(math.prod(shape), positions(tuple(shape), index), g).reshape(shape)
 
 
+def _as_picked(shape: tuple[int, ...], index: Any, values: Any) -> Any:
+    """The values, where NumPy takes them otherwise than by broadcasting: those for a mask are a
+    vector, and leading dimensions of size 1 are more than there are places for.
+    """
+    parts = index if isinstance(index, tuple) else (index,)
+    masks = [isinstance(part, np.ndarray) and part.dtype.kind == "b" for part in parts]
+    if values.size == 1 and masks == [True]:
+        return values.reshape(())
+    if not any(masks) and values.shape[0] != 1:
+        return values
+    wanted = np.broadcast_to(np.empty((), bool), shape)[index].shape
+    if not broadcasts_to(values.shape, wanted):
+        raise RuntimeError(
+            f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to "
+            f"indexing result of shape {list(wanted)}"
+        )
+    return np.broadcast_to(values, wanted)
+
+
 def _index_put(x: Any, index: Any, values: Any, accumulate: bool = False) -> Any:
     result, index = x.copy(), own_index(index)
+    if isinstance(values, np.ndarray) and values.ndim:
+        values = _as_picked(x.shape, index, values)
     if not accumulate:
         result[index] = values
     elif x.dtype.kind in "fc":
@@ -75,9 +97,15 @@ def _index_put(x: Any, index: Any, values: Any, accumulate: bool = False) -> Any
 define("getitem_backward", _getitem_backward, meta=shape_given)
 define("index_put", _index_put, meta=like_first)
 
+
+def _take(x: Any, index: Any) -> Any:
+    check_long(index, "take")
+    return x.reshape(-1)[own_index(index)]
+
+
 define(
     "take",
-    lambda x, index: x.reshape(-1)[own_index(index)],
+    _take,
     meta=lambda x, index: (index.shape, x.dtype),
 )
 
@@ -90,6 +118,7 @@ def index_put(input: Any, indices: Any, values: Any, accumulate: bool = False) -
         values: A tensor that broadcasts to what they name.
         accumulate: Add instead of replacing.
     """
+    _check_values("index_put", input, values, indices)
     return ops["index_put"](input, as_tuple(indices), values, accumulate)
 
 
@@ -101,7 +130,27 @@ def index_put_(self: Any, indices: Any, values: Any, accumulate: bool = False) -
         values: A tensor that broadcasts to what they name.
         accumulate: Add instead of replacing.
     """
+    _check_values("index_put_", self, values, indices)
     return ops["index_put"].inplace(self, as_tuple(indices), values, accumulate)
+
+
+_INDEX_KINDS = ("int64", "int32", "uint8", "bool")
+
+
+def _check_values(name: str, input: Any, values: Any, indices: Any = ()) -> None:
+    """One value for all elements of a mask is converted; others have the dtype of the input."""
+    kinds = [i.dtype.dtype for i in indices if isinstance(i, TensorBase)]
+    if any(kind.name not in _INDEX_KINDS for kind in kinds):
+        raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
+    places = [i.ndim if k.name == "bool" else 1 for i, k in zip(indices, kinds, strict=False)]
+    if indices and sum(max(n, 1) for n in places) > input.ndim:
+        raise IndexError(f"too many indices for tensor of dimension {input.ndim}")
+    masked = len(kinds) == 1 and kinds[0].name == "bool"
+    if values.dtype != input.dtype and not (masked and values.numel() == 1):
+        raise RuntimeError(
+            f"{name}(): source and destination must have the same dtype, got {values.dtype} for "
+            f"the source and {input.dtype} for the destination: convert the source with .to(dtype)"
+        )
 
 
 def select_scatter(input: Any, src: Any, dim: int, index: int) -> Any:
@@ -128,6 +177,8 @@ def slice_scatter(
         end: The index behind the last one.
         step: Distance of the indices.
     """
+    if step <= 0:
+        raise RuntimeError("slice step must be positive")
     place = slices(wrap_dim(dim, input.ndim), slice(start, end, step))
     return _put_whole("slice_scatter", input, place, src)
 
@@ -151,14 +202,14 @@ def diagonal_scatter(input: Any, src: Any, offset: int = 0, dim1: int = 0, dim2:
         dim1: First of the two dimensions of the matrices.
         dim2: Second of them.
     """
-    expected = tuple(ops["diagonal"](input, offset, dim1, dim2).shape)
+    first, second = wrap_dim(dim1, input.ndim), wrap_dim(dim2, input.ndim)
+    expected = tuple(ops["diagonal"](input, offset, first, second).shape)
     if tuple(src.shape) != expected:
         raise RuntimeError(
             f"expected src to have a size equal to the slice of self. src size = "
             f"{list(src.shape)}, slice size = "
             f"{list(expected)}"
         )
-    first, second = wrap_dim(dim1, input.ndim), wrap_dim(dim2, input.ndim)
     line = np.arange(expected[-1])
     place: list[Any] = [slice(None)] * input.ndim
     place[first], place[second] = line - min(offset, 0), line + max(offset, 0)
@@ -178,6 +229,13 @@ def put(input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
         source: As many values.
         accumulate: Add instead of replacing.
     """
+    check_long(index, "put_")
+    _check_values("put_", input, source)
+    if index.numel() != source.numel():
+        raise IndexError(
+            f"put_(): Expected source and index to have the same number of elements, but got "
+            f"source.numel() = {source.numel()}, index.numel() = {index.numel()}"
+        )
     flat = ops["index_put"](input.reshape(-1), (index.reshape(-1),), source.reshape(-1), accumulate)
     return flat.reshape(tuple(input.shape))
 

@@ -16,6 +16,7 @@ from modtree._ops.indices import (
     at_least_1d,
     check_bounds,
     check_index,
+    check_long,
     shape_given,
     slices,
     sum_slices,
@@ -49,7 +50,16 @@ def _index_select_backward(g: Any, shape: tuple[int, ...], axis: int, index: Any
 
 
 def _index_add(x: Any, axis: int, index: Any, source: Any, alpha: Any) -> Any:
+    if index.ndim > 1:
+        raise IndexError(
+            f"index_add_(): Index is supposed to be a vector, but got dim: {index.ndim}"
+        )
     check_index(index, "index_add")
+    if source.dtype != x.dtype:
+        raise RuntimeError(
+            f"index_add_(): self ({x.dtype}) and source ({source.dtype}) must have the same scalar "
+            f"type"
+        )
     result = x.copy()
     wide, index = at_least_1d(result), index.reshape(-1)
     axis = wrap_dim(axis, wide.ndim)
@@ -61,15 +71,20 @@ def _index_add(x: Any, axis: int, index: Any, source: Any, alpha: Any) -> Any:
             f"self's shape with the "
             f"{index.size} indices in dimension {axis}"
         )
-    check_bounds(index, wide.shape[axis], axis)
-    rows = source if alpha == 1 else source * alpha
+    if not x.size:
+        return result
+    check_bounds(index, wide.shape[axis], axis, IndexError if x.ndim < 2 else RuntimeError)
+    factor = fitted_number(alpha, x.dtype)
+    rows = source if factor == 1 else source * x.dtype.type(factor)
     wide += sum_slices(rows, wide.shape[axis], axis, index)
     return result
 
 
 def _index_copy(x: Any, axis: int, index: Any, source: Any) -> Any:
-    check_index(index, "index_copy")
-    if isinstance(source, np.ndarray) and source.ndim and source.dtype != x.dtype:
+    if index.ndim > 1:
+        raise IndexError(f"index_copy_(): Index should have dimension 1 or 0 (got {index.ndim})")
+    check_long(index, "index_copy")
+    if isinstance(source, np.ndarray) and source.dtype != x.dtype:
         raise RuntimeError(
             f"index_copy_(): self and source expected to have the same dtype, but got (self) "
             f"{x.dtype} and (source) {source.dtype}"
@@ -77,10 +92,19 @@ def _index_copy(x: Any, axis: int, index: Any, source: Any) -> Any:
     result = x.copy()
     wide, index = at_least_1d(result), own_index(index.reshape(-1))
     axis = wrap_dim(axis, wide.ndim)
-    if index.size and (index.min() < -wide.shape[axis] or index.max() >= wide.shape[axis]):
+    copies = isinstance(source, np.ndarray) and source.ndim > 0
+    if copies and x.ndim and source.ndim != x.ndim:
         raise IndexError(
-            f"index_copy_(): an index is out of range for dimension {axis} of size "
-            f"{wide.shape[axis]}"
+            f"index_copy_(): When source and destination are not scalars, their dimensionality "
+            f"must match, but got {source.ndim} and {x.ndim} dimensions"
+        )
+    if copies and not source.size:
+        return result
+    size = wide.shape[axis]
+    lowest = 0 if copies else -size  # index_fill() counts from the end too
+    if index.size and (index.min() < lowest or index.max() >= size):
+        raise IndexError(
+            f"index_copy_(): an index is out of range for dimension {axis} of size {size}"
         )
     wide[slices(axis, index)] = source
     return result
@@ -135,7 +159,7 @@ def index_copy(input: Any, dim: int, index: Any, source: Any) -> Any:
         index: Indices along ``dim``: a vector.
         source: The slices.
     """
-    return ops["index_copy"](input, dim, index, source)
+    return ops["index_copy"](input, dim, index, _not_scalar(source))
 
 
 def index_copy_(self: Any, dim: int, index: Any, source: Any) -> Any:
@@ -146,7 +170,7 @@ def index_copy_(self: Any, dim: int, index: Any, source: Any) -> Any:
         index: Indices along ``dim``: a vector.
         source: The slices.
     """
-    return ops["index_copy"].inplace(self, dim, index, source)
+    return ops["index_copy"].inplace(self, dim, index, _not_scalar(source))
 
 
 def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
@@ -157,6 +181,7 @@ def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
         index: Indices along ``dim``: a vector.
         value: A number.
     """
+    _check_filled(index)
     return ops["index_copy"](input, dim, index, _one_value(input, value))
 
 
@@ -168,7 +193,18 @@ def index_fill_(self: Any, dim: int, index: Any, value: Any) -> Any:
         index: Indices along ``dim``: a vector.
         value: A number.
     """
+    _check_filled(index)
     return ops["index_copy"].inplace(self, dim, index, _one_value(self, value))
+
+
+def _not_scalar(source: Any) -> Any:
+    return source if source.ndim else source.reshape(1)
+
+
+def _check_filled(index: Any) -> None:
+    check_long(index, "index_fill", IndexError)
+    if index.ndim > 1:
+        raise RuntimeError("index_fill_(): Index has to be a vector/scalar")
 
 
 def _one_value(input: Any, value: Any) -> Any:
@@ -180,7 +216,7 @@ def _one_value(input: Any, value: Any) -> Any:
             f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with "
             f"{value.ndim} dimension(s)"
         )
-    return value
+    return value.to(input.dtype)  # type: ignore[attr-defined]
 
 
 _function: Any  # of one type after another

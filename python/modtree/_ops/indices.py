@@ -13,15 +13,29 @@ from modtree._C import kernels, own_index
 _KERNEL_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
 
+_LONG = np.dtype(np.int64)
+_INTS = (_LONG, np.dtype(np.int32))
+
+
 def check_index(index: Any, name: str) -> None:
-    if index.dtype.kind not in "iu":
-        raise RuntimeError(f"{name}(): Expected dtype int64 for index, got {index.dtype}")
+    if index.dtype not in _INTS:
+        raise RuntimeError(
+            f"{name}(): Expected dtype int32/int64 for index, got {index.dtype}: convert it with "
+            f".long()"
+        )
 
 
-def check_bounds(index: Any, size: int, axis: int) -> None:
+def check_long(index: Any, name: str, error: type[Exception] = RuntimeError) -> None:
+    if np.dtype(getattr(index.dtype, "dtype", index.dtype)) != _LONG:
+        raise error(
+            f"{name}(): Expected dtype int64 for index, got {index.dtype}: convert it with .long()"
+        )
+
+
+def check_bounds(index: Any, size: int, axis: int, error: type[Exception] = RuntimeError) -> None:
     if index.size and (index.min() < 0 or index.max() >= size):
         wrong = index[(index < 0) | (index >= size)].flat[0]
-        raise RuntimeError(f"index {wrong} is out of bounds for dimension {axis} with size {size}")
+        raise error(f"index {wrong} is out of bounds for dimension {axis} with size {size}")
 
 
 def at_least_1d(x: Any) -> Any:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from modtree._C import as_dtype
+from modtree._C import _result_type, as_dtype, fitted_number
+from modtree._ops.arithmetic import scale_factor
 from modtree._ops.einsum import tensordot
 from modtree._ops.generic import adjoint, conj, operation, operation_of_list
 from modtree._ops.matrix_product import matmul
@@ -142,17 +143,47 @@ def mv(input: Any, vec: Any) -> Any:
     return _mm(input, vec)
 
 
+def _added(name: str, input: Any, beta: Any, alpha: Any, factors: Any, product: Any) -> Any:
+    """beta * input + alpha * product of the factors, whose dtype all of them have."""
+    kind = input.dtype
+    if any(factor.dtype != kind for factor in factors):
+        dtypes = ", ".join(str(t.dtype) for t in (input, *factors))
+        raise RuntimeError(
+            f"{name}: self and the factors must have the same dtype, but got {dtypes}: convert "
+            f"with .to(dtype)"
+        )
+    alpha, beta = fitted_number(alpha, kind), fitted_number(beta, kind)
+    if alpha == 0 and name != "baddbmm":  # BLAS multiplies nothing then, and so meets no NaN
+        product = _zeroed(product)
+    return _plus(input, beta, _scaled(product.to(kind), alpha))
+
+
+def _zeroed(x: Any) -> Any:
+    return x.masked_fill(x.new_ones((), dtype=as_dtype("bool")), 0)
+
+
 def _scaled(value: Any, factor: Any) -> Any:
     return value if factor == 1 else value * factor
 
 
 def _plus(input: Any, beta: Any, product: Any) -> Any:
     """beta * input + product; with beta 0 what is not finite in input does not count."""
+    if input.shape != product.shape:
+        input = ops["expand"](input, tuple(product.shape))
     if beta == 0:
         if not input.requires_grad:
             return product
-        input = input.masked_fill(input.new_ones((), dtype=as_dtype("bool")), 0)
-    return _scaled(input, 1 if beta == 0 else beta) + product
+        return _zeroed(input) + product
+    return _scaled(input, beta) + product
+
+
+def _check_batches(batch1: Any, batch2: Any) -> None:
+    for batch in (batch1, batch2):
+        if batch.ndim < 3:
+            raise IndexError(
+                f"expected batches of matrices (3 dimensions), got a tensor of shape "
+                f"{list(batch.shape)}"
+            )
 
 
 def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
@@ -164,8 +195,7 @@ def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) ->
         beta: A factor of ``input``.
         alpha: A factor of the product.
     """
-    product = _scaled(mm(mat1, mat2), alpha)
-    return _plus(input, beta, product)
+    return _added("addmm", input, beta, alpha, (mat1, mat2), mm(mat1, mat2))
 
 
 def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
@@ -177,8 +207,8 @@ def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any =
         beta: A factor of ``input``.
         alpha: A factor of the product.
     """
-    product = _scaled(bmm(batch1, batch2), alpha)
-    return _plus(input, beta, product)
+    _check_batches(batch1, batch2)
+    return _added("baddbmm", input, beta, alpha, (batch1, batch2), bmm(batch1, batch2))
 
 
 def addmv(input: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
@@ -190,8 +220,7 @@ def addmv(input: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1) -> A
         beta: A factor of ``input``.
         alpha: A factor of the product.
     """
-    product = _scaled(mv(mat, vec), alpha)
-    return _plus(input, beta, product)
+    return _added("addmv", input, beta, alpha, (mat, vec), mv(mat, vec))
 
 
 def cross(input: Any, other: Any, dim: Any = None) -> Any:
@@ -218,8 +247,8 @@ def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 
         beta: A factor of ``input``.
         alpha: A factor of the product.
     """
-    product = _scaled(bmm(batch1, batch2).sum(0), alpha)
-    return _plus(input, beta, product)
+    _check_batches(batch1, batch2)
+    return _added("addbmm", input, beta, alpha, (batch1, batch2), bmm(batch1, batch2).sum(0))
 
 
 def addr(input: Any, vec1: Any, vec2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
@@ -231,8 +260,10 @@ def addr(input: Any, vec1: Any, vec2: Any, *, beta: Any = 1, alpha: Any = 1) -> 
         beta: A factor of ``input``.
         alpha: A factor of the product.
     """
-    product = _scaled(ops["outer"](vec1, vec2), alpha)
-    return _plus(input, beta, product)
+    product = ops["outer"](vec1, vec2)
+    kind = _result_type(input, product)
+    alpha, beta = scale_factor("alpha", alpha, kind), scale_factor("beta", beta, kind)
+    return _plus(input, beta, _scaled(product.to(kind), alpha))
 
 
 def inner(input: Any, other: Any) -> Any:

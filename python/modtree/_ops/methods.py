@@ -56,6 +56,8 @@ def sum_to_size(self: Any, *size: Any) -> Any:
     if extra < 0 or any(n not in (1, m) for n, m in zip(target, shape[extra:], strict=True)):
         raise RuntimeError(f"size {{{list(target)}}} is not expandable to size {{{list(shape)}}}.")
     summed = [i for i, m in enumerate(shape) if i < extra or (target[i - extra] == 1 and m != 1)]
+    if not target:
+        return self.sum()
     return self.sum(summed, keepdim=True).reshape(target) if summed else self
 
 

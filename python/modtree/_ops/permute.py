@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from modtree._ops.generic import as_ints, operation, wrap_dim
+from modtree._ops.generic import as_ints, of_sequence, operation, wrap_dim
 from modtree._ops.registry import define, derive, export, ops
 
 define("permute", np.ndarray.transpose, view=True)
@@ -57,13 +57,27 @@ def movedim(input: Any, source: Any, destination: Any) -> Any:
         source: One or several dimensions.
         destination: Where each of them goes.
     """
-    if input.ndim == 0 and isinstance(source, int) and isinstance(destination, int):
-        wrap_dim(source, 0), wrap_dim(destination, 0)
+    sequence = isinstance(source, (tuple, list))
+    if sequence != isinstance(destination, (tuple, list)):
+        raise TypeError(
+            f"movedim(): source and destination must both be ints or both be tuples of ints, got "
+            f"{type(source).__name__} and {type(destination).__name__}"
+        )
+    if sequence and len(source) != len(destination):
+        raise RuntimeError(
+            f"movedim: Invalid source or destination dims: source ({list(source)} dims) should "
+            f"contain the same number of dims as destination ({list(destination)} dims)"
+        )
+    if input.ndim == 0:
+        for dim in (*source, *destination) if sequence else (source, destination):
+            wrap_dim(dim, 0)
         return input[...]
     return ops["movedim"](input, source, destination)
 
 
-for _function in (permute, transpose, t, movedim):
+export("permute", permute, function=False)
+export("permute", of_sequence("permute", permute), method=False)
+for _function in (transpose, t, movedim):
     export(_function.__name__, _function)
 export("swapaxes", transpose)
 export("swapdims", transpose)

@@ -16,13 +16,13 @@ __all__ = ["limits_of"]
 _MISSING = {
     "bool": (
         "abs absolute addbmm addbmm_ addcmul addcmul_ addmm addmv baddbmm_ bitwise_left_shift "
-        "bitwise_left_shift_ bitwise_right_shift bucketize ceil dot fix floor floor_divide_ "
-        "fmod_ frac gcd histc hypot igamma igamma_ igammac igammac_ lcm lerp logaddexp "
-        "logaddexp2 logcumsumexp matmul median mm mv nanmedian nextafter remainder round "
-        "round_ threshold trace trunc vdot"
+        "bitwise_left_shift_ bitwise_right_shift bucketize ceil dot fix floor floor_divide "
+        "floor_divide_ fmod fmod_ frac gcd histc hypot igamma igamma_ igammac igammac_ lcm lerp "
+        "logaddexp kthvalue logaddexp2 logcumsumexp matmul median mm mv nanmedian nextafter remainder round "
+        "round_ threshold trace trunc trunc_divide vdot"
     ),
     "integers": (
-        "frac hypot igamma igamma_ igammac igammac_ lerp logaddexp logaddexp2 logcumsumexp "
+        "frac histc hypot igamma igamma_ igammac igammac_ lerp logaddexp logaddexp2 logcumsumexp "
         "nextafter"
     ),
     "floats": (

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from modtree._C import TensorBase, from_array
-from modtree._ops.generic import Array, as_ints, operation, wrap_dim
+from modtree._ops.generic import Array, as_ints, of_sequence, operation, wrap_dim
 from modtree._ops.registry import define, derive, export, ops
 
 _MOST = np.iinfo(np.intp).max
@@ -44,7 +44,7 @@ def _repeat_interleave_meta(x: Any, repeats: Any, axis: Any) -> Any:
 def _repeat_interleave(x: Any, repeats: Any, axis: Any) -> Any:
     if isinstance(repeats, np.ndarray):
         if repeats.dtype not in (np.int32, np.int64):
-            raise RuntimeError(f"repeats must be int32 or int64, but got {repeats.dtype}")
+            raise NotImplementedError(f"repeats must be int32 or int64, but got {repeats.dtype}")
         if repeats.ndim > 1:
             raise RuntimeError("repeats must be 0-dim or 1-dim tensor")
     if np.min(repeats, initial=0) < 0:
@@ -54,6 +54,11 @@ def _repeat_interleave(x: Any, repeats: Any, axis: Any) -> Any:
 
 def as_counted(counts: Any) -> Any:
     """0, 1, 2, ..., as many as there are counts."""
+    if isinstance(counts, TensorBase) and counts.dtype.dtype.name not in ("int32", "int64"):
+        raise NotImplementedError(
+            f"\"repeat_interleave\" not implemented for '{counts.dtype}': repeats are int32 "
+            f"or int64"
+        )
     if not isinstance(counts, TensorBase) or counts.ndim != 1:
         raise RuntimeError("repeat_interleave() only accept 1D vector as repeat")
     return from_array(np.arange(counts.shape[0]))
@@ -121,7 +126,8 @@ def repeat_interleave(
 
 
 export("repeat", repeat, function=False)
-export("tile", tile)
+export("tile", tile, function=False)
+export("tile", of_sequence("tile", tile), method=False)
 export("repeat_interleave", repeat_interleave)
 
 # -- derivatives -----------------------------------------------------------------------------------

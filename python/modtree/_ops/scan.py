@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 
 from modtree._C import TensorBase, as_dtype, kernels
+from modtree._ops.arithmetic import complex_logaddexp
 from modtree._ops.generic import (
     any_of,
     backwards,
     cat,
     conj,
+    is_complex,
     like_first,
     native,
     operation,
@@ -35,6 +37,10 @@ def _scan(function: Any, product: bool) -> Any:
         if native(x) and x.ndim and (dtype is None or dtype == x.dtype):
             return kernels.scan(x, axis, product)
         target = integral_to_int64(x.dtype) if dtype is None else np.dtype(dtype)
+        if target.kind == "b" and x.size and x.ndim:
+            raise NotImplementedError(
+                f"\"{'cumprod' if product else 'cumsum'}\" not implemented for 'Bool'"
+            )
         return x.astype(target) if x.ndim == 0 else function(x, axis, target)
 
     return forward
@@ -109,9 +115,21 @@ def cummin(input: Any, dim: int) -> Any:
     return _cummin_result(ops["take_along_dim"](input, indices, dim), indices)
 
 
+def _logcumsumexp_forward(x: Any, axis: int) -> Any:
+    if x.ndim == 0:
+        return x.copy()
+    if x.dtype.kind != "c":
+        return np.logaddexp.accumulate(x, axis)
+    result = x.copy()
+    rows = np.moveaxis(result, axis, 0)
+    for i in range(1, len(rows)):
+        rows[i] = complex_logaddexp(rows[i - 1], rows[i])
+    return result
+
+
 define(
     "logcumsumexp",
-    lambda x, axis: x.copy() if x.ndim == 0 else np.logaddexp.accumulate(x, axis),
+    _logcumsumexp_forward,
     promote="floating",
     operands=1,
     meta=like_first,
@@ -120,7 +138,7 @@ define(
 
 def logcumsumexp(input: Any, dim: int) -> Any:
     """log(cumsum(exp(x))) along dim, computed without overflow."""
-    return ops["logcumsumexp"](input, dim)
+    return ops["logcumsumexp"](input, wrap_dim(dim, input.ndim))
 
 
 for _function in (cumsum, cumprod, cummax, cummin, logcumsumexp):
@@ -186,6 +204,12 @@ def _logcumsumexp_gradient(g: Any, out: Any, x: Any, axis: int) -> Any:
     """
     if x.ndim == 0:
         return g
+    if is_complex(x):
+        # In logarithms of complex numbers every sign is a phase.
+        zero = g == 0
+        logs = pick(zero, -math.inf, np.log(pick(zero, 1, g)) - conj(out))
+        sums = np.exp(backwards(_logcumsumexp(backwards(logs, axis), axis), axis) + conj(x))
+        return pick(sums != sums, 0, sums)
 
     def part(sign: int) -> Any:
         wanted = g * sign > 0

@@ -53,13 +53,14 @@ def _scatter_reduce(
         raise RuntimeError(
             f"reduce argument must be either sum, prod, mean, amax or amin, got {mode}"
         )
-    check_index(index, "scatter_reduce")
+    if index.size:
+        check_index(index, "scatter_reduce")
     if source.dtype != x.dtype:
         raise RuntimeError(
             f"scatter(): Expected self.dtype to be equal to src.dtype, got {x.dtype} and "
             f"{source.dtype}"
         )
-    if index.ndim != x.ndim or source.ndim != x.ndim:
+    if not max(index.ndim, 1) == max(source.ndim, 1) == max(x.ndim, 1):
         raise RuntimeError(
             f"Index tensor must have the same number of dimensions as self and src tensor, got "
             f"{index.ndim}, {x.ndim} "
@@ -233,6 +234,8 @@ def _to_source(
     else:
         _, share = _shares(out, x, axis, index, source, mode, include_self)
         result = _gather(g, axis, index) * _same_kind(g, share)
+    if len(result.shape) != len(source.shape):  # one of them has no dimensions
+        result = result.reshape((1,) * len(source.shape))
     if tuple(result.shape) == tuple(source.shape):
         return result
     widths = [(0, n - m) for n, m in zip(source.shape, result.shape, strict=True)]

@@ -34,6 +34,11 @@ def _unbind(x: Any, axis: int) -> Any:
 
 
 def _unfold(x: Any, axis: int, size: int, step: int) -> Any:
+    axis = wrap_dim(axis, x.ndim)
+    if size < 0:
+        raise RuntimeError(f"size is {size} but must be >= 0")
+    if step <= 0:
+        raise RuntimeError(f"step is {step} but must be > 0")
     if x.ndim == 0:
         if size > 1:
             raise RuntimeError(f"maximum size for tensor at dimension 0 is 1 but size is {size}")
@@ -74,10 +79,12 @@ def narrow(input: Any, dim: int, start: Any, length: int) -> Any:
     """
     if input.ndim == 0:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
-    dim = wrap_dim(dim, input.ndim)
     given: Any = start
     if isinstance(start, TensorBase) and (given.ndim or given.dtype.dtype.kind not in "iu"):
         raise RuntimeError("start must be an 0-dim integral Tensor.")
+    dim = wrap_dim(dim, input.ndim)
+    if length < 0:
+        raise RuntimeError(f"narrow(): length must be non-negative, got {length}")
     start = operator.index(start)
     size = input.size(dim)
     if not -size <= start <= size:
@@ -85,7 +92,7 @@ def narrow(input: Any, dim: int, start: Any, length: int) -> Any:
             f"start out of range (expected to be in range of [{-size}, {size}], but got {start})"
         )
     start = start + size if start < 0 else start
-    if length < 0 or start < 0 or start + length > size:
+    if start < 0 or start + length > size:
         raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({size}).")
     return ops["getitem"](input, (slice(None),) * dim + (slice(start, start + length),))
 
@@ -145,6 +152,11 @@ def split(input: Any, split_size: Any, dim: int = 0) -> Any:
         sizes = [min(split_size, total - i) for i in range(0, total, split_size)] if total else [0]
     else:
         sizes = [operator.index(s) for s in split_size]
+        if min(sizes, default=0) < 0:
+            raise RuntimeError(
+                f"split_with_sizes expects split_sizes have only non-negative entries, but got "
+                f"split_sizes={sizes}"
+            )
         if sum(sizes) != total:
             raise RuntimeError(
                 f"split_with_sizes expects split_sizes to sum exactly to {total} (input tensor's "
@@ -170,6 +182,21 @@ def unbind(input: Any, dim: int = 0) -> Any:
     return ops["unbind"](input, dim)
 
 
+def _places(given: Any) -> Any:
+    """What a tensor tells tensor_split(): a number of pieces, or the indices between them."""
+    if given.dtype.dtype.name != "int64":
+        raise RuntimeError(
+            f"tensor_split expected tensor_indices_or_sections to have dtype of long, but got "
+            f"{given.dtype}"
+        )
+    if given.ndim > 1:
+        raise RuntimeError(
+            f"tensor_split expected tensor_indices_or_sections to be a zero-dimensional or "
+            f"one-dimensional tensor, but got a tensor with {given.ndim} dims"
+        )
+    return given.tolist()
+
+
 def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> Any:
     """Pieces between the indices given, or a number of pieces as equal as possible (the first ones
     larger).
@@ -178,7 +205,13 @@ def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> Any:
         indices_or_sections: A number of pieces, or the indices between them.
         dim: The dimension; may count from the end.
     """
+    if input.ndim == 0:
+        raise RuntimeError(
+            "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims"
+        )
     size = input.size(dim)
+    if isinstance(indices_or_sections, TensorBase):
+        indices_or_sections = _places(indices_or_sections)
     if isinstance(indices_or_sections, int):
         sections = indices_or_sections
         if sections <= 0:

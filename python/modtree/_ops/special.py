@@ -17,6 +17,7 @@ from modtree._ops.generic import (
     operation,
     pick,
     select,
+    wrap_dim,
     zeros,
 )
 from modtree._ops.registry import (
@@ -149,6 +150,11 @@ def ldexp(input: Any, other: Any) -> Any:
     return input * ops["pow"](2.0, other)
 
 
+def positive(input: Any) -> Any:
+    """The tensor itself."""
+    return input
+
+
 for _name in ("digamma", "sinc", "xlogy", "heaviside"):
     export(_name, ops[_name])
     export(_name + "_", inplace_of(ops[_name]), function=False)
@@ -162,7 +168,7 @@ export("polygamma", polygamma, method=False)
 export("polygamma", lambda self, n: ops["polygamma"](self, n), function=False)
 export("fix", ops["trunc"])
 export("fix_", inplace_of(ops["trunc"]), function=False)
-export("positive", lambda input: input)
+export("positive", positive)
 export("isposinf", lambda input: ops["eq"](input, math.inf))
 export("isneginf", lambda input: ops["eq"](input, -math.inf))
 
@@ -189,12 +195,48 @@ def written_after(name: str, function: Any) -> Any:
     return like(method, function)
 
 
-for _function in (logit, mvlgamma, float_power, ldexp):
+def float_power_(self: Any, exponent: Any) -> Any:
+    """float_power() in place, of a tensor in double precision."""
+    complex_too = self.is_complex() or isinstance(exponent, complex)
+    if isinstance(exponent, TensorBase):
+        complex_too = complex_too or exponent.is_complex()  # type: ignore[attr-defined]
+    needed = as_dtype(np.complex128 if complex_too else np.float64)
+    if self.dtype != needed:
+        raise RuntimeError(
+            f"the base given to float_power_ has dtype {self.dtype} but the operation's result "
+            f"requires dtype {needed}"
+        )
+    return _float_power_(self, exponent)
+
+
+_float_power_ = written_after("float_power_", float_power)
+export("float_power_", float_power_, function=False)
+for _function in (logit, mvlgamma, ldexp):
     _name = _function.__name__ + "_"
     export(_name, written_after(_name, _function), function=False)
 export("polygamma_", written_after("polygamma_", methods["polygamma"]), function=False)
-for _name in ("nan_to_num", "cumsum", "cumprod"):
-    export(_name + "_", written_after(_name + "_", methods[_name]), function=False)
+export("nan_to_num_", written_after("nan_to_num_", methods["nan_to_num"]), function=False)
+
+
+def _scan_in_place(name: str) -> Any:
+    write = written_after(name, methods[name[:-1]])
+
+    def method(self: Any, dim: int, *, dtype: Any = None) -> Any:
+        wrap_dim(dim, self.ndim)
+        if dtype is not None and as_dtype(dtype) != self.dtype:
+            raise RuntimeError(
+                f"Bad in-place call: input tensor dtype {self.dtype} and output tensor dtype "
+                f"{as_dtype(dtype)} should match (in {name})"
+            )
+        return write(self, dim, dtype=self.dtype)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = write.__doc__
+    return like(method, methods[name[:-1]])
+
+
+for _name in ("cumsum_", "cumprod_"):
+    export(_name, _scan_in_place(_name), function=False)
 for _alias, _name in {
     "negative": "neg",
     "absolute": "abs",

@@ -25,6 +25,8 @@ def nansum(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
         keepdim: Leave the dimension in the result, with size 1.
         dtype: The dtype of the result.
     """
+    if dtype is not None and as_dtype(dtype).dtype.kind == "c":
+        raise NotImplementedError(f"\"nansum\" not implemented for '{as_dtype(dtype)}'")
     if not input.is_floating_point():
         return input.sum(dim, keepdim, dtype=dtype)
     return ops["where"](input.isnan(), 0, input).sum(dim, keepdim, dtype=dtype)
@@ -94,15 +96,25 @@ def _slabs(y: Any, x: Any, dx: Any, dim: int) -> Any:
     if y.dtype.dtype.kind in "iu":
         y = y.to(as_dtype("int64"))  # the sum of two neighbours may not fit
     size = y.size(dim) - 1
+    dim = wrap_dim(dim, y.ndim)
+    if isinstance(dx, (bool, complex)):
+        raise RuntimeError(f"trapezoid: only real numbers are supported as dx, got {dx}")
     if size < 0:
         return y.narrow(dim, 0, 0)
     if x is not None:
-        dx = diff(x, dim=dim if x.ndim == y.ndim else -1)
-        if x.ndim != y.ndim:
-            # One coordinate for each index along dim.
+        if x.ndim == 1:
+            if x.size(0) != size + 1:
+                raise RuntimeError(
+                    f"trapezoid: There must be one `x` value for each sample point, got "
+                    f"{x.size(0)} for {size + 1}"
+                )
             shape = [1] * y.ndim
             shape[dim] = -1
-            dx = dx.reshape(shape)
+            x = x.reshape(shape)
+        elif x.ndim < y.ndim:
+            x = x.reshape((1,) * (y.ndim - x.ndim) + tuple(x.shape))
+        steps = max(x.size(dim) - 1, 0)
+        dx = x.narrow(dim, x.size(dim) - steps, steps) - x.narrow(dim, 0, steps)
     return (y.narrow(dim, 0, size) + y.narrow(dim, 1, size)) * dx / 2
 
 

@@ -210,13 +210,26 @@ def _round(x: Any, decimals: int) -> Any:
 define("round", _round, promote="arith", operands=1)
 
 
-def round(input: Any, *, decimals: int = 0) -> Any:  # noqa: A001
-    """Rounds half to even, to a number of decimals."""
-    return ops["round"](input, decimals)
+def round(input: Any, *, decimals: Any = None) -> Any:  # noqa: A001
+    """Rounds half to even, to a number of decimals, which integers do not have."""
+    return ops["round"](input, _decimals(input, decimals))
+
+
+def round_(self: Any, *, decimals: Any = None) -> Any:
+    """Rounds half to even, in place."""
+    return ops["round"].inplace(self, _decimals(self, decimals))
+
+
+def _decimals(x: Any, decimals: Any) -> int:
+    if decimals is not None and x.dtype.dtype.kind in "iu":
+        raise NotImplementedError(
+            f"\"round\" to decimals not implemented for '{x.dtype}': integers have none"
+        )
+    return decimals or 0
 
 
 export("round", round)
-export("round_", lambda self, *, decimals=0: ops["round"].inplace(self, decimals))
+export("round_", round_)
 
 define(
     "nan_to_num",

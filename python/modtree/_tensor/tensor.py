@@ -212,7 +212,9 @@ class Tensor(_C.TensorBase):
 
     @property
     def mT(self) -> Tensor:  # noqa: N802
-        """The last two dimensions exchanged."""
+        """The last two dimensions exchanged; a scalar as it is."""
+        if self.ndim == 0:
+            return self[...]
         if self.ndim < 2:
             raise RuntimeError(
                 f"tensor.mT is only supported on matrices or batches of matrices. Got "
@@ -227,8 +229,12 @@ class Tensor(_C.TensorBase):
 
     @property
     def H(self) -> Tensor:  # noqa: N802
-        """The conjugate transpose of a matrix."""
-        return self.mT.conj() if self.is_complex() else self.mT
+        """The conjugate transpose of a matrix; the conjugate of a scalar."""
+        if self.ndim not in (0, 2):
+            raise RuntimeError(
+                f"tensor.H is only supported on matrices (2-D tensors). Got {self.ndim}-D tensor."
+            )
+        return self.mH
 
     @property
     def real(self) -> Tensor:

@@ -183,9 +183,7 @@ def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
     if r == 0:
         return input.new_empty((0,))
     rows = list(choose(range(input.shape[0]), r))
-    if not rows:
-        return input.new_empty((0, r))
-    return input[tensor(rows, dtype=int64, device="cpu")]
+    return input[tensor(rows, dtype=int64, device="cpu").reshape(len(rows), r)]
 
 
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # noqa: N803
@@ -205,5 +203,5 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # no
     if not (x.is_floating_point() or x.is_complex()):
         x = x.to(int64)
     powers = range(count) if increasing else reversed(range(count))
-    columns = [x**p for p in powers]
+    columns = [x**p if p else x.new_ones(x.shape) for p in powers]
     return stack(columns, 1) if columns else x.new_empty(x.shape[0], 0)

@@ -89,6 +89,8 @@ def flatten(value: Any, mt: Any, into: list[Any]) -> str:
 def array_of(t: Any) -> Any:
     if str(t.dtype).endswith("complex32"):
         raise Unknown
+    if any(n < 0 for n in t.shape):
+        raise Unknown
     return t.detach().resolve_conj().resolve_neg().numpy(force=True)
 
 

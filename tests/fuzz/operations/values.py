@@ -40,7 +40,7 @@ class TensorValue:
         return self.array.shape
 
     def build(self, mt: Any, leaves: list[Any]) -> Any:
-        array = np.asfortranarray(self.array) if self.turned else self.array.copy("C")
+        array = self.array.copy("F" if self.turned else "C")
         tensor = mt.from_numpy(array)
         leaves.append(tensor.requires_grad_() if self.requires_grad else tensor)
         return tensor
