@@ -48,6 +48,33 @@ py::object array_of_list(PyObject *item) {
              : py::reinterpret_borrow<py::object>(item);
 }
 
+// The integer array behind an index without dimensions, which counts as a Python integer: it
+// chooses a view, and is applied before index arrays. Null: it is none. A uint8 is a mask.
+PyArrayObject *whole_number(PyObject *item) {
+  PyArrayObject *array = nullptr;
+  if (is_tensor(item)) {
+    array = as_tensor(item)->is_meta || is_batched(item) ? nullptr : as_tensor(item)->array;
+  } else if (is_ndarray(item)) {
+    array = as_array(item);
+  }
+  const bool is_whole = array != nullptr && PyArray_NDIM(array) == 0 && PyArray_ISINTEGER(array) &&
+                        PyArray_TYPE(array) != NPY_UINT8;
+  return is_whole ? array : nullptr;
+}
+
+// What takes the place of an item of an index: an array for a list, an int for what stands for one.
+// New reference; null on error.
+PyObject *plain_item(PyObject *item) {
+  if (PyList_Check(item)) {
+    return array_of_list(item).release().ptr();
+  }
+  if (PyArray_IsScalar(item, Integer)) {
+    return PyNumber_Index(item);
+  }
+  PyArrayObject *number = whole_number(item);
+  return number == nullptr ? Py_NewRef(item) : PyNumber_Index(as_object(number));
+}
+
 // The index with a final Ellipsis, so that NumPy answers with a view (never a scalar) whatever is
 // selected.
 py::object full_index(PyObject *index, bool add_ellipsis) {
@@ -77,14 +104,15 @@ py::object full_index(PyObject *index, bool add_ellipsis) {
   // The tuple is whole before elements of a list may run code.
   for (Py_ssize_t i = 0; i < n; ++i) {
     PyObject *item = PyTuple_GET_ITEM(full.ptr(), i);
-    if (PyList_Check(item)) {
-      py::object array = array_of_list(item);
-      if (!array) {
-        return array;
-      }
-      PyTuple_SET_ITEM(full.ptr(), i, array.release().ptr());
-      Py_DECREF(item);
+    if (PyLong_CheckExact(item) || PySlice_Check(item) || item == Py_Ellipsis) {
+      continue;
     }
+    PyObject *plain = plain_item(item);
+    if (plain == nullptr) {
+      return py::object();
+    }
+    PyTuple_SET_ITEM(full.ptr(), i, plain);
+    Py_DECREF(item);
   }
   return full;
 }

@@ -93,6 +93,8 @@ def broadcast_tensors(*tensors: Any) -> Any:
 def meshgrid(*tensors: Any, indexing: str = "ij") -> Any:
     """Coordinate grids of 1-D tensors: views of them."""
     items = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
+    if not items:
+        raise RuntimeError("meshgrid expects a non-empty TensorList")
     if indexing not in ("ij", "xy"):
         raise RuntimeError(
             f'meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}'

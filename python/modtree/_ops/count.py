@@ -107,6 +107,8 @@ def searchsorted(
     right = right if side is None else side == "right"
     values = input if isinstance(input, TensorBase) else np.asarray(input)
     kind = sorted_sequence.dtype.dtype
+    if "c" in (values.dtype.kind if isinstance(values, np.ndarray) else "", kind.kind):
+        raise NotImplementedError('"searchsorted" not implemented for complex numbers')
     if isinstance(values, np.ndarray) and values.dtype.kind == "i" and kind.kind in "iu":
         values = values.astype(kind)  # a number takes the dtype of what it is compared with
     found = ops["searchsorted"](sorted_sequence, values, right)
@@ -140,6 +142,10 @@ def isin(
         invert: Which are not?
     """
     for given in (elements, test_elements):
+        if isinstance(given, (bool, complex)):
+            raise RuntimeError(
+                f"Unsupported input type encountered for isin(): {type(given).__name__}"
+            )
         if isinstance(given, TensorBase) and given.dtype.dtype.kind in "bc":
             raise RuntimeError(f"Unsupported input type encountered for isin(): {given.dtype}")
     return ops["isin"](elements, test_elements, invert)
@@ -200,8 +206,9 @@ def _mode_indices(x: Any, axis: int) -> Any:
         return np.zeros((), np.int64)
 
     def of_row(row: Any) -> int:
-        values, counts = np.unique(row, return_counts=True)
-        return np.flatnonzero(row == values[counts.argmax()])[-1]
+        values, counts = np.unique(row, return_counts=True, equal_nan=False)
+        found = np.flatnonzero(row == values[counts.argmax()])
+        return found[-1] if found.size else 0  # all are NaN, of which no two are equal
 
     if x.size == 0:
         return np.zeros((*x.shape[:axis], 1, *x.shape[axis + 1 :]), np.int64)

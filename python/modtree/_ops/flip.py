@@ -16,7 +16,7 @@ def _roll(x: Any, shifts: Any, axis: Any) -> Any:
 
 
 def _flip(x: Any, axis: Any) -> Any:
-    if len({a % max(x.ndim, 1) for a in axis}) < len(axis):
+    if len({wrap_dim(a, x.ndim) for a in axis}) < len(axis):
         raise RuntimeError(f"a dim appears multiple times in the list of dims {list(axis)}")
     return np.flip(x, axis).copy() if x.ndim else x.copy()
 

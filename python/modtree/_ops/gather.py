@@ -27,6 +27,7 @@ from modtree._ops.registry import define, derive, export, ops
 def _gather(x: Any, axis: int, index: Any) -> Any:
     if index.size:
         check_index(index, "gather")
+    axis = wrap_dim(axis, x.ndim)
     if x.ndim == index.ndim == 0:
         check_bounds(index, 1, 0)
         return x.copy()
@@ -34,7 +35,6 @@ def _gather(x: Any, axis: int, index: Any) -> Any:
     shape, index = index.shape, at_least_1d(index)
     if x.ndim != index.ndim:
         raise RuntimeError("Index tensor must have the same number of dimensions as input tensor")
-    axis = wrap_dim(axis, x.ndim)
     for i, (n, m) in enumerate(zip(index.shape, x.shape, strict=True)):
         if i != axis and n > m and index.size:
             raise RuntimeError(

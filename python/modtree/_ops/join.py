@@ -106,6 +106,8 @@ def dstack(tensors: Any) -> Any:
 
 def column_stack(tensors: Any) -> Any:
     """Joins along the second dimension; 1-D tensors as columns."""
+    if not tensors:
+        raise RuntimeError("column_stack expects a non-empty TensorList")
     return cat([t if t.ndim > 1 else t.reshape(-1, 1) for t in tensors], 1)
 
 

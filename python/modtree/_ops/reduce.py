@@ -23,6 +23,7 @@ from modtree._ops.generic import (
     pick,
     real_dtype,
     total,
+    wrap_dim,
 )
 from modtree._ops.registry import define, derive, export, not_differentiable, ops
 
@@ -58,7 +59,7 @@ def axis_of(input: Any, dim: Any) -> Any:
         if len(dim) == 0:
             return None
         dim = tuple(int(d) for d in dim)
-        if len({d % max(input.ndim, 1) for d in dim}) < len(dim):
+        if len({wrap_dim(d, input.ndim) for d in dim}) < len(dim):
             raise RuntimeError(f"a dim appears multiple times in the list of dims {list(dim)}")
         if input.ndim == 0 and all(d in (0, -1) for d in dim):
             return None

@@ -18,8 +18,8 @@ _MISSING = {
         "abs absolute addbmm addbmm_ addcmul addcmul_ addmm addmv baddbmm_ bitwise_left_shift "
         "bitwise_left_shift_ bitwise_right_shift bucketize ceil dot fix floor floor_divide "
         "floor_divide_ fmod fmod_ frac gcd histc hypot igamma igamma_ igammac igammac_ lcm lerp "
-        "logaddexp kthvalue logaddexp2 logcumsumexp matmul median mm mv nanmedian nextafter remainder round "
-        "round_ threshold trace trunc trunc_divide vdot"
+        "kthvalue logaddexp logaddexp2 logcumsumexp matmul median mm mv nanmedian nextafter "
+        "remainder round round_ threshold trace trunc trunc_divide vdot"
     ),
     "integers": (
         "frac histc hypot igamma igamma_ igammac igammac_ lerp logaddexp logaddexp2 logcumsumexp "

@@ -66,6 +66,10 @@ def _scatter_reduce(
             f"{index.ndim}, {x.ndim} "
             f"and {source.ndim}"
         )
+    if index.ndim != x.ndim or source.ndim != x.ndim:  # one of them has no dimensions
+        shape = x.shape
+        x, index, source = (v.reshape(-1) for v in (x, index, source))
+        return _scatter_reduce(x, axis, index, source, mode, include_self).reshape(shape)
     axis = wrap_dim(axis, x.ndim)
     check_bounds(index, x.shape[axis] if x.ndim else 1, axis)
     if index.size == 0:

@@ -118,8 +118,10 @@ def polygamma(n: int, input: Any) -> Any:
 
 
 def logit(input: Any, eps: float | None = None) -> Any:
-    """log(x / (1 - x)), the inverse of sigmoid(); with eps, of x limited to [eps, 1 - eps]."""
-    return ops["logit"](input, eps)
+    """log(x / (1 - x)), the inverse of sigmoid(); with eps, of x limited to [eps, 1 - eps]. A
+    negative eps is none.
+    """
+    return ops["logit"](input, None if eps is not None and eps < 0 else eps)
 
 
 def mvlgamma(input: Any, p: int) -> Any:

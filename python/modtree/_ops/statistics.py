@@ -80,6 +80,13 @@ def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any
         raise RuntimeError("diff expects input to be at least one-dimensional")
     if n < 0:
         raise RuntimeError(f"order must be non-negative but got {n}")
+    for part in (prepend, append):
+        if part is not None and part.ndim != input.ndim:
+            raise RuntimeError(
+                f"diff expects prepend or append to be the same dimension as input, got "
+                f"{part.ndim} and {input.ndim} dimensions"
+            )
+    wrap_dim(dim, input.ndim)
     if n == 0:
         return input.clone()
     parts = [part for part in (prepend, input, append) if part is not None]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import builtins
+import math
 from typing import Any
 
 import numpy as np
@@ -47,8 +48,14 @@ def arange(
     if end is None:
         start, end = 0, start
     start, end, step = _number(start), _number(end), _number(step)
-    if step == 0:
+    if any(isinstance(v, complex) for v in (start, end, step)):
+        raise RuntimeError(f"arange: real numbers expected, got {start}, {end}, {step}")
+    if not (math.isfinite(start) and math.isfinite(end)):
+        raise RuntimeError(f"unsupported range: {start} -> {end}")
+    if not abs(step) > 0:
         raise RuntimeError("step must be nonzero")
+    if dtype is not None and numpy_dtype(dtype).kind == "c":
+        raise NotImplementedError(f"\"arange\" not implemented for '{dtype}'")
     if (end - start) * step < 0:
         raise RuntimeError(
             f"upper bound and lower bound inconsistent with step sign: {start}, {end}, {step}"
