@@ -112,6 +112,82 @@ ERRORS = {
     "m.linspace(0, 1, -1)": RuntimeError,
     "m.tril_indices(-1, 2)": RuntimeError,
     "m.ones(2, dtype=m.int32).logit_()": RuntimeError,
+    # dimensions one by one belong to methods
+    "m.flip(m.ones(2), 0)": TypeError,
+    "m.permute(m.ones(2), 0)": TypeError,
+    "m.tile(m.ones(2), 2)": TypeError,
+    "m.movedim(m.ones(2, 2), 0, (1,))": TypeError,
+    "m.movedim(m.ones(2, 2), (0, 1), (1,))": RuntimeError,
+    "m.flip(m.tensor(1.0), (5,))": IndexError,
+    "m.ones(2, 2).sum((1, -1, 5))": IndexError,
+    # indices
+    "m.gather(m.ones(2), 0, m.tensor([0], dtype=m.int16))": RuntimeError,
+    "m.take(m.ones(2), m.tensor([0], dtype=m.int32))": RuntimeError,
+    "m.ones(2).put(m.tensor([0], dtype=m.int32), m.ones(1))": RuntimeError,
+    "m.ones(2).put(m.tensor([0]), m.ones(2))": IndexError,
+    "m.ones(2).put(m.tensor([0]), m.ones(1).double())": RuntimeError,
+    "m.take_along_dim(m.ones(2), m.tensor([0], dtype=m.int32), 0)": RuntimeError,
+    "m.take_along_dim(m.ones(2), m.tensor([-1]))": RuntimeError,
+    "m.take_along_dim(m.ones(2, 3), m.tensor([[0, 0]]), 0)": RuntimeError,
+    "m.scatter(m.ones(3), 0, m.tensor([0, 0]), m.ones(1))": RuntimeError,
+    "m.scatter_add(m.ones(2, 2), 0, m.tensor([0]), m.ones(2, 2))": RuntimeError,
+    "m.scatter_add(m.ones(3), 0, m.tensor([0, 0, 0]), m.ones(1))": RuntimeError,
+    "m.ones(2).index_add(0, m.tensor([0], dtype=m.int8), m.ones(1))": RuntimeError,
+    "m.ones(2).index_add(0, m.tensor([[0]]), m.ones(1))": IndexError,
+    "m.ones(2).index_add(0, m.tensor([-1]), m.ones(1))": IndexError,
+    "m.ones(2).index_add(0, m.tensor([0]), m.ones(1).double())": RuntimeError,
+    "m.tensor([1]).index_add(0, m.tensor([0]), m.tensor([1]), alpha=1j)": RuntimeError,
+    "m.ones(2).index_copy(0, m.tensor([-1]), m.ones(1))": IndexError,
+    "m.ones(2).index_copy(0, m.tensor([0], dtype=m.int32), m.ones(1))": RuntimeError,
+    "m.ones(2, 2).index_copy(0, m.tensor([0]), m.ones(2))": IndexError,
+    "m.ones(2).index_fill(0, m.tensor([0], dtype=m.int32), 1)": IndexError,
+    "m.ones(2).index_fill(0, m.tensor([[0]]), 1)": RuntimeError,
+    "m.ones(2).index_put((m.tensor([0]),), m.ones(1).double())": RuntimeError,
+    "m.ones(2).index_put((m.tensor([0]), m.tensor([0])), m.ones(1))": IndexError,
+    "m.ones(2).index_put((m.tensor([0.0]),), m.ones(1))": IndexError,
+    "m.ones(2).index_put((m.tensor([0, 1]),), m.ones(1, 2))": RuntimeError,
+    # products
+    "m.addmm(m.ones(2, 2), m.ones(2, 2).double(), m.ones(2, 2).double())": RuntimeError,
+    "m.addmm(m.ones(2, 2), m.ones(2, 2), m.ones(2, 2), beta=1j)": RuntimeError,
+    "m.addmv(m.tensor([1]), m.tensor([[1]]), m.tensor([1]), alpha=math.nan)": RuntimeError,
+    "m.addbmm(m.ones(1), m.ones(1), m.ones(1))": IndexError,
+    "m.baddbmm(m.ones(1, 1, 1), m.ones(1), m.ones(1, 1, 1))": IndexError,
+    "m.addbmm(m.ones(3, 2, 2), m.ones(3, 2, 2), m.ones(3, 2, 2))": RuntimeError,
+    "m.addr(m.tensor([[1]]), m.tensor([1]), m.tensor([1]), beta=0.5)": RuntimeError,
+    # bools, whole numbers, dtypes
+    "m.floor_divide(m.tensor([True]), m.tensor([True]))": NotImplementedError,
+    "m.div(m.tensor([True]), m.tensor([True]), rounding_mode='trunc')": NotImplementedError,
+    "m.fmod(m.tensor([True]), m.tensor([False]))": NotImplementedError,
+    "m.pow(m.tensor([True]), m.tensor([True]))": NotImplementedError,
+    "m.kthvalue(m.tensor([True, False]), 1)": NotImplementedError,
+    "+m.tensor([True])": RuntimeError,
+    "m.round(m.tensor([1]), decimals=1)": NotImplementedError,
+    "m.histc(m.tensor([1, 2]), 5)": NotImplementedError,
+    "m.isin(True, m.ones(1))": RuntimeError,
+    "m.bucketize(1j, m.ones(2))": NotImplementedError,
+    "m.ones(2).cumsum(0, dtype=m.bool)": NotImplementedError,
+    "m.ones(2).cumsum_(0, dtype=m.float64)": RuntimeError,
+    "m.ones(2).float_power_(2)": RuntimeError,
+    "m.lerp(m.ones(1), m.ones(1).double(), 0.5)": RuntimeError,
+    "m.lerp(m.ones(1), m.ones(1), m.ones(1).double())": RuntimeError,
+    "m.repeat_interleave(m.tensor([1.0]))": NotImplementedError,
+    "m.sub(m.tensor([1], dtype=m.int32), 1, alpha=2**40)": RuntimeError,
+    # sizes
+    "m.split_with_sizes(m.ones(2), [3, -1])": RuntimeError,
+    "m.tensor_split(m.tensor(1.0), 2)": RuntimeError,
+    "m.tensor_split(m.ones(2), m.tensor([1], dtype=m.int32))": RuntimeError,
+    "m.slice_scatter(m.ones(2), m.ones(2), step=-1)": RuntimeError,
+    "m.ones(3).unfold(0, 1, -1)": RuntimeError,
+    "m.narrow(m.ones(2), 0, 0, -1)": RuntimeError,
+    "m.diagonal_scatter(m.ones(2), m.ones(2))": IndexError,
+    "m.trapezoid(m.ones(3), m.ones(2))": RuntimeError,
+    "m.trapezoid(m.ones(3), dx=True)": RuntimeError,
+    "m.diff(m.ones(2, 2), prepend=m.ones(2))": RuntimeError,
+    "m.meshgrid([])": RuntimeError,
+    "m.mode(m.ones(1, 0))": IndexError,
+    "m.mode(m.tensor(1.0), 1)": IndexError,
+    "m.unique_consecutive(m.tensor(1.0), dim=0)": IndexError,
+    "m.arange(math.nan)": RuntimeError,
 }
 
 
@@ -155,6 +231,26 @@ RESULTS = {
     "m.unique_consecutive(m.tensor([[1, 1], [1, 1]]), dim=0)": ([[1, 1]], "int64"),
     "m.var(m.zeros(0, dtype=m.complex64)).isnan()": (True, "bool"),
     "m.logit(m.tensor([-3.0, 5.0]), 0.5)": ([0.0, 0.0], "float32"),
+    "m.addmm(*[m.ones(1, 1, dtype=m.int8)] * 3, beta=2.5, alpha=1.7)": ([[3]], "int8"),
+    "m.addbmm(m.ones(1, 1, dtype=m.int8), *[m.ones(2, 1, 1, dtype=m.int8)] * 2)": ([[3]], "int8"),
+    "m.addmm(m.zeros(1), m.tensor([[math.inf]]), m.ones(1, 1), alpha=0)": ([[0.0]], "float32"),
+    "m.add(m.tensor([False]), True, alpha=3)": ([True], "bool"),
+    "m.addcmul(m.tensor([True]), m.tensor([1]), m.tensor([4]))": ([5], "int64"),
+    "m.adjoint(m.tensor(3j))": (-3j, "complex64"),
+    "m.tensor(2).mT": (2, "int64"),
+    "m.mode(m.tensor([math.nan])).indices": (0, "int64"),
+    "m.mode(m.ones(0, 1)).indices": ([], "int64"),
+    "m.bucketize(300, m.tensor([1, 50], dtype=m.int8))": (1, "int64"),
+    "m.tensor(3, dtype=m.uint8).sum_to_size(())": (3, "int64"),
+    "m.trapezoid(m.tensor([2.0]), m.tensor(1.0))": (0.0, "float32"),
+    "m.take_along_dim(m.tensor([1, 2]), m.tensor([-1]), 0)": ([2], "int64"),
+    "m.tensor([1]).index_add(0, m.tensor([0]), m.tensor([2]), alpha=2.0)": ([5], "int64"),
+    "m.zeros(1, 2).index_put((m.tensor([[True, False]]),), m.ones(1, 1))": (
+        [[1.0, 0.0]],
+        "float32",
+    ),
+    "m.arange(8).reshape(2, 2, 2)[:, m.tensor([0]), m.tensor(1)]": ([[1], [5]], "int64"),
+    "m.arange(8).reshape(2, 2, 2)[[1], :, m.tensor(1)]": ([[5, 7]], "int64"),
 }
 
 
@@ -165,6 +261,57 @@ def test_results(lib, line):
     values, dtype = RESULTS[line]
     assert str(result.dtype).rpartition(".")[2] == dtype
     assert result.tolist() == values
+
+
+@pytest.mark.parametrize("index", [(slice(None), [0, 1], slice(None), 1), ([0, 1], slice(1), 1)])
+def test_numbers_as_tensors_beside_index_arrays(lib, index):
+    """They come before the arrays, as ints do, and what they choose can be written."""
+    x, y = lib.arange(36).reshape(2, 3, 3, 2), lib.arange(36).reshape(2, 3, 3, 2)
+    as_tensors = (*index[:-1], lib.tensor(index[-1]))
+    assert x[as_tensors].tolist() == y[index].tolist()
+    x[as_tensors] = 100
+    y[index] = 100
+    assert x.tolist() == y.tolist()
+    assert (x == 100).any()
+
+
+def test_a_number_as_a_tensor_chooses_a_view(lib):
+    x = lib.ones(2, 2)
+    x[lib.tensor(1)].zero_()
+    assert x.tolist() == [[1.0, 1.0], [0.0, 0.0]]
+
+
+@pytest.mark.parametrize("name", ["logaddexp", "logcumsumexp"])
+def test_logarithms_of_sums_of_complex_numbers(lib, name):
+    x = lib.tensor([1 + 2j, -3 + 1j, 5j], dtype=lib.complex128, requires_grad=True)
+
+    def function(x):
+        return lib.logcumsumexp(x, 0) if name == "logcumsumexp" else lib.logaddexp(x, x.flip(0))
+
+    y = function(x)
+    exact = np.exp(x.detach().numpy())
+    exact = np.cumsum(exact) if name == "logcumsumexp" else exact + exact[::-1]
+    np.testing.assert_allclose(y.detach().numpy(), np.log(exact))
+    y.abs().sum().backward()
+    (step,) = (1e-6 * x.grad,)
+    with lib.no_grad():
+        moved = x + step
+        z = (
+            lib.logcumsumexp(moved, 0)
+            if name == "logcumsumexp"
+            else lib.logaddexp(moved, moved.flip(0))
+        )
+    gained = (z.abs().sum() - y.abs().sum()).item()
+    assert gained == pytest.approx((x.grad.abs() ** 2).sum().item() * 1e-6, rel=1e-3)
+
+
+def test_indices_beyond_a_dimension_do_not_wrap_around():
+    with pytest.raises(IndexError):
+        mt.take_along_dim(mt.ones(2), mt.tensor([2]), 0)
+
+
+def test_a_matrix_without_elements_times_a_vector():
+    assert mt.addmv(mt.tensor(1.0), mt.ones(3, 0), mt.ones(0)).tolist() == [1.0, 1.0, 1.0]
 
 
 @pytest.mark.parametrize("other", [True, False])

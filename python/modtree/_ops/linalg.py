@@ -178,8 +178,8 @@ def _plus(input: Any, beta: Any, product: Any) -> Any:
 
 
 def _check_batches(batch1: Any, batch2: Any) -> None:
-    for batch in (batch1, batch2):
-        if batch.ndim < 3:
+    for batch, least in ((batch1, 2), (batch2, 3)):
+        if batch.ndim < least:
             raise IndexError(
                 f"expected batches of matrices (3 dimensions), got a tensor of shape "
                 f"{list(batch.shape)}"

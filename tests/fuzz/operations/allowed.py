@@ -61,7 +61,7 @@ def inplace_logic(f: Any) -> bool:
 def unordered_kernel(f: Any) -> bool:
     """torch asks for a kernel only where there is something to compute."""
     return (
-        is_empty(f)
+        (is_empty(f) or all(a.ndim == 0 for a in arrays(f)))
         and f.word == "refused"
         and f.ours.error[0]
         in (
@@ -200,7 +200,104 @@ def same_dtype_view(f: Any) -> bool:
     return bare(f) == "view" and f.word == "requires_grad"
 
 
+def accident(f: Any) -> bool:
+    """What torch's code runs into, but does not check."""
+    words = ("accepted", "backward accepted", "refused", "error type")
+    return f.word in words and any(
+        part in message(f)
+        for part in (
+            "INTERNAL ASSERT",
+            "undefined Tensor",
+            "nullptr (uninitialized)",
+            "modified by an inplace operation",
+            "returned an invalid gradient",
+            "can't be cast to the desired output type",
+            "must have the same dtype, but got",
+            "with a bool tensor is not supported",
+            "on a bool tensor is not supported",
+        )
+    )
+
+
+def index_out_of_range(f: Any) -> bool:
+    return f.word == "error type" and any(
+        part in message(f)
+        for part in (
+            "out of DATA bounds",
+            "out of bounds",
+            "out of range in self",
+            "setStorage",
+            "should be positive",
+            "ZeroDivisionError",
+        )
+    )
+
+
+def wraps_around(f: Any) -> bool:
+    return bare(f) == "take_along_dim" and f.word == "refused"
+
+
+def nothing_times_a_vector(f: Any) -> bool:
+    return bare(f) == "addmv" and f.word == "shape" and is_empty(f)
+
+
+def whole_powers(f: Any) -> bool:
+    text = "" if f.ours.error is None else f.ours.error[1]
+    return bare(f) in ("pow", "ipow") and (
+        (f.word == "refused" and "negative integer powers" in text)
+        or (f.word == "accepted" and "'Bool'" in message(f))
+    )
+
+
+def powers_of_nothing(f: Any) -> bool:
+    return (
+        bare(f) in ("pow", "ipow")
+        and f.word in ("value", "gradient value")
+        and (any(a.dtype.kind == "c" for a in arrays(f)))
+    )
+
+
+def number_by_tensor(f: Any) -> bool:
+    return f.word == "gradient value" and (
+        bare(f) in ("truediv", "itruediv") and isinstance(f.line.values[0], (int, float))
+    )
+
+
+def whole_exponents(f: Any) -> bool:
+    return bare(f) == "ldexp" and f.word in ("value", "gradient value")
+
+
+def order_of_factors(f: Any) -> bool:
+    return (
+        bare(f) == "prod" and f.word == "value" and any(not np.isfinite(a).all() for a in arrays(f))
+    )
+
+
+def negative_in_place(f: Any) -> bool:
+    return f.line.operation.name.rpartition(".")[2] in ("celu_", "elu_") and f.word == "refused"
+
+
+def two_faults(f: Any) -> bool:
+    """A dimension out of range beside a dtype that is refused."""
+    if f.word != "error type" or f.theirs.error is None:
+        return False
+    ours, dtypes = f.ours.error[1], ("not implemented for", "same dtype", "should match", "long()")
+    dims = ("Dimension ", "too many indices", "tensors used as indices")
+    return any(p in message(f) for p in dims) and any(p in ours for p in dtypes)
+
+
 ALLOWED: list[Allowed] = [
+    Allowed("lines that torch's code stops by accident", accident),
+    Allowed("an index out of range", index_out_of_range),
+    Allowed("`take_along_dim` with an index beyond", wraps_around),
+    Allowed("`addmv` of a matrix without elements", nothing_times_a_vector),
+    Allowed("powers of integers and bools by a tensor without dimensions", whole_powers),
+    Allowed("powers with complex exponents", powers_of_nothing),
+    Allowed("the gradient of a number divided by a tensor", number_by_tensor),
+    Allowed("`ldexp` of several dtypes", whole_exponents),
+    Allowed("`prod` of infinite values", order_of_factors),
+    Allowed("`celu_` with a negative factor", negative_in_place),
+    Allowed("a line with two faults", two_faults),
     Allowed("`view(dtype)` to the dtype that a tensor has", same_dtype_view),
     Allowed("`trapezoid` of integers", trapezoids),
     Allowed("gradient of `var` and `std` over an empty list", moments_over_no_dimension),
