@@ -293,15 +293,8 @@ def test_logarithms_of_sums_of_complex_numbers(lib, name):
     exact = np.cumsum(exact) if name == "logcumsumexp" else exact + exact[::-1]
     np.testing.assert_allclose(y.detach().numpy(), np.log(exact))
     y.abs().sum().backward()
-    (step,) = (1e-6 * x.grad,)
     with lib.no_grad():
-        moved = x + step
-        z = (
-            lib.logcumsumexp(moved, 0)
-            if name == "logcumsumexp"
-            else lib.logaddexp(moved, moved.flip(0))
-        )
-    gained = (z.abs().sum() - y.abs().sum()).item()
+        gained = (function(x + 1e-6 * x.grad).abs().sum() - y.abs().sum()).item()
     assert gained == pytest.approx((x.grad.abs() ** 2).sum().item() * 1e-6, rel=1e-3)
 
 
