@@ -62,6 +62,17 @@ PyArrayObject *whole_number(PyObject *item) {
   return is_whole ? array : nullptr;
 }
 
+// A tensor of uint8 is a mask, as it was before there were bools. New reference; null on error.
+PyObject *mask_of_bytes(PyArrayObject *bytes) {
+  if (PyErr_WarnEx(PyExc_UserWarning,
+                   "indexing with dtype modtree.uint8 is now deprecated, please use a dtype "
+                   "modtree.bool instead: mask.bool()",
+                   1) < 0) {
+    return nullptr;
+  }
+  return PyArray_CastToType(bytes, PyArray_DescrFromType(NPY_BOOL), 0);
+}
+
 // What takes the place of an item of an index: an array for a list, an int for what stands for one.
 // New reference; null on error.
 PyObject *plain_item(PyObject *item) {
@@ -70,6 +81,10 @@ PyObject *plain_item(PyObject *item) {
   }
   if (PyArray_IsScalar(item, Integer)) {
     return PyNumber_Index(item);
+  }
+  if (is_tensor(item) && !as_tensor(item)->is_meta && !is_batched(item) &&
+      PyArray_TYPE(as_tensor(item)->array) == NPY_UINT8) {
+    return mask_of_bytes(as_tensor(item)->array);
   }
   PyArrayObject *number = whole_number(item);
   return number == nullptr ? Py_NewRef(item) : PyNumber_Index(as_object(number));

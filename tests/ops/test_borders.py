@@ -188,6 +188,12 @@ ERRORS = {
     "m.mode(m.tensor(1.0), 1)": IndexError,
     "m.unique_consecutive(m.tensor(1.0), dim=0)": IndexError,
     "m.arange(math.nan)": RuntimeError,
+    "m.broadcast_shapes((1,), (-1,))": RuntimeError,
+    "m.max(m.tensor([1j]))": NotImplementedError,
+    "m.ones(2).repeat_interleave()": TypeError,
+    "m.slice_scatter(m.tensor(1.0), m.tensor(1.0))": IndexError,
+    "m.ones(1).masked_fill(m.tensor([True]), m.tensor(1j))": RuntimeError,
+    "m.ones(0).index_add(0, m.tensor([0]), m.ones(1))": IndexError,
 }
 
 
@@ -240,6 +246,12 @@ RESULTS = {
     "m.tensor(2).mT": (2, "int64"),
     "m.mode(m.tensor([math.nan])).indices": (0, "int64"),
     "m.mode(m.ones(0, 1)).indices": ([], "int64"),
+    "m.histc(m.tensor([0.017], dtype=m.float64)).argmax()": (50, "int64"),
+    "m.repeat_interleave(m.tensor([2, 0], dtype=m.int32))": ([0, 0], "int32"),
+    "m.addr(m.zeros(1, 1), m.tensor([45.0]).half(), m.tensor([47.0]).half())": (
+        [[2115.0]],
+        "float32",
+    ),
     "m.bucketize(300, m.tensor([1, 50], dtype=m.int8))": (1, "int64"),
     "m.tensor(3, dtype=m.uint8).sum_to_size(())": (3, "int64"),
     "m.trapezoid(m.tensor([2.0]), m.tensor(1.0))": (0.0, "float32"),
@@ -273,6 +285,26 @@ def test_numbers_as_tensors_beside_index_arrays(lib, index):
     y[index] = 100
     assert x.tolist() == y.tolist()
     assert (x == 100).any()
+
+
+@pytest.mark.filterwarnings("ignore:indexing with dtype")
+@pytest.mark.parametrize("mask", [[0, 1, 2], [0, 0, 0], 1])
+def test_bytes_are_masks(lib, mask):
+    x = lib.arange(6).reshape(3, 2)
+    bools = lib.tensor(mask).bool()
+    assert x[lib.tensor(mask, dtype=lib.uint8)].tolist() == x[bools].tolist()
+
+
+@pytest.mark.filterwarnings("ignore:indexing with dtype")
+def test_a_number_may_be_assigned_by_a_mask_of_bytes():
+    x, mask = mt.zeros(3), mt.tensor([0, 1, 2], dtype=mt.uint8)
+    x[mask] = 9
+    assert x.tolist() == x.index_put((mask,), mt.tensor(9.0)).tolist() == [0.0, 9.0, 9.0]
+
+
+def test_bytes_as_a_mask_warn(lib):
+    with pytest.warns(UserWarning, match="deprecated"):
+        lib.ones(2)[lib.tensor([0, 1], dtype=lib.uint8)]
 
 
 def test_a_number_as_a_tensor_chooses_a_view(lib):

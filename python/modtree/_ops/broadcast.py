@@ -74,7 +74,7 @@ def broadcast_shapes(*shapes: Any) -> Any:
     """The shape that tensors of these shapes have together."""
     known = [(s,) if isinstance(s, int) else tuple(as_tuple(s)) for s in shapes]
     if any(size < 0 for shape in known for size in shape):
-        raise ValueError("Attempting to broadcast a dimension with negative length!")
+        raise RuntimeError("Attempting to broadcast a dimension with negative length!")
     try:
         return Size(np.broadcast_shapes(*known))
     except ValueError:

@@ -38,7 +38,11 @@ def _histc(x: Any, bins: int, low: Any, high: Any) -> Any:
         low, high = x.min(), x.max()
     if low == high:
         low, high = low - 1, high + 1
-    return np.histogram(x, bins, (low, high))[0].astype(x.dtype)
+    if not low < high or not np.isfinite([low, high]).all():
+        return np.histogram(x, bins, (low, high))[0].astype(x.dtype)  # which refuses it
+    inside = x[(x >= low) & (x <= high)]
+    places = ((inside - low) / (high - low) * bins).astype(np.int64)
+    return np.bincount(np.minimum(places, bins - 1), minlength=bins).astype(x.dtype)
 
 
 def _searchsorted(sequence: Any, values: Any, right: bool) -> Any:

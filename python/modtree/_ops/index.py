@@ -119,7 +119,7 @@ def index_put(input: Any, indices: Any, values: Any, accumulate: bool = False) -
         accumulate: Add instead of replacing.
     """
     _check_values("index_put", input, values, indices)
-    return ops["index_put"](input, as_tuple(indices), values, accumulate)
+    return ops["index_put"](input, _masked(indices), values, accumulate)
 
 
 def index_put_(self: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
@@ -131,7 +131,15 @@ def index_put_(self: Any, indices: Any, values: Any, accumulate: bool = False) -
         accumulate: Add instead of replacing.
     """
     _check_values("index_put_", self, values, indices)
-    return ops["index_put"].inplace(self, as_tuple(indices), values, accumulate)
+    return ops["index_put"].inplace(self, _masked(indices), values, accumulate)
+
+
+def _masked(indices: Any) -> Any:
+    """The indices with masks of bools in place of those of uint8."""
+    return tuple(
+        i.bool() if isinstance(i, TensorBase) and i.dtype.dtype.name == "uint8" else i
+        for i in as_tuple(indices)
+    )
 
 
 _INDEX_KINDS = ("int64", "int32", "uint8", "bool")
@@ -142,7 +150,9 @@ def _check_values(name: str, input: Any, values: Any, indices: Any = ()) -> None
     kinds = [i.dtype.dtype for i in indices if isinstance(i, TensorBase)]
     if any(kind.name not in _INDEX_KINDS for kind in kinds):
         raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
-    places = [i.ndim if k.name == "bool" else 1 for i, k in zip(indices, kinds, strict=False)]
+    places = [
+        i.ndim if k.name in ("bool", "uint8") else 1 for i, k in zip(indices, kinds, strict=False)
+    ]
     if indices and sum(max(n, 1) for n in places) > input.ndim:
         raise IndexError(f"too many indices for tensor of dimension {input.ndim}")
     masked = len(kinds) == 1 and kinds[0].name == "bool"
@@ -177,9 +187,12 @@ def slice_scatter(
         end: The index behind the last one.
         step: Distance of the indices.
     """
+    if input.ndim == 0:
+        raise IndexError("slice() cannot be applied to a 0-dim tensor.")
+    axis = wrap_dim(dim, input.ndim)
     if step <= 0:
         raise RuntimeError("slice step must be positive")
-    place = slices(wrap_dim(dim, input.ndim), slice(start, end, step))
+    place = slices(axis, slice(start, end, step))
     return _put_whole("slice_scatter", input, place, src)
 
 

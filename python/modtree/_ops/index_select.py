@@ -71,7 +71,7 @@ def _index_add(x: Any, axis: int, index: Any, source: Any, alpha: Any) -> Any:
             f"self's shape with the "
             f"{index.size} indices in dimension {axis}"
         )
-    if not x.size:
+    if not x.size and x.ndim > 1:
         return result
     check_bounds(index, wide.shape[axis], axis, IndexError if x.ndim < 2 else RuntimeError)
     factor = fitted_number(alpha, x.dtype)
@@ -216,7 +216,10 @@ def _one_value(input: Any, value: Any) -> Any:
             f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with "
             f"{value.ndim} dimension(s)"
         )
-    return value.to(input.dtype)  # type: ignore[attr-defined]
+    given: Any = value
+    if given.is_complex() and not input.is_complex():
+        raise RuntimeError(f"index_fill_(): a complex value does not fit {input.dtype}")
+    return given.to(input.dtype)
 
 
 _function: Any  # of one type after another

@@ -260,10 +260,10 @@ def addr(input: Any, vec1: Any, vec2: Any, *, beta: Any = 1, alpha: Any = 1) -> 
         beta: A factor of ``input``.
         alpha: A factor of the product.
     """
-    product = ops["outer"](vec1, vec2)
-    kind = _result_type(input, product)
+    kind = _result_type(input, vec1, vec2)
+    product = ops["outer"](vec1.to(kind), vec2.to(kind))
     alpha, beta = scale_factor("alpha", alpha, kind), scale_factor("beta", beta, kind)
-    return _plus(input, beta, _scaled(product.to(kind), alpha))
+    return _plus(input, beta, _scaled(product, alpha))
 
 
 def inner(input: Any, other: Any) -> Any:

@@ -29,6 +29,8 @@ def _masked_fill(x: Any, mask: Any, value: Any) -> Any:
             f"masked_fill only supports a 0-dimensional value tensor, but got one with "
             f"{value.ndim} dimension(s)"
         )
+    elif value.dtype.kind == "c" and x.dtype.kind != "c":
+        raise RuntimeError(f"masked_fill: a complex value does not fit {x.dtype}")
     return masks.where(mask, np.asarray(value).astype(x.dtype), x)
 
 

@@ -34,9 +34,9 @@ _MISSING = {
         "bitwise_or bitwise_right_shift bitwise_xor bucketize ceil clamp clamp_ clamp_max "
         "clamp_max_ clamp_min clamp_min_ clip clip_ copysign cummax cummin digamma erf erfc "
         "erfinv fix floor floor_divide fmod frac gcd ge greater greater_equal gt histc hypot "
-        "igamma igamma_ igammac igammac_ lcm le less less_equal lgamma logaddexp2 logit "
-        "logit_ lt median mode mvlgamma mvlgamma_ nanmedian nextafter polygamma_ relu "
-        "remainder round round_ sign signbit threshold trunc unique unique_consecutive xlogy"
+        "igamma igamma_ igammac igammac_ kthvalue lcm le less less_equal lgamma logaddexp2 "
+        "logit logit_ lt max median min mode mvlgamma mvlgamma_ nanmedian nextafter polygamma_ "
+        "relu remainder round round_ sign signbit threshold trunc unique unique_consecutive xlogy"
     ),
 }
 
@@ -47,7 +47,7 @@ _REFUSED = {
     ),
     "complex": (
         "abs_ absolute_ argmax argmin argsort deg2rad fmax fmin heaviside isneginf isposinf "
-        "max maximum min minimum msort nanmean nansum rad2deg sort topk"
+        "maximum minimum msort nanmean nansum rad2deg sort topk"
     ),
 }
 

@@ -61,7 +61,7 @@ def as_counted(counts: Any) -> Any:
         )
     if not isinstance(counts, TensorBase) or counts.ndim != 1:
         raise RuntimeError("repeat_interleave() only accept 1D vector as repeat")
-    return from_array(np.arange(counts.shape[0]))
+    return from_array(np.arange(counts.shape[0], dtype=counts.dtype.dtype))
 
 
 define("repeat", _repeat, meta=_repeat_meta)
@@ -128,7 +128,24 @@ def repeat_interleave(
 export("repeat", repeat, function=False)
 export("tile", tile, function=False)
 export("tile", of_sequence("tile", tile), method=False)
-export("repeat_interleave", repeat_interleave)
+
+
+def _repeat_each(
+    self: Any, repeats: Any, dim: Any = None, *, output_size: int | None = None
+) -> Any:
+    """Each element (or slice) repeated in place.
+
+    Args:
+        repeats: How often, for all or for each one.
+        dim: The dimension; the flattened tensor without.
+        output_size: The size of the result along ``dim``, where it is known.
+    """
+    return repeat_interleave(self, repeats, dim, output_size=output_size)
+
+
+_repeat_each.__name__ = _repeat_each.__qualname__ = "repeat_interleave"
+export("repeat_interleave", repeat_interleave, method=False)
+export("repeat_interleave", _repeat_each, function=False)
 
 # -- derivatives -----------------------------------------------------------------------------------
 

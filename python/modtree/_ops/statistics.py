@@ -25,10 +25,10 @@ def nansum(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
         keepdim: Leave the dimension in the result, with size 1.
         dtype: The dtype of the result.
     """
-    if dtype is not None and as_dtype(dtype).dtype.kind == "c":
-        raise NotImplementedError(f"\"nansum\" not implemented for '{as_dtype(dtype)}'")
     if not input.is_floating_point():
         return input.sum(dim, keepdim, dtype=dtype)
+    if dtype is not None and as_dtype(dtype).dtype.kind == "c":
+        raise NotImplementedError(f"\"nansum\" not implemented for '{as_dtype(dtype)}'")
     return ops["where"](input.isnan(), 0, input).sum(dim, keepdim, dtype=dtype)
 
 
@@ -106,8 +106,6 @@ def _slabs(y: Any, x: Any, dx: Any, dim: int) -> Any:
     dim = wrap_dim(dim, y.ndim)
     if isinstance(dx, (bool, complex)):
         raise RuntimeError(f"trapezoid: only real numbers are supported as dx, got {dx}")
-    if size < 0:
-        return y.narrow(dim, 0, 0)
     if x is not None:
         if x.ndim == 1:
             if x.size(0) != size + 1:
@@ -122,6 +120,8 @@ def _slabs(y: Any, x: Any, dx: Any, dim: int) -> Any:
             x = x.reshape((1,) * (y.ndim - x.ndim) + tuple(x.shape))
         steps = max(x.size(dim) - 1, 0)
         dx = x.narrow(dim, x.size(dim) - steps, steps) - x.narrow(dim, 0, steps)
+    if size < 0:
+        return y.narrow(dim, 0, 0)
     return (y.narrow(dim, 0, size) + y.narrow(dim, 1, size)) * dx / 2
 
 

@@ -233,6 +233,10 @@ def index_out_of_range(f: Any) -> bool:
     )
 
 
+def bytes_as_a_mask(f: Any) -> bool:
+    return f.word == "accepted" and "only supports boolean masks" in message(f)
+
+
 def wraps_around(f: Any) -> bool:
     return bare(f) == "take_along_dim" and f.word == "refused"
 
@@ -289,6 +293,7 @@ def two_faults(f: Any) -> bool:
 ALLOWED: list[Allowed] = [
     Allowed("lines that torch's code stops by accident", accident),
     Allowed("an index out of range", index_out_of_range),
+    Allowed("a number assigned by a mask of uint8", bytes_as_a_mask),
     Allowed("`take_along_dim` with an index beyond", wraps_around),
     Allowed("`addmv` of a matrix without elements", nothing_times_a_vector),
     Allowed("powers of integers and bools by a tensor without dimensions", whole_powers),
