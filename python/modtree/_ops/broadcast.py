@@ -70,11 +70,27 @@ def expand_as(input: Any, other: Any) -> Any:
     return ops["expand"](input, tuple(other.shape))
 
 
+def _refuse_negative(shapes: list[tuple[int, ...]]) -> None:
+    """A negative size is a ValueError, but for one beside a size that it does not fit."""
+    for dim in range(1, 1 + max(map(len, shapes), default=0)):
+        common = 1
+        for shape in shapes:
+            size = shape[-dim] if dim <= len(shape) else 1
+            if size < 0 and common == 1:
+                raise ValueError("Attempting to broadcast a dimension with negative length!")
+            if size != 1 and common == 1:
+                common = size
+            elif size < 0:
+                raise RuntimeError(
+                    f"Attempting to broadcast a dimension of length {size} at -{dim}: "
+                    f"{[list(s) for s in shapes]}"
+                )
+
+
 def broadcast_shapes(*shapes: Any) -> Any:
     """The shape that tensors of these shapes have together."""
     known = [(s,) if isinstance(s, int) else tuple(as_tuple(s)) for s in shapes]
-    if any(size < 0 for shape in known for size in shape):
-        raise RuntimeError("Attempting to broadcast a dimension with negative length!")
+    _refuse_negative(known)
     try:
         return Size(np.broadcast_shapes(*known))
     except ValueError:
