@@ -286,10 +286,9 @@ def _weight(input: Any, end: Any, weight: Any) -> Any:
     kind = input.dtype
     if kind.dtype.kind in "bui":
         return weight  # which the operation refuses
-    if isinstance(end, TensorBase) and end.dtype != kind:  # type: ignore[attr-defined]
+    if isinstance(end, TensorBase) and end.dtype != kind:
         raise RuntimeError(
-            f"expected dtype {kind} for `end` but got dtype {end.dtype}: "  # type: ignore[attr-defined]
-            f"convert with .to(dtype)"
+            f"expected dtype {kind} for `end` but got dtype {end.dtype}: convert with .to(dtype)"
         )
     if not isinstance(weight, TensorBase):
         return fitted_number(weight, kind)

@@ -201,7 +201,7 @@ def float_power_(self: Any, exponent: Any) -> Any:
     """float_power() in place, of a tensor in double precision."""
     complex_too = self.is_complex() or isinstance(exponent, complex)
     if isinstance(exponent, TensorBase):
-        complex_too = complex_too or exponent.is_complex()  # type: ignore[attr-defined]
+        complex_too = complex_too or exponent.is_complex()
     needed = as_dtype(np.complex128 if complex_too else np.float64)
     if self.dtype != needed:
         raise RuntimeError(
