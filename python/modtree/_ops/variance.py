@@ -115,9 +115,8 @@ def _var_vjp(
     n = count(tuple(x.shape), axis)
     centred = x - total(x, axis) / max(n, 1)
     free = n - correction
-    # Without a degree of freedom the variance is not a number, and so is its gradient; with less
-    # than none both are what the formula gives, as in torch.
-    factor = 2 / free if free else float("nan")
+    # Without a degree of freedom the variance is not a number, and so is its gradient.
+    factor = 2 / free if free > 0 else float("nan")
     return kept(g, axis, keepdims, x.ndim) * (centred * factor)
 
 
