@@ -206,16 +206,14 @@ def _mode_indices(x: Any, axis: int) -> Any:
     """The last index of the most frequent value, the smallest one of equally frequent ones; the
     axis is kept as 1.
     """
-    if x.ndim == 0:
-        return np.zeros((), np.int64)
+    if x.size == 0 or x.ndim == 0:
+        return np.zeros([1 if i == axis % x.ndim else n for i, n in enumerate(x.shape)], np.int64)
 
     def of_row(row: Any) -> int:
         values, counts = np.unique(row, return_counts=True, equal_nan=False)
         found = np.flatnonzero(row == values[counts.argmax()])
         return found[-1] if found.size else 0  # all are NaN, of which no two are equal
 
-    if x.size == 0:
-        return np.zeros((*x.shape[:axis], 1, *x.shape[axis + 1 :]), np.int64)
     return np.apply_along_axis(lambda row: np.array([of_row(row)]), axis, x).astype(np.int64)
 
 
@@ -239,8 +237,12 @@ def _nanmedian(x: Any) -> Any:
 define("nanmedian", _nanmedian)
 
 
-def _taken(name: str, result_type: Any, input: Any, dim: int, keepdim: bool) -> Any:
-    dim = wrap_dim(dim, input.ndim)
+def _taken(name: str, result_type: Any, input: Any, dim: int, keepdim: bool | None) -> Any:
+    if input.ndim and input.size(dim) == 0:
+        shown = name.partition("_")[0]
+        raise IndexError(
+            f"{shown}(): Expected reduction dim {wrap_dim(dim, input.ndim)} to have non-zero size."
+        )
     indices = ops[name](input, dim)
     values = ops["take_along_dim"](input, indices, dim)
     if keepdim or input.ndim == 0:
@@ -255,9 +257,7 @@ def mode(input: Any, dim: int = -1, keepdim: bool = False) -> Any:
         dim: The dimension; may count from the end.
         keepdim: Leave the dimension in the result, with size 1.
     """
-    axis = wrap_dim(dim, input.ndim)
-    if input.ndim and input.shape[axis] == 0:
-        raise IndexError(f"mode(): Expected reduction dim {axis} to have non-zero size.")
+    wrap_dim(dim, input.ndim)  # a scalar has one too
     return _taken("mode_indices", _mode_result, input, dim, keepdim)
 
 

@@ -300,10 +300,18 @@ export("matmul", ops["matmul"])
 export("dot", ops["dot"])
 export("outer", ops["outer"])
 export("ger", ops["outer"])
+#: A result of a later kind does not go into a tensor of an earlier one.
+_KINDS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
+
 for _function in (addmv, addbmm, addr, baddbmm):
 
     def _in_place(self: Any, *args: Any, _function: Any = _function, **kwargs: Any) -> Any:
-        return self.copy_(_function(self, *args, **kwargs))
+        result = _function(self, *args, **kwargs)
+        if _KINDS[result.dtype.dtype.kind] > _KINDS[self.dtype.dtype.kind]:
+            raise RuntimeError(
+                f"result type {result.dtype} can't be cast to the desired output type {self.dtype}"
+            )
+        return self.copy_(result)
 
     _in_place.__name__ = _in_place.__qualname__ = _function.__name__ + "_"
     _in_place.__doc__ = f"{_function.__name__}() in place."
