@@ -11,6 +11,7 @@ import numpy as np
 from modtree._C import TensorBase, as_dtype, fitted_number, get_default_dtype
 from modtree._ops.generic import rows_of, shared_evenly, wrap_dim
 from modtree._ops.registry import define, derive, export, not_differentiable, ops
+from modtree._ops.sort import refuse_keepdim
 
 _mode_result = namedtuple("mode", ["values", "indices"])  # type: ignore[name-match]
 _nanmedian_result = namedtuple("nanmedian", ["values", "indices"])  # type: ignore[name-match]
@@ -261,14 +262,15 @@ def mode(input: Any, dim: int = -1, keepdim: bool = False) -> Any:
     return _taken("mode_indices", _mode_result, input, dim, keepdim)
 
 
-def nanmedian(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+def nanmedian(input: Any, dim: Any = None, keepdim: bool | None = None) -> Any:
     """The median of what is not NaN (the lower one of two); with dim also its index.
 
     Args:
         dim: The dimension; all elements without.
-        keepdim: Leave the dimension in the result, with size 1.
+        keepdim: Leave the dimension in the result, with size 1; only with dim.
     """
     if dim is None:
+        refuse_keepdim("nanmedian", keepdim)
         return ops["nanmedian"](input)
     return _taken("nanmedian_indices", _nanmedian_result, input, dim, keepdim)
 

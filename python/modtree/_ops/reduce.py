@@ -117,7 +117,8 @@ def _mean(x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) -
 
 
 def mean_of_nothing(x: Any, axis: Any, keepdims: bool) -> Any:
-    return np.full(_reduced_shape(x, axis, keepdims), np.nan, x.dtype)
+    nan = complex(np.nan, np.nan) if x.dtype.kind == "c" else np.nan
+    return np.full(_reduced_shape(x, axis, keepdims), nan, x.dtype)
 
 
 def _logsumexp(x: Any, axis: Any, keepdims: bool = False) -> Any:

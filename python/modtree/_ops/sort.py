@@ -286,14 +286,21 @@ def kthvalue(input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     return _kthvalue_result(values.squeeze(dim), order.squeeze(dim))
 
 
-def median(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+def refuse_keepdim(name: str, keepdim: bool | None) -> None:
+    """Where all elements are meant there is no dimension to keep."""
+    if keepdim is not None:
+        raise TypeError(f"{name}(): keepdim needs a dim, which is missing")
+
+
+def median(input: Any, dim: Any = None, keepdim: bool | None = None) -> Any:
     """The median (the lower one of two); with dim also its index.
 
     Args:
         dim: The dimension; all elements without.
-        keepdim: Leave the dimension in the result, with size 1.
+        keepdim: Leave the dimension in the result, with size 1; only with dim.
     """
     if dim is None:
+        refuse_keepdim("median", keepdim)
         return ops["median"](input)
     if input.ndim and input.size(dim) == 0:
         raise IndexError(f"median(): Expected reduction dim {dim} to have non-zero size.")

@@ -115,9 +115,11 @@ def _var_vjp(
     n = count(tuple(x.shape), axis)
     centred = x - total(x, axis) / max(n, 1)
     free = n - correction
-    # Without a degree of freedom the variance is not a number, and so is its gradient.
-    factor = 2 / free if free > 0 else float("nan")
-    return kept(g, axis, keepdims, x.ndim) * (centred * factor)
+    g = kept(g, axis, keepdims, x.ndim)
+    if free <= 0 and (axis is None or x.ndim == 0):
+        # As in torch, without a degree of freedom all elements pull towards infinity.
+        return pick(centred == 0, g * float("nan"), g * float("inf"))
+    return g * (centred * (2 / free if free else float("inf")))
 
 
 def _std_vjp(
