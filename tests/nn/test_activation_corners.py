@@ -159,3 +159,15 @@ def test_the_gradient_of_softsign_at_infinity_is_0():
     x = mt.tensor([math.inf, -math.inf], requires_grad=True)
     mt.nn.functional.softsign(x).backward(mt.ones(2))
     assert not x.grad.numpy().any()
+
+
+def test_complex_silu_in_place_has_the_gradient_of_its_formula():
+    slopes = []
+    for inplace in (False, True):
+        x = mt.tensor([1 + 1j, -2.5j], requires_grad=True)
+        y = x * 2
+        result = mt.nn.functional.silu(y, inplace=True) if inplace else y * y.sigmoid()
+        assert (result is y) is inplace
+        result.real.sum().backward()
+        slopes.append(x.grad.numpy())
+    np.testing.assert_allclose(*slopes)

@@ -14,6 +14,8 @@ import pytest
 from helpers.gradients import Case
 from helpers.gradients import suite as gradient_suite
 from helpers.layer_checks import Layer, same, suite
+from helpers.same import differentiated
+from helpers.same import same as same_outcome
 from helpers.support import quiet, raises, warns
 
 import modtree as mt
@@ -441,3 +443,18 @@ def test_errors_in_our_words():
         F.group_norm([1.0], 1)
     with raises(RuntimeError, "at least 2 dimensions"):
         F.batch_norm(mt.ones(3), None, None, training=True)
+
+
+@pytest.mark.parametrize("groups", [0, -1, 3, 1.5])
+def test_groups_that_there_are_not(groups):
+    same_outcome(lambda lib: lib.nn.functional.group_norm(lib.ones(2, 2), groups))
+
+
+@pytest.mark.parametrize("weight", [None, np.array([1j, 2]), np.array([1.0, 2])])
+@pytest.mark.parametrize("shape", [(2,), (1, 2), (3,), ()])
+def test_rms_norm_of_complex_numbers(weight, shape):
+    x = np.array([[1 + 1j, 2], [0.5j, -3]])
+    weight = weight if weight is None or shape != (1, 2) else weight[None]
+    same_outcome(
+        differentiated(lambda lib, *v: lib.nn.functional.rms_norm(v[0], shape, v[1]), x, weight)
+    )

@@ -155,3 +155,8 @@ def test_poisson_nll_of_a_target_of_0_has_a_gradient():
     input, target = mt.ones(1), mt.zeros(1, requires_grad=True)
     mt.nn.functional.poisson_nll_loss(input, target, full=True).backward()
     assert np.isfinite(target.grad.numpy()).all()
+
+
+@pytest.mark.parametrize("variance", [1, True, 1.0, -1.0])
+def test_a_number_as_variance_is_a_float(variance):
+    same(lambda lib: lib.nn.functional.gaussian_nll_loss(lib.ones(2), lib.ones(2), variance))

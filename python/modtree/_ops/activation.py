@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from modtree._C import TensorBase, kernels
+from modtree._C import TensorBase, as_dtype, kernels
 from modtree._ops.generic import (
     Array,
     Spec,
@@ -108,8 +108,11 @@ def _mish(x: Array) -> Array:
 
 
 def _mish_slope(g: Any, out: Any, x: Any) -> Any:
-    if is_array(g) and g.dtype == np.float16:
-        return _in_single(_mish_slope, g, out, x)
+    if is_array(g):
+        if g.dtype == np.float16:
+            return _in_single(_mish_slope, g, out, x)
+    elif x.dtype == as_dtype("float16"):
+        return _mish_slope(g.float(), None, x.float()).half()
     e, n = _mish_parts(x)
     t = n / (n + 2)
     return g * (t + x * (1 - t) * (1 + t) * (e / (e + 1)))

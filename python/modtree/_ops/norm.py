@@ -50,6 +50,18 @@ def check_normalized(
 ) -> None:
     """Do the sizes and dtypes fit a normalization over the last axes?"""
     need_arrays(what, x, *(v for v in (weight, bias) if v is not None))
+    check_normalized_sizes(x, weight, bias, shape)
+    for name, value in (("weight", weight), ("bias", bias)):
+        if value is not None and value.dtype != x.dtype and not half_with_single(x, value):
+            raise RuntimeError(
+                f"{what}: all inputs must share same datatype, got {x.dtype} and a {name} of "
+                f"{value.dtype}"
+            )
+    need_floating(what, x)
+
+
+def check_normalized_sizes(x: Any, weight: Any, bias: Any, shape: tuple[int, ...]) -> None:
+    """The part of :func:`check_normalized` that is about sizes; for tensors too."""
     if not shape:
         raise RuntimeError(
             "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least "
@@ -61,18 +73,12 @@ def check_normalized(
                 f"Expected {name} to be of same shape as normalized_shape, but got {name} of "
                 f"shape {list(value.shape)} and normalized_shape = {list(shape)}"
             )
-        if value is not None and value.dtype != x.dtype and not half_with_single(x, value):
-            raise RuntimeError(
-                f"{what}: all inputs must share same datatype, got {x.dtype} and a {name} of "
-                f"{value.dtype}"
-            )
     if x.shape[max(x.ndim - len(shape), 0) :] != shape:
         expected = ", ".join(["*", *map(str, shape)])
         raise RuntimeError(
             f"Given normalized_shape={list(shape)}, expected input with shape [{expected}], "
             f"but got input of size{list(x.shape)}"
         )
-    need_floating(what, x)
 
 
 def _layer_norm(

@@ -209,7 +209,8 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
             raise RuntimeError(
                 "silu does not support automatic differentiation for outputs with complex dtype"
             )
-        product = input * activation_ops.sigmoid(input)
+        x = input.clone() if inplace else input  # the gradient needs the values of before
+        product = x * activation_ops.sigmoid(x)
         return input.copy_(product) if inplace else product
     return _run(activation_ops.silu, input, inplace=inplace)
 

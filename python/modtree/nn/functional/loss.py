@@ -366,6 +366,10 @@ def gaussian_nll_loss(
         reduction: "mean", "sum" or "none".
     """
     need_tensor("gaussian_nll_loss", input, target)
+    if isinstance(var, int):
+        raise TypeError(
+            f"gaussian_nll_loss: expected var to be a tensor or a float, got {type(var).__name__}"
+        )
     var = _variances(var, input)
     if var.shape != input.shape:
         if input.dim() and input.shape[:-1] == var.shape:

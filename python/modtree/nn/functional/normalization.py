@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 
 from modtree._C import as_tuple, bump_version
@@ -135,6 +136,9 @@ def group_norm(
         eps: Added to the variance.
     """
     need_tensor("group_norm", input)
+    num_groups = operator.index(num_groups)
+    if num_groups == 0:
+        raise ZeroDivisionError("group_norm: expected num_groups to be positive, got 0")
     shape = input.shape
     if len(shape) > 1 and num_groups > 0:
         values = shape[0] * math.prod(shape[1:]) // num_groups
@@ -164,8 +168,14 @@ def rms_norm(
     need_tensor("rms_norm", input)
     if isinstance(normalized_shape, int):
         raise TypeError("rms_norm(): argument 'normalized_shape' must be tuple of ints, not int")
+    floating = input.is_floating_point() or input.is_complex()
     if eps is None:
-        eps = float(finfo(input.dtype).eps) if input.is_floating_point() else 0.0
+        eps = float(finfo(input.dtype).eps) if floating else 0.0
+    if input.is_complex():
+        norm_ops.check_normalized_sizes(input, weight, None, as_tuple(normalized_shape))
+        axes = tuple(range(-len(normalized_shape), 0))
+        scaled = input * (input.square().mean(axes, keepdim=True) + eps).rsqrt()
+        return scaled if weight is None else scaled * weight
     return norm_ops.rms_norm(input, weight, as_tuple(normalized_shape), eps)
 
 
