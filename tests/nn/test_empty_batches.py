@@ -169,3 +169,91 @@ def test_the_largest_size_in_a_window(n, p):
 
 def test_local_response_needs_a_neighbourhood():
     same(lambda lib: lib.nn.functional.local_response_norm(lib.ones(1, 2, 3), 0))
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
+@pytest.mark.parametrize(
+    ("shape", "pad"),
+    [
+        ((0, 3), (0, 0)),
+        ((0, 3), (1, 0)),
+        ((2, 0), (0, 0)),
+        ((1, 0, 3), (1, 0)),
+        ((0, 2, 3), (1, 0)),
+        ((1, 2, 0), (0, 0)),
+        ((0, 3, 3), (1, 0, 0, 1)),
+        ((1, 0, 3, 3), (1, 0, 0, 1)),
+        ((0, 1, 3, 3), (1, 0, 0, 1)),
+        ((0, 3, 3, 3), (1, 0) * 3),
+    ],
+)
+def test_the_border_of_nothing(shape, pad, mode):
+    same(lambda lib: lib.nn.functional.pad(lib.zeros(shape), pad, mode))
+
+
+def test_borders_of_bools():
+    for mode in ("reflect", "replicate", "circular"):
+        x = np.array([[True, False, True]])
+        same(lambda lib, m=mode, x=x: lib.nn.functional.pad(lib.from_numpy(x), (1, 1), m))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("kind", ["avg", "max"])
+@pytest.mark.parametrize(
+    ("lead", "size", "parts"),
+    [((0, 2), 3, 2), ((1, 0), 3, 2), ((0,), 3, 2), ((1, 2), 0, 2), ((1, 2), 3, 2.5)],
+)
+def test_parts_of_nothing(n, kind, lead, size, parts):
+    same(
+        lambda lib: getattr(lib.nn.functional, f"adaptive_{kind}_pool{n}d")(
+            lib.ones(*lead, *(size,) * n), parts
+        )
+    )
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("dtype", ["int64", "int32", "bool", "complex64"])
+@pytest.mark.parametrize("name", ["adaptive_avg_pool", "adaptive_max_pool", "avg_pool", "max_pool"])
+def test_pooling_of_other_numbers(n, dtype, name):
+    x = (np.arange(2 * 3**n) * 5 % 7 - 3).reshape(1, 2, *(3,) * n).astype(dtype)
+    same(lambda lib: getattr(lib.nn.functional, f"{name}{n}d")(lib.from_numpy(x), 2))
+
+
+@pytest.mark.parametrize("options", [{}, {"ceil_mode": True}, {"padding": 1, "stride": 1}])
+@pytest.mark.parametrize("divisor", [None, 3, -3])
+@pytest.mark.parametrize("counted", [False, True])
+def test_means_of_integers_are_cut_off(options, divisor, counted):
+    x = (np.arange(25) * 5 % 23 - 11).reshape(1, 5, 5)
+    options = {**options, "divisor_override": divisor, "count_include_pad": counted}
+    same(lambda lib: lib.nn.functional.avg_pool2d(lib.from_numpy(x), 2, **options))
+
+
+def test_parts_of_none_have_a_gradient():
+    for n in (1, 2, 3):
+        x = mt.ones(1, 2, *(3,) * n, requires_grad=True)
+        getattr(mt.nn.functional, f"adaptive_avg_pool{n}d")(x, 0).sum().backward()
+        assert not x.grad.any()
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "options"),
+    [
+        ((0, 1, 2), (1, 1, 3), {}),
+        ((0, 2, 3), (4, 1, 5), {"groups": 2}),
+        ((0, 2, 3), (2, 2, 5), {"padding": 1, "stride": 2}),
+        ((0, 2, 3), (2, 2, 2), {"dilation": 5}),
+        ((1, 2, 3), (2, 2, 5), {}),
+    ],
+)
+def test_kernels_larger_than_no_samples(x, w, options):
+    same(
+        differentiated(
+            lambda lib, *v: lib.nn.functional.conv1d(*v, **options), np.ones(x), np.ones(w)
+        )
+    )
+
+
+def test_a_convolution_of_no_channels():
+    F = mt.nn.functional
+    x, weight = mt.ones(2, 0, 3), mt.ones(4, 0, 2)
+    assert F.conv1d(x, weight).tolist() == mt.zeros(2, 4, 2).tolist()

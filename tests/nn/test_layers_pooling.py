@@ -229,8 +229,8 @@ def test_errors_in_our_words():
     with raises(RuntimeError, "got:[1, 0, 4, 4]"):
         F.max_pool2d(mt.zeros(1, 0, 4, 4), 2)
     for function in (F.avg_pool2d, F.adaptive_avg_pool2d):
-        with raises(NotImplementedError, "int64"):
-            function(mt.zeros(1, 4, 4, dtype=mt.int64), 2)
+        with raises(NotImplementedError, "int32"):
+            function(mt.zeros(1, 4, 4, dtype=mt.int32), 2)
     with raises(NotImplementedError, "complex"):
         F.max_pool2d(mt.zeros(1, 4, 4, dtype=mt.complex64), 2)
     with raises(TypeError, "argument 'kernel_size' must be an int or a tuple of ints, got 2.5"):

@@ -286,9 +286,9 @@ def _adaptive_max(x: Array, counts: Sizes) -> tuple[Array, Array]:
 
 def _check_adaptive(x: Array, counts: Sizes) -> None:
     need_arrays("adaptive_max_pool", x)
-    if x.dtype.kind == "c":
+    if x.dtype.kind != "f":
         raise NotImplementedError(
-            '"adaptive_max_pool" not implemented for complex dtypes: they have no order'
+            f'"adaptive_max_pool" not implemented for {x.dtype}: convert with .float()'
         )
 
 
@@ -353,9 +353,9 @@ def _avg_pool(
     sizes = x.shape[lead:]
     counts = _counts(sizes, kernel, stride, padding, ones, ceil)
     _check(x, kernel, counts, "avg_pool")
-    if x.dtype.kind not in "fc":
+    if x.dtype.kind != "f" and x.dtype != np.int64:
         raise NotImplementedError(
-            f'"avg_pool" not implemented for {x.dtype}: expected a floating dtype'
+            f'"avg_pool" not implemented for {x.dtype}: expected a floating dtype or int64'
         )
     whole = _surrounded(x, counts, kernel, stride, padding, ones, 0)
     view = windows(whole, kernel, stride, ones)
@@ -363,6 +363,13 @@ def _avg_pool(
     total = np.zeros((*x.shape[:lead], *counts), kind)
     for place in np.ndindex(*kernel):
         total += view[(slice(None),) * lead + place]
+    if x.dtype == np.int64:
+        shares = _shares(
+            sizes, kernel, stride, padding, ceil, count_padding, divisor, np.dtype(np.float64)
+        )
+        divisors = np.rint(1 / np.asarray(shares)).astype(np.int64)
+        quotients: Array = np.sign(total) * np.sign(divisors) * (abs(total) // abs(divisors))
+        return quotients
     total *= _shares(sizes, kernel, stride, padding, ceil, count_padding, divisor, x.dtype)
     return total.astype(x.dtype, copy=False)
 

@@ -21,7 +21,7 @@ def _weights_of(weights: Array | None, tap: int, dtype: Any, after: int) -> Any:
 
 def _check(x: Array, weights: Array | None) -> None:
     need_arrays("resample", x)
-    if weights is not None and x.dtype.kind not in "fc":
+    if weights is not None and x.dtype.kind not in "fc" and x.dtype != np.uint8:
         raise NotImplementedError(
             f'"resample" not implemented for {x.dtype}: a mean needs a floating dtype, convert '
             f"with .float()"
@@ -39,6 +39,8 @@ def _resample(x: Array, axis: int, taps: Array, weights: Array | None, size: int
         size: The old size; said again because the transpose needs it.
     """
     _check(x, weights)
+    if weights is not None and x.dtype == np.uint8:
+        return _resample_bytes(x, axis, taps, weights)
     dtype = np.dtype(np.float32) if x.dtype == np.float16 and weights is not None else x.dtype
     after = x.ndim - axis - 1
     total = None
@@ -49,6 +51,20 @@ def _resample(x: Array, axis: int, taps: Array, weights: Array | None, size: int
         total = part if total is None else np.add(total, part, out=total)
     assert total is not None
     return total.astype(x.dtype, copy=False)
+
+
+def _resample_bytes(x: Array, axis: int, taps: Array, weights: Array) -> Array:
+    """With weights in fixed point, as many bits as 16 have room for, and rounded."""
+    bits = 0
+    while bits < 22 and int(0.5 + weights.max() * (2 << bits)) < 1 << 15:
+        bits += 1
+    scaled = weights * (1 << bits)
+    whole = np.trunc(scaled + np.copysign(0.5, scaled)).astype(np.int32)
+    after = x.ndim - axis - 1
+    total: Any = 1 << bits >> 1
+    for tap, indices in enumerate(taps):
+        total = total + x.take(indices, axis) * _weights_of(whole, tap, np.int32, after)
+    return np.clip(total >> bits, 0, 255).astype(np.uint8)
 
 
 def _resample_meta(x: Array, axis: int, taps: Array, weights: Array | None, size: int) -> Spec:

@@ -113,6 +113,16 @@ def _sizes(name: str, what: str, value: Any, n: int) -> Sizes | None:
 _WORDS = {1: "one int", 2: "two ints", 3: "three ints"}
 
 
+def whole_size(name: str, what: str, value: Any) -> int:
+    """A size as an int; of what is a flag or has a fraction, TypeError."""
+    if isinstance(value, bool):
+        raise TypeError(f"{name}(): expected {what} to be whole numbers, got {value!r}")
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}(): expected {what} to be whole numbers, got {value!r}") from None
+
+
 def pool_sizes(name: str, what: str, value: Any, n: int) -> Sizes:
     """``value`` for each of ``n`` axes, with the message of pooling."""
     sizes = _sizes(name, what, value, n)

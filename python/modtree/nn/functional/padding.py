@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from modtree._C import as_dtype
 from modtree._ops import resample as resample_ops
 from modtree._ops.registry import ops
 from modtree._tensor.tensor import Tensor
@@ -84,6 +85,15 @@ def _check_size(axis: int, size: int, before: int, after: int) -> None:
 
 def _pad_from_inside(input: Tensor, sizes: list[int], mode: str) -> Tensor:
     shape = tuple(input.shape)
+    batch = len(shape) - len(sizes) // 2 - 1  # 1 where the first dimension is one
+    if mode != "circular":
+        if 0 in shape[batch:]:
+            raise RuntimeError(
+                f"pad: expected sizes that are not 0, but for the batch, to {mode}; "
+                f"got {list(shape)}"
+            )
+        if input.dtype == as_dtype("bool"):
+            raise NotImplementedError(f'"pad" not implemented for {input.dtype} in mode {mode!r}')
     for i in range(len(sizes) // 2):
         axis = len(shape) - 1 - i
         size, before, after = shape[axis], sizes[2 * i], sizes[2 * i + 1]
@@ -104,8 +114,6 @@ def _check_fits(mode: str, axis: int, shape: tuple[int, ...], before: int, after
         )
     if mode == "circular" and max(before, after) > size:
         raise RuntimeError("Padding value causes wrapping around more than once.")
-    if mode == "replicate" and size == 0:
-        raise RuntimeError(f"pad: nothing to replicate in dimension {axis} of input {list(shape)}")
 
 
 def _reflected(size: int, before: int, after: int) -> Any:

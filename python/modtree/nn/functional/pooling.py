@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from modtree._C import as_dtype
 from modtree._ops import pool as pool_ops
 from modtree._ops import resample as resample_ops
 from modtree._tensor.tensor import Tensor
-from modtree.nn.functional._common import Sizes, need_tensor, pool_sizes
+from modtree.nn.functional._common import Sizes, need_tensor, pool_sizes, whole_size
 
 __all__ = [
     "adaptive_avg_pool1d",
@@ -92,6 +93,10 @@ def _max_pool(
 ) -> Any:
     _check_input(name, n, input)
     sizes = _window_sizes(name, n, kernel_size, stride, padding, dilation)
+    if input.dtype == as_dtype("bool") or (n == 1 and not both and not input.is_floating_point()):
+        raise NotImplementedError(
+            f'"{name}" not implemented for {input.dtype}: expected a floating dtype'
+        )
     operation = pool_ops.max_pool_with_indices if both else pool_ops.max_pool
     return operation(input, *sizes, bool(ceil_mode))
 
@@ -177,7 +182,7 @@ def avg_pool1d(
     """The mean of each window over the last axis; see :func:`avg_pool2d`.
 
     Args:
-        input: (N, C, L), or without N; of a floating dtype.
+        input: (N, C, L), or without N; of a floating dtype, or int64.
         kernel_size: Extent of a window.
         stride: Distance of windows; by default their extent.
         padding: Zeros around the input, at most half a window.
@@ -199,7 +204,7 @@ def avg_pool2d(
     """The mean of each window over the last two axes.
 
     Args:
-        input: (N, C, H, W), or without N; of a floating dtype.
+        input: (N, C, H, W), or without N; of a floating dtype, or int64.
         kernel_size: Extent of a window.
         stride: Distance of windows; by default their extent.
         padding: Zeros around the input, at most half a window.
@@ -224,7 +229,7 @@ def avg_pool3d(
     """The mean of each window over the last three axes; see :func:`avg_pool2d`.
 
     Args:
-        input: (N, C, D, H, W), or without N; of a floating dtype.
+        input: (N, C, D, H, W), or without N; of a floating dtype, or int64.
         kernel_size: Extent of a window.
         stride: Distance of windows; by default their extent.
         padding: Zeros around the input, at most half a window.
@@ -240,25 +245,32 @@ def avg_pool3d(
 # -- a given number of parts -----------------------------------------------------------------------
 
 
-def _parts(name: str, n: int, input: Tensor, output_size: Any) -> Sizes:
-    """The wanted sizes; None means the size of the input."""
+def _parts(name: str, n: int, input: Tensor, output_size: Any, no_channels: bool = False) -> Sizes:
+    """The wanted sizes; None means the size of the input.
+
+    Args:
+        no_channels: There may be 0 of them.
+    """
     need_tensor(name, input)
     if input.dim() not in (n + 1, n + 2):
         raise RuntimeError(
             f"{name}(): Expected {n + 1}D or {n + 2}D tensor, but got {list(input.shape)}"
         )
-    if 0 in input.shape[1:]:
-        axis = list(input.shape).index(0, 1)
+    first = -n if no_channels else 1
+    if 0 in input.shape[first:]:
+        axis = list(input.shape).index(0, first)
         raise RuntimeError(
             f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input "
             f"has sizes "
             f"{list(input.shape)} with dimension {axis} being empty"
         )
     wanted = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * n
+    if output_size is None:
+        raise TypeError(f"{name}(): expected output_size to be whole numbers, got None")
     if len(wanted) != n:
         raise RuntimeError(f"{name}: output_size must be {n} (got {len(wanted)} sizes)")
     sizes = tuple(
-        have if want is None else int(want)
+        have if want is None else whole_size(name, "output_size", want)
         for want, have in zip(wanted, input.shape[-n:], strict=True)
     )
     if min(sizes) < 0:
@@ -267,8 +279,8 @@ def _parts(name: str, n: int, input: Tensor, output_size: Any) -> Sizes:
 
 
 def _adaptive_avg_pool(name: str, n: int, input: Tensor, output_size: Any) -> Tensor:
-    counts = _parts(name, n, input, output_size)
-    if not (input.is_floating_point() or input.is_complex()):
+    counts = _parts(name, n, input, output_size, no_channels=n < 3)
+    if not input.is_floating_point() and not (input.is_complex() and set(counts) == {1}):
         raise NotImplementedError(
             f'"{name}" not implemented for {input.dtype}: a mean needs a floating dtype, convert '
             f"with .float()"

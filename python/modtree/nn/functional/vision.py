@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from modtree._C import as_tuple
+from modtree._C import as_dtype, as_tuple
 from modtree._ops import fold as fold_ops
 from modtree._ops import resample as resample_ops
 from modtree._tensor.tensor import Tensor
-from modtree.nn.functional._common import Sizes, need_tensor, pool_sizes
+from modtree.nn.functional._common import Sizes, need_tensor, pool_sizes, whole_size
 from modtree.nn.functional.pooling import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -89,10 +89,16 @@ def interpolate(
     sizes, factors = _target(input, n, size, scale_factor, recompute_scale_factor)
     if mode == "area":
         return (adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d)[n - 1](input, sizes)
-    if min(sizes) < 1 or 0 in input.shape[2:]:
+    if min(sizes) < 1 or 0 in input.shape[1:]:
         raise RuntimeError(
             f"Input and output sizes should be greater than 0, but got input "
-            f"{list(input.shape[2:])} output {list(sizes)}"
+            f"{list(input.shape[1:])} output {list(sizes)}"
+        )
+    of_bytes = input.dtype == as_dtype("uint8") and mode not in ("linear", "trilinear")
+    if not (input.is_floating_point() or of_bytes):
+        raise NotImplementedError(
+            f'"interpolate" not implemented for {input.dtype} with mode={mode!r}: convert with '
+            f".float()"
         )
     return _resize(input, sizes, factors, mode, bool(align_corners), antialias)
 
@@ -116,7 +122,7 @@ def _target(
                 f"tensor in "
                 "(N, C, d1, d2, ...,dK) format and output size in (o1, o2, ...,oK) format."
             )
-        return tuple(int(s) for s in sizes), [None] * n
+        return tuple(whole_size("interpolate", "size", s) for s in sizes), [None] * n
     if scale_factor is None:
         raise ValueError("either size or scale_factor should be defined")
     factors = list(scale_factor) if isinstance(scale_factor, (tuple, list)) else [scale_factor] * n
@@ -128,7 +134,12 @@ def _target(
             f"provide input tensor in "
             "(N, C, d1, d2, ...,dK) format and scale_factor in (s1, s2, ...,sK) format."
         )
-    sizes = tuple(math.floor(float(a) * f) for a, f in zip(spatial, factors, strict=True))
+    wanted = [float(a) * f for a, f in zip(spatial, factors, strict=True)]
+    if not recompute and not all(abs(size) < 2**63 for size in wanted):
+        raise RuntimeError(
+            f"interpolate: scale_factor={scale_factor} gives sizes beyond 64 bits: {wanted}"
+        )
+    sizes = tuple(map(math.floor, wanted))
     return sizes, [None] * n if recompute else [float(f) for f in factors]
 
 
@@ -143,9 +154,13 @@ def _resize(
     # As in torch, positions have the precision of the input. Of small images the nearest neighbours
     # are found in float32, and those of the same or twice the size without the factor.
     small = mode in ("nearest", "nearest-exact") and len(sizes) == 2 and sum(sizes) <= 128
-    real = np.float64 if input.element_size() == 8 and not small else np.float32
+    of_bytes = input.dtype == as_dtype("uint8") and mode in _AXES
+    precise = of_bytes or (input.element_size() == 8 and not small)
+    real = np.float64 if precise else np.float32
     taps_of = _nearest_of_small if small and mode == "nearest" else _TAPS[mode]
-    for axis, (new, factor) in enumerate(zip(sizes, factors, strict=True), 2):
+    axes = list(enumerate(zip(sizes, factors, strict=True), 2))
+    # Bytes are rounded after each axis, of which the last is the first.
+    for axis, (new, factor) in reversed(axes) if of_bytes else axes:
         old = input.shape[axis]
         if antialias:
             taps, weights = _antialiased(old, new, factor, mode, align_corners)
