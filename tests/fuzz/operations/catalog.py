@@ -113,7 +113,29 @@ _BY_HAND: dict[str, tuple[Form, ...]] = {
     "operator.getitem": ((_x, Argument("index", "subscript")),),
     "operator.setitem": ((_x, Argument("index", "subscript"), _other),),
     "unravel_index": ((_x, Argument("shape", "List[int]")),),
+    "cov": (
+        (
+            Argument("self", "Tensor"),
+            Argument("correction", "int", 1, True),
+            Argument("fweights", "Tensor?", None, True),
+            Argument("aweights", "Tensor?", None, True),
+        ),
+    ),
+    "searchsorted": (
+        (
+            Argument("sorted_sequence", "Tensor"),
+            Argument("self", "Tensor|number"),
+            Argument("right", "bool", False, True),
+            Argument("side", "str?", None, True),
+        ),
+    ),
+    "polygamma": ((Argument("n", "int"), Argument("self", "Tensor")),),
 }
+#: Methods without arguments that no schema describes.
+_BARE_METHODS = frozenset(
+    "bfloat16 bool byte cdouble cfloat char double float half int long short ndimension nelement "
+    "tolist".split()
+)
 _UNARY = {"neg", "pos", "abs", "invert", "index"}
 
 
@@ -150,7 +172,11 @@ def _find() -> Iterator[tuple[str, Operation]]:
 
 
 def forms_of(where: str, name: str, value: Any) -> Iterator[Form]:
-    if name in _BY_HAND:
+    if where == "Tensor" and name in _BARE_METHODS:
+        yield (Argument("self", "Tensor"),)
+    elif where == "Tensor" and name == "polygamma":
+        yield Argument("self", "Tensor"), Argument("n", "int")
+    elif name in _BY_HAND:
         yield from _BY_HAND[name]
     elif where == "F":
         yield from _by_signature(name, value)

@@ -87,7 +87,7 @@ def flatten(value: Any, mt: Any, into: list[Any]) -> str:
 
 
 def array_of(t: Any) -> Any:
-    if str(t.dtype).endswith("complex32"):
+    if str(t.dtype).endswith(("complex32", "bfloat16")):
         raise Unknown
     if any(n < 0 for n in t.shape):
         raise Unknown

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import fnmatch
+
 GROUPS: dict[str, frozenset[str]] = {
     "pointwise": frozenset(
         "abs absolute acos acosh add addcdiv addcmul angle arccos arccosh arcsin arcsinh arctan "
@@ -55,15 +57,54 @@ GROUPS: dict[str, frozenset[str]] = {
         "tensor_split tile transpose tril tril_indices triu triu_indices unbind unflatten unfold "
         "unsqueeze vander view view_as view_as_complex view_as_real vsplit vstack".split()
     ),
+    "products": frozenset(
+        "addbmm addmm addmv addr baddbmm bmm cartesian_prod chain_matmul cross dot einsum ger "
+        "inner kron matmul mm mv outer tensordot vdot operator.matmul linalg.cross linalg.matmul "
+        "linalg.multi_dot linalg.vecdot F.linear F.bilinear bilinear".split()
+    ),
+    "linalg": frozenset(
+        "cholesky cholesky_inverse cholesky_solve det inverse logdet matrix_exp matrix_power norm "
+        "pinverse qr renorm slogdet svd linalg.*".split()
+    ),
+    "statistics": frozenset(
+        "corrcoef cov quantile logsumexp dist cdist pdist bartlett_window blackman_window "
+        "hamming_window hann_window kaiser_window F.pdist F.pairwise_distance "
+        "pairwise_distance F.cosine_similarity cosine_similarity F.normalize".split()
+    ),
+    "special": frozenset("digamma igamma igammac mvlgamma polygamma complex polar".split()),
+    "activation": frozenset(
+        "log_softmax softmax prelu F.celu F.elu F.gelu F.glu F.hardshrink F.hardsigmoid "
+        "F.hardswish F.hardtanh F.leaky_relu F.log_softmax F.logsigmoid F.mish F.prelu F.relu "
+        "F.relu6 F.selu F.sigmoid F.silu F.softmax F.softmin F.softplus F.softshrink F.softsign "
+        "F.tanh F.tanhshrink F.threshold".split()
+    ),
+    "losses": frozenset(("F.*_loss", "F.binary_cross_entropy*", "F.cross_entropy", "F.kl_div")),
+    "normalization": frozenset(("F.*_norm", "*_norm")),
+    "pooling": frozenset(("*_pool[123]d*", "F.*_pool[123]d*", "F.max_unpool*")),
+    "convolution": frozenset(("conv*", "F.conv*")),
+    "attention": frozenset(
+        ("F.scaled_dot_product_attention", "F.embedding*", "embedding*", "F.one_hot")
+    ),
+    "vision": frozenset(
+        "F.affine_grid F.*channel_shuffle F.fold F.grid_sample F.interpolate F.pad F.pixel_* "
+        "F.unfold F.upsample* *channel_shuffle pixel_*".split()
+    ),
+    "attributes": frozenset(
+        "bfloat16 builtin.round copy_ detach element_size is_conj is_contiguous is_neg ndimension "
+        "nelement operator.index resolve_conj resolve_neg sum_to_size to unravel_index".split()
+    ),
 }
 
 
 def group_of(name: str) -> str | None:
-    """The group of an operation, by its full name; None for layers and linear algebra."""
-    if name.startswith(("F.", "linalg.")):
-        return None
-    bare = name if name.startswith(("operator.", "builtin.")) else name.rpartition(".")[2]
-    for group, names in GROUPS.items():
-        if bare in names or bare.rstrip("_") in names:
+    """The group of an operation, by its full name."""
+    whole = name.startswith(("F.", "linalg.", "operator.", "builtin."))
+    bare = name if whole else name.rpartition(".")[2]
+    names = {bare, bare.rstrip("_")}
+    for group, patterns in GROUPS.items():
+        if names & patterns:
+            return group
+    for group, patterns in GROUPS.items():
+        if any(fnmatch.fnmatchcase(n, p) for n in names for p in patterns if "*" in p):
             return group
     return None

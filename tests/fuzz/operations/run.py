@@ -14,6 +14,7 @@ import torch
 
 import modtree
 
+from . import layers  # noqa: F401  Importing it enters its rules.
 from .allowed import allowed_by, is_avoided
 from .arguments import NUMBERS, Argument, draw_argument
 from .catalog import Operation, operations
