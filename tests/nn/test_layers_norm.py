@@ -458,3 +458,21 @@ def test_rms_norm_of_complex_numbers(weight, shape):
     same_outcome(
         differentiated(lambda lib, *v: lib.nn.functional.rms_norm(v[0], shape, v[1]), x, weight)
     )
+
+
+def test_functions_at_the_top_take_single_values():
+    same_outcome(lambda lib: lib.group_norm(lib.ones(1, 2), 2))
+    same_outcome(
+        lambda lib: lib.instance_norm(
+            lib.ones(1, 2, 1), None, None, None, None, True, 0.5, 1e-5, False
+        )
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.float16, np.float64])
+def test_rms_norm_with_a_weight_of_another_dtype(dtype):
+    x, weight = np.array([[1, 2]], np.float32), np.array([1, 3], dtype)
+    same_outcome(
+        differentiated(lambda lib, *v: lib.nn.functional.rms_norm(v[0], (2,), v[1]), x, weight),
+        1e-3,
+    )

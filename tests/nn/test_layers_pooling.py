@@ -10,6 +10,8 @@ import pytest
 from helpers.gradients import Case, distinct
 from helpers.gradients import suite as gradient_suite
 from helpers.layer_checks import Layer, outputs, same, suite
+from helpers.same import differentiated
+from helpers.same import same as same_outcome
 from helpers.support import raises
 
 import modtree as mt
@@ -168,12 +170,6 @@ def test_the_last_nan_takes_the_gradient(name, shape):
         same(mine, theirs, 0)
 
 
-def test_the_first_nan_takes_the_gradient_of_an_adaptive_maximum():
-    for lib, expected in ((mt, 0), (torch, 3)):
-        x = lib.full((1, 4), float("nan"))
-        assert lib.nn.functional.adaptive_max_pool1d(x, 1, True)[1].item() == expected
-
-
 def test_functions_with_indices():
     x = mt.randn(1, 2, 6, 6)
     for name in ("max_pool1d", "max_pool2d", "adaptive_max_pool1d", "adaptive_max_pool2d"):
@@ -235,3 +231,29 @@ def test_errors_in_our_words():
         F.max_pool2d(mt.zeros(1, 4, 4, dtype=mt.complex64), 2)
     with raises(TypeError, "argument 'kernel_size' must be an int or a tuple of ints, got 2.5"):
         F.max_pool2d(mt.zeros(1, 4, 4), 2.5)
+
+
+def test_parts_with_infinities():
+    x = np.array([[6, 20, np.nan, 1, 2, np.inf, 4, 7], [1, -np.inf, 3, 4, 5, 6, 7, 8]])
+    for parts in (3, 5, 7):
+        same_outcome(
+            differentiated(lambda lib, x, n=parts: lib.nn.functional.adaptive_avg_pool1d(x, n), x)
+        )
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_of_several_nan_the_last_has_the_index(n):
+    x = np.array([[np.nan, 1, np.nan, 2, 3], [1, np.nan, np.nan, np.inf, 3]])
+    x = x if n == 1 else x[None]
+    name = f"adaptive_max_pool{n}d"
+    same_outcome(lambda lib: getattr(lib.nn.functional, name)(lib.from_numpy(x), 1, True))
+
+
+@pytest.mark.parametrize("name", ["avg_pool3d", "lp_pool3d"])
+@pytest.mark.parametrize("options", [{}, {"ceil_mode": True}, {"padding": 1}])
+def test_windows_larger_than_the_image(name, options):
+    norm = (2,) if name == "lp_pool3d" else ()
+    options = {} if norm and "padding" in options else options
+    same_outcome(
+        lambda lib: getattr(lib.nn.functional, name)(lib.ones(1, 1, 1, 2, 2), *norm, 2, **options)
+    )

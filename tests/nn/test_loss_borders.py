@@ -160,3 +160,22 @@ def test_poisson_nll_of_a_target_of_0_has_a_gradient():
 @pytest.mark.parametrize("variance", [1, True, 1.0, -1.0])
 def test_a_number_as_variance_is_a_float(variance):
     same(lambda lib: lib.nn.functional.gaussian_nll_loss(lib.ones(2), lib.ones(2), variance))
+
+
+@pytest.mark.parametrize("margin", [0, 2, 2.7, True, False])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int32, np.float32])
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_margins_are_floats(margin, dtype, reduction):
+    x, y, sign = (np.array([v], dtype) for v in (3, 4, 1))
+    options = {"margin": margin, "reduction": reduction}
+    same(loss("margin_ranking_loss", x, y, sign, **options))
+    same(loss("hinge_embedding_loss", x, sign, **options))
+    if dtype == np.float32:
+        same(loss("cosine_embedding_loss", x[None], y[None], sign, **options))
+        same(loss("multi_margin_loss", np.ones((1, 2)), np.array([1]), **options))
+
+
+def test_the_bound_of_cosines_is_not_seen_by_gradients():
+    x, y = floats(0.1, 0.2), floats(3, -1)
+    same(loss("cosine_similarity", x, y, dim=0, eps=3.25))
+    same(loss("cosine_similarity", floats(0, 0), y, dim=0))

@@ -195,3 +195,28 @@ def test_covariance(shape, dtype, correction):
 )
 def test_distances_of_no_points(x, y, p):
     same(differentiated(lambda lib, *points: lib.cdist(*points, p=p), np.ones(x), np.ones(y)))
+
+
+def test_lstsq_of_nothing_and_of_complex_numbers():
+    for right, dtype, driver in (
+        ((1, 0), "f8", None),
+        ((1, 2), "c8", None),
+        ((1, 1), "c8", "gelsd"),
+    ):
+        a, b = np.full((1, 1), 2, dtype), np.full(right, 3, dtype)
+        same(
+            lambda lib, a=a, b=b, d=driver: lib.linalg.lstsq(*map(lib.from_numpy, (a, b)), driver=d)
+        )
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (4, 0, 3)])
+def test_svd_without_vectors(shape):
+    same(lambda lib: lib.svd(lib.ones(shape), compute_uv=False))
+
+
+@pytest.mark.parametrize("p", [300, -300, 1e300, 3, 2, 0])
+def test_the_norm_of_one_number_does_not_overflow(p):
+    x = np.array([[3.5], [-1]], np.float32)
+    same(lambda lib: lib.linalg.vector_norm(lib.from_numpy(x), p, dim=1))
+    if abs(p) <= 3:
+        same(differentiated(lambda lib, x: lib.linalg.vector_norm(x, p, dim=1), x))

@@ -279,6 +279,10 @@ def _adaptive_max(x: Array, counts: Sizes) -> tuple[Array, Array]:
     planes = x.reshape(*x.shape[: x.ndim - n], math.prod(sizes))
     candidates = planes[..., flat]
     best = candidates.argmax(-1)[..., None]
+    unknown = np.isnan(np.take_along_axis(candidates, best, -1))
+    if unknown.any():  # of several NaN, the last
+        last = candidates.shape[-1] - 1 - np.isnan(candidates[..., ::-1]).argmax(-1)[..., None]
+        best = np.where(unknown, last, best)
     values = np.take_along_axis(candidates, best, -1)[..., 0]
     indices = np.take_along_axis(np.broadcast_to(flat, candidates.shape), best, -1)[..., 0]
     return values, indices
@@ -368,8 +372,8 @@ def _avg_pool(
             sizes, kernel, stride, padding, ceil, count_padding, divisor, np.dtype(np.float64)
         )
         divisors = np.rint(1 / np.asarray(shares)).astype(np.int64)
-        quotients: Array = np.sign(total) * np.sign(divisors) * (abs(total) // abs(divisors))
-        return quotients
+        down: Array = total // divisors
+        return down + ((total % divisors != 0) & ((total < 0) != (divisors < 0)))
     total *= _shares(sizes, kernel, stride, padding, ceil, count_padding, divisor, x.dtype)
     return total.astype(x.dtype, copy=False)
 

@@ -285,7 +285,15 @@ def norm(
     axis = axis_of(input, dim)
     if not input.numel() and isinstance(p, (int, float)) and (p < 0 or p == math.inf):
         _need_identity(input, axis, p)
+    if isinstance(p, (int, float)) and abs(p) > 2 and input.numel() and _of_one(input, axis):
+        p = 1  # whose powers do not overflow
     return ops["norm"](input, axis, keepdim, 2 if p is None else p)
+
+
+def _of_one(input: Any, axis: Any) -> bool:
+    """Is there one element to reduce?"""
+    axes = range(input.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
+    return all(input.shape[a] == 1 for a in axes)
 
 
 def _need_identity(input: Any, axis: Any, p: float) -> None:

@@ -159,10 +159,12 @@ def lstsq(A: Any, B: Any, rcond: Any = None, *, driver: str | None = None) -> An
     solution = pinv(A, rcond) @ B
     rows, columns = A.shape[-2:]
     rank = matrix_rank(A.detach(), rtol=rcond)
-    residuals = A.new_empty(0)
+    if 0 in B.shape:
+        rank = rank * 0  # nothing was solved
+    residuals = A.real.new_empty(0)
     if driver not in (None, "gelsy") and rows > columns and bool((rank == columns).all()):
         residuals = (A @ solution - B).abs().square().sum(-2)
-    values = svdvals(A) if driver in ("gelsd", "gelss") else A.new_empty(0)
+    values = svdvals(A) if driver in ("gelsd", "gelss") else A.real.new_empty(0)
     return _lstsq_result(solution, residuals, rank, values)
 
 

@@ -169,8 +169,12 @@ def _svd_function(input: Any, some: bool = True, compute_uv: bool = True) -> Any
 
     Args:
         some: Only as many vectors as there are singular values.
-        compute_uv: Accepted; U and V are always computed.
+        compute_uv: Compute U and V; else they are square and 0.
     """
+    if not compute_uv:
+        n, m = input.shape[-2:]
+        u, v = (input.new_zeros(*input.shape[:-2], size, size) for size in (n, m))
+        return _old_svd_result(u, svdvals(input), v)
     u, s, vh = ops["svd"](input, not some)
     return _old_svd_result(u, s, vh.mH)
 

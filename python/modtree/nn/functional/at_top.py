@@ -5,8 +5,10 @@ order.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from modtree._ops import norm as norm_ops
 from modtree.nn import functional
 
 _SAME = (
@@ -102,7 +104,9 @@ def instance_norm(
     eps: float,
     cudnn_enabled: bool = False,
 ) -> Any:
-    """nn.functional.instance_norm() with weight and bias first."""
+    """nn.functional.instance_norm() with weight and bias first, also of images of one pixel."""
+    if use_input_stats and input.ndim > 1 and math.prod(input.shape[2:]) == 1:
+        return norm_ops.group_norm(input, weight, bias, input.shape[1], eps)
     return functional.instance_norm(
         input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps
     )
@@ -128,5 +132,5 @@ def group_norm(
     eps: float = 1e-5,
     cudnn_enabled: bool = False,
 ) -> Any:
-    """nn.functional.group_norm()."""
-    return functional.group_norm(input, num_groups, weight, bias, eps)
+    """nn.functional.group_norm(), also of groups of one value."""
+    return norm_ops.group_norm(input, weight, bias, num_groups, eps)

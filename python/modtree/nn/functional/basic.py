@@ -185,9 +185,12 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
         )
     # Along dim too: a vector that is repeated there is longer.
     x1, x2 = broadcast_tensors(x1.to(common), x2.to(common))
-    # The norm's gradient at 0 is 0, and the bound keeps the quotient finite there.
-    n1 = x1.norm(2, dim, keepdim=True).clamp(min=eps)
-    n2 = x2.norm(2, dim, keepdim=True).clamp(min=eps)
+    # The norm's gradient at 0 is 0, and the bound, which gradients do not see, keeps the quotient
+    # finite there.
+    n1, n2 = (x.norm(2, dim, keepdim=True).clone() for x in (x1, x2))
+    with no_grad():
+        n1.clamp_(min=eps)
+        n2.clamp_(min=eps)
     return ((x1 / n1) * (x2 / n2)).sum(dim)
 
 

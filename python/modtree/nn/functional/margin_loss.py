@@ -59,7 +59,7 @@ def cosine_embedding_loss(
     n2 = input2.square().sum(-1) + 1e-12
     cosine = (input1 * input2).sum(-1) / (n1 * n2).sqrt()
     same = (1 - cosine).masked_fill(target != 1, 0)
-    different = (cosine - margin).clamp(min=0).masked_fill(target != -1, 0)
+    different = (cosine - float(margin)).clamp(min=0).masked_fill(target != -1, 0)
     return reduced(same + different, reduction)
 
 
@@ -84,7 +84,9 @@ def hinge_embedding_loss(
     need_tensor("hinge_embedding_loss", input, target)
     reduction = reduction_of(size_average, reduce, reduction)
     near = input.masked_fill(target == -1, 0)
-    far = (margin - input).clamp(min=0).masked_fill(target == 1, 0)
+    # Of integers the margin is a whole number.
+    whole = not (input.is_floating_point() or input.is_complex())
+    far = ((int if whole else float)(margin) - input).clamp(min=0).masked_fill(target == 1, 0)
     return reduced(near + far, reduction)
 
 
@@ -118,7 +120,7 @@ def margin_ranking_loss(
             f"input1: {tuple(input1.shape)}, input2: {tuple(input2.shape)}, target: "
             f"{tuple(target.shape)} "
         )
-    return reduced((-target * (input1 - input2) + margin).clamp(min=0), reduction)
+    return reduced((-target * (input1 - input2) + float(margin)).clamp(min=0), reduction)
 
 
 def soft_margin_loss(
@@ -289,7 +291,7 @@ def multi_margin_loss(
         raise ValueError("weight must be one-dimensional")
     _check_scores("multi_margin_loss", input)
     index = target.reshape(*target.shape, 1) if input.dim() > 1 else target.reshape(1)
-    short = relu(margin - input.gather(-1, index) + input).scatter(-1, index, 0.0)
+    short = relu(float(margin) - input.gather(-1, index) + input).scatter(-1, index, 0.0)
     if p == 2:
         short = short * short
     if weight is not None:

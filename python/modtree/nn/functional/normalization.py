@@ -171,11 +171,11 @@ def rms_norm(
     floating = input.is_floating_point() or input.is_complex()
     if eps is None:
         eps = float(finfo(input.dtype).eps) if floating else 0.0
-    if input.is_complex():
+    if input.is_complex() or (weight is not None and weight.dtype != input.dtype and floating):
         norm_ops.check_normalized_sizes(input, weight, None, as_tuple(normalized_shape))
         axes = tuple(range(-len(normalized_shape), 0))
         scaled = input * (input.square().mean(axes, keepdim=True) + eps).rsqrt()
-        return scaled if weight is None else scaled * weight
+        return scaled if weight is None else (scaled * weight).to(input.dtype)
     return norm_ops.rms_norm(input, weight, as_tuple(normalized_shape), eps)
 
 

@@ -164,6 +164,11 @@ def _avg_pool(
     name = f"avg_pool{n}d"
     _check_input(name, n, input)
     kernel, steps, pads, _ = _window_sizes(name, n, kernel_size, stride, padding, 1)
+    # Without the padding, and of three axes only.
+    if n == 3 and any(size < k for size, k in zip(input.shape[-3:], kernel, strict=True)):
+        raise RuntimeError(
+            f"{name}: input {list(input.shape)} smaller than kernel size {list(kernel)}"
+        )
     if divisor_override == 0:
         raise RuntimeError(f"{name}: divisor must be not zero")
     return pool_ops.avg_pool(
@@ -305,14 +310,15 @@ def _equal_parts(input: Tensor, counts: Sizes, kernel: Sizes) -> Tensor:
 
 
 def _mean_taps(size: int, count: int) -> tuple[Any, Any]:
-    """Which elements each part consists of, and their shares; shorter parts are filled up with
-    shares of 0.
+    """Which elements each part consists of, and their shares. Shorter parts are filled up with
+    their last element, which has its share in pieces: 0 times infinity would be NaN.
     """
     i = np.arange(count)
     begin, end = i * size // max(count, 1), -((i + 1) * size // -max(count, 1))
     reach = np.arange((end - begin).max() if count else 1)[:, None]
     taps = np.minimum(begin + reach, end - 1)
-    return taps, np.where(begin + reach < end, 1.0 / (end - begin), 0.0)
+    pieces = (taps == end - 1).sum(0)
+    return taps, np.where(taps < end - 1, 1.0, 1.0 / pieces) / (end - begin)
 
 
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
