@@ -197,6 +197,11 @@ def test_distances_of_no_points(x, y, p):
     same(differentiated(lambda lib, *points: lib.cdist(*points, p=p), np.ones(x), np.ones(y)))
 
 
+def test_the_phase_of_a_complex_logsumexp_is_the_principal_one():
+    x = np.array([[0.656 + 4.656j, -1.471 + 0.871j], [0.1 - 1j, 3 + 9j]])
+    same(differentiated(lambda lib, x: lib.logsumexp(x, 1), x))
+
+
 def test_lstsq_of_nothing_and_of_complex_numbers():
     for right, dtype, driver in (
         ((1, 0), "f8", None),

@@ -123,9 +123,10 @@ def mean_of_nothing(x: Any, axis: Any, keepdims: bool) -> Any:
 
 def _logsumexp(x: Any, axis: Any, keepdims: bool = False) -> Any:
     # Of nothing, the sum is 0 and its logarithm -inf.
-    peak = np.maximum.reduce(x, axis, None, None, True, *(() if x.size else (-np.inf,)))
+    # The phase of complex numbers stays in the sum, so that its logarithm is the principal one.
+    peak = np.maximum.reduce(x.real, axis, None, None, True, *(() if x.size else (-np.inf,)))
     if not np.isfinite(np.add.reduce(peak, None)):
-        peak = np.where(np.isfinite(peak), peak, np.zeros((), x.dtype))
+        peak = np.where(np.isfinite(peak), peak, np.zeros((), peak.dtype))
     total = np.log(np.add.reduce(np.exp(x - peak), axis, None, None, keepdims))
     return total + (peak if keepdims else peak.reshape(total.shape))
 
@@ -285,8 +286,8 @@ def norm(
     axis = axis_of(input, dim)
     if not input.numel() and isinstance(p, (int, float)) and (p < 0 or p == math.inf):
         _need_identity(input, axis, p)
-    if isinstance(p, (int, float)) and abs(p) > 2 and input.numel() and _of_one(input, axis):
-        p = 1  # whose powers do not overflow
+    if isinstance(p, (int, float)) and p not in (0, 2) and input.numel() and _of_one(input, axis):
+        p = 1  # whose powers are exact
     return ops["norm"](input, axis, keepdim, 2 if p is None else p)
 
 

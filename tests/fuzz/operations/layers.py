@@ -457,7 +457,7 @@ def _symmetric(draw: Draw) -> dict[str, Any]:
     return {"self": _hermitian(draw, "cholesky" in draw.name), "UPLO": draw.rng.choice("LU")}
 
 
-@rule("svd", "svdvals", "qr", "pinv", "pinverse", "matrix_rank", "matrix_norm", "cond", "vander")
+@rule("svd", "svdvals", "qr", "pinv", "pinverse", "matrix_rank", "matrix_norm", "cond")
 def _rectangle(draw: Draw) -> dict[str, Any]:
     n, m = sizes(draw, 2)
     x = draw.tensor((*(sizes(draw, 1) if draw.chance(0.3) else ()), n, m))
