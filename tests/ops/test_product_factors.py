@@ -47,6 +47,17 @@ def test_dtypes_that_differ(name, dtypes):
 
 
 @pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("which", ["alpha", "beta"])
+def test_a_factor_of_0_takes_nan_away(name, which):
+    def program(lib):
+        start, first, second = ones(lib, name, *["float32"] * 3)
+        (first if which == "alpha" else start).fill_(float("nan"))
+        return getattr(lib, name)(start, first, second, **{which: 0})
+
+    same(program)
+
+
+@pytest.mark.parametrize("name", SHAPES)
 def test_what_is_added_is_not_larger_than_the_product(name):
     def program(lib):
         start, *factors = ones(lib, name, *["float32"] * 3)
