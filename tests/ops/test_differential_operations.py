@@ -5,6 +5,7 @@ lines of each here, more with ``tools/fuzz_differential --operations``.
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 
@@ -25,9 +26,10 @@ def run():
     return run
 
 
-@pytest.mark.parametrize(
-    "group", ["pointwise", "comparison", "conversion", "reduction", "order", "shape"]
-)
+GROUPS = "pointwise comparison conversion reduction order shape attention losses"
+
+
+@pytest.mark.parametrize("group", GROUPS.split())
 def test_results_are_those_of_torch(run, group):
     found = []
     for operation in run.selected([f"@{group}"]):
@@ -52,7 +54,37 @@ def test_operations_are_found(run):
     """Most public functions of both libraries have a form."""
     names = {operation.name for operation in run.selected([])}
     assert {"add", "Tensor.add_", "F.relu", "linalg.inv", "operator.add", "sort"} <= names
-    assert len(names) > 900
+    assert len(names) > 1000
+
+
+def test_every_operation_is_in_a_group(run):
+    from fuzz.operations.groups import group_of
+
+    assert [name for name in (o.name for o in run.selected([])) if group_of(name) is None] == []
+
+
+def test_every_public_function_of_both_is_an_operation(run):
+    """But for those that set a mode, which are passed over."""
+    from fuzz.operations.catalog import PASSED_OVER, spaces
+
+    import modtree
+
+    torch = pytest.importorskip("torch")
+    known = {operation.name for operation in run.selected([])}
+    passed_over = frozenset().union(*PASSED_OVER.values())
+    theirs = spaces(torch)
+    missing = [
+        name
+        for where, space in spaces(modtree).items()
+        for name in dir(space)
+        if not name.startswith(("_", "set_", "use_", "is_autocast"))
+        and not inspect.isclass(getattr(space, name))
+        and callable(getattr(space, name))
+        and callable(getattr(theirs[where], name, None))
+        and name not in passed_over
+        and (f"{where}.{name}" if where else name) not in known
+    ]
+    assert missing == []
 
 
 def test_a_difference_is_found(run, monkeypatch):

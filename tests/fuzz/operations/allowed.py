@@ -84,7 +84,8 @@ def equal_elements(f: Any) -> bool:
 
 
 def same_place_twice(f: Any) -> bool:
-    return bare(f) in ("put", "index_copy", "scatter", "index_put", "setitem") and f.word in (
+    names = ("put", "index_copy", "scatter", "index_put", "setitem", "max_unpool")
+    return bare(f).startswith(names) and f.word in (
         "value",
         "gradient value",
         "argument afterwards",

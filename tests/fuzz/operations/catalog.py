@@ -28,7 +28,7 @@ class Operation(NamedTuple):
         where, _, name = self.name.rpartition(".")
         if where in PYTHON:
             return PYTHON[where][name]
-        return getattr(_spaces(mt)[where], name)
+        return getattr(spaces(mt)[where], name)
 
     @property
     def inplace(self) -> bool:
@@ -37,7 +37,7 @@ class Operation(NamedTuple):
         return (name.endswith("_") and not name.endswith("__")) or name in INPLACE
 
 
-def _spaces(mt: Any) -> dict[str, Any]:
+def spaces(mt: Any) -> dict[str, Any]:
     return {"": mt, "Tensor": mt.Tensor, "F": mt.nn.functional, "linalg": mt.linalg}
 
 
@@ -147,7 +147,7 @@ def operations() -> dict[str, Operation]:
 
 
 def _find() -> Iterator[tuple[str, Operation]]:
-    theirs, ours = _spaces(torch), _spaces(modtree)
+    theirs, ours = spaces(torch), spaces(modtree)
     for where, space in ours.items():
         for name in dir(space):
             value = getattr(space, name)
