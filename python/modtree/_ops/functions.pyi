@@ -536,11 +536,11 @@ def mean(
 ) -> Tensor: ...
 @overload
 def median(
-    input: Tensor, dim: None = None, keepdim: _bool = False, *, out: Tensor | None = None
+    input: Tensor, dim: None = None, keepdim: None = None, *, out: Tensor | None = None
 ) -> Tensor: ...
 @overload
 def median(
-    input: Tensor, dim: _int, keepdim: _bool = False, *, out: _Tensors | None = None
+    input: Tensor, dim: _int, keepdim: _bool | None = None, *, out: _Tensors | None = None
 ) -> _ValuesIndices: ...
 def meshgrid(*tensors: Tensor | _Tensors, indexing: _str = "ij") -> tuple[Tensor, ...]: ...
 @overload
@@ -592,11 +592,11 @@ def nanmean(
 ) -> Tensor: ...
 @overload
 def nanmedian(
-    input: Tensor, dim: None = None, keepdim: _bool = False, *, out: Tensor | None = None
+    input: Tensor, dim: None = None, keepdim: None = None, *, out: Tensor | None = None
 ) -> Tensor: ...
 @overload
 def nanmedian(
-    input: Tensor, dim: _int, keepdim: _bool = False, *, out: _Tensors | None = None
+    input: Tensor, dim: _int, keepdim: _bool | None = None, *, out: _Tensors | None = None
 ) -> _ValuesIndices: ...
 def nansum(
     input: Tensor,

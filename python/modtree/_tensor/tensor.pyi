@@ -662,11 +662,11 @@ class Tensor(TensorBase):
     ) -> Tensor: ...
     @overload
     def median(
-        self, dim: None = None, keepdim: _bool = False, *, out: Tensor | None = None
+        self, dim: None = None, keepdim: None = None, *, out: Tensor | None = None
     ) -> Tensor: ...
     @overload
     def median(
-        self, dim: _int, keepdim: _bool = False, *, out: _Tensors | None = None
+        self, dim: _int, keepdim: _bool | None = None, *, out: _Tensors | None = None
     ) -> _ValuesIndices: ...
     @overload
     def min(
@@ -737,11 +737,11 @@ class Tensor(TensorBase):
     ) -> Tensor: ...
     @overload
     def nanmedian(
-        self, dim: None = None, keepdim: _bool = False, *, out: Tensor | None = None
+        self, dim: None = None, keepdim: None = None, *, out: Tensor | None = None
     ) -> Tensor: ...
     @overload
     def nanmedian(
-        self, dim: _int, keepdim: _bool = False, *, out: _Tensors | None = None
+        self, dim: _int, keepdim: _bool | None = None, *, out: _Tensors | None = None
     ) -> _ValuesIndices: ...
     def nansum(
         self,
