@@ -194,6 +194,7 @@ class dtype:
     dtype: np.dtype[Any]
     _type_name: str
 
+@final
 class Memory: ...
 
 class TensorBase:
