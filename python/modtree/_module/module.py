@@ -301,8 +301,8 @@ class Module(_C.ModuleBase):
         """
         if self._backward_hooks and self._is_full_backward_hook is False:
             raise RuntimeError(_MIXED_HOOKS.format(where="on a single Module"))
-        handle = RemovableHandle(self._backward_hooks)
         self._is_full_backward_hook = True
+        handle = RemovableHandle(self._backward_hooks)
         self._backward_hooks[handle.id] = hook
         if prepend:
             self._backward_hooks.move_to_end(handle.id, last=False)
@@ -314,8 +314,8 @@ class Module(_C.ModuleBase):
         """
         if self._backward_hooks and self._is_full_backward_hook is True:
             raise RuntimeError(_MIXED_HOOKS.format(where="on a single Module"))
-        handle = RemovableHandle(self._backward_hooks)
         self._is_full_backward_hook = False
+        handle = RemovableHandle(self._backward_hooks)
         self._backward_hooks[handle.id] = hook
         return handle
 
