@@ -163,10 +163,6 @@ def sequence(steps):
     return watched(nn.Sequential, steps)(*(nn.Identity() for _ in range(4)))
 
 
-def named(steps):
-    return watched(nn.ModuleDict, steps)({"a": nn.Identity(), "b": nn.Identity()})
-
-
 def parameters(steps):
     return watched(nn.ParameterList, steps)([mt.zeros(1), mt.ones(1), "text"])
 
@@ -189,10 +185,6 @@ def delete(what):
         del container[what]
 
     return run
-
-
-def entries():
-    return {"b": nn.ReLU(), "z": nn.ReLU(), "y": nn.ReLU()}
 
 
 CASES = {
@@ -252,13 +244,8 @@ CASES = {
     "Sequential.extend": (sequence, lambda m: m.extend([nn.ReLU(), nn.ReLU()])),
     "Sequential +=": (sequence, lambda m: m.__iadd__(nn.Sequential(nn.ReLU(), nn.ReLU()))),
     "Sequential *=": (sequence, lambda m: m.__imul__(3)),
-    "ModuleDict.update": (named, lambda m: m.update(entries())),
     "ParameterList.append": (parameters, lambda m: m.append(mt.zeros(2))),
     "ParameterList.extend": (parameters, lambda m: m.extend([mt.zeros(2), 3, mt.ones(1)])),
-    "ParameterDict.update": (
-        named_parameters,
-        lambda m: m.update({"b": mt.ones(2), "z": 3, "c": mt.zeros(1)}),
-    ),
     "ParameterDict set": (named_parameters, lambda m: m.__setitem__("z", mt.zeros(2))),
     "ParameterDict del": (named_parameters, delete("a")),
     "ParameterDict.clear": (named_parameters, lambda m: m.clear()),

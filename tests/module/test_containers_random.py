@@ -8,6 +8,7 @@ that is.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import pickle
 import random
@@ -369,19 +370,14 @@ def test_dicts(kind, leaves):
 
 
 def set_is_clean(d, op, kind, world):
-    """Would torch do all of it or nothing, and leave no dangling key behind? (Tried on a copy, so
-    that the real one stays whole.)
+    """Would torch leave no dangling key behind? (Tried on a copy, so that the real one stays
+    whole.)
     """
-    trial = copy.deepcopy(d)
-    entries = lambda: [(key, id(getattr(trial, key, None))) for key in trial]  # noqa: E731
-    before = entries()
-    try:
-        act_dict(world, trial, op, kind)()
-    except Exception:
-        if entries() != before:
-            return False
     if kind == "ModuleDict":
         return True
+    trial = copy.deepcopy(d)
+    with contextlib.suppress(Exception):
+        act_dict(world, trial, op, kind)()
     return all(hasattr(trial, key) for key in trial._keys if isinstance(key, str))
 
 

@@ -7,7 +7,6 @@ from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Va
 
 from modtree._module.containers._pairs import pairs
 from modtree._module.module import Module
-from modtree._module.undo import undone_on_error
 
 
 class ModuleDict(Module):
@@ -85,8 +84,7 @@ class ModuleDict(Module):
         self,
         modules: Mapping[str, Module | None] | Iterable[tuple[str, Module | None]],
     ) -> None:
-        """Sets every name of ``modules``, as ``dict.update`` does; after an error nothing has
-        changed.
+        """Sets every name of ``modules``, as ``dict.update`` does: what came before an error stays.
 
         Args:
             modules: a mapping, or an iterable of pairs, of names and modules.
@@ -95,6 +93,5 @@ class ModuleDict(Module):
             entries: Iterable[tuple[str, Module | None]] = modules.items()
         else:
             entries = pairs("ModuleDict", modules)
-        with undone_on_error(self):
-            for key, module in entries:
-                self[key] = module
+        for key, module in entries:
+            self[key] = module

@@ -156,8 +156,8 @@ class ParameterDict(Module):
         return (self[key] for key in self._keys)
 
     def update(self, parameters: Any) -> None:
-        """Sets every key of ``parameters``, as ``dict.update`` does; after an error nothing has
-        changed.
+        """Sets every key of ``parameters``, as ``dict.update`` does: what came before an error
+        stays.
 
         Args:
             parameters: as for the constructor.
@@ -169,9 +169,8 @@ class ParameterDict(Module):
             entries = sorted(parameters.items(), key=itemgetter(0))
         else:
             entries = pairs("ParameterDict", parameters)
-        with undone_on_error(self, tables=(self._keys,)):
-            for key, value in entries:
-                self[key] = value
+        for key, value in entries:
+            self[key] = value
 
     def __or__(self, other: Any) -> ParameterDict:
         merged = self.copy()
