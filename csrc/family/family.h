@@ -154,7 +154,7 @@ public:
     return family ? family : known_slowly(value);
   }
 
-  // Is a set of such tensors a set of addresses?
+  // True if a set of such tensors is a set of addresses.
   bool are_by_identity(PyObject *tensor) const;
 
   // That of one of the two types, or null.
@@ -219,7 +219,7 @@ int value_kind_by(const TypeFacts &facts, PyObject *value, ValueKind *kind, Tens
 
 // The switch of modtree.__future__, which holds for tensors of all families; -1 on error.
 int own_switch(ConversionSwitch which);
-// Is that on, or the one of any library that was met? -1 on error.
+// 1 if that is on, or the one of any library that was met; -1 on error.
 int switch_anywhere(ConversionSwitch which);
 
 // Makes `family` known for `type` (the NumPy family registers its exact types so that nothing is

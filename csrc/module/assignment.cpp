@@ -199,8 +199,8 @@ inline PyObject *registry_to_fill(ModuleObject *module) {
   return mapping ? mapping : require(module, slot);
 }
 
-// May a parameter or a module go in by a plain dict store? No hook, override, class attribute,
-// internal name or registry of another class is in the way.
+// True if a plain dict store may put in a parameter or a module: no hook, override, class
+// attribute, internal name or registry of another class is in the way.
 inline bool stores_directly(ModuleObject *module, PyObject *name, PyObject *hooks,
                             bool known_plain = false) {
   return !has_entries(hooks) && Py_TYPE(module)->tp_getattro == module_tp_getattro &&

@@ -36,7 +36,7 @@ void seal(OwnAttributes &attributes, PyTypeObject **sealed, PyTypeObject *module
   class_cache.clear();
 }
 
-// Are objects of the class made as Module's are, by `cls.__new__` too?
+// True if objects of the class are made as Module's are, by `cls.__new__` too.
 bool inherits_new(PyTypeObject *type) {
   return type->tp_new == module_tp_new && Py_TYPE(type)->tp_getattro == PyType_Type.tp_getattro;
 }

@@ -79,8 +79,8 @@ public:
   bool overrides_any() const {
     return bits_ & (... | (std::uint64_t{1} << static_cast<int>(methods)));
   }
-  // Does it inherit all that copy.deepcopy and pickle look up on a class and its instances? What
-  // the dispatch tables of these hold for it is no fact of the class.
+  // True if it inherits all that copy.deepcopy and pickle look up on a class and its instances.
+  // What the dispatch tables of these hold for it is no fact of the class.
   bool inherits_copying() const { return bits_ & kInheritsCopying; }
   // Is `__dict__` of its instances what Module gives, not a property of the class?
   bool inherits_dict() const { return bits_ & kInheritsDict; }
