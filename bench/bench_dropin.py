@@ -57,8 +57,11 @@ def measure(parts: list[str], rounds: int) -> list[dict[str, Any]]:
 
 
 def _text(value: float, name: str) -> str:
-    if "bytes" in name:
-        return f"{value:,.0f}"
+    return f"{value:,.0f}" if "bytes" in name else time_text(value)
+
+
+def time_text(value: float) -> str:
+    """Seconds in the unit that has a digit before the point."""
     for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
         if value * factor >= 1 or unit == "us":
             return f"{value * factor:,.{0 if value * factor >= 100 else 1}f} {unit}"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""``python -m bench.readme``: puts the tables of the last runs into README.md and, of the
-comparison with other libraries, into docs/performance.md, with a plot beside it.
+"""``python -m bench.readme``: writes the tables of the last runs into docs/performance.md, with a
+plot beside it, and six of their rows into README.md.
 """
 
 from __future__ import annotations
@@ -15,11 +15,25 @@ from typing import Any
 from . import bench_dropin, bench_peers, plot
 from .common import FLOOR, OURS, OURS_TORCH, ROOT, TORCH, TORCH_FLOOR, number, ratio_of
 
-_TREE, _TRAINING, _DROPIN = "bench", "bench-autograd", "bench-dropin"
-_PEERS, _ALL_PEERS, _GROWTH = "bench-peers", "bench-peers-all", "bench-peers-growth"
+_FRONT, _TREE, _TRAINING, _DROPIN = "bench-front", "bench", "bench-autograd", "bench-dropin"
+_ALL_PEERS, _GROWTH = "bench-peers-all", "bench-peers-growth"
 
-#: Of the comparison with other libraries README has these rows, docs/performance.md all.
-_PEER_ROWS = (
+_TREE_FILE, _DROPIN_FILE = "bench.json", "bench-dropin.json"
+
+#: README's rows: what it says of them, the file they come from, and their key or name there.
+_FRONT_ROWS = (
+    ("read a parameter, `m.weight`", _TREE_FILE, "read.parameter"),
+    ("call a module, `m(x)`", _TREE_FILE, "call"),
+    ("walk, `list(m.named_parameters())`", _TREE_FILE, "experts.named_parameters.repeated"),
+    ("load, `m.load_state_dict(sd)`", _TREE_FILE, "experts.load"),
+    ("decode a token, small Llama", _DROPIN_FILE, "Llama: greedy decoding"),
+    ("a training step, small Llama", _DROPIN_FILE, "Llama: training step"),
+)
+
+#: Of the whole-tree rows one model is enough.
+_LEFT_OUT = ("ResNet-50: ", "expert tree: ")
+
+_ROWS = (
     "construct.empty",
     "bytes.empty",
     "read.parameter",
@@ -39,7 +53,7 @@ _PEER_ROWS = (
 )
 
 #: Of the whole-tree rows one model is enough.
-_NOT_IN_README = ("ResNet-50: ", "expert tree: ")
+_LEFT_OUT = ("ResNet-50: ", "expert tree: ")
 
 _ROWS = (
     "read.parameter",
@@ -78,6 +92,38 @@ _ROWS = (
 )
 
 
+def front_text_of(tree: dict[str, Any], dropin: dict[str, Any]) -> str:
+    """README's paragraph and table: six rows on torch's class and on modtree's."""
+    machine, other = tree["machine"], dropin["machine"]
+    text = (
+        f"CPU time on one thread of {machine['cpu']} ({machine['python']}, torch "
+        f"{machine['torch']}). The first four rows are measured on modules with torch leaves, walk "
+        "and load on a tree of 15,862 modules and 47,092 tiny parameters "
+        f"(`{machine['command']}`, commit {machine['commit']}); the last two are programs under "
+        f"`modtree run` (`{other['command']}`, commit {other['commit']})."
+    )
+    lines = [
+        textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False),
+        "",
+        "| what | per | torch | modtree | times as fast |",
+        "|---|---|---:|---:|---:|",
+    ]
+    rows = {(_TREE_FILE, row["key"]): row for row in tree["rows"]}
+    rows |= {(_DROPIN_FILE, row["name"]): row for row in dropin["rows"]}
+    for title, file, key in _FRONT_ROWS:
+        row = rows[file, key]
+        if file == _TREE_FILE:
+            values = [row["values"][side] for side in (TORCH, OURS_TORCH)]
+            cells = [f"{number(value)} ns" for value in values]
+        else:
+            values = [row[side] for side in bench_dropin.SIDES]
+            cells = [bench_dropin.time_text(value) for value in values]
+        times = values[0] / values[1]
+        ratio = f"{times:.0f}" if times >= 10 else f"{times:.1f}"
+        lines.append(f"| {title} | {row['per']} | {cells[0]} | {cells[1]} | {ratio} |")
+    return "\n".join(lines)
+
+
 def text_of(record: dict[str, Any]) -> str:
     """The paragraph and the table."""
     machine = record["machine"]
@@ -88,14 +134,14 @@ def text_of(record: dict[str, Any]) -> str:
         f"measured with `{machine['command']}`. Most rows are of a mixture-of-experts tree with "
         "15,862 modules and 47,092 tiny parameters, the last ones of a chain of 900 modules. The "
         "floor is the least that CPython and NumPy need for the same result, for torch leaves the "
-        "least that torch needs; [bench/README.md](bench/README.md) says how to read it."
+        "least that torch needs; `bench/README.md` says how to read it."
     )
     lines = [
         textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False),
         "",
         "| operation | per | floor | modtree | modtree, torch leaves | torch | ratio to the floor "
-        "(torch leaves) | torch / modtree | reach |",
-        "|---|---|---:|---:|---:|---:|---:|---:|---|",
+        "(torch leaves) | torch / modtree |",
+        "|---|---|---:|---:|---:|---:|---:|---:|",
     ]
     for key in _ROWS:
         if key not in rows:
@@ -110,19 +156,8 @@ def text_of(record: dict[str, Any]) -> str:
         per = row["per"] if row["unit"] == "ns" else f"{row['per']}, {row['unit']}"
         cells = " | ".join(number(v) for v in values)
         title = row["title"] + (", chain" if key.startswith("chain900") else "")
-        lines.append(
-            f"| {title} | {per} | {cells} | {floors[0]} ({floors[1]}) | {ratio} | {_reached(row)} |"
-        )
+        lines.append(f"| {title} | {per} | {cells} | {floors[0]} ({floors[1]}) | {ratio} |")
     return "\n".join(lines)
-
-
-def _reached(row: dict[str, Any]) -> str:
-    """The budgets of a row, those that were missed marked."""
-    said = []
-    for budget in row["budgets"]:
-        which = "torch leaves " if budget["side"] == OURS_TORCH else ""
-        said.append(f"{which}{budget['budget']}" + ("" if budget["met"] else " (missed)"))
-    return ", ".join(said) or "-"
 
 
 def training_text_of(record: dict[str, Any]) -> str:
@@ -154,7 +189,7 @@ def dropin_text_of(record: dict[str, Any]) -> str:
     rows = [
         row
         for row in record["rows"]
-        if row["per"] != "call" or not row["name"].startswith(_NOT_IN_README)
+        if row["per"] != "call" or not row["name"].startswith(_LEFT_OUT)
     ]
     text = (
         "CPU time of the same programs on torch's class and on modtree's, one thread of "
@@ -177,18 +212,8 @@ def _peer_paragraph(record: dict[str, Any]) -> str:
     return textwrap.fill(text, 100)
 
 
-def peers_text_of(record: dict[str, Any]) -> str:
-    """README's table of the run of bench.bench_peers."""
-    more = (
-        "[docs/performance.md](docs/performance.md) has all rows, the expressions that were run "
-        "and what a library could not do."
-    )
-    table = bench_peers.table(record, _PEER_ROWS)
-    return f"{_peer_paragraph(record)}\n{textwrap.fill(more, 100)}\n\n{table}"
-
-
 def all_peers_text_of(record: dict[str, Any]) -> str:
-    """The whole comparison, for docs/performance.md."""
+    """The comparison with other libraries."""
     keys = tuple(row["key"] for row in record["rows"] if not row["key"].startswith("growth."))
     parts = [_peer_paragraph(record), bench_peers.table(record, keys)]
     wrapped = "\n".join(
@@ -213,6 +238,17 @@ def insert(page: str, text: str, mark: str = _TREE) -> str:
     return pattern.sub(lambda _: f"{begin}\n{text}\n{end}", page)
 
 
+def _read(path: Path) -> dict[str, Any] | None:
+    if path.is_file():
+        return json.loads(path.read_text())
+    print(f"{path} is not there: its tables stay as they are")
+    return None
+
+
+def _write(page: Path, mark: str, text: str) -> None:
+    page.write_text(insert(page.read_text(), text, mark))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.readme", description=__doc__)
     parser.add_argument(
@@ -221,24 +257,22 @@ def main() -> int:
     parser.add_argument("--page", type=Path, default=ROOT / "README.md")
     parser.add_argument("--docs", type=Path, default=ROOT / "docs" / "performance.md")
     options = parser.parse_args()
-    peers = "peers.json"
-    for page, name, mark, make in (
-        (options.page, "bench.json", _TREE, text_of),
-        (options.page, "autograd.json", _TRAINING, training_text_of),
-        (options.page, "bench-dropin.json", _DROPIN, dropin_text_of),
-        (options.page, peers, _PEERS, peers_text_of),
-        (options.docs, peers, _ALL_PEERS, all_peers_text_of),
-        (options.docs, peers, _GROWTH, growth_text_of),
+    tree, dropin = (_read(options.folder / name) for name in (_TREE_FILE, _DROPIN_FILE))
+    training, peers = (_read(options.folder / name) for name in ("autograd.json", "peers.json"))
+    if tree and dropin:
+        _write(options.page, _FRONT, front_text_of(tree, dropin))
+    for record, mark, make in (
+        (tree, _TREE, text_of),
+        (dropin, _DROPIN, dropin_text_of),
+        (training, _TRAINING, training_text_of),
+        (peers, _ALL_PEERS, all_peers_text_of),
+        (peers, _GROWTH, growth_text_of),
     ):
-        path = options.folder / name
-        if path.is_file():
-            text = make(json.loads(path.read_text()))
-            page.write_text(insert(page.read_text(), text, mark))
-        else:
-            print(f"{path} is not there: the table {mark} stays as it was")
-    if (path := options.folder / peers).is_file():
+        if record:
+            _write(options.docs, mark, make(record))
+    if peers:
         try:
-            plot.draw_growth(json.loads(path.read_text()), options.docs.with_name("growth.svg"))
+            plot.draw_growth(peers, options.docs.with_name("growth.svg"))
         except ImportError as error:
             print(f"no plot: {error} (pip install '.[bench]')")
     return 0

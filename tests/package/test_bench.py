@@ -351,13 +351,40 @@ def test_readme_table_goes_between_its_marks():
     values = {common.FLOOR: 1.0, common.OURS: 2.0, common.TORCH: 9.0}
     rows = [common.to_json(common.Result("call", "the call", "call", values, (common.Budget(3),)))]
     text = readme.text_of({"machine": machine, "rows": rows})
-    assert "| the call | call | 1.0 | 2.0 | - | 9.0 | 2.00 (-) | 4.5 | <= 3 x floor |" in text
+    assert "| the call | call | 1.0 | 2.0 | - | 9.0 | 2.00 (-) | 4.5 |\n" in text + "\n"
     page = "a\n<!-- bench: begin -->\nold\n<!-- bench: end -->\nb\n"
     new = readme.insert(page, text)
     assert new.startswith("a\n") and new.endswith("\nb\n") and "old" not in new and text in new
     assert readme.insert(new, text) == new
     with pytest.raises(ValueError, match="no <!-- bench"):
         readme.insert("nothing", text)
+
+
+def test_readme_has_six_rows_of_two_runs():
+    readme, common = load_bench("readme"), load_bench("common")
+    machine = dict.fromkeys(("cpu", "python", "torch", "commit", "command"), "x")
+    tree = {
+        "machine": machine,
+        "rows": [
+            {"key": key, "per": "item", "values": {common.TORCH: 30.0, common.OURS_TORCH: 2.0}}
+            for _, file, key in readme._FRONT_ROWS
+            if file == "bench.json"
+        ],
+    }
+    dropin = {
+        "machine": machine,
+        "rows": [
+            {"name": name, "per": "token", "torch": 3e-3, "modtree run": 2e-3}
+            for _, file, name in readme._FRONT_ROWS
+            if file == "bench-dropin.json"
+        ],
+    }
+    text = readme.front_text_of(tree, dropin)
+    assert text.count(" | item | 30.0 ns | 2.0 ns | 15 |") == 4
+    assert text.count(" | token | 3.0 ms | 2.0 ms | 1.5 |") == 2
+    assert text in readme.insert((ROOT / "README.md").read_text(), text, readme._FRONT)
+    for mark in (readme._TREE, readme._TRAINING, readme._DROPIN):
+        assert "new" in readme.insert((ROOT / "docs/performance.md").read_text(), "new", mark)
 
 
 def test_unknown_sides_are_refused_by_name():

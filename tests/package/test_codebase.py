@@ -276,6 +276,27 @@ def test_check_script_runs_the_commands_of_readme():
 
 
 @needs_sources
+@pytest.mark.parametrize("name, most", [("README.md", 120), ("CHANGELOG.md", 60)])
+def test_the_first_pages_are_short(name, most):
+    """Of the changelog, each release."""
+    releases = re.split(r"^## ", (ROOT / name).read_text(encoding="utf-8"), flags=re.MULTILINE)
+    parts = ["".join(releases)] if name == "README.md" else releases[1:]
+    assert [part[:20] for part in parts if len(part.splitlines()) > most] == []
+
+
+@needs_sources
+def test_targets_stay_with_the_benchmarks():
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/guide/*.md")]
+    wrong = [
+        f"{path.relative_to(ROOT)}: {line}"
+        for path in pages
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if line.startswith("|") and re.search(r"\(missed\)|<= [\d.]+ x", line)
+    ]
+    assert wrong == []
+
+
+@needs_sources
 def test_lines_of_python_have_100_columns():
     """With what ruff overlooks: comments for linters at the end."""
     wrong = [
