@@ -23,7 +23,7 @@ version = release = modtree.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["api/README.md"]
-myst_enable_extensions = ["dollarmath"]
+myst_enable_extensions = ["deflist", "dollarmath"]
 myst_heading_anchors = 3
 # The pages link to sources as the repository has them; there the links work.
 # ref.python: an error named in Raises may have a namesake, as checkpoints of files and of
