@@ -323,6 +323,31 @@ def test_lines_of_documents_have_100_columns():
     assert wrong == []
 
 
+def anchors(page: Path) -> set[str]:
+    """What GitHub and the site make of the headings of a page."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).strip().replace(" ", "-") for h in headings}
+
+
+@needs_sources
+def test_links_of_documents_lead_somewhere():
+    """The site does not warn of files that are not pages of it."""
+    wrong = []
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/*.md")]
+    for page in {*pages, *ROOT.glob("tests/*/*.md")}:
+        text = re.sub(
+            r"^( *)```.*?^\1```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S
+        )
+        for link in re.findall(r"\]\(([^)\s]+)\)", text):
+            file, _, anchor = link.partition("#")
+            target = page.parent / file if file else page
+            if link.startswith(("https:", "mailto:")) or file.endswith(".rst"):
+                continue  # the pages in docs/api are written when the site is built
+            if not target.exists() or (anchor and anchor not in anchors(target)):
+                wrong.append(f"{page.relative_to(ROOT)}: {link}")
+    assert wrong == []
+
+
 # -- tools, where present --------------------------------------------------------------------------
 
 
