@@ -14,8 +14,8 @@ from typing_extensions import Self
 from modtree._module.loading.rename import Rename
 from modtree._module.loading.report import LoadReport
 from modtree._module.module import Module
-from modtree._module.parameter import Parameter
 from modtree._module.state_dict import _IncompatibleKeys
+from modtree._tensor.parameter import Parameter
 from modtree._tensor.tensor import Tensor
 
 _T = TypeVar("_T")

@@ -11,13 +11,22 @@ from __future__ import annotations
 import importlib
 import opcode
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from importlib.machinery import PathFinder
 from types import FunctionType, ModuleType
 from typing import Any
 
 from modtree import _C
 
-__all__ = ["absent", "answer_for_missing", "name_by_public_path", "refuse_second", "remember"]
+__all__ = [
+    "absent",
+    "answer_for_missing",
+    "answer_lazily",
+    "complete_numpy_side",
+    "name_by_public_path",
+    "refuse_second",
+    "remember",
+]
 
 #: Where the pages of docs/ can be read; an installed package has none of them.
 PAGES = "https://modtree.readthedocs.io/en/latest/"
@@ -27,8 +36,13 @@ _IMPORT_FROM = opcode.opmap["IMPORT_FROM"]
 
 
 def remember() -> None:
-    """Keeps the modules of a finished import."""
-    loaded = {k: v for k, v in sys.modules.items() if k.partition(".")[0] == "modtree"}
+    """Keeps the modules that are imported by now."""
+    loaded = {
+        name: module
+        for name, module in sys.modules.items()
+        if name.partition(".")[0] == "modtree"
+        and not getattr(module.__spec__, "_initializing", False)
+    }
     _C._imported = {**getattr(_C, "_imported", {}), **loaded}
 
 
@@ -45,6 +59,14 @@ def refuse_second(name: str) -> None:
             f"of it, which gives the same modules back, or start another process",
             name=name,
         )
+
+
+def complete_numpy_side() -> None:
+    """For the packages of the NumPy side, in their first lines: whichever of their files is
+    imported first, all that a tensor needs at run time is imported, in one order.
+    """
+    if "modtree._numpy_side" not in sys.modules:
+        importlib.import_module("modtree._numpy_side")
 
 
 def name_by_public_path(module: str, public: list[str]) -> None:
@@ -104,6 +126,41 @@ def answer_for_missing(module: str, submodules: tuple[str, ...] = (), reason: st
     answer: Callable[[str], Any] = __getattr__
     answer.__module__ = module
     vars(there)["__getattr__"] = answer
+
+
+def answer_lazily(module: str, homes: Mapping[str, str], others: str) -> None:
+    """Gives a package what to answer for its public names: each is imported when it is first asked
+    for, and is an attribute from then on.
+
+    Args:
+        module: The name of the package.
+        homes: The module of a name that comes alone.
+        others: The module that puts all the rest of ``__all__`` into the package's namespace.
+    """
+    there = sys.modules[module]
+    if "__getattr__" in vars(there):  # a second import of the package
+        return
+
+    def __getattr__(name: str) -> Any:
+        if name in homes:
+            value = getattr(importlib.import_module(homes[name]), name)
+            vars(there)[name] = value
+            return value
+        full_name = f"{module}.{name}"
+        if PathFinder.find_spec(full_name, there.__path__) is not None:
+            return importlib.import_module(full_name)
+        if name in there.__all__:
+            importlib.import_module(others)
+            if name in vars(there):
+                return vars(there)[name]
+        raise absent(there, name, sys._getframe(1))
+
+    def __dir__() -> list[str]:
+        return sorted({*vars(there), *there.__all__})
+
+    for answer in (__getattr__, __dir__):
+        answer.__module__ = module
+        vars(there)[answer.__name__] = answer
 
 
 def _is_import_from(frame: Any) -> bool:

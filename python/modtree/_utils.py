@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from modtree._module.parameter import Parameter
 from modtree._ops.functions import cat
+from modtree._tensor.parameter import Parameter
 from modtree._tensor.tensor import Tensor
 
 __all__ = [

@@ -7,6 +7,8 @@ import contextlib
 import warnings
 from typing import Any
 
+from modtree import _imports
+
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]
 
 
@@ -127,3 +129,6 @@ class GradScaler:
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Nothing."""
+
+
+_imports.answer_for_missing(__name__)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from modtree import _imports
 from modtree._tensor.random import (
     Generator,
     default_generator,
@@ -24,3 +25,5 @@ __all__ = [
     "seed",
     "set_rng_state",
 ]
+
+_imports.answer_for_missing(__name__)

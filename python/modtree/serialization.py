@@ -8,6 +8,7 @@ import os
 import pickle
 from typing import Any
 
+from modtree import _imports
 from modtree._checkpoint.atomic import atomic_file
 from modtree._serialization.torch_archive import load_archive
 from modtree._serialization.torch_leaves import load_pickle
@@ -162,3 +163,6 @@ def _moved(value: Any, device: Any, memo: dict[int, Any]) -> Any:
         return value
     memo[id(value)] = result
     return result
+
+
+_imports.answer_for_missing(__name__)

@@ -15,7 +15,7 @@ READERS = {
     "open_checkpoint": mt.checkpoints.open_checkpoint,
     "verify": mt.checkpoints.verify,
     "convert": lambda path: mt.checkpoints.convert(path, f"{path}.out.safetensors"),
-    "diff": lambda path: mt.diff(path, path),
+    "diff": lambda path: mt.compare(path, path),
 }
 reader = pytest.mark.parametrize("read", READERS.values(), ids=READERS)
 

@@ -251,7 +251,7 @@ def damaged(tmp_path):
     weight = mt.arange(100.0)
     state = {"first": mt.ones(3), "weight": weight, "tied": weight}
     mt.save(state, path, format="torch")
-    assert mt.checkpoints.verify(path) == [] and not mt.diff(path, path)
+    assert mt.checkpoints.verify(path) == [] and not mt.compare(path, path)
     flipped(path, weight)
     return path
 
@@ -287,8 +287,8 @@ def test_damaged_values_are_neither_compared_nor_converted(damaged, tmp_path):
     whole = tmp_path / "whole.safetensors"
     mt.save_file({"first": mt.ones(3), "weight": mt.arange(100.0)}, whole)
     for compare in (
-        lambda: mt.diff(damaged, whole),
-        lambda: mt.diff(whole, damaged),
+        lambda: mt.compare(damaged, whole),
+        lambda: mt.compare(whole, damaged),
         lambda: mt.checkpoints.convert(damaged, tmp_path / "new.safetensors"),
         lambda: mt.checkpoints.convert(damaged, tmp_path / "new.pt"),
     ):
@@ -303,7 +303,7 @@ def test_a_changed_byte_of_a_shard_is_found(damaged, tmp_path):
     problems = mt.checkpoints.verify(tmp_path / "model.bin.index.json")
     assert [(problem.kind, problem.key) for problem in problems] == [("damaged", "weight")]
     with pytest.raises(mt.CheckpointError, match="CRC"):
-        mt.diff(tmp_path / "model.bin.index.json", {"weight": mt.arange(100.0)})
+        mt.compare(tmp_path / "model.bin.index.json", {"weight": mt.arange(100.0)})
 
 
 def test_every_changed_byte_that_a_load_finds_is_found(tmp_path):

@@ -23,7 +23,7 @@ def test_dtype(cli, model):
     ended = cli("convert", model, "half.safetensors", "--dtype", "float16")
     assert ended.status == 0 and ended.err == ""
     assert ended.lines == ["half.safetensors: safetensors, 14 entries, 260 B"]
-    found = mt.diff(model, "half.safetensors")
+    found = mt.compare(model, "half.safetensors")
     assert not found.values and set(found.dtypes.values()) == {("float32", "float16")}
 
 
@@ -35,7 +35,7 @@ def test_shards(cli, model):
     assert cli("diff", model, "shards.safetensors.index.json").status == 0
     ended = cli("convert", "shards.safetensors.index.json", "one.safetensors")
     assert ended.lines == ["one.safetensors: safetensors, 14 entries, 520 B"]
-    assert Path("one.safetensors").exists() and not mt.diff(model, "one.safetensors")
+    assert Path("one.safetensors").exists() and not mt.compare(model, "one.safetensors")
 
 
 def test_rename_and_match(cli, model):

@@ -85,7 +85,7 @@ def test_reload_of_the_package():
 
 @pytest.mark.parametrize(
     "name",
-    ["_module.module", "_module.parameter", "_tensor.tensor", "_tensor.devices", "families.numpy"],
+    ["_module.module", "_tensor.parameter", "_tensor.tensor", "_tensor.devices", "families.numpy"],
 )
 def test_what_native_code_holds_is_not_executed_twice(name):
     run(f"""

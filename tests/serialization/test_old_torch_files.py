@@ -129,6 +129,6 @@ def test_checkpoints_of_the_old_form(tmp_path):
     assert mt.checkpoints.verify(path) == []
     assert_same(dict(mt.load_file(path)), dict(net.state_dict()))
     mt.checkpoints.convert(path, tmp_path / "new.safetensors")
-    assert not mt.diff(path, tmp_path / "new.safetensors")
+    assert not mt.compare(path, tmp_path / "new.safetensors")
     path.write_bytes(path.read_bytes()[:-1])
     assert [problem.kind for problem in mt.checkpoints.verify(path)] == ["damaged"]

@@ -78,6 +78,6 @@ both, where = F.max_pool2d(mt.randn(1, 1, 4, 4), 2, return_indices=True)
 convolved = nn.Conv2d(1, 2, kernel_size=3, padding="same")(mt.randn(1, 1, 4, 4))
 mt.save(model.state_dict(), "model.pt")
 model.load_state_dict(mt.load("model.pt", map_location="cpu"))
-changed = mt.diff(model, model.state_dict(), rtol=1e-3, rename={"module.": ""})
+changed = mt.compare(model, model.state_dict(), rtol=1e-3, rename={"module.": ""})
 names: list[str] = changed.only_in_a
 neighbours: Tensor = mt.diff(weight, 2, dim=0)

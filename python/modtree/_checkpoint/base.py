@@ -12,11 +12,20 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from modtree import _C
+from modtree import _C, _imports
 from modtree._module.state_dict import StateDict
-from modtree._ops.strided import strided_view
+from modtree._strides import strided_view
 
-__all__ = ["Checkpoint", "CheckpointError", "Entry", "View", "bytes_of", "completed", "shortened"]
+__all__ = [
+    "Checkpoint",
+    "CheckpointError",
+    "Entry",
+    "View",
+    "bytes_of",
+    "completed",
+    "shortened",
+    "tensor_of",
+]
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
@@ -48,6 +57,12 @@ def bytes_of(array: np.ndarray) -> memoryview:
     """The bytes of the elements in their order; a copy where they do not lie so in memory."""
     elements = np.ascontiguousarray(array).reshape(-1)
     return memoryview(elements.view(np.uint8))  # type: ignore[arg-type]
+
+
+def tensor_of(array: np.ndarray) -> Any:
+    """A tensor of modtree over the memory of an array."""
+    _imports.complete_numpy_side()  # many programs read files without making such a tensor
+    return _C.from_array(array)
 
 
 def shortened(value: Any, length: int = 120) -> str:
@@ -217,7 +232,7 @@ def completed(tensors: dict[str, Any], beside: _Beside) -> Any:
 def _view_of(tensor: Any, view: View) -> Any:
     array = tensor._array
     steps = [stride * array.itemsize for stride in view.strides]
-    return _C.from_array(strided_view(array.reshape(-1)[view.offset :], view.shape, steps))
+    return tensor_of(strided_view(array.reshape(-1)[view.offset :], view.shape, steps))
 
 
 def _in_place(

@@ -14,14 +14,13 @@ import numpy as np
 
 from modtree._checkpoint.base import Checkpoint, CheckpointError, View, bytes_of, completed
 from modtree._checkpoint.contents import Contents, SafetensorsContents
-from modtree._checkpoint.dtypes import BY_NAME, FileDtype, array_dtype, is_floating
+from modtree._checkpoint.dtypes import BY_NAME, FileDtype, array_dtype, is_floating, known_dtype
 from modtree._checkpoint.reader import INDEX_ENDING, open_checkpoint
 from modtree._checkpoint.record import Record
 from modtree._checkpoint.save import full_metadata, write_checkpoint
 from modtree._checkpoint.shards import as_size
 from modtree._module.loading.rename import rename_keys
 from modtree._module.state_dict import StateDict
-from modtree._tensor.dtypes import as_dtype
 
 __all__ = ["convert"]
 
@@ -202,7 +201,7 @@ class _TorchContents(Contents):
         self, checkpoint: Checkpoint, keys: dict[str, str], record: Record, types: _Types
     ) -> None:
         sizes = {key: math.prod(checkpoint.entries[old].shape) for key, old in keys.items()}
-        self.sizes = {key: n * as_dtype(types[key]).itemsize for key, n in sizes.items()}
+        self.sizes = {key: n * array_dtype(types[key]).itemsize for key, n in sizes.items()}
         self.metadata = _plain(checkpoint.metadata)
         self._checkpoint = checkpoint
         self._keys = keys
@@ -220,7 +219,7 @@ class _TorchContents(Contents):
         tensors = {}
         for key in keys:
             tensor = self._checkpoint.tensor(self._keys[key])
-            dtype = as_dtype(self._types[key])
+            dtype = known_dtype(self._types[key])
             with np.errstate(over="ignore"):
                 if tensor.dtype != dtype:
                     tensor = tensor.to(dtype)

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from modtree import _C
 
-__all__ = ["BY_CODE", "BY_NAME", "FileDtype", "array_dtype", "is_floating"]
+__all__ = ["BY_CODE", "BY_NAME", "FileDtype", "array_dtype", "is_floating", "known_dtype"]
 
 
 class FileDtype(NamedTuple):
@@ -59,14 +59,23 @@ def is_floating(name: str) -> bool:
     return name.startswith(("float", "bfloat"))
 
 
+def known_dtype(name: str) -> Any:
+    """The dtype of modtree with this name.
+
+    Raises:
+        TypeError: there is none.
+    """
+    known = _C._dtypes.get(name) or _C._stored_dtypes.get(name)
+    if known is None:
+        raise TypeError(f"tensors of {name} are not supported; pass such entries over")
+    return known
+
+
 def array_dtype(name: str) -> np.dtype:
     """NumPy's dtype of the values as they stand in a file.
 
     Raises:
         TypeError: NumPy has no such dtype, or not without the package ml_dtypes.
     """
-    known = _C._dtypes.get(name) or _C._stored_dtypes.get(name)
-    if known is None:
-        raise TypeError(f"tensors of {name} are not supported; pass such entries over")
-    dtype: np.dtype = known.dtype
+    dtype: np.dtype = known_dtype(name).dtype
     return dtype if dtype.itemsize == 1 or name in _C._stored_dtypes else dtype.newbyteorder("<")

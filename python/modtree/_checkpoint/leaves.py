@@ -15,18 +15,14 @@ from typing import Any
 import numpy as np
 
 from modtree import _C
-from modtree._checkpoint.base import CheckpointError, bytes_of, shortened
+from modtree._checkpoint.base import CheckpointError, bytes_of, shortened, tensor_of
 from modtree._checkpoint.dtypes import BY_NAME, FileDtype
 from modtree._checkpoint.record import Record
 from modtree._checkpoint.shared_memory import Sources, Spans, take_shared
-from modtree._module.parameter import Parameter
-from modtree._tensor.tensor import Tensor
 from modtree.families import family_of
 
 __all__ = ["Leaves", "leaves_of"]
 
-#: Types with nothing to find out about.
-_PLAIN = (Tensor, Parameter)
 #: Bytes of a tensor that is written together with its neighbours, and of what is written at once.
 _SMALL = 1 << 16
 _PIECE = 1 << 20
@@ -138,6 +134,7 @@ class _Usual:
     """
 
     def __init__(self) -> None:
+        self._plain = _plain_types()
         torch = sys.modules.get("torch")
         self._tensor = getattr(torch, "Tensor", None)
         self._parameter = getattr(getattr(torch, "nn", None), "Parameter", None)
@@ -146,13 +143,13 @@ class _Usual:
     def array(self, value: Any) -> tuple[np.ndarray, int] | None:
         """An array of the values or of their bits, and its address; None of what is not usual."""
         kind = type(value)
-        if kind is Tensor or kind is Parameter:
+        if kind in self._plain:
             if value.is_meta:
                 return None
             array = value._array
             return (array, value.data_ptr()) if array.flags.c_contiguous else None
         if kind is np.ndarray:
-            return (value, _C.from_array(value).data_ptr()) if _is_plain(value) else None
+            return (value, tensor_of(value).data_ptr()) if _is_plain(value) else None
         if kind is not self._tensor and kind is not self._parameter:
             return None
         try:
@@ -162,6 +159,12 @@ class _Usual:
         except (RuntimeError, TypeError, NotImplementedError):  # on a device, sparse, conjugated
             return None
         return (array, value.data_ptr()) if array.flags.c_contiguous else None
+
+
+def _plain_types() -> tuple[type, ...]:
+    """The classes of modtree's tensors with nothing to find out about; none before they exist."""
+    home = sys.modules.get("modtree._tensor.parameter")
+    return () if home is None else (home.Tensor, home.Parameter)
 
 
 def _torch_integers(torch: Any) -> dict[Any, Any]:
@@ -176,7 +179,7 @@ def _torch_integers(torch: Any) -> dict[Any, Any]:
 
 def _read(value: Any, key: str, path: str) -> tuple[FileDtype, Any] | None:
     """dtype and values of a tensor of any kind; None of what is none."""
-    if type(value) in _PLAIN:
+    if type(value) in _plain_types():
         name, source = value.dtype.name, None if value.is_meta else value._array
     elif isinstance(value, np.ndarray):
         name, source = value.dtype.name, value

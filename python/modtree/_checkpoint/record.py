@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from modtree._checkpoint.base import Checkpoint, CheckpointError, View, shortened
-from modtree._ops.strided import reach
+from modtree._strides import reach
 
 __all__ = ["RECORD_KEY", "Record", "take_record"]
 

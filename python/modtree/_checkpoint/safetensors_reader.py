@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from modtree import _C
-from modtree._checkpoint.base import Checkpoint, CheckpointError, Entry
+from modtree._checkpoint.base import Checkpoint, CheckpointError, Entry, tensor_of
 from modtree._checkpoint.dtypes import array_dtype
 from modtree._checkpoint.mapped import FileMap, map_file, open_regular
 from modtree._checkpoint.record import take_record
@@ -50,7 +49,7 @@ class SafetensorsCheckpoint(Checkpoint):
         return {key: place.shape for key, place in self._places.items()}
 
     def tensor(self, key: str) -> Any:
-        return _C.from_array(self.array(key))
+        return tensor_of(self.array(key))
 
     def array(self, key: str) -> np.ndarray:
         place = self._places[key]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The public functions that look at models: ``check``, ``diff`` and ``summary``.
+"""The public functions that look at models: ``check``, ``compare`` and ``summary``.
 
 What they stand on is imported when the first of them is called: few programs do.
 """
@@ -9,21 +9,18 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from modtree._checkpoint.base import Checkpoint
 from modtree._module.loading.rename import Rename
 from modtree._module.module import Module
-from modtree._ops import functions
-from modtree._ops.overridable import overridable
-from modtree._tensor.tensor import Tensor
 
 if TYPE_CHECKING:
     from modtree._inspection.check import Findings
     from modtree._inspection.diff_result import Diff
     from modtree._inspection.summary import Summary
 
-__all__ = ["check", "diff", "summary"]
+__all__ = ["Comparable", "can_be_compared", "check", "compare", "summary"]
 
 Comparable: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Checkpoint | Module
 
@@ -32,7 +29,7 @@ def _home(name: str) -> Any:
     return importlib.import_module(f"modtree._inspection.{name}")
 
 
-def _can_be_compared(value: Any) -> bool:
+def can_be_compared(value: Any) -> bool:
     """Is it a model, a state dict, a path or an open checkpoint?"""
     kinds = (str, os.PathLike, Mapping, Checkpoint)
     return isinstance(value, kinds) or callable(getattr(type(value), "state_dict", None))
@@ -143,42 +140,16 @@ def summary(
     return made
 
 
-@overload
-def diff(
+def compare(
     a: Comparable,
     b: Comparable,
-    /,
     *,
-    rtol: float = ...,
-    atol: float = ...,
-    values: bool = ...,
-    rename: Rename | None = ...,
-) -> Diff: ...
-@overload
-def diff(
-    input: Tensor,
-    n: int = ...,
-    dim: int = ...,
-    prepend: Tensor | None = ...,
-    append: Tensor | None = ...,
-    *,
-    out: Tensor | None = ...,
-) -> Tensor: ...
-def diff(
-    input: Any,
-    n: Any = 1,
-    dim: int = -1,
-    prepend: Any = None,
-    append: Any = None,
-    *,
-    out: Any = None,
     rtol: float = 0.0,
     atol: float = 0.0,
     values: bool = True,
-    rename: Any = None,
-) -> Any:
-    """``diff(a, b)`` compares two models, state dicts or checkpoints; of a tensor, differences of
-    neighbours.
+    rename: Rename | None = None,
+) -> Diff:
+    """Compares two models, state dicts or checkpoints: keys, shapes, dtypes and values.
 
     Models, state dicts and paths go together in any combination. Files are read tensor by tensor.
 
@@ -186,19 +157,15 @@ def diff(
     >>> before = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
     >>> after = copy.deepcopy(before)
     >>> after[0].bias.data[1] += 1
-    >>> print(mt.diff(before, after))
+    >>> print(mt.compare(before, after))
     a: Sequential a, 2 entries
     b: Sequential b, 2 entries
     values differ (1 of 2 entries):
       0.bias: 1 of 3 elements, by at most 1 (relative ...)
 
     Args:
-        input: ``a``: a model, a state dict, the path of a checkpoint, or a tensor.
-        n: ``b``, the same; of a tensor: how often differences are taken.
-        dim: Of a tensor: along which dimension.
-        prepend: Of a tensor: what is joined in front of it first.
-        append: Of a tensor: what is joined behind it first.
-        out: Of a tensor: where the result is written.
+        a: A model, a state dict, or the path of a checkpoint.
+        b: The same.
         rtol: Elements are the same when ``|a - b| <= atol + rtol * |b|``; NaN is the same as NaN.
         atol: See ``rtol``.
         values: Compare values, not only keys, shapes and dtypes.
@@ -206,25 +173,12 @@ def diff(
             ``{"module.": ""}``.
 
     Returns:
-        A :class:`Diff`, true where something differs; or a tensor.
+        A :class:`Diff`, true where something differs.
 
     Raises:
         TypeError: One of the two cannot be compared.
         OSError: A file cannot be opened.
-        CheckpointError: A file is damaged, or no checkpoint.
+        CheckpointError: A file is damaged, or not a checkpoint.
     """
-    if _can_be_compared(input):
-        if type(n) is int and n == 1:
-            raise TypeError("diff compares two models, state dicts or paths: b is missing")
-        if dim != -1 or not (prepend is append is out is None):
-            raise TypeError("dim, prepend, append and out are for tensors, not for comparisons")
-        return _home("diff").compare(input, n, rtol=rtol, atol=atol, values=values, rename=rename)
-    if rtol or atol or not values or rename is not None:
-        raise TypeError(
-            "rtol, atol, values and rename are for models, state dicts and paths, and diff got "
-            f"{type(input).__name__} to take differences of"
-        )
-    return functions.diff(input, n, dim, prepend, append, out=out)
-
-
-diff = overridable(diff)
+    found: Diff = _home("diff").compare(a, b, rtol=rtol, atol=atol, values=values, rename=rename)
+    return found

@@ -9,11 +9,10 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import modtree
 from modtree import _pytree
 from modtree._C import as_tuple
 from modtree._inspection.tree import Node, module_dict
-from modtree._tensor import creation
-from modtree._tensor.dtypes import as_dtype
 from modtree.families import family_of
 
 __all__ = ["arguments_of", "every_node", "holds_tensor"]
@@ -147,8 +146,8 @@ def _zeros(tree: Node, shape: tuple[int, ...], dtype: Any) -> Any:
     if dtype is None:
         dtype = _floating_dtype(tree)
     if name == "numpy":
-        kind = None if dtype is None else as_dtype(dtype)
-        return creation.zeros(shape, dtype=kind, device=device)
+        kind = None if dtype is None else modtree.as_dtype(dtype)
+        return modtree.zeros(shape, dtype=kind, device=device)
     as_torch_dtype = importlib.import_module("modtree.families.torch").as_torch_dtype
     return sys.modules["torch"].zeros(shape, dtype=as_torch_dtype(dtype), device=device)
 

@@ -14,7 +14,7 @@ from modtree._checkpoint.dtypes import array_dtype
 from modtree._checkpoint.reader import Checkpoint, Entry, open_checkpoint
 from modtree._module.loading.model_keys import ModelKeys
 from modtree._module.loading.rename import Rename, rename_function
-from modtree._ops.strided import strided_view
+from modtree._strides import strided_view
 
 __all__ = ["Facts", "NoValues", "Side", "open_side"]
 

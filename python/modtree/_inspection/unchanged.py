@@ -9,10 +9,9 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from modtree._inspection.libraries import libraries
 from modtree._inspection.tree import module_dict
 from modtree._module.undo import plain_methods
-from modtree._tensor.grad_mode import no_grad
-from modtree._tensor.random import get_rng_state, set_rng_state
 from modtree.families import TensorFamily, family_of
 
 __all__ = ["Modes", "keeps_buffers", "keeps_random_states", "nothing_recorded"]
@@ -86,9 +85,10 @@ class _Buffer:
 
 @contextlib.contextmanager
 def nothing_recorded() -> Iterator[None]:
-    """A context without gradients, for the tensors of modtree and, where it is loaded, torch."""
-    torch = sys.modules.get("torch")
-    with no_grad(), torch.no_grad() if torch is not None else contextlib.nullcontext():
+    """A context without gradients, for the tensors of all libraries."""
+    with contextlib.ExitStack() as contexts:
+        for library in libraries().values():
+            contexts.enter_context(library.no_grad())
         yield
 
 
@@ -104,13 +104,11 @@ def keeps_random_states() -> Iterator[None]:
 
 
 def _generators() -> Iterator[tuple[Callable[[], Any], Callable[[Any], Any]]]:
-    yield get_rng_state, set_rng_state
     yield random.getstate, random.setstate
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:
         yield numpy_random.get_state, numpy_random.set_state
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        yield torch.get_rng_state, torch.set_rng_state
-        if torch.cuda.is_initialized():
-            yield torch.cuda.get_rng_state_all, torch.cuda.set_rng_state_all
+    for library in libraries().values():
+        yield library.get_rng_state, library.set_rng_state
+        if library.cuda.is_initialized():
+            yield library.cuda.get_rng_state_all, library.cuda.set_rng_state_all

@@ -6,17 +6,14 @@
 from __future__ import annotations
 
 import builtins
-import itertools
 import re
 import sys
-import types
 import warnings
 from typing import Any, TypeVar
 
 import numpy as np
 
 from modtree import _C
-from modtree._tensor import settings
 from modtree.families import family_of
 
 _M = TypeVar("_M", bound=_C.ModuleBase)
@@ -279,35 +276,6 @@ def share_memory(self: _M) -> _M:
         return family.share_memory(tensor)
 
     return self._apply(share)
-
-
-# -- rarely used -----------------------------------------------------------------------------------
-
-
-def compile(self: Any, *args: Any, **kwargs: Any) -> None:
-    """Puts a compiled form of the call in the place of this module's call; the arguments are those
-    of ``torch.compile``.
-
-    With torch tensors as leaves that is ``torch.compile`` (of each ``forward`` in the tree, since
-    it does not see through native calls); with NumPy tensors it is :func:`modtree.compile`, which
-    changes nothing.
-    """
-    call = self._call_impl
-    compiler = settings.compile
-    if _has_torch_leaves(self):
-        compiler = sys.modules["torch"].compile
-        if not isinstance(call, (types.FunctionType, types.MethodType)):
-            call = types.MethodType(_call_impl_of, self)  # torch.compile takes no native methods
-    self._compiled_call_impl = compiler(call, *args, **kwargs)
-
-
-def _has_torch_leaves(module: Any) -> bool:
-    families = map(family_of, itertools.chain(module.parameters(), module.buffers()))
-    return "torch" in sys.modules and any(family.name == "torch" for family in families if family)
-
-
-def _call_impl_of(self: Any, *args: Any, **kwargs: Any) -> Any:
-    return self._call_impl(*args, **kwargs)
 
 
 def _replicate_for_data_parallel(self: Any) -> Any:

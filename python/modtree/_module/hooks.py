@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from modtree import _C
-from modtree._tensor.handles import RemovableHandle
+from modtree._module.handles import RemovableHandle
 from modtree.families import family_of
 
 __all__ = [

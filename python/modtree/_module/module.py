@@ -25,6 +25,7 @@ from modtree._C import (
     _global_module_registration_hooks,
     _global_parameter_registration_hooks,
 )
+from modtree._module import compiling as _compiling
 from modtree._module import conversions as _conversions
 from modtree._module import foreign as _foreign  # noqa: F401
 from modtree._module import repr as _repr
@@ -33,7 +34,7 @@ from modtree._module import walks as _walks  # noqa: F401
 from modtree._module.hooks import RemovableHandle, warn_non_full_backward_hook
 from modtree._module.loading import explain as _explain  # noqa: F401
 from modtree._module.loading import report as _report  # noqa: F401
-from modtree._module.parameter import Parameter
+from modtree.families import is_parameter
 
 __all__ = [
     "Module",
@@ -185,7 +186,7 @@ class Module(_C.ModuleBase):
             raise AttributeError(f"{parent._get_name()} has no attribute `{name}`")
         setattr(parent, name, module)
 
-    def get_parameter(self, target: str) -> Parameter:
+    def get_parameter(self, target: str) -> Any:
         """The parameter at a dotted path.
 
         Raises:
@@ -196,7 +197,7 @@ class Module(_C.ModuleBase):
         if not hasattr(module, name):
             raise AttributeError(f"{module._get_name()} has no attribute `{name}`")
         parameter = getattr(module, name)
-        if not isinstance(parameter, Parameter):
+        if not is_parameter(parameter):
             raise AttributeError(f"`{name}` is not an nn.Parameter")
         return parameter
 
@@ -364,7 +365,7 @@ class Module(_C.ModuleBase):
     half = _conversions.half
     bfloat16 = _conversions.bfloat16
     share_memory = _conversions.share_memory
-    compile = _conversions.compile
+    compile = _compiling.compile_module
     _replicate_for_data_parallel = _conversions._replicate_for_data_parallel
 
     # -- representation ----------------------------------------------------------------------------

@@ -1,77 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Operations: one file per group, each with its forward functions, rules for dtype and meta
 tensors, and derivatives.
-
-Importing this package enters all of them into the registry; ``GROUPS`` is the one list of them. Its
-order matters: a file may take operations of those before it out of the registry while it is
-imported.
 """
 
-from __future__ import annotations
+from modtree import _imports
 
-from importlib import import_module
-
-__all__ = ["GROUPS"]
-
-GROUPS = (
-    # of tensors
-    "unary",
-    "arithmetic",
-    "comparison",
-    "conditional",
-    "independent",
-    "reduce",
-    "variance",
-    "scan",
-    "softmax",
-    "shape",
-    "permute",
-    "broadcast",
-    "slices",
-    "strided",
-    "copy",
-    "join",
-    "pad",
-    "repeat",
-    "flip",
-    "diagonal",
-    "gather",
-    "index_select",
-    "index",
-    "masked",
-    "scatter_reduce",
-    "sort",
-    "count",
-    "special",
-    "incomplete_gamma",
-    "reparametrized",
-    "statistics",
-    "distance",
-    "linalg",
-    "einsum",
-    "decompositions",
-    "linalg_functions",
-    "householder",
-    "inplace_views",
-    "methods",
-    # of layers
-    "activation",
-    "linear",
-    "norm",
-    "conv",
-    "pool",
-    "unpool",
-    "fold",
-    "resample",
-    "embedding",
-    "attention",
-    "loss",
-    "ctc",
-    "grid_sample",
-    "recurrent",
-    "lstm",
-    "gru",
-)
-
-for _group in GROUPS:
-    import_module(f"modtree._ops.{_group}")
+_imports.complete_numpy_side()

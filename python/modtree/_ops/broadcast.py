@@ -10,7 +10,7 @@ import numpy as np
 from modtree._C import as_tuple
 from modtree._ops.generic import as_ints
 from modtree._ops.registry import define, derive, export, ops, unchanged
-from modtree._ops.strided import strided_view
+from modtree._strides import strided_view
 from modtree._tensor.size import Size
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from modtree._C import TensorBase
-from modtree.autograd.engine import grad
+from modtree._tensor.engine import grad
 
 
 def _alias(x: Any) -> Any:

@@ -40,7 +40,7 @@ def overridable_all(namespace: dict[str, Any], names: Any) -> None:
 
 def overridable_makers(namespace: dict[str, Any]) -> None:
     """The same for the functions in a namespace that make tensors: modes may take them over."""
-    for name in namespace["__all__"]:
+    for name in list(namespace):
         if getattr(namespace.get(name), "__module__", None) in _MAKERS:
             namespace[name] = overridable(namespace[name])
 

@@ -12,7 +12,7 @@ from modtree._ops.generic import Array, Spec, is_array, need_arrays, need_floati
 from modtree._ops.join import cat, stack
 from modtree._ops.matrix_product import matmul, turned_for_products
 from modtree._ops.registry import define, derive_jointly
-from modtree.autograd.engine import grad
+from modtree._tensor.engine import grad
 
 #: (what the input gives to the gates, the states before) -> the states after, the hidden state
 #: first.

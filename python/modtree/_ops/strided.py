@@ -10,8 +10,7 @@ import numpy as np
 
 from modtree._C import owner_of, shown_view
 from modtree._ops.registry import define, derive, export, ops
-
-_FIRST_OF_OTHERS = 256  # NumPy's number for the first dtype of another package
+from modtree._strides import reach, strided_view
 
 
 def _address(array: np.ndarray) -> int:
@@ -35,23 +34,6 @@ def copy_with_memory(array: np.ndarray, memo: dict[int, Any]) -> np.ndarray:
     flat = done.reshape(-1, order="A").view(np.uint8)
     offset = _address(array) - _address(owner)
     return np.ndarray(array.shape, array.dtype, flat, offset, array.strides)
-
-
-def strided_view(x: np.ndarray, shape: Any, steps: Any) -> np.ndarray:
-    """A view with these strides in bytes. NumPy's function knows a dtype by its letter, which the
-    dtypes of other packages do not all have.
-    """
-    if x.dtype.num < _FIRST_OF_OTHERS:
-        return np.lib.stride_tricks.as_strided(x, shape, steps)
-    plain = x.view(f"u{x.itemsize}")
-    return np.lib.stride_tricks.as_strided(plain, shape, steps).view(x.dtype)
-
-
-def reach(shape: Any, strides: Any) -> int:
-    """The number of elements from the first to the last."""
-    if 0 in shape:
-        return 0
-    return 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
 
 
 def _flat_memory(x: np.ndarray) -> tuple[np.ndarray, int]:

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 
 from modtree import _C
-from modtree._module.parameter import Buffer, Parameter, _rebuild_parameter
-from modtree._module.uninitialized import (
+from modtree._serialization.unpickle import Unfinished, Unpickler, UnpicklingError
+from modtree._tensor.devices import as_device, device
+from modtree._tensor.parameter import Buffer, Parameter, _rebuild_parameter
+from modtree._tensor.tensor import Size, Tensor, _rebuild, _rebuild_meta
+from modtree._tensor.uninitialized import (
     UninitializedBuffer,
     UninitializedParameter,
     _rebuild_uninitialized,
 )
-from modtree._serialization.unpickle import Unfinished, Unpickler, UnpicklingError
-from modtree._tensor.devices import as_device, device
-from modtree._tensor.tensor import Size, Tensor, _rebuild, _rebuild_meta
 
 __all__ = [
     "BUILDERS",
@@ -340,9 +340,9 @@ NAMES: dict[tuple[str, str], Any] = {
             (("modtree._tensor.dtypes", "modtree.dtypes"), "_dtype_by_name", _dtype_by_name),
             (("modtree.nn.parameter", "modtree.parameter"), "Buffer", Buffer),
             (("modtree.nn.parameter", "modtree.parameter"), "Parameter", Parameter),
-            (("modtree._module.parameter", "modtree.parameter"), "_rebuild_parameter", _parameter),
-            (("modtree._module.parameter",), "_parameter_of_bytes", _parameter_of_bytes),
-            (("modtree._module.uninitialized",), "_rebuild_uninitialized", _uninitialized),
+            (("modtree._tensor.parameter", "modtree.parameter"), "_rebuild_parameter", _parameter),
+            (("modtree._tensor.parameter",), "_parameter_of_bytes", _parameter_of_bytes),
+            (("modtree._tensor.uninitialized",), "_rebuild_uninitialized", _uninitialized),
             (("modtree.nn.parameter",), "UninitializedBuffer", UninitializedBuffer),
             (("modtree.nn.parameter",), "UninitializedParameter", UninitializedParameter),
             (("modtree", "modtree.tensor"), "Size", Size),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from modtree._C import owner_of
-from modtree._ops.strided import reach
+from modtree._strides import reach
 
 __all__ = ["Piece", "Storage", "empty_piece", "piece_of_array", "piece_of_torch", "storages_of"]
 

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from modtree import _C
-from modtree._module.parameter import Parameter
-from modtree._ops.strided import reach
 from modtree._serialization.names import check_bools, check_sizes, make_device, set_attributes
 from modtree._serialization.torch_storages import BYTES, STORAGES, Memory
 from modtree._serialization.unpickle import UnpicklingError
+from modtree._strides import reach
+from modtree._tensor.parameter import Parameter
 from modtree._tensor.tensor import Size, Tensor, _rebuild_meta
 
 __all__ = ["MAKERS", "NAMES", "Layout", "check_layout", "tensor_of", "tensor_of_bytes"]

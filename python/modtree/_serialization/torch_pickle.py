@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from modtree import _C
-from modtree._module.parameter import Parameter, is_lazy
 from modtree._module.state_dict import StateDict
 from modtree._serialization.late_tensors import LateTensor, finished
 from modtree._serialization.pickle_opcodes import BITS, Memo, number, text
@@ -26,9 +25,10 @@ from modtree._serialization.shared_memory import (
     piece_of_torch,
 )
 from modtree._tensor.devices import device
+from modtree._tensor.parameter import Parameter
 from modtree._tensor.size import Size
 from modtree._tensor.tensor import Tensor
-from modtree.families import family_of
+from modtree.families import family_of, is_lazy
 
 __all__ = ["TorchPickler"]
 

@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from modtree import _C
-from modtree._module.parameter import Parameter
-from modtree._ops.strided import reach
 from modtree._serialization import torch_names
 from modtree._serialization.archive import open_archive
 from modtree._serialization.names import BUILDERS, MAKERS, NAMES, check_sizes, set_attributes
 from modtree._serialization.torch_names import Layout, check_layout
 from modtree._serialization.torch_storages import BYTES, Record, Storages
 from modtree._serialization.unpickle import Unpickler, UnpicklingError
+from modtree._strides import reach
+from modtree._tensor.parameter import Parameter
 from modtree._tensor.tensor import Tensor
 
 __all__ = ["TensorRecord", "read_records", "records_in", "resolved"]

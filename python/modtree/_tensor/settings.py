@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -16,7 +15,6 @@ from modtree._tensor.dtypes import bfloat16, float16
 
 __all__ = [
     "are_deterministic_algorithms_enabled",
-    "compile",
     "get_autocast_dtype",
     "get_autocast_gpu_dtype",
     "get_deterministic_debug_mode",
@@ -203,43 +201,6 @@ def typename(obj: Any, /) -> str:
         return obj.__name__
     module = named.__module__ or ""
     return named.__qualname__ if module in ("", "builtins") else f"{module}.{named.__qualname__}"
-
-
-def compile(  # noqa: A001
-    model: Callable[..., Any] | None = None,
-    *,
-    fullgraph: bool = False,
-    dynamic: bool | None = None,
-    backend: str | Callable[..., Any] | None = None,
-    mode: str | None = None,
-    options: dict[str, Any] | None = None,
-    name: str | None = None,
-    disable: bool = False,
-    recompile_limit: int | None = None,
-    isolate_recompiles: bool = False,
-    shapes_spec: Any = None,
-) -> Any:
-    """The function or module itself: there is no compiler. Usable as a decorator; options are those
-    of torch's and change nothing.
-
-    Args:
-        model: The function or module; None when used as a decorator with arguments.
-        fullgraph: Accepted, like all that follow.
-        dynamic: Accepted.
-        backend: Accepted.
-        mode: Accepted; not together with ``options``.
-        options: Accepted; not together with ``mode``.
-        name: Accepted.
-        disable: Accepted.
-        recompile_limit: Accepted.
-        isolate_recompiles: Accepted.
-        shapes_spec: Accepted.
-    """
-    if mode is not None and options is not None:
-        raise RuntimeError(
-            "Either mode or options can be specified, but both can't be specified at the same time."
-        )
-    return (lambda function: function) if model is None else model
 
 
 _PROFILES: dict[str, dict[str, Any]] = {

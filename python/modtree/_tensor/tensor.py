@@ -13,13 +13,13 @@ import numpy as np
 import modtree._ops  # noqa: F401  # enters all operations into the registry
 import modtree._tensor.sampling  # noqa: F401  # enters the methods that draw
 from modtree import _C, _imports
+from modtree._module.handles import RemovableHandle
 from modtree._ops import registry
 from modtree._ops.numpy_protocol.dispatch import call_function, call_ufunc
 from modtree._ops.overridable import overridable, overridable_property
 from modtree._ops.strided import copy_with_memory
 from modtree._tensor import creation, dtypes, from_data, new_methods, shared, typed
 from modtree._tensor.devices import as_device, device
-from modtree._tensor.handles import RemovableHandle
 from modtree._tensor.layouts import strided
 from modtree._tensor.memory_formats import check_format, to_format
 from modtree._tensor.printing import numbers, tensor_text

@@ -16,8 +16,8 @@ from typing_extensions import Self
 
 from modtree._C import Node, TensorBase
 from modtree._C import dtype as _dtype
+from modtree._module.handles import RemovableHandle
 from modtree._tensor.devices import device as _device
-from modtree._tensor.handles import RemovableHandle
 from modtree._tensor.layouts import layout as _layout
 from modtree._tensor.layouts import memory_format as _memory_format
 from modtree._tensor.random import Generator

@@ -13,6 +13,7 @@ from modtree import (
     _batching,  # noqa: F401  # hands vmap over to native code
     _imports,
 )
+from modtree._tensor.engine import backward, grad
 from modtree._tensor.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from modtree.autograd import (
     forward_ad,
@@ -21,7 +22,6 @@ from modtree.autograd import (
     views,  # noqa: F401  # hands itself over to native code
 )
 from modtree.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
-from modtree.autograd.engine import backward, grad
 from modtree.autograd.function import Function, once_differentiable
 from modtree.autograd.gradcheck import gradcheck, gradgradcheck
 from modtree.autograd.variable import Variable

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from modtree._tensor.creation import zeros_like
+from modtree._tensor.engine import grad
 from modtree._tensor.grad_mode import enable_grad
-from modtree.autograd.engine import grad
 
 __all__ = [
     "UnpackedDualTensor",

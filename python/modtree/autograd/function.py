@@ -13,9 +13,9 @@ from modtree import _C
 from modtree._C import as_tuple
 from modtree._tensor.batch_levels import levels
 from modtree._tensor.creation import zeros
+from modtree._tensor.engine import refuse_second
 from modtree._tensor.grad_mode import no_grad
 from modtree.autograd import saved
-from modtree.autograd.engine import refuse_second
 
 __all__ = ["Function", "FunctionCtx", "once_differentiable"]
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from modtree import _C
+from modtree import _C, _imports
 from modtree._ops.registry import ops
 from modtree._tensor.creation import zeros_like
+from modtree._tensor.engine import grad
 from modtree._tensor.grad_mode import enable_grad
-from modtree.autograd.engine import grad
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
@@ -305,3 +305,6 @@ def hvp(
         strict: Raise when a result does not depend on an input, instead of zeros.
     """
     return vhp(func, inputs, v, create_graph, strict)
+
+
+_imports.answer_for_missing(__name__)

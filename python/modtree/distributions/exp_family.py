@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from modtree.autograd.engine import grad
+from modtree._tensor.engine import grad
 from modtree.distributions.distribution import Distribution
 
 __all__ = ["ExponentialFamily"]

@@ -8,7 +8,7 @@ from typing import Any
 
 from modtree._ops import functions as ops
 from modtree._ops.linalg_functions import solve_triangular
-from modtree.autograd.engine import grad
+from modtree._tensor.engine import grad
 from modtree.distributions.bernoulli import Bernoulli
 from modtree.distributions.beta import Beta
 from modtree.distributions.binomial import Binomial

@@ -10,11 +10,10 @@ import sys
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-import modtree.utils.hooks  # noqa: F401  # it has a RemovableHandle
 from modtree import _C
 from modtree import __future__ as _switches
 from modtree._module import module as _own_file
-from modtree._tensor.handles import RemovableHandle as _OwnHandle
+from modtree._module.handles import RemovableHandle as _OwnHandle
 from modtree.dropin import _checks, _faces
 
 __all__ = ["adopt", "adopted", "original_functions"]

@@ -17,7 +17,7 @@ from typing import Any
 from modtree import _C
 from modtree.families.base import TensorFamily
 
-__all__ = ["TensorFamily", "family_of", "find", "register"]
+__all__ = ["TensorFamily", "family_of", "find", "is_lazy", "is_parameter", "register"]
 
 # Root module of a library -> its family, or the name of the module that has it as ``family``.
 _families: dict[str, TensorFamily | str] = {
@@ -105,6 +105,18 @@ def family_of(value: Any) -> TensorFamily | None:
         return find(cls)
     family = _found[cls] = find(cls)
     return family
+
+
+def is_parameter(value: Any) -> bool:
+    """Is it a parameter of any library?"""
+    family = family_of(value)
+    return family is not None and bool(family.is_parameter(value))
+
+
+def is_lazy(value: Any) -> bool:
+    """Is it a parameter or buffer whose shape is not known yet?"""
+    family = family_of(value)
+    return family is not None and bool(family.is_uninitialized(value))
 
 
 def _load(root: str, mro: tuple[type, ...]) -> TensorFamily | None:

@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 
 from modtree import _C, _imports, families
-from modtree._module.parameter import Buffer, Parameter, _reduce_parameter
-from modtree._module.uninitialized import UninitializedTensorMixin
 from modtree._ops.registry import ops
 from modtree._tensor import creation, from_data, typed
 from modtree._tensor.devices import as_device
 from modtree._tensor.grad_mode import no_grad
 from modtree._tensor.memory_formats import to_format
+from modtree._tensor.module_tap import ModuleTap
+from modtree._tensor.parameter import Buffer, Parameter, _reduce_parameter
 from modtree._tensor.tensor import Tensor
+from modtree._tensor.uninitialized import UninitializedTensorMixin
 from modtree.families import base
-from modtree.families.module_tap import ModuleTap
 
 _imports.refuse_second(__name__)
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from modtree import _C
-from modtree._module.parameter import Parameter
+from modtree._tensor.parameter import Parameter
 from modtree._tensor.tensor import Tensor
 from modtree.families import family_of
 

@@ -7,6 +7,7 @@ They nest in any order: ``vmap(grad(f))`` gives a gradient for each sample.
 
 from __future__ import annotations
 
+from modtree import _imports
 from modtree._batching.vmap import vmap
 from modtree.func.forward import jacfwd, jvp, linearize
 from modtree.func.reverse import grad, grad_and_value, hessian, jacrev, vjp
@@ -26,3 +27,5 @@ __all__ = [
     "vjp",
     "vmap",
 ]
+
+_imports.answer_for_missing(__name__)

@@ -10,7 +10,7 @@ from modtree import _C, families
 from modtree._batching.level import materialized, plain
 from modtree._pytree import Structure, flatten, tree_map, unflatten
 from modtree._tensor.creation import zeros_like
-from modtree.autograd.engine import grad
+from modtree._tensor.engine import grad
 
 __all__ = ["Inputs", "chosen", "gradients", "replaced", "tensors_of"]
 

@@ -15,8 +15,8 @@ from modtree._module.containers import (
     Sequential,
 )
 from modtree._module.module import Module
-from modtree._module.parameter import Buffer, Parameter
-from modtree._module.uninitialized import UninitializedBuffer, UninitializedParameter
+from modtree._tensor.parameter import Buffer, Parameter
+from modtree._tensor.uninitialized import UninitializedBuffer, UninitializedParameter
 from modtree.nn import functional, init, parallel, parameter, utils
 from modtree.nn.activation import (
     CELU,

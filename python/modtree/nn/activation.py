@@ -7,8 +7,8 @@ import warnings
 from typing import Any
 
 from modtree._module.module import Module
-from modtree._module.parameter import Parameter
 from modtree._tensor.creation import empty
+from modtree._tensor.parameter import Parameter
 from modtree._tensor.tensor import Tensor
 from modtree.nn import functional as F
 from modtree.nn import init

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from modtree._module.module import Module
-from modtree._module.parameter import OptionalParameter, Parameter
 from modtree._tensor.creation import empty
+from modtree._tensor.parameter import OptionalParameter, Parameter
 from modtree._tensor.tensor import Tensor
 from modtree.nn import functional as F
 from modtree.nn import init

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 from modtree._C import as_tuple
 from modtree._module.module import Module
-from modtree._module.parameter import OptionalParameter, Parameter
 from modtree._tensor.creation import empty
+from modtree._tensor.parameter import OptionalParameter, Parameter
 from modtree._tensor.tensor import Tensor
 from modtree.nn import functional as F
 from modtree.nn import init

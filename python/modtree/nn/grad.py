@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 from modtree._C import as_tuple, is_grad_enabled
 from modtree._tensor.creation import zeros
+from modtree._tensor.engine import grad
 from modtree._tensor.grad_mode import enable_grad
 from modtree._tensor.tensor import Tensor
-from modtree.autograd.engine import grad
 from modtree.nn import functional as F
 
 __all__ = [

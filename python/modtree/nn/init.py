@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from modtree import _imports
 from modtree._ops.overridable import overridable_all
 from modtree._type_names import no_tensor
 
@@ -436,3 +437,5 @@ kaiming_uniform = _deprecated(kaiming_uniform_)
 kaiming_normal = _deprecated(kaiming_normal_)
 orthogonal = _deprecated(orthogonal_)
 sparse = _deprecated(sparse_)
+
+_imports.answer_for_missing(__name__)

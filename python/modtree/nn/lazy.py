@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from modtree._module.module import Module
-from modtree._module.parameter import is_lazy
 from modtree._module.undo import undone_on_error
+from modtree.families import is_lazy
 
 __all__ = ["LazyModuleMixin"]
 

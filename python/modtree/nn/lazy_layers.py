@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from modtree._module.uninitialized import UninitializedBuffer, UninitializedParameter
 from modtree._tensor.dtypes import long
 from modtree._tensor.from_data import tensor
 from modtree._tensor.tensor import Tensor
+from modtree._tensor.uninitialized import UninitializedBuffer, UninitializedParameter
 from modtree.nn import batchnorm, convolution, linear
 from modtree.nn.batchnorm import _BatchNorm, _InstanceNorm, _NormBase
 from modtree.nn.convolution import Ints, _ConvNd

@@ -10,9 +10,9 @@ import numpy as np
 
 from modtree._C import as_tuple
 from modtree._module.module import Module
-from modtree._module.parameter import OptionalParameter, Parameter
 from modtree._tensor.creation import empty
 from modtree._tensor.from_data import from_numpy
+from modtree._tensor.parameter import OptionalParameter, Parameter
 from modtree._tensor.tensor import Tensor
 from modtree.nn import functional as F
 from modtree.nn import init

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from modtree import _imports
 from modtree._module.module import Module
 
 __all__ = ["DataParallel", "DistributedDataParallel"]
@@ -48,3 +49,6 @@ class DistributedDataParallel(Module):
             "initialized, and cannot be: modtree runs in one process; ask "
             "modtree.distributed.is_initialized() before"
         )
+
+
+_imports.answer_for_missing(__name__)

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from modtree._module.parameter import Buffer, Parameter, is_lazy
-from modtree._module.uninitialized import (
+from modtree._tensor.parameter import Buffer, Parameter
+from modtree._tensor.uninitialized import (
     UninitializedBuffer,
     UninitializedParameter,
     UninitializedTensorMixin,
 )
+from modtree.families import is_lazy
 
 __all__ = [
     "Buffer",

@@ -6,9 +6,9 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from modtree._module.parameter import Parameter
 from modtree._ops.join import cat, stack
 from modtree._tensor.creation import empty, zeros
+from modtree._tensor.parameter import Parameter
 from modtree._tensor.tensor import Tensor
 from modtree.nn import functional as F
 from modtree.nn.functional._common import need_tensor

@@ -7,8 +7,8 @@ import math
 from typing import Any, ClassVar
 
 from modtree._module.module import Module
-from modtree._module.parameter import OptionalParameter, Parameter
 from modtree._tensor.creation import empty, zeros
+from modtree._tensor.parameter import OptionalParameter, Parameter
 from modtree._tensor.tensor import Tensor
 from modtree.nn import init
 from modtree.nn.functional.recurrent import recurrence

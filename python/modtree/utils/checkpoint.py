@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from modtree import _C
+from modtree import _C, _imports
 from modtree._tensor.grad_mode import enable_grad
 from modtree._tensor.random import get_rng_state, set_rng_state
 from modtree.autograd import Function, grad
@@ -202,3 +202,6 @@ def checkpoint_sequential(
             part(i * size, (i + 1) * size), input, use_reentrant=use_reentrant, **kwargs
         )
     return part((segments - 1) * size, len(chain))(input)
+
+
+_imports.answer_for_missing(__name__)

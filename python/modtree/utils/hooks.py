@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from modtree import _imports
 from modtree._module.hooks import BackwardHook, RemovableHandle
 
 __all__ = ["BackwardHook", "RemovableHandle"]
+
+_imports.answer_for_missing(__name__)

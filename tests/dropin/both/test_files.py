@@ -75,7 +75,7 @@ def test_a_file_and_back(needs_files, largest, tmp_path):
     assert str(other.load_state_dict(mt.to_torch(read))) == "<All keys matched successfully>"
     assert_same(model, other)
     assert other.head.weight is other.embed.weight
-    assert not mt.diff(model, tmp_path)
+    assert not mt.compare(model, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["float32", "bfloat16", "float16"])
@@ -114,9 +114,9 @@ def test_pictures_and_differences():
     model = Net()
     for draw in (mt.to_svg, mt.to_dot, mt.to_mermaid):
         assert "embed" in draw(model)
-    found = mt.diff(model, Net(4))
+    found = mt.compare(model, Net(4))
     assert len(found.only_in_b) == 4 and not found.only_in_a
-    assert not mt.diff(model, model.state_dict())
+    assert not mt.compare(model, model.state_dict())
 
 
 # -- on the native class ---------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import sys
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,12 +13,10 @@ from modtree._inspection.check.look import Held, Look, topmost
 from modtree._inspection.dry_run import call_model
 from modtree._inspection.forward import Recorder, tensors_of
 from modtree._inspection.inputs import every_node
+from modtree._inspection.libraries import libraries
 from modtree._inspection.phrases import noun
 from modtree._inspection.tree import Node, module_dict
 from modtree._inspection.unchanged import Modes, keeps_buffers, keeps_random_states
-from modtree._tensor.creation import ones_like
-from modtree._tensor.grad_mode import enable_grad
-from modtree.autograd import grad as grad_of
 from modtree.families import family_of
 
 __all__ = ["unused"]
@@ -70,7 +68,7 @@ class _Seen:
         """One forward, and where its gradients go."""
         modes = Modes()
         try:
-            with keeps_random_states(), keeps_buffers(self._modules()), enable_grad():
+            with keeps_random_states(), keeps_buffers(self._modules()):
                 if not training:
                     for module in self._modules():
                         modes.evaluate(module)
@@ -91,19 +89,19 @@ class _Seen:
     def _call(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], modes: Modes | None
     ) -> tuple[Recorder, Any]:
-        torch = sys.modules.get("torch")
-        if torch is None:
-            return call_model(self._look.tree, args, kwargs, modes)
-        with torch.enable_grad():
+        with contextlib.ExitStack() as contexts:
+            for library in libraries().values():
+                contexts.enter_context(library.enable_grad())
             return call_model(self._look.tree, args, kwargs, modes)
 
     def _follow(self, outputs: list[Any]) -> None:
         """Notes the parameters to which gradients of the outputs go."""
-        for name, derive in _derivatives():
+        for name, library in libraries().items():
             ends = [tensor for tensor in outputs if _is_derived(name, tensor)]
             starts = [held.tensor for held in self._trainable if held.family.name == name]
             if ends and starts and not _has_graphs_inside(ends):
-                grads = derive(ends, starts, _ones_like(name, ends), allow_unused=True)
+                ones = [library.ones_like(end) for end in ends]
+                grads = library.autograd.grad(ends, starts, ones, allow_unused=True)
                 self._has_gradients = True
                 reached = zip(starts, grads, strict=True)
                 self._reached |= {id(start) for start, found in reached if found is not None}
@@ -138,22 +136,9 @@ def _has_graphs_inside(ends: list[Any]) -> bool:
     return False
 
 
-def _derivatives() -> Iterator[tuple[str, Any]]:
-    """By family, what derives outputs by parameters without a change of ``.grad``."""
-    yield "numpy", grad_of
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        yield "torch", torch.autograd.grad
-
-
 def _is_derived(name: str, tensor: Any) -> bool:
     family: Any = family_of(tensor)
     return family.name == name and family.has_grad_fn(tensor)
-
-
-def _ones_like(name: str, tensors: list[Any]) -> list[Any]:
-    make: Any = ones_like if name == "numpy" else sys.modules["torch"].ones_like
-    return [make(tensor) for tensor in tensors]
 
 
 def _by_module(look: Look, missing: set[int], seen: _Seen) -> Iterator[Finding]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import Any
 
 from modtree import families
-from modtree._module.parameter import Parameter
 
 
 def as_entry(value: Any) -> Any:
@@ -14,7 +13,7 @@ def as_entry(value: Any) -> Any:
     family = families.find(type(value))
     if family is None or family.is_parameter(value):
         return value
-    return Parameter(value)
+    return family.make_parameter(value, True)
 
 
 def is_tensor(value: Any) -> bool:

@@ -7,6 +7,7 @@ torch leaves, ``forward`` calls torch's own functions.
 
 from __future__ import annotations
 
+from modtree import _imports
 from modtree._ops.distance import pdist
 from modtree._ops.overridable import overridable_all
 from modtree.nn.functional.activation import *  # noqa: F403
@@ -61,3 +62,5 @@ __all__ = [
     *_vision,
 ]
 overridable_all(globals(), __all__)
+
+_imports.answer_for_missing(__name__)

@@ -5,6 +5,7 @@ initialization, names in state dicts.
 
 from __future__ import annotations
 
+from modtree import _imports
 from modtree.nn.utils import parametrizations, parametrize, prune, rnn, stateless
 from modtree.nn.utils.clip_grad import (
     clip_grad_norm,
@@ -55,3 +56,5 @@ __all__ = [
     "vector_to_parameters",
     "weight_norm",
 ]
+
+_imports.answer_for_missing(__name__)

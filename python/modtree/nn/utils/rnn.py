@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from modtree import _imports
 from modtree._C import from_array
 from modtree._ops.join import cat, stack
 from modtree._tensor.creation import full
@@ -237,3 +238,6 @@ def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
     """The inverse of :func:`pack_sequence`."""
     padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
     return unpad_sequence(padded, lengths, batch_first=True)
+
+
+_imports.answer_for_missing(__name__)

@@ -6,8 +6,9 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from modtree._module.parameter import Parameter, is_lazy
 from modtree._module.undo import undone_on_error
+from modtree._tensor.parameter import Parameter
+from modtree.families import is_lazy
 from modtree.nn.utils._library import hooks_named, no_grad
 
 __all__ = ["norm_except_dim", "remove_weight_norm", "weight_norm"]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from modtree import _imports
 from modtree.optim.lr_scheduler._base import LRScheduler, _LRScheduler
 from modtree.optim.lr_scheduler._combined import ChainedScheduler, SequentialLR
 from modtree.optim.lr_scheduler._cyclic import CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR
@@ -40,3 +41,5 @@ __all__ = [
     "SequentialLR",
     "StepLR",
 ]
+
+_imports.answer_for_missing(__name__)

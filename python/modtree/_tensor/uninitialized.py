@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from modtree import _imports
 from modtree._C import _has_compatible_shallow_copy_type
-from modtree._module.parameter import Parameter
 from modtree._tensor import creation
+from modtree._tensor.parameter import Parameter
 from modtree._tensor.tensor import Tensor
 
 if TYPE_CHECKING:

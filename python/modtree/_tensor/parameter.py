@@ -11,12 +11,12 @@ from modtree import _C, _imports
 from modtree._C import _disabled_torch_function_impl
 from modtree._tensor.devices import device_in_force
 from modtree._tensor.tensor import Tensor
-from modtree.families import TensorFamily, family_of
+from modtree.families import TensorFamily, family_of, is_parameter
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Buffer", "OptionalParameter", "Parameter", "is_lazy"]
+__all__ = ["Buffer", "OptionalParameter", "Parameter"]
 
 _imports.refuse_second(__name__)
 
@@ -29,8 +29,7 @@ class _ParameterMeta(type(Tensor)):  # type: ignore[misc]
             return True
         if cls is not Parameter:
             return False
-        family = family_of(instance)
-        return family is not None and bool(family.is_parameter(instance))
+        return is_parameter(instance)
 
 
 class _BufferMeta(type(Tensor)):  # type: ignore[misc]
@@ -140,12 +139,6 @@ class Buffer(Tensor, metaclass=_BufferMeta):
         buffer.persistent = persistent
         buffer._is_buffer = True
         return buffer
-
-
-def is_lazy(value: Any) -> bool:
-    """Is it a parameter or buffer whose shape is not known yet?"""
-    family = family_of(value)
-    return family is not None and bool(family.is_uninitialized(value))
 
 
 def _nothing() -> Tensor:

@@ -44,7 +44,7 @@ def cases(part, count):
 def test_renames_of_a_diff(part):
     given = 0
     for what, model, state, right in cases(part, 50):
-        found = mt.diff(state, model, values=False)
+        found = mt.compare(state, model, values=False)
         before = {key: value.clone() for key, value in model.state_dict().items()}
         for rules in (found.likely_rename, found.near_keys):
             if not rules:
@@ -77,7 +77,7 @@ def linears(*first):
 
 
 def test_shifted_numbers():
-    found = mt.diff(linears(), linears(nn.Flatten()))
+    found = mt.compare(linears(), linears(nn.Flatten()))
     assert found.likely_rename == {} and found.near_keys == {}
     assert found.doubts == [
         "numbers have shifted: the state dict has '0', '1' where the model has '1', '2'"
@@ -92,16 +92,16 @@ def test_shifted_numbers_of_layers_of_all_sizes():
 
     a, b = make(), make(nn.Flatten())
     b.load_state_dict(a.state_dict(), rename={"1.": "2.", "0.": "1."})
-    found = mt.diff(a, b)
+    found = mt.compare(a, b)
     assert found.likely_rename == {"1.": "2.", "0.": "1."}
-    assert not mt.diff(a, b, rename=found.likely_rename)
+    assert not mt.compare(a, b, rename=found.likely_rename)
 
 
 def test_why_a_model_lacks_a_key(impl):
     model = impl.nn.Module()
     model.register_module("gone", None)
     model.register_buffer("table", impl.lib.ones(1), persistent=False)
-    found = mt.diff({"gone.x": impl.lib.ones(1), "table": impl.lib.ones(1), "y": 1}, model)
+    found = mt.compare({"gone.x": impl.lib.ones(1), "table": impl.lib.ones(1), "y": 1}, model)
     assert found.only_in_a == ["gone.x", "table", "y"]
     assert list(found.reasons) == ["gone.x", "table"]
     assert "gone.x: 'gone' is None in the model" in str(found)

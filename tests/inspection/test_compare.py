@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""``modtree.diff``: models, state dicts and files compared."""
+"""``modtree.compare``: models, state dicts and files; and ``modtree.diff``, which had its place."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def text_of(found):
 
 def test_nothing(make):
     model = make()
-    found = mt.diff(model, copy.deepcopy(model))
+    found = mt.compare(model, copy.deepcopy(model))
     assert not found and text_of(found) == ["no differences"]
     assert repr(found) == str(found)
     assert (found.entries_of_a, found.entries_of_b, found.in_both, found.compared) == (7, 7, 7, 7)
@@ -55,7 +55,7 @@ def test_values(impl, make):
         b.layers[1].weight[0, 0] = 3.0
         b.layers[2].weight.add_(0.5)
         b.steps.add_(1)
-    found = mt.diff(a, b)
+    found = mt.compare(a, b)
     assert found and set(found.values) == {"layers.1.weight", "layers.2.weight", "steps"}
     change = found.values["layers.1.weight"]
     assert (change.elements, change.different, change.max_abs) == (6, 1, 2.0)
@@ -71,16 +71,16 @@ def test_tolerance(impl, make):
     a, b = make(), make()
     with impl.lib.no_grad():
         b.layers[2].weight.add_(0.5)
-    assert mt.diff(a, b)
-    assert not mt.diff(a, b, atol=0.5)
-    assert not mt.diff(a, b, rtol=0.2) and mt.diff(a, b, rtol=0.19)
-    assert not mt.diff(a, b, values=False) and mt.diff(a, b, values=False).compared == 0
+    assert mt.compare(a, b)
+    assert not mt.compare(a, b, atol=0.5)
+    assert not mt.compare(a, b, rtol=0.2) and mt.compare(a, b, rtol=0.19)
+    assert not mt.compare(a, b, values=False) and mt.compare(a, b, values=False).compared == 0
 
 
 def test_keys_that_only_one_side_has(make):
     a, b = make(2), make(4)
     del b.steps
-    found = mt.diff(a, b)
+    found = mt.compare(a, b)
     assert found.only_in_a == ["steps"]
     assert found.only_in_b == [f"layers.{i}.{n}" for i in (2, 3) for n in ("weight", "bias")]
     assert text_of(found)[:5] == [
@@ -97,7 +97,7 @@ def test_shapes_and_dtypes(impl, make):
     for layer in b.layers:
         layer.weight = impl.nn.Parameter(impl.lib.ones(2, 4))
     b.layers[0].bias = impl.nn.Parameter(impl.lib.zeros(2, dtype=impl.lib.float64))
-    found = mt.diff(a, b)
+    found = mt.compare(a, b)
     assert found.shapes["layers.0.weight"] == ((2, 3), (2, 4))
     assert found.dtypes == {"layers.0.bias": ("float32", "float64")} and not found.values
     assert text_of(found) == [
@@ -112,7 +112,7 @@ def test_a_dtype_that_all_entries_change(make):
     a = make()
     del a.steps
     b = copy.deepcopy(a).double()
-    assert text_of(mt.diff(a, b)) == [
+    assert text_of(mt.compare(a, b)) == [
         "dtypes differ (6 entries):",
         "  all 6 entries: float32 -> float64",
     ]
@@ -121,22 +121,22 @@ def test_a_dtype_that_all_entries_change(make):
 def test_values_of_other_dtypes_are_compared_too(make):
     a, b = make(), make().double()
     b.layers[1].bias.data[0] = 2.0
-    assert list(mt.diff(a, b).values) == ["layers.1.bias"]
+    assert list(mt.compare(a, b).values) == ["layers.1.bias"]
 
 
 def test_nan_is_the_same_as_nan(impl, make):
     a = make()
     with impl.lib.no_grad():
         a.layers[0].bias[0] = math.nan
-    assert not mt.diff(a, copy.deepcopy(a))
-    assert mt.diff(a, make()).values["layers.0.bias"].max_abs == math.inf
+    assert not mt.compare(a, copy.deepcopy(a))
+    assert mt.compare(a, make()).values["layers.0.bias"].max_abs == math.inf
 
 
 @pytest.mark.parametrize("side", ["a", "b"])
 def test_meta_has_no_values(impl, make, side):
     on_meta = make().to("meta")
     pair = (on_meta, make()) if side == "a" else (make(), on_meta)
-    found = mt.diff(*pair)
+    found = mt.compare(*pair)
     assert not found and set(found.not_compared) == {*KEYS, "steps"} and found.compared == 0
     assert "values not compared (7 entries):" in text_of(found)
     assert "  layers.0-2.bias: 3 entries: it is on meta" in text_of(found)
@@ -145,10 +145,10 @@ def test_meta_has_no_values(impl, make, side):
 def test_a_shape_that_is_not_known_yet(impl):
     lazy = impl.nn.LazyLinear(2)
     known = impl.nn.Linear(3, 2)
-    found = mt.diff(lazy, known)
+    found = mt.compare(lazy, known)
     assert found.shapes["weight"] == (None, (2, 3))
     assert "  weight: not known yet -> [2, 3]" in text_of(found)
-    again = mt.diff(lazy, lazy)
+    again = mt.compare(lazy, lazy)
     assert not again
 
 
@@ -166,22 +166,22 @@ def test_extra_state(impl):
 
     one = {"seen": [1, 2.5, math.nan], "where": impl.lib.ones(2), "name": "x"}
     same = {"seen": (1, 2.5, math.nan), "where": impl.lib.ones(2), "name": "x"}
-    assert not mt.diff(Counter(one), Counter(same))
-    found = mt.diff(Counter(one), Counter({**one, "name": "y"}))
+    assert not mt.compare(Counter(one), Counter(same))
+    found = mt.compare(Counter(one), Counter({**one, "name": "y"}))
     assert found.others == {"_extra_state.name": ("x", "y")}
-    assert not mt.diff(Counter(one), Counter({**one, "name": "y"}), values=False)
+    assert not mt.compare(Counter(one), Counter({**one, "name": "y"}), values=False)
     assert text_of(found) == [
         "other values differ (1 entry):",
         "  _extra_state.name: 'x' -> 'y'",
     ]
-    assert mt.diff(Counter(one), Counter({**one, "seen": [1, 2.5]}))
-    assert list(mt.diff(Counter(3), Counter(4)).others) == ["_extra_state"]
+    assert mt.compare(Counter(one), Counter({**one, "seen": [1, 2.5]}))
+    assert list(mt.compare(Counter(3), Counter(4)).others) == ["_extra_state"]
 
 
 def test_a_tensor_in_place_of_a_number():
-    found = mt.diff({"x": mt.ones(2)}, {"x": 3})
+    found = mt.compare({"x": mt.ones(2)}, {"x": 3})
     assert found.others == {"x": ("a tensor of float32 [2]", 3)}
-    assert mt.diff({"x": 3}, {"x": mt.ones(2)}).others == {"x": (3, "a tensor of float32 [2]")}
+    assert mt.compare({"x": 3}, {"x": mt.ones(2)}).others == {"x": (3, "a tensor of float32 [2]")}
 
 
 def test_state_dicts_of_optimizers(impl, make):
@@ -192,19 +192,19 @@ def test_state_dicts_of_optimizers(impl, make):
     for parameter in model.parameters():
         parameter.grad = parameter.detach() + 1
     optimizer.step()
-    found = mt.diff(before, optimizer)
+    found = mt.compare(before, optimizer)
     assert set(found.only_in_b) >= {"state.0.exp_avg", "state.5.exp_avg_sq"}
     assert "  state.0-5.exp_avg: 6 entries" in text_of(found)
     optimizer.param_groups[0]["lr"] = 0.2
-    assert "param_groups" in mt.diff(before, optimizer).others
+    assert "param_groups" in mt.compare(before, optimizer).others
 
 
 def test_mappings_in_mappings_lose_nothing():
     cyclic = {"x": 1}
     cyclic["self"] = cyclic
-    assert mt.diff({"a.b": 1, "a": {"b": 2}}, {"a.b": 1, "a": {"b": 3}}).others == {"a.b'": (2, 3)}
-    assert not mt.diff(cyclic, cyclic)
-    assert not mt.diff({"empty": {}}, {"empty": {}}) and mt.diff({"empty": {}}, {})
+    assert mt.compare({"a.b": 1, "a": {"b": 2}}, {"a.b": 1, "a": {"b": 3}}).others == {"a.b'": (2, 3)}
+    assert not mt.compare(cyclic, cyclic)
+    assert not mt.compare({"empty": {}}, {"empty": {}}) and mt.compare({"empty": {}}, {})
 
 
 def test_values_that_cannot_be_compared():
@@ -217,28 +217,28 @@ def test_values_that_cannot_be_compared():
         def __repr__(self):
             raise RuntimeError("nor that")
 
-    found = mt.diff({"x": Sullen()}, {"x": Sullen()})
+    found = mt.compare({"x": Sullen()}, {"x": Sullen()})
     assert not found
     assert found.not_compared == {"x": "comparing the values failed: not today"}
     tensor_text = "a Sullen whose repr() fails -> 'a tensor of float32 [2]'"
-    assert f"  x: {tensor_text}" in text_of(mt.diff({"x": Sullen()}, {"x": mt.ones(2)}))
+    assert f"  x: {tensor_text}" in text_of(mt.compare({"x": Sullen()}, {"x": mt.ones(2)}))
 
 
 def test_numpy_arrays_are_tensors():
-    assert not mt.diff({"x": np.ones(3, np.float32)}, {"x": mt.ones(3)})
+    assert not mt.compare({"x": np.ones(3, np.float32)}, {"x": mt.ones(3)})
     words = {"x": np.array(["a", "b"])}
-    assert not mt.diff(words, {"x": np.array(["a", "b"])})
-    assert mt.diff(words, {"x": np.array(["a", "c"])}).others
+    assert not mt.compare(words, {"x": np.array(["a", "b"])})
+    assert mt.compare(words, {"x": np.array(["a", "c"])}).others
 
 
 def test_versions_where_both_sides_know_them():
     a = nn.Sequential(nn.BatchNorm1d(2)).state_dict()
     b = copy.deepcopy(a)
     b._metadata["0"]["version"] = 1
-    found = mt.diff(a, b)
+    found = mt.compare(a, b)
     assert found and found.versions == {"0": (2, 1)}
     assert text_of(found) == ["versions of modules differ (1 module):", "  0: 2 -> 1"]
-    assert not mt.diff(a, dict(b))
+    assert not mt.compare(a, dict(b))
 
 
 # -- other names -----------------------------------------------------------------------------------
@@ -246,36 +246,36 @@ def test_versions_where_both_sides_know_them():
 
 def test_a_prefix_is_found(make):
     wrapped = {f"module.{key}": value for key, value in make().state_dict().items()}
-    found = mt.diff(wrapped, make())
+    found = mt.compare(wrapped, make())
     assert found.likely_rename == {"module.": ""}
     assert "rename={'module.': ''}" in str(found)
-    assert not mt.diff(wrapped, make(), rename=found.likely_rename)
-    back = mt.diff(make(), wrapped)
-    assert not mt.diff(make(), wrapped, rename=back.likely_rename)
+    assert not mt.compare(wrapped, make(), rename=found.likely_rename)
+    back = mt.compare(make(), wrapped)
+    assert not mt.compare(make(), wrapped, rename=back.likely_rename)
 
 
 def test_renamed_modules_are_found(make):
     renamed = {k.replace("layers.", "blocks."): v for k, v in make().state_dict().items()}
-    found = mt.diff(make(), renamed)
+    found = mt.compare(make(), renamed)
     assert found.likely_rename == {"layers.": "blocks."}
-    assert not mt.diff(make(), renamed, rename=found.likely_rename)
+    assert not mt.compare(make(), renamed, rename=found.likely_rename)
 
 
 def test_near_keys():
-    found = mt.diff({"encoder.weights": 1, "x": 2}, {"encoder.weight": 1, "x": 2})
+    found = mt.compare({"encoder.weights": 1, "x": 2}, {"encoder.weight": 1, "x": 2})
     assert found.near_keys == {"encoder.weights": "encoder.weight"}
     assert "encoder.weights of a is perhaps encoder.weight of b" in text_of(found)
 
 
 def test_rename_leaves_out_and_refuses_two_of_one_key():
     a = {"x": mt.ones(1), "y": mt.zeros(1)}
-    assert not mt.diff(a, {"z": mt.ones(1)}, rename=lambda key: "z" if key == "x" else None)
+    assert not mt.compare(a, {"z": mt.ones(1)}, rename=lambda key: "z" if key == "x" else None)
     with pytest.raises(ValueError, match="rename gives 'x' and 'y' the same key 'z'"):
-        mt.diff(a, a, rename=lambda key: "z")
+        mt.compare(a, a, rename=lambda key: "z")
     with pytest.raises(TypeError, match="rename gave 3 for the key 'x': expected a str or None"):
-        mt.diff(a, a, rename=lambda key: 3)
+        mt.compare(a, a, rename=lambda key: 3)
     with pytest.raises(TypeError, match="rename"):
-        mt.diff(a, a, rename=3)
+        mt.compare(a, a, rename=3)
 
 
 # -- text and JSON ---------------------------------------------------------------------------------
@@ -295,13 +295,13 @@ def test_rename_leaves_out_and_refuses_two_of_one_key():
     ],
 )
 def test_keys_fold(keys, expected):
-    found = mt.diff(dict.fromkeys(keys, 1), {})
+    found = mt.compare(dict.fromkeys(keys, 1), {})
     assert text_of(found)[1:] == expected
     assert found.to_text(fold=False).splitlines()[3:] == [f"  {key}" for key in keys]
 
 
 def test_text_obeys_nothing_that_keys_say():
-    found = mt.diff({"a\x1b[2Jb\nc": 1, "é": 1}, {"é": "\x1b[2J"})
+    found = mt.compare({"a\x1b[2Jb\nc": 1, "é": 1}, {"é": "\x1b[2J"})
     assert (
         text_of(found)[1] == "  a\\x1b[2Jb\\nc" and "é" in str(found) and "\x1b" not in str(found)
     )
@@ -310,7 +310,7 @@ def test_text_obeys_nothing_that_keys_say():
 def test_endless_keys_take_no_time():
     dotted = {".".join("ab" * 200_000): 1, **{f"{i}.{'x' * 1000}": 1 for i in range(300)}}
     other = {f"c.{key}": 1 for key in dotted}
-    found = mt.diff(dotted, other)
+    found = mt.compare(dotted, other)
     assert len(found.only_in_a) == len(found.only_in_b) == 301 and not found.near_keys
     assert len(str(found)) > 800_000
 
@@ -319,13 +319,13 @@ def test_json(impl, make):
     a, b = make(), make(2)
     with impl.lib.no_grad():
         b.layers[0].bias[1] = math.nan
-    answer = json.loads(json.dumps(mt.diff(a, b).to_dict(), allow_nan=False))
+    answer = json.loads(json.dumps(mt.compare(a, b).to_dict(), allow_nan=False))
     assert answer["differs"] is True and answer["a"]["entries"] == 7 and answer["compared"] == 5
     assert answer["only_in_a"] == ["layers.2.weight", "layers.2.bias"] and answer["shapes"] == {}
     assert answer["values"] == {
         "layers.0.bias": {"elements": 2, "different": 1, "max_abs": "inf", "max_rel": "inf"}
     }
-    others = mt.diff({"x": 1.5, "y": [1]}, {"x": math.inf, "y": None}).to_dict()["others"]
+    others = mt.compare({"x": 1.5, "y": [1]}, {"x": math.inf, "y": None}).to_dict()["others"]
     assert others == {"x": [1.5, "inf"], "y": ["[1]", None]}
 
 
@@ -340,9 +340,9 @@ def test_files_models_and_state_dicts_in_any_combination(tmp_path):
     sides = [model, model.state_dict(), path, str(path)]
     for a in sides:
         for b in sides:
-            assert not mt.diff(a, b)
+            assert not mt.compare(a, b)
     model[1].running_mean.add_(1)
-    found = mt.diff(path, model)
+    found = mt.compare(path, model)
     assert list(found.values) == ["1.running_mean"] and found.a == str(path)
 
 
@@ -351,32 +351,32 @@ def test_ties_views_and_extra_state_of_files(tmp_path):
     state = {"base": base, "tie": base, "part": base[1:, ::2], "turned": base.t()}
     path = tmp_path / "model.safetensors"
     mt.save_file(state, path)
-    found = mt.diff(path, state)
+    found = mt.compare(path, state)
     assert not found and found.compared == 4
     state["part"] = state["part"] + 1
-    assert list(mt.diff(path, state).values) == ["part"]
+    assert list(mt.compare(path, state).values) == ["part"]
 
 
 def test_extra_state_of_files(tmp_path):
     state = {"x": mt.ones(1), "_extra_state": {"seen": [1, [2, 3]], "by": {"epoch": 3}}}
     path = tmp_path / "model.safetensors"
     mt.save_file(state, path)
-    assert not mt.diff(path, state)
+    assert not mt.compare(path, state)
     state["_extra_state"] = {"seen": [1, [2, 3]], "by": {"epoch": 4}}
-    assert mt.diff(path, state).others == {"_extra_state.by.epoch": (3, 4)}
+    assert mt.compare(path, state).others == {"_extra_state.by.epoch": (3, 4)}
 
 
 def test_a_file_that_cannot_be_read(tmp_path):
     path = tmp_path / "model.safetensors"
     with pytest.raises(FileNotFoundError):
-        mt.diff(path, {})
+        mt.compare(path, {})
     path.write_bytes(b"no checkpoint")
     with pytest.raises(mt.CheckpointError, match="model.safetensors: no safetensors file"):
-        mt.diff({}, path)
+        mt.compare({}, path)
     mt.save_file({"x": mt.ones(1000)}, path)
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(mt.CheckpointError, match="truncated"):
-        mt.diff(path, {})
+        mt.compare(path, {})
 
 
 # -- arguments -------------------------------------------------------------------------------------
@@ -386,17 +386,24 @@ def test_wrong_arguments(make):
     model = make()
     for wrong in (3, None, mt.ones(2)):
         with pytest.raises(TypeError, match="compares models, state dicts and paths"):
-            mt.diff(model, wrong)
-    with pytest.raises(TypeError, match="b is missing"):
-        mt.diff(model)
+            mt.compare(model, wrong)
     for name in ("rtol", "atol"):
         with pytest.raises(ValueError, match=f"{name} is a tolerance of 0 or more, got"):
-            mt.diff(model, model, **{name: -1.0})
+            mt.compare(model, model, **{name: -1.0})
         with pytest.raises(ValueError, match=name):
-            mt.diff(model, model, **{name: math.nan})
+            mt.compare(model, model, **{name: math.nan})
+
+
+def test_diff_of_models_goes_on_to_compare(make):
+    model, other = make(), make()
+    with pytest.warns(DeprecationWarning, match=r"modtree\.compare\(a, b\)") as caught:
+        found = mt.diff(model, other, rtol=0.1)
+    assert caught[0].filename == __file__ and found == mt.compare(model, other, rtol=0.1)
+    with pytest.raises(TypeError, match="b is missing"):
+        mt.diff(model)
     with pytest.raises(TypeError, match="dim, prepend, append and out are for tensors"):
         mt.diff(model, model, 3)
-    with pytest.raises(TypeError, match="rtol, atol, values and rename are for models"):
+    with pytest.raises(TypeError, match="rtol: of models, state dicts and paths"):
         mt.diff(mt.ones(3), rtol=0.1)
 
 
@@ -428,12 +435,12 @@ def test_torch_and_modtree_together():
     import torch
 
     ours, torchs = nn.Linear(2, 3), torch.nn.Linear(2, 3)
-    assert set(mt.diff(ours, torchs).values) == {"weight", "bias"}
+    assert set(mt.compare(ours, torchs).values) == {"weight", "bias"}
     with torch.no_grad():
         for name, value in ours.state_dict().items():
             torchs.state_dict()[name].copy_(torch.from_numpy(value.numpy()))
-    assert not mt.diff(ours, torchs) and not mt.diff(torchs.state_dict(), ours)
-    assert mt.diff(ours, torchs.bfloat16()).dtypes["bias"] == ("float32", "bfloat16")
+    assert not mt.compare(ours, torchs) and not mt.compare(torchs.state_dict(), ours)
+    assert mt.compare(ours, torchs.bfloat16()).dtypes["bias"] == ("float32", "bfloat16")
 
 
 @needs_torch
@@ -441,5 +448,5 @@ def test_torch_tensors_without_an_array():
     import torch
 
     sparse = {"x": torch.eye(3).to_sparse()}
-    found = mt.diff(sparse, {"x": torch.eye(3)})
+    found = mt.compare(sparse, {"x": torch.eye(3)})
     assert not found and "cannot be had as an array" in found.not_compared["x"]
