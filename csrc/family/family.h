@@ -17,7 +17,7 @@ namespace py = pybind11;
 // How converted tensors take the place of the old ones (modtree.__future__).
 enum class ConversionSwitch : std::uint8_t { overwrite, swap };
 
-// One tensor library as the tree sees it; the C++ face of a modtree.families.base.TensorFamily.
+// One tensor library as the tree sees it; the C++ face of a modtree.core.family.TensorFamily.
 //
 // Contract of every function: a `PyObject *` result is a new reference, or null with a Python error
 // set; an `int` result is 0/1 for a question and 0 for an action, or -1 with a Python error set.

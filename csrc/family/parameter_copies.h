@@ -14,7 +14,7 @@ namespace py = pybind11;
 // requires_grad), where `__deepcopy__` and the constructor are its own.
 class ParameterCopies {
 public:
-  // A modtree.families.base.ParameterCopies, or None for a library whose copies it makes itself.
+  // A modtree.core.family.ParameterCopies, or None for a library whose copies it makes itself.
   // Throws error_already_set.
   explicit ParameterCopies(py::handle description);
 

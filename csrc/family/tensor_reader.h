@@ -28,7 +28,7 @@ constexpr std::size_t kTensorAttributes = 6;
 // them, everything is "unknown", and Python's way is taken.
 class TensorReader {
 public:
-  // `description`: a modtree.families.base.TensorAccess, or None: nothing is known then. Throws
+  // `description`: a modtree.core.family.TensorAccess, or None: nothing is known then. Throws
   // error_already_set.
   TensorReader(py::handle tensor_type, py::handle parameter_type, py::handle description);
 

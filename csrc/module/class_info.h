@@ -169,7 +169,7 @@ inline bool overrides(ModuleObject *module, Virtual method) {
 bool is_of_module_class(PyObject *attribute, Virtual method);
 
 // Declares the Python class whose attributes count as Module's own; called once, when
-// modtree._module.module has defined it.
+// modtree.core.module has defined it.
 void seal_module_class(PyTypeObject *module_class);
 
 // Declares a second class whose attributes do not count as overrides (adoption.h).

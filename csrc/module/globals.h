@@ -8,7 +8,7 @@ namespace modtree {
 
 namespace py = pybind11;
 
-// Each is an OrderedDict, made once and also visible as an attribute of `modtree._module.module`.
+// Each is an OrderedDict, made once and also visible as an attribute of `modtree.core.module`.
 struct GlobalHooks {
   PyObject *buffer_registration;
   PyObject *module_registration;

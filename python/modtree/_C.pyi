@@ -11,12 +11,12 @@ from typing import Any, Generic, Literal, SupportsIndex, TypeVar, final, overloa
 import numpy as np
 from typing_extensions import Self
 
-from modtree._module.loading.rename import Rename
-from modtree._module.loading.report import LoadReport
-from modtree._module.module import Module
-from modtree._module.state_dict import _IncompatibleKeys
 from modtree._tensor.parameter import Parameter
 from modtree._tensor.tensor import Tensor
+from modtree.core.loading.rename import Rename
+from modtree.core.loading.report import LoadReport
+from modtree.core.module import Module
+from modtree.core.state_dict import _IncompatibleKeys
 
 _T = TypeVar("_T")
 _TInt = builtins.int

@@ -7,7 +7,7 @@ from modtree import _launch
 
 _launch.become_the_program()  # where this process is `modtree run`, in place of all that follows
 
-from modtree import _imports
+from modtree import _imports, _moved  # noqa: F401  # old names of private modules
 from modtree._C import __version__, _has_compatible_shallow_copy_type  # noqa: F401
 
 # fmt: off
@@ -127,17 +127,17 @@ _imports.answer_lazily(
     __name__,
     homes={
         "CheckpointError": "modtree.checkpoints",
-        "LoadReport": "modtree._module.loading.report",
-        "check": "modtree._inspection.functions",
-        "compare": "modtree._inspection.functions",
-        "compile": "modtree._module.compiling",
+        "LoadReport": "modtree.core.loading.report",
+        "check": "modtree.inspection.functions",
+        "compare": "modtree.inspection.functions",
+        "compile": "modtree.core.compiling",
         "from_torch": "modtree.families.exchange",
         "load_file": "modtree.checkpoints",
         "save_file": "modtree.checkpoints",
-        "summary": "modtree._inspection.functions",
-        "to_dot": "modtree._inspection.drawing",
-        "to_mermaid": "modtree._inspection.drawing",
-        "to_svg": "modtree._inspection.drawing",
+        "summary": "modtree.inspection.functions",
+        "to_dot": "modtree.inspection.drawing",
+        "to_mermaid": "modtree.inspection.drawing",
+        "to_svg": "modtree.inspection.drawing",
         "to_torch": "modtree.families.exchange",
     },
     others="modtree._library",

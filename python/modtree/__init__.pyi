@@ -42,13 +42,6 @@ from modtree import version as version
 from modtree import xpu as xpu
 from modtree._C import __version__ as __version__
 from modtree._C import dtype as _dtype
-from modtree._inspection.drawing import to_dot as to_dot
-from modtree._inspection.drawing import to_mermaid as to_mermaid
-from modtree._inspection.drawing import to_svg as to_svg
-from modtree._inspection.functions import check as check
-from modtree._inspection.functions import diff as diff
-from modtree._inspection.functions import summary as summary
-from modtree._module.loading.report import LoadReport as LoadReport
 from modtree._ops.functions import abs as abs
 from modtree._ops.functions import abs_ as abs_
 from modtree._ops.functions import absolute as absolute
@@ -453,9 +446,16 @@ from modtree.amp import autocast as autocast
 from modtree.checkpoints import CheckpointError as CheckpointError
 from modtree.checkpoints import load_file as load_file
 from modtree.checkpoints import save_file as save_file
+from modtree.core.loading.report import LoadReport as LoadReport
 from modtree.cuda import OutOfMemoryError as OutOfMemoryError
 from modtree.families.exchange import from_torch as from_torch
 from modtree.families.exchange import to_torch as to_torch
+from modtree.inspection.drawing import to_dot as to_dot
+from modtree.inspection.drawing import to_mermaid as to_mermaid
+from modtree.inspection.drawing import to_svg as to_svg
+from modtree.inspection.functions import check as check
+from modtree.inspection.functions import diff as diff
+from modtree.inspection.functions import summary as summary
 
 _Number: TypeAlias = _int | _float | _complex | _bool | np.number[Any] | np.bool_
 _Operand: TypeAlias = Tensor | _Number | np.ndarray[Any, Any]

@@ -3,7 +3,7 @@
 
 import sys
 
-from modtree._cli import main
+from modtree.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

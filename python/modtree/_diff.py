@@ -8,9 +8,9 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from modtree._inspection.functions import can_be_compared, compare
 from modtree._ops import functions
 from modtree._ops.overridable import overridable
+from modtree.inspection.functions import can_be_compared, compare
 
 __all__ = ["diff"]
 

@@ -292,4 +292,4 @@ def _is_command(started: Words) -> bool:
     while frame.f_back is not None:
         frame = frame.f_back
     is_named = os.path.basename(started.program) == "modtree"
-    return started.kind == "script" and is_named and "modtree._cli" in frame.f_code.co_names
+    return started.kind == "script" and is_named and "modtree.cli" in frame.f_code.co_names

@@ -14,6 +14,7 @@ from modtree import _imports, _tensor
 from modtree._batching.vmap import vmap
 from modtree._C import _promote_types as promote_types
 from modtree._C import _result_type as result_type
+from modtree._diff import diff
 from modtree._ops.functions import (
     abs,
     abs_,
@@ -413,7 +414,6 @@ from modtree._tensor.creation import (
     zeros_like,
 )
 from modtree._tensor.devices import device, get_default_device, set_default_device
-from modtree._diff import diff
 from modtree._tensor.dtypes import (
     as_dtype,
     bfloat16,

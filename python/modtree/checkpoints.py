@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from modtree._checkpoint.reader import Checkpoint, CheckpointError, Entry, open_checkpoint
+from modtree.files.checkpoint.reader import Checkpoint, CheckpointError, Entry, open_checkpoint
 
 __all__ = [
     "Checkpoint",
@@ -59,7 +59,7 @@ def save_file(
             without values, a value that JSON cannot say.
         OSError: The file cannot be written; what was there is there still.
     """
-    from modtree._checkpoint.save import save_state
+    from modtree.files.checkpoint.save import save_state
 
     save_state(model_or_state_dict, path, metadata, max_shard_size, progress)
 
@@ -85,7 +85,7 @@ def load_file(path: Any, *, device: Any = None, progress: bool | None = None) ->
             reason.
         OSError: A file cannot be opened.
     """
-    from modtree._checkpoint.load import load_state
+    from modtree.files.checkpoint.load import load_state
 
     return load_state(path, device, progress)
 
@@ -115,7 +115,7 @@ def convert(
         CheckpointError: The source is damaged, or the format has no place for what it holds.
         OSError: A file cannot be opened or written.
     """
-    from modtree._checkpoint.convert import convert as write_again
+    from modtree.files.checkpoint.convert import convert as write_again
 
     write_again(
         source,
@@ -147,6 +147,6 @@ def verify(
     Raises:
         OSError: There is no such file.
     """
-    from modtree._checkpoint.verify import verify as check
+    from modtree.files.checkpoint.verify import verify as check
 
     return check(path, model, finite=finite, progress=progress)

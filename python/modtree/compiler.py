@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from modtree import _imports
-from modtree._module.compiling import compile
+from modtree.core.compiling import compile
 
 __all__ = [
     "allow_in_graph",

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final, NoReturn, TypeVar
 
 from modtree import _imports
-from modtree._module.module import Module
+from modtree.core.module import Module
 
 __all__ = [
     "Final",

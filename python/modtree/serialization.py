@@ -9,14 +9,14 @@ import pickle
 from typing import Any
 
 from modtree import _imports
-from modtree._checkpoint.atomic import atomic_file
-from modtree._serialization.torch_archive import load_archive
-from modtree._serialization.torch_leaves import load_pickle
-from modtree._serialization.torch_old import HEAD, begins_old, load_old
-from modtree._serialization.torch_writer import prepared
-from modtree._serialization.unpickle import UnpicklingError
 from modtree._tensor.devices import as_device
-from modtree.families import family_of
+from modtree.core.families import family_of
+from modtree.files.checkpoint.atomic import atomic_file
+from modtree.files.pickled.torch_archive import load_archive
+from modtree.files.pickled.torch_leaves import load_pickle
+from modtree.files.pickled.torch_old import HEAD, begins_old, load_old
+from modtree.files.pickled.torch_writer import prepared
+from modtree.files.pickled.unpickle import UnpicklingError
 
 __all__ = ["load", "save"]
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import modtree as mt
-from modtree._checkpoint.atomic import AtomicFiles, atomic_file
+from modtree.files.checkpoint.atomic import AtomicFiles, atomic_file
 
 posix = pytest.mark.skipif(os.name == "nt", reason="signals, links and limits of POSIX")
 

@@ -11,8 +11,8 @@ import random
 import numpy as np
 import pytest
 
-from modtree._checkpoint import block_writer
-from modtree._checkpoint.block_writer import BlockWriter
+from modtree.files.checkpoint import block_writer
+from modtree.files.checkpoint.block_writer import BlockWriter
 
 
 def writer(path):

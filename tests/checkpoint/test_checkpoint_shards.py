@@ -12,7 +12,7 @@ from helpers.implementations import needs_torch
 
 import modtree as mt
 from modtree import nn
-from modtree._checkpoint.shards import as_size, is_shard_of, split
+from modtree.files.checkpoint.shards import as_size, is_shard_of, split
 
 safetensors = pytest.importorskip("safetensors")
 pytest.importorskip("safetensors.numpy")
@@ -218,8 +218,8 @@ def test_saves_that_are_killed_again_and_again_leave_the_files_of_one(tmp_path, 
                 os.unlink(file)
 
         with monkeypatch.context() as patch:
-            patch.setattr("modtree._checkpoint.save.write_index", die)
-            patch.setattr("modtree._checkpoint.save._remove", remove)
+            patch.setattr("modtree.files.checkpoint.save.write_index", die)
+            patch.setattr("modtree.files.checkpoint.save._remove", remove)
             with pytest.raises(SystemExit):
                 mt.save_file(state(2), tmp_path, max_shard_size=100)
         assert_equal(mt.load_file(tmp_path), state(1))

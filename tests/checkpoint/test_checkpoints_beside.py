@@ -8,7 +8,7 @@ import os
 import pytest
 
 import modtree as mt
-from modtree._checkpoint.beside import checkpoints_in
+from modtree.files.checkpoint.beside import checkpoints_in
 
 READERS = {
     "load_file": mt.load_file,

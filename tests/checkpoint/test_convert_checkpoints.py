@@ -13,7 +13,7 @@ import pytest
 
 import modtree as mt
 from modtree import nn
-from modtree._checkpoint.convert import convert
+from modtree.files.checkpoint.convert import convert
 
 safetensors = pytest.importorskip("safetensors")
 pytest.importorskip("safetensors.numpy")
@@ -157,7 +157,7 @@ LIMITED = """
 import resource, sys
 import modtree as mt
 import ml_dtypes
-import modtree._checkpoint.convert as home
+import modtree.files.checkpoint.convert as home
 
 mt.save_file({"a": mt.ones(3)}, sys.argv[2])
 for options in ({}, {"dtype": "bfloat16"}):  # what is imported on first use

@@ -26,8 +26,8 @@ if __name__ == "__main__":
 from helpers.hostile_checkpoints import INDEX, hostile_file, hostile_folder, snapshot
 
 import modtree as mt
-from modtree._checkpoint.reader import open_checkpoint
-from modtree._checkpoint.verify import verify
+from modtree.files.checkpoint.reader import open_checkpoint
+from modtree.files.checkpoint.verify import verify
 
 safetensors = pytest.importorskip("safetensors")
 

@@ -9,9 +9,9 @@ import types
 import pytest
 
 import modtree as mt
-from modtree._checkpoint import progress
-from modtree._checkpoint.convert import convert
-from modtree._checkpoint.verify import verify
+from modtree.files.checkpoint import progress
+from modtree.files.checkpoint.convert import convert
+from modtree.files.checkpoint.verify import verify
 
 
 class Bars(list):

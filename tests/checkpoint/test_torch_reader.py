@@ -16,8 +16,8 @@ from helpers.implementations import HAS_TORCH, needs_torch
 
 import modtree as mt
 from modtree import nn
-from modtree._checkpoint.base import CheckpointError, Entry, View
-from modtree._checkpoint.reader import open_checkpoint
+from modtree.files.checkpoint.base import CheckpointError, Entry, View
+from modtree.files.checkpoint.reader import open_checkpoint
 
 torch = importlib.import_module("torch") if HAS_TORCH else None
 needs_ml_dtypes = pytest.mark.skipif(

@@ -13,7 +13,7 @@ import pytest
 
 import modtree as mt
 from modtree import nn
-from modtree._checkpoint.verify import Problem, verify
+from modtree.files.checkpoint.verify import Problem, verify
 
 INDEX = "model.safetensors.index.json"
 

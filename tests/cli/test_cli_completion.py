@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from modtree._cli import COMMANDS
+from modtree.cli import COMMANDS
 
 BASH = """
 try() {

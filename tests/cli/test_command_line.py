@@ -15,7 +15,7 @@ import pytest
 from helpers.command_line import command_of, environment_of, process, save_model
 
 import modtree as mt
-from modtree._cli import COMMANDS
+from modtree.cli import COMMANDS
 
 HELP_OF_RUN = """\
 usage: modtree run [--off | --report | --compare] (script | -m module | -c code) ...
@@ -59,13 +59,13 @@ def test_wrong_usage(cli, arguments):
 
 def test_only_the_file_of_the_command_is_imported():
     program = (
-        "import sys; from modtree._cli import main; main(sys.argv[1:]);"
-        "print(sorted(m for m in sys.modules if m.startswith('modtree._cli.')))"
+        "import sys; from modtree.cli import main; main(sys.argv[1:]);"
+        "print(sorted(m for m in sys.modules if m.startswith('modtree.cli.')))"
     )
-    code = "import sys; print(sorted(m for m in sys.modules if m.startswith('modtree._cli.')))"
+    code = "import sys; print(sorted(m for m in sys.modules if m.startswith('modtree.cli.')))"
     command = [sys.executable, "-c", program, "run", "--off", "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[0] == "['modtree._cli.ending', 'modtree._cli.run']"
+    assert done.stdout.splitlines()[0] == "['modtree.cli.ending', 'modtree.cli.run']"
 
 
 def test_statuses_of_the_process(tmp_path):

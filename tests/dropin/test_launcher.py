@@ -461,7 +461,7 @@ def test_a_tool_keeps_its_process(place, tool):
 @pytest.mark.parametrize("words", [["facts.py"], ["-c", FACTS], ["-m", "package"], ["app", "a"]])
 def test_a_call_of_main_sets_a_program_up_as_python_does(place, words):
     """With words of its own it runs the program in the process of its caller, and comes back."""
-    code = "import sys; from modtree._cli import main; print(main(['run', '--off', *sys.argv[1:]]))"
+    code = "import sys; from modtree.cli import main; print(main(['run', '--off', *sys.argv[1:]]))"
     python = ran([sys.executable, *words], place).out.splitlines()
     main = ran([sys.executable, "-c", code, *words], place).out.splitlines()
     assert main.pop() == "0"
@@ -474,7 +474,7 @@ def test_a_call_of_main_sets_a_program_up_as_python_does(place, words):
 
 
 def test_options_of_python_are_for_a_python_that_starts(place):
-    code = "from modtree._cli import main; main(['run', '-O', 'small.py'])"
+    code = "from modtree.cli import main; main(['run', '-O', 'small.py'])"
     ended = ran([sys.executable, "-c", code], place)
     assert (ended.status, ended.out) == (2, "")
     assert "-O: this Python runs already" in ended.err.splitlines()[-1]

@@ -126,7 +126,7 @@ def test_off_is_off_below_a_program_with_the_drop_in(tmp_path):
     """Also where it runs in a Python that was started for something else."""
     code = "import torch, sys, os; print('modtree.dropin' in sys.modules, "
     code += "'MODTREE_DROPIN' in os.environ)"
-    call = f"from modtree._cli import main; main(['run', '--off', '-c', {code!r}])"
+    call = f"from modtree.cli import main; main(['run', '--off', '-c', {code!r}])"
     for words in (["-m", "modtree", "run", "--off", "-c", code], ["-c", call]):
         line = [sys.executable, *words]
         program = f"import subprocess; print(subprocess.check_output({line!r}, text=True))"

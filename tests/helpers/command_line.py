@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import modtree as mt
-from modtree._cli import main
+from modtree.cli import main
 
 #: A file of models for ``module:factory``.
 MODELS = """

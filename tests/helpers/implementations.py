@@ -49,8 +49,8 @@ def implementation(kind: str) -> SimpleNamespace:
         leaves="torch" if lib is not modtree else "numpy",
         lib=lib,
         nn=modtree.nn,
-        module=importlib.import_module("modtree._module.module"),
-        hooks=importlib.import_module("modtree._module.hooks"),
+        module=importlib.import_module("modtree.core.module"),
+        hooks=importlib.import_module("modtree.core.hooks"),
     )
 
 

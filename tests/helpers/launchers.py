@@ -14,7 +14,7 @@ from typing import NamedTuple
 SCRIPT = """\
 #!{python}
 import sys
-from modtree._cli import main
+from modtree.cli import main
 if __name__ == '__main__':
     sys.argv[0] = sys.argv[0].removesuffix('.exe')
     sys.exit(main())

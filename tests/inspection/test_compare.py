@@ -202,7 +202,9 @@ def test_state_dicts_of_optimizers(impl, make):
 def test_mappings_in_mappings_lose_nothing():
     cyclic = {"x": 1}
     cyclic["self"] = cyclic
-    assert mt.compare({"a.b": 1, "a": {"b": 2}}, {"a.b": 1, "a": {"b": 3}}).others == {"a.b'": (2, 3)}
+    assert mt.compare({"a.b": 1, "a": {"b": 2}}, {"a.b": 1, "a": {"b": 3}}).others == {
+        "a.b'": (2, 3)
+    }
     assert not mt.compare(cyclic, cyclic)
     assert not mt.compare({"empty": {}}, {"empty": {}}) and mt.compare({"empty": {}}, {})
 

@@ -8,8 +8,8 @@ from helpers.drawn_models import chain, experts, random_tree
 
 import modtree as mt
 from modtree import nn
-from modtree._inspection.drawing.outline import Box, make_outline
-from modtree._inspection.tree import read_tree
+from modtree.inspection.drawing.outline import Box, make_outline
+from modtree.inspection.tree import read_tree
 
 
 def outline(model, *, depth=None, fold=True, leaves=False, max_boxes=300):

@@ -17,7 +17,7 @@ from modtree import nn
 
 def no_hooks(impl):
     """No hook for all modules is left, in modtree's file and in torch's."""
-    files = {"modtree._module.module", impl.module.__name__}
+    files = {"modtree.core.module", impl.module.__name__}
     for file in map(importlib.import_module, files):
         assert not file._global_forward_hooks
         assert not file._global_forward_pre_hooks

@@ -13,7 +13,7 @@ import pytest
 
 import modtree as mt
 from modtree import nn
-from modtree._inspection.phrases import bytes_text, seconds_text, shape_text, share_text
+from modtree.inspection.phrases import bytes_text, seconds_text, shape_text, share_text
 
 needs_rich = pytest.mark.skipif(importlib.util.find_spec("rich") is None, reason="needs rich")
 

@@ -10,8 +10,8 @@ from helpers.seen_models import models
 
 import modtree as mt
 from modtree import nn
-from modtree._inspection.inputs import every_node
-from modtree._inspection.tree import fold, read_tree, signature
+from modtree.inspection.inputs import every_node
+from modtree.inspection.tree import fold, read_tree, signature
 
 
 def test_nodes_and_leaves_have_paths_and_facts(impl):

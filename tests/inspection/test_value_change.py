@@ -10,8 +10,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from modtree._inspection import value_change as home
-from modtree._inspection.value_change import value_change
+from modtree.inspection import value_change as home
+from modtree.inspection.comparison.value_change import value_change
 
 NAN, INF = math.nan, math.inf
 DTYPES = ["float16", "float32", "float64", "int8", "uint8", "int64", "uint64", "bool", "complex64"]

@@ -18,8 +18,8 @@ sys.path[:0] = [str(TESTS)]
 from helpers.mutated_archives import mutated, valid_archives  # noqa: E402
 
 import modtree as mt  # noqa: E402
-from modtree._checkpoint.base import CheckpointError  # noqa: E402
-from modtree._checkpoint.reader import open_checkpoint  # noqa: E402
+from modtree.files.checkpoint.base import CheckpointError  # noqa: E402
+from modtree.files.checkpoint.reader import open_checkpoint  # noqa: E402
 
 
 def opened(path):

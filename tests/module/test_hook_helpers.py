@@ -15,7 +15,7 @@ from helpers.implementations import HAS_TORCH, needs_torch
 from helpers.support import quiet, raises, warns
 
 import modtree as mt
-from modtree._module import hooks
+from modtree.core import hooks
 
 if HAS_TORCH:
     import torch

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 import modtree as mt
-from modtree._module import module as module_globals
+from modtree.core import module as module_globals
 from modtree.utils.hooks import BackwardHook
 
 torch = pytest.importorskip("torch")
@@ -116,7 +116,7 @@ def with_call_of_torch(base):
             Tensor=mt.Tensor, _C=mt._C, compiler=SimpleNamespace(is_compiling=lambda: False)
         ),
         "BackwardHook": BackwardHook,
-        "_WrappedHook": mt._module.hooks.WrappedHook,
+        "_WrappedHook": mt.core.hooks.WrappedHook,
         "warnings": warnings,
     }
     exec(compile(text, "call_of_torch", "exec"), names)

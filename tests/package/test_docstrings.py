@@ -35,7 +35,7 @@ MODULES = (
     "modtree.cuda",
     "modtree.cuda.amp",
     "modtree.families",
-    "modtree.families.base",
+    "modtree.core.family",
     "modtree.func",
     "modtree.hub",
     "modtree.linalg",

@@ -14,25 +14,32 @@ PACKAGE = Path(modtree.__file__).parent
 # From bottom to top; a file may import from its own layer and from those below it. The longest name
 # that fits decides.
 LAYERS = (
-    # what operations stand on
+    ("_imports", "_launch", "_moved", "_pytree", "_strides", "_type_names"),
+    # the module system
+    ("core", "__future__"),
+    # torch programs, files and what looks at models: on the core and on tensors of any family
+    ("families", "families.torch"),
+    ("dropin",),
+    ("files.checkpoint",),
+    ("inspection",),
+    ("checkpoints", "families.exchange"),
+    # what operations on NumPy tensors stand on
     (
-        "__future__",
-        "_imports",
+        "_numpy_side",
         "_ops.out",
         "_ops.overridable",
         "_ops.registry",
         "_ops.refused",
         "_ops.signatures",
-        "_pytree",
         "_tensor.batch_levels",
         "_tensor.context_decorator",
         "_tensor.creation",
         "_tensor.devices",
         "_tensor.dtypes",
-        "_tensor.grad_mode",
+        "_tensor.engine",
         "_tensor.factory_arguments",
         "_tensor.from_data",
-        "_module.handles",
+        "_tensor.grad_mode",
         "_tensor.layouts",
         "_tensor.memory_formats",
         "_tensor.printing",
@@ -40,31 +47,23 @@ LAYERS = (
         "_tensor.random_creation",
         "_tensor.ranges",
         "_tensor.size",
-        "_type_names",
-        "_tensor.engine",
-        "families",
     ),
     ("_ops",),
     ("_tensor",),
     ("_batching",),
     ("autograd",),
-    ("_module",),
-    (
-        "families.exchange",
-        "_tensor.module_tap",
-        "families.numpy",
-        "families.torch",
-        "families.torch_exchange",
-    ),
+    ("families.numpy", "families.torch_exchange"),
     ("nn",),
-    ("_checkpoint.atomic", "_checkpoint.base", "_checkpoint.block_writer", "_checkpoint.mapped")
-    + ("_serialization",),
-    ("_checkpoint",),
+    # files as tensors of modtree, and pickles
     (
-        "_inspection",
+        "files.checkpoint.load",
+        "files.checkpoint.torch_contents",
+        "files.checkpoint.torch_reader",
+        "files.pickled",
+    ),
+    (
         "amp",
         "backends",
-        "checkpoints",
         "cuda",
         "distributed",
         "distributions",
@@ -86,12 +85,12 @@ LAYERS = (
 
 # (file, what it imports inside a function): the reason.
 INSIDE_FUNCTIONS: dict[tuple[str, str], str] = {
-    ("checkpoints", "_checkpoint.convert"): "the import of modtree does not wait for it",
-    ("checkpoints", "_checkpoint.load"): "the same",
-    ("checkpoints", "_checkpoint.save"): "the same",
-    ("checkpoints", "_checkpoint.verify"): "the same",
-    ("_cli.run", "dropin"): "importing it is what changes torch, which --off does not want",
-    ("_cli.run", "dropin._report"): "the same",
+    ("checkpoints", "files.checkpoint.convert"): "the import of modtree does not wait for it",
+    ("checkpoints", "files.checkpoint.load"): "the same",
+    ("checkpoints", "files.checkpoint.save"): "the same",
+    ("checkpoints", "files.checkpoint.verify"): "the same",
+    ("cli.run", "dropin"): "importing it is what changes torch, which --off does not want",
+    ("cli.run", "dropin._report"): "the same",
     ("dropin.site._modtree_start", "dropin"): "not before the process imports torch",
     ("dropin.site._modtree_start", "dropin._report"): "the same",
 }

@@ -52,7 +52,7 @@ def run(program):
 
 
 @pytest.mark.parametrize(
-    "name", ["modtree", "modtree.nn", "modtree.nn.functional", "modtree._module.module"]
+    "name", ["modtree", "modtree.nn", "modtree.nn.functional", "modtree.core.module"]
 )
 def test_a_second_import_gives_the_modules_of_the_first(name):
     run(f"""

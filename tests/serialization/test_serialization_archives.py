@@ -35,8 +35,8 @@ from helpers.implementations import needs_torch
 
 import modtree as mt
 from modtree import nn
-from modtree._checkpoint.base import CheckpointError
-from modtree._checkpoint.reader import open_checkpoint
+from modtree.files.checkpoint.base import CheckpointError
+from modtree.files.checkpoint.reader import open_checkpoint
 
 DAMAGED = "the file is damaged: "
 LIST = (

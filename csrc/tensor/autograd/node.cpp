@@ -215,7 +215,7 @@ PyObject *get_post_hooks(PyObject *self, void *) {
   return table;
 }
 
-// Puts a handle of modtree._module.handles on a table of this node.
+// Puts a handle of modtree.core.handles on a table of this node.
 PyObject *register_on(PyObject *table, PyObject *hook) {
   if (table == nullptr) {
     return nullptr;

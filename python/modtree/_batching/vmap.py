@@ -7,11 +7,12 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from modtree import _C, families
+from modtree import _C
 from modtree._batching.level import Level
 from modtree._batching.tensor import batched
 from modtree._ops.registry import ops
 from modtree._pytree import broadcast, flatten, unflatten
+from modtree.core import families
 
 __all__ = ["vmap"]
 

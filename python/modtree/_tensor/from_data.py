@@ -15,7 +15,7 @@ from modtree._tensor.creation import numpy_dtype, scalar_dtype
 from modtree._tensor.devices import contexts, device_in_force
 from modtree._tensor.factory_arguments import checked
 from modtree._type_names import no_tensor
-from modtree.families import family_of
+from modtree.core.families import family_of
 
 __all__ = ["as_tensor", "asarray", "complex", "from_numpy", "tensor"]
 

@@ -11,7 +11,7 @@ from modtree import _C, _imports
 from modtree._C import _disabled_torch_function_impl
 from modtree._tensor.devices import device_in_force
 from modtree._tensor.tensor import Tensor
-from modtree.families import TensorFamily, family_of, is_parameter
+from modtree.core.families import TensorFamily, family_of, is_parameter
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -13,7 +13,6 @@ import numpy as np
 import modtree._ops  # noqa: F401  # enters all operations into the registry
 import modtree._tensor.sampling  # noqa: F401  # enters the methods that draw
 from modtree import _C, _imports
-from modtree._module.handles import RemovableHandle
 from modtree._ops import registry
 from modtree._ops.numpy_protocol.dispatch import call_function, call_ufunc
 from modtree._ops.overridable import overridable, overridable_property
@@ -25,6 +24,7 @@ from modtree._tensor.memory_formats import check_format, to_format
 from modtree._tensor.printing import numbers, tensor_text
 from modtree._tensor.size import Size
 from modtree._tensor.to_arguments import parse_to
+from modtree.core.handles import RemovableHandle
 
 __all__ = ["Size", "Tensor", "is_tensor"]
 

@@ -16,12 +16,12 @@ from typing_extensions import Self
 
 from modtree._C import Node, TensorBase
 from modtree._C import dtype as _dtype
-from modtree._module.handles import RemovableHandle
 from modtree._tensor.devices import device as _device
 from modtree._tensor.layouts import layout as _layout
 from modtree._tensor.layouts import memory_format as _memory_format
 from modtree._tensor.random import Generator
 from modtree._tensor.size import Size as Size
+from modtree.core.handles import RemovableHandle
 
 __all__ = ["Size", "Tensor", "is_tensor"]
 

@@ -11,9 +11,9 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from modtree import _C
-from modtree import __future__ as _switches
-from modtree._module import module as _own_file
-from modtree._module.handles import RemovableHandle as _OwnHandle
+from modtree.core import module as _own_file
+from modtree.core import switches as _switches
+from modtree.core.handles import RemovableHandle as _OwnHandle
 from modtree.dropin import _checks, _faces
 
 __all__ = ["adopt", "adopted", "original_functions"]
@@ -138,8 +138,9 @@ def _share_small_classes(file: ModuleType) -> None:
 
 def _share_switches() -> None:
     theirs = importlib.import_module("torch.__future__")
-    for name in _SWITCHES:
-        setattr(_switches, name, getattr(theirs, name))
+    for module in (_switches, sys.modules.get("modtree.__future__")):
+        for name in _SWITCHES if module is not None else ():
+            setattr(module, name, getattr(theirs, name))
     _C._install(
         get_overwrite_module_params_on_conversion=theirs.get_overwrite_module_params_on_conversion,
         get_swap_module_params_on_conversion=theirs.get_swap_module_params_on_conversion,

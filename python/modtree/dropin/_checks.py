@@ -7,7 +7,7 @@ import inspect
 import sys
 from types import ModuleType
 
-from modtree._module.module import Module
+from modtree.core.module import Module
 
 __all__ = ["REFERENCE_VERSION", "check"]
 

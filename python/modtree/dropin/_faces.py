@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from modtree import _C
-from modtree._module.module import Module
+from modtree.core.module import Module
 
 __all__ = ["FACES", "NATIVE", "WITH_TIES", "with_ties"]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from modtree import _C
-from modtree._module.state_dict import StateDict
+from modtree.core.state_dict import StateDict
 
 __all__ = ["from_torch", "to_torch"]
 

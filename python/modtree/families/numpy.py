@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from modtree import _C, _imports, families
+from modtree import _C, _imports
 from modtree._ops.registry import ops
 from modtree._tensor import creation, from_data, typed
 from modtree._tensor.devices import as_device
@@ -25,7 +25,8 @@ from modtree._tensor.module_tap import ModuleTap
 from modtree._tensor.parameter import Buffer, Parameter, _reduce_parameter
 from modtree._tensor.tensor import Tensor
 from modtree._tensor.uninitialized import UninitializedTensorMixin
-from modtree.families import base
+from modtree.core import families
+from modtree.core import family as base
 
 _imports.refuse_second(__name__)
 

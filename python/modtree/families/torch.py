@@ -21,7 +21,8 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils.hooks import BackwardHook
 
 from modtree import _C
-from modtree.families import base, family_of
+from modtree.core import family as base
+from modtree.core.families import family_of
 
 _Tensor = torch.Tensor
 _Parameter = torch.nn.Parameter

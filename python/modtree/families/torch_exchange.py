@@ -11,7 +11,7 @@ import torch
 from modtree import _C
 from modtree._tensor.parameter import Parameter
 from modtree._tensor.tensor import Tensor
-from modtree.families import family_of
+from modtree.core.families import family_of
 
 __all__ = ["ToTorch", "tensor_from_torch"]
 

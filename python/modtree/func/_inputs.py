@@ -6,11 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from modtree import _C, families
+from modtree import _C
 from modtree._batching.level import materialized, plain
 from modtree._pytree import Structure, flatten, tree_map, unflatten
 from modtree._tensor.creation import zeros_like
 from modtree._tensor.engine import grad
+from modtree.core import families
 
 __all__ = ["Inputs", "chosen", "gradients", "replaced", "tensors_of"]
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from modtree import families
+from modtree.core import families
 
 __all__ = ["stack_module_state"]
 

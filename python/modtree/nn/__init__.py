@@ -6,7 +6,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modtree import _imports
-from modtree._module.containers import (
+from modtree._tensor.parameter import Buffer, Parameter
+from modtree._tensor.uninitialized import UninitializedBuffer, UninitializedParameter
+from modtree.core.containers import (
     Container,
     ModuleDict,
     ModuleList,
@@ -14,9 +16,7 @@ from modtree._module.containers import (
     ParameterList,
     Sequential,
 )
-from modtree._module.module import Module
-from modtree._tensor.parameter import Buffer, Parameter
-from modtree._tensor.uninitialized import UninitializedBuffer, UninitializedParameter
+from modtree.core.module import Module
 from modtree.nn import functional, init, parallel, parameter, utils
 from modtree.nn.activation import (
     CELU,

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from modtree._module.containers import ModuleList, Sequential
-from modtree._module.module import Module
 from modtree._ops.functions import cat, where
 from modtree._tensor.tensor import Tensor
+from modtree.core.containers import ModuleList, Sequential
+from modtree.core.module import Module
 from modtree.nn import functional as F
 from modtree.nn.linear import Linear
 

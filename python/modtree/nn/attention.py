@@ -8,10 +8,10 @@ import enum
 from collections.abc import Iterator
 from typing import Any
 
-from modtree._module.module import Module
 from modtree._tensor.creation import empty
 from modtree._tensor.parameter import OptionalParameter, Parameter
 from modtree._tensor.tensor import Tensor
+from modtree.core.module import Module
 from modtree.nn import functional as F
 from modtree.nn import init
 from modtree.nn.linear import NonDynamicallyQuantizableLinear

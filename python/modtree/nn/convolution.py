@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from modtree._C import as_tuple
-from modtree._module.module import Module
 from modtree._tensor.creation import empty
 from modtree._tensor.parameter import OptionalParameter, Parameter
 from modtree._tensor.tensor import Tensor
+from modtree.core.module import Module
 from modtree.nn import functional as F
 from modtree.nn import init
 from modtree.nn._convolution_arguments import Ints, check_arguments, each, padding_for_pad

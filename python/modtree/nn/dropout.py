@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from modtree._module.module import Module
 from modtree._tensor.tensor import Tensor
+from modtree.core.module import Module
 from modtree.nn import functional as F
 
 __all__ = [

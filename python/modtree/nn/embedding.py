@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from modtree._module.module import Module
 from modtree._tensor.creation import empty
 from modtree._tensor.grad_mode import no_grad
 from modtree._tensor.parameter import Parameter
 from modtree._tensor.tensor import Tensor
+from modtree.core.module import Module
 from modtree.nn import functional as F
 from modtree.nn import init
 

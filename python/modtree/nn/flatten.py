@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from modtree._module.module import Module
 from modtree._tensor.tensor import Tensor
+from modtree.core.module import Module
 
 __all__ = ["Flatten", "Unflatten"]
 

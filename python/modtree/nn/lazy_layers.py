@@ -9,10 +9,10 @@ from modtree._tensor.dtypes import long
 from modtree._tensor.from_data import tensor
 from modtree._tensor.tensor import Tensor
 from modtree._tensor.uninitialized import UninitializedBuffer, UninitializedParameter
+from modtree.core.lazy import LazyModuleMixin
 from modtree.nn import batchnorm, convolution, linear
 from modtree.nn.batchnorm import _BatchNorm, _InstanceNorm, _NormBase
 from modtree.nn.convolution import Ints, _ConvNd
-from modtree.nn.lazy import LazyModuleMixin
 
 __all__ = [
     "LazyBatchNorm1d",

@@ -11,8 +11,8 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from modtree._module.module import Module
 from modtree._tensor.tensor import Tensor
+from modtree.core.module import Module
 from modtree.nn import functional as F
 from modtree.nn.functional._common import reduction_of
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from modtree._C import as_tuple
-from modtree._module.module import Module
 from modtree._tensor.creation import empty
 from modtree._tensor.from_data import from_numpy
 from modtree._tensor.parameter import OptionalParameter, Parameter
 from modtree._tensor.tensor import Tensor
+from modtree.core.module import Module
 from modtree.nn import functional as F
 from modtree.nn import init
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from modtree import _imports
-from modtree._module.module import Module
+from modtree.core.module import Module
 
 __all__ = ["DataParallel", "DistributedDataParallel"]
 

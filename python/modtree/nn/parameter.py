@@ -9,7 +9,7 @@ from modtree._tensor.uninitialized import (
     UninitializedParameter,
     UninitializedTensorMixin,
 )
-from modtree.families import is_lazy
+from modtree.core.families import is_lazy
 
 __all__ = [
     "Buffer",

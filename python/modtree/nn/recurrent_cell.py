@@ -6,10 +6,10 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-from modtree._module.module import Module
 from modtree._tensor.creation import empty, zeros
 from modtree._tensor.parameter import OptionalParameter, Parameter
 from modtree._tensor.tensor import Tensor
+from modtree.core.module import Module
 from modtree.nn import init
 from modtree.nn.functional.recurrent import recurrence
 

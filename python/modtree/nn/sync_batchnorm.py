@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from modtree._module.module import Module
-from modtree._module.undo import undone_on_error
 from modtree._tensor.tensor import Tensor
+from modtree.core.module import Module
+from modtree.core.undo import undone_on_error
 from modtree.nn.batchnorm import _BatchNorm
 
 __all__ = ["SyncBatchNorm"]

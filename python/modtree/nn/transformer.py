@@ -6,10 +6,10 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from modtree._module.containers import ModuleList
-from modtree._module.module import Module
 from modtree._tensor.creation import full
 from modtree._tensor.tensor import Tensor
+from modtree.core.containers import ModuleList
+from modtree.core.module import Module
 from modtree.nn import functional as F
 from modtree.nn import init
 from modtree.nn.normalization import LayerNorm

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from modtree._module.module import Module
 from modtree._tensor.tensor import Tensor
+from modtree.core.module import Module
 from modtree.nn import functional as F
 from modtree.nn.activation import GELU, ReLU
 from modtree.nn.attention import MultiheadAttention

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from modtree._module.module import Module
 from modtree._tensor.tensor import Tensor
+from modtree.core.module import Module
 from modtree.nn import functional as F
 from modtree.nn.functional._common import tuple_of
 from modtree.nn.pooling import Ints

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from modtree import _C
-from modtree._module.hooks import RemovableHandle
 from modtree._tensor.grad_mode import enable_grad
 from modtree._tensor.tensor import Tensor
+from modtree.core.hooks import RemovableHandle
 
 __all__ = [
     "Optimizer",

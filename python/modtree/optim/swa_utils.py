@@ -11,10 +11,10 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from modtree import families
-from modtree._module.module import Module
-from modtree._module.undo import modes_kept_on_error, plain_methods
 from modtree._tensor.grad_mode import no_grad
+from modtree.core import families
+from modtree.core.module import Module
+from modtree.core.undo import modes_kept_on_error, plain_methods
 from modtree.nn.batchnorm import _BatchNorm
 from modtree.optim.lr_scheduler._base import LRScheduler, per_group
 from modtree.optim.lr_scheduler._undo import undone_on_error

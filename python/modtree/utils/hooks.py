@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from modtree import _imports
-from modtree._module.hooks import BackwardHook, RemovableHandle
+from modtree.core.hooks import BackwardHook, RemovableHandle
 
 __all__ = ["BackwardHook", "RemovableHandle"]
 

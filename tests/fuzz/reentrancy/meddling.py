@@ -495,7 +495,7 @@ def module_hooks(w, rng):
 
 @plant
 def global_hooks(w, rng):
-    from modtree._module import module
+    from modtree.core import module
 
     names = [n for n in dir(module) if n.startswith("register_module_")]
     w.handles.append(getattr(module, rng.choice(names))(fire_hook))

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from modtree._module.containers import (
+from modtree.core.containers import (
     Container,
     ModuleDict,
     ModuleList,

@@ -3,6 +3,6 @@
 
 from __future__ import annotations
 
-from modtree.nn.lazy import LazyModuleMixin
+from modtree.core.lazy import LazyModuleMixin
 
 __all__ = ["LazyModuleMixin"]

@@ -7,8 +7,8 @@ import sys
 from typing import Any
 
 from modtree import _imports
-from modtree._module import module as _home
-from modtree._module.module import (
+from modtree.core import module as _home
+from modtree.core.module import (
     Module,
     _forward_unimplemented,
     _has_any_global_hook,
@@ -21,7 +21,7 @@ from modtree._module.module import (
     register_module_module_registration_hook,
     register_module_parameter_registration_hook,
 )
-from modtree._module.state_dict import _IncompatibleKeys
+from modtree.core.state_dict import _IncompatibleKeys
 from modtree.nn.modules._indent import _addindent
 
 __all__ = [

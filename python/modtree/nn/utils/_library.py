@@ -7,7 +7,7 @@ import contextlib
 import importlib
 from typing import Any
 
-from modtree import families
+from modtree.core import families
 
 __all__ = ["family_of", "hooks_named", "is_tensor", "library_of", "no_grad", "unit_vector"]
 

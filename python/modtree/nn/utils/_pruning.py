@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from modtree._module.undo import undone_on_error
+from modtree.core.undo import undone_on_error
 from modtree.nn.utils._library import family_of, library_of
 
 # -- checks ----------------------------------------------------------------------------------------

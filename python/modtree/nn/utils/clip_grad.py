@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from modtree import _C, families
+from modtree import _C
+from modtree.core import families
 
 __all__ = [
     "clip_grad_norm",

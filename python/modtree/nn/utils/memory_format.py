@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from modtree._module.module import Module
+from modtree.core.module import Module
 from modtree.nn.convolution import Conv2d, Conv3d, ConvTranspose2d, ConvTranspose3d
 from modtree.nn.utils._library import family_of
 

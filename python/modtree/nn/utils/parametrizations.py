@@ -6,7 +6,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import Any
 
-from modtree._module.module import Module
+from modtree.core.module import Module
 from modtree.nn.convolution import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from modtree.nn.utils import parametrize
 from modtree.nn.utils._library import hooks_named, is_tensor, library_of, no_grad, unit_vector

@@ -10,9 +10,9 @@ import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from modtree._module.containers import ModuleDict, ModuleList
-from modtree._module.module import Module
-from modtree._module.undo import modes_kept_on_error, undone_on_error
+from modtree.core.containers import ModuleDict, ModuleList
+from modtree.core.module import Module
+from modtree.core.undo import modes_kept_on_error, undone_on_error
 from modtree.nn.utils._library import family_of, is_tensor, no_grad
 from modtree.nn.utils._originals import (
     CHANGES_BACK,

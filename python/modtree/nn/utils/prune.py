@@ -12,7 +12,7 @@ import numbers
 from collections.abc import Iterable
 from typing import Any
 
-from modtree._module.undo import undone_on_error
+from modtree.core.undo import undone_on_error
 from modtree.nn.utils._library import library_of
 from modtree.nn.utils._pruning import (
     BasePruningMethod,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import inspect
 from typing import Any, TypeVar
 
-from modtree._module.module import Module
+from modtree.core.module import Module
 
 M = TypeVar("M", bound=Module)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from modtree._module.undo import undone_on_error
+from modtree.core.undo import undone_on_error
 from modtree.nn.convolution import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from modtree.nn.utils._library import hooks_named, library_of, no_grad, unit_vector
 from modtree.nn.utils.weight_norm import _removed, refuse_lazy

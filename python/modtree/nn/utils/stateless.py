@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from modtree import _C, families
-from modtree._module.undo import plain_methods
+from modtree import _C
+from modtree.core import families
+from modtree.core.undo import plain_methods
 
 __all__ = ["functional_call"]
 

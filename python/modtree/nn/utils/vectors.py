@@ -8,8 +8,8 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from modtree import families
 from modtree._type_names import no_tensor
+from modtree.core import families
 
 
 def parameters_to_vector(parameters: Iterable[Any]) -> Any:

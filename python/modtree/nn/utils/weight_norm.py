@@ -6,9 +6,9 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from modtree._module.undo import undone_on_error
 from modtree._tensor.parameter import Parameter
-from modtree.families import is_lazy
+from modtree.core.families import is_lazy
+from modtree.core.undo import undone_on_error
 from modtree.nn.utils._library import hooks_named, no_grad
 
 __all__ = ["norm_except_dim", "remove_weight_norm", "weight_norm"]

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The command line ``modtree``: one file for each command, imported when it is asked for.
+
+The file of a command has ``fill(parser)``, which gives its parser the arguments and the help, and
+``execute(options, parser)``, which does the work and returns the exit status. ``run``, whose words
+are partly python's, has ``start()`` instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import importlib
+import sys
+from collections.abc import Container, Sequence
+from typing import Any
+
+from modtree._C import __version__
+from modtree.cli.ending import ended_well
+
+__all__ = ["COMMANDS", "main", "make_parser"]
+
+#: Each command, which is the name of its file, and its line in the help.
+COMMANDS = {
+    "run": "run a torch program on modtree's Module",
+    "inspect": "show what a checkpoint holds",
+    "diff": "compare two checkpoints",
+    "convert": "write a checkpoint in another format, dtype or number of files",
+    "verify": "check that a checkpoint is whole, and fits a model",
+    "summary": "show the tree of a model",
+    "bench": "time the operations on module trees on this machine",
+    "completion": "print a script that completes these commands in a shell",
+}
+
+_EPILOG = "modtree COMMAND --help shows the options of a command, with examples."
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Does what the arguments (those of the process by default) ask for.
+
+    Returns the exit status.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    parser = make_parser(given[:1])
+    if given[:1] == ["run"]:  # the words, the errors and the output are the program's own
+        caller = sys._getframe(1) if arguments is None else None
+        return _file_of("run").start(given[1:], parser.parse_args(given[:1]).parser, caller)
+    options = parser.parse_args(given)
+    return ended_well(_file_of(options.command).execute, options)
+
+
+def make_parser(filled: Container[str] = COMMANDS) -> argparse.ArgumentParser:
+    """The parser of all commands.
+
+    Args:
+        filled: The commands whose files are imported, for their arguments.
+    """
+    parser = argparse.ArgumentParser(
+        prog="modtree",
+        description="modtree's command line.",
+        epilog=_EPILOG,
+        formatter_class=functools.partial(argparse.HelpFormatter, max_help_position=30),
+    )
+    parser.add_argument("--version", action="version", version=f"modtree {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+    for name, line in COMMANDS.items():
+        own = commands.add_parser(name, help=line)
+        own.set_defaults(parser=own)
+        if name in filled:
+            _file_of(name).fill(own)
+    return parser
+
+
+def _file_of(command: str) -> Any:
+    return importlib.import_module(f"modtree.cli.{command}")

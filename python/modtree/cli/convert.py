@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""``modtree convert`` writes a checkpoint in another format, dtype or number of files."""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import json
+from collections.abc import Callable
+
+from modtree.cli.ending import SAME, Trouble
+from modtree.cli.headline import headline
+from modtree.cli.options import RULE_HELP, add_json, describe, rename_rule
+from modtree.core.loading.rename import rename_function
+from modtree.files.checkpoint.base import CheckpointError
+from modtree.files.checkpoint.convert import convert
+from modtree.files.checkpoint.reader import Checkpoint, open_checkpoint
+from modtree.files.checkpoint.torch_reader import TorchCheckpoint
+from modtree.inspection.phrases import bytes_text
+from modtree.inspection.printable import printable
+
+__all__ = ["execute", "fill"]
+
+_DESCRIPTION = """\
+Writes a checkpoint again, tensor by tensor, so that it may be larger than memory: as safetensors or
+as torch has it, in one file or in shards with an index, in another dtype, under other keys. The new
+files take the place of old ones when they are complete.
+"""
+_EXAMPLES = """\
+    modtree convert model.pt model.safetensors
+    modtree convert model.safetensors model.pt --dtype float16
+    modtree convert model.safetensors folder/model.safetensors --max-shard-size 5GB
+    modtree convert ddp.pt plain.safetensors --rename module.= --match 'module.encoder.*'
+"""
+_FEW = 5
+_STATUS = "0: written; 2: a file cannot be read or written"
+
+
+def fill(parser: argparse.ArgumentParser) -> None:
+    """Gives the parser of this command its arguments and its help."""
+    describe(parser, _DESCRIPTION, _EXAMPLES, _STATUS)
+    parser.add_argument("source", metavar="IN", help="a checkpoint: a file, an index, or a folder")
+    parser.add_argument("target", metavar="OUT", help="where it is written")
+    parser.add_argument(
+        "--format",
+        choices=["safetensors", "torch"],
+        help="the format of OUT, which its ending says otherwise: .safetensors, .pt, .pth, .bin",
+    )
+    parser.add_argument(
+        "--dtype",
+        choices=["float16", "bfloat16", "float32", "float64"],
+        help="the dtype of floating-point tensors",
+    )
+    parser.add_argument(
+        "--max-shard-size", metavar="SIZE", help="several files, none larger: 5GB, 500MiB"
+    )
+    parser.add_argument(
+        "--rename", action="append", type=rename_rule, metavar="OLD=NEW", help=RULE_HELP
+    )
+    parser.add_argument(
+        "--match", action="append", metavar="GLOB", help="only keys of IN that match"
+    )
+    add_json(parser)
+
+
+def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+    """Writes the files, and returns the exit status."""
+    with open_checkpoint(options.source) as checkpoint:  # which the target may replace
+        rename = _rename(options, checkpoint)
+        left_out = _left_out(checkpoint, rename)
+    try:
+        convert(
+            options.source,
+            options.target,
+            dtype=options.dtype,
+            rename=rename,
+            max_shard_size=options.max_shard_size,
+            format=options.format,
+        )
+    except CheckpointError:
+        raise
+    except (TypeError, ValueError) as error:  # options that do not fit
+        raise Trouble(str(error)) from error
+    _say(options, left_out)
+    return SAME
+
+
+def _left_out(
+    checkpoint: Checkpoint, rename: Callable[[str], str | None] | None
+) -> dict[str, list[str]]:
+    """What the checkpoint has that is not written, by the reason."""
+    found = {}
+    if rename is not None:
+        found["not wanted"] = [key for key in checkpoint.keys() if rename(key) is None]
+    if isinstance(checkpoint, TorchCheckpoint):
+        found[f"beside {checkpoint.found_under!r}"] = list(map(str, checkpoint.left_out))
+    return {reason: keys for reason, keys in found.items() if keys}
+
+
+def _rename(
+    options: argparse.Namespace, checkpoint: Checkpoint
+) -> Callable[[str], str | None] | None:
+    """The new key of each entry, None for those that do not match."""
+    function = None if options.rename is None else rename_function(options.rename)
+    if options.match is None:
+        return function
+
+    def matches(key: str) -> bool:
+        return any(fnmatch.fnmatchcase(key, glob) for glob in options.match)
+
+    def renamed(key: str) -> str | None:
+        if not matches(key):
+            return None
+        return key if function is None else function(key)
+
+    if not any(map(matches, checkpoint.keys())):
+        raise Trouble(f"{options.source}: no key matches {' or '.join(options.match)}")
+    return renamed
+
+
+def _say(options: argparse.Namespace, left_out: dict[str, list[str]]) -> None:
+    with open_checkpoint(options.target) as written:
+        entries = written.entries.values()
+        files = sorted({str(entry.file) for entry in entries})
+        nbytes = sum(entry.nbytes for entry in entries)
+        if options.json:
+            answer = {
+                "path": str(written.path),
+                "format": written.format,
+                "entries": len(written.keys()),
+                "nbytes": nbytes,
+                "files": files,
+                "left_out": left_out,
+            }
+            print(json.dumps(answer, indent=1))
+        else:
+            print(f"{headline(written)}, {bytes_text(nbytes)}")
+            for reason, keys in left_out.items():
+                more = f" and {len(keys) - _FEW} more" if len(keys) > _FEW else ""
+                names = ", ".join(printable(key) for key in keys[:_FEW])
+                print(f"left out, {reason}: {names}{more}")

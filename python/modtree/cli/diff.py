@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""``modtree diff`` compares two checkpoints."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+
+from modtree.cli.ending import DIFFERENT, SAME, Trouble
+from modtree.cli.options import RULE_HELP, add_json, describe, rename_rule, tolerance
+from modtree.cli.terminal import Screen
+from modtree.files.checkpoint.base import CheckpointError
+from modtree.inspection.comparison import compare
+from modtree.inspection.comparison.result import Diff
+from modtree.inspection.printable import printable
+
+__all__ = ["execute", "fill"]
+
+_DESCRIPTION = """\
+Compares two checkpoints tensor by tensor: keys, shapes, dtypes and values, values that are no
+tensors, and the versions of modules. Keys that differ in their numbers alone share a line.
+"""
+_EXAMPLES = """\
+    modtree diff before.safetensors after.safetensors
+    modtree diff model.pt model.safetensors --rtol 1e-3 --atol 1e-6
+    modtree diff ddp.pt plain.pt --rename module.=
+    modtree diff a.safetensors b.safetensors --no-values --quiet && echo same keys
+"""
+_STATUS = "0: nothing differs; 1: something does; 2: a file cannot be read"
+
+
+def fill(parser: argparse.ArgumentParser) -> None:
+    """Gives the parser of this command its arguments and its help."""
+    describe(parser, _DESCRIPTION, _EXAMPLES, _STATUS)
+    parser.add_argument("a", metavar="A", help="a checkpoint: a file, an index, or a folder")
+    parser.add_argument("b", metavar="B", help="the other")
+    parser.add_argument(
+        "--rtol",
+        type=tolerance,
+        default=0.0,
+        metavar="X",
+        help="elements are the same when |a - b| <= atol + rtol * |b|; 0 unless given",
+    )
+    parser.add_argument("--atol", type=tolerance, default=0.0, metavar="X", help="see --rtol")
+    parser.add_argument(
+        "--no-values", action="store_true", help="only keys, shapes and dtypes, without reading"
+    )
+    parser.add_argument(
+        "--rename", action="append", type=rename_rule, metavar="OLD=NEW", help=f"of A: {RULE_HELP}"
+    )
+    parser.add_argument("--all", action="store_true", help="a line for each key")
+    parser.add_argument("--quiet", action="store_true", help="print nothing")
+    add_json(parser)
+
+
+def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+    """Compares, and returns the exit status."""
+    try:
+        found = compare(
+            options.a,
+            options.b,
+            rtol=options.rtol,
+            atol=options.atol,
+            values=not options.no_values,
+            rename=options.rename,
+        )
+    except CheckpointError:
+        raise
+    except ValueError as error:  # of two keys that --rename makes one
+        raise Trouble(str(error)) from None
+    if options.json:
+        print(json.dumps(found.to_dict(), indent=1))
+    elif not options.quiet:
+        _show(found, fold=not options.all)
+    return DIFFERENT if found else SAME
+
+
+def _show(found: Diff, fold: bool) -> None:
+    screen = Screen()
+    for line in found.to_text(fold).splitlines():
+        print(line if line.startswith("  ") else screen.paint(line, "bold"))
+    if found.likely_rename:
+        rules = [shlex.quote(f"{old}={new}") for old, new in found.likely_rename.items()]
+        print(printable(" ".join(["try:", *(f"--rename {rule}" for rule in rules)])))

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""``modtree inspect`` shows what a checkpoint holds."""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import functools
+import json
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from modtree.cli.ending import DIFFERENT, SAME
+from modtree.cli.headline import headline
+from modtree.cli.options import add_json, count, describe
+from modtree.cli.terminal import Screen
+from modtree.files.checkpoint.reader import Checkpoint, Entry, open_checkpoint
+from modtree.inspection.entry_tree import Branch, Group, entry_tree
+from modtree.inspection.phrases import bytes_text, noun
+from modtree.inspection.printable import entries_text, printable
+
+__all__ = ["execute", "fill"]
+
+_DESCRIPTION = """\
+Shows the tree of a checkpoint: shapes, dtypes and bytes, without reading the values. Blocks that
+are equal are shown once.
+"""
+_EXAMPLES = """\
+    modtree inspect model.safetensors
+    modtree inspect checkpoint_folder --depth 3 --sort size
+    modtree inspect model.pt --match '*.bias' --dtype float32,float16 --all
+    modtree inspect model.safetensors --json | jq '.[0].entries[].key'
+"""
+_STATUS = "0: shown; 1: no entry matches; 2: a file cannot be read"
+_LONGEST_NOTE = 200
+
+
+def fill(parser: argparse.ArgumentParser) -> None:
+    """Gives the parser of this command its arguments and its help."""
+    describe(parser, _DESCRIPTION, _EXAMPLES, _STATUS)
+    parser.add_argument(
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="a safetensors file, an index of shards, a file of torch.save, or a folder with one",
+    )
+    parser.add_argument(
+        "--match", action="append", metavar="GLOB", help="only keys that match, such as '*.bias'"
+    )
+    parser.add_argument(
+        "--dtype", action="append", metavar="NAME", help="only these dtypes: float32,bfloat16"
+    )
+    parser.add_argument("--depth", type=count, metavar="N", help="no more than N levels")
+    parser.add_argument("--sort", choices=["size", "name"], help="not in the order of the file")
+    parser.add_argument("--all", action="store_true", help="each entry, equal blocks too")
+    parser.add_argument("--metadata", action="store_true", help="the text beside the tensors too")
+    add_json(parser)
+
+
+def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+    """Shows the files, and returns the exit status."""
+    status, answers = SAME, []
+    for number, file in enumerate(options.files):
+        with open_checkpoint(file) as checkpoint:
+            entries = _matching(checkpoint, options)
+            notes = _notes(checkpoint, options)
+            if checkpoint.keys() and not entries and not notes:
+                status = DIFFERENT
+            if options.json:
+                answers.append(_for_json(checkpoint, entries, notes))
+            else:
+                print("\n" * (number > 0), end="")
+                _show(checkpoint, entries, notes, options)
+    if options.json:
+        print(json.dumps(answers, indent=1))
+    return status
+
+
+# -- what is shown ---------------------------------------------------------------------------------
+
+
+def _matches(key: str, options: argparse.Namespace) -> bool:
+    globs = options.match
+    return globs is None or any(fnmatch.fnmatchcase(key, glob) for glob in globs)
+
+
+def _dtypes(options: argparse.Namespace) -> set[str] | None:
+    if options.dtype is None:
+        return None
+    return {name.strip() for names in options.dtype for name in names.split(",")}
+
+
+def _matching(checkpoint: Checkpoint, options: argparse.Namespace) -> list[Entry]:
+    dtypes = _dtypes(options)
+    return [
+        entry
+        for key, entry in checkpoint.entries.items()
+        if _matches(key, options) and (dtypes is None or entry.dtype in dtypes)
+    ]
+
+
+def _notes(checkpoint: Checkpoint, options: argparse.Namespace) -> list[tuple[str, str]]:
+    """What has no tensor of its own: ties, views, and values that are no tensors."""
+    notes, dtypes = [], _dtypes(options)
+    for key in filter(functools.partial(_matches, options=options), checkpoint.keys()):
+        if key in checkpoint.values:
+            if dtypes is None:
+                notes.append((key, printable(_note(checkpoint.values[key]))))
+        elif key not in checkpoint.entries:
+            view = checkpoint.views.get(key)
+            kept = checkpoint.ties[key] if view is None else view.of
+            if dtypes is None or checkpoint.entries[kept].dtype in dtypes:
+                text = f"= {kept}" if view is None else f"{list(view.shape)} in {kept}"
+                notes.append((key, printable(text)))
+    return notes
+
+
+def _note(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST_NOTE else f"{text[:_LONGEST_NOTE]}..."
+
+
+def _for_json(
+    checkpoint: Checkpoint, entries: list[Entry], notes: list[tuple[str, str]]
+) -> dict[str, Any]:
+    return {
+        "path": str(checkpoint.path),
+        "format": checkpoint.format,
+        "metadata": dict(checkpoint.metadata),
+        "entries": [
+            {
+                "key": entry.key,
+                "shape": list(entry.shape),
+                "dtype": entry.dtype,
+                "nbytes": entry.nbytes,
+                "file": str(entry.file),
+            }
+            for entry in entries
+        ],
+        "others": dict(notes),
+        "nbytes": sum(entry.nbytes for entry in entries),
+    }
+
+
+# -- as text ---------------------------------------------------------------------------------------
+
+
+class _Row(NamedTuple):
+    name: str
+    shape: str
+    dtype: str
+    size: str
+    is_branch: bool = False
+
+
+def _show(
+    checkpoint: Checkpoint,
+    entries: list[Entry],
+    notes: list[tuple[str, str]],
+    options: argparse.Namespace,
+) -> None:
+    screen = Screen()
+    root = entry_tree(entries, notes)
+    print(screen.paint(headline(checkpoint, len(entries) + len(notes)), "bold"))
+    if options.metadata:
+        for key, text in checkpoint.metadata.items():
+            print(screen.shortened(f"  {printable(key)}: {printable(text)}"))
+    if not entries and not notes:
+        print("  no entry matches" if checkpoint.keys() else "  no entries")
+        return
+    _print_rows(list(_rows(root, 0, options)), screen)
+    _print_totals(entries, screen)
+
+
+def _rows(branch: Branch, level: int, options: argparse.Namespace) -> Iterator[_Row]:
+    for group in branch.groups(not options.all, options.sort):
+        inner, label = group.first, printable(group.label)
+        while group.count == 1 and _is_link(inner):  # a.b.c on one line
+            (inner,) = inner.children.values()
+            label += f".{printable(inner.name)}"
+        name = "  " * (level + 1) + label + (f"  x {group.count:,}" if group.count > 1 else "")
+        if inner.entry is not None:
+            shape = str(list(inner.entry.shape))
+            each = group.count > 1 and not inner.children
+            size = group.nbytes if each else inner.entry.nbytes
+            yield _Row(name, shape, inner.entry.dtype, bytes_text(size))
+        elif inner.note:
+            yield _Row(name, inner.note, "", "")
+        if inner.children:
+            yield from _below(name, inner, group, level, options)
+
+
+def _is_link(branch: Branch) -> bool:
+    return len(branch.children) == 1 and branch.entry is None and not branch.note
+
+
+def _below(
+    name: str, branch: Branch, group: Group, level: int, options: argparse.Namespace
+) -> Iterator[_Row]:
+    is_cut = options.depth is not None and level + 1 >= options.depth
+    each = f"{group.count:,} x {bytes_text(branch.nbytes)}" if group.count > 1 else ""
+    about = entries_text(group.entries) if is_cut else each
+    yield _Row(name, about, "", bytes_text(group.nbytes), is_branch=True)
+    if not is_cut:
+        yield from _rows(branch, level + 1, options)
+
+
+def _print_rows(rows: list[_Row], screen: Screen) -> None:
+    facts = [row for row in rows if row.dtype or row.size]
+    shape_width = max((len(row.shape) for row in facts), default=0)
+    dtype_width = max((len(row.dtype) for row in rows), default=0)
+    size_width = max((len(row.size) for row in rows), default=0)
+    name_width = max(len(row.name) for row in rows)
+    if screen.width is not None:
+        room = screen.width - shape_width - dtype_width - size_width - 6
+        name_width = min(name_width, max(room, 20))
+    for row in rows:
+        name = screen.shortened(row.name, name_width)
+        padding = " " * (name_width - len(name))
+        line = (screen.paint(name, "bold") if row.is_branch else name) + padding
+        most = None if screen.width is None or row.size else screen.width - name_width - 2
+        line += "  " + screen.shortened(row.shape, most).ljust(shape_width)
+        line += "  " + screen.paint(row.dtype, "cyan") + " " * (dtype_width - len(row.dtype))
+        line += "  " + row.size.rjust(size_width)
+        print(line.rstrip())
+
+
+def _print_totals(entries: list[Entry], screen: Screen) -> None:
+    sizes: Counter[str] = Counter()
+    elements: Counter[str] = Counter()
+    for entry in entries:
+        number = 1
+        for size in entry.shape:
+            number *= size
+        sizes[entry.dtype] += entry.nbytes
+        elements[entry.dtype] += number
+    each = "; ".join(
+        f"{dtype}: {noun(elements[dtype], 'element')}, {bytes_text(nbytes)}"
+        for dtype, nbytes in sizes.most_common()
+    )
+    every = noun(sum(elements.values()), "element")
+    total = f"total: {every}, {bytes_text(sum(sizes.values()))}"
+    print(screen.paint(total, "bold") + (f" ({each})" if len(sizes) > 1 else ""))

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""``modtree summary`` shows the tree of a model."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from modtree.cli.ending import SAME, Trouble
+from modtree.cli.factory import FACTORY_HELP, model_from
+from modtree.cli.options import add_json, count, describe
+from modtree.inspection.functions import summary
+
+__all__ = ["execute", "fill"]
+
+_DESCRIPTION = """\
+Builds a model and shows its tree: classes, parameters, bytes, and with --input-shape the shapes of
+what the modules return. Blocks that are equal are shown once.
+"""
+_EXAMPLES = """\
+    modtree summary mypackage.models:build
+    modtree summary models.py:ResNet --input-shape 1,3,224,224
+    modtree summary mypackage.models:build --depth 2 --json
+"""
+_STATUS = "0: shown; 2: the model cannot be made, or does not take the input"
+
+
+def fill(parser: argparse.ArgumentParser) -> None:
+    """Gives the parser of this command its arguments and its help."""
+    describe(parser, _DESCRIPTION, _EXAMPLES, _STATUS)
+    parser.add_argument("factory", metavar="MODULE:FACTORY", help=FACTORY_HELP)
+    parser.add_argument(
+        "--input-shape",
+        action="append",
+        type=_shape,
+        metavar="SIZES",
+        help="run the model on zeros of this shape, such as 1,3,224,224; once for each input",
+    )
+    parser.add_argument("--depth", type=count, metavar="N", help="no more than N levels")
+    parser.add_argument(
+        "--dtype",
+        action="append",
+        metavar="NAME",
+        help="the dtype of the input, or of each one; that of the parameters unless given",
+    )
+    parser.add_argument("--times", action="store_true", help="the time that each module takes")
+    parser.add_argument("--all", action="store_true", help="each block, equal ones too")
+    add_json(parser)
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    sizes = [part.strip() for part in text.split(",")]
+    if not all(size.isdecimal() for size in sizes):
+        raise argparse.ArgumentTypeError(f"expected sizes such as 1,3,224,224, got {text!r}")
+    return tuple(map(int, sizes))
+
+
+def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+    """Shows the model, and returns the exit status."""
+    shapes = options.input_shape
+    if shapes is None and (options.times or options.dtype):
+        parser.error("--times and --dtype want an --input-shape: the model is not run without it")
+    model = model_from(options.factory)
+    given: dict[str, Any] = {"depth": options.depth, "fold": not options.all}
+    if shapes is not None:
+        given.update(times=options.times, dtypes=_one_or_all(options.dtype))
+    try:
+        found = summary(model, _one_or_all(shapes), **given)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise Trouble(str(error)) from error
+    if options.json:
+        print(json.dumps(found.to_dict(), indent=1))
+    else:
+        found.show()
+    return SAME
+
+
+def _one_or_all(given: list[Any] | None) -> Any:
+    return given[0] if given is not None and len(given) == 1 else given

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""``modtree verify`` checks that a checkpoint is whole, and fits a model."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+from modtree.cli.ending import DIFFERENT, SAME
+from modtree.cli.factory import FACTORY_HELP, model_from
+from modtree.cli.options import add_json, describe
+from modtree.cli.terminal import Screen
+from modtree.files.checkpoint.verify import Problem, Problems, verify
+from modtree.inspection.key_folding import folded
+from modtree.inspection.phrases import noun
+from modtree.inspection.printable import entries_text, printable
+
+__all__ = ["execute", "fill"]
+
+_DESCRIPTION = """\
+Checks the header of a checkpoint, that each tensor lies within its file, and that an index and its
+shards agree; with --model that its keys and shapes are those of a model.
+"""
+_EXAMPLES = """\
+    modtree verify model.safetensors
+    modtree verify folder_with_shards --finite
+    modtree verify model.safetensors --model mypackage.models:build
+"""
+_STATUS = "0: no problem; 1: problems; 2: the file cannot be opened, or the model cannot be made"
+
+
+def fill(parser: argparse.ArgumentParser) -> None:
+    """Gives the parser of this command its arguments and its help."""
+    describe(parser, _DESCRIPTION, _EXAMPLES, _STATUS)
+    parser.add_argument("file", metavar="FILE", help="a checkpoint: a file, an index, or a folder")
+    parser.add_argument("--model", metavar="MODULE:FACTORY", help=FACTORY_HELP)
+    parser.add_argument(
+        "--finite", action="store_true", help="read all values, and name tensors with NaN or inf"
+    )
+    parser.add_argument("--all", action="store_true", help="a line for each problem")
+    parser.add_argument("--quiet", action="store_true", help="print nothing")
+    add_json(parser)
+
+
+def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+    """Checks the file, and returns the exit status."""
+    model = None if options.model is None else model_from(options.model)
+    problems = verify(options.file, model, finite=options.finite)
+    if options.json:
+        report = {
+            "path": options.file,
+            "problems": list(map(vars, problems)),
+            "causes": problems.causes,
+            "doubts": problems.doubts,
+        }
+        print(json.dumps(report, indent=1))
+    elif not options.quiet:
+        _show(options.file, problems, fold=not options.all)
+    return DIFFERENT if problems else SAME
+
+
+def _show(file: str, problems: Problems, fold: bool) -> None:
+    screen = Screen()
+    for kind, text in _lines(problems, fold):
+        print(f"{screen.paint(kind, 'red')}: {printable(text)}")
+    for head, texts in (("likely cause", problems.causes), ("not clear", problems.doubts)):
+        for text in texts:
+            print(f"{screen.paint(head, 'bold')}: {printable(text)}")
+    found = noun(len(problems), "problem") if problems else screen.paint("no problem", "green")
+    print(f"{printable(file)}: {found}")
+
+
+def _lines(problems: list[Problem], fold: bool) -> Iterator[tuple[str, str]]:
+    """The kind and the text of each problem, or of those that differ in numbers of keys alone."""
+    alike: dict[Problem, list[str]] = {}
+    for problem in problems:
+        alike.setdefault(replace(problem, key=None), []).append(problem.key or "")
+    for problem, keys in alike.items():
+        for text, group in folded(keys) if fold else ((key, [key]) for key in keys):
+            times = f" ({entries_text(len(group))})" if len(group) > 1 else ""
+            yield problem.kind, f"{replace(problem, key=text or None)}{times}"

@@ -1,0 +1,451 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Why do the keys of a checkpoint not match those of a model? The usual causes, each with the call
+that would mend it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from modtree.core.loading.certainty import RENUMBERED
+from modtree.core.loading.key_rules import Found, Rules, find_rules, shown_rules
+from modtree.core.loading.mismatch import Mismatch, Shape, given_shapes, mismatch_of, shape_of
+
+__all__ = ["Causes", "doubts_of", "likely_causes"]
+
+_USUAL_NAMES = ("state_dict", "model_state_dict", "model", "module", "net", "weights", "params")
+_FEW = 4  # names that a call has in it
+_MOST_TIES = 50  # missing keys whose tensor is looked for under another name
+_MOST_MAPPINGS = 16  # in which the state dict is looked for
+_MOST_KEYS = 1000  # keys of a mapping in the mapping that are looked for in the model
+
+#: What ends keys of modules that were quantized, and who writes it so.
+_QUANTIZED = {
+    "_packed_params._packed_params": "torch.ao.quantization",
+    "SCB": "bitsandbytes",
+    "weight.absmax": "bitsandbytes",
+    "weight.quant_map": "bitsandbytes",
+    "qweight": "GPTQ or AWQ",
+    "qzeros": "GPTQ or AWQ",
+}
+_TABLES = ("lm_head.weight", "head.weight", "decoder.weight", "output.weight", "embed_out.weight")
+_EMBEDDINGS = re.compile(r"(embed\w*|wte|tok\w*|shared|word_\w+)(\.\w+)*\.weight$")
+
+
+class Causes(NamedTuple):
+    """Why the keys do not match.
+
+    Attributes:
+        likely: One sentence per cause that fits, the most telling first.
+        doubts: What does not tell which entry is which.
+    """
+
+    likely: list[str]
+    doubts: list[str]
+
+
+def likely_causes(found: Mismatch) -> Causes:
+    """The causes that fit, each with the call that mends it where no other explanation fits."""
+    nested = _nested_state_dict(found)
+    if nested is not None:
+        return nested
+    causes = [*_adapters(found), *_quantized(found)]
+    changed = find_rules(found)
+    if changed.rules:
+        causes.insert(0, _renames(changed))
+    return Causes(causes + _others(changed), doubts_of(changed))
+
+
+def doubts_of(changed: Found) -> list[str]:
+    """What to say of explanations that are not given, since others fit as well."""
+    doubts = [
+        f"several explanations fit, as {reason}"
+        for reason in changed.doubts
+        if not changed.shifts or not reason.endswith(RENUMBERED)
+    ]
+    shifts = [*map(str, changed.shifts)]
+    if len(shifts) > _FEW:
+        shifts = [*shifts[:_FEW], f"and so in {len(shifts) - _FEW} more places"]
+    return doubts[:_FEW] + shifts
+
+
+def _others(changed: Found) -> list[str]:
+    """Causes that are no names; without calls where they are what a rename leaves, or where other
+    explanations fit.
+    """
+    found = changed.rest
+    causes = []
+    for find in (_parametrizations, _ties, _layers, _transposed, _sizes):
+        is_sure = changed.is_sure or (find is _transposed and changed.is_named)
+        for cause in find(found):
+            if changed.rules:
+                cause = cause.partition(" Try: ")[0].rstrip(".:")
+            causes.append(cause if is_sure else _without_loads(cause))
+    return causes
+
+
+def _without_loads(cause: str) -> str:
+    """A cause without calls that load by names, where these do not tell which entry is which."""
+    what, is_there, calls = cause.partition(" Try: ")
+    kept = calls.partition(", or load ")[0]
+    return f"{what} Try: {kept}" if is_there and "load_state_dict" not in kept else what.rstrip(".")
+
+
+def _renames(changed: Found, mapping: str = "state_dict") -> str:
+    """The call that renames keys, and what it would leave."""
+    rename = f"rename={shown_rules(changed.rules)}"
+    reasons = "; ".join(changed.reasons)
+    rest = changed.rest
+    if rest.is_empty:
+        return f"{reasons}. Try: model.load_state_dict({mapping}, {rename})"
+    left = [
+        f"{len(keys)} {what}"
+        for keys, what in (
+            (rest.missing, "missing"),
+            (rest.unexpected, "not expected"),
+            (rest.shapes, "of another shape"),
+        )
+        if keys
+    ]
+    leaves = f"which leaves {', '.join(left)}"
+    if not changed.is_sure:
+        return f"{reasons}; {rename} takes that away, {leaves}"
+    return f"{reasons}. Try: model.load_state_dict({mapping}, {rename}, partial=True), {leaves}"
+
+
+# -- what was given --------------------------------------------------------------------------------
+
+
+def _nested_state_dict(found: Mismatch) -> Causes | None:
+    if not found.unexpected or len(found.state_dict) > _MOST_KEYS or not found.missing:
+        return None
+    if set(found.state_dict) == {"state", "param_groups"}:
+        what = "this is the state of an optimizer"
+        return Causes([f"{what}. Try: optimizer.load_state_dict(state_dict)"], [])
+    fitting: list[tuple[int, str, Found]] = []
+    for place, inner in itertools.islice(_mappings(found), _MOST_MAPPINGS):
+        changed = find_rules(mismatch_of(inner, found))
+        gained = len(found.missing) - len(changed.rest.missing)
+        if gained > 0:
+            fitting.append((gained, place, changed))
+    if not fitting:
+        return None
+    most = max(gained for gained, _, _ in fitting)
+    best = [(place, changed) for gained, place, changed in fitting if gained == most]
+    if len(best) > 1:
+        places = " and ".join(place for place, _ in best)
+        intro = "the mapping holds several state dicts that fit, of which only you know the right"
+        return Causes([f"{intro} one: {places}"], [])
+    place, changed = best[0]
+    mapping = f"state_dict{place}"
+    intro = (
+        f"the mapping holds the state dict under {place}, as checkpoints with more than the "
+        f"model's state do"
+    )
+    doubts = doubts_of(changed)
+    if changed.rules:
+        return Causes([f"{intro}; there, {_renames(changed, mapping)}"], doubts)
+    if changed.rest.is_empty:
+        return Causes([f"{intro}. Try: model.load_state_dict({mapping})"], doubts)
+    if not changed.is_sure:
+        return Causes([intro, *(_without_loads(cause) for cause in _others(changed))], doubts)
+    return Causes([f"{intro}. Try: model.load_state_dict({mapping}, partial=True)"], doubts)
+
+
+def _mappings(found: Mismatch) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The dicts in the mapping, those under usual names first, and the dicts in them."""
+    unexpected = set(found.unexpected)
+    first = [name for name in _USUAL_NAMES if name in unexpected]
+    for key in dict.fromkeys((*first, *found.unexpected)):
+        value: Any = found.state_dict.get(key)
+        if not issubclass(type(value), dict):
+            continue
+        yield f"[{key!r}]", value
+        if len(value) <= _MOST_KEYS:
+            for name, inner in value.items():
+                if type(name) is str and issubclass(type(inner), dict):
+                    yield f"[{key!r}][{name!r}]", inner
+
+
+def _adapters(found: Mismatch) -> Iterator[str]:
+    adapters = [key for key in found.unexpected if ".lora_" in key]
+    if not adapters:
+        return
+    if len(adapters) == len(found.state_dict):
+        yield (
+            "the state dict has the LoRA adapters of peft alone. Try: load the model that they "
+            "were made for first, then peft.PeftModel.from_pretrained(model, folder)"
+        )
+        return
+    count = len(adapters)
+    are = "1 entry is a LoRA adapter" if count == 1 else f"{count} entries are LoRA adapters"
+    yield (
+        f"{are} of peft, {adapters[0]!r} first. Try: "
+        f"merge_and_unload() of the peft model before saving, or load what is below them"
+    )
+
+
+def _quantized(found: Mismatch) -> Iterator[str]:
+    for key in found.unexpected:
+        for ending, writer in _QUANTIZED.items():
+            if key == ending or key.endswith(f".{ending}"):
+                yield (
+                    f"{key.removesuffix(ending).rstrip('.') or 'the root'!r} was quantized when it "
+                    f"was saved ({writer}). Try: quantize the model in the same way before "
+                    f"loading, or save it dequantized"
+                )
+                return
+
+
+# -- parametrizations ------------------------------------------------------------------------------
+
+
+def _parametrized(key: str) -> str | None:
+    """The entry whose original a key is, or None."""
+    path, _, name = key.rpartition(".")
+    module, _, parametrized = path.rpartition(".")
+    if name not in ("original", "original0") or not parametrized:
+        return None
+    if module.rpartition(".")[2] != "parametrizations":
+        return None
+    return module[: -len("parametrizations")] + parametrized
+
+
+def _parametrizations(found: Mismatch) -> Iterator[str]:
+    missing, unexpected = set(found.missing), set(found.unexpected)
+    entries = [(key, entry) for key in found.missing if (entry := _parametrized(key)) is not None]
+    for _, entry in entries:
+        if entry in unexpected:
+            yield (
+                f"{entry!r} is parametrized in the model, and was not when it was saved. "
+                "Try: load first and parametrize then"
+            )
+            break
+    entries = [
+        (key, entry) for key in found.unexpected if (entry := _parametrized(key)) is not None
+    ]
+    for _, entry in entries:
+        if entry in missing:
+            how = "parametrize the model in the same way before loading"
+            pairs = [(k, e) for k, e in entries if k.endswith(".original0") and e in missing]
+            norms = {e: _norm_call(found, e, k, f"{k[:-1]}1") for k, e in pairs}
+            if norms and None not in norms.values():
+                how = _weight_norm("nn.utils.parametrizations.weight_norm", norms)
+            yield (
+                f"{entry!r} was parametrized when it was saved, and is not in the model. Try: {how}"
+            )
+            break
+        if f"{entry}_g" in missing and f"{entry}_v" in missing:
+            rules: Rules = {
+                re.compile(r"\bparametrizations\.(\w+)\.original0$"): r"\1_g",
+                re.compile(r"\bparametrizations\.(\w+)\.original1$"): r"\1_v",
+            }
+            yield (
+                f"{entry!r} was saved under parametrizations.weight_norm, the model has the older "
+                f"weight_norm. Try: model.load_state_dict(state_dict, rename={shown_rules(rules)})"
+            )
+            break
+    for key in found.unexpected:
+        if f"{key}_g" in missing and f"{key}_v" in missing:
+            yield (
+                f"{key!r} has weight_norm in the model, and had not when it was saved. Try: load "
+                f"first and call weight_norm then"
+            )
+            break
+    older = [
+        key[:-2]
+        for key in found.unexpected
+        if key.endswith("_g") and key[:-2] in missing and key[:-2] + "_v" in unexpected
+    ]
+    norms = {entry: _norm_call(found, entry, f"{entry}_g", f"{entry}_v") for entry in older}
+    if norms and None not in norms.values():
+        how = _weight_norm("nn.utils.weight_norm", norms)
+        yield f"{older[0]!r} was saved under weight_norm. Try: {how}"
+
+
+def _norm_call(found: Mismatch, entry: str, norm: str, direction: str) -> str | None:
+    """The arguments of weight_norm for an entry that was saved as these two; None where their
+    shapes say that it was something else.
+    """
+    shape = found.own.get(entry)
+    lengths, other = (shape_of(found.state_dict.get(key)) for key in (norm, direction))
+    if shape is None or other != shape or lengths is None or len(lengths) != len(shape):
+        return None
+    kept = [
+        dim
+        for dim, size in enumerate(shape)
+        if lengths == tuple(size if i == dim else 1 for i in range(len(shape)))
+    ]
+    if not kept:
+        return None
+    path, _, name = entry.rpartition(".")
+    module = f"model.get_submodule({path!r})" if path else "model"
+    dim = f", dim={kept[0]}" if kept[0] else ""
+    return f"{module}{'' if name == 'weight' else f', {name!r}'}{dim}"
+
+
+def _weight_norm(function: str, arguments: Mapping[str, str | None]) -> str:
+    """Calls that give modules of these entries their weight norm."""
+    calls = [f"{function}({given})" for given in itertools.islice(arguments.values(), _FEW)]
+    more = f", and so on for {len(arguments)} entries" if len(arguments) > _FEW else ""
+    return f"{'; '.join(calls)}{more}, before loading"
+
+
+# -- what is missing or has another shape ----------------------------------------------------------
+
+
+def _ties(found: Mismatch) -> Iterator[str]:
+    ties = {}
+    for key in found.missing[:_MOST_TIES]:
+        tie = found.tie(key)
+        if tie is not None:
+            ties[key] = tie
+    if ties:
+        pairs = ", ".join(f"{key!r}: state_dict[{tie!r}]" for key, tie in ties.items())
+        key, tie = next(iter(ties.items()))
+        call = f". Try: model.load_state_dict({{**state_dict, {pairs}}})"
+        is_all = len(ties) == len(found.missing) and not found.unexpected and not found.shapes
+        yield (
+            f"{key!r} is the same tensor as {tie!r}, and files such as those of safetensors keep "
+            f"one of them{call if is_all else ''}"
+        )
+    elif len(found.missing) == 1 and found.missing[0].endswith(_TABLES):
+        shape = found.model_shape(found.missing[0])
+        alike = [
+            key
+            for key in found.state_dict
+            if type(key) is str
+            and _EMBEDDINGS.search(key)
+            and shape_of(found.state_dict[key]) == shape
+        ]
+        if shape is not None and len(alike) == 1:
+            yield (
+                f"{found.missing[0]!r} was perhaps the same tensor as {alike[0]!r} when it was "
+                f"saved, of which files such as those of safetensors keep one; in this model the "
+                f"two are not tied"
+            )
+
+
+def _layers(found: Mismatch) -> Iterator[str]:
+    """Blocks with numbers: are there more of them on one side?"""
+    own, given = Counter[str](), Counter[str]()
+    for keys, count in ((found.missing, own), (found.unexpected, given)):
+        for prefix in {block for key in keys if (block := _block(key)) is not None}:
+            count[prefix[0]] += 1
+    if not own and not given:
+        return
+    unexpected = set(found.unexpected)
+    both = {
+        block
+        for key in found.state_dict
+        if key not in unexpected and (block := _block(key)) is not None
+    }
+    shared = Counter(path for path, _ in both)
+    for path in (*own, *given):
+        if not shared[path] or (own[path] and given[path]):
+            continue
+        of_model, of_state = shared[path] + own[path], shared[path] + given[path]
+        all_of = {_block(k) for k in (found.missing if own[path] else found.unexpected)}
+        if any(block in both for block in all_of if block is not None and block[0] == path):
+            continue
+        yield (
+            f"{path!r} has {_blocks(of_model)} in the model and {of_state} in the state dict. "
+            f"Try: build the model with {of_state}, or load what fits with "
+            f"model.load_state_dict(state_dict, partial=True)"
+        )
+        return
+
+
+def _blocks(count: int) -> str:
+    return f"{count} block{'' if count == 1 else 's'}"
+
+
+def _block(key: str) -> tuple[str, str] | None:
+    """The path to the first number in a key, and the number."""
+    match = re.match(r"([^\d.][^.]*(?:\.[^\d.][^.]*){0,40})\.(\d+)\.", key[:400])
+    return (match[1], match[2]) if match else None
+
+
+def _transposed(found: Mismatch) -> Iterator[str]:
+    turned = found.turned
+    if not turned:
+        return
+    what = (
+        f"transposed entries ({len(turned)} of {len(found.shapes)} of the wrong shape), "
+        f"{turned[0]!r} first, as Conv1D of GPT-2 and programs of TensorFlow keep weights of Linear"
+    )
+    square = [key for key, shape in found.own.items() if _is_square(shape)]
+    if square:
+        more = f" and {len(square) - 1} more" if len(square) > 1 else ""
+        yield f"{what}; square ones, {square[0]!r}{more}, may be so too, which no shape tells"
+    elif len(turned) < len(found.shapes) or found.missing or found.unexpected:
+        yield f"{what}, or modules in other places"
+    elif not _are_the_same_modules(found, turned):
+        yield f"{what}, or modules of other sizes"
+    else:
+        yield (
+            f"{what}. Try: own = model.state_dict(); "
+            f"model.load_state_dict({{key: value.T if value.shape != "
+            f"own[key].shape else value for key, value in state_dict.items()}})"
+        )
+
+
+def _is_square(shape: Shape) -> bool:
+    return shape is not None and len(shape) > 1 and shape == shape[::-1] and max(shape) > 1
+
+
+def _are_the_same_modules(found: Mismatch, turned: list[str]) -> bool:
+    """Does each module with a turned entry have others that fit, as a bias, and is it the only one
+    that its entries fit?
+    """
+    own, given = _by_module(found.own), _by_module(given_shapes(found))
+    modules = {key.rpartition(".")[0] for key in turned}
+    if any(all(f"{m}.{n}".lstrip(".") in found.shapes for n in own[m]) for m in modules):
+        return False
+    return not any(
+        given[module] == shapes
+        for module in modules
+        for other, shapes in own.items()
+        if other != module
+    )
+
+
+def _by_module(shapes: Mapping[str, Shape]) -> dict[str, dict[str, Shape]]:
+    modules: dict[str, dict[str, Shape]] = {}
+    for key, shape in shapes.items():
+        module, _, name = key.rpartition(".")
+        modules.setdefault(module, {})[name] = shape
+    return modules
+
+
+def _sizes(found: Mismatch) -> Iterator[str]:
+    turned = set(found.turned)
+    shapes = {key: pair for key, pair in found.shapes.items() if key not in turned}
+    pairs = Counter(
+        (a, b)
+        for saved, own in shapes.values()
+        if len(saved) == len(own)
+        for a, b in set(zip(saved, own, strict=True))
+        if a != b
+    )
+    if not pairs:
+        return
+    (saved_size, own_size), count = pairs.most_common(1)[0]
+    if pairs[own_size, saved_size]:
+        return  # modules that have changed places
+    if len(shapes) > 2 and 2 * count > len(shapes):
+        yield (
+            f"the model was built with other sizes: {saved_size} in the checkpoint is "
+            f"{own_size} in the model, in {count} entries. Try: build the model with {saved_size}"
+        )
+    elif all(saved[1:] == own[1:] and len(saved) == len(own) for saved, own in shapes.values()):
+        yield (
+            f"the first size of {next(iter(shapes))!r} is {saved_size} in the checkpoint and "
+            f"{own_size} in the model, as with another vocabulary or number of classes. Try: "
+            f"build the model with {saved_size}, or load the others with "
+            f"model.load_state_dict(state_dict, partial=True)"
+        )

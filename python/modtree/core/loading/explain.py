@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The lines that the error of a failed ``load_state_dict()`` adds to torch's."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable, Mapping, Sized
+from typing import Any
+
+import numpy as np
+
+from modtree import _C
+from modtree.core import families
+from modtree.core.loading.causes import likely_causes
+from modtree.core.loading.mismatch import Mismatch
+from modtree.core.loading.model_keys import ModelKeys
+from modtree.core.loading.near_keys import near_matches
+
+__all__ = ["by_module", "explain_load", "wrong_shapes"]
+
+# Under `modtree run` the class shows torch's function in its place.
+_registered = _C.ModuleBase.__getattr__
+
+_FEW = 8  # keys that need no summary
+_MOST_MODULES = 12
+_MOST_VERSIONS = 1000  # missing keys whose modules are asked for their version
+_ARRAY = re.compile(
+    r'While \w+ the parameter named "(.+)", expected torch.Tensor or Tensor-like object from '
+    r"checkpoint but received <class 'numpy.ndarray'>$"
+)
+_SIZE_MISMATCH = re.compile(
+    r"size mismatch for (.+): copying a param with shape (.+) from checkpoint, "
+    r"the shape in current model is (.+?)\.?$"
+)
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", text))
+
+
+def wrong_shapes(
+    messages: Iterable[str],
+) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Of the entries that these messages of a load name: the shape in the checkpoint, and that in
+    the model.
+    """
+    matches = (_SIZE_MISMATCH.match(message) for message in messages)
+    return {match[1]: (_shape(match[2]), _shape(match[3])) for match in matches if match}
+
+
+def _without_numbers(path: str) -> str:
+    return re.sub(r"(?<![^.])\d+(?![^.])", "*", path)
+
+
+def by_module(keys: list[str]) -> list[str]:
+    """The keys grouped by their modules; modules that differ in their numbers alone are one line,
+    ``layers.*.norm (weight, bias) x 24``.
+    """
+    names: dict[str, list[str]] = {}
+    for key in keys:
+        module, _, name = key.rpartition(".")
+        names.setdefault(module, []).append(name)
+    groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for module, own in names.items():
+        groups.setdefault((_without_numbers(module), tuple(own)), []).append(module)
+    lines = []
+    for (pattern, entries), modules in groups.items():
+        path = modules[0] if len(modules) == 1 else pattern
+        times = f" x {len(modules)}" if len(modules) > 1 else ""
+        lines.append(f"{path or 'the root'} ({', '.join(entries)}){times}")
+    return lines
+
+
+def _summary(what: str, keys: list[str]) -> list[str]:
+    if len(keys) <= _FEW:
+        return []
+    lines = by_module(keys)
+    if len(lines) > _MOST_MODULES:
+        more = len(lines) - _MOST_MODULES
+        lines = [*lines[:_MOST_MODULES], f"and {more} more"]
+    return [f"{what}, by module: {'; '.join(lines)}"]
+
+
+def _entry(module: Any, path: str) -> Any:
+    """What the registries have at a dotted path, or None: without asking anything that a class may
+    override, as nobody called it.
+    """
+    found = module
+    for name in path.split(".") if path else ():
+        if not isinstance(found, _C.ModuleBase):
+            return None
+        try:
+            found = _registered(found, name)
+        except AttributeError:
+            return None
+    return found
+
+
+def _older_versions(
+    module: Any, state_dict: Mapping[str, Any], missing: list[str], is_all: bool
+) -> list[str]:
+    metadata = getattr(state_dict, "_metadata", None)
+    if not isinstance(metadata, Mapping):
+        return []
+    for path in dict.fromkeys(key.rpartition(".")[0] for key in missing[:_MOST_VERSIONS]):
+        saved = metadata.get(path)
+        own = inspect.getattr_static(type(_entry(module, path)), "_version", None)
+        version = saved.get("version") if isinstance(saved, Mapping) else None
+        if own is not None and isinstance(saved, Mapping) and version != own:
+            what = (
+                f"{path or 'the root'!r} was saved in version {version} of its class, which is at "
+                f"version {own} now"
+            )
+            call = (
+                ". Try: model.load_state_dict(state_dict, strict=False), which leaves the entries "
+                "as they are that are missing"
+            )
+            return [what + (call if is_all else "")]
+    return []
+
+
+def _arrays(module: Any, found: Mismatch, messages: list[str]) -> list[str]:
+    """Of values that are arrays of NumPy, which torch does not take either."""
+    matches = [match for message in messages if (match := _ARRAY.match(message))]
+    given = next(iter(found.state_dict.values()), None)
+    if not matches and not (found.unexpected and issubclass(type(given), np.ndarray)):
+        return []
+    key = matches[0][1] if matches else next(iter(found.missing), "")
+    family = families.family_of(_entry(module, key))
+    library = "torch" if family is not None and family.name == "torch" else "modtree"
+    converted = f"{library}.from_numpy(value)"
+    if not all(issubclass(type(value), np.ndarray) for value in found.state_dict.values()):
+        converted += " if type(value).__module__ == 'numpy' else value"
+    return [
+        "the values are arrays of NumPy, as those of safetensors.numpy.load_file() are. Try: "
+        f"state_dict = {{key: {converted} for key, value in state_dict.items()}}"
+    ]
+
+
+def _count(keys: Sized, total: int, of: str, one: str, many: str) -> str:
+    """How many keys of all: "2 of the 12 keys of the model are missing"."""
+    if len(keys) == total == 1:
+        return f"the one key of {of} {one}"
+    of_all = f" of the {total}" if total >= len(keys) else ""  # hooks may report others
+    nouns = "key" if len(keys) == 1 and not of_all else "keys"
+    return f"{len(keys)}{of_all} {nouns} of {of} {one if len(keys) == 1 else many}"
+
+
+def _counts(found: Mismatch, expected: int) -> list[str]:
+    given = len(found.state_dict)
+    counts = []
+    if found.missing:
+        counts.append(_count(found.missing, expected, "the model", "is missing", "are missing"))
+    if found.unexpected:
+        counts.append(
+            _count(
+                found.unexpected, given, "the state dict", "was not expected", "were not expected"
+            )
+        )
+    if found.shapes:
+        has = "has" if len(found.shapes) == 1 else "have"
+        counts.append(f"{len(found.shapes)} {has} another shape")
+    return [", ".join(counts) + "."] if counts else []
+
+
+def explain_load(
+    module: Any,
+    state_dict: Mapping[str, Any],
+    missing: list[str],
+    unexpected: list[str],
+    messages: list[str],
+) -> str:
+    """What follows torch's message about a failed load, after an empty line: how much of it
+    failed, why it probably did, and what to try. Empty when there is nothing to add.
+
+    Args:
+        missing, unexpected: the keys that found no partner, in the order of the load.
+        messages: the other errors of the load.
+    """
+    shapes = wrong_shapes(messages)
+    if not isinstance(state_dict, dict):
+        return ""  # a mapping of somebody's own, whose methods nobody called
+    keys = ModelKeys(module)
+    found = Mismatch(
+        missing,
+        unexpected,
+        shapes,
+        state_dict,
+        keys.shapes(),
+        keys.tie_finder(state_dict),
+        lambda key: keys.none_above(key) is not None,
+    )
+    causes, doubts = likely_causes(found)
+    causes += _older_versions(
+        module, state_dict, missing, is_all=not (doubts or unexpected or shapes)
+    )
+    causes += _arrays(module, found, messages)
+    near = near_matches(found) if not causes and not doubts and missing and unexpected else []
+    is_short = len(missing) + len(unexpected) + len(shapes) <= _FEW
+    if not causes and not doubts and not near and is_short:
+        return ""  # torch's message says it all
+    lines = _counts(found, len(keys.tensors) + len(keys.extra_state))
+    lines += _summary("Missing", missing) + _summary("Unexpected", unexpected)
+    lines += [f"Likely cause: {cause}." for cause in causes]
+    lines += [f"Not clear: {doubt}." for doubt in doubts]
+    lines += [f"{key!r} is perhaps {other!r}." for key, other in near]
+    if doubts:
+        lines.append(
+            "To see what would fit by its name: model.load_state_dict(state_dict, dry_run=True)"
+        )
+    elif not causes:
+        lines.append(
+            "To load what fits and see what does not: model.load_state_dict(state_dict, "
+            "partial=True)"
+        )
+    return "\n\n" + "\n".join(lines)
+
+
+_C._install(explain_load=explain_load)

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a failed load found, and what it would find with other keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+from modtree.core import families
+from modtree.core.loading.rename import Rename, rename_function
+
+__all__ = ["KnownShape", "Mismatch", "Shape", "given_shapes", "mismatch_of", "renamed", "shape_of"]
+
+Shape: TypeAlias = "tuple[int, ...] | None"
+
+
+def _no_tie(key: str) -> str | None:
+    return None
+
+
+def _none_passed_over(key: str) -> bool:
+    return False
+
+
+class Mismatch(NamedTuple):
+    """What a failed load found.
+
+    Attributes:
+        missing: keys of the model that the state dict lacks.
+        unexpected: keys of the state dict that the model lacks.
+        shapes: of each entry of the wrong shape, that in the checkpoint and that in the model.
+        state_dict: the given mapping.
+        own: the shape of each entry of the model by its key, in the order of the model.
+        tie: gives the key of the state dict whose tensor in the model is that of a missing key, or
+            None.
+        is_passed_over: is a load silent about a key that the model has no entry for?
+    """
+
+    missing: list[str]
+    unexpected: list[str]
+    shapes: dict[str, tuple[tuple[int, ...], tuple[int, ...]]]
+    state_dict: Mapping[str, Any]
+    own: Mapping[str, Shape]
+    tie: Callable[[str], str | None] = _no_tie
+    is_passed_over: Callable[[str], bool] = _none_passed_over
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.missing and not self.unexpected and not self.shapes
+
+    @property
+    def turned(self) -> list[str]:
+        """The entries that would fit transposed."""
+        return [
+            key for key, (saved, own) in self.shapes.items() if len(own) == 2 and saved == own[::-1]
+        ]
+
+    def model_shape(self, key: str) -> Shape:
+        return self.own.get(key)
+
+
+class KnownShape(NamedTuple):
+    """Stands for a tensor in a mapping of which the values are not at hand."""
+
+    shape: Shape
+
+
+def shape_of(value: Any) -> Shape:
+    """The shape of a tensor that has one; None of anything else."""
+    if type(value) is KnownShape:
+        return value.shape
+    family = families.family_of(value)
+    if family is None or family.is_uninitialized(value):
+        return None
+    return tuple(family.shape(value))
+
+
+def given_shapes(found: Mismatch) -> dict[str, Shape]:
+    """The shapes in the state dict, in its order."""
+    return {key: shape_of(value) for key, value in found.state_dict.items() if type(key) is str}
+
+
+def mismatch_of(state_dict: Mapping[str, Any], found: Mismatch) -> Mismatch:
+    """What the load of another mapping into the same model would find."""
+    given = {key: value for key, value in state_dict.items() if type(key) is str}
+    absent = set(found.missing)
+    # What is in neither list is no error of a load, such as the count of an older batch norm.
+    missing = [
+        key for key in found.own if key not in given and (key in absent or key in found.state_dict)
+    ]
+    missing += [key for key in found.missing if key not in found.own and key not in given]
+    unexpected, shapes = [], {}
+    for key, value in given.items():
+        if key in found.own:
+            saved, own = shape_of(value), found.own[key]
+            if saved is not None and own is not None and saved != own:
+                shapes[key] = saved, own
+        elif key not in absent and not found.is_passed_over(key):
+            unexpected.append(key)
+    return found._replace(missing=missing, unexpected=unexpected, shapes=shapes, state_dict=given)
+
+
+def renamed(found: Mismatch, rules: Rename) -> Mismatch:
+    """What is left of a mismatch where the load renames keys: all of it where two would be one."""
+    function = rename_function(rules)
+    given: dict[str, Any] = {}
+    unchanged = set()
+    for key, value in found.state_dict.items():
+        new = function(key) if type(key) is str else None
+        if new is None:
+            continue
+        if new in given:
+            return found
+        given[new] = value
+        if new == key:
+            unchanged.add(key)
+    left = mismatch_of(given, found)
+    # Of keys that stay, the load knows best: hooks may take, or make, what the model does not have.
+    not_expected, by_keys = set(found.unexpected), set(left.unexpected)
+    return left._replace(
+        unexpected=[key for key in given if key in (not_expected if key in unchanged else by_keys)],
+        shapes={key: pair for key, pair in left.shapes.items() if key not in unchanged}
+        | {key: pair for key, pair in found.shapes.items() if key in unchanged},
+    )

@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What every reader of checkpoints answers, whatever the format of its files."""
+
+from __future__ import annotations
+
+import abc
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import numpy as np
+
+from modtree import _C, _imports
+from modtree._strides import strided_view
+from modtree.core.state_dict import StateDict
+
+__all__ = [
+    "Checkpoint",
+    "CheckpointError",
+    "Entry",
+    "View",
+    "bytes_of",
+    "completed",
+    "shortened",
+    "tensor_of",
+]
+
+_NONE: Mapping[str, Any] = MappingProxyType({})
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be read or written. The arguments are its attributes too.
+
+    Args:
+        reason: What is wrong.
+        file: The path of the file, or None.
+        tensor: The key of the entry with which something is wrong, or None.
+    """
+
+    __module__ = "modtree"  # where users find it
+
+    def __init__(self, reason: str, file: Any = None, tensor: str | None = None) -> None:
+        self.reason = reason
+        self.file = None if file is None else str(file)
+        self.tensor = tensor
+        super().__init__(reason, self.file, tensor)
+
+    def __str__(self) -> str:
+        where = [] if self.file is None else [self.file]
+        where += [] if self.tensor is None else [f"tensor {shortened(self.tensor)}"]
+        return ": ".join([*where, self.reason])
+
+
+def bytes_of(array: np.ndarray) -> memoryview:
+    """The bytes of the elements in their order; a copy where they do not lie so in memory."""
+    elements = np.ascontiguousarray(array).reshape(-1)
+    return memoryview(elements.view(np.uint8))  # type: ignore[arg-type]
+
+
+def tensor_of(array: np.ndarray) -> Any:
+    """A tensor of modtree over the memory of an array."""
+    _imports.complete_numpy_side()  # many programs read files without making such a tensor
+    return _C.from_array(array)
+
+
+def shortened(value: Any, length: int = 120) -> str:
+    """A value from a file, as a message shows it: on one line, and not longer than a line."""
+    text = ascii(value)
+    return text if len(text) <= length else f"{text[: length - 3]}..."
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A tensor of a checkpoint, without its values.
+
+    Attributes:
+        key: Its key in the state dict.
+        shape: Its shape.
+        dtype: torch's name of its dtype, without the module: "float32", "bfloat16".
+        nbytes: The bytes of its values in the file.
+        file: The path of the file that holds it.
+    """
+
+    key: str
+    shape: tuple[int, ...]
+    dtype: str
+    nbytes: int
+    file: str
+
+
+@dataclass(frozen=True)
+class View:
+    """Where in the memory of another tensor a tensor lies; strides and offset in elements."""
+
+    of: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+
+
+class Checkpoint(abc.ABC):
+    """An open checkpoint. Tensors that were taken from it stay valid after :meth:`close`.
+
+    Attributes:
+        path: The path that was opened.
+        format: "safetensors", "torch" or "modtree".
+        entries: The tensors by key, in the order of the file.
+        metadata: The text that stands beside the tensors.
+        ties: Keys that the file has no tensor of its own for -> the key whose tensor is theirs too.
+        views: Keys of tensors that lie in the memory of another one.
+        values: Entries of the state dict that are no tensors: what ``get_extra_state`` returned.
+        places: At which place in the state dict ties, views and values stand, where that is known.
+        versions: The ``_metadata`` of the state dict, or None where the file does not know it.
+    """
+
+    path: str
+    format: str
+    entries: dict[str, Entry]
+    metadata: dict[str, str]
+    ties: Mapping[str, str] = _NONE
+    views: Mapping[str, View] = _NONE
+    values: Mapping[str, Any] = _NONE
+    places: Mapping[str, int] = _NONE
+    versions: Any = None
+
+    @abc.abstractmethod
+    def tensor(self, key: str) -> Any:
+        """The tensor of an entry, over the mapped file where the format allows it.
+
+        Raises:
+            KeyError: There is no such entry.
+            CheckpointError: The file is damaged there, or NumPy has no such dtype.
+        """
+
+    def let_go(self) -> None:  # noqa: B027
+        """Gives back the memory of values that were read, and of changes to them: for whoever reads
+        one after the other and hands none of them out.
+        """
+
+    def compare_checksums(self) -> None:  # noqa: B027
+        """Compares, from now on, the checksums of what is read, where the format has any: for
+        whoever says that values are right, or writes them to a file of their own.
+        """
+
+    def damages(self, advance: Callable[[int], Any]) -> Iterator[CheckpointError]:
+        """Reads what opening has not read, as a load does: all that is wrong with it.
+
+        Args:
+            advance: Called with the bytes that were read.
+        """
+        return iter(())
+
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """The shapes of all entries."""
+        return {key: entry.shape for key, entry in self.entries.items()}
+
+    def array(self, key: str) -> np.ndarray:
+        """The values of an entry as an array, which shares their memory with :meth:`tensor`."""
+        return self.tensor(key).numpy()
+
+    def chunks(self, key: str, size: int = 1 << 24) -> Iterator[memoryview]:
+        """The bytes of an entry in their order, little-endian, in pieces of at most ``size``. Each
+        is valid until the next one is asked for.
+        """
+        array = self.array(key)
+        if array.dtype.name != self.entries[key].dtype:
+            raise CheckpointError(
+                f"reading {self.entries[key].dtype} takes the package ml_dtypes (pip install "
+                f"ml_dtypes)",
+                self.path,
+                key,
+            )
+        if sys.byteorder == "big":
+            array = array.byteswap()
+        data = bytes_of(array)
+        for start in range(0, len(data), size):
+            yield data[start : start + size]
+
+    def state_dict(self) -> Any:
+        """All entries, ties, views and values, with the versions of modules as ``_metadata``."""
+        return self.complete({key: self.tensor(key) for key in self.entries})
+
+    def keys(self) -> list[str]:
+        """The keys of the state dict, in its order."""
+        late = dict.fromkeys((*self.ties, *self.views, *self.values))
+        return [key for key, _ in _in_place(dict.fromkeys(self.entries), late, self.places)]
+
+    def complete(self, tensors: dict[str, Any]) -> Any:
+        """The state dict that has these tensors as its entries."""
+        return completed(tensors, self)
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Gives the files back. Nothing more can be read; what was read stays."""
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+class _Beside(Protocol):
+    """What a state dict has beside its entries: attributes of a :class:`Checkpoint`."""
+
+    @property
+    def ties(self) -> Mapping[str, str]: ...
+    @property
+    def views(self) -> Mapping[str, View]: ...
+    @property
+    def values(self) -> Mapping[str, Any]: ...
+    @property
+    def places(self) -> Mapping[str, int]: ...
+    @property
+    def versions(self) -> Any: ...
+
+
+def completed(tensors: dict[str, Any], beside: _Beside) -> Any:
+    """The state dict of these tensors and what stands beside them."""
+    late = {key: tensors[kept] for key, kept in beside.ties.items()}
+    made = {view: _view_of(tensors[view.of], view) for view in set(beside.views.values())}
+    late |= {key: made[view] for key, view in beside.views.items()}
+    late |= beside.values
+    state = StateDict(tensors if not late else _in_place(tensors, late, beside.places))
+    if beside.versions is not None:
+        state._metadata = beside.versions
+    return state
+
+
+def _view_of(tensor: Any, view: View) -> Any:
+    array = tensor._array
+    steps = [stride * array.itemsize for stride in view.strides]
+    return tensor_of(strided_view(array.reshape(-1)[view.offset :], view.shape, steps))
+
+
+def _in_place(
+    tensors: dict[str, Any], late: dict[str, Any], places: Mapping[str, int]
+) -> Iterator[tuple[str, Any]]:
+    """All entries; those that come late at their places, the others in their order."""
+    at = {place: key for key, place in places.items() if key in late}
+    waiting = iter(tensors.items())
+    place = 0
+    while at:
+        key = at.pop(place, None)
+        entry = next(waiting, None) if key is None else (key, late.pop(key))
+        if entry is None:
+            break
+        yield entry
+        place += 1
+    yield from waiting
+    yield from late.items()

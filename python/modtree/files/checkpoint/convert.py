@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Writing a checkpoint again in another format, in other dtypes, shards, or under other keys."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import IO, Any
+
+import numpy as np
+
+from modtree.core.loading.rename import rename_keys
+from modtree.core.state_dict import StateDict
+from modtree.files.checkpoint.base import Checkpoint, CheckpointError, View, bytes_of, completed
+from modtree.files.checkpoint.contents import Contents, SafetensorsContents
+from modtree.files.checkpoint.dtypes import (
+    BY_NAME,
+    FileDtype,
+    array_dtype,
+    is_floating,
+    known_dtype,
+)
+from modtree.files.checkpoint.reader import INDEX_ENDING, open_checkpoint
+from modtree.files.checkpoint.record import Record
+from modtree.files.checkpoint.save import full_metadata, write_checkpoint
+from modtree.files.checkpoint.shards import as_size
+
+__all__ = ["convert"]
+
+_ENDINGS = {
+    ".safetensors": "safetensors",
+    ".pt": "torch",
+    ".pth": "torch",
+    ".bin": "torch",
+    ".ckpt": "torch",
+}
+_Types = Mapping[str, str]
+_IN_FOLDERS = {"safetensors": "model.safetensors", "torch": "pytorch_model.bin"}
+
+
+def convert(
+    source: Any,
+    target: Any,
+    *,
+    dtype: Any = None,
+    rename: Any = None,
+    max_shard_size: int | str | None = None,
+    format: str | None = None,  # noqa: A002
+    progress: bool | None = None,
+) -> None:
+    """See modtree.checkpoints.convert."""
+    path, format = _target(target, format)  # noqa: A001
+    name = None if dtype is None else _dtype_name(dtype)
+    largest = None if max_shard_size is None else as_size(max_shard_size)
+    with open_checkpoint(source) as checkpoint:
+        checkpoint.compare_checksums()
+        keys, record = _renamed(checkpoint, rename)
+        types = {key: _target_dtype(checkpoint, old, name) for key, old in keys.items()}
+        contents: Contents
+        if format == "torch":
+            contents = _TorchContents(checkpoint, keys, record, types)
+        else:
+            contents = _safetensors(checkpoint, keys, record, types, path)
+        write_checkpoint(path, contents, largest, progress)
+
+
+def _target(target: Any, format: str | None) -> tuple[str, str]:  # noqa: A002
+    """The file to be written, and its format."""
+    path = os.fsdecode(os.fspath(target)).removesuffix(INDEX_ENDING)
+    if format is None:
+        ending = os.path.splitext(path)[1]
+        format = "safetensors" if os.path.isdir(path) else _ENDINGS.get(ending)  # noqa: A001
+    if format not in _IN_FOLDERS:
+        raise ValueError(
+            f"the format is to be 'safetensors' or 'torch', or the target to end in "
+            f".safetensors, .pt, .pth or .bin; got {format!r} and {path!r}"
+        )
+    return (os.path.join(path, _IN_FOLDERS[format]) if os.path.isdir(path) else path), format
+
+
+def _dtype_name(dtype: Any) -> str:
+    name = dtype.__name__ if isinstance(dtype, type) else str(dtype).rpartition(".")[2]
+    known = BY_NAME.get(name)
+    if known is None or known.bits < 8 or not is_floating(name):
+        raise ValueError(f"dtype is to be a floating one, such as 'bfloat16', got {dtype!r}")
+    array_dtype(name)  # TypeError where it takes a package that is not there
+    return name
+
+
+def _target_dtype(checkpoint: Checkpoint, key: str, name: str | None) -> str:
+    own = checkpoint.entries[key].dtype
+    is_converted = name is not None and is_floating(own) and own in BY_NAME
+    return str(name) if is_converted and BY_NAME[own].bits >= 8 else own
+
+
+# -- other keys ------------------------------------------------------------------------------------
+
+
+def _renamed(checkpoint: Checkpoint, rename: Any) -> tuple[dict[str, str], Record]:
+    """New key -> key in the checkpoint, for what is written as tensors; and the rest."""
+    state = StateDict((key, key) for key in checkpoint.keys())
+    if checkpoint.versions is not None:
+        state._metadata = checkpoint.versions
+    if rename is not None:
+        state = rename_keys(state, rename)
+    record = Record(versions=getattr(state, "_metadata", None))
+    new_of = {old: new for new, old in state.items()}
+    keys = {new: old for new, old in state.items() if old in checkpoint.entries}
+    for place, (new, old) in enumerate(state.items()):
+        if old in checkpoint.entries:
+            continue
+        if old in checkpoint.ties:
+            kept = checkpoint.ties[old]
+            if kept not in new_of:  # left out; this one takes its place
+                keys[new], new_of[kept] = kept, new
+                continue
+            record.ties[new] = new_of[kept]
+        elif old in checkpoint.views:
+            record.views[new] = _renamed_view(checkpoint, old, new_of)
+        else:
+            record.values[new] = checkpoint.values[old]
+        record.places[new] = place
+    return keys, record
+
+
+def _renamed_view(checkpoint: Checkpoint, key: str, new_of: Mapping[str, str]) -> View:
+    view = checkpoint.views[key]
+    if view.of not in new_of:
+        raise CheckpointError(
+            f"it lies in the memory of {view.of!r}, which is to be left out", checkpoint.path, key
+        )
+    return replace(view, of=new_of[view.of])
+
+
+# -- safetensors -----------------------------------------------------------------------------------
+
+
+def _safetensors(
+    checkpoint: Checkpoint, keys: dict[str, str], record: Record, types: _Types, path: str
+) -> SafetensorsContents:
+    def file_dtype(key: str) -> FileDtype:
+        if types[key] not in BY_NAME:
+            raise CheckpointError(f"safetensors files have no {types[key]}", path, keys[key])
+        return BY_NAME[types[key]]
+
+    return SafetensorsContents(
+        {key: (file_dtype(key), checkpoint.entries[old].shape) for key, old in keys.items()},
+        lambda news: _all_converted(checkpoint, {keys[key]: types[key] for key in news}),
+        full_metadata(_plain(checkpoint.metadata), keys, record, path),
+    )
+
+
+def _plain(metadata: Mapping[str, str]) -> dict[str, str]:
+    """Without what only the files of the source could say."""
+    return {key: text for key, text in metadata.items() if key != "total_size"}
+
+
+def _all_converted(checkpoint: Checkpoint, dtypes: _Types) -> Iterator[memoryview]:
+    """The bytes of entries, one after the other, in the dtype that is named for each."""
+    for key, name in dtypes.items():
+        entry = checkpoint.entries[key]
+        expected = math.prod(entry.shape) * BY_NAME[name].bits // 8
+        count = 0
+        for piece in _converted(checkpoint, key, name):
+            count += piece.nbytes
+            yield piece
+        if count != expected:
+            raise CheckpointError(f"{count} bytes came for {expected} of it", checkpoint.path, key)
+
+
+def _converted(checkpoint: Checkpoint, key: str, name: str) -> Iterator[memoryview]:
+    """The bytes of an entry in another dtype."""
+    own = checkpoint.entries[key].dtype
+    if own == name:
+        yield from _streamed(checkpoint, key)
+        return
+    try:
+        source, target = array_dtype(own), array_dtype(name)
+    except TypeError as error:
+        raise CheckpointError(str(error), checkpoint.path, key) from None
+    for chunk in _streamed(checkpoint, key):
+        yield bytes_of(_cast(np.frombuffer(chunk, source), target))
+
+
+def _streamed(checkpoint: Checkpoint, key: str) -> Iterator[memoryview]:
+    """The bytes of an entry, whose memory is given back piece by piece."""
+    for chunk in checkpoint.chunks(key):
+        yield chunk
+        checkpoint.let_go()
+
+
+def _cast(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    with np.errstate(over="ignore"):  # numbers too large for the dtype become infinite
+        return array.astype(dtype)
+
+
+# -- files of torch --------------------------------------------------------------------------------
+
+
+class _TorchContents(Contents):
+    """Entries of a checkpoint for files that ``torch.load`` reads."""
+
+    def __init__(
+        self, checkpoint: Checkpoint, keys: dict[str, str], record: Record, types: _Types
+    ) -> None:
+        sizes = {key: math.prod(checkpoint.entries[old].shape) for key, old in keys.items()}
+        self.sizes = {key: n * array_dtype(types[key]).itemsize for key, n in sizes.items()}
+        self.metadata = _plain(checkpoint.metadata)
+        self._checkpoint = checkpoint
+        self._keys = keys
+        self._record = record
+        self._types = types
+
+    def write(
+        self,
+        file: IO[bytes],
+        path: str,
+        keys: Sequence[str],
+        metadata: Mapping[str, str],
+        advance: Callable[[int], None],
+    ) -> None:
+        tensors = {}
+        for key in keys:
+            tensor = self._checkpoint.tensor(self._keys[key])
+            dtype = known_dtype(self._types[key])
+            with np.errstate(over="ignore"):
+                if tensor.dtype != dtype:
+                    tensor = tensor.to(dtype)
+                    self._checkpoint.let_go()
+                tensors[key] = tensor
+            advance(self.sizes[key])
+        state = completed(tensors, self._part(keys))
+        # Public, and on top of this: the one place that knows all formats by name.
+        importlib.import_module("modtree.serialization").save(state, file, format="torch")
+        self._checkpoint.let_go()
+
+    def names(self, keys: Sequence[str]) -> Sequence[str]:
+        part = self._part(keys)
+        return (*keys, *part.ties, *part.views, *part.values)
+
+    def _part(self, keys: Sequence[str]) -> Record:
+        """What goes into the file with these tensors; values that are none go into the first."""
+        whole, here = self._record, set(keys)
+        is_first = not self.sizes or next(iter(self.sizes)) in here
+        return Record(
+            {key: kept for key, kept in whole.ties.items() if kept in here},
+            {key: view for key, view in whole.views.items() if view.of in here},
+            whole.values if is_first else {},
+            whole.places if len(here) == len(self.sizes) else {},
+            whole.versions,
+        )

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Reading a checkpoint as a state dict."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from modtree import _C
+from modtree._tensor.creation import empty
+from modtree._tensor.devices import as_device
+from modtree.files.checkpoint.collections_off import without_collections
+from modtree.files.checkpoint.progress import may_show, progress_bar
+from modtree.files.checkpoint.reader import Checkpoint, open_checkpoint
+
+__all__ = ["load_state"]
+
+
+def load_state(path: Any, device: Any, progress: bool | None) -> Any:
+    """See modtree.load_file."""
+    wanted = as_device("cpu" if device is None else device)
+    with open_checkpoint(path) as checkpoint, without_collections():
+        if wanted.type == "meta":
+            return checkpoint.complete(_meta_tensors(checkpoint))
+        if not may_show(progress):
+            return checkpoint.state_dict()
+        return checkpoint.complete(_tensors(checkpoint, progress))
+
+
+def _tensors(checkpoint: Checkpoint, progress: bool | None) -> dict[str, Any]:
+    entries = checkpoint.entries
+    total = sum(entry.nbytes for entry in entries.values())
+    tensors = {}
+    what = f"Reading {os.path.basename(checkpoint.path)}"
+    with progress_bar(total, what, progress) as advance:
+        for key, entry in entries.items():
+            tensors[key] = checkpoint.tensor(key)
+            advance(entry.nbytes)
+    return tensors
+
+
+def _meta_tensors(checkpoint: Checkpoint) -> dict[str, Any]:
+    return {
+        key: empty(entry.shape, dtype=_dtype(entry.dtype), device="meta")
+        for key, entry in checkpoint.entries.items()
+    }
+
+
+def _dtype(name: str) -> Any:
+    return _C._dtypes.get(name) or _C._stored_dtypes[name]

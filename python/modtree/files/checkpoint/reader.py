@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Opening a checkpoint: which format a path holds, found in its content."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import os
+import re
+import stat
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from modtree.files.checkpoint.base import Checkpoint, CheckpointError, Entry
+from modtree.files.checkpoint.beside import what_is_there
+from modtree.files.checkpoint.mapped import open_regular
+
+__all__ = [
+    "Checkpoint",
+    "CheckpointError",
+    "Entry",
+    "is_index",
+    "locate",
+    "open_checkpoint",
+    "open_shard",
+]
+
+#: What a folder may hold, the first that is there counts.
+_IN_FOLDERS = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
+#: What is added to the name of a checkpoint to name the index of its shards.
+INDEX_ENDING = ".index.json"
+_SHARD_NAME = re.compile(r"-\d{5}-of-\d{5}\.\w+$")
+_HEAD = 64
+
+
+def _is_safetensors(head: bytes) -> bool:
+    # Of the eight bytes of the header's length, which JSON and archives fill with text.
+    return head[8:9] == b"{" and head[4:8] == b"\0\0\0\0"
+
+
+def _is_archive(head: bytes) -> bool:
+    return head.startswith(b"PK\x03\x04")
+
+
+def _is_index(head: bytes) -> bool:
+    return head.lstrip()[:1] == b"{"
+
+
+def _is_pickle(head: bytes) -> bool:
+    return head[:1] == b"\x80" and head[1:2] in b"\x02\x03\x04\x05"
+
+
+class _Format(NamedTuple):
+    """How a file of a format begins, how its name ends, and who reads it."""
+
+    begins_so: Callable[[bytes], bool]
+    endings: tuple[str, ...]
+    module: str
+    reader: str
+
+
+#: In the order in which they are asked. A module is imported when a file of its format is opened.
+_FORMATS = (
+    _Format(
+        _is_safetensors,
+        (".safetensors",),
+        "modtree.files.checkpoint.safetensors_reader",
+        "SafetensorsCheckpoint",
+    ),
+    _Format(
+        _is_archive,
+        (".pt", ".pth", ".bin"),
+        "modtree.files.checkpoint.torch_reader",
+        "TorchCheckpoint",
+    ),
+    _Format(_is_index, (".json",), "modtree.files.checkpoint.sharded_reader", "open_shards"),
+    _Format(_is_pickle, (), "modtree.files.checkpoint.torch_reader", "TorchCheckpoint"),
+)
+_FORMATS_OF_SHARDS = tuple(form for form in _FORMATS if form.endings != (".json",))
+
+
+def open_checkpoint(path: Any) -> Checkpoint:
+    """Opens a file, the index of a sharded checkpoint, or a folder that holds one of them.
+
+    Args:
+        path: Where it is; of a sharded checkpoint its name without ``.index.json`` will do. The
+            name of a file decides only where its content does not.
+
+    Raises:
+        OSError: It cannot be opened.
+        CheckpointError: It is damaged, or no checkpoint.
+    """
+    return _opened(locate(path), _FORMATS)
+
+
+def locate(path: Any) -> str:
+    """The file or index that a path stands for.
+
+    Raises:
+        FileNotFoundError: There is nothing. The message names the checkpoints in its folder.
+        CheckpointError: The path is a folder that holds none, or several.
+    """
+    file = os.fsdecode(os.fspath(path))
+    try:
+        is_folder = stat.S_ISDIR(os.stat(file).st_mode)
+    except FileNotFoundError:
+        if os.path.exists(file + INDEX_ENDING):
+            return file + INDEX_ENDING
+        if os.path.exists(file):  # a save has put it in the place of the index meanwhile
+            return file
+        text = os.strerror(errno.ENOENT)
+        if there := what_is_there(*os.path.split(file)):
+            text += f"; there is {there}"
+        raise FileNotFoundError(errno.ENOENT, text, file) from None
+    except (OSError, ValueError):
+        return file  # whoever opens it is told
+    return _in_folder(file) if is_folder else file
+
+
+def is_index(path: str) -> bool:
+    """Does a file begin as the index of shards does?"""
+    with open_regular(path) as file:
+        head = file.read(_HEAD)
+    return next((form.reader == "open_shards" for form in _FORMATS if form.begins_so(head)), False)
+
+
+def open_shard(path: str) -> Checkpoint:
+    """Opens a file that an index names, which is no other index.
+
+    Raises:
+        FileNotFoundError: It is not there.
+        CheckpointError: It cannot be opened, is damaged, or no checkpoint.
+    """
+    try:
+        return _opened(path, _FORMATS_OF_SHARDS)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise CheckpointError(f"the index names it, and {error.strerror}", path) from error
+
+
+def _opened(file: str, formats: tuple[_Format, ...]) -> Checkpoint:
+    with open_regular(file) as opened:
+        head = opened.read(_HEAD)
+    found = [form for form in formats if form.begins_so(head)]
+    found += [form for form in formats if file.endswith(form.endings)]
+    if not head or not found:
+        raise CheckpointError(_unknown(head), file)
+    return getattr(importlib.import_module(found[0].module), found[0].reader)(file)
+
+
+def _in_folder(folder: str) -> str:
+    for name in _IN_FOLDERS:
+        if os.path.exists(os.path.join(folder, name)):
+            return os.path.join(folder, name)
+    names = sorted(os.listdir(folder))
+    for ending in (".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json"):
+        found = [n for n in names if n.endswith(ending) and not _SHARD_NAME.search(n)]
+        if len(found) == 1:
+            return os.path.join(folder, found[0])
+        if found:
+            raise CheckpointError(
+                f"the folder holds {len(found)} files that end in {ending}, {found[0]} and "
+                f"{found[1]} among them: name the one to read",
+                folder,
+            )
+    there = what_is_there(folder)
+    raise CheckpointError(
+        "the folder holds no checkpoint: expected model.safetensors or "
+        "model.safetensors.index.json, pytorch_model.bin or pytorch_model.bin.index.json"
+        f"{f'; there is {there}' if there else ''}",
+        folder,
+    )
+
+
+def _unknown(head: bytes) -> str:
+    if not head:
+        return "the file is empty"
+    return (
+        f"not a checkpoint that is known: it begins with {head[:8]!r}; expected safetensors, the "
+        f"index of shards, or a file of torch.save() or modtree.save()"
+    )

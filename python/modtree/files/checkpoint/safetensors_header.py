@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The header of a safetensors file: eight bytes with its length, then JSON.
+
+The JSON maps each key to dtype, shape and the place of the values behind the header, and
+``__metadata__`` to text. The values fill the rest of the file without holes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from modtree.files.checkpoint.base import CheckpointError, shortened
+from modtree.files.checkpoint.collections_off import without_collections
+from modtree.files.checkpoint.dtypes import BY_CODE, FileDtype
+from modtree.files.checkpoint.json_text import parsed_json
+
+__all__ = ["Header", "Place", "header_bytes", "read_header"]
+
+#: What the library refuses to read.
+LONGEST_HEADER = 100_000_000
+_METADATA = "__metadata__"
+_LARGEST = 2**63 - 1
+_MOST_DIMENSIONS = 64  # NumPy's
+
+
+class Place(NamedTuple):
+    """An entry of the header; ``begin`` and ``end`` count from the end of the header."""
+
+    dtype: FileDtype
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+
+class Header(NamedTuple):
+    """A header that was checked; ``start`` is where the values begin in the file."""
+
+    places: dict[str, Place]
+    metadata: dict[str, str]
+    start: int
+
+
+def read_header(file: Any, path: str) -> Header:
+    """Reads and checks the header of an open file.
+
+    Raises:
+        CheckpointError: It is damaged, or does not fit the length of the file.
+    """
+    size = file.seek(0, 2)
+    file.seek(0)
+    length = int.from_bytes(file.read(8), "little")
+    if size < 8:
+        raise CheckpointError(
+            f"the file is truncated: it has {size} bytes, a safetensors file begins with the "
+            f"length of its header, in 8",
+            path,
+        )
+    if length > LONGEST_HEADER:
+        raise CheckpointError(
+            f"no safetensors file, or a damaged one: its first 8 bytes name a header of {length} "
+            f"bytes, and headers have up to {LONGEST_HEADER}",
+            path,
+        )
+    if length > size - 8:
+        raise CheckpointError(
+            f"the file is truncated: it has {size} bytes, its header alone is to have {length}",
+            path,
+        )
+    with without_collections():
+        content = parsed_json(file.read(length), "header", path)
+        metadata = _checked_metadata(content.pop(_METADATA, None), path)
+        places = {key: _place(key, value, path) for key, value in content.items()}
+    _check_coverage(places, size - 8 - length, path)
+    return Header(places, metadata, 8 + length)
+
+
+def _checked_metadata(value: Any, path: str) -> dict[str, str]:
+    if value is None:
+        return {}
+    if type(value) is not dict or not all(type(text) is str for text in value.values()):
+        raise CheckpointError("the header is damaged: __metadata__ is to map text to text", path)
+    return value
+
+
+def _place(key: str, value: Any, path: str) -> Place:
+    try:
+        code, shape, (begin, end) = value["dtype"], value["shape"], value["data_offsets"]
+    except (KeyError, TypeError, ValueError):
+        raise CheckpointError(
+            "the header is damaged: expected dtype, shape and two data_offsets, got "
+            f"{shortened(value)}",
+            path,
+            key,
+        ) from None
+    dtype = BY_CODE.get(code) if type(code) is str else None
+    if dtype is None:
+        raise CheckpointError(f"unknown dtype {shortened(code)}", path, key)
+    if type(shape) is not list or type(begin) is not int or type(end) is not int:
+        raise CheckpointError(
+            f"the header is damaged: shape {shortened(shape)}, data_offsets "
+            f"{shortened([begin, end])}",
+            path,
+            key,
+        )
+    if len(shape) > _MOST_DIMENSIONS:
+        raise CheckpointError(
+            f"its shape has {len(shape)} dimensions, and arrays have up to {_MOST_DIMENSIONS}",
+            path,
+            key,
+        )
+    for size in shape:
+        if type(size) is not int or size < 0:
+            raise CheckpointError(f"the shape {shortened(shape)} is none", path, key)
+    bits = math.prod(shape) * dtype.bits
+    if (bits or math.prod([size or 1 for size in shape]) * dtype.bits) > _LARGEST:
+        raise CheckpointError(f"no memory holds the shape {shortened(shape)}", path, key)
+    if not 0 <= begin <= end <= _LARGEST or (end - begin) * 8 != bits:
+        raise CheckpointError(
+            f"its data_offsets {shortened([begin, end])} do not fit: shape {shortened(shape)} of "
+            f"{dtype.name} takes {shortened(-(-bits // 8))} bytes",
+            path,
+            key,
+        )
+    return Place(dtype, tuple(shape), begin, end)
+
+
+def _check_coverage(places: dict[str, Place], size: int, path: str) -> None:
+    at = 0
+    for key, place in sorted(places.items(), key=lambda item: (item[1].begin, item[1].end)):
+        if place.begin != at:
+            wrong = "overlap those of another one" if place.begin < at else "leave a hole"
+            raise CheckpointError(
+                f"the values at {place.begin} to {place.end} {wrong}: expected them to begin at "
+                f"{at}",
+                path,
+                key,
+            )
+        if place.end > size:
+            raise CheckpointError(
+                f"the file is truncated: the values stand at {place.begin} to {place.end}, and "
+                f"the file ends at {size}",
+                path,
+                key,
+            )
+        at = place.end
+    if at != size:
+        raise CheckpointError(
+            f"the file has {size - at} bytes behind the last tensor, which nothing describes", path
+        )
+
+
+def header_bytes(
+    tensors: Mapping[str, tuple[FileDtype, tuple[int, ...]]],
+    begins: Mapping[str, int],
+    metadata: Mapping[str, str],
+    path: str,
+) -> bytes:
+    """The length and the JSON, filled up with spaces so that values begin at a multiple of 8.
+
+    Args:
+        tensors: dtype and shape by key, in the order that the header gets.
+        begins: Where the values of each begin.
+        metadata: The text beside them.
+        path: Of the file, for errors.
+    """
+    from json.encoder import encode_basestring as quoted
+
+    parts = []
+    if metadata:
+        pairs = ",".join(f"{quoted(k)}:{quoted(v)}" for k, v in metadata.items())
+        parts.append(f'"{_METADATA}":{{{pairs}}}')
+    if _METADATA in tensors:
+        raise CheckpointError("the format keeps this name for itself: rename it", path, _METADATA)
+    kinds: dict[Any, tuple[str, int]] = {}  # most tensors have the dtype and shape of others
+    for key, kind in tensors.items():
+        if kind not in kinds:
+            dtype, shape = kind
+            form = f'"dtype":"{dtype.code}","shape":[{",".join(map(str, shape))}]'
+            kinds[kind] = form, math.prod(shape) * dtype.bits // 8
+        form, size = kinds[kind]
+        begin = begins[key]
+        parts.append(f'{quoted(key)}:{{{form},"data_offsets":[{begin},{begin + size}]}}')
+    try:
+        text = f"{{{','.join(parts)}}}".encode()
+    except UnicodeEncodeError as error:
+        raise CheckpointError(
+            f"keys and metadata are written as UTF-8, which has no {error.object[error.start]!a}",
+            path,
+        ) from None
+    text += b" " * (-len(text) % 8)
+    if len(text) > LONGEST_HEADER:
+        raise CheckpointError(
+            f"the header would have {len(text)} bytes, and readers refuse more than "
+            f"{LONGEST_HEADER}: write shards (max_shard_size)",
+            path,
+        )
+    return len(text).to_bytes(8, "little") + text

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Reading a safetensors file."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from modtree.files.checkpoint.base import Checkpoint, CheckpointError, Entry, tensor_of
+from modtree.files.checkpoint.dtypes import array_dtype
+from modtree.files.checkpoint.mapped import FileMap, map_file, open_regular
+from modtree.files.checkpoint.record import take_record
+from modtree.files.checkpoint.safetensors_header import Place, read_header
+
+__all__ = ["SafetensorsCheckpoint"]
+
+
+class SafetensorsCheckpoint(Checkpoint):
+    """A safetensors file. Its tensors lie in a private map of the file."""
+
+    format = "safetensors"
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._file: Any = open_regular(path)
+        self._map: FileMap | None = None
+        self._lock = threading.Lock()
+        try:
+            self._places: dict[str, Place]
+            self._places, metadata, self._start = read_header(self._file, path)
+            take_record(metadata, self.shapes(), path).give_to(self)
+        except BaseException:
+            self._file.close()
+            raise
+        self.metadata = metadata
+
+    @functools.cached_property
+    def entries(self) -> dict[str, Entry]:  # type: ignore[override]
+        return {
+            key: Entry(key, shape, dtype.name, end - begin, self.path)
+            for key, (dtype, shape, begin, end) in self._places.items()
+        }
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {key: place.shape for key, place in self._places.items()}
+
+    def tensor(self, key: str) -> Any:
+        return tensor_of(self.array(key))
+
+    def array(self, key: str) -> np.ndarray:
+        place = self._places[key]
+        try:
+            dtype = array_dtype(place.dtype.name)
+        except TypeError as error:
+            if place.dtype.name != "bfloat16":
+                raise CheckpointError(str(error), self.path, key) from None
+            return _widened(self._values(key, place, np.dtype("<u2")))
+        return self._values(key, place, dtype)
+
+    def _values(self, key: str, place: Place, dtype: np.dtype) -> np.ndarray:
+        if place.begin == place.end:
+            return np.empty(place.shape, dtype.newbyteorder("="))
+        at = self._start + place.begin
+        try:
+            array: np.ndarray = np.ndarray(place.shape, dtype, self._mapped(), at)
+        except (TypeError, ValueError) as error:
+            # Of a file that was cut off after its header was read.
+            raise CheckpointError(f"its values are not there: {error}", self.path, key) from None
+        if dtype.kind == "b" and array.view(np.uint8).max() > 1:
+            raise CheckpointError("a bool is neither 0 nor 1", self.path, key)
+        if at % dtype.itemsize:  # native code computes on aligned memory
+            array = array.copy()
+        return array if dtype.isnative else array.astype(dtype.newbyteorder("="))
+
+    def _mapped(self) -> FileMap:
+        with self._lock:
+            if self._map is None:
+                if self._file.closed:
+                    raise ValueError(f"the checkpoint {self.path} is closed")
+                try:
+                    self._map = map_file(self._file)
+                except (OSError, ValueError) as error:
+                    raise CheckpointError(f"cannot be mapped: {error}", self.path) from None
+            return self._map
+
+    def chunks(self, key: str, size: int = 1 << 24) -> Iterator[memoryview]:
+        # Read instead of mapped: what is streamed may be larger than the address space allows.
+        place = self._places[key]
+        at, end = self._start + place.begin, self._start + place.end
+        buffer = memoryview(bytearray(min(size, end - at)))
+        while at < end:
+            with self._lock:
+                self._file.seek(at)
+                count = self._file.readinto(buffer[: end - at])
+            if not count:
+                raise CheckpointError("the file is truncated", self.path, key)
+            yield buffer[:count]
+            at += count
+
+    def state_dict(self) -> Any:
+        return self.complete({key: self.tensor(key) for key in self._places})
+
+    def let_go(self) -> None:
+        if self._map is not None:
+            self._map.let_go()
+
+    def close(self) -> None:
+        self._file.close()
+        self._map = None  # and closed when the last tensor of it dies
+
+
+def _widened(halves: np.ndarray) -> np.ndarray:
+    """bfloat16 numbers, the upper halves of float32 numbers, as those: for want of ml_dtypes."""
+    # An array of no dimensions comes out of << as a number.
+    return np.asarray(halves.astype(np.uint32) << 16).view(np.float32)

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Writing state dicts as safetensors files, one or several with an index.
+
+A checkpoint has one path, that of its file. Its shards stand beside it, and their index at the path
+and ``.index.json``. Readers take the file where it is there and the index where it is not, so each
+change from one checkpoint to the next is one rename or one removal:
+
+- A file takes the place of whatever was there by its rename; the index and its shards are removed
+  afterwards.
+- Shards are written under names that no index has, then the index is renamed, which is the change;
+  then what the older index named is removed, and a single file, too.
+- Then the new shards get their usual names as second names, an index with those replaces the first
+  one, and the first names are removed. At each moment all files that the index names are there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Container, Mapping
+from typing import Any
+
+from modtree.files.checkpoint.atomic import (
+    AtomicFiles,
+    atomic_file,
+    folder_lock,
+    remove_leftovers,
+    sync_folder,
+)
+from modtree.files.checkpoint.collections_off import without_collections
+from modtree.files.checkpoint.contents import FORMAT, Contents, SafetensorsContents
+from modtree.files.checkpoint.index import write_index
+from modtree.files.checkpoint.leaves import leaves_of
+from modtree.files.checkpoint.progress import progress_bar
+from modtree.files.checkpoint.reader import INDEX_ENDING
+from modtree.files.checkpoint.record import RECORD_KEY, Record
+from modtree.files.checkpoint.shards import as_size, is_shard_of, shard_names, split
+
+__all__ = ["full_metadata", "save_state", "target_path", "write_checkpoint"]
+
+
+def save_state(
+    model_or_state: Any,
+    path: Any,
+    metadata: Mapping[str, str] | None,
+    max_shard_size: Any,
+    progress: bool | None,
+) -> None:
+    """See modtree.save_file."""
+    file = target_path(path)
+    largest = None if max_shard_size is None else as_size(max_shard_size)
+    state = _state_of(model_or_state)
+    with without_collections():
+        leaves, record = leaves_of(state, file)
+        contents = SafetensorsContents(
+            leaves.tensors, leaves.pieces, full_metadata(metadata, leaves.tensors, record, file)
+        )
+        write_checkpoint(file, contents, largest, progress)
+
+
+def target_path(path: Any) -> str:
+    """The file that a path names: in a folder that is there, model.safetensors."""
+    file = os.fsdecode(os.fspath(path))
+    return os.path.join(file, "model.safetensors") if os.path.isdir(file) else file
+
+
+def _state_of(value: Any) -> Mapping[str, Any]:
+    if callable(getattr(value, "state_dict", None)):
+        value = value.state_dict()
+    if not isinstance(value, Mapping):
+        raise TypeError(f"expected a module or a state dict, got {type(value).__name__}")
+    return value
+
+
+def full_metadata(
+    metadata: Mapping[str, str] | None, keys: Container[str], record: Record, path: str
+) -> dict[str, str]:
+    """A user's metadata, after a check, with what the record adds.
+
+    Raises:
+        TypeError: It is more than text.
+        ValueError: One of its names is taken.
+        CheckpointError: The record cannot be written.
+    """
+    given = {} if metadata is None else dict(metadata)
+    for key, value in given.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise TypeError(
+                f"metadata maps text to text, got {key!r:.80}: {value!r:.80}; write other values "
+                f"with str() or json.dumps()"
+            )
+    own = record.metadata(path)
+    if clash := given.keys() & (own.keys() | {RECORD_KEY}):
+        raise ValueError(f"the name {min(clash)!r} is taken in the metadata of this file")
+    if any(value in keys and key not in keys for key, value in given.items()):
+        own.setdefault(RECORD_KEY, "{}")  # else it would read as the name of a tie
+    return FORMAT | given | own
+
+
+def write_checkpoint(
+    path: str, contents: Contents, largest: int | None, progress: bool | None
+) -> None:
+    """Writes a checkpoint, in several files where one would be larger than wanted.
+
+    Args:
+        path: Of its file, or of what would be its file.
+        contents: What to write.
+        largest: The most bytes of tensors in a file; None writes one file.
+        progress: Whether to show a bar.
+    """
+    groups = split(contents.sizes.items(), largest)
+    total = sum(contents.sizes.values())
+    with progress_bar(total, f"Writing {os.path.basename(path)}", progress) as advance:
+        if len(groups) > 1:
+            _write_shards(path, contents, groups, total, advance)
+            return
+        with atomic_file(path) as file:
+            contents.write(file, path, groups[0], contents.metadata, advance)
+    if os.path.exists(path + INDEX_ENDING):
+        with folder_lock(os.path.dirname(path) or "."):
+            if os.path.exists(path):  # else another process has put its shards in its place
+                _remove(path + INDEX_ENDING)
+                _remove_shards(path)
+
+
+def _write_shards(
+    path: str,
+    contents: Contents,
+    groups: list[list[str]],
+    total: int,
+    advance: Callable[[int], None],
+) -> None:
+    folder = os.path.dirname(path) or "."
+    first, usual = (shard_names(path, len(groups), alone) for alone in (True, False))
+    index = path + INDEX_ENDING
+    text = {"total_size": total, **contents.metadata}
+    with folder_lock(folder):
+        _remove_abandoned(path)
+        try:
+            with AtomicFiles() as files:
+                for name, keys in zip(first, groups, strict=True):
+                    shard = os.path.join(folder, name)
+                    with files.open(shard) as file:
+                        contents.write(file, shard, keys, FORMAT, advance)
+            write_index(index, _weight_map(first, groups, contents), text)
+        except BaseException:
+            if not _is_named(first[0], index):  # an interrupt may come right behind the rename
+                for name in first:
+                    _remove(os.path.join(folder, name))
+            raise
+        _remove(path)
+        _remove_shards(path, *first)
+        if _link_all(folder, first, usual):
+            write_index(index, _weight_map(usual, groups, contents), text)
+            _remove_shards(path, *usual)
+
+
+def _weight_map(names: list[str], groups: list[list[str]], contents: Contents) -> dict[str, str]:
+    files = zip(names, groups, strict=True)
+    return {key: name for name, keys in files for key in contents.names(keys)}
+
+
+def _is_named(name: str, index: str) -> bool:
+    try:
+        with open(index, "rb") as file:
+            return os.fsencode(name) in file.read()
+    except OSError:
+        return False
+
+
+def _link_all(folder: str, names: list[str], others: list[str]) -> bool:
+    """Gives files second names. False where the file system has no such thing: then the first ones
+    stay, which readers take from the index as well.
+    """
+    try:
+        for name, other in zip(names, others, strict=True):
+            os.link(os.path.join(folder, name), os.path.join(folder, other))
+    except (OSError, NotImplementedError, AttributeError):
+        return False
+    sync_folder(folder)
+    return True
+
+
+def _remove(file: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(file)
+
+
+def _remove_abandoned(path: str) -> None:
+    """Removes what saves to this path left that were killed: shards under temporary names that no
+    index came to name. Else each of them would leave as much as a whole checkpoint.
+    """
+    folder = os.path.dirname(path)
+    remove_leftovers(folder, lambda name: is_shard_of(name, path))
+    for name in os.listdir(folder or "."):
+        if is_shard_of(name, path, only_temporary=True):
+            if not _is_named(name, path + INDEX_ENDING):
+                _remove(os.path.join(folder, name))
+
+
+def _remove_shards(path: str, *kept: str) -> None:
+    """Removes shards of other saves to this path, and what is left of those that were killed."""
+    folder = os.path.dirname(path)
+    remove_leftovers(folder, lambda name: is_shard_of(name, path))
+    for name in os.listdir(folder or "."):
+        if name not in kept and is_shard_of(name, path):
+            _remove(os.path.join(folder, name))

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Zip archives whose entries lie in the file as they are: checked before anything in them is
+believed, read entry by entry, or mapped.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+from modtree.files.checkpoint.mapped import map_file
+from modtree.files.pickled.unpickle import UnpicklingError
+
+__all__ = ["Archive", "open_archive"]
+
+_LOCAL_HEADER = struct.Struct("<4s5H3I2H")
+_PIECE = 1 << 18
+#: Bits of an entry's flags: encrypted, a patch of another file, strongly encrypted.
+_ENCRYPTED = 0x61
+
+
+def _check_name(name: str) -> None:
+    parts = name.replace("\\", "/").split("/")
+    if ".." in parts or parts[0] == "" or parts[0].endswith(":") or "\0" in name:
+        raise UnpicklingError(f"the archive has an entry named {name!r:.80}, which leads out of it")
+
+
+class Archive:
+    """The entries of an archive, after its directory was checked: read one by one, they are not
+    larger than the file.
+
+    Args:
+        archive: An open ``zipfile.ZipFile``.
+        file: The file in which it lies.
+    """
+
+    def __init__(self, archive: Any, file: Any) -> None:
+        self._file = file
+        self._map: Any = None
+        self._unchecked: set[str] = set()  # whose checksums are compared before they are mapped
+        self._entries: dict[str, Any] = {}
+        self._ends: dict[str, int] = {}
+        entries = sorted(archive.infolist(), key=lambda entry: entry.header_offset)
+        for entry in entries:
+            _check_name(entry.orig_filename)
+            if entry.filename in self._entries:
+                raise UnpicklingError(f"the archive has two entries named {entry.filename!r:.80}")
+            self._entries[entry.filename] = entry
+        self._check_places(entries, archive.start_dir)
+
+    def map(self, file: Any) -> None:
+        """Maps the file on the disk in which the archive lies: entries need not be read then."""
+        self._map = map_file(file)
+
+    def compare_checksums(self) -> None:
+        """From now on an entry is mapped only if it has its checksum, as it is read only then."""
+        self._unchecked = set(self._entries)
+
+    def check(self, name: str) -> None:
+        """Compares the checksum of an entry of a mapped file.
+
+        Raises:
+            UnpicklingError: It is another one.
+        """
+        entry = self._entry(name)
+        start = self._start(name, self._in_map)
+        checksum = 0
+        for at in range(start, start + entry.file_size, _PIECE):
+            piece = memoryview(self._map)[at : min(at + _PIECE, start + entry.file_size)]
+            checksum = zlib.crc32(piece, checksum)
+        self._check_sum(entry, checksum)
+        self._unchecked.discard(name)
+
+    @staticmethod
+    def _check_sum(entry: Any, checksum: int) -> None:
+        if checksum != entry.CRC:
+            raise UnpicklingError(
+                f"the archive is damaged: BadZipFile: Bad CRC-32 for file {entry.filename!r:.80}"
+            )
+
+    def let_go(self) -> None:
+        """Gives back the memory of what was read of the map, and of changes to it."""
+        if self._map is not None:
+            self._map.let_go()
+
+    def _check_places(self, entries: list[Any], end_of_all: int) -> None:
+        ends = [entry.header_offset for entry in entries[1:]] + [end_of_all]
+        for entry, end in zip(entries, ends, strict=True):
+            name = entry.filename
+            if entry.compress_type or entry.compress_size != entry.file_size:
+                raise UnpicklingError(
+                    f"the entry {name!r:.80} of the archive is compressed; torch.save() writes "
+                    f"entries as they are"
+                )
+            if entry.flag_bits & _ENCRYPTED:
+                raise UnpicklingError(f"the entry {name!r:.80} of the archive is encrypted")
+            if (
+                entry.header_offset < 0
+                or entry.header_offset + _LOCAL_HEADER.size + entry.file_size > end
+            ):
+                raise UnpicklingError(f"the entry {name!r:.80} of the archive overlaps another one")
+            self._ends[name] = end
+
+    def names(self) -> list[str]:
+        """The entries, in the order in which they lie in the file."""
+        return list(self._entries)
+
+    def size(self, name: str) -> int:
+        """The bytes of an entry.
+
+        Raises:
+            UnpicklingError: There is none of this name.
+        """
+        return self._entry(name).file_size
+
+    def _entry(self, name: str) -> Any:
+        entry = self._entries.get(name)
+        if entry is None:
+            raise UnpicklingError(f"the archive has no entry {name!r:.80}")
+        return entry
+
+    def read(self, name: str) -> bytearray:
+        """An entry, its checksum compared."""
+        entry = self._entry(name)
+        start = self._start(name, self._bytes_at)
+        data = bytearray(entry.file_size)
+        # A piece at a time, so that the checksum finds it in the processor's cache.
+        whole, at, checksum = memoryview(data), 0, 0
+        self._file.seek(start)
+        while at < len(data):
+            piece = whole[at : at + _PIECE]
+            count = self._fill(piece)
+            checksum = zlib.crc32(piece[:count], checksum)
+            at += count
+        self._check_sum(entry, checksum)
+        return data
+
+    def _fill(self, piece: memoryview) -> int:
+        """Reads from the file, at least a byte."""
+        if hasattr(self._file, "readinto"):
+            count = self._file.readinto(piece)
+        else:
+            found = self._file.read(len(piece))
+            count = len(found)
+            piece[:count] = found
+        if not count:
+            raise UnpicklingError("the file is truncated")
+        return count
+
+    def mapped(self, name: str) -> tuple[Any, int] | None:
+        """The map of the file and where in it an entry begins; None where entries are read. What
+        is written to the map stays in this process, and checksums are not compared unless that was
+        asked for.
+        """
+        if self._map is None:
+            return None
+        if name in self._unchecked:
+            self.check(name)
+        return self._map, self._start(name, self._in_map)
+
+    def _in_map(self, at: int, count: int) -> bytes:
+        return self._map[at : at + count]
+
+    def _bytes_at(self, at: int, count: int) -> bytes:
+        self._file.seek(at)
+        return self._file.read(count)
+
+    def _start(self, name: str, bytes_at: Callable[[int, int], bytes]) -> int:
+        """Where the bytes of an entry begin, behind the header that stands in front of them."""
+        entry = self._entry(name)
+        at, own_name = entry.header_offset, entry.orig_filename.encode("cp437", "replace")
+        header = bytes_at(at, _LOCAL_HEADER.size)
+        fields = _LOCAL_HEADER.unpack(header) if len(header) == _LOCAL_HEADER.size else (b"",)
+        if fields[0] != b"PK\x03\x04":
+            raise UnpicklingError(f"the archive is damaged: there is no entry {name!r:.80} at {at}")
+        *_, name_length, extra_length = fields
+        start = at + _LOCAL_HEADER.size + name_length + extra_length
+        found = bytes_at(at + _LOCAL_HEADER.size, name_length)
+        if found not in (own_name, entry.orig_filename.encode()):
+            raise UnpicklingError(
+                f"the archive is damaged: the entry {name!r:.80} has the name {found[:80]!r} where "
+                f"it lies"
+            )
+        if start + entry.file_size > self._ends[name]:
+            raise UnpicklingError(f"the entry {name!r:.80} of the archive overlaps another one")
+        return start
+
+
+def open_archive(file: Any, mapped: bool = False) -> Archive:
+    """The archive in a file that is open for reading bytes.
+
+    Args:
+        file: The file. It stays open as long as entries are read.
+        mapped: Whether to map it, which takes a file on a disk.
+
+    Raises:
+        UnpicklingError: Its directory is damaged, or has what no archive of tensors needs.
+    """
+    import zipfile  # takes a while, and few programs need it
+
+    try:
+        archive = Archive(zipfile.ZipFile(file), file)
+    except (UnpicklingError, MemoryError):
+        raise
+    except Exception as error:
+        raise _damaged(error) from error
+    if mapped:
+        archive.map(file)
+    return archive
+
+
+def _damaged(error: Exception) -> UnpicklingError:
+    return UnpicklingError(f"the archive is damaged: {type(error).__name__}: {error}")

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The opcodes of tensors in a pickle of torch's form. They are made when all of the object was
+seen: the storage of a tensor depends on which others share its memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from modtree.files.pickled.pickle_opcodes import Memo, number, numbers, text
+from modtree.files.pickled.shared_memory import Piece, Storage, storages_of
+from modtree.files.pickled.torch_storages import STORAGES
+
+__all__ = ["LateTensor", "finished"]
+
+_STORAGE_OF = {kind.dtype: name for name, kind in STORAGES.items()}
+
+
+class LateTensor:
+    """Stands where the opcodes of a tensor will be.
+
+    Attributes:
+        piece: The tensor.
+        requires_grad: Its flag.
+        is_meta: Whether it has no values.
+        as_call: Whether they call what makes it, or push that function, the class and the
+            arguments.
+    """
+
+    __slots__ = ("as_call", "is_meta", "piece", "requires_grad")
+
+    def __init__(self, piece: Piece, requires_grad: bool, is_meta: bool, as_call: bool) -> None:
+        self.piece = piece
+        self.requires_grad = requires_grad
+        self.is_meta = is_meta
+        self.as_call = as_call
+
+
+def finished(parts: list[Any], memo: Memo) -> tuple[bytes, list[Storage]]:
+    """A pickle, and the storages that its tensors need, in the order of their keys.
+
+    Args:
+        parts: Opcodes, and tensors that wait for theirs.
+        memo: The pickle's.
+
+    Raises:
+        ValueError: Tensors share memory in a way that no file can say.
+    """
+    waiting = [part for part in parts if type(part) is LateTensor]
+    storages_of([part.piece for part in waiting if not part.is_meta])
+    writer = _Writer(memo)
+    whole = [writer.tensor(part) if type(part) is LateTensor else part for part in parts]
+    return b"".join(whole), writer.storages
+
+
+class _Writer:
+    def __init__(self, memo: Memo) -> None:
+        self._memo = memo
+        self.storages: list[Storage] = []
+
+    def _name(self, path: str) -> bytes:
+        return self._memo.name(path, "late")
+
+    def tensor(self, late: LateTensor) -> bytes:
+        name, arguments = self._meta(late) if late.is_meta else self._with_storage(late)
+        if late.as_call:
+            return self._name(name) + arguments + b"R"
+        return self._name(name) + self._name("torch.Tensor") + arguments
+
+    def _meta(self, late: LateTensor) -> tuple[str, bytes]:
+        piece = late.piece
+        arguments = b"(" + self._name(f"torch.{piece.dtype}")
+        arguments += numbers(piece.size) + numbers(piece.stride) + _flag(late.requires_grad) + b"t"
+        return "torch._utils._rebuild_meta_tensor_no_storage", arguments
+
+    def _with_storage(self, late: LateTensor) -> tuple[str, bytes]:
+        piece = late.piece
+        arguments = b"(" + self._storage(piece) + number(piece.offset)
+        arguments += numbers(piece.size) + numbers(piece.stride) + _flag(late.requires_grad)
+        arguments += self._name("collections.OrderedDict") + b")R"  # of its hooks: none
+        if piece.storage.dtype in _STORAGE_OF:
+            return "torch._utils._rebuild_tensor_v2", arguments + b"t"
+        arguments += self._name(f"torch.{piece.dtype}") + b"t"
+        return "torch._utils._rebuild_tensor_v3", arguments
+
+    def _storage(self, piece: Piece) -> bytes:
+        """The persistent id of a storage; of bytes where its tensors have several dtypes, or one
+        that has no storage of its own.
+        """
+        storage = piece.storage
+        if not storage.key:
+            storage.key = str(len(self.storages))
+            self.storages.append(storage)
+        typed = _STORAGE_OF.get(storage.dtype or "")
+        kind = self._name(f"torch.{typed}" if typed else "torch.storage.UntypedStorage")
+        count = storage.nbytes // (piece.itemsize if typed else 1)
+        place = text(storage.key) + text(storage.location)
+        return b"(" + text("storage") + kind + place + number(count) + b"tQ"
+
+
+def _flag(value: bool) -> bytes:
+    return b"\x88" if value else b"\x89"

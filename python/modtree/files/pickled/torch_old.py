@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Files of torch before 1.6, or in its form of then: pickles one after the other, and behind them
+the memory of each storage.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import struct
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from modtree.files.pickled.names import safe_unpickler
+from modtree.files.pickled.torch_names import MAKERS, NAMES
+from modtree.files.pickled.torch_records import records_in
+from modtree.files.pickled.torch_storages import (
+    Memory,
+    Record,
+    StorageKind,
+    kind_and_count,
+    memory_of,
+)
+from modtree.files.pickled.unpickle import UnpicklingError
+
+__all__ = ["HEAD", "OldStorages", "begins_old", "load_old", "read_old_records"]
+
+#: How many bytes tell.
+HEAD = 32
+#: The first value in such a file, as a pickle has it, and its end.
+_MAGIC = b"\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
+_VERSION = 1001
+_COUNT = struct.Struct("<q")
+
+
+def begins_old(head: bytes) -> bool:
+    """Do the first bytes of a file say that it is one?"""
+    return head[:1] == b"\x80" and _MAGIC in head
+
+
+class OldStorages:
+    """The storages of such a file, which are read when they are asked for.
+
+    Args:
+        file: Open for reading bytes, as long as storages are read.
+    """
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._lock = threading.Lock()
+        self._records: dict[str, Record] = {}
+        self._starts: dict[str, int] = {}
+        self._memories: dict[str, Memory] = {}
+
+    def record(self, pid: Any) -> Record:
+        """The storage behind a persistent id; nothing of it is read."""
+        _require(type(pid) is tuple and len(pid) == 6 and pid[0] == "storage")
+        if pid[5] is not None:
+            raise UnpicklingError(
+                "the file has storages that are parts of others, as torch before 0.4 wrote them: "
+                "load it with torch, and save it again"
+            )
+        record = kind_and_count(pid[1], pid[2], pid[4])
+        _require(record.length >= 0 and self._records.setdefault(record.key, record) == record)
+        return record
+
+    def find(self) -> None:
+        """Finds where the storages lie: behind the pickle, at whose end the file is.
+
+        Raises:
+            UnpicklingError: The file is damaged.
+        """
+        keys = safe_unpickler(self._file, {}).load()
+        _require(type(keys) is list and all(type(key) is str for key in keys))
+        _require(len(set(keys)) == len(keys) and set(keys) == set(self._records))
+        at = self._file.tell()
+        end = self._file.seek(0, os.SEEK_END)
+        for key in keys:
+            record = self._records[key]
+            self._file.seek(at)
+            count = self._file.read(_COUNT.size)
+            at += _COUNT.size
+            size = record.length * record.kind.stored.itemsize
+            if at + size > end:
+                raise UnpicklingError(
+                    f"the file is truncated: the storage {key!r:.80} has {size} bytes, "
+                    f"{max(0, end - at)} are left"
+                )
+            _require(_COUNT.unpack(count) == (record.length,))
+            self._starts[key] = at
+            at += size
+        self._end = at
+
+    def memory(self, record: Record) -> Memory:
+        """The numbers of a storage: the same memory at each call."""
+        with self._lock:
+            known = self._memories.get(record.key)
+            if known is None:
+                known = self._memories[record.key] = self._read(record)
+        return known
+
+    def _read(self, record: Record) -> Memory:
+        data = bytearray(record.length * record.kind.stored.itemsize)
+        self._file.seek(self._starts[record.key])
+        whole, at = memoryview(data), 0
+        while at < len(data):
+            found = self._file.read(len(data) - at)
+            if not found:
+                raise UnpicklingError("the file is truncated")
+            whole[at : at + len(found)] = found
+            at += len(found)
+        return memory_of(data, record.kind)
+
+    def load(self, pid: Any) -> Memory:
+        """The numbers behind a persistent id."""
+        return self.memory(self.record(pid))
+
+    def pieces(self, record: Record, at: int, count: int, size: int) -> Iterator[memoryview]:
+        """Bytes of a storage from ``at`` on, little-endian, at most ``size`` at once."""
+        memory = self.memory(record)
+        if memory.dtype.name != record.kind.dtype:
+            raise UnpicklingError(f"reading {record.kind.dtype} takes the package ml_dtypes")
+        plain: Any = memory.view(np.ndarray).view(np.uint8)
+        data = memoryview(plain)
+        for begin in range(at, at + count, size):
+            yield data[begin : min(begin + size, at + count)]
+
+    def compare_checksums(self) -> None:
+        """There are none."""
+
+    def damages(self) -> Iterator[tuple[str | None, int, str]]:
+        """What is wrong with a storage when it is read: nothing that was not found before."""
+        return iter(())
+
+    def let_go(self) -> None:
+        """Gives back the memory of what was read."""
+        self._memories.clear()
+
+    def finish(self) -> None:
+        """Goes to the end of the last storage, where torch's own ``load`` ends."""
+        self._file.seek(self._end)
+
+
+class _Inert:
+    """Stands for everything that a pickle names, while only its storages are looked for."""
+
+    def __new__(cls, *_args: Any, **_kwargs: Any) -> Any:
+        return super().__new__(cls)
+
+    def __init__(self, *_args: Any, **_kwargs: Any) -> None:
+        pass
+
+    def _take(self, *_args: Any, **_kwargs: Any) -> Any:
+        return _Inert()
+
+    __call__ = __setitem__ = __setstate__ = append = extend = add = update = _take
+
+
+class _Looking(pickle.Unpickler):
+    """For weights_only=False: finds the storages, and calls nothing that the file names."""
+
+    def __init__(self, file: Any, storages: OldStorages, options: Any) -> None:
+        super().__init__(file, **options)
+        self.persistent_load = storages.record  # type: ignore[method-assign]
+
+    def find_class(self, module: str, name: str) -> Any:
+        known = NAMES.get((module, name))
+        return known if type(known) is StorageKind else _Inert
+
+
+class _Trusting(pickle.Unpickler):
+    """For weights_only=False: torch's names become ours, and every other name is imported."""
+
+    def __init__(self, file: Any, storages: OldStorages, options: Any) -> None:
+        super().__init__(file, **options)
+        self.persistent_load = storages.load  # type: ignore[method-assign]
+
+    def find_class(self, module: str, name: str) -> Any:
+        known = NAMES.get((module, name))
+        return super().find_class(module, name) if known is None else known
+
+
+def load_old(file: Any, everything: bool, options: Any) -> Any:
+    """Reads such a file.
+
+    Args:
+        file: Open for reading bytes, at its beginning.
+        everything: Whether its pickle may name and call anything.
+        options: For the unpickler.
+
+    Raises:
+        UnpicklingError: The file is damaged, or its pickle contains what is not allowed.
+    """
+    _read_head(file)
+    start = file.tell()
+    storages = OldStorages(file)
+    if everything:
+        _Looking(file, storages, options).load()
+    else:
+        records_in(file, storages, options)
+    storages.find()
+    file.seek(start)
+    stream = _Apart(file)  # storages are read on the way
+    if everything:
+        result = _Trusting(stream, storages, options).load()
+    else:
+        result = safe_unpickler(stream, options, NAMES, MAKERS, storages.load).load()
+    storages.finish()
+    return result
+
+
+def read_old_records(file: Any) -> tuple[Any, OldStorages]:
+    """The object in such a file, with records in the place of tensors, and the storages that can
+    make tensors of them.
+    """
+    _read_head(file)
+    storages = OldStorages(file)
+    obj = records_in(file, storages, {})
+    storages.find()
+    return obj, storages
+
+
+def _read_head(file: Any) -> None:
+    magic, version, system = (safe_unpickler(file, {}).load() for _ in range(3))
+    _require(type(magic) is int and version == _VERSION and type(system) is dict)
+    if system.get("little_endian") is not (sys.byteorder == "little"):
+        raise UnpicklingError("the file was written in another byte order")
+
+
+def _require(condition: bool) -> None:
+    if not condition:
+        raise UnpicklingError("the file is damaged: the storages of a file in torch's old form")
+
+
+class _Apart:
+    """Reads a file whose position others change."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._at = file.tell()
+
+    def _there(self) -> Any:
+        self._file.seek(self._at)
+        return self._file
+
+    def read(self, count: int = -1) -> bytes:
+        found = self._there().read(count)
+        self._at += len(found)
+        return found
+
+    def readline(self, count: int = -1) -> bytes:
+        found = self._there().readline(count)
+        self._at += len(found)
+        return found
+
+    def seek(self, at: int, whence: int = 0) -> int:
+        self._at = self._there().seek(at, whence)
+        return self._at
+
+    def tell(self) -> int:
+        return self._at

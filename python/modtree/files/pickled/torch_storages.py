@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The storages of torch's files: the memory of tensors, one record of an archive for each."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from modtree import _C
+from modtree.files.pickled.archive import Archive
+from modtree.files.pickled.names import check_bools
+from modtree.files.pickled.unpickle import UnpicklingError
+
+__all__ = [
+    "BYTES",
+    "STORAGES",
+    "Memory",
+    "Record",
+    "StorageKind",
+    "Storages",
+    "kind_and_count",
+    "memory_of",
+]
+
+
+class StorageKind:
+    """A name such as torch.FloatStorage: which numbers a record holds.
+
+    Attributes:
+        name: Its name in torch.
+        dtype: torch's name of the dtype.
+        stored: What NumPy reads the numbers as, at first.
+    """
+
+    def __init__(self, name: str, dtype: str) -> None:
+        self.name = name
+        self.dtype = dtype
+        self.stored = np.dtype(np.uint16 if dtype == "bfloat16" else dtype)
+
+
+STORAGES = {
+    name: StorageKind(name, dtype)
+    for name, dtype in {
+        "BFloat16Storage": "bfloat16",
+        "BoolStorage": "bool",
+        "ByteStorage": "uint8",
+        "CharStorage": "int8",
+        "ComplexDoubleStorage": "complex128",
+        "ComplexFloatStorage": "complex64",
+        "DoubleStorage": "float64",
+        "FloatStorage": "float32",
+        "HalfStorage": "float16",
+        "IntStorage": "int32",
+        "LongStorage": "int64",
+        "ShortStorage": "int16",
+    }.items()
+}
+BYTES = StorageKind("UntypedStorage", "uint8")
+
+
+class Memory(np.ndarray):
+    """The numbers of a storage: only tensors are made of it. ``copies_left`` bounds the tensors
+    that cannot be views.
+    """
+
+    copies_left: int
+    is_swapped: bool
+    is_mapped: bool
+
+
+class Record(NamedTuple):
+    """A storage of which nothing was read."""
+
+    kind: StorageKind
+    key: str
+    length: int
+
+
+def kind_and_count(kind: Any, key: Any, count: Any) -> Record:
+    """The parts of a storage's id, checked."""
+    if type(kind) is not StorageKind or type(key) is not str or type(count) is not int:
+        raise UnpicklingError("the file is damaged: the id of a storage")
+    return Record(kind, key, count)
+
+
+def memory_of(data: Any, kind: StorageKind, swapped: bool = False, mapped: bool = False) -> Memory:
+    """The numbers in bytes that nobody else writes to."""
+    if kind.dtype == "bool":
+        check_bools(data)
+    numbers = np.frombuffer(data, kind.stored)
+    if swapped:
+        numbers = numbers.byteswap()
+    if kind.dtype == "bfloat16":
+        numbers = _bfloat16(numbers)
+    memory = numbers.view(Memory)
+    memory.copies_left = 8 * numbers.size
+    memory.is_swapped = swapped
+    memory.is_mapped = mapped
+    return memory
+
+
+def _bfloat16(numbers: np.ndarray) -> np.ndarray:
+    """Of numbers that are the upper halves of float32 numbers; as float32 where the package that
+    has the dtype is not installed.
+    """
+    try:
+        return numbers.view(_C._stored_dtypes["bfloat16"].dtype)
+    except TypeError:
+        return (numbers.astype(np.uint32) << 16).view(np.float32)
+
+
+class Storages:
+    """The storages of an archive in torch's form."""
+
+    def __init__(self, archive: Archive) -> None:
+        self._archive = archive
+        pickles = [name for name in archive.names() if name.rpartition("/")[2] == "data.pkl"]
+        if len(pickles) != 1:
+            raise UnpicklingError(
+                "the file is a zip archive, but not one that torch.save() wrote: it has no entry "
+                "data.pkl"
+                if not pickles
+                else "the file is a zip archive, but not one that torch.save() wrote: it has "
+                "several entries data.pkl"
+            )
+        self._folder = pickles[0].rpartition("data.pkl")[0]
+        self.pickled = archive.read(pickles[0])
+        self._swapped = self._byte_order() != sys.byteorder
+        self._records: dict[str, Record] = {}
+        self._memories: dict[str, Memory] = {}
+
+    def _byte_order(self) -> str:
+        name = self._folder + "byteorder"
+        if name not in self._archive.names():
+            return "little"
+        order = bytes(self._archive.read(name))
+        if order not in (b"little", b"big"):
+            raise UnpicklingError(f"the archive names the byte order {order!r:.80}")
+        return order.decode()
+
+    def record(self, pid: Any) -> Record:
+        """The storage behind a persistent id; nothing of it is read."""
+        if type(pid) is not tuple or len(pid) != 5 or pid[0] != "storage":
+            raise UnpicklingError("the file is damaged: the id of a storage")
+        record = kind_and_count(pid[1], pid[2], pid[4])
+        known = self._records.get(record.key)
+        if known is not None:
+            if known != record:
+                raise UnpicklingError(
+                    f"the file is damaged: the storage {record.key!r:.80} is of two kinds"
+                )
+            return known
+        kind, key, length = record
+        size = self._archive.size(f"{self._folder}data/{key}")
+        if length * kind.stored.itemsize != size:
+            raise UnpicklingError(
+                f"the storage {key!r:.80} is to have {length} values of {kind.stored}, but its "
+                f"entry has {size} bytes"
+            )
+        self._records[key] = record
+        return record
+
+    def memory(self, record: Record) -> Memory:
+        """The numbers of a storage: the same memory at each call."""
+        known = self._memories.get(record.key)
+        if known is None:
+            known = self._memories[record.key] = self._found(record)
+        return known
+
+    def load(self, pid: Any) -> Memory:
+        """The numbers behind a persistent id."""
+        return self.memory(self.record(pid))
+
+    def compare_checksums(self) -> None:
+        """From now on, of what is read for the first time."""
+        self._archive.compare_checksums()
+
+    def damages(self) -> Iterator[tuple[str | None, int, str]]:
+        """Compares all checksums: the storage (None for other entries), its bytes, and what is
+        wrong with it, if anything.
+        """
+        folder = f"{self._folder}data/"
+        for name in self._archive.names():
+            key = name.removeprefix(folder) if name.startswith(folder) else None
+            reason = ""
+            try:
+                self._archive.check(name)
+            except UnpicklingError as error:
+                reason = str(error)
+            yield key, self._archive.size(name), reason
+
+    def let_go(self) -> None:
+        """Gives back the memory of what was read of a map, and of changes to it."""
+        self._archive.let_go()
+
+    def pieces(self, record: Record, at: int, count: int, size: int) -> Iterator[memoryview]:
+        """Bytes of a storage from ``at`` on, little-endian, at most ``size`` at once."""
+        name = f"{self._folder}data/{record.key}"
+        place = self._archive.mapped(name)
+        if place is None or self._swapped:
+            memory = self.memory(record)
+            if memory.dtype.name != record.kind.dtype:
+                raise UnpicklingError(f"reading {record.kind.dtype} takes the package ml_dtypes")
+            plain: Any = memory.view(np.ndarray).view(np.uint8)
+            data = memoryview(plain)
+            start = 0
+        else:
+            data, start = memoryview(place[0]), place[1]
+        for begin in range(at, at + count, size):
+            yield data[start + begin : start + min(begin + size, at + count)]
+
+    def _found(self, record: Record) -> Memory:
+        kind, key, length = record
+        name = f"{self._folder}data/{key}"
+        place = self._archive.mapped(name)
+        # NumPy relies on what a bool is, and a file may change.
+        if place is None or self._swapped or kind.dtype == "bool" or not length:
+            return memory_of(self._archive.read(name), kind, self._swapped)
+        file, start = place
+        if start % kind.stored.alignment:
+            return memory_of(self._archive.read(name), kind)
+        data = memoryview(file)[start : start + length * kind.stored.itemsize]
+        return memory_of(data, kind, mapped=True)

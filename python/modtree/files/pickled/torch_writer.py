@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Files that torch.load() reads, written without torch."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from modtree.files.pickled.archive_writer import ArchiveWriter
+from modtree.files.pickled.torch_pickle import TorchPickler
+
+__all__ = ["prepared"]
+
+
+class _Prepared:
+    """An object that can be said in torch's form, ready to be written."""
+
+    def __init__(self, obj: Any) -> None:
+        pickler = TorchPickler()
+        self._pickled = pickler.dump(obj)
+        self._storages = pickler.storages
+
+    def write(self, file: Any) -> None:
+        """Writes the archive at the place where the file stands."""
+        archive = ArchiveWriter(file)
+        archive.add("archive/data.pkl", self._pickled)
+        archive.add("archive/byteorder", sys.byteorder.encode())
+        for storage in self._storages:
+            archive.add(f"archive/data/{storage.key}", storage.bytes())
+        archive.add("archive/version", b"3\n")
+        archive.close()
+
+
+def prepared(obj: Any) -> _Prepared:
+    """What is wrong with an object shows here, before a file is touched.
+
+    Raises:
+        TypeError, ValueError, RecursionError: It cannot be said in torch's form.
+    """
+    return _Prepared(obj)

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A model as the checks see it: its nodes, their plain attributes, the tensors in registries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from modtree import _C
+from modtree.core import foreign
+from modtree.core.families import family_of
+from modtree.inspection.inputs import every_node
+from modtree.inspection.tree import Leaf, Node, module_dict
+
+__all__ = [
+    "Held",
+    "Look",
+    "is_module",
+    "is_of_modtree",
+    "joined",
+    "plain_attributes",
+    "state_of",
+    "topmost",
+]
+
+# What a module keeps for itself, in modtree and in torch.
+_INTERNAL = frozenset(_C.ModuleBase.__getstate__(_C.ModuleBase()))
+
+
+@dataclass(slots=True)
+class Held:
+    """A tensor in a registry."""
+
+    node: Node
+    leaf: Leaf
+    tensor: Any
+    family: Any
+
+
+@dataclass
+class Look:
+    """A tree with what all checks need.
+
+    Attributes:
+        tree: The model.
+        nodes: Its modules, each where it stands first.
+        held: The tensors in registries, each where it stands first.
+        modules_in_tree: Ids of the modules.
+        tensors_in_tree: Ids of the tensors in registries.
+    """
+
+    tree: Node
+    nodes: list[Node] = field(init=False)
+    held: list[Held] = field(init=False)
+    modules_in_tree: set[int] = field(init=False)
+    tensors_in_tree: set[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.nodes = [node for node in every_node(self.tree) if node.first_path is None]
+        self.held = list(self._held())
+        self.modules_in_tree = {id(node.module) for node in self.nodes}
+        self.tensors_in_tree = {id(held.tensor) for held in self.held}
+
+    def _held(self) -> Iterator[Held]:
+        for node in self.nodes:
+            for leaf in node.leaves:
+                registry = "_buffers" if leaf.kind == "buffer" else "_parameters"
+                tensor = module_dict(node.module, registry).get(leaf.name)
+                family = family_of(tensor)
+                if leaf.first_path is None and family is not None:
+                    yield Held(node, leaf, tensor, family)
+
+
+def state_of(module: Any) -> dict[str, Any]:
+    """A copy of the ``__dict__`` of a module. A look at that itself would end the compact form of a
+    module of modtree.
+    """
+    if isinstance(module, _C.ModuleBase):
+        return _C.ModuleBase.__getstate__(module)
+    return dict(getattr(module, "__dict__", {}))
+
+
+def plain_attributes(module: Any) -> dict[str, Any]:
+    """The attributes of a module that are in no registry."""
+    return {name: value for name, value in state_of(module).items() if name not in _INTERNAL}
+
+
+def is_of_modtree(value: Any) -> bool:
+    """Is it a module of modtree?"""
+    return isinstance(value, _C.ModuleBase)
+
+
+def is_module(value: Any) -> bool:
+    """Is it a module of modtree or of torch?"""
+    return isinstance(value, _C.ModuleBase) or foreign.is_module_class(type(value))
+
+
+def joined(path: str, name: str) -> str:
+    """The path of what a module holds."""
+    return f"{path}.{name}" if path else name
+
+
+def topmost(tree: Node, is_such: Callable[[Node], bool]) -> list[Node]:
+    """The nodes that are such with all that is below them, without those below another of them."""
+    found: list[Node] = []
+    whole: dict[int, bool] = {}
+    order = [node for node in every_node(tree) if node.first_path is None]
+    for node in reversed(order):
+        below = all(whole[id(child)] for child in node.children if child.first_path is None)
+        whole[id(node)] = below and is_such(node)
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if whole.get(id(node)):
+            found.append(node)
+        else:
+            waiting += reversed(node.children)
+    return found

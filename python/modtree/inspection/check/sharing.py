@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Tensors under several names, and tensors that share memory without being one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from modtree.inspection.check.findings import Finding
+from modtree.inspection.check.look import Held, Look
+
+__all__ = ["shared_memory", "ties"]
+
+# How long NumPy may think about whether two strided views meet.
+_WORK: Any = 10_000
+_MOST_TIES = 3  # names in a hint
+
+
+def ties(look: Look) -> Iterator[Finding]:
+    """Findings ``tied``: one for each tensor under several names."""
+    names: dict[str, list[str]] = {}
+    for node in look.nodes:
+        for leaf in node.leaves:
+            if leaf.first_path is not None:
+                names.setdefault(leaf.first_path, []).append(leaf.path)
+    for first, others in names.items():
+        yield Finding(
+            first,
+            "tied",
+            f"the same tensor as {', '.join(others)}: load_state_dict(assign=True), or "
+            f"copy.deepcopy of one of the modules, makes several of it",
+            f"right where it is meant; {_tie(first, others)} ties them again after that",
+        )
+
+
+def _tie(first: str, others: list[str]) -> str:
+    return "; ".join(f"{_at(other)} = {_at(first)}" for other in others[:_MOST_TIES]) + (
+        ", and so on," if len(others) > _MOST_TIES else ""
+    )
+
+
+def _at(path: str) -> str:
+    """What leads to an entry from the model."""
+    module, _, name = path.rpartition(".")
+    return f"model.get_submodule({module!r}).{name}" if module else f"model.{name}"
+
+
+def shared_memory(look: Look) -> Iterator[Finding]:
+    """Findings ``shared-memory``: different parameters over the same memory."""
+    spans = sorted(_spans(look), key=lambda span: span[:2])
+    reach: tuple[int, Held] | None = None
+    for start, stop, held in spans:
+        if reach is not None and start < reach[0] and _meet(reach[1], held):
+            yield Finding(
+                held.leaf.path,
+                "shared-memory",
+                f"lies in the memory of {reach[1].leaf.path}, but is another object: an "
+                f"optimizer changes the values twice, and to() takes the two apart",
+                _parted(reach[1], held),
+            )
+        if reach is None or stop > reach[0]:
+            reach = stop, held
+
+
+def _parted(one: Held, other: Held) -> str:
+    name = other.leaf.name
+    new = f"self.{name} = nn.Parameter(self.{name}.detach().clone()) gives it memory of its own"
+    first, second = _array(one), _array(other)
+    if first.shape == second.shape and _bounds(first) == _bounds(second):
+        same = f"{_at(other.leaf.path)} = {_at(one.leaf.path)}"
+        return f"{new}; where the two are to be one, {same} makes them so"
+    return new
+
+
+def _spans(look: Look) -> Iterator[tuple[int, int, Held]]:
+    """From where to where in memory the parameters are."""
+    for held in look.held:
+        leaf = held.leaf
+        if leaf.kind != "parameter" or not leaf.numel or held.family.is_meta(held.tensor):
+            continue
+        array = _array(held)
+        if array is not None:
+            yield *_bounds(array), held
+
+
+def _bounds(array: Any) -> tuple[int, int]:
+    start = array.__array_interface__["data"][0]
+    steps = [(n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)]
+    low = start + sum(step for step in steps if step < 0)
+    return low, start + sum(step for step in steps if step > 0) + array.itemsize
+
+
+def _array(held: Held) -> Any:
+    """The values without a copy; None where they are not in the memory of this process."""
+    tensor = held.tensor
+    if str(getattr(tensor, "device", "cpu")) != "cpu":
+        return None
+    try:
+        return np.asarray(held.family.to_numpy(tensor))
+    except Exception:  # sparse, quantized, wrapped
+        return None
+
+
+def _meet(one: Held, other: Held) -> bool:
+    first, second = _array(one), _array(other)
+    try:
+        return np.shares_memory(first, second, max_work=_WORK)
+    except np.exceptions.TooHardError:
+        return np.may_share_memory(first, second)

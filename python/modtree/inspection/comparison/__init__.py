@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What differs between two models, state dicts or files."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+
+from modtree.core import families
+from modtree.core.loading.causes import doubts_of
+from modtree.core.loading.key_rules import likely_rules
+from modtree.core.loading.mismatch import KnownShape, Mismatch, Shape
+from modtree.core.loading.near_keys import near_matches
+from modtree.core.loading.rename import Rename
+from modtree.inspection.comparison.result import Diff, Unequal
+from modtree.inspection.comparison.sides import Facts, NoValues, Side, open_side
+from modtree.inspection.comparison.value_change import value_change
+
+__all__ = ["compare"]
+
+#: Of a model's keys; the search for likely names takes more than linear time in their lengths.
+_LONGEST_KEY = 1000
+
+
+def _likely_renames(a: Side, b: Side, result: Diff) -> None:
+    """Notes by which rule, or by which single pairs, keys of a seem to have become keys of b."""
+    only = (*result.only_in_a, *result.only_in_b)
+    if not result.only_in_a or not result.only_in_b or max(map(len, only)) > _LONGEST_KEY:
+        return
+    given: dict[str, Any] = {key: KnownShape(facts.shape) for key, facts in a.tensors.items()}
+    own: dict[str, Shape] = {key: facts.shape for key, facts in b.tensors.items()}
+    own |= dict.fromkeys(b.others)
+    shapes = {
+        key: (facts.shape or (), other)
+        for key, facts in a.tensors.items()
+        if (other := own.get(key)) is not None and facts.shape not in (None, other)
+    }
+    found = Mismatch(result.only_in_b, result.only_in_a, shapes, {**given, **a.others}, own)
+    changed = likely_rules(found)
+    rules = {str(old): new for old, new in changed.rules.items()}
+    with_rules = f"with rename={rules!r}, " if rules else ""
+    result.doubts += [f"{with_rules}{doubt}" for doubt in doubts_of(changed)]
+    if changed.is_named:
+        result.likely_rename.update(rules)
+    if not changed.rules and not result.doubts:
+        result.near_keys.update((old, new) for new, old in near_matches(found))
+
+
+def _note_reasons(a: Side, b: Side, result: Diff) -> None:
+    """Of keys that one side lacks because a model has no place for them: why."""
+    for model, only in ((b.keys, result.only_in_a), (a.keys, result.only_in_b)):
+        if model is not None:
+            result.reasons.update(
+                (key, model.why_not(key)) for key in only if model.has_reason(key)
+            )
+
+
+def _compare_facts(key: str, a: Facts, b: Facts, result: Diff) -> bool:
+    """Notes what differs besides the values. Can these be compared?"""
+    if a.dtype != b.dtype:
+        result.dtypes[key] = Unequal(a.dtype, b.dtype)
+    if a.shape != b.shape:
+        result.shapes[key] = Unequal(a.shape, b.shape)
+    return a.shape == b.shape and a.shape is not None
+
+
+def _compare_values(key: str, a: Side, b: Side, rtol: float, atol: float, result: Diff) -> None:
+    try:
+        arrays = a.array(key), b.array(key)
+    except NoValues as reason:
+        result.not_compared[key] = str(reason)
+        return
+    result.compared += 1
+    change = value_change(*arrays, rtol, atol)
+    if change is not None:
+        result.values[key] = change
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Are two values that are no tensors the same? Containers are compared part by part."""
+    if a is b:
+        return True
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        return a.keys() == b.keys() and all(_same(a[key], b[key]) for key in a)
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        return len(a) == len(b) and all(map(_same, a, b))
+    if isinstance(a, float) and isinstance(b, float) and math.isnan(a) and math.isnan(b):
+        return True
+    return _same_arrays(a, b) if _is_array(a) or _is_array(b) else bool(a == b)
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray) or families.family_of(value) is not None
+
+
+def _same_arrays(a: Any, b: Any) -> bool:
+    x, y = (v if f is None else f.to_numpy(v) for v in (a, b) for f in [families.family_of(v)])
+    if not (isinstance(x, np.ndarray) and isinstance(y, np.ndarray)):
+        return False
+    if x.dtype != y.dtype or x.shape != y.shape:
+        return False
+    return bool(np.array_equal(x, y)) if x.dtype.kind in "OSUMm" else value_change(x, y) is None
+
+
+def _compare_others(a: Side, b: Side, result: Diff) -> None:
+    for key in filter(b.others.__contains__, a.others):
+        try:
+            same = _same(a.others[key], b.others[key])
+        except Exception as error:  # __eq__ of the user's objects
+            result.not_compared[key] = f"comparing the values failed: {error}"
+            continue
+        if not same:
+            result.others[key] = Unequal(a.others[key], b.others[key])
+
+
+def compare(
+    a: Any,
+    b: Any,
+    *,
+    rtol: float = 0.0,
+    atol: float = 0.0,
+    values: bool = True,
+    rename: Rename | None = None,
+) -> Diff:
+    """See modtree.diff."""
+    for name, tolerance in (("rtol", rtol), ("atol", atol)):
+        if not tolerance >= 0:
+            raise ValueError(f"{name} is a tolerance of 0 or more, got {tolerance!r}")
+    with closing(open_side(a, "a")) as side_a, closing(open_side(b, "b")) as side_b:
+        if rename is not None:
+            side_a.rename(rename)
+        return _compared(side_a, side_b, rtol, atol, values)
+
+
+def _compared(a: Side, b: Side, rtol: float, atol: float, values: bool) -> Diff:
+    keys_of_a, keys_of_b = a.tensors.keys() | a.others.keys(), b.tensors.keys() | b.others.keys()
+    in_both = len(keys_of_a & keys_of_b)
+    result = Diff(a.name, b.name, len(keys_of_a), len(keys_of_b), in_both)
+    result.only_in_a += [k for k in (*a.tensors, *a.others) if k not in keys_of_b]
+    result.only_in_b += [k for k in (*b.tensors, *b.others) if k not in keys_of_a]
+    _note_reasons(a, b, result)
+    _likely_renames(a, b, result)
+    for key, facts in a.tensors.items():
+        if key in b.tensors:
+            if _compare_facts(key, facts, b.tensors[key], result) and values:
+                _compare_values(key, a, b, rtol, atol, result)
+        elif key in b.others:
+            result.others[key] = Unequal(_tensor_text(facts), b.others[key])
+    for key in filter(b.tensors.__contains__, a.others):
+        result.others[key] = Unequal(a.others[key], _tensor_text(b.tensors[key]))
+    if values:
+        _compare_others(a, b, result)
+    if a.versions is not None and b.versions is not None:
+        for path in filter(b.versions.__contains__, a.versions):
+            if a.versions[path] != b.versions[path]:
+                result.versions[path] = Unequal(a.versions[path], b.versions[path])
+    return result
+
+
+def _tensor_text(facts: Facts) -> str:
+    return f"a tensor of {facts.dtype} {'' if facts.shape is None else list(facts.shape)}"

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What can be compared, in one form: models, state dicts and files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from modtree._strides import strided_view
+from modtree.core import families
+from modtree.core.loading.model_keys import ModelKeys
+from modtree.core.loading.rename import Rename, rename_function
+from modtree.files.checkpoint.dtypes import array_dtype
+from modtree.files.checkpoint.reader import Checkpoint, Entry, open_checkpoint
+
+__all__ = ["Facts", "NoValues", "Side", "open_side"]
+
+
+class Facts(NamedTuple):
+    """A tensor without its values; no shape is one that is not known yet."""
+
+    shape: tuple[int, ...] | None
+    dtype: str
+
+
+class NoValues(Exception):
+    """The values of an entry cannot be had; the text says why."""
+
+
+class Side:
+    """One of the two sides of a comparison. Mappings in it, as those of optimizers and of extra
+    state have them, are part of the keys.
+
+    Attributes:
+        name: what a report calls it.
+        tensors: the tensors by their keys.
+        others: the entries that are no tensors: numbers, extra state.
+        versions: the versions of modules by their paths, or None where they are not known.
+        keys: what keys are for, where the side is a model.
+    """
+
+    keys: ModelKeys | None = None
+
+    def __init__(self, name: str, versions: Any, state: Mapping[Any, Any]) -> None:
+        self.name = name
+        self.versions = _versions(versions)
+        self.tensors: dict[str, Facts] = {}
+        self.others: dict[str, Any] = {}
+        self._values: dict[str, Any] = {}
+        self._old_keys: dict[str, str] | None = None
+        for key, value in _flat(state, "", ()):
+            while key in self.tensors or key in self.others:
+                key += "'"  # {"a.b": ..., "a": {"b": ...}}
+            facts = _facts(value)
+            if facts is None:
+                self.others[key] = value
+            else:
+                self.tensors[key], self._values[key] = facts, value
+
+    def array(self, key: str) -> np.ndarray:
+        """The values of a tensor.
+
+        Raises:
+            NoValues: it has none, or none that NumPy knows.
+        """
+        return self._read(key if self._old_keys is None else self._old_keys[key])
+
+    def rename(self, rename: Rename) -> None:
+        """Gives the entries other keys, by the rules that ``load_state_dict`` has.
+
+        Raises:
+            TypeError: ``rename`` is no such rule, or gave a key that is no str.
+            ValueError: two entries get the same key.
+        """
+        function = rename_function(rename)
+        old_keys: dict[str, str] = {}
+        for key in (*self.tensors, *self.others):
+            new = function(key)
+            if new is None:
+                continue
+            if not isinstance(new, str):
+                raise TypeError(f"rename gave {new!r} for the key {key!r}: expected a str or None")
+            if new in old_keys:
+                raise ValueError(f"rename gives {old_keys[new]!r} and {key!r} the same key {new!r}")
+            old_keys[new] = key
+        tensors, others = self.tensors, self.others
+        self.tensors = {new: tensors[old] for new, old in old_keys.items() if old in tensors}
+        self.others = {new: others[old] for new, old in old_keys.items() if old in others}
+        self._old_keys = old_keys
+
+    def _read(self, key: str) -> np.ndarray:
+        value = self._values[key]
+        family = families.family_of(value)
+        if family is None:
+            return np.asarray(value)
+        if family.is_meta(value):
+            raise NoValues("it is on meta")
+        try:
+            return np.asarray(family.to_numpy(value))
+        except Exception as error:  # sparse, quantized or distributed tensors of another library
+            raise NoValues(f"it cannot be had as an array: {error}") from None
+
+    def close(self) -> None:
+        """Gives the files back."""
+
+
+def open_side(value: Any, which: str) -> Side:
+    """The side of a model, a state dict, a path or an open checkpoint.
+
+    Args:
+        value: what is compared.
+        which: the name of the argument.
+
+    Raises:
+        TypeError: it is none of these.
+        OSError: the file cannot be opened.
+        CheckpointError: it is damaged, or no checkpoint.
+    """
+    if isinstance(value, (str, os.PathLike)):
+        return _FileSide(open_checkpoint(value), owned=True)
+    if isinstance(value, Checkpoint):
+        return _FileSide(value, owned=False)
+    if isinstance(value, Mapping):
+        return Side(f"the state dict {which}", getattr(value, "_metadata", None), value)
+    if callable(getattr(type(value), "state_dict", None)):
+        state = value.state_dict()
+        side = Side(f"{type(value).__name__} {which}", getattr(state, "_metadata", None), state)
+        side.keys = ModelKeys(value)
+        return side
+    raise TypeError(
+        f"diff compares models, state dicts and paths of checkpoints; {which} is "
+        f"{type(value).__name__}"
+    )
+
+
+class _FileSide(Side):
+    """A checkpoint, whose tensors are read one by one."""
+
+    def __init__(self, checkpoint: Checkpoint, owned: bool) -> None:
+        super().__init__(str(checkpoint.path), checkpoint.versions, checkpoint.values)
+        self._checkpoint, self._owned = checkpoint, owned
+        checkpoint.compare_checksums()
+        for key in checkpoint.keys():
+            if key not in checkpoint.values:
+                self.tensors[key] = self._facts(key)
+
+    def _entry_of(self, key: str) -> Entry:
+        """The entry whose memory a key names."""
+        view = self._checkpoint.views.get(key)
+        kept = self._checkpoint.ties.get(key, key) if view is None else view.of
+        return self._checkpoint.entries[kept]
+
+    def _facts(self, key: str) -> Facts:
+        entry, view = self._entry_of(key), self._checkpoint.views.get(key)
+        return Facts(tuple(entry.shape if view is None else view.shape), entry.dtype)
+
+    def _read(self, key: str) -> np.ndarray:
+        if key in self._values:
+            return super()._read(key)
+        entry, view = self._entry_of(key), self._checkpoint.views.get(key)
+        try:
+            array_dtype(entry.dtype)
+        except TypeError as error:
+            if entry.dtype != "bfloat16":  # which comes as float32 then
+                raise NoValues(str(error)) from None
+        array = self._checkpoint.array(entry.key)
+        if view is None:
+            return array
+        steps = [stride * array.itemsize for stride in view.strides]
+        return strided_view(array.reshape(-1)[view.offset :], view.shape, steps)
+
+    def close(self) -> None:
+        if self._owned:
+            self._checkpoint.close()
+
+
+def _flat(state: Mapping[Any, Any], prefix: str, above: tuple[int, ...]) -> Iterator[Any]:
+    for key, value in state.items():
+        path = f"{prefix}{key}"
+        inside = isinstance(value, Mapping) and value and id(value) not in above
+        if inside and all(isinstance(name, (str, int)) for name in value):
+            yield from _flat(value, f"{path}.", (*above, id(state)))
+        else:
+            yield path, value
+
+
+def _facts(value: Any) -> Facts | None:
+    family = families.family_of(value)
+    if family is not None:
+        if family.is_uninitialized(value):
+            return Facts(None, family.dtype_name(value))
+        return Facts(tuple(family.shape(value)), family.dtype_name(value))
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biufcV":
+        return Facts(value.shape, value.dtype.name)
+    return None
+
+
+def _versions(metadata: Any) -> dict[str, Any] | None:
+    if not isinstance(metadata, Mapping):
+        return None
+    return {
+        path: entry.get("version") for path, entry in metadata.items() if isinstance(entry, Mapping)
+    }

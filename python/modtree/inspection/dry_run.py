@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A forward that is run to look at a model, after which the model is what it was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from modtree.inspection.forward import Call, Recorder, arguments_text, describe
+from modtree.inspection.inputs import every_node
+from modtree.inspection.tree import Node
+from modtree.inspection.unchanged import (
+    Modes,
+    keeps_buffers,
+    keeps_random_states,
+    nothing_recorded,
+)
+
+__all__ = ["DryRun", "call_model"]
+
+
+class DryRun:
+    """Runs a model in evaluation mode and without gradients.
+
+    Args:
+        tree: The model.
+        args: Its positional arguments.
+        kwargs: Its arguments by name.
+        runs: After the first run so many are measured.
+
+    Raises:
+        RuntimeError: the forward raised; the message says in which module.
+    """
+
+    def __init__(
+        self, tree: Node, args: tuple[Any, ...], kwargs: dict[str, Any], runs: int = 0
+    ) -> None:
+        self._tree = tree
+        self._args, self._kwargs = args, kwargs
+        self.input = [describe(value) for value in (*args, *kwargs.values())]
+        nodes = [node for node in every_node(tree) if node.first_path is None]
+        modes = Modes()
+        modules = [node.module for node in nodes]
+        try:
+            with keeps_random_states(), keeps_buffers(modules), nothing_recorded():
+                for module in modules:
+                    modes.evaluate(module)
+                self._calls = self._run(modes)
+                self._measured = [self._run(modes) for _ in range(runs)]
+        finally:
+            modes.restore()
+
+    @property
+    def is_measured(self) -> bool:
+        return bool(self._measured)
+
+    def call(self, module: Any) -> Call | None:
+        """What the first run saw of a module; None when it was not called."""
+        return self._calls.get(id(module))
+
+    def seconds(self, module: Any) -> float | None:
+        """What a module took in the quickest of the measured runs, all of its calls together."""
+        calls = [run[id(module)].seconds for run in self._measured if id(module) in run]
+        return min(calls, default=None)
+
+    def _run(self, modes: Modes) -> dict[int, Call]:
+        return call_model(self._tree, self._args, self._kwargs, modes)[0].calls
+
+
+def call_model(
+    tree: Node, args: tuple[Any, ...], kwargs: dict[str, Any], modes: Modes | None
+) -> tuple[Recorder, Any]:
+    """Calls the model of a tree; what was called, and the result.
+
+    Args:
+        tree: The model.
+        args: Its positional arguments.
+        kwargs: Its arguments by name.
+        modes: Switches modules to evaluation that the tree does not know, in lists for instance;
+            they are found by being called.
+
+    Raises:
+        RuntimeError: the forward raised; the message says in which module.
+    """
+    recorder = Recorder(on_call=None if modes is None else modes.evaluate)
+    try:
+        with recorder.attached():
+            output = tree.module(*args, **kwargs)
+    except Exception as error:
+        raise RuntimeError(_message(tree, recorder, error, args, kwargs)) from error
+    return recorder, output
+
+
+def _message(
+    tree: Node,
+    recorder: Recorder,
+    error: Exception,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> str:
+    where, inputs = "the model", arguments_text(args, kwargs)
+    stopped = recorder.where_it_stopped(error)
+    if stopped is not None and stopped[0] is not tree.module:
+        module, inputs = stopped[0], arguments_text(stopped[1])
+        name = type(module).__name__
+        paths = (node.path for node in every_node(tree) if node.module is module)
+        path = next(paths, None)
+        where = f"a {name} that is not in the tree" if path is None else f"{path!r} ({name})"
+    return (
+        f"the forward stopped in {where}, called with {inputs}: {type(error).__name__}: {error}\n"
+        f"Where the model wants other inputs, pass example=..., the inputs themselves (zeros of "
+        f"input_shape can be made indices by dtypes=...). Without inputs, everything is shown that "
+        f"needs no forward."
+    )

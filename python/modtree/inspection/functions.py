@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The public functions that look at models: ``check``, ``compare`` and ``summary``.
+
+What they stand on is imported when the first of them is called: few programs do.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from modtree.core.loading.rename import Rename
+from modtree.core.module import Module
+from modtree.files.checkpoint.base import Checkpoint
+
+if TYPE_CHECKING:
+    from modtree.inspection.check import Findings
+    from modtree.inspection.comparison.result import Diff
+    from modtree.inspection.summary import Summary
+
+__all__ = ["Comparable", "can_be_compared", "check", "compare", "summary"]
+
+Comparable: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Checkpoint | Module
+
+
+def _home(name: str) -> Any:
+    return importlib.import_module(f"modtree.inspection.{name}")
+
+
+def can_be_compared(value: Any) -> bool:
+    """Is it a model, a state dict, a path or an open checkpoint?"""
+    kinds = (str, os.PathLike, Mapping, Checkpoint)
+    return isinstance(value, kinds) or callable(getattr(type(value), "state_dict", None))
+
+
+def check(model: Any, example: Any = None) -> Findings:
+    """What is probably a mistake in a model; an empty list where nothing is.
+
+    Looks for tensors and modules in plain attributes, lists and dicts, where the tree does not see
+    them; names that hide each other; buffers and parameters with wrong flags, with NaN, or over
+    one memory; ties that a load would break; modules in different modes; hooks left behind. With
+    an example also for parameters that no output depends on. The guide "Seeing a model" has all
+    kinds with what to do about each.
+
+    The model is not changed: the forward of the example runs in evaluation mode, and where that
+    leaves parameters unused, once more as the model is; modes, buffers, gradients and random
+    numbers are as before.
+
+    Args:
+        model: A module of modtree or of torch.
+        example: The input of a forward: a tensor, a tuple or list of arguments, or a dict of
+            arguments by name.
+
+    Returns:
+        A list of findings, each with ``path``, ``kind``, ``message`` and ``hint``, that prints as a
+        report.
+
+    Raises:
+        TypeError: ``model`` is no module.
+        RuntimeError: the forward raised; the message says in which module.
+
+    Example:
+        >>> net = nn.Linear(2, 2)
+        >>> net.scales = [mt.ones(2)]
+        >>> [(found.path, found.kind) for found in mt.check(net)]
+        [('scales[0]', 'hidden-tensor')]
+    """
+    findings: Findings = _home("check").find_mistakes(model, example)
+    return findings
+
+
+def summary(
+    model: Any,
+    input_shape: Any = None,
+    *,
+    example: Any = None,
+    dtypes: Any = None,
+    depth: int | None = None,
+    fold: bool = True,
+    times: bool | int = False,
+) -> Summary:
+    """A model as a table: a line for each module with its class, output shape, parameters, buffers,
+    trainable share, bytes and dtype.
+
+    Output shapes are there when an input is: they come from a forward on zeros of ``input_shape``
+    or on ``example``, in evaluation mode and without gradients. Afterwards the model is what it
+    was: modes, buffers, hooks and random numbers. A model on meta runs there; of a model with lazy
+    modules a copy runs, and the table shows that copy.
+
+    Blocks that are built alike and follow each other take the lines of one, marked ``x 24``, and
+    the numbers in those lines are of one. A module that is in the tree twice is counted where it
+    stands first, and so is a tied parameter.
+
+    Args:
+        model: A module of modtree or of torch.
+        input_shape: The shape of the input with its batch dimension, a list of shapes, or a dict
+            of shapes by the names of arguments. The input is zeros. A tensor there is an example.
+        example: In its place the input itself: a tensor, a tuple or list of arguments, or a dict
+            of arguments by name.
+        dtypes: The dtype of the zeros, or one for each shape; by default that of the first
+            floating parameter.
+        depth: How many levels below the model are shown; None shows all.
+        fold: False gives each of equal blocks its own lines.
+        times: Also measures how long each module takes, in this many runs, of which the quickest
+            counts; True for three.
+
+    Returns:
+        A :class:`Summary`. ``print`` shows it as text, ``show()`` in colours on a terminal where
+        rich is installed, notebooks as a table that opens and closes; ``to_dict()`` is for JSON.
+
+    Raises:
+        TypeError: ``model`` is no module, or an argument makes no sense.
+        RuntimeError: the forward raised; the message says in which module.
+
+    Example:
+        >>> print(mt.summary(nn.Sequential(nn.Linear(4, 8), nn.ReLU()), (1, 4)))
+        name        class       output shape  parameters  buffers  trainable  bytes  dtype
+        Sequential  Sequential  (1, 8)                40        -       100%  160 B  float32
+          0         Linear      (1, 8)                40        -       100%  160 B  float32
+          1         ReLU        (1, 8)                 -        -          -      -  -
+        <BLANKLINE>
+        parameters  40 (all trainable)
+        buffers     0
+        bytes       160 B
+        modules     3
+        input       (1, 4)
+        output      (1, 8)
+    """
+    made: Summary = _home("summary").summarize(
+        model,
+        input_shape,
+        example=example,
+        dtypes=dtypes,
+        depth=depth,
+        fold=fold,
+        times=times,
+    )
+    return made
+
+
+def compare(
+    a: Comparable,
+    b: Comparable,
+    *,
+    rtol: float = 0.0,
+    atol: float = 0.0,
+    values: bool = True,
+    rename: Rename | None = None,
+) -> Diff:
+    """Compares two models, state dicts or checkpoints: keys, shapes, dtypes and values.
+
+    Models, state dicts and paths go together in any combination. Files are read tensor by tensor.
+
+    >>> import copy
+    >>> before = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
+    >>> after = copy.deepcopy(before)
+    >>> after[0].bias.data[1] += 1
+    >>> print(mt.compare(before, after))
+    a: Sequential a, 2 entries
+    b: Sequential b, 2 entries
+    values differ (1 of 2 entries):
+      0.bias: 1 of 3 elements, by at most 1 (relative ...)
+
+    Args:
+        a: A model, a state dict, or the path of a checkpoint.
+        b: The same.
+        rtol: Elements are the same when ``|a - b| <= atol + rtol * |b|``; NaN is the same as NaN.
+        atol: See ``rtol``.
+        values: Compare values, not only keys, shapes and dtypes.
+        rename: Rules that the keys of ``a`` go through first, as ``load_state_dict`` has them:
+            ``{"module.": ""}``.
+
+    Returns:
+        A :class:`Diff`, true where something differs.
+
+    Raises:
+        TypeError: One of the two cannot be compared.
+        OSError: A file cannot be opened.
+        CheckpointError: A file is damaged, or not a checkpoint.
+    """
+    found: Diff = _home("comparison").compare(
+        a, b, rtol=rtol, atol=atol, values=values, rename=rename
+    )
+    return found

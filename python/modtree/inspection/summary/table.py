@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The text of a summary: columns, cells and the lines below, for all ways of showing them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from modtree.inspection.dry_run import DryRun
+from modtree.inspection.forward import Call
+from modtree.inspection.inputs import every_node
+from modtree.inspection.phrases import (
+    bytes_text,
+    count_text,
+    noun,
+    one_line,
+    seconds_text,
+    shape_text,
+    share_text,
+)
+from modtree.inspection.summary.rows import Row
+from modtree.inspection.tree import Leaf, Node
+
+__all__ = ["Column", "Facts", "Line", "Table", "make_table", "output_call", "seconds_of"]
+
+# Notes name so many tied tensors.
+_NAMED_TIES = 2
+
+
+@dataclass(slots=True)
+class Column:
+    title: str
+    is_number: bool = False
+
+
+@dataclass(slots=True)
+class Line:
+    """A line of the table: how deep, and a text for each column."""
+
+    depth: int
+    cells: list[str]
+    """The first is the name; where the line stands for several, it ends in ``mark``."""
+    mark: str
+    is_repeat: bool
+
+
+@dataclass(slots=True)
+class Table:
+    columns: list[Column]
+    lines: list[Line]
+    totals: list[tuple[str, str]] = field(default_factory=list)
+
+
+def make_table(tree: Node, rows: list[Row], run: DryRun | None, facts: Facts) -> Table:
+    """The table of these rows.
+
+    Args:
+        tree: The whole model, for the totals.
+        rows: What gets a line.
+        run: What a forward did; None for none.
+        facts: What the leaves of the model have in common.
+    """
+    columns = [Column("name"), Column("class")]
+    if run is not None:
+        columns.append(Column("output shape"))
+    columns += [
+        Column("parameters", True),
+        Column("buffers", True),
+        Column("trainable", True),
+        Column("bytes", True),
+        Column("dtype"),
+    ]
+    if run is not None and run.is_measured:
+        columns.append(Column("time", True))
+    lines = [Line(row.depth, _cells(row, facts, run), _mark(row), _is_repeat(row)) for row in rows]
+    notes = [one_line(_note(row, run)) for row in rows]
+    if any(notes):
+        columns.append(Column("notes"))
+        for line, note in zip(lines, notes, strict=True):
+            line.cells.append(note)
+    return Table(columns, lines, _totals(tree, rows, run))
+
+
+class Facts:
+    """What the leaves below each node have in common."""
+
+    def __init__(self, tree: Node) -> None:
+        self._found: dict[int, tuple[frozenset[str], frozenset[str], bool]] = {}
+        for node in reversed(list(every_node(tree))):
+            self._found[id(node)] = self._of(node)
+
+    def _of(self, node: Node) -> tuple[frozenset[str], frozenset[str], bool]:
+        parameters: set[str] = set()
+        buffers: set[str] = set()
+        is_lazy = False
+        for leaf in node.leaves:
+            (buffers if leaf.kind == "buffer" else parameters).add(leaf.dtype)
+            is_lazy |= leaf.shape is None
+        for child in node.children:
+            below = self._found[id(child)]
+            parameters |= below[0]
+            buffers |= below[1]
+            is_lazy |= below[2]
+        return frozenset(parameters), frozenset(buffers), is_lazy
+
+    def dtypes(self, nodes: list[Node]) -> list[str]:
+        """Those of parameters, or of buffers where there is no parameter."""
+        parameters = {name for node in nodes for name in self._found[id(node)][0]}
+        return sorted(parameters or {name for node in nodes for name in self._found[id(node)][1]})
+
+    def is_lazy(self, nodes: list[Node]) -> bool:
+        return any(self._found[id(node)][2] for node in nodes)
+
+
+def _cells(row: Row, facts: Facts, run: DryRun | None) -> list[str]:
+    nodes = row.pattern
+    parameters = sum(node.parameters for node in nodes)
+    counted = count_text(parameters)
+    if facts.is_lazy(nodes):
+        counted = f"{counted} + ?" if parameters else "?"
+    cells = [
+        one_line(row.label) + _mark(row),
+        one_line(", ".join(node.type_name for node in nodes)),
+    ]
+    if run is not None:
+        cells.append(_output(nodes[-1], run))
+    cells += [
+        counted,
+        count_text(sum(node.buffers for node in nodes)),
+        share_text(sum(node.trainable for node in nodes), parameters),
+        bytes_text(sum(node.nbytes for node in nodes)),
+        _dtypes_text(facts.dtypes(nodes)),
+    ]
+    if run is not None and run.is_measured:
+        cells.append(seconds_text(seconds_of(row, run)))
+    return cells
+
+
+def _mark(row: Row) -> str:
+    return f"  x {row.count:,}" if row.count > 1 else ""
+
+
+def _dtypes_text(names: list[str]) -> str:
+    return ", ".join(names) or "-" if len(names) < 3 else f"{len(names)} dtypes"
+
+
+def output_call(node: Node, run: DryRun) -> Call | None:
+    """The calls of a module; None for one that was not called, or that stood before."""
+    return None if node.first_path is not None else run.call(node.module)
+
+
+def _output(node: Node, run: DryRun) -> str:
+    call = output_call(node, run)
+    return "-" if call is None else shape_text(call.output)
+
+
+def seconds_of(row: Row, run: DryRun) -> float | None:
+    """The mean of what the modules of a row took; of whole rounds where it stands for rounds."""
+    found = [run.seconds(node.module) for node in row.nodes if node.first_path is None]
+    measured = [seconds for seconds in found if seconds is not None]
+    if not measured:
+        return None
+    return sum(measured) / (len(row.nodes) // row.period)
+
+
+def _is_repeat(row: Row) -> bool:
+    return all(node.first_path is not None for node in row.pattern)
+
+
+def _note(row: Row, run: DryRun | None) -> str:
+    """What the numbers of a row do not say."""
+    if row.period > 1:
+        return ""
+    node = row.node
+    if node.first_path is not None:
+        return f"same as {node.first_path}" if node.first_path else "the model itself"
+    notes = [
+        f"{leaf.name} is {leaf.first_path}" for leaf in node.leaves if leaf.first_path is not None
+    ]
+    if len(notes) > _NAMED_TIES:
+        notes[_NAMED_TIES:] = [f"{len(notes) - _NAMED_TIES} more tied"]
+    call = None if run is None else output_call(node, run)
+    if call is not None and call.count > 1:
+        notes.append(f"called {call.count} times")
+    return ", ".join(notes)
+
+
+def _totals(tree: Node, rows: list[Row], run: DryRun | None) -> list[tuple[str, str]]:
+    nodes = list(every_node(tree))
+    leaves = [leaf for node in nodes for leaf in node.leaves]
+    modules = sum(node.first_path is None for node in nodes)
+    totals = [
+        ("parameters", _parameters_total(tree)),
+        ("buffers", f"{tree.buffers:,}"),
+        ("bytes", bytes_text(tree.nbytes) if tree.nbytes else "0 B"),
+        ("modules", f"{modules:,}"),
+    ]
+    shared = _shared(nodes, leaves)
+    if shared:
+        totals.append(("shared", shared))
+    lazy = sum(leaf.shape is None for leaf in leaves)
+    if lazy:
+        totals.append(("lazy", f"{noun(lazy, 'tensor')} without a shape before the first call"))
+    if run is not None:
+        totals.append(("input", ", ".join(shape_text(spec) for spec in run.input) or "-"))
+        totals.append(("output", _output(tree, run)))
+        if run.is_measured:
+            totals.append(("time", seconds_text(run.seconds(tree.module))))
+    if any(row.count > 1 for row in rows):
+        totals.append(("x n", "the numbers in the line, and in those below it, are of one of n"))
+    return totals
+
+
+def _parameters_total(tree: Node) -> str:
+    frozen = tree.parameters - tree.trainable
+    if not tree.parameters:
+        return "0"
+    if not frozen:
+        return f"{tree.parameters:,} (all trainable)"
+    return f"{tree.parameters:,} ({tree.trainable:,} trainable, {frozen:,} frozen)"
+
+
+def _shared(nodes: list[Node], leaves: list[Leaf]) -> str:
+    modules = len({node.first_path for node in nodes} - {None})
+    tensors = len({leaf.first_path for leaf in leaves} - {None})
+    parts = [noun(n, word) for n, word in ((modules, "module"), (tensors, "tensor")) if n]
+    return f"{' and '.join(parts)} in several places, counted once" if parts else ""

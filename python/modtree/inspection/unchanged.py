@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A forward after which a model is what it was: modes, buffers and random numbers."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from modtree.core.families import TensorFamily, family_of
+from modtree.core.undo import plain_methods
+from modtree.inspection.libraries import libraries
+from modtree.inspection.tree import module_dict
+
+__all__ = ["Modes", "keeps_buffers", "keeps_random_states", "nothing_recorded"]
+
+
+class Modes:
+    """Switches modules between training and evaluation, and back.
+
+    The flags are set directly: a ``train`` or ``__setattr__`` of the user's may do more than that.
+    """
+
+    def __init__(self) -> None:
+        self._changed: list[Any] = []
+
+    def evaluate(self, module: Any) -> None:
+        """Switches one module to evaluation, without its children."""
+        if getattr(module, "training", False) is True:
+            self._changed.append(module)
+            plain_methods(module).__setattr__(module, "training", False)
+
+    def restore(self) -> None:
+        while self._changed:
+            module = self._changed.pop()
+            plain_methods(module).__setattr__(module, "training", True)
+
+
+@contextlib.contextmanager
+def keeps_buffers(modules: list[Any]) -> Iterator[None]:
+    """A context after which the buffers of modules are the same objects with the same values."""
+    saved = [
+        _Buffer(module, name) for module in modules for name in module_dict(module, "_buffers")
+    ]
+    try:
+        yield
+    finally:
+        for buffer in saved:
+            buffer.restore()
+
+
+class _Buffer:
+    """A buffer and a copy of its values."""
+
+    def __init__(self, module: Any, name: str) -> None:
+        self._registry: Any = module_dict(module, "_buffers")
+        self._name = name
+        self._tensor = self._registry[name]
+        self._family = family_of(self._tensor)
+        self._version: int | None = None
+        self._copy: Any = None
+        if self._family is not None and self._is_writable(self._family):
+            self._version = getattr(self._tensor, "_version", None)
+            self._copy = self._family.detach(self._tensor).clone()
+
+    def _is_writable(self, family: TensorFamily) -> bool:
+        tensor = self._tensor
+        if family.is_uninitialized(tensor) or family.is_meta(tensor):
+            return False
+        is_inference = getattr(tensor, "is_inference", None)
+        return hasattr(tensor, "clone") and (is_inference is None or not is_inference())
+
+    def restore(self) -> None:
+        if self._registry.get(self._name) is not self._tensor:
+            self._registry[self._name] = self._tensor
+        if self._family is not None and self._copy is not None and not self._is_unwritten():
+            with nothing_recorded():
+                self._family.copy_into(self._tensor, self._copy)
+
+    def _is_unwritten(self) -> bool:
+        return self._version is not None and self._tensor._version == self._version
+
+
+@contextlib.contextmanager
+def nothing_recorded() -> Iterator[None]:
+    """A context without gradients, for the tensors of all libraries."""
+    with contextlib.ExitStack() as contexts:
+        for library in libraries().values():
+            contexts.enter_context(library.no_grad())
+        yield
+
+
+@contextlib.contextmanager
+def keeps_random_states() -> Iterator[None]:
+    """A context after which all generators go on from where they were before."""
+    states = [(put, take()) for take, put in _generators()]
+    try:
+        yield
+    finally:
+        for put, state in states:
+            put(state)
+
+
+def _generators() -> Iterator[tuple[Callable[[], Any], Callable[[Any], Any]]]:
+    yield random.getstate, random.setstate
+    numpy_random = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        yield numpy_random.get_state, numpy_random.set_state
+    for library in libraries().values():
+        yield library.get_rng_state, library.set_rng_state
+        if library.cuda.is_initialized():
+            yield library.cuda.get_rng_state_all, library.cuda.set_rng_state_all

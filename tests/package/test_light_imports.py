@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What is loaded by programs that use a part: the core stands alone, the NumPy side waits until it
+is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from helpers.implementations import needs_torch
+
+import modtree as mt
+from modtree import nn
+
+NUMPY_SIDE = ("_ops", "_tensor", "_batching", "autograd", "nn", "optim", "utils", "func")
+
+
+def loaded(program: str, *arguments: str) -> set[str]:
+    """The modules that are loaded at the end of a program."""
+    end = "\nimport json, sys; sys.stderr.write(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program) + end, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(json.loads(done.stderr.splitlines()[-1]))
+
+
+def of_numpy_side(modules: set[str]) -> set[str]:
+    names = {f"modtree.{name}" for name in NUMPY_SIDE}
+    return {m for m in modules if ".".join(m.split(".")[:2]) in names}
+
+
+def test_import_modtree_loads_no_operation_layer_or_optimizer():
+    modules = loaded("import modtree; modtree.__version__; dir(modtree)")
+    assert of_numpy_side(modules) == set() and "modtree.core" not in modules
+
+
+def test_the_core_alone():
+    modules = loaded("""
+        from modtree.core.containers import Sequential
+        from modtree.core.lazy import LazyModuleMixin
+        from modtree.core.module import Module
+
+        PATHS = ["", "body", "body.0", "body.1"]
+
+        class Net(Module):
+            def __init__(self):
+                super().__init__()
+                self.body = Sequential(Module(), Module())
+
+            def forward(self, x):
+                return x + 1
+
+        net = Net().eval()
+        assert net(1) == 2 and [n for n, _ in net.named_modules()] == PATHS
+        net.load_state_dict(net.state_dict())
+        repr(net)
+    """)
+    assert of_numpy_side(modules) == set() and "torch" not in modules
+    above = ("families.numpy", "dropin", "files", "inspection", "cli")
+    assert {f"modtree.{name}" for name in above} & modules == set()
+
+
+@needs_torch
+def test_the_drop_in_loads_the_core_and_the_family_of_torch():
+    modules = loaded("""
+        import modtree.dropin
+        import copy, io, pickle, torch
+
+        net = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3)).double()
+        net(torch.ones(2, 2).double()).sum().backward()
+        net.load_state_dict(copy.deepcopy(net).state_dict())
+        pickle.loads(pickle.dumps(net)).zero_grad()
+        torch.save(net.state_dict(), io.BytesIO())
+    """)
+    ours = {m for m in modules if m.partition(".")[0] == "modtree"}
+    assert "modtree.families.torch" in ours
+    assert of_numpy_side(ours) == set() and len(ours) < 45, sorted(ours)
+
+
+def test_inspect_loads_neither_the_numpy_side_nor_torch(tmp_path):
+    path = tmp_path / "model.safetensors"
+    mt.save_file(nn.Linear(2, 3), path)
+    for command in ("inspect", "verify"):
+        modules = loaded(
+            "import sys\nfrom modtree.cli import main\nmain(sys.argv[1:])", command, str(path)
+        )
+        assert of_numpy_side(modules) == set() and "torch" not in modules
+
+
+@needs_torch
+def test_models_of_torch_are_seen_and_written_without_the_numpy_side(tmp_path):
+    modules = loaded(
+        """
+        import sys, torch
+        import modtree as mt
+
+        net = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU())
+        assert not mt.check(net, torch.ones(1, 2))
+        assert "Sequential" in str(mt.summary(net, (1, 2)))
+        mt.to_svg(net)
+        mt.save_file(net, sys.argv[1])
+        assert not mt.compare(net, sys.argv[1]) and not mt.checkpoints.verify(sys.argv[1])
+        """,
+        str(tmp_path / "model.safetensors"),
+    )
+    assert of_numpy_side(modules) == set()
+
+
+@pytest.mark.parametrize(
+    "name",
+    """_batching _ops.attention _ops.ctc _ops.einsum _ops.linalg_functions.factors _ops.scan
+    _tensor.creation _tensor.engine _tensor.module_tap _tensor.parameter autograd.saved
+    distributions families.numpy files.pickled.names nn.functional.loss optim.adam random
+    utils.data""".split(),
+)
+def test_whichever_part_is_imported_first(name):
+    loaded(f"""
+        import modtree.{name}
+
+        y = modtree.nn.Linear(2, 3)(modtree.ones(1, 2)).sum()
+        y.backward()
+    """)
+
+
+def test_old_names_of_private_modules_find_the_new_ones():
+    modules = loaded("""
+        import modtree._module.loading.report as old, modtree._inspection.check
+        import modtree.core.loading.report as new, modtree.inspection.check
+        from modtree._module.parameter import _rebuild_parameter
+        from modtree.nn.lazy import LazyModuleMixin
+
+        assert old is new and old.__name__ == "modtree.core.loading.report"
+        assert modtree._inspection.check is modtree.inspection.check
+        assert _rebuild_parameter.__module__ == "modtree._tensor.parameter"
+        for absent in ("modtree._module.nothing", "modtree._modul", "modtree.nn.lazy.more"):
+            try:
+                __import__(absent)
+            except ModuleNotFoundError as error:
+                continue
+            raise AssertionError(absent)
+    """)
+    assert "modtree._module" in modules
+
+
+def test_every_public_name_is_there():
+    program = """
+        import modtree
+        from modtree import *
+
+        missing = [name for name in modtree.__all__ if not hasattr(modtree, name)]
+        assert missing == [] and set(modtree.__all__) <= set(dir(modtree))
+        assert {name for name in modtree.__all__ if name not in globals()} == set()
+    """
+    assert of_numpy_side(loaded(program))
