@@ -6,6 +6,7 @@
 
 #include "module/assignment.h"
 #include "module/class_info.h"
+#include "module/walk/pointer_set.h"
 #include "module/walk/prefetch_trail.h"
 #include "module/walk/tree_walk.h"
 #include "python/arguments.h"
@@ -87,6 +88,7 @@ public:
       return true;
     }
     PrefetchTrail &trail = PrefetchTrail::of(root);
+    long left = kStepsAtOnce;
     while (true) {
       const Reached reached = visit_children(here, below);
       if (reached == Reached::end) {
@@ -101,10 +103,14 @@ public:
       }
       here = below;
       trail.pass(here.module, here.children);
-      left_ -= static_cast<long>(PyDict_GET_SIZE(here.children));
-      if (left_ < 0 || may_be_in_itself(here.module)) {
+      left -= static_cast<long>(PyDict_GET_SIZE(here.children));
+      if (left < 0) {
         path_.push_back(here);
-        return false;
+        if (must_end(kStepsAtOnce - left)) {
+          return false;
+        }
+        path_.pop_back();
+        left = kStepsAtOnce;
       }
     }
   }
@@ -116,6 +122,7 @@ private:
 
   static constexpr Py_ssize_t kMostCompared = 64;
   static constexpr int kAhead = 16;
+  static constexpr long kStepsAtOnce = 4096;
   // A position beyond every entry. On the way back no dict is read only to find that it has ended.
   static constexpr Py_ssize_t kAtEnd = PY_SSIZE_T_MAX / 2;
 
@@ -182,16 +189,25 @@ private:
     return false;
   }
 
-  // The module comes next on the path.
-  bool may_be_in_itself(PyObject *module) {
-    const std::size_t depth = path_.size() + 1;
-    if (depth == next_mark_) {
-      // What goes down for ever repeats itself: some mark is met again.
-      mark_ = module;
-      next_mark_ *= 2;
+  // Now and then, so that the way from a module to the next stays short: is the tree so large that
+  // signals are to be looked at, or does it contain itself?
+  [[gnu::noinline]] bool must_end(long steps) {
+    steps_ += steps;
+    if (steps_ > kStepsWithoutReferences) {
+      return true;
+    }
+    if (path_.size() < next_check_) {
       return false;
     }
-    return mark_ == module;
+    // What goes down for ever repeats itself.
+    next_check_ = 2 * path_.size();
+    PointerSet met;
+    for (const TreePlace &place : path_) {
+      if (!met.insert(place.module)) {
+        return true;
+      }
+    }
+    return false;
   }
 
   // Is the child among those before `position`?
@@ -209,9 +225,8 @@ private:
   PyObject *mode_;
   PyTypeObject *plain_type_ = nullptr;  // of the last child
   std::vector<TreePlace> path_;         // to the module whose children are visited, without it
-  PyObject *mark_ = nullptr;            // a module on the path, unless the walk has left it
-  std::size_t next_mark_ = 2;
-  long left_ = kStepsWithoutReferences;
+  std::size_t next_check_ = 2;          // of the path, at this length
+  long steps_ = 0;                      // that must_end() knows of
 };
 
 // --- any tree
