@@ -32,7 +32,15 @@ public:
   RegistryItems() = default;
   RegistryItems(const RegistryItems &) = delete;
   RegistryItems &operator=(const RegistryItems &) = delete;
-  RegistryItems(RegistryItems &&other) noexcept { *this = std::move(other); }
+  RegistryItems(RegistryItems &&other) noexcept
+      : mapping_(std::exchange(other.mapping_, nullptr)),
+        items_(std::exchange(other.items_, nullptr)),
+        pair_(std::exchange(other.pair_, nullptr)),
+        asked_for_(other.asked_for_),
+        position_(other.position_),
+        passed_over_(other.passed_over_),
+        size_(other.size_),
+        entries_(other.entries_) {}
   RegistryItems &operator=(RegistryItems &&other) noexcept {
     std::swap(mapping_, other.mapping_);
     std::swap(items_, other.items_);
