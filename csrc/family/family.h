@@ -148,7 +148,8 @@ public:
     return *family ? 1 : find_slowly(value, family);
   }
 
-  // The family, where that is known without running Python code; or null.
+  // The family of a tensor that is compared by identity, where that is known without running Python
+  // code; or null.
   TensorFamily *known(PyObject *value) {
     TensorFamily *family = remembered(value);
     return family ? family : known_slowly(value);

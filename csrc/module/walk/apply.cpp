@@ -103,14 +103,20 @@ private:
 // --- over self.parameters()
 // ---------------------------------------------------------------------------------
 
-// 1, or -1 with an error for what is no tensor.
-int find_family(PyObject *self_obj, PyObject *parameter, FamilyMemo &families,
-                TensorFamily **family) {
-  const int is_tensor = families.find(parameter, family);
+[[gnu::noinline]] void raise_no_tensor(PyObject *self_obj, PyObject *parameter) {
   // The walk would have put it into a set first.
-  if (is_tensor == 0 && PyObject_Hash(parameter) != -1) {
+  if (PyObject_Hash(parameter) != -1) {
     PyErr_Format(PyExc_AttributeError, "a parameter of %.200s is a '%.200s', which is no tensor",
                  type_short_name(Py_TYPE(self_obj)), Py_TYPE(parameter)->tp_name);
+  }
+}
+
+// 1, or -1 with an error for what is no tensor.
+inline int find_family(PyObject *self_obj, PyObject *parameter, FamilyMemo &families,
+                       TensorFamily **family) {
+  const int is_tensor = families.find(parameter, family);
+  if (is_tensor == 0) {
+    raise_no_tensor(self_obj, parameter);
   }
   return is_tensor > 0 ? 1 : -1;
 }
@@ -118,7 +124,10 @@ int find_family(PyObject *self_obj, PyObject *parameter, FamilyMemo &families,
 // What visit() gives; 1 instead for one that is not compared by identity.
 template <class Function>
 int visit_parameter(PyObject *self_obj, PyObject *parameter, FamilyMemo &families, Function visit) {
-  TensorFamily *family;
+  TensorFamily *family = families.known(parameter);  // of tensors that are compared by identity
+  if (family) {
+    return visit(family, parameter);
+  }
   if (find_family(self_obj, parameter, families, &family) < 0) {
     return -1;
   }
