@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "module/assignment.h"
 
+#include <cstring>
 #include <utility>
 
 #include "family/family.h"
@@ -260,15 +261,19 @@ int assign_parameter(ModuleObject *module, PyObject *name, PyObject *value, Tens
   return register_by_call(module, name, value);
 }
 
-// For a name under which there is no child yet.
-int warn_of_odd_child_name(ModuleObject *module, PyObject *name) {
+// True if the name has a dot, or is empty. -1 on error.
+inline int is_odd_child_name(PyObject *name) {
+  const Py_ssize_t length = PyUnicode_GET_LENGTH(name);
+  if (PyUnicode_IS_COMPACT_ASCII(name)) {
+    return length == 0 ||
+           std::memchr(PyUnicode_1BYTE_DATA(name), '.', static_cast<std::size_t>(length));
+  }
   const int dots = PyUnicode_Contains(name, names.dot);
-  if (dots < 0) {
-    return -1;
-  }
-  if (!dots && PyUnicode_GET_LENGTH(name) > 0) {
-    return 0;
-  }
+  return dots < 0 ? -1 : dots || length == 0;
+}
+
+// For a name under which there is no child yet.
+[[gnu::noinline]] int warn_of_odd_child_name(ModuleObject *module, PyObject *name) {
   if (const int known = registry_contains(module, Slot::modules, name)) {
     return known < 0 ? -1 : 0;
   }
@@ -288,7 +293,8 @@ int assign_module(ModuleObject *module, PyObject *name, PyObject *value) {
     return -1;
   }
   const bool plain = !module->state.exposed && is_known_plain(Py_TYPE(module), name);
-  if (!plain && warn_of_odd_child_name(module, name) < 0) {
+  const int is_odd = plain ? 0 : is_odd_child_name(name);
+  if (is_odd != 0 && (is_odd < 0 || warn_of_odd_child_name(module, name) < 0)) {
     return -1;
   }
   if (!has_entries(global_hooks.module_registration)) {

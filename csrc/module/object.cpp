@@ -445,10 +445,7 @@ PyObject *instance_dict(ModuleObject *module) { return fill_once(&module->dict, 
 
 PyObject *new_ordered_dict() { return PyObject_CallNoArgs(ordered_dict_type); }
 
-bool has_odd_table(ModuleObject *module) {
-  if (!module->state.exposed) {
-    return false;
-  }
+bool has_odd_exposed_table(ModuleObject *module) {
   for (const Slot slot : {Slot::parameters, Slot::buffers, Slot::modules}) {
     PyObject *table = peek_exposed(module, slot);
     if (table && !is_plain_table(table)) {

@@ -222,7 +222,10 @@ inline bool may_give_entries(PyObject *mapping) {
 
 // Is one of the three registries not plain? Then what native code would do past it is done as
 // torch's Python code does it.
-bool has_odd_table(ModuleObject *module);
+bool has_odd_exposed_table(ModuleObject *module);
+inline bool has_odd_table(ModuleObject *module) {
+  return module->state.exposed && has_odd_exposed_table(module);
+}
 
 // --- writing
 // ---------------------------------------------------------------------------------

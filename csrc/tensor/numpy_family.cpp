@@ -113,9 +113,7 @@ public:
     if (inherits(tensor, names.requires_grad)) {
       return as_tensor(tensor)->requires_grad;
     }
-    const auto flag =
-        py::reinterpret_steal<py::object>(PyObject_GetAttr(tensor, names.requires_grad));
-    return flag ? PyObject_IsTrue(flag.ptr()) : -1;
+    return shown_requires_grad(tensor);
   }
 
   int set_requires_grad(PyObject *tensor, bool flag) override {
@@ -139,8 +137,7 @@ public:
     if (inherits(tensor, names.grad_fn)) {
       return as_tensor(tensor)->grad_fn != nullptr;
     }
-    const auto grad_fn = py::reinterpret_steal<py::object>(PyObject_GetAttr(tensor, names.grad_fn));
-    return grad_fn ? !grad_fn.is_none() : -1;
+    return has_shown_grad_fn(tensor);
   }
 
   PyObject *grad(PyObject *tensor) override {
@@ -321,8 +318,21 @@ private:
     return PyObject_Call(method.ptr(), none.ptr(), kwargs.ptr());
   }
 
+  // What a class of its own shows under these names. In functions of their own, so that the others
+  // need no frame.
+  [[gnu::noinline]] static int shown_requires_grad(PyObject *tensor) {
+    const auto flag =
+        py::reinterpret_steal<py::object>(PyObject_GetAttr(tensor, names.requires_grad));
+    return flag ? PyObject_IsTrue(flag.ptr()) : -1;
+  }
+
+  [[gnu::noinline]] static int has_shown_grad_fn(PyObject *tensor) {
+    const auto grad_fn = py::reinterpret_steal<py::object>(PyObject_GetAttr(tensor, names.grad_fn));
+    return grad_fn ? !grad_fn.is_none() : -1;
+  }
+
   // zero_grad() where the class has a `grad` of its own.
-  static int zero_shown_grad(PyObject *tensor, bool set_to_none) {
+  [[gnu::noinline]] static int zero_shown_grad(PyObject *tensor, bool set_to_none) {
     const auto grad = py::reinterpret_steal<py::object>(PyObject_GetAttr(tensor, names.grad));
     if (!grad || grad.is_none()) {
       return grad ? 0 : -1;
@@ -343,13 +353,16 @@ private:
 
   // Of a class whose methods are ours: no need to call them through Python.
   static bool is_plain(PyObject *tensor) {
-    return Py_TYPE(tensor) == tensor_type || Py_TYPE(tensor) == parameter_type();
+    return Py_TYPE(tensor) == parameter_type() || Py_TYPE(tensor) == tensor_type;
   }
 
   // Has the class under this name what Tensor has, so that native code may read it from the object?
   static bool inherits(PyObject *tensor, PyObject *name) {
-    return is_plain(tensor) ||
-           type_lookup(Py_TYPE(tensor), name).is(type_lookup(tensor_type, name));
+    return is_plain(tensor) || finds_the_same(Py_TYPE(tensor), name);
+  }
+
+  [[gnu::noinline]] static bool finds_the_same(PyTypeObject *type, PyObject *name) {
+    return type_lookup(type, name).is(type_lookup(tensor_type, name));
   }
 
   template <typename... Args>
