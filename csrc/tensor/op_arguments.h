@@ -26,7 +26,9 @@ public:
     }
   }
 
-  bool load(OpObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
+  // In each caller: it is a good part of what a small operation costs.
+  [[gnu::always_inline]] bool load(OpObject *op, PyObject *const *args, Py_ssize_t nargs,
+                                   PyObject *kwnames) {
     Py_ssize_t count = nargs + (kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames));
     if (count > kMaxArgs) {
       PyErr_Format(PyExc_TypeError, "%U() takes at most %zd arguments", op->name, kMaxArgs);
