@@ -138,8 +138,6 @@ _add, _sub, _mul, _div = ops["add"], ops["sub"], ops["mul"], ops["true_divide"]
 
 def _scaled(input: Any, other: Any, alpha: Any) -> Any:
     """alpha * other, in the dtype in which input and other meet."""
-    if type(alpha) is int and alpha == 1:
-        return other
     kind = _result_type(input, other)
     alpha = scale_factor("alpha", alpha, kind)
     if not isinstance(other, TensorBase):
@@ -147,11 +145,10 @@ def _scaled(input: Any, other: Any, alpha: Any) -> Any:
     return _mul(other.to(kind), alpha)  # type: ignore[attr-defined]
 
 
-def _refuse_bools(*operands: Any) -> None:
-    if any(x is True or x is False for x in operands):
-        raise RuntimeError(
-            "Subtraction, the `-` operator, with a bool is not supported: use `^`, or int() of it"
-        )
+def _refuse_bools() -> None:
+    raise RuntimeError(
+        "Subtraction, the `-` operator, with a bool is not supported: use `^`, or int() of it"
+    )
 
 
 def scale_factor(name: str, value: Any, dtype: Any) -> Any:
@@ -179,7 +176,9 @@ def add(input: Any, other: Any, *, alpha: Any = 1) -> Any:
         other: A tensor that broadcasts with ``input``, or a number.
         alpha: A factor of ``other``.
     """
-    return _add(input, _scaled(input, other, alpha))
+    if type(alpha) is not int or alpha != 1:
+        other = _scaled(input, other, alpha)
+    return _add(input, other)
 
 
 def sub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
@@ -189,19 +188,27 @@ def sub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
         other: A tensor that broadcasts with ``input``, or a number.
         alpha: A factor of ``other``.
     """
-    _refuse_bools(input, other)
-    return _sub(input, _scaled(input, other, alpha))
+    if input is True or input is False or other is True or other is False:
+        _refuse_bools()
+    if type(alpha) is not int or alpha != 1:
+        other = _scaled(input, other, alpha)
+    return _sub(input, other)
 
 
 def add_(self: Any, other: Any, *, alpha: Any = 1) -> Any:
     """self += alpha * other, in place."""
-    return _add.inplace(self, _scaled(self, other, alpha))
+    if type(alpha) is not int or alpha != 1:
+        other = _scaled(self, other, alpha)
+    return _add.inplace(self, other)
 
 
 def sub_(self: Any, other: Any, *, alpha: Any = 1) -> Any:
     """self -= alpha * other, in place."""
-    _refuse_bools(self, other)
-    return _sub.inplace(self, _scaled(self, other, alpha))
+    if other is True or other is False:
+        _refuse_bools()
+    if type(alpha) is not int or alpha != 1:
+        other = _scaled(self, other, alpha)
+    return _sub.inplace(self, other)
 
 
 def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:

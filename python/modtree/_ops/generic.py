@@ -303,8 +303,9 @@ def rows_of(x: Any, kept: int = 1) -> Any:
     """x with all but its last dimensions as one: a reshape with -1 could not tell how many rows
     there are when one of the last sizes is 0.
     """
-    lead = x.ndim - kept
-    return x.reshape((math.prod(x.shape[:lead]), *x.shape[lead:]))
+    shape = tuple(x.shape)
+    lead = len(shape) - kept
+    return x if lead == 1 else x.reshape((math.prod(shape[:lead]), *shape[lead:]))
 
 
 def as_dtype_of(x: Array, value: Any) -> Any:

@@ -17,6 +17,7 @@ from modtree._ops.registry import define, derive_jointly
 # weight.T (measured with 16 and 128 rows and the sizes of MiniLM), which pays for the transposed
 # copy.
 _FEW_ROWS = 128
+_BOOL = np.dtype(np.bool_)
 _KERNEL_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
 
@@ -36,9 +37,10 @@ def _check_linear(x: Array, weight: Array, bias: Array | None) -> None:
             f"{sizes(weight.shape[::-1])}): linear got an input whose last axis has "
             f"{x.shape[-1]} values, its weight takes {weight.shape[-1]}"
         )
-    if x.dtype.char == "?":
+    dtype = x.dtype
+    if dtype is _BOOL:
         raise NotImplementedError("linear is not implemented for bool: convert with .float()")
-    if x.dtype != weight.dtype or (bias is not None and bias.dtype != x.dtype):
+    if dtype != weight.dtype or (bias is not None and bias.dtype != dtype):
         dtypes = f"{x.dtype}, {weight.dtype}" + (f" and {bias.dtype}" if bias is not None else "")
         raise RuntimeError(
             f"mat1 and mat2 must have the same dtype, but linear got {dtypes}. Convert the input "

@@ -51,13 +51,19 @@ def check_normalized(
     """Do the sizes and dtypes fit a normalization over the last axes?"""
     need_arrays(what, x, *(v for v in (weight, bias) if v is not None))
     check_normalized_sizes(x, weight, bias, shape)
+    dtype = x.dtype
+    if (weight is not None and weight.dtype != dtype) or (bias is not None and bias.dtype != dtype):
+        _check_dtypes(what, x, weight, bias)
+    need_floating(what, x)
+
+
+def _check_dtypes(what: str, x: Array, weight: Array | None, bias: Array | None) -> None:
     for name, value in (("weight", weight), ("bias", bias)):
         if value is not None and value.dtype != x.dtype and not half_with_single(x, value):
             raise RuntimeError(
                 f"{what}: all inputs must share same datatype, got {x.dtype} and a {name} of "
                 f"{value.dtype}"
             )
-    need_floating(what, x)
 
 
 def check_normalized_sizes(x: Any, weight: Any, bias: Any, shape: tuple[int, ...]) -> None:

@@ -17,10 +17,12 @@ def _along(kernel: Any, otherwise: Any, x: Any, axis: int) -> Any:
     """A kernel along the last axis; along others NumPy's functions, which go through the memory in
     order.
     """
-    if not x.size:
+    if 0 in x.shape:
         return x.copy()  # of any dtype
-    _require_softmax_float(x)
-    if x.dtype == np.float16:
+    dtype = x.dtype
+    if dtype.kind != "f":
+        _refuse_softmax(dtype)
+    if dtype == np.float16:
         return _along(kernel, otherwise, x.astype(np.float32), axis).astype(np.float16)
     if x.ndim == 0 or axis in (-1, x.ndim - 1):
         return kernel(x)
@@ -46,12 +48,11 @@ def _log_softmax(x: Any, axis: int) -> Any:
     return _along(kernels.log_softmax, _less_log_sum_exp, x, axis)
 
 
-def _require_softmax_float(x: Any) -> None:
-    if x.dtype.kind != "f":
-        raise NotImplementedError(
-            f"\"softmax\" not implemented for '{SCALAR_NAMES.get(x.dtype.kind, x.dtype)}': "
-            f"convert with .float()"
-        )
+def _refuse_softmax(dtype: Any) -> None:
+    raise NotImplementedError(
+        f"\"softmax\" not implemented for '{SCALAR_NAMES.get(dtype.kind, dtype)}': "
+        f"convert with .float()"
+    )
 
 
 define("softmax", _softmax, meta=like_first)
