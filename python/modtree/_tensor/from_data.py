@@ -108,6 +108,10 @@ def _array_of_python(data: Any, dtype: Any) -> Any:
     if isinstance(data, (str, bytes)):
         raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
     if isinstance(data, (int, float, builtins.complex)):
+        if dtype is None and (
+            type(data) is float or (type(data) is int and data.bit_length() < 63)
+        ):
+            return np.array(data, numpy_dtype(scalar_dtype(data)))  # which has room for it
         return _in_dtype(
             np.array(data), numpy_dtype(scalar_dtype(data) if dtype is None else dtype)
         )
