@@ -16,6 +16,12 @@ struct KeptMemory {
 };
 
 PyTypeObject *g_kept_type = nullptr;
+PyTypeObject *g_exported_type = nullptr;
+
+// Objects of both types that have died: one is made for each array that goes out.
+constexpr int kMostFree = 16;
+KeptMemory *g_free[kMostFree];
+int g_free_count = 0;
 
 KeptMemory *as_kept(PyObject *object) { return reinterpret_cast<KeptMemory *>(object); }
 
@@ -33,12 +39,38 @@ PyArrayObject *next_below(PyArrayObject *array) {
   return PyArray_Check(base) ? reinterpret_cast<PyArrayObject *>(base) : array_under(base);
 }
 
+// Steals `lock`. New reference, null on error.
+PyObject *new_kept(PyTypeObject *type, PyArrayObject *array, PyObject *lock) {
+  PyObject *kept;
+  if (g_free_count > 0) {
+    kept = PyObject_Init(reinterpret_cast<PyObject *>(g_free[--g_free_count]), type);
+  } else if ((kept = type->tp_alloc(type, 0)) == nullptr) {
+    Py_XDECREF(lock);
+    return nullptr;
+  }
+  as_kept(kept)->lock = lock;
+  as_kept(kept)->array = Py_NewRef(reinterpret_cast<PyObject *>(array));
+  return kept;
+}
+
 void kept_tp_dealloc(PyObject *self) {
   PyTypeObject *type = Py_TYPE(self);
-  Py_XDECREF(as_kept(self)->lock);
-  Py_XDECREF(as_kept(self)->array);
-  type->tp_free(self);
+  PyObject *lock = as_kept(self)->lock, *array = as_kept(self)->array;
+  if (g_free_count < kMostFree) {
+    g_free[g_free_count++] = as_kept(self);
+  } else {
+    type->tp_free(self);
+  }
   Py_DECREF(type);
+  // Last: user code may own what the memory belongs to.
+  Py_XDECREF(lock);
+  Py_XDECREF(array);
+}
+
+int exported_bf_getbuffer(PyObject *self, Py_buffer *view, int flags) {
+  auto *array = reinterpret_cast<PyArrayObject *>(as_kept(self)->array);
+  return PyBuffer_FillInfo(view, self, PyArray_DATA(array), PyArray_NBYTES(array),
+                           !PyArray_ISWRITEABLE(array), flags);
 }
 
 // What keeps the memory of the array already, below it; borrowed, null where nothing does. It is
@@ -63,14 +95,7 @@ PyObject *keep_memory(PyArrayObject *array, bool locks) {
       return nullptr;
     }
   }
-  PyObject *kept = g_kept_type->tp_alloc(g_kept_type, 0);
-  if (kept == nullptr) {
-    Py_XDECREF(lock);
-    return nullptr;
-  }
-  as_kept(kept)->lock = lock;
-  as_kept(kept)->array = Py_NewRef(reinterpret_cast<PyObject *>(array));
-  return kept;
+  return new_kept(g_kept_type, array, lock);
 }
 
 // New reference, null on error.
@@ -103,7 +128,21 @@ PyType_Spec kSpec = {
     "modtree._C.Memory", sizeof(KeptMemory), 0,
     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE, kSlots};
 
+PyType_Slot kExportedSlots[] = {
+    {Py_tp_dealloc, reinterpret_cast<void *>(kept_tp_dealloc)},
+    {Py_bf_getbuffer, reinterpret_cast<void *>(exported_bf_getbuffer)},
+    {Py_tp_doc, const_cast<char *>("The bytes of a tensor, for a pickle.")},
+    {0, nullptr},
+};
+
+PyType_Spec kExportedSpec = {"modtree._C.MemoryBytes", sizeof(KeptMemory), 0,
+                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION |
+                                 Py_TPFLAGS_IMMUTABLETYPE,
+                             kExportedSlots};
+
 }  // namespace
+
+PyObject *shown_bytes(PyArrayObject *array) { return new_kept(g_exported_type, array, nullptr); }
 
 PyObject *shown_view(PyArrayObject *array) { return view_over(array, PyArray_DESCR(array), false); }
 
@@ -128,6 +167,9 @@ PyArrayObject *owner_of_memory(PyArrayObject *array) {
   return array;
 }
 
-void make_array_view_type(py::handle m) { g_kept_type = new_type(m, "Memory", &kSpec); }
+void make_array_view_type(py::handle m) {
+  g_kept_type = new_type(m, "Memory", &kSpec);
+  g_exported_type = new_type(m, "MemoryBytes", &kExportedSpec);
+}
 
 }  // namespace modtree

@@ -20,6 +20,10 @@ inline bool is_ndarray(PyObject *obj) {
 // nothing: `view.base` leads to no array. New reference, null on error.
 PyObject *shown_view(PyArrayObject *array);
 
+// An object with a buffer of the bytes of a contiguous array, for less than a view. No attribute
+// leads to the array. New reference, null on error.
+PyObject *shown_bytes(PyArrayObject *array);
+
 // An ndarray of ours over the memory of an array of user code, of dtype `descr`, which has the size
 // of the array's (that one without). As long as it lives, NumPy does not resize the memory. New
 // reference, null on error.

@@ -8,6 +8,7 @@
 #include "tensor/create.h"
 #include "tensor/grad_methods.h"
 #include "tensor/guarded.h"
+#include "tensor/override.h"
 #include "tensor/parameter_pickle.h"
 #include "tensor/value_methods.h"
 
@@ -184,6 +185,16 @@ PyObject *get_dtype(PyObject *self, void *) {
 PyObject *get_ndim(PyObject *self, void *) { return tensor_dim(self, nullptr); }
 PyObject *get_array(PyObject *self, void *) { return new_ref(as_object(as_tensor(self)->array)); }
 PyObject *get_array_view(PyObject *self, void *) { return shown_view(as_tensor(self)->array); }
+
+// What numpy() gives, where no class or mode has a say in whether it may.
+PyObject *get_plain_view(PyObject *self_obj, void *) {
+  TensorObject *self = as_tensor(self_obj);
+  const bool is_plain =
+      (Py_TYPE(self_obj) == tensor_type || Py_TYPE(self_obj) == plain_parameter_type) &&
+      active_modes == 0 && !self->is_meta && !needs_grad(self);
+  return is_plain ? shown_view(self->array) : Py_NewRef(Py_None);
+}
+
 PyObject *get_is_meta(PyObject *self, void *) { return PyBool_FromLong(as_tensor(self)->is_meta); }
 PyObject *get_false(PyObject *, void *) { Py_RETURN_FALSE; }
 
@@ -347,6 +358,8 @@ PyGetSetDef kGetSet[] = {
     guarded_attribute<get_version>("_version", "Counts changes in place."),
     {"_array", get_array, nullptr, "The ndarray inside: for reading and for its values.", nullptr},
     {"_array_view", get_array_view, nullptr, "An ndarray over its memory, for user code.", nullptr},
+    {"_plain_view", get_plain_view, nullptr, "What numpy() gives, or None: it has to ask.",
+     nullptr},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };

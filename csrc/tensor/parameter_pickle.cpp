@@ -38,8 +38,8 @@ PyObject *reduction_to_bytes(TensorObject *self, bool as_buffer) {
   // Owned: an allocation may run code that assigns to `data`.
   const auto held = py::reinterpret_borrow<Owned>(as_object(self->array));
   PyArrayObject *array = as_array(held.ptr());
-  // A buffer shows the array that it is of.
-  const auto shown = as_buffer ? steal(shown_view(array)) : held;
+  // A buffer shows what it is of, which must not be the array.
+  const auto shown = as_buffer ? steal(shown_bytes(array)) : held;
   const auto bytes =
       !shown
           ? Owned()

@@ -19,7 +19,9 @@ from modtree import _C, nn
 def _pickled_buffer(t):
     buffers = []
     pickle.dumps(nn.Parameter(t), 5, buffer_callback=buffers.append)
-    return memoryview(buffers[0]).obj
+    shown = memoryview(buffers[0])
+    assert not isinstance(shown.obj, np.ndarray)
+    return np.ndarray(t.shape, t.dtype.dtype, shown)
 
 
 def _memo_of(t, kept):

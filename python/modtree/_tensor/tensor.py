@@ -137,6 +137,9 @@ class Tensor(_C.TensorBase):
         """A new array over the memory of this tensor, whose shape, dtype and flags are its own."""
         if force:
             return self.detach().cpu()._array_view
+        view = self._plain_view
+        if view is not None:
+            return view
         if self.is_meta:
             raise TypeError("can't convert a tensor on 'meta' to an array: it has no values")
         if self.requires_grad:
