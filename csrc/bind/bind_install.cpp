@@ -30,7 +30,7 @@ std::vector<Given> look_up(const py::dict &objects) {
     const InstalledCell *entry = installed_cell(name);
     if (!entry) {
       throw py::type_error("_install: native code uses nothing of the name '" + std::string(name) +
-                           "'; csrc/python/installed.h lists what it uses");
+                           "'; csrc/core/python/installed.h lists what it uses");
     }
     given.push_back({entry, py::reinterpret_borrow<py::object>(value)});
   }

@@ -9,7 +9,7 @@ import pytest
 from helpers.support import raises
 from helpers.util import names, param, tensor
 
-SLOTS = 1024  # of csrc/python/type_cache.h
+SLOTS = 1024  # of csrc/core/python/type_cache.h
 WORN_OUT = 1200  # changes of one class after which CPython 3.13 gives it no version tag any more
 
 

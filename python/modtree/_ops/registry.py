@@ -72,7 +72,8 @@ def define(
             tensors. Element-wise operations and views need none.
         numpy: The NumPy function that means it; ``forward`` when that is a ufunc.
         doc: What ``help()`` shows.
-        flags: ``strict_view``, ``no_bool``, ``check_zero``, ``number_edges``: ``csrc/tensor/op.h``.
+        flags: ``strict_view``, ``no_bool``, ``check_zero``, ``number_edges``;
+            ``csrc/numpy/tensor/op.h`` tells what they are.
         record: The forward function while operations are recorded: returns ``(result, saved)``, and
             ``saved`` comes to the derivative in place of the result.
     """

@@ -26,7 +26,7 @@ uint32 = _C._dtypes["uint32"]
 uint64 = _C._dtypes["uint64"]
 bool = _C._dtypes["bool"]  # noqa: A001
 
-# For storing only, by the package ml_dtypes: csrc/tensor/dtype.cpp.
+# For storing only, by the package ml_dtypes: csrc/numpy/tensor/dtype.cpp.
 bfloat16 = _C._stored_dtypes["bfloat16"]
 float8_e4m3fn = _C._stored_dtypes["float8_e4m3fn"]
 float8_e4m3fnuz = _C._stored_dtypes["float8_e4m3fnuz"]

@@ -3,7 +3,7 @@
 
 A family is one object of a subclass of :class:`TensorFamily`. The tree (C++) looks it up by the
 type of a value, keeps it for ever, and asks it instead of looking into a tensor. The methods below
-are all that it asks; ``csrc/family/family.h`` has the same list.
+are all that it asks; ``csrc/core/family/family.h`` has the same list.
 """
 
 from __future__ import annotations

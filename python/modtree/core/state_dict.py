@@ -2,8 +2,8 @@
 """State dicts: what ``state_dict()`` and ``load_state_dict()`` return, and the registration of
 their hooks.
 
-The walks themselves are native (``csrc/module/state/state_dict.cpp``,
-``csrc/module/state/load_state_dict.cpp``).
+The walks themselves are native (``csrc/core/module/state/state_dict.cpp``,
+``csrc/core/module/state/load_state_dict.cpp``).
 """
 
 from __future__ import annotations

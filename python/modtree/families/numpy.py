@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """modtree's own tensors as leaves of a module tree.
 
-The tree asks the native family (``csrc/tensor/numpy_family.cpp``), which answers without Python;
-what is here is for what is asked a few times per program, and for tensors of classes that users
-derive.
+The tree asks the native family (``csrc/numpy/tensor/numpy_family.cpp``), which answers without
+Python; what is here is for what is asked a few times per program, and for tensors of classes that
+users derive.
 """
 
 from __future__ import annotations
