@@ -229,6 +229,9 @@ def test_polygamma_is_exact():
         ours = mt.polygamma(1, x).tolist()
         assert ours == pytest.approx([math.pi**2 / 6, math.pi**2 / 2], rel=bound)
         assert mt.polygamma(2, x)[0].item() == pytest.approx(-2 * 1.2020569031595943, rel=bound)
+        far = mt.polygamma(1, mt.tensor([-2000.5, math.inf], dtype=dtype)).tolist()
+        assert far == pytest.approx([math.pi**2 - 1 / 2001, 0.0], rel=bound, abs=1e-9)
+        assert mt.polygamma(2, mt.tensor([-0.0, -3.0], dtype=dtype)).tolist() == [-math.inf] * 2
 
 
 def test_the_second_derivative_of_a_power_of_0_is_0():

@@ -354,12 +354,7 @@ for _function in (bincount, histc, isreal, mode, nanmedian, cov, corrcoef, uniqu
     export(_function.__name__, _function)
 
 
-def polar(abs: Any, angle: Any) -> Any:  # noqa: A002
-    """Complex numbers of their sizes and angles."""
-    return abs * angle.cos() + abs * angle.sin() * 1j
-
-
-for _function in (searchsorted, bucketize, isin, polar):
+for _function in (searchsorted, bucketize, isin):
     export(_function.__name__, _function, method=False)
 export("is_nonzero", is_nonzero)
 for _name in ("gcd", "lcm"):

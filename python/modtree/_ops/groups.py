@@ -39,6 +39,7 @@ GROUPS = (
     "sort",
     "count",
     "special",
+    "complex_parts",
     "incomplete_gamma",
     "reparametrized",
     "statistics",

@@ -7,24 +7,27 @@ parameter term by term (DLMF 8.7 and 8.9). They end when no element changes any 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from modtree import _C
-from modtree._ops.generic import operation
+from modtree._ops.generic import any_of, operation, pick
 from modtree._ops.registry import define, derive, export, ops
 from modtree._ops.special import written_after
 
 __all__ = ["gamma_slope"]
 
-_digamma = ops["digamma"].forward
+_digamma, _erfc = ops["digamma"].forward, ops["erfc"].forward
 _EPS = 2.0**-53
 _TINY = 1e-300
 # Terms of a sum; with parameter a some ten times the root of a are needed.
 _TERMS = 20000
-# From here on the slope comes from an expansion around the normal distribution.
+# From here on the slope comes from an expansion around the normal distribution, and from the other
+# one on the value.
 _LARGE = 1e4
+_LARGER = 1e6
 
 
 def _series(a: Any, x: Any) -> tuple[Any, Any]:
@@ -92,6 +95,26 @@ def _upper(a: Any, x: Any) -> Any:
     return np.exp(_log_density(a, x)) * x * _fraction(a, x)[0]
 
 
+def _distance(m: Any) -> Any:
+    """m - log(1 + m)."""
+    near = np.where(np.abs(m) < 0.01, m, 0)
+    series = sum((-near) ** k / k for k in range(2, 10))
+    return np.where(near == m, series, m - np.log1p(m))
+
+
+def _of_large(a: Any, x: Any, upper: bool) -> Any:
+    """By Temme's expansion around the normal distribution (DLMF 8.12), of which two terms are exact
+    enough; both in powers of the distance, as they only matter where it is small.
+    """
+    m = (x - a) / a
+    distance = np.sign(m) * np.minimum(np.sqrt(2 * _distance(m)), 1)
+    sign = 1 if upper else -1
+    first = -1 / 3 + distance * (1 / 12 - distance * (2 / 135 - distance / 864))
+    second = -1 / 540 - distance / 288
+    rest = np.exp(-a * distance * distance / 2) / np.sqrt(2 * np.pi * a) * (first + second / a)
+    return _erfc(np.asarray(sign * distance * np.sqrt(a / 2))) / 2 + sign * rest
+
+
 def _incomplete(a: Any, x: Any, upper: bool) -> Any:
     """Either function, with its values at the borders: of the distribution at 0, and of a
     distribution whose concentration is 0.
@@ -102,8 +125,12 @@ def _incomplete(a: Any, x: Any, upper: bool) -> Any:
             result = _by_part(a, x, lambda a, x: 1 - _lower(a, x), _upper)
         else:
             result = _by_part(a, x, _lower, lambda a, x: 1 - _upper(a, x))
-        all_below = ((a == 0) & (x > 0)) | ((a >= 0) & np.isposinf(x) & np.isfinite(a))
-        none_below = ((a > 0) & (x == 0)) | (np.isposinf(a) & (x >= 0) & np.isfinite(x))
+        if (large := a > _LARGER).any():
+            values = _of_large(*(np.asarray(v, np.float64) for v in (a, x)), upper)
+            result = np.where(large & (x > 0), values, result)
+        # NaN beside a limit that settles the value has no part in it.
+        all_below = ((a == 0) & (x > 0)) | (np.isposinf(x) & ~(a < 0) & ~np.isinf(a))
+        none_below = ((x == 0) & ~(a <= 0)) | (np.isposinf(a) & ~(x < 0) & ~np.isinf(x))
         result = np.where(all_below, float(not upper), result)
         return np.where(none_below, float(upper), result).astype(kind)
 
@@ -182,7 +209,14 @@ _lgamma, _slope = operation("lgamma"), operation("gamma_slope")
 
 
 def _density(a: Any, x: Any) -> Any:
-    return np.exp((a - 1) * np.log(x) - x - _lgamma(a))
+    large = (a > _LARGER) & (a < math.inf)
+    if not any_of(large):
+        return np.exp((a - 1) * np.log(x) - x - _lgamma(a))
+    # Of large numbers the difference keeps no digit: by Stirling's formula.
+    m = pick(large, (x - a) / a, 0)
+    far = np.sqrt(pick(large, a, 1) / (2 * math.pi)) / x * np.exp(-a * (m - np.log1p(m)))
+    a = pick(large, 1, a)
+    return pick(large, far, np.exp((a - 1) * np.log(x) - x - _lgamma(a)))
 
 
 derive(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["limits_of"]
+__all__ = ["MEETING", "limits_of"]
 
 #: Not implemented: NotImplementedError.
 _MISSING = {
@@ -35,19 +35,21 @@ _MISSING = {
         "clamp_max_ clamp_min clamp_min_ clip clip_ copysign cummax cummin digamma erf erfc "
         "erfinv fix floor floor_divide fmod frac gcd ge greater greater_equal gt histc hypot "
         "igamma igamma_ igammac igammac_ kthvalue lcm le less less_equal lgamma logaddexp2 "
-        "logit logit_ lt max median min mode mvlgamma mvlgamma_ nanmedian nextafter polygamma_ "
-        "relu remainder round round_ sign signbit threshold trunc unique unique_consecutive xlogy"
+        "logit logit_ lt max median min mode mvlgamma mvlgamma_ nanmedian nextafter polygamma "
+        "polygamma_ relu remainder round round_ sign signbit threshold trunc unique unique_consecutive xlogy"
     ),
 }
 
 #: Without meaning: RuntimeError.
 _REFUSED = {
     "bool": (
-        "argmax argmin cumulative_trapezoid dist neg negative positive relu topk trapezoid trapz"
+        "argmax argmin complex cumulative_trapezoid dist mvlgamma mvlgamma_ neg negative polar "
+        "positive relu topk trapezoid trapz"
     ),
+    "integers": "complex polar",
     "complex": (
-        "abs_ absolute_ argmax argmin argsort deg2rad fmax fmin heaviside isneginf isposinf "
-        "maximum minimum msort nanmean nansum rad2deg sort topk"
+        "abs_ absolute_ argmax argmin argsort complex deg2rad fmax fmin heaviside isneginf isposinf "
+        "maximum minimum msort nanmean nansum polar rad2deg sort topk"
     ),
 }
 
@@ -56,6 +58,8 @@ _TENSORS_ONLY = frozenset(
     "arctan2 atan2 fmax fmin gcd heaviside hypot lcm logaddexp logaddexp2 maximum minimum "
     "nextafter".split()
 )
+#: Functions of one operation whose operands meet in one dtype, which the operation limits.
+MEETING = frozenset("addcmul igamma igammac polygamma".split())
 #: Operations whose numbers must fit the dtype in which the operands meet; others cast them with the
 #: tensors, so that integers wrap around and floats become infinite.
 _FITTING = frozenset("addcdiv addcmul clamp lerp where".split())

@@ -248,7 +248,7 @@ def export(name: str, value: Any, *, method: bool = True, function: bool = True)
         value.__doc__ = signatures.HELP.get(name)
     value = overridable_property(value) if isinstance(value, property) else overridable(value)
     # What meets in one dtype first is limited by this one, in the operation.
-    limits = refused.limits_of(name) if name.rstrip("_") != "addcmul" else (0,)
+    limits = refused.limits_of(name) if name.rstrip("_") not in refused.MEETING else (0,)
     if any(limits) and isinstance(value, (Op, Overridable)):
         value._limit(*limits)
     if method:

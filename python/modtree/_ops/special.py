@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
 import numpy as np
@@ -42,15 +43,25 @@ def _digamma(x: Any) -> Any:
 
 
 def _polygamma(x: Any, n: int) -> Any:
-    """The n-th derivative of digamma, from the sum of 1 / (x + k) ** (n + 1); NaN below -1000,
-    where the sum is long.
-    """
+    """The n-th derivative of digamma, from the sum of 1 / (x + k) ** (n + 1)."""
     if n < 0:
         raise RuntimeError(f"polygamma(n, x) does not support negative n (got {n})")
     if n == 0:
         return _digamma(x)
     z = np.asarray(x, np.float64)
-    z = np.where(z < -1000, np.nan, z)
+    with np.errstate(all="ignore"):
+        result = _zeta(n, np.where(z <= 0, 1, z))
+        if (below := z <= 0).any():
+            # The sum from minus to plus infinity has the period 1; less the terms before x.
+            start = z - np.floor(z)
+            sign = (-1.0) ** (n + 1)
+            whole = _zeta(n, start) + sign * _zeta(n, 1 - start)
+            result = np.where(below, whole - sign * _zeta(n, np.where(below, 1 - z, 1)), result)
+    return (math.factorial(n) * (-1.0) ** (n + 1) * result).astype(x.dtype)
+
+
+def _zeta(n: int, z: Any) -> Any:
+    """The sum of 1 / (z + k) ** (n + 1) for z from 0 on."""
     s = n + 1.0
     result = np.zeros_like(z)
     while (small := z < _LARGE + n).any():
@@ -58,13 +69,13 @@ def _polygamma(x: Any, n: int) -> Any:
         z = np.where(small, z + 1, z)
     # The rest of the sum by Euler and Maclaurin.
     power = z**-s
-    result += z * power / n + power / 2
+    result += z ** (1 - s) / n + power / 2
     factor = s / 2
     for k, number in enumerate(_BERNOULLI, 1):
         power = power / z if k == 1 else power / (z * z)
         result += number * factor * power
         factor *= (s + 2 * k - 1) * (s + 2 * k) / ((2 * k + 1) * (2 * k + 2))
-    return (math.factorial(n) * (-1.0) ** (n + 1) * result).astype(x.dtype)
+    return result
 
 
 def _sinc(x: Any) -> Any:
@@ -126,9 +137,12 @@ def logit(input: Any, eps: float | None = None) -> Any:
 
 def mvlgamma(input: Any, p: int) -> Any:
     """The logarithm of the multivariate gamma function of dimension p (DLMF 35.3.4)."""
-    result = p * (p - 1) / 4 * math.log(math.pi) + ops["lgamma"](input)
-    for i in range(1, p):
-        result = result + ops["lgamma"](input - i / 2)
+    p = operator.index(p)
+    if p < 1:
+        raise RuntimeError(f"p has to be greater than or equal to 1, got {p}")
+    result = p * (p - 1) / 4 * math.log(math.pi)
+    for i in range(p):
+        result = result + ops["lgamma"](input + -i / 2)
     return result
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from modtree import _C
 from modtree._C import as_dtype, from_array, own_array
 from modtree._ops.out import write
+from modtree._ops.registry import ops
 from modtree._tensor.creation import numpy_dtype, scalar_dtype
 from modtree._tensor.devices import contexts, device_in_force
 from modtree._tensor.factory_arguments import checked
@@ -233,5 +234,5 @@ def complex(real: Any, imag: Any, *, out: Any = None) -> Any:  # noqa: A001
         imag: The imaginary part.
         out: A tensor that the result is written into.
     """
-    result = real + imag * 1j
+    result = ops["complex"](real, imag)
     return result if out is None else write("complex", "same", result, out)
