@@ -46,7 +46,7 @@ PyObject *fitted_int(PyObject *number, PyObject *whole, DTypeObject *dtype, bool
 
 PyObject *fitted_float(PyObject *number, double value, DTypeObject *dtype) {
   if (!is_float_category(dtype->category)) {
-    if (!std::isfinite(value)) {
+    if (!std::isfinite(value) || (value < 0 && !dtype->is_signed)) {
       return refuse(number, dtype);
     }
     py::object whole = py::reinterpret_steal<py::object>(PyLong_FromDouble(value));

@@ -267,6 +267,16 @@ PyObject *op_call(OpObject *op, PyObject *const *args, Py_ssize_t nargs, PyObjec
     translate_error(op->name, &arguments.slot(0), arguments.positional);
     return nullptr;
   }
+  if (num == NPY_HALF && op->fitting == kFittingSingle && !arguments.any_meta) {
+    // A number that float16 has not made float32 of the result.
+    PyArray_Descr *half = PyArray_DescrFromType(NPY_HALF);
+    PyObject *narrow = PyArray_FromAny(result, half, 0, 0, NPY_ARRAY_FORCECAST, nullptr);
+    Py_DECREF(result);
+    if (narrow == nullptr) {
+      return nullptr;
+    }
+    result = narrow;
+  }
   if (!arguments.any_meta && op->is_strict_view && base != nullptr && is_copy(base, result)) {
     Py_DECREF(result);
     PyErr_Format(PyExc_RuntimeError,

@@ -20,6 +20,12 @@ enum class Promotion : unsigned char {
 
 constexpr Py_ssize_t kMaxArgs = 14;
 
+// OpObject::fitting: all numbers the dtype, as torch casts them one by one; the exponent integers
+// and float16; or numbers stay in float32 beside float16.
+constexpr unsigned char kFittingAll = 1;
+constexpr unsigned char kFittingExponent = 2;
+constexpr unsigned char kFittingSingle = 3;
+
 // Dtypes, one bit for the number of each, for which an operation is not defined.
 struct UnfitDtypes {
   std::uint32_t missing;  // NotImplementedError, as torch raises where it has no kernel
@@ -64,15 +70,15 @@ struct OpObject {
   int first;          // index of the first operand among the positional arguments
   int operands;  // how many operands take part in promotion (-1: the items of the argument `first`)
   Promotion promotion;
-  bool is_view;         // the result may share memory with the first argument
-  bool is_strict_view;  // it must
-  bool is_ufunc;        // forward is a NumPy ufunc: runs no Python code
-  bool no_bool;         // not defined for bool (subtraction)
-  bool check_zero;      // integer division: a zero divisor is an error
-  bool writes_into;     // forward takes `out`, an array to write into, also its first argument
-  bool tensors_only;    // operands are tensors, not Python numbers
-  bool fitting;         // numbers must fit the dtype: torch casts them one by one
-  UnfitDtypes unfit;    // dtypes of the operands, before integers become floats, that are refused
+  bool is_view;           // the result may share memory with the first argument
+  bool is_strict_view;    // it must
+  bool is_ufunc;          // forward is a NumPy ufunc: runs no Python code
+  bool no_bool;           // not defined for bool (subtraction)
+  bool check_zero;        // integer division: a zero divisor is an error
+  bool writes_into;       // forward takes `out`, an array to write into, also its first argument
+  bool tensors_only;      // operands are tensors, not Python numbers
+  unsigned char fitting;  // what numbers among the operands must fit: a constant below
+  UnfitDtypes unfit;      // dtypes of the operands, before integers become floats, that are refused
   // Of how many operands, from the right, a Python number has a place among the edges of a node, as
   // in torch, where these operations make a tensor of it.
   unsigned char number_edges;

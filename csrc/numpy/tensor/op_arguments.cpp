@@ -2,6 +2,7 @@
 #include "tensor/op_arguments.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "family/family.h"
@@ -109,6 +110,50 @@ bool convert_number(PyObject *number, int num, bool is_compare, PyObject **fresh
     *fresh = held.release().ptr();
   }
   return true;
+}
+
+// May the number be an exponent of bases of dtype `num`? False with an error set.
+bool exponent_fits(PyObject *number, int num) {
+  DTypeObject *dtype = dtype_of_num(num);
+  const bool whole = dtype->category == DTypeCategory::integral;
+  if (!whole && num != NPY_HALF) {
+    return true;
+  }
+  if (whole && PyLong_Check(number)) {
+    const double value = PyLong_AsDouble(number);
+    if (value == -1.0 && PyErr_Occurred()) {
+      return false;
+    }
+    if (value < 0) {
+      PyErr_SetString(PyExc_RuntimeError, "Integers to negative integer powers are not allowed.");
+      return false;
+    }
+  }
+  return static_cast<bool>(py::reinterpret_steal<py::object>(fitted_number(number, dtype)));
+}
+
+// Is it a float, or an int, that float16 has not?
+bool is_inexact_half(PyObject *number) {
+  const double value = PyFloat_Check(number)  ? PyFloat_AS_DOUBLE(number)
+                       : PyLong_Check(number) ? PyLong_AsDouble(number)
+                                              : 0.0;
+  if (value == -1.0) {
+    PyErr_Clear();  // an int beyond double, which is refused elsewhere
+    return false;
+  }
+  if (!std::isfinite(value)) {
+    return false;
+  }
+  // It has eleven digits, and steps of 2 ** -24 at least.
+  int exponent;
+  const double digits = std::ldexp(std::frexp(value, &exponent), 11);
+  const double steps = std::ldexp(value, 24);
+  return digits != std::floor(digits) || steps != std::floor(steps) || std::fabs(value) > 65504;
+}
+
+PyObject *single_of(PyObject *number) {
+  return PyArray_FromAny(number, PyArray_DescrFromType(NPY_FLOAT), 0, 0, NPY_ARRAY_FORCECAST,
+                         nullptr);
 }
 
 bool is_stored(PyObject *value) {
@@ -320,8 +365,17 @@ bool promote(OpObject *op, Arguments &args, int *num) {
     if (value == Py_None) {
       return true;
     }
-    if (op->fitting ? (*fresh = fitted_number(value, dtype_of_num(result))) == nullptr
-                    : !convert_number(value, result, is_compare, fresh)) {
+    if (op->fitting == kFittingExponent && value != args.slot(op->first) &&
+        !exponent_fits(value, result)) {
+      return false;
+    }
+    if (result == NPY_HALF && op->fitting == kFittingSingle && is_inexact_half(value)) {
+      *fresh = single_of(value);
+      return *fresh != nullptr;
+    }
+    if (op->fitting == kFittingAll
+            ? (*fresh = fitted_number(value, dtype_of_num(result))) == nullptr
+            : !convert_number(value, result, is_compare, fresh)) {
       return false;
     }
     if ((!op->is_ufunc || !any_array) && (*fresh == nullptr || !PyArray_Check(*fresh))) {

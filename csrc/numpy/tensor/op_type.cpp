@@ -276,7 +276,7 @@ PyObject *op_limit(PyObject *self, PyObject *args) {
     return nullptr;
   }
   op->tensors_only = tensors_only != 0;
-  op->fitting = fitting != 0;
+  op->fitting = static_cast<unsigned char>(fitting);
   Py_RETURN_NONE;
 }
 
@@ -328,7 +328,7 @@ PyType_Spec kSpec = {"modtree._C.Op", sizeof(OpObject), 0,
 
 bool parse_unfit(PyObject *args, UnfitDtypes *unfit, int *tensors_only, int *fitting) {
   unsigned missing, refused;
-  if (!PyArg_ParseTuple(args, "IIpp", &missing, &refused, tensors_only, fitting)) {
+  if (!PyArg_ParseTuple(args, "IIpi", &missing, &refused, tensors_only, fitting)) {
     return false;
   }
   *unfit = {missing, refused};

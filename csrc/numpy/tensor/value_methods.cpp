@@ -293,7 +293,11 @@ int copy_values(TensorObject *self, PyObject *source) {
     return copy_array(self, other->array) < 0 ? -1 : bump_version(self);
   }
   py::object plain = py::reinterpret_borrow<py::object>(source);
-  if (!PyArray_Check(source) && !PyArray_CheckScalar(source)) {
+  PyArray_Descr *wanted = nullptr;
+  if (PyLong_CheckExact(source)) {
+    wanted = PyArray_DescrFromType(NPY_INT64);  // larger ones are an OverflowError
+  } else if (!PyArray_Check(source) && !PyArray_CheckScalar(source) && !PyBool_Check(source) &&
+             !PyFloat_CheckExact(source) && !PyComplex_CheckExact(source)) {
     TensorFamily *family;
     int found = family_of(source, &family);
     if (found == 0) {
@@ -317,7 +321,7 @@ int copy_values(TensorObject *self, PyObject *source) {
     }
   }
   py::object array =
-      py::reinterpret_steal<py::object>(PyArray_FromAny(plain.ptr(), nullptr, 0, 0, 0, nullptr));
+      py::reinterpret_steal<py::object>(PyArray_FromAny(plain.ptr(), wanted, 0, 0, 0, nullptr));
   if (!array) {
     return -1;
   }

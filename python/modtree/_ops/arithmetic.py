@@ -33,7 +33,10 @@ def _power(a: Any, b: Any, out: Any = None) -> Any:
     kind = a.dtype.kind
     if kind == "f" and b.ndim == 0:
         # The usual exponents have shorter ways, which torch takes too.
-        short = _SHORT_POWERS.get(b.item())
+        number = b.item()
+        # Of float16 it takes no root, which tells -infinity from infinity.
+        half_root = abs(number) == 0.5 and a.dtype == np.float16
+        short = None if half_root else _SHORT_POWERS.get(number)
         return np.power(a, b, out=out) if short is None else short(a, out)
     if kind == "b":
         if b.ndim:
@@ -54,6 +57,9 @@ _SHORT_POWERS: dict[float, Any] = {
     2.0: np.square,
     3.0: lambda a, out: np.multiply(a * a, a, out),
     0.5: np.sqrt,
+    -0.5: lambda a, out: np.reciprocal(np.sqrt(a), out),
+    -1.0: np.reciprocal,
+    -2.0: lambda a, out: np.reciprocal(a * a, out),
 }
 
 
@@ -141,8 +147,16 @@ def _scaled(input: Any, other: Any, alpha: Any) -> Any:
     kind = _result_type(input, other)
     alpha = scale_factor("alpha", alpha, kind)
     if not isinstance(other, TensorBase):
-        return other and alpha if kind.dtype.kind == "b" else other * alpha
+        return other and alpha if kind.dtype.kind == "b" else _product(other, alpha, kind)
     return _mul(other.to(kind), alpha)  # type: ignore[attr-defined]
+
+
+def _product(a: Any, b: Any, kind: Any) -> Any:
+    """Of two numbers; beyond 64 bits it wraps around, or is a float."""
+    product = a * b
+    if type(product) is not int or -(2**63) <= product < 2**64:
+        return product
+    return (product + 2**63) % 2**64 - 2**63 if kind.dtype.kind in "iu" else float(product)
 
 
 def _refuse_bools() -> None:
@@ -291,16 +305,18 @@ def _lerp(start: Any, end: Any, weight: Any, out: Any = None) -> Any:
 def _weight(input: Any, end: Any, weight: Any) -> Any:
     """The weight of lerp(), after a check that all are of one dtype."""
     kind = input.dtype
-    if kind.dtype.kind in "bui":
-        return weight  # which the operation refuses
     if isinstance(end, TensorBase) and end.dtype != kind:
         raise RuntimeError(
             f"expected dtype {kind} for `end` but got dtype {end.dtype}: convert with .to(dtype)"
         )
     if not isinstance(weight, TensorBase):
+        if kind.dtype.kind in "bui":
+            raise NotImplementedError(
+                f'"lerp" not implemented for {kind}: convert with .to(dtype) first'
+            )
         return fitted_number(weight, kind)
     given: Any = weight
-    if given.dtype != kind and (given.ndim or given.is_complex() and not input.is_complex()):
+    if given.dtype != kind and given.ndim:
         raise RuntimeError(
             f"expected dtype {kind} for `weight` but got dtype {given.dtype}: convert with "
             f".to(dtype)"
@@ -348,6 +364,8 @@ def _factor(value: Any, *operands: Any) -> Any:
     """The number by which a product is multiplied, as one of the dtype in which all meet."""
     if type(value) is int and value == 1:
         return value
+    if isinstance(value, TensorBase):
+        value = value.item()
     return fitted_number(value, _result_type(*operands))
 
 
@@ -478,7 +496,7 @@ derive("copysign", _copysign, no_gradient)
 derive(
     "nextafter",
     lambda g, _out, a, b: select(a != b, g),
-    lambda g, _out, a, b: select(a == b, g),
+    no_gradient,
 )
 
 derive(

@@ -71,20 +71,20 @@ def expand_as(input: Any, other: Any) -> Any:
 
 
 def _refuse_negative(shapes: list[tuple[int, ...]]) -> None:
-    """A negative size is a ValueError, but for one beside a size that it does not fit."""
-    for dim in range(1, 1 + max(map(len, shapes), default=0)):
-        common = 1
-        for shape in shapes:
-            size = shape[-dim] if dim <= len(shape) else 1
-            if size < 0 and common == 1:
-                raise ValueError("Attempting to broadcast a dimension with negative length!")
-            if size != 1 and common == 1:
-                common = size
-            elif size < 0:
+    """A negative size is a ValueError, but for one behind sizes that do not fit."""
+    common: dict[int, int] = {}
+    for shape in shapes:
+        for dim, size in enumerate(reversed(shape)):
+            if size in (1, known := common.get(dim, 1)):
+                continue
+            if known != 1:
                 raise RuntimeError(
-                    f"Attempting to broadcast a dimension of length {size} at -{dim}: "
+                    f"Attempting to broadcast a dimension of length {size} at {-1 - dim}: "
                     f"{[list(s) for s in shapes]}"
                 )
+            if size < 0:
+                raise ValueError("Attempting to broadcast a dimension with negative length!")
+            common[dim] = size
 
 
 def broadcast_shapes(*shapes: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from modtree._C import as_dtype, kernels
+from modtree._C import TensorBase, as_dtype, kernels
 from modtree._ops import masks
 from modtree._ops.generic import native, select
 from modtree._ops.registry import define, derive, export, ops
@@ -62,6 +62,9 @@ define(
 )
 
 
+_BOOL = {np.dtype(bool), as_dtype(bool)}
+
+
 def where(condition: Any, input: Any = None, other: Any = None) -> Any:
     """Elements of input where condition holds, else of other; with one argument the indices where
     it holds.
@@ -73,7 +76,18 @@ def where(condition: Any, input: Any = None, other: Any = None) -> Any:
     """
     if input is None and other is None:
         return ops["nonzero_tuple"](condition)
-    return ops["where"](condition, input, other)
+    try:
+        return ops["where"](condition, input, other)
+    except RuntimeError:
+        _check_condition(condition)
+        raise
+
+
+def _check_condition(condition: Any) -> None:
+    if not isinstance(condition, TensorBase):
+        raise TypeError(
+            f"where(): argument 'condition' must be Tensor, not {type(condition).__name__}"
+        )
 
 
 def clamp(input: Any, min: Any = None, max: Any = None) -> Any:  # noqa: A002
@@ -85,14 +99,34 @@ def clamp(input: Any, min: Any = None, max: Any = None) -> Any:  # noqa: A002
     """
     if min is None and max is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
-    return ops["clamp"](input, min, max)
+    try:
+        return ops["clamp"](input, min, max)
+    except NotImplementedError:
+        if (op := _of_bools(input, min, max)) is None:
+            raise
+    return op(input, max if min is None else min)
+
+
+def _of_bools(input: Any, low: Any, high: Any) -> Any:
+    """Bools are limited by one tensor of bools only."""
+    limit = high if low is None else low
+    if low is not None and high is not None or not isinstance(limit, TensorBase):
+        return None
+    if input.dtype not in _BOOL or limit.dtype not in _BOOL:
+        return None
+    return ops["minimum" if low is None else "maximum"]
 
 
 def clamp_(self: Any, min: Any = None, max: Any = None) -> Any:  # noqa: A002
     """Limits values to [min, max], in place."""
     if min is None and max is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
-    return ops["clamp"].inplace(self, min, max)
+    try:
+        return ops["clamp"].inplace(self, min, max)
+    except NotImplementedError:
+        if (op := _of_bools(self, min, max)) is None:
+            raise
+    return op.inplace(self, max if min is None else min)
 
 
 export("where", where)
@@ -113,15 +147,17 @@ def _where_method(self: Any, condition: Any, other: Any) -> Any:
         condition: A bool tensor.
         other: A tensor or a number.
     """
-    return ops["where"](condition, self, other)
+    try:
+        return ops["where"](condition, self, other)
+    except RuntimeError:
+        _check_condition(condition)
+        raise
 
 
 export("where", _where_method, function=False)
 
 
 # -- derivatives -----------------------------------------------------------------------------------
-
-_BOOL = {np.dtype(bool), as_dtype(bool)}
 
 
 def _truth(condition: Any) -> Any:

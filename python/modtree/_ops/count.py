@@ -239,7 +239,9 @@ define("nanmedian", _nanmedian)
 
 
 def _taken(name: str, result_type: Any, input: Any, dim: int, keepdim: bool | None) -> Any:
-    if input.ndim and input.size(dim) == 0:
+    if input.ndim == 0:
+        wrap_dim(dim, 0)
+    elif input.size(dim) == 0:
         shown = name.partition("_")[0]
         raise IndexError(
             f"{shown}(): Expected reduction dim {wrap_dim(dim, input.ndim)} to have non-zero size."
@@ -258,7 +260,6 @@ def mode(input: Any, dim: int = -1, keepdim: bool = False) -> Any:
         dim: The dimension; may count from the end.
         keepdim: Leave the dimension in the result, with size 1.
     """
-    wrap_dim(dim, input.ndim)  # a scalar has one too
     return _taken("mode_indices", _mode_result, input, dim, keepdim)
 
 

@@ -72,7 +72,7 @@ def rot90(input: Any, k: int = 1, dims: Any = (0, 1)) -> Any:
         raise RuntimeError(
             f"expected rotation dims to be different, but got dim0 = {dims[0]} twice"
         )
-    k %= 4
+    k = k % 4  # not in place: it may be a tensor
     if k == 0:
         return input.clone()
     if k == 2:

@@ -310,6 +310,8 @@ def rows_of(x: Any, kept: int = 1) -> Any:
 
 def as_dtype_of(x: Array, value: Any) -> Any:
     """A number for a tensor of integers, which truncates it; an error where it does not fit."""
+    if isinstance(value, complex):
+        raise RuntimeError(f"value cannot be converted to type {x.dtype}, got {value}")
     if x.dtype.kind not in "iu":
         return value
     limits = np.iinfo(x.dtype)

@@ -219,6 +219,8 @@ def _one_value(input: Any, value: Any) -> Any:
     given: Any = value
     if given.is_complex() and not input.is_complex():
         raise RuntimeError(f"index_fill_(): a complex value does not fit {input.dtype}")
+    if given.dtype != input.dtype:
+        fitted_number(given.item(), input.dtype)
     return given.to(input.dtype)
 
 

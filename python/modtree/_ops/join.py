@@ -9,7 +9,7 @@ import numpy as np
 
 from modtree._C import _result_type
 from modtree._ops.broadcast import meshgrid
-from modtree._ops.generic import operation, zeros_of
+from modtree._ops.generic import operation, wrap_dim, zeros_of
 from modtree._ops.registry import define, derive, export, ops
 from modtree._ops.shape import atleast
 
@@ -34,6 +34,7 @@ def _cat(items: Any, axis: int) -> Any:
         if -i.ndim <= axis < i.ndim
     }
     if len(shapes) > 1 or len({i.ndim for i in rest}) > 1:
+        wrap_dim(axis, rest[0].ndim)
         raise RuntimeError(
             f"Sizes of tensors must match except in dimension {axis}. Got "
             f"{[list(i.shape) for i in rest]}"
@@ -51,6 +52,7 @@ def _stack(items: Any, axis: int) -> Any:
     if not items:
         raise RuntimeError("stack expects a non-empty TensorList")
     if len({i.shape for i in items}) > 1:
+        wrap_dim(axis, items[0].ndim + 1)
         raise RuntimeError(
             f"stack expects each tensor to be equal size, but got {[list(i.shape) for i in items]}"
         )

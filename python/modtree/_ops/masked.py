@@ -22,15 +22,16 @@ def _masked_fill(x: Any, mask: Any, value: Any) -> Any:
         raise RuntimeError(
             f"masked_fill only supports boolean masks, but got mask with dtype {mask.dtype}"
         )
-    if not isinstance(value, np.ndarray):
-        value = fitted_number(value, x.dtype)
-    elif value.ndim:
-        raise RuntimeError(
-            f"masked_fill only supports a 0-dimensional value tensor, but got one with "
-            f"{value.ndim} dimension(s)"
-        )
-    elif value.dtype.kind == "c" and x.dtype.kind != "c":
-        raise RuntimeError(f"masked_fill: a complex value does not fit {x.dtype}")
+    if isinstance(value, np.ndarray):
+        if value.ndim:
+            raise RuntimeError(
+                f"masked_fill only supports a 0-dimensional value tensor, but got one with "
+                f"{value.ndim} dimension(s)"
+            )
+        if value.dtype.kind == "c" and x.dtype.kind != "c":
+            raise RuntimeError(f"masked_fill: a complex value does not fit {x.dtype}")
+        value = value.item()
+    value = fitted_number(value, x.dtype)
     return masks.where(mask, np.asarray(value).astype(x.dtype), x)
 
 

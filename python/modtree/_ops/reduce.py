@@ -33,7 +33,7 @@ SCALAR_NAMES = {"b": "Bool", "i": "Long", "u": "Byte"}
 def _reduced_shape(x: Any, axis: Any, keepdims: bool) -> tuple[int, ...]:
     if axis is None:
         return (1,) * x.ndim if keepdims else ()
-    axes = {a % max(x.ndim, 1) for a in ((axis,) if isinstance(axis, int) else axis)}
+    axes = {wrap_dim(a, x.ndim) for a in ((axis,) if isinstance(axis, int) else axis)}
     kept = ((1 if i in axes else n) for i, n in enumerate(x.shape) if keepdims or i not in axes)
     return tuple(kept)
 

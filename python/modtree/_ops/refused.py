@@ -16,7 +16,7 @@ __all__ = ["MEETING", "limits_of"]
 _MISSING = {
     "bool": (
         "abs absolute addbmm addbmm_ addcmul addcmul_ addmm addmv baddbmm_ bitwise_left_shift "
-        "bitwise_left_shift_ bitwise_right_shift bucketize ceil dot fix floor floor_divide "
+        "bitwise_left_shift_ bitwise_right_shift bucketize ceil clamp dot fix floor floor_divide "
         "floor_divide_ fmod fmod_ frac gcd histc hypot igamma igamma_ igammac igammac_ lcm lerp "
         "kthvalue logaddexp logaddexp2 logcumsumexp matmul median mm mv nanmedian nextafter "
         "remainder round round_ threshold trace trunc trunc_divide vdot"
@@ -59,10 +59,12 @@ _TENSORS_ONLY = frozenset(
     "nextafter".split()
 )
 #: Functions of one operation whose operands meet in one dtype, which the operation limits.
-MEETING = frozenset("addcmul igamma igammac polygamma".split())
+MEETING = frozenset("addcmul clamp clamp_max clamp_min clip igamma igammac lerp polygamma".split())
 #: Operations whose numbers must fit the dtype in which the operands meet; others cast them with the
 #: tensors, so that integers wrap around and floats become infinite.
 _FITTING = frozenset("addcdiv addcmul clamp lerp where".split())
+#: Others: an exponent must fit integers and float16; numbers stay in float32 beside float16.
+_OWN_FITTING = {"pow": 2, "mul": 3, "true_divide": 3}
 
 _CLASSES = {
     "bool": "?",
@@ -78,11 +80,11 @@ def _mask(table: dict[str, str], name: str) -> int:
     return sum({1 << np.dtype(char).num for char in chars})
 
 
-def limits_of(name: str) -> tuple[int, int, bool, bool]:
+def limits_of(name: str) -> tuple[int, int, bool, int]:
     """What ``_limit()`` of an operation, or of a function that is public, gets."""
     return (
         _mask(_MISSING, name),
         _mask(_REFUSED, name),
         name in _TENSORS_ONLY,
-        name in _FITTING,
+        _OWN_FITTING.get(name, int(name in _FITTING)),
     )

@@ -155,6 +155,8 @@ _sum = operation("sum")
 
 def _repeat_back(g: Any, _out: Any, x_like: Any, counts: Any) -> Any:
     shape = (1,) * (len(counts) - len(x_like.shape)) + tuple(x_like.shape)
+    if min(counts, default=0) < 0:
+        raise RuntimeError(f"repeat: invalid number of times in {list(counts)}")
     apart = tuple(n for pair in zip(counts, shape, strict=True) for n in pair)
     summed = _sum(g.reshape(apart), axis=tuple(range(0, len(apart), 2))) if apart else g
     return summed.reshape(tuple(x_like.shape))

@@ -139,12 +139,15 @@ def unflatten(input: Any, dim: int, sizes: Any) -> Any:
     if not sizes:
         raise RuntimeError("unflatten: sizes must be non-empty")
     if not shape:
-        raise IndexError("unflatten: a tensor without dimensions cannot be split")
-    if -1 in sizes:
-        known = 1
-        for size in sizes:
-            known *= size if size != -1 else 1
-        sizes[sizes.index(-1)] = shape[dim] // known if known else 0
+        raise RuntimeError("unflatten: a tensor without dimensions cannot be split")
+    known = math.prod(size for size in sizes if size != -1)
+    if -1 in sizes and known:
+        sizes[sizes.index(-1)] = shape[dim] // known
+    if math.prod(sizes) != shape[dim] or min(sizes) < 0:
+        raise RuntimeError(
+            f"unflatten: Provided sizes {sizes} don't multiply up to the size of dim {dim} "
+            f"({shape[dim]}) in the input tensor"
+        )
     return ops["view"](input, (*shape[:dim], *sizes, *shape[dim + 1 :]))
 
 
@@ -153,6 +156,8 @@ def squeeze(input: Any, dim: Any = None) -> Any:
     axes = None
     if dim is not None:
         axes = [wrap_dim(d, input.ndim) for d in ((dim,) if isinstance(dim, int) else dim)]
+        if len(set(axes)) < len(axes):
+            raise RuntimeError(f"a dim appears multiple times in the list of dims {list(dim)}")
     return ops["squeeze"](input, axes)
 
 

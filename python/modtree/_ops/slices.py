@@ -219,7 +219,7 @@ def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> Any:
                 f"number of sections must be larger than 0, got {sections}: pass at least 1"
             )
         least, larger = divmod(size, sections)
-        return ops["split"](input, [least + (i < larger) for i in range(sections)], dim)
+        return ops["split"](input, [least + 1] * larger + [least] * (sections - larger), dim)
     bounds = [operator.index(i) for i in indices_or_sections]
     starts = [0, *(min(max(b + size if b < 0 else b, 0), size) for b in bounds)]
     stops = [*starts[1:], size]

@@ -54,7 +54,7 @@ def _fits(x: Any, index: Any, axis: int) -> bool:
     """Are the shapes the same, except for the axis?"""
     if x.ndim != index.ndim or not -x.ndim <= axis < x.ndim:
         return False
-    axis %= x.ndim
+    axis = axis % x.ndim  # not in place: it may be a tensor
     rest = x.shape[:axis] + x.shape[axis + 1 :]
     return rest == index.shape[:axis] + index.shape[axis + 1 :]
 
@@ -302,7 +302,9 @@ def median(input: Any, dim: Any = None, keepdim: bool | None = None) -> Any:
     if dim is None:
         refuse_keepdim("median", keepdim)
         return ops["median"](input)
-    if input.ndim and input.size(dim) == 0:
+    if input.ndim == 0:
+        wrap_dim(dim, 0)
+    elif input.size(dim) == 0:
         raise IndexError(f"median(): Expected reduction dim {dim} to have non-zero size.")
     indices = ops["median_index"](input, dim)
     values = ops["take_along_dim"](input, indices, dim)

@@ -79,7 +79,7 @@ def _zeta(n: int, z: Any) -> Any:
 
 
 def _sinc(x: Any) -> Any:
-    return np.sinc(x).astype(x.dtype)
+    return np.sinc(x.astype(np.float32) if x.dtype == np.float16 else x).astype(x.dtype)
 
 
 def _logit(x: Any, eps: float | None) -> Any:
@@ -161,6 +161,8 @@ def _double(value: Any) -> Any:
 def ldexp(input: Any, other: Any) -> Any:
     """input * 2 ** other."""
     if isinstance(input, TensorBase) and input.is_floating_point():
+        if isinstance(other, TensorBase) and other.dtype.dtype.kind == "b":
+            raise NotImplementedError("\"ldexp\" not implemented for 'Bool': convert with .int()")
         two: Any = input.new_full((), 2.0)  # type: ignore[attr-defined]
         return input * ops["pow"](two, other)
     return input * ops["pow"](2.0, other)

@@ -9,12 +9,17 @@ from typing import Any
 import numpy as np
 
 from modtree._C import TensorBase, as_dtype
-from modtree._ops.generic import wrap_dim
+from modtree._ops.generic import like_first, numbers, wrap_dim
 from modtree._ops.reduce import axis_of, norm
-from modtree._ops.registry import export, ops
+from modtree._ops.registry import define, derive, export, ops
 from modtree._ops.special import written_after
 
 _aminmax_result = namedtuple("aminmax", ["min", "max"])  # type: ignore[name-match]  # noqa: PYI024
+
+
+define("nan_to_zero", lambda x: np.where(np.isnan(x), x.dtype.type(0), x), meta=like_first)
+# A product, so that the mean of nothing but NaN has the gradient NaN.
+derive("nan_to_zero", lambda g, _out, x: g * numbers(~np.isnan(x), x))
 
 
 def nansum(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
@@ -29,7 +34,7 @@ def nansum(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
         return input.sum(dim, keepdim, dtype=dtype)
     if dtype is not None and as_dtype(dtype).dtype.kind == "c":
         raise NotImplementedError(f"\"nansum\" not implemented for '{as_dtype(dtype)}'")
-    return ops["where"](input.isnan(), 0, input).sum(dim, keepdim, dtype=dtype)
+    return ops["nan_to_zero"](input).sum(dim, keepdim, dtype=dtype)
 
 
 def nanmean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
@@ -80,13 +85,22 @@ def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any
         raise RuntimeError("diff expects input to be at least one-dimensional")
     if n < 0:
         raise RuntimeError(f"order must be non-negative but got {n}")
+    if n == 0 and prepend is None and append is None:
+        return input.clone()
+    dim = wrap_dim(dim, input.ndim)
     for part in (prepend, append):
-        if part is not None and part.ndim != input.ndim:
+        if part is None:
+            continue
+        if part.ndim != input.ndim:
             raise RuntimeError(
                 f"diff expects prepend or append to be the same dimension as input, got "
                 f"{part.ndim} and {input.ndim} dimensions"
             )
-    wrap_dim(dim, input.ndim)
+        if any(i != dim and n != input.shape[i] for i, n in enumerate(part.shape)):
+            raise RuntimeError(
+                f"diff expects prepend or append to have the shape of input but for dimension "
+                f"{dim}, got {list(part.shape)} and {list(input.shape)}"
+            )
     if n == 0:
         return input.clone()
     parts = [part for part in (prepend, input, append) if part is not None]
@@ -98,14 +112,18 @@ def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any
     return x
 
 
+def _check_step(dx: Any) -> None:
+    if isinstance(dx, (bool, complex)):
+        raise RuntimeError(f"trapezoid: only real numbers are supported as dx, got {dx}")
+
+
 def _slabs(y: Any, x: Any, dx: Any, dim: int) -> Any:
     """The areas between neighbours along dim."""
     if y.dtype.dtype.kind in "iu":
         y = y.to(as_dtype("int64"))  # the sum of two neighbours may not fit
     size = y.size(dim) - 1
+    _check_step(dx)
     dim = wrap_dim(dim, y.ndim)
-    if isinstance(dx, (bool, complex)):
-        raise RuntimeError(f"trapezoid: only real numbers are supported as dx, got {dx}")
     if x is not None:
         if x.ndim == 1:
             if x.size(0) != size + 1:
@@ -135,6 +153,7 @@ def trapezoid(y: Any, x: Any = None, *, dx: Any = 1, dim: int = -1) -> Any:
         dim: The dimension; may count from the end.
     """
     if x is None and y.ndim and y.size(dim) == 1:
+        _check_step(dx)
         # Of one point the integral is 0, and NaN where the value is not finite.
         return ((y - y) * dx / 2).sum(dim)
     return _slabs(y, x, dx, dim).sum(dim)

@@ -204,6 +204,8 @@ export("arctanh", ops["atanh"])
 
 
 def _round(x: Any, decimals: int) -> Any:
+    if decimals and x.dtype == np.float16:
+        return np.round(x.astype(np.float32), decimals).astype(np.float16)
     return x.copy() if x.dtype.kind in "iub" else np.round(x, decimals)
 
 
@@ -308,8 +310,9 @@ derive("abs", lambda g, _out, x: g * _sign_op(x))
 
 
 def _acosh(g: Any, _out: Any, x: Any) -> Any:
-    # Of a complex number the two roots have branch cuts of their own.
-    root = np.sqrt(x * x - 1) if is_real(x) else np.sqrt(x - 1) * np.sqrt(x + 1)
+    # Of a complex number the two roots have branch cuts of their own; x - 1 would keep an imaginary
+    # part of -0.
+    root = np.sqrt(x * x - 1) if is_real(x) else np.sqrt(x + -1) * np.sqrt(x + 1)
     return g / root.conj()
 
 

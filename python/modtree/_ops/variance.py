@@ -18,6 +18,7 @@ def _var(x: Any, axis: Any = None, keepdims: bool = False, correction: float = 1
     n = count(x.shape, axis)
     work = x.astype(np.float32) if x.dtype == np.float16 else x
     if n == 0:
+        float(correction)  # a number, as of others
         return mean_of_nothing(x.real, axis, keepdims)
     centred = work - np.add.reduce(work, axis, None, None, True) / n
     squares = (centred * centred.conj()).real if x.dtype.kind == "c" else centred * centred

@@ -48,14 +48,14 @@ def arange(
     if end is None:
         start, end = 0, start
     start, end, step = _number(start), _number(end), _number(step)
+    if dtype is not None and numpy_dtype(dtype).kind in "bc":
+        raise NotImplementedError(f"\"arange\" not implemented for '{dtype}'")
     if any(isinstance(v, complex) for v in (start, end, step)):
         raise RuntimeError(f"arange: real numbers expected, got {start}, {end}, {step}")
     if not (math.isfinite(start) and math.isfinite(end)):
         raise RuntimeError(f"unsupported range: {start} -> {end}")
     if not abs(step) > 0:
         raise RuntimeError("step must be nonzero")
-    if dtype is not None and numpy_dtype(dtype).kind == "c":
-        raise NotImplementedError(f"\"arange\" not implemented for '{dtype}'")
     if (end - start) * step < 0:
         raise RuntimeError(
             f"upper bound and lower bound inconsistent with step sign: {start}, {end}, {step}"
@@ -76,9 +76,33 @@ def arange(
     return make_at(lambda _, kind: values.astype(kind), (count,), dtype, device, requires_grad)
 
 
-def _check_steps(steps: int) -> None:
+def _ends(name: str, start: Any, end: Any, steps: int, dtype: Any) -> tuple[Any, Any, Any]:
+    """Both ends as numbers, and the dtype."""
+    start, end = _number(start), _number(end)
+    if isinstance(start, complex) or isinstance(end, complex):
+        if dtype is None:
+            dtype = scalar_dtype(1j)
+        elif numpy_dtype(dtype).kind != "c":
+            raise RuntimeError(f"{name}(): complex numbers can't be safely cast to {dtype}")
     if steps < 0:
         raise RuntimeError(f"number of steps must be non-negative, got {steps}")
+    return start, end, dtype
+
+
+def _spaced(name: str, start: Any, end: Any, steps: int, kind: Any) -> Any:
+    """From either end, which the dtype must have, to the middle."""
+    if steps == 0:
+        return np.zeros(0)
+    start = fitted_number(start, as_dtype(kind))
+    if steps == 1:
+        return np.array([start])
+    if kind.kind == "b":
+        raise NotImplementedError(f"\"{name}\" not implemented for 'Bool'")
+    end = fitted_number(end, as_dtype(kind))
+    step, places = (end - start) / (steps - 1), np.arange(steps)
+    with np.errstate(all="ignore"):
+        from_end = end - step * (steps - 1 - places)
+        return np.where(places < steps // 2, start + step * places, from_end)
 
 
 @checked("start", "end", "steps", "out", *PLACE)
@@ -101,12 +125,9 @@ def linspace(
         device: ``"cpu"`` or ``"meta"``.
         requires_grad: Record operations on the result.
     """
-    start, end = _number(start), _number(end)
-    if dtype is None and (isinstance(start, complex) or isinstance(end, complex)):
-        dtype = scalar_dtype(1j)
-    _check_steps(steps)
+    start, end, dtype = _ends("linspace", start, end, steps, dtype)
     return make_at(
-        lambda shape, kind: np.linspace(start, end, shape[0]).astype(kind),
+        lambda shape, kind: _spaced("linspace", start, end, *shape, kind).astype(kind),
         (int(steps),),
         dtype,
         device,
@@ -136,12 +157,15 @@ def logspace(
         device: ``"cpu"`` or ``"meta"``.
         requires_grad: Record operations on the result.
     """
-    start, end = _number(start), _number(end)
-    if dtype is None and (isinstance(start, complex) or isinstance(end, complex)):
-        dtype = scalar_dtype(1j)
-    _check_steps(steps)
+    start, end, dtype = _ends("logspace", start, end, steps, dtype)
+
+    def make(shape: Any, kind: Any) -> Any:
+        with np.errstate(all="ignore"):
+            powers = np.power(base, _spaced("logspace", start, end, *shape, kind) * 1.0)
+            return powers.astype(kind)
+
     return make_at(
-        lambda shape, kind: np.logspace(start, end, shape[0], base=base).astype(kind),
+        make,
         (int(steps),),
         dtype,
         device,

@@ -334,8 +334,9 @@ class Tensor(_C.TensorBase):
                     f"fill_ only supports 0-dimension value tensor but got tensor with "
                     f"{value.ndim} dimensions."
                 )
-            number = 0 if self.is_meta else value.item()
-        number = _C.fitted_number(number, self.dtype)
+            number = 0 if self.is_meta else value.detach().to(self.dtype).item()
+        else:
+            number = _C.fitted_number(number, self.dtype)
         if not self.is_meta:
             self._array[...] = number
         _C.overwritten(self, value)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from typing import Any
 
 import numpy as np
@@ -161,11 +162,20 @@ def from_dlpack(ext_tensor: Any) -> Any:
 
 def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     """For flat indices the index along each dimension of a shape."""
-    sizes = (shape,) if isinstance(shape, int) else as_tuple(shape)
-    return tuple(
-        _C.from_array(np.asarray(part, np.int64))
-        for part in np.unravel_index(indices._array, sizes)
-    )
+    if indices.dtype.dtype.kind not in "iu":
+        raise TypeError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
+    if isinstance(shape, _C.TensorBase):
+        raise TypeError("expected 'shape' to be int or sequence of ints, but got a Tensor")
+    sizes = (shape,) if isinstance(shape, int) else tuple(map(operator.index, as_tuple(shape)))
+    if min(sizes, default=0) < 0:
+        raise ValueError(f"'shape' cannot have negative values, but got {sizes}")
+    rest, parts = indices._array.astype(np.int64), []
+    for size in reversed(sizes):
+        if size == 0 and rest.size:
+            raise RuntimeError("ZeroDivisionError: a dimension of size 0 has no indices")
+        rest, part = np.divmod(rest, size) if size else (rest, rest)
+        parts.append(_C.from_array(np.asarray(part)))
+    return tuple(reversed(parts))
 
 
 def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .values import Named, TensorValue
+
 
 class Allowed(NamedTuple):
     row: str
@@ -42,8 +44,21 @@ def arrays(failure: Any) -> list[Any]:
     return [t.array for t in failure.line.tensors]
 
 
+def given(f: Any) -> list[Any]:
+    """The numbers of a line."""
+    numbers = [*f.line.values, *f.line.keywords.values()]
+    return [v for v in numbers if isinstance(v, (int, float, complex))]
+
+
 def wrong_kind(f: Any) -> bool:
-    return f.line.misfit and f.word in ("accepted", "error type", "refused")
+    complex_for_real = (
+        f.word == "error type"
+        and any(isinstance(v, complex) for v in given(f))
+        and "cannot be converted" in message(f)
+        and f.ours.error[0] is TypeError
+    )
+    words = ("accepted", "error type", "refused", "structure")
+    return complex_for_real or (f.line.misfit and f.word in words)
 
 
 def derives_more(f: Any) -> bool:
@@ -56,6 +71,63 @@ def derives_more(f: Any) -> bool:
 
 def inplace_logic(f: Any) -> bool:
     return bare(f).startswith("logical_") and f.word in ("gradient is None", "requires_grad")
+
+
+def dimension_of_nothing(f: Any) -> bool:
+    names = ("cummax", "cummin", "roll", "cat", "concat", "concatenate")
+    return (
+        bare(f) in names
+        and is_empty(f)
+        and f.word == "refused"
+        and ("Dimension out of range" in f.ours.error[1])
+    )
+
+
+def cancelling_terms(f: Any) -> bool:
+    names = ("cumsum", "mean", "nanmean", "nansum", "sum")
+    return (
+        bare(f) in names and f.word == "value" and any((np.abs(a) > 1e9).any() for a in arrays(f))
+    )
+
+
+def fused_product(f: Any) -> bool:
+    """A product that overflows beside an infinity."""
+    return (
+        bare(f) in ("addcmul", "add", "sub")
+        and f.word == "value"
+        and (
+            any(np.isinf(a).any() for a in arrays(f) if a.dtype.kind in "fc")
+            and any((np.abs(a) > 1e18).any() for a in arrays(f))
+        )
+    )
+
+
+def overflowing_quotient(f: Any) -> bool:
+    return (
+        bare(f) in ("remainder", "mod", "imod", "fmod")
+        and f.word == "value"
+        and (any((np.abs(a) > 1e18).any() for a in arrays(f)))
+    )
+
+
+def infinite_as_integer(f: Any) -> bool:
+    dtypes = [v.name for v in f.line.keywords.values() if isinstance(v, Named)]
+    return (
+        bare(f) == "nansum"
+        and f.word == "value"
+        and any("int" in n for n in dtypes)
+        and any(np.isinf(a).any() for a in arrays(f) if a.dtype.kind == "f")
+    )
+
+
+def bytes_of_nothing(f: Any) -> bool:
+    one = any(a.ndim and (a.shape[-1] == 1 or 1 in a.shape and a.ndim > 1) for a in arrays(f))
+    return (
+        bare(f) == "view"
+        and f.word == "accepted"
+        and "stride" in message(f)
+        and (one or is_empty(f))
+    )
 
 
 def unordered_kernel(f: Any) -> bool:
@@ -72,7 +144,10 @@ def unordered_kernel(f: Any) -> bool:
 
 
 def no_half_kernel(f: Any) -> bool:
-    return f.word == "accepted" and "not implemented for 'Half'" in message(f)
+    """Of complex results too."""
+    return f.word == "accepted" and any(
+        f"not implemented for '{kind}'" in message(f) for kind in ("Half", "ComplexHalf")
+    )
 
 
 def equal_elements(f: Any) -> bool:
@@ -106,7 +181,8 @@ def complex_at_infinity(f: Any) -> bool:
         with np.errstate(all="ignore"):
             return a.dtype.kind == "c" and not (np.abs(a) < 1e18).all()
 
-    return f.word in ("value", "gradient value") and any(odd(a) for a in arrays(f))
+    results = [a for a in f.theirs.results if isinstance(a, np.ndarray)]
+    return f.word in ("value", "gradient value") and any(odd(a) for a in [*arrays(f), *results])
 
 
 def corner_of_activation(f: Any) -> bool:
@@ -151,10 +227,18 @@ def complex_alone(f: Any) -> bool:
 
 def odd_numbers(f: Any) -> bool:
     """NaN, infinite and enormous numbers as parameters: limits, factors, corrections."""
-    given = [*f.line.values, *f.line.keywords.values()]
-    odd = [v for v in given if isinstance(v, (int, float)) and not abs(v) < 1e10]
+    # Times the largest values that are drawn, they overflow.
+    kinds = [str(a.dtype) for a in arrays(f)]
+    kinds += [v.name for v in f.line.keywords.values() if isinstance(v, Named)]
+    limit = 6e4 if "float16" in kinds else 1e9
+    odd = [v for v in given(f) if not abs(v) < limit]
     fraction = bare(f) == "logit"  # of which the limit is a fraction
-    return f.word in ("value", "gradient value") and bool(odd or fraction and given[1:])
+    if f.word == "accepted":
+        return bool(odd) and "without overflow" in message(f)
+    if f.word == "backward accepted":
+        return bool(odd)
+    half = limit < 1e9 and f.word == "refused" and "without overflow" in f.ours.error[1]
+    return half or f.word in ("value", "gradient value") and bool(odd or fraction and given(f))
 
 
 def largest_integers(f: Any) -> bool:
@@ -187,7 +271,8 @@ def unique_nan(f: Any) -> bool:
 
 def trapezoids(f: Any) -> bool:
     words = ("value", "dtype", "shape", "requires_grad", "gradient is None")
-    return "trap" in bare(f) and f.word in words
+    broadcast = f.word == "accepted" and is_empty(f) and "must match the size" in message(f)
+    return "trap" in bare(f) and (broadcast or f.word in words)
 
 
 def moments_over_no_dimension(f: Any) -> bool:
@@ -216,6 +301,8 @@ def accident(f: Any) -> bool:
             "must have the same dtype, but got",
             "with a bool tensor is not supported",
             "on a bool tensor is not supported",
+            "two bool tensors is not supported",
+            "doesn't match the broadcast shape",
         )
     )
 
@@ -256,9 +343,27 @@ def whole_powers(f: Any) -> bool:
 
 def powers_of_nothing(f: Any) -> bool:
     return (
-        bare(f) in ("pow", "ipow")
+        bare(f) in ("pow", "ipow", "float_power")
         and f.word in ("value", "gradient value")
         and (any(a.dtype.kind == "c" for a in arrays(f)))
+    )
+
+
+def roots_of_infinity(f: Any) -> bool:
+    values = [*f.line.values, *f.line.keywords.values()]
+    return (
+        bare(f) in ("pow", "ipow")
+        and f.word == "value"
+        and any(isinstance(v, TensorValue) and v.array.size == 1 for v in values[1:])
+        and np.isneginf(arrays(f)[0]).any()
+    )
+
+
+def false_as_an_exponent(f: Any) -> bool:
+    return (
+        bare(f) in ("pow", "ipow")
+        and f.word == "gradient value"
+        and any(v is False for v in given(f))
     )
 
 
@@ -274,7 +379,12 @@ def whole_exponents(f: Any) -> bool:
 
 def order_of_factors(f: Any) -> bool:
     return (
-        bare(f) == "prod" and f.word == "value" and any(not np.isfinite(a).all() for a in arrays(f))
+        bare(f) == "prod"
+        and f.word == "value"
+        and (
+            any(not np.isfinite(a).all() for a in arrays(f))
+            or any(getattr(v, "name", "") == "float16" for v in f.line.keywords.values())
+        )
     )
 
 
@@ -282,13 +392,45 @@ def negative_in_place(f: Any) -> bool:
     return f.line.operation.name.rpartition(".")[2] in ("celu_", "elu_") and f.word == "refused"
 
 
+#: What messages of errors are about.
+FAULTS = {
+    "dimension": ("Dimension ", "too many indices", "non-zero size", "for scalar but got"),
+    "twice": ("appears multiple times", "repeated axis"),
+    "dtype": (
+        "not implemented for",
+        "same dtype",
+        "should match",
+        "long()",
+        "infer output dtype",
+        "only support floating",
+        "must be int32 or int64",
+        "to have dtype of long",
+        "Expected dtype",
+        "bool input",
+        "tensors used as indices",
+    ),
+    "number": ("without overflow", "dx as a real number", "can not be negative"),
+    "size": (
+        "non-negative",
+        "non-empty",
+        "same dimension as",
+        "0-dimensional value",
+        "reduce argument",
+    ),
+    "index": ("out of bounds", "out of range for", "out of range in"),
+    "shape": ("shape mismatch", "vector", "slice shapes", "dimensionality must match"),
+}
+
+
 def two_faults(f: Any) -> bool:
-    """A dimension out of range beside a dtype that is refused."""
-    if f.word != "error type" or f.theirs.error is None:
+    """The errors are about two things, as a dimension out of range beside a dtype."""
+    if f.word != "error type":
         return False
-    ours, dtypes = f.ours.error[1], ("not implemented for", "same dtype", "should match", "long()")
-    dims = ("Dimension ", "too many indices", "tensors used as indices")
-    return any(p in message(f) for p in dims) and any(p in ours for p in dtypes)
+    theirs, ours = (
+        {kind for kind, parts in FAULTS.items() if any(part in text for part in parts)}
+        for text in (message(f), f.ours.error[1])
+    )
+    return bool(theirs and ours and not theirs & ours)
 
 
 def triangle_that_is_not_read(f: Any) -> bool:
@@ -356,11 +498,19 @@ ALLOWED: list[Allowed] = [
     Allowed("`addmv` of a matrix without elements", nothing_times_a_vector),
     Allowed("powers of integers and bools by a tensor without dimensions", whole_powers),
     Allowed("powers with complex exponents", powers_of_nothing),
+    Allowed("powers of -infinity by a tensor", roots_of_infinity),
+    Allowed("the gradient of `0 ** False`", false_as_an_exponent),
     Allowed("the gradient of a number divided by a tensor", number_by_tensor),
     Allowed("`ldexp` of several dtypes", whole_exponents),
     Allowed("`prod` of infinite values", order_of_factors),
     Allowed("`celu_` with a negative factor", negative_in_place),
     Allowed("a line with two faults", two_faults),
+    Allowed("a dimension out of range of a tensor without", dimension_of_nothing),
+    Allowed("sums of large terms that cancel", cancelling_terms),
+    Allowed("`addcmul` whose product overflows", fused_product),
+    Allowed("remainders of quotients that overflow", overflowing_quotient),
+    Allowed("`nansum` of infinite values as integers", infinite_as_integer),
+    Allowed("`view(dtype)` of a tensor without elements", bytes_of_nothing),
     Allowed("gradients of `cholesky_solve` and `cholesky_inverse`", triangle_that_is_not_read),
     Allowed("signs and phases of vectors", phases_of_vectors),
     Allowed("`multi_margin_loss`, `multilabel_margin_loss` of an empty batch", uninitialized),
@@ -425,8 +575,8 @@ AVOIDED: list[Avoided] = [
 def is_avoided(line: Any) -> bool:
     name = line.operation.name.rstrip("_")
     given = [*line.values, *line.keywords.values()]
-    if name == "arange" and any(isinstance(v, (int, float)) and abs(v) > 1e6 for v in given):
-        return True  # more numbers than memory
+    if name in ("arange", "tensor_split", "Tensor.tensor_split") and any(isinstance(v, (int, float)) and abs(v) > 1e6 for v in given):
+        return True  # more numbers, or pieces, than memory
     return any(name in entry.names and entry.applies(line) for entry in AVOIDED)
 
 

@@ -198,6 +198,8 @@ def _by_schemas(name: str, method: bool) -> Iterator[Form]:
 def _form_of_schema(schema: Any) -> Form | None:
     """None for overloads that Python does not see: results that are given, names of dimensions."""
     form = []
+    if schema.overload_name.startswith("prim_"):
+        return None  # of TorchScript
     for a in schema.arguments:
         if a.name in LEFT_OUT and (a.kwarg_only or a.has_default_value()) and a.name != "out":
             continue
