@@ -86,8 +86,18 @@ PyObject *plain_item(PyObject *item) {
       PyArray_TYPE(as_tensor(item)->array) == NPY_UINT8) {
     return mask_of_bytes(as_tensor(item)->array);
   }
-  PyArrayObject *number = whole_number(item);
-  return number == nullptr ? Py_NewRef(item) : PyNumber_Index(as_object(number));
+  if (PyArrayObject *number = whole_number(item)) {
+    return PyNumber_Index(as_object(number));
+  }
+  if (is_tensor(item)) {
+    const int num = PyArray_TYPE(as_tensor(item)->array);
+    if (PyTypeNum_ISINTEGER(num) && num != NPY_INT64 && num != NPY_INT32) {
+      PyErr_SetString(PyExc_IndexError,
+                      "tensors used as indices must be long, int, byte or bool tensors");
+      return nullptr;
+    }
+  }
+  return Py_NewRef(item);
 }
 
 // The index with a final Ellipsis, so that NumPy answers with a view (never a scalar) whatever is
@@ -132,11 +142,19 @@ py::object full_index(PyObject *index, bool add_ellipsis) {
   return full;
 }
 
+PyArrayObject *array_of_item(PyObject *item) {
+  return is_tensor(item) ? as_tensor(item)->array : PyArray_Check(item) ? as_array(item) : nullptr;
+}
+
+// A mask, or a bool, which takes no dimension.
+bool is_mask(PyObject *item) {
+  PyArrayObject *array = array_of_item(item);
+  return array != nullptr ? PyArray_TYPE(array) == NPY_BOOL : PyBool_Check(item) != 0;
+}
+
 bool is_advanced(PyObject *item) {
-  PyArrayObject *array = is_tensor(item)       ? as_tensor(item)->array
-                         : PyArray_Check(item) ? as_array(item)
-                                               : nullptr;
-  return array != nullptr ? PyArray_NDIM(array) > 0 : PyList_Check(item) != 0;
+  PyArrayObject *array = array_of_item(item);
+  return is_mask(item) || (array != nullptr ? PyArray_NDIM(array) > 0 : PyList_Check(item) != 0);
 }
 
 // torch applies integers before index arrays, so that they do not count as index arrays themselves,
@@ -160,11 +178,9 @@ bool split_index(PyObject *full, py::object &basic, py::object &rest) {
     py::handle item(PyTuple_GET_ITEM(full, i));
     if (is_advanced(item.ptr())) {
       // A mask takes as many dimensions as it has.
-      PyArrayObject *array = is_tensor(item.ptr())       ? as_tensor(item.ptr())->array
-                             : PyArray_Check(item.ptr()) ? as_array(item.ptr())
-                                                         : nullptr;
-      bool is_mask = array != nullptr && PyArray_TYPE(array) == NPY_BOOL;
-      for (int d = 0; d < (is_mask ? PyArray_NDIM(array) : 1); ++d) {
+      PyArrayObject *array = array_of_item(item.ptr());
+      const int taken = !is_mask(item.ptr()) ? 1 : array == nullptr ? 0 : PyArray_NDIM(array);
+      for (int d = 0; d < taken; ++d) {
         first.append(all);
       }
       second.append(item);
@@ -331,6 +347,67 @@ PyObject *own_index(PyObject *index) {
 
 }  // namespace
 
+namespace {
+
+// The value as an array or a number. Where index arrays choose, a tensor must have the dtype, but
+// for one value for all elements of one mask, which must fit. Null on error.
+py::object converted_value(TensorObject *self, PyObject *full, PyObject *value) {
+  auto source = py::reinterpret_steal<py::object>(plain_value(value));
+  if (!source || !is_tensor(value) ||
+      PyArray_TYPE(as_array(source.ptr())) == PyArray_TYPE(self->array)) {
+    return source;
+  }
+  int arrays = 0;
+  bool one_mask = false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(full); ++i) {
+    PyObject *item = PyTuple_GET_ITEM(full, i);
+    if (is_advanced(item) && !PyBool_Check(item)) {
+      ++arrays;
+      one_mask = is_mask(item) && PyArray_NDIM(array_of_item(item)) > 0;
+    }
+  }
+  if (arrays == 0 || self->is_meta) {
+    return source;
+  }
+  if (arrays > 1 || !one_mask || PyArray_SIZE(as_array(source.ptr())) != 1) {
+    PyErr_Format(PyExc_RuntimeError,
+                 "Index put requires the source and destination dtypes match, got %s for the "
+                 "destination and %s for the source: convert the source with .to(dtype)",
+                 scalar_type_name(PyArray_TYPE(self->array)),
+                 scalar_type_name(PyArray_TYPE(as_array(source.ptr()))));
+    return {};
+  }
+  DTypeObject *dtype = dtype_of(self->array);
+  const auto number =
+      py::reinterpret_steal<py::object>(PyObject_CallMethod(source.ptr(), "item", nullptr));
+  const auto fitted = py::reinterpret_steal<py::object>(
+      number && dtype != nullptr ? fitted_number(number.ptr(), dtype) : nullptr);
+  return fitted ? source : py::object();
+}
+
+// A mask takes a vector in NumPy, and an array into one place: a TypeError is set. torch passes
+// over leading dimensions of size 1. False with an error set.
+bool set_without_leading_ones(PyObject *target, PyObject *index, PyObject *source) {
+  if (!PyErr_ExceptionMatches(PyExc_TypeError) || !PyArray_Check(source)) {
+    return false;
+  }
+  PyArrayObject *array = as_array(source);
+  int ones = 0;
+  while (ones < PyArray_NDIM(array) && PyArray_DIM(array, ones) == 1) {
+    ++ones;
+  }
+  if (ones == 0) {
+    return false;
+  }
+  PyErr_Clear();
+  PyArray_Dims rest{PyArray_DIMS(array) + ones, PyArray_NDIM(array) - ones};
+  const auto shorter =
+      py::reinterpret_steal<py::object>(PyArray_Newshape(array, &rest, NPY_CORDER));
+  return shorter && PyObject_SetItem(target, index, shorter.ptr()) == 0;
+}
+
+}  // namespace
+
 int mp_ass_subscript(PyObject *obj, PyObject *index, PyObject *value) {
   PyObject *given[3] = {obj, index, value};
   PyObject *answer;
@@ -379,7 +456,7 @@ int mp_ass_subscript(PyObject *obj, PyObject *index, PyObject *value) {
   if (!plain) {
     return -1;
   }
-  py::object source = py::reinterpret_steal<py::object>(plain_value(value));
+  py::object source = converted_value(self, full.ptr(), value);
   if (source && PyArray_Check(source.ptr()) && PyArray_NDIM(as_array(source.ptr())) > 0 &&
       PyArray_SIZE(as_array(source.ptr())) == 1) {
     // NumPy puts no array of one element into one place.
@@ -413,8 +490,9 @@ int mp_ass_subscript(PyObject *obj, PyObject *index, PyObject *value) {
   if (!own) {
     return -1;
   }
-  if (PyObject_SetItem(target.ptr(), own.ptr(), source.ptr()) < 0) {
-    if (PyErr_ExceptionMatches(PyExc_ValueError)) {
+  if (PyObject_SetItem(target.ptr(), own.ptr(), source.ptr()) < 0 &&
+      !set_without_leading_ones(target.ptr(), own.ptr(), source.ptr())) {
+    if (PyErr_ExceptionMatches(PyExc_ValueError) || PyErr_ExceptionMatches(PyExc_TypeError)) {
       py::error_already_set error;
       PyErr_Format(PyExc_RuntimeError, "assignment to a Tensor: %S", error.value().ptr());
     }

@@ -11,7 +11,7 @@ import numpy as np
 from modtree._C import TensorBase, as_dtype, fitted_number, get_default_dtype
 from modtree._ops.generic import rows_of, shared_evenly, wrap_dim
 from modtree._ops.registry import define, derive, export, not_differentiable, ops
-from modtree._ops.sort import refuse_keepdim
+from modtree._ops.sort import check_slices, refuse_keepdim
 
 _mode_result = namedtuple("mode", ["values", "indices"])  # type: ignore[name-match]
 _nanmedian_result = namedtuple("nanmedian", ["values", "indices"])  # type: ignore[name-match]
@@ -82,6 +82,8 @@ def histc(input: Any, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:  # no
         min: Lower end.
         max: Upper end.
     """
+    if bins <= 0:
+        raise RuntimeError(f"histc(): bins must be > 0, but got {bins}")
     limits = (fitted_number(limit, input.dtype) for limit in (min, max))
     return ops["histc"](input, bins, *limits)
 
@@ -112,8 +114,16 @@ def searchsorted(
     right = right if side is None else side == "right"
     values = input if isinstance(input, TensorBase) else np.asarray(input)
     kind = sorted_sequence.dtype.dtype
-    if "c" in (values.dtype.kind if isinstance(values, np.ndarray) else "", kind.kind):
-        raise NotImplementedError('"searchsorted" not implemented for complex numbers')
+    own = values.dtype if isinstance(values, np.ndarray) else values.dtype.dtype
+    if "c" in own.kind + kind.kind or own.kind == kind.kind == "b":
+        raise NotImplementedError(f'"searchsorted" not implemented for {own}')
+    lead = sorted_sequence.shape[:-1]
+    if sorted_sequence.ndim != 1 and (values.ndim == 0 or values.shape[:-1] != lead):
+        raise RuntimeError(
+            f"searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions "
+            f"of boundaries tensor and input value tensor must match, got "
+            f"{list(sorted_sequence.shape)} and {list(values.shape)}"
+        )
     if isinstance(values, np.ndarray) and values.dtype.kind == "i" and kind.kind in "iu":
         values = values.astype(kind)  # a number takes the dtype of what it is compared with
     found = ops["searchsorted"](sorted_sequence, values, right)
@@ -180,6 +190,7 @@ def unique_consecutive(
         dim = wrap_dim(dim, input.ndim)
         if input.ndim == 0:
             raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+        check_slices(input, dim)
     result = ops["unique_consecutive"](input, return_inverse, return_counts, dim)
     return result if return_inverse or return_counts else result[0]
 

@@ -95,7 +95,7 @@ def _scatter(x: Any, axis: int, index: Any, source: Any, mode: Any) -> Any:
 
 
 def _check_dtypes(x: Any, source: Any, mode: Any) -> None:
-    if isinstance(source, np.ndarray) and mode != "multiply" and source.dtype != x.dtype:
+    if isinstance(source, np.ndarray) and source.dtype != x.dtype:
         raise RuntimeError(
             f"scatter(): Expected self.dtype to be equal to src.dtype, got {x.dtype} and "
             f"{source.dtype}"

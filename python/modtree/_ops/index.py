@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from modtree._C import TensorBase, as_tuple, own_index
+from modtree._C import TensorBase, as_tuple, fitted_number, own_index
 from modtree._ops.generic import broadcasts_to, like_first, operation, wrap_dim
 from modtree._ops.indices import (
     check_long,
@@ -60,13 +60,13 @@ def _getitem_backward(g: Any, shape: tuple[int, ...], index: Any) -> Any:
     return sum_at(math.prod(shape), positions(tuple(shape), index), g).reshape(shape)
 
 
-def _as_picked(shape: tuple[int, ...], index: Any, values: Any) -> Any:
+def _as_picked(shape: tuple[int, ...], index: Any, values: Any, accumulate: bool) -> Any:
     """The values, where NumPy takes them otherwise than by broadcasting: those for a mask are a
     vector, and leading dimensions of size 1 are more than there are places for.
     """
     parts = index if isinstance(index, tuple) else (index,)
     masks = [isinstance(part, np.ndarray) and part.dtype.kind == "b" for part in parts]
-    if values.size == 1 and masks == [True]:
+    if values.size == 1 and masks == [True] and not accumulate:
         return values.reshape(())
     if not any(masks) and values.shape[0] != 1:
         return values
@@ -82,9 +82,12 @@ def _as_picked(shape: tuple[int, ...], index: Any, values: Any) -> Any:
 def _index_put(x: Any, index: Any, values: Any, accumulate: bool = False) -> Any:
     result, index = x.copy(), own_index(index)
     if isinstance(values, np.ndarray) and values.ndim:
-        values = _as_picked(x.shape, index, values)
+        values = _as_picked(x.shape, index, values, accumulate)
     if not accumulate:
-        result[index] = values
+        try:
+            result[index] = values
+        except TypeError as error:  # of one element, which NumPy takes as a number
+            raise RuntimeError(f"shape mismatch: {error}") from None
     elif x.dtype.kind in "fc":
         picked = positions(x.shape, index)
         values = np.broadcast_to(np.asarray(values, x.dtype), picked.shape)
@@ -118,7 +121,7 @@ def index_put(input: Any, indices: Any, values: Any, accumulate: bool = False) -
         values: A tensor that broadcasts to what they name.
         accumulate: Add instead of replacing.
     """
-    _check_values("index_put", input, values, indices)
+    _check_values("index_put", input, values, indices, accumulate)
     return ops["index_put"](input, _masked(indices), values, accumulate)
 
 
@@ -130,7 +133,7 @@ def index_put_(self: Any, indices: Any, values: Any, accumulate: bool = False) -
         values: A tensor that broadcasts to what they name.
         accumulate: Add instead of replacing.
     """
-    _check_values("index_put_", self, values, indices)
+    _check_values("index_put_", self, values, indices, accumulate)
     return ops["index_put"].inplace(self, _masked(indices), values, accumulate)
 
 
@@ -145,7 +148,9 @@ def _masked(indices: Any) -> Any:
 _INDEX_KINDS = ("int64", "int32", "uint8", "bool")
 
 
-def _check_values(name: str, input: Any, values: Any, indices: Any = ()) -> None:
+def _check_values(
+    name: str, input: Any, values: Any, indices: Any = (), accumulate: bool = False
+) -> None:
     """One value for all elements of a mask is converted; others have the dtype of the input."""
     kinds = [i.dtype.dtype for i in indices if isinstance(i, TensorBase)]
     if any(kind.name not in _INDEX_KINDS for kind in kinds):
@@ -155,8 +160,10 @@ def _check_values(name: str, input: Any, values: Any, indices: Any = ()) -> None
     ]
     if indices and sum(max(n, 1) for n in places) > input.ndim:
         raise IndexError(f"too many indices for tensor of dimension {input.ndim}")
-    masked = len(kinds) == 1 and kinds[0].name == "bool"
-    if values.dtype != input.dtype and not (masked and values.numel() == 1):
+    masked = len(kinds) == 1 and kinds[0].name == "bool" and not accumulate
+    if values.dtype != input.dtype and masked and values.numel() == 1:
+        fitted_number(values.item(), input.dtype)  # as masked_fill() does
+    elif values.dtype != input.dtype:
         raise RuntimeError(
             f"{name}(): source and destination must have the same dtype, got {values.dtype} for "
             f"the source and {input.dtype} for the destination: convert the source with .to(dtype)"

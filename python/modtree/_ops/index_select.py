@@ -29,6 +29,10 @@ def _index_select(x: Any, axis: int, index: Any) -> Any:
     if index.ndim > 1:
         raise IndexError("index_select(): Index is supposed to be a vector")
     wide, index_1d = at_least_1d(x), at_least_1d(index)
+    if x.ndim == 0 and index.size > 1:
+        raise RuntimeError(
+            f"index_select(): Index to scalar can have only 1 value, got {index.size} value(s)"
+        )
     if index.size and (index.min() < 0 or index.max() >= wide.shape[axis]):
         raise IndexError("index out of range in self")
     result = np.take(wide, index_1d, axis=axis)
@@ -64,8 +68,9 @@ def _index_add(x: Any, axis: int, index: Any, source: Any, alpha: Any) -> Any:
     wide, index = at_least_1d(result), index.reshape(-1)
     axis = wrap_dim(axis, wide.ndim)
     expected = (*wide.shape[:axis], index.size, *wide.shape[axis + 1 :])
+    one_scalar = (source.ndim == 0) != (x.ndim == 0)
     source = at_least_1d(source)
-    if source.shape != expected:
+    if source.shape != expected or one_scalar:
         raise RuntimeError(
             f"index_add(): source of shape {list(source.shape)} does not match {list(expected)}: "
             f"self's shape with the "
@@ -98,6 +103,20 @@ def _index_copy(x: Any, axis: int, index: Any, source: Any) -> Any:
             f"index_copy_(): When source and destination are not scalars, their dimensionality "
             f"must match, but got {source.ndim} and {x.ndim} dimensions"
         )
+    if copies:
+        given, shape = list(source.shape), list(wide.shape)
+        count = given.pop(axis) if x.ndim else given.pop(0)
+        del shape[axis]
+        if given != shape:
+            raise RuntimeError(
+                f"index_copy_(): Source/destination tensor must have same slice shapes, got "
+                f"{shape} and {given}"
+            )
+        if count != index.size:
+            raise IndexError(
+                f"index_copy_(): Number of indices ({index.size}) should be equal to "
+                f"source.size(dim) ({count})"
+            )
     if copies and not source.size:
         return result
     size = wide.shape[axis]
@@ -159,7 +178,7 @@ def index_copy(input: Any, dim: int, index: Any, source: Any) -> Any:
         index: Indices along ``dim``: a vector.
         source: The slices.
     """
-    return ops["index_copy"](input, dim, index, _not_scalar(source))
+    return ops["index_copy"](input, dim, index, _not_scalar(input, index, source))
 
 
 def index_copy_(self: Any, dim: int, index: Any, source: Any) -> Any:
@@ -170,7 +189,7 @@ def index_copy_(self: Any, dim: int, index: Any, source: Any) -> Any:
         index: Indices along ``dim``: a vector.
         source: The slices.
     """
-    return ops["index_copy"].inplace(self, dim, index, _not_scalar(source))
+    return ops["index_copy"].inplace(self, dim, index, _not_scalar(self, index, source))
 
 
 def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
@@ -197,8 +216,15 @@ def index_fill_(self: Any, dim: int, index: Any, value: Any) -> Any:
     return ops["index_copy"].inplace(self, dim, index, _one_value(self, value))
 
 
-def _not_scalar(source: Any) -> Any:
-    return source if source.ndim else source.reshape(1)
+def _not_scalar(input: Any, index: Any, source: Any) -> Any:
+    if source.ndim:
+        return source
+    if input.ndim > 1 and index.ndim < 2 and index.numel() == 1:
+        raise RuntimeError(
+            f"index_copy_(): Source/destination tensor must have same slice shapes, got a scalar "
+            f"for the shape {list(input.shape)}"
+        )
+    return source.reshape(1)
 
 
 def _check_filled(index: Any) -> None:
@@ -210,6 +236,10 @@ def _check_filled(index: Any) -> None:
 def _one_value(input: Any, value: Any) -> Any:
     """What index_fill() fills with: a number that fits, or a tensor without dimensions."""
     if not isinstance(value, TensorBase):
+        if isinstance(value, complex) and not input.is_complex():
+            raise RuntimeError(
+                "index_fill_(): Converting complex Scalar to non-complex type is not supported"
+            )
         return fitted_number(value, input.dtype)
     if value.ndim:
         raise RuntimeError(

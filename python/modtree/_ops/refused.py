@@ -16,7 +16,7 @@ __all__ = ["MEETING", "limits_of"]
 _MISSING = {
     "bool": (
         "abs absolute addbmm addbmm_ addcmul addcmul_ addmm addmv baddbmm_ bitwise_left_shift "
-        "bitwise_left_shift_ bitwise_right_shift bucketize ceil clamp dot fix floor floor_divide "
+        "bitwise_left_shift_ bitwise_right_shift ceil clamp dot fix floor floor_divide "
         "floor_divide_ fmod fmod_ frac gcd histc hypot igamma igamma_ igammac igammac_ lcm lerp "
         "kthvalue logaddexp logaddexp2 logcumsumexp matmul median mm mv nanmedian nextafter "
         "remainder round round_ threshold trace trunc trunc_divide vdot"

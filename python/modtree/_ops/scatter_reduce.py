@@ -37,7 +37,7 @@ def flat_indices_of(shape: tuple[int, ...], axis: int, index: Any) -> Any:
 
 def corner(source: Any, index: Any) -> Any:
     """The part of source that index covers, as a vector."""
-    part = source[tuple(slice(n) for n in index.shape)] if index.ndim else source
+    part = source[tuple(slice(n) for n in index.shape)] if index.ndim else source.reshape(-1)[:1]
     return part.reshape(-1)
 
 
@@ -71,6 +71,16 @@ def _scatter_reduce(
         x, index, source = (v.reshape(-1) for v in (x, index, source))
         return _scatter_reduce(x, axis, index, source, mode, include_self).reshape(shape)
     axis = wrap_dim(axis, x.ndim)
+    kind = x.dtype.kind
+    if kind == "c" and mode in ("amax", "amin") or kind == "b" and mode == "mean":
+        raise NotImplementedError(f'"scatter_reduce" by {mode} not implemented for {x.dtype}')
+    if any(n > source.shape[i] for i, n in enumerate(index.shape)) or any(
+        n > x.shape[i] for i, n in enumerate(index.shape) if i != axis
+    ):
+        raise RuntimeError(
+            f"Expected index {list(index.shape)} to be no larger than self {list(x.shape)} apart "
+            f"from dimension {axis} and to be no larger size than src {list(source.shape)}"
+        )
     check_bounds(index, x.shape[axis] if x.ndim else 1, axis)
     if index.size == 0:
         return x.copy()

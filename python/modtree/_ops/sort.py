@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 
 from modtree._C import kernels, own_index
-from modtree._ops.generic import kept, native, operation, shared_evenly, wrap_dim
+from modtree._ops.generic import (
+    kept,
+    native,
+    need_arrays,
+    operation,
+    shared_evenly,
+    wrap_dim,
+)
 from modtree._ops.indices import scattered
 from modtree._ops.reduce import axis_of, meta_of_reduction, reduction, require_size
 from modtree._ops.registry import define, derive, export, not_differentiable, ops
@@ -238,7 +245,11 @@ def sort(input: Any, dim: int = -1, descending: bool = False, stable: bool = Fal
         descending: The largest first.
         stable: Equal elements keep their order; they always do.
     """
-    order = ops["argsort"](input, dim, descending)
+    try:
+        order = ops["argsort"](input, dim, descending)
+    except AttributeError:
+        need_arrays("sort", input)
+        raise
     return _sort_result(ops["take_along_dim"](input, order, dim), order)
 
 
@@ -328,7 +339,18 @@ def unique(
         return_counts: Also how often each value occurs.
         dim: The dimension whose slices are compared; all elements without.
     """
+    if dim is not None:
+        check_slices(input, wrap_dim(dim, input.ndim))
     return ops["unique"](input, return_inverse, return_counts, dim)
+
+
+def check_slices(x: Any, dim: int) -> None:
+    """Slices without elements cannot be compared."""
+    if any(n == 0 for i, n in enumerate(x.shape) if i != dim):
+        raise RuntimeError(
+            f"There are 0 sized dimensions, and they aren't selected, so unique cannot be applied: "
+            f"got shape {list(x.shape)} and dim {dim}"
+        )
 
 
 def _unique(x: Any, inverse: bool, counts: bool, axis: Any) -> Any:

@@ -74,12 +74,12 @@ def inplace_logic(f: Any) -> bool:
 
 
 def dimension_of_nothing(f: Any) -> bool:
-    names = ("cummax", "cummin", "roll", "cat", "concat", "concatenate")
+    names = ("cummax", "cummin", "roll", "cat", "concat", "concatenate", "index_fill")
     return (
         bare(f) in names
         and is_empty(f)
         and f.word == "refused"
-        and ("Dimension out of range" in f.ours.error[1])
+        and ("out of range" in f.ours.error[1])
     )
 
 
@@ -88,6 +88,26 @@ def cancelling_terms(f: Any) -> bool:
     return (
         bare(f) in names and f.word == "value" and any((np.abs(a) > 1e9).any() for a in arrays(f))
     )
+
+
+def index_into_nothing(f: Any) -> bool:
+    """An index array beside what chooses nothing."""
+    results = [a for a in f.theirs.results if isinstance(a, np.ndarray)]
+    nothing = is_empty(f) or bare(f) == "setitem" or any(a.size == 0 for a in results)
+    names = ("index_put", "getitem", "setitem")
+    return (
+        bare(f) in names
+        and f.word == "refused"
+        and nothing
+        and ("out of bounds" in f.ours.error[1])
+    )
+
+
+def not_viewable(f: Any) -> bool:
+    if bare(f) == "isin" and f.word == "value" and f.line.keywords.get("assume_unique"):
+        return True  # and they are not
+    names = ("isin", "take_along_dim")
+    return bare(f) in names and f.word == "accepted" and "view size is not" in message(f)
 
 
 def fused_product(f: Any) -> bool:
@@ -209,7 +229,8 @@ def several_dtypes(f: Any) -> bool:
 
 
 def of_number_too_large(f: Any) -> bool:
-    return f.word in ("accepted", "error type") and "int too big" in message(f)
+    parts = ("int too big", "Overflow when unpacking")
+    return f.word in ("accepted", "error type") and any(part in message(f) for part in parts)
 
 
 def whole_dtype_of_a_gradient(f: Any) -> bool:
@@ -303,12 +324,13 @@ def accident(f: Any) -> bool:
             "on a bool tensor is not supported",
             "two bool tensors is not supported",
             "doesn't match the broadcast shape",
+            "at least one index must be provided",
         )
     )
 
 
 def index_out_of_range(f: Any) -> bool:
-    return f.word == "error type" and any(
+    return f.word in ("error type", "backward error type") and any(
         part in message(f)
         for part in (
             "out of DATA bounds",
@@ -399,6 +421,8 @@ FAULTS = {
     "dtype": (
         "not implemented for",
         "same dtype",
+        "same scalar type",
+        "self.dtype to be equal",
         "should match",
         "long()",
         "infer output dtype",
@@ -418,7 +442,16 @@ FAULTS = {
         "reduce argument",
     ),
     "index": ("out of bounds", "out of range for", "out of range in"),
-    "shape": ("shape mismatch", "vector", "slice shapes", "dimensionality must match"),
+    "shape": (
+        "shape mismatch",
+        "vector",
+        "slice shapes",
+        "dimensionality must match",
+        "number of dimensions",
+        "does not match",
+        "Number of indices",
+        "should have one element",
+    ),
 }
 
 
@@ -505,7 +538,9 @@ ALLOWED: list[Allowed] = [
     Allowed("`prod` of infinite values", order_of_factors),
     Allowed("`celu_` with a negative factor", negative_in_place),
     Allowed("a line with two faults", two_faults),
-    Allowed("a dimension out of range of a tensor without", dimension_of_nothing),
+    Allowed("a dimension, or an index, out of range of", dimension_of_nothing),
+    Allowed("a dimension, or an index, out of range of", index_into_nothing),
+    Allowed("`isin(assume_unique=True)`", not_viewable),
     Allowed("sums of large terms that cancel", cancelling_terms),
     Allowed("`addcmul` whose product overflows", fused_product),
     Allowed("remainders of quotients that overflow", overflowing_quotient),
@@ -575,8 +610,12 @@ AVOIDED: list[Avoided] = [
 def is_avoided(line: Any) -> bool:
     name = line.operation.name.rstrip("_")
     given = [*line.values, *line.keywords.values()]
-    if name in ("arange", "tensor_split", "Tensor.tensor_split") and any(isinstance(v, (int, float)) and abs(v) > 1e6 for v in given):
+    if name in ("arange", "tensor_split", "Tensor.tensor_split") and any(
+        isinstance(v, (int, float)) and abs(v) > 1e6 for v in given
+    ):
         return True  # more numbers, or pieces, than memory
+    if name.startswith("operator.") and not line.tensors:
+        return True  # Python's numbers
     return any(name in entry.names and entry.applies(line) for entry in AVOIDED)
 
 
