@@ -73,3 +73,163 @@ def test_slope_of_mvlgamma_at_minus_zero(lib):
     x = lib.tensor([-0.0], requires_grad=True)
     lib.mvlgamma(x, 1).backward()
     assert x.grad.tolist() == [-INF]
+
+
+def test_factors_of_float16_stay_in_float32(lib):
+    x = lib.tensor([0.001, -2.0], dtype=lib.float16)
+    assert (x * 1e5).tolist() == [100.0625, -INF]
+    assert (x / 1e5).tolist() == [0.0, -2.002716064453125e-05]
+    assert (1e5 / x * 0).isnan().tolist() == [True, False]
+    assert x.mul_(1e5).tolist() == [100.0625, -INF]
+    leaf = lib.tensor([1.0], dtype=lib.float16, requires_grad=True)
+    (leaf * 65536.0 * 2.0**-10).backward()
+    assert leaf.grad.isfinite().all()
+
+
+def test_roots_of_minus_infinity_and_minus_zero(lib):
+    assert lib.tensor([-INF], dtype=lib.float16).pow(0.5).tolist() == [INF]
+    assert lib.tensor([-INF]).pow(0.5).isnan().all()
+    assert lib.tensor([-0.0]).pow(-0.5).tolist() == [-INF]
+    assert lib.tensor([4.0]).pow(-2).tolist() == [0.0625]
+
+
+def test_no_power_has_no_slope():
+    x = mt.zeros(1, requires_grad=True)
+    (x**False).backward()
+    assert x.grad.tolist() == [0.0]
+
+
+def test_equal_neighbours_have_no_slope(lib):
+    x, y = (lib.tensor([INF, 1.0], requires_grad=True) for _ in range(2))
+    lib.nextafter(x, y).sum().backward()
+    assert x.grad.tolist() == y.grad.tolist() == [0.0, 0.0]
+
+
+def test_slope_of_acosh_on_its_branch_cut(lib):
+    x = lib.tensor(complex(-2.5, -0.0), dtype=lib.complex128, requires_grad=True)
+    lib.acosh(x).backward(lib.tensor(1 + 0j, dtype=lib.complex128))
+    assert x.grad.real.item() < 0
+
+
+def test_float16_is_rounded_and_divided_in_float32(lib):
+    x = lib.tensor([1.949, 3.0], dtype=lib.float16)
+    assert lib.round(x, decimals=1).tolist() == [1.900390625, 3.0]
+    assert abs(lib.sinc(x)[1].item()) < 1e-6
+
+
+def test_numbers_whose_product_is_beyond_64_bits(lib):
+    assert lib.add(lib.tensor([1]), 2**62, alpha=4).tolist() == [1]
+    same(lib.add(lib.tensor([1.0]), 2**40, alpha=2**40), [2.0**80])
+
+
+def test_factors_as_tensors_leave_the_dtype(lib):
+    x = lib.tensor([2.0])
+    assert lib.addcdiv(x, x, x, value=lib.tensor(2, dtype=lib.int64)).dtype == lib.float32
+
+
+def test_weights_without_dimensions_make_floats_of_integers(lib):
+    x = lib.lerp(lib.tensor([1]), lib.tensor([2]), lib.tensor(0.5))
+    assert (x.dtype, x.tolist()) == (lib.float32, [1.5])
+
+
+def test_bools_are_limited_by_one_tensor(lib):
+    x, limit = lib.tensor([True, False]), lib.tensor([False, False])
+    assert lib.clamp(x, max=limit).tolist() == [False, False]
+    assert x.clamp_(min=limit).tolist() == [True, False]
+
+
+def test_fill_casts_a_tensor(lib):
+    x = lib.ones(1, dtype=lib.int8)
+    assert x.fill_(lib.tensor(1000)).tolist() == [-24]
+
+
+def test_numbers_are_copied(lib):
+    x = lib.ones(2, dtype=lib.int8)
+    assert x.copy_(300).tolist() == [44, 44]
+    assert x.copy_(2.7).tolist() == [2, 2]
+    with pytest.raises(OverflowError):
+        x.copy_(2**70)
+    leaf = lib.ones(2, requires_grad=True)
+    y = leaf * 1
+    y.copy_(3).sum().backward()
+    assert leaf.grad.tolist() == [0.0, 0.0]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_sequences_are_spaced_from_both_ends(lib):
+    assert lib.linspace(-1.5, 2.7, 7, dtype=lib.int32).tolist() == [-1, 0, 0, 0, 1, 1, 2]
+    assert lib.linspace(0, NAN, 1).tolist() == [0.0]
+    assert lib.linspace(0, INF, 3)[0].isnan()
+    assert lib.logspace(0, NAN, 1).tolist() == [1.0]
+    assert lib.logspace(-1, 1, 3, 2, dtype=lib.int16).tolist() == [0, 1, 2]
+
+
+def test_unravelled_indices_wrap_around(lib):
+    found = lib.unravel_index(lib.tensor([7, -1]), (2, 3))
+    assert [part.tolist() for part in found] == [[0, 1], [1, 2]]
+    assert lib.unravel_index(lib.tensor([3]), ()) == ()
+
+
+def test_dimensions_and_turns_as_tensors_are_left_alone(lib):
+    dim, k = lib.tensor(-1), lib.tensor(-3)
+    lib.cummax(lib.ones(2, 2), dim)
+    lib.rot90(lib.ones(2, 2), k)
+    assert (dim.item(), k.item()) == (-1, -3)
+
+
+def test_the_mean_of_nothing_but_nan_has_a_nan_gradient(lib):
+    x = lib.tensor([NAN], requires_grad=True)
+    lib.nanmean(x).backward()
+    assert x.grad.isnan().all()
+
+
+def test_no_differences_need_no_dimension(lib):
+    assert lib.diff(lib.ones(2), 0, 5).tolist() == [1.0, 1.0]
+
+
+def test_a_mask_takes_values_behind_sizes_of_1(lib):
+    x, values = lib.zeros(1, 3), lib.tensor([[5.0, 6.0]], requires_grad=True)
+    x[lib.tensor([[True, False, True]])] = values
+    assert x.tolist() == [[5.0, 0.0, 6.0]]
+    x.sum().backward()
+    assert values.grad.tolist() == [[1.0, 1.0]]
+
+
+def test_bools_beside_ints_in_an_index_stay_in_their_place(lib):
+    x = lib.zeros(3, 2, 4)
+    assert x[1, :, True].shape == (2, 1, 4)
+    assert x[-2, ..., False].shape == (2, 4, 0)
+    assert x[1, :, True, [0, 1]].shape == (2, 2)
+
+
+def test_a_source_without_dimensions_is_one_factor(lib):
+    x, source = lib.tensor([3.0]), lib.tensor(2.0, requires_grad=True)
+    x.scatter_reduce(0, lib.tensor([0]), source, "prod").sum().backward()
+    assert source.grad.item() == 3.0
+
+
+def test_nothing_is_scattered_without_indices(lib):
+    source = lib.tensor(2.0, requires_grad=True)
+    (lib.zeros(3).scatter_add(0, lib.zeros(0, dtype=lib.int64), source).sum()).backward()
+    assert source.grad.item() == 0.0
+
+
+def test_counts_in_bins_at_their_edges(lib):
+    counts = lib.histc(lib.tensor([-1.05], dtype=lib.float64), 100, -1.5, 0)
+    assert counts.argmax().item() == 29
+
+
+def test_what_is_not_contiguous_is_looked_up():
+    x = mt.tensor([[1, 2], [3, 4]])
+    assert mt.isin(x.t(), x.t(), assume_unique=True).all()
+    assert mt.take_along_dim(x, mt.tensor([[0, 1], [2, 3]]).t()).tolist() == [1, 3, 2, 4]
+
+
+def test_remainders_of_quotients_that_overflow():
+    for count in (1, 100):
+        x = mt.full((count,), 1e30).remainder(mt.full((count,), 1e-20))
+        assert x.isfinite().all()
+
+
+def test_views_of_nothing():
+    assert mt.ones(2, 0).view(mt.int64).shape == (2, 0)

@@ -7,6 +7,8 @@ import math
 
 import pytest
 
+import modtree as mt
+
 ERRORS = {
     # special functions
     "m.complex(m.tensor([1]), m.tensor([1]))": RuntimeError,
@@ -18,6 +20,71 @@ ERRORS = {
     "m.polygamma(0, m.tensor([1j]))": NotImplementedError,
     "m.polygamma(2, m.tensor([1j]))": NotImplementedError,
     "m.igamma(m.tensor([1]), m.tensor([1]))": NotImplementedError,
+    # numbers that do not fit
+    "m.tensor([2], dtype=m.int8) ** 300": RuntimeError,
+    "m.tensor([2], dtype=m.uint8) ** -1": RuntimeError,
+    "m.ones(1).half() ** 70000": RuntimeError,
+    "m.ones(1, dtype=m.uint8).fill_(-0.5)": RuntimeError,
+    "m.ones(1, dtype=m.uint8).masked_fill(m.tensor([True]), m.tensor(-0.5))": RuntimeError,
+    "m.ones(1).masked_fill(m.tensor([True]), m.tensor(1e300, dtype=m.float64))": RuntimeError,
+    "m.tensor([1]).index_fill(0, m.tensor([0]), m.tensor(math.nan))": RuntimeError,
+    "m.tensor([True]).index_fill(0, m.tensor([0]), 1j)": RuntimeError,
+    "m.linspace(0, 300, 3, dtype=m.uint8)": RuntimeError,
+    "m.linspace(0, 1j, 3, dtype=m.float32)": RuntimeError,
+    "m.logspace(0, math.inf, 2, dtype=m.int16)": RuntimeError,
+    # dtypes
+    "m.clamp(m.tensor([True]), True)": NotImplementedError,
+    "m.ldexp(m.ones(1), m.tensor([True]))": NotImplementedError,
+    "m.tensor([1]).lerp_(m.tensor([1]), 0.5)": NotImplementedError,
+    "m.linspace(0, 1, 2, dtype=m.bool)": NotImplementedError,
+    "m.arange(3, dtype=m.bool)": NotImplementedError,
+    "m.unravel_index(m.tensor([True]), (1, 3))": TypeError,
+    "m.searchsorted(m.tensor([True]), m.tensor([True]))": NotImplementedError,
+    "m.searchsorted(m.ones(1), m.tensor([1j]))": NotImplementedError,
+    "m.tensor([1j]).scatter_reduce(0, m.tensor([0]), m.tensor([1j]), 'amax')": NotImplementedError,
+    "m.tensor([True]).scatter_reduce(0, m.tensor([0]), m.tensor([True]), 'mean')": (
+        NotImplementedError
+    ),
+    "m.ones(1).scatter(0, m.tensor([0]), m.tensor([True]), reduce='multiply')": RuntimeError,
+    # dimensions and shapes
+    "m.mean(m.zeros(0), 5)": IndexError,
+    "m.median(m.tensor(0.0), 5)": IndexError,
+    "m.nanmedian(m.tensor(0.0), 5)": IndexError,
+    "m.squeeze(m.ones(1, 2), (0, 0))": RuntimeError,
+    "m.unflatten(m.tensor(1), 0, [1])": RuntimeError,
+    "m.unflatten(m.ones(0, 2), 1, (3, 3))": RuntimeError,
+    "m.unflatten(m.ones(2), 0, (-1, -1))": RuntimeError,
+    "m.broadcast_shapes(3, (-1, 0))": RuntimeError,
+    "m.broadcast_shapes((-1, 3), (-1,))": ValueError,
+    "m.cat((m.ones(1), m.ones(1, 1)), -2)": IndexError,
+    "m.stack((m.ones(()), m.ones(3, 1)), -2)": IndexError,
+    "m.diff(m.ones(2, 2), 0, 0, prepend=m.ones(1, 3))": RuntimeError,
+    "m.diff(m.ones(2, 2), 1, 5, prepend=m.ones(2))": IndexError,
+    "m.trapezoid(m.tensor([2.0]), dx=True)": RuntimeError,
+    "m.searchsorted(m.ones(1, 1), -1)": RuntimeError,
+    "m.histc(m.zeros(0), 0)": RuntimeError,
+    "m.unique(m.zeros(1, 0), dim=0)": RuntimeError,
+    "m.unique_consecutive(m.zeros(1, 0), dim=0)": RuntimeError,
+    "m.sort((m.ones(1),))": TypeError,
+    "m.unravel_index(m.tensor([0]), (-1, 3))": ValueError,
+    # indices
+    "m.ones(2)[m.tensor([0], dtype=m.int8)]": IndexError,
+    "m.ones(2).__setitem__(m.tensor([0], dtype=m.int16), 1)": IndexError,
+    "m.ones(2).__setitem__(m.tensor([0]), m.tensor([1]))": RuntimeError,
+    "m.ones(2).__setitem__([0, 1], m.tensor([1, 2]))": RuntimeError,
+    "m.ones(2).__setitem__(m.tensor([True, True]), m.tensor([1, 2]))": RuntimeError,
+    "m.tensor([1]).__setitem__(m.tensor([True]), m.tensor(1j))": RuntimeError,
+    "m.ones(2, 2).__setitem__(m.ones(2, 2) > 0, m.ones(2, 2))": RuntimeError,
+    "m.tensor(1.0).__setitem__((), m.ones(2))": RuntimeError,
+    "m.ones(3).index_copy(0, m.tensor([0, 1]), m.ones(1))": IndexError,
+    "m.ones(3).index_copy(0, m.tensor(0), m.ones(3))": IndexError,
+    "m.ones(3, 2).index_copy(0, m.tensor([0]), m.ones(()))": RuntimeError,
+    "m.ones(3, 2).index_copy(0, m.tensor([0]), m.ones(1, 3))": RuntimeError,
+    "m.ones(1).index_add(0, m.tensor([0]), m.ones(()))": RuntimeError,
+    "m.index_select(m.tensor(1.0), 0, m.tensor([0, 0]))": RuntimeError,
+    "m.ones(2).index_put((m.tensor(1),), m.ones(0, 3))": RuntimeError,
+    "m.ones(1, 1).index_put((m.tensor([[True]]),), m.ones(1, 1), True)": RuntimeError,
+    "m.scatter_reduce(m.ones(3), 0, m.tensor([0, 1, 1]), m.ones(1), 'prod')": RuntimeError,
 }
 
 
@@ -26,3 +93,17 @@ def test_what_is_refused(lib, line):
     with pytest.raises(ERRORS[line]) as caught:
         eval(line, {"m": lib, "math": math})
     assert isinstance(caught.value, ERRORS[line])
+
+
+@pytest.mark.parametrize("function", ["cummax", "cummin"])
+def test_dimensions_of_nothing_are_looked_at(function):
+    with pytest.raises(IndexError):
+        getattr(mt, function)(mt.zeros(0), 5)
+    with pytest.raises(IndexError):
+        mt.roll(mt.zeros(0), 1, 5)
+
+
+def test_sums_of_weights_have_no_derivative(lib):
+    weights = lib.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError):
+        lib.bincount(lib.tensor([0, 1]), weights).sum().backward()

@@ -269,6 +269,7 @@ PyObject *op_call(OpObject *op, PyObject *const *args, Py_ssize_t nargs, PyObjec
   }
   if (num == NPY_HALF && op->fitting == kFittingSingle && !arguments.any_meta) {
     // A number that float16 has not made float32 of the result.
+    SilenceFloatErrors silence(SilenceFloatErrors::Work::native);
     PyArray_Descr *half = PyArray_DescrFromType(NPY_HALF);
     PyObject *narrow = PyArray_FromAny(result, half, 0, 0, NPY_ARRAY_FORCECAST, nullptr);
     Py_DECREF(result);

@@ -151,9 +151,17 @@ bool is_inexact_half(PyObject *number) {
   return digits != std::floor(digits) || steps != std::floor(steps) || std::fabs(value) > 65504;
 }
 
+// A number as an array of float32 without dimensions. New reference, null on error.
 PyObject *single_of(PyObject *number) {
-  return PyArray_FromAny(number, PyArray_DescrFromType(NPY_FLOAT), 0, 0, NPY_ARRAY_FORCECAST,
-                         nullptr);
+  const double value = PyFloat_AsDouble(number);
+  if (value == -1.0 && PyErr_Occurred()) {
+    return nullptr;
+  }
+  PyObject *array = PyArray_SimpleNew(0, nullptr, NPY_FLOAT);
+  if (array != nullptr) {
+    *static_cast<float *>(PyArray_DATA(as_array(array))) = static_cast<float>(value);
+  }
+  return array;
 }
 
 bool is_stored(PyObject *value) {

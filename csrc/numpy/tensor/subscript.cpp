@@ -351,7 +351,7 @@ namespace {
 
 // The value as an array or a number. Where index arrays choose, a tensor must have the dtype, but
 // for one value for all elements of one mask, which must fit. Null on error.
-py::object converted_value(TensorObject *self, PyObject *full, PyObject *value) {
+py::object converted_value(TensorObject *self, PyObject *index, PyObject *full, PyObject *value) {
   auto source = py::reinterpret_steal<py::object>(plain_value(value));
   if (!source || !is_tensor(value) ||
       PyArray_TYPE(as_array(source.ptr())) == PyArray_TYPE(self->array)) {
@@ -361,9 +361,9 @@ py::object converted_value(TensorObject *self, PyObject *full, PyObject *value) 
   bool one_mask = false;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(full); ++i) {
     PyObject *item = PyTuple_GET_ITEM(full, i);
-    if (is_advanced(item) && !PyBool_Check(item)) {
+    if (is_advanced(item) && !PyBool_Check(index)) {
       ++arrays;
-      one_mask = is_mask(item) && PyArray_NDIM(array_of_item(item)) > 0;
+      one_mask = is_mask(item) && !PyBool_Check(item) && PyArray_NDIM(array_of_item(item)) > 0;
     }
   }
   if (arrays == 0 || self->is_meta) {
@@ -456,7 +456,7 @@ int mp_ass_subscript(PyObject *obj, PyObject *index, PyObject *value) {
   if (!plain) {
     return -1;
   }
-  py::object source = converted_value(self, full.ptr(), value);
+  py::object source = converted_value(self, index, full.ptr(), value);
   if (source && PyArray_Check(source.ptr()) && PyArray_NDIM(as_array(source.ptr())) > 0 &&
       PyArray_SIZE(as_array(source.ptr())) == 1) {
     // NumPy puts no array of one element into one place.

@@ -126,7 +126,7 @@ def clamp_(self: Any, min: Any = None, max: Any = None) -> Any:  # noqa: A002
     except NotImplementedError:
         if (op := _of_bools(self, min, max)) is None:
             raise
-    return op.inplace(self, max if min is None else min)
+    return self.copy_(op(self, max if min is None else min))
 
 
 export("where", where)

@@ -29,6 +29,8 @@ def _bincount(x: Any, weights: Any, minlength: int) -> Any:
             f"bincount only supports 1-d non-negative integral inputs (got shape "
             f"{list(x.shape)}, {x.dtype})"
         )
+    if weights is not None and weights.dtype.kind == "c":
+        weights = weights.real
     result = np.bincount(x, weights, minlength)
     single = weights is not None and weights.dtype == np.float32
     return result.astype(np.float32) if single else result
@@ -42,7 +44,7 @@ def _histc(x: Any, bins: int, low: Any, high: Any) -> Any:
     if not low < high or not np.isfinite([low, high]).all():
         return np.histogram(x, bins, (low, high))[0].astype(x.dtype)  # which refuses it
     inside = x[(x >= low) & (x <= high)]
-    places = ((inside - low) / (high - low) * bins).astype(np.int64)
+    places = ((inside - low) * bins / (high - low)).astype(np.int64)
     return np.bincount(np.minimum(places, bins - 1), minlength=bins).astype(x.dtype)
 
 
@@ -384,7 +386,16 @@ def _unique_consecutive_refused(*_args: Any) -> Any:
 
 derive("unique_consecutive", _unique_consecutive_refused)
 
+
+def _bincount_refused(*_args: Any) -> Any:
+    raise NotImplementedError(
+        "bincount() has no derivative: call it on weights.detach(), or under modtree.no_grad()"
+    )
+
+
+derive("bincount", None, _bincount_refused)
+
 not_differentiable(
-    "bincount", "histc", "searchsorted", "isin", "gcd", "lcm", "mode_indices", "nanmedian_indices"
+    "histc", "searchsorted", "isin", "gcd", "lcm", "mode_indices", "nanmedian_indices"
 )
 derive("nanmedian", shared_evenly)

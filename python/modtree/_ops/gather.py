@@ -10,7 +10,7 @@ import numpy as np
 
 from modtree._C import TensorBase, as_dtype, fitted_number, kernels, own_index
 from modtree._ops.broadcast import broadcast_shapes
-from modtree._ops.generic import like_first, operation, wrap_dim
+from modtree._ops.generic import like_first, operation, wrap_dim, zeros_of
 from modtree._ops.indices import (
     along_axis,
     at_least_1d,
@@ -280,6 +280,8 @@ def _scatter_source(
     _refuse_product(mode)
     if not hasattr(source_like, "shape"):
         return None
+    if math.prod(index.shape) == 0:
+        return zeros_of(source_like.shape, g)
     picked = _gather_op(g, axis, index)
     if len(picked.shape) != len(source_like.shape):  # one of them has no dimensions
         picked = picked.reshape((1,) * len(source_like.shape))

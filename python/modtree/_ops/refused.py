@@ -36,7 +36,8 @@ _MISSING = {
         "erfinv fix floor floor_divide fmod frac gcd ge greater greater_equal gt histc hypot "
         "igamma igamma_ igammac igammac_ kthvalue lcm le less less_equal lgamma logaddexp2 "
         "logit logit_ lt max median min mode mvlgamma mvlgamma_ nanmedian nextafter polygamma "
-        "polygamma_ relu remainder round round_ sign signbit threshold trunc unique unique_consecutive xlogy"
+        "polygamma_ relu remainder round round_ sign signbit threshold trunc unique "
+        "unique_consecutive xlogy"
     ),
 }
 
@@ -48,8 +49,8 @@ _REFUSED = {
     ),
     "integers": "complex polar",
     "complex": (
-        "abs_ absolute_ argmax argmin argsort complex deg2rad fmax fmin heaviside isneginf isposinf "
-        "maximum minimum msort nanmean nansum polar rad2deg sort topk"
+        "abs_ absolute_ argmax argmin argsort complex deg2rad fmax fmin heaviside isneginf "
+        "isposinf maximum minimum msort nanmean nansum polar rad2deg sort topk"
     ),
 }
 

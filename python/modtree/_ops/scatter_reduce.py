@@ -37,8 +37,9 @@ def flat_indices_of(shape: tuple[int, ...], axis: int, index: Any) -> Any:
 
 def corner(source: Any, index: Any) -> Any:
     """The part of source that index covers, as a vector."""
-    part = source[tuple(slice(n) for n in index.shape)] if index.ndim else source.reshape(-1)[:1]
-    return part.reshape(-1)
+    if index.ndim != source.ndim:  # one of them has no dimensions
+        return source.reshape(-1)[: index.size]
+    return source[tuple(slice(n) for n in index.shape)].reshape(-1)
 
 
 def counts(size: int, indices: Any) -> Any:
