@@ -36,6 +36,11 @@ def message(failure: Any) -> str:
     return "" if error is None else error[1]
 
 
+def beyond(array: Any, limit: float) -> bool:
+    """Has it elements beyond a limit? NaN are none."""
+    return bool((np.abs(array.astype(complex if array.dtype.kind == "c" else float)) > limit).any())
+
+
 def is_empty(failure: Any) -> bool:
     return any(t.array.size == 0 for t in failure.line.tensors)
 
@@ -85,9 +90,7 @@ def dimension_of_nothing(f: Any) -> bool:
 
 def cancelling_terms(f: Any) -> bool:
     names = ("cumsum", "mean", "nanmean", "nansum", "sum")
-    return (
-        bare(f) in names and f.word == "value" and any((np.abs(a) > 1e9).any() for a in arrays(f))
-    )
+    return bare(f) in names and f.word == "value" and any(beyond(a, 1e9) for a in arrays(f))
 
 
 def index_into_nothing(f: Any) -> bool:
@@ -117,7 +120,7 @@ def fused_product(f: Any) -> bool:
         and f.word == "value"
         and (
             any(np.isinf(a).any() for a in arrays(f) if a.dtype.kind in "fc")
-            and any((np.abs(a) > 1e18).any() for a in arrays(f))
+            and any(beyond(a, 1e18) for a in arrays(f))
         )
     )
 
@@ -126,7 +129,7 @@ def overflowing_quotient(f: Any) -> bool:
     return (
         bare(f) in ("remainder", "mod", "imod", "fmod")
         and f.word == "value"
-        and (any((np.abs(a) > 1e18).any() for a in arrays(f)))
+        and (any(beyond(a, 1e18) for a in arrays(f)))
     )
 
 
@@ -287,6 +290,8 @@ def nan_among_limits(f: Any) -> bool:
         "cumprod",
         "scatter_reduce",
         "pow",
+        "ipow",
+        "float_power",
         "ldexp",
         "nan_to_num",
     ) and (f.word == "gradient value" and any(not np.isfinite(a).all() for a in arrays(f)))
@@ -382,7 +387,7 @@ def powers_of_nothing(f: Any) -> bool:
 def roots_of_infinity(f: Any) -> bool:
     values = [*f.line.values, *f.line.keywords.values()]
     return (
-        bare(f) in ("pow", "ipow")
+        bare(f) in ("pow", "ipow", "float_power")
         and f.word == "value"
         and any(isinstance(v, TensorValue) and v.array.size == 1 for v in values[1:])
         and np.isneginf(arrays(f)[0]).any()
