@@ -233,3 +233,9 @@ def test_remainders_of_quotients_that_overflow():
 
 def test_views_of_nothing():
     assert mt.ones(2, 0).view(mt.int64).shape == (2, 0)
+
+
+def test_repeated_no_times_has_a_gradient_of_zeros(lib):
+    x = lib.ones(2, requires_grad=True)
+    x.repeat(3, 0).sum().backward()
+    assert x.grad.tolist() == [0.0, 0.0]

@@ -126,7 +126,7 @@ def _incomplete(a: Any, x: Any, upper: bool) -> Any:
         else:
             result = _by_part(a, x, _lower, lambda a, x: 1 - _upper(a, x))
         if (large := a > _LARGER).any():
-            values = _of_large(*(np.asarray(v, np.float64) for v in (a, x)), upper)
+            values = _of_large(np.asarray(a, np.float64), np.asarray(x, np.float64), upper)
             result = np.where(large & (x > 0), values, result)
         # NaN beside a limit that settles the value has no part in it.
         all_below = ((a == 0) & (x > 0)) | (np.isposinf(x) & ~(a < 0) & ~np.isinf(a))

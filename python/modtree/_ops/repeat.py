@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from modtree._C import TensorBase, from_array
-from modtree._ops.generic import Array, as_ints, of_sequence, operation, wrap_dim
+from modtree._ops.generic import Array, as_ints, of_sequence, operation, wrap_dim, zeros_of
 from modtree._ops.registry import define, derive, export, ops
 
 _MOST = np.iinfo(np.intp).max
@@ -155,6 +155,8 @@ _sum = operation("sum")
 
 def _repeat_back(g: Any, _out: Any, x_like: Any, counts: Any) -> Any:
     shape = (1,) * (len(counts) - len(x_like.shape)) + tuple(x_like.shape)
+    if 0 in counts:
+        return zeros_of(x_like.shape, g)
     if min(counts, default=0) < 0:
         raise RuntimeError(f"repeat: invalid number of times in {list(counts)}")
     apart = tuple(n for pair in zip(counts, shape, strict=True) for n in pair)

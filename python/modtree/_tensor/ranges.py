@@ -127,7 +127,7 @@ def linspace(
     """
     start, end, dtype = _ends("linspace", start, end, steps, dtype)
     return make_at(
-        lambda shape, kind: _spaced("linspace", start, end, *shape, kind).astype(kind),
+        lambda shape, kind: _spaced("linspace", start, end, shape[0], kind).astype(kind),
         (int(steps),),
         dtype,
         device,
@@ -161,7 +161,7 @@ def logspace(
 
     def make(shape: Any, kind: Any) -> Any:
         with np.errstate(all="ignore"):
-            powers = np.power(base, _spaced("logspace", start, end, *shape, kind) * 1.0)
+            powers = np.power(base, _spaced("logspace", start, end, shape[0], kind) * 1.0)
             return powers.astype(kind)
 
     return make_at(
