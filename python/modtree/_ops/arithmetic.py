@@ -33,10 +33,7 @@ def _power(a: Any, b: Any, out: Any = None) -> Any:
     kind = a.dtype.kind
     if kind == "f" and b.ndim == 0:
         # The usual exponents have shorter ways, which torch takes too.
-        number = b.item()
-        # Of float16 it takes no root, which tells -infinity from infinity.
-        half_root = abs(number) == 0.5 and a.dtype == np.float16
-        short = None if half_root else _SHORT_POWERS.get(number)
+        short = _SHORT_POWERS.get(b.item())
         return np.power(a, b, out=out) if short is None else short(a, out)
     if kind == "b":
         if b.ndim:
@@ -53,11 +50,14 @@ def _power(a: Any, b: Any, out: Any = None) -> Any:
 
 # Up to so many elements NumPy's functions cost less than the call of a kernel.
 _SMALL = 64
+# Of float16 torch takes no roots, which tell -infinity from infinity.
 _SHORT_POWERS: dict[float, Any] = {
     2.0: np.square,
     3.0: lambda a, out: np.multiply(a * a, a, out),
-    0.5: np.sqrt,
-    -0.5: lambda a, out: np.reciprocal(np.sqrt(a), out),
+    0.5: lambda a, out: np.power(a, 0.5, out) if a.dtype == np.float16 else np.sqrt(a, out),
+    -0.5: lambda a, out: (
+        np.power(a, -0.5, out) if a.dtype == np.float16 else np.reciprocal(np.sqrt(a), out)
+    ),
     -1.0: np.reciprocal,
     -2.0: lambda a, out: np.reciprocal(a * a, out),
 }
