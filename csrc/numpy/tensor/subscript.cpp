@@ -154,7 +154,8 @@ bool is_mask(PyObject *item) {
 
 bool is_advanced(PyObject *item) {
   PyArrayObject *array = array_of_item(item);
-  return is_mask(item) || (array != nullptr ? PyArray_NDIM(array) > 0 : PyList_Check(item) != 0);
+  return array != nullptr ? PyArray_NDIM(array) > 0 || PyArray_TYPE(array) == NPY_BOOL
+                          : PyList_Check(item) != 0 || PyBool_Check(item) != 0;
 }
 
 // torch applies integers before index arrays, so that they do not count as index arrays themselves,
@@ -166,8 +167,11 @@ bool split_index(PyObject *full, py::object &basic, py::object &rest) {
   bool has_advanced = false;
   for (Py_ssize_t i = 0; i < n; ++i) {
     PyObject *item = PyTuple_GET_ITEM(full, i);
-    has_int |= PyLong_CheckExact(item) != 0;
-    has_advanced |= is_advanced(item);
+    if (PyLong_CheckExact(item)) {
+      has_int = true;
+    } else if (!PySlice_Check(item) && item != Py_Ellipsis) {
+      has_advanced |= is_advanced(item);
+    }
   }
   if (!has_int || !has_advanced) {
     return false;
