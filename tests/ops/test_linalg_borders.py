@@ -225,3 +225,87 @@ def test_the_norm_of_one_number_does_not_overflow(p):
     same(lambda lib: lib.linalg.vector_norm(lib.from_numpy(x), p, dim=1))
     if abs(p) <= 3:
         same(differentiated(lambda lib, x: lib.linalg.vector_norm(x, p, dim=1), x))
+
+
+def test_householder_product_of_nothing_has_a_gradient():
+    a = mt.zeros(2, 0, requires_grad=True)
+    mt.linalg.householder_product(a, mt.zeros(0)).sum().backward()
+    assert a.grad.shape == (2, 0)
+
+
+def test_the_exponential_of_float16_is_finite():
+    x = FULL.astype("float16") / 4
+    expected = mt.linalg.matrix_exp(mt.from_numpy(x.astype("float32")))
+    assert np.allclose(mt.linalg.matrix_exp(mt.from_numpy(x)), expected, rtol=1e-2)
+
+
+def test_least_squares_of_a_batch_with_one_right_hand_side():
+    a = mt.from_numpy(np.stack([FULL, FULL * 2, FULL * 4, FULL * 8]))
+    b = mt.from_numpy(RIGHT)
+    assert np.allclose(mt.linalg.lstsq(a, b).solution, mt.linalg.solve(a, b))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "m.norm(i, dtype=m.float64)",
+        "m.norm(x, dtype=m.float32)",
+        "m.norm(x, dtype=m.complex128)",
+        "m.norm(c, dtype=m.float64)",
+        "m.linalg.vector_norm(x.float(), dtype=m.float64)",
+        "m.linalg.vector_norm(x, 1j)",
+        "m.linalg.matrix_norm(x, 1, 0)",
+        "m.linalg.matrix_norm(x, 0.5, (5, 6))",
+        "m.linalg.matrix_norm(x.half(), 'nuc', dtype=m.float64)",
+        "m.linalg.matrix_norm(i, dtype=m.float64)",
+        "m.linalg.matrix_norm(x, dtype=m.float32)",
+        "m.linalg.matrix_norm(m.ones(1, 0, requires_grad=True), 2).requires_grad",
+        "m.linalg.matrix_norm(m.ones(0, 0, requires_grad=True), 1).requires_grad",
+        "m.linalg.cond(m.ones(1, 0))",
+        "m.linalg.cond(m.ones(2, 3, 0), -1)",
+        "m.linalg.cond(m.ones(0, 2), 'nuc')",
+        "m.linalg.cond(m.ones(0, 2), 3)",
+        "m.linalg.cond(m.ones(0, 2, 3, requires_grad=True)).requires_grad",
+        "m.linalg.matrix_rank(x, 3.5)",
+        "m.linalg.matrix_rank(x, 3.5, True)",
+        "m.linalg.matrix_rank(x, m.tensor([1.0, 9.0]))",
+        "m.linalg.matrix_rank(x, m.tensor([1.0, 1j]))",
+        "m.linalg.matrix_rank(x[:2], hermitian=True)",
+        "m.linalg.matrix_rank(m.stack([x, x]), m.ones(3))",
+        "m.linalg.matrix_rank(x[0])",
+        "m.linalg.pinv(x, m.tensor([0.1]))",
+        "m.linalg.pinv(x, m.tensor([[0.1], [0.9]]))",
+        "m.linalg.pinv(x, m.tensor([0.1], requires_grad=True))",
+        "m.linalg.pinv(x, m.tensor([1j]))",
+        "m.linalg.pinv(m.stack([x, x]), m.ones(3))",
+        "m.linalg.pinv(x[0])",
+        "m.linalg.pinv(x[0], atol=0.5)",
+        "m.linalg.pinv(m.ones(2, 0, 3), m.ones(7))",
+        "m.linalg.lstsq(x, x[0])",
+        "m.linalg.lstsq(x[0], x)",
+        "m.linalg.lstsq(x.requires_grad_(), x).residuals.requires_grad",
+        "m.linalg.solve(x, x[0, 0])",
+        "m.linalg.solve(x[0], x, left=False)",
+        "m.linalg.solve_triangular(x, i[:, :1], upper=True)",
+        "m.cholesky_solve(i[:, :1], x)",
+        "m.linalg.svd(x, driver='gesvd')",
+        "m.linalg.svdvals(x, driver='gesvd')",
+        "m.svd(x[0], compute_uv=False)",
+        "m.linalg.tensorinv(x[0])",
+        "m.linalg.vander(x.half())",
+        "m.renorm(x, 2, 5, 1j)",
+        "m.renorm(x, 2, 5, -1)",
+    ],
+)
+def test_arguments_and_what_is_refused(line):
+    arrays = {"x": FULL, "c": COMPLEX, "i": np.ones((3, 3), "int64")}
+    same(lambda lib: eval(line, {"m": lib, **{k: lib.from_numpy(v) for k, v in arrays.items()}}))
+
+
+@pytest.mark.parametrize("name", ["eig", "eigh", "svd"])
+def test_a_loss_that_depends_on_phases_is_refused(name):
+    def program(lib, x):
+        vectors = getattr(lib.linalg, name)(x)[1 if name != "svd" else 0]
+        return (vectors * lib.from_numpy(COMPLEX)).sum().abs()
+
+    same(differentiated(program, HERMITIAN))

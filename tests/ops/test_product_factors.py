@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.same import same
+from helpers.same import differentiated, same
+
+import modtree as mt
 
 SHAPES = {
     "addmm": ((2, 2), (2, 2), (2, 2)),
@@ -64,3 +66,73 @@ def test_what_is_added_is_not_larger_than_the_product(name):
         return getattr(lib, name)(start.expand(3, 2, *start.shape), *factors)
 
     same(program)
+
+
+def test_kron_of_memory_in_another_order():
+    a = np.arange(24.0).reshape(1, 2, 3, 4)
+    turned = mt.from_numpy(a.copy("F"))
+    assert np.array_equal(mt.kron(turned, turned), np.kron(a, a))
+
+
+@pytest.mark.parametrize(
+    "equation", ["ij->i", "ii", "ij,jk->ik", "ij,kl->il", "ij,j->", "i...->...", "ij->ij"]
+)
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "bool", "int64"])
+def test_sums_of_integers_in_einsum_are_int64(equation, dtype):
+    terms = equation.partition("->")[0].split(",")
+    shapes = [(2,) * len(term.replace("...", "x")) for term in terms]
+    same(lambda lib: lib.einsum(equation, *[lib.from_numpy(np.ones(s, dtype)) for s in shapes]))
+
+
+@pytest.mark.parametrize("equation", ["i,j->ij", ",j->", "i,i->i", "i,i->", "ij,jk->ik"])
+def test_einsum_of_several_dtypes(equation):
+    ranks = [len(term) for term in equation.partition("->")[0].split(",")]
+    arrays = [np.ones((2,) * n, d) for n, d in zip(ranks, ("float32", "float64"), strict=True)]
+    same(lambda lib: lib.einsum(equation, *map(lib.from_numpy, arrays)))
+    if equation == "i,j->ij":
+        same(differentiated(lambda lib, *x: lib.einsum(equation, *x), *arrays))
+
+
+def test_what_einsum_refuses():
+    same(lambda lib: lib.einsum("ij,jk->ik", []))
+    same(lambda lib: lib.einsum("ii", lib.ones(2, 1)))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "m.inner(b, b)",
+        "m.inner(b[0], b[0])",
+        "m.tensordot(b, b)",
+        "m.tensordot(b, b, 0)",
+        "m.mv(s, s)",
+        "m.matmul(x, 1)",
+        "x @ 1",
+        "2.0 @ x",
+        "m.cartesian_prod(x)",
+        "m.chain_matmul(x, x[0])",
+        "m.chain_matmul(x)",
+        "m.addr(s.long(), h[0], h[0], beta=2.5)",
+        "m.addr(b, x[0], x[0], beta=3)",
+        "m.addmm(h, h, h, beta=2**40)",
+        "m.addmv(h[0], h, h[0], beta=2**40)",
+        "m.baddbmm(h[None], h[None], h[None], alpha=-(2**31) - 1)",
+        "m.linalg.vecdot(x[0], x[0, :1])",
+        "m.linalg.vecdot(x[0], x[0], dim=1)",
+        "m.nn.functional.bilinear(x, x, x)",
+        "m.nn.functional.bilinear(x, x, s)",
+        "m.nn.functional.bilinear(x, x, x[None], s.reshape(1).double())",
+        "m.nn.functional.bilinear(x, x[0], x[None])",
+        "m.nn.functional.bilinear(x, x, x[None].double())",
+    ],
+)
+def test_dtypes_and_shapes_of_products(line):
+    names = {
+        "x": np.ones((2, 2), "float32"),
+        "h": np.full((2, 2), 1.5, "float16"),
+        "b": np.ones((2, 2), "bool"),
+        "s": np.float32(2.0).reshape(()),
+    }
+    same(
+        lambda lib: eval(line, {"m": lib, **{k: lib.from_numpy(v) for k, v in names.items()}}),
+    )

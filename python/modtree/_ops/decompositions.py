@@ -39,12 +39,16 @@ def _check(name: str, x: Any, square: bool = True) -> None:
             f"linalg.{name}: A must be batches of square matrices, but they are {x.shape[-2]} by "
             f"{x.shape[-1]} matrices"
         )
-    if x.dtype.kind not in "fc":
+    need_precision(name, x.dtype)
+
+
+def need_precision(name: str, dtype: Any) -> None:
+    if dtype.kind not in "fc":
         raise NotImplementedError(
             f"linalg.{name}: Expected a floating point or complex tensor as input. Got "
-            f"{x.dtype}; convert with .float()"
+            f"{dtype}; convert with .float()"
         )
-    if x.dtype == np.float16:
+    if dtype == np.float16 and name != "matrix_exp":
         raise NotImplementedError(f"linalg.{name}: Low precision dtypes not supported. Got Half")
 
 
@@ -114,11 +118,18 @@ def _svdvals(x: Any) -> Any:
     return np.linalg.svd(x, compute_uv=False)
 
 
+def tolerance(values: Any, shape: Any, atol: Any, rtol: Any) -> Any:
+    """What counts as zero among the singular values of matrices of this shape."""
+    if rtol is None:
+        rtol = max(shape[-2:]) * np.finfo(values.dtype).eps
+        if atol is not None:
+            rtol = np.where(np.asarray(atol) > 0, 0.0, rtol)
+    return np.maximum(0.0 if atol is None else atol, rtol * values[..., :1])
+
+
 def _pinv(x: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:
     u, s, vh = np.linalg.svd(x, full_matrices=False, hermitian=hermitian)
-    if rtol is None:
-        rtol = 0.0 if atol else max(x.shape[-2:]) * np.finfo(s.dtype).eps
-    limit = np.maximum(atol or 0.0, rtol * s[..., :1])
+    limit = tolerance(s, x.shape, atol, rtol)
     inverse = np.where(
         s > limit, np.reciprocal(np.where(s > limit, s, s.dtype.type(1))), s.dtype.type(0)
     )
@@ -207,6 +218,8 @@ _PADE_LIMIT = 5.37
 def _matrix_exp(x: Any) -> Any:
     if x.size == 0:
         return x.copy()
+    if x.dtype == np.float16:
+        return _matrix_exp(x.astype(np.float32)).astype(np.float16)
     size = np.abs(x).sum(-2).max()
     squarings = (
         max(int(np.ceil(np.log2(size / _PADE_LIMIT))), 0) if np.isfinite(size) and size else 0
@@ -435,6 +448,20 @@ def _qr_tall(g_q: Any, g_r: Any, q: Any, r: Any) -> Any:
     return adjoint(_solve_op(r, adjoint(top)))
 
 
+def _check_phases(name: str, *turns: Any) -> None:
+    """Vectors come up to a factor of absolute value 1: what depends on it has no derivative. The
+    parts of the gradient along these factors are the given numbers, which must add up to 0.
+    """
+    arrays = [np.asarray(t.detach() if isinstance(t, TensorBase) else t) for t in turns]
+    first, second = arrays[0], -arrays[1] if len(arrays) > 1 else np.zeros_like(arrays[0])
+    if not np.allclose(first, second, rtol=1e-2, atol=1e-2):
+        raise RuntimeError(
+            f"{name}_backward: The vectors in the complex case are specified up to multiplication "
+            "by e^{i phi}. The specified loss function depends on this quantity, so it is "
+            "ill-defined."
+        )
+
+
 def _svd_back(g: Any, out: Any, _x: Any, full: bool) -> Any:
     g_u, g_s, g_vh = g
     u, s, vh = out
@@ -451,6 +478,10 @@ def _svd_back(g: Any, out: Any, _x: Any, full: bool) -> Any:
     gaps = (row - column) * (row + column) + eye(k, s)
     core: Any = 0
     in_u = in_v = None
+    if is_complex(u):
+        parts = [] if g_u is None else [adjoint(u) @ g_u]
+        parts += [] if g_vh is None else [vh @ adjoint(g_vh)]
+        _check_phases("svd", *(_diagonal(part, 0, -2, -1).imag for part in parts))
     if g_u is not None:
         in_u = adjoint(u) @ g_u
         skew = in_u - adjoint(in_u)
@@ -486,6 +517,8 @@ def _eigh_back(g: Any, out: Any, _x: Any, uplo: str) -> Any:
         return (vectors * g_values[..., None, :]) @ adjoint(vectors)
     gaps = values[..., None, :] - values[..., :, None] + eye(values.shape[-1], values)
     core = adjoint(vectors) @ g_vectors / gaps
+    if is_complex(core):
+        _check_phases("linalg_eigh", _diagonal(core, 0, -2, -1).imag)
     core = core - _diag(_diagonal(core, 0, -2, -1))
     if g_values is not None:
         core = core + _diag(g_values)
@@ -501,7 +534,9 @@ def _eig_back(g: Any, out: Any, x_like: Any) -> Any:
         core = _diag(g_values)
     else:
         inner = turned @ g_vectors
-        length = _diagonal(inner, 0, -2, -1).real
+        along = _diagonal(inner, 0, -2, -1)
+        _check_phases("linalg_eig", along.imag)
+        length = along.real
         inner = inner - turned @ (vectors * length[..., None, :])
         gaps = values[..., None, :] - values[..., :, None]
         core = inner / (conj(gaps) + eye(values.shape[-1], values))

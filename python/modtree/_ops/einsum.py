@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from modtree._C import as_tuple
+from modtree._C import _promote_types as promote_types
+from modtree._C import as_dtype, as_tuple
 from modtree._ops.generic import conj, operation, operation_of_list
 from modtree._ops.matrix_product import matmul
 from modtree._ops.registry import define, derive, export, ops
@@ -85,6 +86,8 @@ def sizes_of(xs: Any, inputs: tuple[Labels, ...]) -> dict[int, int]:
     """Label -> size; dimensions of size 1 fit any other."""
     sizes: dict[int, int] = {}
     for number, (x, labels) in enumerate(zip(xs, inputs, strict=True)):
+        if len(set(labels)) < len(labels):
+            _check_diagonal(number, x, labels)
         for axis, (label, size) in enumerate(zip(labels, x.shape, strict=True)):
             have = sizes.setdefault(label, size)
             if have == 1:
@@ -98,19 +101,37 @@ def sizes_of(xs: Any, inputs: tuple[Labels, ...]) -> dict[int, int]:
     return sizes
 
 
+def _check_diagonal(number: int, x: Any, labels: Labels) -> None:
+    sizes: dict[int, int] = {}
+    for label, size in zip(labels, x.shape, strict=True):
+        if sizes.setdefault(label, size) != size:
+            raise RuntimeError(
+                f"einsum(): subscript {_name(label)} is repeated for operand {number} but the "
+                f"sizes don't match, {size} != {sizes[label]}"
+            )
+
+
 def _contract_all(xs: Any, inputs: tuple[Labels, ...], output: Labels) -> Any:
     sizes = sizes_of(xs, inputs)
     items = [_prepared(x, labels, sizes) for x, labels in zip(xs, inputs, strict=True)]
     while len(items) > 1:
-        i, j = _next_pair(items, output, sizes) if len(items) > 2 else (0, 1)
+        # Of integers and several dtypes, which partial sums there are decides the dtype.
+        choose = len(items) > 2 and _are_of_one_kind(items)
+        i, j = _next_pair(items, output, sizes) if choose else (0, 1)
         second, first = items.pop(j), items.pop(i)
         keep = set(output).union(*(labels for _, labels in items))
-        items.append(_contract(*first, *second, keep))
-    x, labels = _summed(*items[0], set(output))
+        product = _contract(*first, *second, keep)
+        items.insert(i if not choose else len(items), product)
+    x, labels = _summed(*items[0], set(output), len(xs) == 1)
     result = x.transpose([labels.index(label) for label in output]) if labels != output else x
     # The result has memory of its own: it may be written to.
     own = result.base is None and not any(result is given for given in xs)
     return result if own else result.copy()
+
+
+def _are_of_one_kind(items: Any) -> bool:
+    dtype = items[0][0].dtype
+    return dtype.kind not in "biu" and all(x.dtype == dtype for x, _ in items)
 
 
 def _prepared(x: Any, labels: Labels, sizes: dict[int, int]) -> tuple[Any, Labels]:
@@ -128,12 +149,16 @@ def _prepared(x: Any, labels: Labels, sizes: dict[int, int]) -> tuple[Any, Label
     return x, labels
 
 
-def _summed(x: Any, labels: Labels, keep: set[int]) -> tuple[Any, Labels]:
+def _summed(x: Any, labels: Labels, keep: set[int], alone: bool) -> tuple[Any, Labels]:
+    """Integers are summed as int64; of several operands not along a size of 1."""
     drop = tuple(i for i, label in enumerate(labels) if label not in keep)
     if not drop:
         return x, labels
+    dtype = x.dtype
+    if dtype.kind in "biu" and (alone or any(x.shape[i] != 1 for i in drop)):
+        dtype = np.dtype(np.int64)
     return (
-        np.asarray(np.add.reduce(x, axis=drop, dtype=x.dtype)),
+        np.asarray(np.add.reduce(x, axis=drop, dtype=dtype)),
         tuple(label for label in labels if label in keep),
     )
 
@@ -155,8 +180,10 @@ def _next_pair(items: Any, output: Labels, sizes: dict[int, int]) -> tuple[int, 
 
 def _contract(a: Any, la: Labels, b: Any, lb: Labels, keep: set[int]) -> tuple[Any, Labels]:
     """The product of two operands, summed over the labels that nobody else needs."""
-    a, la = _summed(a, la, keep.union(lb))
-    b, lb = _summed(b, lb, keep.union(la))
+    a, la = _summed(a, la, keep.union(lb), False)
+    b, lb = _summed(b, lb, keep.union(la), False)
+    if a.dtype != b.dtype or a.dtype.kind in "biu":
+        a, b, la, lb = _of_one_dtype(a, la, b, lb, keep)
     shared = [label for label in la if label in lb]
     batch = [label for label in shared if label in keep]
     inner = [label for label in shared if label not in keep]
@@ -178,12 +205,44 @@ def _contract(a: Any, la: Labels, b: Any, lb: Labels, keep: set[int]) -> tuple[A
     return product.reshape(shape), labels
 
 
+def _of_one_dtype(
+    a: Any, la: Labels, b: Any, lb: Labels, keep: set[int]
+) -> tuple[Any, Any, Labels, Labels]:
+    """Factors of several dtypes meet in one, unless the product is one of matrices."""
+    sizes = dict(zip(la, a.shape, strict=True))
+    inner = [label for label in la if label in lb and label not in keep]
+    if any(sizes[label] != 1 for label in inner):
+        if a.dtype != b.dtype:
+            raise RuntimeError(
+                f"einsum(): expected factors of one dtype, but got {a.dtype} and {b.dtype}: "
+                f"convert with .to(dtype) first"
+            )
+        if a.dtype.kind == "b":
+            raise NotImplementedError("\"bmm\" not implemented for 'Bool': convert with .float()")
+        return a, b, la, lb
+    kind = promote_types(as_dtype(a.dtype), as_dtype(b.dtype)).dtype
+    a, b = a.astype(kind, copy=False), b.astype(kind, copy=False)
+    if inner:
+        a, b = (
+            x.reshape([n for n, label in zip(x.shape, labels, strict=True) if label not in inner])
+            for x, labels in ((a, la), (b, lb))
+        )
+        la, lb = (tuple(x for x in labels if x not in inner) for labels in (la, lb))
+    return a, b, la, lb
+
+
 def _meta(xs: Any, inputs: tuple[Labels, ...], output: Labels) -> Any:
     sizes = sizes_of(xs, inputs)
-    return tuple(sizes[label] for label in output), xs[0].dtype
+    dtype = xs[0].dtype
+    if dtype.kind in "biu" or any(
+        x.dtype != dtype for x in xs
+    ):  # by the same function, of arrays as small as they can be
+        small = [np.zeros([min(n, 2) for n in x.shape], dtype) for x in xs]
+        dtype = _contract_all(small, inputs, output).dtype
+    return tuple(sizes[label] for label in output), dtype
 
 
-define("einsum", _contract_all, promote="same", operands=-1, meta=_meta)
+define("einsum", _contract_all, operands=-1, meta=_meta)
 _einsum_op = ops["einsum"]
 
 
@@ -201,6 +260,8 @@ def einsum(equation: Any, *operands: Any) -> Any:
         equation, operands = _from_lists((equation, *operands))
     elif len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = as_tuple(operands[0])
+    if not operands:
+        raise ValueError("einsum(): must provide at least one operand")
     inputs, output = parse(equation, tuple(x.ndim for x in operands))
     return _einsum_op(list(operands), inputs, output)
 
@@ -259,6 +320,18 @@ def tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
                 f"{i} and second has size "
                 f"{b.shape[j]} in dim {j}"
             )
+        if a.shape[i] != b.shape[j]:
+            if a.shape[i] == 1:
+                b = b.sum(j, keepdim=True, dtype=b.dtype)
+            else:
+                a = a.sum(i, keepdim=True, dtype=a.dtype)
+    if a.dtype is not b.dtype:
+        raise RuntimeError(
+            f"tensordot: expected operands to have the same dtype, but got: {a.dtype} and "
+            f"{b.dtype}. Convert one with .to(dtype)"
+        )
+    if a.dtype.dtype.kind == "b":
+        raise NotImplementedError("\"mm\" not implemented for 'Bool': convert with .float() first")
     left = list(range(a.ndim))
     right = list(range(a.ndim, a.ndim + b.ndim))
     for i, j in zip(first, second, strict=True):
@@ -282,7 +355,13 @@ def _einsum_back(
     g: Any, _out: Any, xs: Any, inputs: tuple[Labels, ...], output: Labels
 ) -> list[Any]:
     sizes = sizes_of(xs, inputs)
+    if any(x.dtype != g.dtype for x in xs):
+        xs = [_as(x, g.dtype) for x in xs]
     return [_einsum_operand(g, i, xs, inputs, output, sizes) for i in range(len(xs))]
+
+
+def _as(x: Any, dtype: Any) -> Any:
+    return x.astype(dtype) if isinstance(x, np.ndarray) else x.to(dtype)
 
 
 def _einsum_operand(

@@ -136,6 +136,9 @@ def block_diag(*tensors: Any) -> Any:
 
 def cartesian_prod(*tensors: Any) -> Any:
     """All tuples of one element of each 1-D tensor."""
+    for tensor in tensors:
+        if tensor.ndim != 1:
+            raise RuntimeError(f"Expect a 1D vector, but got shape {list(tensor.shape)}")
     if len(tensors) == 1:
         return tensors[0]
     return stack([g.reshape(-1) for g in meshgrid(*tensors)], 1)

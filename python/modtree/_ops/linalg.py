@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from modtree._C import _result_type, as_dtype, fitted_number
+from modtree._C import TensorBase, as_dtype, fitted_number
+from modtree._C import _promote_types as promote_types
 from modtree._ops.arithmetic import scale_factor
 from modtree._ops.einsum import tensordot
 from modtree._ops.generic import adjoint, conj, operation, operation_of_list
@@ -138,6 +139,12 @@ def bmm(input: Any, mat2: Any) -> Any:
 
 def mv(input: Any, vec: Any) -> Any:
     """A matrix times a vector."""
+    if input.ndim == 0:
+        raise IndexError("mv: expected a matrix, but got a tensor without dimensions")
+    return _mv(input, vec)
+
+
+def _mv(input: Any, vec: Any) -> Any:
     _need("mv", 2, input)
     _need("mv", 1, vec)
     return _mm(input, vec)
@@ -146,16 +153,26 @@ def mv(input: Any, vec: Any) -> Any:
 def _added(name: str, input: Any, beta: Any, alpha: Any, factors: Any, product: Any) -> Any:
     """beta * input + alpha * product of the factors, whose dtype all of them have."""
     kind = input.dtype
+    alpha, beta = _plain(alpha), _plain(beta)
     if any(factor.dtype != kind for factor in factors):
         dtypes = ", ".join(str(t.dtype) for t in (input, *factors))
         raise RuntimeError(
             f"{name}: self and the factors must have the same dtype, but got {dtypes}: convert "
             f"with .to(dtype)"
         )
+    if kind.name == "float16":  # its kernels add up in float32
+        wide = kind if name == "addmv" else as_dtype("float32")
+        alpha, beta = fitted_number(alpha, wide), fitted_number(beta, wide)
+        return _plus(input.to(wide), beta, _scaled(product.to(wide), alpha)).to(kind)
     alpha, beta = fitted_number(alpha, kind), fitted_number(beta, kind)
     if alpha == 0 and name != "baddbmm":  # BLAS multiplies nothing then, and so meets no NaN
         product = _zeroed(product)
     return _plus(input, beta, _scaled(product.to(kind), alpha))
+
+
+def _plain(factor: Any) -> Any:
+    """A tensor of one element counts as its number."""
+    return factor.item() if isinstance(factor, TensorBase) else factor
 
 
 def _zeroed(x: Any) -> Any:
@@ -220,7 +237,7 @@ def addmv(input: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1) -> A
         beta: A factor of ``input``.
         alpha: A factor of the product.
     """
-    return _added("addmv", input, beta, alpha, (mat, vec), mv(mat, vec))
+    return _added("addmv", input, beta, alpha, (mat, vec), _mv(mat, vec))
 
 
 def cross(input: Any, other: Any, dim: Any = None) -> Any:
@@ -260,10 +277,11 @@ def addr(input: Any, vec1: Any, vec2: Any, *, beta: Any = 1, alpha: Any = 1) -> 
         beta: A factor of ``input``.
         alpha: A factor of the product.
     """
-    kind = _result_type(input, vec1, vec2)
+    kind = promote_types(promote_types(input.dtype, vec1.dtype), vec2.dtype)
     product = ops["outer"](vec1.to(kind), vec2.to(kind))
-    alpha, beta = scale_factor("alpha", alpha, kind), scale_factor("beta", beta, kind)
-    return _plus(input, beta, _scaled(product, alpha))
+    alpha = scale_factor("alpha", _plain(alpha), kind)
+    beta = scale_factor("beta", _plain(beta), kind)
+    return _plus(input.to(kind), beta, _scaled(product, alpha))
 
 
 def inner(input: Any, other: Any) -> Any:
@@ -276,6 +294,8 @@ def inner(input: Any, other: Any) -> Any:
             f"{list(input.shape)} and "
             f"{list(other.shape)}"
         )
+    if input.ndim == other.ndim == 1:
+        return ops["dot"](input, other)
     return tensordot(input, other, ([-1], [-1]))
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from modtree._C import as_dtype
+from modtree._C import TensorBase, as_dtype
+from modtree._C import _promote_types as promote_types
 from modtree._ops.generic import (
     any_of,
     backwards,
@@ -276,19 +277,45 @@ def norm(
         keepdim: Leave the dimension in the result, with size 1.
         dtype: Convert to this dtype first.
     """
-    if dtype is not None:
-        input = input.to(dtype)
     if not (input.is_floating_point() or input.is_complex()):
         raise RuntimeError(
             "linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
             f"{str(input.dtype).rpartition('.')[2]}; convert with .float()"
         )
+    if not isinstance(p, (int, float, str)) and p is not None:
+        p = _order_of(p)
+    if dtype is not None:
+        check_norm_dtype("linalg.vector_norm", input, dtype)
+        input = input.to(dtype)
     axis = axis_of(input, dim)
     if not input.numel() and isinstance(p, (int, float)) and (p < 0 or p == math.inf):
         _need_identity(input, axis, p)
     if isinstance(p, (int, float)) and p not in (0, 2) and input.numel() and _of_one(input, axis):
         p = 1  # whose powers are exact
     return ops["norm"](input, axis, keepdim, 2 if p is None else p)
+
+
+def _order_of(p: Any) -> Any:
+    if isinstance(p, complex):
+        raise RuntimeError(
+            f"linalg.vector_norm: Expected a non-complex scalar as the order of norm, got {p}"
+        )
+    return p.item() if isinstance(p, TensorBase) else p
+
+
+def check_norm_dtype(name: str, input: Any, dtype: Any) -> None:
+    """The dtype in which a norm is computed: of the input's kind, and not narrower."""
+    kind = as_dtype(dtype)
+    for given, word in ((input.is_complex(), "complex"), (not input.is_complex(), "real")):
+        if given and (kind.is_complex if word == "real" else not kind.is_complex):
+            raise RuntimeError(f"{name}: dtype should be {word} for {word} inputs, but got {kind}")
+    if not (kind.is_floating_point or kind.is_complex):
+        raise RuntimeError(f"{name}: dtype should be floating point or complex, but got {kind}")
+    if promote_types(input.dtype, kind) != kind:
+        raise RuntimeError(
+            f"{name}: the dtype of the input ({input.dtype}) should be convertible without "
+            f"narrowing to the specified dtype ({kind})"
+        )
 
 
 def _of_one(input: Any, axis: Any) -> bool:

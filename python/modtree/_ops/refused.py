@@ -56,8 +56,8 @@ _REFUSED = {
 
 #: Operations whose operands are all tensors: a number among them is a TypeError.
 _TENSORS_ONLY = frozenset(
-    "arctan2 atan2 fmax fmin gcd heaviside hypot lcm logaddexp logaddexp2 maximum minimum "
-    "nextafter".split()
+    "arctan2 atan2 dot fmax fmin gcd heaviside hypot lcm logaddexp logaddexp2 matmul maximum "
+    "minimum nextafter vdot".split()
 )
 #: Functions of one operation whose operands meet in one dtype, which the operation limits.
 MEETING = frozenset("addcmul clamp clamp_max clamp_min clip igamma igammac lerp polygamma".split())

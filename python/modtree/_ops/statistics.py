@@ -194,13 +194,17 @@ def renorm(input: Any, p: Any, dim: int, maxnorm: Any) -> Any:
     """
     if isinstance(p, complex) or not p > 0:
         raise RuntimeError("renorm: non-positive-norm not supported")
+    if isinstance(maxnorm, complex):
+        raise RuntimeError(f"renorm: maxnorm must be real-valued, got {maxnorm}")
     if input.ndim < 2:
         raise RuntimeError(
             f"renorm: input needs at least 2 dimensions, got {input.ndim} dimensions"
         )
-    dim = wrap_dim(dim, input.ndim)
     if not maxnorm >= 0:
         raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm}")
+    dim = wrap_dim(dim, input.ndim)
+    if input.dtype.name == "float16":
+        return renorm(input.float(), p, dim, maxnorm).to(input.dtype)
     sizes = norm(input, p, [d for d in range(input.ndim) if d != dim], True)
     return input * ops["where"](sizes > maxnorm, maxnorm / (sizes + 1e-7), 1.0)
 

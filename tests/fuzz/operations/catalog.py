@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import torch
@@ -28,7 +28,8 @@ class Operation(NamedTuple):
         where, _, name = self.name.rpartition(".")
         if where in PYTHON:
             return PYTHON[where][name]
-        return getattr(spaces(mt)[where], name)
+        found = getattr(spaces(mt)[where], name)
+        return partial(_spread, found) if self.name in SPREAD else found
 
     @property
     def inplace(self) -> bool:
@@ -39,6 +40,14 @@ class Operation(NamedTuple):
 
 def spaces(mt: Any) -> dict[str, Any]:
     return {"": mt, "Tensor": mt.Tensor, "F": mt.nn.functional, "linalg": mt.linalg}
+
+
+#: Functions that take tensors one by one, while their schemas have a list of them.
+SPREAD = frozenset(("cartesian_prod", "chain_matmul"))
+
+
+def _spread(function: Callable[..., Any], tensors: Any) -> Any:
+    return function(*tensors)
 
 
 def _assign(x: Any, index: Any, value: Any) -> Any:
@@ -130,6 +139,10 @@ _BY_HAND: dict[str, tuple[Form, ...]] = {
         ),
     ),
     "polygamma": ((Argument("n", "int"), Argument("self", "Tensor")),),
+    "einsum": ((Argument("equation", "str"), Argument("tensors", "List[Tensor]")),),
+    "tensordot": (
+        (Argument("self", "Tensor"), Argument("other", "Tensor"), Argument("dims", "int", 2)),
+    ),
 }
 #: Methods without arguments that no schema describes.
 _BARE_METHODS = frozenset(
@@ -201,6 +214,8 @@ def _form_of_schema(schema: Any) -> Form | None:
     if schema.overload_name.startswith("prim_"):
         return None  # of TorchScript
     for a in schema.arguments:
+        if a.name == "out_dtype":  # of products on accelerators alone
+            return None
         if a.name in LEFT_OUT and (a.kwarg_only or a.has_default_value()) and a.name != "out":
             continue
         kind = str(a.type)

@@ -17,7 +17,7 @@ TOLERANCE |= {"complex64": 3e-5, "complex128": 1e-9}
 
 
 class Unknown(Exception):
-    """A result of a dtype that one library or NumPy does not have."""
+    """A result of a dtype or a layout that one library or NumPy does not have."""
 
 
 class Outcome(NamedTuple):
@@ -89,7 +89,7 @@ def flatten(value: Any, mt: Any, into: list[Any]) -> str:
 def array_of(t: Any) -> Any:
     if str(t.dtype).endswith(("complex32", "bfloat16")):
         raise Unknown
-    if any(n < 0 for n in t.shape):
+    if any(n < 0 for n in t.shape) or "sparse" in str(t.layout):
         raise Unknown
     return t.detach().resolve_conj().resolve_neg().numpy(force=True)
 
@@ -140,8 +140,10 @@ def differ_in_gradients(theirs: Outcome, ours: Outcome) -> str | None:
 
 
 def same_error(theirs: type, ours: type) -> bool:
-    """One type, or a narrower one; by name, since each library has a LinAlgError of its own."""
-    return issubclass(ours, theirs) or theirs.__name__ == ours.__name__
+    """One type, or a narrower one; by name, since each library has a LinAlgError of its own, which
+    torch's code calls _LinAlgError.
+    """
+    return issubclass(ours, theirs) or theirs.__name__.lstrip("_") == ours.__name__
 
 
 def differ(a: Any, b: Any) -> str | None:

@@ -178,6 +178,42 @@ def _inner(draw: Draw) -> dict[str, Any]:
     return _same(draw, self=(n, k), other=draw.rng.choice(((m, k), (k,))))
 
 
+@rule("tensordot")
+def _tensordot(draw: Draw) -> dict[str, Any]:
+    rows, inner, columns = (sizes(draw, draw.rng.randint(0, 2)) for _ in range(3))
+    dims: Any = len(inner)
+    first, second = [*rows, *inner], [*inner, *columns]
+    if draw.chance(0.5):
+        dims = [list(range(len(rows), len(first))), list(range(len(inner)))]
+    if inner and draw.chance(0.2):
+        second[0] = 1
+    return _same(draw, self=tuple(first), other=tuple(second)) | {"dims": dims}
+
+
+@rule("einsum")
+def _einsum(draw: Draw) -> dict[str, Any]:
+    """Letters with sizes; an operand may have a size of 1 instead, or an ellipsis for the rest."""
+    size = dict(zip("ijkl", sizes(draw, 4), strict=True))
+    terms = ["".join(draw.rng.choices("ijkl", k=draw.rng.randint(0, 3))) for _ in range(3)]
+    terms = terms[: draw.rng.choice((1, 2, 2, 2, 3))]
+    shapes = [tuple(1 if draw.chance(0.05) else size[letter] for letter in term) for term in terms]
+    dots = sizes(draw, draw.rng.randint(1, 2)) if draw.chance(0.2) else []
+    if dots:
+        shapes = [(*dots, *shape) for shape in shapes]
+        terms = ["..." + term for term in terms]
+    equation = ",".join(terms)
+    if draw.chance(0.7):
+        letters = sorted({c for c in equation if c.isalpha()})
+        kept = draw.rng.sample(letters, draw.rng.randint(0, len(letters)))
+        equation += "->" + ("..." if dots and draw.chance(0.9) else "") + "".join(kept)
+    return {"equation": equation, "tensors": [draw.tensor(shape) for shape in shapes]}
+
+
+@rule("cartesian_prod")
+def _cartesian(draw: Draw) -> dict[str, Any]:
+    return {"tensors": [draw.tensor((n,)) for n in sizes(draw, draw.rng.randint(1, 3))]}
+
+
 # -- others ----------------------------------------------------------------------------------------
 
 

@@ -8,9 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from modtree._C import as_tuple
-from modtree._ops.decompositions import LinAlgError, is_vector
-from modtree._ops.linalg_functions.factors import matrix_rank, return_type, svdvals
+from modtree._C import TensorBase, as_tuple
+from modtree._ops.broadcast import broadcast_shapes
+from modtree._ops.decompositions import LinAlgError, is_vector, need_precision
+from modtree._ops.independent import independent
+from modtree._ops.linalg_functions.factors import (
+    matrix_rank,
+    plain_tolerance,
+    return_type,
+    svdvals,
+)
 from modtree._ops.registry import export, ops
 from modtree._tensor.batch_levels import for_each_sample
 
@@ -61,8 +68,13 @@ def solve(A: Any, B: Any, *, left: bool = True) -> Any:  # noqa: N803
         - B: (..., N, K), with ``left=False`` (..., K, N); or vectors, (N) or (..., N).
         - output: as B, with the batch of both.
     """
-    if left:
+    if left and B.ndim:
         return ops["solve"](A, B)
+    if A.ndim < 2 or not B.ndim:
+        raise RuntimeError(
+            f"linalg.solve: The input tensor {'A' if A.ndim < 2 else 'B'} must have at least 2 "
+            f"dimensions, got shapes {list(A.shape)} and {list(B.shape)}"
+        )
     if is_vector(A, B):
         if B.ndim == 1 and A.ndim != 2 or A.shape[-1] != B.shape[-1]:
             raise RuntimeError(
@@ -101,6 +113,8 @@ def solve_triangular(
                 f"linalg.solve_triangular: The input tensor {name} must have at least 2 "
                 f"dimensions, got shape {list(x.shape)}"
             )
+    if B.dtype is not A.dtype:
+        B = B.to(A.dtype)  # noqa: N806
     if left:
         return ops["solve_triangular"](A, B, bool(upper), bool(unitriangular))
     return ops["solve_triangular"](A.mT, B.mT, not upper, bool(unitriangular)).mT
@@ -134,7 +148,32 @@ def pinv(
         - A: (..., M, N).
         - output: (..., N, M).
     """
-    return ops["pinv"](A, atol, rcond if rtol is None else rtol, hermitian)
+    rtol = rcond if rtol is None else rtol
+    if A.ndim < 2:
+        kind = IndexError if atol is not None and rtol is None else RuntimeError
+        raise kind(f"linalg.pinv: expected a matrix, but got shape {list(A.shape)}")
+    limits = [limit for limit in (atol, rtol) if isinstance(limit, TensorBase)]
+    for limit in limits:
+        _check_tolerance("pinv", limit)
+    if not A.numel():
+        need_precision("pinv", A.dtype.dtype)
+        return A.new_zeros((*A.shape[:-2], A.shape[-1], A.shape[-2])) + A.sum()
+    if limits:  # the matrices once for each tolerance
+        batch = broadcast_shapes(A.shape[:-2], *(limit.shape for limit in limits))
+        A = A.expand((*batch, *A.shape[-2:]))  # noqa: N806
+    return ops["pinv"](A, plain_tolerance(atol), plain_tolerance(rtol), hermitian)
+
+
+def _check_tolerance(what: str, limit: Any) -> None:
+    if limit.is_complex():
+        raise RuntimeError(
+            f"linalg.{what}: a tolerance of complex type is not supported. Got {limit.dtype}"
+        )
+    if limit.requires_grad:
+        raise RuntimeError(
+            f"The function 'linalg_{what}' is not differentiable with respect to its tolerances, "
+            f"which cannot require a gradient."
+        )
 
 
 def lstsq(A: Any, B: Any, rcond: Any = None, *, driver: str | None = None) -> Any:  # noqa: N803
@@ -156,12 +195,19 @@ def lstsq(A: Any, B: Any, rcond: Any = None, *, driver: str | None = None) -> An
             f"torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, "
             f"gelss), got {driver!r}"
         )
+    if A.ndim < 2:
+        raise RuntimeError("torch.linalg.lstsq: input must have at least 2 dimensions.")
+    if not 0 <= A.ndim - B.ndim <= 1:
+        raise RuntimeError(
+            "torch.linalg.lstsq: input.dim() must be greater or equal to other.dim() and "
+            f"(input.dim() - other.dim()) <= 1, got {A.ndim} and {B.ndim}"
+        )
     solution = pinv(A, rcond) @ B
     rows, columns = A.shape[-2:]
     rank = matrix_rank(A.detach(), rtol=rcond)
     if 0 in B.shape:
         rank = rank * 0  # nothing was solved
-    residuals = A.real.new_empty(0)
+    residuals = independent(A.real.new_empty(0), A, B)
     if driver not in (None, "gelsy") and rows > columns and bool((rank == columns).all()):
         residuals = (A @ solution - B).abs().square().sum(-2)
     values = svdvals(A) if driver in ("gelsd", "gelss") else A.real.new_empty(0)
@@ -177,6 +223,8 @@ def tensorinv(A: Any, ind: int = 2) -> Any:  # noqa: N803
     """
     shape = tuple(A.shape)
     rows = math.prod(shape[:ind])
+    if ind > len(shape):
+        raise RuntimeError(f"tensorinv: ind={ind} is beyond the dimensions of shape {list(shape)}")
     if ind <= 0 or rows != math.prod(shape[ind:]):
         raise RuntimeError(
             f"Expected self to satisfy the requirement prod(self.shape[ind:]) == "
@@ -223,6 +271,11 @@ def cholesky_solve(B: Any, L: Any, upper: bool = False) -> Any:  # noqa: N803
         L: The factor: one triangle of it is read.
         upper: The upper one, else the lower.
     """
+    if B.dtype is not L.dtype:
+        raise RuntimeError(
+            f"Expected b and A to have the same dtype, but found b of type {B.dtype} and A of type "
+            f"{L.dtype} instead."
+        )
     half = solve_triangular(L.mH if upper else L, B, upper=False)
     return solve_triangular(L if upper else L.mH, half, upper=True)
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from modtree import _C
+from modtree._ops.decompositions import tolerance
 from modtree._ops.registry import export, ops
 from modtree._tensor.batch_levels import for_each_sample
 
@@ -77,7 +78,16 @@ def svd(A: Any, full_matrices: bool = True, *, driver: Any = None) -> Any:  # no
         - output: ``U`` (..., M, M), ``S`` (..., K), ``Vh`` (..., N, N); without ``full_matrices``
           ``U`` (..., M, K) and ``Vh`` (..., K, N).
     """
+    _check_driver(driver)
     return _svd_result(*ops["svd"](A, full_matrices))
+
+
+def _check_driver(driver: Any) -> None:
+    if driver is not None:
+        raise RuntimeError(
+            "linalg.svd: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER "
+            f"backend, got {driver!r}"
+        )
 
 
 def svdvals(A: Any, *, driver: Any = None) -> Any:  # noqa: N803
@@ -87,6 +97,7 @@ def svdvals(A: Any, *, driver: Any = None) -> Any:  # noqa: N803
         - A: (..., M, N).
         - output: (..., min(M, N)).
     """
+    _check_driver(driver)
     return ops["svdvals"](A)
 
 
@@ -136,14 +147,16 @@ def eigvals(A: Any) -> Any:  # noqa: N803
 @for_each_sample
 def matrix_rank(
     A: Any,  # noqa: N803
+    tol: Any = None,
+    hermitian: bool = False,
     *,
     atol: Any = None,
     rtol: Any = None,
-    hermitian: bool = False,
 ) -> Any:
     """The number of singular values above max(atol, rtol * the largest).
 
     Args:
+        tol: The older form of ``atol``, with which there is no ``rtol``.
         atol: Absolute tolerance.
         rtol: Tolerance relative to the largest.
         hermitian: The matrices are Hermitian; one triangle of them is read.
@@ -152,13 +165,33 @@ def matrix_rank(
         - A: (..., M, N).
         - output: (...), int64.
     """
-    values = svdvals(A.detach())._array
-    if values.shape[-1] == 0:
+    if tol is not None:
+        atol, rtol = tol, 0.0
+    if A.ndim < 2:
+        raise RuntimeError(
+            f"linalg.matrix_rank: The input tensor input must have at least 2 dimensions, got "
+            f"shape {list(A.shape)}"
+        )
+    for name, limit in (("atol", atol), ("rtol", rtol)):
+        if isinstance(limit, _C.TensorBase) and limit.is_complex():
+            raise RuntimeError(
+                f"linalg.matrix_rank: {name} tensor of complex type is not supported. Got "
+                f"{limit.dtype}"
+            )
+    A = A.detach()  # noqa: N806
+    values = (abs(eigvalsh(A)) if hermitian else svdvals(A))._array
+    if not A.numel():
         return _C.from_array(np.zeros(values.shape[:-1], np.int64))
-    if rtol is None:
-        rtol = 0.0 if atol else max(A.shape[-2:]) * np.finfo(values.dtype).eps
-    limit = np.maximum(atol or 0.0, rtol * values[..., :1])
-    return _C.from_array(np.asarray(np.count_nonzero(values > limit, axis=-1), np.int64))
+    try:
+        limit = tolerance(values, A.shape, plain_tolerance(atol), plain_tolerance(rtol))
+        return _C.from_array(np.asarray(np.count_nonzero(values > limit, axis=-1), np.int64))
+    except ValueError as error:
+        raise RuntimeError(f"linalg.matrix_rank: {error}") from None
+
+
+def plain_tolerance(limit: Any) -> Any:
+    """A tensor as the array that fits singular values."""
+    return limit._array[..., None] if isinstance(limit, _C.TensorBase) else limit
 
 
 # -- the names in modtree itself -------------------------------------------------------------------
@@ -172,9 +205,10 @@ def _svd_function(input: Any, some: bool = True, compute_uv: bool = True) -> Any
         compute_uv: Compute U and V; else they are square and 0.
     """
     if not compute_uv:
+        values = svdvals(input)
         n, m = input.shape[-2:]
         u, v = (input.new_zeros(*input.shape[:-2], size, size) for size in (n, m))
-        return _old_svd_result(u, svdvals(input), v)
+        return _old_svd_result(u, values, v)
     u, s, vh = ops["svd"](input, not some)
     return _old_svd_result(u, s, vh.mH)
 

@@ -10,6 +10,7 @@ from modtree._C import as_tuple
 from modtree._ops.generic import wrap_dim
 from modtree._ops.linalg_functions.equations import inv
 from modtree._ops.linalg_functions.factors import svdvals
+from modtree._ops.reduce import check_norm_dtype
 from modtree._ops.reduce import norm as _vector_norm
 
 
@@ -56,8 +57,13 @@ def matrix_norm(
         - A: at least two dimensions.
         - output: that of A without the two of ``dim``, or with size 1 there.
     """
-    if dtype is not None:
-        A = A.to(dtype)  # noqa: N806
+    if isinstance(dim, int):
+        raise TypeError(f"linalg.matrix_norm: expected two dimensions, but got dim={dim}")
+    if ord not in ("fro", "nuc", 1, -1, 2, -2, math.inf, -math.inf):
+        raise RuntimeError(
+            f"linalg.matrix_norm: Order {ord} not supported: use 'fro', 'nuc', 1, -1, 2, -2, inf "
+            f"or -inf"
+        )
     if A.ndim < 2:
         raise RuntimeError(
             f"linalg.matrix_norm: The input tensor A must have at least 2 dimensions, got shape "
@@ -68,15 +74,24 @@ def matrix_norm(
             f"linalg.matrix_norm: Expected a floating point or complex tensor as input. Got "
             f"{A.dtype}; convert with .float()"
         )
+    if A.dtype.name == "float16" and ord in ("nuc", 2, -2):
+        raise NotImplementedError(
+            "linalg.matrix_norm: Low precision dtypes not supported. Got Half"
+        )
     if len(dim) != 2:
         raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {as_tuple(dim)}")
     first, second = (wrap_dim(d, A.ndim) for d in dim)
     if first == second:
         raise RuntimeError(f"linalg.matrix_norm: dims must be different. Got {as_tuple(dim)}")
+    if dtype is not None:
+        check_norm_dtype("linalg.matrix_norm", A, dtype)
+        A = A.to(dtype)  # noqa: N806
     if ord == "fro":
         return _vector_norm(A, 2, (first, second), keepdim)
     if ord == "nuc" or ord in (2, -2):
         values = svdvals(A.movedim((first, second), (-2, -1)))
+        if ord == 2 and not values.shape[-1]:
+            values = values.detach()
         result = (
             values.sum(-1)
             if ord == "nuc" or (ord == 2 and not values.shape[-1])
@@ -84,20 +99,16 @@ def matrix_norm(
             if ord == 2
             else values.amin(-1)
         )
-    elif ord in (1, -1, math.inf, -math.inf):
+    else:
         # Sums over one dimension, the extreme one of them over the other.
         inner, outer = (first, second) if ord in (1, -1) else (second, first)
         sums = A.abs().sum(inner, keepdim=True)
         if ord > 0 and not sums.shape[outer]:
-            result = sums.sum(outer, keepdim=True)  # the largest of no sums is 0
+            # The largest of no sums is 0, and depends on nothing.
+            result = sums.detach().sum(outer, keepdim=True)
         else:
             result = sums.amax(outer, keepdim=True) if ord > 0 else sums.amin(outer, keepdim=True)
         result = result.squeeze((first, second))
-    else:
-        raise RuntimeError(
-            f"linalg.matrix_norm: Order {ord} not supported: use 'fro', 'nuc', 1, -1, 2, -2, inf "
-            f"or -inf"
-        )
     if not keepdim:
         return result
     for axis in sorted((first, second)):
@@ -144,6 +155,16 @@ def norm(
     return matrix_norm(input, ord, (-2, -1) if dims is None else dims, keepdim, dtype=dtype)
 
 
+def _check_condition(A: Any, p: Any) -> None:  # noqa: N803
+    if p is not None and not isinstance(p, str) and p not in (2, -2, 1, -1, math.inf, -math.inf):
+        raise RuntimeError(f"linalg.cond got an invalid norm type: {p}")
+    if isinstance(p, str) and A.shape[-1] != A.shape[-2]:
+        raise RuntimeError(
+            f"linalg.cond(ord={p}): A must be batches of square matrices, but they are "
+            f"{A.shape[-2]} by {A.shape[-1]} matrices"
+        )
+
+
 def cond(A: Any, p: Any = None) -> Any:  # noqa: N803
     """The condition number: the norm of A times that of its inverse; the quotient of singular
     values for p None, 2 or -2.
@@ -152,6 +173,9 @@ def cond(A: Any, p: Any = None) -> Any:  # noqa: N803
         - A: (..., M, N), square unless p is None, 2 or -2.
         - output: (...).
     """
+    if not A.numel() and A.ndim >= 2:
+        _check_condition(A, p)
+        return A.real.new_zeros(A.shape[:-2])
     if p is None or p in (2, -2):
         values = svdvals(A)
         return values[..., -1] / values[..., 0] if p == -2 else values[..., 0] / values[..., -1]

@@ -7,6 +7,7 @@ from typing import Any
 
 from modtree._ops.independent import independent
 from modtree._ops.linalg import cross as _cross
+from modtree._ops.linalg import vdot as _vdot
 from modtree._ops.linalg_functions.equations import inv, unit_like
 from modtree._ops.registry import export, ops
 from modtree._ops.slices import diagonal as _diagonal
@@ -63,6 +64,8 @@ def vecdot(x: Any, y: Any, *, dim: int = -1) -> Any:
         raise RuntimeError(
             f"linalg.vecdot: Expected x and y to have the same dtype, got {x.dtype} and {y.dtype}"
         )
+    if x.ndim == y.ndim == 1:  # vectors do not broadcast, and have one dimension
+        return _vdot(x, y)
     return ((x.conj() if x.is_complex() else x) * y).sum(dim)
 
 
@@ -147,8 +150,11 @@ def vander(x: Any, N: int | None = None) -> Any:  # noqa: N803
         - x: (..., K).
         - output: (..., K, N); N is K without one.
     """
-    if x.dtype.name == "bool":
-        raise RuntimeError("linalg.vander: Expected numbers, got bool: convert with .float()")
+    if x.dtype.name in ("bool", "float16"):
+        raise RuntimeError(
+            f"linalg.vander supports floating point, complex, and integer tensors, but got "
+            f"{x.dtype}: convert with .float()"
+        )
     if x.ndim == 0:
         x = x.reshape(1)
     count = x.size(-1) if N is None else N
@@ -161,4 +167,13 @@ def vander(x: Any, N: int | None = None) -> Any:  # noqa: N803
 
 export("matrix_power", matrix_power)
 export("matrix_exp", matrix_exp)
-export("chain_matmul", lambda *matrices: multi_dot(matrices), method=False)
+
+
+def chain_matmul(*matrices: Any) -> Any:
+    for matrix in matrices:
+        if matrix.ndim != 2:
+            raise RuntimeError(f"Tensor dimension is {matrix.ndim}, expected 2 instead.")
+    return matrices[0] if len(matrices) == 1 else multi_dot(matrices)
+
+
+export("chain_matmul", chain_matmul, method=False)

@@ -57,20 +57,28 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
         bias: (out).
     """
     need_tensor("bilinear", input1, input2, weight)
+    kind = weight.dtype
+    if not input1.dtype == input2.dtype == kind or (bias is not None and bias.dtype != kind):
+        given = ", ".join(str(t.dtype) for t in (input1, input2, weight, bias) if t is not None)
+        raise RuntimeError(f"bilinear(): expected tensors of one dtype, but got {given}")
     lead = tuple(input1.shape[:-1])
-    if lead != tuple(input2.shape[:-1]):
+    if input1.ndim != input2.ndim or lead != tuple(input2.shape[:-1]):
         raise RuntimeError(
             "bilinear(): input batch dimensions do not match: got "
             f"{list(input1.shape)} and {list(input2.shape)}"
         )
-    out, in1, in2 = weight.shape
-    for name, given, expected in (("input1", input1, in1), ("input2", input2, in2)):
-        if given.shape[-1] != expected:
+    for number, given in enumerate((input1, input2), 1):
+        if given.size(-1) != weight.size(number):
             raise RuntimeError(
-                f"bilinear(): {name} size does not match weight size: got {given.shape[-1]} but "
-                f"expected {expected}"
+                f"bilinear(): input{number} size does not match weight size: got {given.shape[-1]} "
+                f"but expected {weight.shape[number]}"
             )
-    if bias is not None and bias.shape[0] != out:
+    if weight.ndim != 3:
+        raise RuntimeError(
+            f"bilinear(): expected a weight of 3 dimensions, but got shape {list(weight.shape)}"
+        )
+    out, in1, in2 = weight.shape
+    if bias is not None and bias.size(0) != out:
         raise RuntimeError(
             f"bilinear(): bias size does not match weight size: got {bias.shape[0]} but expected "
             f"{out}"
