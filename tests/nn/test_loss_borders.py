@@ -179,3 +179,68 @@ def test_the_bound_of_cosines_is_not_seen_by_gradients():
     x, y = floats(0.1, 0.2), floats(3, -1)
     same(loss("cosine_similarity", x, y, dim=0, eps=3.25))
     same(loss("cosine_similarity", floats(0, 0), y, dim=0))
+
+
+def test_complex_targets_are_refused():
+    with pytest.raises(NotImplementedError):
+        mt.nn.functional.binary_cross_entropy_with_logits(mt.ones(2), mt.ones(2) * 1j)
+
+
+def test_soft_margin_loss_does_not_overflow():
+    x = mt.tensor([200.0], requires_grad=True)
+    value = mt.nn.functional.soft_margin_loss(x, mt.tensor([-1.0]))
+    value.backward()
+    assert value.item() == 200 and x.grad.item() == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "f.multi_margin_loss(x, m.tensor([0], dtype=m.int32))",
+        "f.multi_margin_loss(x, m.tensor([0]), weight=m.ones(3, dtype=m.int64))",
+        "f.multi_margin_loss(x.half(), m.tensor([-1]))",
+        "f.multi_margin_loss(x.float(), m.tensor([0]), margin=1e300)",
+        "f.multilabel_margin_loss(x, m.tensor([[0, -4, 1]]))",
+        "f.multilabel_margin_loss(x, m.tensor([[0, 3, 1]]))",
+        "f.multilabel_soft_margin_loss(x[0, :1], x.T)",
+        "f.soft_margin_loss(x, x.float())",
+        "f.soft_margin_loss(x.float(), x)",
+        "f.soft_margin_loss(x, m.ones(3, dtype=m.int8))",
+        "f.soft_margin_loss(x[0], x)",
+        "f.soft_margin_loss(x.to(m.complex128), x)",
+        "f.soft_margin_loss(x.long(), x)",
+        "f.hinge_embedding_loss(x.long(), m.ones(1, 3).long(), 2.5)",
+        "f.hinge_embedding_loss(x.to(m.int8), m.ones(1, 3).long(), 300)",
+        "f.hinge_embedding_loss(x.to(m.int8), m.ones(1, 3).long(), float('inf'))",
+        "f.hinge_embedding_loss(x.float(), m.ones(1, 3), 1e300)",
+        "f.hinge_embedding_loss(x, m.ones(1, 3), True)",
+        "f.huber_loss(x, x, delta=float('nan'))",
+        "f.smooth_l1_loss(x, x, beta=float('nan'))",
+        "f.smooth_l1_loss(x > 0, x > 1, beta=0)",
+        "f.l1_loss(x, x.T, weight=x)",
+        "f.mse_loss(x, x.T, weight=x.expand(3, 3))",
+        "f.gaussian_nll_loss(x, x, m.ones(1, 3).long(), eps=3)",
+        "f.gaussian_nll_loss(x, x, m.ones(1, 3).long())",
+        "f.poisson_nll_loss(x.long(), x.long(), False, eps=3)",
+        "f.poisson_nll_loss(x[0, 0].half(), m.tensor([1, 2]), False, True)",
+        "f.triplet_margin_loss(x, x, x.long(), margin=2**70)",
+        "f.triplet_margin_loss(x.long(), x.long(), x.long(), eps=2)",
+        "f.cross_entropy(x, x, label_smoothing=-1.5)",
+        "f.cross_entropy(x, x, label_smoothing=1.5)",
+        "f.cross_entropy(x, m.tensor([1]), label_smoothing=-1.5)",
+        "f.cross_entropy(x, m.tensor([1]), label_smoothing=2)",
+        "f.cross_entropy(x[0, 0], x[0, 0], ignore_index=0)",
+        "f.cross_entropy(x[0], m.tensor([1, 2, 3], dtype=m.int8))",
+        "f.nll_loss(x[0], m.tensor([1, 2, 3], dtype=m.int8))",
+        "f.nll_loss(x[0], m.tensor([1, 2, 3]))",
+        "f.binary_cross_entropy_with_logits(x, x > 0)",
+        "f.binary_cross_entropy_with_logits(x.float(), x.float(), m.ones(3).long())",
+        "f.binary_cross_entropy_with_logits(x.float(), x.float(), pos_weight=m.ones(3).long())",
+        "f.ctc_loss(x.long(), m.tensor([1]), m.tensor([1]), m.tensor([1]))",
+        "f.ctc_loss(x[0], m.tensor([1]), m.tensor([1]), m.tensor([1]))",
+        "f.l1_loss(x, x, reduce=m.tensor(False))",
+    ],
+)
+def test_arguments_and_what_is_refused(line):
+    x = np.array([[0.5, -1.5, 2]])
+    same(lambda lib: eval(line, {"m": lib, "f": lib.nn.functional, "x": lib.from_numpy(x)}))

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from helpers.same import differentiated, same
 
+import modtree as mt
+
 
 @pytest.mark.parametrize("name", ["mode", "nanmedian", "median"])
 @pytest.mark.parametrize(
@@ -48,3 +50,37 @@ def test_moments_of_no_complex_numbers(name, shape):
 @pytest.mark.parametrize("step", [1, 2.5])
 def test_the_integral_of_one_point(value, step):
     same(differentiated(lambda lib, y: lib.trapezoid(y, dx=step), np.array([value])))
+
+
+def test_logsumexp_over_an_empty_list():
+    x = mt.tensor([[1.0, 2], [3, 4]])
+    assert mt.equal(mt.logsumexp(x, []), mt.logsumexp(x, (0, 1)))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "m.hann_window(3, dtype=m.complex64)",
+        "m.cdist(x.long(), x.long())",
+        "m.cdist(x, x.float())",
+        "m.cdist(x[0], x, compute_mode='other')",
+        "m.cov(x[0], fweights=x[0])",
+        "m.cov(x[0], aweights=x[0].long())",
+        "m.cov(x, fweights=x.long())",
+        "m.quantile(x * float('inf'), 0.5)",
+        "m.quantile(x * float('inf'), 0.3, interpolation='higher')",
+        "m.quantile(x * float('inf'), 0.3, interpolation='lower')",
+        "m.quantile(x, float('nan'))",
+        "m.quantile(x, m.tensor([0.5]))",
+        "m.quantile(x, 1.5, 5)",
+        "m.quantile(m.arange(16.0), m.tensor([0.9, 0.7]), interpolation='nearest')",
+        "m.nn.functional.cosine_similarity(x, x, eps=-1)",
+        "m.nn.functional.cosine_similarity(x, x, 5, eps=-1)",
+        "m.nn.functional.cosine_similarity(x[:, 0], x[0, 0].float(), 0).element_size()",
+        "m.nn.functional.pairwise_distance(x.long(), x.long(), eps=0)",
+        "m.nn.functional.pairwise_distance(x, x, eps=2**70)",
+    ],
+)
+def test_arguments_and_what_is_refused(line):
+    x = np.array([[0.5, -1.5, 2], [0, 1, 1]])
+    same(lambda lib: eval(line, {"m": lib, "x": lib.from_numpy(x)}))

@@ -317,6 +317,16 @@ def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any 
     weights = None
     for name, given in (("fweights", fweights), ("aweights", aweights)):
         if given is not None:
+            if given.ndim > 1:
+                raise RuntimeError(
+                    f"cov(): expected {name} to have one or fewer dimensions but got {name} with "
+                    f"{given.ndim} dimensions"
+                )
+            if given.is_floating_point() is (name == "fweights") or given.is_complex():
+                raise RuntimeError(
+                    f"cov(): expected fweights to have integral dtype and aweights to have "
+                    f"floating point dtype but got {name} with {given.dtype} dtype"
+                )
             if given.numel() != x.shape[1]:
                 raise RuntimeError(
                     f"cov(): expected {name} to have the same numel as there are observations in "

@@ -78,16 +78,21 @@ def cdist(x1: Any, x2: Any, p: Any = 2.0, compute_mode: Any = None) -> Any:
     Shape:
         - output: (..., P, R), with the batch of both.
     """
+    if compute_mode is not None and compute_mode not in _MODES:
+        raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
     if x1.ndim < 2 or x2.ndim < 2 or x1.size(-1) != x2.size(-1):
         raise RuntimeError(
             "cdist: X1 and X2 must have at least two dimensions and the same number of columns. "
             "Got shapes "
             f"{list(x1.shape)} and {list(x2.shape)}"
         )
+    if not x1.dtype.is_floating_point or x1.dtype is not x2.dtype:
+        raise RuntimeError(
+            f"cdist only supports floating-point dtypes, and both of one dtype, but got {x1.dtype} "
+            f"and {x2.dtype}"
+        )
     if not p >= 0:
         raise RuntimeError(f"cdist only supports non-negative p values, got {p}")
-    if compute_mode is not None and compute_mode not in _MODES:
-        raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
     if p == 0:
         return independent(ops["cdist"](x1.detach(), x2.detach(), 0.0), x1, x2)
     return ops["cdist"](x1, x2, float(p))

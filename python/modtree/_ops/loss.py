@@ -72,6 +72,10 @@ def _l1_slope(g: Any, _out: Any, x: Any, y: Any, reduction: str) -> Any:
 
 def _smooth_l1(x: Array, y: Array, reduction: str, beta: float) -> Any:
     if not beta:
+        if x.dtype.char == "?":
+            raise RuntimeError(
+                "smooth_l1_loss: two bools have no difference: convert with .float()"
+            )
         return _l1(x, y, reduction)
     if native(x, y) and x.shape == y.shape:
         return reduced(kernels.huber(x, y, beta, beta), reduction)

@@ -244,15 +244,22 @@ def quantile(
         raise RuntimeError("quantile() input tensor must be non-empty")
     if isinstance(q, TensorBase) and q.ndim > 1:
         raise RuntimeError(f"quantile() q must be a scalar or 1D tensor, got {q.ndim}D")
+    if isinstance(q, TensorBase) and q.dtype is not input.dtype:
+        raise RuntimeError(
+            f"quantile() q tensor must be same dtype as the input tensor, got {q.dtype} and "
+            f"{input.dtype}"
+        )
+    if isinstance(q, (int, float)) and not 0 <= q <= 1:
+        raise RuntimeError(f"quantile() q must be in the range [0, 1] but got {q}")
+    if dim is not None:
+        dim = wrap_dim(dim, input.ndim)
     wanted = np.atleast_1d(q._array if isinstance(q, TensorBase) else np.float64(q))
-    if ((wanted < 0) | (wanted > 1)).any():
+    if not ((wanted >= 0) & (wanted <= 1)).all():
         raise RuntimeError("quantile() q values must be in the range [0, 1]")
     ndim = input.ndim
-    if dim is not None:
-        dim = wrap_dim(dim, ndim)
     x = input.reshape(-1) if dim is None or not ndim else input.movedim(dim, -1)
     x = ops["take_along_dim"](x, ops["argsort"](x, -1, False), -1)
-    ranks = wanted.astype(np.float64) * (x.size(-1) - 1)
+    ranks = wanted.astype(input.dtype.dtype) * (x.size(-1) - 1)
     if interpolation == "nearest":
         ranks = np.round(ranks)
     low, high = np.floor(ranks).astype(np.int64), np.ceil(ranks).astype(np.int64)
@@ -266,11 +273,16 @@ def quantile(
         if own is not None:
             value = ops["lerp"](a, b, own[i].to(a.dtype) - float(below))
         else:
-            value = a if below == above else ops["lerp"](a, b, float(weight))
+            # Between two elements that are one, too: between infinities there is no number.
+            between = interpolation in ("linear", "midpoint")
+            chosen = b if interpolation == "higher" else a
+            value = ops["lerp"](a, b, float(weight)) if between else chosen
         # NaN sorts last: a row with one has no quantiles.
         last = x.select(-1, -1)
         results.append(ops["where"](last.isnan(), last, value))
     result = ops["stack"](results, 0) if results else x.select(-1, 0).unsqueeze(0)[:0]
+    if not results and own is not None:
+        result = result + own.sum()
     if keepdim:
         shape = [1] * ndim if dim is None else list(input.shape)
         if dim is not None and ndim:

@@ -43,7 +43,8 @@ def _window(
 
     def values(shape: Any, kind: np.dtype) -> Any:
         if kind.kind != "f":
-            raise RuntimeError(f"a window needs a floating dtype, got {kind}")
+            error = NotImplementedError if kind.kind == "c" else RuntimeError
+            raise error(f"a window needs a floating dtype, got {kind}")
         (n,) = shape
         if n < 2:
             return np.ones(n, kind)

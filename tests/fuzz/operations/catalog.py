@@ -138,6 +138,14 @@ _BY_HAND: dict[str, tuple[Form, ...]] = {
             Argument("side", "str?", None, True),
         ),
     ),
+    "cdist": (
+        (
+            Argument("x1", "Tensor"),
+            Argument("x2", "Tensor"),
+            Argument("p", "real", 2.0),
+            Argument("compute_mode", "str", "use_mm_for_euclid_dist_if_necessary"),
+        ),
+    ),
     "polygamma": ((Argument("n", "int"), Argument("self", "Tensor")),),
     "einsum": ((Argument("equation", "str"), Argument("tensors", "List[Tensor]")),),
     "tensordot": (
@@ -239,7 +247,7 @@ _ANNOTATIONS = {
     "Any": "Tensor",
     "bool": "bool",
     "int": "int",
-    "float": "number",
+    "float": "real",
     "Ints": "List[int]",
     "Sequence[int]": "List[int]",
     "str | Ints": "List[int]",
@@ -249,9 +257,10 @@ _ANNOTATIONS = {
 
 
 def _by_signature(name: str, value: Any) -> Iterator[Form]:
-    form = []
+    form, passed_over = [], False
     for p in inspect.signature(value).parameters.values():
         if p.name in LEFT_OUT or p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL):
+            passed_over = True
             continue
         written = str(p.annotation).strip("'")
         optional = written.endswith(" | None")
@@ -259,8 +268,8 @@ def _by_signature(name: str, value: Any) -> Iterator[Form]:
         if p.name == "dtype":
             kind = "dtype"
         elif isinstance(p.default, (bool, int, float, str)) and kind == "Tensor":
-            kind = {bool: "bool", int: "int", float: "number", str: "str"}[type(p.default)]
+            kind = {bool: "bool", int: "int", float: "real", str: "str"}[type(p.default)]
         default = REQUIRED if p.default is p.empty else p.default
-        keyword = p.kind is p.KEYWORD_ONLY
+        keyword = p.kind is p.KEYWORD_ONLY or passed_over
         form.append(Argument(p.name, kind + ("?" if optional else ""), default, keyword))
     yield tuple(form)

@@ -90,6 +90,7 @@ def draw_line(operation: Operation, rng: random.Random) -> Line:
             value = draw_argument(draw, argument)
         if rng.random() < 0.03:
             value, odd_one = misfit(rng, argument, value), True
+        odd_one = odd_one or (argument.kind.startswith("real") and isinstance(value, complex))
         draw.given[argument.name] = value
         if argument.keyword or by_name:
             keywords[argument.name] = value

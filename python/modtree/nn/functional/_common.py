@@ -57,7 +57,8 @@ def reduction_of(
     """``reduction``, or what the two arguments that came before it say."""
     if size_average is not None or reduce is not None:
         size_average = True if size_average is None else size_average
-        reduction = "none" if reduce is False else "mean" if size_average else "sum"
+        is_reduced = reduce is None or reduce
+        reduction = "none" if not is_reduced else "mean" if size_average else "sum"
         warnings.warn(
             f"size_average and reduce args will be deprecated, please use "
             f"reduction={reduction!r} instead.",

@@ -185,6 +185,8 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
         eps: Norms count as at least this.
     """
     need_tensor("cosine_similarity", x1, x2)
+    if not eps >= 0:
+        raise RuntimeError(f"eps must be non-negative, got: {eps}")
     common = result_type(x1, x2)
     if not common.is_floating_point:
         raise RuntimeError(
@@ -192,7 +194,9 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
             "cosine_similarity takes real tensors, of which one is floating"
         )
     # Along dim too: a vector that is repeated there is longer.
-    x1, x2 = broadcast_tensors(x1.to(common), x2.to(common))
+    x1, x2 = broadcast_tensors(
+        *(x if x.dtype.is_floating_point else x.to(common) for x in (x1, x2))
+    )
     # The norm's gradient at 0 is 0, and the bound, which gradients do not see, keeps the quotient
     # finite there.
     n1, n2 = (x.norm(2, dim, keepdim=True).clone() for x in (x1, x2))
@@ -215,7 +219,7 @@ def pairwise_distance(
         keepdim: Keep the last axis, with size 1.
     """
     need_tensor("pairwise_distance", x1, x2)
-    return (x1 - x2 + eps).norm(p, -1, keepdim=keepdim)
+    return (x1 - x2 + float(eps)).norm(p, -1, keepdim=keepdim)
 
 
 def scaled_dot_product_attention(

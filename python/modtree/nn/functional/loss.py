@@ -12,6 +12,8 @@ import math
 import warnings
 from collections.abc import Callable
 
+from modtree._C import _promote_types as promote_types
+from modtree._C import as_dtype
 from modtree._ops import activation as activation_ops
 from modtree._ops import loss as loss_ops
 from modtree._ops.broadcast import broadcast_tensors
@@ -42,6 +44,8 @@ __all__ = [
     "smooth_l1_loss",
 ]
 
+
+_BOOL = as_dtype("bool")
 
 # -- element by element ----------------------------------------------------------------------------
 
@@ -90,10 +94,12 @@ def _error(
 ) -> Tensor:
     """A loss that has no options besides weights; ``each`` is that of a difference."""
     need_tensor(name, input, target)
+    given = input
     input, target = _same_size(input, target, stacklevel=4)
+    if weight is not None:
+        _check_weight(weight, given)
     reduction = loss_reduction(size_average, reduce, reduction, stacklevel=4)
     if weight is not None:
-        _check_weight(weight, input)
         return _weighted(each(input - target), weight, reduction)
     return op(input, target, reduction)
 
@@ -181,7 +187,7 @@ def smooth_l1_loss(
     """
     need_tensor("smooth_l1_loss", input, target)
     input, target = _same_size(input, target)
-    if beta < 0:
+    if not beta >= 0:
         raise RuntimeError(f"smooth_l1_loss does not support negative values for beta, got {beta}.")
     reduction = loss_reduction(size_average, reduce, reduction)
     return loss_ops.smooth_l1_loss(input, target, reduction, float(beta))
@@ -206,10 +212,11 @@ def huber_loss(
             losses all the same.
     """
     need_tensor("huber_loss", input, target)
+    given = input
     input, target = _same_size(input, target)
     if weight is not None:
-        _check_weight(weight, input)
-    if delta <= 0:
+        _check_weight(weight, given)
+    if not delta > 0:
         raise RuntimeError(
             f"huber_loss does not support non-positive values for delta, got {delta}."
         )
@@ -328,7 +335,21 @@ def binary_cross_entropy_with_logits(
             f'"binary_cross_entropy_with_logits" not implemented for {input.dtype}: convert with '
             ".float()"
         )
+    if target.dtype is _BOOL:
+        raise RuntimeError(
+            "binary_cross_entropy_with_logits: 1 - target of a bool target is not supported: "
+            "convert with .float()"
+        )
+    if weight is not None and weight.dtype is not input.dtype:
+        weight = _beside(weight, input)
+    if pos_weight is not None and pos_weight.dtype is not input.dtype:
+        pos_weight = _beside(pos_weight, input)
     return loss_ops.binary_cross_entropy_with_logits(input, target, reduction, weight, pos_weight)
+
+
+def _beside(weight: Tensor, input: Tensor) -> Tensor:
+    """Weights in the dtype in which they meet the input."""
+    return weight.to(promote_types(weight.dtype, input.dtype))
 
 
 def _variances(var: Tensor | float, input: Tensor) -> Tensor:
@@ -380,8 +401,6 @@ def gaussian_nll_loss(
                 f"{tuple(input.shape)}"
             )
     checked_reduction(reduction)
-    if not var.is_floating_point():
-        raise RuntimeError(f"gaussian_nll_loss: expected var of a floating dtype, got {var.dtype}")
     # At least eps, and yet with the gradient of the variance itself.
     bounded = var.clone()
     with no_grad():
@@ -420,11 +439,11 @@ def poisson_nll_loss(
     if log_input:
         loss = input.exp() - target * input
     else:
-        loss = input - target * (input + eps).log()
+        loss = input - target * (input + float(eps)).log()
     if full:
         safe = target.clamp(min=1)
         stirling = target * safe.log() - target + (safe * (2 * math.pi)).log() * 0.5
-        loss = loss + stirling.masked_fill(target <= 1, 0)
+        loss = loss + stirling.masked_fill(target <= 1, 0).to(loss.dtype)
     return reduced(loss, reduction)
 
 
@@ -439,7 +458,15 @@ def _check_classes(input: Tensor, target: Tensor) -> None:
         raise ValueError(
             f"Expected input batch_size ({input.shape[0]}) to match target batch_size ({got})."
         )
+
+
+def _check_single(name: str, input: Tensor, target: Tensor) -> None:
     if input.dim() == 1 and target.dim() == 1 and target.shape[0] != 1:
+        if target.dtype.name not in ("int64", "uint8"):
+            raise RuntimeError(
+                f"expected target dtype to be Long or Byte, but got {target.dtype}: {name} takes "
+                "class numbers; convert with .long()"
+            )
         raise ValueError(
             f"For 1D input, 1D target must have size 1, but got target size: {target.shape[0]}"
         )
@@ -469,6 +496,7 @@ def nll_loss(
     reduction = loss_reduction(size_average, reduce, reduction)
     _check_classes(input, target)
     need_constants("nll_loss", weight=weight)
+    _check_single("nll_loss", input, target)
     return loss_ops.nll_loss(input, target, weight, ignore_index, reduction)
 
 
@@ -498,24 +526,22 @@ def cross_entropy(
     """
     need_tensor("cross_entropy", input, target)
     reduction = loss_reduction(size_average, reduce, reduction)
-    if not 0.0 <= label_smoothing <= 1.0:
-        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+    # Where it is not above 0, it is 0.
+    smoothing = float(label_smoothing) if label_smoothing > 0 else 0.0
     if target.shape == input.shape:
         if not target.is_floating_point():
             raise RuntimeError(
                 "Expected floating point type for target with class probabilities, got "
                 f"{target.dtype}"
             )
-        _need_classes(input)
-        return _with_probabilities(
-            input, target, weight, ignore_index, reduction, float(label_smoothing)
-        )
+        return _with_probabilities(input, target, weight, ignore_index, reduction, smoothing)
+    if smoothing > 1.0:
+        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {smoothing}")
     _need_classes(input)
     _check_classes(input, target)
     need_constants("cross_entropy", weight=weight)
-    return loss_ops.cross_entropy(
-        input, target, weight, ignore_index, reduction, float(label_smoothing)
-    )
+    _check_single("cross_entropy", input, target)
+    return loss_ops.cross_entropy(input, target, weight, ignore_index, reduction, smoothing)
 
 
 def _need_classes(input: Tensor) -> None:
@@ -536,6 +562,7 @@ def _with_probabilities(
             "ignore_index is not supported for floating point target: there are no class numbers "
             "to compare"
         )
+    _need_classes(input)
     axis = 1 if input.dim() > 1 else 0
     classes = input.shape[axis]
     if weight is not None and tuple(weight.shape) != (classes,):
@@ -544,6 +571,8 @@ def _with_probabilities(
             f"no classes but got "
             f"weight tensor of shape: {list(weight.shape)}"
         )
+    if smoothing > 1.0:
+        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {smoothing}")
     if smoothing:
         target = target * (1 - smoothing) + smoothing / max(classes, 1)
     logp = activation_ops.log_softmax(input, axis)

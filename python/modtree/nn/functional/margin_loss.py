@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from modtree._C import fitted_number
+from modtree._ops.broadcast import broadcast_shapes
 from modtree._tensor.tensor import Tensor
 from modtree.nn.functional._common import loss_reduction, need_tensor, reduced, reduction_of
 from modtree.nn.functional.activation import logsigmoid, relu
@@ -84,9 +86,10 @@ def hinge_embedding_loss(
     need_tensor("hinge_embedding_loss", input, target)
     reduction = reduction_of(size_average, reduce, reduction)
     near = input.masked_fill(target == -1, 0)
-    # Of integers the margin is a whole number.
-    whole = not (input.is_floating_point() or input.is_complex())
-    far = ((int if whole else float)(margin) - input).clamp(min=0).masked_fill(target == 1, 0)
+    # A number of the input's dtype: of integers a whole one.
+    far = (
+        (fitted_number(float(margin), input.dtype) - input).clamp(min=0).masked_fill(target == 1, 0)
+    )
     return reduced(near + far, reduction)
 
 
@@ -141,7 +144,30 @@ def soft_margin_loss(
     """
     need_tensor("soft_margin_loss", input, target)
     reduction = loss_reduction(size_average, reduce, reduction)
+    if input.shape != target.shape or input.dtype is not target.dtype:
+        target = _as_input("soft_margin_loss", input, target)
+    if input.is_complex():
+        return reduced((-target * input).exp().log1p(), reduction)
     return reduced(-logsigmoid(target * input), reduction)
+
+
+#: A result of a later kind does not go into a tensor of an earlier one.
+_KINDS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
+
+
+def _as_input(name: str, input: Tensor, target: Tensor) -> Tensor:
+    """The target in the dtype of the input, to whose shape it broadcasts."""
+    if _KINDS[target.dtype.dtype.kind] > _KINDS[input.dtype.dtype.kind]:
+        raise RuntimeError(
+            f"{name}: result type {target.dtype} can't be cast to the desired output type "
+            f"{input.dtype}"
+        )
+    if broadcast_shapes(input.shape, target.shape) != input.shape:
+        raise RuntimeError(
+            f"{name}: output with shape {list(input.shape)} doesn't match the broadcast shape "
+            f"{list(broadcast_shapes(input.shape, target.shape))}"
+        )
+    return target.to(input.dtype)
 
 
 def _triplet(
@@ -165,7 +191,7 @@ def _triplet(
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
         far = far.minimum(distance(positive, negative))
-    return reduced((near - far + margin).clamp(min=0), reduction)
+    return reduced((near - far + float(margin)).clamp(min=0), reduction)
 
 
 def triplet_margin_loss(
@@ -290,6 +316,14 @@ def multi_margin_loss(
     if weight is not None and weight.dim() != 1:
         raise ValueError("weight must be one-dimensional")
     _check_scores("multi_margin_loss", input)
+    if input.dtype.name == "float16":
+        raise NotImplementedError('"multi_margin_loss" not implemented for float16')
+    for what, given, dtype in (("target", target, "int64"), ("weight", weight, input.dtype.name)):
+        if given is not None and given.dtype.name != dtype:
+            raise RuntimeError(
+                f"multi_margin_loss: expected {what} of {dtype}, but found {given.dtype}"
+            )
+    margin = fitted_number(margin, input.dtype)
     index = target.reshape(*target.shape, 1) if input.dim() > 1 else target.reshape(1)
     short = relu(float(margin) - input.gather(-1, index) + input).scatter(-1, index, 0.0)
     if p == 2:
@@ -326,8 +360,13 @@ def multilabel_margin_loss(
             f"inconsistent target size: {list(target.shape)} for input of size: "
             f"{list(input.shape)}; both are (C) or (N, C)"
         )
-    if target.is_floating_point():
+    if target.dtype.name != "int64":
         raise RuntimeError(f"multilabel_margin_loss: expected target of int64, got {target.dtype}")
+    if (
+        target.numel()
+        and not -1 <= int(target.min()) <= int(target.max()) < input.shape[-1:].numel()
+    ):
+        raise RuntimeError("multilabel_margin_loss: argument 'target' is out of range")
     if input.dim() == 0:
         input, target = input.reshape(1), target.reshape(1)
     counts = (target >= 0).long().cumprod(-1)
@@ -362,4 +401,4 @@ def multilabel_soft_margin_loss(
     loss = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
     if weight is not None:
         loss = loss * weight
-    return reduced(loss.mean(-1), reduction)
+    return reduced(loss.sum(input.dim() - 1) / input.shape[-1], reduction)

@@ -52,11 +52,19 @@ def ctc_loss(
         RuntimeError: Lengths do not fit the tensors.
     """
     checked_reduction(reduction)
+    if not log_probs.is_floating_point():
+        raise NotImplementedError(f'"ctc_loss" not implemented for {log_probs.dtype}')
+    if log_probs.ndim not in (2, 3):
+        raise RuntimeError(
+            f"ctc_loss: expected log_probs of 2 or 3 dimensions, got shape {list(log_probs.shape)}"
+        )
     single = log_probs.ndim == 2
     if single:
         log_probs = log_probs.unsqueeze(1)
         targets = targets.reshape(1, -1) if targets.ndim < 2 else targets
     steps, count, classes = log_probs.shape
+    if isinstance(targets, Tensor) and targets.is_floating_point():
+        raise RuntimeError(f"ctc_loss: expected targets of integers, got {targets.dtype}")
     used, lengths = _numbers(input_lengths), _numbers(target_lengths)
     if len(used) != count or len(lengths) != count:
         raise RuntimeError(
