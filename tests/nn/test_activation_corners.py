@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 import pytest
+from helpers.same import differentiated, same
 
 import modtree as mt
 
@@ -171,3 +172,26 @@ def test_complex_silu_in_place_has_the_gradient_of_its_formula():
         result.real.sum().backward()
         slopes.append(x.grad.numpy())
     np.testing.assert_allclose(*slopes)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "f.hardtanh_(x.clone(), 2.0)",
+        "f.hardtanh_(x.long(), 2, 1)",
+        "f.softshrink(x, float('inf'))",
+        "f.softshrink(x, float('nan'))",
+        "f.softshrink(x.float(), 1e300)",
+        "m.softmax(x[0], 1)",
+        "m.softmax(x[:0], 5)",
+        "m.log_softmax(x[:0], -3)",
+    ],
+)
+def test_what_is_refused(line):
+    x = np.array([-1.5, 0.25, 3])
+    same(lambda lib: eval(line, {"m": lib, "f": lib.nn.functional, "x": lib.from_numpy(x)}))
+
+
+def test_the_gradient_of_softsign_of_complex_numbers():
+    x = np.array([1j, 0, 2 - 1j, -3])
+    same(differentiated(lambda lib, x: lib.nn.functional.softsign(x), x))

@@ -476,3 +476,58 @@ def test_rms_norm_with_a_weight_of_another_dtype(dtype):
         differentiated(lambda lib, *v: lib.nn.functional.rms_norm(v[0], (2,), v[1]), x, weight),
         1e-3,
     )
+
+
+def test_the_gradient_of_batch_norm_does_not_depend_on_the_order_of_memory():
+    x = np.random.default_rng(1).normal(size=(1, 2, 3, 1))
+    gradients = []
+    for order in "CF":
+        leaf = mt.from_numpy(x.copy(order)).requires_grad_()
+        running = mt.zeros(2, dtype=mt.float64), mt.ones(2, dtype=mt.float64)
+        y = mt.nn.functional.batch_norm(leaf, *running, training=True)
+        (y * mt.arange(6.0).reshape(1, 2, 3, 1)).sum().backward()
+        gradients.append(leaf.grad.numpy())
+    assert np.allclose(*gradients)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "f.batch_norm(x, v, v, training=True, eps=0)",
+        "f.batch_norm(x, v, v, eps=-1)",
+        "f.batch_norm(x[0, 0, 0], None, None, training=True)",
+        "f.batch_norm(x[:1, :, 0], None, None, training=True)",
+        "m.batch_norm(x[:1, :, 0], None, None, None, None, True, 0.1, 1e-5, True)",
+        "f.group_norm(x[0, 0, 0], 0)",
+        "f.group_norm(x[:1, :, 0], 2)",
+        "m.group_norm(x[0, 0], 1)",
+        "m.instance_norm(x[0, 0], None, None, None, None, True, 0.1, 1e-5, True)",
+        "f.instance_norm(x, v)",
+        "f.instance_norm(x, None, x)",
+        "f.rms_norm(x[0, 0, 0], (2,))",
+        "f.rms_norm(x[0, 0, 0], (2,), v[:1])",
+        "f.rms_norm(m.tensor([0.157], dtype=m.float16), (1,))",
+        "f.local_response_norm((x * 8).long(), 2, alpha=0.5)",
+        "f.local_response_norm((x * 8).int(), 2)",
+        "f.local_response_norm(x * 1j, 2)",
+        "f.local_response_norm(x, 2, beta=2**70)",
+    ],
+)
+def test_arguments_and_what_is_refused(line):
+    x, v = np.arange(12.0).reshape(2, 2, 3) / 8 - 0.5, np.array([0.5, 2])
+    names = {"x": x, "v": v}
+    same_outcome(
+        lambda lib: eval(
+            line,
+            {"m": lib, "f": lib.nn.functional, **{k: lib.from_numpy(a) for k, a in names.items()}},
+        )
+    )
+
+
+def test_instances_of_nothing_leave_the_statistics_alone():
+    def program(lib):
+        running = lib.ones(1) * 3, lib.ones(1) * 4
+        lib.nn.functional.instance_norm(lib.zeros(2, 1, 2, 0), *running)
+        return running
+
+    same_outcome(program)

@@ -14,11 +14,14 @@ from modtree._ops.generic import (
     Array,
     Spec,
     as_dtype_of,
+    conj,
     into_in_kernel_dtype,
     is_array,
+    is_complex,
     native,
     need_arrays,
     need_floating,
+    operation,
     same_meta,
     select,
     slope_in_kernel_dtype,
@@ -143,6 +146,8 @@ def _softsign(x: Array) -> Array:
     return x / (np.abs(x) + 1)
 
 
+_sgn = operation("sgn")
+
 gelu = define("gelu", _gelu, meta=same_meta)
 silu = define("silu", _silu, meta=same_meta, writes_into=True)
 mish = define("mish", _mish, meta=same_meta)
@@ -154,7 +159,18 @@ derive("silu", _silu_slope)
 derive("mish", _mish_slope)
 derive("softplus", _softplus_slope)
 derive("logsigmoid", lambda g, _out, x: g * _sigmoid(-x))
-derive("softsign", lambda g, _out, x: g / np.square(np.abs(x) + 1))
+
+
+def _softsign_slope(g: Any, _out: Any, x: Any) -> Any:
+    size = np.abs(x)
+    slope = g / np.square(size + 1)
+    if not is_complex(x):
+        return slope
+    # Along x the slope is 1 / (1 + |x|)^2, across it 1 / (1 + |x|).
+    return (slope * (size + 2) - conj(slope) * x * _sgn(x)) / 2
+
+
+derive("softsign", _softsign_slope)
 
 
 def _hardtanh(x: Array, low: float, high: float, out: Array | None = None) -> Array:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from modtree._C import kernels
-from modtree._ops.generic import like_first, native, total
+from modtree._ops.generic import like_first, native, total, wrap_dim
 from modtree._ops.reduce import SCALAR_NAMES
 from modtree._ops.registry import define, derive, export, ops
 
@@ -17,8 +17,10 @@ def _along(kernel: Any, otherwise: Any, x: Any, axis: int) -> Any:
     """A kernel along the last axis; along others NumPy's functions, which go through the memory in
     order.
     """
-    if 0 in x.shape:
-        return x.copy()  # of any dtype
+    if x.ndim == 0 or 0 in x.shape:
+        wrap_dim(axis, x.ndim)
+        if 0 in x.shape:
+            return x.copy()  # of any dtype
     dtype = x.dtype
     if dtype.kind != "f":
         _refuse_softmax(dtype)

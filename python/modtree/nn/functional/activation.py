@@ -8,6 +8,7 @@ from typing import Any
 
 from modtree._ops import activation as activation_ops
 from modtree._tensor.creation import empty_like, zeros_like
+from modtree._tensor.dtypes import finfo
 from modtree._tensor.grad_mode import is_grad_enabled, no_grad
 from modtree._tensor.tensor import Tensor
 from modtree.nn.functional._common import checked_dim, need_tensor
@@ -113,7 +114,8 @@ def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Ten
         min_val: The lower bound.
         max_val: The upper bound.
     """
-    return hardtanh(input, min_val, max_val, inplace=True)
+    # The larger bound comes second: all is max_val where the bounds cross.
+    return _run(activation_ops.hardtanh, input, min_val, max_val, inplace=True)
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
@@ -124,7 +126,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
         negative_slope: The slope for negative values.
         inplace: Write into the input.
     """
-    if negative_slope < 0:
+    if not negative_slope >= 0:
         _check_pieces("leaky_relu", input, inplace)
         return input.where(input > 0, input * negative_slope)
     return _run(activation_ops.leaky_relu, input, negative_slope, inplace=inplace)
@@ -149,7 +151,7 @@ def _check_pieces(name: str, input: Tensor, inplace: bool) -> None:
 def _elu(
     name: str, input: Tensor, alpha: float, scale: float, input_scale: float, inplace: bool
 ) -> Tensor:
-    if alpha < 0:
+    if not alpha >= 0:
         _check_pieces(name, input, inplace)
         below = (input.clamp(max=0) * input_scale).expm1() * (alpha * scale)
         return below.where(input <= 0, input * scale)
@@ -193,7 +195,7 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     if alpha == 0:
         raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
     inverse = 1.0 / float(alpha)
-    if alpha < 0:
+    if not alpha > 0:
         return _elu("celu", input, alpha, 1.0, inverse, inplace)
     return _run(activation_ops.elu, input, alpha, 1.0, inverse, inplace=inplace)
 
@@ -274,8 +276,8 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x moved towards 0 by ``lambd``; 0 where ``|x| <= lambd``."""
     need_tensor("softshrink", input)
     _need_floating("softshrink", input)
-    if lambd < 0:
-        raise RuntimeError(f"softshrink: lambda must not be negative, but found {lambd}")
+    if not 0 <= lambd <= finfo(input.dtype).max:
+        raise RuntimeError(f"softshrink: lambda must be finite and not negative, but found {lambd}")
     return activation_ops.softshrink(input, lambd)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from modtree._ops import norm as norm_ops
 from modtree.nn import functional
+from modtree.nn.functional.normalization import normalize_batch
 
 _SAME = (
     "adaptive_avg_pool1d",
@@ -76,6 +77,11 @@ def embedding(
     )
 
 
+def _need_channels(name: str, input: Any) -> None:
+    if input.ndim < 2:
+        raise IndexError(f"{name}: expected (batch, channels, ...), got shape {list(input.shape)}")
+
+
 def batch_norm(
     input: Any,
     weight: Any,
@@ -88,9 +94,7 @@ def batch_norm(
     cudnn_enabled: bool = False,
 ) -> Any:
     """nn.functional.batch_norm() with weight and bias first."""
-    return functional.batch_norm(
-        input, running_mean, running_var, weight, bias, training, momentum, eps
-    )
+    return normalize_batch(input, running_mean, running_var, weight, bias, training, momentum, eps)
 
 
 def instance_norm(
@@ -105,7 +109,9 @@ def instance_norm(
     cudnn_enabled: bool = False,
 ) -> Any:
     """nn.functional.instance_norm() with weight and bias first, also of images of one pixel."""
-    if use_input_stats and input.ndim > 1 and math.prod(input.shape[2:]) == 1:
+    if use_input_stats:
+        _need_channels("instance_norm", input)
+    if use_input_stats and math.prod(input.shape[2:]) == 1:
         return norm_ops.group_norm(input, weight, bias, input.shape[1], eps)
     return functional.instance_norm(
         input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps
@@ -133,4 +139,5 @@ def group_norm(
     cudnn_enabled: bool = False,
 ) -> Any:
     """nn.functional.group_norm(), also of groups of one value."""
+    _need_channels("group_norm", input)
     return norm_ops.group_norm(input, weight, bias, num_groups, eps)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from modtree._C import as_tuple, bump_version
 from modtree._ops import norm as norm_ops
 from modtree._ops.registry import ops
-from modtree._tensor.dtypes import finfo
+from modtree._tensor.dtypes import finfo, float32
 from modtree._tensor.grad_mode import no_grad
 from modtree._tensor.tensor import Tensor
 from modtree.nn.functional._common import need_constants, need_tensor
@@ -43,10 +43,26 @@ def batch_norm(
 
     ValueError when training with one value per channel.
     """
+    if training and isinstance(input, Tensor):
+        _need_several(input)
+    if not eps > 0:
+        _check_eps(training, eps)
+    return normalize_batch(input, running_mean, running_var, weight, bias, training, momentum, eps)
+
+
+def normalize_batch(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Tensor:
+    """:func:`batch_norm` of one value per channel too."""
     need_tensor("batch_norm", input)
     need_constants("batch_norm", running_mean=running_mean, running_var=running_var)
-    if training:
-        _need_several(input)
     y = norm_ops.batch_norm(
         input, weight, bias, running_mean, running_var, bool(training), momentum, eps
     )
@@ -57,9 +73,18 @@ def batch_norm(
     return y
 
 
+def _check_eps(training: bool, eps: float) -> None:
+    if training and eps <= 0:
+        raise ValueError(f"batch_norm eps must be positive during training, but got {eps}")
+    if eps < 0:
+        raise ValueError(f"batch_norm eps must be non-negative, but got {eps}")
+
+
 def _need_several(input: Tensor) -> None:
     shape = input.shape
-    if len(shape) > 1 and shape[0] * math.prod(shape[2:]) == 1:
+    if not shape:
+        raise IndexError("batch_norm: expected an input with a batch, got a scalar")
+    if shape[0] * math.prod(shape[2:]) == 1:
         raise ValueError(
             f"Expected more than 1 value per channel when training, got input size {list(shape)}"
         )
@@ -101,14 +126,28 @@ def instance_norm(
             f"Expected more than 1 spatial element when training, got input size "
             f"{list(input.shape)}"
         )
+    if running_mean is not None or running_var is not None:
+        _check_statistics(running_mean, running_var)
     _track_instances(input, running_mean, running_var, momentum)
     return norm_ops.group_norm(input, weight, bias, input.shape[1], eps)
+
+
+def _check_statistics(running_mean: Tensor | None, running_var: Tensor | None) -> None:
+    for given in (running_mean, running_var):
+        if given is not None and given.ndim > 1:
+            raise RuntimeError(
+                f"instance_norm: statistics are vectors, got shape {list(given.shape)}"
+            )
+    if running_mean is None or running_var is None:
+        raise ValueError("running_mean and running_var must either both be None or neither be None")
 
 
 def _track_instances(
     input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, momentum: float
 ) -> None:
     if input.is_meta or (running_mean is None and running_var is None):
+        return
+    if 0 in input.shape[2:]:  # of nothing there are no statistics
         return
     with no_grad():
         axes = tuple(range(2, input.dim()))
@@ -137,17 +176,28 @@ def group_norm(
     """
     need_tensor("group_norm", input)
     num_groups = operator.index(num_groups)
-    if num_groups == 0:
+    if num_groups == 0 and input.ndim > 1:
         raise ZeroDivisionError("group_norm: expected num_groups to be positive, got 0")
     shape = input.shape
     if len(shape) > 1 and num_groups > 0:
-        values = shape[0] * math.prod(shape[1:]) // num_groups
+        values = shape[0] * shape[1] // num_groups * math.prod(shape[2:])
         if values == 1:
             raise ValueError(
                 f"Expected more than 1 value per channel when training, got input size "
                 f"{list(shape)}"
             )
     return norm_ops.group_norm(input, weight, bias, num_groups, eps)
+
+
+def _check_weight_of(shape: Sequence[int], weight: Tensor | None) -> None:
+    if weight is not None and tuple(weight.shape) != tuple(shape):
+        raise RuntimeError(
+            f"Expected weight to be of same shape as normalized_shape, but got weight of shape "
+            f"{list(weight.shape)} and normalized_shape = {list(shape)}"
+        )
+
+
+_FLOAT32_EPS = float(finfo(float32).eps)
 
 
 def rms_norm(
@@ -168,9 +218,17 @@ def rms_norm(
     need_tensor("rms_norm", input)
     if isinstance(normalized_shape, int):
         raise TypeError("rms_norm(): argument 'normalized_shape' must be tuple of ints, not int")
+    if input.ndim < len(normalized_shape):
+        _check_weight_of(normalized_shape, weight)
+        raise ValueError(
+            f"Input tensor must have at least {len(normalized_shape)} dimensions, but got "
+            f"{input.ndim}"
+        )
     floating = input.is_floating_point() or input.is_complex()
     if eps is None:
-        eps = float(finfo(input.dtype).eps) if floating else 0.0
+        # Of float16 it is that of float32, in which its mean is computed.
+        half = input.dtype.name == "float16"
+        eps = _FLOAT32_EPS if half else float(finfo(input.dtype).eps) if floating else 0.0
     if input.is_complex() or (weight is not None and weight.dtype != input.dtype and floating):
         norm_ops.check_normalized_sizes(input, weight, None, as_tuple(normalized_shape))
         axes = tuple(range(-len(normalized_shape), 0))
@@ -200,8 +258,13 @@ def local_response_norm(
         return input
     if size <= 0:
         raise RuntimeError(f"local_response_norm: expected size to be at least 1, got {size}")
+    if not (input.is_floating_point() or input.dtype.name == "int64"):
+        raise NotImplementedError(
+            f'"local_response_norm" not implemented for {input.dtype}: convert with .float()'
+        )
     none = (0, 0)
     widths = (none, (size // 2, (size - 1) // 2), *(none,) * (input.dim() - 2))
     squares = ops["pad"](input * input, widths, "constant", 0)
-    mean = squares.unfold(1, size, 1).mean(-1)
+    near = squares.unfold(1, size, 1)
+    mean = near.mean(-1) if input.is_floating_point() else near.sum(-1) // size
     return input / (mean * alpha + k) ** beta
