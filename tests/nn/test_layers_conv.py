@@ -11,6 +11,8 @@ import pytest
 from helpers.gradients import Case
 from helpers.gradients import suite as gradient_suite
 from helpers.layer_checks import Layer, suite
+from helpers.same import differentiated
+from helpers.same import same as same_outcome
 from helpers.support import raises
 
 import modtree as mt
@@ -330,3 +332,49 @@ def test_input_gradients_gathered_and_added_up(channels, dtype, options):
     for mine, theirs in zip(*results, strict=True):
         assert mine.dtype == dtype
         np.testing.assert_allclose(mine, theirs, rtol=tolerance, atol=tolerance * 10)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "bool", "float32", "complex64"])
+@pytest.mark.parametrize("name", ["conv1d", "conv2d", "conv3d", "conv_transpose2d"])
+@pytest.mark.parametrize("dilation", [1, 2])
+def test_dtypes_of_kernels(name, dtype, dilation):
+    n = next(int(c) for c in name if c.isdigit())
+    x, weight = np.ones((1, 2, *[5] * n), dtype), np.ones((2, 2, *[2] * n), dtype)
+    same_outcome(
+        lambda lib: getattr(lib.nn.functional, name)(
+            lib.from_numpy(x), lib.from_numpy(weight), dilation=dilation
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "f.conv2d(m.ones(1, 1, 2, 2), m.ones(1, 1, 0, 1))",
+        "f.conv2d(m.ones(1, 1, 0, 2), m.ones(1, 1, 1, 1), padding=1)",
+        "f.conv_transpose2d(m.ones(1, 1, 0, 2), m.ones(1, 1, 3, 3))",
+        "f.conv_transpose2d(m.ones(1, 1, 2, 2), m.ones(1, 1, 0, 1))",
+        "f.conv_transpose1d(m.ones(1, 1, 1), m.ones(1, 1, 1), None, 2, 1, 1)",
+        "f.conv_transpose1d(*[m.ones(1, 1, 1).long()] * 2, None, 2, 1, 1)",
+        "f.conv1d(m.ones(2, 1), m.ones(2, 1), padding='same')",
+    ],
+)
+def test_sizes_of_nothing(line):
+    same_outcome(lambda lib: eval(line, {"m": lib, "f": lib.nn.functional}))
+
+
+def test_gradients_of_no_samples_with_nothing_in_them():
+    arrays = np.ones((0, 2, 0, 5)), np.ones((1, 2, 1, 1))
+    same_outcome(
+        differentiated(lambda lib, x, w: lib.nn.functional.conv2d(x, w, padding=2), *arrays)
+    )
+
+
+def test_float16_of_memory_in_another_order():
+    x = np.array([[[-2.5, 1, 0.5]]], "float16")
+    weight = np.arange(6, dtype="float16").reshape(3, 1, 2)
+    results = [
+        mt.nn.functional.conv1d(mt.from_numpy(x), mt.from_numpy(weight.copy(order)))
+        for order in "CF"
+    ]
+    assert mt.equal(*results)

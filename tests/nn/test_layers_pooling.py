@@ -257,3 +257,8 @@ def test_windows_larger_than_the_image(name, options):
     same_outcome(
         lambda lib: getattr(lib.nn.functional, name)(lib.ones(1, 1, 1, 2, 2), *norm, 2, **options)
     )
+
+
+def test_windows_wholly_in_the_padding_are_refused():
+    with pytest.raises(RuntimeError, match="wholly in the padding"):
+        mt.nn.functional.max_pool1d(mt.ones(1, 1, 1), 2, 1, 1, 2)

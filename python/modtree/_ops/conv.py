@@ -20,7 +20,7 @@ import numpy as np
 from modtree._ops import conv_columns as _columns
 from modtree._ops import conv_depthwise as _depthwise
 from modtree._ops import conv_images as _images
-from modtree._ops.generic import Array, Spec, need_arrays
+from modtree._ops.generic import Array, Spec, need_arrays, zeros_of
 from modtree._ops.registry import define, derive
 from modtree._ops.windows import Sizes, conj, cropped, padded, run, wide, window_count
 
@@ -125,6 +125,22 @@ def _transposed_sizes(
     )
 
 
+def _check_unusual(name: str, x: Array, weight: Array, dilation: Sizes, transposed: bool) -> None:
+    """What there is no kernel for: bools, integers that are not int64 in some forms, nothing."""
+    if 0 in weight.shape[2:]:
+        raise RuntimeError(
+            f"{name}: kernel size should be greater than zero, but got {list(weight.shape[2:])}"
+        )
+    if 0 in x.shape[2:] and x.shape[0] and x.shape[1]:
+        raise RuntimeError(
+            f"{name}: Only zero batch or zero channel inputs are supported, but got input shape: "
+            f"{list(x.shape)}"
+        )
+    is_narrow = x.dtype.kind in "iu" and x.dtype != np.int64
+    if x.dtype.kind == "b" or (is_narrow and (transposed or max(dilation) > 1)):
+        raise NotImplementedError(f'"{name}" not implemented for {x.dtype}: convert with .float()')
+
+
 def _is_depthwise(weight: Array, groups: int) -> bool:
     """Does every output channel see one input channel only (and there are several)?"""
     return groups > 1 and weight.shape[1] == 1
@@ -144,6 +160,8 @@ def _convolution(
 ) -> Array:
     """(N, C, *sizes) with a weight of (O, C / groups, *kernel) gives (N, O, *counts)."""
     _check("convolution", x, weight, bias, stride, padding, dilation, groups, False)
+    if not x.size or not weight.size or x.dtype.kind in "biu":
+        _check_unusual("convolution", x, weight, dilation, False)
     counts = _counts(x, weight.shape[2:], stride, padding, dilation)
     if _images.fits(x):
         return _images.convolution(x, weight, bias, stride, padding, dilation, groups, counts)
@@ -188,6 +206,8 @@ def _transposed(
 ) -> Array:
     """(N, O, *counts) with a weight of (O, C / groups, *kernel) gives (N, C, *sizes)."""
     _check("conv_transpose", y, weight, bias, stride, padding, dilation, groups, True)
+    if not y.size or not weight.size or y.dtype.kind in "biu":
+        _check_unusual("conv_transpose", y, weight, dilation, True)
     sizes = _checked_sizes(y, weight, stride, padding, extra, dilation)
     dtype = y.dtype
     y, weight, bias = wide(y, weight, bias)
@@ -317,12 +337,16 @@ def _gather_to(
 
 
 def _convolution_x(g: Any, _out: Any, x_like: Any, weight: Any, _bias: Any, *options: Any) -> Any:
+    if 0 in g.shape or 0 in x_like.shape:
+        return zeros_of(tuple(x_like.shape), g)
     return _scatter_to(tuple(x_like.shape[2:]), g, conj(weight), *options)
 
 
 def _convolution_weight(
     g: Any, _out: Any, x: Any, weight_like: Any, _bias: Any, *options: Any
 ) -> Any:
+    if 0 in g.shape or 0 in x.shape:
+        return zeros_of(tuple(weight_like.shape), g)
     return run(_conv_over_batch, conj(x), g, tuple(weight_like.shape[2:]), *options)
 
 
@@ -344,6 +368,8 @@ def _transposed_y(
     extra: Any,
     *options: Any,
 ) -> Any:
+    if 0 in g.shape or 0 in y_like.shape:
+        return zeros_of(tuple(y_like.shape), g)
     return _gather_to(tuple(y_like.shape[2:]), g, conj(weight), stride, padding, *options)
 
 
@@ -358,6 +384,8 @@ def _transposed_weight(
     extra: Any,
     *options: Any,
 ) -> Any:
+    if 0 in g.shape or 0 in y.shape:
+        return zeros_of(tuple(weight_like.shape), g)
     kernel = tuple(weight_like.shape[2:])
     return run(_conv_over_batch, g, conj(y), kernel, stride, padding, *options)
 

@@ -68,6 +68,10 @@ def _named_padding(
         raise RuntimeError(f"Invalid padding string: '{padding}', should be 'valid' or 'same'")
     if max(stride) > 1:
         raise RuntimeError("padding='same' is not supported for strided convolutions")
+    if weight.ndim != len(dilation) + 2:
+        raise RuntimeError(
+            f"expected weight of {len(dilation) + 2} dimensions, got shape {list(weight.shape)}"
+        )
     totals = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:], strict=True)]
     if any(total % 2 for total in totals):
         # The odd element goes to the end.

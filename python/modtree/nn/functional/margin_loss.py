@@ -364,6 +364,7 @@ def multilabel_margin_loss(
         raise RuntimeError(f"multilabel_margin_loss: expected target of int64, got {target.dtype}")
     if (
         target.numel()
+        and not target.is_meta
         and not -1 <= int(target.min()) <= int(target.max()) < input.shape[-1:].numel()
     ):
         raise RuntimeError("multilabel_margin_loss: argument 'target' is out of range")
