@@ -257,3 +257,14 @@ def test_a_convolution_of_no_channels():
     F = mt.nn.functional
     x, weight = mt.ones(2, 0, 3), mt.ones(4, 0, 2)
     assert F.conv1d(x, weight).tolist() == mt.zeros(2, 4, 2).tolist()
+
+
+def test_unshuffled_nothing_has_its_shape():
+    x = mt.zeros(9, 0, 6)
+    assert mt.nn.functional.pixel_unshuffle(x, 3).shape == (81, 0, 2)
+
+
+def test_circles_by_negative_numbers():
+    x = mt.arange(6.0).reshape(1, 1, 6)
+    padded = mt.nn.functional.pad(x, (-1, 2), "circular")
+    assert padded.tolist() == [[[1, 2, 3, 4, 5, 1, 2]]]

@@ -21,6 +21,8 @@ from helpers.layers_common import (
     same,
     tensors,
 )
+from helpers.same import differentiated
+from helpers.same import same as same_outcome
 from helpers.support import raises
 
 import modtree as mt
@@ -542,3 +544,39 @@ def test_dropout_with_one_layer_warns_at_the_caller():
     with pytest.warns(UserWarning, match="dropout=0.5 and num_layers=1") as caught:
         nn.LSTM(2, 3, dropout=0.5)
     assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize("name", ["RNN", "LSTM", "GRU", "RNNCell", "LSTMCell", "GRUCell"])
+@pytest.mark.parametrize("dtype", ["complex128", "int64", "bool"])
+def test_layers_of_other_dtypes(name, dtype):
+    rows = 3 * (4 if "LSTM" in name else 3 if "GRU" in name else 1)
+    shapes = [(rows, 2), (rows, 3), (rows,), (rows,)]
+    numbers = np.random.default_rng(1).integers(-2, 3, size=60).astype(dtype) * np.ones((), dtype)
+    arrays = [numbers[: np.prod(s, dtype=int)].reshape(s) for s in [(2, 2), *shapes]]
+
+    def program(lib, x, *parameters):
+        layer = getattr(lib.nn, name)(2, 3)
+        names = [key for key, _ in layer.named_parameters()]
+        result = lib.func.functional_call(layer, dict(zip(names, parameters, strict=True)), (x,))
+        return result if "Cell" in name and "LSTM" not in name else result[0]
+
+    run = differentiated(program, *arrays) if dtype == "complex128" else None
+    same_outcome(run or (lambda lib: program(lib, *map(lib.from_numpy, arrays))))
+
+
+def test_integers_in_a_layer_of_relu():
+    def program(lib):
+        layer = lib.nn.RNN(2, 1, nonlinearity="relu", bias=False, dtype=lib.float32)
+        parameters = {"weight_ih_l0": lib.ones(1, 2).long(), "weight_hh_l0": lib.ones(1, 1).long()}
+        return lib.func.functional_call(layer, parameters, (lib.ones(3, 1, 2).long(),))[0]
+
+    same_outcome(program)
+
+
+def test_parameters_of_several_dtypes_are_refused():
+    def program(lib):
+        return lib.nn.GRUCell(2, 3)(lib.ones(2).half())
+
+    same_outcome(program)
+    with raises(TypeError, "bias"):
+        mt.nn.GRU(2, 3, bias=1)

@@ -11,6 +11,7 @@ import pytest
 from helpers.gradients import Case
 from helpers.gradients import suite as gradient_suite
 from helpers.layer_checks import Layer, same, suite
+from helpers.same import differentiated
 from helpers.same import same as same_outcome
 from helpers.support import raises, warns
 
@@ -395,3 +396,58 @@ def test_errors_in_our_words():
         F.interpolate([1.0], 2)
     with raises(ValueError, "recompute_scale_factor is not meaningful with an explicit size."):
         F.interpolate(mt.zeros(1, 1, 2, 2), 4, recompute_scale_factor=True)
+
+
+def test_the_gradient_of_nearest_pixels_is_that_of_the_value():
+    x = mt.arange(30.0).reshape(1, 1, 2, 3, 5).requires_grad_()
+    y = mt.nn.functional.interpolate(x, scale_factor=1.3, mode="nearest")
+    weights = mt.arange(float(y.numel())).reshape(y.shape)
+    (y * weights).sum().backward()
+    assert float((x * x.grad).sum()) == float((y * weights).sum())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "f.interpolate(x[None, :1], None, 1.3, 'bilinear')",
+        "f.interpolate(x[:, :2], None, 1.3, 'linear')",
+        "f.pad(x[0, :, :1], (0, -1), 'reflect')",
+        "f.pad(x.to(m.uint8), (1, 1), value=float('inf'))",
+        "f.unfold(x > 3, 2)",
+        "f.unfold(x[0, 0], 2)",
+        "f.unfold(x, [2], padding=1)",
+        "f.fold(x.reshape(4, 6)[None, :, :6] > 3, (3, 4), 2)",
+        "f.affine_grid(x[:, :2, :3], [3])",
+        "f.grid_sample(x[0, 0, 0], x[0, 0, 0])",
+        "f.adaptive_avg_pool2d(x[0], 1)",
+        "f.adaptive_avg_pool2d(x[0, 0], 1)",
+        "f.adaptive_avg_pool2d(x[0], (2, 2))",
+        "f.avg_pool2d(x[0], 2)",
+        "f.max_unpool1d(m.ones(2, 0), m.ones(2, 0).long(), 2)",
+        "f.max_unpool1d(m.ones(3, 2), m.ones(3, 2).long(), 2, 2, 2)",
+        "f.embedding(m.tensor(0), x[0, 0, 0])",
+        "f.embedding(m.tensor(0), x[0, 0], padding_idx=3)",
+        "m.embedding(m.tensor(0), x[0], 5)",
+        "f.embedding_bag(m.tensor([[0]]), x[0, 0])",
+        "f.embedding_bag(m.tensor([[0]]), x[0].long(), mode='mean')",
+        "f.scaled_dot_product_attention(x, x, x, dropout_p=2.0)",
+        "f.scaled_dot_product_attention(x, x, x, dropout_p=-2.0)",
+        "f.scaled_dot_product_attention(x[0], x[0], x[0], enable_gqa=True)",
+        "f.scaled_dot_product_attention(x, x, x, None, 0.0, False, 0.5)",
+    ],
+)
+def test_arguments_and_what_is_refused(line):
+    x = np.arange(24.0).reshape(2, 3, 4)
+    same_outcome(lambda lib: eval(line, {"m": lib, "f": lib.nn.functional, "x": lib.from_numpy(x)}))
+
+
+def test_the_largest_of_a_bag_with_nan():
+    weight = np.array([[np.nan, 1], [2, 3]])
+    same_outcome(
+        differentiated(
+            lambda lib, w: lib.nn.functional.embedding_bag(
+                lib.tensor([[0, 0], [1, 1]]), w, mode="max"
+            ),
+            weight,
+        )
+    )

@@ -195,8 +195,12 @@ def _winners(rows: Array, out: Array, bag_of: Array, starts: Array) -> Array:
     """Position of the first row of each bag that has the maximum, for each column: (full bags,
     width).
     """
-    place = np.where(rows == out[bag_of], np.arange(len(rows))[:, None], len(rows))
-    return np.minimum.reduceat(place, starts, axis=0)
+    best, numbers = out[bag_of], np.arange(len(rows))[:, None]
+    place = np.minimum.reduceat(np.where(rows == best, numbers, len(rows)), starts, axis=0)
+    if place.size and place.max() == len(rows):  # NaN, which is equal to nothing
+        is_best = (rows == best) | (np.isnan(rows) & np.isnan(best))
+        place = np.minimum.reduceat(np.where(is_best, numbers, len(rows)), starts, axis=0)
+    return place
 
 
 def _embedding_bag(*args: Any) -> Array:

@@ -28,6 +28,8 @@ def _max_unpool(values: Array, indices: Array, sizes: Sizes) -> Array:
     need_arrays("max_unpool", values, indices)
     need_floating("max_unpool", values)
     plane, indices = math.prod(sizes), own_index(indices)
+    if not plane:
+        return np.zeros((*values.shape[: values.ndim - len(sizes)], *sizes), values.dtype)
     if indices.size and (indices.min() < 0 or indices.max() >= plane):
         wrong = int(indices.max() if indices.max() >= plane else indices.min())
         found = "x".join(map(str, sizes))

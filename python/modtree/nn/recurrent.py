@@ -103,6 +103,8 @@ class RNNBase(_Recurrent):
                 f"num_layers greater than 1, but got dropout={dropout} and num_layers={num_layers}",
                 stacklevel=3,
             )
+        if not isinstance(bias, bool):
+            raise TypeError(f"bias should be of type bool, got: {type(bias).__name__}")
         _checked_size("input_size", input_size)
         _checked_size("hidden_size", hidden_size)
         _checked_size("num_layers", num_layers)

@@ -195,6 +195,7 @@ _drawers: dict[str, Any] = {
     "Tensor": _tensor,
     "number": _number,
     "real": _number,
+    "options": lambda draw, name: {},
     "Tensor|number": lambda draw, name: (_tensor if draw.chance(0.6) else _number)(draw, name),
     "int": _int,
     "float": lambda draw, name: draw.rng.choice(FLOATS),

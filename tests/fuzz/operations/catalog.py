@@ -28,6 +28,8 @@ class Operation(NamedTuple):
         where, _, name = self.name.rpartition(".")
         if where in PYTHON:
             return PYTHON[where][name]
+        if where == "nn":
+            return partial(_layer, mt, name)
         found = getattr(spaces(mt)[where], name)
         return partial(_spread, found) if self.name in SPREAD else found
 
@@ -48,6 +50,20 @@ SPREAD = frozenset(("cartesian_prod", "chain_matmul"))
 
 def _spread(function: Callable[..., Any], tensors: Any) -> Any:
     return function(*tensors)
+
+
+#: Layers that are called with parameters of the line.
+LAYERS = ("RNN", "LSTM", "GRU", "RNNCell", "LSTMCell", "GRUCell")
+
+
+def _layer(
+    mt: Any, name: str, input: Any, states: Any, parameters: Any, sizes: Any, options: Any
+) -> Any:
+    layer = getattr(mt.nn, name)(*sizes, **options)
+    names = [name for name, _ in layer.named_parameters()]
+    given = dict(zip(names, parameters, strict=True))
+    start = () if states is None else (states if name.startswith("LSTM") else states[0],)
+    return mt.func.functional_call(layer, given, (input, *start))
 
 
 def _assign(x: Any, index: Any, value: Any) -> Any:
@@ -152,6 +168,13 @@ _BY_HAND: dict[str, tuple[Form, ...]] = {
         (Argument("self", "Tensor"), Argument("other", "Tensor"), Argument("dims", "int", 2)),
     ),
 }
+_LAYER = (
+    Argument("input", "Tensor"),
+    Argument("states", "List[Tensor]?"),
+    Argument("parameters", "List[Tensor]"),
+    Argument("sizes", "List[int]"),
+    Argument("options", "options"),
+)
 #: Methods without arguments that no schema describes.
 _BARE_METHODS = frozenset(
     "bfloat16 bool byte cdouble cfloat char double float half int long short ndimension nelement "
@@ -185,6 +208,8 @@ def _find() -> Iterator[tuple[str, Operation]]:
             forms = tuple(forms_of(where, name, value))
             if forms:
                 yield full, Operation(full, forms)
+    for name in LAYERS:
+        yield f"nn.{name}", Operation(f"nn.{name}", (_LAYER,))
     for where, functions in PYTHON.items():
         for name in functions:
             full = f"{where}.{name}"
@@ -256,6 +281,10 @@ _ANNOTATIONS = {
 }
 
 
+#: Names of arguments that are a whole number, or one for each axis.
+SIZES = frozenset("kernel_size output_size size stride padding dilation scale_factor".split())
+
+
 def _by_signature(name: str, value: Any) -> Iterator[Form]:
     form, passed_over = [], False
     for p in inspect.signature(value).parameters.values():
@@ -267,6 +296,8 @@ def _by_signature(name: str, value: Any) -> Iterator[Form]:
         kind = _ANNOTATIONS.get(written.removesuffix(" | None"), "Tensor")
         if p.name == "dtype":
             kind = "dtype"
+        elif kind == "Tensor" and p.name in SIZES:
+            kind = "List[int]"
         elif isinstance(p.default, (bool, int, float, str)) and kind == "Tensor":
             kind = {bool: "bool", int: "int", float: "real", str: "str"}[type(p.default)]
         default = REQUIRED if p.default is p.empty else p.default

@@ -85,6 +85,7 @@ GROUPS: dict[str, frozenset[str]] = {
     "attention": frozenset(
         ("F.scaled_dot_product_attention", "F.embedding*", "embedding*", "F.one_hot")
     ),
+    "recurrent": frozenset("RNN LSTM GRU RNNCell LSTMCell GRUCell".split()),
     "vision": frozenset(
         "F.affine_grid F.*channel_shuffle F.fold F.grid_sample F.interpolate F.pad F.pixel_* "
         "F.unfold F.upsample* *channel_shuffle pixel_*".split()

@@ -226,6 +226,72 @@ def _bilinear(draw: Draw) -> dict[str, Any]:
     return given | {"weight": draw.tensor((k, n, m)), "bias": or_none(draw, (k,))}
 
 
+# -- recurrent layers ------------------------------------------------------------------------------
+
+
+def _gates(draw: Draw) -> int:
+    return 4 if "LSTM" in draw.name else 3 if "GRU" in draw.name else 1
+
+
+def _start(draw: Draw, shapes: list[tuple[int, ...]]) -> Any:
+    """States to begin with, or none; seldom of a wrong size."""
+    if draw.chance(0.4):
+        return None
+    if draw.chance(0.05):
+        shapes = [tuple(n + draw.rng.choice((0, 1)) for n in shape) for shape in shapes]
+    return tuple(draw.tensor(shape) for shape in shapes)
+
+
+@rule("nn.RNN", "nn.LSTM", "nn.GRU")
+def _recurrent(draw: Draw) -> dict[str, Any]:
+    width, hidden = draw.rng.choice((0, 1, 2, 3)), draw.rng.choice((1, 2, 3))
+    layers, both = draw.rng.choice((1, 1, 2)), draw.chance(0.4)
+    bias, first = draw.chance(0.7), draw.chance(0.4)
+    lstm, directions = "LSTM" in draw.name, 2 if both else 1
+    projected = draw.rng.randint(1, hidden - 1) if lstm and hidden > 1 and draw.chance(0.3) else 0
+    options = {"num_layers": layers, "bias": bias, "batch_first": first, "bidirectional": both}
+    if lstm:
+        options["proj_size"] = projected
+    elif "RNN" in draw.name:
+        options["nonlinearity"] = draw.rng.choice(("tanh", "relu"))
+    out, rows = projected or hidden, _gates(draw) * hidden
+    shapes: list[tuple[int, ...]] = []
+    for layer in range(layers):
+        inner = width if layer == 0 else out * directions
+        own = [(rows, inner), (rows, out), *([(rows,), (rows,)] if bias else [])]
+        shapes += (own + ([(projected, hidden)] if projected else [])) * directions
+    steps, batch = draw.rng.choice((0, 1, 2, 3, 4)), draw.rng.choice((0, 1, 2, 3))
+    lone = draw.chance(0.2)
+    order = (batch, steps) if first else (steps, batch)
+    places = (layers * directions,) if lone else (layers * directions, batch)
+    states = [(*places, out), (*places, hidden)][: 2 if lstm else 1]
+    return {
+        "input": draw.tensor((steps, width) if lone else (*order, width)),
+        "states": _start(draw, states),
+        "parameters": tuple(draw.tensor(shape) for shape in shapes),
+        "sizes": (width, hidden),
+        "options": options,
+    }
+
+
+@rule("nn.RNNCell", "nn.LSTMCell", "nn.GRUCell")
+def _cell(draw: Draw) -> dict[str, Any]:
+    width, hidden = draw.rng.choice((0, 1, 2, 3)), draw.rng.choice((1, 2, 3))
+    rows, bias = _gates(draw) * hidden, draw.chance(0.7)
+    batch = () if draw.chance(0.2) else (draw.rng.choice((0, 1, 2, 3)),)
+    options: dict[str, Any] = {"bias": bias}
+    if "RNN" in draw.name:
+        options["nonlinearity"] = draw.rng.choice(("tanh", "relu"))
+    shapes = [(rows, width), (rows, hidden), *([(rows,), (rows,)] if bias else [])]
+    return {
+        "input": draw.tensor((*batch, width)),
+        "states": _start(draw, [(*batch, hidden)] * (2 if "LSTM" in draw.name else 1)),
+        "parameters": tuple(draw.tensor(shape) for shape in shapes),
+        "sizes": (width, hidden),
+        "options": options,
+    }
+
+
 # -- losses ----------------------------------------------------------------------------------------
 
 

@@ -71,7 +71,8 @@ def embedding(
     return functional.embedding(
         indices,
         weight,
-        None if padding_idx < 0 else padding_idx,
+        # An index beyond the table is that of no row.
+        padding_idx if weight.ndim == 2 and 0 <= padding_idx < weight.size(0) else None,
         scale_grad_by_freq=scale_grad_by_freq,
         sparse=sparse,
     )

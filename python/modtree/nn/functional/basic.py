@@ -18,7 +18,6 @@ from modtree._ops.generic import rows_of
 from modtree._tensor.grad_mode import no_grad
 from modtree._tensor.tensor import Tensor
 from modtree.nn.functional._common import need_tensor
-from modtree.nn.functional.dropout import check_probability
 
 __all__ = [
     "bilinear",
@@ -111,12 +110,15 @@ def embedding(
         scale_grad_by_freq: Divide the gradient of a row by how often it was looked up.
         sparse: Accepted for compatibility; gradients are dense.
     """
-    count = weight.shape[0]
+    count = weight.size(0) if weight.ndim else 0
     if padding_idx is not None and not -count <= padding_idx < count:
         raise AssertionError(
             f"Padding_idx must be within num_embeddings: got {padding_idx}, the table has "
             f"{count} row{'' if count == 1 else 's'}"
         )
+    if weight.ndim != 2:
+        error = IndexError if not weight.ndim and weight.requires_grad else RuntimeError
+        raise error(f"'weight' must be 2-D, got shape {list(weight.shape)}")
     if max_norm is not None:
         renormalize_rows(input, weight, max_norm, norm_type)
     if padding_idx is not None:
@@ -229,6 +231,7 @@ def scaled_dot_product_attention(
     attn_mask: Tensor | None = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
+    *,
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
@@ -246,13 +249,20 @@ def scaled_dot_product_attention(
         scale: Default ``1 / sqrt(E)``.
         enable_gqa: Repeat the heads of key and value (axis -3) to the number of heads of the query.
     """
-    check_probability(dropout_p)
     if enable_gqa:
         key, value = (_repeat_heads(query, kv) for kv in (key, value))
-    return attention_ops.attention(query, key, value, attn_mask, is_causal, scale, float(dropout_p))
+    dropout = float(dropout_p) if 0 < dropout_p <= 1 else 0.0
+    result = attention_ops.attention(query, key, value, attn_mask, is_causal, scale, dropout)
+    if enable_gqa and min(query.ndim, key.ndim) < 3:
+        raise IndexError("scaled_dot_product_attention: enable_gqa needs an axis of heads")
+    if dropout_p > 1:
+        raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {dropout_p}")
+    return result
 
 
 def _repeat_heads(query: Tensor, kv: Tensor) -> Tensor:
+    if min(query.ndim, kv.ndim) < 3:
+        return kv  # without heads
     heads, own = query.shape[-3], kv.shape[-3]
     if heads == own:
         return kv

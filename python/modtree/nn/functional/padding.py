@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from modtree._C import as_dtype
+from modtree._C import as_dtype, fitted_number
 from modtree._ops import resample as resample_ops
 from modtree._ops.registry import ops
 from modtree._tensor.tensor import Tensor
@@ -71,7 +71,7 @@ def _pad_with_value(input: Tensor, pairs: tuple[tuple[int, int], ...], value: fl
         input = input[tuple(kept)]
         pairs = tuple((max(before, 0), max(after, 0)) for before, after in pairs)
     # Padding by nothing makes a copy too.
-    return ops["pad"](input, pairs, "constant", value)
+    return ops["pad"](input, pairs, "constant", fitted_number(value, input.dtype))
 
 
 def _check_size(axis: int, size: int, before: int, after: int) -> None:
@@ -107,6 +107,10 @@ def _pad_from_inside(input: Tensor, sizes: list[int], mode: str) -> Tensor:
 
 def _check_fits(mode: str, axis: int, shape: tuple[int, ...], before: int, after: int) -> None:
     size = shape[axis]
+    if mode != "circular" and size + before + after < 1:
+        raise RuntimeError(
+            f"input of size {size} at dimension {axis} is too small for padding ({before}, {after})"
+        )
     if mode == "reflect" and max(before, after) >= size:
         raise RuntimeError(
             "Padding size should be less than the corresponding input dimension, but got: padding "

@@ -39,6 +39,8 @@ Ints = int | tuple[int, ...]
 
 def _check_input(name: str, n: int, input: Tensor) -> None:
     need_tensor(name, input)
+    if name == "avg_pool2d" and input.dim() < 3:
+        raise IndexError(f"{name}: expected an image (C, H, W), but got shape {list(input.shape)}")
     if input.dim() not in (n + 1, n + 2) or 0 in input.shape[-n - 1 :]:
         raise RuntimeError(
             f"{name}: Expected {n + 1}D or {n + 2}D (batch mode) tensor with optional 0 dim "
@@ -257,6 +259,8 @@ def _parts(name: str, n: int, input: Tensor, output_size: Any, no_channels: bool
         no_channels: There may be 0 of them.
     """
     need_tensor(name, input)
+    if n > 1 and isinstance(output_size, (tuple, list)) and input.dim() <= len(output_size):
+        raise ValueError(f"{name}(): Input dimension should be at least {len(output_size) + 1}")
     if input.dim() not in (n + 1, n + 2):
         raise RuntimeError(
             f"{name}(): Expected {n + 1}D or {n + 2}D tensor, but got {list(input.shape)}"
@@ -284,6 +288,9 @@ def _parts(name: str, n: int, input: Tensor, output_size: Any, no_channels: bool
 
 
 def _adaptive_avg_pool(name: str, n: int, input: Tensor, output_size: Any) -> Tensor:
+    need_tensor(name, input)
+    if n == 2 and input.dim() < 3 and output_size in (1, (1, 1), [1, 1]):
+        return input.mean((-1, -2), keepdim=True)  # with or without channels
     counts = _parts(name, n, input, output_size, no_channels=n < 3)
     if not input.is_floating_point() and not (input.is_complex() and set(counts) == {1}):
         raise NotImplementedError(

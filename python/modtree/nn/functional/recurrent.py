@@ -14,6 +14,8 @@ from typing import Any
 from modtree._ops import gru as gru_ops
 from modtree._ops import lstm as lstm_ops
 from modtree._ops import recurrent as recurrent_ops
+from modtree._ops.linear import linear
+from modtree._ops.registry import ops
 from modtree._tensor.dtypes import float16, float32
 from modtree._tensor.tensor import Tensor
 
@@ -39,6 +41,10 @@ def recurrence(
         sizes: See above.
     """
     if x.dtype is float16:  # the sums of many steps need more digits
+        given = [x, *states, *(w for w in (*weights, projection) if w is not None)]
+        if any(t.dtype is not float16 for t in given):
+            dtypes = ", ".join(str(t.dtype) for t in given)
+            raise RuntimeError(f"recurrent layers: expected tensors of one dtype, got {dtypes}")
 
         def wide(t: Tensor | None) -> Tensor | None:
             return None if t is None else t.to(float32)
@@ -47,8 +53,57 @@ def recurrence(
         both: Any = [wide(s) for s in states], [wide(w) for w in weights]
         results = recurrence(mode, inputs, both[0], both[1], wide(projection), reverse, sizes)
         return tuple(r.to(float16) for r in results)
+    if not x.is_floating_point():
+        return _step_by_step(mode, x, states, weights, projection, reverse, sizes)
     if mode == "LSTM":
         return lstm_ops.lstm(x, *states, *weights, projection, reverse, sizes)
     if mode == "GRU":
         return gru_ops.gru(x, *states, *weights, reverse, sizes)
     return recurrent_ops.rnn(x, *states, *weights, mode == "RNN_RELU", reverse, sizes)
+
+
+def _step_by_step(
+    mode: str,
+    x: Tensor,
+    states: Sequence[Tensor],
+    weights: Sequence[Tensor | None],
+    projection: Tensor | None,
+    reverse: bool,
+    sizes: tuple[int, ...] | None,
+) -> tuple[Tensor, ...]:
+    """The same of complex numbers and integers, which the native kernels do not know."""
+    if sizes is not None:
+        raise NotImplementedError(
+            f"packed sequences of {x.dtype} are not implemented: expected a floating dtype"
+        )
+    steps = range(x.shape[0])
+    if not steps:
+        raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
+    if mode in ("LSTM", "GRU") and not x.is_complex():
+        raise NotImplementedError(f"{mode} of {x.dtype} is not implemented: its gates are floating")
+    outputs: dict[int, Tensor] = {}
+    now = list(states)
+    for t in reversed(steps) if reverse else steps:
+        now = _step(mode, x[t], now, weights)
+        if projection is not None:
+            now[0] = linear(now[0], projection)
+        outputs[t] = now[0]
+    return (ops["stack"]([outputs[t] for t in steps], 0), *now)
+
+
+def _step(
+    mode: str, x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor | None]
+) -> list[Tensor]:
+    w_input, w_hidden, b_input, b_hidden = weights
+    inner, h = linear(x, w_input, b_input), states[0]
+    outer = linear(h, w_hidden, b_hidden)
+    if mode == "LSTM":
+        i, f, g, o = (inner + outer).chunk(4, -1)
+        cell = f.sigmoid() * states[1] + i.sigmoid() * g.tanh()
+        return [o.sigmoid() * cell.tanh(), cell]
+    if mode == "GRU":
+        (r, z, n), (hr, hz, hn) = inner.chunk(3, -1), outer.chunk(3, -1)
+        new = (n + (r + hr).sigmoid() * hn).tanh()
+        return [(h - new) * (z + hz).sigmoid() + new]
+    total = inner + outer
+    return [total.relu() if mode == "RNN_RELU" else total.tanh()]

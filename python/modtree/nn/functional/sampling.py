@@ -36,6 +36,11 @@ def affine_grid(theta: Tensor, size: Any, align_corners: bool | None = None) -> 
         raise ValueError(
             f"affine_grid: Expected theta to have floating point type, but got {theta.dtype}"
         )
+    if len(size) not in (4, 5):
+        raise NotImplementedError(
+            "affine_grid only supports 4D and 5D sizes, for 2D and 3D affine transforms, "
+            f"respectively. Got size {size}."
+        )
     if any(n <= 0 for n in size):
         raise ValueError(f"Expected non-zero, positive output size. Got {tuple(size)}")
     spatial = [int(n) for n in size[2:]]
@@ -84,6 +89,8 @@ def grid_sample(
         ValueError: An unknown mode or padding mode.
         RuntimeError: The shapes or dtypes do not fit together.
     """
+    if not input.ndim or not grid.ndim:
+        raise IndexError("grid_sample: expected an image and a grid, but got a scalar")
     if mode not in _MODES:
         raise ValueError(
             f"nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or "

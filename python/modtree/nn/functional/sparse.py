@@ -52,6 +52,8 @@ def embedding_bag(
         (B, width); an empty bag gives zeros.
     """
     need_tensor("embedding_bag", input, weight)
+    if weight.ndim != 2:
+        raise ValueError(f"weight has to be a 2D Tensor, but got Tensor of dimension {weight.ndim}")
     if per_sample_weights is not None and input.shape != per_sample_weights.shape:
         raise ValueError(
             f"embedding_bag: If per_sample_weights ({per_sample_weights.shape}) is not None, "
@@ -94,6 +96,10 @@ def embedding_bag(
             "embedding_bag: per_sample_weights was not None. per_sample_weights is only "
             "supported for mode='sum' "
             f"(got mode='{mode}')."
+        )
+    if not weight.is_floating_point():
+        raise NotImplementedError(
+            f"embedding_bag: expected a weight of a floating dtype, but got {weight.dtype}"
         )
     count = weight.shape[0]
     if padding_idx is not None:

@@ -96,6 +96,11 @@ def _max_unpool(
             f"{name}(): expected shape of indices to be that of the input "
             f"({list(input.shape)}) but got {list(indices.shape)}"
         )
+    if 0 in input.shape[-n - 1 + (input.dim() == n + 1) :]:
+        raise RuntimeError(
+            f"{name}(): Expected input to have non-zero size for non-batch dimensions, but got "
+            f"{list(input.shape)}"
+        )
     sizes = _unpooled_sizes(name, input, kernel, steps, pads, output_size)
     return unpool_ops.max_unpool(input, indices, sizes)
 

@@ -143,6 +143,10 @@ def _target(
     return sizes, [None] * n if recompute else [float(f) for f in factors]
 
 
+#: Modes in which an axis that keeps its size is kept, whatever its factor.
+_LINEAR = ("linear", "bilinear", "trilinear")
+
+
 def _resize(
     input: Tensor,
     sizes: Sizes,
@@ -165,7 +169,7 @@ def _resize(
         if antialias:
             taps, weights = _antialiased(old, new, factor, mode, align_corners)
         else:
-            if new == old and (factor is None or factor == 1):
+            if new == old and (factor is None or factor == 1 or (mode in _LINEAR and not of_bytes)):
                 continue
             taps, weights = taps_of(old, new, factor, align_corners, real)
         input = resample_ops.resample(input, axis, taps, weights, old)
@@ -412,6 +416,8 @@ def unfold(
         stride: Distance of windows.
     """
     need_tensor("unfold", input)
+    if input.dim() < 2:
+        raise IndexError(f"unfold: expected an image (C, H, W), but got shape {list(input.shape)}")
     if input.dim() not in (3, 4):
         raise RuntimeError(
             f"Expected 3D or 4D (batch mode) tensor for input, but got: {list(input.shape)}"
@@ -427,7 +433,7 @@ def _need_elements(name: str, input: Tensor, ndim: int) -> None:
             f"{name}: Expected an input with possibly 0 batch size and other non-zero dimensions, "
             f"but got: {list(input.shape)}"
         )
-    if not (input.is_floating_point() or input.is_complex()):
+    if not (input.is_floating_point() or input.is_complex() or input.dtype == as_dtype("bool")):
         raise NotImplementedError(f'"{name}" not implemented for {input.dtype}')
 
 
@@ -473,6 +479,10 @@ def _patch_sizes(name: str, kernel: Any, dilation: Any, padding: Any, stride: An
         ("stride", stride, 1),
     ):
         sizes = pool_sizes(name, what, value, 2)
+        if isinstance(value, (tuple, list)) and len(value) != 2:
+            raise RuntimeError(
+                f"{name}: It is expected {what} equals to 2, but got size {len(value)}"
+            )
         if min(sizes) < least:
             raise RuntimeError(
                 f"{name}: {what} should be {'greater than zero' if least else 'not negative'}, "
