@@ -531,3 +531,12 @@ def test_instances_of_nothing_leave_the_statistics_alone():
         return running
 
     same_outcome(program)
+
+
+def test_instances_of_one_pixel_have_statistics_at_the_top():
+    def program(lib):
+        running = lib.ones(1) * 3, lib.ones(1) * 4
+        lib.instance_norm(lib.ones(2, 1, 1), None, None, *running, True, 0.1, 1e-5, True)
+        return running
+
+    same_outcome(program)

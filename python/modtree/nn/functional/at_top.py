@@ -10,7 +10,7 @@ from typing import Any
 
 from modtree._ops import norm as norm_ops
 from modtree.nn import functional
-from modtree.nn.functional.normalization import normalize_batch
+from modtree.nn.functional.normalization import normalize_batch, track_instances
 
 _SAME = (
     "adaptive_avg_pool1d",
@@ -110,9 +110,11 @@ def instance_norm(
     cudnn_enabled: bool = False,
 ) -> Any:
     """nn.functional.instance_norm() with weight and bias first, also of images of one pixel."""
-    if use_input_stats:
+    if use_input_stats or not (running_mean is None or running_var is None):
         _need_channels("instance_norm", input)
     if use_input_stats and math.prod(input.shape[2:]) == 1:
+        pixels = input.reshape(*input.shape[:2], -1)
+        track_instances(pixels, running_mean, running_var, momentum)
         return norm_ops.group_norm(input, weight, bias, input.shape[1], eps)
     return functional.instance_norm(
         input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps

@@ -110,7 +110,7 @@ def embedding(
         scale_grad_by_freq: Divide the gradient of a row by how often it was looked up.
         sparse: Accepted for compatibility; gradients are dense.
     """
-    count = weight.size(0) if weight.ndim else 0
+    count = weight.size(0) if weight.ndim or padding_idx is not None else 0
     if padding_idx is not None and not -count <= padding_idx < count:
         raise AssertionError(
             f"Padding_idx must be within num_embeddings: got {padding_idx}, the table has "
@@ -122,7 +122,7 @@ def embedding(
     if max_norm is not None:
         renormalize_rows(input, weight, max_norm, norm_type)
     if padding_idx is not None:
-        padding_idx %= count
+        padding_idx = padding_idx % count
     return embedding_ops.embedding(input, weight, padding_idx, scale_grad_by_freq)
 
 
@@ -253,7 +253,7 @@ def scaled_dot_product_attention(
         key, value = (_repeat_heads(query, kv) for kv in (key, value))
     dropout = float(dropout_p) if 0 < dropout_p <= 1 else 0.0
     result = attention_ops.attention(query, key, value, attn_mask, is_causal, scale, dropout)
-    if enable_gqa and min(query.ndim, key.ndim) < 3:
+    if enable_gqa and min(query.ndim, key.ndim, value.ndim) < 3:
         raise IndexError("scaled_dot_product_attention: enable_gqa needs an axis of heads")
     if dropout_p > 1:
         raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {dropout_p}")

@@ -401,6 +401,8 @@ def gaussian_nll_loss(
                 f"{tuple(input.shape)}"
             )
     checked_reduction(reduction)
+    if var.dtype is _BOOL:
+        raise NotImplementedError("gaussian_nll_loss: expected variances, got bools")
     # At least eps, and yet with the gradient of the variance itself.
     bounded = var.clone()
     with no_grad():

@@ -128,7 +128,7 @@ def instance_norm(
         )
     if running_mean is not None or running_var is not None:
         _check_statistics(running_mean, running_var)
-    _track_instances(input, running_mean, running_var, momentum)
+    track_instances(input, running_mean, running_var, momentum)
     return norm_ops.group_norm(input, weight, bias, input.shape[1], eps)
 
 
@@ -142,7 +142,7 @@ def _check_statistics(running_mean: Tensor | None, running_var: Tensor | None) -
         raise ValueError("running_mean and running_var must either both be None or neither be None")
 
 
-def _track_instances(
+def track_instances(
     input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, momentum: float
 ) -> None:
     if input.is_meta or (running_mean is None and running_var is None):

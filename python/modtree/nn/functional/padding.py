@@ -63,6 +63,7 @@ def _pad_with_value(input: Tensor, pairs: tuple[tuple[int, int], ...], value: fl
     shape = tuple(input.shape)
     for axis, (before, after) in enumerate(pairs):
         _check_size(axis, shape[axis], before, after)
+        _check_size(axis, shape[axis], min(before, 0), min(after, 0))  # what is taken is there
     if min(map(min, pairs), default=0) < 0:
         kept = (
             slice(max(-before, 0), size - max(-after, 0))

@@ -289,8 +289,8 @@ def _parts(name: str, n: int, input: Tensor, output_size: Any, no_channels: bool
 
 def _adaptive_avg_pool(name: str, n: int, input: Tensor, output_size: Any) -> Tensor:
     need_tensor(name, input)
-    if n == 2 and input.dim() < 3 and output_size in (1, (1, 1), [1, 1]):
-        return input.mean((-1, -2), keepdim=True)  # with or without channels
+    if n > 1 and input.dim() <= n and output_size == 1:  # with or without channels
+        return input.mean(tuple(range(-1, -n - 1, -1)), keepdim=True)
     counts = _parts(name, n, input, output_size, no_channels=n < 3)
     if not input.is_floating_point() and not (input.is_complex() and set(counts) == {1}):
         raise NotImplementedError(

@@ -89,8 +89,6 @@ def grid_sample(
         ValueError: An unknown mode or padding mode.
         RuntimeError: The shapes or dtypes do not fit together.
     """
-    if not input.ndim or not grid.ndim:
-        raise IndexError("grid_sample: expected an image and a grid, but got a scalar")
     if mode not in _MODES:
         raise ValueError(
             f"nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or "
@@ -102,6 +100,8 @@ def grid_sample(
             "'reflection', but got: "
             f"'{padding_mode}'"
         )
+    if not input.ndim or not grid.ndim:
+        raise IndexError("grid_sample: expected an image and a grid, but got a scalar")
     count = input.ndim - 2
     if count not in (2, 3) or grid.ndim != input.ndim or grid.shape[-1] != count:
         raise RuntimeError(

@@ -416,14 +416,15 @@ def unfold(
         stride: Distance of windows.
     """
     need_tensor("unfold", input)
-    if input.dim() < 2:
+    patches = _patch_sizes("unfold", kernel_size, dilation, padding, stride)
+    if input.dim() < 3:
         raise IndexError(f"unfold: expected an image (C, H, W), but got shape {list(input.shape)}")
     if input.dim() not in (3, 4):
         raise RuntimeError(
             f"Expected 3D or 4D (batch mode) tensor for input, but got: {list(input.shape)}"
         )
     _need_elements("unfold", input, 3)
-    return fold_ops.unfold(input, *_patch_sizes("unfold", kernel_size, dilation, padding, stride))
+    return fold_ops.unfold(input, *patches)
 
 
 def _need_elements(name: str, input: Tensor, ndim: int) -> None:
