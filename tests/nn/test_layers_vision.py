@@ -411,6 +411,7 @@ def test_the_gradient_of_nearest_pixels_is_that_of_the_value():
     [
         "f.interpolate(x[None, :1], None, 1.3, 'bilinear')",
         "f.interpolate(x[:, :2], None, 1.3, 'linear')",
+        "f.interpolate(x[None].to(m.complex64), None, 1.1, 'bicubic', antialias=True)",
         "f.pad(x[0, :, :1], (0, -1), 'reflect')",
         "f.pad(x.to(m.uint8), (1, 1), value=float('inf'))",
         "f.unfold(x > 3, 2)",

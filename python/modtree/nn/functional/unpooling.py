@@ -79,6 +79,8 @@ def _max_unpool(
 ) -> Tensor:
     name = f"max_unpool{n}d"
     need_tensor(name, input, indices)
+    if isinstance(kernel_size, (tuple, list)) and len(kernel_size) != n:
+        raise RuntimeError(f"{name}: expected {n} sizes of a window, got {list(kernel_size)}")
     kernel = pool_sizes(name, "kernel_size", kernel_size, n)
     steps = kernel if stride is None else pool_sizes(name, "stride", stride, n)
     pads = pool_sizes(name, "padding", padding, n)

@@ -94,6 +94,8 @@ def interpolate(
             f"Input and output sizes should be greater than 0, but got input "
             f"{list(input.shape[1:])} output {list(sizes)}"
         )
+    if antialias and tuple(sizes) == tuple(input.shape[2:]):
+        return input.clone()  # of any dtype
     of_bytes = input.dtype == as_dtype("uint8") and mode not in ("linear", "trilinear")
     if not (input.is_floating_point() or of_bytes):
         raise NotImplementedError(
