@@ -709,6 +709,7 @@ def scaled_dot_product_attention(
     attn_mask: Tensor | None = None,
     dropout_p: _float = 0.0,
     is_causal: _bool = False,
+    *,
     scale: _float | None = None,
     enable_gqa: _bool = False,
 ) -> Tensor: ...

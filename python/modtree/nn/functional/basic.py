@@ -66,11 +66,11 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
             "bilinear(): input batch dimensions do not match: got "
             f"{list(input1.shape)} and {list(input2.shape)}"
         )
-    for number, given in enumerate((input1, input2), 1):
-        if given.size(-1) != weight.size(number):
+    for number, vectors in enumerate((input1, input2), 1):
+        if vectors.size(-1) != weight.size(number):
             raise RuntimeError(
-                f"bilinear(): input{number} size does not match weight size: got {given.shape[-1]} "
-                f"but expected {weight.shape[number]}"
+                f"bilinear(): input{number} size does not match weight size: got "
+                f"{vectors.shape[-1]} but expected {weight.shape[number]}"
             )
     if weight.ndim != 3:
         raise RuntimeError(
