@@ -42,6 +42,7 @@ from modtree import version as version
 from modtree import xpu as xpu
 from modtree._C import __version__ as __version__
 from modtree._C import dtype as _dtype
+from modtree._diff import diff as diff
 from modtree._ops.functions import abs as abs
 from modtree._ops.functions import abs_ as abs_
 from modtree._ops.functions import absolute as absolute
@@ -454,7 +455,7 @@ from modtree.inspection.drawing import to_dot as to_dot
 from modtree.inspection.drawing import to_mermaid as to_mermaid
 from modtree.inspection.drawing import to_svg as to_svg
 from modtree.inspection.functions import check as check
-from modtree.inspection.functions import diff as diff
+from modtree.inspection.functions import compare as compare
 from modtree.inspection.functions import summary as summary
 
 _Number: TypeAlias = _int | _float | _complex | _bool | np.number[Any] | np.bool_
@@ -1258,7 +1259,7 @@ __all__ = [
     "set_num_interop_threads", "set_num_threads", "set_printoptions", "set_warn_always",
     "from_torch", "to_torch", "typename", "use_deterministic_algorithms",
     # seeing a model
-    "check", "summary", "to_dot", "to_mermaid", "to_svg",
+    "check", "compare", "summary", "to_dot", "to_mermaid", "to_svg",
     # operations
     "abs", "abs_", "absolute", "acos", "acos_", "acosh", "acosh_", "add", "addbmm", "addcdiv",
     "addcmul", "addmm", "addmv", "addr", "adjoint", "all", "allclose", "amax", "amin",

@@ -6,15 +6,41 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 from modtree._ops import functions
 from modtree._ops.overridable import overridable
-from modtree.inspection.functions import can_be_compared, compare
+from modtree._tensor.tensor import Tensor
+from modtree.core.loading.rename import Rename
+from modtree.inspection.functions import Comparable, can_be_compared, compare
+
+if TYPE_CHECKING:
+    from modtree.inspection.comparison.result import Diff
 
 __all__ = ["diff"]
 
 
+@overload
+def diff(
+    a: Comparable,
+    b: Comparable,
+    /,
+    *,
+    rtol: float = ...,
+    atol: float = ...,
+    values: bool = ...,
+    rename: Rename | None = ...,
+) -> Diff: ...
+@overload
+def diff(
+    input: Tensor,
+    n: int = ...,
+    dim: int = ...,
+    prepend: Tensor | None = ...,
+    append: Tensor | None = ...,
+    *,
+    out: Tensor | None = ...,
+) -> Tensor: ...
 def diff(
     input: Any,
     n: Any = 1,

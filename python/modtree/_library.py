@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# ruff: noqa: F401  # names are handed out by way of the namespace
+# Names are handed out by way of the namespace; __init__.pyi has the types, also of those that are
+# made at run time.
+# ruff: noqa: F401
+# mypy: disable-error-code="attr-defined"
 """What the package hands out of the NumPy side: tensors, operations, files and layers' functions.
 
 Imported when the first of these names is asked of ``modtree``; all of them enter its namespace

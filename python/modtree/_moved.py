@@ -63,7 +63,8 @@ class _Finder:
                 return None
         if sys.meta_path[0] is not self:
             sys.meta_path.insert(0, self)
-        return ModuleSpec(name, _Alias(MOVED[old] + name[len(old) :]))
+        loader: Any = _Alias(MOVED[old] + name[len(old) :])
+        return ModuleSpec(name, loader)
 
 
 sys.meta_path.append(_Finder())

@@ -322,6 +322,22 @@ _PLAIN = {
 }
 _PARAMETER = ("modtree._tensor.parameter", "modtree._module.parameter")
 _LAZY = ("modtree._tensor.uninitialized", "modtree._module.uninitialized")
+_OWN: tuple[tuple[tuple[str, ...], str, Any], ...] = (
+    # The first is today's name; files of earlier versions hold the others.
+    (("modtree", "modtree.devices"), "device", device),
+    (("modtree._tensor.dtypes", "modtree.dtypes"), "_dtype_by_name", _dtype_by_name),
+    (("modtree.nn.parameter", "modtree.parameter"), "Buffer", Buffer),
+    (("modtree.nn.parameter", "modtree.parameter"), "Parameter", Parameter),
+    ((*_PARAMETER, "modtree.parameter"), "_rebuild_parameter", _parameter),
+    (_PARAMETER, "_parameter_of_bytes", _parameter_of_bytes),
+    (_LAZY, "_rebuild_uninitialized", _uninitialized),
+    (("modtree.nn.parameter",), "UninitializedBuffer", UninitializedBuffer),
+    (("modtree.nn.parameter",), "UninitializedParameter", UninitializedParameter),
+    (("modtree", "modtree.tensor"), "Size", Size),
+    (("modtree", "modtree.tensor"), "Tensor", Tensor),
+    (("modtree._tensor.tensor", "modtree.tensor"), "_rebuild", _tensor),
+    (("modtree._tensor.tensor", "modtree.tensor"), "_rebuild_meta", _meta_tensor),
+)
 NAMES: dict[tuple[str, str], Any] = {
     ("_codecs", "encode"): _encode,
     **{
@@ -334,30 +350,7 @@ NAMES: dict[tuple[str, str], Any] = {
     ("collections", "OrderedDict"): collections.OrderedDict,
     ("collections", "defaultdict"): collections.defaultdict,
     ("collections", "deque"): collections.deque,
-    **{
-        (module, name): kind
-        for modules, name, kind in (
-            # The first is today's name; files of earlier versions hold the others.
-            (("modtree", "modtree.devices"), "device", device),
-            (("modtree._tensor.dtypes", "modtree.dtypes"), "_dtype_by_name", _dtype_by_name),
-            (("modtree.nn.parameter", "modtree.parameter"), "Buffer", Buffer),
-            (("modtree.nn.parameter", "modtree.parameter"), "Parameter", Parameter),
-            (
-                (_PARAMETER, "modtree._module.parameter", "modtree.parameter"),
-                "_rebuild_parameter",
-                _parameter,
-            ),
-            ((_PARAMETER, "modtree._module.parameter"), "_parameter_of_bytes", _parameter_of_bytes),
-            ((_LAZY, "modtree._module.uninitialized"), "_rebuild_uninitialized", _uninitialized),
-            (("modtree.nn.parameter",), "UninitializedBuffer", UninitializedBuffer),
-            (("modtree.nn.parameter",), "UninitializedParameter", UninitializedParameter),
-            (("modtree", "modtree.tensor"), "Size", Size),
-            (("modtree", "modtree.tensor"), "Tensor", Tensor),
-            (("modtree._tensor.tensor", "modtree.tensor"), "_rebuild", _tensor),
-            (("modtree._tensor.tensor", "modtree.tensor"), "_rebuild_meta", _meta_tensor),
-        )
-        for module in modules
-    },
+    **{(module, name): kind for modules, name, kind in _OWN for module in modules},
     **{("ml_dtypes", name): dtype for name, dtype in _C._stored_dtypes.items()},
     ("numpy", "dtype"): np.dtype,
     ("numpy", "ndarray"): np.ndarray,
