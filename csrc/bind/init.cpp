@@ -75,8 +75,10 @@ void bind_module(Functions &m) {
               "Declares the class whose attributes count as Module's own; everything else is an "
               "override.");
   m.def<adopt_module_class>(
-      "_adopt_module_class(attributes, sealed)",
+      "_adopt_module_class(attributes, sealed, left)",
       "Puts the attributes of another library's Module on the native base (docs/dropin.md).");
+  m.def<set_torch_facts>("_set_torch_facts(facts)",
+                         "Says what the torch has whose class is adopted, by name.");
   m.def<set_torch_to>("_set_torch_to(code)",
                       "Makes the function known that torch's Module.to() gives to _apply.");
   m.def<start_exposed>(

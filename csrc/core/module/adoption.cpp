@@ -11,6 +11,7 @@
 #include "module/class_info.h"
 #include "module/globals.h"
 #include "module/object_methods.h"
+#include "module/torch_facts.h"
 #include "module/type.h"
 #include "python/call.h"
 #include "python/loaded_library.h"
@@ -22,6 +23,7 @@ TracingState tracing_state = nullptr;
 PyObject *tracing_function = nullptr;  // strong
 NativeCounts native_counts;
 bool is_reporting = false;
+TorchFacts torch_facts;
 
 namespace {
 
@@ -229,7 +231,7 @@ void add_attribute_methods(py::handle m) {
   }
 }
 
-void adopt_module_class(const py::dict &attributes, py::handle sealed) {
+void adopt_module_class(const py::dict &attributes, py::handle sealed, py::handle left) {
   if (face_count) {
     throw std::runtime_error("a module class was adopted already");
   }
@@ -270,7 +272,11 @@ void adopt_module_class(const py::dict &attributes, py::handle sealed) {
       }
       continue;
     }
-    if (const py::object native = native_method(name.ptr(), value.ptr())) {
+    const int is_left = PySequence_Contains(left.ptr(), name.ptr());
+    if (is_left < 0) {
+      throw py::error_already_set();
+    }
+    if (const py::object native = is_left ? py::object() : native_method(name.ptr(), value.ptr())) {
       add_face(py::reinterpret_borrow<py::object>(value), native);
     }
     store(module_base_type, name.ptr(), value.ptr());
@@ -279,6 +285,26 @@ void adopt_module_class(const py::dict &attributes, py::handle sealed) {
   store(module_base_type, names.getattribute, getattribute.ptr());
   PyType_Modified(module_base_type);
   seal_adopted_class(module_base_type);
+}
+
+void set_torch_facts(const py::dict &facts) {
+  TorchFacts found;
+  const std::pair<const char *, bool *> members[] = {
+      {"ordered_registries", &found.ordered_registries},
+      {"modules_may_repeat", &found.modules_may_repeat},
+      {"tensor_like_buffers", &found.tensor_like_buffers},
+      {"buffer_class", &found.buffer_class},
+      {"state_dict_post_hooks", &found.state_dict_post_hooks},
+      {"scalars_from_one", &found.scalars_from_one},
+  };
+  for (const auto &[name, member] : members) {
+    const py::object value = facts[name];
+    *member = value.is(py::handle(Py_True));
+  }
+  if (facts.size() != std::size(members)) {
+    throw py::key_error("there is a fact that native code does not know");
+  }
+  torch_facts = found;
 }
 
 void start_report() {

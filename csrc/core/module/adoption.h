@@ -11,13 +11,17 @@ namespace modtree {
 
 // Puts the attributes of the other Module on the native base, in place of its own. Functions with
 // the name of a native method become its face: what the class shows, while instances give the
-// native method. `sealed` is modtree's own Module, which keeps what it inherited until now. Once
-// per process; throws error_already_set.
-void adopt_module_class(const py::dict &attributes, py::handle sealed);
+// native method, unless they are among the names `left`, a set. `sealed` is modtree's own Module,
+// which keeps what it inherited until now. Once per process; throws error_already_set.
+void adopt_module_class(const py::dict &attributes, py::handle sealed, py::handle left);
 
 // Puts `_module_setattr` and `_module_delattr` on `_C`: what the faces of `__setattr__` and
 // `__delattr__` call. Throws error_already_set.
 void add_attribute_methods(py::handle m);
+
+// Says what the torch at hand has: a bool by the name of each member of TorchFacts. Throws KeyError
+// for another name, and for one that is missing.
+void set_torch_facts(const py::dict &facts);
 
 // How many faces there are: 0 until a class was adopted.
 extern int face_count;

@@ -13,6 +13,7 @@
 #include "module/registration.h"
 #include "module/registration_checks.h"
 #include "module/registry_edit.h"
+#include "module/torch_facts.h"
 #include "python/call.h"
 #include "python/type_text.h"
 
@@ -376,11 +377,15 @@ int assign_buffer(ModuleObject *module, PyObject *name, PyObject *value, bool is
     return -1;
   }
   if (value != Py_None) {
-    const int tensor_like = is_tensor_like(value);
+    const int tensor_like = may_be_buffer(value);
     if (tensor_like <= 0) {
       return tensor_like < 0 ? -1
-                             : raise_wrong_value("cannot assign '%U' as buffer '%U' "
-                                                 "(torch.nn.Buffer, torch.Tensor or None expected)",
+                             : raise_wrong_value(torch_facts.buffer_class
+                                                     ? "cannot assign '%U' as buffer '%U' "
+                                                       "(torch.nn.Buffer, torch.Tensor or None "
+                                                       "expected)"
+                                                     : "cannot assign '%U' as buffer '%U' "
+                                                       "(torch.Tensor or None expected)",
                                                  value, name);
     }
   }
@@ -390,6 +395,9 @@ int assign_buffer(ModuleObject *module, PyObject *name, PyObject *value, bool is
       has_slot(module, Slot::non_persistent_buffers_set)) {
     PyObject *buffers = require(module, Slot::buffers);
     return buffers ? mapping_set(buffers, name, value) : -1;
+  }
+  if (!torch_facts.buffer_class) {
+    return store_with_hooks(module, Slot::buffers, global_hooks.buffer_registration, name, value);
   }
   const int persistent = is_persistent(module, name, value, is_buffer_object);
   if (persistent < 0) {
@@ -440,7 +448,7 @@ int assign_buffer(ModuleObject *module, PyObject *name, PyObject *value, bool is
   if (known < 0) {
     return -1;
   }
-  if (known || kind == ValueKind::buffer) {
+  if (known || (kind == ValueKind::buffer && torch_facts.buffer_class)) {
     return assign_buffer(module, name, value, kind == ValueKind::buffer, known != 0);
   }
   if (kind == ValueKind::foreign_module && warn_of_foreign_child(module, name, value) < 0) {

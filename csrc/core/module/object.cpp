@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "module/class_info.h"
+#include "module/torch_facts.h"
 #include "python/call.h"
 #include "python/once.h"
 
@@ -173,7 +174,7 @@ PyObject *default_value(Slot slot) {
     case Slot::parameters:
     case Slot::buffers:
     case Slot::modules:
-      return PyDict_New();
+      return torch_facts.ordered_registries ? new_ordered_dict() : PyDict_New();
     default:
       return new_ordered_dict();
   }

@@ -89,7 +89,7 @@ int register_buffer(ModuleObject *module, PyObject *name, PyObject *tensor, bool
     return -1;
   }
   if (tensor != Py_None) {
-    const int tensor_like = is_tensor_like(tensor);
+    const int tensor_like = may_be_buffer(tensor);
     if (tensor_like <= 0) {
       return tensor_like < 0
                  ? -1

@@ -7,6 +7,7 @@
 #include "module/attributes.h"
 #include "module/class_info.h"
 #include "module/registry_edit.h"
+#include "module/torch_facts.h"
 #include "python/call.h"
 #include "python/slot_guard.h"
 #include "python/type_text.h"
@@ -53,6 +54,11 @@ const char *way_out(ModuleObject *module, PyObject *name) {
 }
 
 }  // namespace
+
+int may_be_buffer(PyObject *value) {
+  TensorFamily *family;
+  return torch_facts.tensor_like_buffers ? is_tensor_like(value) : family_of(value, &family);
+}
 
 int raise_already_exists(ModuleObject *module, PyObject *name) {
   const std::string owner = short_type_text(module);

@@ -18,6 +18,9 @@ int check_leaf(PyObject *name, TensorFamily *family, PyObject *parameter);
 // Checks 7 and 8 of register_parameter.
 int check_parameter(PyObject *name, PyObject *value);
 
+// 1 when the value may be a buffer: a tensor, or something that looks like one. -1 on error.
+int may_be_buffer(PyObject *value);
+
 int raise_already_exists(ModuleObject *module, PyObject *name);
 int raise_no_name(PyObject *name, const char *kind);
 

@@ -15,6 +15,7 @@ from modtree.core import module as _own_file
 from modtree.core import switches as _switches
 from modtree.core.handles import RemovableHandle as _OwnHandle
 from modtree.dropin import _checks, _faces
+from modtree.families.torch_facts import CONVERSIONS, facts_of, native_facts
 
 __all__ = ["adopt", "adopted", "original_functions"]
 
@@ -23,12 +24,6 @@ _NOT_TAKEN = ("__dict__", "__weakref__")
 
 #: The process-wide tables of hooks.
 _TABLES = tuple(name for name in dir(_C) if name.startswith("_global_") and name != "_global_hooks")
-
-#: Closure variables and names of the function inside ``Module.to`` that native code does itself.
-_CONVERSION = (
-    ("convert_to_format", "device", "dtype", "non_blocking"),
-    ("dim", "to", "is_floating_point", "is_complex", "NotImplementedError", "str"),
-)
 
 _SWITCHES = tuple(
     f"{verb}_{what}_module_params_on_conversion"
@@ -58,9 +53,11 @@ def adopt(file: ModuleType) -> None:
         ImportError: the file is not as modtree knows it; nothing was changed.
     """
     global _torch_file, _original
-    _checks.check(file)
+    left_to_torch = _checks.check(file)
+    facts = native_facts(facts_of(file))
     _original = file.Module
-    _C._adopt_module_class(_attributes(_original), _own_file.Module)
+    _C._set_torch_facts(facts)
+    _C._adopt_module_class(_attributes(_original), _own_file.Module, left_to_torch)
     _let_super_find(_original, _C.ModuleBase)
     file.Module = _C.ModuleBase  # type: ignore[attr-defined]
     _share_hook_tables(file)
@@ -112,7 +109,8 @@ class _TorchFile(ModuleType):
 
 def _share_hook_tables(file: ModuleType) -> None:
     for name in _TABLES:
-        setattr(file, name, getattr(_C, name))
+        if hasattr(file, name):
+            setattr(file, name, getattr(_C, name))
     file.__class__ = _TorchFile
     for name, value in vars(file).items():
         if name.startswith("register_module_") or name == "_has_any_global_hook":
@@ -159,5 +157,5 @@ def _find_conversion(original: type) -> None:
     any other is called, as all functions are.
     """
     for code in vars(original)["to"].__code__.co_consts:
-        if isinstance(code, CodeType) and (code.co_freevars, code.co_names) == _CONVERSION:
+        if isinstance(code, CodeType) and (code.co_freevars, code.co_names) in CONVERSIONS:
             _C._set_torch_to(code)

@@ -23,6 +23,7 @@ from torch.utils.hooks import BackwardHook
 from modtree import _C
 from modtree.core import family as base
 from modtree.core.families import family_of
+from modtree.families import torch_facts
 
 _Tensor = torch.Tensor
 _Parameter = torch.nn.Parameter
@@ -31,6 +32,9 @@ _may_swap = torch._has_compatible_shallow_copy_type
 _copy = _Tensor.copy_
 _function_modes = torch._C._len_torch_function_stack
 _dispatch_modes = torch._C._len_torch_dispatch_stack
+_facts = torch_facts.facts_of(sys.modules["torch.nn.modules.module"])
+_swaps_fake = _facts["swaps_fake"]
+_keeps_data_of_fake = _facts["keeps_data_of_fake"]
 
 
 def _is_fake(tensor: Any) -> bool:
@@ -190,7 +194,7 @@ class TorchFamily(base.TensorFamily):
         return (
             isinstance(other, _Tensor)
             and _may_swap(tensor, other)
-            and not (type(other) is not _Tensor and _is_fake(other))
+            and not (type(other) is not _Tensor and _keeps_data_of_fake and _is_fake(other))
         )
 
     @staticmethod
@@ -200,7 +204,7 @@ class TorchFamily(base.TensorFamily):
     @staticmethod
     def must_swap_contents(tensor: Any, other: Any) -> bool:
         # A subclass may consist of several tensors, which `.data` does not reach.
-        return is_traceable_wrapper_subclass(other) or _is_fake(tensor)
+        return is_traceable_wrapper_subclass(other) or (_swaps_fake and _is_fake(tensor))
 
     get_overwrite_module_params_on_conversion = staticmethod(
         torch.__future__.get_overwrite_module_params_on_conversion

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "module/state/load_entry.h"
 
+#include "module/torch_facts.h"
 namespace modtree {
 
 namespace {
@@ -19,8 +20,9 @@ PyObject *shape_of(PyObject *value) {
   return is_tensor ? family->shape(value) : PyObject_GetAttr(value, names.shape);
 }
 
-// 1 when the tensor has no dimension and the source one of length 1; -1 on error.
-int is_scalar_from_one(PyObject *tensor, PyObject *source) {
+// 1 when the tensor has no dimension and the source one, from which it takes the first element; -1
+// on error.
+int takes_first(PyObject *tensor, PyObject *source) {
   const Owned mine = steal(shape_of(tensor));
   const Owned theirs = mine ? steal(shape_of(source)) : Owned();
   if (!theirs) {
@@ -33,6 +35,9 @@ int is_scalar_from_one(PyObject *tensor, PyObject *source) {
   }
   if (my_length != 0 || length != 1) {
     return 0;
+  }
+  if (!torch_facts.scalars_from_one) {
+    return 1;
   }
   const Owned size = steal(PySequence_GetItem(theirs.ptr(), 0));
   const long first = size ? PyLong_AsLong(size.ptr()) : -1;
@@ -159,7 +164,7 @@ int check_entry(const LoadEntry &entry, const LoadMode &mode, py::object *source
   const int uninitialized = entry.family->is_uninitialized(entry.tensor);
   int same = uninitialized ? uninitialized : entry.family->same_shape(entry.tensor, source->ptr());
   if (same == 0) {
-    same = is_scalar_from_one(entry.tensor, source->ptr());
+    same = takes_first(entry.tensor, source->ptr());
     if (same > 0) {
       const Owned index = steal(PyLong_FromLong(0));
       *source = steal(index ? PyObject_GetItem(source->ptr(), index.ptr()) : nullptr);

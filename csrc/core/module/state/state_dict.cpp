@@ -11,6 +11,7 @@
 #include "module/state/save_module.h"
 #include "module/state/state_metadata.h"
 #include "module/state/state_path.h"
+#include "module/torch_facts.h"
 #include "python/arguments.h"
 #include "python/call.h"
 #include "python/installed.h"
@@ -29,6 +30,9 @@ Owned borrow(PyObject *object) { return py::reinterpret_borrow<Owned>(object); }
 // Is the hook of the kind that must return None? The class of the table's entry says so, not an
 // attribute of the function, which torch's registration sets. -1 on error.
 int is_public_hook(PyObject *hook) {
+  if (!torch_facts.state_dict_post_hooks) {
+    return 0;
+  }
   if (!face_count) {
     return type_lookup(Py_TYPE(hook), names.from_public_api).ptr() == Py_True;
   }

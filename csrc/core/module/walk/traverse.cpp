@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "module/walk/traverse.h"
 
+#include "module/torch_facts.h"
 #include "module/walk/walk.h"
 #include "python/arguments.h"
 
@@ -91,7 +92,9 @@ PyObject *module_named_children(PyObject *self_obj, PyObject *) {
 
 PyObject *module_modules(PyObject *self_obj, PyObject *const *args, Py_ssize_t count,
                          PyObject *keywords) {
-  const ArgumentNames arguments = {"modules", {"remove_duplicate"}};
+  const ArgumentNames arguments = torch_facts.modules_may_repeat
+                                      ? ArgumentNames{"modules", {"remove_duplicate"}}
+                                      : ArgumentNames{"modules", {}};
   PyObject *values[1] = {};
   if (parse_arguments(arguments, args, count, keywords, values) < 0) {
     return nullptr;

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What differs between the torches whose class is adopted (python/modtree/families/torch_facts.py
+// finds it out). The values here are those of the newest, and of modtree's own Module.
+#pragma once
+
+namespace modtree {
+
+struct TorchFacts {
+  // `_parameters`, `_buffers` and `_modules` of a new module are OrderedDicts.
+  bool ordered_registries = false;
+  // `modules()` takes `remove_duplicate`.
+  bool modules_may_repeat = true;
+  // A buffer may be anything with `__torch_function__`.
+  bool tensor_like_buffers = true;
+  // There is torch.nn.Buffer, and an assignment to a buffer is a call of `register_buffer`.
+  bool buffer_class = true;
+  // Hooks of `register_state_dict_post_hook` must return None.
+  bool state_dict_post_hooks = true;
+  // A tensor without dimensions takes one of a single dimension only where that has one element;
+  // otherwise it takes the first of any number.
+  bool scalars_from_one = true;
+};
+
+extern TorchFacts torch_facts;
+
+}  // namespace modtree
