@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib
 import inspect
+import warnings
 from types import ModuleType
 from typing import Any
 
@@ -19,13 +21,43 @@ __all__ = ["teach_dynamo"]
 def teach_dynamo(dynamo: ModuleType) -> None:
     """Tells ``torch._dynamo``, once it was imported, which function stands for which native one."""
     importlib.import_module("modtree.families.torch")  # not in the middle of a compiled function
+    unknown = []
+    for step in _STEPS:
+        try:
+            step(dynamo)
+        except (AttributeError, ImportError, KeyError, TypeError) as error:
+            unknown.append(f"{step.__name__.strip('_').replace('_', ' ')} ({error})")
+    if unknown:
+        warnings.warn(
+            f"modtree.dropin does not know the torch._dynamo of this torch: {'; '.join(unknown)}. "
+            "Compiled programs run, but may be cut into more graphs than without the drop-in; look "
+            "for a newer version of modtree",
+            stacklevel=2,
+        )
+
+
+def _trace_torchs_own_functions(dynamo: ModuleType) -> None:
     originals = original_functions()
+    substitute = getattr(dynamo.decorators, "substitute_in_graph", None)
+    if substitute is None:  # before torch 2.5
+        _trace_originals_for_faces(dynamo, originals)
+        return
     for name, native in _faces.NATIVE.items():
-        dynamo.decorators.substitute_in_graph(native, skip_signature_check=True)(originals[name])
-    _let_modules_change(dynamo)
-    _leave_out_our_files(dynamo)
-    _expose_modules_before_compiling(dynamo)
-    _let_bound_methods_be_traced(dynamo)
+        substitute(native, skip_signature_check=True)(originals[name])
+
+
+def _trace_originals_for_faces(dynamo: ModuleType, originals: dict[str, Any]) -> None:
+    """Where dynamo cannot be told what stands for a native function, for the faces that call it."""
+    functions = importlib.import_module(f"{dynamo.__name__}.variables.functions")
+    variable = functions.UserFunctionVariable
+    init = variable.__init__
+    by_face = {face: originals[name] for name, face in _faces.FACES.items()}
+
+    @functools.wraps(init)
+    def init_with_original(self: Any, fn: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, by_face.get(fn, fn), *args, **kwargs)
+
+    variable.__init__ = init_with_original
 
 
 def _let_modules_change(dynamo: ModuleType) -> None:
@@ -80,15 +112,52 @@ def _let_bound_methods_be_traced(dynamo: ModuleType) -> None:
     guards = importlib.import_module(f"{dynamo.__name__}.guards").GuardBuilder
     source = importlib.import_module(f"{dynamo.__name__}.source").AttrSource
 
+    has_both = "source_fn" in inspect.signature(variables.UserMethodVariable.__init__).parameters
+    if not has_both:  # before torch 2.9
+        _name_functions_of_methods(variables.UserMethodVariable, source)
+
     def wrap_bound_method(self: Any, value: Any) -> Any:
         self.install_guards(guards.TYPE_MATCH)
         function, module = (source(self.source, name) for name in ("__func__", "__self__"))
         builder.VariableBuilder(self.tx, function)(value.__func__)
         owner = builder.VariableBuilder(self.tx, module)(value.__self__)
-        return variables.UserMethodVariable(
-            value.__func__, owner, source_fn=function, source=self.source
-        )
+        sources = {"source_fn": function} if has_both else {}
+        return variables.UserMethodVariable(value.__func__, owner, source=self.source, **sources)
 
-    for numpy_too in (False, True):
-        by_type = builder.VariableBuilder._type_dispatch_impl(numpy_too)
+    tables = getattr(builder.VariableBuilder, "_type_dispatch_impl", None)
+    for by_type in (
+        [tables(numpy_too) for numpy_too in (False, True)]
+        if tables  # there is one for each value of a setting since torch 2.6
+        else [builder.VariableBuilder._type_dispatch()]
+    ):
         by_type[_C.BoundMethod] = wrap_bound_method
+
+
+def _name_functions_of_methods(variable: Any, source: Any) -> None:
+    """Guards on the defaults of a method go by its source, and take a function or one of Python's
+    methods: for a native method they are to ask its function.
+    """
+    bind = variable.bind_args
+    ours = {value for value in vars(_C.ModuleBase).values() if inspect.isfunction(value)}
+
+    @functools.wraps(bind)
+    def bind_args(self: Any, *args: Any, **kwargs: Any) -> Any:
+        method = self.source
+        owner = getattr(self.obj, "source", None)
+        if self.fn in ours and isinstance(method, source) and method.base == owner:
+            self.source = source(method, "__func__")
+        try:
+            return bind(self, *args, **kwargs)
+        finally:
+            self.source = method
+
+    variable.bind_args = bind_args
+
+
+_STEPS = (
+    _trace_torchs_own_functions,
+    _let_modules_change,
+    _leave_out_our_files,
+    _expose_modules_before_compiling,
+    _let_bound_methods_be_traced,
+)
