@@ -147,6 +147,7 @@ def run(
     python: str = sys.executable,
     processes: int = 1,
     timeout: float = 300,
+    errors: bool = False,
 ) -> Outcome:
     """Run the program, with ``place`` as its working directory.
 
@@ -158,6 +159,7 @@ def run(
         python: The interpreter.
         processes: More than one are started with torchrun.
         timeout: In seconds; a program that takes longer is ended, and has failed.
+        errors: Whether what a part of a program raises is a result, as for an older torch.
     """
     line = [*command(python, PROGRAMS / f"{name}.py", dropin, processes), *arguments]
     begin = time.perf_counter()
@@ -167,7 +169,7 @@ def run(
         started(
             line,
             cwd=place,
-            env=environment(place),
+            env=environment(place) | ({"MODTREE_OUTCOME_OF_ERRORS": "1"} if errors else {}),
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=file,

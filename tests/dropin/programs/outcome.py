@@ -71,6 +71,19 @@ def plain(value: Any) -> Any:
     raise TypeError(f"an outcome holds tensors, numbers, texts and containers, not {value!r}")
 
 
+def part(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """What the function gives. Where the runner asks for it (older versions of torch cannot do all
+    that the programs do), an error is a result too, by its kind and its first line.
+    """
+    if "MODTREE_OUTCOME_OF_ERRORS" not in os.environ:
+        return function(*args, **kwargs)
+    try:
+        return plain(function(*args, **kwargs))
+    except Exception as error:
+        lines = str(error).splitlines()
+        return {"error": f"{type(error).__name__}: {lines[0] if lines else ''}"}
+
+
 def state(module: torch.nn.Module) -> dict[str, Any]:
     """Every entry of the state dict, in order of its keys."""
     entries = module.state_dict()

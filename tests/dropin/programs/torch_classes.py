@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import torch
-from outcome import error_of, report, seed, state, tree
+from outcome import error_of, part, report, seed, state, tree
 from torch import nn
 
 T = TypeVar("T")
@@ -228,7 +228,7 @@ def threads() -> dict[str, Any]:
 
 def main() -> dict[str, Any]:
     seed()
-    return {"classes": classes(), "objects": objects(), "threads": threads()}
+    return {"classes": part(classes), "objects": part(objects), "threads": part(threads)}
 
 
 if __name__ == "__main__":

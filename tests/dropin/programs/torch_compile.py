@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from outcome import error_of, gradients, report, seed, state, train
+from outcome import error_of, gradients, part, report, seed, state, train
 from torch import nn
 from torch._dynamo.utils import counters
 
@@ -160,15 +160,15 @@ def main() -> dict[str, Any]:
     facts: dict[str, Any] = {}
     for backend in ("eager", "aot_eager"):
         for make in (Block, Walks, Builds):
-            facts[f"{backend} {make.__name__}"] = compiled_training(backend, make)
-        facts[f"{backend} hooks"] = hooks(backend)
-        facts[f"{backend} lazy"] = lazy(backend)
+            facts[f"{backend} {make.__name__}"] = part(compiled_training, backend, make)
+        facts[f"{backend} hooks"] = part(hooks, backend)
+        facts[f"{backend} lazy"] = part(lazy, backend)
     torch._dynamo.reset()
     counters.clear()
-    facts["whole graph"] = compiled_training("eager", Builds, fullgraph=True)
-    facts["dynamic"] = compiled_training("eager", Block, dynamic=True)
-    facts["in place"] = in_place("eager")
-    facts["changed"] = changed("eager")
+    facts["whole graph"] = part(compiled_training, "eager", Builds, fullgraph=True)
+    facts["dynamic"] = part(compiled_training, "eager", Block, dynamic=True)
+    facts["in place"] = part(in_place, "eager")
+    facts["changed"] = part(changed, "eager")
     facts["disabled"] = error_of(lambda: torch.compiler.disable(Block())(torch.ones(1, 8)))
     return facts
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from outcome import folder, report, seed, state, tree
+from outcome import folder, part, report, seed, state, tree
 from torch import nn
 
 
@@ -57,7 +57,7 @@ def exported(strict: bool) -> dict[str, Any]:
 
 
 def main() -> dict[str, Any]:
-    return {"not strict": exported(False), "strict": exported(True)}
+    return {"not strict": part(exported, False), "strict": part(exported, True)}
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import copy
 from typing import Any
 
 import torch
-from outcome import gradients, report, seed, state, train, tree
+from outcome import gradients, part, report, seed, state, train, tree
 from torch import nn
 from torch.func import functional_call, grad, jacrev, stack_module_state, vmap
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn, update_bn
@@ -73,7 +73,7 @@ def checkpointed() -> dict[str, Any]:
 
 def main() -> dict[str, Any]:
     seed()
-    return {"func": functions(), "averaged": averaged(), "checkpoint": checkpointed()}
+    return {"func": part(functions), "averaged": part(averaged), "checkpoint": part(checkpointed)}
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import inspect
 from typing import Any
 
 import torch
-from outcome import gradients, report, seed, state
+from outcome import gradients, part, report, seed, state
 from torch import nn
 from torch.nn.modules import module as torch_module
 
@@ -114,9 +114,9 @@ def main() -> dict[str, Any]:
     seed()
     log: list[str] = []
     return {
-        "of modules": of_modules(log),
-        "of all": of_all(log),
-        "patched": patched(log),
+        "of modules": part(of_modules, log),
+        "of all": part(of_all, log),
+        "patched": part(patched, log),
         "log": log,
         "signatures": [
             str(inspect.signature(layer)) for layer in (nn.Linear, nn.Conv2d, nn.LSTM, nn.Module)

@@ -8,7 +8,7 @@ import warnings
 from typing import Any
 
 import torch
-from outcome import error_of, gradients, report, seed, state, tree
+from outcome import error_of, gradients, part, report, seed, state, tree
 from torch import Tensor, nn
 
 
@@ -135,8 +135,8 @@ def main() -> dict[str, Any]:
         "loaded training": [m.training for m in loaded.eval().modules()],
         "frozen": frozen(x),
         "frozen code": str(frozen.graph).count("prim::Constant"),
-        "hooks": hooked(),
-        "interface": proxied(x),
+        "hooks": part(hooked),
+        "interface": part(proxied, x),
         "missing": error_of(lambda: scripted.nothing),
         "copy": state(scripted.__copy__()),
         "original name": scripted.original_name,

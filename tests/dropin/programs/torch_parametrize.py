@@ -8,7 +8,7 @@ import pickle
 from typing import Any
 
 import torch
-from outcome import error_of, gradients, report, seed, state, train, tree
+from outcome import error_of, gradients, part, report, seed, state, train, tree
 from torch import nn
 from torch.nn.utils import parametrizations, parametrize, prune
 
@@ -119,7 +119,7 @@ def pruned() -> dict[str, Any]:
 
 def main() -> dict[str, Any]:
     seed()
-    return {"parametrize": parametrized(), "spectral": spectral(), "prune": pruned()}
+    return {"parametrize": part(parametrized), "spectral": part(spectral), "prune": part(pruned)}
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import warnings
 from typing import Any
 
 import torch
-from outcome import report, seed, state, tree
+from outcome import part, report, seed, state, tree
 from torch import nn
 from torch.ao import quantization
 from torch.ao.quantization import quantize_fx
@@ -103,7 +103,12 @@ def aware() -> dict[str, Any]:
 def main() -> dict[str, Any]:
     warnings.simplefilter("ignore")
     seed()
-    return {"dynamic": dynamic(), "static": static(), "fx": through_fx(), "aware": aware()}
+    return {
+        "dynamic": part(dynamic),
+        "static": part(static),
+        "fx": part(through_fx),
+        "aware": part(aware),
+    }
 
 
 if __name__ == "__main__":

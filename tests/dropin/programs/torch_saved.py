@@ -8,7 +8,7 @@ import warnings
 from typing import Any
 
 import torch
-from outcome import error_of, folder, report, seed, state, train, tree
+from outcome import error_of, folder, part, report, seed, state, train, tree
 from torch import nn
 from torch.__future__ import set_swap_module_params_on_conversion
 
@@ -118,9 +118,9 @@ def main() -> dict[str, Any]:
     before = str(lazy)
     losses = train_lazy(lazy)
     return {
-        "saved": saved(),
-        "wrong": wrong(),
-        "converted": converted(),
+        "saved": part(saved),
+        "wrong": part(wrong),
+        "converted": part(converted),
         "lazy": [before, str(lazy), losses, state(lazy)],
     }
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 import torch.multiprocessing as mp
-from outcome import is_native, report, seed, state
+from outcome import is_native, part, report, seed, state
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
@@ -69,7 +69,7 @@ def shared() -> dict[str, Any]:
 
 def main() -> dict[str, Any]:
     warnings.simplefilter("ignore")
-    return {"fork": loaded("fork"), "spawn": loaded("spawn"), "shared": shared()}
+    return {"fork": part(loaded, "fork"), "spawn": part(loaded, "spawn"), "shared": part(shared)}
 
 
 if __name__ == "__main__":
