@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
-from types import ModuleType
+import builtins
+import functools
+from types import FunctionType, ModuleType
+from typing import Any
 
 from modtree import _C
 
@@ -18,3 +21,27 @@ def give_proxies_the_layout_of_modules(file: ModuleType) -> None:
     if isinstance(plain, type) and plain.__bases__ == (object,):
         kept = {k: v for k, v in vars(plain).items() if k not in ("__dict__", "__weakref__")}
         file._AttrProxy = type(plain.__name__, (_C.ModuleBase,), kept)  # type: ignore[attr-defined]
+    tracer = getattr(file, "_ModuleStackTracer", None)
+    if plain is None and isinstance(vars(tracer).get("__init__"), FunctionType):
+        tracer.__init__ = _with_bases(vars(tracer)["__init__"])  # type: ignore[union-attr]
+
+
+def _with_bases(function: FunctionType) -> FunctionType:
+    """A function that makes a class ``AttrProxy``, of no base (before torch 2.5): with that base."""
+
+    def build_class(body: Any, name: str, *bases: Any, **kwargs: Any) -> Any:
+        if name == "AttrProxy" and not bases:
+            bases = (_C.ModuleBase,)
+        return builtins.__build_class__(body, name, *bases, **kwargs)
+
+    # A function looks up what builds its classes where it was made, in its globals' builtins.
+    own = function.__globals__
+    kept = own.get("__builtins__", builtins)
+    own["__builtins__"] = {**vars(builtins), "__build_class__": build_class}
+    try:
+        made = FunctionType(
+            function.__code__, own, function.__name__, function.__defaults__, function.__closure__
+        )
+    finally:
+        own["__builtins__"] = kept
+    return functools.wraps(function)(made)
