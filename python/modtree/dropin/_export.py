@@ -27,7 +27,7 @@ def give_proxies_the_layout_of_modules(file: ModuleType) -> None:
 
 
 def _with_bases(function: FunctionType) -> FunctionType:
-    """A function that makes a class ``AttrProxy``, of no base (before torch 2.5): with that base."""
+    """A function that makes a class ``AttrProxy`` of no base (before torch 2.5): with one."""
 
     def build_class(body: Any, name: str, *bases: Any, **kwargs: Any) -> Any:
         if name == "AttrProxy" and not bases:
