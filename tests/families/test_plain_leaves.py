@@ -364,8 +364,9 @@ def test_dispatch_modes_see_the_same(nn):
     for key, operation in _operations(nn):
         with Counting() as mode:
             operation()
-        expected = {"load": ["aten.copy_.default"] * 2, "save": ["aten.detach.default"] * 2}
-        assert mode.names == expected.get(key, [])
+        expected = {"load": ["aten.copy_.default"], "save": ["aten.detach.default"]}.get(key, [])
+        each = len(mode.names) // 2  # in older torches a detach() is two operations
+        assert mode.names == expected * 2 * each and each in ([1, 2] if expected else [0])
 
 
 def test_requires_grad_within_a_transform(nn):

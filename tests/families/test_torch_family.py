@@ -46,7 +46,10 @@ def make_classes(nn):
             self.second = Dense(4, 2)
             self.register_buffer("mean", torch.tensor([0.5, 0.5, 0.5]))
             self.register_buffer("count", torch.tensor(0))
-            self.scratch = nn.Buffer(torch.ones(1), persistent=False)
+            if hasattr(nn, "Buffer"):  # of torch since 2.5
+                self.scratch = nn.Buffer(torch.ones(1), persistent=False)
+            else:
+                self.register_buffer("scratch", torch.ones(1), persistent=False)
 
         def forward(self, x):
             return self.second(torch.tanh(self.first(x - self.mean)))
@@ -82,7 +85,8 @@ def test_assignment(kit):
     assert [n for n, _ in net.named_buffers()] == ["mean", "count", "scratch"]
     assert all(type(p) is torch.nn.Parameter and p.requires_grad for p in net.parameters())
     assert isinstance(net.first.weight, kit.nn.Parameter)
-    assert isinstance(net.scratch, kit.nn.Buffer) and not isinstance(net.mean, kit.nn.Buffer)
+    if hasattr(kit.nn, "Buffer"):
+        assert isinstance(net.scratch, kit.nn.Buffer) and not isinstance(net.mean, kit.nn.Buffer)
     with raises(TypeError, "cannot assign 'torch.FloatTensor' as parameter 'weight'"):
         net.first.weight = torch.zeros(1)
     with raises(ValueError, "non-leaf"):
@@ -101,7 +105,8 @@ def test_parameters_of_both_systems_are_the_same_kind(kit):
     m.a = torch.nn.Parameter(torch.ones(1))
     m.b = mnn.Parameter(torch.ones(1))
     m.c = mnn.Buffer(torch.ones(1))
-    assert list(m._parameters) == ["a", "b"] and list(m._buffers) == ["c"]
+    assert list(m._parameters) == ["a", "b"]
+    assert list(m._buffers) == ["c"] * hasattr(kit.nn, "Buffer")
 
 
 def test_tensor_subclasses(kit):
@@ -268,6 +273,7 @@ def test_deepcopy(kit):
     assert copied.first.weight.grad is None
 
 
+@pytest.mark.filterwarnings("ignore:You are using .torch.load. with:FutureWarning")
 @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
 def test_pickle(protocol):
     net = Net()
@@ -355,7 +361,8 @@ def test_utilities_of_torch(kit):
     assert net.first.bias.tolist() == [1.0] * 4
     net(torch.ones(1, 3)).sum().backward()
     assert utils.clip_grad_norm_(net.parameters(), 1e-3) > 1e-3
-    assert utils.get_total_norm([p.grad for p in net.parameters()]) < 1.1e-3
+    if hasattr(utils, "get_total_norm"):  # of newer torches
+        assert utils.get_total_norm([p.grad for p in net.parameters()]) < 1.1e-3
     utils.clip_grad_value_(net.parameters(), 1e-5)
     assert max(p.grad.abs().max() for p in net.parameters()) <= 1.1e-5
     torch.nn.init.zeros_(net.first.weight)

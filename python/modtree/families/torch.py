@@ -34,6 +34,7 @@ _function_modes = torch._C._len_torch_function_stack
 _dispatch_modes = torch._C._len_torch_dispatch_stack
 _facts = torch_facts.facts_of(sys.modules["torch.nn.modules.module"])
 _swaps_fake = _facts["swaps_fake"]
+_swaps_without_grad = _facts["swaps_without_grad"]
 _keeps_data_of_fake = _facts["keeps_data_of_fake"]
 
 
@@ -48,6 +49,14 @@ def _are_apart(tensors: list[Any], sources: list[Any]) -> bool:
     storages = [tensor.untyped_storage()._cdata for tensor in tensors]
     others = {source.untyped_storage()._cdata for source in sources}
     return len(set(storages)) == len(storages) and others.isdisjoint(storages)
+
+
+def _make_buffer(data: Any, *, persistent: bool) -> Any:
+    """What ``torch.nn.Buffer`` makes."""
+    made = data.detach().requires_grad_(data.requires_grad)
+    made.persistent = persistent
+    made._is_buffer = True
+    return made
 
 
 # What torch's own copy of a parameter looks up.
@@ -187,7 +196,8 @@ class TorchFamily(base.TensorFamily):
 
     @staticmethod
     def make_buffer(data: Any, persistent: bool) -> Any:
-        return torch.nn.Buffer(data, persistent=persistent)
+        make = getattr(torch.nn, "Buffer", _make_buffer)  # since torch 2.5
+        return make(data, persistent=persistent)
 
     @staticmethod
     def can_set_data(tensor: Any, other: Any) -> bool:
@@ -271,7 +281,11 @@ class TorchFamily(base.TensorFamily):
 
     @staticmethod
     def swap_tensors(tensor: Any, other: Any) -> None:
-        torch.utils.swap_tensors(tensor, other)
+        if _swaps_without_grad:
+            torch.utils.swap_tensors(tensor, other)
+            return
+        with torch.enable_grad():
+            torch.utils.swap_tensors(tensor, other)
 
     @staticmethod
     def module_load(tensor: Any, source: Any, assign: bool) -> Any:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dis
 import functools
 import inspect
+import sys
 from collections import OrderedDict
 from collections.abc import Callable
 from types import CodeType, FunctionType, ModuleType
@@ -97,6 +98,14 @@ def _inside(method: str, word: str) -> Callable[[ModuleType], bool | None]:
     return look
 
 
+def _finds_nodes_without_grad(file: ModuleType) -> bool | None:
+    """In ``torch.autograd.graph``, which ``torch.utils.swap_tensors`` asks for nodes."""
+    graph = sys.modules.get("torch.autograd.graph")
+    function = getattr(graph, "_get_grad_fn_or_grad_acc", None)
+    code = getattr(function, "__code__", None)
+    return None if code is None else _mentions(code, "enable_grad")
+
+
 # -- the table -------------------------------------------------------------------------------------
 
 FACTS = (
@@ -106,6 +115,8 @@ FACTS = (
     Fact("buffer_class", "2.5", True, _in("__setattr__", "register_buffer"), True),
     # Hooks of `register_state_dict_post_hook`, which must return None.
     Fact("state_dict_post_hooks", "2.5", True, _in("state_dict", "_from_public_api"), True),
+    # `torch.utils.swap_tensors` works under no_grad() for what has a node on the graph.
+    Fact("swaps_without_grad", "2.5", True, _finds_nodes_without_grad, False),
     # `Module._apply` exchanges the contents of FakeTensors, ...
     Fact("swaps_fake", "2.8", True, _in("_apply", "FakeTensor"), False),
     # ... and gives no tensor the data of one.
