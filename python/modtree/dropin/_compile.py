@@ -112,17 +112,21 @@ def _let_bound_methods_be_traced(dynamo: ModuleType) -> None:
     guards = importlib.import_module(f"{dynamo.__name__}.guards").GuardBuilder
     source = importlib.import_module(f"{dynamo.__name__}.source").AttrSource
 
-    has_both = "source_fn" in inspect.signature(variables.UserMethodVariable.__init__).parameters
-    if not has_both:  # before torch 2.9
-        _name_functions_of_methods(variables.UserMethodVariable, source)
+    variable = variables.UserMethodVariable
+    takes = inspect.signature(variable.__init__).parameters
+    by_parts = "im_func" in takes  # since torch 2.15
+    if not by_parts and "source_fn" not in takes:  # before torch 2.9
+        _name_functions_of_methods(variable, source)
 
     def wrap_bound_method(self: Any, value: Any) -> Any:
         self.install_guards(guards.TYPE_MATCH)
         function, module = (source(self.source, name) for name in ("__func__", "__self__"))
-        builder.VariableBuilder(self.tx, function)(value.__func__)
+        traced = builder.VariableBuilder(self.tx, function)(value.__func__)
         owner = builder.VariableBuilder(self.tx, module)(value.__self__)
-        sources = {"source_fn": function} if has_both else {}
-        return variables.UserMethodVariable(value.__func__, owner, source=self.source, **sources)
+        if by_parts:
+            return variable(traced, owner, source=self.source)
+        sources = {"source_fn": function} if "source_fn" in takes else {}
+        return variable(value.__func__, owner, source=self.source, **sources)
 
     tables = getattr(builder.VariableBuilder, "_type_dispatch_impl", None)
     for by_type in (
