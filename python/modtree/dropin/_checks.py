@@ -61,10 +61,11 @@ def check(file: ModuleType) -> set[str]:
 
 
 def _version() -> str:
-    torch = sys.modules.get("torch")
-    return getattr(torch, "__version__", None) or getattr(
-        sys.modules.get("torch.version"), "__version__", "unknown"
-    )
+    for name in ("torch", "torch.version"):
+        version = getattr(sys.modules.get(name), "__version__", None)
+        if version:
+            return str(version)
+    return "unknown"
 
 
 def _differences(file: ModuleType):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import builtins
 import functools
+from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -22,11 +23,12 @@ def give_proxies_the_layout_of_modules(file: ModuleType) -> None:
         kept = {k: v for k, v in vars(plain).items() if k not in ("__dict__", "__weakref__")}
         file._AttrProxy = type(plain.__name__, (_C.ModuleBase,), kept)  # type: ignore[attr-defined]
     tracer = getattr(file, "_ModuleStackTracer", None)
-    if plain is None and isinstance(vars(tracer).get("__init__"), FunctionType):
-        tracer.__init__ = _with_bases(vars(tracer)["__init__"])  # type: ignore[union-attr]
+    init = vars(tracer).get("__init__") if isinstance(tracer, type) else None
+    if plain is None and isinstance(init, FunctionType):
+        tracer.__init__ = _with_bases(init)  # type: ignore[misc]
 
 
-def _with_bases(function: FunctionType) -> FunctionType:
+def _with_bases(function: FunctionType) -> Callable[..., Any]:
     """A function that makes a class ``AttrProxy`` of no base (before torch 2.5): with one."""
 
     def build_class(body: Any, name: str, *bases: Any, **kwargs: Any) -> Any:

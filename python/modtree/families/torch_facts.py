@@ -47,7 +47,7 @@ def _code(file: ModuleType, name: str) -> CodeType | None:
     """The code of a method of Module, if it is torch's own function."""
     function = vars(file.Module).get(name)
     own = isinstance(function, FunctionType) and function.__globals__ is vars(file)
-    return function.__code__ if own else None  # type: ignore[union-attr]
+    return function.__code__ if own else None
 
 
 def _mentions(code: CodeType, word: str) -> bool:
