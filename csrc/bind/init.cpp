@@ -77,7 +77,7 @@ void bind_module(Functions &m) {
   m.def<adopt_module_class>(
       "_adopt_module_class(attributes, sealed, left)",
       "Puts the attributes of another library's Module on the native base (docs/dropin.md).");
-  m.def<set_torch_facts>("_set_torch_facts(facts)",
+  m.def<set_torch_facts>("_set_torch_facts(facts, warning=None)",
                          "Says what the torch has whose class is adopted, by name.");
   m.def<set_torch_to>("_set_torch_to(code)",
                       "Makes the function known that torch's Module.to() gives to _apply.");

@@ -42,6 +42,9 @@ class Module:
             return input_param[0]
     def modules(self):
         return self.named_modules()
+    def zero_grad(self, set_to_none=True):
+        warnings.warn(
+            "Calling .zero_grad() from a module")
 """
 
 #: ... and what made each fact true.
@@ -56,6 +59,7 @@ CHANGES = {
     ),
     "tensor_like_buffers": ("Tensor)", "Tensor) or hasattr(tensor, '__torch_function__')"),
     "scalars_from_one": (".shape) == 1:", ".shape) == 1 and input_param.shape[0] == 1:"),
+    "warns_at_caller": ('a module")', 'a module", stacklevel=2)'),
     "modules_may_repeat": ("modules(self):", "modules(self, remove_duplicate=True):"),
 }
 
@@ -91,9 +95,16 @@ def test_registries_of_a_new_module():
     assert not found_in(OLD.replace(*reversed(CHANGES["ordered_registries"])))["ordered_registries"]
 
 
+def test_lines_of_warnings():
+    lines = facts.warning_lines(file_of(OLD))
+    assert lines == {
+        "Calling .zero_grad() from a module": OLD.splitlines().index("        warnings.warn(") + 1
+    }
+
+
 def test_what_cannot_be_looked_at_is_as_in_the_newest_torch():
     patched = file_of(OLD)
-    for name in ("__setattr__", "register_buffer", "_apply", "state_dict", "modules"):
+    for name in ("__setattr__", "register_buffer", "_apply", "state_dict", "modules", "zero_grad"):
         setattr(patched.Module, name, lambda *args: None)
     patched.Module._load_from_state_dict = property(lambda self: None)
     found = facts.facts_of(patched)
@@ -270,6 +281,37 @@ def test_a_torch_of_before(tmp_path):
     done = run(tmp_path, change, program)
     expected = "modules() got an unexpected keyword argument 'remove_duplicate'"
     assert done.stdout.splitlines() == ["3 BoundMethod", expected] and done.stderr == ""
+
+
+def test_warnings_name_torchs_file(tmp_path):
+    change = """\
+        exec(
+            compile(
+                "def zero_grad(self, set_to_none=True):\\n"
+                " if self._is_replica:\\n"
+                "  warnings.warn('Calling .zero_grad() from a module')\\n",
+                file.__file__,
+                "exec",
+            ),
+            vars(file),
+        )
+        file.Module.zero_grad = vars(file).pop("zero_grad")
+    """
+    program = """
+        import warnings
+        from torch import nn
+        m = nn.Linear(2, 2)
+        m._is_replica = True
+        for _ in range(2):
+            with warnings.catch_warnings(record=True) as seen:
+                warnings.simplefilter("always")
+                m.zero_grad()
+            (warning,) = seen
+            print(warning.filename == nn.modules.module.__file__, warning.lineno)
+            print(warning.category.__name__, str(warning.message)[:30])
+    """
+    done = run(tmp_path, change, program)
+    assert done.stdout.splitlines() == ["True 3", "UserWarning Calling .zero_grad() from a mo"] * 2
 
 
 def test_a_torch_of_later(tmp_path):

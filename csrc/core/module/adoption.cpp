@@ -24,6 +24,7 @@ PyObject *tracing_function = nullptr;  // strong
 NativeCounts native_counts;
 bool is_reporting = false;
 TorchFacts torch_facts;
+PyObject *torch_warning = nullptr;
 
 namespace {
 
@@ -287,7 +288,7 @@ void adopt_module_class(const py::dict &attributes, py::handle sealed, py::handl
   seal_adopted_class(module_base_type);
 }
 
-void set_torch_facts(const py::dict &facts) {
+void set_torch_facts(const py::dict &facts, py::handle warning) {
   TorchFacts found;
   const std::pair<const char *, bool *> members[] = {
       {"ordered_registries", &found.ordered_registries},
@@ -305,6 +306,21 @@ void set_torch_facts(const py::dict &facts) {
     throw py::key_error("there is a fact that native code does not know");
   }
   torch_facts = found;
+  Py_XDECREF(std::exchange(torch_warning, warning.is_none() ? nullptr : warning.inc_ref().ptr()));
+}
+
+int warn_as_torch(const char *begins, PyObject *text) {
+  const auto owned = py::reinterpret_steal<py::object>(text);
+  if (!owned) {
+    return -1;
+  }
+  if (!torch_warning) {
+    return PyErr_WarnFormat(PyExc_UserWarning, 1, "%U", owned.ptr());
+  }
+  const auto function = py::reinterpret_borrow<py::object>(torch_warning);
+  const auto done = py::reinterpret_steal<py::object>(
+      PyObject_CallFunction(function.ptr(), "sO", begins, owned.ptr()));
+  return done ? 0 : -1;
 }
 
 void start_report() {

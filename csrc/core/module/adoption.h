@@ -19,9 +19,9 @@ void adopt_module_class(const py::dict &attributes, py::handle sealed, py::handl
 // `__delattr__` call. Throws error_already_set.
 void add_attribute_methods(py::handle m);
 
-// Says what the torch at hand has: a bool by the name of each member of TorchFacts. Throws KeyError
-// for another name, and for one that is missing.
-void set_torch_facts(const py::dict &facts);
+// Says what the torch at hand has: a bool by the name of each member of TorchFacts, and
+// `torch_warning` or None. Throws KeyError for another name, and for one that is missing.
+void set_torch_facts(const py::dict &facts, py::handle warning);
 
 // How many faces there are: 0 until a class was adopted.
 extern int face_count;

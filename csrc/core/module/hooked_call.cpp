@@ -8,6 +8,7 @@
 #include "module/forward.h"
 #include "module/globals.h"
 #include "module/hook_snapshot.h"
+#include "module/torch_facts.h"
 #include "python/compat.h"
 #include "python/installed.h"
 #include "python/once.h"
@@ -329,11 +330,13 @@ private:
     PyObject *type, *error, *traceback;
     PyErr_Fetch(&type, &error, &traceback);
     PyErr_NormalizeException(&type, &error, &traceback);
+    const char *kind = hook.is_global ? "global module" : "module";
     const int warned =
-        PyErr_WarnFormat(PyExc_UserWarning, 1,
-                         "%s forward hook with ``always_call=True`` raised an exception that was "
-                         "silenced as another error was raised in forward: %R",
-                         hook.is_global ? "global module" : "module", error ? error : Py_None);
+        warn_as_torch(hook.is_global ? "global module forward hook" : "module forward hook",
+                      PyUnicode_FromFormat(
+                          "%s forward hook with ``always_call=True`` raised an exception that was "
+                          "silenced as another error was raised in forward: %R",
+                          kind, error ? error : Py_None));
     Py_XDECREF(type);
     Py_XDECREF(error);
     Py_XDECREF(traceback);

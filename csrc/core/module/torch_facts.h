@@ -3,7 +3,11 @@
 // finds it out). The values here are those of the newest, and of modtree's own Module.
 #pragma once
 
+#include <pybind11/pytypes.h>
+
 namespace modtree {
+
+namespace py = pybind11;
 
 struct TorchFacts {
   // `_parameters`, `_buffers` and `_modules` of a new module are OrderedDicts.
@@ -22,5 +26,13 @@ struct TorchFacts {
 };
 
 extern TorchFacts torch_facts;
+
+// What warns in the place of a method of torch's, where its warnings name torch's own file: called
+// with the beginning of torch's text, and the text. Null where they name the caller's.
+extern PyObject *torch_warning;  // strong
+
+// A UserWarning that torch gives too; `begins` is how its text begins there. Steals the text, null
+// is an error that is set. -1 on error.
+int warn_as_torch(const char *begins, PyObject *text);
 
 }  // namespace modtree

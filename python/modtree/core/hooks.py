@@ -22,6 +22,9 @@ __all__ = [
     "make_backward_tap",
 ]
 
+#: Under the drop-in, what warns where torch's warnings name its own file.
+torch_warning: Callable[[str, str], None] | None = None
+
 _Hook = Callable[..., Any]
 _Ref = Callable[[], Any]
 
@@ -134,12 +137,14 @@ class BackwardTap:
 
     def setup_output_hook(self, output: Any) -> Any:
         if not isinstance(output, tuple) and family_of(output) is None:
-            warnings.warn(
+            text = (
                 "For backward hooks to be called, module output should be a Tensor or a tuple of "
-                "Tensors but received "
-                f"{type(output)}",
-                stacklevel=2,
+                f"Tensors but received {type(output)}"
             )
+            if torch_warning is not None:
+                torch_warning("For backward hooks", text)
+            else:
+                warnings.warn(text, stacklevel=2)
         return self._tap_output(output)
 
     def _tap_output(self, output: Any) -> Any:

@@ -7,15 +7,18 @@ import collections
 import importlib
 import os
 import sys
+import warnings
+from collections.abc import Callable
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from modtree import _C
+from modtree.core import hooks as _hooks
 from modtree.core import module as _own_file
 from modtree.core import switches as _switches
 from modtree.core.handles import RemovableHandle as _OwnHandle
 from modtree.dropin import _checks, _faces
-from modtree.families.torch_facts import CONVERSIONS, facts_of, native_facts
+from modtree.families.torch_facts import CONVERSIONS, facts_of, native_facts, warning_lines
 
 __all__ = ["adopt", "adopted", "original_functions"]
 
@@ -54,9 +57,11 @@ def adopt(file: ModuleType) -> None:
     """
     global _torch_file, _original
     left_to_torch = _checks.check(file)
-    facts = native_facts(facts_of(file))
+    facts = facts_of(file)
     _original = file.Module
-    _C._set_torch_facts(facts)
+    warning = None if facts["warns_at_caller"] else _warning_in(file)
+    _C._set_torch_facts(native_facts(facts), warning)
+    _hooks.torch_warning = warning
     _C._adopt_module_class(_attributes(_original), _own_file.Module, left_to_torch)
     _let_super_find(_original, _C.ModuleBase)
     file.Module = _C.ModuleBase  # type: ignore[attr-defined]
@@ -84,6 +89,23 @@ def _attributes(original: type) -> dict[str, Any]:
     attributes["__name__"] = original.__name__
     attributes["__qualname__"] = original.__qualname__
     return attributes
+
+
+def _warning_in(file: ModuleType) -> Callable[[str, str], None]:
+    """What gives a warning at the place in torch's file that has the text which begins so."""
+    lines = warning_lines(file)
+
+    def warn(begins: str, text: str) -> None:
+        warnings.warn_explicit(
+            text,
+            UserWarning,
+            file.__file__ or "",
+            next((line for known, line in lines.items() if known.startswith(begins)), 1),
+            file.__name__,
+            registry=vars(file).setdefault("__warningregistry__", {}),
+        )
+
+    return warn
 
 
 def _let_super_find(original: type, native: type) -> None:

@@ -27,6 +27,7 @@ __all__ = [
     "facts_of",
     "native_facts",
     "parameters_of",
+    "warning_lines",
 ]
 
 
@@ -89,6 +90,14 @@ def _asks_for_one_element(file: ModuleType) -> bool | None:
     )
 
 
+def _warns_at_caller(file: ModuleType) -> bool | None:
+    code = _code(file, "zero_grad")
+    if code is None:
+        return None
+    # The names of a call's keywords are a tuple.
+    return any(isinstance(c, tuple) and "stacklevel" in c for c in code.co_consts)
+
+
 def _inside(method: str, word: str) -> Callable[[ModuleType], bool | None]:
     """As a variable that functions inside of the method use."""
 
@@ -126,6 +135,8 @@ FACTS = (
     Fact("tensor_like_buffers", "2.9", True, _in("register_buffer", "__torch_function__"), True),
     # A tensor without dimensions is loaded from one of one dimension only if that has one element.
     Fact("scalars_from_one", "2.10", True, _asks_for_one_element, True),
+    # Warnings name the line that called a method, not one of torch's file.
+    Fact("warns_at_caller", "2.10", True, _warns_at_caller, False),
     # `modules(remove_duplicate=)`
     Fact("modules_may_repeat", "2.11", True, _takes("modules", "remove_duplicate"), True),
 )
@@ -210,6 +221,29 @@ def facts_of(file: ModuleType) -> dict[str, bool]:
         saw = fact.look(file)
         found[fact.name] = fact.newest if saw is None else saw
     return found
+
+
+def warning_lines(file: ModuleType) -> dict[str, int]:
+    """Where the file warns: the lines of ``warnings.warn``, by the text that follows."""
+    lines: dict[str, int] = {}
+    for name in ("zero_grad", "_load_from_state_dict", "_call_impl"):
+        code = _code(file, name)
+        if code is not None:
+            _find_warnings(code, lines)
+    return lines
+
+
+def _find_warnings(code: CodeType, lines: dict[str, int]) -> None:
+    line_of = {at: line for start, end, line in code.co_lines() for at in range(start, end, 2)}
+    warn = None
+    for step in dis.get_instructions(code):
+        if step.argval == "warn":
+            warn = line_of.get(step.offset)
+        elif isinstance(step.argval, str) and warn and " " in step.argval:
+            lines.setdefault(step.argval, warn)
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            _find_warnings(const, lines)
 
 
 def parameters_of(code: CodeType) -> str:

@@ -123,13 +123,14 @@ int swaps(const LoadEntry &entry, const LoadMode &mode) {
 }
 
 int warn_of_meta_copy(PyObject *key) {
-  return PyErr_WarnFormat(PyExc_UserWarning, 1,
-                          "for %U: copying from a non-meta parameter in the checkpoint to a meta "
-                          "parameter in the current model, "
-                          "which is a no-op. (Did you mean to pass `assign=True`, which puts the "
-                          "tensors of the checkpoint in place "
-                          "of those of the module?)",
-                          key);
+  return warn_as_torch(
+      ": copying from a non-meta",
+      PyUnicode_FromFormat("for %U: copying from a non-meta parameter in the checkpoint to a meta "
+                           "parameter in the current model, "
+                           "which is a no-op. (Did you mean to pass `assign=True`, which puts the "
+                           "tensors of the checkpoint in place "
+                           "of those of the module?)",
+                           key));
 }
 
 int check_entry(const LoadEntry &entry, const LoadMode &mode, py::object *source,

@@ -2,6 +2,7 @@
 #include "module/walk/apply.h"
 
 #include "family/family.h"
+#include "module/torch_facts.h"
 #include "module/walk/conversion.h"
 #include "module/walk/convert_members.h"
 #include "module/walk/look_ahead.h"
@@ -235,12 +236,13 @@ int warn_if_replica(PyObject *self_obj) {
   if (is_replica <= 0) {
     return is_replica;
   }
-  return PyErr_WarnEx(PyExc_UserWarning,
-                      "Calling .zero_grad() from a module created with nn.DataParallel() has no "
-                      "effect: its parameters are copies, as "
-                      "leaves, of those of the original module, which does not get their "
-                      "gradients. Call it on the original module",
-                      1);
+  return warn_as_torch(
+      "Calling .zero_grad()",
+      PyUnicode_FromString(
+          "Calling .zero_grad() from a module created with nn.DataParallel() has no "
+          "effect: its parameters are copies, as "
+          "leaves, of those of the original module, which does not get their "
+          "gradients. Call it on the original module"));
 }
 
 }  // namespace
