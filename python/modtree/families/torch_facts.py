@@ -38,7 +38,7 @@ class Fact(NamedTuple):
     since: str  # the first torch of which it is true; for the reader
     newest: bool
     look: Callable[[ModuleType], bool | None]  # None: not to be seen
-    native: bool  # TorchFacts (csrc/module/torch_facts.h) has it
+    native: bool  # TorchFacts (csrc/core/module/torch_facts.h) has it
 
 
 # -- looking at functions --------------------------------------------------------------------------
