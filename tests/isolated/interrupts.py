@@ -64,6 +64,7 @@ def interrupt(how):
 
 def main():
     i, how = implementation(sys.argv[1]), sys.argv[2]
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of shells ignore it
     for name, operation in OPERATIONS.items():
         if i.is_torch and name == "modules":
             continue  # takes no arguments there
