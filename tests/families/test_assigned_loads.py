@@ -174,7 +174,7 @@ def test_a_family_that_says_nothing_gets_what_there_is(own, other, monkeypatch):
     own, other = LIBRARIES[own], LIBRARIES[other]
     module, state = module_of(own), state_of(other)
     family = family_of(module.weight)
-    monkeypatch.setattr(type(family), "converted", mt.families.base.TensorFamily.converted)
+    monkeypatch.setattr(type(family), "converted", mt.families.TensorFamily.converted)
     module.load_state_dict(state, assign=True)
     assert isinstance(module.weight, other.nn.Parameter) and module.weight.requires_grad
 

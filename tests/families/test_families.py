@@ -19,6 +19,7 @@ from helpers.support import raises
 
 import modtree as mt
 from modtree import families, nn
+from modtree.core import families as lookup
 from modtree.families import TensorFamily
 
 # -- a tensor library on lists, with names of its own for everything -------------------------------
@@ -395,7 +396,7 @@ def test_register_a_module_or_its_name(monkeypatch):
     home = ModuleType("home_of_a_family")
     home.family = ListFamily()
     monkeypatch.setitem(sys.modules, "home_of_a_family", home)
-    monkeypatch.setattr(families, "_families", dict(families._families))
+    monkeypatch.setattr(lookup, "_families", dict(lookup._families))
 
     class One(Vector):
         __module__ = "library_one.tensors"
@@ -417,7 +418,7 @@ def test_register_after_a_value_was_met(monkeypatch):
 
     m = nn.Module()
     monkeypatch.setattr(
-        families, "_families", {k: v for k, v in families._families.items() if v != lists}
+        lookup, "_families", {k: v for k, v in lookup._families.items() if v != lists}
     )
     m.first = Late([1.0])
     with raises(TypeError, "cannot assign"):
@@ -441,7 +442,7 @@ def test_module_without_a_family_is_named(monkeypatch):
     home.family = "no family"
     monkeypatch.setitem(sys.modules, "home_of_nothing", home)
     monkeypatch.setitem(sys.modules, "library_three", ModuleType("library_three"))
-    monkeypatch.setattr(families, "_families", dict(families._families))
+    monkeypatch.setattr(lookup, "_families", dict(lookup._families))
     families.register("library_three", "home_of_nothing")
 
     class Three:

@@ -71,6 +71,9 @@ def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int
     if not options.no_torch and importlib.util.find_spec("torch") is not None:
         names.append("torch")
     libs = [importlib.import_module(name) for name in names]
+    # All is imported before the first line: CPython ends otherwise where an interrupt comes while a
+    # class is made by exec(), as dataclasses are.
+    _ = [lib.Tensor for lib in libs]
     versions = {"python": platform.python_version(), "modtree": __version__}
     versions |= {name: lib.__version__ for name, lib in zip(names[1:], libs[1:], strict=True)}
     rows = []
