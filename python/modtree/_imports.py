@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import opcode
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from importlib.machinery import PathFinder
 from types import FunctionType, ModuleType
@@ -24,6 +25,7 @@ __all__ = [
     "answer_lazily",
     "complete_numpy_side",
     "name_by_public_path",
+    "need_numpy_side",
     "refuse_second",
     "remember",
 ]
@@ -31,6 +33,14 @@ __all__ = [
 #: Where the pages of docs/ can be read; an installed package has none of them.
 PAGES = "https://modtree.readthedocs.io/en/latest/"
 LISTED = f"what torch has and modtree has not is listed at {PAGES}missing.html"
+
+#: Has ``_numpy_side`` imported all?
+is_complete = False
+# Held while a name is imported on first use: two threads that begin at different ends of the NumPy
+# side would wait for each other's modules.
+_first_use = threading.RLock()
+#: Parts of the package that stand without the NumPy side.
+_LIGHT = ("checkpoints", "cli", "core", "dropin", "families", "files", "inspection")
 
 _IMPORT_FROM = opcode.opmap["IMPORT_FROM"]
 
@@ -65,8 +75,15 @@ def complete_numpy_side() -> None:
     """For the packages of the NumPy side, in their first lines: whichever of their files is
     imported first, all that a tensor needs at run time is imported, in one order.
     """
-    if "modtree._numpy_side" not in sys.modules:
+    if not is_complete:
         importlib.import_module("modtree._numpy_side")
+
+
+def need_numpy_side() -> None:
+    """The same for code that runs, in any thread."""
+    if not is_complete:
+        with _first_use:
+            complete_numpy_side()
 
 
 def name_by_public_path(module: str, public: list[str]) -> None:
@@ -146,11 +163,15 @@ def answer_lazily(module: str, homes: Mapping[str, str], others: str) -> None:
             value = getattr(importlib.import_module(homes[name]), name)
             vars(there)[name] = value
             return value
+        if name in there.__all__ and name not in _LIGHT:
+            need_numpy_side()
         full_name = f"{module}.{name}"
         if PathFinder.find_spec(full_name, there.__path__) is not None:
-            return importlib.import_module(full_name)
+            with _first_use:
+                return importlib.import_module(full_name)
         if name in there.__all__:
-            importlib.import_module(others)
+            with _first_use:
+                importlib.import_module(others)
             if name in vars(there):
                 return vars(there)[name]
         raise absent(there, name, sys._getframe(1))

@@ -8,4 +8,5 @@ from modtree import _imports
 for _part in ("_ops.groups", "_batching", "autograd", "families.numpy"):
     import_module(f"modtree.{_part}")
 
+_imports.is_complete = True
 _imports.remember()

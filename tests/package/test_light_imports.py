@@ -129,6 +129,34 @@ def test_whichever_part_is_imported_first(name):
     """)
 
 
+def test_threads_that_are_the_first_to_need_the_numpy_side():
+    loaded("""
+        import threading
+        import numpy as np
+        import modtree
+        from modtree.files.checkpoint.base import tensor_of
+
+        begin, made = threading.Barrier(4), []
+
+        def make(how):
+            begin.wait()
+            made.append(how())
+
+        ways = [
+            lambda: modtree.zeros(2),
+            lambda: tensor_of(np.zeros(2)),
+            lambda: modtree.nn.Linear(2, 2)(modtree.ones(1, 2)).sum(),
+            lambda: modtree.linalg.norm(modtree.ones(2)),
+        ]
+        threads = [threading.Thread(target=make, args=(way,)) for way in ways]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(made) == 4 and all(type(t) is modtree.Tensor for t in made)
+    """)
+
+
 def test_old_names_of_private_modules_find_the_new_ones():
     modules = loaded("""
         import modtree._module.loading.report as old, modtree._inspection.check

@@ -61,7 +61,7 @@ def bytes_of(array: np.ndarray) -> memoryview:
 
 def tensor_of(array: np.ndarray) -> Any:
     """A tensor of modtree over the memory of an array."""
-    _imports.complete_numpy_side()  # many programs read files without making such a tensor
+    _imports.need_numpy_side()  # many programs read files without making such a tensor
     return _C.from_array(array)
 
 
