@@ -19,8 +19,12 @@ PyTypeObject *g_kept_type = nullptr;
 PyTypeObject *g_exported_type = nullptr;
 
 // Objects of both types that have died: one is made for each array that goes out.
+#if defined(MODTREE_NO_FREE_LISTS) || defined(Py_GIL_DISABLED)
+constexpr int kMostFree = 0;
+#else
 constexpr int kMostFree = 16;
-KeptMemory *g_free[kMostFree];
+#endif
+KeptMemory *g_free[kMostFree + 1];
 int g_free_count = 0;
 
 KeptMemory *as_kept(PyObject *object) { return reinterpret_cast<KeptMemory *>(object); }

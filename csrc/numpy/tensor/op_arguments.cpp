@@ -112,7 +112,7 @@ bool convert_number(PyObject *number, int num, bool is_compare, PyObject **fresh
   return true;
 }
 
-// May the number be an exponent of bases of dtype `num`? False with an error set.
+// True if bases of dtype `num` may have the number as exponent; else false, with an error set.
 bool exponent_fits(PyObject *number, int num) {
   DTypeObject *dtype = dtype_of_num(num);
   const bool whole = dtype->category == DTypeCategory::integral;
@@ -132,7 +132,7 @@ bool exponent_fits(PyObject *number, int num) {
   return static_cast<bool>(py::reinterpret_steal<py::object>(fitted_number(number, dtype)));
 }
 
-// Is it a float, or an int, that float16 has not?
+// True for a float or an int that float16 cannot represent.
 bool is_inexact_half(PyObject *number) {
   const double value = PyFloat_Check(number)  ? PyFloat_AS_DOUBLE(number)
                        : PyLong_Check(number) ? PyLong_AsDouble(number)
