@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,17 +44,36 @@ def _run(parts: list[str], dropin: bool) -> list[list[Any]]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def measure(parts: list[str], rounds: int) -> list[dict[str, Any]]:
+class Rows:
     """One dict per row: its name, what it is per, and the least value of each side."""
-    rows: dict[str, dict[str, Any]] = {}
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, dict[str, Any]] = {}
+
+    def add(self, dropin: bool, measured: list[list[Any]]) -> None:
+        for name, per, value in measured:
+            row = self._by_name.setdefault(name, {"name": name, "per": per})
+            side = SIDES[dropin]
+            row[side] = min(value, row.get(side, value))
+
+    def whole(self) -> list[dict[str, Any]]:
+        """Those that both sides have."""
+        return [row for row in self._by_name.values() if all(side in row for side in SIDES)]
+
+
+def turns(rounds: int) -> Iterator[bool]:
+    """Whether the next process runs under the drop-in. Who comes first changes, so that neither
+    side always has the warmer machine.
+    """
     for number in range(rounds):
-        # Who comes first changes, so that neither always has the warmer machine.
-        for dropin in (False, True) if number % 2 == 0 else (True, False):
-            for name, per, value in _run(parts, dropin):
-                row = rows.setdefault(name, {"name": name, "per": per})
-                side = SIDES[dropin]
-                row[side] = min(value, row.get(side, value))
-    return list(rows.values())
+        yield from (False, True) if number % 2 == 0 else (True, False)
+
+
+def measure(parts: list[str], rounds: int) -> list[dict[str, Any]]:
+    rows = Rows()
+    for dropin in turns(rounds):
+        rows.add(dropin, _run(parts, dropin))
+    return rows.whole()
 
 
 def _text(value: float, name: str) -> str:

@@ -106,9 +106,12 @@ def command(python: str, script: Path, dropin: bool, processes: int) -> list[str
     return [*launcher, *program]
 
 
-def environment(place: Path) -> dict[str, str]:
+def environment(place: Path, device: str = "cpu") -> dict[str, str]:
     # Of a test that runs under the drop-in, or under torchrun, itself.
     others = {"MODTREE_DROPIN", "RANK", "WORLD_SIZE", "LOCAL_RANK"}
+    settings = {**SETTINGS, "MODTREE_PROGRAM_DEVICE": device}
+    if device != "cpu":
+        del settings["CUDA_VISIBLE_DEVICES"]
     kept = {k: v for k, v in os.environ.items() if k not in others}
     path = [os.path.abspath(p) for p in kept.get("PYTHONPATH", "").split(os.pathsep) if p]
     folders = {
@@ -118,7 +121,7 @@ def environment(place: Path) -> dict[str, str]:
         "TORCHINDUCTOR_CACHE_DIR": str(place / "inductor"),
         "MODTREE_OUTCOME": str(place / "outcome"),
     }
-    return {**kept, **SETTINGS, **folders}
+    return {**kept, **settings, **folders}
 
 
 @contextlib.contextmanager
@@ -148,6 +151,7 @@ def run(
     processes: int = 1,
     timeout: float = 300,
     errors: bool = False,
+    device: str = "cpu",
 ) -> Outcome:
     """Run the program, with ``place`` as its working directory.
 
@@ -160,6 +164,7 @@ def run(
         processes: More than one are started with torchrun.
         timeout: In seconds; a program that takes longer is ended, and has failed.
         errors: Whether what a part of a program raises is a result, as for an older torch.
+        device: Where the program's tensors are made.
     """
     line = [*command(python, PROGRAMS / f"{name}.py", dropin, processes), *arguments]
     begin = time.perf_counter()
@@ -169,7 +174,7 @@ def run(
         started(
             line,
             cwd=place,
-            env=environment(place) | ({"MODTREE_OUTCOME_OF_ERRORS": "1"} if errors else {}),
+            env=environment(place, device) | ({"MODTREE_OUTCOME_OF_ERRORS": "1"} if errors else {}),
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=file,
@@ -225,3 +230,31 @@ def compared(plain: Outcome, other: Outcome, dropin: bool = True) -> list[str]:
     if not any(plain.facts.values()):
         wrong.append("the program reported nothing")
     return wrong + differences(plain.facts, other.facts)
+
+
+def errors_in(facts: Any) -> int:
+    """How many parts of a program ended in an error."""
+    if isinstance(facts, dict):
+        own = int(list(facts) == ["error"] and isinstance(facts["error"], str))
+        return own + sum(errors_in(value) for value in facts.values())
+    return 0
+
+
+def result_of(plain: Outcome, dropin: Outcome) -> tuple[str, list[str]]:
+    """What the table says, and the lines of what differs."""
+    last = [(o.error.strip().splitlines() or [""])[-1] for o in (plain, dropin)]
+    if plain.error and last[0] == last[1]:
+        return "plain torch fails too", [f"both: {last[0]}"]
+    wrong = compared(plain, dropin)
+    if wrong:
+        return "different", wrong
+    parts = errors_in(plain.facts)
+    return f"equal ({parts} raised)" if parts else "equal", []
+
+
+def write_between(page: Path, marks: tuple[str, str], text: str) -> None:
+    """Between the marks that the page has for it, or as a page of its own."""
+    old = page.read_text() if page.exists() else ""
+    before, begin, rest = old.partition(marks[0])
+    _, end, after = rest.partition(marks[1])
+    page.write_text(f"{before}{begin}\n{text}{end}{after}" if begin and end else text)

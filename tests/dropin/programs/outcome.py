@@ -32,8 +32,12 @@ def seed(value: int = 0) -> None:
 
 
 def prepare() -> None:
-    """One thread and fixed seeds: what torch computes is then the same in every run."""
+    """One thread, fixed seeds and algorithms: what torch computes is then the same in every run."""
     torch.set_num_threads(1)
+    device = os.environ.get("MODTREE_PROGRAM_DEVICE", "cpu")
+    if device != "cpu":
+        torch.set_default_device(device)
+        torch.use_deterministic_algorithms(True, warn_only=True)
     seed()
 
 
