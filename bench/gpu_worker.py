@@ -15,6 +15,7 @@ import gc
 import importlib.util
 import json
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -239,6 +240,7 @@ def main() -> None:
     parser.add_argument("--dropin", action="store_true", help="seen at the start of the file")
     options = parser.parse_args()
     torch.use_deterministic_algorithms(True, warn_only=True)
+    warnings.simplefilter("ignore")  # of what has no such algorithm
     bench = Bench(options.device, options.rounds)
     rows = [row for part in options.parts or PARTS for row in PARTS[part](bench)]
     computed = {name: [float(v).hex() for v in values] for name, values in bench.computed.items()}
