@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -54,24 +55,41 @@ def loader_of(data, dataset, *args, **kwargs):
     return data.DataLoader(dataset, *args, **kwargs)
 
 
+SHARED_MEMORY = Path("/dev/shm")
+
+
+def shared_files():
+    return set(os.listdir(SHARED_MEMORY)) if SHARED_MEMORY.is_dir() else set()
+
+
+def left_in_shared_memory(before):
+    """Files that were not there before, and stay: those of other programs come and go."""
+    end = time.monotonic() + 30
+    left = shared_files() - before
+    while left and time.monotonic() < end:
+        time.sleep(0.02)
+        left &= shared_files()
+    return left
+
+
 @pytest.fixture
 def nothing_left():
     """No process, descriptor, mapping or file in shared memory more than before."""
 
     def state():
         gc.collect()
-        shared = sorted(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else []
         own = f"/proc/{os.getpid()}"
         descriptors = len(os.listdir(own + "/fd")) if os.path.isdir(own) else 0
         mapped = 0
         if os.path.isdir(own):
             with open(own + "/maps") as maps:
                 mapped = sum("modtree-batch" in line for line in maps)
-        return multiprocessing.active_children(), shared, descriptors, mapped
+        return multiprocessing.active_children(), descriptors, mapped
 
-    before = state()
+    before, files = state(), shared_files()
     yield
     assert state() == before
+    assert left_in_shared_memory(files) == set()
 
 
 # -- exceptions ------------------------------------------------------------------------------------
@@ -389,7 +407,7 @@ needs_proc = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs /
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 @pytest.mark.parametrize(("kind", "code"), [("exit", 3), ("break", 1)])
 def test_the_end_of_a_program(tmp_path, kind, code, method):
-    before = sorted(os.listdir("/dev/shm"))
+    before = shared_files()
     process, pids = run(tmp_path, kind, method)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == code
@@ -397,7 +415,7 @@ def test_the_end_of_a_program(tmp_path, kind, code, method):
     assert lines[-1:] == (["ValueError: left"] if kind == "break" else [])
     assert "Exception ignored" not in errors and "resource_tracker" not in errors
     assert len(pids) == 2 and all_gone(pids)
-    assert sorted(os.listdir("/dev/shm")) == before
+    assert left_in_shared_memory(before) == set()
 
 
 @needs_proc
@@ -414,9 +432,9 @@ def test_ctrl_c(tmp_path, kind):
 @needs_proc
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_workers_end_when_their_program_is_killed(tmp_path, method):
-    before = sorted(os.listdir("/dev/shm"))
+    before = shared_files()
     process, pids = run(tmp_path, "waiting", method)
     process.kill()
     process.communicate(timeout=60)
     assert len(pids) == 2 and all_gone(pids)
-    assert sorted(os.listdir("/dev/shm")) == before
+    assert left_in_shared_memory(before) == set()
