@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import collections
+import copy
+import gc
+import pickle
 import types
 
 import pytest
@@ -61,6 +64,31 @@ def test_result(impl):
         == str(result)
         == "_IncompatibleKeys(missing_keys=['a'], unexpected_keys=['b'])"
     )
+
+
+def test_the_result_tells_what_is_on_meta(ours):
+    with ours.lib.device("meta"):
+        net = ours.nn.Sequential(ours.nn.Linear(2, 2), ours.nn.Linear(2, 2))
+        net.register_buffer("inv_freq", ours.lib.ones(2), persistent=False)
+    given = ours.nn.Sequential(ours.nn.Linear(2, 2), ours.nn.Linear(2, 2)).state_dict()
+    result = net.load_state_dict(given, assign=True)
+    assert (result, result.meta_keys) == (([], []), ["inv_freq"])
+    assert str(result) == ("<All keys matched successfully; on meta, without values: inv_freq>")
+    del given["1.bias"]
+    with ours.lib.device("meta"):
+        net[1].bias = ours.nn.Parameter(ours.lib.ones(2))
+    result = net.load_state_dict(given, assign=True, strict=False)
+    assert str(result) == (
+        "_IncompatibleKeys(missing_keys=['1.bias'], unexpected_keys=[], "
+        "meta_keys=['1.bias', 'inv_freq'])"
+    )
+    for copied in (copy.copy(result), pickle.loads(pickle.dumps(result))):
+        assert type(copied) is type(result) and copied == result and copied.meta_keys == []
+    net.inv_freq = ours.lib.ones(2)
+    assert net.load_state_dict(given, assign=True, strict=False).meta_keys == ["1.bias"]
+    del net
+    gc.collect()
+    assert result.meta_keys == [] and "meta" not in str(result)
 
 
 def test_round_trip_restores_everything(impl):

@@ -44,6 +44,7 @@ namespace modtree {
   X(make_backward_tap, function)                                                                   \
   X(pack_saved, function)                                                                          \
   X(reduce_parameter, function)                                                                    \
+  X(remember_loaded, function)                                                                     \
   X(refuse_double_backward, function)                                                              \
   X(refuse_nan, function)                                                                          \
   X(unpack_saved, function)                                                                        \

@@ -91,19 +91,37 @@ class StateDict(OrderedDict):
 class _IncompatibleKeys(
     NamedTuple("IncompatibleKeys", [("missing_keys", list[str]), ("unexpected_keys", list[str])])
 ):
-    """What ``load_state_dict()`` returns: the keys that found no partner on the other side."""
+    """What ``load_state_dict()`` returns: the keys that found no partner on the other side.
 
-    __slots__ = ()
+    Its text ends with what is on meta in the model after the load, as such tensors have no values.
+    """
+
+    #: Set by :mod:`modtree.core.loading.report`, for the result of a whole load.
+    _find_meta_keys: Callable[[], list[str]] | None = None
+
+    @property
+    def meta_keys(self) -> list[str]:
+        """The tensors of the model that are on meta, buffers that are not persistent among them;
+        none when the model is gone.
+        """
+        return [] if self._find_meta_keys is None else self._find_meta_keys()
 
     def __repr__(self) -> str:
+        on_meta = self.meta_keys
         if not self.missing_keys and not self.unexpected_keys:
-            return "<All keys matched successfully>"
+            shown = [*on_meta[:3], *([f"and {len(on_meta) - 3} more"] if len(on_meta) > 3 else [])]
+            left = f"; on meta, without values: {', '.join(shown)}" if on_meta else ""
+            return f"<All keys matched successfully{left}>"
+        left = f", meta_keys={on_meta!r}" if on_meta else ""
         return (
             f"_IncompatibleKeys(missing_keys={self.missing_keys!r}, "
-            f"unexpected_keys={self.unexpected_keys!r})"
+            f"unexpected_keys={self.unexpected_keys!r}{left})"
         )
 
     __str__ = __repr__
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.missing_keys, self.unexpected_keys)
 
 
 # -- hooks of state_dict() -------------------------------------------------------------------------

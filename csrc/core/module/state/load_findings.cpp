@@ -48,6 +48,14 @@ PyObject *LoadFindings::incompatible_keys() const {
   return type ? PyObject_CallFunctionObjArgs(type, missing(), unexpected(), nullptr) : nullptr;
 }
 
+PyObject *LoadFindings::result(PyObject *root) const {
+  Owned keys = steal(incompatible_keys());
+  PyObject *remember = keys ? need_installed(installed.remember_loaded) : nullptr;
+  const Owned none =
+      steal(remember ? PyObject_CallFunctionObjArgs(remember, keys.ptr(), root, nullptr) : nullptr);
+  return none ? keys.release().ptr() : nullptr;
+}
+
 bool LoadFindings::fail(bool strict) const {
   return PyList_GET_SIZE(errors()) != 0 ||
          (strict && (PyList_GET_SIZE(missing()) != 0 || PyList_GET_SIZE(unexpected()) != 0));

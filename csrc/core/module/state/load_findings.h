@@ -19,6 +19,9 @@ public:
   // The named tuple of missing and unexpected keys: new reference, null on error.
   PyObject *incompatible_keys() const;
 
+  // The same for the caller of the load, of modtree's own class: it knows the model.
+  PyObject *result(PyObject *root) const;
+
   // Do they make the load fail?
   bool fail(bool strict) const;
 

@@ -58,7 +58,7 @@ public:
         (findings_.fail(strict_) && findings_.raise(root, state_dict, strict_) < 0)) {
       return nullptr;
     }
-    return findings_.incompatible_keys();
+    return findings_.result(root);
   }
 
 private:

@@ -9,6 +9,7 @@ import copyreg
 import dataclasses
 import itertools
 import warnings
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,7 +18,7 @@ from modtree.core import families
 from modtree.core.loading.explain import by_module, wrong_shapes
 from modtree.core.loading.model_keys import ModelKeys, is_meta, state_of, walk
 from modtree.core.loading.rename import Rename, rename_keys
-from modtree.core.state_dict import StateDict
+from modtree.core.state_dict import StateDict, _IncompatibleKeys
 
 __all__ = ["LoadReport"]
 
@@ -197,4 +198,17 @@ def load_with_options(
     return report
 
 
-_C._install(load_with_options=load_with_options)
+def remember_loaded(keys: Any, model: Any) -> None:
+    """What a load returns, where it is modtree's own, then tells what is on meta in the model."""
+    if type(keys) is not _IncompatibleKeys:
+        return
+    loaded = weakref.ref(model)
+
+    def find() -> list[str]:
+        model = loaded()
+        return [] if model is None else ModelKeys(model).on_meta()
+
+    keys._find_meta_keys = find
+
+
+_C._install(load_with_options=load_with_options, remember_loaded=remember_loaded)
