@@ -90,6 +90,8 @@ void bind_module(Functions &m) {
                              "Replaces a process-wide table of hooks.");
   m.def<set_tracing_probe>("_set_tracing_probe(library, function)",
                            "Says how to find out whether torch.jit.trace is at work.");
+  m.def<show_calls>("_show_calls(function)",
+                    "Calls modules by this function in threads with a profiler; None ends it.");
   m.def<append_children>(
       "_append_children(container, modules, first, /)",
       "Adds modules to a container, named by their positions from `first` on, up to the first one "

@@ -21,6 +21,7 @@ namespace modtree {
 int face_count = 0;
 TracingState tracing_state = nullptr;
 PyObject *tracing_function = nullptr;  // strong
+PyObject *shown_call = nullptr;        // strong
 NativeCounts native_counts;
 bool is_reporting = false;
 TorchFacts torch_facts;
@@ -379,6 +380,22 @@ void set_tracing_probe(const std::string &library, py::handle function) {
   tracing_state = reinterpret_cast<TracingState>(
       find_in_loaded_library(library.c_str(), "_ZN5torch3jit6tracer15getTracingStateEv"));
   tracing_function = function.inc_ref().ptr();
+}
+
+void show_calls(py::handle function) {
+  PyObject *shown = nullptr;
+  if (!function.is_none()) {
+    if (!PyFunction_Check(function.ptr())) {
+      throw py::type_error("expected a function written in Python, or None");
+    }
+    shown = function.inc_ref().ptr();
+  }
+  // A call that is at work owns what it runs.
+  const auto old = py::reinterpret_steal<py::object>(std::exchange(shown_call, shown));
+}
+
+PyObject *call_to_show() {
+  return shown_call && PyThreadState_Get()->c_profilefunc ? shown_call : nullptr;
 }
 
 int ask_tracing_function() {

@@ -87,6 +87,14 @@ inline bool knows_not_tracing() {
   return tracing_state ? *tracing_state() == nullptr : !tracing_function;
 }
 
+// What a call of a module runs while torch's profiler is at work, to be seen by it: torch's own
+// `Module.__call__`, of which its tracer knows the code. Null while there is no such profiler.
+extern PyObject *shown_call;
+void show_calls(py::handle function);  // None ends it
+
+// Borrowed; null in a thread that nothing profiles.
+PyObject *call_to_show();
+
 // Finds the former in a library that is loaded already; takes the latter, a callable, in any case.
 void set_tracing_probe(const std::string &library, py::handle function);
 

@@ -56,7 +56,7 @@ inline bool is_bare(const ModuleObject *module) {
   const bool found = class_cache.find(Py_TYPE(module), &info) &&
                      !info.overrides_any<Virtual::compiled_call_impl, Virtual::call_impl,
                                          Virtual::getattribute>() &&
-                     !has_global_hooks() && knows_not_tracing() && is_bare(module);
+                     !has_global_hooks() && !shown_call && knows_not_tracing() && is_bare(module);
   return found ? info.forward() : nullptr;
 }
 
@@ -117,9 +117,14 @@ int plan_forward(ModuleObject *module, Plan *plan) {
   return plan->callable ? 0 : -1;
 }
 
-// The compiled implementation of the instance or class, an overridden _call_impl, or the native
-// one. -1 on error.
+// torch's own function where a profiler is to see it; else the compiled implementation of the
+// instance or class, an overridden _call_impl, or the native one. -1 on error.
 int plan_call(ModuleObject *module, Plan *plan) {
+  if (PyObject *function = call_to_show()) {
+    plan->callable = py::reinterpret_borrow<py::object>(function);
+    plan->unbound = true;
+    return 0;
+  }
   if (overrides_any<Virtual::compiled_call_impl, Virtual::call_impl>(module,
                                                                      class_info(Py_TYPE(module)))) {
     if (overrides(module, Virtual::compiled_call_impl)) {

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from modtree import _launch
-from modtree.dropin import _adopt, _compile, _export, _libraries
+from modtree.dropin import _adopt, _compile, _export, _libraries, _profiling
 
 __all__ = ["install", "is_active", "is_installed"]
 
@@ -23,6 +23,7 @@ __all__ = ["install", "is_active", "is_installed"]
 _AFTER: dict[str, Callable[[ModuleType], None]] = {
     "torch.nn.modules.module": _adopt.adopt,
     "torch._dynamo": _compile.teach_dynamo,
+    "torch.autograd.profiler": _profiling.show_calls_to_profilers,
     "torch.fx.experimental.proxy_tensor": _export.give_proxies_the_layout_of_modules,
     "pyro.nn.module": _libraries.let_pyro_make_modules,
 }
