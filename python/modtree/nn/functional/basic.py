@@ -5,14 +5,10 @@ vectors, attention.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from modtree._C import _result_type as result_type
-from modtree._C import as_tuple
 from modtree._ops import attention as attention_ops
 from modtree._ops import embedding as embedding_ops
 from modtree._ops import linear as linear_ops
-from modtree._ops import norm as norm_ops
 from modtree._ops.broadcast import broadcast_tensors
 from modtree._ops.generic import rows_of
 from modtree._tensor.grad_mode import no_grad
@@ -23,7 +19,6 @@ __all__ = [
     "bilinear",
     "cosine_similarity",
     "embedding",
-    "layer_norm",
     "linear",
     "normalize",
     "pairwise_distance",
@@ -135,28 +130,6 @@ def renormalize_rows(input: Tensor, weight: Tensor, max_norm: float, norm_type: 
         norm = chosen.norm(norm_type, 1, keepdim=True)
         scale = (max_norm / (norm + 1e-7)).masked_fill((norm > max_norm).logical_not(), 1.0)
         weight.detach()[used] = chosen * scale
-
-
-def layer_norm(
-    input: Tensor,
-    normalized_shape: Sequence[int],
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
-) -> Tensor:
-    """Normalizes over the last axes, whose sizes are ``normalized_shape``: mean 0, biased variance
-    1.
-
-    Args:
-        input: (..., *normalized_shape).
-        normalized_shape: Sizes of the last axes.
-        weight: A factor, of that shape.
-        bias: Added after it, of that shape.
-        eps: Added to the variance.
-    """
-    if isinstance(normalized_shape, int):
-        raise TypeError("layer_norm(): argument 'normalized_shape' must be tuple of ints, not int")
-    return norm_ops.layer_norm(input, weight, bias, as_tuple(normalized_shape), eps)
 
 
 def normalize(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Normalization of batches, instances, groups, and by the root of the mean square."""
+"""Normalization of batches, instances, groups and last axes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,14 @@ from modtree._tensor.grad_mode import no_grad
 from modtree._tensor.tensor import Tensor
 from modtree.nn.functional._common import need_constants, need_tensor
 
-__all__ = ["batch_norm", "group_norm", "instance_norm", "local_response_norm", "rms_norm"]
+__all__ = [
+    "batch_norm",
+    "group_norm",
+    "instance_norm",
+    "layer_norm",
+    "local_response_norm",
+    "rms_norm",
+]
 
 
 def batch_norm(
@@ -187,6 +194,28 @@ def group_norm(
                 f"{list(shape)}"
             )
     return norm_ops.group_norm(input, weight, bias, num_groups, eps)
+
+
+def layer_norm(
+    input: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Normalizes over the last axes, whose sizes are ``normalized_shape``: mean 0, biased variance
+    1.
+
+    Args:
+        input: (..., *normalized_shape).
+        normalized_shape: Sizes of the last axes.
+        weight: A factor, of that shape.
+        bias: Added after it, of that shape.
+        eps: Added to the variance.
+    """
+    if isinstance(normalized_shape, int):
+        raise TypeError("layer_norm(): argument 'normalized_shape' must be tuple of ints, not int")
+    return norm_ops.layer_norm(input, weight, bias, as_tuple(normalized_shape), eps)
 
 
 def _check_weight_of(shape: Sequence[int], weight: Tensor | None) -> None:
