@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "module/assignment.h"
 #include "module/attributes.h"
 #include "module/call.h"
 #include "module/class_info.h"

@@ -5,11 +5,14 @@
 #include <utility>
 
 #include "family/family.h"
+#include "module/adoption.h"
+#include "module/assignment_rollback.h"
 #include "module/attributes.h"
 #include "module/class_info.h"
 #include "module/foreign.h"
 #include "module/globals.h"
 #include "module/name_facts.h"
+#include "module/plain_attributes.h"
 #include "module/registration.h"
 #include "module/registration_checks.h"
 #include "module/registry_edit.h"
@@ -20,114 +23,6 @@
 namespace modtree {
 
 namespace {
-
-// Copies of the containers that held a name, put back when an assignment fails: torch loses the old
-// entry then.
-class Rollback {
-public:
-  int save(ModuleObject *module, PyObject *name) {
-    module_ = module;
-    const Slot slots[] = {Slot::buffers, Slot::modules, Slot::non_persistent_buffers_set};
-    for (int i = 0; i < 3; ++i) {
-      const auto keep = py::reinterpret_borrow<py::object>(peek(module, slots[i]));
-      PyObject *container = keep.ptr();
-      const int held = container ? PySequence_Contains(container, name) : 0;
-      if (held < 0) {
-        return -1;
-      }
-      if (held) {
-        saved_[i].container = py::reinterpret_borrow<py::object>(container);
-        saved_[i].copy = py::reinterpret_steal<py::object>(snapshot(container));
-        if (!saved_[i].copy) {
-          return -1;
-        }
-      }
-    }
-    const SpecialName *special = find_special_name(name);
-    if (special && special->slot >= 0 && expose(module) < 0) {
-      return -1;
-    }
-    if (instance_attribute(module, name)) {
-      saved_[3].container = py::reinterpret_borrow<py::object>(module->dict);
-      saved_[3].copy = py::reinterpret_steal<py::object>(PyDict_Copy(saved_[3].container.ptr()));
-      return saved_[3].copy ? 0 : -1;
-    }
-    return 0;
-  }
-
-  // Keeps the Python error that is set.
-  void restore() {
-    PyObject *type, *error, *traceback;
-    PyErr_Fetch(&type, &error, &traceback);
-    for (Saved &saved : saved_) {
-      if (saved.container) {
-        put_back(saved);
-      }
-    }
-    PyErr_Restore(type, error, traceback);
-  }
-
-private:
-  struct Saved {
-    py::object container;
-    py::object copy;
-  };
-
-  // The class whose methods read and write such a table past what its own class does: a snapshot is
-  // no access that it should see. Null for others.
-  static PyObject *base_of_odd_table(PyObject *container) {
-    if (!PyDict_Check(container) || is_plain_table(container)) {
-      return nullptr;
-    }
-    return reinterpret_cast<PyObject *>(PyODict_Check(container) ? &PyODict_Type : &PyDict_Type);
-  }
-
-  // New reference, null on error: a copy, or the items of a table of another class.
-  static PyObject *snapshot(PyObject *container) {
-    PyObject *base = base_of_odd_table(container);
-    if (!base) {
-      return PyObject_CallMethod(container, "copy", nullptr);
-    }
-    const py::object items = call_method(base, "items", container);
-    return items ? PySequence_List(items.ptr()) : nullptr;
-  }
-
-  static int put_back_items(PyObject *base, const Saved &saved) {
-    if (!call_method(base, "clear", saved.container)) {
-      return -1;
-    }
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(saved.copy.ptr()); ++i) {
-      PyObject *pair = PyList_GET_ITEM(saved.copy.ptr(), i);
-      if (!call_method(base, "__setitem__", saved.container, py::handle(PyTuple_GET_ITEM(pair, 0)),
-                       py::handle(PyTuple_GET_ITEM(pair, 1)))) {
-        return -1;
-      }
-    }
-    return 0;
-  }
-
-  static void put_back(const Saved &saved) {
-    if (PyObject *base = base_of_odd_table(saved.container.ptr())) {
-      if (put_back_items(base, saved) < 0) {
-        PyErr_WriteUnraisable(saved.container.ptr());
-      }
-      return;
-    }
-    for (const char *method : {"clear", "update"}) {
-      const bool update = method[0] == 'u';
-      const auto result = py::reinterpret_steal<py::object>(
-          update ? PyObject_CallMethod(saved.container.ptr(), method, "O", saved.copy.ptr())
-                 : PyObject_CallMethod(saved.container.ptr(), method, nullptr));
-      if (!result) {
-        PyErr_WriteUnraisable(saved.container.ptr());
-        return;
-      }
-    }
-  }
-
-  ModuleObject *module_ = nullptr;
-  Saved saved_[4];
-};
 
 // -1 when the entry is missing and the class has nothing for it.
 int check_entry(ModuleObject *module, Slot slot) {
@@ -221,7 +116,7 @@ int call_register_parameter(ModuleObject *module, PyObject *name, PyObject *valu
 
 // Through register_parameter() of the class, or Module's own.
 [[gnu::noinline]] int register_by_call(ModuleObject *module, PyObject *name, PyObject *value) {
-  Rollback rollback;
+  AssignmentRollback rollback;
   if (rollback.save(module, name) < 0) {
     return -1;
   }
@@ -307,7 +202,7 @@ int assign_module(ModuleObject *module, PyObject *name, PyObject *value) {
     PyObject *modules = registry_to_fill<Slot::modules, &ModuleState::modules>(module);
     return modules ? mapping_set(modules, name, value) : -1;
   }
-  Rollback rollback;
+  AssignmentRollback rollback;
   if (rollback.save(module, name) < 0) {
     return -1;
   }
@@ -457,6 +352,23 @@ int assign_buffer(ModuleObject *module, PyObject *name, PyObject *value, bool is
   return assign_plain(module, name, value);
 }
 
+// `del module.name` (BEHAVIOUR 2.9).
+int delete_attribute(ModuleObject *module, PyObject *name) {
+  for (const Slot slot : {Slot::parameters, Slot::buffers, Slot::modules}) {
+    PyObject *mapping;
+    py::object keep;
+    const int found = registry(module, slot, &mapping, &keep);
+    const int deleted = found > 0 ? mapping_discard(mapping, name) : found;
+    if (deleted < 0) {
+      return -1;
+    }
+    if (deleted) {
+      return slot == Slot::buffers ? discard_non_persistent(module, name) : 0;
+    }
+  }
+  return delete_plain(module, name);
+}
+
 }  // namespace
 
 int assign(ModuleObject *module, PyObject *name, PyObject *value) {
@@ -465,34 +377,20 @@ int assign(ModuleObject *module, PyObject *name, PyObject *value) {
                               : assign_other(module, name, value, facts);
 }
 
-namespace {
-
-int set_in_dict(ModuleObject *module, PyObject *name, PyObject *value) {
-  const auto dict = py::reinterpret_borrow<py::object>(instance_dict(module));
-  return dict ? PyDict_SetItem(dict.ptr(), name, value) : -1;
-}
-
-}  // namespace
-
-int assign_plain(ModuleObject *module, PyObject *name, PyObject *value) {
-  if (is_plain_name(Py_TYPE(module), name)) {
-    return set_in_dict(module, name, value);
+int module_tp_setattro(PyObject *self_obj, PyObject *name, PyObject *value) {
+  if (!PyUnicode_Check(name)) {
+    PyErr_Format(PyExc_TypeError, "attribute name must be string, not '%.200s'",
+                 Py_TYPE(name)->tp_name);
+    return -1;
   }
-  if (py::object descriptor = type_lookup(Py_TYPE(module), name)) {
-    if (Py_TYPE(descriptor.ptr())->tp_descr_set) {
-      return set_through_descriptor(std::move(descriptor), module, name, value);
+  if (face_count) {
+    ++native_counts.writes;
+    if (Py_TYPE(self_obj)->tp_setattro != module_tp_setattro) {
+      take_native_slots(Py_TYPE(self_obj));
     }
   }
-  if (const SpecialName *special = find_special_name(name)) {
-    if (special->slot >= 0 && has_slot(module, static_cast<Slot>(special->slot))) {
-      return store_slot(module, static_cast<Slot>(special->slot), value);
-    }
-    if (special->slot >= 0 && expose(module) < 0) {
-      return -1;
-    }
-    module->state.instance_overrides = module->state.instance_overrides || special->is_virtual;
-  }
-  return set_in_dict(module, name, value);
+  return value ? assign(as_module(self_obj), name, value)
+               : delete_attribute(as_module(self_obj), name);
 }
 
 }  // namespace modtree

@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "module/attributes.h"
 
-#include <algorithm>
-#include <cstring>
-#include <utility>
-
 #include "module/adoption.h"
-#include "module/assignment.h"
 #include "module/bound_method.h"
 #include "module/class_info.h"
 #include "module/copy.h"
 #include "module/name_facts.h"
-#include "module/registry_edit.h"
+#include "module/plain_attributes.h"
 
 namespace modtree {
 
@@ -165,82 +160,6 @@ inline PyObject *get_attribute(ModuleObject *self, PyTypeObject *type, PyObject 
   return nullptr;
 }
 
-// The message about a missing attribute, or null, without an error when the names are not short and
-// ASCII. hasattr() throws the message away, and would spend most of its time in PyErr_Format.
-py::object short_no_attribute(const char *type, PyObject *name) {
-  static constexpr char kMiddle[] = "' object has no attribute '";
-  static constexpr std::size_t kMiddleSize = sizeof(kMiddle) - 1;
-  static constexpr std::size_t kLongest = 100;
-  if (!PyUnicode_IS_COMPACT_ASCII(name)) {
-    return py::object();
-  }
-  const std::size_t type_size = std::strlen(type);
-  const auto name_size = static_cast<std::size_t>(PyUnicode_GET_LENGTH(name));
-  if (type_size > kLongest || name_size > kLongest) {
-    return py::object();
-  }
-  unsigned char seen = 0;
-  for (std::size_t i = 0; i < type_size; ++i) {
-    seen = static_cast<unsigned char>(seen | type[i]);
-  }
-  if (seen > 127) {
-    return py::object();
-  }
-  const std::size_t size = type_size + kMiddleSize + name_size + 2;
-  auto message =
-      py::reinterpret_steal<py::object>(PyUnicode_New(static_cast<Py_ssize_t>(size), 127));
-  if (message) {
-    auto *end = reinterpret_cast<char *>(PyUnicode_1BYTE_DATA(message.ptr()));
-    *end++ = '\'';
-    end = std::copy_n(type, type_size, end);
-    end = std::copy_n(kMiddle, kMiddleSize, end);
-    end = std::copy_n(static_cast<const char *>(PyUnicode_DATA(name)), name_size, end);
-    *end = '\'';
-  }
-  return message;
-}
-
-// Deletes a plain attribute. -1 with AttributeError when there is none.
-int delete_plain(ModuleObject *module, PyObject *name, const SpecialName *special) {
-  if (py::object descriptor = type_lookup(Py_TYPE(module), name)) {
-    if (Py_TYPE(descriptor.ptr())->tp_descr_set) {
-      return set_through_descriptor(std::move(descriptor), module, name, nullptr);
-    }
-  }
-  if (special && special->slot >= 0) {
-    const int deleted = delete_slot(module, static_cast<Slot>(special->slot));
-    if (deleted == 0) {
-      raise_no_attribute(as_object(module), name);
-    }
-    return deleted == 1 ? 0 : -1;
-  }
-  PyObject *old = nullptr;
-  const auto dict = py::reinterpret_borrow<py::object>(module->dict);
-  const int found = dict ? dict_pop(dict.ptr(), name, &old) : 0;
-  if (found == 0) {
-    raise_no_attribute(as_object(module), name);
-  }
-  Py_XDECREF(old);
-  return found == 1 ? 0 : -1;
-}
-
-// `del module.name` (BEHAVIOUR 2.9).
-int delete_attribute(ModuleObject *module, PyObject *name) {
-  for (const Slot slot : {Slot::parameters, Slot::buffers, Slot::modules}) {
-    PyObject *mapping;
-    py::object keep;
-    const int found = registry(module, slot, &mapping, &keep);
-    const int deleted = found > 0 ? mapping_discard(mapping, name) : found;
-    if (deleted < 0) {
-      return -1;
-    }
-    if (deleted) {
-      return slot == Slot::buffers ? discard_non_persistent(module, name) : 0;
-    }
-  }
-  return delete_plain(module, name, find_special_name(name));
-}
-
 // A read for which the class need not be searched: a name of no class attribute. Null without an
 // error when it gives nothing: a plain name then stands nowhere.
 inline PyObject *read_known(ModuleObject *self, int slot, PyObject *name) {
@@ -327,36 +246,6 @@ inline PyObject *read_plain(const ModuleObject *self, PyObject *name) {
 
 }  // namespace
 
-py::object own_dict_descriptor(py::object descriptor, PyObject *name) {
-  if (!Py_IS_TYPE(descriptor.ptr(), &PyGetSetDescr_Type) ||
-      PyDescr_TYPE(descriptor.ptr()) == module_base_type ||
-      PyUnicode_Compare(name, names.dict) != 0) {
-    return descriptor;
-  }
-  py::object own = type_lookup(module_base_type, names.dict);
-  return own ? own : descriptor;
-}
-
-int set_through_descriptor(py::object descriptor, ModuleObject *module, PyObject *name,
-                           PyObject *value) {
-  const py::object used = own_dict_descriptor(std::move(descriptor), name);
-  PyTypeObject *type = Py_TYPE(module);
-  const int set = Py_TYPE(used.ptr())->tp_descr_set(used.ptr(), as_object(module), value);
-  if (face_count && Py_TYPE(module) != type) {
-    take_native_slots(Py_TYPE(module));  // of a class that need not have made a module
-  }
-  return set;
-}
-
-void raise_no_attribute(PyObject *self_obj, PyObject *name) {
-  const char *type = type_short_name(Py_TYPE(self_obj));
-  if (const auto message = short_no_attribute(type, name)) {
-    PyErr_SetObject(PyExc_AttributeError, message.ptr());
-  } else if (!PyErr_Occurred()) {
-    PyErr_Format(PyExc_AttributeError, "'%.200s' object has no attribute '%U'", type, name);
-  }
-}
-
 PyObject *module_tp_getattro(PyObject *self_obj, PyObject *name) {
   PyTypeObject *type = Py_TYPE(self_obj);
   if (has_native_getattro(type) && name_facts.find(type_version(type), name) == NameFacts::kPlain) {
@@ -404,10 +293,6 @@ PyObject *own_attribute(ModuleObject *module, PyObject *name) {
   return PyObject_GenericGetAttr(as_object(module), name);
 }
 
-int delete_own(ModuleObject *module, PyObject *name) {
-  return delete_plain(module, name, find_special_name(name));
-}
-
 void install_native_getattro(PyTypeObject *type) {
   const ClassInfo info = class_info(type);
   if (info.overrides(Virtual::getattr) || info.overrides(Virtual::getattribute)) {
@@ -441,22 +326,6 @@ int has_attribute(ModuleObject *module, PyObject *name) {
   }
   PyErr_Clear();
   return 0;
-}
-
-int module_tp_setattro(PyObject *self_obj, PyObject *name, PyObject *value) {
-  if (!PyUnicode_Check(name)) {
-    PyErr_Format(PyExc_TypeError, "attribute name must be string, not '%.200s'",
-                 Py_TYPE(name)->tp_name);
-    return -1;
-  }
-  if (face_count) {
-    ++native_counts.writes;
-    if (Py_TYPE(self_obj)->tp_setattro != module_tp_setattro) {
-      take_native_slots(Py_TYPE(self_obj));
-    }
-  }
-  return value ? assign(as_module(self_obj), name, value)
-               : delete_attribute(as_module(self_obj), name);
 }
 
 }  // namespace modtree

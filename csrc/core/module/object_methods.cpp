@@ -7,6 +7,7 @@
 #include "module/assignment.h"
 #include "module/attributes.h"
 #include "module/foreign.h"
+#include "module/plain_attributes.h"
 #include "module/type.h"
 #include "python/call.h"
 #include "python/slot_guard.h"
@@ -75,7 +76,7 @@ PyObject *object_delattr(PyObject *self_obj, PyObject *args, void *wrapped) {
       is_module_quickly(self_obj)) {
     PyObject *name = PyTuple_GET_ITEM(args, 0);
     return none_or_error(check_name(name) < 0 ? -1 : slot_guard(-1, [&] {
-      return delete_own(as_module(self_obj), name);
+      return delete_plain(as_module(self_obj), name);
     }));
   }
   return wrap_delattr(self_obj, args, wrapped);

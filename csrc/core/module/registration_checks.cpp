@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "family/family.h"
-#include "module/attributes.h"
 #include "module/class_info.h"
 #include "module/registry_edit.h"
 #include "module/torch_facts.h"

@@ -6,11 +6,13 @@
 #include <cstddef>
 
 #include "module/adoption.h"
+#include "module/assignment.h"
 #include "module/attributes.h"
 #include "module/call.h"
 #include "module/class_info.h"
 #include "module/copy.h"
-#include "module/register_methods.h"
+#include "module/plain_attributes.h"
+#include "module/registration.h"
 #include "module/state/load_module.h"
 #include "module/state/load_state_dict.h"
 #include "module/state/save_module.h"
