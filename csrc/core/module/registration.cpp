@@ -5,6 +5,7 @@
 #include "module/attributes.h"
 #include "module/class_info.h"
 #include "module/globals.h"
+#include "module/methods.h"
 #include "module/registration_checks.h"
 #include "module/registry_edit.h"
 #include "python/arguments.h"

@@ -15,12 +15,4 @@ int add_module(ModuleObject *module, PyObject *name, PyObject *child);
 int store_with_hooks(ModuleObject *module, Slot slot, PyObject *hooks, PyObject *name,
                      PyObject *value);
 
-// The same as Python methods.
-PyObject *module_register_parameter(PyObject *self_obj, PyObject *const *args, Py_ssize_t count,
-                                    PyObject *keywords);
-PyObject *module_register_buffer(PyObject *self_obj, PyObject *const *args, Py_ssize_t count,
-                                 PyObject *keywords);
-PyObject *module_add_module(PyObject *self_obj, PyObject *const *args, Py_ssize_t count,
-                            PyObject *keywords);
-
 }  // namespace modtree

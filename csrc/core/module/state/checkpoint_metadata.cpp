@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "module/state/checkpoint_metadata.h"
 
-#include "module/state/state_dict.h"
 #include "module/state/state_path.h"
 #include "python/installed.h"
 #include "python/signals.h"

@@ -2,6 +2,7 @@
 #include "module/state/load_module.h"
 
 #include "module/class_info.h"
+#include "module/methods.h"
 #include "module/state/key_index.h"
 #include "module/state/load_entry.h"
 #include "module/state/saved_names.h"

@@ -20,9 +20,4 @@ int append_to(PyObject *list, PyObject *item);
 int load_own(PyObject *module, PyObject *state_dict, PyObject *prefix, PyObject *local_metadata,
              PyObject *strict, const LoadLists &lists);
 
-// _load_from_state_dict($self, state_dict, prefix, local_metadata, strict, missing_keys,
-// unexpected_keys, error_msgs)
-PyObject *module_load_from_state_dict(PyObject *self_obj, PyObject *const *args, Py_ssize_t count,
-                                      PyObject *keywords);
-
 }  // namespace modtree

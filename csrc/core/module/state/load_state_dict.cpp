@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "module/state/load_state_dict.h"
+#include "module/methods.h"
 
 #include <algorithm>
 #include <memory>
@@ -15,7 +15,6 @@
 #include "module/state/load_module.h"
 #include "module/state/load_plan.h"
 #include "module/state/running_plan.h"
-#include "module/state/state_dict.h"
 #include "module/state/state_path.h"
 #include "python/arguments.h"
 #include "python/installed.h"

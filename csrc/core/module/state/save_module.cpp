@@ -3,8 +3,8 @@
 
 #include "family/family.h"
 #include "module/class_info.h"
+#include "module/methods.h"
 #include "module/state/saved_names.h"
-#include "module/state/state_dict.h"
 #include "module/state/state_path.h"
 #include "python/arguments.h"
 #include "python/installed.h"

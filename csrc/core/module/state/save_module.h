@@ -40,8 +40,4 @@ struct LazyPrefix {
 // Stores the parameters, persistent buffers and the extra state of a module.
 int save_own(PyObject *module, const Destination &destination, LazyPrefix prefix);
 
-// _save_to_state_dict($self, destination, prefix, keep_vars)
-PyObject *module_save_to_state_dict(PyObject *self_obj, PyObject *const *args, Py_ssize_t count,
-                                    PyObject *keywords);
-
 }  // namespace modtree

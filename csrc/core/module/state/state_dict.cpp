@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "module/state/state_dict.h"
+#include "module/methods.h"
 
 #include <memory>
 #include <optional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "module/walk/traverse.h"
+#include "module/methods.h"
 
 #include "module/torch_facts.h"
 #include "module/walk/walk.h"

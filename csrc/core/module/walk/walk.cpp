@@ -3,8 +3,8 @@
 
 #include <utility>
 
-#include "module/walk/walk_generator.h"
 #include "module/walk/walk_steps.h"
+#include "python/installed.h"
 #include "python/new_type.h"
 #include "python/slot_guard.h"
 
@@ -125,6 +125,109 @@ void walk_tp_dealloc(PyObject *self_obj) {
   Py_DECREF(type);
 }
 
+// --- what makes a walk answer as a generator: send, throw, the gi_ attributes
+// ---------------------------------------------------------------------------------
+
+// A generator of CPython's own in the state of the walk. It answers what is asked too seldom to be
+// worth code of ours that would have to follow CPython's. Null on error.
+py::object twin_of(PyObject *self_obj) {
+  const Walk &walk = walk_of(self_obj);
+  const auto name = py::reinterpret_steal<py::object>(PyUnicode_FromString(name_of(walk.request)));
+  return name ? call_installed(installed.walk_twin, name, walk.started ? Py_True : Py_False,
+                               walk.finished ? Py_True : Py_False)
+              : py::object();
+}
+
+PyObject *attribute_of_twin(PyObject *self_obj, const char *name) {
+  const py::object twin = twin_of(self_obj);
+  return twin ? get_attribute(twin, name).release().ptr() : nullptr;
+}
+
+// inspect.isgenerator() and isinstance() ask for it after the type itself.
+PyObject *walk_get_class(PyObject *, void *) {
+  return import_attribute("types", "GeneratorType").release().ptr();
+}
+
+PyObject *walk_get_name(PyObject *self_obj, void *) {
+  return PyUnicode_FromString(name_of(walk_of(self_obj).request));
+}
+PyObject *walk_get_qualname(PyObject *self_obj, void *) {
+  return PyUnicode_FromFormat("Module.%s", name_of(walk_of(self_obj).request));
+}
+PyObject *walk_get_frame(PyObject *self_obj, void *) {
+  return attribute_of_twin(self_obj, "gi_frame");
+}
+PyObject *walk_get_code(PyObject *self_obj, void *) {
+  return attribute_of_twin(self_obj, "gi_code");
+}
+PyObject *walk_get_running(PyObject *self_obj, void *) {
+  return PyBool_FromLong(walk_of(self_obj).running);
+}
+PyObject *walk_get_suspended(PyObject *self_obj, void *) {
+  const Walk &walk = walk_of(self_obj);
+  return PyBool_FromLong(walk.started && !walk.running && !walk.finished);
+}
+PyObject *walk_get_yieldfrom(PyObject *, void *) { Py_RETURN_NONE; }
+
+PyGetSetDef walk_getset[] = {
+    {"__class__", walk_get_class, nullptr, nullptr, nullptr},
+    {"__name__", walk_get_name, nullptr, "The method that started the walk.", nullptr},
+    {"__qualname__", walk_get_qualname, nullptr,
+     "The method that started the walk, with its class.", nullptr},
+    {"gi_frame", walk_get_frame, nullptr, "A frame without locals; None at the end of the walk.",
+     nullptr},
+    {"gi_code", walk_get_code, nullptr, "An empty code object with the name of the method.",
+     nullptr},
+    {"gi_running", walk_get_running, nullptr, "Is the walk looking for its next item?", nullptr},
+    {"gi_suspended", walk_get_suspended, nullptr, "Has the walk given an item and not ended?",
+     nullptr},
+    {"gi_yieldfrom", walk_get_yieldfrom, nullptr,
+     "None: a walk does not say what it takes items from.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyObject *walk_tp_repr(PyObject *self_obj) {
+  return PyUnicode_FromFormat("<generator object Module.%s at %p>",
+                              name_of(walk_of(self_obj).request), self_obj);
+}
+
+PyObject *walk_send(PyObject *self_obj, PyObject *value) {
+  const Walk &walk = walk_of(self_obj);
+  if (value != Py_None && !walk.started && !walk.finished) {
+    PyErr_SetString(PyExc_TypeError, "can't send non-None value to a just-started generator");
+    return nullptr;
+  }
+  PyObject *item = Py_TYPE(self_obj)->tp_iternext(self_obj);
+  if (!item && !PyErr_Occurred()) {
+    PyErr_SetNone(PyExc_StopIteration);
+  }
+  return item;
+}
+
+// throw(type[, value[, traceback]]): a walk never catches, so it ends and the error comes back.
+// Arguments that are refused do not end it.
+PyObject *walk_throw(PyObject *self_obj, PyObject *args) {
+  if (walk_of(self_obj).running) {
+    PyErr_SetString(PyExc_ValueError, "generator already executing");
+    return nullptr;
+  }
+  const py::object twin = twin_of(self_obj);
+  const py::object method = twin ? get_attribute(twin, "throw") : py::object();
+  if (!method) {
+    return nullptr;
+  }
+  const auto result = py::reinterpret_steal<py::object>(PyObject_Call(method.ptr(), args, nullptr));
+  const py::error_scope thrown;
+  const py::object frame = get_attribute(twin, "gi_frame");
+  if (result || (frame && frame.is_none())) {
+    finish(walk_of(self_obj));
+  }
+  return nullptr;
+}
+
+// --- the type
+// ---------------------------------------------------------------------------------
+
 PyMethodDef walk_methods[] = {
     {"close", walk_close, METH_NOARGS, "close($self, /)\n--\n\nEnds the walk."},
     {"send", walk_send, METH_O,
@@ -156,13 +259,6 @@ PyType_Spec walk_spec = {
 };
 
 }  // namespace
-
-WalkStatus walk_status(PyObject *self_obj) {
-  const Walk &walk = walk_of(self_obj);
-  return {name_of(walk.request), walk.started, walk.finished, walk.running};
-}
-
-void end_walk(PyObject *self_obj) { finish(walk_of(self_obj)); }
 
 PyObject *new_walk(Request request) {
   PyObject *self_obj = walk_type->tp_alloc(walk_type, 0);

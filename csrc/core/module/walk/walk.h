@@ -23,18 +23,6 @@ struct Request {
 // A lazy iterator over what was asked for. New reference.
 PyObject *new_walk(Request request);
 
-// What a generator would show of itself.
-struct WalkStatus {
-  const char *name;
-  bool started;
-  bool finished;
-  bool running;
-};
-WalkStatus walk_status(PyObject *walk);
-
-// Puts a walk that is not running at its end; lets go of everything, so user code may run.
-void end_walk(PyObject *walk);
-
 // Creates the iterator type and publishes it in `_C` as `Walk`.
 void make_walk_type(py::handle m);
 
