@@ -41,7 +41,7 @@ PyObject *module_apply(PyObject *self_obj, PyObject *const *args, Py_ssize_t cou
     return nullptr;
   }
   ApplyVisitor visitor{values[0]};
-  const int done = slot_guard(-1, [&] { return TreeWalk<ApplyVisitor>(visitor).run(self_obj); });
+  const int done = slot_guard(-1, [&] { return TreeVisit<ApplyVisitor>(visitor).run(self_obj); });
   return done < 0 ? nullptr : Py_NewRef(self_obj);
 }
 

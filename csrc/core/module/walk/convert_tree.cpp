@@ -89,7 +89,7 @@ PyObject *module_apply_(PyObject *self_obj, PyObject *const *args, Py_ssize_t co
   const int done = slot_guard(-1, [&] {
     ConvertVisitor visitor(fn.ptr());
     const int converted =
-        recurse ? TreeWalk<ConvertVisitor, true>(visitor).run(self_obj) : visitor.leave(self_obj);
+        recurse ? TreeVisit<ConvertVisitor, true>(visitor).run(self_obj) : visitor.leave(self_obj);
     return converted < 0 ? -1 : visitor.before_user_code();
   });
   return done < 0 ? nullptr : Py_NewRef(self_obj);

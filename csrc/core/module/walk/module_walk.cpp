@@ -15,7 +15,7 @@ constexpr std::size_t kSmallTree = 1000;  // modules; smaller ones lie in the ca
 
 }  // namespace
 
-ModuleWalk::ModuleWalk(PyObject *prefix, bool remove_duplicate, bool named, PyObject *memo)
+PreorderWalk::PreorderWalk(PyObject *prefix, bool remove_duplicate, bool named, PyObject *memo)
     : prefix_(py::reinterpret_borrow<py::object>(prefix)),
       remove_duplicate_(remove_duplicate),
       named_(named),
@@ -57,7 +57,7 @@ int Visit::unpack_item() {
   return unpack_pair(pair.ptr(), &name, &module);
 }
 
-int ModuleWalk::start_with_pairs(PyObject *iterable) {
+int PreorderWalk::start_with_pairs(PyObject *iterable) {
   Frame frame;
   frame.items = py::reinterpret_steal<py::object>(PyObject_GetIter(iterable));
   if (!frame.items) {
@@ -67,7 +67,7 @@ int ModuleWalk::start_with_pairs(PyObject *iterable) {
   return 0;
 }
 
-int ModuleWalk::next(Visit *visit) {
+int PreorderWalk::next(Visit *visit) {
   settle();
   if (signals_.is_spent() && signals_.look() < 0) {
     return -1;
@@ -111,7 +111,7 @@ int ModuleWalk::next(Visit *visit) {
 
 // Does it, by its class and of its own, override nothing that walks ask? False as well for what is
 // no module, and for a class that was not met before.
-inline bool ModuleWalk::is_plain(PyObject *module) {
+inline bool PreorderWalk::is_plain(PyObject *module) {
   return plain_class_.has(module) && !may_override(as_module(module));
 }
 
@@ -128,7 +128,7 @@ inline void replace(py::object &owner, PyObject *object) {
 
 // For next_plain(), when the module that was entered last has a registry of children: opens it, or
 // drops an empty one that nobody else has. False when that is no plain dict.
-[[gnu::noinline]] bool ModuleWalk::open_plain(PyObject *children) {
+[[gnu::noinline]] bool PreorderWalk::open_plain(PyObject *children) {
   if (!PyDict_CheckExact(children)) {
     return false;
   }
@@ -145,7 +145,7 @@ inline void replace(py::object &owner, PyObject *object) {
 
 // For next_plain(), when the innermost open module gave no child: leaves it, if that was the end of
 // a plain dict. False when it was not, or when no module is open any more.
-[[gnu::noinline]] bool ModuleWalk::leave_plain() {
+[[gnu::noinline]] bool PreorderWalk::leave_plain() {
   if (!stack_.back().children.at_end()) {
     return false;
   }
@@ -155,14 +155,14 @@ inline void replace(py::object &owner, PyObject *object) {
 }
 
 // Makes the module that was entered last a member of seen_.
-inline void ModuleWalk::settle() {
+inline void PreorderWalk::settle() {
   if (is_sibling_) {
     seen_.add_new(entered_.module.ptr());
     is_sibling_ = false;
   }
 }
 
-int ModuleWalk::next_plain() {
+int PreorderWalk::next_plain() {
   settle();
   if (!may_be_plain_ || signals_.is_due()) {
     return 0;
@@ -213,8 +213,8 @@ int ModuleWalk::next_plain() {
 
 // Visits a module natively: 1 and *visit set, 0 when it was seen before, -1 on error. `only_here`:
 // nothing but a registry holds it.
-int ModuleWalk::enter(PyObject *module, ClassInfo info, PyObject *key, bool only_here,
-                      Visit *visit) {
+int PreorderWalk::enter(PyObject *module, ClassInfo info, PyObject *key, bool only_here,
+                        Visit *visit) {
   const int is_new = seen_.visit(module, info.identity_hash(), remove_duplicate_, only_here);
   may_be_plain_ = may_be_plain_ && seen_.holds_addresses();
   if (is_new <= 0) {
@@ -237,7 +237,7 @@ int ModuleWalk::enter(PyObject *module, ClassInfo info, PyObject *key, bool only
 }
 
 // Opens the module that was entered last, if it has children now.
-int ModuleWalk::open_entered() {
+int PreorderWalk::open_entered() {
   Place place = std::move(entered_);
   if (!may_have_entries(as_module(place.module.ptr()), Slot::modules)) {
     if (!remove_duplicate_) {
@@ -253,7 +253,7 @@ int ModuleWalk::open_entered() {
   return push(std::move(place), children);
 }
 
-int ModuleWalk::push(Place &&place, PyObject *children) {
+int PreorderWalk::push(Place &&place, PyObject *children) {
   if (stack_.empty()) {
     stack_.reserve(8);
   }
@@ -263,7 +263,7 @@ int ModuleWalk::push(Place &&place, PyObject *children) {
 
 // Lets Python walk a subtree: an overridden named_modules(), or a child that is not one of our
 // modules.
-int ModuleWalk::enter_foreign(PyObject *module, PyObject *key) {
+int PreorderWalk::enter_foreign(PyObject *module, PyObject *key) {
   const py::object name = named_ ? full_name(key) : py::object();
   const py::object child_prefix = name ? name : [&] {
     const py::object path = path_of_top();
@@ -283,8 +283,8 @@ int ModuleWalk::enter_foreign(PyObject *module, PyObject *key) {
 }
 
 // The parameters or buffers of a child that comes some places later, or null.
-PyObject *ModuleWalk::registry_ahead(const RegistryItems &children, int places,
-                                     PyTypeObject *type) const {
+PyObject *PreorderWalk::registry_ahead(const RegistryItems &children, int places,
+                                       PyTypeObject *type) const {
   PyObject *child = children.ahead(places);
   // Of the type of a module that is known to be one.
   if (!child || Py_TYPE(child) != type) {
@@ -296,7 +296,7 @@ PyObject *ModuleWalk::registry_ahead(const RegistryItems &children, int places,
 
 // Brings near what will be looked at soon, each thing some children after what leads to it: the
 // registries of children that are near, the entries of these, and what stands in them.
-void ModuleWalk::look_ahead(const RegistryItems &children, PyTypeObject *type) const {
+void PreorderWalk::look_ahead(const RegistryItems &children, PyTypeObject *type) const {
   if (PyObject *registry = registry_ahead(children, 5, type)) {
     prefetch(registry);
   }
@@ -312,7 +312,7 @@ void ModuleWalk::look_ahead(const RegistryItems &children, PyTypeObject *type) c
   }
 }
 
-int ModuleWalk::next_child(Visit *visit, bool *found) {
+int PreorderWalk::next_child(Visit *visit, bool *found) {
   RegistryItems &children = stack_.back().children;
   PyObject *key, *child;
   const int more = children.next(&key, &child);
@@ -353,7 +353,7 @@ int ModuleWalk::next_child(Visit *visit, bool *found) {
   return entered;
 }
 
-int ModuleWalk::next_item(Visit *visit, bool *found) {
+int PreorderWalk::next_item(Visit *visit, bool *found) {
   const py::object items = stack_.back().items;
   visit->item = py::reinterpret_steal<py::object>(next_of_nested(items.ptr()));
   if (!visit->item) {
@@ -367,7 +367,7 @@ int ModuleWalk::next_item(Visit *visit, bool *found) {
   return 0;
 }
 
-void ModuleWalk::pop() {
+void PreorderWalk::pop() {
   // What the frame owns dies after the stack is in order: its end may run user code.
   Frame &frame = stack_.back();
   const Place place = std::move(frame.place);
@@ -379,7 +379,7 @@ void ModuleWalk::pop() {
   }
 }
 
-py::object ModuleWalk::full_name(PyObject *key) {
+py::object PreorderWalk::full_name(PyObject *key) {
   if (!key) {
     return prefix_;
   }
@@ -388,7 +388,7 @@ py::object ModuleWalk::full_name(PyObject *key) {
 }
 
 // The dotted name of the innermost open module; null with an error set on failure.
-py::object ModuleWalk::path_of_top() {
+py::object PreorderWalk::path_of_top() {
   py::object path = prefix_;
   for (const Frame &frame : stack_) {
     if (frame.place.key) {
@@ -403,7 +403,7 @@ py::object ModuleWalk::path_of_top() {
 }
 
 // TypeError for a key or a prefix that is no str.
-int ModuleWalk::raise_bad_name(PyObject *key) {
+int PreorderWalk::raise_bad_name(PyObject *key) {
   const auto keep_key = py::reinterpret_borrow<py::object>(key);
   const py::object path = path_of_top();
   if (path) {
@@ -412,7 +412,7 @@ int ModuleWalk::raise_bad_name(PyObject *key) {
   return -1;
 }
 
-int ModuleWalk::raise_cycle(PyObject *module, PyObject *key) {
+int PreorderWalk::raise_cycle(PyObject *module, PyObject *key) {
   const auto keep_key = py::reinterpret_borrow<py::object>(key);
   const py::object parent = path_of_top();
   const auto path =
@@ -441,14 +441,14 @@ int ModuleWalk::raise_cycle(PyObject *module, PyObject *key) {
   return -1;
 }
 
-int ModuleWalk::Place::traverse(visitproc visit, void *arg) const {
+int PreorderWalk::Place::traverse(visitproc visit, void *arg) const {
   Py_VISIT(module.ptr());
   Py_VISIT(key.ptr());
   Py_VISIT(prefix.ptr());
   return 0;
 }
 
-int ModuleWalk::traverse(visitproc visit, void *arg) const {
+int PreorderWalk::traverse(visitproc visit, void *arg) const {
   for (const Frame &frame : stack_) {
     if (const int result = frame.place.traverse(visit, arg)) {
       return result;

@@ -32,12 +32,12 @@ private:
 // error.
 int unpack_pair(PyObject *pair, py::object *first, py::object *second);
 
-class ModuleWalk {
+class PreorderWalk {
 public:
   // `memo` (may be null) is the caller's set. Names are made only when `named`.
-  ModuleWalk(PyObject *prefix, bool remove_duplicate, bool named, PyObject *memo);
-  ModuleWalk(const ModuleWalk &) = delete;
-  ModuleWalk &operator=(const ModuleWalk &) = delete;
+  PreorderWalk(PyObject *prefix, bool remove_duplicate, bool named, PyObject *memo);
+  PreorderWalk(const PreorderWalk &) = delete;
+  PreorderWalk &operator=(const PreorderWalk &) = delete;
 
   // Brings the parameters or buffers of the modules near as well: the caller looks at them.
   void read_ahead(Slot registry) { ahead_ = registry; }
@@ -130,7 +130,7 @@ private:
   SignalCheck signals_;
 };
 
-inline bool ModuleWalk::is_of_known_class(PyObject *child) noexcept {
+inline bool PreorderWalk::is_of_known_class(PyObject *child) noexcept {
   PyTypeObject *type = Py_TYPE(child);
   const TypeVersion version = type_version(type);
   if (type == sibling_type_ && version == sibling_version_) {
@@ -144,7 +144,7 @@ inline bool ModuleWalk::is_of_known_class(PyObject *child) noexcept {
   return true;
 }
 
-inline PyObject *ModuleWalk::next_sibling() noexcept {
+inline PyObject *PreorderWalk::next_sibling() noexcept {
   if (!is_sibling_) {
     return nullptr;
   }

@@ -164,7 +164,7 @@ template <class Function>
 int for_each_registered_parameter(PyObject *self_obj, Function visit) {
   FamilyMemo families;
   SignalCheck signals;
-  ModuleWalk walk(names.empty, true, false, nullptr);
+  PreorderWalk walk(names.empty, true, false, nullptr);
   walk.read_ahead(Slot::parameters);
   walk.start(self_obj);
   Visit reached;

@@ -338,7 +338,7 @@ struct TrainVisitor {
 
 int set_modes(PyObject *root, PyObject *mode) {
   TrainVisitor visitor{mode};
-  TreeWalk<TrainVisitor> walk(visitor);
+  TreeVisit<TrainVisitor> walk(visitor);
   if (!has_plain_class_as_root(root) || !has_plain_state(root)) {
     return walk.run(root);
   }

@@ -3,6 +3,7 @@
 
 #include "module/torch_facts.h"
 #include "module/walk/walk.h"
+#include "module/walk/walk_steps.h"
 #include "python/arguments.h"
 
 namespace modtree {

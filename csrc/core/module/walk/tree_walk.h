@@ -40,9 +40,9 @@ struct TreePlace {
 // Children come from the registry, or from an overridden children() of the parent. Each is kept
 // alive while it is visited.
 template <class Visitor, bool kLeavesAtOnce = false>
-class TreeWalk {
+class TreeVisit {
 public:
-  explicit TreeWalk(Visitor &visitor) : visitor_(visitor) {}
+  explicit TreeVisit(Visitor &visitor) : visitor_(visitor) {}
 
   // 0, or -1 with an error set.
   int run(PyObject *root) {

@@ -45,7 +45,7 @@ void finish(Walk &walk) {
   std::swap(request, walk.request);
   walk.request.kind = request.kind;  // its name outlives it
   walk.request.named = request.named;
-  const std::unique_ptr<ModuleWalk> modules = std::move(walk.modules);
+  const std::unique_ptr<PreorderWalk> modules = std::move(walk.modules);
   RegistryItems entries;
   std::swap(entries, walk.entries);
   const py::object pairs = std::move(walk.pairs);

@@ -58,8 +58,8 @@ int compared_by_identity(PyObject *value) {
 
 int Walk::start_modules() {
   const bool make_names = request.named;
-  modules = std::make_unique<ModuleWalk>(request.prefix.ptr(), request.remove_duplicate, make_names,
-                                         request.memo.ptr());
+  modules = std::make_unique<PreorderWalk>(request.prefix.ptr(), request.remove_duplicate,
+                                           make_names, request.memo.ptr());
   if (request.kind == WalkKind::parameters || request.kind == WalkKind::buffers) {
     modules->read_ahead(registry_slot(request.kind));
   }

@@ -1,13 +1,26 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a walk looks at next: the state behind the iterator of walk.h, and its steps.
+// What a walk looks at next: the state behind the iterator, and its steps.
 #pragma once
 
 #include <memory>
 
 #include "module/walk/module_walk.h"
-#include "module/walk/walk.h"
 
 namespace modtree {
+
+enum class WalkKind : std::uint8_t { modules, children, parameters, buffers, members };
+
+// What the caller asked for; looked at when the first item is wanted, as a generator would.
+struct Request {
+  WalkKind kind = WalkKind::modules;
+  bool named = false;
+  bool recurse = true;
+  bool remove_duplicate = true;
+  py::object root;
+  py::object prefix;          // str
+  py::object memo;            // named_modules: the caller's set, or null
+  py::object get_members_fn;  // _named_members
+};
 
 // A running walk.
 // - request.root is dropped when the walk starts.
@@ -22,7 +35,7 @@ struct Walk {
   bool finished = false;
   bool running = false;
   bool gives_modules = false;
-  std::unique_ptr<ModuleWalk> modules;
+  std::unique_ptr<PreorderWalk> modules;
   py::object pairs;
   RegistryItems entries;
   py::object members;
