@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
-#include "module/assignment.h"
-#include "module/attributes.h"
+#include "module/attributes/assignment.h"
+#include "module/attributes/reading.h"
 #include "module/call.h"
 #include "module/class_info.h"
 #include "module/globals.h"

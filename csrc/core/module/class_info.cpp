@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "module/plain_attributes.h"
+#include "module/attributes/plain_attributes.h"
 #include "module/type.h"
 
 namespace modtree {

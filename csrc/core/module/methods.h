@@ -7,7 +7,7 @@
 
 namespace modtree {
 
-// registration.cpp: add what is checked (BEHAVIOUR 3.1)
+// attributes/registration.cpp: add what is checked (BEHAVIOUR 3.1)
 PyObject *module_register_parameter(PyObject *self_obj, PyObject *const *args, Py_ssize_t count,
                                     PyObject *keywords);
 PyObject *module_register_buffer(PyObject *self_obj, PyObject *const *args, Py_ssize_t count,
@@ -15,7 +15,7 @@ PyObject *module_register_buffer(PyObject *self_obj, PyObject *const *args, Py_s
 PyObject *module_add_module(PyObject *self_obj, PyObject *const *args, Py_ssize_t count,
                             PyObject *keywords);
 
-// walk/traverse.cpp: the iterators over a tree (BEHAVIOUR 4)
+// walk/iterator_methods.cpp: the iterators over a tree (BEHAVIOUR 4)
 PyObject *module_parameters(PyObject *self_obj, PyObject *const *args, Py_ssize_t count,
                             PyObject *keywords);
 PyObject *module_named_parameters(PyObject *self_obj, PyObject *const *args, Py_ssize_t count,
@@ -37,7 +37,7 @@ PyObject *module_named_members(PyObject *self_obj, PyObject *const *args, Py_ssi
 PyObject *module_apply(PyObject *self_obj, PyObject *const *args, Py_ssize_t count,
                        PyObject *keywords);
 
-// walk/convert_tree.cpp: _apply(fn), a function of tensors (BEHAVIOUR 5.5)
+// convert/convert_tree.cpp: _apply(fn), a function of tensors (BEHAVIOUR 5.5)
 PyObject *module_apply_(PyObject *self_obj, PyObject *const *args, Py_ssize_t count,
                         PyObject *keywords);
 

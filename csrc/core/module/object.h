@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "module/registry_items.h"
+#include "module/attributes/registry_items.h"
 #include "python/compat.h"
 #include "python/dict_lookup.h"
 #include "python/interned.h"

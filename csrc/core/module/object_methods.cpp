@@ -4,10 +4,10 @@
 #include <cstddef>
 #include <cstring>
 
-#include "module/assignment.h"
-#include "module/attributes.h"
+#include "module/attributes/assignment.h"
+#include "module/attributes/plain_attributes.h"
+#include "module/attributes/reading.h"
 #include "module/foreign.h"
-#include "module/plain_attributes.h"
 #include "module/type.h"
 #include "python/call.h"
 #include "python/slot_guard.h"

@@ -6,13 +6,13 @@
 #include <cstddef>
 
 #include "module/adoption.h"
-#include "module/assignment.h"
-#include "module/attributes.h"
+#include "module/attributes/assignment.h"
+#include "module/attributes/plain_attributes.h"
+#include "module/attributes/reading.h"
 #include "module/call.h"
 #include "module/class_info.h"
 #include "module/copy.h"
 #include "module/methods.h"
-#include "module/plain_attributes.h"
 #include "python/new_type.h"
 #include "python/slot_guard.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "module/methods.h"
 
-#include "module/walk/tree_walk.h"
+#include "module/walk/tree_visit.h"
 #include "python/arguments.h"
 #include "python/slot_guard.h"
 

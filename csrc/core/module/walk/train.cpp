@@ -4,11 +4,11 @@
 #include <cstring>
 #include <vector>
 
-#include "module/assignment.h"
+#include "module/attributes/assignment.h"
 #include "module/class_info.h"
 #include "module/walk/last_roots.h"
 #include "module/walk/pointer_set.h"
-#include "module/walk/tree_walk.h"
+#include "module/walk/tree_visit.h"
 #include "python/arguments.h"
 #include "python/dict_lookup.h"
 #include "python/prefetch.h"

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "module/plain_attributes.h"
+#include "module/attributes/plain_attributes.h"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "module/adoption.h"
+#include "module/attributes/name_facts.h"
 #include "module/class_info.h"
-#include "module/name_facts.h"
 
 namespace modtree {
 

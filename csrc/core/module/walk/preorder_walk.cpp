@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "module/walk/module_walk.h"
+#include "module/walk/preorder_walk.h"
 
 #include <utility>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "module/name_facts.h"
+#include "module/attributes/name_facts.h"
 
 namespace modtree {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "module/registry_items.h"
+#include "module/attributes/registry_items.h"
 
 #include "python/call.h"
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "module/registration.h"
+#include "module/attributes/registration.h"
 
 #include "family/family.h"
-#include "module/attributes.h"
+#include "module/attributes/reading.h"
+#include "module/attributes/registration_checks.h"
+#include "module/attributes/registry_edit.h"
 #include "module/class_info.h"
 #include "module/globals.h"
 #include "module/methods.h"
-#include "module/registration_checks.h"
-#include "module/registry_edit.h"
 #include "python/arguments.h"
 #include "python/call.h"
 #include "python/slot_guard.h"

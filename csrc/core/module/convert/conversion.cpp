@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "module/walk/conversion.h"
+#include "module/convert/conversion.h"
 
 #include <structmember.h>
 

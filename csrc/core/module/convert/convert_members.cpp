@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "module/walk/convert_members.h"
+#include "module/convert/convert_members.h"
 
+#include "module/attributes/registry_edit.h"
 #include "module/class_info.h"
-#include "module/registry_edit.h"
-#include "module/walk/conversion.h"
+#include "module/convert/conversion.h"
 #include "python/installed.h"
 #include "python/slot_guard.h"
 #include "python/type_text.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "module/walk/walk_steps.h"
+#include "module/walk/iterator_steps.h"
 
 #include "family/family.h"
 #include "module/class_info.h"

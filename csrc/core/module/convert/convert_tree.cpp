@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "module/methods.h"
 
-#include "module/walk/conversion.h"
-#include "module/walk/convert_members.h"
+#include "module/convert/conversion.h"
+#include "module/convert/convert_members.h"
 #include "module/walk/look_ahead.h"
 #include "module/walk/plain_class.h"
-#include "module/walk/tree_walk.h"
+#include "module/walk/tree_visit.h"
 #include "python/arguments.h"
 #include "python/slot_guard.h"
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "module/attributes.h"
+#include "module/attributes/reading.h"
 
 #include "module/adoption.h"
+#include "module/attributes/name_facts.h"
+#include "module/attributes/plain_attributes.h"
 #include "module/bound_method.h"
 #include "module/class_info.h"
 #include "module/copy.h"
-#include "module/name_facts.h"
-#include "module/plain_attributes.h"
 
 namespace modtree {
 

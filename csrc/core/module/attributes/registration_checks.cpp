@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "module/registration_checks.h"
+#include "module/attributes/registration_checks.h"
 
 #include <utility>
 
 #include "family/family.h"
+#include "module/attributes/registry_edit.h"
 #include "module/class_info.h"
-#include "module/registry_edit.h"
 #include "module/torch_facts.h"
 #include "python/call.h"
 #include "python/slot_guard.h"

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "module/assignment.h"
+#include "module/attributes/assignment.h"
 
 #include <cstring>
 #include <utility>
 
 #include "family/family.h"
 #include "module/adoption.h"
-#include "module/assignment_rollback.h"
-#include "module/attributes.h"
+#include "module/attributes/assignment_rollback.h"
+#include "module/attributes/name_facts.h"
+#include "module/attributes/plain_attributes.h"
+#include "module/attributes/reading.h"
+#include "module/attributes/registration.h"
+#include "module/attributes/registration_checks.h"
+#include "module/attributes/registry_edit.h"
 #include "module/class_info.h"
 #include "module/foreign.h"
 #include "module/globals.h"
-#include "module/name_facts.h"
-#include "module/plain_attributes.h"
-#include "module/registration.h"
-#include "module/registration_checks.h"
-#include "module/registry_edit.h"
 #include "module/torch_facts.h"
 #include "python/call.h"
 #include "python/type_text.h"

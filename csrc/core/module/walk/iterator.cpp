@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "module/walk/walk.h"
+#include "module/walk/iterator.h"
 
 #include <utility>
 
-#include "module/walk/walk_steps.h"
+#include "module/walk/iterator_steps.h"
 #include "python/installed.h"
 #include "python/new_type.h"
 #include "python/slot_guard.h"

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "module/append.h"
+#include "module/attributes/append.h"
 
 #include <array>
 
-#include "module/attributes.h"
+#include "module/attributes/name_facts.h"
+#include "module/attributes/reading.h"
 #include "module/class_info.h"
 #include "module/globals.h"
-#include "module/name_facts.h"
 #include "python/once.h"
 #include "python/signals.h"
 

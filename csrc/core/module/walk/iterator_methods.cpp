@@ -2,8 +2,8 @@
 #include "module/methods.h"
 
 #include "module/torch_facts.h"
-#include "module/walk/walk.h"
-#include "module/walk/walk_steps.h"
+#include "module/walk/iterator.h"
+#include "module/walk/iterator_steps.h"
 #include "python/arguments.h"
 
 namespace modtree {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "module/walk/torch_to.h"
+#include "module/convert/torch_to.h"
 
 #include "python/compat.h"
 #include "python/interned.h"

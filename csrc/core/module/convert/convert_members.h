@@ -4,8 +4,8 @@
 
 #include "family/family.h"
 #include "family/no_grad.h"
+#include "module/convert/torch_to.h"
 #include "module/object.h"
-#include "module/walk/torch_to.h"
 
 namespace modtree {
 

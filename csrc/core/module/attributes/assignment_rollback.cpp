@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "module/assignment_rollback.h"
+#include "module/attributes/assignment_rollback.h"
 
 #include "python/call.h"
 

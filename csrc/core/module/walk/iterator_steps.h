@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "module/walk/module_walk.h"
+#include "module/walk/preorder_walk.h"
 
 namespace modtree {
 
