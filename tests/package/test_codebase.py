@@ -110,6 +110,17 @@ def test_headers_include_each_other_in_no_ring():
 
 
 @needs_sources
+@pytest.mark.parametrize("folder", ["attributes", "convert", "walk"])
+def test_files_of_a_folder_need_each_other_in_one_direction(folder):
+    graph: dict[str, set[str]] = {}
+    for path in (ROOT / "csrc" / "core" / "module" / folder).iterdir():
+        needed = re.findall(rf'#include "module/{folder}/(\w+)\.h"', path.read_text())
+        graph.setdefault(path.stem, set()).update(set(needed) - {path.stem})
+    assert graph
+    list(graphlib.TopologicalSorter(graph).static_order())  # raises CycleError
+
+
+@needs_sources
 def test_kernels_know_no_python():
     pattern = re.compile(r"#\s*include\s*<(Python\.h|pybind11/|numpy/)|\bPyObject\b")
     wrong = [
