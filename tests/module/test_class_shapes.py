@@ -17,6 +17,7 @@ import typing
 import weakref
 
 import pytest
+from helpers.internals import needs_object_methods
 from helpers.support import raises
 from helpers.util import INTERNAL_KEYS, buffer, names, one, param
 
@@ -363,6 +364,15 @@ def test_attrs_define(impl):
         m.p = param(impl)
         assert m.size == 4 and "size" not in vars(m) and "__weakref__" not in cls.__slots__
         assert weakref.ref(m)() is m and list(m.state_dict()) == ["p"]
+
+
+@needs_object_methods  # attrs restores slots by object.__setattr__
+@pytest.mark.skipif(attrs is None, reason="needs attrs")
+def test_attrs_with_slots_are_copied(impl):
+    Own = with_slots(impl.nn.Module)
+    for cls in (Own, attrs.define(eq=False)(type("Further", (Own,), {}))):
+        m = cls(size=4)
+        m.p = param(impl)
         assert copy.deepcopy(m).size == 4
 
 

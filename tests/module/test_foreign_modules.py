@@ -14,10 +14,11 @@ import weakref
 
 import pytest
 from helpers.implementations import needs_torch
+from helpers.internals import needs_object_methods
 from helpers.support import raises, warns
 
 import modtree as mt
-from modtree import _C, nn
+from modtree import nn
 
 
 @pytest.fixture
@@ -101,6 +102,7 @@ def test_where_it_is_an_error_anyway(torch_nn, quiet):
             add("x", Layer())
 
 
+@needs_object_methods
 def test_object_setattr_of_a_torch_module_is_meant(torch_nn, quiet):
     class Layer(torch_nn.Module):
         pass
@@ -155,9 +157,7 @@ def test_values_that_are_no_modules(torch_nn, quiet, late):
         assert m.value is value
 
 
-@pytest.mark.skipif(
-    not _C._exchange_object_methods(True), reason="nothing of ours runs in torch's assignment then"
-)
+@needs_object_methods
 def test_our_module_in_one_of_torch(torch_nn, quiet):
     class Model(torch_nn.Module):
         def __init__(self, child):

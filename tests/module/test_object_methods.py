@@ -9,14 +9,11 @@ import copy
 import dataclasses
 
 import pytest
+from helpers.internals import needs_object_methods
 from helpers.support import modes, raises
 from helpers.util import INTERNAL_KEYS, names, one, param
 
-from modtree import _C
-
-pytestmark = pytest.mark.skipif(
-    not _C._exchange_object_methods(True), reason="this CPython keeps object's methods from modules"
-)
+pytestmark = needs_object_methods
 
 
 # -- storing ---------------------------------------------------------------------------------------

@@ -17,14 +17,13 @@ import weakref
 
 import pytest
 from helpers.implementations import needs_torch
+from helpers.internals import needs_object_methods
 from helpers.support import raises
 from helpers.util import buffer, names, one
 
 from modtree import _C, nn
 
-pytestmark = pytest.mark.skipif(
-    not _C._exchange_object_methods(True), reason="this CPython keeps object's methods from modules"
-)
+pytestmark = needs_object_methods
 
 
 # -- wrong arguments, other objects ----------------------------------------------------------------

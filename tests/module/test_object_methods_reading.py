@@ -8,14 +8,11 @@ import pickle
 import sys
 
 import pytest
+from helpers.internals import needs_object_methods
 from helpers.support import modes, raises
 from helpers.util import INTERNAL_KEYS, names, param
 
-from modtree import _C
-
-pytestmark = pytest.mark.skipif(
-    not _C._exchange_object_methods(True), reason="this CPython keeps object's methods from modules"
-)
+pytestmark = needs_object_methods
 
 
 # -- reading and making ----------------------------------------------------------------------------

@@ -115,7 +115,8 @@ def _twin(model: Any) -> Any:
         _C.ModuleBase.__setstate__(twin, state)  # type: ignore[attr-defined]
         for name in copyreg._slotnames(type(module)):  # type: ignore[attr-defined]
             with contextlib.suppress(AttributeError):
-                object.__setattr__(twin, name, _copied(getattr(module, name), memo))
+                slot = getattr(type(module), name)
+                slot.__set__(twin, _copied(slot.__get__(module), memo))
     return memo[id(model)]
 
 
