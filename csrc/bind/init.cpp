@@ -24,6 +24,7 @@
 #include "module/walk/iterator.h"
 #include "python/dict_lookup.h"
 #include "python/installed.h"
+#include "python/internals.h"
 #include "python/interned.h"
 #include "python/once.h"
 #include "python/ordered_dict.h"
@@ -61,6 +62,9 @@ py::object installed_objects() {
 
 void bind_module(Functions &m) {
   make_module_type(m.module());
+  m.def<may_know_internals>("_may_know_internals(part)",
+                            "False where a part must do without what it knows of the inside of "
+                            "CPython or libtorch (docs/lifetime.md).");
   init_object_methods();
   m.def<exchange_object_methods>(
       "_exchange_object_methods(on)",

@@ -3,11 +3,15 @@
 
 #include <type_traits>
 
+#include "python/internals.h"
 #include "python/loaded_library.h"
 
 namespace modtree {
 
 void TensorGrads::find(const char *library) {
+  if (!may_know_internals("tensor_grads")) {
+    return;
+  }
   const auto look_for = [&](auto *function, const char *name) {
     *function =
         reinterpret_cast<std::decay_t<decltype(*function)>>(find_in_loaded_library(library, name));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "python/internals.h"
 #include "python/loaded_library.h"
 #include "python/prefetch.h"
 
@@ -13,6 +14,9 @@ bool TensorSizes::Sizes::equal(const Sizes &other) const {
 }
 
 void TensorSizes::find(const char *library) {
+  if (!may_know_internals("tensor_sizes")) {
+    return;
+  }
   const auto look_for = [&](auto *function, const char *name) {
     *function =
         reinterpret_cast<std::decay_t<decltype(*function)>>(find_in_loaded_library(library, name));

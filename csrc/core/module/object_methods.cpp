@@ -10,6 +10,7 @@
 #include "module/foreign.h"
 #include "module/type.h"
 #include "python/call.h"
+#include "python/internals.h"
 #include "python/slot_guard.h"
 
 // A slot wrapper such as object.__setattr__ is a descriptor that points to a record, and the record
@@ -249,7 +250,7 @@ bool exchange_object_methods(bool on) {
 }
 
 void init_object_methods() {
-  if (!kSlotRecordsAreKnown) {
+  if (!kSlotRecordsAreKnown || !may_know_internals("object_methods")) {
     return;
   }
   struct wrapperbase *set =

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "python/dict_lookup.h"
 
+#include "python/internals.h"
+
 namespace modtree {
 
 namespace {
@@ -128,7 +130,7 @@ DictItem dict_item_by_call(PyObject *dict, Py_ssize_t position) {
 }
 
 void init_dict_lookup() {
-  dict_tables_are_known = tables_are_known();
+  dict_tables_are_known = may_know_internals("dict_tables") && tables_are_known();
   own_dicts_are_known = finds_own_attributes();
 }
 

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "python/internals.h"
+
 namespace modtree {
 
 #if MODTREE_KNOWS_DICT_TABLES
@@ -359,7 +361,7 @@ bool fill_ordered_dict(PyObject *object, PyObject *keys, const DictEntry *entrie
 
 void init_ordered_dict() {
   ordered_dicts_are_known = false;
-  ordered_dicts_are_known = dict_tables_are_known &&
+  ordered_dicts_are_known = may_know_internals("ordered_dict") && dict_tables_are_known &&
                             PyODict_Type.tp_basicsize == sizeof(OrderedDict) && layout_is_known();
 }
 
