@@ -8,6 +8,7 @@ import itertools
 import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 from bench import trees
@@ -75,6 +76,18 @@ def _small(s: Side) -> Any:
     return m
 
 
+def _with_python_setattr(s: Side) -> Any:
+    class Watching(s.classes.Empty):  # type: ignore[misc]
+        def __setattr__(self, name: str, value: Any) -> None:
+            super().__setattr__(name, value)
+
+    return Watching()
+
+
+def _other(s: Side) -> Any:
+    return SimpleNamespace(flag=1)
+
+
 def _identity_module(s: Side, hooks: int) -> Any:
     m = s.classes.Identity()
     for _ in range(hooks):
@@ -100,6 +113,12 @@ def single(name: str) -> Iterator[Row]:
     def call(hooks: int) -> Callable[[Side], Loop]:
         return lambda s: statement("m(x)", m=_identity_module(s, hooks), x=s.zeros())
 
+    def in_python(text: str) -> Callable[[Side], Loop]:
+        return lambda s: statement(text, m=_with_python_setattr(s))
+
+    def past(s: Side) -> Callable[..., None]:
+        return object.__setattr__
+
     construct = of("C()", C=lambda s: s.classes.Empty)
     for key, title, make in (
         ("read.parameter", "read a parameter", of("m.w2")),
@@ -108,6 +127,9 @@ def single(name: str) -> Iterator[Row]:
         ("write.parameter", "write a parameter", of("m.w2 = v", v=lambda s: s.parameter())),
         ("write.child", "write a child", of("m.child = v", v=lambda s: s.classes.Empty())),
         ("write.plain", "write a plain value", of("m.flag = 2")),
+        ("write.python", "write a plain value, `__setattr__` in Python", in_python("m.flag = 2")),
+        ("write.object", "`object.__setattr__(m, 'flag', 2)`", of("f(m, 'flag', 2)", f=past)),
+        ("write.other", "the same on another object", of("f(o, 'flag', 2)", f=past, o=_other)),
         ("call", "`m(x)`, identity forward", call(0)),
         ("call.hook", "`m(x)` with one forward hook", call(1)),
         ("construct.module", "construct an empty subclass", construct),
@@ -175,6 +197,9 @@ def walks(name: str, label: str, build: Callable[..., Any]) -> Iterator[Row]:
         return
     yield given("load.assign", "`load_state_dict(assign=True)`", "parameter", loading(assign=True))
     yield given("zero_grad", "set gradients, `m.zero_grad()`", "parameter", zeroing)
+    yield row(
+        "zero_grad.none", "`m.zero_grad()`, no gradients", "parameter", lambda m: m.zero_grad()
+    )
     yield row("apply", "`m._apply(identity)`", "parameter", lambda m: m._apply(_identity))
     yield row("deepcopy", "`copy.deepcopy(m)`", "module", copy.deepcopy)
     yield row(
