@@ -7,8 +7,8 @@ namespace modtree {
 
 namespace {
 
-// The class whose methods read and write such a table past what its own class does: a snapshot is
-// no access that it should see. Null for others.
+// The class whose methods read and write such a table past what its own class does, which should
+// not see a snapshot. Null for others.
 PyObject *base_of_odd_table(PyObject *container) {
   if (!PyDict_Check(container) || is_plain_table(container)) {
     return nullptr;

@@ -15,9 +15,8 @@ PyObject *module_getattribute(PyObject *self_obj, PyObject *name);
 PyObject *module_getattr(PyObject *self_obj, PyObject *name);
 
 // Uses the native slot for a class whose __getattr__ and __getattribute__ are Module's own. CPython
-// gives every class below one with a
-// __getattr__ the slow two-step slot; called when an instance is made, so that later patches of the
-// class still win.
+// gives every class below one with a __getattr__ the slow two-step slot. Called when an instance is
+// made, so that later patches of the class still win.
 void install_native_getattro(PyTypeObject *type);
 
 // What object.__getattribute__(module, name) does for a Python class: the class and the instance
@@ -25,7 +24,8 @@ void install_native_getattro(PyTypeObject *type);
 // no such attribute.
 PyObject *own_attribute(ModuleObject *module, PyObject *name);
 
-// Does `hasattr(module, name)` hold? -1 when a getter raises something else than AttributeError.
+// 1 if `hasattr(module, name)` is true, 0 if not, -1 if a getter raises another error than
+// AttributeError.
 int has_attribute(ModuleObject *module, PyObject *name);
 
 }  // namespace modtree

@@ -44,7 +44,7 @@ struct ConvertVisitor {
                 conversion.last_family());
   }
 
-  // May looking for its children, parameters or buffers run Python?
+  // True if looking for its children, parameters or buffers may run Python.
   static bool asks_python(PyObject *module, ClassInfo info) {
     return may_override(as_module(module)) || !as_module(module)->state.initialized ||
            info.overrides_any<Virtual::children, Virtual::named_children, Virtual::getattribute,

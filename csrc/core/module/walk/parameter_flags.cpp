@@ -18,8 +18,8 @@ namespace modtree {
 namespace {
 
 // The parameters of a tree in which nothing runs user code, without references. Goes through the
-// registries in the order of the walk that owns what it uses. All pointers are
-// into a tree that does not change meanwhile.
+// registries in the order of the walk that owns what it uses. All pointers are into a tree that
+// does not change meanwhile.
 class PlainParameters {
 public:
   // Calls visit(family, parameter) -> bool for those of `root` and of all below; one that is
