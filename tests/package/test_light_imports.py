@@ -177,6 +177,16 @@ def test_old_names_of_private_modules_find_the_new_ones():
     assert "modtree._module" in modules
 
 
+def test_pickles_find_functions_that_have_moved():
+    loaded("""
+        import pickle
+        import modtree
+
+        old = pickle.loads(b"cmodtree.nn.functional.basic\\nlayer_norm\\n.")
+        assert old is modtree.nn.functional.layer_norm
+    """)
+
+
 def test_every_public_name_is_there():
     program = """
         import modtree

@@ -5,6 +5,8 @@ vectors, attention.
 
 from __future__ import annotations
 
+from typing import Any
+
 from modtree._C import _result_type as result_type
 from modtree._ops import attention as attention_ops
 from modtree._ops import embedding as embedding_ops
@@ -13,6 +15,7 @@ from modtree._ops.broadcast import broadcast_tensors
 from modtree._ops.generic import rows_of
 from modtree._tensor.grad_mode import no_grad
 from modtree._tensor.tensor import Tensor
+from modtree.nn.functional import normalization
 from modtree.nn.functional._common import need_tensor
 
 __all__ = [
@@ -247,3 +250,9 @@ def _repeat_heads(query: Tensor, kv: Tensor) -> Tensor:
     lead, tail = kv.shape[:-3], kv.shape[-2:]
     spread = kv.unsqueeze(-3).expand(*lead, own, heads // own, *tail)
     return spread.reshape(*lead, heads, *tail)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "layer_norm":  # pickles of earlier versions name it here
+        return normalization.layer_norm
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
