@@ -34,7 +34,7 @@ html_theme = "furo"
 html_title = f"modtree {version}"
 html_copy_source = False
 
-autodoc_typehints = "none"  # nearly all are Any, and the stubs have them
+autodoc_typehints = "none"  # the Args sections say what a function takes
 autodoc_member_order = "bysource"
 autodoc_inherit_docstrings = True
 napoleon_google_docstring = True

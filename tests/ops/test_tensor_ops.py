@@ -526,6 +526,7 @@ CREATION = [
     "m.randint(3, 3, (2,))",
     "m.randperm(5).sort().values",
     "m.scalar_tensor(3)",
+    "m.scalar_tensor(s=3)",
     "m.ones(2, requires_grad=True).requires_grad",
     "m.ones(2, dtype=m.int64, requires_grad=True)",
     "m.tensor([1.0]).new_zeros(2, 3)",

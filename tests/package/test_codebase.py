@@ -318,11 +318,17 @@ def test_targets_stay_with_the_benchmarks():
 @needs_sources
 def test_lines_of_python_have_100_columns():
     """With what ruff overlooks: comments for linters at the end."""
+    made = {
+        ROOT / line.strip("/\n")
+        for line in (ROOT / ".gitignore").read_text().splitlines()
+        if line.endswith(".pyi")
+    }
+    assert len(made) == 3
     wrong = [
         f"{path.relative_to(ROOT)}:{number}"
         for folder in ("python", "tests", "bench", "examples", "docs")
         for path in (ROOT / folder).rglob("*.py*")
-        if path.suffix in {".py", ".pyi"}
+        if path.suffix in {".py", ".pyi"} and path not in made
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         if len(line) > 100
     ]

@@ -71,4 +71,15 @@ def frozen(t: Tensor, scale: float = 1.0) -> Tensor:
 
 
 assert_type(frozen(x), Tensor)
+assert_type(x.sum().item(), int | float | bool)
+loss: float = x.mean().item()
+assert_type(mt.as_dtype("float32"), mt.dtype)
+assert_type(mt.promote_types(mt.int8, mt.float32), mt.dtype)
+assert_type(mt.unique(y), Tensor)
+assert_type(mt.unique(y, return_counts=True), tuple[Tensor, Tensor])
+assert_type(y.unique_consecutive(return_inverse=True), tuple[Tensor, Tensor])
+assert_type(y.new_zeros(2), Tensor)
+assert_type(y.stride(), tuple[int, ...])
+assert_type(y.stride(0), int)
+assert_type(mt.nn.functional.adaptive_max_pool1d(y, 2), Tensor)
 limit: float = mt.finfo(mt.float32).eps

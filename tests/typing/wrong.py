@@ -52,3 +52,6 @@ optim.Adam(net.parameters(), learning_rate=1e-3)  # error: call-arg
 y: Tensor = net.weight.grad  # error: assignment
 mt.manual_seed()  # error: call-arg
 mt.save()  # error: call-arg
+count: str = x.sum().item()  # error: assignment
+F.max_pool2d(x, "2")  # error: arg-type
+x.as_strided(2, "a")  # error: arg-type

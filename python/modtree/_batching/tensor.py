@@ -231,7 +231,7 @@ class BatchedTensor(Tensor):
         return batched(full, self._level)
 
     def _new(self, make: Any, size: Any, kwargs: Any) -> Any:
-        values = super()._new(make, size, kwargs)  # type: ignore[misc]
+        values = super()._new(make, size, kwargs)
         return values if values.requires_grad else self._with_batch(values)
 
 

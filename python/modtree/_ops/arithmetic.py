@@ -5,13 +5,16 @@ addcmul, addcdiv.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from modtree._C import TensorBase, _result_type, fitted_number, kernels
 from modtree._ops.generic import conj, native, no_gradient, pick, select, zeros
 from modtree._ops.registry import define, derive, export, inplace_of, ops, unchanged
+
+if TYPE_CHECKING:
+    from modtree._argument_types import Number, Operand, Tensor
 
 define("add", np.add, promote="arith", operands=2, numpy=np.add, number_edges=2)
 define(
@@ -183,7 +186,7 @@ def scale_factor(name: str, value: Any, dtype: Any) -> Any:
     return bool(value) if kind == "b" else fitted_number(value, dtype)
 
 
-def add(input: Any, other: Any, *, alpha: Any = 1) -> Any:
+def add(input: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
     """input + alpha * other.
 
     Args:
@@ -195,7 +198,7 @@ def add(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     return _add(input, other)
 
 
-def sub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
+def sub(input: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
     """input - alpha * other.
 
     Args:
@@ -209,14 +212,14 @@ def sub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     return _sub(input, other)
 
 
-def add_(self: Any, other: Any, *, alpha: Any = 1) -> Any:
+def add_(self: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
     """self += alpha * other, in place."""
     if type(alpha) is not int or alpha != 1:
         other = _scaled(self, other, alpha)
     return _add.inplace(self, other)
 
 
-def sub_(self: Any, other: Any, *, alpha: Any = 1) -> Any:
+def sub_(self: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
     """self -= alpha * other, in place."""
     if other is True or other is False:
         _refuse_bools()
@@ -225,7 +228,7 @@ def sub_(self: Any, other: Any, *, alpha: Any = 1) -> Any:
     return _sub.inplace(self, other)
 
 
-def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
+def rsub(input: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
     """other - alpha * input.
 
     Args:
@@ -255,7 +258,7 @@ def _trunc_divide(a: Any, b: Any) -> Any:
 define("trunc_divide", _trunc_divide, promote="arith", operands=2, check_zero=True)
 
 
-def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
+def div(input: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
     """input / other; whole quotients with rounding_mode "floor" or "trunc".
 
     Args:
@@ -267,7 +270,7 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
     return _rounded_quotient(input, other, rounding_mode)
 
 
-def div_(self: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
+def div_(self: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
     """self /= other, in place."""
     if rounding_mode is None:
         return _div.inplace(self, other)
@@ -324,7 +327,7 @@ def _weight(input: Any, end: Any, weight: Any) -> Any:
     return weight
 
 
-def lerp(input: Any, end: Any, weight: Any) -> Any:
+def lerp(input: Tensor, end: Tensor, weight: Operand) -> Tensor:
     """input + weight * (end - input).
 
     Args:
@@ -334,7 +337,7 @@ def lerp(input: Any, end: Any, weight: Any) -> Any:
     return ops["lerp"](input, end, _weight(input, end, weight))
 
 
-def lerp_(self: Any, end: Any, weight: Any) -> Any:
+def lerp_(self: Tensor, end: Tensor, weight: Operand) -> Tensor:
     """lerp() in place."""
     return ops["lerp"].inplace(self, end, _weight(self, end, weight))
 
@@ -377,7 +380,7 @@ def _check_quotient(*operands: Any) -> None:
         )
 
 
-def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
+def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
     """input + value * tensor1 * tensor2.
 
     Args:
@@ -388,7 +391,7 @@ def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
     return ops["addcmul"](input, tensor1, tensor2, _factor(value, input, tensor1, tensor2))
 
 
-def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
+def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
     """input + value * tensor1 / tensor2.
 
     Args:
@@ -406,13 +409,13 @@ export("addcmul", addcmul)
 export("addcdiv", addcdiv)
 
 
-def addcmul_(self: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
+def addcmul_(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
     """self += value * tensor1 * tensor2, in place."""
     factor = _factor(value, self, tensor1, tensor2)
     return ops["addcmul"].inplace(self, tensor1, tensor2, factor)
 
 
-def addcdiv_(self: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
+def addcdiv_(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
     """self += value * tensor1 / tensor2, in place."""
     _check_quotient(tensor1, tensor2)
     factor = _factor(value, self, tensor1, tensor2)

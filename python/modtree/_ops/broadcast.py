@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from modtree._ops.generic import as_ints
 from modtree._ops.registry import define, derive, export, ops, unchanged
 from modtree._strides import strided_view
 from modtree._tensor.size import Size
+
+if TYPE_CHECKING:
+    from modtree._argument_types import Sizes, Tensor, Tensors
 
 
 def _expand(x: Any, sizes: Any) -> Any:
@@ -55,7 +58,7 @@ def _expand(x: Any, sizes: Any) -> Any:
 define("expand", _expand, view=True)
 
 
-def expand(input: Any, *sizes: Any, implicit: bool = False) -> Any:
+def expand(input: Tensor, *sizes: int | Sizes, implicit: bool = False) -> Tensor:
     """Dimensions of size 1 repeated without copying; -1 keeps a size.
 
     Args:
@@ -65,7 +68,7 @@ def expand(input: Any, *sizes: Any, implicit: bool = False) -> Any:
     return ops["expand"](input, as_ints(sizes))
 
 
-def expand_as(input: Any, other: Any) -> Any:
+def expand_as(input: Tensor, other: Tensor) -> Tensor:
     """expand() to the shape of other."""
     return ops["expand"](input, tuple(other.shape))
 
@@ -87,7 +90,7 @@ def _refuse_negative(shapes: list[tuple[int, ...]]) -> None:
             common[dim] = size
 
 
-def broadcast_shapes(*shapes: Any) -> Any:
+def broadcast_shapes(*shapes: int | Sizes) -> Size:
     """The shape that tensors of these shapes have together."""
     known = [(s,) if isinstance(s, int) else tuple(as_tuple(s)) for s in shapes]
     _refuse_negative(known)
@@ -100,15 +103,17 @@ def broadcast_shapes(*shapes: Any) -> Any:
         ) from None
 
 
-def broadcast_tensors(*tensors: Any) -> Any:
+def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
     """All tensors expanded to their common shape."""
     shape = tuple(broadcast_shapes(*(x.shape for x in tensors)))
     return tuple(ops["expand"](x, shape) for x in tensors)
 
 
-def meshgrid(*tensors: Any, indexing: str = "ij") -> Any:
+def meshgrid(*tensors: Tensor | Tensors, indexing: str = "ij") -> tuple[Tensor, ...]:
     """Coordinate grids of 1-D tensors: views of them."""
-    items = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
+    items: Any = (
+        tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
+    )
     if not items:
         raise RuntimeError("meshgrid expects a non-empty TensorList")
     if indexing not in ("ij", "xy"):
@@ -134,10 +139,15 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> Any:
     return tuple(g.swapaxes(0, 1) for g in grids) if indexing == "xy" and rank > 1 else tuple(grids)
 
 
+def broadcast_to(input: Tensor, size: Sizes) -> Tensor:
+    """A view with elements repeated along dimensions of size 1."""
+    return ops["expand"](input, as_tuple(size))
+
+
 for _function in (expand, expand_as):
     export(_function.__name__, _function, function=False)
 
-export("broadcast_to", lambda input, size: ops["expand"](input, as_tuple(size)))
+export("broadcast_to", broadcast_to)
 export("broadcast_shapes", broadcast_shapes, method=False)
 export("broadcast_tensors", broadcast_tensors, method=False)
 export("meshgrid", meshgrid, method=False)

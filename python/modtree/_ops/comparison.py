@@ -5,12 +5,15 @@ isclose, allclose, equal.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from modtree._ops.generic import any_of, no_gradient, pick, select
 from modtree._ops.registry import define, derive, export, inplace_of, not_differentiable, ops
+
+if TYPE_CHECKING:
+    from modtree._argument_types import Tensor
 
 _ufunc: Any  # of one type after another
 for _name in ("maximum", "minimum", "fmax", "fmin"):
@@ -52,8 +55,8 @@ for _alias, _name in {
 
 
 def isclose(
-    input: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
-) -> Any:
+    input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Tensor:
     """|input - other| <= atol + rtol * |other|, element-wise.
 
     Args:
@@ -76,7 +79,7 @@ define("isclose", _isclose, promote="same", operands=2)
 
 
 def allclose(
-    input: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+    input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> bool:
     """Are all elements close?
 
@@ -89,7 +92,7 @@ def allclose(
     return bool(isclose(input, other, rtol, atol, equal_nan)._array.all())
 
 
-def equal(input: Any, other: Any) -> bool:
+def equal(input: Tensor, other: Tensor) -> bool:
     """Same shape and same values?"""
     if input.is_meta or other.is_meta:
         raise NotImplementedError("equal() needs values, and a tensor on 'meta' has none")

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from modtree._ops.registry import define, derive, export, ops
+
+if TYPE_CHECKING:
+    from modtree._argument_types import Tensor
 
 
 def _empty(a: Any, b: Any) -> Any:
@@ -36,7 +39,7 @@ for _name, _forward in (("complex", _complex), ("polar", _polar)):
     )
 
 
-def polar(abs: Any, angle: Any) -> Any:  # noqa: A002
+def polar(abs: Tensor, angle: Tensor) -> Tensor:  # noqa: A002
     """Complex numbers of their sizes and angles."""
     return ops["polar"](abs, angle)
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from modtree._C import TensorBase, as_dtype, kernels
 from modtree._ops import masks
 from modtree._ops.generic import native, select
 from modtree._ops.registry import define, derive, export, ops
+
+if TYPE_CHECKING:
+    from modtree._argument_types import Number, Operand, Tensor
 
 
 def _where(condition: Any, a: Any, b: Any) -> Any:
@@ -65,7 +68,11 @@ define(
 _BOOL = {np.dtype(bool), as_dtype(bool)}
 
 
-def where(condition: Any, input: Any = None, other: Any = None) -> Any:
+@overload
+def where(condition: Tensor, input: None = None, other: None = None) -> tuple[Tensor, ...]: ...
+@overload
+def where(condition: Tensor, input: Operand, other: Operand) -> Tensor: ...
+def where(condition: Tensor, input: Operand | None = None, other: Operand | None = None) -> Any:
     """Elements of input where condition holds, else of other; with one argument the indices where
     it holds.
 
@@ -90,7 +97,9 @@ def _check_condition(condition: Any) -> None:
         )
 
 
-def clamp(input: Any, min: Any = None, max: Any = None) -> Any:  # noqa: A002
+def clamp(
+    input: Tensor, min: Tensor | Number | None = None, max: Tensor | Number | None = None
+) -> Tensor:  # noqa: A002
     """Limits values to [min, max]; either may be None.
 
     Args:
@@ -117,7 +126,9 @@ def _of_bools(input: Any, low: Any, high: Any) -> Any:
     return ops["minimum" if low is None else "maximum"]
 
 
-def clamp_(self: Any, min: Any = None, max: Any = None) -> Any:  # noqa: A002
+def clamp_(
+    self: Tensor, min: Tensor | Number | None = None, max: Tensor | Number | None = None
+) -> Tensor:  # noqa: A002
     """Limits values to [min, max], in place."""
     if min is None and max is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
@@ -129,18 +140,38 @@ def clamp_(self: Any, min: Any = None, max: Any = None) -> Any:  # noqa: A002
     return self.copy_(op(self, max if min is None else min))
 
 
+def clamp_min(input: Tensor, min: Tensor | Number) -> Tensor:
+    """Limits values to at least min."""
+    return clamp(input, min=min)
+
+
+def clamp_max(input: Tensor, max: Tensor | Number) -> Tensor:
+    """Limits values to at most max."""
+    return clamp(input, max=max)
+
+
+def clamp_min_(self: Tensor, min: Tensor | Number) -> Tensor:
+    """Limits values to at least min, in place."""
+    return clamp_(self, min=min)
+
+
+def clamp_max_(self: Tensor, max: Tensor | Number) -> Tensor:
+    """Limits values to at most max, in place."""
+    return clamp_(self, max=max)
+
+
 export("where", where)
 export("clamp", clamp)
 export("clip", clamp)
 export("clamp_", clamp_, function=False)
 export("clip_", clamp_, function=False)
-export("clamp_min", lambda input, min: clamp(input, min=min))  # noqa: A006
-export("clamp_max", lambda input, max: clamp(input, max=max))  # noqa: A006
-export("clamp_min_", lambda self, min: clamp_(self, min=min), function=False)
-export("clamp_max_", lambda self, max: clamp_(self, max=max), function=False)
+export("clamp_min", clamp_min)
+export("clamp_max", clamp_max)
+export("clamp_min_", clamp_min_, function=False)
+export("clamp_max_", clamp_max_, function=False)
 
 
-def _where_method(self: Any, condition: Any, other: Any) -> Any:
+def _where_method(self: Tensor, condition: Tensor, other: Operand) -> Tensor:
     """Elements of this tensor where the condition holds, else of other.
 
     Args:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import namedtuple
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from modtree._C import TensorBase, as_dtype, fitted_number, get_default_dtype
 from modtree._ops.generic import rows_of, shared_evenly, wrap_dim
 from modtree._ops.registry import define, derive, export, not_differentiable, ops
 from modtree._ops.sort import check_slices, refuse_keepdim
+
+if TYPE_CHECKING:
+    from modtree._argument_types import Number, Operand, Tensor, ValuesIndices
 
 _mode_result = namedtuple("mode", ["values", "indices"])  # type: ignore[name-match]
 _nanmedian_result = namedtuple("nanmedian", ["values", "indices"])  # type: ignore[name-match]
@@ -65,7 +68,7 @@ define("gcd", np.gcd, promote="arith", operands=2, numpy=np.gcd)
 define("lcm", np.lcm, promote="arith", operands=2, numpy=np.lcm)
 
 
-def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
+def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
     """How often each number from 0 up occurs, or the sums of weights.
 
     Args:
@@ -75,7 +78,7 @@ def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
     return ops["bincount"](input, weights, minlength)
 
 
-def histc(input: Any, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:  # noqa: A002
+def histc(input: Tensor, bins: int = 100, min: Number = 0, max: Number = 0) -> Tensor:  # noqa: A002
     """Counts in bins of equal width from min to max; from the smallest to the largest value where
     both are equal.
 
@@ -91,13 +94,13 @@ def histc(input: Any, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:  # no
 
 
 def searchsorted(
-    sorted_sequence: Any,
-    input: Any,
+    sorted_sequence: Tensor,
+    input: Operand,
     *,
     out_int32: bool = False,
     right: bool = False,
     side: str | None = None,
-) -> Any:
+) -> Tensor:
     """Where values belong in a sorted sequence (or each row's values in its row).
 
     Args:
@@ -132,7 +135,9 @@ def searchsorted(
     return found.to(as_dtype("int32")) if out_int32 else found
 
 
-def bucketize(input: Any, boundaries: Any, *, out_int32: bool = False, right: bool = False) -> Any:
+def bucketize(
+    input: Operand, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
+) -> Tensor:
     """The bucket of each value between sorted boundaries.
 
     Args:
@@ -148,8 +153,8 @@ def bucketize(input: Any, boundaries: Any, *, out_int32: bool = False, right: bo
 
 
 def isin(
-    elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False
-) -> Any:
+    elements: Operand, test_elements: Operand, *, assume_unique: bool = False, invert: bool = False
+) -> Tensor:
     """Which elements are among the test elements?
 
     Args:
@@ -168,18 +173,54 @@ def isin(
     return ops["isin"](elements, test_elements, invert)
 
 
-def is_nonzero(input: Any) -> bool:
+def is_nonzero(input: Tensor) -> bool:
     """The truth of a tensor with one element."""
     return bool(input)
 
 
-def isreal(input: Any) -> Any:
+def isreal(input: Tensor) -> Tensor:
     """Which elements have no imaginary part?"""
     return ops["eq"](input.imag, 0) if input.is_complex() else ops["eq"](input, input).fill_(True)
 
 
+@overload
 def unique_consecutive(
-    input: Any, return_inverse: bool = False, return_counts: bool = False, dim: Any = None
+    input: Tensor,
+    return_inverse: Literal[False] = False,
+    return_counts: Literal[False] = False,
+    dim: int | None = None,
+) -> Tensor: ...
+@overload
+def unique_consecutive(
+    input: Tensor,
+    return_inverse: Literal[False] = False,
+    *,
+    return_counts: Literal[True],
+    dim: int | None = None,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def unique_consecutive(
+    input: Tensor,
+    return_inverse: Literal[True],
+    return_counts: Literal[False] = False,
+    dim: int | None = None,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def unique_consecutive(
+    input: Tensor,
+    return_inverse: Literal[True],
+    return_counts: Literal[True],
+    dim: int | None = None,
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def unique_consecutive(
+    input: Tensor,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Any: ...
+def unique_consecutive(
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
     """Values, or slices along dim, without their repetitions next to each other.
 
@@ -266,7 +307,7 @@ def _taken(name: str, result_type: Any, input: Any, dim: int, keepdim: bool | No
     return result_type(values.squeeze(dim), indices.squeeze(dim))
 
 
-def mode(input: Any, dim: int = -1, keepdim: bool = False) -> Any:
+def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
     """The most frequent value along dim and its last index.
 
     Args:
@@ -276,7 +317,11 @@ def mode(input: Any, dim: int = -1, keepdim: bool = False) -> Any:
     return _taken("mode_indices", _mode_result, input, dim, keepdim)
 
 
-def nanmedian(input: Any, dim: Any = None, keepdim: bool | None = None) -> Any:
+@overload
+def nanmedian(input: Tensor, dim: None = None, keepdim: None = None) -> Tensor: ...
+@overload
+def nanmedian(input: Tensor, dim: int, keepdim: bool | None = None) -> ValuesIndices: ...
+def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool | None = None) -> Any:
     """The median of what is not NaN (the lower one of two); with dim also its index.
 
     Args:
@@ -292,7 +337,13 @@ def nanmedian(input: Any, dim: Any = None, keepdim: bool | None = None) -> Any:
 # -- covariance ------------------------------------------------------------------------------------
 
 
-def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Any:
+def cov(
+    input: Tensor,
+    *,
+    correction: int = 1,
+    fweights: Tensor | None = None,
+    aweights: Tensor | None = None,
+) -> Tensor:
     """The covariance matrix of variables in rows, with observations in columns that may be counted
     or weighted.
 
@@ -314,7 +365,7 @@ def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any 
     x = input if input.ndim == 2 else input.reshape(1, input.numel())
     if not (x.is_floating_point() or x.is_complex()):
         x = x.to(get_default_dtype())
-    weights = None
+    weights: Any = None
     for name, given in (("fweights", fweights), ("aweights", aweights)):
         if given is not None:
             if given.ndim > 1:
@@ -356,7 +407,7 @@ def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any 
     return (product / free).squeeze()  # of one variable a number, also where it is a row
 
 
-def corrcoef(input: Any) -> Any:
+def corrcoef(input: Tensor) -> Tensor:
     """The matrix of Pearson's correlation coefficients of variables in rows.
 
     Shape:

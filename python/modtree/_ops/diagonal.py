@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from modtree._ops.generic import like_first, operation, wrap_dim
 from modtree._ops.registry import define, derive, export, ops
+
+if TYPE_CHECKING:
+    from modtree._argument_types import Tensor
 
 
 def _diag(x: Any, k: int) -> Any:
@@ -50,22 +53,22 @@ define("diag", _diag, meta=_diag_meta)
 define("diagonal_backward", _diagonal_backward, meta=lambda g, shape, *_: (shape, g.dtype))
 
 
-def tril(input: Any, diagonal: int = 0) -> Any:
+def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     """The lower triangle; zeros elsewhere."""
     return ops["tril"](input, diagonal)
 
 
-def triu(input: Any, diagonal: int = 0) -> Any:
+def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     """The upper triangle; zeros elsewhere."""
     return ops["triu"](input, diagonal)
 
 
-def diag(input: Any, diagonal: int = 0) -> Any:
+def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     """The diagonal of a matrix, or a matrix with this diagonal."""
     return ops["diag"](input, diagonal)
 
 
-def diag_embed(input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
+def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """Matrices of zeros whose diagonals are the last dimension of input.
 
     Args:
@@ -84,9 +87,19 @@ def diag_embed(input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> A
     return ops["diagonal_backward"](input, tuple(shape), offset, first, second)
 
 
-def diagflat(input: Any, offset: int = 0) -> Any:
+def diagflat(input: Tensor, offset: int = 0) -> Tensor:
     """A matrix with all elements of input on its diagonal."""
     return ops["diag"](input.reshape(-1), offset)
+
+
+def tril_(self: Tensor, diagonal: int = 0) -> Tensor:
+    """Sets what is above a diagonal to zero, in place."""
+    return ops["tril"].inplace(self, diagonal)
+
+
+def triu_(self: Tensor, diagonal: int = 0) -> Tensor:
+    """Sets what is below a diagonal to zero, in place."""
+    return ops["triu"].inplace(self, diagonal)
 
 
 for _function in (
@@ -97,8 +110,8 @@ for _function in (
     diagflat,
 ):
     export(_function.__name__, _function)
-export("tril_", lambda self, diagonal=0: ops["tril"].inplace(self, diagonal), function=False)
-export("triu_", lambda self, diagonal=0: ops["triu"].inplace(self, diagonal), function=False)
+export("tril_", tril_, function=False)
+export("triu_", triu_, function=False)
 
 # -- derivatives -----------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from modtree._ops.generic import Array, Spec, is_array, rows_of
 from modtree._ops.independent import independent
 from modtree._ops.reduce import norm
 from modtree._ops.registry import define, derive, derive_jointly, export, ops
+
+if TYPE_CHECKING:
+    from modtree._argument_types import Tensor
 
 _MODES = (
     "use_mm_for_euclid_dist_if_necessary",
@@ -65,7 +68,7 @@ define("cdist", _cdist, promote="floating", operands=2, meta=_cdist_meta)
 derive_jointly("cdist", _cdist_gradients, double_backward=True)
 
 
-def cdist(x1: Any, x2: Any, p: Any = 2.0, compute_mode: Any = None) -> Any:
+def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = None) -> Tensor:
     """The p-norm distance of every row of x1 to every row of x2, over leading batch dimensions.
 
     Args:
@@ -156,7 +159,7 @@ _pdist_op = define("pdist", _pdist, meta=_pdist_meta)
 derive("pdist", _pdist_x, double_backward=False)
 
 
-def pdist(input: Any, p: float = 2) -> Any:
+def pdist(input: Tensor, p: float = 2) -> Tensor:
     """The p-norm distances between all pairs of rows: those of the first to the others, then those
     of the second to the ones after it, and so on.
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 import functools
 import math
 import string
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +16,9 @@ from modtree._C import as_dtype, as_tuple
 from modtree._ops.generic import conj, operation, operation_of_list
 from modtree._ops.matrix_product import matmul
 from modtree._ops.registry import define, derive, export, ops
+
+if TYPE_CHECKING:
+    from modtree._argument_types import Tensor
 
 # A label of a dimension is a number: that of its letter, or for what an ellipsis stands for -1, -2,
 # ... from the right.
@@ -246,7 +250,7 @@ define("einsum", _contract_all, operands=-1, meta=_meta)
 _einsum_op = ops["einsum"]
 
 
-def einsum(equation: Any, *operands: Any) -> Any:
+def einsum(equation: str, *operands: Any) -> Tensor:
     """Sums of products, as the equation says: einsum("ij,jk->ik", a, b).
 
     Args:
@@ -290,7 +294,9 @@ def _axes(dims: Any, tensor: Any) -> list[int]:
     return [axis % tensor.ndim for axis in axes]
 
 
-def tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
+def tensordot(
+    a: Tensor, b: Tensor, dims: int | tuple[Sequence[int], Sequence[int]] | list[Sequence[int]] = 2
+) -> Tensor:
     """Sums over pairs of dimensions: the last `dims` of a with the first of b, or those of two
     lists.
 

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from modtree._ops.generic import as_ints, like_first, of_sequence, operation, wrap_dim
 from modtree._ops.registry import define, derive, export, ops
+
+if TYPE_CHECKING:
+    from modtree._argument_types import Ints, Sizes, Tensor
 
 
 def _roll(x: Any, shifts: Any, axis: Any) -> Any:
@@ -25,7 +28,7 @@ define("roll", _roll, meta=like_first)
 define("flip", _flip, meta=like_first)
 
 
-def flip(input: Any, *sizes: Any, dims: Any = None) -> Any:
+def flip(input: Tensor, *sizes: int | Sizes, dims: Ints | None = None) -> Tensor:
     """A copy with dimensions reversed; they are given one by one, as a sequence, or as
     ``dims=``.
 
@@ -36,7 +39,7 @@ def flip(input: Any, *sizes: Any, dims: Any = None) -> Any:
     return ops["flip"](input, as_ints(sizes if dims is None else (dims,)))
 
 
-def roll(input: Any, shifts: Any, dims: Any = None) -> Any:
+def roll(input: Tensor, shifts: Ints, dims: Ints | None = None) -> Tensor:
     """Elements moved along dimensions, those beyond the end coming in at the start.
 
     Args:
@@ -56,7 +59,7 @@ def roll(input: Any, shifts: Any, dims: Any = None) -> Any:
     return ops["roll"](input, moves, tuple(wrap_dim(axis, input.ndim) for axis in axes))
 
 
-def rot90(input: Any, k: int = 1, dims: Any = (0, 1)) -> Any:
+def rot90(input: Tensor, k: int = 1, dims: Sizes = (0, 1)) -> Tensor:
     """Turned by k times 90 degrees in the plane of two dimensions.
 
     Args:
@@ -87,18 +90,19 @@ for _function in (roll, rot90):
     export(_function.__name__, _function)
 
 
-def _mirrored(name: str, dim: int) -> Any:
-    def flipped(input: Any) -> Any:
+def _mirrored(name: str, dim: int, what: str) -> Any:
+    def flipped(input: Tensor) -> Tensor:
         if input.ndim <= dim:
             raise RuntimeError(f"Input must be >= {dim + 1}-d.")
         return flip(input, dim)
 
     flipped.__name__ = flipped.__qualname__ = name
+    flipped.__doc__ = f"The order of {what} reversed."
     return flipped
 
 
-export("fliplr", _mirrored("fliplr", 1))
-export("flipud", _mirrored("flipud", 0))
+export("fliplr", _mirrored("fliplr", 1, "columns"))
+export("flipud", _mirrored("flipud", 0, "rows"))
 
 # -- derivatives -----------------------------------------------------------------------------------
 

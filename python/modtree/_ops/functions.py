@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from modtree._ops.out import FUNCTIONS, taking_out
 from modtree._ops.overridable import overridable_all
 from modtree._ops.registry import functions
+
+if TYPE_CHECKING:
+    from modtree._argument_types import Tensor, memory_format
 
 globals().update(
     {
@@ -17,52 +20,52 @@ globals().update(
 )
 
 
-def is_floating_point(input: Any) -> bool:
+def is_floating_point(input: Tensor) -> bool:
     """Is the dtype a floating one (not complex)?"""
     return input.is_floating_point()
 
 
-def is_complex(input: Any) -> bool:
+def is_complex(input: Tensor) -> bool:
     """Is the dtype complex?"""
     return input.is_complex()
 
 
-def is_signed(input: Any) -> bool:
+def is_signed(input: Tensor) -> bool:
     """Can the dtype hold negative numbers?"""
     return input.is_signed()
 
 
-def is_same_size(input: Any, other: Any) -> bool:
+def is_same_size(input: Tensor, other: Tensor) -> bool:
     """Have both the same shape?"""
     return input.is_same_size(other)
 
 
-def real(input: Any) -> Any:
+def real(input: Tensor) -> Tensor:
     """The real parts of complex numbers, as a view; real tensors themselves."""
     return input.real
 
 
-def imag(input: Any) -> Any:
+def imag(input: Tensor) -> Tensor:
     """The imaginary parts of complex numbers, as a view."""
     return input.imag
 
 
-def get_device(input: Any) -> int:
+def get_device(input: Tensor) -> int:
     """The number of the accelerator that holds the values: -1."""
     return input.get_device()
 
 
-def numel(input: Any) -> int:
+def numel(input: Tensor) -> int:
     """Number of elements."""
     return input.numel()
 
 
-def clone(input: Any, *, memory_format: Any = None) -> Any:
+def clone(input: Tensor, *, memory_format: memory_format | None = None) -> Tensor:
     """A copy with memory of its own."""
     return input.clone() if memory_format is None else input.clone(memory_format=memory_format)
 
 
-def detach(input: Any) -> Any:
+def detach(input: Tensor) -> Tensor:
     """A new handle of the same memory that needs no gradient."""
     return input.detach()
 

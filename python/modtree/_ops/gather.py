@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from modtree._ops.indices import (
     sum_at,
 )
 from modtree._ops.registry import define, derive, export, ops
+
+if TYPE_CHECKING:
+    from modtree._argument_types import Number, Tensor
 
 
 def _gather(x: Any, axis: int, index: Any) -> Any:
@@ -136,7 +139,7 @@ define("gather_backward", _gather_backward, meta=shape_given)
 define("scatter", _scatter, meta=like_first)
 
 
-def gather(input: Any, dim: int, index: Any) -> Any:
+def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """input[i][index[i][j]] for dim 1, and so on.
 
     Args:
@@ -146,7 +149,7 @@ def gather(input: Any, dim: int, index: Any) -> Any:
     return ops["gather"](input, dim, index)
 
 
-def take_along_dim(input: Any, indices: Any, dim: Any = None) -> Any:
+def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
     """gather() whose other dimensions broadcast; of the flattened input without a dim.
 
     Args:
@@ -189,8 +192,14 @@ def _values(input: Any, src: Any, value: Any) -> Any:
 
 
 def scatter(
-    input: Any, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: Any = None
-) -> Any:
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Tensor | Number | None = None,
+    *,
+    value: Number | None = None,
+    reduce: str | None = None,
+) -> Tensor:
     """A copy with the values of src put where index says.
 
     Args:
@@ -204,8 +213,14 @@ def scatter(
 
 
 def scatter_(
-    self: Any, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: Any = None
-) -> Any:
+    self: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Tensor | Number | None = None,
+    *,
+    value: Number | None = None,
+    reduce: str | None = None,
+) -> Tensor:
     """Puts the values of src where index says.
 
     Args:
@@ -218,7 +233,7 @@ def scatter_(
     return ops["scatter"].inplace(self, dim, index, _values(self, src, value), reduce)
 
 
-def scatter_add(input: Any, dim: int, index: Any, src: Any) -> Any:
+def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """A copy with the values of src added where index says.
 
     Args:
@@ -229,7 +244,7 @@ def scatter_add(input: Any, dim: int, index: Any, src: Any) -> Any:
     return ops["scatter"](input, dim, index, src, "add")
 
 
-def scatter_add_(self: Any, dim: int, index: Any, src: Any) -> Any:
+def scatter_add_(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """Adds the values of src where index says.
 
     Args:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from modtree._C import TensorBase, as_tuple, from_array
 from modtree._ops import masks
 from modtree._ops.registry import ops
 from modtree._type_names import no_tensor
+
+if TYPE_CHECKING:
+    from modtree._argument_types import Ints, Tensor
 
 # Below this size a filled copy costs less than NumPy's broadcast_to().
 _COPY_BELOW = 4096
@@ -38,7 +41,7 @@ def of_sequence(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     sequence.
     """
 
-    def function(input: Any, dims: Any) -> Any:
+    def function(input: Tensor, dims: Ints) -> Tensor:
         if not isinstance(dims, (tuple, list)):
             raise TypeError(
                 f"{name}(): argument 'dims' (position 2) must be tuple of ints, not "

@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from modtree._ops.decompositions import _check
 from modtree._ops.linalg_functions.factors import return_type
 from modtree._ops.registry import define, derive, export, ops
+
+if TYPE_CHECKING:
+    from modtree._argument_types import Tensor
 
 __all__ = ["geqrf", "householder_product"]
 
@@ -36,7 +39,7 @@ define("geqrf", _geqrf, meta=_geqrf_meta)
 derive("geqrf", _geqrf_back)
 
 
-def geqrf(input: Any) -> Any:
+def geqrf(input: Tensor) -> Tensor:
     """The QR decomposition as LAPACK keeps it: R in the upper triangle of ``a``, below it the
     reflections, whose factors are ``tau``; :func:`householder_product` makes Q of both.
 
@@ -89,7 +92,7 @@ def _check_product(a: Any, tau: Any) -> None:
         raise RuntimeError(f"{name}: tau dtype {tau.dtype} does not match input dtype {a.dtype}")
 
 
-def _orgqr(input: Any, tau: Any) -> Any:
+def _orgqr(input: Tensor, tau: Tensor) -> Tensor:
     """The other name of :func:`householder_product`."""
     return householder_product(input, tau)
 

@@ -8,7 +8,7 @@ parameter term by term (DLMF 8.7 and 8.9). They end when no element changes any 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from modtree import _C
 from modtree._ops.generic import any_of, operation, pick
 from modtree._ops.registry import define, derive, export, ops
 from modtree._ops.special import written_after
+
+if TYPE_CHECKING:
+    from modtree._argument_types import Operand, Tensor
 
 __all__ = ["gamma_slope"]
 
@@ -185,14 +188,14 @@ define(
 )
 
 
-def igamma(input: Any, other: Any) -> Any:
+def igamma(input: Tensor, other: Operand) -> Tensor:
     """The lower incomplete gamma function, regularized: the probability that a gamma-distributed
     number of concentration ``input`` is below ``other``.
     """
     return ops["igamma"](input, other)
 
 
-def igammac(input: Any, other: Any) -> Any:
+def igammac(input: Tensor, other: Operand) -> Tensor:
     """The upper incomplete gamma function, regularized: 1 - igamma(input, other)."""
     return ops["igammac"](input, other)
 

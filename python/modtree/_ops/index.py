@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from modtree._ops.indices import (
     sum_slices,
 )
 from modtree._ops.registry import define, derive, export, ops
+
+if TYPE_CHECKING:
+    from modtree._argument_types import Tensor
 
 
 def _is_index_array(part: Any) -> bool:
@@ -113,7 +116,12 @@ define(
 )
 
 
-def index_put(input: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
+def index_put(
+    input: Tensor,
+    indices: tuple[Tensor | None, ...] | list[Tensor | None],
+    values: Tensor,
+    accumulate: bool = False,
+) -> Tensor:
     """A copy with values put (or added) at the elements that the index tensors name.
 
     Args:
@@ -125,7 +133,12 @@ def index_put(input: Any, indices: Any, values: Any, accumulate: bool = False) -
     return ops["index_put"](input, _masked(indices), values, accumulate)
 
 
-def index_put_(self: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
+def index_put_(
+    self: Tensor,
+    indices: tuple[Tensor | None, ...] | list[Tensor | None],
+    values: Tensor,
+    accumulate: bool = False,
+) -> Tensor:
     """Puts (or adds) values at the elements that the index tensors name.
 
     Args:
@@ -170,7 +183,7 @@ def _check_values(
         )
 
 
-def select_scatter(input: Any, src: Any, dim: int, index: int) -> Any:
+def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """A copy with src in place of one index of one dimension.
 
     Args:
@@ -183,8 +196,13 @@ def select_scatter(input: Any, src: Any, dim: int, index: int) -> Any:
 
 
 def slice_scatter(
-    input: Any, src: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
-) -> Any:
+    input: Tensor,
+    src: Tensor,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+) -> Tensor:
     """A copy with src in place of a slice of one dimension.
 
     Args:
@@ -213,7 +231,9 @@ def _put_whole(name: str, input: Any, place: Any, src: Any) -> Any:
     return ops["index_put"](input, place, src)
 
 
-def diagonal_scatter(input: Any, src: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+def diagonal_scatter(
+    input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Tensor:
     """A copy with src in place of a diagonal.
 
     Args:
@@ -241,7 +261,7 @@ def diagonal_scatter(input: Any, src: Any, offset: int = 0, dim1: int = 0, dim2:
     return ops["index_put"](input, tuple(place), src)
 
 
-def put(input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
+def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """A copy with values put (or added) at indices counted over all elements.
 
     Args:

@@ -6,7 +6,7 @@ names.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from modtree._ops.indices import (
     sum_slices,
 )
 from modtree._ops.registry import define, derive, export, ops
+
+if TYPE_CHECKING:
+    from modtree._argument_types import Number, Tensor
 
 
 def _index_select(x: Any, axis: int, index: Any) -> Any:
@@ -136,7 +139,7 @@ define("index_add", _index_add, meta=like_first)
 define("index_copy", _index_copy, meta=like_first)
 
 
-def index_select(input: Any, dim: int, index: Any) -> Any:
+def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices of a dimension that index names.
 
     Args:
@@ -146,7 +149,9 @@ def index_select(input: Any, dim: int, index: Any) -> Any:
     return ops["index_select"](input, dim, index)
 
 
-def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
+def index_add(
+    input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1
+) -> Tensor:
     """A copy with slices of source added to the slices that index names.
 
     Args:
@@ -158,7 +163,9 @@ def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) 
     return ops["index_add"](input, dim, index, source, alpha)
 
 
-def index_add_(self: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
+def index_add_(
+    self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1
+) -> Tensor:
     """Adds slices of source to the slices that index names.
 
     Args:
@@ -170,7 +177,7 @@ def index_add_(self: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) 
     return ops["index_add"].inplace(self, dim, index, source, alpha)
 
 
-def index_copy(input: Any, dim: int, index: Any, source: Any) -> Any:
+def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """A copy with other slices where index says.
 
     Args:
@@ -181,7 +188,7 @@ def index_copy(input: Any, dim: int, index: Any, source: Any) -> Any:
     return ops["index_copy"](input, dim, index, _not_scalar(input, index, source))
 
 
-def index_copy_(self: Any, dim: int, index: Any, source: Any) -> Any:
+def index_copy_(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """Replaces the slices that index names.
 
     Args:
@@ -192,7 +199,7 @@ def index_copy_(self: Any, dim: int, index: Any, source: Any) -> Any:
     return ops["index_copy"].inplace(self, dim, index, _not_scalar(self, index, source))
 
 
-def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
+def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -> Tensor:
     """A copy with one value in the slices that index names.
 
     Args:
@@ -204,7 +211,7 @@ def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
     return ops["index_copy"](input, dim, index, _one_value(input, value))
 
 
-def index_fill_(self: Any, dim: int, index: Any, value: Any) -> Any:
+def index_fill_(self: Tensor, dim: int, index: Tensor, value: Tensor | Number) -> Tensor:
     """Fills the slices that index names.
 
     Args:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from modtree._ops.broadcast import meshgrid
 from modtree._ops.generic import operation, wrap_dim, zeros_of
 from modtree._ops.registry import define, derive, export, ops
 from modtree._ops.shape import atleast
+
+if TYPE_CHECKING:
+    from modtree._argument_types import Tensor, Tensors
 
 
 def _cat_meta(items: Any, axis: int) -> Any:
@@ -63,7 +66,7 @@ define("cat", _cat, promote="arith", operands=-1, meta=_cat_meta)
 define("stack", _stack, promote="arith", operands=-1, meta=_stack_meta)
 
 
-def cat(tensors: Any, dim: int = 0, *, axis: Any = None) -> Any:
+def cat(tensors: Tensors, dim: int = 0, *, axis: int | None = None) -> Tensor:
     """Joins tensors along a dimension.
 
     Args:
@@ -78,7 +81,7 @@ def cat(tensors: Any, dim: int = 0, *, axis: Any = None) -> Any:
     return ops["cat"](tensors, dim if axis is None else axis)
 
 
-def stack(tensors: Any, dim: int = 0) -> Any:
+def stack(tensors: Tensors, dim: int = 0) -> Tensor:
     """Joins tensors along a new dimension."""
     return ops["stack"](tensors if isinstance(tensors, (list, tuple)) else list(tensors), dim)
 
@@ -90,23 +93,23 @@ def _some(name: str, tensors: Any) -> list[Any]:
     return items
 
 
-def hstack(tensors: Any) -> Any:
+def hstack(tensors: Tensors) -> Tensor:
     """Joins along the second dimension; 1-D tensors along the only one."""
     items = _atleast_1d(_some("hstack", tensors))
     return cat(items, 0 if items[0].ndim == 1 else 1)
 
 
-def vstack(tensors: Any) -> Any:
+def vstack(tensors: Tensors) -> Tensor:
     """Joins along the first dimension; 1-D tensors as rows."""
     return cat(_atleast_2d(_some("vstack", tensors)), 0)
 
 
-def dstack(tensors: Any) -> Any:
+def dstack(tensors: Tensors) -> Tensor:
     """Joins along the third dimension."""
     return cat(_atleast_3d(_some("dstack", tensors)), 2)
 
 
-def column_stack(tensors: Any) -> Any:
+def column_stack(tensors: Tensors) -> Tensor:
     """Joins along the second dimension; 1-D tensors as columns."""
     if not tensors:
         raise RuntimeError("column_stack expects a non-empty TensorList")
@@ -116,7 +119,7 @@ def column_stack(tensors: Any) -> Any:
 _atleast_1d, _atleast_2d, _atleast_3d = atleast(1), atleast(2), atleast(3)
 
 
-def block_diag(*tensors: Any) -> Any:
+def block_diag(*tensors: Tensor) -> Tensor:
     """The tensors as blocks along the diagonal of a matrix of zeros."""
     kind = _result_type(*tensors)
     items = _atleast_2d([t.to(kind) for t in tensors])
@@ -134,7 +137,7 @@ def block_diag(*tensors: Any) -> Any:
     return cat(rows, 0)
 
 
-def cartesian_prod(*tensors: Any) -> Any:
+def cartesian_prod(*tensors: Tensor) -> Tensor:
     """All tuples of one element of each 1-D tensor."""
     for tensor in tensors:
         if tensor.ndim != 1:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from modtree._ops.generic import adjoint, conj, operation, operation_of_list
 from modtree._ops.matrix_product import matmul
 from modtree._ops.registry import define, derive, export, ops
 from modtree._ops.signatures import like
+
+if TYPE_CHECKING:
+    from modtree._argument_types import Number, Tensor
 
 
 def _matmul(a: Any, b: Any) -> Any:
@@ -119,13 +122,13 @@ def _need(name: str, ndim: int, *tensors: Any) -> None:
             )
 
 
-def mm(input: Any, mat2: Any) -> Any:
+def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """The product of two matrices."""
     _need("mm", 2, input, mat2)
     return _mm(input, mat2)
 
 
-def bmm(input: Any, mat2: Any) -> Any:
+def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """Products of two batches of matrices."""
     _need("bmm", 3, input, mat2)
     if input.size(0) != mat2.size(0):
@@ -137,7 +140,7 @@ def bmm(input: Any, mat2: Any) -> Any:
     return _mm(input, mat2)
 
 
-def mv(input: Any, vec: Any) -> Any:
+def mv(input: Tensor, vec: Tensor) -> Tensor:
     """A matrix times a vector."""
     if input.ndim == 0:
         raise IndexError("mv: expected a matrix, but got a tensor without dimensions")
@@ -203,7 +206,9 @@ def _check_batches(batch1: Any, batch2: Any) -> None:
             )
 
 
-def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def addmm(
+    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1
+) -> Tensor:
     """beta * input + alpha * mat1 @ mat2.
 
     Args:
@@ -215,7 +220,9 @@ def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) ->
     return _added("addmm", input, beta, alpha, (mat1, mat2), mm(mat1, mat2))
 
 
-def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def baddbmm(
+    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1
+) -> Tensor:
     """beta * input + alpha * batch1 @ batch2.
 
     Args:
@@ -228,7 +235,9 @@ def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any =
     return _added("baddbmm", input, beta, alpha, (batch1, batch2), bmm(batch1, batch2))
 
 
-def addmv(input: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def addmv(
+    input: Tensor, mat: Tensor, vec: Tensor, *, beta: Number = 1, alpha: Number = 1
+) -> Tensor:
     """beta * input + alpha * mat @ vec.
 
     Args:
@@ -240,7 +249,7 @@ def addmv(input: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1) -> A
     return _added("addmv", input, beta, alpha, (mat, vec), _mv(mat, vec))
 
 
-def cross(input: Any, other: Any, dim: Any = None) -> Any:
+def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     """The cross product of 3-vectors along dim (the first dimension of size 3 when none is
     given).
 
@@ -255,7 +264,9 @@ def cross(input: Any, other: Any, dim: Any = None) -> Any:
     return ops["cross"](input, other, dim)
 
 
-def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def addbmm(
+    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1
+) -> Tensor:
     """beta * input + alpha * the sum of batch1 @ batch2 over the batch.
 
     Args:
@@ -268,7 +279,9 @@ def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 
     return _added("addbmm", input, beta, alpha, (batch1, batch2), bmm(batch1, batch2).sum(0))
 
 
-def addr(input: Any, vec1: Any, vec2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def addr(
+    input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: Number = 1
+) -> Tensor:
     """beta * input + alpha * the outer product of vec1 and vec2.
 
     Args:
@@ -284,7 +297,7 @@ def addr(input: Any, vec1: Any, vec2: Any, *, beta: Any = 1, alpha: Any = 1) -> 
     return _plus(input.to(kind), beta, _scaled(product, alpha))
 
 
-def inner(input: Any, other: Any) -> Any:
+def inner(input: Tensor, other: Tensor) -> Tensor:
     """Products summed over the last dimension of both."""
     if input.ndim == 0 or other.ndim == 0:
         return input * other
@@ -299,7 +312,7 @@ def inner(input: Any, other: Any) -> Any:
     return tensordot(input, other, ([-1], [-1]))
 
 
-def kron(input: Any, other: Any) -> Any:
+def kron(input: Tensor, other: Tensor) -> Tensor:
     """Kronecker product: blocks of other, one for each element of input, times that element."""
     rank = max(input.ndim, other.ndim)
     first = (1,) * (rank - input.ndim) + tuple(input.shape)
@@ -309,7 +322,7 @@ def kron(input: Any, other: Any) -> Any:
     return product.reshape([a * b for a, b in zip(first, second, strict=True)])
 
 
-def vdot(input: Any, other: Any) -> Any:
+def vdot(input: Tensor, other: Tensor) -> Tensor:
     """The dot product of two vectors, the first one conjugated."""
     return ops["dot"](input.conj() if input.is_complex() else input, other)
 
@@ -337,13 +350,16 @@ for _function in (addmv, addbmm, addr, baddbmm):
     _in_place.__doc__ = f"{_function.__name__}() in place."
     export(_in_place.__name__, like(_in_place, _function), function=False)
 export("trace", ops["trace"])
-export(
-    "addmm_",
-    lambda self, mat1, mat2, *, beta=1, alpha=1: self.copy_(
-        addmm(self, mat1, mat2, beta=beta, alpha=alpha)
-    ),
-    function=False,
-)
+
+
+def addmm_(
+    self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1
+) -> Tensor:
+    """self = beta * self + alpha * mat1 @ mat2, in place."""
+    return self.copy_(addmm(self, mat1, mat2, beta=beta, alpha=alpha))
+
+
+export("addmm_", addmm_, function=False)
 
 
 # -- derivatives -----------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from modtree._C import TensorBase, as_dtype, fitted_number, own_index
 from modtree._ops import masks
 from modtree._ops.generic import operation, select
 from modtree._ops.registry import define, derive, export, not_differentiable, ops
+
+if TYPE_CHECKING:
+    from modtree._argument_types import Number, Tensor
 
 _BOOL = {np.dtype(bool), as_dtype(bool)}
 
@@ -91,7 +94,7 @@ define(
 define("nonzero_tuple", lambda x: np.nonzero(np.atleast_1d(x)))
 
 
-def masked_fill(input: Any, mask: Any, value: Any) -> Any:
+def masked_fill(input: Tensor, mask: Tensor, value: Tensor | Number) -> Tensor:
     """input with value where mask holds.
 
     Args:
@@ -101,7 +104,7 @@ def masked_fill(input: Any, mask: Any, value: Any) -> Any:
     return ops["masked_fill"](input, mask, value)
 
 
-def masked_fill_(self: Any, mask: Any, value: Any) -> Any:
+def masked_fill_(self: Tensor, mask: Tensor, value: Tensor | Number) -> Tensor:
     """Sets the elements where mask holds, in place.
 
     Args:
@@ -130,7 +133,7 @@ def _fill_expanded(tensor: Any, mask: Any, value: Any) -> None:
     ops["masked_fill"].inplace(part, mask, value)
 
 
-def masked_scatter(input: Any, mask: Any, source: Any) -> Any:
+def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """A copy with the elements of source, in order, where mask holds.
 
     Args:
@@ -140,17 +143,21 @@ def masked_scatter(input: Any, mask: Any, source: Any) -> Any:
     return ops["masked_scatter"](input, mask, source)
 
 
-def masked_scatter_(self: Any, mask: Any, source: Any) -> Any:
+def masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """Puts the elements of source, in order, where mask holds."""
     return ops["masked_scatter"].inplace(self, mask, source)
 
 
-def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
+@overload
+def nonzero(input: Tensor, *, as_tuple: Literal[False] = False) -> Tensor: ...
+@overload
+def nonzero(input: Tensor, *, as_tuple: Literal[True]) -> tuple[Tensor, ...]: ...
+def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """The indices of elements that are not zero."""
     return ops["nonzero_tuple"](input) if as_tuple else ops["nonzero"](input)
 
 
-def argwhere(input: Any) -> Any:
+def argwhere(input: Tensor) -> Tensor:
     """The indices of elements that are not zero, one row for each."""
     return ops["nonzero"](input)
 

@@ -5,7 +5,8 @@ how values are kept.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from modtree import _C
 from modtree._C import as_tuple
@@ -14,8 +15,11 @@ from modtree._ops.signatures import signature
 from modtree._tensor.layouts import preserve_format
 from modtree._tensor.memory_formats import check_format, in_format, in_order_of
 
+if TYPE_CHECKING:
+    from modtree._argument_types import Number, Sizes, Tensor, memory_format
 
-def fill_diagonal_(self: Any, fill_value: Any, wrap: bool = False) -> Any:
+
+def fill_diagonal_(self: Tensor, fill_value: Number, wrap: bool = False) -> Tensor:
     """Sets the elements whose indices are equal, in place.
 
     Args:
@@ -44,7 +48,7 @@ def fill_diagonal_(self: Any, fill_value: Any, wrap: bool = False) -> Any:
     return self
 
 
-def sum_to_size(self: Any, *size: Any) -> Any:
+def sum_to_size(self: Tensor, *size: int | Sizes) -> Tensor:
     """The sums over what broadcasting from ``size`` would repeat: the opposite of ``expand``.
 
     Raises:
@@ -61,7 +65,7 @@ def sum_to_size(self: Any, *size: Any) -> Any:
     return self.sum(summed, keepdim=True).reshape(target) if summed else self
 
 
-def map_(self: Any, tensor: Any, callable: Any) -> Any:
+def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
     """Replaces each element a by ``callable(a, b)``, b from another tensor that broadcasts, in
     place.
     """
@@ -73,7 +77,9 @@ def map_(self: Any, tensor: Any, callable: Any) -> Any:
     return self.copy_(with_values)
 
 
-def resize_as_(self: Any, the_template: Any, *, memory_format: Any = None) -> Any:
+def resize_as_(
+    self: Tensor, the_template: Tensor, *, memory_format: memory_format | None = None
+) -> Tensor:
     """resize_() to the shape of another tensor, and to a format (by default its)."""
     check_format("resize_as_", memory_format, or_none=True)
     if self.shape != the_template.shape:
@@ -86,7 +92,7 @@ def resize_as_(self: Any, the_template: Any, *, memory_format: Any = None) -> An
 
 
 def _itself(name: str, text: str) -> Any:
-    def method(self: Any, *_: Any, **__: Any) -> Any:
+    def method(self: Tensor, *_: Any, **__: Any) -> Tensor:
         return self
 
     method.__name__ = method.__qualname__ = name
@@ -96,7 +102,7 @@ def _itself(name: str, text: str) -> Any:
 
 
 def _always(name: str, answer: bool) -> Any:
-    def method(self: Any) -> bool:
+    def method(self: Tensor) -> bool:
         return answer
 
     method.__name__ = method.__qualname__ = name
@@ -116,10 +122,13 @@ for _name in ("resolve_conj", "resolve_neg"):
     export(_name, _itself(_name, "The tensor, whose values are in its memory as they are."))
 for _name in ("is_conj", "is_neg", "is_distributed"):
     export(_name, _always(_name, False))
-export(
-    "is_cpu",
-    property(lambda self: not self.is_meta, doc="Are the values in main memory?"),
-    function=False,
-)
+
+
+def _is_cpu(self: Tensor) -> bool:
+    """Are the values in main memory?"""
+    return not self.is_meta
+
+
+export("is_cpu", property(_is_cpu), function=False)
 for _name in ("is_xpu", "is_nested", "is_mkldnn"):
-    export(_name, property(lambda self: False, doc="False, for every tensor."), function=False)
+    export(_name, property(_always(_name, False)), function=False)

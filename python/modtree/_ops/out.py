@@ -177,11 +177,14 @@ def write(name: str, rule: str, result: Any, out: Any) -> Any:
 
 def _signature(function: Any) -> inspect.Signature:
     """The signature with `out` behind the other parameters."""
-    parameters = list(inspect.signature(function).parameters.values())
-    own = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Any)
+    signature = inspect.signature(function)
+    parameters = list(signature.parameters.values())
+    kinds = {"Tensor": "Tensor | None", "Any": "Tensor | Tensors | None"}
+    kind = kinds.get(signature.return_annotation, "Tensors | None")
+    own = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
     last = parameters[-1:] if parameters[-1:] and parameters[-1].kind is own.VAR_KEYWORD else []
     first = parameters[: len(parameters) - len(last)]
-    return inspect.Signature([*first, own, *last])
+    return signature.replace(parameters=[*first, own, *last])
 
 
 _OUT_HELP = "    out: Where the result is written, a tensor; several results into a tuple of them."

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from modtree._ops.generic import as_ints, of_sequence, operation, wrap_dim
 from modtree._ops.registry import define, derive, export, ops
+
+if TYPE_CHECKING:
+    from modtree._argument_types import Ints, Sizes, Tensor
 
 define("permute", np.ndarray.transpose, view=True)
 define("swapaxes", np.ndarray.swapaxes, view=True)
@@ -18,7 +21,7 @@ define("movedim", np.moveaxis, view=True)
 _swapaxes = ops["swapaxes"]
 
 
-def permute(input: Any, *dims: Any) -> Any:
+def permute(input: Tensor, *dims: int | Sizes) -> Tensor:
     """The dimensions in another order."""
     order = as_ints(dims)
     if len(order) != input.ndim:
@@ -31,7 +34,7 @@ def permute(input: Any, *dims: Any) -> Any:
     return ops["permute"](input, order)
 
 
-def transpose(input: Any, dim0: int, dim1: int) -> Any:
+def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two dimensions exchanged.
 
     Args:
@@ -43,14 +46,14 @@ def transpose(input: Any, dim0: int, dim1: int) -> Any:
     return _swapaxes(input, dim0, dim1)
 
 
-def t(input: Any) -> Any:
+def t(input: Tensor) -> Tensor:
     """The transpose of a matrix; vectors and scalars as they are."""
     if input.ndim > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {input.ndim}D")
     return ops["permute"](input)
 
 
-def movedim(input: Any, source: Any, destination: Any) -> Any:
+def movedim(input: Tensor, source: Ints, destination: Ints) -> Tensor:
     """Moves dimensions to other positions.
 
     Args:
@@ -69,7 +72,8 @@ def movedim(input: Any, source: Any, destination: Any) -> Any:
             f"contain the same number of dims as destination ({list(destination)} dims)"
         )
     if input.ndim == 0:
-        for dim in (*source, *destination) if sequence else (source, destination):
+        both: Any = (source, destination)
+        for dim in (*both[0], *both[1]) if sequence else both:
             wrap_dim(dim, 0)
         return input[...]
     return ops["movedim"](input, source, destination)
@@ -82,7 +86,14 @@ for _function in (transpose, t, movedim):
 export("swapaxes", transpose)
 export("swapdims", transpose)
 export("moveaxis", movedim)
-export("adjoint", lambda input: input.mH)
+
+
+def adjoint(input: Tensor) -> Tensor:
+    """The conjugate transposes of matrices."""
+    return input.mH
+
+
+export("adjoint", adjoint)
 
 
 # -- derivatives -----------------------------------------------------------------------------------

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from modtree._ops.generic import (
     wrap_dim,
 )
 from modtree._ops.registry import define, derive, export, not_differentiable, ops
+
+if TYPE_CHECKING:
+    from modtree._argument_types import DType, Number, Sizes, Tensor
 
 SCALAR_NAMES = {"b": "Bool", "i": "Long", "u": "Byte"}
 
@@ -229,13 +232,13 @@ def reduction(name: str) -> Any:
     if has_dtype:
 
         def reduce(
-            input: Any,
-            dim: Any = None,
+            input: Tensor,
+            dim: int | Sizes | None = None,
             keepdim: bool = False,
             *,
-            dtype: Any = None,
-            axis: Any = None,
-        ) -> Any:
+            dtype: DType | None = None,
+            axis: int | Sizes | None = None,
+        ) -> Tensor:
             dim = axis if dim is None else dim
             if dim is None and dtype is None and not keepdim:
                 return op(input)
@@ -246,8 +249,12 @@ def reduction(name: str) -> Any:
     else:
 
         def reduce(  # type: ignore[misc]
-            input: Any, dim: Any = None, keepdim: bool = False, *, axis: Any = None
-        ) -> Any:
+            input: Tensor,
+            dim: int | Sizes | None = None,
+            keepdim: bool = False,
+            *,
+            axis: int | Sizes | None = None,
+        ) -> Tensor:
             dim = axis if dim is None else dim
             if is_arg and input._array.dtype.kind == "b":
                 raise RuntimeError(f"{name}(): does not support bool input: convert with .int()")
@@ -267,8 +274,12 @@ for _name in ("sum", "prod", "mean", "amax", "amin", "all", "any", "logsumexp"):
 
 
 def norm(
-    input: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None
-) -> Any:
+    input: Tensor,
+    p: Number | str | None = "fro",
+    dim: int | Sizes | None = None,
+    keepdim: bool = False,
+    dtype: DType | None = None,
+) -> Tensor:
     """The p-norm over dim, or of all elements as one vector.
 
     Args:
@@ -334,7 +345,7 @@ def _need_identity(input: Any, axis: Any, p: float) -> None:
         )
 
 
-def count_nonzero(input: Any, dim: Any = None) -> Any:
+def count_nonzero(input: Tensor, dim: int | Sizes | None = None) -> Tensor:
     """How many elements are not zero."""
     return ops["count_nonzero"](input, axis=axis_of(input, dim))
 

@@ -13,11 +13,14 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from modtree._C import Op, Overridable, _install
 from modtree._ops import refused, signatures
 from modtree._ops.overridable import overridable, overridable_property
+
+if TYPE_CHECKING:
+    from modtree._argument_types import Tensor
 
 __all__ = [
     "by_function",
@@ -94,7 +97,9 @@ def define(
     if promote != "none":  # others are parts of functions, whose dtypes export() limits
         op._limit(*refused.limits_of(name))
     if parameters is not None:
-        op.__text_signature__ = f"({parameters}, /)"  # what inspect asks a method descriptor for
+        op.__text_signature__ = (
+            f"({signatures.untyped(parameters)}, /)"  # what inspect asks a method descriptor for
+        )
     ops[name] = op
     if record is not None:
         recording[name] = record
@@ -244,8 +249,6 @@ def export(name: str, value: Any, *, method: bool = True, function: bool = True)
     # A property has the name of its getter from CPython 3.13 on, and cannot be given another.
     if isinstance(value, FunctionType) and value.__name__ == "<lambda>":
         value.__name__ = value.__qualname__ = name
-    if value.__doc__ is None:
-        value.__doc__ = signatures.HELP.get(name)
     value = overridable_property(value) if isinstance(value, property) else overridable(value)
     # What meets in one dtype first is limited by this one, in the operation.
     limits = refused.limits_of(name) if name.rstrip("_") not in refused.MEETING else (0,)
@@ -261,7 +264,7 @@ def inplace_of(op: Op) -> Callable[..., Any]:
     """The method that writes the result of an operation into its first argument."""
     write = op.inplace
 
-    def method(self: Any, *args: Any) -> Any:
+    def method(self: Tensor, *args: Any) -> Tensor:
         return write(self, *args)
 
     method.__name__ = method.__qualname__ = op.__name__ + "_"

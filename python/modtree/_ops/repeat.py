@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from modtree._C import TensorBase, from_array
 from modtree._ops.generic import Array, as_ints, of_sequence, operation, wrap_dim, zeros_of
 from modtree._ops.registry import define, derive, export, ops
+
+if TYPE_CHECKING:
+    from modtree._argument_types import Sizes, Tensor
 
 _MOST = np.iinfo(np.intp).max
 
@@ -91,20 +94,24 @@ define(
 )
 
 
-def repeat(input: Any, *sizes: Any) -> Any:
+def repeat(input: Tensor, *sizes: int | Sizes) -> Tensor:
     """A copy repeated along each dimension."""
     return ops["repeat"](input, as_ints(sizes))
 
 
-def tile(input: Any, *dims: Any) -> Any:
+def tile(input: Tensor, *dims: int | Sizes) -> Tensor:
     """repeat() that fills in leading ones."""
     counts = as_ints(dims)
     return ops["repeat"](input, (1,) * (input.ndim - len(counts)) + counts)
 
 
 def repeat_interleave(
-    input: Any, repeats: Any = None, dim: Any = None, *, output_size: int | None = None
-) -> Any:
+    input: Tensor,
+    repeats: Tensor | int | None = None,
+    dim: int | None = None,
+    *,
+    output_size: int | None = None,
+) -> Tensor:
     """Each element (or slice) repeated in place.
 
     Args:
@@ -131,8 +138,8 @@ export("tile", of_sequence("tile", tile), method=False)
 
 
 def _repeat_each(
-    self: Any, repeats: Any, dim: Any = None, *, output_size: int | None = None
-) -> Any:
+    self: Tensor, repeats: Tensor | int, dim: int | None = None, *, output_size: int | None = None
+) -> Tensor:
     """Each element (or slice) repeated in place.
 
     Args:

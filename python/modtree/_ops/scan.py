@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections import namedtuple
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from modtree._ops.generic import (
 )
 from modtree._ops.reduce import integral_to_int64
 from modtree._ops.registry import define, derive, export, not_differentiable, ops
+
+if TYPE_CHECKING:
+    from modtree._argument_types import DType, Tensor, ValuesIndices
 
 _cummax_result = namedtuple("cummax", ["values", "indices"])  # type: ignore[name-match]
 _cummin_result = namedtuple("cummin", ["values", "indices"])  # type: ignore[name-match]
@@ -54,7 +57,7 @@ define("cumsum", _scan(np.add.accumulate, False), meta=_scan_meta)
 define("cumprod", _scan(np.multiply.accumulate, True), meta=_scan_meta)
 
 
-def cumsum(input: Any, dim: int, *, dtype: Any = None) -> Any:
+def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """Running sum along dim.
 
     Args:
@@ -64,7 +67,7 @@ def cumsum(input: Any, dim: int, *, dtype: Any = None) -> Any:
     return ops["cumsum"](input, dim, dtype=None if dtype is None else as_dtype(dtype).dtype)
 
 
-def cumprod(input: Any, dim: int, *, dtype: Any = None) -> Any:
+def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """Running product along dim.
 
     Args:
@@ -103,16 +106,18 @@ define(
 )
 
 
-def cummax(input: Any, dim: int) -> Any:
+def cummax(input: Tensor, dim: int) -> ValuesIndices:
     """The largest value so far along dim, and its index."""
     indices = ops["cummax_indices"](input, dim)
-    return _cummax_result(ops["take_along_dim"](input, indices, dim), indices)
+    result: Any = _cummax_result(ops["take_along_dim"](input, indices, dim), indices)
+    return result
 
 
-def cummin(input: Any, dim: int) -> Any:
+def cummin(input: Tensor, dim: int) -> ValuesIndices:
     """The smallest value so far along dim, and its index."""
     indices = ops["cummin_indices"](input, dim)
-    return _cummin_result(ops["take_along_dim"](input, indices, dim), indices)
+    result: Any = _cummin_result(ops["take_along_dim"](input, indices, dim), indices)
+    return result
 
 
 def _logcumsumexp_forward(x: Any, axis: int) -> Any:
@@ -136,7 +141,7 @@ define(
 )
 
 
-def logcumsumexp(input: Any, dim: int) -> Any:
+def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """log(cumsum(exp(x))) along dim, computed without overflow."""
     return ops["logcumsumexp"](input, wrap_dim(dim, input.ndim))
 

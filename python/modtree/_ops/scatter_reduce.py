@@ -6,7 +6,7 @@ together.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from modtree._ops.indices import (
     sum_at,
 )
 from modtree._ops.registry import define, derive, export, ops
+
+if TYPE_CHECKING:
+    from modtree._argument_types import Tensor
 
 _KERNEL_MODES = {"sum": "add", "prod": "multiply"}
 _MODES = ("sum", "prod", "mean", "amax", "amin")
@@ -126,14 +129,14 @@ define("scatter_reduce", _scatter_reduce, meta=lambda x, *_: (x.shape, x.dtype))
 
 
 def scatter_reduce(
-    input: Any,
+    input: Tensor,
     dim: int,
-    index: Any,
-    src: Any,
+    index: Tensor,
+    src: Tensor,
     reduce: str,
     *,
     include_self: bool = True,
-) -> Any:
+) -> Tensor:
     """A copy in which the values of src that index sends to one element are brought together, with
     the element or in its place.
 
@@ -145,8 +148,8 @@ def scatter_reduce(
 
 
 def scatter_reduce_(
-    self: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True
-) -> Any:
+    self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
     """scatter_reduce() in place.
 
     Args:

@@ -6,7 +6,7 @@ another dtype or as the parts of complex numbers.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from modtree._ops.generic import as_ints, operation, wrap_dim
 from modtree._ops.registry import define, derive, export, not_differentiable, ops, unchanged
 from modtree._tensor.layouts import contiguous_format, preserve_format
 from modtree._tensor.memory_formats import check_format, in_format
+
+if TYPE_CHECKING:
+    from modtree._argument_types import DType, Sizes, Tensor, Tensors, memory_format
 
 
 def _squeeze(x: Any, axes: Any) -> Any:
@@ -56,7 +59,7 @@ define("real", lambda x: x.real, view=True)
 define("imag", lambda x: x.imag, view=True)
 
 
-def view(input: Any, *shape: Any, dtype: Any = None) -> Any:
+def view(input: Tensor, *shape: int | Sizes, dtype: DType | None = None) -> Tensor:
     """The same memory in another shape, or read as another dtype.
 
     Args:
@@ -92,17 +95,17 @@ def _reshaped(op: Any, input: Any, shape: tuple[int, ...]) -> Any:
         raise RuntimeError(f"shape '{list(shape)}' is invalid for input of size {size}") from None
 
 
-def reshape(input: Any, *shape: Any) -> Any:
+def reshape(input: Tensor, *shape: int | Sizes) -> Tensor:
     """Another shape: a view where possible, else a copy."""
     return _reshaped(_reshape_op, input, as_ints(shape))
 
 
-def _reshape_function(input: Any, shape: Any) -> Any:
+def _reshape_function(input: Tensor, shape: Sizes) -> Tensor:
     """Another shape: a view where possible, else a copy."""
     return _reshaped(_reshape_op, input, as_ints((shape,)))
 
 
-def flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
+def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Joins the dimensions start_dim..end_dim into one.
 
     Args:
@@ -126,7 +129,7 @@ def flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
     )
 
 
-def unflatten(input: Any, dim: int, sizes: Any) -> Any:
+def unflatten(input: Tensor, dim: int, sizes: Sizes) -> Tensor:
     """Splits one dimension into several.
 
     Args:
@@ -151,7 +154,7 @@ def unflatten(input: Any, dim: int, sizes: Any) -> Any:
     return ops["view"](input, (*shape[:dim], *sizes, *shape[dim + 1 :]))
 
 
-def squeeze(input: Any, dim: Any = None) -> Any:
+def squeeze(input: Tensor, dim: int | Sizes | None = None) -> Tensor:
     """Without the dimensions of size 1 (or without those of dim)."""
     axes = None
     if dim is not None:
@@ -161,22 +164,22 @@ def squeeze(input: Any, dim: Any = None) -> Any:
     return ops["squeeze"](input, axes)
 
 
-def unsqueeze(input: Any, dim: int) -> Any:
+def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """With a dimension of size 1 at dim."""
     return ops["unsqueeze"](input, wrap_dim(dim, input.ndim + 1))
 
 
-def view_as_real(input: Any) -> Any:
+def view_as_real(input: Tensor) -> Tensor:
     """Complex numbers as pairs of real ones, in a new last dimension."""
     return ops["view_as_real"](input)
 
 
-def view_as_complex(input: Any) -> Any:
+def view_as_complex(input: Tensor) -> Tensor:
     """Pairs of real numbers, in the last dimension, as complex ones."""
     return ops["view_as_complex"](input)
 
 
-def contiguous(input: Any, memory_format: Any = contiguous_format) -> Any:
+def contiguous(input: Tensor, memory_format: memory_format = contiguous_format) -> Tensor:
     """Itself when its memory is in C order (or in the order of the format), else a copy that is."""
     if memory_format is contiguous_format or (
         memory_format is preserve_format and input.is_contiguous()
@@ -191,6 +194,10 @@ def contiguous(input: Any, memory_format: Any = contiguous_format) -> Any:
 def atleast(ndim: int) -> Any:
     """The function that gives tensors at least so many dimensions, as NumPy places them."""
 
+    @overload
+    def widen(tensors: Tensor, /) -> Tensor: ...
+    @overload
+    def widen(*tensors: Tensor | Tensors) -> Any: ...
     def widen(*tensors: Any) -> Any:
         items = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else None
         if items is None and len(tensors) == 1:
@@ -213,6 +220,21 @@ def _widened(tensor: Any, ndim: int) -> Any:
     return ops["reshape"](tensor, shape)
 
 
+def view_as(self: Tensor, other: Tensor) -> Tensor:
+    """view() with the shape of another tensor."""
+    return ops["view"](self, tuple(other.shape))
+
+
+def reshape_as(self: Tensor, other: Tensor) -> Tensor:
+    """reshape() to the shape of another tensor."""
+    return ops["reshape"](self, tuple(other.shape))
+
+
+def ravel(input: Tensor) -> Tensor:
+    """All elements in one dimension; a view where that is possible."""
+    return ops["reshape"](input, (-1,))
+
+
 for _function in (flatten, unflatten, squeeze, unsqueeze, view_as_real, view_as_complex):
     export(_function.__name__, _function)
 for _function in (view, reshape, contiguous):
@@ -221,9 +243,9 @@ for _function in (view, reshape, contiguous):
 for _function in (atleast(1), atleast(2), atleast(3)):
     export(_function.__name__, _function, method=False)
 export("reshape", _reshape_function, method=False)
-export("view_as", lambda self, other: ops["view"](self, tuple(other.shape)), function=False)
-export("reshape_as", lambda self, other: ops["reshape"](self, tuple(other.shape)), function=False)
-export("ravel", lambda input: ops["reshape"](input, (-1,)))
+export("view_as", view_as, function=False)
+export("reshape_as", reshape_as, function=False)
+export("ravel", ravel)
 
 
 # -- derivatives -----------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Parameters and first lines of help of operations that are called without a Python function
-around them, and lines of help for functions too short to have their own.
+"""Parameters, their types and first lines of help of operations that are called without a Python
+function around them.
 
 DLMF is the NIST Digital Library of Mathematical Functions, https://dlmf.nist.gov.
 
@@ -14,7 +14,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["HELP", "documented", "like", "signature"]
+__all__ = ["documented", "like", "signature", "untyped"]
 
 _ONE = {
     "abs": "The absolute value of each element.",
@@ -79,7 +79,6 @@ _TWO = {
     "bitwise_right_shift": "input / 2 ** other rounded down, for integers.",
     "bitwise_xor": "The bits that exactly one has; logical exclusive or for bools.",
     "copysign": "The absolute value of input with the sign of other.",
-    "dot": "The sum of the products of two vectors' elements.",
     "eq": "True where input == other.",
     "floor_divide": "input / other, rounded down.",
     "fmax": "The larger of two elements; where one is NaN, the other.",
@@ -97,7 +96,6 @@ _TWO = {
     "logical_or": "True where at least one is nonzero.",
     "logical_xor": "True where exactly one is nonzero.",
     "lt": "True where input < other.",
-    "matmul": "The matrix product; of vectors the dot product; leading dimensions are batches.",
     "maximum": "The larger of two elements; NaN where one is.",
     "minimum": "The smaller of two elements; NaN where one is.",
     "mul": "input * other.",
@@ -108,71 +106,51 @@ _TWO = {
     "xlogy": "input * log(other); 0 where input is 0.",
 }
 _MORE = {
+    "dot": ("input, other", "The sum of the products of two vectors' elements."),
     "ger": ("input, vec2", "The outer product of two vectors."),
     "heaviside": ("input, values", "0 below zero, 1 above, and values where input is 0."),
     "lerp": ("input, end, weight", "input + weight * (end - input)."),
+    "matmul": (
+        "input, other",
+        "The matrix product; of vectors the dot product; leading dimensions are batches.",
+    ),
     "masked_select": ("input, mask", "The elements where the mask holds, as a vector."),
     "outer": ("input, vec2", "The outer product of two vectors."),
-    "pow": ("input, exponent", "input to the power of exponent."),
+    "pow": ("input, exponent: Operand", "input to the power of exponent."),
     "take": ("input, index", "The elements at indices into the flattened tensor."),
-}
-
-#: What help() shows of functions that are a single expression.
-HELP = {
-    "addmm_": "self = beta * self + alpha * mat1 @ mat2, in place.",
-    "adjoint": "The conjugate transposes of matrices.",
-    "broadcast_to": "A view with elements repeated along dimensions of size 1.",
-    "chain_matmul": "The product of matrices, in the cheapest order.",
-    "clamp_max": "Limits values to at most max.",
-    "clamp_max_": "Limits values to at most max, in place.",
-    "clamp_min": "Limits values to at least min.",
-    "clamp_min_": "Limits values to at least min, in place.",
-    "fliplr": "The order of columns reversed.",
-    "flipud": "The order of rows reversed.",
-    "isneginf": "True where an element is minus infinity.",
-    "isposinf": "True where an element is plus infinity.",
-    "masked_fill_": "Sets the elements where the mask holds, in place.",
-    "msort": "Sorts along the first dimension.",
-    "pinverse": "The pseudo-inverse of a matrix (Penrose, 1955); singular values below rcond "
-    "times the largest count as zero.",
-    "polygamma": "The n-th derivative of the digamma function of each element (DLMF 5.15).",
-    "positive": "The tensor itself.",
-    "ravel": "All elements in one dimension; a view where that is possible.",
-    "reshape_as": "reshape() to the shape of another tensor.",
-    "round_": "Rounds half to even, in place.",
-    "tril_": "Sets what is above a diagonal to zero, in place.",
-    "triu_": "Sets what is below a diagonal to zero, in place.",
-    "unfold": """Views of `size` elements along a dimension, each `step` after the one before.
-
-Args:
-    dimension: The dimension; may count from the end.
-    size: Number of elements.
-    step: Distance of the first elements of two views.
-""",
-    "view_as": "view() with the shape of another tensor.",
-    "where": "Elements of this tensor where the condition holds, else of other.",
 }
 
 
 def documented(name: str) -> tuple[str | None, str | None]:
-    """(parameters, line of help) of an operation; None where no table has it."""
+    """(parameters, line of help) of an operation; None where no table has it. A parameter without
+    a type is a tensor.
+    """
     if name in _ONE:
         return "input", _ONE[name]
     if name in _TWO:
-        return "input, other", _TWO[name]
+        return "input, other: Operand", _TWO[name]
     return _MORE.get(name, (None, None))
+
+
+def untyped(parameters: str) -> str:
+    """The names alone, as ``__text_signature__`` has them."""
+    return ", ".join(parameter.partition(":")[0] for parameter in parameters.split(", "))
 
 
 _made: dict[str, inspect.Signature] = {}
 
 
 def signature(parameters: str) -> inspect.Signature:
-    """The signature of a function with these positional parameters; one object for each text."""
+    """The signature of a function of tensors with these positional parameters, which gives one; one
+    object for each text.
+    """
     known = _made.get(parameters)
     if known is None:
+        pairs = [parameter.partition(": ") for parameter in parameters.split(", ")]
         kind = inspect.Parameter.POSITIONAL_ONLY
         known = _made[parameters] = inspect.Signature(
-            [inspect.Parameter(name, kind) for name in parameters.split(", ")]
+            [inspect.Parameter(n, kind, annotation=t or "Tensor") for n, _, t in pairs],
+            return_annotation="Tensor",
         )
     return known
 

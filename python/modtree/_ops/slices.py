@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from modtree._C import TensorBase, get_items
 from modtree._ops.generic import operation, operation_of_list, wrap_dim, zeros_of
 from modtree._ops.registry import define, derive, export, ops
+
+if TYPE_CHECKING:
+    from modtree._argument_types import Sizes, Tensor
 
 
 def _diagonal(x: Any, *options: int) -> Any:
@@ -69,7 +72,7 @@ define("unfold", _unfold, view=True)
 define("unfold_backward", _sum_of_windows, meta=lambda g, shape, *_: (shape, g.dtype))
 
 
-def narrow(input: Any, dim: int, start: Any, length: int) -> Any:
+def narrow(input: Tensor, dim: int, start: Tensor | int, length: int) -> Tensor:
     """The slice start..start+length of one dimension.
 
     Args:
@@ -97,7 +100,7 @@ def narrow(input: Any, dim: int, start: Any, length: int) -> Any:
     return ops["getitem"](input, (slice(None),) * dim + (slice(start, start + length),))
 
 
-def select(input: Any, dim: int, index: int) -> Any:
+def select(input: Tensor, dim: int, index: int) -> Tensor:
     """One index of one dimension.
 
     Args:
@@ -108,7 +111,7 @@ def select(input: Any, dim: int, index: int) -> Any:
     return input[(slice(None),) * dim + (operator.index(index),)]
 
 
-def diagonal(input: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """A view of a diagonal, as the last dimension.
 
     Args:
@@ -119,7 +122,7 @@ def diagonal(input: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
     return ops["diagonal"](input, offset, wrap_dim(dim1, input.ndim), wrap_dim(dim2, input.ndim))
 
 
-def chunk(input: Any, chunks: int, dim: int = 0) -> Any:
+def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most `chunks` pieces of equal size (the last may be smaller).
 
     Args:
@@ -134,7 +137,7 @@ def chunk(input: Any, chunks: int, dim: int = 0) -> Any:
     return split(input, -(-size // chunks) if size else [0] * chunks, dim)
 
 
-def split(input: Any, split_size: Any, dim: int = 0) -> Any:
+def split(input: Tensor, split_size: int | Sizes, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of a size, or of the sizes given.
 
     Args:
@@ -166,7 +169,7 @@ def split(input: Any, split_size: Any, dim: int = 0) -> Any:
     return ops["split"](input, sizes, dim)
 
 
-def split_with_sizes(input: Any, split_sizes: Any, dim: int = 0) -> Any:
+def split_with_sizes(input: Tensor, split_sizes: Sizes, dim: int = 0) -> tuple[Tensor, ...]:
     """split() into pieces of the sizes given.
 
     Args:
@@ -176,7 +179,7 @@ def split_with_sizes(input: Any, split_sizes: Any, dim: int = 0) -> Any:
     return split(input, list(split_sizes), dim)
 
 
-def unbind(input: Any, dim: int = 0) -> Any:
+def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """The slices along a dimension, without it."""
     input.size(dim)
     return ops["unbind"](input, dim)
@@ -197,7 +200,9 @@ def _places(given: Any) -> Any:
     return given.tolist()
 
 
-def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> Any:
+def tensor_split(
+    input: Tensor, indices_or_sections: int | Sizes, dim: int = 0
+) -> tuple[Tensor, ...]:
     """Pieces between the indices given, or a number of pieces as equal as possible (the first ones
     larger).
 
@@ -231,7 +236,7 @@ def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> Any:
 
 
 def _split_along(name: str, dim: int, least: int) -> Any:
-    def pieces(input: Any, indices_or_sections: Any) -> Any:
+    def pieces(input: Tensor, indices_or_sections: int | Sizes) -> tuple[Tensor, ...]:
         if input.ndim < least:
             raise RuntimeError(
                 f"{name} requires a tensor with at least {least} dimension(s), but got a tensor "
@@ -267,11 +272,19 @@ for _function in (
 ):
     export(_function.__name__, _function)
 
-export(
-    "unfold",
-    lambda self, dimension, size, step: ops["unfold"](self, dimension, size, step),
-    function=False,
-)
+
+def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
+    """Views of `size` elements along a dimension, each `step` after the one before.
+
+    Args:
+        dimension: The dimension; may count from the end.
+        size: Number of elements.
+        step: Distance of the first elements of two views.
+    """
+    return ops["unfold"](self, dimension, size, step)
+
+
+export("unfold", unfold, function=False)
 
 
 # -- derivatives -----------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from modtree._C import kernels
 from modtree._ops.generic import like_first, native, total, wrap_dim
 from modtree._ops.reduce import SCALAR_NAMES
 from modtree._ops.registry import define, derive, export, ops
+
+if TYPE_CHECKING:
+    from modtree._argument_types import DType, Tensor
 
 
 def _along(kernel: Any, otherwise: Any, x: Any, axis: int) -> Any:
@@ -62,7 +65,7 @@ define("softmax", _softmax, meta=like_first)
 define("log_softmax", _log_softmax, meta=like_first)
 
 
-def softmax(input: Any, dim: int, dtype: Any = None) -> Any:
+def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """exp(x) / sum(exp(x)) along dim.
 
     Args:
@@ -72,7 +75,7 @@ def softmax(input: Any, dim: int, dtype: Any = None) -> Any:
     return ops["softmax"](input if dtype is None else input.to(dtype), dim)
 
 
-def log_softmax(input: Any, dim: int, dtype: Any = None) -> Any:
+def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """log(softmax(x)) along dim, computed without overflow.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections import namedtuple
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from modtree._ops.generic import (
 from modtree._ops.indices import scattered
 from modtree._ops.reduce import axis_of, meta_of_reduction, reduction, require_size
 from modtree._ops.registry import define, derive, export, not_differentiable, ops
+
+if TYPE_CHECKING:
+    from modtree._argument_types import Tensor, ValuesIndices
 
 
 def _arg(function: Any) -> Any:
@@ -214,6 +217,16 @@ _kthvalue_result = _return_type("kthvalue")
 def _extreme_function(name: str, result_type: Any, binary: str) -> Any:
     arg, amount = ops["arg" + name], ops[name + "_all"]
 
+    @overload
+    def extreme(
+        input: Tensor, dim: None = None, keepdim: bool = False, *, other: None = None
+    ) -> Tensor: ...
+    @overload
+    def extreme(input: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices: ...
+    @overload
+    def extreme(input: Tensor, dim: Tensor) -> Tensor: ...
+    @overload
+    def extreme(input: Tensor, *, other: Tensor) -> Tensor: ...
     def extreme(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
         if other is not None or (dim is not None and not isinstance(dim, int)):
             return ops[binary](input, dim if other is None else other)
@@ -237,7 +250,9 @@ def _extreme_function(name: str, result_type: Any, binary: str) -> Any:
     return extreme
 
 
-def sort(input: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
+def sort(
+    input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False
+) -> ValuesIndices:
     """Sorted values and their indices along dim.
 
     Args:
@@ -253,7 +268,7 @@ def sort(input: Any, dim: int = -1, descending: bool = False, stable: bool = Fal
     return _sort_result(ops["take_along_dim"](input, order, dim), order)
 
 
-def argsort(input: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
+def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
     """Indices that sort along dim.
 
     Args:
@@ -264,7 +279,9 @@ def argsort(input: Any, dim: int = -1, descending: bool = False, stable: bool = 
     return ops["argsort"](input, dim, descending)
 
 
-def topk(input: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+def topk(
+    input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> ValuesIndices:
     """The k largest (or smallest) values and their indices along dim.
 
     Args:
@@ -281,7 +298,7 @@ def topk(input: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool =
     return _topk_result(ops["take_along_dim"](input, order, dim), order)
 
 
-def kthvalue(input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
     """The k-th smallest value along dim (k from 1) and its index.
 
     Args:
@@ -303,7 +320,11 @@ def refuse_keepdim(name: str, keepdim: bool | None) -> None:
         raise TypeError(f"{name}(): keepdim needs a dim, which is missing")
 
 
-def median(input: Any, dim: Any = None, keepdim: bool | None = None) -> Any:
+@overload
+def median(input: Tensor, dim: None = None, keepdim: None = None) -> Tensor: ...
+@overload
+def median(input: Tensor, dim: int, keepdim: bool | None = None) -> ValuesIndices: ...
+def median(input: Tensor, dim: int | None = None, keepdim: bool | None = None) -> Any:
     """The median (the lower one of two); with dim also its index.
 
     Args:
@@ -324,12 +345,55 @@ def median(input: Any, dim: Any = None, keepdim: bool | None = None) -> Any:
     return _median_result(values.squeeze(dim), indices.squeeze(dim))
 
 
+@overload
 def unique(
-    input: Any,
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: Literal[False] = False,
+    return_counts: Literal[False] = False,
+    dim: int | None = None,
+) -> Tensor: ...
+@overload
+def unique(
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: Literal[False] = False,
+    *,
+    return_counts: Literal[True],
+    dim: int | None = None,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def unique(
+    input: Tensor,
+    sorted: bool = True,
+    *,
+    return_inverse: Literal[True],
+    return_counts: Literal[False] = False,
+    dim: int | None = None,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def unique(
+    input: Tensor,
+    sorted: bool = True,
+    *,
+    return_inverse: Literal[True],
+    return_counts: Literal[True],
+    dim: int | None = None,
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def unique(
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Any: ...
+def unique(
+    input: Tensor,
     sorted: bool = True,  # noqa: A002
     return_inverse: bool = False,
     return_counts: bool = False,
-    dim: Any = None,
+    dim: int | None = None,
 ) -> Any:
     """The distinct values, sorted.
 

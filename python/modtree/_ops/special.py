@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,6 +30,9 @@ from modtree._ops.registry import (
     ops,
 )
 from modtree._ops.signatures import like
+
+if TYPE_CHECKING:
+    from modtree._argument_types import DType, Operand, Tensor
 
 # Bernoulli numbers B(2), B(4), ...: coefficients of the series for large arguments.
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
@@ -123,30 +126,30 @@ define(
 )
 
 
-def polygamma(n: int, input: Any) -> Any:
+def polygamma(n: int, input: Tensor) -> Tensor:
     """The n-th derivative of digamma() (DLMF 5.15)."""
     return ops["polygamma"](input, n)
 
 
-def logit(input: Any, eps: float | None = None) -> Any:
+def logit(input: Tensor, eps: float | None = None) -> Tensor:
     """log(x / (1 - x)), the inverse of sigmoid(); with eps, of x limited to [eps, 1 - eps]. A
     negative eps is none.
     """
     return ops["logit"](input, None if eps is not None and eps < 0 else eps)
 
 
-def mvlgamma(input: Any, p: int) -> Any:
+def mvlgamma(input: Tensor, p: int) -> Tensor:
     """The logarithm of the multivariate gamma function of dimension p (DLMF 35.3.4)."""
     p = operator.index(p)
     if p < 1:
         raise RuntimeError(f"p has to be greater than or equal to 1, got {p}")
-    result = p * (p - 1) / 4 * math.log(math.pi)
+    result: Any = p * (p - 1) / 4 * math.log(math.pi)
     for i in range(p):
         result = result + ops["lgamma"](input + -i / 2)
     return result
 
 
-def float_power(input: Any, exponent: Any) -> Any:
+def float_power(input: Tensor, exponent: Operand) -> Tensor:
     """input ** exponent, computed in double precision."""
     return ops["pow"](*(_double(v) for v in (input, exponent)))
 
@@ -158,19 +161,34 @@ def _double(value: Any) -> Any:
     return value.to(kind)  # type: ignore[attr-defined]
 
 
-def ldexp(input: Any, other: Any) -> Any:
+def ldexp(input: Tensor, other: Operand) -> Tensor:
     """input * 2 ** other."""
     if isinstance(input, TensorBase) and input.is_floating_point():
         if isinstance(other, TensorBase) and other.dtype.dtype.kind == "b":
             raise NotImplementedError("\"ldexp\" not implemented for 'Bool': convert with .int()")
-        two: Any = input.new_full((), 2.0)  # type: ignore[attr-defined]
+        two: Any = input.new_full((), 2.0)
         return input * ops["pow"](two, other)
     return input * ops["pow"](2.0, other)
 
 
-def positive(input: Any) -> Any:
+def positive(input: Tensor) -> Tensor:
     """The tensor itself."""
     return input
+
+
+def isposinf(input: Tensor) -> Tensor:
+    """True where an element is plus infinity."""
+    return ops["eq"](input, math.inf)
+
+
+def isneginf(input: Tensor) -> Tensor:
+    """True where an element is minus infinity."""
+    return ops["eq"](input, -math.inf)
+
+
+def _polygamma_method(self: Tensor, n: int) -> Tensor:
+    """The n-th derivative of the digamma function of each element (DLMF 5.15)."""
+    return ops["polygamma"](self, n)
 
 
 for _name in ("digamma", "sinc", "xlogy", "heaviside"):
@@ -183,12 +201,12 @@ for _function in (logit, mvlgamma, float_power, ldexp):
 export("lgamma", ops["lgamma"])
 export("lgamma_", inplace_of(ops["lgamma"]))
 export("polygamma", polygamma, method=False)
-export("polygamma", lambda self, n: ops["polygamma"](self, n), function=False)
+export("polygamma", _polygamma_method, function=False)
 export("fix", ops["trunc"])
 export("fix_", inplace_of(ops["trunc"]), function=False)
 export("positive", positive)
-export("isposinf", lambda input: ops["eq"](input, math.inf))
-export("isneginf", lambda input: ops["eq"](input, -math.inf))
+export("isposinf", isposinf)
+export("isneginf", isneginf)
 
 
 #: Kinds of dtypes; a result is not written into a lower one.
@@ -213,7 +231,7 @@ def written_after(name: str, function: Any) -> Any:
     return like(method, function)
 
 
-def float_power_(self: Any, exponent: Any) -> Any:
+def float_power_(self: Tensor, exponent: Operand) -> Tensor:
     """float_power() in place, of a tensor in double precision."""
     complex_too = self.is_complex() or isinstance(exponent, complex)
     if isinstance(exponent, TensorBase):
@@ -239,7 +257,7 @@ export("nan_to_num_", written_after("nan_to_num_", methods["nan_to_num"]), funct
 def _scan_in_place(name: str) -> Any:
     write = written_after(name, methods[name[:-1]])
 
-    def method(self: Any, dim: int, *, dtype: Any = None) -> Any:
+    def method(self: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
         wrap_dim(dim, self.ndim)
         if dtype is not None and as_dtype(dtype) != self.dtype:
             raise RuntimeError(

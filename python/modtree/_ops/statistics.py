@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import namedtuple
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from modtree._ops.reduce import axis_of, norm
 from modtree._ops.registry import define, derive, export, ops
 from modtree._ops.special import written_after
 
+if TYPE_CHECKING:
+    from modtree._argument_types import DType, MinMax, Number, Sizes, Tensor
+
 _aminmax_result = namedtuple("aminmax", ["min", "max"])  # type: ignore[name-match]  # noqa: PYI024
 
 
@@ -22,7 +25,13 @@ define("nan_to_zero", lambda x: np.where(np.isnan(x), x.dtype.type(0), x), meta=
 derive("nan_to_zero", lambda g, _out, x: g * numbers(~np.isnan(x), x))
 
 
-def nansum(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+def nansum(
+    input: Tensor,
+    dim: int | Sizes | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: DType | None = None,
+) -> Tensor:
     """The sum of what is not NaN.
 
     Args:
@@ -37,7 +46,13 @@ def nansum(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
     return ops["nan_to_zero"](input).sum(dim, keepdim, dtype=dtype)
 
 
-def nanmean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+def nanmean(
+    input: Tensor,
+    dim: int | Sizes | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: DType | None = None,
+) -> Tensor:
     """The mean of what is not NaN.
 
     Args:
@@ -55,7 +70,7 @@ def nanmean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     return nansum(input, dim, keepdim, dtype=dtype) / count
 
 
-def aminmax(input: Any, *, dim: Any = None, keepdim: bool = False) -> Any:
+def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> MinMax:
     """The smallest and the largest value, of all elements or along dim.
 
     Args:
@@ -63,16 +78,23 @@ def aminmax(input: Any, *, dim: Any = None, keepdim: bool = False) -> Any:
         keepdim: Leave the dimension in the result, with size 1.
     """
     axis = axis_of(input, dim)
-    return _aminmax_result(
+    result: Any = _aminmax_result(
         ops["amin"](input, axis=axis, keepdims=keepdim),
         ops["amax"](input, axis=axis, keepdims=keepdim),
     )
+    return result
 
 
 # -- differences -----------------------------------------------------------------------------------
 
 
-def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
+def diff(
+    input: Tensor,
+    n: int = 1,
+    dim: int = -1,
+    prepend: Tensor | None = None,
+    append: Tensor | None = None,
+) -> Tensor:
     """Differences of neighbours along dim, n times over.
 
     Args:
@@ -143,7 +165,7 @@ def _slabs(y: Any, x: Any, dx: Any, dim: int) -> Any:
     return (y.narrow(dim, 0, size) + y.narrow(dim, 1, size)) * dx / 2
 
 
-def trapezoid(y: Any, x: Any = None, *, dx: Any = 1, dim: int = -1) -> Any:
+def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Number = 1, dim: int = -1) -> Tensor:
     """The integral along dim by the trapezoidal rule, at points x or with steps dx.
 
     Args:
@@ -159,7 +181,9 @@ def trapezoid(y: Any, x: Any = None, *, dx: Any = 1, dim: int = -1) -> Any:
     return _slabs(y, x, dx, dim).sum(dim)
 
 
-def cumulative_trapezoid(y: Any, x: Any = None, *, dx: Any = 1, dim: int = -1) -> Any:
+def cumulative_trapezoid(
+    y: Tensor, x: Tensor | None = None, *, dx: Number = 1, dim: int = -1
+) -> Tensor:
     """The running integral along dim by the trapezoidal rule.
 
     Args:
@@ -174,7 +198,7 @@ def cumulative_trapezoid(y: Any, x: Any = None, *, dx: Any = 1, dim: int = -1) -
 # -- distances -------------------------------------------------------------------------------------
 
 
-def dist(input: Any, other: Any, p: Any = 2) -> Any:
+def dist(input: Tensor, other: Tensor, p: Number = 2) -> Tensor:
     """The p-norm of input - other.
 
     Args:
@@ -184,7 +208,7 @@ def dist(input: Any, other: Any, p: Any = 2) -> Any:
     return norm(input - other, p)
 
 
-def renorm(input: Any, p: Any, dim: int, maxnorm: Any) -> Any:
+def renorm(input: Tensor, p: Number, dim: int, maxnorm: Number) -> Tensor:
     """input with each of its slices along dim scaled down where its p-norm is above maxnorm.
 
     Args:
@@ -213,8 +237,13 @@ def renorm(input: Any, p: Any, dim: int, maxnorm: Any) -> Any:
 
 
 def quantile(
-    input: Any, q: Any, dim: Any = None, keepdim: bool = False, *, interpolation: str = "linear"
-) -> Any:
+    input: Tensor,
+    q: Tensor | float,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    interpolation: str = "linear",
+) -> Tensor:
     """Quantiles q (a number, or a tensor with one dimension, which comes first in the result), of
     all or along dim.
 
@@ -265,7 +294,7 @@ def quantile(
     low, high = np.floor(ranks).astype(np.int64), np.ceil(ranks).astype(np.int64)
     own = None  # a q that needs a gradient weighs the two neighbours itself
     if interpolation == "linear" and isinstance(q, TensorBase) and q.requires_grad:
-        own = q.reshape(-1) * (x.size(-1) - 1)  # type: ignore[attr-defined]
+        own = q.reshape(-1) * (x.size(-1) - 1)
     results = []
     for i, (place, below, above) in enumerate(zip(ranks, low, high, strict=True)):
         a, b = x.select(-1, int(below)), x.select(-1, int(above))
@@ -306,5 +335,12 @@ for _function in (
 for _function in (trapezoid, cumulative_trapezoid):
     export(_function.__name__, _function, method=False)
 export("trapz", trapezoid, method=False)
-export("msort", lambda input: ops["take_along_dim"](input, ops["argsort"](input, 0, False), 0))
+
+
+def msort(input: Tensor) -> Tensor:
+    """Sorts along the first dimension."""
+    return ops["take_along_dim"](input, ops["argsort"](input, 0, False), 0)
+
+
+export("msort", msort)
 export("renorm_", written_after("renorm_", renorm), function=False)

@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from modtree._C import owner_of, shown_view
 from modtree._ops.registry import define, derive, export, ops
 from modtree._strides import reach, strided_view
+
+if TYPE_CHECKING:
+    from modtree._argument_types import Sizes, Tensor
 
 
 def _address(array: np.ndarray) -> int:
@@ -75,7 +78,9 @@ define(
 )
 
 
-def as_strided(input: Any, size: Any, stride: Any, storage_offset: Any = None) -> Any:
+def as_strided(
+    input: Tensor, size: Sizes, stride: Sizes, storage_offset: int | None = None
+) -> Tensor:
     """A view of the memory behind a tensor with any sizes and strides (in elements), from any
     element on.
 

@@ -6,7 +6,7 @@ activations such as relu, tests such as isnan.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,6 +32,9 @@ from modtree._ops.registry import (
     ops,
     unchanged,
 )
+
+if TYPE_CHECKING:
+    from modtree._argument_types import Tensor
 
 _FLOATING = {
     "exp": np.exp,
@@ -212,12 +215,12 @@ def _round(x: Any, decimals: int) -> Any:
 define("round", _round, promote="arith", operands=1)
 
 
-def round(input: Any, *, decimals: Any = None) -> Any:  # noqa: A001
+def round(input: Tensor, *, decimals: int | None = None) -> Tensor:  # noqa: A001
     """Rounds half to even, to a number of decimals, which integers do not have."""
     return ops["round"](input, _decimals(input, decimals))
 
 
-def round_(self: Any, *, decimals: Any = None) -> Any:
+def round_(self: Tensor, *, decimals: int | None = None) -> Tensor:
     """Rounds half to even, in place."""
     return ops["round"].inplace(self, _decimals(self, decimals))
 
@@ -240,7 +243,12 @@ define(
 )
 
 
-def nan_to_num(input: Any, nan: Any = None, posinf: Any = None, neginf: Any = None) -> Any:
+def nan_to_num(
+    input: Tensor,
+    nan: float | None = None,
+    posinf: float | None = None,
+    neginf: float | None = None,
+) -> Tensor:
     """Replaces NaN and infinities by numbers.
 
     Args:

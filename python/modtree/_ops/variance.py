@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from modtree._ops.generic import count, kept, pick, real_dtype, total
 from modtree._ops.reduce import OVER_DIM, axis_of, mean_of_nothing, meta_of_reduction, require_float
 from modtree._ops.registry import define, derive, export, ops
+
+if TYPE_CHECKING:
+    from modtree._argument_types import Number, Sizes, Tensor
 
 
 def _var(x: Any, axis: Any = None, keepdims: bool = False, correction: float = 1) -> Any:
@@ -47,13 +50,13 @@ def _moment(name: str) -> Any:
     op = ops[name]
 
     def reduce(
-        input: Any,
-        dim: Any = None,
-        unbiased: Any = None,
+        input: Tensor,
+        dim: int | Sizes | None = None,
+        unbiased: bool | None = None,
         keepdim: bool = False,
         *,
-        correction: Any = None,
-    ) -> Any:
+        correction: Number | None = None,
+    ) -> Tensor:
         if isinstance(dim, bool):  # var(unbiased)
             dim, unbiased = None, dim
         if correction is None:
@@ -80,13 +83,13 @@ def _and_mean(name: str) -> Any:
     spread = var if name == "var" else std
 
     def reduce(
-        input: Any,
-        dim: Any = None,
-        unbiased: Any = None,
+        input: Tensor,
+        dim: int | Sizes | None = None,
+        unbiased: bool | None = None,
         keepdim: bool = False,
         *,
-        correction: Any = None,
-    ) -> Any:
+        correction: Number | None = None,
+    ) -> tuple[Tensor, Tensor]:
         axis = axis_of(input, None if isinstance(dim, bool) else dim)
         mean = ops["mean"](input, axis=axis, keepdims=keepdim)
         return spread(input, dim, unbiased, keepdim, correction=correction), mean

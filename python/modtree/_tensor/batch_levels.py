@@ -8,9 +8,11 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 __all__ = ["drawing", "for_each_sample", "levels", "refuse_random"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class _Levels(threading.local):
@@ -26,7 +28,7 @@ def levels() -> list[Any]:
     return _here.entered
 
 
-def drawing(function: Callable[..., Any]) -> Callable[..., Any]:
+def drawing(function: _F) -> _F:
     """A function that makes random tensors: inside of ``vmap`` its randomness decides how often it
     is called.
     """
@@ -36,10 +38,10 @@ def drawing(function: Callable[..., Any]) -> Callable[..., Any]:
         entered = _here.entered
         return entered[-1].draw(function, args, kwargs) if entered else function(*args, **kwargs)
 
-    return draw
+    return draw  # type: ignore[return-value]
 
 
-def for_each_sample(function: Callable[..., Any]) -> Callable[..., Any]:
+def for_each_sample(function: _F) -> _F:
     """A function that looks at values: inside of ``vmap`` it is called for each sample."""
 
     @functools.wraps(function)
@@ -47,7 +49,7 @@ def for_each_sample(function: Callable[..., Any]) -> Callable[..., Any]:
         entered = _here.entered
         return entered[-1].each(call, args, kwargs) if entered else function(*args, **kwargs)
 
-    return call
+    return call  # type: ignore[return-value]
 
 
 def refuse_random() -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import builtins
 import math
 import operator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,17 @@ from modtree._tensor.layouts import preserve_format
 from modtree._tensor.memory_formats import check_format, in_format, in_order_of
 from modtree._tensor.size import Size
 from modtree._type_names import no_tensor
+
+if TYPE_CHECKING:
+    from modtree._argument_types import (
+        Device,
+        DType,
+        Generator,
+        Number,
+        Sizes,
+        Tensor,
+        memory_format,
+    )
 
 __all__ = [
     "empty",
@@ -125,13 +136,13 @@ _LIKE_KEYWORDS = {
 
 def factory(name: str, make: Any, text: str, *keywords: str) -> Any:
     def create(
-        *sizes: Any,
-        size: Any = None,
-        dtype: Any = None,
-        device: Any = None,
+        *sizes: int | Sizes,
+        size: Sizes | None = None,
+        dtype: DType | None = None,
+        device: Device | None = None,
         requires_grad: bool = False,
-        generator: Any = None,
-    ) -> Any:
+        generator: Generator | None = None,
+    ) -> Tensor:
         if size is not None:
             if sizes:
                 raise TypeError(f"{name}() got multiple values for argument 'size'")
@@ -155,8 +166,12 @@ _empty = factory(
 
 
 def empty(
-    *size: Any, dtype: Any = None, device: Any = None, memory_format: Any = None, **kwargs: Any
-) -> Any:
+    *size: int | Sizes,
+    dtype: DType | None = None,
+    device: Device | None = None,
+    memory_format: memory_format | None = None,
+    **kwargs: Any,
+) -> Tensor:
     """A tensor whose values are not set.
 
     Args:
@@ -168,7 +183,7 @@ def empty(
     """
     # Every parameter of a layer is made here: what needs no check goes by the checks.
     if device is None and memory_format is None and not kwargs and not contexts:
-        shape = size[0] if len(size) == 1 and type(size[0]) in (tuple, Size) else size
+        shape: Any = size[0] if len(size) == 1 and type(size[0]) in (tuple, Size) else size
         if _are_plain_sizes(shape):
             kind = numpy_dtype(dtype)
             try:
@@ -194,13 +209,13 @@ empty.__signature__ = parameters_of(empty, _taken)  # type: ignore[attr-defined]
 
 @checked("size", "fill_value", "out", *PLACE)
 def full(
-    size: Any,
-    fill_value: Any,
+    size: int | Sizes,
+    fill_value: Tensor | Number,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: DType | None = None,
+    device: Device | None = None,
     requires_grad: bool = False,
-) -> Any:
+) -> Tensor:
     """A tensor of one value; its dtype follows the value when it is not given.
 
     Args:
@@ -233,10 +248,19 @@ def _like(input: Any, dtype: Any, device: Any) -> tuple[Any, Any]:
 _LIKE = frozenset(("memory_format", *PLACE))
 
 
+def _of_input(input: Tensor) -> None: ...
+def _of_value(input: Tensor, fill_value: Number) -> None: ...
+def _of_ends(input: Tensor, low: int, high: int | None = None) -> None: ...
+
+
+#: What the functions below take besides keywords, where that is not the tensor alone.
+_OWN: dict[str, Any] = {"full_like": _of_value, "randint_like": _of_ends}
+
+
 def like_factory(create: Any, name: str, text: str, *keywords: str) -> Any:
     allowed = _LIKE | frozenset(keywords)
 
-    def like(input: Any, *args: Any, **kwargs: Any) -> Any:
+    def like(input: Tensor, *args: Any, **kwargs: Any) -> Any:
         checked_arguments(name, allowed, kwargs)
         memory_format = kwargs.pop("memory_format", None)
         if memory_format is not None:
@@ -251,11 +275,7 @@ def like_factory(create: Any, name: str, text: str, *keywords: str) -> Any:
 
     like.__name__ = like.__qualname__ = name
     like.__doc__ = text + _LIKE_ARGS + "".join(_LIKE_KEYWORDS[k] for k in keywords)
-    owns: dict[str, Any] = {
-        "full_like": lambda input, fill_value: None,
-        "randint_like": lambda input, low, high=None: None,
-    }
-    own = owns.get(name, lambda input: None)
+    own = _OWN.get(name, _of_input)
     known = ("memory_format", *PLACE, *keywords)
     like.__signature__ = parameters_of(own, known)  # type: ignore[attr-defined]
     return like
@@ -270,8 +290,13 @@ full_like = like_factory(full, "full_like", f"One value {AS_INPUT}", "fill_value
 
 @checked("size", "stride", *PLACE)
 def empty_strided(
-    size: Any, stride: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Any:
+    size: Sizes,
+    stride: Sizes,
+    *,
+    dtype: DType | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """Unset values laid out with these strides (in elements).
 
     Args:
@@ -298,19 +323,23 @@ def empty_strided(
 
 @checked("s", *PLACE)
 def scalar_tensor(
-    value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Any:
+    s: Number,
+    *,
+    dtype: DType | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """A 0-d tensor of the default dtype.
 
     Args:
-        value: The number.
+        s: The number.
         dtype: The dtype of the result.
         device: ``"cpu"`` or ``"meta"``.
         requires_grad: Record operations on the result.
     """
     return full(
         (),
-        value,
+        s,
         dtype=get_default_dtype() if dtype is None else dtype,
         device=device,
         requires_grad=requires_grad,

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from modtree import _C, _imports
 
+if TYPE_CHECKING:
+    from modtree._argument_types import Device
+
 __all__ = [
     "as_device",
     "contexts",
@@ -178,7 +181,7 @@ def device_in_force() -> device | None:
     return _here.blocks[-1] if _here.blocks else None
 
 
-def set_default_device(device: Any) -> None:
+def set_default_device(device: Device) -> None:
     """Sets the device where this thread makes tensors that are given none; None goes back to
     ``"cpu"``.
 

@@ -24,6 +24,17 @@ PLACE = ("dtype", "layout", "device", "requires_grad", "pin_memory")
 _CHECKED = frozenset(("layout", "out", "pin_memory", "requires_grad"))
 
 
+#: Types of keywords that a factory need not have as parameters of its own; others are bools.
+_TYPES = {
+    "device": "Device | None",
+    "dtype": "DType | None",
+    "generator": "Generator | None",
+    "layout": "layout | None",
+    "memory_format": "memory_format | None",
+    "out": "Tensor | None",
+}
+
+
 def _check_bool(name: str, keyword: str, value: Any) -> None:
     if not isinstance(value, bool):
         raise TypeError(f"{name}(): argument '{keyword}' must be bool, not {type(value).__name__}")
@@ -100,12 +111,12 @@ def parameters_of(make: Callable[..., Any], keywords: tuple[str, ...]) -> inspec
             name,
             inspect.Parameter.KEYWORD_ONLY,
             default=False if name in ("requires_grad", "pin_memory") else None,
-            annotation=bool if name in ("requires_grad", "pin_memory") else Any,
+            annotation=_TYPES.get(name, "bool"),
         )
         for name in keywords
         if name not in names
     ]
-    return inspect.Signature(taken, return_annotation=Any)
+    return inspect.Signature(taken, return_annotation="Tensor")
 
 
 def _into(name: str, out: Any, make: Any, args: Any, kwargs: dict[str, Any]) -> Any:

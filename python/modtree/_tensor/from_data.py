@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import builtins
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from modtree._tensor.devices import contexts, device_in_force
 from modtree._tensor.factory_arguments import checked
 from modtree._type_names import no_tensor
 from modtree.core.families import family_of
+
+if TYPE_CHECKING:
+    from modtree._argument_types import Device, DType, Tensor
 
 __all__ = ["as_tensor", "asarray", "complex", "from_numpy", "tensor"]
 
@@ -151,10 +154,10 @@ def _array_of_python(data: Any, dtype: Any) -> Any:
 def tensor(
     data: Any,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: DType | None = None,
+    device: Device | None = None,
     requires_grad: bool = False,
-) -> Any:
+) -> Tensor:
     """A new tensor with a copy of the data: numbers, nested sequences, arrays, tensors.
 
     Args:
@@ -174,7 +177,7 @@ def tensor(
     return result.requires_grad_(True) if requires_grad else result
 
 
-def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:
+def as_tensor(data: Any, dtype: DType | None = None, device: Device | None = None) -> Tensor:
     """A tensor of the data that shares memory where that is possible.
 
     Args:
@@ -194,11 +197,11 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:
 def asarray(
     obj: Any,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: DType | None = None,
+    device: Device | None = None,
     copy: bool | None = None,
     requires_grad: bool = False,
-) -> Any:
+) -> Tensor:
     """as_tensor(), or a copy with copy=True.
 
     Args:
@@ -212,7 +215,7 @@ def asarray(
     return result.requires_grad_(True) if requires_grad else result
 
 
-def from_numpy(array: np.ndarray) -> Any:
+def from_numpy(array: np.ndarray) -> Tensor:
     """A tensor over the memory of an array."""
     if not isinstance(array, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {no_tensor(array)})")
@@ -226,7 +229,7 @@ def from_numpy(array: np.ndarray) -> Any:
     return from_array(array)
 
 
-def complex(real: Any, imag: Any, *, out: Any = None) -> Any:  # noqa: A001
+def complex(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: A001
     """A complex tensor of its two parts.
 
     Args:

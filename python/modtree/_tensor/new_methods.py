@@ -6,10 +6,13 @@ device of another.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from modtree._tensor import creation, from_data
 from modtree._tensor.factory_arguments import PLACE, checked_arguments, parameters_of
+
+if TYPE_CHECKING:
+    from modtree._argument_types import Device, DType, Number, Sizes, Tensor
 
 __all__ = [
     "new_empty",
@@ -25,13 +28,13 @@ _KEYWORDS = frozenset(("size", *PLACE))
 
 
 def new_tensor(
-    self: Any,
+    self: Tensor,
     data: Any,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: DType | None = None,
+    device: Device | None = None,
     requires_grad: bool = False,
-) -> Any:
+) -> Tensor:
     """modtree.tensor() with the dtype and device of this tensor.
 
     Args:
@@ -58,7 +61,7 @@ def new_like(self: Any, make: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 
 
 def _of_sizes(make: Callable[..., Any], what: str) -> Callable[..., Any]:
-    def new(self: Any, *size: Any, **kwargs: Any) -> Any:
+    def new(self: Tensor, *size: int | Sizes, **kwargs: Any) -> Tensor:
         return self._new(make, size, kwargs)
 
     new.__name__ = new.__qualname__ = "new_" + make.__name__
@@ -76,7 +79,7 @@ new_ones = _of_sizes(creation.ones, "Ones")
 new_empty = _of_sizes(creation.empty, "Unset values")
 
 
-def new_full(self: Any, size: Any, fill_value: Any, **kwargs: Any) -> Any:
+def new_full(self: Tensor, size: Sizes, fill_value: Tensor | Number, **kwargs: Any) -> Tensor:
     """One value with the dtype and device of this tensor.
 
     Args:
@@ -87,7 +90,7 @@ def new_full(self: Any, size: Any, fill_value: Any, **kwargs: Any) -> Any:
     return self._new(creation.full, (size, fill_value), kwargs)
 
 
-def new_empty_strided(self: Any, size: Any, stride: Any, **kwargs: Any) -> Any:
+def new_empty_strided(self: Tensor, size: Sizes, stride: Sizes, **kwargs: Any) -> Tensor:
     """Unset values with these strides, and the dtype and device of this tensor.
 
     Args:

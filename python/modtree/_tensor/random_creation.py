@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from modtree._tensor.batch_levels import drawing
 from modtree._tensor.creation import AS_INPUT, factory, like_factory, make_at, sizes_of
 from modtree._tensor.factory_arguments import PLACE, checked
 from modtree._tensor.random import bits_of, normal, uniform
+
+if TYPE_CHECKING:
+    from modtree._argument_types import Device, DType, Generator, Sizes, Tensor
 
 __all__ = ["rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "randperm"]
 
@@ -45,13 +48,13 @@ randn_like = like_factory(randn, "randn_like", f"randn() {AS_INPUT}", "generator
 def randint(
     low: int,
     high: Any = None,
-    size: Any = None,
+    size: Sizes | None = None,
     *,
-    generator: Any = None,
-    dtype: Any = None,
-    device: Any = None,
+    generator: Generator | None = None,
+    dtype: DType | None = None,
+    device: Device | None = None,
     requires_grad: bool = False,
-) -> Any:
+) -> Tensor:
     """Random integers in [low, high).
 
     Args:
@@ -95,11 +98,11 @@ randint_like = like_factory(
 def randperm(
     n: int,
     *,
-    generator: Any = None,
-    dtype: Any = None,
-    device: Any = None,
+    generator: Generator | None = None,
+    dtype: DType | None = None,
+    device: Device | None = None,
     requires_grad: bool = False,
-) -> Any:
+) -> Tensor:
     """The numbers 0..n-1 in random order.
 
     Args:

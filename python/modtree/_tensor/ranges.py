@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
+# A number may be complex, until arange() has refused it.
+# mypy: disable-error-code="arg-type, operator"
 """Sequences and index patterns: arange, linspace, logspace, eye, tril_indices, triu_indices."""
 
 from __future__ import annotations
 
 import builtins
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +15,9 @@ from modtree import _C
 from modtree._C import as_dtype, fitted_number, get_default_dtype
 from modtree._tensor.creation import make_at, need_storage, numpy_dtype, scalar_dtype
 from modtree._tensor.factory_arguments import PLACE, checked
+
+if TYPE_CHECKING:
+    from modtree._argument_types import Device, DType, Number, Tensor
 
 __all__ = ["arange", "eye", "linspace", "logspace", "tril_indices", "triu_indices"]
 
@@ -27,14 +32,14 @@ def _number(value: Any) -> Any:
 
 @checked("start", "end", "step", "out", *PLACE)
 def arange(
-    start: Any,
-    end: Any = None,
-    step: Any = 1,
+    start: Number,
+    end: Number | None = None,
+    step: Number = 1,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: DType | None = None,
+    device: Device | None = None,
     requires_grad: bool = False,
-) -> Any:
+) -> Tensor:
     """The numbers start, start + step, ... below end.
 
     Args:
@@ -107,14 +112,14 @@ def _spaced(name: str, start: Any, end: Any, steps: int, kind: Any) -> Any:
 
 @checked("start", "end", "steps", "out", *PLACE)
 def linspace(
-    start: Any,
-    end: Any,
+    start: Number,
+    end: Number,
     steps: int,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: DType | None = None,
+    device: Device | None = None,
     requires_grad: bool = False,
-) -> Any:
+) -> Tensor:
     """`steps` numbers from start to end, both included.
 
     Args:
@@ -137,15 +142,15 @@ def linspace(
 
 @checked("start", "end", "steps", "base", "out", *PLACE)
 def logspace(
-    start: Any,
-    end: Any,
+    start: Number,
+    end: Number,
     steps: int,
     base: float = 10.0,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: DType | None = None,
+    device: Device | None = None,
     requires_grad: bool = False,
-) -> Any:
+) -> Tensor:
     """base to the powers of linspace().
 
     Args:
@@ -178,10 +183,10 @@ def eye(
     n: int,
     m: int | None = None,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: DType | None = None,
+    device: Device | None = None,
     requires_grad: bool = False,
-) -> Any:
+) -> Tensor:
     """The identity matrix.
 
     Args:
@@ -207,10 +212,10 @@ def tril_indices(
     col: int,
     offset: int = 0,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: DType | None = None,
+    device: Device | None = None,
     requires_grad: bool = False,
-) -> Any:
+) -> Tensor:
     """Indices of a lower triangle, as two rows.
 
     Args:
@@ -233,10 +238,10 @@ def triu_indices(
     col: int,
     offset: int = 0,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: DType | None = None,
+    device: Device | None = None,
     requires_grad: bool = False,
-) -> Any:
+) -> Tensor:
     """Indices of an upper triangle, as two rows.
 
     Args:

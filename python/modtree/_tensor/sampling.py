@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from modtree._tensor.batch_levels import drawing, levels
 from modtree._tensor.creation import empty, empty_like
 from modtree._tensor.random import bits_of, uniform
 from modtree._tensor.random import normal as draw_normal
+
+if TYPE_CHECKING:
+    from modtree._argument_types import Device, DType, Generator, Sizes, Tensor, layout
 
 __all__ = ["bernoulli", "binomial", "multinomial", "normal", "poisson"]
 
@@ -40,8 +43,13 @@ def _draw(self: Any, needs_float: str | None, make: Any, generator: Any) -> Any:
 
 
 def uniform_(
-    self: Any, from_: float = 0.0, to: float = 1.0, *, generator: Any = None, **kwargs: Any
-) -> Any:
+    self: Tensor,
+    from_: float = 0.0,
+    to: float = 1.0,
+    *,
+    generator: Generator | None = None,
+    **kwargs: Any,
+) -> Tensor:
     """Fills with numbers uniform in [from, to).
 
     Args:
@@ -58,7 +66,9 @@ def uniform_(
     return _draw(self, "uniform", lambda bits, s, d: uniform(bits, s, d, low, high), generator)
 
 
-def normal_(self: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Any:
+def normal_(
+    self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None
+) -> Tensor:
     """Fills with normally distributed numbers.
 
     Args:
@@ -71,7 +81,7 @@ def normal_(self: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = 
     return _draw(self, "normal", lambda bits, s, d: draw_normal(bits, s, d, mean, std), generator)
 
 
-def exponential_(self: Any, lambd: float = 1.0, *, generator: Any = None) -> Any:
+def exponential_(self: Tensor, lambd: float = 1.0, *, generator: Generator | None = None) -> Tensor:
     """Fills with exponentially distributed numbers."""
     return _draw(
         self,
@@ -81,7 +91,9 @@ def exponential_(self: Any, lambd: float = 1.0, *, generator: Any = None) -> Any
     )
 
 
-def log_normal_(self: Any, mean: float = 1.0, std: float = 2.0, *, generator: Any = None) -> Any:
+def log_normal_(
+    self: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Generator | None = None
+) -> Tensor:
     """Fills with numbers whose logarithms are normally distributed.
 
     Args:
@@ -96,7 +108,9 @@ def log_normal_(self: Any, mean: float = 1.0, std: float = 2.0, *, generator: An
     )
 
 
-def cauchy_(self: Any, median: float = 0.0, sigma: float = 1.0, *, generator: Any = None) -> Any:
+def cauchy_(
+    self: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator: Generator | None = None
+) -> Tensor:
     """Fills with numbers from the Cauchy distribution.
 
     Args:
@@ -111,14 +125,16 @@ def cauchy_(self: Any, median: float = 0.0, sigma: float = 1.0, *, generator: An
     )
 
 
-def geometric_(self: Any, p: float, *, generator: Any = None) -> Any:
+def geometric_(self: Tensor, p: float, *, generator: Generator | None = None) -> Tensor:
     """Fills with numbers of trials until the first success of probability p."""
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
     return _draw(self, None, lambda bits, s, d: bits.geometric(p, s), generator)
 
 
-def bernoulli_(self: Any, p: Any = 0.5, *, generator: Any = None) -> Any:
+def bernoulli_(
+    self: Tensor, p: Tensor | float = 0.5, *, generator: Generator | None = None
+) -> Tensor:
     """Fills with ones, of probability p, and zeros."""
     if isinstance(p, _C.TensorBase) and p.requires_grad:
         drawn = bernoulli_(self.detach().clone(), p.detach(), generator=generator)
@@ -127,7 +143,9 @@ def bernoulli_(self: Any, p: Any = 0.5, *, generator: Any = None) -> Any:
     return _draw(self, None, lambda bits, s, d: (bits.random(s) < chance).astype(d), generator)
 
 
-def random_(self: Any, from_: int = 0, to: int | None = None, *, generator: Any = None) -> Any:
+def random_(
+    self: Tensor, from_: int = 0, to: int | None = None, *, generator: Generator | None = None
+) -> Tensor:
     """Fills with random integers in [from, to).
 
     Args:
@@ -146,18 +164,18 @@ def random_(self: Any, from_: int = 0, to: int | None = None, *, generator: Any 
 
 @drawing
 def normal(
-    mean: Any,
-    std: Any = 1.0,
-    size: Any = None,
+    mean: Tensor | float,
+    std: Tensor | float = 1.0,
+    size: Sizes | None = None,
     *,
-    generator: Any = None,
-    out: Any = None,
-    dtype: Any = None,
-    device: Any = None,
+    generator: Generator | None = None,
+    out: Tensor | None = None,
+    dtype: DType | None = None,
+    device: Device | None = None,
     requires_grad: bool = False,
-    layout: Any = None,
+    layout: layout | None = None,
     pin_memory: bool = False,
-) -> Any:
+) -> Tensor:
     """Normally distributed numbers: of one mean and deviation with ``size``, or one for each
     element of tensors.
 
@@ -182,7 +200,9 @@ def normal(
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
     if not given:
         place = "cpu" if device is None else device  # whatever device is in force
-        result = normal_(empty(size, dtype=dtype, device=place), mean, std, generator=generator)
+        shape: Any = size
+        numbers: Any = (mean, std)
+        result = normal_(empty(shape, dtype=dtype, device=place), *numbers, generator=generator)
     else:
         plain = [v.detach() if isinstance(v, _C.TensorBase) else v for v in (mean, std)]
         like = plain[0] + plain[1]
@@ -201,7 +221,13 @@ def _chances(input: Any) -> np.ndarray:
 
 
 @drawing
-def bernoulli(input: Any, p: Any = None, *, generator: Any = None, out: Any = None) -> Any:
+def bernoulli(
+    input: Tensor,
+    p: float | None = None,
+    *,
+    generator: Generator | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
     """Zeros and ones: 1 with the probability that input (or p) says.
 
     Args:
@@ -218,7 +244,7 @@ def bernoulli(input: Any, p: Any = None, *, generator: Any = None, out: Any = No
 
 
 @drawing
-def poisson(input: Any, generator: Any = None) -> Any:
+def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Counts from Poisson distributions with these means, in the dtype of the means."""
     result = empty_like(input)
     if not input.is_meta:
@@ -227,7 +253,7 @@ def poisson(input: Any, generator: Any = None) -> Any:
 
 
 @drawing
-def binomial(count: Any, prob: Any, generator: Any = None) -> Any:
+def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
     """Numbers of successes in ``count`` trials of probability ``prob``, in the dtype of
     ``count``.
 
@@ -281,13 +307,13 @@ def _draws(input: Any, num_samples: int, replacement: bool, generator: Any) -> A
 
 @drawing
 def multinomial(
-    input: Any,
+    input: Tensor,
     num_samples: int,
     replacement: bool = False,
     *,
-    generator: Any = None,
-    out: Any = None,
-) -> Any:
+    generator: Generator | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
     """Indices drawn with the probabilities in the last dimension, which need not sum to 1.
 
     Args:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from modtree import _C
 from modtree._tensor import printing as _format
 from modtree._tensor.blas_threads import set_blas_threads
 from modtree._tensor.dtypes import bfloat16, float16
+
+if TYPE_CHECKING:
+    from modtree._argument_types import dtype
 
 __all__ = [
     "are_deterministic_algorithms_enabled",
@@ -166,12 +169,12 @@ def is_autocast_cache_enabled() -> bool:
     return False
 
 
-def get_autocast_dtype(device_type: str) -> Any:
+def get_autocast_dtype(device_type: str) -> dtype:
     """What mixed precision would use: float16 on CUDA, bfloat16 elsewhere."""
     return float16 if device_type == "cuda" else bfloat16
 
 
-def get_autocast_gpu_dtype() -> Any:
+def get_autocast_gpu_dtype() -> dtype:
     """float16."""
     return float16
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import copy
 import copyreg
+from collections.abc import Callable, Iterator
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
 import numpy as np
 
@@ -26,9 +27,17 @@ from modtree._tensor.size import Size
 from modtree._tensor.to_arguments import parse_to
 from modtree.core.handles import RemovableHandle
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from modtree._argument_types import Device, DType, Number, Sizes, memory_format
+    from modtree._argument_types import layout as _layout
+
 __all__ = ["Size", "Tensor", "is_tensor"]
 
 _imports.refuse_second(__name__)
+
+_T = TypeVar("_T")
 
 
 class Tensor(_C.TensorBase):
@@ -45,7 +54,7 @@ class Tensor(_C.TensorBase):
 
     __module__ = "modtree"  # the name in pickles and in repr
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Tensor:
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         self = _C.TensorBase.__new__(cls)
         if cls is Tensor:
             _fill_from_constructor(self, args, kwargs)
@@ -58,7 +67,7 @@ class Tensor(_C.TensorBase):
         pass
 
     @staticmethod
-    def _make_subclass(cls: type, data: Tensor, require_grad: bool = False) -> Any:
+    def _make_subclass(cls: type[_T], data: Tensor, require_grad: bool = False) -> _T:
         """A new object of a class of tensors that shares the memory of ``data``."""
         if type(require_grad) is not bool:
             raise TypeError(
@@ -88,6 +97,34 @@ class Tensor(_C.TensorBase):
 
     # -- conversion --------------------------------------------------------------------------------
 
+    @overload
+    def to(
+        self,
+        dtype: DType,
+        non_blocking: bool = False,
+        copy: bool = False,
+        *,
+        memory_format: memory_format | None = None,
+    ) -> Tensor: ...
+    @overload
+    def to(
+        self,
+        device: Device | None = None,
+        dtype: DType | None = None,
+        non_blocking: bool = False,
+        copy: bool = False,
+        *,
+        memory_format: memory_format | None = None,
+    ) -> Tensor: ...
+    @overload
+    def to(
+        self,
+        tensor: Tensor,
+        non_blocking: bool = False,
+        copy: bool = False,
+        *,
+        memory_format: memory_format | None = None,
+    ) -> Tensor: ...
     def to(self, *args: Any, **kwargs: Any) -> Tensor:
         """This tensor with another dtype or on another device; itself when nothing changes.
 
@@ -100,7 +137,11 @@ class Tensor(_C.TensorBase):
         kind, place, copy = parse_to(args, kwargs)
         return to_format(self._convert(kind, place, copy), memory_format, self)
 
-    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+    @overload
+    def type(self, dtype: None = None, non_blocking: bool = False) -> str: ...
+    @overload
+    def type(self, dtype: DType, non_blocking: bool = False) -> Tensor: ...
+    def type(self, dtype: DType | None = None, non_blocking: bool = False) -> Any:
         """The name of its type ("modtree.FloatTensor"), or this tensor with another dtype."""
         if dtype is None:
             return typed.type_name(self)
@@ -124,16 +165,16 @@ class Tensor(_C.TensorBase):
         """This tensor with dtype bfloat16, for storing: needs the package ml_dtypes."""
         return self._convert("bfloat16", None, False)
 
-    def cpu(self, memory_format: Any = None) -> Tensor:
+    def cpu(self, memory_format: memory_format | None = None) -> Tensor:
         """This tensor in main memory."""
         check_format("cpu", memory_format, or_none=True)
         return to_format(self._convert(None, device("cpu"), False), memory_format, self)
 
-    def cuda(self, *args: Any, **kwargs: Any) -> Tensor:
+    def cuda(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refused: there is no such device."""
         raise RuntimeError("NumPy tensors live in main memory only: there is no cuda device")
 
-    def numpy(self, *, force: bool = False) -> np.ndarray:
+    def numpy(self, *, force: bool = False) -> np.ndarray[Any, Any]:
         """A new array over the memory of this tensor, whose shape, dtype and flags are its own."""
         if force:
             return self.detach().cpu()._array_view
@@ -159,7 +200,7 @@ class Tensor(_C.TensorBase):
 
     __array_priority__ = 1000
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         array = self.numpy()
         if dtype is not None and np.dtype(dtype) != array.dtype:
             if copy is False:
@@ -187,6 +228,10 @@ class Tensor(_C.TensorBase):
 
     # -- layout ------------------------------------------------------------------------------------
 
+    @overload
+    def stride(self, dim: None = None) -> tuple[int, ...]: ...
+    @overload
+    def stride(self, dim: int) -> int: ...
     def stride(self, dim: int | None = None) -> Any:
         """Distances between neighbours, in elements."""
         array = self._array
@@ -266,7 +311,7 @@ class Tensor(_C.TensorBase):
         return self.numel() * self.element_size()
 
     @property
-    def layout(self) -> Any:
+    def layout(self) -> _layout:
         """How values are kept: always ``modtree.strided``."""
         return strided
 
@@ -304,7 +349,7 @@ class Tensor(_C.TensorBase):
 
     # -- gradients ---------------------------------------------------------------------------------
 
-    def register_hook(self, hook: Any) -> Any:
+    def register_hook(self, hook: Callable[[Tensor], Any]) -> RemovableHandle:
         """Calls ``hook(grad)`` whenever the gradient of this tensor is computed; a tensor that it
         returns takes the gradient's place.
         """
@@ -312,7 +357,7 @@ class Tensor(_C.TensorBase):
             raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
         return _register(self._hook_table(), hook)
 
-    def register_post_accumulate_grad_hook(self, hook: Any) -> Any:
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> RemovableHandle:
         """Calls ``hook(tensor)`` after a gradient was added to the ``grad`` of this leaf."""
         if not self.requires_grad:
             raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
@@ -324,7 +369,7 @@ class Tensor(_C.TensorBase):
 
     # -- in place ----------------------------------------------------------------------------------
 
-    def fill_(self, value: Any) -> Tensor:
+    def fill_(self, value: Tensor | Number) -> Tensor:
         """Sets all elements."""
         _C.check_inplace(self, value)
         number = value
@@ -347,7 +392,7 @@ class Tensor(_C.TensorBase):
         self.data = source
         return self
 
-    def resize_(self, *size: Any) -> Tensor:
+    def resize_(self, *size: int | Sizes) -> Tensor:
         """Another shape; elements that fit keep their values."""
         _C.check_inplace(self)
         fresh = creation.zeros(*size, dtype=self.dtype, device=self.device)
@@ -357,7 +402,7 @@ class Tensor(_C.TensorBase):
         self.data = fresh
         return self
 
-    def apply_(self, function: Any) -> Tensor:
+    def apply_(self, function: Callable[[Any], Any]) -> Tensor:
         """Replaces each element by what the function makes of it."""
         _C.check_inplace(self)
         flat = [function(v) for v in self._array.reshape(-1).tolist()]
@@ -378,12 +423,12 @@ class Tensor(_C.TensorBase):
 
     # -- containers' protocols ---------------------------------------------------------------------
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Tensor]:
         if self.dim() == 0:
             raise TypeError("iteration over a 0-d tensor")
         return iter(self.unbind(0))
 
-    def __contains__(self, element: Any) -> bool:
+    def __contains__(self, element: Tensor | Number) -> bool:
         if not isinstance(element, (Tensor, int, float, complex, bool, np.generic)):
             raise RuntimeError(
                 f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a "
@@ -420,7 +465,7 @@ class Tensor(_C.TensorBase):
         if state:
             self.__dict__.update(state)
 
-    def __copy__(self) -> Any:
+    def __copy__(self) -> Tensor:
         reduced = _reduced_by_class(self)
         if reduced is not None:
             return self if isinstance(reduced, str) else copy.copy(_Reduced(reduced))

@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from modtree import _C
 from modtree._tensor import creation, from_data
+
+if TYPE_CHECKING:
+    from modtree._argument_types import Device, Tensor
 
 _NAMES = {dtype._type_name: dtype for dtype in _C._dtypes.values()}
 
@@ -36,7 +39,7 @@ def _typed(name: str, dtype: Any) -> type:
     return Typed(name, (), {"__new__": make, "dtype": dtype, "__doc__": text})
 
 
-def new(self: Any, *args: Any, device: Any = None) -> Any:
+def new(self: Tensor, *args: Any, device: Device | None = None) -> Tensor:
     """A tensor of this one's dtype: ``new(2, 3)`` of sizes (values are not set), ``new([1, 2])`` of
     values.
     """

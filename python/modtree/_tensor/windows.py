@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from modtree._ops.functions import stack
 from modtree._tensor.creation import make_at, numpy_dtype
 from modtree._tensor.dtypes import int64
 from modtree._tensor.from_data import from_numpy, tensor
+
+if TYPE_CHECKING:
+    from modtree._argument_types import Device, DType, Sizes, Tensor
 
 __all__ = [
     "bartlett_window",
@@ -58,10 +61,10 @@ def _of_length(make: Any, name: str, what: str) -> Any:
         window_length: int,
         periodic: bool = True,
         *,
-        dtype: Any = None,
-        device: Any = None,
+        dtype: DType | None = None,
+        device: Device | None = None,
         requires_grad: bool = False,
-    ) -> Any:
+    ) -> Tensor:
         return _window(make, window_length, periodic, dtype, device, requires_grad)
 
     window.__name__ = window.__qualname__ = name
@@ -88,10 +91,10 @@ def hamming_window(
     alpha: float = 0.54,
     beta: float = 0.46,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: DType | None = None,
+    device: Device | None = None,
     requires_grad: bool = False,
-) -> Any:
+) -> Tensor:
     """alpha - beta * cosine.
 
     Args:
@@ -115,10 +118,10 @@ def kaiser_window(
     periodic: bool = True,
     beta: float = 12.0,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: DType | None = None,
+    device: Device | None = None,
     requires_grad: bool = False,
-) -> Any:
+) -> Tensor:
     """Kaiser's window of shape beta.
 
     Args:
@@ -138,8 +141,8 @@ def kaiser_window(
 
 
 def frombuffer(
-    buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False
-) -> Any:
+    buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, requires_grad: bool = False
+) -> Tensor:
     """A tensor over the memory of a buffer, such as bytearray or array.array.
 
     Args:
@@ -153,7 +156,7 @@ def frombuffer(
     return from_numpy(array).requires_grad_(requires_grad)
 
 
-def from_dlpack(ext_tensor: Any) -> Any:
+def from_dlpack(ext_tensor: Any) -> Tensor:
     """A tensor over the memory of an array of another library, by DLPack."""
     return from_numpy(np.from_dlpack(ext_tensor))
 
@@ -161,7 +164,7 @@ def from_dlpack(ext_tensor: Any) -> Any:
 # -- indices ---------------------------------------------------------------------------------------
 
 
-def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
+def unravel_index(indices: Tensor, shape: int | Sizes) -> tuple[Tensor, ...]:
     """For flat indices the index along each dimension of a shape."""
     if indices.dtype.dtype.kind not in "iu":
         raise TypeError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
@@ -179,7 +182,7 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     return tuple(reversed(parts))
 
 
-def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
+def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
     """All choices of r elements of a vector, in order: (choices, r).
 
     Args:
@@ -197,7 +200,7 @@ def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
     return input[tensor(rows, dtype=int64, device="cpu").reshape(len(rows), r)]
 
 
-def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # noqa: N803
+def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:  # noqa: N803
     """The powers of a vector's elements as columns, N of them, the highest first unless
     ``increasing``.
 

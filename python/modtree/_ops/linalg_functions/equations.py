@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,11 +21,14 @@ from modtree._ops.linalg_functions.factors import (
 from modtree._ops.registry import export, ops
 from modtree._tensor.batch_levels import for_each_sample
 
+if TYPE_CHECKING:
+    from modtree._argument_types import SignLog, Tensor
+
 _lstsq_result = return_type("linalg_lstsq", "solution", "residuals", "rank", "singular_values")
 _slogdet_result = return_type("linalg_slogdet", "sign", "logabsdet")
 
 
-def inv(A: Any) -> Any:  # noqa: N803
+def inv(A: Tensor) -> Tensor:  # noqa: N803
     """The inverse; LinAlgError for a singular matrix.
 
     Shape:
@@ -35,7 +38,7 @@ def inv(A: Any) -> Any:  # noqa: N803
     return ops["inverse"](A)
 
 
-def det(A: Any) -> Any:  # noqa: N803
+def det(A: Tensor) -> Tensor:  # noqa: N803
     """The determinant.
 
     Shape:
@@ -45,7 +48,7 @@ def det(A: Any) -> Any:  # noqa: N803
     return ops["det"](A)
 
 
-def slogdet(A: Any) -> Any:  # noqa: N803
+def slogdet(A: Tensor) -> SignLog:  # noqa: N803
     """Sign of the determinant and logarithm of its size.
 
     Shape:
@@ -255,7 +258,7 @@ def tensorsolve(A: Any, B: Any, dims: Any = None) -> Any:  # noqa: N803
 # -- the names in modtree itself -------------------------------------------------------------------
 
 
-def logdet(input: Any) -> Any:
+def logdet(input: Tensor) -> Tensor:
     """The logarithm of the determinant; NaN where it is negative."""
     sign, size = ops["slogdet"](input)
     if input.is_complex():
@@ -263,7 +266,7 @@ def logdet(input: Any) -> Any:
     return ops["where"](sign < 0, float("nan"), size)
 
 
-def cholesky_solve(B: Any, L: Any, upper: bool = False) -> Any:  # noqa: N803
+def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:  # noqa: N803
     """X with A X = B, where L is the Cholesky factor of A.
 
     Args:
@@ -281,7 +284,7 @@ def cholesky_solve(B: Any, L: Any, upper: bool = False) -> Any:  # noqa: N803
 
 
 @for_each_sample
-def cholesky_inverse(L: Any, upper: bool = False) -> Any:  # noqa: N803
+def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:  # noqa: N803
     """The inverse of the matrix whose Cholesky factor is L, of which one triangle is read."""
     unit = unit_like(L).expand(tuple(L.shape))
     back = solve_triangular(L.mH if upper else L, unit, upper=False)
@@ -295,4 +298,13 @@ def cholesky_inverse(L: Any, upper: bool = False) -> Any:  # noqa: N803
 for _function in (det, logdet, slogdet, cholesky_solve, cholesky_inverse):
     export(_function.__name__, _function)
 export("inverse", inv)
-export("pinverse", lambda input, rcond=1e-15: pinv(input, rcond))
+
+
+def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
+    """The pseudo-inverse of a matrix (Penrose, 1955); singular values below rcond times the largest
+    count as zero.
+    """
+    return pinv(input, rcond)
+
+
+export("pinverse", pinverse)

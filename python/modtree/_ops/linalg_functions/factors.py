@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import namedtuple
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from modtree import _C
 from modtree._ops.decompositions import tolerance
 from modtree._ops.registry import export, ops
 from modtree._tensor.batch_levels import for_each_sample
+
+if TYPE_CHECKING:
+    from modtree._argument_types import QR, SVD, Tensor
 
 
 def return_type(name: str, *fields: str) -> Any:
@@ -197,7 +200,7 @@ def plain_tolerance(limit: Any) -> Any:
 # -- the names in modtree itself -------------------------------------------------------------------
 
 
-def _svd_function(input: Any, some: bool = True, compute_uv: bool = True) -> Any:
+def _svd_function(input: Tensor, some: bool = True, compute_uv: bool = True) -> SVD:
     """U, S and V with input = U diag(S) V^H.
 
     Args:
@@ -213,12 +216,12 @@ def _svd_function(input: Any, some: bool = True, compute_uv: bool = True) -> Any
     return _old_svd_result(u, s, vh.mH)
 
 
-def _qr_function(input: Any, some: bool = True) -> Any:
+def _qr_function(input: Tensor, some: bool = True) -> QR:
     """Q and R."""
     return qr(input, "reduced" if some else "complete")
 
 
-def _cholesky_function(input: Any, upper: bool = False) -> Any:
+def _cholesky_function(input: Tensor, upper: bool = False) -> Tensor:
     """The Cholesky factor: lower, or upper."""
     return cholesky(input, upper=upper)
 

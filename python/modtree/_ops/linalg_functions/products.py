@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from modtree._ops.independent import independent
 from modtree._ops.linalg import cross as _cross
@@ -11,6 +11,9 @@ from modtree._ops.linalg import vdot as _vdot
 from modtree._ops.linalg_functions.equations import inv, unit_like
 from modtree._ops.registry import export, ops
 from modtree._ops.slices import diagonal as _diagonal
+
+if TYPE_CHECKING:
+    from modtree._argument_types import Tensor
 
 matmul = ops["matmul"]
 matrix_exp = ops["matrix_exp"]
@@ -69,7 +72,7 @@ def vecdot(x: Any, y: Any, *, dim: int = -1) -> Any:
     return ((x.conj() if x.is_complex() else x) * y).sum(dim)
 
 
-def matrix_power(A: Any, n: int) -> Any:  # noqa: N803
+def matrix_power(A: Tensor, n: int) -> Tensor:  # noqa: N803
     """A multiplied by itself n times; the power of the inverse for negative n.
 
     Shape:
@@ -84,7 +87,7 @@ def matrix_power(A: Any, n: int) -> Any:  # noqa: N803
         return independent(unit_like(A).expand(tuple(A.shape)).clone(), A)
     base = inv(A) if n < 0 else A
     n = abs(n)
-    result = None
+    result: Any = None
     while n:
         if n & 1:
             result = base if result is None else result @ base
@@ -169,7 +172,8 @@ export("matrix_power", matrix_power)
 export("matrix_exp", matrix_exp)
 
 
-def chain_matmul(*matrices: Any) -> Any:
+def chain_matmul(*matrices: Tensor) -> Tensor:
+    """The product of matrices, in the cheapest order."""
     for matrix in matrices:
         if matrix.ndim != 2:
             raise RuntimeError(f"Tensor dimension is {matrix.ndim}, expected 2 instead.")

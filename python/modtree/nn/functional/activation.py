@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from modtree._ops import activation as activation_ops
 from modtree._tensor.creation import empty_like, zeros_like
@@ -12,6 +12,9 @@ from modtree._tensor.dtypes import finfo
 from modtree._tensor.grad_mode import is_grad_enabled, no_grad
 from modtree._tensor.tensor import Tensor
 from modtree.nn.functional._common import checked_dim, need_tensor
+
+if TYPE_CHECKING:
+    from modtree._argument_types import DType
 
 __all__ = [
     "celu",
@@ -419,7 +422,7 @@ def _along(
 
 
 def softmax(
-    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None
 ) -> Tensor:
     """``exp(x) / sum(exp(x))`` along ``dim``; the input is converted to ``dtype`` first.
 
@@ -433,7 +436,7 @@ def softmax(
 
 
 def softmin(
-    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None
 ) -> Tensor:
     """:func:`softmax` of ``-x``.
 
@@ -448,7 +451,7 @@ def softmin(
 
 
 def log_softmax(
-    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None
 ) -> Tensor:
     """``log(softmax(x))`` along ``dim``, computed without forming the softmax.
 

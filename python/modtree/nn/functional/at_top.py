@@ -6,16 +6,57 @@ order.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from modtree._ops import norm as norm_ops
 from modtree.nn import functional
+from modtree.nn.functional import (
+    adaptive_avg_pool1d,
+    alpha_dropout,
+    avg_pool1d,
+    bilinear,
+    celu,
+    celu_,
+    channel_shuffle,
+    conv1d,
+    conv2d,
+    conv3d,
+    conv_tbc,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
+    cosine_similarity,
+    dropout,
+    feature_alpha_dropout,
+    hardshrink,
+    max_pool1d,
+    max_pool2d,
+    max_pool3d,
+    native_channel_shuffle,
+    pairwise_distance,
+    pixel_shuffle,
+    pixel_unshuffle,
+    prelu,
+    rms_norm,
+    rrelu,
+    selu,
+    selu_,
+    threshold,
+)
+from modtree.nn.functional import (
+    adaptive_max_pool1d_with_indices as adaptive_max_pool1d,  # at the top it gives both
+)
 from modtree.nn.functional.normalization import normalize_batch, track_instances
 
-_SAME = (
+if TYPE_CHECKING:
+    from modtree._argument_types import Sizes, Tensor
+
+__all__ = [
     "adaptive_avg_pool1d",
+    "adaptive_max_pool1d",
     "alpha_dropout",
     "avg_pool1d",
+    "batch_norm",
     "bilinear",
     "celu",
     "celu_",
@@ -29,8 +70,12 @@ _SAME = (
     "conv_transpose3d",
     "cosine_similarity",
     "dropout",
+    "embedding",
     "feature_alpha_dropout",
+    "group_norm",
     "hardshrink",
+    "instance_norm",
+    "layer_norm",
     "max_pool1d",
     "max_pool2d",
     "max_pool3d",
@@ -44,29 +89,16 @@ _SAME = (
     "selu",
     "selu_",
     "threshold",
-)
-for _name in _SAME:
-    globals()[_name] = getattr(functional, _name)
-adaptive_max_pool1d = functional.adaptive_max_pool1d_with_indices  # at the top it gives both
-
-__all__ = [
-    "adaptive_max_pool1d",
-    *_SAME,
-    "batch_norm",
-    "embedding",
-    "group_norm",
-    "instance_norm",
-    "layer_norm",
 ]
 
 
 def embedding(
-    weight: Any,
-    indices: Any,
+    weight: Tensor,
+    indices: Tensor,
     padding_idx: int = -1,
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
-) -> Any:
+) -> Tensor:
     """nn.functional.embedding() with the table first; -1 stands for no padding index."""
     return functional.embedding(
         indices,
@@ -84,31 +116,31 @@ def _need_channels(name: str, input: Any) -> None:
 
 
 def batch_norm(
-    input: Any,
-    weight: Any,
-    bias: Any,
-    running_mean: Any,
-    running_var: Any,
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
     training: bool,
     momentum: float,
     eps: float,
     cudnn_enabled: bool = False,
-) -> Any:
+) -> Tensor:
     """nn.functional.batch_norm() with weight and bias first."""
     return normalize_batch(input, running_mean, running_var, weight, bias, training, momentum, eps)
 
 
 def instance_norm(
-    input: Any,
-    weight: Any,
-    bias: Any,
-    running_mean: Any,
-    running_var: Any,
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
     use_input_stats: bool,
     momentum: float,
     eps: float,
     cudnn_enabled: bool = False,
-) -> Any:
+) -> Tensor:
     """nn.functional.instance_norm() with weight and bias first, also of images of one pixel."""
     if use_input_stats or not (running_mean is None or running_var is None):
         _need_channels("instance_norm", input)
@@ -122,25 +154,25 @@ def instance_norm(
 
 
 def layer_norm(
-    input: Any,
-    normalized_shape: Any,
-    weight: Any = None,
-    bias: Any = None,
+    input: Tensor,
+    normalized_shape: Sizes,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
     eps: float = 1e-5,
     cudnn_enable: bool = False,
-) -> Any:
+) -> Tensor:
     """nn.functional.layer_norm()."""
     return functional.layer_norm(input, normalized_shape, weight, bias, eps)
 
 
 def group_norm(
-    input: Any,
+    input: Tensor,
     num_groups: int,
-    weight: Any = None,
-    bias: Any = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
     eps: float = 1e-5,
     cudnn_enabled: bool = False,
-) -> Any:
+) -> Tensor:
     """nn.functional.group_norm(), also of groups of one value."""
     _need_channels("group_norm", input)
     return norm_ops.group_norm(input, weight, bias, num_groups, eps)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from modtree._ops import conv as conv_ops
 from modtree._ops.registry import ops
@@ -21,7 +21,33 @@ __all__ = [
     "conv_transpose3d",
 ]
 
-Ints = int | tuple[int, ...]
+if TYPE_CHECKING:
+    from modtree._argument_types import Ints
+
+    class _Conv(Protocol):
+        def __call__(
+            self,
+            input: Tensor,
+            weight: Tensor,
+            bias: Tensor | None = None,
+            stride: Ints = 1,
+            padding: str | Ints = 0,
+            dilation: Ints = 1,
+            groups: int = 1,
+        ) -> Tensor: ...
+
+    class _ConvTranspose(Protocol):
+        def __call__(
+            self,
+            input: Tensor,
+            weight: Tensor,
+            bias: Tensor | None = None,
+            stride: Ints = 1,
+            padding: Ints = 0,
+            output_padding: Ints = 0,
+            groups: int = 1,
+            dilation: Ints = 1,
+        ) -> Tensor: ...
 
 
 def _batch_of(name: str, n: int, input: Tensor, weight: Tensor) -> tuple[Tensor, bool]:
@@ -112,7 +138,7 @@ def _named(function: Callable[..., Any], name: str, doc: str) -> Any:
     return function
 
 
-def _make_conv(n: int) -> Any:
+def _make_conv(n: int) -> _Conv:
     def conv(
         input: Tensor,
         weight: Tensor,
@@ -145,7 +171,7 @@ def _make_conv(n: int) -> Any:
     )
 
 
-def _make_conv_transpose(n: int) -> Any:
+def _make_conv_transpose(n: int) -> _ConvTranspose:
     def conv_transpose(
         input: Tensor,
         weight: Tensor,

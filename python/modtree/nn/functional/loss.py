@@ -50,7 +50,7 @@ _BOOL = as_dtype("bool")
 # -- element by element ----------------------------------------------------------------------------
 
 
-def _same_size(input: Tensor, target: Tensor, stacklevel: int = 3) -> tuple[Tensor, Tensor]:
+def _same_size(input: Tensor, target: Tensor, stacklevel: int = 3) -> tuple[Tensor, ...]:
     """Both, broadcast with a warning. Afterwards neither is a scalar, whose dtype would not
     count.
     """

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 import numpy as np
 
@@ -34,7 +34,57 @@ __all__ = [
     "max_pool3d_with_indices",
 ]
 
-Ints = int | tuple[int, ...]
+if TYPE_CHECKING:
+    from modtree._argument_types import Ints
+
+    class _MaxPool(Protocol):
+        @overload
+        def __call__(
+            self,
+            input: Tensor,
+            kernel_size: Ints,
+            stride: Ints | None = None,
+            padding: Ints = 0,
+            dilation: Ints = 1,
+            ceil_mode: bool = False,
+            return_indices: Literal[False] = False,
+        ) -> Tensor: ...
+        @overload
+        def __call__(
+            self,
+            input: Tensor,
+            kernel_size: Ints,
+            stride: Ints | None = None,
+            padding: Ints = 0,
+            dilation: Ints = 1,
+            ceil_mode: bool = False,
+            *,
+            return_indices: Literal[True],
+        ) -> tuple[Tensor, Tensor]: ...
+        @overload
+        def __call__(
+            self,
+            input: Tensor,
+            kernel_size: Ints,
+            stride: Ints | None = None,
+            padding: Ints = 0,
+            dilation: Ints = 1,
+            ceil_mode: bool = False,
+            *,
+            return_indices: bool,
+        ) -> Any: ...
+
+    class _MaxPoolWithIndices(Protocol):
+        def __call__(
+            self,
+            input: Tensor,
+            kernel_size: Ints,
+            stride: Ints | None = None,
+            padding: Ints = 0,
+            dilation: Ints = 1,
+            ceil_mode: bool = False,
+            return_indices: bool = False,
+        ) -> tuple[Tensor, Tensor]: ...
 
 
 def _check_input(name: str, n: int, input: Tensor) -> None:
@@ -103,7 +153,7 @@ def _max_pool(
     return operation(input, *sizes, bool(ceil_mode))
 
 
-def _make_max_pool(n: int) -> Any:
+def _make_max_pool(n: int) -> tuple[_MaxPool, _MaxPoolWithIndices]:
     name = f"max_pool{n}d"
 
     def max_pool_with_indices(
@@ -328,12 +378,12 @@ def _mean_taps(size: int, count: int) -> tuple[Any, Any]:
     return taps, np.where(taps < end - 1, 1.0, 1.0 / pieces) / (end - begin)
 
 
-def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
+def adaptive_avg_pool1d(input: Tensor, output_size: Ints) -> Tensor:
     """Splits the last axis into ``output_size`` parts and takes their means."""
     return _adaptive_avg_pool("adaptive_avg_pool1d", 1, input, output_size)
 
 
-def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
+def adaptive_avg_pool2d(input: Tensor, output_size: Ints) -> Tensor:
     """Splits each of the last two axes into ``output_size`` parts (None: as many as elements) and
     takes the means of the cells.
 
@@ -344,7 +394,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     return _adaptive_avg_pool("adaptive_avg_pool2d", 2, input, output_size)
 
 
-def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
+def adaptive_avg_pool3d(input: Tensor, output_size: Ints) -> Tensor:
     """:func:`adaptive_avg_pool2d` over the last three axes."""
     return _adaptive_avg_pool("adaptive_avg_pool3d", 3, input, output_size)
 
@@ -354,7 +404,27 @@ def _adaptive_max_pool(name: str, n: int, input: Tensor, output_size: Any, both:
     return (values, indices) if both else values
 
 
-def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+@overload
+def adaptive_max_pool1d(
+    input: Tensor,
+    output_size: Ints,
+    return_indices: Literal[False] = False,
+) -> Tensor: ...
+@overload
+def adaptive_max_pool1d(
+    input: Tensor,
+    output_size: Ints,
+    *,
+    return_indices: Literal[True],
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def adaptive_max_pool1d(
+    input: Tensor,
+    output_size: Ints,
+    *,
+    return_indices: bool,
+) -> Any: ...
+def adaptive_max_pool1d(input: Tensor, output_size: Ints, return_indices: bool = False) -> Any:
     """Splits the last axis into ``output_size`` parts and takes their largest values; see
     :func:`max_pool1d` for the indices.
 
@@ -368,7 +438,7 @@ def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = 
 
 
 def adaptive_max_pool1d_with_indices(
-    input: Tensor, output_size: Any, return_indices: bool = False
+    input: Tensor, output_size: Ints, return_indices: bool = False
 ) -> tuple[Tensor, Tensor]:
     """:func:`adaptive_max_pool1d` with ``return_indices=True``.
 
@@ -377,10 +447,30 @@ def adaptive_max_pool1d_with_indices(
         output_size: One number, or one for each axis.
         return_indices: Without effect: it always does.
     """
-    return adaptive_max_pool1d(input, output_size, True)
+    return adaptive_max_pool1d(input, output_size, return_indices=True)
 
 
-def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+@overload
+def adaptive_max_pool2d(
+    input: Tensor,
+    output_size: Ints,
+    return_indices: Literal[False] = False,
+) -> Tensor: ...
+@overload
+def adaptive_max_pool2d(
+    input: Tensor,
+    output_size: Ints,
+    *,
+    return_indices: Literal[True],
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def adaptive_max_pool2d(
+    input: Tensor,
+    output_size: Ints,
+    *,
+    return_indices: bool,
+) -> Any: ...
+def adaptive_max_pool2d(input: Tensor, output_size: Ints, return_indices: bool = False) -> Any:
     """Splits each of the last two axes into ``output_size`` parts (None: as many as elements) and
     takes the largest values.
 
@@ -394,7 +484,7 @@ def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = 
 
 
 def adaptive_max_pool2d_with_indices(
-    input: Tensor, output_size: Any, return_indices: bool = False
+    input: Tensor, output_size: Ints, return_indices: bool = False
 ) -> tuple[Tensor, Tensor]:
     """:func:`adaptive_max_pool2d` with ``return_indices=True``.
 
@@ -403,10 +493,30 @@ def adaptive_max_pool2d_with_indices(
         output_size: One number, or one for each axis.
         return_indices: Without effect: it always does.
     """
-    return adaptive_max_pool2d(input, output_size, True)
+    return adaptive_max_pool2d(input, output_size, return_indices=True)
 
 
-def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+@overload
+def adaptive_max_pool3d(
+    input: Tensor,
+    output_size: Ints,
+    return_indices: Literal[False] = False,
+) -> Tensor: ...
+@overload
+def adaptive_max_pool3d(
+    input: Tensor,
+    output_size: Ints,
+    *,
+    return_indices: Literal[True],
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def adaptive_max_pool3d(
+    input: Tensor,
+    output_size: Ints,
+    *,
+    return_indices: bool,
+) -> Any: ...
+def adaptive_max_pool3d(input: Tensor, output_size: Ints, return_indices: bool = False) -> Any:
     """:func:`adaptive_max_pool2d` over the last three axes.
 
     Args:
@@ -419,7 +529,7 @@ def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = 
 
 
 def adaptive_max_pool3d_with_indices(
-    input: Tensor, output_size: Any, return_indices: bool = False
+    input: Tensor, output_size: Ints, return_indices: bool = False
 ) -> tuple[Tensor, Tensor]:
     """:func:`adaptive_max_pool3d` with ``return_indices=True``.
 
@@ -428,4 +538,4 @@ def adaptive_max_pool3d_with_indices(
         output_size: One number, or one for each axis.
         return_indices: Without effect: it always does.
     """
-    return adaptive_max_pool3d(input, output_size, True)
+    return adaptive_max_pool3d(input, output_size, return_indices=True)

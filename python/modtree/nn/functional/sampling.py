@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from modtree._ops import grid_sample as grid_sample_ops
 from modtree._ops.functions import stack
 from modtree._tensor.ranges import linspace
 from modtree._tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from modtree._argument_types import Sizes
 
 __all__ = ["affine_grid", "grid_sample"]
 
@@ -16,7 +19,7 @@ _MODES = ("bilinear", "nearest", "bicubic")
 _PADDINGS = ("zeros", "border", "reflection")
 
 
-def affine_grid(theta: Tensor, size: Any, align_corners: bool | None = None) -> Tensor:
+def affine_grid(theta: Tensor, size: Sizes, align_corners: bool | None = None) -> Tensor:
     """The places that affine maps give to each pixel of an output: the ``grid`` of
     :func:`grid_sample`.
 

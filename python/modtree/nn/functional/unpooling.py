@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 from modtree._C import as_tuple
 from modtree._ops import unpool as unpool_ops
@@ -14,7 +14,6 @@ from modtree._tensor.tensor import Tensor
 from modtree.nn.functional._common import Sizes, need_tensor, pool_sizes, tuple_of
 from modtree.nn.functional.activation import relu
 from modtree.nn.functional.pooling import (
-    Ints,
     avg_pool1d,
     avg_pool2d,
     avg_pool3d,
@@ -22,6 +21,20 @@ from modtree.nn.functional.pooling import (
     max_pool2d,
     max_pool3d,
 )
+
+if TYPE_CHECKING:
+    from modtree._argument_types import Ints
+
+    class _LpPool(Protocol):
+        def __call__(
+            self,
+            input: Tensor,
+            norm_type: float,
+            kernel_size: Ints,
+            stride: Ints | None = None,
+            ceil_mode: bool = False,
+        ) -> Tensor: ...
+
 
 __all__ = [
     "fractional_max_pool2d",
@@ -190,7 +203,7 @@ def _lp_pool(
     return (mean.sign() * relu(mean.abs())).mul(count).pow(1.0 / norm_type)
 
 
-def _lp_pool_function(n: int, pool: Any, axes: str, sizes: str, which: str) -> Any:
+def _lp_pool_function(n: int, pool: Any, axes: str, sizes: str, which: str) -> _LpPool:
     def lp_pool(
         input: Tensor,
         norm_type: float,
@@ -260,7 +273,7 @@ def _fractional(
 def fractional_max_pool2d_with_indices(
     input: Tensor,
     kernel_size: Ints,
-    output_size: Any = None,
+    output_size: Ints | None = None,
     output_ratio: Any = None,
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
@@ -277,10 +290,39 @@ def fractional_max_pool2d_with_indices(
     return _fractional(2, input, kernel_size, output_size, output_ratio, _random_samples)
 
 
+@overload
 def fractional_max_pool2d(
     input: Tensor,
     kernel_size: Ints,
-    output_size: Any = None,
+    output_size: Ints | None = None,
+    output_ratio: Any = None,
+    return_indices: Literal[False] = False,
+    _random_samples: Tensor | None = None,
+) -> Tensor: ...
+@overload
+def fractional_max_pool2d(
+    input: Tensor,
+    kernel_size: Ints,
+    output_size: Ints | None = None,
+    output_ratio: Any = None,
+    *,
+    return_indices: Literal[True],
+    _random_samples: Tensor | None = None,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def fractional_max_pool2d(
+    input: Tensor,
+    kernel_size: Ints,
+    output_size: Ints | None = None,
+    output_ratio: Any = None,
+    *,
+    return_indices: bool,
+    _random_samples: Tensor | None = None,
+) -> Any: ...
+def fractional_max_pool2d(
+    input: Tensor,
+    kernel_size: Ints,
+    output_size: Ints | None = None,
     output_ratio: Any = None,
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
@@ -306,7 +348,7 @@ def fractional_max_pool2d(
 def fractional_max_pool3d_with_indices(
     input: Tensor,
     kernel_size: Ints,
-    output_size: Any = None,
+    output_size: Ints | None = None,
     output_ratio: Any = None,
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
@@ -323,10 +365,39 @@ def fractional_max_pool3d_with_indices(
     return _fractional(3, input, kernel_size, output_size, output_ratio, _random_samples)
 
 
+@overload
 def fractional_max_pool3d(
     input: Tensor,
     kernel_size: Ints,
-    output_size: Any = None,
+    output_size: Ints | None = None,
+    output_ratio: Any = None,
+    return_indices: Literal[False] = False,
+    _random_samples: Tensor | None = None,
+) -> Tensor: ...
+@overload
+def fractional_max_pool3d(
+    input: Tensor,
+    kernel_size: Ints,
+    output_size: Ints | None = None,
+    output_ratio: Any = None,
+    *,
+    return_indices: Literal[True],
+    _random_samples: Tensor | None = None,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def fractional_max_pool3d(
+    input: Tensor,
+    kernel_size: Ints,
+    output_size: Ints | None = None,
+    output_ratio: Any = None,
+    *,
+    return_indices: bool,
+    _random_samples: Tensor | None = None,
+) -> Any: ...
+def fractional_max_pool3d(
+    input: Tensor,
+    kernel_size: Ints,
+    output_size: Ints | None = None,
     output_ratio: Any = None,
     return_indices: bool = False,
     _random_samples: Tensor | None = None,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from modtree.nn.functional.pooling import (
     adaptive_avg_pool2d,
     adaptive_avg_pool3d,
 )
+
+if TYPE_CHECKING:
+    from modtree._argument_types import Ints
 
 __all__ = [
     "channel_shuffle",
@@ -42,7 +45,7 @@ _AXES = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
 
 def interpolate(
     input: Tensor,
-    size: Any = None,
+    size: Ints | None = None,
     scale_factor: Any = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
@@ -273,7 +276,7 @@ _TAPS: dict[str, Callable[..., Any]] = {
 
 def upsample(
     input: Tensor,
-    size: Any = None,
+    size: Ints | None = None,
     scale_factor: Any = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
@@ -294,7 +297,7 @@ def upsample(
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
-def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+def upsample_nearest(input: Tensor, size: Ints | None = None, scale_factor: Any = None) -> Tensor:
     """The old name of :func:`interpolate` with ``mode="nearest"``.
 
     Args:
@@ -309,7 +312,7 @@ def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) 
     return interpolate(input, size, scale_factor, "nearest")
 
 
-def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+def upsample_bilinear(input: Tensor, size: Ints | None = None, scale_factor: Any = None) -> Tensor:
     """The old name of :func:`interpolate` with ``mode="bilinear", align_corners=True``.
 
     Args:
@@ -405,7 +408,7 @@ def native_channel_shuffle(input: Tensor, groups: int) -> Tensor:
 
 
 def unfold(
-    input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+    input: Tensor, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0, stride: Ints = 1
 ) -> Tensor:
     """Windows as columns: (N, C, H, W) becomes (N, C * elements of a window, number of windows); N
     may be missing.
@@ -442,11 +445,11 @@ def _need_elements(name: str, input: Tensor, ndim: int) -> None:
 
 def fold(
     input: Tensor,
-    output_size: Any,
-    kernel_size: Any,
-    dilation: Any = 1,
-    padding: Any = 0,
-    stride: Any = 1,
+    output_size: Ints,
+    kernel_size: Ints,
+    dilation: Ints = 1,
+    padding: Ints = 0,
+    stride: Ints = 1,
 ) -> Tensor:
     """Columns as windows, added up where they overlap: (N, C * elements of a window, number of
     windows) becomes (N, C, *output_size).

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The types that annotations of tensors' functions name.
+
+Only type checkers import this file, and the stubs that are made of the annotations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import EllipsisType
+from typing import Any, NamedTuple, SupportsIndex, TypeAlias
+
+import numpy as np
+
+from modtree._C import dtype
+from modtree._tensor.devices import device
+from modtree._tensor.layouts import layout, memory_format
+from modtree._tensor.random import Generator
+from modtree._tensor.size import Size
+from modtree._tensor.tensor import Tensor
+
+__all__ = [
+    "DType",
+    "Device",
+    "Generator",
+    "Index",
+    "Ints",
+    "MinMax",
+    "Number",
+    "Operand",
+    "QR",
+    "SVD",
+    "SignLog",
+    "Size",
+    "Sizes",
+    "Tensor",
+    "Tensors",
+    "ValuesIndices",
+    "device",
+    "dtype",
+    "layout",
+    "memory_format",
+]
+
+Number: TypeAlias = int | float | complex | bool | np.number[Any] | np.bool_
+Operand: TypeAlias = Tensor | Number | np.ndarray[Any, Any]
+Sizes: TypeAlias = Sequence[int]
+Ints: TypeAlias = int | Sequence[int]
+Tensors: TypeAlias = Sequence[Tensor]
+DType: TypeAlias = dtype | np.dtype[Any] | type[Any] | str
+Device: TypeAlias = device | str
+
+_IndexItem: TypeAlias = (
+    None | SupportsIndex | slice | EllipsisType | Tensor | np.ndarray[Any, Any] | Sequence[Any]
+)
+Index: TypeAlias = _IndexItem | tuple[_IndexItem, ...]
+
+
+class ValuesIndices(NamedTuple):
+    values: Tensor
+    indices: Tensor
+
+
+class MinMax(NamedTuple):
+    min: Tensor
+    max: Tensor
+
+
+class SVD(NamedTuple):
+    U: Tensor
+    S: Tensor
+    V: Tensor
+
+
+class QR(NamedTuple):
+    Q: Tensor
+    R: Tensor
+
+
+class SignLog(NamedTuple):
+    sign: Tensor
+    logabsdet: Tensor
