@@ -7,12 +7,9 @@ What the functions stand on is imported when the first of them is called.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from modtree.files.checkpoint.reader import Checkpoint, CheckpointError, Entry, open_checkpoint
-
-if TYPE_CHECKING:
-    from modtree._argument_types import Device
 
 __all__ = [
     "Checkpoint",
@@ -67,7 +64,7 @@ def save_file(
     save_state(model_or_state_dict, path, metadata, max_shard_size, progress)
 
 
-def load_file(path: Any, *, device: Device | None = None, progress: bool | None = None) -> Any:
+def load_file(path: Any, *, device: Any = None, progress: bool | None = None) -> Any:
     """Reads a checkpoint as a state dict: a safetensors file, the index of a sharded one, a folder
     with one of them, or a file of ``torch.save``.
 

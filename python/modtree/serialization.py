@@ -6,7 +6,7 @@ from __future__ import annotations
 import collections
 import os
 import pickle
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from modtree import _imports
 from modtree._tensor.devices import as_device
@@ -18,12 +18,15 @@ from modtree.files.pickled.torch_old import HEAD, begins_old, load_old
 from modtree.files.pickled.torch_writer import prepared
 from modtree.files.pickled.unpickle import UnpicklingError
 
+if TYPE_CHECKING:
+    from modtree.types import FileLike
+
 __all__ = ["load", "save"]
 
 
 def save(
     obj: Any,
-    f: Any,
+    f: FileLike,
     pickle_module: Any = pickle,
     pickle_protocol: int = 5,
     *,
@@ -74,7 +77,7 @@ def save(
 
 
 def load(
-    f: Any,
+    f: FileLike,
     map_location: Any = None,
     pickle_module: Any = None,
     *,

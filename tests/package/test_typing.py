@@ -2,6 +2,7 @@
 """What editors and type checkers see: signatures, help, stubs."""
 
 import ast
+import importlib
 import importlib.util
 import inspect
 import json
@@ -139,6 +140,17 @@ def run_tool(*command, cwd=ROOT, **environment):
 def test_stubs_are_current():
     done = run_tool("tools/make_stubs", "--check", "--to", str(PACKAGE))
     assert done.returncode == 0, done.stderr
+
+
+def test_functional_lists_all_names_of_its_parts():
+    """As text, which checkers read; a sum of the parts' lists they would not."""
+    tree = ast.parse(inspect.getsource(F))
+    imported = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
+    parts = [node.module for node in imported if node.names[0].name == "*"]
+    names = {"multi_head_attention_forward", "pdist"}
+    for part in parts:
+        names |= set(importlib.import_module(part).__all__)
+    assert set(F.__all__) == names
 
 
 def test_completion_shows_public_names_only():

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,7 +46,7 @@ _AXES = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
 def interpolate(
     input: Tensor,
     size: Ints | None = None,
-    scale_factor: Any = None,
+    scale_factor: float | Sequence[float] | None = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None,
@@ -277,7 +277,7 @@ _TAPS: dict[str, Callable[..., Any]] = {
 def upsample(
     input: Tensor,
     size: Ints | None = None,
-    scale_factor: Any = None,
+    scale_factor: float | Sequence[float] | None = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
 ) -> Tensor:
@@ -297,7 +297,9 @@ def upsample(
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
-def upsample_nearest(input: Tensor, size: Ints | None = None, scale_factor: Any = None) -> Tensor:
+def upsample_nearest(
+    input: Tensor, size: Ints | None = None, scale_factor: float | Sequence[float] | None = None
+) -> Tensor:
     """The old name of :func:`interpolate` with ``mode="nearest"``.
 
     Args:
@@ -312,7 +314,9 @@ def upsample_nearest(input: Tensor, size: Ints | None = None, scale_factor: Any 
     return interpolate(input, size, scale_factor, "nearest")
 
 
-def upsample_bilinear(input: Tensor, size: Ints | None = None, scale_factor: Any = None) -> Tensor:
+def upsample_bilinear(
+    input: Tensor, size: Ints | None = None, scale_factor: float | Sequence[float] | None = None
+) -> Tensor:
     """The old name of :func:`interpolate` with ``mode="bilinear", align_corners=True``.
 
     Args:
