@@ -22,6 +22,8 @@ from helpers.backward_common import (
 )
 from helpers.support import raises, warns
 
+pytestmark = pytest.mark.usefixtures("quick_collections")
+
 # -- exceptions ------------------------------------------------------------------------------------
 
 

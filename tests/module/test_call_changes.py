@@ -9,6 +9,8 @@ import gc
 import pytest
 from helpers.support import raises
 
+pytestmark = pytest.mark.usefixtures("quick_collections")
+
 
 def echo(impl):
     class Echo(impl.nn.Module):

@@ -715,6 +715,7 @@ def test_getstate_before_init(impl):
 # -- depth ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("looked", [False, True], ids=["fresh", "looked"])
 def test_a_chain_beyond_the_recursion_limit_copies_or_says_why_not(impl, duplicate, looked):
     m = inner = chain(impl, 3000)

@@ -45,6 +45,7 @@ def outcomes(kind: str) -> dict[str, str]:
     return _RESULTS[kind]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_deep_chain(ours, operation):
     assert outcomes(ours.name)[operation] == "ok"

@@ -64,6 +64,7 @@ def test_once_per_class(torch_nn, quiet):
         del m.a
 
 
+@pytest.mark.slow
 def test_a_class_at_the_place_of_a_dead_one(torch_nn):
     for _ in range(20):
         cls = type("Layer", (torch_nn.Module,), {})

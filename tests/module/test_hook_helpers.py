@@ -17,6 +17,8 @@ from helpers.support import quiet, raises, warns
 import modtree as mt
 from modtree.core import hooks
 
+pytestmark = pytest.mark.usefixtures("quick_collections")
+
 if HAS_TORCH:
     import torch
 

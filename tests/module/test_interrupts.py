@@ -32,6 +32,7 @@ def run(script, *arguments):
     return done.stdout.split("\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [pytest.param("alarm", marks=HAS_TIMER), "thread"])
 @pytest.mark.parametrize("kind", params("modtree", "modtree-torch", "torch"))
 def test_endless_operations_are_stopped(kind, how):
@@ -40,12 +41,14 @@ def test_endless_operations_are_stopped(kind, how):
     assert {outcome for _, outcome in lines} == {"KeyboardInterrupt"}
 
 
+@pytest.mark.slow
 @HAS_TIMER
 @pytest.mark.parametrize("kind", params("modtree", "modtree-torch"))
 def test_a_load_that_is_stopped_has_written_all_or_nothing(kind):
     run("handlers.py", kind, "load")
 
 
+@pytest.mark.slow
 @HAS_TIMER
 @pytest.mark.parametrize("kind", params("modtree", "modtree-torch"))
 def test_handlers_may_change_the_tree(kind):

@@ -497,6 +497,7 @@ print("clear errors")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="limits of POSIX")
 def test_keys_of_any_length_are_explained_in_bounded_time():
     result = subprocess.run([sys.executable, "-c", LONG_KEYS], capture_output=True, text=True)

@@ -202,6 +202,7 @@ def test_what_a_class_of_str_adds_must_be_a_str(ours):
             use()
 
 
+@pytest.mark.slow
 def test_adding_names_may_change_the_tree(ours):
     class Clears(str):
         def __radd__(self, other):

@@ -140,6 +140,7 @@ def outcome(impl, save, action, place):
     return list(state.items()), list(state._metadata.items()), net.log
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place[1])
 @pytest.mark.parametrize("change", ACTIONS)
 def test_a_change_at_a_value(impl, change, place):
@@ -148,6 +149,7 @@ def test_a_change_at_a_value(impl, change, place):
     assert found == outcome(impl, defined_state, action, place)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(60))
 def test_several_changes_at_once(impl, seed):
     rng = random.Random(seed)

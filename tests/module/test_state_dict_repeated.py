@@ -17,6 +17,8 @@ import pytest
 from helpers.support import raises
 from helpers.util import param, tensor
 
+pytestmark = pytest.mark.usefixtures("quick_collections")
+
 ROUNDS = 4  # the first notes the root, the second the keys; from the third on they are used
 
 
