@@ -214,6 +214,17 @@ def test_nothing_is_scattered_without_indices(lib):
     assert source.grad.item() == 0.0
 
 
+def test_nothing_is_assigned_where_the_index_is_false(lib):
+    x, value = lib.ones(2, requires_grad=True), lib.tensor(5.0, requires_grad=True)
+    x[False] = value  # a leaf, which may not be written
+    x[False] = lib.ones(7)
+    y = x * 2
+    y[False] = value
+    y.sum().backward()
+    assert y.tolist() == x.grad.tolist() == [2.0, 2.0]
+    assert value.grad is None
+
+
 def test_counts_in_bins_at_their_edges(lib):
     counts = lib.histc(lib.tensor([-1.05], dtype=lib.float64), 100, -1.5, 0)
     assert counts.argmax().item() == 29

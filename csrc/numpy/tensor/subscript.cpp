@@ -5,6 +5,7 @@
 #include "tensor/autograd/record.h"
 #include "tensor/batched.h"
 #include "tensor/fitted.h"
+#include "tensor/index_items.h"
 #include "tensor/number.h"
 #include "tensor/op_errors.h"
 #include "tensor/override.h"
@@ -13,192 +14,6 @@
 namespace modtree {
 
 namespace {
-
-bool check_slice(PyObject *item) {
-  if (PySlice_Check(item)) {
-    PyObject *step = reinterpret_cast<PySliceObject *>(item)->step;
-    int overflow;
-    if (PyLong_Check(step) && PyLong_AsLongLongAndOverflow(step, &overflow) <= 0 && overflow <= 0) {
-      PyErr_SetString(PyExc_ValueError,
-                      "step must be greater than zero; use flip() to reverse a dimension");
-      return false;
-    }
-  }
-  return true;
-}
-
-// A list as the array that NumPy would make of it: the graph may keep it, and the list may change.
-// What is no index comes back as it is, for NumPy to refuse. Null on error.
-py::object array_of_list(PyObject *item) {
-  auto made = py::reinterpret_steal<py::object>(PyArray_FromAny(item, nullptr, 0, 0, 0, nullptr));
-  if (!made) {
-    if (!PyErr_ExceptionMatches(PyExc_ValueError) && !PyErr_ExceptionMatches(PyExc_TypeError)) {
-      return made;
-    }
-    PyErr_Clear();
-    return py::reinterpret_borrow<py::object>(item);
-  }
-  PyArrayObject *array = as_array(made.ptr());
-  if (PyArray_SIZE(array) == 0 && !PyArray_ISBOOL(array)) {
-    return py::reinterpret_steal<py::object>(
-        PyArray_CastToType(array, PyArray_DescrFromType(NPY_INTP), 0));
-  }
-  return PyArray_ISINTEGER(array) || PyArray_ISBOOL(array)
-             ? made
-             : py::reinterpret_borrow<py::object>(item);
-}
-
-// The integer array behind an index without dimensions, which counts as a Python integer: it
-// chooses a view, and is applied before index arrays. Null: it is none. A uint8 is a mask.
-PyArrayObject *whole_number(PyObject *item) {
-  PyArrayObject *array = nullptr;
-  if (is_tensor(item)) {
-    array = as_tensor(item)->is_meta || is_batched(item) ? nullptr : as_tensor(item)->array;
-  } else if (is_ndarray(item)) {
-    array = as_array(item);
-  }
-  const bool is_whole = array != nullptr && PyArray_NDIM(array) == 0 && PyArray_ISINTEGER(array) &&
-                        PyArray_TYPE(array) != NPY_UINT8;
-  return is_whole ? array : nullptr;
-}
-
-// A tensor of uint8 is a mask, as it was before there were bools. New reference; null on error.
-PyObject *mask_of_bytes(PyArrayObject *bytes) {
-  if (PyErr_WarnEx(PyExc_UserWarning,
-                   "indexing with dtype modtree.uint8 is now deprecated, please use a dtype "
-                   "modtree.bool instead: mask.bool()",
-                   1) < 0) {
-    return nullptr;
-  }
-  return PyArray_CastToType(bytes, PyArray_DescrFromType(NPY_BOOL), 0);
-}
-
-// What takes the place of an item of an index: an array for a list, an int for what stands for one.
-// New reference; null on error.
-PyObject *plain_item(PyObject *item) {
-  if (PyList_Check(item)) {
-    return array_of_list(item).release().ptr();
-  }
-  if (PyArray_IsScalar(item, Integer)) {
-    return PyNumber_Index(item);
-  }
-  if (is_tensor(item) && !as_tensor(item)->is_meta && !is_batched(item) &&
-      PyArray_TYPE(as_tensor(item)->array) == NPY_UINT8) {
-    return mask_of_bytes(as_tensor(item)->array);
-  }
-  if (PyArrayObject *number = whole_number(item)) {
-    return PyNumber_Index(as_object(number));
-  }
-  if (is_tensor(item)) {
-    const int num = PyArray_TYPE(as_tensor(item)->array);
-    if (PyTypeNum_ISINTEGER(num) && num != NPY_INT64 && num != NPY_INT32) {
-      PyErr_SetString(PyExc_IndexError,
-                      "tensors used as indices must be long, int, byte or bool tensors");
-      return nullptr;
-    }
-  }
-  return Py_NewRef(item);
-}
-
-// The index with a final Ellipsis, so that NumPy answers with a view (never a scalar) whatever is
-// selected.
-py::object full_index(PyObject *index, bool add_ellipsis) {
-  bool is_tuple = PyTuple_Check(index);
-  Py_ssize_t n = is_tuple ? PyTuple_GET_SIZE(index) : 1;
-  bool has_ellipsis = false;
-  for (Py_ssize_t i = 0; i < n; ++i) {
-    PyObject *item = is_tuple ? PyTuple_GET_ITEM(index, i) : index;
-    has_ellipsis |= item == Py_Ellipsis;
-    if (!check_slice(item)) {
-      return py::object();
-    }
-  }
-  bool extend = add_ellipsis && !has_ellipsis;
-  py::object full = py::reinterpret_steal<py::object>(PyTuple_New(n + (extend ? 1 : 0)));
-  if (!full) {
-    return full;
-  }
-  for (Py_ssize_t i = 0; i < n; ++i) {
-    PyObject *item = is_tuple ? PyTuple_GET_ITEM(index, i) : index;
-    PyTuple_SET_ITEM(full.ptr(), i, Py_NewRef(item));
-  }
-  if (extend) {
-    Py_INCREF(Py_Ellipsis);
-    PyTuple_SET_ITEM(full.ptr(), n, Py_Ellipsis);
-  }
-  // The tuple is whole before elements of a list may run code.
-  for (Py_ssize_t i = 0; i < n; ++i) {
-    PyObject *item = PyTuple_GET_ITEM(full.ptr(), i);
-    if (PyLong_CheckExact(item) || PySlice_Check(item) || item == Py_Ellipsis) {
-      continue;
-    }
-    PyObject *plain = plain_item(item);
-    if (plain == nullptr) {
-      return py::object();
-    }
-    PyTuple_SET_ITEM(full.ptr(), i, plain);
-    Py_DECREF(item);
-  }
-  return full;
-}
-
-PyArrayObject *array_of_item(PyObject *item) {
-  return is_tensor(item) ? as_tensor(item)->array : PyArray_Check(item) ? as_array(item) : nullptr;
-}
-
-// A mask, or a bool, which takes no dimension.
-bool is_mask(PyObject *item) {
-  PyArrayObject *array = array_of_item(item);
-  return array != nullptr ? PyArray_TYPE(array) == NPY_BOOL : PyBool_Check(item) != 0;
-}
-
-bool is_advanced(PyObject *item) {
-  PyArrayObject *array = array_of_item(item);
-  return array != nullptr ? PyArray_NDIM(array) > 0 || PyArray_TYPE(array) == NPY_BOOL
-                          : PyList_Check(item) != 0 || PyBool_Check(item) != 0;
-}
-
-// torch applies integers before index arrays, so that they do not count as index arrays themselves,
-// which would move the result's dimensions. Splits such a mixed index into a basic one and one for
-// what that leaves. False: not mixed, or an error is set.
-bool split_index(PyObject *full, py::object &basic, py::object &rest) {
-  Py_ssize_t n = PyTuple_GET_SIZE(full);
-  bool has_int = false;
-  bool has_advanced = false;
-  for (Py_ssize_t i = 0; i < n; ++i) {
-    PyObject *item = PyTuple_GET_ITEM(full, i);
-    if (PyLong_CheckExact(item)) {
-      has_int = true;
-    } else if (!PySlice_Check(item) && item != Py_Ellipsis) {
-      has_advanced |= is_advanced(item);
-    }
-  }
-  if (!has_int || !has_advanced) {
-    return false;
-  }
-  py::list first, second;
-  const py::object all = py::slice(py::none{}, py::none{}, py::none{});
-  for (Py_ssize_t i = 0; i < n; ++i) {
-    py::handle item(PyTuple_GET_ITEM(full, i));
-    if (is_advanced(item.ptr())) {
-      // A mask takes as many dimensions as it has.
-      PyArrayObject *array = array_of_item(item.ptr());
-      const int taken = !is_mask(item.ptr()) ? 1 : array == nullptr ? 0 : PyArray_NDIM(array);
-      for (int d = 0; d < taken; ++d) {
-        first.append(all);
-      }
-      second.append(item);
-    } else {
-      first.append(item);
-      if (!PyLong_CheckExact(item.ptr())) {
-        second.append(item.is(py::ellipsis()) ? item : py::handle(all));
-      }
-    }
-  }
-  basic = py::tuple(first);
-  rest = py::tuple(second);
-  return true;
-}
 
 // Which elements a meta tensor chooses is not known; how many a meta tensor of integers chooses is.
 bool check_meta_index(TensorObject *self, PyObject *full) {
@@ -236,7 +51,7 @@ PyObject *mp_subscript(PyObject *obj, PyObject *index) {
                     "invalid index of a 0-dim tensor. Use `tensor.item()` to get its value");
     return nullptr;
   }
-  py::object full = full_index(index, true);
+  py::object full = full_index(as_tensor(obj), index, true);
   if (!full || !check_meta_index(as_tensor(obj), full.ptr())) {
     return nullptr;
   }
@@ -280,7 +95,7 @@ py::object plain_index(PyObject *full) {
 void prefer_index_error(TensorObject *self, PyObject *index) {
   PyObject *type, *error, *traceback;
   PyErr_Fetch(&type, &error, &traceback);
-  const py::object full = full_index(index, false);
+  const py::object full = full_index(self, index, false);
   const py::object plain = full ? plain_index(full.ptr()) : py::object();
   const py::object array = py::reinterpret_borrow<py::object>(as_object(self->array));
   const auto part = py::reinterpret_steal<py::object>(
@@ -410,6 +225,40 @@ bool set_without_leading_ones(PyObject *target, PyObject *index, PyObject *sourc
   return shorter && PyObject_SetItem(target, index, shorter.ptr()) == 0;
 }
 
+// NumPy does not compare shapes where index arrays choose nothing. False with an error set.
+bool fits_nothing(PyObject *target, PyObject *index, PyObject *source) {
+  if (!is_ndarray(source) || PyArray_SIZE(as_array(source)) > 0) {
+    return true;
+  }
+  const auto chosen = py::reinterpret_steal<py::object>(PyObject_GetItem(target, index));
+  if (!chosen) {
+    return false;
+  }
+  PyArrayObject *value = as_array(source);
+  const int ndim = is_ndarray(chosen.ptr()) ? PyArray_NDIM(as_array(chosen.ptr())) : 0;
+  const int extra = PyArray_NDIM(value) - ndim;
+  bool fits = true;
+  for (int d = 0; d < extra; ++d) {
+    fits = fits && PyArray_DIM(value, d) == 1;
+  }
+  for (int d = std::max(extra, 0); fits && d < PyArray_NDIM(value); ++d) {
+    const npy_intp size = PyArray_DIM(value, d);
+    fits = size == 1 || size == PyArray_DIM(as_array(chosen.ptr()), d - extra);
+  }
+  if (!fits) {
+    const auto a = py::reinterpret_steal<py::object>(shape_text(value));
+    const auto b = py::reinterpret_steal<py::object>(ndim > 0 ? shape_text(as_array(chosen.ptr()))
+                                                              : PyUnicode_FromString("[]"));
+    if (a && b) {
+      PyErr_Format(PyExc_RuntimeError,
+                   "shape mismatch: value tensor of shape %S cannot be broadcast to indexing "
+                   "result of shape %S",
+                   a.ptr(), b.ptr());
+    }
+  }
+  return fits;
+}
+
 }  // namespace
 
 int mp_ass_subscript(PyObject *obj, PyObject *index, PyObject *value) {
@@ -434,6 +283,9 @@ int mp_ass_subscript(PyObject *obj, PyObject *index, PyObject *value) {
     }
     return -1;
   }
+  if (index == Py_False) {
+    return 0;  // chooses nothing, so that the value is not a part of the graph either
+  }
   PyObject *written[2] = {index, value};
   if (any_batched(written, 2)) {
     return refuse_batched_write("setitem");
@@ -446,7 +298,7 @@ int mp_ass_subscript(PyObject *obj, PyObject *index, PyObject *value) {
     PyErr_SetString(PyExc_NotImplementedError, "Cannot copy out of meta tensor; no data!");
     return -1;
   }
-  py::object full = full_index(index, false);
+  py::object full = full_index(self, index, false);
   if (!full || !(self->is_meta || check_meta_index(self, full.ptr()))) {
     return -1;
   }
@@ -494,8 +346,14 @@ int mp_ass_subscript(PyObject *obj, PyObject *index, PyObject *value) {
   if (!own) {
     return -1;
   }
+  if (!fits_nothing(target.ptr(), own.ptr(), source.ptr())) {
+    return -1;
+  }
   if (PyObject_SetItem(target.ptr(), own.ptr(), source.ptr()) < 0 &&
       !set_without_leading_ones(target.ptr(), own.ptr(), source.ptr())) {
+    if (PyArray_SIZE(as_array(target.ptr())) == 0) {
+      prefer_index_error(self, index);
+    }
     if (PyErr_ExceptionMatches(PyExc_ValueError) || PyErr_ExceptionMatches(PyExc_TypeError)) {
       py::error_already_set error;
       PyErr_Format(PyExc_RuntimeError, "assignment to a Tensor: %S", error.value().ptr());

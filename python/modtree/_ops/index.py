@@ -71,7 +71,9 @@ def _as_picked(shape: tuple[int, ...], index: Any, values: Any, accumulate: bool
     masks = [isinstance(part, np.ndarray) and part.dtype.kind == "b" for part in parts]
     if values.size == 1 and masks == [True] and not accumulate:
         return values.reshape(())
-    if not any(masks) and values.shape[0] != 1:
+    # NumPy compares shapes before it looks at indices, and not at all where nothing is chosen.
+    nothing = 0 in shape or not values.size
+    if not any(masks) and values.shape[0] != 1 and not nothing:
         return values
     wanted = np.broadcast_to(np.empty((), bool), shape)[index].shape
     if not broadcasts_to(values.shape, wanted):
@@ -82,8 +84,25 @@ def _as_picked(shape: tuple[int, ...], index: Any, values: Any, accumulate: bool
     return np.broadcast_to(values, wanted)
 
 
+def _check_masks_of_nothing(shape: tuple[int, ...], index: tuple[Any, ...]) -> None:
+    """NumPy takes a mask without elements whatever the shape."""
+    first = 0
+    for part in index:
+        if isinstance(part, np.ndarray) and part.dtype.kind == "b":
+            end = first + part.ndim
+            if not part.size and part.shape != shape[first:end]:
+                raise IndexError(
+                    f"The shape of the mask {list(part.shape)} at index {first} does not match "
+                    f"the shape of the indexed tensor {list(shape)}"
+                )
+            first = end
+        else:
+            first += part is not None
+
+
 def _index_put(x: Any, index: Any, values: Any, accumulate: bool = False) -> Any:
     result, index = x.copy(), own_index(index)
+    _check_masks_of_nothing(x.shape, index)
     if isinstance(values, np.ndarray) and values.ndim:
         values = _as_picked(x.shape, index, values, accumulate)
     if not accumulate:
