@@ -51,7 +51,9 @@ int copy_array(TensorObject *self, PyArrayObject *source) {
   int status = 0;
   {
     SilenceFloatErrors silence(SilenceFloatErrors::Work::native);
-    if (PyTypeNum_ISCOMPLEX(PyArray_TYPE(source)) && !PyTypeNum_ISCOMPLEX(PyArray_TYPE(target))) {
+    // The real part, but for bools: a number is true if either part is.
+    if (PyTypeNum_ISCOMPLEX(PyArray_TYPE(source)) && !PyTypeNum_ISCOMPLEX(PyArray_TYPE(target)) &&
+        PyArray_TYPE(target) != NPY_BOOL) {
       py::object real =
           py::reinterpret_steal<py::object>(PyObject_GetAttrString(as_object(source), "real"));
       status = real ? PyArray_CopyInto(target, as_array(real.ptr())) : -1;
