@@ -162,6 +162,7 @@ ERRORS = {
     "m.kthvalue(m.tensor([True, False]), 1)": NotImplementedError,
     "+m.tensor([True])": RuntimeError,
     "m.round(m.tensor([1]), decimals=1)": NotImplementedError,
+    "m.histc(m.tensor([1, 2]), 5)": NotImplementedError,
     "m.isin(True, m.ones(1))": RuntimeError,
     "m.bucketize(1j, m.ones(2))": NotImplementedError,
     "m.ones(2).cumsum(0, dtype=m.bool)": NotImplementedError,
@@ -259,6 +260,7 @@ RESULTS = {
     "m.tensor(2).mT": (2, "int64"),
     "m.mode(m.tensor([math.nan])).indices": (0, "int64"),
     "m.mode(m.ones(0, 1)).indices": ([], "int64"),
+    "m.histc(m.tensor([0.017], dtype=m.float64)).argmax()": (50, "int64"),
     "m.repeat_interleave(m.tensor([2, 0], dtype=m.int32))": ([0, 0], "int32"),
     "m.addr(m.zeros(1, 1), m.tensor([45.0]).half(), m.tensor([47.0]).half())": (
         [[2115.0]],
@@ -279,6 +281,9 @@ RESULTS = {
     "m.ones(2, 0).index_put((m.zeros(2, 0).bool(),), m.tensor(1.0))": ([[], []], "float32"),
     "m.tensor([True, False]).copy_(m.tensor(1j))": ([True, True], "bool"),
     "m.tensor([5, 5]).copy_(m.tensor(2 + 1j))": ([2, 2], "int64"),
+    "m.histc(m.tensor([1e30, 1e30]), 5)": ([0.0, 0.0, 2.0, 0.0, 0.0], "float32"),
+    "m.histc(m.zeros(0), 2, 1e30, 1e30)": ([0.0, 0.0], "float32"),
+    "m.histc(m.tensor([6e4], dtype=m.half), 3)": ([1.0, 0.0, 0.0], "float16"),
 }
 
 

@@ -44,6 +44,10 @@ def _histc(x: Any, bins: int, low: Any, high: Any) -> Any:
         low, high = x.min(), x.max()
     if low == high:
         low, high = low - 1, high + 1
+    if low == high and np.isfinite(low):  # so large that 1 is lost beside it
+        counts = np.zeros(bins, x.dtype)
+        counts[0 if x.dtype == np.float16 else bins // 2] = x.size
+        return counts
     if not low < high or not np.isfinite([low, high]).all():
         return np.histogram(x, bins, (low, high))[0].astype(x.dtype)  # which refuses it
     inside = x[(x >= low) & (x <= high)]
