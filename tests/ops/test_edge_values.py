@@ -214,6 +214,15 @@ def test_nothing_is_scattered_without_indices(lib):
     assert source.grad.item() == 0.0
 
 
+@pytest.mark.parametrize("mode", ["sum", "prod", "amax"])
+def test_nothing_is_reduced_without_indices(lib, mode):
+    x, source = lib.ones(2, 2, requires_grad=True), lib.tensor(2.0, requires_grad=True)
+    y = x.scatter_reduce(1, lib.zeros(0, dtype=lib.int64), source, mode)
+    y.sum().backward()
+    assert y.tolist() == x.grad.tolist() == [[1.0, 1.0], [1.0, 1.0]]
+    assert source.grad.item() == 0.0
+
+
 def test_nothing_is_assigned_where_the_index_is_false(lib):
     x, value = lib.ones(2, requires_grad=True), lib.tensor(5.0, requires_grad=True)
     x[False] = value  # a leaf, which may not be written

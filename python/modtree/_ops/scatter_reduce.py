@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from modtree._C import TensorBase, from_array
-from modtree._ops.generic import operation, wrap_dim
+from modtree._ops.generic import operation, wrap_dim, zeros
 from modtree._ops.indices import (
     along_axis,
     check_bounds,
@@ -64,6 +64,9 @@ def _scatter_reduce(
             f"scatter(): Expected self.dtype to be equal to src.dtype, got {x.dtype} and "
             f"{source.dtype}"
         )
+    axis = wrap_dim(axis, x.ndim)
+    if not index.size:  # of any number of dimensions
+        return x.copy()
     if not max(index.ndim, 1) == max(source.ndim, 1) == max(x.ndim, 1):
         raise RuntimeError(
             f"Index tensor must have the same number of dimensions as self and src tensor, got "
@@ -74,7 +77,6 @@ def _scatter_reduce(
         shape = x.shape
         x, index, source = (v.reshape(-1) for v in (x, index, source))
         return _scatter_reduce(x, axis, index, source, mode, include_self).reshape(shape)
-    axis = wrap_dim(axis, x.ndim)
     kind = x.dtype.kind
     if kind == "c" and mode in ("amax", "amin") or kind == "b" and mode == "mean":
         raise NotImplementedError(f'"scatter_reduce" by {mode} not implemented for {x.dtype}')
@@ -86,8 +88,6 @@ def _scatter_reduce(
             f"from dimension {axis} and to be no larger size than src {list(source.shape)}"
         )
     check_bounds(index, x.shape[axis] if x.ndim else 1, axis)
-    if index.size == 0:
-        return x.copy()
     if include_self and mode != "mean" and x.ndim:
         quick = scattered(x, axis, index, source, _KERNEL_MODES.get(mode, mode))
         if quick is not None:
@@ -235,6 +235,8 @@ def _same_kind(g: Any, share: Any) -> Any:
 def _to_self(
     g: Any, out: Any, x: Any, axis: int, index: Any, source: Any, mode: str, include_self: bool
 ) -> Any:
+    if 0 in index.shape:
+        return g
     if mode == "prod" and include_self and isinstance(g, TensorBase):
         _check_factors(x)
         return g * out / x
@@ -245,6 +247,8 @@ def _to_self(
 def _to_source(
     g: Any, out: Any, x: Any, axis: int, index: Any, source: Any, mode: str, include_self: bool
 ) -> Any:
+    if 0 in index.shape:
+        return zeros(source)
     if mode == "prod" and isinstance(g, TensorBase):
         _check_factors(source)
         used = tuple(slice(n) for n in index.shape)
