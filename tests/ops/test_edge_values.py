@@ -234,6 +234,12 @@ def test_nothing_is_assigned_where_the_index_is_false(lib):
     assert value.grad is None
 
 
+def test_the_slope_of_a_root_at_minus_zero(lib):
+    x = lib.tensor([-0.0, 0.0], requires_grad=True)
+    x.pow(0.5).sum().backward()
+    assert x.grad.tolist() == [-INF, INF]
+
+
 def test_counts_in_bins_at_their_edges(lib):
     counts = lib.histc(lib.tensor([-1.05], dtype=lib.float64), 100, -1.5, 0)
     assert counts.argmax().item() == 29

@@ -452,7 +452,11 @@ def _pow_base(g: Any, _out: Any, a: Any, b: Any) -> Any:
         number = b.item()
         if number == 2:
             return g * (a.conj() * 2)
-        return zeros(g) if number == 0 else g * conj(a ** (number - 1) * number)
+        if number == 0:
+            return zeros(g)
+        short = _SHORT_POWERS.get(number - 1) if isinstance(a, np.ndarray) else None
+        power = a ** (number - 1) if short is None or a.dtype.kind != "f" else short(a, None)
+        return g * conj(power * number)
     return pick(b == 0, 0, g * conj(b * np.power(a, b - 1)))
 
 
