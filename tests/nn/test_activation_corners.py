@@ -92,6 +92,17 @@ def test_half_precision_is_computed_in_single(name, args):
     np.testing.assert_allclose(ours, theirs, rtol=1e-3)
 
 
+@pytest.mark.parametrize("name", ["elu", "selu", "celu"])
+def test_half_precision_keeps_the_slope_near_the_limit(name):
+    x = np.linspace(-9, 0, 200).astype(np.float16)
+    ours, theirs = (
+        differentiated(lambda lib, x: getattr(lib.nn.functional, name)(x), x)(lib)
+        for lib in (mt, torch)
+    )
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a.detach(), b.detach(), rtol=2e-3, atol=1e-7)
+
+
 def test_prelu_of_infinite_slopes():
     results = []
     for lib in (mt, torch):

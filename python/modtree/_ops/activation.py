@@ -208,13 +208,21 @@ def _leaky_slope(g: Any, out: Any, _x: Any, slope: float) -> Any:
 def _elu(x: Array, alpha: float, scale: float, input_scale: float) -> Array:
     """``alpha`` is not negative, likewise."""
     need_floating("elu", x)
+    if x.dtype == np.float16:
+        return _in_single(_elu, x, alpha, scale, input_scale)
     return np.maximum(x, 0) * scale + np.expm1(np.minimum(x, 0) * input_scale) * (alpha * scale)
 
 
-def _elu_slope(g: Any, out: Any, _x: Any, alpha: float, scale: float, input_scale: float) -> Any:
+def _elu_slope(g: Any, _out: Any, x: Any, alpha: float, scale: float, input_scale: float) -> Any:
+    # Of x: near to its limit the result has few digits left of it, of float16 next to none.
+    if is_array(g):
+        if g.dtype == np.float16:
+            return _in_single(_elu_slope, g, None, x, alpha, scale, input_scale)
+    elif x.dtype == as_dtype("float16"):
+        return _elu_slope(g.float(), None, x.float(), alpha, scale, input_scale).half()
     # At 0 the second derivative is 0, and NaN is above 0: torch's choices.
-    below = (select(out < 0, out) + alpha * scale) * input_scale
-    return g * np.where(out <= 0, below, below * 0 + scale)
+    below = np.exp(select(x < 0, x) * input_scale) * (alpha * scale * input_scale)
+    return g * np.where(x <= 0, below, below * 0 + scale)
 
 
 def _threshold(x: Array, threshold: float, value: float, out: Array | None = None) -> Array:
