@@ -120,6 +120,10 @@ def test_embedding_errors():
         F.embedding(mt.tensor([0]), w[0])
     with raises(AssertionError, "Padding_idx must be within num_embeddings"):
         F.embedding(mt.tensor([0]), w, padding_idx=3)
+    for lib in (mt, torch):  # the norms of a table without dimensions
+        table = lib.tensor(1.0, requires_grad=True)
+        with raises(RuntimeError):
+            lib.nn.functional.embedding(lib.tensor([0]), table, max_norm=1.0)
 
 
 @pytest.mark.parametrize("norm_type", [2.0, 1.0])

@@ -37,7 +37,7 @@ def _check_attention(
         )
     if mask is None:
         return
-    if causal:
+    if causal and 0 not in (query.size, key.size, value.size):
         raise RuntimeError(
             "scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True"
         )
@@ -167,6 +167,8 @@ def _attention_backward(
         gs = gs * kept
     if is_array(g):
         gs = np.ascontiguousarray(gs)
+        if gs.shape != weights.shape:  # several batches of values for the same weights
+            weights = np.ascontiguousarray(np.broadcast_to(weights, gs.shape))
         gs = kernels.softmax_backward(gs, weights, out=gs)
     else:
         gs = (gs - (gs * weights).sum(-1)[..., None]) * weights

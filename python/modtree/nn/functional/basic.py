@@ -115,7 +115,8 @@ def embedding(
             f"{count} row{'' if count == 1 else 's'}"
         )
     if weight.ndim != 2:
-        error = IndexError if not weight.ndim and weight.requires_grad else RuntimeError
+        derived = weight.requires_grad and max_norm is None
+        error = IndexError if not weight.ndim and derived else RuntimeError
         raise error(f"'weight' must be 2-D, got shape {list(weight.shape)}")
     if max_norm is not None:
         renormalize_rows(input, weight, max_norm, norm_type)
@@ -231,7 +232,9 @@ def scaled_dot_product_attention(
     result = attention_ops.attention(query, key, value, attn_mask, is_causal, scale, dropout)
     if enable_gqa and min(query.ndim, key.ndim, value.ndim) < 3:
         raise IndexError("scaled_dot_product_attention: enable_gqa needs an axis of heads")
-    if dropout_p > 1:
+    # torch's kernel of four dimensions refuses negative ones too; none looks at them for nothing.
+    refused = not 0 <= dropout_p <= 1 if query.ndim == 4 else dropout_p > 1
+    if refused and 0 not in (query.numel(), key.numel(), value.numel()):
         raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {dropout_p}")
     return result
 
