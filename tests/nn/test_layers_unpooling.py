@@ -212,6 +212,16 @@ def test_errors_of_unpooling(functions):
         F.max_unpool2d(x[0, 0], i[0, 0], 2)
 
 
+def test_more_strides_than_axes_are_not_looked_at(functions):
+    F = functions.nn.functional
+    x, i = functions.ones(1, 2), functions.tensor([[0, 2]])
+    assert F.max_unpool1d(x, i, 2, (2, 3), (0, 7)).tolist() == [[1.0, 0.0, 1.0, 0.0]]
+    x, i = functions.ones(1, 1, 1), functions.tensor([[[3]]])
+    assert F.max_unpool2d(x, i, 2, (2, 2, 5)).tolist() == [[[0.0, 0.0], [0.0, 1.0]]]
+    with raises(RuntimeError, "stride"):
+        F.max_unpool3d(x[None], i[None], 1, (1, 1, 1, 1))
+
+
 def test_errors_of_fractional_pooling(functions):
     nn, F = functions.nn, functions.nn.functional
     with raises(ValueError, "requires specifying either an output size, or a pooling ratio"):

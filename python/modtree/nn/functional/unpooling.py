@@ -81,6 +81,10 @@ def _unpooled_sizes(
     return tuple(map(int, sizes))
 
 
+def _first(value: Any, n: int) -> Any:
+    return value[:n] if isinstance(value, (tuple, list)) else value
+
+
 def _max_unpool(
     n: int,
     input: Tensor,
@@ -95,6 +99,8 @@ def _max_unpool(
     if isinstance(kernel_size, (tuple, list)) and len(kernel_size) != n:
         raise RuntimeError(f"{name}: expected {n} sizes of a window, got {list(kernel_size)}")
     kernel = pool_sizes(name, "kernel_size", kernel_size, n)
+    if n < 3:  # torch counts them in three dimensions alone
+        stride, padding = (_first(value, n) for value in (stride, padding))
     steps = kernel if stride is None else pool_sizes(name, "stride", stride, n)
     pads = pool_sizes(name, "padding", padding, n)
     if input.dim() not in (n + 1, n + 2):
