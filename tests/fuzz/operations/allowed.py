@@ -535,7 +535,7 @@ def roots_of_infinity(f: Any) -> bool:
         bare(f) in ("pow", "ipow", "float_power")
         and f.word == "value"
         and any(isinstance(v, TensorValue) and v.array.size == 1 for v in values[1:])
-        and np.isneginf(arrays(f)[0]).any()
+        and np.isneginf(arrays(f)[0].real).any()
     )
 
 
