@@ -195,6 +195,8 @@ ERRORS = {
     "m.slice_scatter(m.tensor(1.0), m.tensor(1.0))": IndexError,
     "m.ones(1).masked_fill(m.tensor([True]), m.tensor(1j))": RuntimeError,
     "m.ones(0).index_add(0, m.tensor([0]), m.ones(1))": IndexError,
+    "m.ones(0, 2).fill_diagonal_(1j, True)": RuntimeError,
+    "m.ones(2, 0, dtype=m.uint8).fill_diagonal_(300, True)": RuntimeError,
     # masks and values of other shapes, where nothing is chosen
     "m.ones(3, 2)[m.zeros(0).bool()]": IndexError,
     "m.ones(3, 2)[m.zeros(3, 0).bool()]": IndexError,

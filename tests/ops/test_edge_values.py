@@ -223,6 +223,12 @@ def test_nothing_is_reduced_without_indices(lib, mode):
     assert source.grad.item() == 0.0
 
 
+def test_nothing_is_copied_by_an_index_out_of_range(lib):
+    x = lib.zeros(2, 0, requires_grad=True)
+    x.index_copy(0, lib.tensor([0, 7]), lib.zeros(2, 0)).sum().backward()
+    assert x.grad.shape == (2, 0)
+
+
 def test_nothing_is_assigned_where_the_index_is_false(lib):
     x, value = lib.ones(2, requires_grad=True), lib.tensor(5.0, requires_grad=True)
     x[False] = value  # a leaf, which may not be written

@@ -310,7 +310,10 @@ derive(
 )
 derive(
     "index_copy",
-    lambda g, _out, _x, axis, index, _source: _index_copy_op(g, axis, index, 0),
+    # Of nothing, indices may be out of range.
+    lambda g, _out, _x, axis, index, _source: (
+        g if 0 in g.shape else _index_copy_op(g, axis, index, 0)
+    ),
     None,
     None,
     lambda g, _out, _x, axis, index, source_like: _like_source(g, axis, index, source_like),

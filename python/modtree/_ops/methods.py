@@ -34,12 +34,10 @@ def fill_diagonal_(self: Tensor, fill_value: Number, wrap: bool = False) -> Tens
         raise RuntimeError("dimensions must larger than 1")
     if len(sizes) > 2 and len(set(sizes)) > 1:
         raise RuntimeError("all dimensions of input must be of equal length")
-    if wrap and len(sizes) == 2:
+    if wrap and len(sizes) == 2 and self.numel():
         rows, columns = sizes
         for start in range(0, rows, columns + 1):
-            part = self[start : start + columns]
-            if part.numel():
-                part.diagonal().fill_(fill_value)
+            self[start : start + columns].diagonal().fill_(fill_value)
         return self
     diagonal = self
     while diagonal.ndim > 1:
