@@ -106,6 +106,13 @@ def test_tables_of_no_width(shape):
     same(differentiated(program, np.zeros(shape)))
 
 
+def test_padding_of_a_table_of_no_rows():
+    def program(lib, table):
+        return lib.nn.functional.embedding(lib.zeros(0, dtype=lib.int64), table, 0)
+
+    same(differentiated(program, np.zeros((0, 2), np.float32)))
+
+
 def test_bilinear_without_results():
     arrays = np.ones((4, 2)), np.ones((4, 3)), np.ones((0, 2, 3))
     same(differentiated(lambda lib, *x: lib.nn.functional.bilinear(*x), *arrays))

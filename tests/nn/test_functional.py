@@ -124,6 +124,8 @@ def test_embedding_errors():
         table = lib.tensor(1.0, requires_grad=True)
         with raises(RuntimeError):
             lib.nn.functional.embedding(lib.tensor([0]), table, max_norm=1.0)
+        with raises(RuntimeError, "'weight' must be 2-D"):
+            lib.nn.functional.embedding(lib.tensor([0]), table.detach(), 0)
 
 
 @pytest.mark.parametrize("norm_type", [2.0, 1.0])

@@ -281,6 +281,10 @@ RESULTS = {
     "m.arange(8).reshape(2, 2, 2)[[1], :, m.tensor(1)]": ([[5, 7]], "int64"),
     "m.ones(3, 0)[m.zeros(3, 0).bool()]": ([], "float32"),
     "m.ones(2, 0).index_put((m.zeros(2, 0).bool(),), m.tensor(1.0))": ([[], []], "float32"),
+    "m.ones(1, 1).index_put((m.tensor(True), m.ones(1, 1).bool()), m.tensor(5.0))": (
+        [[5.0]],
+        "float32",
+    ),
     "m.tensor([True, False]).copy_(m.tensor(1j))": ([True, True], "bool"),
     "m.tensor([5, 5]).copy_(m.tensor(2 + 1j))": ([2, 2], "int64"),
     "m.histc(m.tensor([1e30, 1e30]), 5)": ([0.0, 0.0, 2.0, 0.0, 0.0], "float32"),

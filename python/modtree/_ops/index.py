@@ -190,7 +190,7 @@ def _check_values(
     places = [
         i.ndim if k.name in ("bool", "uint8") else 1 for i, k in zip(indices, kinds, strict=False)
     ]
-    if indices and sum(max(n, 1) for n in places) > input.ndim:
+    if sum(places) > input.ndim:
         raise IndexError(f"too many indices for tensor of dimension {input.ndim}")
     masked = len(kinds) == 1 and kinds[0].name == "bool" and not accumulate
     if values.dtype != input.dtype and masked and values.numel() == 1:

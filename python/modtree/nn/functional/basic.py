@@ -108,8 +108,8 @@ def embedding(
         scale_grad_by_freq: Divide the gradient of a row by how often it was looked up.
         sparse: Accepted for compatibility; gradients are dense.
     """
-    count = weight.size(0) if weight.ndim or padding_idx is not None else 0
-    if padding_idx is not None and not -count <= padding_idx < count:
+    count = weight.size(0) if weight.ndim or padding_idx else 0
+    if padding_idx and not -count <= padding_idx < count:  # torch does not look at 0
         raise AssertionError(
             f"Padding_idx must be within num_embeddings: got {padding_idx}, the table has "
             f"{count} row{'' if count == 1 else 's'}"
@@ -120,7 +120,7 @@ def embedding(
         raise error(f"'weight' must be 2-D, got shape {list(weight.shape)}")
     if max_norm is not None:
         renormalize_rows(input, weight, max_norm, norm_type)
-    if padding_idx is not None:
+    if padding_idx is not None and count:
         padding_idx = padding_idx % count
     return embedding_ops.embedding(input, weight, padding_idx, scale_grad_by_freq)
 
