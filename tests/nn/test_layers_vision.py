@@ -398,9 +398,16 @@ def test_errors_in_our_words():
         F.interpolate(mt.zeros(1, 1, 2, 2), 4, recompute_scale_factor=True)
 
 
-def test_the_gradient_of_nearest_pixels_is_that_of_the_value():
+def test_resizing_to_a_width_of_1_keeps_the_rows():
+    x = mt.tensor([[[[1.0, 3.0], [5.0, 7.0]]]])
+    y = mt.nn.functional.interpolate(x, (2, 1), mode="bilinear", antialias=True)
+    assert y.flatten().tolist() == [2.0, 6.0]
+
+
+@pytest.mark.parametrize("factor", [1.3, 2.3])
+def test_the_gradient_of_nearest_pixels_is_that_of_the_value(factor):
     x = mt.arange(30.0).reshape(1, 1, 2, 3, 5).requires_grad_()
-    y = mt.nn.functional.interpolate(x, scale_factor=1.3, mode="nearest")
+    y = mt.nn.functional.interpolate(x, scale_factor=factor, mode="nearest")
     weights = mt.arange(float(y.numel())).reshape(y.shape)
     (y * weights).sum().backward()
     assert float((x * x.grad).sum()) == float((y * weights).sum())
@@ -412,6 +419,15 @@ def test_the_gradient_of_nearest_pixels_is_that_of_the_value():
         "f.interpolate(x[None, :1], None, 1.3, 'bilinear')",
         "f.interpolate(x[:, :2], None, 1.3, 'linear')",
         "f.interpolate(x[None].to(m.complex64), None, 1.1, 'bicubic', antialias=True)",
+        "f.interpolate(x[0, 0], [3])",
+        "f.interpolate(x[0, 0], [3], [2])",
+        "f.interpolate(x[0, 0], align_corners=False)",
+        "f.interpolate(x[0, 0])",
+        "f.interpolate(x[0, 0], 3)",
+        "f.interpolate(x, 3, mode='linear')",
+        "f.interpolate(x, [3, 2], mode='linear', recompute_scale_factor=True)",
+        "f.interpolate(x[0, 0], 3, mode='bilinear', antialias=True)",
+        "f.interpolate(x[0, 0], 3, mode='reflect')",
         "f.pad(x[0, :, :1], (0, -1), 'reflect')",
         "f.pad(x.to(m.uint8), (1, 1), value=float('inf'))",
         "f.unfold(x > 3, 2)",

@@ -90,6 +90,9 @@ def _recorded(
     softmax(query key^T scale + mask) value; a row whose keys are all masked gives 0.
     """
     _check_attention(query, key, value, mask, causal)
+    if query.dtype.kind in "iub" and 0 in (query.size, key.size, value.size):
+        dtype = np.dtype(np.int64) if query.dtype.kind == "b" else query.dtype
+        return np.zeros(_attention_shape(query, key, value), dtype), (query, None)
     need_floating("scaled_dot_product_attention", query)
     if query.dtype == np.float16:
         if mask is not None and mask.dtype == np.float16:

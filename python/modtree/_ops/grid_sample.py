@@ -16,6 +16,9 @@ from modtree._ops.registry import define, derive_jointly
 
 
 def _grid_sample(x: Array, grid: Array, mode: str, padding: str, align: bool) -> Array:
+    shape, dtype = _meta(x, grid, mode, padding, align)
+    if 0 in shape and dtype.kind != "c":  # of any dtype
+        return np.zeros(shape, dtype)
     need_floating("grid_sample", x)
     if x.dtype == np.float16:
         wide, places = x.astype(np.float32), grid.astype(np.float32)
@@ -35,6 +38,8 @@ def _gradients(
             lambda x, grid: _composed(x, grid, mode, padding, align), (x, grid), needs, g
         )
         return (*found, None, None, None)
+    if not g.size:
+        return np.zeros_like(x), np.zeros_like(grid), None, None, None
     if x.dtype == np.float16:
         g, x, grid = (a.astype(np.float32) for a in (g, x, grid))
     dx, dgrid = kernels.grid_sample_backward(

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from modtree._C import as_dtype
 from modtree._ops import conv as conv_ops
 from modtree._ops.registry import ops
 from modtree._tensor.tensor import Tensor
@@ -231,5 +232,25 @@ def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tenso
             f"conv_tbc: expected input, weight and bias with 3, 3 and 1 dimensions, got "
             f"{input.dim()}, {weight.dim()} and {bias.dim()}"
         )
+    length = input.shape[0] + 2 * pad - weight.shape[0] + 1
+    if (weight.shape[1], bias.shape[0]) == (input.shape[2], weight.shape[2]):
+        # Dtypes are compared where matrices, which may be empty, are multiplied.
+        multiplied = length and input.shape[0] and weight.shape[0]
+        nothing = not (input.numel() and weight.numel()) and input.dtype != as_dtype("bool")
+        if not multiplied or (nothing and input.dtype == weight.dtype):
+            return _bias_alone(input, weight, bias, length)
     result = conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad)
     return result.permute(2, 0, 1)
+
+
+def _bias_alone(input: Tensor, weight: Tensor, bias: Tensor, length: int) -> Tensor:
+    """Where there is nothing to sum up; what has a gradient gets zeros."""
+    if length < 0:
+        raise RuntimeError(
+            f"conv_tbc: a kernel of size {weight.shape[0]} is longer than the padded input"
+        )
+    result = bias.to(input.dtype).expand(length, input.shape[1], weight.shape[2]).clone()
+    for factor in (input, weight):
+        if factor.requires_grad and result.is_floating_point():
+            result = result + factor.flatten()[:0].sum()
+    return result

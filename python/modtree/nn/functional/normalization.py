@@ -69,6 +69,8 @@ def normalize_batch(
 ) -> Tensor:
     """:func:`batch_norm` of one value per channel too."""
     need_tensor("batch_norm", input)
+    if not input.numel():
+        return _of_nothing(input, weight, bias)
     need_constants("batch_norm", running_mean=running_mean, running_var=running_var)
     y = norm_ops.batch_norm(
         input, weight, bias, running_mean, running_var, bool(training), momentum, eps
@@ -78,6 +80,14 @@ def normalize_batch(
             if running is not None:
                 bump_version(running)
     return y
+
+
+def _of_nothing(input: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    """torch looks at nothing else, neither at dtypes nor at statistics."""
+    result = input.clone()
+    if weight is not None and weight.numel():
+        result = result * weight[0]
+    return result if bias is None or not bias.numel() else result + bias[0]
 
 
 def _check_eps(training: bool, eps: float) -> None:
@@ -123,6 +133,8 @@ def instance_norm(
     ValueError when there is only one value per channel of a sample.
     """
     need_tensor("instance_norm", input)
+    if not use_input_stats and not input.numel():
+        return _of_nothing(input, weight, bias)
     need_constants("instance_norm", running_mean=running_mean, running_var=running_var)
     if not use_input_stats:
         return norm_ops.batch_norm(
@@ -135,6 +147,8 @@ def instance_norm(
         )
     if running_mean is not None or running_var is not None:
         _check_statistics(running_mean, running_var)
+    if not input.numel():
+        return _of_nothing(input, weight, bias)
     track_instances(input, running_mean, running_var, momentum)
     return norm_ops.group_norm(input, weight, bias, input.shape[1], eps)
 

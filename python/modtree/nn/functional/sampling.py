@@ -123,7 +123,7 @@ def grid_sample(
             "sizes "
             f"{list(input.shape)} and grid with sizes {list(grid.shape)}"
         )
-    if grid.dtype != input.dtype:
+    if grid.dtype != input.dtype and input.numel() and grid.numel():
         raise RuntimeError(
             f"grid_sampler(): expected input and grid to have same dtype, but input has "
             f"{input.dtype} and grid has {grid.dtype}"

@@ -37,6 +37,8 @@ __all__ = [
     "upsample_nearest",
 ]
 
+#: Modes in which corners have no meaning.
+_PLAIN = ("nearest", "nearest-exact", "area")
 _AXES = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
 
 
@@ -68,26 +70,26 @@ def interpolate(
     """
     need_tensor("interpolate", input)
     n = input.dim() - 2
-    modes = ("nearest", "nearest-exact", "area", *_AXES)
+    if mode in _PLAIN and align_corners is not None:
+        raise ValueError(
+            "align_corners option can only be set with the interpolating modes: linear | "
+            "bilinear | bicubic | trilinear"
+        )
+    _check_target(input, n, size, scale_factor, recompute_scale_factor)
+    if antialias and (mode not in ("bilinear", "bicubic") or n != 2):
+        raise ValueError(
+            "Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D "
+            "tensor as input"
+        )
+    modes = (*_PLAIN, *_AXES)
     if mode not in modes or not 1 <= n <= 3 or (mode == "bicubic" and n != 2):
         raise NotImplementedError(
             "Input Error: Only 3D, 4D and 5D input Tensors supported (got "
             f"{input.dim()}D) for the modes: {' | '.join(modes)} (got {mode})"
         )
-    if mode not in _AXES:
-        if align_corners is not None:
-            raise ValueError(
-                "align_corners option can only be set with the interpolating modes: linear | "
-                "bilinear | bicubic | trilinear"
-            )
-    elif n != _AXES[mode]:
+    if n != _AXES.get(mode, n):
         raise NotImplementedError(
             f"Got {input.dim()}D input, but {mode} mode needs {_AXES[mode] + 2}D input"
-        )
-    if antialias and (mode not in ("bilinear", "bicubic") or n != 2):
-        raise ValueError(
-            "Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D "
-            "tensor as input"
         )
     sizes, factors = _target(input, n, size, scale_factor, recompute_scale_factor)
     if mode == "area":
@@ -108,37 +110,36 @@ def interpolate(
     return _resize(input, sizes, factors, mode, bool(align_corners), antialias)
 
 
+def _check_target(
+    input: Tensor, n: int, size: Any, scale_factor: Any, recompute: bool | None
+) -> None:
+    """One of the two is given, for all axes or for each."""
+    if size is not None and scale_factor is not None:
+        raise ValueError("only one of size or scale_factor should be defined")
+    if size is None and scale_factor is None:
+        raise ValueError("either size or scale_factor should be defined")
+    given, name = (scale_factor, "scale_factor") if size is None else (size, "output size")
+    if isinstance(given, (tuple, list)) and len(given) != n:
+        other = "output" if size is not None else "scale_factor"
+        raise ValueError(
+            f"Input and {other} must have the same number of spatial dimensions, but got input "
+            f"with spatial dimensions of {list(input.shape[2:])} and {name} of {given}. Please "
+            f"provide the input in (N, C, d1, d2, ..., dK) format and {name} in (o1, o2, ..., oK) "
+            f"format."
+        )
+    if size is not None and recompute:
+        raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
+
+
 def _target(
     input: Tensor, n: int, size: Any, scale_factor: Any, recompute: bool | None
 ) -> tuple[Sizes, list[float | None]]:
     """The new sizes, and the factors that were given (None where the sizes were)."""
-    spatial = tuple(input.shape[2:])
-    if size is not None and scale_factor is not None:
-        raise ValueError("only one of size or scale_factor should be defined")
     if size is not None:
-        if recompute:
-            raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
         sizes = as_tuple(size) if isinstance(size, (tuple, list)) else (size,) * n
-        if len(sizes) != n:
-            raise ValueError(
-                "Input and output must have the same number of spatial dimensions, but got input "
-                "with spatial "
-                f"dimensions of {list(spatial)} and output size of {size}. Please provide input "
-                f"tensor in "
-                "(N, C, d1, d2, ...,dK) format and output size in (o1, o2, ...,oK) format."
-            )
         return tuple(whole_size("interpolate", "size", s) for s in sizes), [None] * n
-    if scale_factor is None:
-        raise ValueError("either size or scale_factor should be defined")
     factors = list(scale_factor) if isinstance(scale_factor, (tuple, list)) else [scale_factor] * n
-    if len(factors) != n:
-        raise ValueError(
-            "Input and scale_factor must have the same number of spatial dimensions, but got "
-            "input with spatial "
-            f"dimensions of {list(spatial)} and scale_factor of shape {scale_factor}. Please "
-            f"provide input tensor in "
-            "(N, C, d1, d2, ...,dK) format and scale_factor in (s1, s2, ...,sK) format."
-        )
+    spatial = tuple(input.shape[2:])
     wanted = [float(a) * f for a, f in zip(spatial, factors, strict=True)]
     if not recompute and not all(abs(size) < 2**63 for size in wanted):
         raise RuntimeError(
