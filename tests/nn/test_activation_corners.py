@@ -103,6 +103,12 @@ def test_half_precision_keeps_the_slope_near_the_limit(name):
         np.testing.assert_allclose(a.detach(), b.detach(), rtol=2e-3, atol=1e-7)
 
 
+def test_an_infinite_factor_leaves_what_is_above():
+    for name in ("elu", "celu"):
+        x = np.array([-1.0, 0.0, 2.0])
+        same(differentiated(lambda lib, x: getattr(lib.nn.functional, name)(x, math.inf), x))
+
+
 def test_prelu_of_infinite_slopes():
     results = []
     for lib in (mt, torch):
@@ -193,6 +199,14 @@ def test_complex_silu_in_place_has_the_gradient_of_its_formula():
         "f.softshrink(x, float('inf'))",
         "f.softshrink(x, float('nan'))",
         "f.softshrink(x.float(), 1e300)",
+        "f.hardshrink(x.float(), 1e300)",
+        "f.softplus(x.float(), 1e300)",
+        "f.elu(x.float(), 1e300)",
+        "f.celu(x.float(), -1e300)",
+        "f.leaky_relu(x.float(), -1e300)",
+        "f.threshold(x.float(), 0, 1e300)",
+        "f.hardtanh(x.float(), max_val=1e300)",
+        "f.hardtanh(x.to(m.int8), max_val=float('inf'))",
         "m.softmax(x[0], 1)",
         "m.softmax(x[:0], 5)",
         "m.log_softmax(x[:0], -3)",

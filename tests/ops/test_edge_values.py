@@ -240,6 +240,20 @@ def test_nothing_is_assigned_where_the_index_is_false(lib):
     assert value.grad is None
 
 
+def test_sums_of_nothing_are_0_whatever_the_factor(lib):
+    x, nothing = lib.ones(1, 1), lib.ones(1, 0)
+    assert lib.addmm(x, nothing, nothing.T, alpha=INF).tolist() == [[1.0]]
+    assert lib.addmv(x[0], nothing, nothing[0], alpha=NAN).tolist() == [1.0]
+    batches = lib.ones(0, 1, 1)
+    assert lib.addbmm(x, batches, batches, alpha=INF).tolist() == [[1.0]]
+
+
+def test_renorm_to_infinity_has_a_gradient(lib):
+    x = lib.ones(2, 2, requires_grad=True)
+    x.renorm(2, 0, INF).sum().backward()
+    assert x.grad.tolist() == [[1.0, 1.0], [1.0, 1.0]]
+
+
 def test_the_slope_of_a_root_at_minus_zero(lib):
     x = lib.tensor([-0.0, 0.0], requires_grad=True)
     x.pow(0.5).sum().backward()

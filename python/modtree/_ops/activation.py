@@ -210,7 +210,8 @@ def _elu(x: Array, alpha: float, scale: float, input_scale: float) -> Array:
     need_floating("elu", x)
     if x.dtype == np.float16:
         return _in_single(_elu, x, alpha, scale, input_scale)
-    return np.maximum(x, 0) * scale + np.expm1(np.minimum(x, 0) * input_scale) * (alpha * scale)
+    below = np.expm1(np.minimum(x, 0) * input_scale) * (alpha * scale)
+    return np.where(x < 0, below, x * scale)
 
 
 def _elu_slope(g: Any, _out: Any, x: Any, alpha: float, scale: float, input_scale: float) -> Any:
@@ -222,7 +223,7 @@ def _elu_slope(g: Any, _out: Any, x: Any, alpha: float, scale: float, input_scal
         return _elu_slope(g.float(), None, x.float(), alpha, scale, input_scale).half()
     # At 0 the second derivative is 0, and NaN is above 0: torch's choices.
     below = np.exp(select(x < 0, x) * input_scale) * (alpha * scale * input_scale)
-    return g * np.where(x <= 0, below, below * 0 + scale)
+    return g * np.where(x <= 0, below, scale)
 
 
 def _threshold(x: Array, threshold: float, value: float, out: Array | None = None) -> Array:

@@ -163,11 +163,14 @@ def _added(name: str, input: Any, beta: Any, alpha: Any, factors: Any, product: 
             f"{name}: self and the factors must have the same dtype, but got {dtypes}: convert "
             f"with .to(dtype)"
         )
-    if kind.name == "float16":  # its kernels add up in float32
-        wide = kind if name == "addmv" else as_dtype("float32")
-        alpha, beta = fitted_number(alpha, wide), fitted_number(beta, wide)
+    wide = kind
+    if kind.name == "float16" and name != "addmv":  # its kernels add up in float32
+        wide = as_dtype("float32")
+    alpha, beta = fitted_number(alpha, wide), fitted_number(beta, wide)
+    if not factors[0].numel():  # a sum of nothing is 0 whatever the factor
+        alpha = 1
+    if kind.name == "float16":
         return _plus(input.to(wide), beta, _scaled(product.to(wide), alpha)).to(kind)
-    alpha, beta = fitted_number(alpha, kind), fitted_number(beta, kind)
     if alpha == 0 and name != "baddbmm":  # BLAS multiplies nothing then, and so meets no NaN
         product = _zeroed(product)
     return _plus(input, beta, _scaled(product.to(kind), alpha))

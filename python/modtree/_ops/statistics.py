@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import namedtuple
 from typing import TYPE_CHECKING, Any
 
@@ -227,6 +228,8 @@ def renorm(input: Tensor, p: Number, dim: int, maxnorm: Number) -> Tensor:
     if not maxnorm >= 0:
         raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm}")
     dim = wrap_dim(dim, input.ndim)
+    if maxnorm == math.inf:
+        return input.clone()
     if input.dtype.name == "float16":
         return renorm(input.float(), p, dim, maxnorm).to(input.dtype)
     sizes = norm(input, p, [d for d in range(input.ndim) if d != dim], True)

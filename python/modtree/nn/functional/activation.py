@@ -6,6 +6,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from modtree._C import as_dtype, fitted_number
 from modtree._ops import activation as activation_ops
 from modtree._tensor.creation import empty_like, zeros_like
 from modtree._tensor.dtypes import finfo
@@ -58,9 +59,20 @@ __all__ = [
 # Klambauer et al., 2017: with these, activations keep mean 0 and variance 1.
 _SELU_ALPHA = 1.6732632423543772848170429916717
 _SELU_SCALE = 1.0507009873554804934193349852946
+#: What is below fits into float32.
+_LARGE = 1e38
+
+
+def _check_numbers(input: Tensor, *numbers: Any) -> None:
+    """RuntimeError for numbers that are beyond the dtype; kernels of float16 take float32."""
+    for number in numbers:
+        if not -_LARGE < number < _LARGE:
+            is_half = input.dtype.name == "float16"
+            fitted_number(number, as_dtype("float32") if is_half else input.dtype)
 
 
 def _run(operation: Any, input: Tensor, *options: Any, inplace: bool) -> Tensor:
+    _check_numbers(input, *options)
     return operation.inplace(input, *options) if inplace else operation(input, *options)
 
 
@@ -130,7 +142,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
         inplace: Write into the input.
     """
     if not negative_slope >= 0:
-        _check_pieces("leaky_relu", input, inplace)
+        _check_pieces("leaky_relu", input, negative_slope, inplace)
         return input.where(input > 0, input * negative_slope)
     return _run(activation_ops.leaky_relu, input, negative_slope, inplace=inplace)
 
@@ -140,9 +152,10 @@ def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     return leaky_relu(input, negative_slope, inplace=True)
 
 
-def _check_pieces(name: str, input: Tensor, inplace: bool) -> None:
+def _check_pieces(name: str, input: Tensor, factor: float, inplace: bool) -> None:
     """Before a function whose result does not tell on which side of 0 the input was."""
     _need_floating(name, input)
+    _check_numbers(input, factor)
     if inplace:
         raise RuntimeError(
             f"{name} in place with a negative factor cannot be differentiated: the result does "
@@ -155,7 +168,7 @@ def _elu(
     name: str, input: Tensor, alpha: float, scale: float, input_scale: float, inplace: bool
 ) -> Tensor:
     if not alpha >= 0:
-        _check_pieces(name, input, inplace)
+        _check_pieces(name, input, alpha, inplace)
         below = (input.clamp(max=0) * input_scale).expm1() * (alpha * scale)
         return below.where(input <= 0, input * scale)
     return _run(activation_ops.elu, input, alpha, scale, input_scale, inplace=inplace)
@@ -244,6 +257,8 @@ def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
         beta: How sharp the bend at 0 is.
         threshold: From which ``beta * x`` on the function is x, for stability.
     """
+    need_tensor("softplus", input)
+    _check_numbers(input, beta, threshold)
     return activation_ops.softplus(input, beta, threshold)
 
 
@@ -272,6 +287,8 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
 
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x where ``|x| > lambd``, else 0."""
+    need_tensor("hardshrink", input)
+    _check_numbers(input, lambd)
     return activation_ops.hardshrink(input, lambd)
 
 
