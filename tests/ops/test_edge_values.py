@@ -223,6 +223,35 @@ def test_nothing_is_reduced_without_indices(lib, mode):
     assert source.grad.item() == 0.0
 
 
+@pytest.mark.parametrize("shape", [(0, 1, 2), (0,), (0, 5), (2, 0)])
+def test_nothing_is_gathered_by_an_index_without_elements(lib, shape):
+    x = lib.ones(2, 2, requires_grad=True)
+    y = x.gather(0, lib.zeros(shape, dtype=lib.int64))
+    assert y.shape == shape
+    y.sum().backward()
+    assert x.grad.tolist() == [[0.0, 0.0], [0.0, 0.0]]
+
+
+def test_no_slices_have_no_repetitions(lib):
+    found = lib.unique_consecutive(lib.zeros(0, 2), return_counts=True, dim=0)
+    assert [tuple(part.shape) for part in found] == [(0, 2), (0,)]
+
+
+@pytest.mark.filterwarnings("ignore:Casting complex")
+def test_products_of_real_parts_have_their_gradient(lib):
+    x = lib.tensor([2 + 1j, 3 - 4j], requires_grad=True)
+    x.prod(dtype=lib.float32).backward()
+    assert x.grad.tolist() == [3 + 0j, 2 + 0j]
+
+
+@pytest.mark.filterwarnings("ignore:Casting complex")
+def test_running_products_of_real_parts_have_their_gradient():
+    """torch divides by the complex factors."""
+    x = mt.tensor([2 + 1j, 3 - 4j], requires_grad=True)
+    x.cumprod(0, dtype=mt.float32).sum().backward()
+    assert x.grad.tolist() == [4 + 0j, 2 + 0j]
+
+
 def test_nothing_is_copied_by_an_index_out_of_range(lib):
     x = lib.zeros(2, 0, requires_grad=True)
     x.index_copy(0, lib.tensor([0, 7]), lib.zeros(2, 0)).sum().backward()

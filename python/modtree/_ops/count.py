@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import namedtuple
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -244,7 +245,8 @@ def unique_consecutive(
 
 def _unique_consecutive(x: Any, inverse: bool, counts: bool, axis: int | None) -> Any:
     alone = axis is None or x.ndim == 0
-    rows = x.reshape(-1, 1) if alone else np.moveaxis(x, axis, 0).reshape(x.shape[axis], -1)
+    size = 1 if alone else math.prod(n for i, n in enumerate(x.shape) if i != axis)
+    rows = (x if alone else np.moveaxis(x, axis, 0)).reshape(-1 if alone else x.shape[axis], size)
     first = np.ones(len(rows), bool)
     first[1:] = (rows[1:] != rows[:-1]).any(1)
     results = [x.reshape(-1)[first] if alone else np.compress(first, x, axis)]

@@ -34,6 +34,8 @@ def _gather(x: Any, axis: int, index: Any) -> Any:
     if x.ndim == index.ndim == 0:
         check_bounds(index, 1, 0)
         return x.copy()
+    if not index.size:  # of any number of dimensions
+        return np.zeros(index.shape, x.dtype)
     x = at_least_1d(x)
     shape, index = index.shape, at_least_1d(index)
     if x.ndim != index.ndim:
@@ -54,6 +56,8 @@ def _gather(x: Any, axis: int, index: Any) -> Any:
 
 def _gather_backward(g: Any, shape: tuple[int, ...], axis: int, index: Any) -> Any:
     """Zeros of a shape with each g added where gather() picked it."""
+    if not index.size:
+        return np.zeros(shape, g.dtype)
     wide = tuple(shape) or (1,)
     index = at_least_1d(index)
     if g.dtype.kind == "f":

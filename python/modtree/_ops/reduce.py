@@ -243,7 +243,10 @@ def reduction(name: str) -> Any:
             if dim is None and dtype is None and not keepdim:
                 return op(input)
             if dtype is not None:
-                dtype = as_dtype(dtype).dtype
+                wanted = as_dtype(dtype)
+                if name == "prod" and input.is_complex() and not wanted.is_complex:
+                    input = input.to(wanted)  # whose factors the gradient multiplies
+                dtype = wanted.dtype
             return op(input, axis=axis_of(input, dim), keepdims=keepdim, dtype=dtype)
 
     else:

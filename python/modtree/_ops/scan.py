@@ -74,7 +74,10 @@ def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
         dim: The dimension; may count from the end.
         dtype: Convert to this dtype first.
     """
-    return ops["cumprod"](input, dim, dtype=None if dtype is None else as_dtype(dtype).dtype)
+    wanted = None if dtype is None else as_dtype(dtype)
+    if wanted is not None and input.is_complex() and not wanted.is_complex:
+        input = input.to(wanted)  # whose factors the gradient multiplies
+    return ops["cumprod"](input, dim, dtype=None if wanted is None else wanted.dtype)
 
 
 def _running_indices(running: Any, largest: bool) -> Any:
