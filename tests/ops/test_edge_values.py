@@ -252,6 +252,20 @@ def test_running_products_of_real_parts_have_their_gradient():
     assert x.grad.tolist() == [4 + 0j, 2 + 0j]
 
 
+def test_a_value_to_scatter_may_be_a_tensor_of_one_element(lib):
+    x = lib.zeros(1, 2).scatter(1, lib.tensor([[0, 1]]), value=lib.tensor(3))
+    assert x.tolist() == [[3.0, 3.0]]
+
+
+def test_a_list_of_lists_is_one_index():
+    assert mt.arange(6).reshape(2, 3)[[[0, 1], [1, 0]]].shape == (2, 2, 3)
+
+
+def test_complex_weights_are_summed_in_float64(lib):
+    weights = lib.tensor([1 + 1j, 2.0])
+    assert str(lib.bincount(lib.tensor([0, 1]), weights).dtype).endswith("float64")
+
+
 def test_nothing_is_copied_by_an_index_out_of_range(lib):
     x = lib.zeros(2, 0, requires_grad=True)
     x.index_copy(0, lib.tensor([0, 7]), lib.zeros(2, 0)).sum().backward()

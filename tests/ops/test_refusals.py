@@ -10,6 +10,10 @@ import pytest
 import modtree as mt
 
 ERRORS = {
+    "m.kthvalue(m.ones(2, 0), 1)": IndexError,
+    "m.nn.functional.rms_norm(m.ones(1, 2).int(), (2,), m.ones(2))": NotImplementedError,
+    "m.nn.functional.max_unpool2d(m.ones(2, 2), m.ones(2, 2).long(), 1, 1, 5)": ValueError,
+    "m.nn.functional.max_unpool2d(m.ones(1, 2, 2), m.ones(1, 2, 2).long(), 1, 1, 5)": ValueError,
     # special functions
     "m.complex(m.tensor([1]), m.tensor([1]))": RuntimeError,
     "m.complex(m.ones(1), m.ones(1).double())": RuntimeError,

@@ -33,10 +33,10 @@ def _bincount(x: Any, weights: Any, minlength: int) -> Any:
             f"bincount only supports 1-d non-negative integral inputs (got shape "
             f"{list(x.shape)}, {x.dtype})"
         )
+    single = weights is not None and weights.dtype == np.float32
     if weights is not None and weights.dtype.kind == "c":
         weights = weights.real
     result = np.bincount(x, weights, minlength)
-    single = weights is not None and weights.dtype == np.float32
     return result.astype(np.float32) if single else result
 
 

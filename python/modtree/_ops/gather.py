@@ -192,6 +192,8 @@ def _expanded(x: Any, shape: tuple[int, ...]) -> Any:
 def _values(input: Any, src: Any, value: Any) -> Any:
     """What scatter() puts: the source, or one number, which must fit."""
     given = value if src is None else src
+    if src is None and isinstance(value, TensorBase):
+        given = value.item()
     return given if isinstance(given, TensorBase) else fitted_number(given, input.dtype)
 
 

@@ -51,10 +51,10 @@ def check_normalized(
     """Do the sizes and dtypes fit a normalization over the last axes?"""
     need_arrays(what, x, *(v for v in (weight, bias) if v is not None))
     check_normalized_sizes(x, weight, bias, shape)
+    need_floating(what, x)
     dtype = x.dtype
     if (weight is not None and weight.dtype != dtype) or (bias is not None and bias.dtype != dtype):
         _check_dtypes(what, x, weight, bias)
-    need_floating(what, x)
 
 
 def _check_dtypes(what: str, x: Array, weight: Array | None, bias: Array | None) -> None:

@@ -169,6 +169,8 @@ def _one_kept(x: Any, axis: int) -> Any:
 def _kth_index(x: Any, k: int, axis: int) -> Any:
     """Where the element with k smaller ones along an axis is, kept as 1."""
     size = x.shape[axis] if x.ndim else 1
+    if not size:
+        raise IndexError(f"kthvalue(): Expected reduction dim {axis} to have non-zero size.")
     if not 0 <= k < size:
         raise RuntimeError(
             f"kthvalue(): selected number k out of range for dimension {axis}: k = {k + 1}, of "

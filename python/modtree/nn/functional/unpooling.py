@@ -103,6 +103,11 @@ def _max_unpool(
         stride, padding = (_first(value, n) for value in (stride, padding))
     steps = kernel if stride is None else pool_sizes(name, "stride", stride, n)
     pads = pool_sizes(name, "padding", padding, n)
+    sizes: Sizes = ()
+    if input.dim() >= n:
+        sizes = _unpooled_sizes(name, input, kernel, steps, pads, output_size)
+        if min(sizes) < 0:
+            raise ValueError(f"{name}(): the result would have negative sizes: {list(sizes)}")
     if input.dim() not in (n + 1, n + 2):
         raise RuntimeError(
             f"{name}(): expected a {n + 1}D or {n + 2}D tensor, but got a tensor with "
@@ -122,7 +127,10 @@ def _max_unpool(
             f"{name}(): Expected input to have non-zero size for non-batch dimensions, but got "
             f"{list(input.shape)}"
         )
-    sizes = _unpooled_sizes(name, input, kernel, steps, pads, output_size)
+    if min(sizes) < 0:
+        raise ValueError(
+            f"{name}(): expected sizes of at least 0 for the result, got {list(sizes)}"
+        )
     return unpool_ops.max_unpool(input, indices, sizes)
 
 
