@@ -261,6 +261,12 @@ def test_a_list_of_lists_is_one_index():
     assert mt.arange(6).reshape(2, 3)[[[0, 1], [1, 0]]].shape == (2, 2, 3)
 
 
+def test_weights_of_no_numbers_are_not_looked_at(lib):
+    counts = lib.bincount(lib.zeros(0, dtype=lib.int64), lib.tensor(2.0), 2)
+    assert counts.tolist() == [0, 0]
+    assert str(counts.dtype).endswith("int64")
+
+
 def test_complex_weights_are_summed_in_float64(lib):
     weights = lib.tensor([1 + 1j, 2.0])
     assert str(lib.bincount(lib.tensor([0, 1]), weights).dtype).endswith("float64")

@@ -346,3 +346,20 @@ def test_half_precision_sums_do_not_stall():
     x = mt.zeros(2, dtype=mt.float16, requires_grad=True)
     x[:, None].expand(2, 1)[mt.zeros(4000).long(), mt.zeros(4000).long()].sum().backward()
     assert x.grad.tolist() == [4000, 0]
+
+
+@pytest.mark.parametrize("lib", [mt, torch])
+def test_a_value_fills_a_place_once(lib):
+    value = lib.tensor(5.0, requires_grad=True)
+    lib.zeros(3).index_fill(0, lib.tensor([1, 1, 0]), value).sum().backward()
+    assert value.grad.item() == 2.0
+    value.grad = None
+    lib.tensor(1.0).index_fill(0, lib.tensor([0, 0]), value).backward()
+    assert value.grad.item() == 1.0
+
+
+def test_a_value_fills_a_place_once_in_second_derivatives():
+    value = mt.tensor(5.0, requires_grad=True)
+    y = mt.zeros(3).index_fill(0, mt.tensor([1, 1]), value) ** 3
+    (slope,) = mt.autograd.grad(y.sum(), value, create_graph=True)
+    assert mt.autograd.grad(slope, value)[0].item() == 30.0

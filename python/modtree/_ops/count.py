@@ -80,6 +80,8 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         weights: What each element adds in place of 1.
         minlength: The least length of the result.
     """
+    if not input.numel():  # torch passes over the weights, whatever their shape
+        weights = None
     return ops["bincount"](input, weights, minlength)
 
 

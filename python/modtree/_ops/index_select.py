@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from modtree._C import TensorBase, fitted_number, own_index
+from modtree._C import TensorBase, fitted_number, from_array, own_index
 from modtree._ops.generic import like_first, operation, wrap_dim
 from modtree._ops.indices import (
     at_least_1d,
@@ -286,12 +286,19 @@ derive(
 def _like_source(g: Any, axis: int, index: Any, source_like: Any) -> Any:
     if not hasattr(source_like, "shape"):
         return None
+    if not source_like.shape:  # one value for all, which fills a place once
+        index = _each_once(index, g.shape[axis] if g.shape else 1)
     picked = _pick(g, axis, index)
     return (
         picked.reshape(tuple(source_like.shape))
         if math.prod(picked.shape) == math.prod(source_like.shape)
         else picked
     )
+
+
+def _each_once(index: Any, size: int) -> Any:
+    found = np.unique((index._array if isinstance(index, TensorBase) else index) % size)
+    return from_array(found) if isinstance(index, TensorBase) else found
 
 
 def _index_add_source(

@@ -36,6 +36,8 @@ KINDS = (
     "not an integer",
     "expected Tensor as element",
     "doesn't apply to",
+    "isIntegral",
+    "Dimension out of range",  # of a tensor that counts as a dimension
     "expected a modtree.Tensor",
 )
 
@@ -44,8 +46,10 @@ def wrong_kind(f: Any) -> bool:
     """torch names the kind; ours takes what can be taken, or names something else."""
     complex_for_real = any(isinstance(v, complex) for v in given(f))
     words = ("accepted", "error type")
-    if f.word == "refused" and f.line.misfit:  # what torch takes is not a tensor
-        return "expected a modtree.Tensor" in our_message(f)
+    if f.word in ("refused", "structure") and f.line.misfit:
+        # A number for a tensor, or a tensor without dimensions for a number.
+        loose = any(a.ndim == 0 for a in arrays(f)[1:]) and f.word == "structure"
+        return loose or any(part in our_message(f) for part in KINDS)
     if not (f.line.misfit or complex_for_real) or f.word not in words:
         return False
     named = any(part in message(f) for part in KINDS)
@@ -92,6 +96,7 @@ ACCIDENTS: dict[str, tuple[str, ...]] = {
     ),
     "step must be nonzero": ("embedding_bag",),
     "tensor does not have a device": ("group_norm",),
+    "must match the size of tensor b": ("scatter_reduce",),
     "Index to scalar can have only 1 value": ("index_copy", "index_add"),
     "used in an in-place operation": ("celu", "cov", "elu", "leaky_relu"),
 }

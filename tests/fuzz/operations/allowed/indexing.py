@@ -64,11 +64,11 @@ def list_as_a_tuple(f: Any) -> bool:
 
 def same_place_twice(f: Any) -> bool:
     names = ("put", "index_copy", "scatter", "index_put", "setitem", "max_unpool")
-    return bare(f).startswith(names) and f.word in (
-        "value",
-        "gradient value",
-        "argument afterwards",
-    )
+    words = ("value", "gradient value", "argument afterwards")
+    indices = [t.array for t in f.line.tensors[1:] if t.array.dtype.kind in "iu"]
+    values = [v for v in f.line.values[1:2] if isinstance(v, (list, tuple))]  # lists of numbers
+    twice = any((a < 0).any() or np.unique(a).size < a.size for a in indices)
+    return bare(f).startswith(names) and f.word in words and (twice or bool(values))
 
 
 def same_dtype_view(f: Any) -> bool:

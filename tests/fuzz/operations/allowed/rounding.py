@@ -19,7 +19,7 @@ def rounded_to_narrow(f: Any) -> bool:
         (v for v in f.line.values if hasattr(v, "name")), None
     )
     kinds = {np.dtype(a.dtype) if a.dtype.kind in "fc" else np.dtype("f") for a in arrays(f)}
-    if given is not None and given.name in ("float16", "float32"):
+    if given is not None and given.name in ("float16", "float32", "complex64"):
         kinds.add(np.dtype(given.name))
     if np.dtype(np.float16) in kinds:
         steps = bare(f).startswith(("RNN", "LSTM", "GRU"))  # each of which rounds

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Lines with two faults, for which each library may name either.
 
-That a line has two is found by experiment: one argument at a time is replaced by others. If ours
-stays with one of these while torch comes to the same type of error, both libraries call that a
-fault, and what torch named at first was another one.
+That a line has two is found by experiment: one argument at a time is replaced by others. If one
+library stays with its error while the other comes to the same type of error, both call that a
+fault, and what the other named at first was another one.
 """
 
 from __future__ import annotations
@@ -27,18 +27,20 @@ DTYPES = ("float32", "float64", "int64", "bool", "complex64")
 
 
 def has_two_faults(failure: Any) -> bool:
-    """True if torch names our error too, once one argument is another."""
-    if failure.theirs.error is None or failure.ours.error is None:
+    """True if either names the other's error too, once one argument is another."""
+    theirs, ours = failure.theirs.error, failure.ours.error
+    if theirs is None or ours is None:
         return False
-    ours = failure.ours.error
     for line in repaired(failure.line):
         if is_avoided(line):
             continue
-        outcome = outcome_of(line, modtree)
-        if outcome is None or not same_fault(outcome.error, ours):
+        outcomes = [outcome_of(line, mt) for mt in (torch, modtree)]
+        if None in outcomes:
             continue
-        theirs = outcome_of(line, torch)
-        if theirs is not None and theirs.error and same_error(theirs.error[0], ours[0]):
+        a, b = (outcome.error for outcome in outcomes)
+        if a is not None and same_fault(b, ours) and same_error(a[0], ours[0]):
+            return True
+        if b is not None and same_fault(a, theirs) and same_error(theirs[0], b[0]):
             return True
     return False
 
