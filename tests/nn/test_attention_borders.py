@@ -63,3 +63,10 @@ def test_nan_stays_where_it_is_seen():
         assert of_key.isnan().any(-1).flatten().tolist() == [False, True, True]
         of_query = F.scaled_dot_product_attention(nan, one, one, is_causal=True)
         assert of_query.isnan().any(-1).flatten().tolist() == [False, True, False]
+
+
+def test_a_negative_scale_sees_no_later_keys():
+    x = mt.tensor([[[[1.0, 2.0], [3.0, -1.0]]]])
+    result = F.scaled_dot_product_attention(x, x, x, is_causal=True, scale=-1.0)
+    assert result[0, 0, 0].tolist() == [1.0, 2.0]
+    assert not result.isnan().any()

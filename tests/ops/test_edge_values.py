@@ -261,6 +261,10 @@ def test_a_list_of_lists_is_one_index():
     assert mt.arange(6).reshape(2, 3)[[[0, 1], [1, 0]]].shape == (2, 2, 3)
 
 
+def test_the_mode_beside_nan_is_a_number():
+    assert mt.mode(mt.tensor([NAN, NAN, 2.0, NAN])).values.item() == 2.0
+
+
 def test_weights_of_no_numbers_are_not_looked_at(lib):
     counts = lib.bincount(lib.zeros(0, dtype=lib.int64), lib.tensor(2.0), 2)
     assert counts.tolist() == [0, 0]

@@ -37,6 +37,7 @@ KINDS = (
     "expected Tensor as element",
     "doesn't apply to",
     "isIntegral",
+    "valid value for reduction",
     "Dimension out of range",  # of a tensor that counts as a dimension
     "expected a modtree.Tensor",
 )
@@ -68,7 +69,7 @@ ACCIDENTS: dict[str, tuple[str, ...]] = {
     "at least one index must be provided": ("index_put",),
     "can't be cast to the desired output type": (
         *("addbmm", "baddbmm", "binary_cross_entropy", "binary_cross_entropy_with_logits"),
-        *("gaussian_nll_loss", "huber_loss"),
+        *("gaussian_nll_loss", "huber_loss", "cumprod"),
     ),
     "doesn't match the broadcast shape": ("binary_cross_entropy_with_logits", "logsumexp"),
     "grad_input must be contiguous": ("nll_loss", "cross_entropy"),
@@ -127,6 +128,8 @@ BEYOND: dict[str, tuple[str, ...]] = {
 
 
 def index_out_of_range(f: Any) -> bool:
+    if bare(f) == "index_fill" and f.word == "backward accepted":  # counted from the end
+        return "out of DATA bounds" in message(f)
     return f.word in ("error type", "backward error type") and any(
         part in message(f) and bare(f) in names for part, names in BEYOND.items()
     )

@@ -110,15 +110,33 @@ def nearest_of_one_size(f: Any) -> bool:
 
 
 def width_of_one(f: Any) -> bool:
-    """torch's kernel gives the first row for all."""
+    """torch's kernel gives the first row for all; in memory of another order, other rows."""
     if bare(f) != "interpolate" or f.word != "value":
         return False
     antialias = f.line.keywords.get("antialias", (f.line.values + [False] * 7)[6])
-    return bool(antialias) and f.theirs.results[0].shape[-1] == 1
+    turned = any(t.turned for t in f.line.tensors)
+    return bool(antialias) and (f.theirs.results[0].shape[-1] == 1 or turned)
+
+
+def negative_causality(f: Any) -> bool:
+    """torch's kernel makes the scores of what is masked infinite, and then scales them."""
+    if bare(f) != "scaled_dot_product_attention" or not f.word.endswith("value"):
+        return False
+    scale = f.line.keywords.get("scale")
+    causal = f.line.keywords.get("is_causal", (f.line.values + [False] * 6)[5])
+    return causal is True and scale is not None and not scale > 0
+
+
+def attention_of_nothing(f: Any) -> bool:
+    """torch gives the shape of the query, and gradients of zeros whatever the values are."""
+    words = ("shape", "gradient value")
+    return bare(f) == "scaled_dot_product_attention" and f.word in words and is_result_empty(f)
 
 
 def dense_gradients(f: Any) -> bool:
     """torch's sparse ones are refused for some tables."""
+    if bare(f) == "embedding_bag":
+        return f.word == "accepted" and "does not support sparse weights" in message(f)
     sparse = f.line.keywords.get("sparse", (f.line.values + [False] * 7)[6])
     return bare(f) == "embedding" and f.word == "backward accepted" and sparse is True
 
@@ -206,6 +224,8 @@ ALLOWED = [
     Allowed("`pad` in circles and reflections by", negative_circles),
     Allowed("`interpolate(antialias=True)` to a width of 1", width_of_one),
     Allowed("`sparse=True` of embeddings", dense_gradients),
+    Allowed("attention of values without a batch element", attention_of_nothing),
+    Allowed("causal attention with a negative `scale`", negative_causality),
     Allowed("`scale_grad_by_freq` of bags", frequency_in_bags),
     Allowed("`adaptive_avg_pool` of nothing to one part", one_part_of_nothing),
     Allowed("gradient of `interpolate` by the nearest", nearest_of_one_size),

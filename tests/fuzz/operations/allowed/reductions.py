@@ -45,6 +45,12 @@ def unordered_topk(f: Any) -> bool:
     return bool(np.array_equal(a, b, equal_nan=a.dtype.kind in "fc"))
 
 
+def mode_with_nan(f: Any) -> bool:
+    """torch sorts them by an order in which NaN has no place."""
+    differs = bare(f) == "mode" and f.word in ("value", "gradient value")
+    return differs and arrays(f)[0].dtype.kind == "f" and bool(np.isnan(arrays(f)[0]).any())
+
+
 def has_repetitions(a: Any) -> bool:
     return bool(np.unique(a).size < a.size)
 
@@ -124,6 +130,7 @@ ALLOWED = [
     Allowed("`nansum` of infinite values as integers", infinite_as_integer),
     Allowed("which of several equal elements", equal_elements),
     Allowed("`topk(sorted=False)`", unordered_topk),
+    Allowed("`mode` beside NaN", mode_with_nan),
     Allowed("`var`, `std`, `var_mean`, `std_mean` of infinite", large_moments),
     Allowed("`bucketize`, `searchsorted` with boundaries", unsorted_boundaries),
     Allowed("`unique` of several NaN", unique_nan),
