@@ -404,6 +404,25 @@ def test_resizing_to_a_width_of_1_keeps_the_rows():
     assert y.flatten().tolist() == [2.0, 6.0]
 
 
+@pytest.mark.parametrize("factor", [1.3, (2.3, 1.3), (1.1, 0.5)])
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_an_axis_that_keeps_its_size_is_not_smoothed(factor, mode):
+    x = np.arange(12.0).reshape(1, 1, 3, 4) ** 2
+
+    def program(lib):
+        options = {"scale_factor": factor, "mode": mode, "antialias": True}
+        return lib.nn.functional.interpolate(lib.from_numpy(x), **options)
+
+    same_outcome(program)
+
+
+def test_the_gradient_of_an_axis_that_keeps_its_size_is_that_of_the_value():
+    x = mt.ones(1, 1, 2, 2, requires_grad=True)
+    y = mt.nn.functional.interpolate(x, scale_factor=1.3, mode="bilinear", antialias=True)
+    (y * mt.tensor([[1.0, 2.0], [3.0, 4.0]])).sum().backward()
+    assert x.grad.tolist() == [[[[1.0, 2.0], [3.0, 4.0]]]]
+
+
 @pytest.mark.parametrize("factor", [1.3, 2.3])
 def test_the_gradient_of_nearest_pixels_is_that_of_the_value(factor):
     x = mt.arange(30.0).reshape(1, 1, 2, 3, 5).requires_grad_()

@@ -265,6 +265,10 @@ def test_the_mode_beside_nan_is_a_number():
     assert mt.mode(mt.tensor([NAN, NAN, 2.0, NAN])).values.item() == 2.0
 
 
+def test_a_size_to_broadcast_to_may_be_a_number(lib):
+    assert lib.ones(1).broadcast_to(2).tolist() == [1.0, 1.0]
+
+
 def test_weights_of_no_numbers_are_not_looked_at(lib):
     counts = lib.bincount(lib.zeros(0, dtype=lib.int64), lib.tensor(2.0), 2)
     assert counts.tolist() == [0, 0]

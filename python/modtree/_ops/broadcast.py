@@ -139,9 +139,9 @@ def meshgrid(*tensors: Tensor | Tensors, indexing: str = "ij") -> tuple[Tensor, 
     return tuple(g.swapaxes(0, 1) for g in grids) if indexing == "xy" and rank > 1 else tuple(grids)
 
 
-def broadcast_to(input: Tensor, size: Sizes) -> Tensor:
+def broadcast_to(input: Tensor, size: int | Sizes) -> Tensor:
     """A view with elements repeated along dimensions of size 1."""
-    return ops["expand"](input, as_tuple(size))
+    return ops["expand"](input, (size,) if isinstance(size, int) else as_tuple(size))
 
 
 for _function in (expand, expand_as):

@@ -173,6 +173,8 @@ def _resize(
     for axis, (new, factor) in reversed(axes) if of_bytes else axes:
         old = input.shape[axis]
         if antialias:
+            if new == old:  # whatever its factor
+                continue
             taps, weights = _antialiased(old, new, factor, mode, align_corners)
         else:
             if new == old and (factor is None or factor == 1 or (mode in _LINEAR and not of_bytes)):

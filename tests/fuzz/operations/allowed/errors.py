@@ -164,6 +164,7 @@ UNSEEN: dict[str, tuple[str, ...]] = {
     "square matrices": ("cholesky",),
     "at least 2 dimensions": ("cholesky",),
     "driver": ("svdvals", "svd"),
+    "Invalid output_size": ("repeat_interleave",),
 }
 
 

@@ -98,24 +98,27 @@ def negative_circles(f: Any) -> bool:
     )
 
 
-def nearest_of_one_size(f: Any) -> bool:
-    """An axis keeps or doubles its size, while its factor is another."""
+def copied_axis(f: Any) -> bool:
+    """An axis keeps (of the nearest pixels, or doubles) its size, while its factor is another."""
     names = ("interpolate", "upsample", "upsample_nearest")
     if bare(f) not in names or f.word != "gradient value":
         return False
-    mode = f.line.keywords.get("mode", f.line.values[3] if len(f.line.values) > 3 else "nearest")
+    values, keywords = f.line.values + [None] * 7, f.line.keywords
+    mode = keywords.get("mode", values[3] or "nearest")
+    antialias = keywords.get("antialias", values[6])
     before, after = arrays(f)[0].shape[2:], f.theirs.results[0].shape[2:]
-    scaled = any(m in (n, 2 * n) for n, m in zip(before, after, strict=True))
-    return mode == "nearest" and scaled
+    sizes = list(zip(before, after, strict=True))
+    if mode == "nearest":
+        return any(m in (n, 2 * n) for n, m in sizes)
+    return bool(antialias) and any(m == n for n, m in sizes)
 
 
 def width_of_one(f: Any) -> bool:
-    """torch's kernel gives the first row for all; in memory of another order, other rows."""
+    """torch's kernel gives the first row for all."""
     if bare(f) != "interpolate" or f.word != "value":
         return False
     antialias = f.line.keywords.get("antialias", (f.line.values + [False] * 7)[6])
-    turned = any(t.turned for t in f.line.tensors)
-    return bool(antialias) and (f.theirs.results[0].shape[-1] == 1 or turned)
+    return bool(antialias) and f.theirs.results[0].shape[-1] == 1
 
 
 def negative_causality(f: Any) -> bool:
@@ -228,7 +231,7 @@ ALLOWED = [
     Allowed("causal attention with a negative `scale`", negative_causality),
     Allowed("`scale_grad_by_freq` of bags", frequency_in_bags),
     Allowed("`adaptive_avg_pool` of nothing to one part", one_part_of_nothing),
-    Allowed("gradient of `interpolate` by the nearest", nearest_of_one_size),
+    Allowed("gradient of `interpolate` with a `scale_factor` that keeps", copied_axis),
     Allowed("convolutions with a bias of another dtype", bias_of_another_dtype),
     Allowed("layers, losses and products of infinite, NaN", not_finite_in_a_layer),
 ]
