@@ -20,6 +20,8 @@ LINES = {
         "f.scaled_dot_product_attention(*[m.ones(0, 1).to(a)] * 3)",
         "f.scaled_dot_product_attention(*[m.ones(2, 0, 3).to(a)] * 3)",
         "f.scaled_dot_product_attention(*[m.ones(0, 3).to(a)] * 3, enable_gqa=True)",
+        "f.scaled_dot_product_attention(*[m.ones(2, 0).int()] * 2, m.ones(2, 3).int())",
+        "f.scaled_dot_product_attention(*[m.ones(2, 0)] * 2, m.ones(2, 3), dropout_p=1.5)",
     ],
     "grid": [
         "f.grid_sample(m.ones(0, 1, 2, 2).to(a), m.ones(0, 3, 3, 2).to(b), align_corners=False)",

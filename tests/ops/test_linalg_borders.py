@@ -309,3 +309,15 @@ def test_a_loss_that_depends_on_phases_is_refused(name):
         return (vectors * lib.from_numpy(COMPLEX)).sum().abs()
 
     same(differentiated(program, HERMITIAN))
+
+
+def test_the_gradient_of_qr_with_a_zero_on_the_diagonal_is_not_refused(lib):
+    a = lib.tensor([[0.0, -1.5, 0.5]], dtype=lib.float64, requires_grad=True)
+    (lib.linalg.qr(a)[1] ** 2).sum().backward()
+    assert math.isnan(a.grad[0, 0])
+    assert [round(abs(v), 6) for v in a.grad[0, 1:].tolist()] == [3.0, 1.0]
+
+
+def test_renorm_of_integers_is_refused(lib):
+    with pytest.raises(RuntimeError):
+        lib.ones(1, 2, dtype=lib.int64).renorm(2, 0, math.inf)

@@ -37,7 +37,7 @@ def _check_attention(
         )
     if mask is None:
         return
-    if causal and 0 not in (query.size, key.size, value.size):
+    if causal and not of_nothing(query, key, value):
         raise RuntimeError(
             "scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True"
         )
@@ -46,6 +46,11 @@ def _check_attention(
             "Expected attn_mask dtype to be bool or float or to match query dtype, but got "
             f"attn_mask.dtype: {mask.dtype} and query.dtype: {query.dtype} instead."
         )
+
+
+def of_nothing(query: Any, key: Any, value: Any) -> bool:
+    """No queries, keys or values: torch looks at nothing else then."""
+    return 0 in (*query.shape[:-1], *key.shape[:-1], *value.shape)
 
 
 def _attention_shape(query: Array, key: Array, value: Array) -> tuple[int, ...]:
@@ -90,7 +95,7 @@ def _recorded(
     softmax(query key^T scale + mask) value; a row whose keys are all masked gives 0.
     """
     _check_attention(query, key, value, mask, causal)
-    if query.dtype.kind in "iub" and 0 in (query.size, key.size, value.size):
+    if query.dtype.kind in "iub" and of_nothing(query, key, value):
         dtype = np.dtype(np.int64) if query.dtype.kind == "b" else query.dtype
         return np.zeros(_attention_shape(query, key, value), dtype), (query, None)
     need_floating("scaled_dot_product_attention", query)

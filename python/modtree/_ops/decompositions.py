@@ -445,7 +445,7 @@ def _qr_tall(g_q: Any, g_r: Any, q: Any, r: Any) -> Any:
     diagonal = _diagonal(inner, 0, -2, -1)
     whole = lower + adjoint(lower) + _diag(diagonal.real if is_complex(diagonal) else diagonal)
     top = q @ whole if g_q is None else g_q + q @ whole
-    return adjoint(_solve_op(r, adjoint(top)))
+    return adjoint(_substitute(r, adjoint(top), True, False))
 
 
 def _check_phases(name: str, *turns: Any) -> None:

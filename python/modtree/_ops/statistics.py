@@ -228,7 +228,7 @@ def renorm(input: Tensor, p: Number, dim: int, maxnorm: Number) -> Tensor:
     if not maxnorm >= 0:
         raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm}")
     dim = wrap_dim(dim, input.ndim)
-    if maxnorm == math.inf:
+    if maxnorm == math.inf and (input.is_floating_point() or input.is_complex()):
         return input.clone()
     if input.dtype.name == "float16":
         return renorm(input.float(), p, dim, maxnorm).to(input.dtype)

@@ -230,7 +230,7 @@ def scaled_dot_product_attention(
         key, value = (_repeat_heads(query, kv) for kv in (key, value))
     dropout = float(dropout_p) if 0 < dropout_p <= 1 else 0.0
     result = attention_ops.attention(query, key, value, attn_mask, is_causal, scale, dropout)
-    nothing = 0 in (query.numel(), key.numel(), value.numel())
+    nothing = attention_ops.of_nothing(query, key, value)
     if enable_gqa and min(query.ndim, key.ndim, value.ndim) < 3 and not nothing:
         raise IndexError("scaled_dot_product_attention: enable_gqa needs an axis of heads")
     # torch's kernel of four dimensions refuses negative ones too; none looks at them for nothing.

@@ -165,6 +165,7 @@ UNSEEN: dict[str, tuple[str, ...]] = {
     "at least 2 dimensions": ("cholesky",),
     "driver": ("svdvals", "svd"),
     "Invalid output_size": ("repeat_interleave",),
+    "must agree in their last axis": ("scaled_dot_product_attention",),
 }
 
 
