@@ -14,6 +14,9 @@ LINES = {
         "f.batch_norm(m.ones(2, 0), None, None, training=True)",
         "f.batch_norm(m.ones(0, 2).to(a), None, None, m.ones(2).to(b), m.ones(2).to(b))",
         "f.instance_norm(m.ones(2, 2, 0).to(a), weight=m.ones(2).to(b))",
+        "f.instance_norm(m.ones(2, 2, 0).to(a), use_input_stats=False)",
+        "f.instance_norm(m.ones(0, 2, 3).int(), m.ones(2).int(), m.ones(2).int())",
+        "m.instance_norm(m.ones(0, 2).to(a), None, None, None, None, True, 0.1, 0.1, False)",
         "f.instance_norm(m.ones(2, 2, 0).to(a), m.ones(2).to(b), m.ones(2), None, None, False)",
     ],
     "attention": [

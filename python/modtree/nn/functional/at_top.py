@@ -46,7 +46,11 @@ from modtree.nn.functional import (
 from modtree.nn.functional import (
     adaptive_max_pool1d_with_indices as adaptive_max_pool1d,  # at the top it gives both
 )
-from modtree.nn.functional.normalization import normalize_batch, track_instances
+from modtree.nn.functional.normalization import (
+    normalize_batch,
+    normalize_nothing,
+    track_instances,
+)
 
 if TYPE_CHECKING:
     from modtree._argument_types import Sizes, Tensor
@@ -145,6 +149,8 @@ def instance_norm(
     if use_input_stats or not (running_mean is None or running_var is None):
         _need_channels("instance_norm", input)
     if use_input_stats and math.prod(input.shape[2:]) == 1:
+        if not input.numel():
+            return normalize_nothing(input, weight, bias)
         pixels = input.reshape(*input.shape[:2], -1)
         track_instances(pixels, running_mean, running_var, momentum)
         return norm_ops.group_norm(input, weight, bias, input.shape[1], eps)

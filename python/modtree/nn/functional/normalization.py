@@ -70,7 +70,7 @@ def normalize_batch(
     """:func:`batch_norm` of one value per channel too."""
     need_tensor("batch_norm", input)
     if not input.numel():
-        return _of_nothing(input, weight, bias)
+        return normalize_nothing(input, weight, bias)
     need_constants("batch_norm", running_mean=running_mean, running_var=running_var)
     y = norm_ops.batch_norm(
         input, weight, bias, running_mean, running_var, bool(training), momentum, eps
@@ -82,7 +82,7 @@ def normalize_batch(
     return y
 
 
-def _of_nothing(input: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+def normalize_nothing(input: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     """torch looks at nothing else, neither at dtypes nor at statistics."""
     result = input.clone()
     if weight is not None and weight.numel():
@@ -133,8 +133,10 @@ def instance_norm(
     ValueError when there is only one value per channel of a sample.
     """
     need_tensor("instance_norm", input)
-    if not use_input_stats and not input.numel():
-        return _of_nothing(input, weight, bias)
+    if not use_input_stats:
+        _need_statistics(running_mean, running_var)
+        if not input.numel():
+            return normalize_nothing(input, weight, bias)
     need_constants("instance_norm", running_mean=running_mean, running_var=running_var)
     if not use_input_stats:
         return norm_ops.batch_norm(
@@ -148,9 +150,26 @@ def instance_norm(
     if running_mean is not None or running_var is not None:
         _check_statistics(running_mean, running_var)
     if not input.numel():
-        return _of_nothing(input, weight, bias)
+        _need_means(running_mean, running_var)
+        return normalize_nothing(input, weight, bias)
     track_instances(input, running_mean, running_var, momentum)
     return norm_ops.group_norm(input, weight, bias, input.shape[1], eps)
+
+
+def _need_statistics(running_mean: Tensor | None, running_var: Tensor | None) -> None:
+    if running_mean is None or running_var is None:
+        raise RuntimeError(
+            "Expected running_mean and running_var to be defined when use_input_stats is false"
+        )
+
+
+def _need_means(*statistics: Tensor | None) -> None:
+    """Their mean over the samples is taken, even of none."""
+    for given in statistics:
+        if given is not None and not (given.is_floating_point() or given.is_complex()):
+            raise RuntimeError(
+                f"instance_norm: statistics need a floating dtype for their mean, got {given.dtype}"
+            )
 
 
 def _check_statistics(running_mean: Tensor | None, running_var: Tensor | None) -> None:

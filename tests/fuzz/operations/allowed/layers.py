@@ -19,11 +19,13 @@ def statistics_of_another_dtype(f: Any) -> bool:
     names = ("batch_norm", "instance_norm", "layer_norm", "group_norm")
     if bare(f) not in names:
         return False
-    if is_empty(f) and f.word in ("argument afterwards", "gradient is None"):
+    graph = ("argument afterwards", "gradient is None", "requires_grad", "dtype")
+    if is_empty(f) and f.word in graph:
         return True
     differ = len({a.dtype for a in arrays(f)}) > 1
     shaped = any(a.ndim != 1 for a in arrays(f)[1:])  # a matrix for a vector
-    return f.word in ("accepted", "refused", "error type") and (differ or shaped)
+    words = ("accepted", "refused", "error type", "argument afterwards")
+    return f.word in words and (differ or shaped)
 
 
 def parts_that_cancel(f: Any) -> bool:
