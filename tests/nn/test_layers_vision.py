@@ -449,6 +449,7 @@ def test_the_gradient_of_nearest_pixels_is_that_of_the_value(factor):
         "f.interpolate(x[0, 0], 3, mode='reflect')",
         "f.pad(x[0, :, :1], (0, -1), 'reflect')",
         "f.pad(x.to(m.uint8), (1, 1), value=float('inf'))",
+        "f.pad(x.to(m.uint8), (0, -1), value=float('inf'))",
         "f.unfold(x > 3, 2)",
         "f.unfold(x[0, 0], 2)",
         "f.unfold(x, [2], padding=1)",

@@ -84,10 +84,10 @@ def _as_picked(shape: tuple[int, ...], index: Any, values: Any, accumulate: bool
     return np.broadcast_to(values, wanted)
 
 
-def _check_masks_of_nothing(shape: tuple[int, ...], index: tuple[Any, ...]) -> None:
+def _check_masks_of_nothing(shape: tuple[int, ...], index: Any) -> None:
     """NumPy takes a mask without elements whatever the shape."""
     first = 0
-    for part in index:
+    for part in index if isinstance(index, tuple) else (index,):
         if isinstance(part, np.ndarray) and part.dtype.kind == "b":
             end = first + part.ndim
             if not part.size and part.shape != shape[first:end]:

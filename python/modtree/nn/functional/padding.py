@@ -71,8 +71,9 @@ def _pad_with_value(input: Tensor, pairs: tuple[tuple[int, int], ...], value: fl
         )
         input = input[tuple(kept)]
         pairs = tuple((max(before, 0), max(after, 0)) for before, after in pairs)
-    # Padding by nothing makes a copy too.
-    return ops["pad"](input, pairs, "constant", fitted_number(value, input.dtype))
+    # Padding by nothing makes a copy too, and needs no value.
+    number = fitted_number(value, input.dtype) if any(map(any, pairs)) else 0
+    return ops["pad"](input, pairs, "constant", number)
 
 
 def _check_size(axis: int, size: int, before: int, after: int) -> None:

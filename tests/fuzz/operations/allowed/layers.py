@@ -154,7 +154,7 @@ def frequency_in_bags(f: Any) -> bool:
 def one_part_of_nothing(f: Any) -> bool:
     """torch's mean over all pixels, which is NaN."""
     return (
-        bare(f).startswith("adaptive_avg_pool")
+        bare(f).startswith(("adaptive_avg_pool", "interpolate", "upsample"))
         and f.word == "refused"
         and is_empty(f)
         and "non-zero size" in our_message(f)
