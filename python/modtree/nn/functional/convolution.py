@@ -252,5 +252,6 @@ def _bias_alone(input: Tensor, weight: Tensor, bias: Tensor, length: int) -> Ten
     result = bias.to(input.dtype).expand(length, input.shape[1], weight.shape[2]).clone()
     for factor in (input, weight):
         if factor.requires_grad and result.is_floating_point():
-            result = result + factor.flatten()[:0].sum()
+            nothing = factor.flatten()[:0].sum()
+            result = result + (nothing.abs() if factor.is_complex() else nothing)
     return result

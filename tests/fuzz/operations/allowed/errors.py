@@ -37,7 +37,9 @@ KINDS = (
     "expected Tensor as element",
     "doesn't apply to",
     "isIntegral",
-    "valid value for reduction",
+    "valid value for",
+    "invalid literal",
+    "of a 0-dim tensor",
     "Dimension out of range",  # of a tensor that counts as a dimension
     "expected a modtree.Tensor",
 )
@@ -68,7 +70,8 @@ ACCIDENTS: dict[str, tuple[str, ...]] = {
     "undefined Tensor": ("dist", "index_put"),
     "at least one index must be provided": ("index_put",),
     "can't be cast to the desired output type": (
-        *("addbmm", "baddbmm", "binary_cross_entropy", "binary_cross_entropy_with_logits"),
+        *("addbmm", "addmm", "baddbmm"),
+        *("binary_cross_entropy", "binary_cross_entropy_with_logits"),
         *("gaussian_nll_loss", "huber_loss", "cumprod"),
     ),
     "doesn't match the broadcast shape": ("binary_cross_entropy_with_logits", "logsumexp"),
@@ -110,6 +113,11 @@ def accident(f: Any) -> bool:
     return f.word in words and any(
         part in message(f) and bare(f) in names for part, names in ACCIDENTS.items()
     )
+
+
+def number_as_a_dtype(f: Any) -> bool:
+    parts = ("to() received an invalid argument", "is an accelerator's number")
+    return bare(f) == "to" and f.word == "refused" and any(p in our_message(f) for p in parts)
 
 
 def two_faults(f: Any) -> bool:
@@ -170,6 +178,8 @@ UNSEEN: dict[str, tuple[str, ...]] = {
     "at least 2 dimensions": ("cholesky",),
     "driver": ("svdvals", "svd"),
     "Invalid output_size": ("repeat_interleave",),
+    "both of one dtype": ("cdist",),
+    "at least 1 at dimension 0": ("conv_tbc",),
     "must agree in their last axis": ("scaled_dot_product_attention",),
 }
 
@@ -244,6 +254,7 @@ def inplace_logic(f: Any) -> bool:
 
 
 ALLOWED = [
+    Allowed("`to(1.5)`, `to(True)`", number_as_a_dtype),
     Allowed("an argument of another kind than documented", wrong_kind),
     Allowed("lines that torch's code stops by accident", accident),
     Allowed("a line with two faults", two_faults),

@@ -64,9 +64,10 @@ def without_channels(f: Any) -> bool:
 
 
 def transposed_to_nothing(f: Any) -> bool:
-    ours = "" if f.ours.error is None else f.ours.error[1]
-    small = "Output size is too small" in ours
-    return bare(f).startswith("conv_transpose") and f.word == "refused" and small
+    small = "Output size is too small" in our_message(f)
+    if not bare(f).startswith("conv_transpose") or f.word != "refused":
+        return False
+    return small or ("non-positive dilation" in our_message(f) and is_result_empty(f))
 
 
 def parts_of_none(f: Any) -> bool:
@@ -161,6 +162,12 @@ def one_part_of_nothing(f: Any) -> bool:
     )
 
 
+def states_of_several_dtypes(f: Any) -> bool:
+    names = ("RNN", "LSTM", "GRU", "RNNCell", "LSTMCell", "GRUCell")
+    named = any(part in our_message(f) for part in ("same dtype", "one dtype"))
+    return bare(f) in names and f.word == "refused" and named
+
+
 def bias_of_another_dtype(f: Any) -> bool:
     """Of a convolution: some of torch's kernels take it, by dtype and sizes."""
     words = ("refused", "error type")
@@ -235,5 +242,6 @@ ALLOWED = [
     Allowed("`adaptive_avg_pool` of nothing to one part", one_part_of_nothing),
     Allowed("gradient of `interpolate` with a `scale_factor` that keeps", copied_axis),
     Allowed("convolutions with a bias of another dtype", bias_of_another_dtype),
+    Allowed("recurrent layers with states or parameters", states_of_several_dtypes),
     Allowed("layers, losses and products of infinite, NaN", not_finite_in_a_layer),
 ]

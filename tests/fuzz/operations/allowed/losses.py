@@ -24,8 +24,9 @@ def losses_with_more_gradients(f: Any) -> bool:
 
 
 def exponential_that_overflows(f: Any) -> bool:
-    infinite = f.word == "value" and bool(np.isinf(f.theirs.results[0]).any())
-    return bare(f) == "soft_margin_loss" and infinite
+    if bare(f) != "soft_margin_loss" or f.word != "value":
+        return False
+    return bool(np.isinf(f.theirs.results[0]).any())
 
 
 def target_without_mass(f: Any) -> bool:
