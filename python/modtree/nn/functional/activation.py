@@ -63,8 +63,10 @@ _SELU_SCALE = 1.0507009873554804934193349852946
 _LARGE = 1e38
 
 
-def _check_numbers(input: Tensor, *numbers: Any) -> None:
+def _check_numbers(input: Tensor, *numbers: Any, of_integers: bool = False) -> None:
     """RuntimeError for numbers that are beyond the dtype; kernels of float16 take float32."""
+    if not input.is_floating_point() and not of_integers:
+        return  # what has no kernel for integers says so
     for number in numbers:
         if not -_LARGE < number < _LARGE:
             is_half = input.dtype.name == "float16"
@@ -72,7 +74,8 @@ def _check_numbers(input: Tensor, *numbers: Any) -> None:
 
 
 def _run(operation: Any, input: Tensor, *options: Any, inplace: bool) -> Tensor:
-    _check_numbers(input, *options)
+    whole = operation in (activation_ops.hardtanh, activation_ops.threshold)
+    _check_numbers(input, *options, of_integers=whole)
     return operation.inplace(input, *options) if inplace else operation(input, *options)
 
 

@@ -121,7 +121,9 @@ def number_as_a_dtype(f: Any) -> bool:
 
 
 def two_faults(f: Any) -> bool:
-    return f.word == "error type" and has_two_faults(f)
+    # Several are bools there, of which one at a time is replaced.
+    bools = bare(f) in ("addbmm", "baddbmm") and "for 'Bool'" in our_message(f)
+    return f.word == "error type" and (bools or has_two_faults(f))
 
 
 #: How torch says that an index is out of range, and of which operations.
@@ -168,7 +170,7 @@ def unordered_kernel(f: Any) -> bool:
 
 #: What torch does not compare, look at or fit where there is nothing to compute.
 UNSEEN: dict[str, tuple[str, ...]] = {
-    "same dtype": ("bmm", "baddbmm", "addbmm", "addmm", "addmv", "matmul"),
+    "same dtype": ("bmm", "baddbmm", "addbmm", "addmm", "addmv", "linear", "matmul"),
     "of one dtype": ("einsum",),
     "without overflow": (*("baddbmm", "addbmm", "addmm", "addmv", "index_add", "scatter"),),
     "should be the same": CONVOLUTIONS,
