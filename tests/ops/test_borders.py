@@ -17,6 +17,8 @@ ERRORS = {
     "m.ones(2) - True": RuntimeError,
     "True - m.ones(2)": RuntimeError,
     "m.ones(2) - m.tensor([True, False])": RuntimeError,
+    "m.tensor([1]).sub(m.tensor([True]), alpha=3)": RuntimeError,
+    "m.tensor([1]).sub_(m.tensor([True]), alpha=3)": RuntimeError,
     "m.tensor([True]) - 1": RuntimeError,
     "m.ones(2).sub_(True)": RuntimeError,
     "m.rsub(m.ones(2), True)": RuntimeError,

@@ -198,6 +198,10 @@ def add(input: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
     return _add(input, other)
 
 
+def _is_bool(x: Any) -> bool:
+    return isinstance(x, TensorBase) and x.dtype.name == "bool"
+
+
 def sub(input: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
     """input - alpha * other.
 
@@ -208,6 +212,8 @@ def sub(input: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
     if input is True or input is False or other is True or other is False:
         _refuse_bools()
     if type(alpha) is not int or alpha != 1:
+        if _is_bool(input) or _is_bool(other):
+            _refuse_bools()
         other = _scaled(input, other, alpha)
     return _sub(input, other)
 
@@ -224,6 +230,8 @@ def sub_(self: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
     if other is True or other is False:
         _refuse_bools()
     if type(alpha) is not int or alpha != 1:
+        if _is_bool(self) or _is_bool(other):
+            _refuse_bools()
         other = _scaled(self, other, alpha)
     return _sub.inplace(self, other)
 

@@ -38,6 +38,8 @@ KINDS = (
     "doesn't apply to",
     "isIntegral",
     "valid value for",
+    "argument alpha must not",
+    "Boolean alpha only",
     "invalid literal",
     "of a 0-dim tensor",
     "Dimension out of range",  # of a tensor that counts as a dimension
@@ -63,6 +65,7 @@ def wrong_kind(f: Any) -> bool:
 #: get a list for a tensor.
 ACCIDENTS: dict[str, tuple[str, ...]] = {
     "INTERNAL ASSERT": (
+        *("pow", "ipow", "eye"),
         *("channel_shuffle", "conv_transpose1d", "conv_transpose3d", "embedding", "index_put"),
         *("upsample", "upsample_bilinear", "interpolate"),
     ),
@@ -72,9 +75,11 @@ ACCIDENTS: dict[str, tuple[str, ...]] = {
     "can't be cast to the desired output type": (
         *("addbmm", "addmm", "baddbmm"),
         *("binary_cross_entropy", "binary_cross_entropy_with_logits"),
-        *("gaussian_nll_loss", "huber_loss", "cumprod"),
+        *("gaussian_nll_loss", "huber_loss", "cumprod", "addcdiv", "square", "pow", "ipow"),
     ),
-    "doesn't match the broadcast shape": ("binary_cross_entropy_with_logits", "logsumexp"),
+    "doesn't match the broadcast shape": (
+        *("binary_cross_entropy_with_logits", "logsumexp", "clamp", "clip"),
+    ),
     "grad_input must be contiguous": ("nll_loss", "cross_entropy"),
     "modified by an inplace operation": ("cond", "vander"),
     "must be Tensor, not tuple": ("lp_pool1d",),
@@ -84,10 +89,11 @@ ACCIDENTS: dict[str, tuple[str, ...]] = {
     "too many values to unpack": ("lp_pool2d", "lp_pool3d"),
     "tuple index out of range": ("max_unpool1d", "max_unpool2d", "max_unpool3d"),
     "'int' has no len()": ("max_unpool1d", "max_unpool2d", "max_unpool3d"),
-    "on a bool tensor is not supported": ("soft_margin_loss",),
+    "on a bool tensor is not supported": ("soft_margin_loss", "atan2", "arctan2"),
     "with a bool tensor is not supported": (
         *("binary_cross_entropy_with_logits", "gaussian_nll_loss", "igamma", "igammac"),
         *("smooth_l1_loss", "lp_pool1d", "lp_pool2d", "lp_pool3d"),
+        *("logaddexp", "logaddexp2"),
     ),
     "two bool tensors is not supported": ("logaddexp", "logaddexp2", "huber_loss"),
     "returned an invalid gradient": (
@@ -222,7 +228,17 @@ def whole_dtype_of_a_gradient(f: Any) -> bool:
 def derives_more(f: Any) -> bool:
     """A derivative that torch does not have."""
     names = ("igamma", "igammac", "native_channel_shuffle", "scatter", "asinh", "acosh", "atanh")
-    names += ("arcsinh", "arccosh", "arctanh", "floor_divide", "ifloordiv", "floordiv")
+    names += (
+        "remainder",
+        "mod",
+        "imod",
+        "arcsinh",
+        "arccosh",
+        "arctanh",
+        "floor_divide",
+        "ifloordiv",
+        "floordiv",
+    )
     text = message(f)
     return (
         bare(f) in names
