@@ -59,6 +59,8 @@ __all__ = [
     "from_torch", "to_torch", "typename", "use_deterministic_algorithms",
     # seeing a model
     "check", "compare", "summary", "to_dot", "to_mermaid", "to_svg",
+    # changing and observing models
+    "capture", "edit", "find", "find_parameters", "intervene", "param_groups",
     # operations
     "abs", "abs_", "absolute", "acos", "acos_", "acosh", "acosh_", "add", "addbmm", "addcdiv",
     "addcmul", "addmm", "addmv", "addr", "adjoint", "all", "allclose", "amax", "amin",
@@ -128,11 +130,17 @@ _imports.answer_lazily(
     homes={
         "CheckpointError": "modtree.checkpoints",
         "LoadReport": "modtree.core.loading.report",
+        "capture": "modtree.editing.observing",
         "check": "modtree.inspection.functions",
         "compare": "modtree.inspection.functions",
         "compile": "modtree.core.compiling",
+        "edit": "modtree.editing.edits",
+        "find": "modtree.editing.selections",
+        "find_parameters": "modtree.editing.selections",
         "from_torch": "modtree.families.exchange",
+        "intervene": "modtree.editing.intervening",
         "load_file": "modtree.checkpoints",
+        "param_groups": "modtree.editing.selections",
         "save_file": "modtree.checkpoints",
         "summary": "modtree.inspection.functions",
         "to_dot": "modtree.inspection.drawing",

@@ -40,7 +40,7 @@ is_complete = False
 # side would wait for each other's modules.
 _first_use = threading.RLock()
 #: Parts of the package that stand without the NumPy side.
-_LIGHT = ("checkpoints", "cli", "core", "dropin", "families", "files", "inspection")
+_LIGHT = ("checkpoints", "cli", "core", "dropin", "editing", "families", "files", "inspection")
 
 _IMPORT_FROM = opcode.opmap["IMPORT_FROM"]
 

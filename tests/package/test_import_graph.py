@@ -20,6 +20,7 @@ LAYERS = (
     # torch programs, files and what looks at models: on the core and on tensors of any family
     ("families", "families.torch"),
     ("dropin",),
+    ("editing",),
     ("files.checkpoint",),
     ("inspection",),
     ("checkpoints", "families.exchange"),

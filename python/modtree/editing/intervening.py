@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""``intervene``: other outputs of modules in the calls of a ``with`` block."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from types import MethodType
+from typing import Any
+
+from modtree.core.undo import plain_methods
+from modtree.editing.hooking import attach, refuse_scripted, run_eagerly
+from modtree.editing.selections import selected
+
+__all__ = ["Intervention", "intervene"]
+
+_ABSENT: Any = object()
+
+
+def _own_forward(module: Any) -> Any:
+    return MethodType(type(module).forward, module)
+
+
+class _Instead:
+    """What is called in place of ``forward``. Copies of the module get its own back."""
+
+    def __init__(self, module: Any, before: Any, function: Callable[..., Any]) -> None:
+        self._module, self._before, self._function = module, before, function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._function(*args, **kwargs)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        if self._before is not _ABSENT:
+            return copy.deepcopy(self._before, memo)
+        return _own_forward(copy.deepcopy(self._module, memo))
+
+    def __reduce__(self) -> Any:
+        if self._before is not _ABSENT:
+            return _same, (self._before,)
+        return _own_forward, (self._module,)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+class Intervention:
+    """Changed outputs of modules, for the time of a ``with`` block."""
+
+    def __init__(self, model: Any, changes: Mapping[Any, Any]) -> None:
+        self._hooks = ExitStack()
+        self._is_open = False
+        self._members: list[tuple[str, Any, Any]] = []
+        for what, change in changes.items():
+            found = selected(model, what)
+            if not len(found):
+                raise LookupError(f"nothing to change:\n{found!r}")
+            self._members += [(path, module, change) for path, module in found]
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths of the modules whose outputs change."""
+        return [path for path, _, _ in self._members]
+
+    def __enter__(self) -> Intervention:
+        if self._is_open:
+            raise RuntimeError("this intervention is open already")
+        with ExitStack() as stack:
+            run_eagerly(stack)
+            for path, module, change in self._members:
+                refuse_scripted(path, module)
+                if callable(change):
+                    attach(stack, module, change)
+                else:
+                    _stand_in(stack, module, _skipped(path) if change is None else _given(change))
+            self._hooks = stack.pop_all()
+        self._is_open = True
+        return self
+
+    def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
+        self._is_open = False
+        self._hooks.close()
+
+    def __repr__(self) -> str:
+        state = "open" if self._is_open else "closed"
+        return f"Intervention in {len(self._members)} modules, {state}: {', '.join(self.paths[:6])}"
+
+
+def _skipped(path: str) -> Callable[..., Any]:
+    def skip(*args: Any, **kwargs: Any) -> Any:
+        if not args and not kwargs:
+            raise TypeError(f"{path!r} was called without arguments, so skipping it returns none")
+        return args[0] if args else next(iter(kwargs.values()))
+
+    return skip
+
+
+def _given(value: Any) -> Callable[..., Any]:
+    return lambda *args, **kwargs: value
+
+
+def _stand_in(stack: ExitStack, module: Any, function: Callable[..., Any]) -> None:
+    """Has a module call a function in place of its ``forward`` until the stack is left."""
+    methods = plain_methods(module)
+    attributes = methods.__getattribute__(module, "__dict__")
+    before = attributes.get("forward", _ABSENT)
+
+    def restore() -> None:
+        if before is _ABSENT:
+            methods.__delattr__(module, "forward")
+        else:
+            methods.__setattr__(module, "forward", before)
+
+    methods.__setattr__(module, "forward", _Instead(module, before, function))
+    stack.callback(restore)
+
+
+def intervene(model: Any, changes: Mapping[Any, Any]) -> Intervention:
+    """Changes what modules return, in a ``with`` block. Gradients flow through what is returned.
+
+    Code of ``torch.compile`` is not used meanwhile, since it does not run hooks.
+
+    Args:
+        model: A module of modtree or torch.
+        changes: For each key, which is what :func:`find` takes or a selection, one of: a function
+            of module, args, kwargs and output that returns the new output, or None to leave it;
+            None to skip the module, whose first argument is then its output; or a value, which is
+            the output instead of that of ``forward``, such as one from another run.
+
+    Raises:
+        LookupError: Nothing matches a key.
+
+    >>> net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    >>> x = mt.ones(5, 3)
+    >>> with mt.intervene(net, {"1": lambda module, args, kwargs, output: output * 0}):
+    ...     mt.equal(net(x), net[2].bias.expand(5, 2))
+    True
+    """
+    return Intervention(model, changes)

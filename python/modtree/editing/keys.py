@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What becomes of the keys of a state dict where a tree was changed, in both directions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from modtree.editing.walking import joined, registry
+
+__all__ = ["KeyRules", "MovedKeys", "ReplacedKeys", "entries_of", "path_below"]
+
+
+class KeyRules(Protocol):
+    """The keys of one change."""
+
+    def forward(self, key: str) -> str | None:
+        """The key after the change; None if its entry is gone."""
+
+    def backward(self, key: str) -> str | None:
+        """The key before the change; None if its entry is new."""
+
+
+def _modules_below(module: Any) -> Iterator[tuple[str, Any]]:
+    """A module and those below it, each under its first path."""
+    seen = {id(module)}
+    waiting = [("", module)]
+    while waiting:
+        path, at = waiting.pop()
+        yield path, at
+        below = []
+        for name, child in registry(at, "_modules").items():
+            if child is not None and id(child) not in seen:
+                seen.add(id(child))
+                below.append((joined(path, name), child))
+        waiting += reversed(below)
+
+
+def path_below(module: Any, wanted: Any) -> str | None:
+    """The path from a module to another one; None if that is not below it."""
+    return next((path for path, at in _modules_below(module) if at is wanted), None)
+
+
+def entries_of(module: Any) -> dict[str, Any]:
+    """The keys of the state dict of a module, with the tensors; None for extra state."""
+    found: dict[str, Any] = {}
+    for path, at in _modules_below(module):
+        left_out = getattr(at, "_non_persistent_buffers_set", ())
+        for name, tensor in registry(at, "_parameters").items():
+            if tensor is not None:
+                found[joined(path, name)] = tensor
+        for name, tensor in registry(at, "_buffers").items():
+            if tensor is not None and name not in left_out:
+                found[joined(path, name)] = tensor
+        extra = getattr(type(at), "get_extra_state", None)
+        if extra is not None and extra.__qualname__ != "Module.get_extra_state":
+            found[joined(path, "_extra_state")] = None
+    return found
+
+
+class _Below:
+    """The keys behind a path at which one module took the place of another."""
+
+    def __init__(self, before: Any, after: Any) -> None:
+        self.inner = path_below(after, before)
+        self.outer = path_below(before, after) if self.inner is None else None
+        self.is_same_set = True
+        self.there: dict[str, str | None] = {}
+        self.back: dict[str, str | None] = {}
+        old, new = entries_of(before), entries_of(after)
+        self.brings_or_takes = {*map(id, old.values())} != {*map(id, new.values())}
+        if self.inner is not None or self.outer is not None:
+            return
+        names = {id(tensor): key for key, tensor in reversed(new.items()) if tensor is not None}
+        for key, tensor in old.items():
+            kept = key in new and (new[key] is tensor or id(tensor) not in names)
+            self.there[key] = key if kept else names.get(id(tensor))
+        self.back = dict.fromkeys(new)
+        self.back.update({to: key for key, to in self.there.items() if to is not None})
+
+    def forward(self, key: str) -> str | None:
+        if self.inner is not None:
+            return joined(self.inner, key)
+        if self.outer is not None:
+            return _cut(key, self.outer)
+        return self.there.get(key, key)
+
+    def backward(self, key: str) -> str | None:
+        if self.inner is not None:
+            return _cut(key, self.inner)
+        if self.outer is not None:
+            return joined(self.outer, key)
+        return self.back.get(key, key)
+
+
+def _cut(key: str, prefix: str) -> str | None:
+    if not key:  # the module itself
+        return key
+    return key[len(prefix) + 1 :] if key.startswith(prefix + ".") else None
+
+
+class ReplacedKeys:
+    """The keys where modules were replaced: those below other replaced ones first."""
+
+    def __init__(self) -> None:
+        self._below: dict[str, _Below] = {}
+
+    def add(self, path: str, before: Any, after: Any) -> bool:
+        """Notes a replacement; True if a parameter or buffer came or went."""
+        rules = self._below[path] = _Below(before, after)
+        return rules.brings_or_takes
+
+    def forward(self, key: str) -> str | None:
+        cut = key.rfind(".")
+        while cut >= 0:
+            rules = self._below.get(key[:cut])
+            if rules is not None:
+                rest = rules.forward(key[cut + 1 :])
+                if rest is None:
+                    return None
+                key = f"{key[:cut]}.{rest}"
+            cut = key.rfind(".", 0, cut)
+        return key
+
+    def backward(self, key: str) -> str | None:
+        cut = key.find(".")
+        while cut >= 0:
+            rules = self._below.get(key[:cut])
+            if rules is not None:
+                rest = rules.backward(key[cut + 1 :])
+                if rest is None:
+                    return None
+                key = f"{key[:cut]}.{rest}"
+            cut = key.find(".", cut + 1)
+        return key
+
+
+class MovedKeys:
+    """The keys where modules, parameters and buffers came, went or have other names.
+
+    Args:
+        before: Each path at which something was, with what was there.
+        after: The same after the change.
+    """
+
+    def __init__(self, before: Sequence[tuple[str, Any]], after: Sequence[tuple[str, Any]]) -> None:
+        now = dict(after)
+        rest = [(path, value) for path, value in before if now.get(path) is not value]
+        kept = {path for path, value in before if now.get(path) is value}
+        free = [(path, value) for path, value in after if path not in kept]
+        self._there: dict[str, str | None] = {}
+        self._back: dict[str, str | None] = {path: None for path, _ in free}
+        for path, value in rest:
+            target = next((to for to, moved in free if moved is value), None)
+            self._there[path] = target
+            if target is not None:
+                self._back[target] = path
+                free.remove((target, value))
+
+    def forward(self, key: str) -> str | None:
+        return _moved(key, self._there)
+
+    def backward(self, key: str) -> str | None:
+        return _moved(key, self._back)
+
+
+def _moved(key: str, paths: Mapping[str, str | None]) -> str | None:
+    """The key with the longest of the paths at its beginning replaced."""
+    cut = len(key)
+    while cut >= 0:
+        path = key[:cut]
+        if path in paths:
+            target = paths[path]
+            return None if target is None else target + key[cut:]
+        cut = key.rfind(".", 0, cut)
+    return key

@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Modules, parameters and buffers at other paths: inserted, renamed, moved, shared."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from modtree import _C
+from modtree.core.families import family_of
+from modtree.core.foreign import is_module_class
+from modtree.editing.keys import ReplacedKeys, path_below
+from modtree.editing.receipts import TABLES, Change, Receipt, fill, put, recording
+from modtree.editing.removing import is_numbered, renumber, take_out
+from modtree.editing.walking import describe, is_module, joined, registry, submodule
+from modtree.editing.wrappers import refuse_graph_target
+
+__all__ = ["Tie", "insert", "move", "rename", "share", "tie_report"]
+
+_KINDS = {"_modules": "module", "_parameters": "parameter", "_buffers": "buffer"}
+_TRANSIENT = "_non_persistent_buffers_set"
+
+
+class _Slot(NamedTuple):
+    """What is at a path."""
+
+    parent: Any
+    parent_path: str
+    name: str
+    table: str
+    value: Any
+
+
+def _split(model: Any, path: str) -> tuple[Any, str, str]:
+    """Parent, its path, and the last part of a path.
+
+    Raises:
+        ValueError: It is the path of the model itself.
+        AttributeError: There is no such parent.
+    """
+    if not isinstance(path, str):
+        raise TypeError(f"expected a path such as 'layers.3', got {path!r:.80}")
+    if not path:
+        raise ValueError("expected the path of a part of the model, got '', the model itself")
+    parent_path, _, name = path.rpartition(".")
+    return submodule(model, parent_path), parent_path, name
+
+
+def _slot(model: Any, path: str) -> _Slot:
+    parent, parent_path, name = _split(model, path)
+    for table in TABLES:
+        value = registry(parent, table).get(name)
+        if value is not None:
+            return _Slot(parent, parent_path, name, table, value)
+    there = [name for table in TABLES for name in registry(parent, table)]
+    raise AttributeError(
+        f"{path!r}: {describe(parent_path)} ({type(parent).__name__}) has no module, parameter or "
+        f"buffer {name!r}; it has {', '.join(there) or 'none'}"
+    )
+
+
+def _check_name(parent: Any, path: str, name: str) -> None:
+    """Raises ValueError if a child cannot get a name."""
+    if not isinstance(name, str) or not name or "." in name:
+        raise ValueError(f"expected a name without dots, got {name!r:.80}")
+    if hasattr(parent, name) or any(name in registry(parent, table) for table in TABLES):
+        raise ValueError(
+            f"{describe(path)} ({type(parent).__name__}) has an attribute {name!r} already; "
+            f"replace() puts another module in its place"
+        )
+
+
+def _check_kind(parent: Any, module: Any, path: str) -> None:
+    if not is_module(module):
+        raise TypeError(f"{describe(path)}: expected a module to put there, got {module!r:.80}")
+    ours = isinstance(parent, _C.ModuleBase)
+    fits = isinstance(module, _C.ModuleBase) if ours else is_module_class(type(module))
+    if not fits:
+        home, other = ("modtree", "torch") if ours else ("torch", "modtree")
+        raise TypeError(
+            f"{describe(path)}: {type(parent).__name__} is a module of {home}, whose children "
+            f"cannot be modules of {other}, such as {type(module).__name__}"
+        )
+
+
+def _add_module(parent: Any, parent_path: str, name: str, module: Any, before: str | None) -> None:
+    children = registry(parent, "_modules")
+    path = joined(parent_path, name)
+    _check_kind(parent, module, path)
+    if parent is module or path_below(module, parent) is not None:
+        raise ValueError(f"{path!r}: the module that is put there holds {describe(parent_path)}")
+    if is_numbered(parent) and name.isdecimal():
+        if int(name) > len(children):
+            raise ValueError(
+                f"{path!r}: expected a number up to {len(children)}, the length of "
+                f"{describe(parent_path)}"
+            )
+        each = list(children.values())
+        each.insert(int(name), module)
+        renumber(parent, each)
+        return
+    _check_name(parent, parent_path, name)
+    if before is not None and before not in children:
+        raise ValueError(f"before: {describe(parent_path)} has no child {before!r}")
+    parent.add_module(name, module)
+    if before is not None:
+        items = list(registry(parent, "_modules").items())
+        at = [n for n, _ in items].index(before)
+        fill(registry(parent, "_modules"), dict([*items[:at], items[-1], *items[at:-1]]))
+
+
+def insert(model: Any, path: str, module: Any, *, before: str | None = None) -> Receipt:
+    """A new module at a path.
+
+    Args:
+        model: The root.
+        path: Where it is to be. In a list or Sequential, what follows gets a number more.
+        module: The module.
+        before: The sibling in front of which it is registered; None for the end.
+    """
+    parent, parent_path, name = _split(model, path)
+    with recording(model) as record:
+        record.touch(parent, parent_path)
+        if is_numbered(parent):
+            refuse_graph_target(model, path)
+        _add_module(parent, parent_path, name, module, before)
+        if any(True for _ in module.parameters()):
+            record.moves_parameters.append(path)
+        record.changes.append(Change("insert", path, None, module))
+        return record.receipt()
+
+
+def rename(model: Any, path: str, name: str) -> Receipt:
+    """Another name for a module, parameter or buffer, at the same place among its siblings."""
+    slot = _slot(model, path)
+    _check_name(slot.parent, slot.parent_path, name)
+    if slot.table == "_modules" and is_numbered(slot.parent):
+        raise ValueError(
+            f"{path!r} is in a list, whose children are numbered; move() changes their order"
+        )
+    refuse_graph_target(model, path)
+    with recording(model) as record:
+        record.touch(slot.parent, slot.parent_path)
+        table = registry(slot.parent, slot.table)
+        fill(table, {name if old == slot.name else old: v for old, v in table.items()})
+        transient = getattr(slot.parent, _TRANSIENT, ())
+        if slot.table == "_buffers" and slot.name in transient:
+            transient.remove(slot.name)
+            transient.add(name)
+        record.changes.append(Change("rename", path, slot.value, joined(slot.parent_path, name)))
+        return record.receipt()
+
+
+def move(model: Any, path: str, to: str) -> Receipt:
+    """A module, parameter or buffer at another path.
+
+    Args:
+        model: The root.
+        path: Where it is.
+        to: Where it is to be; the parent must be there. In a list or Sequential, the number that it
+            has in the end.
+    """
+    slot = _slot(model, path)
+    parent, parent_path, name = _split(model, to)
+    refuse_graph_target(model, path)
+    with recording(model) as record:
+        record.touch(slot.parent, slot.parent_path)
+        record.touch(parent, parent_path)
+        if slot.table == "_modules":
+            take_out(slot.parent, slot.name)
+            _add_module(parent, parent_path, name, slot.value, None)
+        else:
+            transient = slot.name in getattr(slot.parent, _TRANSIENT, ())
+            delattr(slot.parent, slot.name)
+            _check_name(parent, parent_path, name)
+            if slot.table == "_parameters":
+                parent.register_parameter(name, slot.value)
+            else:
+                parent.register_buffer(name, slot.value, persistent=not transient)
+        record.changes.append(Change("move", path, slot.value, to))
+        return record.receipt()
+
+
+def share(model: Any, path: str, to: str) -> Receipt:
+    """What is at one path, at a second one too: a tie.
+
+    Args:
+        model: The root.
+        path: Where the module, parameter or buffer is.
+        to: Where something of its kind is, which it replaces.
+
+    Raises:
+        ValueError: The two are of different kinds or shapes.
+    """
+    slot, target = _slot(model, path), _slot(model, to)
+    if slot.table != target.table:
+        raise ValueError(
+            f"{path!r} is a {_KINDS[slot.table]}, and {to!r} is a {_KINDS[target.table]}"
+        )
+    keys = ReplacedKeys()
+    with recording(model) as record:
+        record.touch(target.parent, target.parent_path)
+        if slot.table == "_modules":
+            if path_below(slot.value, target.parent) is not None:
+                raise ValueError(f"{path!r} holds {describe(target.parent_path)}")
+            put(target.parent, target.name, slot.value, to)
+            keys.add(to, target.value, slot.value)
+        else:
+            shapes = [_shape(slot.value), _shape(target.value)]
+            if shapes[0] != shapes[1]:
+                raise ValueError(f"{path!r} has the shape {shapes[0]}, and {to!r} {shapes[1]}")
+            setattr(target.parent, target.name, slot.value)
+        record.moves_parameters.append(to)
+        record.changes.append(Change("share", to, target.value, slot.value))
+        return record.receipt(keys)
+
+
+def _shape(tensor: Any) -> list[int] | None:
+    family = family_of(tensor)
+    if family is None or family.is_uninitialized(tensor):
+        return None
+    return list(family.shape(tensor))
+
+
+class Tie(NamedTuple):
+    """Paths at which there is one object, or at which tensors have one memory."""
+
+    kind: str
+    """``"module"``, ``"parameter"``, ``"buffer"``, or ``"memory"`` for different tensors."""
+    paths: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {' = '.join(path or 'the model itself' for path in self.paths)}"
+
+
+def tie_report(model: Any) -> list[Tie]:
+    """What hangs at several places. The tensors of a module that does are not listed again."""
+    paths: dict[tuple[str, Any], list[str]] = {("module", id(model)): [""]}
+    alive: list[Any] = []
+    owners: dict[Any, set[int]] = {}
+    waiting = [("", model)]
+    while waiting:
+        path, module = waiting.pop()
+        for table in TABLES[1:]:
+            for name, tensor in registry(module, table).items():
+                if tensor is not None:
+                    alive.append(tensor)
+                    paths.setdefault((_KINDS[table], id(tensor)), []).append(joined(path, name))
+                    address = _address(tensor)
+                    known = owners.setdefault(address, set())
+                    if address is not None and id(tensor) not in known:
+                        known.add(id(tensor))
+                        paths.setdefault(("memory", address), []).append(joined(path, name))
+        below = []
+        for name, child in registry(module, "_modules").items():
+            if child is not None:
+                places = paths.setdefault(("module", id(child)), [])
+                places.append(joined(path, name))
+                if len(places) == 1:
+                    below.append((joined(path, name), child))
+        waiting += reversed(below)
+    return [Tie(kind, tuple(each)) for (kind, _), each in paths.items() if len(each) > 1]
+
+
+def _address(tensor: Any) -> Any:
+    """Where the values of a tensor are, with its device and shape; None if that cannot be told."""
+    shape = _shape(tensor)
+    try:
+        address = tensor.data_ptr()
+    except (AttributeError, RuntimeError, NotImplementedError):
+        return None
+    return (address, str(tensor.device), tuple(shape)) if address and shape is not None else None

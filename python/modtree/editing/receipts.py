@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a change did, how it is taken back, and how a change that fails half-way leaves no trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any, NamedTuple, Protocol
+
+from modtree.core.undo import undone_on_error
+from modtree.editing.keys import KeyRules, MovedKeys
+from modtree.editing.walking import describe, joined, registry
+from modtree.editing.wrappers import warn_of_wrappers
+
+__all__ = ["TABLES", "Change", "Receipt", "Recording", "Step", "fill", "put", "recording"]
+
+TABLES = ("_modules", "_parameters", "_buffers")
+_TRANSIENT = "_non_persistent_buffers_set"
+_PLAIN_SETATTR = ("Module.__setattr__", "ModuleBase.__setattr__", "object.__setattr__")
+_MOST_CHANGES = 10
+_ABSENT: Any = object()
+
+
+class Change(NamedTuple):
+    """One line of a receipt."""
+
+    kind: str
+    """``"replace"``, ``"insert"``, ``"remove"``, ``"rename"``, ``"move"``, ``"share"``, ..."""
+    path: str
+    """Where it was done."""
+    before: Any
+    """What was there; None if nothing was."""
+    after: Any
+    """What is there now; None if nothing is."""
+
+    def __str__(self) -> str:
+        names = [
+            value if isinstance(value, str) else type(value).__name__
+            for value in (self.before, self.after)
+            if value is not None
+        ]
+        return f"{self.kind} {self.path or 'the model'}: {' -> '.join(names)}"
+
+
+class Step(Protocol):
+    """A change of one object that can be taken back."""
+
+    def conflict(self) -> str | None:
+        """What was changed since; None if the step can be taken back."""
+
+    def undo(self) -> None:
+        """Takes it back."""
+
+    def kept_on_error(self) -> AbstractContextManager[None]:
+        """A block after which, if it raises, the object is as it was before the block."""
+
+
+class Receipt:
+    """What a change did: :meth:`undo` takes it back, and so does the end of a ``with`` block.
+
+    A receipt is a ``rename=`` for checkpoints from before the change. :attr:`inverse` is one for
+    checkpoints that the changed model wrote, which the old model is to load.
+
+    Args:
+        changes: What was put where.
+        steps: What takes the change back, in the order in which it was made.
+        rules: What became of the keys of the state dict, in the same order.
+    """
+
+    def __init__(
+        self, changes: Sequence[Change], steps: Sequence[Step], rules: Sequence[KeyRules] = ()
+    ) -> None:
+        self.changes = list(changes)
+        self.is_undone = False
+        self._steps = list(steps)
+        self._rules = list(rules)
+
+    @classmethod
+    def of_all(cls, receipts: Sequence[Receipt]) -> Receipt:
+        """One receipt of several changes that were made one after the other."""
+        done = [each for each in receipts if not each.is_undone]
+        return cls(
+            [change for each in done for change in each.changes],
+            [step for each in done for step in each._steps],
+            [rules for each in done for rules in each._rules],
+        )
+
+    def undo(self) -> None:
+        """Makes the tree what it was: modules, parameters and buffers, in the old order.
+
+        Changes that were made elsewhere since stay. A second call does nothing.
+
+        Raises:
+            RuntimeError: Something was put where this change put something. Nothing is undone.
+        """
+        if self.is_undone:
+            return
+        with ExitStack() as kept:
+            for step in reversed(self._steps):
+                kept.enter_context(step.kept_on_error())
+                conflict = step.conflict()
+                if conflict is not None:
+                    raise RuntimeError(
+                        f"{conflict} since this change; undo the later changes first"
+                    )
+                step.undo()
+        self.is_undone = True
+
+    def __call__(self, key: str) -> str | None:
+        """The key of a state dict after the change; None if its entry is gone."""
+        new: str | None = key
+        for rules in self._rules:
+            if new is None:
+                break
+            new = rules.forward(new)
+        return new
+
+    def inverse(self, key: str) -> str | None:
+        """The key of a state dict before the change; None if its entry is new."""
+        old: str | None = key
+        for rules in reversed(self._rules):
+            if old is None:
+                break
+            old = rules.backward(old)
+        return old
+
+    def __enter__(self) -> Receipt:
+        return self
+
+    def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
+        self.undo()
+
+    def __len__(self) -> int:
+        return len(self.changes)
+
+    def __iter__(self) -> Iterator[Change]:
+        return iter(self.changes)
+
+    def __repr__(self) -> str:
+        number = f"{len(self)} change{'' if len(self) == 1 else 's'}"
+        lines = [f"Receipt: {number}{', undone' if self.is_undone else ''}"]
+        lines += [f"  {change}" for change in self.changes[:_MOST_CHANGES]]
+        if len(self) > _MOST_CHANGES:
+            lines.append(f"  ... and {len(self) - _MOST_CHANGES} more")
+        return "\n".join(lines)
+
+
+class _Table(NamedTuple):
+    """A registry before and after a change."""
+
+    name: str
+    before: dict[str, Any]
+    after: dict[str, Any]
+
+    def changed(self) -> dict[str, tuple[Any, Any]]:
+        """The names under which there is something else, with what was and what is there."""
+        both = {**self.before, **self.after}
+        pairs = {n: (self.before.get(n, _ABSENT), self.after.get(n, _ABSENT)) for n in both}
+        return {name: pair for name, pair in pairs.items() if pair[0] is not pair[1]}
+
+
+class _Tables:
+    """The registries of a module before and after a change."""
+
+    def __init__(self, module: Any, path: str) -> None:
+        self.module = module
+        self.path = path
+        self._before = self._now()
+        self._transient = set(getattr(module, _TRANSIENT, ()))
+        self._tables: list[_Table] = []
+
+    def _now(self) -> list[dict[str, Any]]:
+        return [dict(registry(self.module, name)) for name in TABLES]
+
+    def finish(self) -> None:
+        """Notes what the change made of them."""
+        found = map(_Table, TABLES, self._before, self._now())
+        self._tables = [t for t in found if t.changed() or [*t.before] != [*t.after]]
+
+    def slots(self) -> tuple[list[tuple[str, Any]], list[tuple[str, Any]]]:
+        """Paths, and what was and is there, in the tables that changed."""
+        before = [item for table in self._tables for item in table.before.items()]
+        after = [item for table in self._tables for item in table.after.items()]
+        return _paths(self.path, before), _paths(self.path, after)
+
+    def kept_on_error(self) -> AbstractContextManager[None]:
+        return undone_on_error(self.module)
+
+    def conflict(self) -> str | None:
+        for table in self._tables:
+            now = registry(self.module, table.name)
+            for name, (_, after) in table.changed().items():
+                if now.get(name, _ABSENT) is not after:
+                    return f"{describe(joined(self.path, name))} was changed"
+        return None
+
+    def undo(self) -> None:
+        for table in self._tables:
+            changed = table.changed()
+            if table.name == "_modules" and _has_own_setattr(self.module):
+                for name, (before, _) in changed.items():  # which may keep it elsewhere too
+                    if before is not _ABSENT and before is not None:
+                        setattr(self.module, name, before)
+            now = registry(self.module, table.name)
+            rest = {name: value for name, value in now.items() if name not in changed}
+            contents = {
+                name: value if name in changed else rest[name]
+                for name, value in table.before.items()
+                if name in changed or name in rest
+            }
+            fill(now, {**contents, **rest})
+            if table.name == "_buffers" and isinstance(getattr(self.module, _TRANSIENT), set):
+                left_out = getattr(self.module, _TRANSIENT)
+                left_out -= {*changed}
+                left_out |= {*changed} & self._transient
+
+
+def _paths(path: str, items: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    return [(joined(path, name), value) for name, value in items if value is not None]
+
+
+def _has_own_setattr(module: Any) -> bool:
+    """True if a class of the user's defines ``__setattr__``."""
+    method = type(module).__setattr__
+    return getattr(method, "__qualname__", "") not in _PLAIN_SETATTR
+
+
+def fill(table: Any, contents: dict[str, Any]) -> None:
+    """Gives a registry these contents in this order."""
+    same = len(table) == len(contents) and all(
+        a == b and x is y for (a, x), (b, y) in zip(table.items(), contents.items(), strict=True)
+    )
+    if not same:
+        table.clear()
+        table.update(contents)
+
+
+class Recording:
+    """A change that is being made: whatever it touches is noted first, and put back on an error."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.changes: list[Change] = []
+        self.moves_parameters: list[str] = []
+        self._touched: dict[int, _Tables] = {}
+        self._kept = ExitStack()
+
+    def touch(self, module: Any, path: str) -> None:
+        """To be called before the registries of a module change.
+
+        Raises:
+            TypeError: It is a scripted module, whose tree cannot be changed.
+        """
+        if id(module) in self._touched:
+            return
+        if any(cls.__module__.startswith("torch.jit") for cls in type(module).__mro__):
+            raise TypeError(
+                f"{describe(path)} is a scripted module ({type(module).__name__}), whose tree is "
+                f"compiled: change the model before torch.jit.script or torch.jit.trace"
+            )
+        self._kept.enter_context(undone_on_error(module))
+        self._touched[id(module)] = _Tables(module, path)
+
+    def receipt(self, rules: KeyRules | None = None) -> Receipt:
+        """What was done, at the end of the change.
+
+        Args:
+            rules: What became of keys; by the paths of what was touched, if it is None.
+        """
+        steps = list(self._touched.values())
+        for step in steps:
+            step.finish()
+        if rules is None:
+            slots = [step.slots() for step in steps]
+            before = [pair for old, _ in slots for pair in old]
+            rules = MovedKeys(before, [pair for _, new in slots for pair in new])
+        warn_of_wrappers(self.model, self.moves_parameters)
+        return Receipt(self.changes, steps, [rules])
+
+
+@contextmanager
+def recording(model: Any) -> Iterator[Recording]:
+    """A block that changes a tree: all of it, or, if it raises, nothing."""
+    record = Recording(model)
+    with record._kept:
+        yield record
+
+
+def put(parent: Any, name: str, module: Any, path: str) -> None:
+    """Puts a module in the place of another one, as ``setattr`` does.
+
+    Raises:
+        TypeError: The parent did not register it.
+    """
+    setattr(parent, name, module)
+    if registry(parent, "_modules").get(name) is not module:
+        raise TypeError(
+            f"{describe(path)}: {type(parent).__name__} did not register the "
+            f"{type(module).__module__}.{type(module).__name__} that was put there"
+        )

@@ -1,0 +1,535 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""``find`` and ``find_parameters``: parts of a tree, to look at or to change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from modtree.core.families import family_of
+from modtree.editing import replacing, setting
+from modtree.editing.explaining import why_no_instance, why_no_match
+from modtree.editing.grouping import ParamGroups, grouped
+from modtree.editing.outline import outline
+from modtree.editing.patterns import Machine, Patterns, texts_of
+from modtree.editing.receipts import Receipt
+from modtree.editing.removing import remove
+from modtree.editing.walking import (
+    check_model,
+    joined,
+    leaves_that_match,
+    modules_that_match,
+    registry,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = [
+    "Selection",
+    "TensorSelection",
+    "What",
+    "find",
+    "find_parameters",
+    "param_groups",
+    "selected",
+]
+
+_Pairs: TypeAlias = list[tuple[str, Any]]
+_Where: TypeAlias = Callable[[str, Any], bool]
+_KINDS = {"parameters": ["parameters"], "buffers": ["buffers"], "all": ["parameters", "buffers"]}
+_EVERY = ("", "**")
+
+
+class _Selected:
+    """What modules and tensors that were found have in common. Each use searches again."""
+
+    _what: str
+
+    def __init__(
+        self,
+        model: Any,
+        search: Callable[[], _Pairs],
+        text: str,
+        why_empty: Callable[[], str] | None = None,
+    ) -> None:
+        self._model = model
+        self._search = search
+        self._text = text
+        self._why_empty = why_empty
+
+    def _derived(self, search: Callable[[], _Pairs], text: str) -> Self:
+        return type(self)(self._model, search, text)
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths, in the order of the tree."""
+        return [path for path, _ in self._search()]
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        return iter(self._search())
+
+    def __len__(self) -> int:
+        return len(self._search())
+
+    def __contains__(self, item: Any) -> bool:
+        """True for a path or an object that is selected."""
+        is_path = isinstance(item, str)
+        return any(path == item if is_path else value is item for path, value in self._search())
+
+    def first(self) -> Any:
+        """The first object.
+
+        Raises:
+            LookupError: Nothing is selected.
+        """
+        for _, value in self._search():
+            return value
+        raise LookupError(f"{self._text}: nothing is selected: {self._explained()}")
+
+    def one(self) -> Any:
+        """The only object.
+
+        Raises:
+            LookupError: None is selected, or several, which the message lists.
+        """
+        found = self._search()
+        if len(found) == 1:
+            return found[0][1]
+        if not found:
+            return self.first()
+        paths = ", ".join(path or "the model itself" for path, _ in found[:8])
+        more = f" and {len(found) - 8} more" if len(found) > 8 else ""
+        raise LookupError(
+            f"{self._text}: expected one {self._what}, got {len(found)}: {paths}{more}"
+        )
+
+    def _explained(self) -> str:
+        return self._why_empty() if self._why_empty is not None else "no search is left in it"
+
+    def __and__(self, other: Self) -> Self:
+        def search() -> _Pairs:
+            theirs = other._ids()
+            return [pair for pair in self._search() if id(pair[1]) in theirs]
+
+        return self._combined(other, "&", search)
+
+    def __sub__(self, other: Self) -> Self:
+        def search() -> _Pairs:
+            theirs = other._ids()
+            return [pair for pair in self._search() if id(pair[1]) not in theirs]
+
+        return self._combined(other, "-", search)
+
+    def __or__(self, other: Self) -> Self:
+        def search() -> _Pairs:
+            both = {id(value): (path, value) for path, value in other._search()}
+            both.update((id(value), (path, value)) for path, value in self._search())
+            order = {key: i for i, key in enumerate(self._order())}
+            return sorted(both.values(), key=lambda pair: order[id(pair[1])])
+
+        return self._combined(other, "|", search)
+
+    def _ids(self) -> set[int]:
+        return {id(value) for _, value in self._search()}
+
+    def _order(self) -> Iterable[int]:
+        """The ids of all that could be selected, in the order of the tree."""
+        raise NotImplementedError
+
+    def _combined(self, other: Any, sign: str, search: Callable[[], _Pairs]) -> Any:
+        if type(other) is not type(self):
+            return NotImplemented
+        if other._model is not self._model:
+            raise ValueError("the two selections are of different models")
+        return self._derived(search, f"({self._text} {sign} {other._text})")
+
+    def __repr__(self) -> str:
+        found = self._search()
+        number = f"{len(found)} {self._what}{'' if len(found) == 1 else 's'}"
+        head = f"{number} of {type(self._model).__name__}: {self._text}"
+        if not found:
+            return f"{head}\n  {self._explained()}"
+        return "\n".join([head, *(f"  {line}" for line in outline(self._model, found))])
+
+
+class Selection(_Selected):
+    """Modules of a tree, as :func:`find` found them.
+
+    Each use searches again, so that a selection is of the tree as it is. ``&``, ``|`` and ``-``
+    combine selections of one model.
+    """
+
+    _what = "module"
+    _note: Callable[[Receipt], Any] = staticmethod(lambda receipt: None)
+
+    @property
+    def modules(self) -> list[Any]:
+        """The modules, in the order of the tree."""
+        return [module for _, module in self._search()]
+
+    def _order(self) -> Iterable[int]:
+        return [id(module) for _, module in modules_that_match(self._model, Machine(_EVERY))]
+
+    def _derived(self, search: Callable[[], _Pairs], text: str) -> Selection:
+        made = type(self)(self._model, search, text)
+        made._note = self._note
+        return made
+
+    def parents(self) -> Selection:
+        """The modules that hold these directly."""
+
+        def search() -> _Pairs:
+            wanted = self._ids()
+            every = modules_that_match(self._model, Machine(_EVERY))
+            return [
+                (path, module)
+                for path, module in every
+                if any(id(child) in wanted for child in registry(module, "_modules").values())
+            ]
+
+        return self._derived(search, f"parents of {self._text}")
+
+    def children(self) -> Selection:
+        """The modules directly below these."""
+
+        def search() -> _Pairs:
+            pairs = [
+                (joined(path, name), child)
+                for path, module in self._search()
+                for name, child in registry(module, "_modules").items()
+                if child is not None
+            ]
+            order = {key: i for i, key in enumerate(self._order())}
+            first = {id(child): (path, child) for path, child in reversed(pairs)}
+            return sorted(first.values(), key=lambda pair: order[id(pair[1])])
+
+        return self._derived(search, f"children of {self._text}")
+
+    def parameters(self) -> TensorSelection:
+        """The parameters of these modules and of all below them."""
+        return self._tensors(["parameters"])
+
+    def buffers(self) -> TensorSelection:
+        """The buffers of these modules and of all below them."""
+        return self._tensors(["buffers"])
+
+    def _tensors(self, kinds: list[str]) -> TensorSelection:
+        def search() -> _Pairs:
+            found: dict[int, tuple[str, Any]] = {}
+            for path, module in self._search():
+                for name, leaf in leaves_that_match(module, Machine("**"), kinds):
+                    found.setdefault(id(leaf), (joined(path, name), leaf))
+            return list(found.values())
+
+        text = f"{kinds[0]} of {self._text}"
+        return TensorSelection(self._model, search, text, self._explained)
+
+    # -- changes -----------------------------------------------------------------------------------
+
+    def replace(self, what: Any, *, like: bool = False) -> Receipt:
+        """Puts other modules in place of these: all of them, or, if anything raises, none.
+
+        A module that hangs at several places is replaced once, at all of them. Modules below other
+        selected ones are replaced before those.
+
+        Args:
+            what: A function of path and module, which returns the new module, or the same one to
+                leave it; a class, called without arguments; or a module, for one.
+            like: Whether the new modules get the mode, the device and the hooks on calls of the old
+                ones. ``handle.remove()`` of an old hook does not reach the copy.
+        """
+        members = self._search()
+        make = replacing.maker_of(what, len(members))
+        return self._noted(replacing.replace(self._model, members, make, like=like))
+
+    def wrap(self, what: Callable[[Any], Any]) -> Receipt:
+        """Puts ``what(module)`` in place of each module: a class, or a function of the module."""
+        members = self._search()
+        return self._noted(
+            replacing.replace(self._model, members, lambda _, m: what(m), like=False, kind="wrap")
+        )
+
+    def unwrap(self, name: str | None = None) -> Receipt:
+        """Puts the child of each module in its place: the only one, or the one of a name."""
+
+        def inner(path: str, module: Any) -> Any:
+            return replacing.only_child(path, module, name)
+
+        members = self._search()
+        return self._noted(
+            replacing.replace(self._model, members, inner, like=False, kind="unwrap")
+        )
+
+    def remove(self) -> Receipt:
+        """Takes the modules out of the tree. The rest of a list or Sequential is renumbered."""
+        return self._noted(remove(self._model, self._search()))
+
+    # -- settings ----------------------------------------------------------------------------------
+
+    def requires_grad_(self, requires_grad: bool = True) -> Receipt:
+        """Switches the gradients of all parameters below these modules on or off."""
+        return self._noted(setting.set_requires_grad(list(self.parameters()), requires_grad))
+
+    def train(self, mode: bool = True, *, frozen: bool = False) -> Receipt:
+        """Sets the mode of these modules and of all below them.
+
+        Args:
+            mode: True for training, False for evaluation.
+            frozen: Whether later calls of ``model.train()`` and ``model.eval()`` leave it.
+        """
+        return self._noted(setting.set_training(self._search(), mode, frozen=frozen))
+
+    def to(self, *args: Any, **kwargs: Any) -> Selection:
+        """Calls ``to`` of each module, and returns the selection."""
+        for _, module in self._search():
+            module.to(*args, **kwargs)
+        return self
+
+    def apply(self, fn: Callable[[Any], Any]) -> Selection:
+        """Calls ``fn(module)`` for each module, not for those below, and returns the selection."""
+        for _, module in self._search():
+            fn(module)
+        return self
+
+    def init(self, fn: Callable[[Any], Any]) -> Selection:
+        """Calls ``fn(parameter)``, such as a function of ``nn.init``, for each parameter of these
+        modules and of all below them, without recording it. Returns the selection.
+        """
+        self.parameters().init(fn)
+        return self
+
+    def param_groups(self, **options: Any) -> ParamGroups:
+        """One group for an optimizer, of the trainable parameters of these modules.
+
+        Its ``left_over`` has the paths of all other trainable parameters of the model.
+        """
+        return self.parameters().param_groups(**options)
+
+    def _noted(self, receipt: Receipt) -> Receipt:
+        self._note(receipt)
+        return receipt
+
+
+class TensorSelection(_Selected):
+    """Parameters and buffers of a tree, as :func:`find_parameters` found them."""
+
+    _what = "tensor"
+
+    @property
+    def tensors(self) -> list[Any]:
+        """The tensors, in the order of the tree."""
+        return [tensor for _, tensor in self._search()]
+
+    def _order(self) -> Iterable[int]:
+        every = leaves_that_match(self._model, Machine("**"), _KINDS["all"])
+        return [id(tensor) for _, tensor in every]
+
+    def requires_grad_(self, requires_grad: bool = True) -> Receipt:
+        """Switches the gradients of these parameters on or off."""
+        return setting.set_requires_grad(self._search(), requires_grad)
+
+    def init(self, fn: Callable[[Any], Any]) -> TensorSelection:
+        """Calls ``fn(tensor)`` for each one, without recording it, and returns the selection."""
+        for _, tensor in self._search():
+            family = family_of(tensor)
+            context = None if family is None else family.no_grad()
+            if context is None:
+                fn(tensor)
+            else:
+                with context:
+                    fn(tensor)
+        return self
+
+    def param_groups(self, **options: Any) -> ParamGroups:
+        """One group for an optimizer, of those that are trainable.
+
+        Its ``left_over`` has the paths of all other trainable parameters of the model.
+        """
+        every = leaves_that_match(self._model, Machine("**"), _KINDS["parameters"])
+        return grouped(every, [(self._text, self._search(), options)], None)
+
+
+What: TypeAlias = "Patterns | type | Sequence[str | type] | Selection"
+
+
+def find(
+    model: Any,
+    what: str | type | Iterable[str | type] = "**",
+    *,
+    within: Patterns | None = None,
+    exclude: Patterns | None = None,
+    where: _Where | None = None,
+) -> Selection:
+    """Modules of a tree, by patterns on their paths or by class.
+
+    In a pattern, ``*`` and ``?`` stay within a part of the path, and ``**`` is any number of parts.
+    ``{q,k}`` is one of several texts, and ``layers[4:8]`` counts children. ``""`` is the model
+    itself; ``"encoder.**"`` is all below the encoder.
+
+    Args:
+        model: A module of modtree or torch.
+        what: A pattern, a class, or several of them.
+        within: Patterns: only what matches one, and all that is below that.
+        exclude: Patterns: nothing that matches one, nor what is below that.
+        where: A function of path and module: those of which it returns True.
+
+    >>> net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    >>> mt.find(net, nn.Linear).paths
+    ['0', '2']
+    >>> mt.find(net, "[1:]")
+    2 modules of Sequential: '[1:]'
+      Sequential
+        1: ReLU  <--
+        2: Linear  <--
+    """
+    check_model(model)
+    each = [what] if isinstance(what, (str, type)) else list(what)
+    classes = tuple(one for one in each if isinstance(one, type))
+    patterns = texts_of(one for one in each if not isinstance(one, type))
+    machines = [Machine(patterns, within, exclude)] if patterns else []
+    every = Machine(_EVERY, within, exclude) if classes else None
+
+    def search(filtered: bool = True) -> _Pairs:
+        found = [pair for machine in machines for pair in modules_that_match(model, machine)]
+        if every is not None:
+            accepted = {id(module) for _, module in found}
+            found = [
+                pair
+                for pair in modules_that_match(model, every)
+                if isinstance(pair[1], classes) or id(pair[1]) in accepted
+            ]
+        if where is not None and filtered:
+            found = [pair for pair in found if where(*pair)]
+        return found
+
+    def why_empty() -> str:
+        unfiltered = search(filtered=False)
+        if unfiltered:
+            return f"{_number(unfiltered, 'module')} found, none of which where= accepts"
+        alone = find(model, each)
+        if (within is not None or exclude is not None) and len(alone):
+            return f"{_number(list(alone), 'module')} found, all left out by within= or exclude="
+        reasons = [why_no_match(model, patterns)] if patterns else []
+        return "; ".join(reasons + ([why_no_instance(model, classes)] if classes else []))
+
+    text = _text(each, within=within, exclude=exclude, where=where)
+    return Selection(model, search, text, why_empty)
+
+
+def find_parameters(
+    model: Any,
+    what: Patterns = "**",
+    *,
+    kind: str = "parameters",
+    within: Patterns | None = None,
+    exclude: Patterns | None = None,
+    where: _Where | None = None,
+) -> TensorSelection:
+    """Parameters of a tree, by patterns on their paths, as :func:`find` has them.
+
+    Args:
+        model: A module of modtree or torch.
+        what: A pattern, or several.
+        kind: ``"parameters"``, ``"buffers"`` or ``"all"``.
+        within: Patterns: only what matches one, and all that is below that.
+        exclude: Patterns: nothing that matches one, nor what is below that.
+        where: A function of path and tensor: those of which it returns True.
+
+    >>> net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    >>> mt.find_parameters(net, "**.bias").paths
+    ['0.bias', '2.bias']
+    """
+    check_model(model)
+    if kind not in _KINDS:
+        raise ValueError(f"kind: expected 'parameters', 'buffers' or 'all', got {kind!r}")
+    patterns = texts_of(what)
+    machine = Machine(patterns, within, exclude)
+
+    def search(filtered: bool = True) -> _Pairs:
+        found = leaves_that_match(model, machine, _KINDS[kind])
+        if where is not None and filtered:
+            found = [pair for pair in found if where(*pair)]
+        return found
+
+    def why_empty() -> str:
+        unfiltered = search(filtered=False)
+        if unfiltered:
+            return f"{_number(unfiltered, 'tensor')} found, none of which where= accepts"
+        alone = leaves_that_match(model, Machine(patterns), _KINDS[kind])
+        if alone:
+            return f"{_number(alone, 'tensor')} found, all left out by within= or exclude="
+        return why_no_match(model, patterns, _KINDS[kind])
+
+    text = _text(patterns, within=within, exclude=exclude, where=where)
+    return TensorSelection(model, search, text, why_empty)
+
+
+def param_groups(
+    model: Any,
+    groups: Mapping[Any, Mapping[str, Any]],
+    *,
+    rest: Mapping[str, Any] | None = {},  # noqa: B006  # never changed
+) -> ParamGroups:
+    """Groups for an optimizer: each trainable parameter once, in the first group that has it.
+
+    A group has a key ``name``, its pattern. The result's ``left_over`` lists what is in no group.
+
+    Args:
+        model: A module of modtree or torch.
+        groups: The options of each group. A key is a pattern on the paths of parameters or
+            modules, a selection, or a tuple of patterns.
+        rest: The options of a last group with all other trainable parameters; None leaves them out.
+
+    Raises:
+        ValueError: Nothing matches a key.
+
+    >>> net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    >>> mt.param_groups(net, {"**.bias": dict(weight_decay=0.0), "2": dict(lr=0.01)})
+    ParamGroups: 3 groups
+      **.bias: 2 parameters (0.bias, 2.bias), weight_decay=0.0
+      2: 1 parameter (2.weight), lr=0.01
+      left over: 1 parameter (0.weight)
+    """
+    made = []
+    for key, options in groups.items():
+        if isinstance(key, Selection):
+            leaves: TensorSelection = key.parameters()
+        elif isinstance(key, TensorSelection):
+            leaves = key
+        else:
+            leaves = find_parameters(model, "**", within=key)
+            if not len(leaves):
+                raise ValueError(
+                    f"param_groups: no parameter matches {key!r}: "
+                    f"{why_no_match(model, key, ['parameters'])}"
+                )
+        name = key if isinstance(key, str) else leaves._text
+        made.append((name, list(leaves), options))
+    every = leaves_that_match(check_model(model), Machine("**"), ["parameters"])
+    return grouped(every, made, rest)
+
+
+def selected(model: Any, what: Any, **options: Any) -> Selection:
+    """A selection of a model, made of what :func:`find` takes if it is not one already.
+
+    Raises:
+        ValueError: It is a selection of another model.
+    """
+    if not isinstance(what, Selection):
+        return find(model, what, **options)
+    if what._model is not model:
+        raise ValueError("the selection is of another model")
+    return what
+
+
+def _number(found: Sequence[Any], what: str) -> str:
+    return f"{len(found)} {what} was" if len(found) == 1 else f"{len(found)} {what}s were"
+
+
+def _text(what: Sequence[str | type], **options: Any) -> str:
+    names = [one.__name__ if isinstance(one, type) else repr(one) for one in what]
+    more = [f"{name}={value!r}" for name, value in options.items() if value is not None]
+    if options["where"] is not None:
+        more[-1] = f"where={getattr(options['where'], '__name__', '...')}"
+    return ", ".join([" | ".join(names), *more])

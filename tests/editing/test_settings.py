@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Gradients, modes, devices, initial values and groups of parameters of a part of a tree."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+from helpers.edited_models import inputs, registries, stacked
+from helpers.implementations import needs_torch
+from helpers.small_modules import array
+
+import modtree as mt
+
+
+def trainable(model):
+    return [name for name, p in model.named_parameters() if p.requires_grad]
+
+
+def modes(model):
+    return [module.training for module in model.modules()]
+
+
+def test_requires_grad_of_a_part_and_its_undo(impl):
+    model = stacked(impl, 2)
+    every = trainable(model)
+    receipt = mt.find(model, "**", exclude="head").requires_grad_(False)
+    assert trainable(model) == ["head.weight", "head.bias"]
+    assert [change.path for change in receipt] == every[:-2]
+    with mt.find_parameters(model, "**.bias").requires_grad_():
+        assert trainable(model) == [*[n for n in every[:-2] if "bias" in n], *every[-2:]]
+    assert trainable(model) == ["head.weight", "head.bias"]
+    model.layers[0].up.weight.requires_grad_(True)
+    with pytest.raises(RuntimeError, match="requires_grad of 'layers.0.up.weight' was changed"):
+        receipt.undo()
+    model.layers[0].up.weight.requires_grad_(False)
+    receipt.undo()
+    assert trainable(model) == every
+
+
+def test_requires_grad_that_fails_changes_nothing(impl):
+    model = impl.nn.Module()
+    model.a = impl.nn.Parameter(impl.lib.ones(2), requires_grad=False)
+    model.b = impl.nn.Parameter(impl.lib.ones(2, dtype=impl.lib.int64), requires_grad=False)
+    with pytest.raises(RuntimeError):
+        mt.find(model, "").requires_grad_(True)
+    assert trainable(model) == []
+
+
+def test_train_of_a_part_and_its_undo(impl):
+    model = stacked(impl, 2)
+    model.layers[0].act.eval()
+    before = modes(model)
+    receipt = mt.find(model, "layers.0").train(False)
+    assert not any(modes(model.layers[0])) and model.layers[1].training
+    receipt.undo()
+    assert modes(model) == before
+
+
+def test_a_frozen_mode_survives_train_and_eval_of_the_model(impl):
+    model = stacked(impl, 2)
+    receipt = mt.find(model, "layers.0").train(False, frozen=True)
+    for changed in (model, copy.deepcopy(model)):
+        assert changed.train() is changed
+        assert not any(modes(changed.layers[0])) and all(modes(changed.layers[1]))
+        assert changed.layers[0].train() is changed.layers[0]
+        assert not changed.layers[0].up.train().training
+    receipt.undo()
+    model.train()
+    assert all(modes(model)) and "train" not in vars(model.layers[0].up)
+
+
+def test_a_frozen_model_pickles():
+    net = mt.nn.Sequential(mt.nn.Linear(2, 2), mt.nn.BatchNorm1d(2))
+    mt.find(net, mt.nn.BatchNorm1d).train(False, frozen=True)
+    twin = pickle.loads(pickle.dumps(net))
+    assert modes(twin.train()) == [True, True, False] and twin[1].train() is twin[1]
+
+
+def test_apply_to_and_init_are_for_the_selected_ones(impl):
+    model = stacked(impl, 2)
+    seen = []
+    found = mt.find(model, "**.up")
+    assert found.apply(seen.append) is found and seen == found.modules
+    assert found.to(impl.lib.float32) is found
+    assert str(model.layers[0].up.weight.dtype).endswith("float32")
+    assert str(model.layers[0].down.weight.dtype).endswith("float64")
+    filled = []
+    found.init(lambda p: filled.append(p.fill_(2)))
+    assert len(filled) == 4 and (array(model.layers[1].up.bias) == 2).all()
+    biases = mt.find_parameters(model, "**.bias")
+    assert biases.init(lambda p: p.zero_()) is biases and not array(model.head.bias).any()
+    assert model.head.bias.requires_grad and model.head.bias.grad_fn is None
+
+
+def test_groups_have_each_parameter_once(impl):
+    model = stacked(impl, 2)
+    model.layers[0].down.bias.requires_grad_(False)
+    groups = mt.param_groups(
+        model,
+        {
+            "**.bias": {"weight_decay": 0.0},
+            ("head", "layers.1"): {"lr": 0.5},
+            mt.find(model, "layers[1:].up"): {"lr": 9.0},  # all taken
+        },
+    )
+    assert [group.get("lr") for group in groups] == [None, 0.5, None]
+    assert groups.paths == [
+        ["layers.0.up.bias", "layers.1.up.bias", "layers.1.down.bias", "head.bias"],
+        ["layers.1.up.weight", "layers.1.down.weight", "head.weight"],
+        ["layers.0.up.weight", "layers.0.down.weight"],
+    ]
+    every = [id(p) for group in groups for p in group["params"]]
+    assert len(every) == len(set(every)) and groups.left_over == []
+    assert "left over: 2 parameters (layers.0.up.weight, layers.0.down.weight)" in repr(groups)
+    some = mt.param_groups(model, {"head": {"lr": 1.0}}, rest=None)
+    assert len(some) == 1 and some.left_over[0] == "layers.0.up.weight"
+    assert "in no group: 7 parameters (layers.0.up.weight, " in repr(some)
+    with pytest.raises(ValueError, match="no parameter matches 'haed': .*did you mean 'head'"):
+        mt.param_groups(model, {"haed": {}})
+
+
+def test_groups_of_a_selection(impl):
+    model = stacked(impl, 1)
+    groups = mt.find(model, "head").param_groups(lr=0.1, weight_decay=0.0)
+    assert [id(p) for p in groups[0]["params"]] == [id(model.head.weight), id(model.head.bias)]
+    assert groups[0]["lr"] == 0.1 and len(groups.left_over) == 4
+    assert len(mt.find_parameters(model, "**.bias").param_groups()[0]["params"]) == 3
+
+
+@pytest.mark.parametrize("kind", ["modtree", pytest.param("torch", marks=needs_torch)])
+def test_optimizers_take_the_groups(kind):
+    lib = mt if kind == "modtree" else pytest.importorskip("torch")
+    net = lib.nn.Sequential(lib.nn.Linear(2, 3), lib.nn.ReLU(), lib.nn.Linear(3, 1))
+    optim = lib.optim if kind == "torch" else mt.optim
+    frozen = net[2].bias.detach().clone()
+    groups = mt.param_groups(net, {"2.bias": {"lr": 0.0}, "0": {"lr": 0.5}})
+    optimizer = optim.SGD(groups, lr=0.1)
+    net(lib.ones(4, 2)).sum().backward()
+    optimizer.step()
+    assert [group["lr"] for group in optimizer.param_groups] == [0.0, 0.5, 0.1]
+    assert (net[2].bias.detach() == frozen).all()
+
+
+def test_settings_belong_to_a_batch(impl):
+    model = stacked(impl, 2)
+    before, every = registries(model), trainable(model)
+    with pytest.raises(ZeroDivisionError), mt.edit(model) as edit:
+        edit.find("layers").requires_grad_(False)
+        edit.find("layers").train(False, frozen=True)
+        edit.replace("head", impl.nn.Identity)
+        raise ZeroDivisionError
+    assert registries(model) == before and trainable(model) == every
+    assert all(modes(model.train())) and model(inputs(impl)) is not None
