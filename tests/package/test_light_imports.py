@@ -113,6 +113,29 @@ def test_models_of_torch_are_seen_and_written_without_the_numpy_side(tmp_path):
     assert of_numpy_side(modules) == set()
 
 
+@needs_torch
+def test_models_of_torch_are_changed_and_observed_without_the_numpy_side():
+    modules = loaded("""
+        import torch
+        import modtree as mt
+
+        net = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU(), torch.nn.Linear(3, 1))
+        repr(mt.find(net, torch.nn.Linear))
+        with mt.edit(net) as edit:
+            edit.replace("1", torch.nn.GELU)
+            edit.insert("0", torch.nn.Identity())
+        mt.find_parameters(net, "**.bias").requires_grad_(False)
+        mt.param_groups(net, {"**.weight": {"lr": 0.1}})
+        with mt.capture(net, "1", grads=True) as acts, mt.intervene(net, {"2": None}):
+            net(torch.ones(1, 2)).sum().backward()
+        assert acts["1"].shape == (1, 3)
+        edit.undo()
+    """)
+    assert of_numpy_side(modules) == set()
+    above = ("dropin", "files", "inspection", "cli")
+    assert {f"modtree.{name}" for name in above} & modules == set()
+
+
 @pytest.mark.parametrize(
     "name",
     """_batching _ops.attention _ops.ctc _ops.einsum _ops.linalg_functions.factors _ops.scan

@@ -270,19 +270,19 @@ class Capture(Mapping[str, Any]):
         raise KeyError(f"{path!r} is not captured; the modules that are: {there}")
 
     @property
-    def inputs(self) -> dict[str, Any]:
+    def inputs(self) -> Mapping[str, Any]:
         """``(args, kwargs)`` of the last call of each module."""
-        return {path: calls[-1]._value("inputs") for path, calls in self._calls.items()}
+        return _Last(self, lambda call: call._value("inputs"))
 
     @property
-    def outputs(self) -> dict[str, Any]:
+    def outputs(self) -> Mapping[str, Any]:
         """The output of the last call of each module."""
-        return {path: calls[-1].output for path, calls in self._calls.items()}
+        return _Last(self, lambda call: call.output)
 
     @property
-    def grads(self) -> dict[str, Any]:
+    def grads(self) -> Mapping[str, Any]:
         """The gradient of the output of the last call of each module."""
-        return {path: calls[-1].grad for path, calls in self._calls.items()}
+        return _Last(self, lambda call: call.grad)
 
     @property
     def nbytes(self) -> int:
@@ -290,10 +290,9 @@ class Capture(Mapping[str, Any]):
         return self._nbytes
 
     def __getitem__(self, path: str) -> Any:
-        call = self.calls(path)[-1]
         if self._options["outputs"]:
-            return call.output
-        return call._value("inputs") if self._options["inputs"] else call.grad
+            return self.outputs[path]
+        return self.inputs[path] if self._options["inputs"] else self.grads[path]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._calls)
@@ -305,6 +304,22 @@ class Capture(Mapping[str, Any]):
         number = sum(len(calls) for calls in self._calls.values())
         text = f"{len(self)} of {len(self._members)} modules called, {number} calls"
         return f"Capture: {text}, {self.nbytes:,} bytes{', stopped' if self.is_stopped else ''}"
+
+
+class _Last(Mapping[str, Any]):
+    """Something of the last call of each module."""
+
+    def __init__(self, owner: Capture, read: Callable[[Call], Any]) -> None:
+        self._owner, self._read = owner, read
+
+    def __getitem__(self, path: str) -> Any:
+        return self._read(self._owner.calls(path)[-1])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._owner)
+
+    def __len__(self) -> int:
+        return len(self._owner)
 
 
 def capture(
