@@ -30,6 +30,7 @@ PAGES = {
     "modtree.random": "Generators and their states.",
     "modtree.serialization": "Files of tensors.",
     "modtree.checkpoints": "Checkpoints as safetensors files.",
+    "modtree.editing": "Parts of models: found, changed, observed.",
     "modtree.func": "Modules as functions.",
     "modtree.utils.checkpoint": "Activations computed again in backward instead of kept.",
     "modtree.utils.data": "Datasets, samplers and batches.",

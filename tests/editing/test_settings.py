@@ -39,6 +39,28 @@ def test_requires_grad_of_a_part_and_its_undo(impl):
     assert trainable(model) == every
 
 
+def test_what_is_left_out_is_not_reached_from_above(impl):
+    model = stacked(impl, 2)
+    for found in (
+        mt.find(model, "**", exclude="**.up"),
+        mt.find(model, "**") - mt.find(model, "**.up"),
+        mt.find(model, "layers", exclude="**.up") | mt.find(model, "head"),
+        mt.find(model, ["layers", "head"], exclude="**.up") & mt.find(model, "**"),
+    ):
+        with found.requires_grad_(False), found.train(False):
+            assert trainable(model) == [
+                f"layers.{i}.up.{name}" for i in range(2) for name in ("weight", "bias")
+            ]
+            assert [path for path, m in model.named_modules() if m.training][1:] == [
+                "layers.0.up",
+                "layers.1.up",
+            ]
+        assert all("up" not in path for path in found.parameters().paths)
+        assert len(found.parameters().paths) == 6 and len(found.buffers()) == 3
+    alone = mt.find(model, "layers.0.up") - mt.find(model, "layers.0")
+    assert alone.parameters().paths == ["layers.0.up.weight", "layers.0.up.bias"]
+
+
 def test_requires_grad_that_fails_changes_nothing(impl):
     model = impl.nn.Module()
     model.a = impl.nn.Parameter(impl.lib.ones(2), requires_grad=False)

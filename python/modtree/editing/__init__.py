@@ -4,3 +4,38 @@ replace what they return.
 
 Works on modules of modtree and of torch. Imports the core alone.
 """
+
+from __future__ import annotations
+
+from modtree.editing.edits import Edit, edit
+from modtree.editing.grouping import ParamGroups
+from modtree.editing.intervening import Intervention, intervene
+from modtree.editing.moving import Tie
+from modtree.editing.observing import Call, Capture, capture
+from modtree.editing.receipts import Change, Receipt
+from modtree.editing.selections import (
+    Selection,
+    TensorSelection,
+    find,
+    find_parameters,
+    param_groups,
+)
+
+__all__ = [
+    "Call",
+    "Capture",
+    "Change",
+    "Edit",
+    "Intervention",
+    "ParamGroups",
+    "Receipt",
+    "Selection",
+    "TensorSelection",
+    "Tie",
+    "capture",
+    "edit",
+    "find",
+    "find_parameters",
+    "intervene",
+    "param_groups",
+]

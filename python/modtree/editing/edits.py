@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -53,7 +54,7 @@ class Edit:
     def find(self, what: Any = "**", **options: Any) -> Selection:
         """A selection, as of :func:`modtree.find`, whose changes belong to this edit."""
         found = selected(self._model, what, **options)
-        found = found._derived(found._search, found._text)
+        found = copy.copy(found)
         found._note = self._receipts.append
         return found
 

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from modtree.editing.walking import joined, registry
+from modtree.editing.walking import below, joined, registry
 
 __all__ = ["KeyRules", "MovedKeys", "ReplacedKeys", "entries_of", "path_below"]
 
@@ -21,30 +21,15 @@ class KeyRules(Protocol):
         """The key before the change; None if its entry is new."""
 
 
-def _modules_below(module: Any) -> Iterator[tuple[str, Any]]:
-    """A module and those below it, each under its first path."""
-    seen = {id(module)}
-    waiting = [("", module)]
-    while waiting:
-        path, at = waiting.pop()
-        yield path, at
-        below = []
-        for name, child in registry(at, "_modules").items():
-            if child is not None and id(child) not in seen:
-                seen.add(id(child))
-                below.append((joined(path, name), child))
-        waiting += reversed(below)
-
-
 def path_below(module: Any, wanted: Any) -> str | None:
     """The path from a module to another one; None if that is not below it."""
-    return next((path for path, at in _modules_below(module) if at is wanted), None)
+    return next((path for path, at in below([("", module)]) if at is wanted), None)
 
 
 def entries_of(module: Any) -> dict[str, Any]:
     """The keys of the state dict of a module, with the tensors; None for extra state."""
     found: dict[str, Any] = {}
-    for path, at in _modules_below(module):
+    for path, at in below([("", module)]):
         left_out = getattr(at, "_non_persistent_buffers_set", ())
         for name, tensor in registry(at, "_parameters").items():
             if tensor is not None:

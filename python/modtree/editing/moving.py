@@ -142,7 +142,7 @@ def rename(model: Any, path: str, name: str) -> Receipt:
         record.touch(slot.parent, slot.parent_path)
         table = registry(slot.parent, slot.table)
         fill(table, {name if old == slot.name else old: v for old, v in table.items()})
-        transient = getattr(slot.parent, _TRANSIENT, ())
+        transient: Any = getattr(slot.parent, _TRANSIENT, ())
         if slot.table == "_buffers" and slot.name in transient:
             transient.remove(slot.name)
             transient.add(name)

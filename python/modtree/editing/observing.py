@@ -361,7 +361,7 @@ def capture(
     >>> with mt.capture(net, "1") as acts:
     ...     _ = net(mt.ones(5, 3))
     >>> acts["1"].shape
-    Size([5, 4])
+    modtree.Size([5, 4])
     """
     if keep not in ("all", "last"):
         raise ValueError(f"keep: expected 'all' or 'last', got {keep!r}")

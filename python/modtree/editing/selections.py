@@ -15,6 +15,7 @@ from modtree.editing.patterns import Machine, Patterns, texts_of
 from modtree.editing.receipts import Receipt
 from modtree.editing.removing import remove
 from modtree.editing.walking import (
+    below,
     check_model,
     joined,
     leaves_that_match,
@@ -162,6 +163,8 @@ class Selection(_Selected):
 
     _what = "module"
     _note: Callable[[Receipt], Any] = staticmethod(lambda receipt: None)
+    # The ids of the modules that were left out, with all below them.
+    _barred: Callable[[], set[int]] = staticmethod(set)
 
     @property
     def modules(self) -> list[Any]:
@@ -173,7 +176,19 @@ class Selection(_Selected):
 
     def _derived(self, search: Callable[[], _Pairs], text: str) -> Selection:
         made = type(self)(self._model, search, text)
-        made._note = self._note
+        made._note, made._barred = self._note, self._barred
+        return made
+
+    def _combined(self, other: Any, sign: str, search: Callable[[], _Pairs]) -> Any:
+        def barred() -> set[int]:
+            left_out = self._barred() | (other._ids() if sign == "-" else other._barred())
+            if sign == "|":  # what one of them left out, the other one may have
+                left_out -= {id(module) for _, module in [*self._covered(), *other._covered()]}
+            return left_out
+
+        made = super()._combined(other, sign, search)
+        if made is not NotImplemented:
+            made._barred = barred
         return made
 
     def parents(self) -> Selection:
@@ -207,19 +222,27 @@ class Selection(_Selected):
         return self._derived(search, f"children of {self._text}")
 
     def parameters(self) -> TensorSelection:
-        """The parameters of these modules and of all below them."""
+        """The parameters of these modules and of all below them, without those of modules that
+        ``exclude`` or ``-`` left out.
+        """
         return self._tensors(["parameters"])
 
     def buffers(self) -> TensorSelection:
-        """The buffers of these modules and of all below them."""
+        """The buffers of these modules and of all below them, in the same way."""
         return self._tensors(["buffers"])
+
+    def _covered(self) -> _Pairs:
+        """These modules and all below them, without what was left out of the search."""
+        return list(below(self._search(), self._barred()))
 
     def _tensors(self, kinds: list[str]) -> TensorSelection:
         def search() -> _Pairs:
             found: dict[int, tuple[str, Any]] = {}
-            for path, module in self._search():
-                for name, leaf in leaves_that_match(module, Machine("**"), kinds):
-                    found.setdefault(id(leaf), (joined(path, name), leaf))
+            for path, module in self._covered():
+                for kind in kinds:
+                    for name, leaf in registry(module, f"_{kind}").items():
+                        if leaf is not None:
+                            found.setdefault(id(leaf), (joined(path, name), leaf))
             return list(found.values())
 
         text = f"{kinds[0]} of {self._text}"
@@ -268,17 +291,18 @@ class Selection(_Selected):
     # -- settings ----------------------------------------------------------------------------------
 
     def requires_grad_(self, requires_grad: bool = True) -> Receipt:
-        """Switches the gradients of all parameters below these modules on or off."""
+        """Switches the gradients of all :meth:`parameters` on or off."""
         return self._noted(setting.set_requires_grad(list(self.parameters()), requires_grad))
 
     def train(self, mode: bool = True, *, frozen: bool = False) -> Receipt:
-        """Sets the mode of these modules and of all below them.
+        """Sets the mode of these modules and of all below them, without modules that ``exclude`` or
+        ``-`` left out.
 
         Args:
             mode: True for training, False for evaluation.
             frozen: Whether later calls of ``model.train()`` and ``model.eval()`` leave it.
         """
-        return self._noted(setting.set_training(self._search(), mode, frozen=frozen))
+        return self._noted(setting.set_training(self._covered(), mode, frozen=frozen))
 
     def to(self, *args: Any, **kwargs: Any) -> Selection:
         """Calls ``to`` of each module, and returns the selection."""
@@ -413,8 +437,15 @@ def find(
         reasons = [why_no_match(model, patterns)] if patterns else []
         return "; ".join(reasons + ([why_no_instance(model, classes)] if classes else []))
 
-    text = _text(each, within=within, exclude=exclude, where=where)
-    return Selection(model, search, text, why_empty)
+    def barred() -> set[int]:
+        kept = modules_that_match(model, Machine(_EVERY, None, exclude))
+        left = {id(module) for _, module in below([("", model)])}
+        return left.difference(id(module) for _, module in kept)
+
+    found = Selection(model, search, _text(each, within, exclude, where), why_empty)
+    if exclude is not None:
+        found._barred = barred
+    return found
 
 
 def find_parameters(
@@ -461,8 +492,7 @@ def find_parameters(
             return f"{_number(alone, 'tensor')} found, all left out by within= or exclude="
         return why_no_match(model, patterns, _KINDS[kind])
 
-    text = _text(patterns, within=within, exclude=exclude, where=where)
-    return TensorSelection(model, search, text, why_empty)
+    return TensorSelection(model, search, _text(patterns, within, exclude, where), why_empty)
 
 
 def param_groups(
@@ -527,9 +557,9 @@ def _number(found: Sequence[Any], what: str) -> str:
     return f"{len(found)} {what} was" if len(found) == 1 else f"{len(found)} {what}s were"
 
 
-def _text(what: Sequence[str | type], **options: Any) -> str:
+def _text(what: Sequence[str | type], within: Any, exclude: Any, where: Any) -> str:
     names = [one.__name__ if isinstance(one, type) else repr(one) for one in what]
-    more = [f"{name}={value!r}" for name, value in options.items() if value is not None]
-    if options["where"] is not None:
-        more[-1] = f"where={getattr(options['where'], '__name__', '...')}"
+    more = [f"within={within!r}"] if within is not None else []
+    more += [f"exclude={exclude!r}"] if exclude is not None else []
+    more += [f"where={getattr(where, '__name__', '...')}"] if where is not None else []
     return ", ".join([" | ".join(names), *more])

@@ -66,8 +66,8 @@ class _Mode:
     """The mode of one module."""
 
     def __init__(self, path: str, module: Any, mode: bool, frozen: bool) -> None:
-        self._path, self._module = path, module
-        self._before, self._mode = module.training, mode
+        self.path, self._module = path, module
+        self.before, self._mode = module.training, mode
         self._own = vars(module).get("train")
         self._frozen = frozen
 
@@ -83,7 +83,7 @@ class _Mode:
         return None
 
     def undo(self) -> None:
-        self._module.training = self._before
+        self._module.training = self.before
         if not self._frozen:
             return
         if self._own is None:
@@ -93,25 +93,21 @@ class _Mode:
 
 
 def set_training(members: Sequence[tuple[str, Any]], mode: bool, *, frozen: bool) -> Receipt:
-    """Sets the mode of modules and of all that is below them.
+    """Sets the mode of modules.
 
     Args:
         members: Paths and modules.
         mode: True for training, False for evaluation.
         frozen: Whether later calls of ``train`` and ``eval`` leave it.
     """
-    below = {
-        id(module): (f"{path}.{name}".strip("."), module)
-        for path, top in members
-        for name, module in top.named_modules()
-    }
     steps = [
         _Mode(path, module, mode, frozen)
-        for path, module in below.values()
+        for path, module in members
         if frozen or module.training is not mode
     ]
-    with undone_on_error(*(step._module for step in steps)):
+    with ExitStack() as kept:
         for step in steps:
+            kept.enter_context(step.kept_on_error())
             step.set()
-    changes = [Change("train", step._path, str(step._before), str(mode)) for step in steps]
+    changes = [Change("train", step.path, str(step.before), str(mode)) for step in steps]
     return Receipt(changes, steps)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from modtree import _C
@@ -12,6 +12,7 @@ from modtree.editing.patterns import Machine, State, Tail, tail_needle, tail_reg
 
 __all__ = [
     "Place",
+    "below",
     "check_model",
     "describe",
     "is_module",
@@ -56,7 +57,7 @@ def registry(module: Any, name: str) -> Mapping[str, Any]:
     found = getattr(module, name, None)
     if isinstance(found, dict):
         return found
-    return dict(found.items()) if hasattr(found, "items") else {}
+    return dict(found.items()) if found is not None and hasattr(found, "items") else {}
 
 
 def joined(path: str, name: str) -> str:
@@ -217,6 +218,27 @@ def _ends(
     except (RecursionError, TypeError):  # a tree with a cycle; a method of another signature
         return None
     return [pair for pair in found if matches(pair[0])]
+
+
+def below(
+    members: Iterable[tuple[str, Any]], barred: Collection[int] = ()
+) -> Iterator[tuple[str, Any]]:
+    """Modules and all that is below them, each once.
+
+    Args:
+        members: Paths and modules.
+        barred: The ids of modules that are not entered.
+    """
+    seen: set[int] = set()
+    for path, module in members:
+        waiting = [(path, module)]
+        while waiting:
+            path, module = waiting.pop()
+            if id(module) not in seen:
+                seen.add(id(module))
+                yield path, module
+                inner = [(joined(path, name), child) for name, child in _children(module)]
+                waiting += [pair for pair in reversed(inner) if id(pair[1]) not in barred]
 
 
 def places_of(model: Any, wanted: Collection[int]) -> tuple[dict[int, list[Place]], list[int]]:
