@@ -38,6 +38,22 @@ def test_shards(cli, model):
     assert Path("one.safetensors").exists() and not mt.compare(model, "one.safetensors")
 
 
+def test_only_and_drop(cli, model):
+    def kept(*options):
+        assert cli("convert", model, "some.safetensors", *options).status == 0
+        return sorted(mt.load_file("some.safetensors"))
+
+    assert kept("--only", "head") == ["head.bias", "head.weight"]
+    assert kept("--only", "layers[-1]", "--only", "head", "--drop", "**.bias") == [
+        "head.weight",
+        "layers.5.weight",
+    ]
+    assert kept("--drop", "layers", "--rename", "head.=tail.") == ["tail.bias", "tail.weight"]
+    assert cli.trouble("convert", model, "x.safetensors", "--only", "haed", "--drop", "head") == (
+        "model.safetensors: no key matches haed, without head"
+    )
+
+
 def test_rename_and_match(cli, model):
     options = ["--match", "layers.*.bias", "--rename", "layers.=b.", "--rename", "/bias$/=beta"]
     assert cli("convert", model, "some.safetensors", *options).status == 0

@@ -46,6 +46,19 @@ def test_only_equal_blocks_fold(cli):
     assert lines[2].startswith("    0-1,3-5  x 5  ") and lines[5].startswith("    2   ")
 
 
+def test_patterns_find_keys_at_and_below_them(cli, model):
+    for options, keys in (
+        (["--find", "layers[1:3]"], ["layers.1.weight", "layers.1.bias", "layers.2.weight",
+                                     "layers.2.bias"]),
+        (["--find", "head", "--find", "*.0.bias"], ["layers.0.bias", "head.weight", "head.bias"]),
+        (["--find", "head.**", "--match", "*.bias"], ["head.bias"]),
+    ):  # fmt: skip
+        (answer,) = json.loads(cli("inspect", model, "--json", *options).out)
+        assert sorted(entry["key"] for entry in answer["entries"]) == sorted(keys)
+    assert cli("inspect", model, "--find", "haed").status == 1
+    assert "has an empty part" in cli("inspect", model, "--find", "a..b").err
+
+
 def test_filters(cli, model):
     lines = cli("inspect", model, "--match", "*.bias", "--match", "head.*").lines
     assert lines[0] == "model.safetensors: safetensors, 8 of 14 entries"

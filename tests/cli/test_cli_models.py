@@ -93,3 +93,15 @@ def test_a_model_of_torch(cli, tmp_path):
     )
     ended = cli("summary", "torch_models:net", "--input-shape", "5,2")
     assert ended.status == 0 and "(5, 3)" in ended.out
+
+
+def test_modules_that_match_a_pattern(cli, models):
+    ended = cli("summary", f"{models}:net", "--find", "layers[1:]", "--find", "nothing.*")
+    assert ended.status == 0 and ended.lines[0].startswith("5 modules of Net: ")
+    assert ended.lines[3] == "      1-5 x 5: Linear  <--"
+    found = json.loads(cli("summary", f"{models}:net", "--find", "head", "--json").out)
+    assert found == [{"path": "head", "class": "Linear"}]
+    ended = cli("summary", f"{models}:net", "--find", "nothing.*")
+    assert ended.status == 1 and "nothing there matches 'nothing'" in ended.out
+    ended = cli("summary", "x:y", "--find", "{a")
+    assert ended.status == 2 and "'{a' has a '{' without its '}'" in ended.err

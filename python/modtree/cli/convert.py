@@ -10,8 +10,9 @@ from collections.abc import Callable
 
 from modtree.cli.ending import SAME, Trouble
 from modtree.cli.headline import headline
-from modtree.cli.options import RULE_HELP, add_json, describe, rename_rule
+from modtree.cli.options import RULE_HELP, add_json, describe, pattern, rename_rule
 from modtree.core.loading.rename import rename_function
+from modtree.editing.patterns import matching_paths
 from modtree.files.checkpoint.base import CheckpointError
 from modtree.files.checkpoint.convert import convert
 from modtree.files.checkpoint.reader import Checkpoint, open_checkpoint
@@ -31,6 +32,7 @@ _EXAMPLES = """\
     modtree convert model.safetensors model.pt --dtype float16
     modtree convert model.safetensors folder/model.safetensors --max-shard-size 5GB
     modtree convert ddp.pt plain.safetensors --rename module.= --match 'module.encoder.*'
+    modtree convert model.safetensors backbone.safetensors --drop head --drop '**.lora_{A,B}'
 """
 _FEW = 5
 _STATUS = "0: written; 2: a file cannot be read or written"
@@ -59,6 +61,20 @@ def fill(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--match", action="append", metavar="GLOB", help="only keys of IN that match"
+    )
+    parser.add_argument(
+        "--only",
+        action="append",
+        type=pattern,
+        metavar="PATTERN",
+        help="only keys of IN at and below what matches: 'encoder', 'layers[:4].**.bias'",
+    )
+    parser.add_argument(
+        "--drop",
+        action="append",
+        type=pattern,
+        metavar="PATTERN",
+        help="no keys of IN at and below what matches: 'head', '**.lora_{A,B}'",
     )
     add_json(parser)
 
@@ -102,11 +118,16 @@ def _rename(
 ) -> Callable[[str], str | None] | None:
     """The new key of each entry, None for those that do not match."""
     function = None if options.rename is None else rename_function(options.rename)
-    if options.match is None:
+    if options.match is options.only is options.drop is None:
         return function
+    keys = list(checkpoint.keys())
+    only = {*keys} if options.only is None else matching_paths(options.only, keys)
+    drop = set() if options.drop is None else matching_paths(options.drop, keys)
+    kept = only - drop
+    globs = ["*"] if options.match is None else options.match
 
     def matches(key: str) -> bool:
-        return any(fnmatch.fnmatchcase(key, glob) for glob in options.match)
+        return key in kept and any(fnmatch.fnmatchcase(key, glob) for glob in globs)
 
     def renamed(key: str) -> str | None:
         if not matches(key):
@@ -114,8 +135,13 @@ def _rename(
         return key if function is None else function(key)
 
     if not any(map(matches, checkpoint.keys())):
-        raise Trouble(f"{options.source}: no key matches {' or '.join(options.match)}")
+        raise Trouble(f"{options.source}: no key matches {_wanted(options)}")
     return renamed
+
+
+def _wanted(options: argparse.Namespace) -> str:
+    wanted = " or ".join([*(options.match or ()), *(options.only or ())]) or "*"
+    return wanted + (f", without {' or '.join(options.drop)}" if options.drop else "")
 
 
 def _say(options: argparse.Namespace, left_out: dict[str, list[str]]) -> None:

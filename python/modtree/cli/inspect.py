@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 from modtree.cli.ending import DIFFERENT, SAME
 from modtree.cli.headline import headline
-from modtree.cli.options import add_json, count, describe
+from modtree.cli.options import add_json, count, describe, pattern
 from modtree.cli.terminal import Screen
+from modtree.editing.patterns import matching_paths
 from modtree.files.checkpoint.reader import Checkpoint, Entry, open_checkpoint
 from modtree.inspection.entry_tree import Branch, Group, entry_tree
 from modtree.inspection.phrases import bytes_text, noun
@@ -49,6 +50,13 @@ def fill(parser: argparse.ArgumentParser) -> None:
         "--match", action="append", metavar="GLOB", help="only keys that match, such as '*.bias'"
     )
     parser.add_argument(
+        "--find",
+        action="append",
+        type=pattern,
+        metavar="PATTERN",
+        help="only keys at and below what matches: 'layers.*.mlp', 'layers[4:8].**.{q,k}_proj'",
+    )
+    parser.add_argument(
         "--dtype", action="append", metavar="NAME", help="only these dtypes: float32,bfloat16"
     )
     parser.add_argument("--depth", type=count, metavar="N", help="no more than N levels")
@@ -63,6 +71,7 @@ def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int
     status, answers = SAME, []
     for number, file in enumerate(options.files):
         with open_checkpoint(file) as checkpoint:
+            options.found = options.find and matching_paths(options.find, checkpoint.keys())
             entries = _matching(checkpoint, options)
             notes = _notes(checkpoint, options)
             if checkpoint.keys() and not entries and not notes:
@@ -82,6 +91,8 @@ def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int
 
 def _matches(key: str, options: argparse.Namespace) -> bool:
     globs = options.match
+    if options.found is not None and key not in options.found:
+        return False
     return globs is None or any(fnmatch.fnmatchcase(key, glob) for glob in globs)
 
 

@@ -7,7 +7,9 @@ import argparse
 import re
 from typing import Any
 
-__all__ = ["RULE_HELP", "add_json", "count", "describe", "rename_rule", "tolerance"]
+from modtree.editing.patterns import Machine
+
+__all__ = ["RULE_HELP", "add_json", "count", "describe", "pattern", "rename_rule", "tolerance"]
 
 RULE_HELP = (
     "keys that begin with OLD begin with NEW instead; /PATTERN/=NEW replaces what the regular "
@@ -33,6 +35,15 @@ def count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a number from 1 on, got {text!r}")
     return int(text)
+
+
+def pattern(text: str) -> str:
+    """A pattern as :func:`modtree.find` takes it, for argparse."""
+    try:
+        Machine(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
 
 
 def tolerance(text: str) -> float:

@@ -7,9 +7,10 @@ import argparse
 import json
 from typing import Any
 
-from modtree.cli.ending import SAME, Trouble
+from modtree.cli.ending import DIFFERENT, SAME, Trouble
 from modtree.cli.factory import FACTORY_HELP, model_from
-from modtree.cli.options import add_json, count, describe
+from modtree.cli.options import add_json, count, describe, pattern
+from modtree.editing.selections import find
 from modtree.inspection.functions import summary
 
 __all__ = ["execute", "fill"]
@@ -22,8 +23,9 @@ _EXAMPLES = """\
     modtree summary mypackage.models:build
     modtree summary models.py:ResNet --input-shape 1,3,224,224
     modtree summary mypackage.models:build --depth 2 --json
+    modtree summary mypackage.models:build --find 'layers.*.attn.{q,k}_proj'
 """
-_STATUS = "0: shown; 2: the model cannot be made, or does not take the input"
+_STATUS = "0: shown; 1: nothing is found; 2: the model cannot be made, or does not take the input"
 
 
 def fill(parser: argparse.ArgumentParser) -> None:
@@ -46,6 +48,13 @@ def fill(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--times", action="store_true", help="the time that each module takes")
     parser.add_argument("--all", action="store_true", help="each block, equal ones too")
+    parser.add_argument(
+        "--find",
+        action="append",
+        type=pattern,
+        metavar="PATTERN",
+        help="the modules that match instead: 'layers.*.mlp', '**.{q,k}_proj', 'layers[4:8].**'",
+    )
     add_json(parser)
 
 
@@ -62,6 +71,8 @@ def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int
     if shapes is None and (options.times or options.dtype):
         parser.error("--times and --dtype want an --input-shape: the model is not run without it")
     model = model_from(options.factory)
+    if options.find is not None:
+        return _find(model, options)
     given: dict[str, Any] = {"depth": options.depth, "fold": not options.all}
     if shapes is not None:
         given.update(times=options.times, dtypes=_one_or_all(options.dtype))
@@ -74,6 +85,17 @@ def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int
     else:
         found.show()
     return SAME
+
+
+def _find(model: Any, options: argparse.Namespace) -> int:
+    """Shows what matches patterns."""
+    found = find(model, options.find)
+    if options.json:
+        answer = [{"path": path, "class": type(module).__name__} for path, module in found]
+        print(json.dumps(answer, indent=1))
+    else:
+        print(repr(found))
+    return SAME if len(found) else DIFFERENT
 
 
 def _one_or_all(given: list[Any] | None) -> Any:
