@@ -12,7 +12,7 @@ from helpers.implementations import needs_torch
 from helpers.small_modules import linear
 
 import modtree as mt
-from modtree.editing.patterns import Machine
+from modtree._patterns import Machine
 
 PATTERNS = (
     "layers.*.{up,down}",

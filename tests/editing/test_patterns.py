@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from modtree.editing.patterns import Machine, expanded, matching_paths
+from modtree._patterns import Machine, expanded, matching_paths
 
 NAMES = ("a", "b", "ab")
 PATHS = [".".join(each) for n in range(5) for each in itertools.product(NAMES, repeat=n)]

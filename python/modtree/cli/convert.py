@@ -8,11 +8,11 @@ import fnmatch
 import json
 from collections.abc import Callable
 
+from modtree._patterns import matching_paths
 from modtree.cli.ending import SAME, Trouble
 from modtree.cli.headline import headline
 from modtree.cli.options import RULE_HELP, add_json, describe, pattern, rename_rule
 from modtree.core.loading.rename import rename_function
-from modtree.editing.patterns import matching_paths
 from modtree.files.checkpoint.base import CheckpointError
 from modtree.files.checkpoint.convert import convert
 from modtree.files.checkpoint.reader import Checkpoint, open_checkpoint

@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from modtree._patterns import matching_paths
 from modtree.cli.ending import DIFFERENT, SAME
 from modtree.cli.headline import headline
 from modtree.cli.options import add_json, count, describe, pattern
 from modtree.cli.terminal import Screen
-from modtree.editing.patterns import matching_paths
 from modtree.files.checkpoint.reader import Checkpoint, Entry, open_checkpoint
 from modtree.inspection.entry_tree import Branch, Group, entry_tree
 from modtree.inspection.phrases import bytes_text, noun

@@ -7,7 +7,7 @@ import argparse
 import re
 from typing import Any
 
-from modtree.editing.patterns import Machine
+from modtree._patterns import Machine
 
 __all__ = ["RULE_HELP", "add_json", "count", "describe", "pattern", "rename_rule", "tolerance"]
 

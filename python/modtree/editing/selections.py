@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from modtree._patterns import Machine, Patterns, texts_of
 from modtree.core.families import family_of
 from modtree.editing import replacing, setting
 from modtree.editing.explaining import why_no_instance, why_no_match
 from modtree.editing.grouping import ParamGroups, grouped
 from modtree.editing.outline import outline
-from modtree.editing.patterns import Machine, Patterns, texts_of
 from modtree.editing.receipts import Receipt
 from modtree.editing.removing import remove
 from modtree.editing.walking import (

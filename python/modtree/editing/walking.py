@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from modtree import _C
+from modtree._patterns import Machine, State, Tail, tail_needle, tail_regex, tail_text
 from modtree.core.foreign import is_module_class
-from modtree.editing.patterns import Machine, State, Tail, tail_needle, tail_regex, tail_text
 
 __all__ = [
     "Place",
