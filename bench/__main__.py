@@ -16,7 +16,7 @@ import pickle  # noqa: E402
 from collections.abc import Iterable  # noqa: E402
 from pathlib import Path  # noqa: E402
 
-from . import bench_tree, growth, micro, plot, tree_calls, trees  # noqa: E402
+from . import bench_tree, growth, micro, plot, tree_calls, tree_edits, trees  # noqa: E402
 from .common import (  # noqa: E402
     OURS,
     OURS_TORCH,
@@ -33,7 +33,7 @@ from .common import (  # noqa: E402
 from .processes import Measured, measure_in_processes  # noqa: E402
 
 _BASES = ("call",)  # rows that budgets of others name
-PARTS = ("module", "experts", "resnet50", "calls", "chain900", "growth")
+PARTS = ("module", "experts", "resnet50", "calls", "chain900", "editing", "growth")
 LIBRARIES = (OURS, OURS_TORCH, TORCH)
 
 
@@ -124,6 +124,7 @@ def _measure(options: argparse.Namespace) -> Measured:
         ),
         "calls": (tree_calls.call_rows, "What a call costs, by the size of the net"),
         "chain900": (tree_calls.chain_rows, "A chain of 900 modules with one parameter each"),
+        "editing": (tree_edits.edit_rows, "Finding, observing and replacing; 20,006 modules"),
     }
     measured = Measured()
     for part, (build, title) in builders.items():

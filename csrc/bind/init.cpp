@@ -18,6 +18,7 @@
 #include "module/convert/torch_to.h"
 #include "module/copy.h"
 #include "module/globals.h"
+#include "module/match_paths.h"
 #include "module/object_methods.h"
 #include "module/state/state_metadata.h"
 #include "module/type.h"
@@ -120,6 +121,10 @@ PYBIND11_MODULE(_C_in_main, m) {
   bind_module(functions);
   functions.def<forget_families>("_forget_families()",
                                  "Makes the tree ask modtree.families.find again for every type.");
+  functions.def<match_paths>(
+      "_match_paths(root, states, start, ask, tables, /)",
+      "The modules of a tree whose paths a machine accepts, or the values in some of their "
+      "registries: a list of (path, object), in which shared ones may come several times.");
   functions.def<read_tensors>(
       "read_tensors(tensors)",
       "Where the values of each tensor lie: a list of (dtype name, shape, address, nbytes, "

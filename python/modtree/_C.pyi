@@ -162,6 +162,14 @@ _global_module_registration_hooks: OrderedDict[int, Callable[..., Any]]
 _global_parameter_registration_hooks: OrderedDict[int, Callable[..., Any]]
 
 def _forget_families() -> None: ...
+def _match_paths(
+    root: Any,
+    states: list[tuple[bool, bool, bool, dict[str, int], int]],
+    start: int,
+    ask: Callable[[int, str, int, int], int],
+    tables: tuple[str, ...] | None,
+    /,
+) -> list[tuple[str, Any]]: ...
 def read_tensors(
     tensors: Iterable[Any],
 ) -> list[tuple[str, tuple[int, ...], int, int, bool] | None]:

@@ -11,16 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 __all__ = [
+    "DEAD",
     "Machine",
     "Patterns",
-    "State",
-    "Tail",
     "expanded",
     "matching_paths",
     "split_parts",
-    "tail_needle",
-    "tail_regex",
-    "tail_text",
     "texts_of",
 ]
 
@@ -38,10 +34,8 @@ class Part(NamedTuple):
     value: Any = None
 
 
-Tail: TypeAlias = tuple[Part, ...]
-
 _DEEP = Part("deep")
-_ANY = Part("any", re.compile(r"[^.]+"))
+_ANY = Part("any")
 
 
 class _Node:
@@ -63,44 +57,18 @@ class _Node:
         return node
 
 
-class State:
-    """Where a machine is after some parts of a path."""
+#: What a machine knows of a state: whether the path so far matches, whether no longer path can,
+#: whether it may be in this state at any depth, the states behind names, and that behind all other
+#: names. A state is its index among these rows.
+State: TypeAlias = tuple[bool, bool, bool, dict[str, int], int]
 
-    __slots__ = (
-        "accepts",
-        "default",
-        "is_end",
-        "known",
-        "last_names",
-        "loops",
-        "nodes",
-        "only",
-        "positional",
-        "tails",
-    )
-
-    nodes: frozenset[_Node]
-    accepts: bool
-    """True if the path so far matches."""
-    is_end: bool
-    """True if no longer path can match."""
-    loops: bool
-    """True if the machine may be in this state at any depth."""
-    positional: bool
-    """True if the next state depends on the position of a child too."""
-    known: dict[str, State | None]
-    default: Any
-    """The next state for a name that is not in :attr:`known`; ``...`` if it must be computed."""
-    only: str | None
-    """The one name that leads on, if there is just one."""
-    last_names: frozenset[str]
-    """The names behind which a path matches and ends, if nothing else leads on."""
-    tails: tuple[Tail, ...]
-    """If paths below match by how they end alone: their ends."""
+DEAD = -1  # nothing at and below a path can match
+_ASK = -2  # the state behind a name must be computed
 
 
 class Machine:
-    """The patterns of a search as one machine.
+    """The patterns of a search as one machine, which native code carries through a tree
+    (``csrc/core/module/match_paths.cpp``).
 
     Args:
         include: What to find.
@@ -111,7 +79,9 @@ class Machine:
     def __init__(
         self, include: Patterns, within: Patterns | None = None, exclude: Patterns | None = None
     ) -> None:
-        self._states: dict[frozenset[_Node], State] = {}
+        self.states: list[State] = []
+        self._nodes: list[frozenset[_Node]] = []
+        self._indices: dict[frozenset[_Node], int] = {}
         self._needs_within = within is not None
         roots = [_trie("include", texts_of(include))]
         if within is not None:
@@ -120,8 +90,8 @@ class Machine:
             roots.append(_trie("exclude", texts_of(exclude), below=True))
         self.start = self._state(_closure(roots))
 
-    def step(self, state: State, name: str, position: int = 0, count: int = 1) -> State | None:
-        """The state behind a child; None if nothing at and below it can match.
+    def step(self, state: int, name: str, position: int, count: int) -> int:
+        """The state behind a child; DEAD if nothing at and below it can match.
 
         Args:
             state: The state of the parent.
@@ -129,53 +99,43 @@ class Machine:
             position: Its place among its siblings.
             count: Their number.
         """
-        if state.positional:
-            return self._state(_next(state.nodes, name, position, count))
-        if name in state.known:
-            return state.known[name]
-        if state.default is not ...:
-            return state.default
-        found = state.known[name] = self._state(_next(state.nodes, name, 0, 1))
+        known, others = self.states[state][3:]
+        if name in known:
+            return known[name]
+        if others != _ASK:
+            return others
+        nodes = self._nodes[state]
+        found = self._state(_next(nodes, name, position, count))
+        if not any(part.kind == "index" for node in nodes for part in node.edges):
+            known[name] = found
         return found
 
-    def _state(self, nodes: frozenset[_Node]) -> State | None:
-        state = self._states.get(nodes)
-        if state is None:
-            roles = {node.role for node in nodes}
-            ends = {node.role for node in nodes if node.accepts}
-            if "include" not in roles or (self._needs_within and "within" not in roles):
-                return None
-            if "exclude" in ends:  # and so is all that is below
-                return None
-            state = self._states[nodes] = self._made(nodes)
-            state.accepts = "include" in ends and (not self._needs_within or "within" in ends)
-        return state
+    def accepts(self, state: int) -> bool:
+        """True if the path that leads to a state matches."""
+        return state != DEAD and self.states[state][0]
 
-    def _made(self, nodes: frozenset[_Node]) -> State:
-        state = State()
-        state.nodes, state.known, state.only, state.tails = nodes, {}, None, ()
-        state.last_names = frozenset()
-        self._states[nodes] = state  # a loop leads back here
-        parts = {part for node in nodes for part in node.edges if part.kind != "deep"}
-        kinds = {part.kind for part in parts}
-        state.loops = any(node.loops for node in nodes)
-        includes = [node for node in nodes if node.role == "include"]
-        state.is_end = not any(node.loops or node.edges for node in includes)
-        state.positional = "index" in kinds
-        state.default = ...
-        if not state.positional and "glob" not in kinds:
-            state.default = self._state(_next(nodes, None, 0, 1))
-            names = [part.value for part in parts if part.kind == "name"]
-            for name in names:
-                state.known[name] = self._state(_next(nodes, name, 0, 1))
-            behind = [after for after in state.known.values() if after is not None]
-            if state.default is None and not state.loops:
-                state.only = names[0] if len(names) == 1 else None
-                if all(after.is_end and after.accepts for after in behind):
-                    state.last_names = frozenset(n for n in names if state.known[n] is not None)
-        if len(nodes) == 1 and state.loops:
-            state.tails = _tails(next(iter(nodes)))
-        return state
+    def _state(self, nodes: frozenset[_Node]) -> int:
+        if nodes in self._indices:
+            return self._indices[nodes]
+        roles = {node.role for node in nodes}
+        ends = {node.role for node in nodes if node.accepts}
+        needed = {"include", "within"} if self._needs_within else {"include"}
+        if not needed <= roles or "exclude" in ends:  # and so is all that is below
+            return DEAD
+        edges = [part for node in nodes for part in node.edges]
+        loops = any(node.loops for node in nodes)
+        is_end = not any(node.loops or node.edges for node in nodes if node.role == "include")
+        must_ask = any(part.kind in ("glob", "index") for part in edges)
+        index = self._indices[nodes] = len(self.states)
+        self._nodes.append(nodes)
+        known: dict[str, int] = {}
+        self.states.append((needed <= ends, is_end, loops, known, _ASK))
+        if not must_ask:
+            names = [part.value for part in edges if part.kind == "name"]
+            known.update((name, self._state(_next(nodes, name, 0, 1))) for name in names)
+            others = self._state(_next(nodes, None, 0, 1))
+            self.states[index] = (needed <= ends, is_end, loops, known, others)
+        return index
 
 
 def _trie(role: str, texts: Iterable[str], below: bool = False) -> _Node:
@@ -233,44 +193,6 @@ def _takes(part: Part, name: str, position: int, count: int) -> bool:
     if isinstance(part.value, int):
         return position == (part.value if part.value >= 0 else part.value + count)
     return position in range(*slice(*part.value).indices(count))
-
-
-def _tails(node: _Node) -> tuple[Tail, ...]:
-    """What may follow a ``**`` up to the end of a path; nothing if a path without it says more."""
-    found: list[Tail] = []
-    waiting: list[tuple[_Node, tuple[Part, ...]]] = [(node, ())]
-    while waiting:
-        at, parts = waiting.pop()
-        if at.accepts and parts:
-            found.append(parts)
-        for part, target in at.edges.items():
-            if part.kind not in ("name", "any", "glob"):
-                return ()
-            waiting.append((target, (*parts, part)))
-    return tuple(found)
-
-
-def tail_text(tail: Tail) -> str:
-    """The end of a path, if it is made of names alone; otherwise nothing."""
-    is_text = all(part.kind == "name" for part in tail)
-    return ".".join(part.value for part in tail) if is_text else ""
-
-
-def tail_regex(tails: Iterable[Tail], start: str) -> re.Pattern[str]:
-    """An expression for the paths that begin with ``start`` and have one of these ends."""
-    texts = [
-        r"\.".join(
-            re.escape(part.value) if part.kind == "name" else part.value.pattern for part in tail
-        )
-        for tail in tails
-    ]
-    return re.compile(f"{re.escape(start)}(?:.*\\.)?(?:{'|'.join(texts)})", re.DOTALL)
-
-
-def tail_needle(tails: tuple[Tail, ...]) -> str:
-    """Some text that is in each path with these ends."""
-    names = [part.value for part in tails[0] if part.kind == "name"] if len(tails) == 1 else []
-    return max(names, key=len, default="")
 
 
 # -- reading patterns ------------------------------------------------------------------------------
@@ -403,9 +325,9 @@ def _regex(glob: str) -> re.Pattern[str]:
             found += re.escape(glob[i + 1 : i + 2])
             i += 2
             continue
-        found += {"*": "[^.]*", "?": "[^.]"}.get(char, re.escape(char))
+        found += {"*": ".*", "?": "."}.get(char, re.escape(char))
         i += 1
-    return re.compile(found)
+    return re.compile(found, re.DOTALL)
 
 
 # -- paths without a tree --------------------------------------------------------------------------
@@ -426,14 +348,12 @@ def matching_paths(patterns: Patterns, paths: Iterable[str]) -> set[str]:
         for name in path.split("."):
             at = at.setdefault(name, {})
     found: set[str] = set()
-    waiting: list[tuple[str, Mapping[str, Any], State | None]] = [("", tree, machine.start)]
+    waiting: list[tuple[str, Mapping[str, Any], int]] = [("", tree, machine.start)]
     while waiting:
         prefix, names, state = waiting.pop()
         for position, (name, below) in enumerate(names.items()):
-            after = state and machine.step(state, name, position, len(names))
-            if after is not None:
-                path = prefix + name
-                if after.accepts:
-                    found.add(path)
-                waiting.append((path + ".", below, after))
+            after = DEAD if state == DEAD else machine.step(state, name, position, len(names))
+            if machine.accepts(after):
+                found.add(prefix + name)
+            waiting.append((f"{prefix}{name}.", below, after))
     return found.intersection(paths)

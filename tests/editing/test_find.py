@@ -12,7 +12,7 @@ from helpers.implementations import needs_torch
 from helpers.small_modules import linear
 
 import modtree as mt
-from modtree._patterns import Machine
+from modtree._patterns import DEAD, Machine
 
 PATTERNS = (
     "layers.*.{up,down}",
@@ -70,9 +70,10 @@ def test_shared_modules_are_found_once_under_the_first_path_that_matches(impl, s
             state, at = machine.start, model
             for name in path.split(".") if path else ():
                 names = list(at._modules)
-                state = state and machine.step(state, name, names.index(name), len(names))
+                if state != DEAD:
+                    state = machine.step(state, name, names.index(name), len(names))
                 at = at._modules[name]
-            if state is not None and state.accepts:
+            if machine.accepts(state):
                 first.setdefault(id(module), (path, module))
         assert list(mt.find(model, pattern)) == list(first.values()), pattern
 

@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from modtree._patterns import Machine, expanded, matching_paths
+from modtree._patterns import DEAD, Machine, expanded, matching_paths
 
 NAMES = ("a", "b", "ab")
 PATHS = [".".join(each) for n in range(5) for each in itertools.product(NAMES, repeat=n)]
@@ -18,8 +18,8 @@ PATHS = [".".join(each) for n in range(5) for each in itertools.product(NAMES, r
 def matches(machine: Machine, path: str) -> bool:
     state = machine.start
     for name in path.split(".") if path else ():
-        state = state and machine.step(state, name)
-    return state is not None and state.accepts
+        state = DEAD if state == DEAD else machine.step(state, name, 0, 1)
+    return machine.accepts(state)
 
 
 def regex(pattern: str) -> re.Pattern[str]:

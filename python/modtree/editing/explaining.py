@@ -16,27 +16,27 @@ __all__ = ["why_no_instance", "why_no_match"]
 _MOST_NAMES = 12
 
 
-def why_no_match(model: Any, patterns: Patterns, kinds: Sequence[str] = ()) -> str:
+def why_no_match(model: Any, patterns: Patterns, tables: Sequence[str] = ()) -> str:
     """Says for each pattern how far it leads, and what there is instead.
 
     Args:
         model: The root.
         patterns: The patterns, none of which matches.
-        kinds: What is looked for beside modules: ``"parameters"``, ``"buffers"``.
+        tables: The registries of what is looked for, if that is not modules.
     """
     found: list[str] = []
     for pattern in texts_of(patterns):
-        reasons = dict.fromkeys(_how_far(model, text, kinds) for text in expanded(pattern))
+        reasons = dict.fromkeys(_how_far(model, text, tables) for text in expanded(pattern))
         found.append(f"{pattern!r}: {' and '.join(reasons)}")
     more = [f"and {len(found) - 3} more patterns"] if len(found) > 3 else []
     return "; ".join(found[:3] + more) or "no pattern was given"
 
 
-def _how_far(model: Any, pattern: str, kinds: Sequence[str]) -> str:
+def _how_far(model: Any, pattern: str, tables: Sequence[str]) -> str:
     """How far a pattern without braces leads."""
     parts = split_parts(pattern)
-    if kinds and modules_that_match(model, Machine(pattern)):
-        name = kinds[0] if len(kinds) == 1 else "tensors"
+    if tables and modules_that_match(model, Machine(pattern)):
+        name = tables[0][1:] if len(tables) == 1 else "tensors"
         return f"modules match; the {name} below them match {pattern + '.**'!r}"
     for stop in range(len(parts) - 1, -1, -1):
         prefix = ".".join(parts[:stop])
@@ -49,7 +49,7 @@ def _how_far(model: Any, pattern: str, kinds: Sequence[str]) -> str:
         names = [
             name
             for _, module in matched
-            for table in ("_modules", *(f"_{kind}" for kind in kinds))
+            for table in ("_modules", *tables)
             for name, value in registry(module, table).items()
             if value is not None
         ]

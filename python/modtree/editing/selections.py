@@ -15,6 +15,8 @@ from modtree.editing.outline import outline
 from modtree.editing.receipts import Receipt
 from modtree.editing.removing import remove
 from modtree.editing.walking import (
+    BUFFERS,
+    PARAMETERS,
     below,
     check_model,
     joined,
@@ -38,7 +40,7 @@ __all__ = [
 
 _Pairs: TypeAlias = list[tuple[str, Any]]
 _Where: TypeAlias = Callable[[str, Any], bool]
-_KINDS = {"parameters": ["parameters"], "buffers": ["buffers"], "all": ["parameters", "buffers"]}
+_KINDS = {"parameters": PARAMETERS, "buffers": BUFFERS, "all": PARAMETERS + BUFFERS}
 _EVERY = ("", "**")
 
 
@@ -225,27 +227,26 @@ class Selection(_Selected):
         """The parameters of these modules and of all below them, without those of modules that
         ``exclude`` or ``-`` left out.
         """
-        return self._tensors(["parameters"])
+        return self._tensors("parameters")
 
     def buffers(self) -> TensorSelection:
         """The buffers of these modules and of all below them, in the same way."""
-        return self._tensors(["buffers"])
+        return self._tensors("buffers")
 
     def _covered(self) -> _Pairs:
         """These modules and all below them, without what was left out of the search."""
         return list(below(self._search(), self._barred()))
 
-    def _tensors(self, kinds: list[str]) -> TensorSelection:
+    def _tensors(self, kind: str) -> TensorSelection:
         def search() -> _Pairs:
             found: dict[int, tuple[str, Any]] = {}
             for path, module in self._covered():
-                for kind in kinds:
-                    for name, leaf in registry(module, f"_{kind}").items():
-                        if leaf is not None:
-                            found.setdefault(id(leaf), (joined(path, name), leaf))
+                for name, leaf in registry(module, f"_{kind}").items():
+                    if leaf is not None:
+                        found.setdefault(id(leaf), (joined(path, name), leaf))
             return list(found.values())
 
-        text = f"{kinds[0]} of {self._text}"
+        text = f"{kind} of {self._text}"
         return TensorSelection(self._model, search, text, self._explained)
 
     # -- changes -----------------------------------------------------------------------------------
@@ -370,7 +371,7 @@ class TensorSelection(_Selected):
 
         Its ``left_over`` has the paths of all other trainable parameters of the model.
         """
-        every = leaves_that_match(self._model, Machine("**"), _KINDS["parameters"])
+        every = leaves_that_match(self._model, Machine("**"))
         return grouped(every, [(self._text, self._search(), options)], None)
 
 
@@ -532,11 +533,11 @@ def param_groups(
             if not len(leaves):
                 raise ValueError(
                     f"param_groups: no parameter matches {key!r}: "
-                    f"{why_no_match(model, key, ['parameters'])}"
+                    f"{why_no_match(model, key, PARAMETERS)}"
                 )
         name = key if isinstance(key, str) else leaves._text
         made.append((name, list(leaves), options))
-    every = leaves_that_match(check_model(model), Machine("**"), ["parameters"])
+    every = leaves_that_match(check_model(model), Machine("**"))
     return grouped(every, made, rest)
 
 

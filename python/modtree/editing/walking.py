@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Walks over a tree by its registries: with the machine of a pattern, or of all places."""
+"""What is in a tree, by its registries: what matches a pattern, what is below, all places."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from modtree import _C
-from modtree._patterns import Machine, State, Tail, tail_needle, tail_regex, tail_text
+from modtree._patterns import Machine
 from modtree.core.foreign import is_module_class
 
 __all__ = [
+    "BUFFERS",
+    "PARAMETERS",
     "Place",
     "below",
     "check_model",
@@ -23,6 +25,11 @@ __all__ = [
     "registry",
     "submodule",
 ]
+
+
+#: Registries of parameters and buffers.
+PARAMETERS = ("_parameters",)
+BUFFERS = ("_buffers",)
 
 
 class Place(NamedTuple):
@@ -91,133 +98,30 @@ def submodule(model: Any, path: str) -> Any:
 
 def modules_that_match(model: Any, machine: Machine) -> list[tuple[str, Any]]:
     """Each module that a machine accepts, once, under the first path that matches."""
-    return _once(_walk(model, machine, "named_modules", None))
+    return _match(model, machine, None)
 
 
-def leaves_that_match(model: Any, machine: Machine, kinds: list[str]) -> list[tuple[str, Any]]:
+def leaves_that_match(
+    model: Any, machine: Machine, tables: tuple[str, ...] = PARAMETERS
+) -> list[tuple[str, Any]]:
     """Each parameter or buffer that a machine accepts, once, under the first path that matches.
 
     Args:
         model: The root.
         machine: The patterns.
-        kinds: ``"parameters"``, ``"buffers"`` or both.
+        tables: The registries that are read.
     """
-
-    def matching(path: str, module: Any, state: State) -> Iterator[tuple[str, Any]]:
-        for kind in kinds:
-            leaves = registry(module, f"_{kind}")
-            for position, (name, leaf) in enumerate(leaves.items()):
-                if leaf is not None:
-                    after = machine.step(state, name, position, len(leaves))
-                    if after is not None and after.accepts:
-                        yield joined(path, name), leaf
-
-    listing = f"named_{kinds[0]}" if len(kinds) == 1 else None
-    return _once(_walk(model, machine, listing, matching))
+    return _match(model, machine, tables)
 
 
-def _once(found: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    """Each object under its first path."""
+def _match(model: Any, machine: Machine, tables: tuple[str, ...] | None) -> list[tuple[str, Any]]:
+    found = _C._match_paths(model, machine.states, machine.start, machine.step, tables)
     if len({id(value) for _, value in found}) == len(found):
         return found
     first: dict[int, tuple[str, Any]] = {}
     for pair in found:
         first.setdefault(id(pair[1]), pair)
     return list(first.values())
-
-
-_Matching: TypeAlias = Callable[[str, Any, State], Iterator[tuple[str, Any]]]
-
-
-def _walk(
-    model: Any, machine: Machine, listing: str | None, matching: _Matching | None
-) -> list[tuple[str, Any]]:
-    """What matches, in the order of ``named_modules``; shared modules several times.
-
-    Args:
-        model: The root.
-        machine: The patterns.
-        listing: The module's own walk, which is native for modules of modtree. It is read instead
-            where paths match by their ends alone.
-        matching: What matches in a module; None for the modules themselves.
-    """
-    found: list[tuple[str, Any]] = []
-    if machine.start is None:
-        return found
-    seen: set[tuple[int, int]] = set()
-    waiting: list[tuple[str, Any, State]] = [("", model, machine.start)]
-    while waiting:
-        path, module, state = waiting.pop()
-        if state.loops:
-            # In the same state, the same modules match below it: only under later paths.
-            if (id(module), id(state)) in seen:
-                continue
-            seen.add((id(module), id(state)))
-        if state.tails and listing:
-            ends = _ends(path, module, state.tails, listing)
-            if ends is not None:
-                found += ends
-                continue
-        if matching is None:
-            if state.accepts:
-                found.append((path, module))
-        elif not state.is_end:
-            found += matching(path, module, state)
-        if state.is_end:
-            continue
-        children = registry(module, "_modules")
-        if not children:
-            continue
-        prefix = f"{path}." if path else ""
-        if state.only is not None:
-            child, after = children.get(state.only), state.known[state.only]
-            if child is not None and after is not None:
-                waiting.append((prefix + state.only, child, after))
-        elif matching is None and state.last_names:
-            names = state.last_names
-            found += [(prefix + n, m) for n, m in children.items() if n in names and m is not None]
-        else:
-            below = list(_below(prefix, children, machine, state))
-            below.reverse()
-            waiting += below
-    return found
-
-
-def _below(
-    prefix: str, children: Mapping[str, Any], machine: Machine, state: State
-) -> Iterator[tuple[str, Any, State]]:
-    """The children that can lead to a match."""
-    if state.default is not ...:
-        get, default = state.known.get, state.default
-        for name, child in children.items():
-            after = get(name, default)
-            if after is not None and child is not None:
-                yield prefix + name, child, after
-        return
-    count = len(children)
-    for position, (name, child) in enumerate(children.items()):
-        after = machine.step(state, name, position, count)
-        if after is not None and child is not None:
-            yield prefix + name, child, after
-
-
-def _ends(
-    path: str, module: Any, tails: tuple[Tail, ...], listing: str
-) -> list[tuple[str, Any]] | None:
-    """What is below a module and has one of these ends; None if its own walk cannot tell."""
-    walk = getattr(module, listing, None)
-    start = f"{path}." if path else ""
-    texts = tuple(filter(None, map(tail_text, tails)))
-    matches, needle = tail_regex(tails, start).fullmatch, tail_needle(tails)
-    try:
-        pairs = walk(prefix=path, remove_duplicate=False)  # type: ignore[misc]
-        if len(texts) == len(tails):  # quicker, and almost exact
-            found = [pair for pair in pairs if pair[0].endswith(texts)]
-        else:
-            found = [pair for pair in pairs if needle in pair[0]]
-    except (RecursionError, TypeError):  # a tree with a cycle; a method of another signature
-        return None
-    return [pair for pair in found if matches(pair[0])]
 
 
 def below(
