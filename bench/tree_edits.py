@@ -42,9 +42,9 @@ def _finds(sides: list[Side]) -> Iterator[Row]:
     yield Row("editing.walk", "`list(m.named_modules())`", "module", count, listed)
     for i, pattern in enumerate(_PATTERNS):
         runs: dict[str, Callable[..., Any]] = {
-            name: (lambda m=m, p=pattern: list(mt.find(m, p))) for name, m in made.items()
+            name: (lambda m=m, p=pattern: mt.find(m, p).modules) for name, m in made.items()
         }
-        title = f"`list(mt.find(m, '{pattern}'))`, the floor is `list(m.named_modules())`"
+        title = f"`mt.find(m, '{pattern}').modules`, the floor is `list(m.named_modules())`"
         floor = listed.get(OURS)
         runs |= {} if floor is None else {FLOOR: floor}
         yield Row(f"editing.find{i}", title, "module", count, runs, budgets=(Budget(2),))

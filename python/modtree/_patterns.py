@@ -32,6 +32,13 @@ class Part(NamedTuple):
     kind: str
     """``"name"``, ``"any"``, ``"glob"``, ``"index"`` or ``"deep"`` (the ``**``)."""
     value: Any = None
+    """The name, the expression of a glob, or the bounds of a slice of positions."""
+
+    def takes(self, name: str) -> bool:
+        """True for a name that a name or a glob matches."""
+        if self.kind == "glob":
+            return self.value.fullmatch(name) is not None
+        return self.kind == "name" and self.value == name
 
 
 _DEEP = Part("deep")
@@ -82,6 +89,8 @@ class Machine:
         self.states: list[State] = []
         self._nodes: list[frozenset[_Node]] = []
         self._indices: dict[frozenset[_Node], int] = {}
+        self._counted: dict[tuple[int, int], tuple[list[tuple[_Node, ...]], bool]] = {}
+        self._behind: dict[tuple[int, str, tuple[_Node, ...]], int] = {}
         self._needs_within = within is not None
         roots = [_trie("include", texts_of(include))]
         if within is not None:
@@ -105,10 +114,30 @@ class Machine:
         if others != _ASK:
             return others
         nodes = self._nodes[state]
-        found = self._state(_next(nodes, name, position, count))
-        if not any(part.kind == "index" for node in nodes for part in node.edges):
-            known[name] = found
-        return found
+        hits, reads_names = self._counted_in(state, count)
+        if not hits:
+            found = known[name] = self._state(_next(nodes, name, ()))
+            return found
+        key = (state, name if reads_names else "", hits[position])
+        if key not in self._behind:
+            self._behind[key] = self._state(_next(nodes, name, hits[position]))
+        return self._behind[key]
+
+    def _counted_in(self, state: int, count: int) -> tuple[list[tuple[_Node, ...]], bool]:
+        """The nodes behind each position among siblings, or nothing if no pattern counts them; and
+        whether one reads their names.
+        """
+        key = (state, count)
+        if key not in self._counted:
+            edges = [edge for node in self._nodes[state] for edge in node.edges.items()]
+            counted = [(part.value, target) for part, target in edges if part.kind == "index"]
+            hits: list[tuple[_Node, ...]] = [()] * count if counted else []
+            for where, target in counted:
+                for position in range(count)[slice(*where)]:
+                    hits[position] += (target,)
+            reads_names = any(part.kind in ("name", "glob") for part, _ in edges)
+            self._counted[key] = hits, reads_names
+        return self._counted[key]
 
     def accepts(self, state: int) -> bool:
         """True if the path that leads to a state matches."""
@@ -132,8 +161,8 @@ class Machine:
         self.states.append((needed <= ends, is_end, loops, known, _ASK))
         if not must_ask:
             names = [part.value for part in edges if part.kind == "name"]
-            known.update((name, self._state(_next(nodes, name, 0, 1))) for name in names)
-            others = self._state(_next(nodes, None, 0, 1))
+            known.update((name, self._state(_next(nodes, name, ()))) for name in names)
+            others = self._state(_next(nodes, None, ()))
             self.states[index] = (needed <= ends, is_end, loops, known, others)
         return index
 
@@ -173,26 +202,20 @@ def _closure(nodes: Iterable[_Node]) -> frozenset[_Node]:
     return frozenset(found)
 
 
-def _next(nodes: frozenset[_Node], name: str | None, position: int, count: int) -> frozenset[_Node]:
-    """The nodes behind a child; of a name that no pattern has, if it is None."""
-    found = {node for node in nodes if node.loops}
+def _next(nodes: frozenset[_Node], name: str | None, hits: Iterable[_Node]) -> frozenset[_Node]:
+    """The nodes behind a child.
+
+    Args:
+        nodes: Those of its parent.
+        name: Its name; None for one that no pattern has.
+        hits: What its position leads to.
+    """
+    found = {*hits, *(node for node in nodes if node.loops)}
     for node in nodes:
         for part, target in node.edges.items():
-            if part.kind == "any" or (name is not None and _takes(part, name, position, count)):
+            if part.kind == "any" or (name is not None and part.takes(name)):
                 found.add(target)
     return _closure(found)
-
-
-def _takes(part: Part, name: str, position: int, count: int) -> bool:
-    if part.kind == "name":
-        return part.value == name
-    if part.kind == "glob":
-        return part.value.fullmatch(name) is not None
-    if part.kind != "index":
-        return False
-    if isinstance(part.value, int):
-        return position == (part.value if part.value >= 0 else part.value + count)
-    return position in range(*slice(*part.value).indices(count))
 
 
 # -- reading patterns ------------------------------------------------------------------------------
@@ -309,10 +332,12 @@ def _part(text: str, pattern: str) -> Iterator[Part]:
                 f"backslash before the bracket makes it part of the name"
             )
         single, *bounds = match.groups()
-        value = int(single) if single else tuple(int(b) if b else None for b in bounds)
-        if isinstance(value, tuple) and value[2] == 0:
+        start, stop, step = (int(bound) if bound else None for bound in bounds)
+        if step == 0:
             raise ValueError(f"{pattern!r}: the step of a slice cannot be zero")
-        yield Part("index", value)
+        if single:
+            start, stop = int(single), int(single) + 1 or None
+        yield Part("index", (start, stop, step))
         index = rest
 
 

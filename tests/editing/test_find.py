@@ -234,3 +234,83 @@ def test_a_search_changes_nothing(impl):
 def test_what_is_not_a_model_is_refused(value):
     with pytest.raises(TypeError, match="expected a module of modtree or torch, got"):
         mt.find(value, "**")
+
+
+class Name(str):
+    """A name whose comparison changes the tree."""
+
+    def __eq__(self, other):
+        Name.on_compare()
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+    on_compare = staticmethod(lambda: None)
+
+
+def test_names_of_a_str_class_whose_comparison_changes_the_tree(impl):
+    model = stacked(impl, 2)
+    model.layers._modules[Name("odd")] = impl.nn.Module()
+    assert mt.find(model, "layers.{odd,0}").paths == ["layers.0", "layers.odd"]
+    Name.on_compare = staticmethod(model.layers._modules.clear)
+    try:
+        for pattern in ("layers.{odd,0}", "**.odd.x", "layers.*.up", "layers[-1]"):
+            try:
+                repr(mt.find(model, pattern))
+            except RuntimeError as error:
+                assert "changed" in str(error)
+    finally:
+        Name.on_compare = staticmethod(lambda: None)
+
+
+def test_keys_that_are_no_names_are_refused(impl):
+    model = impl.nn.Sequential(impl.nn.Module())
+    model._modules[3] = impl.nn.Module()
+    model[0]._parameters[4] = impl.nn.Parameter(impl.lib.ones(1))
+    with pytest.raises(TypeError, match="a registry has the key 3, where names are str"):
+        len(mt.find(model, "*"))
+    with pytest.raises(TypeError, match="a registry has the key 4, where names are str"):
+        len(mt.find_parameters(model, "0.*"))
+    assert mt.find(model, "0").paths == ["0"]
+
+
+def test_registries_of_other_classes(impl):
+    class Table(dict):
+        def items(self):
+            return [*super().items()][::-1]
+
+    model = stacked(impl, 2)
+    model._modules = Table(model._modules)
+    assert mt.find(model, "**.{up,head}").paths == [name for name, _ in model.named_modules()
+                                                    if name.endswith(("up", "head"))]  # fmt: skip
+    assert mt.find(model, "*").paths == ["head", "layers"]
+
+
+def test_a_module_without_its_registries_is_empty(impl):
+    model = impl.nn.Sequential(impl.nn.Module.__new__(impl.nn.Module))
+    model._modules["1"] = impl.nn.Module()
+    assert mt.find(model, "**").paths == ["0", "1"]
+    assert mt.find_parameters(model, "**").paths == []
+
+
+def test_a_very_deep_chain(impl):
+    deepest = at = impl.nn.Module()
+    for _ in range(5_000):
+        above = impl.nn.Module()
+        above.c = at
+        at = above
+    deepest.w = impl.nn.Parameter(impl.lib.ones(1))
+    assert mt.find_parameters(at, "**.w").paths == [".".join(["c"] * 5_000 + ["w"])]
+    assert mt.find(at, "**", where=lambda path, m: not m._modules).one() is deepest
+    with mt.find(at, "**", where=lambda path, m: not m._modules).replace(impl.nn.Module):
+        pass
+
+
+def test_searches_keep_nothing_alive(impl, gc_tester):
+    def searched():
+        model = stacked(impl, 2)
+        model.layers[0].shared = model.head
+        found = mt.find(model, "**.{up,head}")
+        assert len(found) == 3 and mt.find_parameters(model, "**")
+        return model
+
+    gc_tester(searched)

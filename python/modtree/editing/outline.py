@@ -83,7 +83,8 @@ def _write(root: _Branch, level: int, keys: dict[int, int], lines: list[str]) ->
         first, last = group[0], group[-1]
         label = first.name
         if len(group) > 1:
-            label = f"{first.name}-{_NUMBERED.fullmatch(last.name)[2]} x {len(group)}"  # type: ignore[index]
+            number = last.name[len(first.name.rstrip("0123456789")) :]
+            label = f"{first.name}-{number} x {len(group)}"
         mark = _MARK if first.is_selected else ""
         lines.append(f"{'  ' * level}{label}: {first.text}{mark}")
         waiting += [(level + 1, group) for group in reversed(_groups(first, keys))]

@@ -3,17 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from modtree._patterns import Machine, Patterns, texts_of
 from modtree.core.families import family_of
 from modtree.editing import replacing, setting
 from modtree.editing.explaining import why_no_instance, why_no_match
 from modtree.editing.grouping import ParamGroups, grouped
-from modtree.editing.outline import outline
 from modtree.editing.receipts import Receipt
 from modtree.editing.removing import remove
+from modtree.editing.selected import Pairs, Selected
 from modtree.editing.walking import (
     BUFFERS,
     PARAMETERS,
@@ -25,9 +25,6 @@ from modtree.editing.walking import (
     registry,
 )
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
 __all__ = [
     "Selection",
     "TensorSelection",
@@ -38,125 +35,12 @@ __all__ = [
     "selected",
 ]
 
-_Pairs: TypeAlias = list[tuple[str, Any]]
 _Where: TypeAlias = Callable[[str, Any], bool]
 _KINDS = {"parameters": PARAMETERS, "buffers": BUFFERS, "all": PARAMETERS + BUFFERS}
 _EVERY = ("", "**")
 
 
-class _Selected:
-    """What modules and tensors that were found have in common. Each use searches again."""
-
-    _what: str
-
-    def __init__(
-        self,
-        model: Any,
-        search: Callable[[], _Pairs],
-        text: str,
-        why_empty: Callable[[], str] | None = None,
-    ) -> None:
-        self._model = model
-        self._search = search
-        self._text = text
-        self._why_empty = why_empty
-
-    def _derived(self, search: Callable[[], _Pairs], text: str) -> Self:
-        return type(self)(self._model, search, text)
-
-    @property
-    def paths(self) -> list[str]:
-        """The paths, in the order of the tree."""
-        return [path for path, _ in self._search()]
-
-    def __iter__(self) -> Iterator[tuple[str, Any]]:
-        return iter(self._search())
-
-    def __len__(self) -> int:
-        return len(self._search())
-
-    def __contains__(self, item: Any) -> bool:
-        """True for a path or an object that is selected."""
-        is_path = isinstance(item, str)
-        return any(path == item if is_path else value is item for path, value in self._search())
-
-    def first(self) -> Any:
-        """The first object.
-
-        Raises:
-            LookupError: Nothing is selected.
-        """
-        for _, value in self._search():
-            return value
-        raise LookupError(f"{self._text}: nothing is selected: {self._explained()}")
-
-    def one(self) -> Any:
-        """The only object.
-
-        Raises:
-            LookupError: None is selected, or several, which the message lists.
-        """
-        found = self._search()
-        if len(found) == 1:
-            return found[0][1]
-        if not found:
-            return self.first()
-        paths = ", ".join(path or "the model itself" for path, _ in found[:8])
-        more = f" and {len(found) - 8} more" if len(found) > 8 else ""
-        raise LookupError(
-            f"{self._text}: expected one {self._what}, got {len(found)}: {paths}{more}"
-        )
-
-    def _explained(self) -> str:
-        return self._why_empty() if self._why_empty is not None else "no search is left in it"
-
-    def __and__(self, other: Self) -> Self:
-        def search() -> _Pairs:
-            theirs = other._ids()
-            return [pair for pair in self._search() if id(pair[1]) in theirs]
-
-        return self._combined(other, "&", search)
-
-    def __sub__(self, other: Self) -> Self:
-        def search() -> _Pairs:
-            theirs = other._ids()
-            return [pair for pair in self._search() if id(pair[1]) not in theirs]
-
-        return self._combined(other, "-", search)
-
-    def __or__(self, other: Self) -> Self:
-        def search() -> _Pairs:
-            both = {id(value): (path, value) for path, value in other._search()}
-            both.update((id(value), (path, value)) for path, value in self._search())
-            order = {key: i for i, key in enumerate(self._order())}
-            return sorted(both.values(), key=lambda pair: order[id(pair[1])])
-
-        return self._combined(other, "|", search)
-
-    def _ids(self) -> set[int]:
-        return {id(value) for _, value in self._search()}
-
-    def _order(self) -> Iterable[int]:
-        """The ids of all that could be selected, in the order of the tree."""
-        raise NotImplementedError
-
-    def _combined(self, other: Any, sign: str, search: Callable[[], _Pairs]) -> Any:
-        if type(other) is not type(self):
-            return NotImplemented
-        if other._model is not self._model:
-            raise ValueError("the two selections are of different models")
-        return self._derived(search, f"({self._text} {sign} {other._text})")
-
-    def __repr__(self) -> str:
-        found = self._search()
-        number = f"{len(found)} {self._what}{'' if len(found) == 1 else 's'}"
-        head = f"{number} of {type(self._model).__name__}: {self._text}"
-        if not found:
-            return f"{head}\n  {self._explained()}"
-        return "\n".join([head, *(f"  {line}" for line in outline(self._model, found))])
-
-
-class Selection(_Selected):
+class Selection(Selected):
     """Modules of a tree, as :func:`find` found them.
 
     Each use searches again, so that a selection is of the tree as it is. ``&``, ``|`` and ``-``
@@ -176,12 +60,12 @@ class Selection(_Selected):
     def _order(self) -> Iterable[int]:
         return [id(module) for _, module in modules_that_match(self._model, Machine(_EVERY))]
 
-    def _derived(self, search: Callable[[], _Pairs], text: str) -> Selection:
+    def _derived(self, search: Callable[[], Pairs], text: str) -> Selection:
         made = type(self)(self._model, search, text)
         made._note, made._barred = self._note, self._barred
         return made
 
-    def _combined(self, other: Any, sign: str, search: Callable[[], _Pairs]) -> Any:
+    def _combined(self, other: Any, sign: str, search: Callable[[], Pairs]) -> Any:
         def barred() -> set[int]:
             left_out = self._barred() | (other._ids() if sign == "-" else other._barred())
             if sign == "|":  # what one of them left out, the other one may have
@@ -196,7 +80,7 @@ class Selection(_Selected):
     def parents(self) -> Selection:
         """The modules that hold these directly."""
 
-        def search() -> _Pairs:
+        def search() -> Pairs:
             wanted = self._ids()
             every = modules_that_match(self._model, Machine(_EVERY))
             return [
@@ -210,7 +94,7 @@ class Selection(_Selected):
     def children(self) -> Selection:
         """The modules directly below these."""
 
-        def search() -> _Pairs:
+        def search() -> Pairs:
             pairs = [
                 (joined(path, name), child)
                 for path, module in self._search()
@@ -233,12 +117,12 @@ class Selection(_Selected):
         """The buffers of these modules and of all below them, in the same way."""
         return self._tensors("buffers")
 
-    def _covered(self) -> _Pairs:
+    def _covered(self) -> Pairs:
         """These modules and all below them, without what was left out of the search."""
         return list(below(self._search(), self._barred()))
 
     def _tensors(self, kind: str) -> TensorSelection:
-        def search() -> _Pairs:
+        def search() -> Pairs:
             found: dict[int, tuple[str, Any]] = {}
             for path, module in self._covered():
                 for name, leaf in registry(module, f"_{kind}").items():
@@ -336,7 +220,7 @@ class Selection(_Selected):
         return receipt
 
 
-class TensorSelection(_Selected):
+class TensorSelection(Selected):
     """Parameters and buffers of a tree, as :func:`find_parameters` found them."""
 
     _what = "tensor"
@@ -415,7 +299,7 @@ def find(
     machines = [Machine(patterns, within, exclude)] if patterns else []
     every = Machine(_EVERY, within, exclude) if classes else None
 
-    def search(filtered: bool = True) -> _Pairs:
+    def search(filtered: bool = True) -> Pairs:
         found = [pair for machine in machines for pair in modules_that_match(model, machine)]
         if every is not None:
             accepted = {id(module) for _, module in found}
@@ -478,7 +362,7 @@ def find_parameters(
     patterns = texts_of(what)
     machine = Machine(patterns, within, exclude)
 
-    def search(filtered: bool = True) -> _Pairs:
+    def search(filtered: bool = True) -> Pairs:
         found = leaves_that_match(model, machine, _KINDS[kind])
         if where is not None and filtered:
             found = [pair for pair in found if where(*pair)]
