@@ -293,6 +293,26 @@ def test_keys_of_a_replaced_module_that_is_smaller_or_larger(impl):
     assert receipt("0.weight") == receipt.inverse("0.weight") == "0.weight"
 
 
+def test_keys_under_all_paths_of_a_shared_module(impl):
+    model = stacked(impl, 2)
+    model.layers[1] = model.layers[0]
+    model.again = model.layers
+    keys = list(model.state_dict())
+    edit = mt.edit(model)
+    for change in (
+        lambda: edit.wrap("**.up", lambda module: impl.nn.Sequential(module)),
+        lambda: edit.rename("layers.0.down", "out"),
+        lambda: edit.insert("layers.0.more", linear(impl)),
+        lambda: edit.remove("layers.0.act"),
+    ):
+        receipt = change()
+        new = list(model.state_dict())
+        assert [receipt(key) for key in keys] == [k for k in new if receipt.inverse(k) is not None]
+        assert [receipt.inverse(receipt(key)) for key in keys] == keys
+        receipt.undo()
+        assert list(model.state_dict()) == keys
+
+
 @pytest.mark.parametrize("seed", range(25))
 def test_random_edits_are_undone_exactly(impl, seed):
     rng = random.Random(seed)

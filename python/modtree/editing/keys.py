@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from modtree.editing.walking import below, joined, registry
 
-__all__ = ["KeyRules", "MovedKeys", "ReplacedKeys", "entries_of", "path_below"]
+__all__ = ["AliasedKeys", "KeyRules", "MovedKeys", "ReplacedKeys", "entries_of", "path_below"]
 
 
 class KeyRules(Protocol):
@@ -147,6 +147,37 @@ class MovedKeys:
 
     def backward(self, key: str) -> str | None:
         return _moved(key, self._back)
+
+
+class AliasedKeys:
+    """The keys of a change where modules hang at several places: what became of a key under the
+    first path of a module became of those under the others too.
+
+    Args:
+        rules: What became of keys under first paths.
+        aliases: The further paths, and the first one of each.
+    """
+
+    def __init__(self, rules: KeyRules, aliases: Mapping[str, str]) -> None:
+        self._rules, self._aliases = rules, aliases
+
+    def forward(self, key: str) -> str | None:
+        return self._follow(key, self._rules.forward)
+
+    def backward(self, key: str) -> str | None:
+        return self._follow(key, self._rules.backward)
+
+    def _follow(self, key: str, follow: Callable[[str], str | None]) -> str | None:
+        new = follow(key)
+        cut = key.rfind(".")
+        while new == key and cut >= 0:
+            first = self._aliases.get(key[:cut])
+            if first is not None:
+                new = self._follow(first + key[cut:], follow)
+                if new is not None and new.startswith(f"{first}."):
+                    new = key[:cut] + new[len(first) :]
+            cut = key.rfind(".", 0, cut)
+        return new
 
 
 def _moved(key: str, paths: Mapping[str, str | None]) -> str | None:

@@ -11,7 +11,7 @@ from modtree.core.foreign import is_module_class
 from modtree.editing.keys import ReplacedKeys, path_below
 from modtree.editing.receipts import TABLES, Change, Receipt, fill, put, recording
 from modtree.editing.removing import is_numbered, renumber, take_out
-from modtree.editing.walking import describe, is_module, joined, registry, submodule
+from modtree.editing.walking import describe, is_module, joined, places_of, registry, submodule
 from modtree.editing.wrappers import refuse_graph_target
 
 __all__ = ["Tie", "insert", "move", "rename", "share", "tie_report"]
@@ -118,7 +118,7 @@ def insert(model: Any, path: str, module: Any, *, before: str | None = None) -> 
         before: The sibling in front of which it is registered; None for the end.
     """
     parent, parent_path, name = _split(model, path)
-    with recording(model) as record:
+    with recording(model, places_of(model).aliases) as record:
         record.touch(parent, parent_path)
         if is_numbered(parent):
             refuse_graph_target(model, path)
@@ -138,7 +138,7 @@ def rename(model: Any, path: str, name: str) -> Receipt:
             f"{path!r} is in a list, whose children are numbered; move() changes their order"
         )
     refuse_graph_target(model, path)
-    with recording(model) as record:
+    with recording(model, places_of(model).aliases) as record:
         record.touch(slot.parent, slot.parent_path)
         table = registry(slot.parent, slot.table)
         fill(table, {name if old == slot.name else old: v for old, v in table.items()})
@@ -162,7 +162,7 @@ def move(model: Any, path: str, to: str) -> Receipt:
     slot = _slot(model, path)
     parent, parent_path, name = _split(model, to)
     refuse_graph_target(model, path)
-    with recording(model) as record:
+    with recording(model, places_of(model).aliases) as record:
         record.touch(slot.parent, slot.parent_path)
         record.touch(parent, parent_path)
         if slot.table == "_modules":
@@ -197,7 +197,7 @@ def share(model: Any, path: str, to: str) -> Receipt:
             f"{path!r} is a {_KINDS[slot.table]}, and {to!r} is a {_KINDS[target.table]}"
         )
     keys = ReplacedKeys()
-    with recording(model) as record:
+    with recording(model, places_of(model).aliases) as record:
         record.touch(target.parent, target.parent_path)
         if slot.table == "_modules":
             if path_below(slot.value, target.parent) is not None:

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, NamedTuple, Protocol
 
 from modtree.core.undo import undone_on_error
-from modtree.editing.keys import KeyRules, MovedKeys
+from modtree.editing.keys import AliasedKeys, KeyRules, MovedKeys
 from modtree.editing.walking import describe, joined, registry
 from modtree.editing.wrappers import warn_of_wrappers
 
@@ -238,8 +238,9 @@ def fill(table: Any, contents: dict[str, Any]) -> None:
 class Recording:
     """A change that is being made: whatever it touches is noted first, and put back on an error."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, aliases: Mapping[str, str]) -> None:
         self.model = model
+        self._aliases = aliases
         self.changes: list[Change] = []
         self.moves_parameters: list[str] = []
         self._touched: dict[int, _Tables] = {}
@@ -274,14 +275,21 @@ class Recording:
             slots = [step.slots() for step in steps]
             before = [pair for old, _ in slots for pair in old]
             rules = MovedKeys(before, [pair for _, new in slots for pair in new])
+        if self._aliases:
+            rules = AliasedKeys(rules, self._aliases)
         warn_of_wrappers(self.model, self.moves_parameters)
         return Receipt(self.changes, steps, [rules])
 
 
 @contextmanager
-def recording(model: Any) -> Iterator[Recording]:
-    """A block that changes a tree: all of it, or, if it raises, nothing."""
-    record = Recording(model)
+def recording(model: Any, aliases: Mapping[str, str]) -> Iterator[Recording]:
+    """A block that changes a tree: all of it, or, if it raises, nothing.
+
+    Args:
+        model: The root.
+        aliases: The further paths of modules that hang at several places.
+    """
+    record = Recording(model, aliases)
     with record._kept:
         yield record
 

@@ -50,10 +50,10 @@ def remove(model: Any, members: Sequence[tuple[str, Any]]) -> Receipt:
     paths = {id(module): path for path, module in members}
     if id(model) in paths:
         raise ValueError(f"the model itself ({type(model).__name__}) cannot be removed from itself")
-    places, order = places_of(model, paths)
-    with recording(model) as record:
-        for key in order:
-            for place in places[key]:
+    places = places_of(model, paths)
+    with recording(model, places.aliases) as record:
+        for key in places.order:
+            for place in places.of[key]:
                 refuse_graph_target(model, place.path)
                 _remove_one(record, place.parent, place.path, key)
         return record.receipt()

@@ -82,10 +82,10 @@ def replace(
             f"object in its variable, or leave it out with exclude or a pattern such as '**'"
         )
     modules = {id(module): module for _, module in members}
-    places, order = places_of(model, modules)
+    places = places_of(model, modules)
     keys = ReplacedKeys()
-    with recording(model) as record:
-        for key in order:
+    with recording(model, places.aliases) as record:
+        for key in places.order:
             path, module = paths[key], modules[key]
             new = make(path, module)
             if new is module:
@@ -93,7 +93,7 @@ def replace(
             _check(path, new)
             if like:
                 _make_like(new, module)
-            for place in places[key]:
+            for place in places.of[key]:
                 if registry(place.parent, "_modules").get(place.name) is not module:
                     raise RuntimeError(
                         f"{describe(place.path)} was changed while modules were replaced; the "

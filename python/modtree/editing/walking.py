@@ -14,6 +14,7 @@ __all__ = [
     "BUFFERS",
     "PARAMETERS",
     "Place",
+    "Places",
     "below",
     "check_model",
     "describe",
@@ -145,16 +146,27 @@ def below(
                 waiting += [pair for pair in reversed(inner) if id(pair[1]) not in barred]
 
 
-def places_of(model: Any, wanted: Collection[int]) -> tuple[dict[int, list[Place]], list[int]]:
-    """The places of modules of a tree, and the order in which each follows all that is below it.
+class Places(NamedTuple):
+    """Where modules hang in a tree."""
+
+    of: dict[int, list[Place]]
+    """By the ``id`` of a module; the parents under their first path."""
+    order: list[int]
+    """The ids, each behind those of the modules below it."""
+    aliases: dict[str, str]
+    """The further paths of modules with children, and the first one of each."""
+
+
+def places_of(model: Any, wanted: Collection[int] = ()) -> Places:
+    """The places of modules of a tree.
 
     Args:
         model: The root.
-        wanted: The ids of the modules. Places, and the order, are by id too.
+        wanted: The ids of the modules.
     """
     places: dict[int, list[Place]] = {key: [] for key in wanted}
-    order: list[int] = []
-    seen = {id(model)}
+    found = Places(places, [], {})
+    first = {id(model): ""}
     open_: list[tuple[str, Any, Iterator[tuple[str, Any]]]] = [("", model, _children(model))]
     while open_:
         path, parent, rest = open_[-1]
@@ -162,19 +174,22 @@ def places_of(model: Any, wanted: Collection[int]) -> tuple[dict[int, list[Place
             key = id(child)
             if key in places:
                 places[key].append(Place(parent, name, joined(path, name)))
-            if key in seen:
+            if key in first:
+                if first[key]:
+                    found.aliases[joined(path, name)] = first[key]
                 continue
-            seen.add(key)
-            if registry(child, "_modules"):
-                open_.append((joined(path, name), child, _children(child)))
+            has_children = bool(registry(child, "_modules"))
+            first[key] = joined(path, name)
+            if has_children:
+                open_.append((first[key], child, _children(child)))
                 break
             if key in places:
-                order.append(key)
+                found.order.append(key)
         else:
             open_.pop()
             if id(parent) in places:
-                order.append(id(parent))
-    return places, order
+                found.order.append(id(parent))
+    return found
 
 
 def _children(module: Any) -> Iterator[tuple[str, Any]]:
