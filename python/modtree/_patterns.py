@@ -118,9 +118,10 @@ class Machine:
         if not hits:
             found = known[name] = self._state(_next(nodes, name, ()))
             return found
-        key = (state, name if reads_names else "", hits[position])
+        here = hits[position] if position < count else ()  # a registry may give more than it says
+        key = (state, name if reads_names else "", here)
         if key not in self._behind:
-            self._behind[key] = self._state(_next(nodes, name, hits[position]))
+            self._behind[key] = self._state(_next(nodes, name, here))
         return self._behind[key]
 
     def _counted_in(self, state: int, count: int) -> tuple[list[tuple[_Node, ...]], bool]:

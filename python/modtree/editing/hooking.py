@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from modtree.core.families import family_of
-from modtree.editing.walking import describe
+from modtree.editing.walking import describe, is_scripted
 
 __all__ = ["Hook", "attach", "map_tensors", "refuse_scripted", "run_eagerly"]
 
@@ -76,7 +76,7 @@ def attach(
 
 def refuse_scripted(path: str, module: Any) -> None:
     """Raises TypeError for a scripted module: its calls do not pass through Python."""
-    if any(cls.__module__.startswith("torch.jit") for cls in type(module).__mro__):
+    if is_scripted(module):
         raise TypeError(
             f"{describe(path)} is a scripted module ({type(module).__name__}), whose calls do not "
             f"run hooks: observe the model before torch.jit.script or torch.jit.trace"

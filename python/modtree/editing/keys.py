@@ -129,18 +129,19 @@ class MovedKeys:
     """
 
     def __init__(self, before: Sequence[tuple[str, Any]], after: Sequence[tuple[str, Any]]) -> None:
-        now = dict(after)
-        rest = [(path, value) for path, value in before if now.get(path) is not value]
-        kept = {path for path, value in before if now.get(path) is value}
-        free = [(path, value) for path, value in after if path not in kept]
+        now, was = dict(after), dict(before)
+        came = [(path, value) for path, value in after if was.get(path) is not value]
+        places: dict[int, list[str]] = {}
+        for path, value in reversed(came):
+            places.setdefault(id(value), []).append(path)
         self._there: dict[str, str | None] = {}
-        self._back: dict[str, str | None] = {path: None for path, _ in free}
-        for path, value in rest:
-            target = next((to for to, moved in free if moved is value), None)
-            self._there[path] = target
-            if target is not None:
-                self._back[target] = path
-                free.remove((target, value))
+        self._back: dict[str, str | None] = {path: None for path, _ in came}
+        for path, value in before:
+            if now.get(path) is not value:
+                rest = places.get(id(value))
+                target = self._there[path] = rest.pop() if rest else None
+                if target is not None:
+                    self._back[target] = path
 
     def forward(self, key: str) -> str | None:
         return _moved(key, self._there)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from modtree.core.undo import undone_on_error
 from modtree.editing.keys import AliasedKeys, KeyRules, MovedKeys
-from modtree.editing.walking import describe, joined, registry
+from modtree.editing.walking import describe, is_scripted, joined, registry
 from modtree.editing.wrappers import warn_of_wrappers
 
 __all__ = ["TABLES", "Change", "Receipt", "Recording", "Step", "fill", "put", "recording"]
@@ -254,7 +254,7 @@ class Recording:
         """
         if id(module) in self._touched:
             return
-        if any(cls.__module__.startswith("torch.jit") for cls in type(module).__mro__):
+        if is_scripted(module):
             raise TypeError(
                 f"{describe(path)} is a scripted module ({type(module).__name__}), whose tree is "
                 f"compiled: change the model before torch.jit.script or torch.jit.trace"

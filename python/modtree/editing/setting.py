@@ -68,7 +68,7 @@ class _Mode:
     def __init__(self, path: str, module: Any, mode: bool, frozen: bool) -> None:
         self.path, self._module = path, module
         self.before, self._mode = module.training, mode
-        self._own = vars(module).get("train")
+        self._own = vars(module).get("train") if frozen else None
         self._frozen = frozen
 
     def kept_on_error(self) -> AbstractContextManager[None]:

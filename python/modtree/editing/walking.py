@@ -19,6 +19,7 @@ __all__ = [
     "check_model",
     "describe",
     "is_module",
+    "is_scripted",
     "joined",
     "leaves_that_match",
     "modules_that_match",
@@ -44,6 +45,11 @@ class Place(NamedTuple):
 def is_module(value: Any) -> bool:
     """True for modules of modtree and of torch."""
     return isinstance(value, _C.ModuleBase) or is_module_class(type(value))
+
+
+def is_scripted(module: Any) -> bool:
+    """True for modules of torch.jit, whose tree and calls are compiled."""
+    return any(cls.__module__.startswith("torch.jit") for cls in type(module).__mro__)
 
 
 def check_model(model: Any) -> Any:
