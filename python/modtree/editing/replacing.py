@@ -10,6 +10,7 @@ from modtree.core.families import family_of
 from modtree.editing.keys import ReplacedKeys, path_below
 from modtree.editing.receipts import Change, Receipt, put, recording
 from modtree.editing.walking import describe, is_module, places_of, registry
+from modtree.editing.wrappers import refuse_compiled
 
 __all__ = ["Maker", "maker_of", "only_child", "replace"]
 
@@ -99,6 +100,7 @@ def replace(
                         f"{describe(place.path)} was changed while modules were replaced; the "
                         f"function must return the new module and leave the tree alone"
                     )
+                refuse_compiled(place.parent, place.name, place.path)
                 record.touch(place.parent, place.path.rpartition(".")[0])
                 put(place.parent, place.name, new, place.path)
                 if keys.add(place.path, module, new):

@@ -10,7 +10,7 @@ from typing import Any
 
 from modtree.editing.walking import describe, registry
 
-__all__ = ["refuse_graph_target", "warn_of_wrappers"]
+__all__ = ["refuse_compiled", "refuse_graph_target", "warn_of_wrappers"]
 
 #: Classes of torch that noted the parameters below them when they were made.
 _NOTE_PARAMETERS = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule")
@@ -42,6 +42,20 @@ def warn_of_wrappers(model: Any, paths: Iterable[str]) -> None:
             if at is None:
                 break
             before = f"{before}.{name}" if before else name
+
+
+def refuse_compiled(parent: Any, name: str, path: str) -> None:
+    """Checks that a place is not that of the module which torch.compile was given: the compiled
+    code would go on with the old one.
+
+    Raises:
+        ValueError: It is.
+    """
+    if name == "_orig_mod" and "OptimizedModule" in {cls.__name__ for cls in type(parent).__mro__}:
+        raise ValueError(
+            f"{path!r} is the module that torch.compile was given, whose call is compiled: compile "
+            f"another module, or change what is below it"
+        )
 
 
 def refuse_graph_target(model: Any, path: str) -> None:

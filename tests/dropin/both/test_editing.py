@@ -94,6 +94,14 @@ def test_hooks_run_on_a_compiled_model_and_its_code_is_used_again():
     assert same(compiled(X), y) and counter.frame_count == 1
 
 
+def test_the_module_inside_a_compiled_wrapper_cannot_be_replaced():
+    compiled = torch.compile(Net(), backend="eager")
+    with pytest.raises(ValueError, match="'_orig_mod' is the module that torch.compile was given"):
+        mt.find(compiled, Net).replace(nn.Identity)
+    with pytest.raises(ValueError, match="the model itself .* cannot be replaced"):
+        mt.find(compiled, "").replace(nn.Identity)
+
+
 def test_export_is_of_the_changed_tree():
     net = Net()
     with mt.find(net, nn.ReLU).replace(nn.Tanh):
