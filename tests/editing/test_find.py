@@ -12,6 +12,7 @@ from helpers.implementations import needs_torch
 from helpers.small_modules import linear
 
 import modtree as mt
+from modtree import _C
 from modtree._patterns import DEAD, Machine
 
 PATTERNS = (
@@ -271,6 +272,38 @@ def test_keys_that_are_no_names_are_refused(impl):
     with pytest.raises(TypeError, match="a registry has the key 4, where names are str"):
         len(mt.find_parameters(model, "0.*"))
     assert mt.find(model, "0").paths == ["0"]
+
+
+@pytest.mark.parametrize(
+    ("states", "start", "ask", "tables"),
+    [
+        ([], 0, None, None),
+        ([(1, 2)], 0, None, None),
+        ([(True, False, False, {"0": 7}, -1)], 0, None, None),
+        ([(True, False, False, {"0": "x"}, -1)], 0, None, None),
+        ([(True, False, False, {}, -2)], 0, None, None),
+        ([(True, False, False, {}, -2)], 0, lambda *args: "x", None),
+        ([(True, False, True, {}, 0)], 10**12, None, None),
+        ([(True, False, True, {}, 0)], 0, None, ("_buffers", 3)),
+        ((1,), 0, None, None),
+    ],
+)
+def test_the_native_walk_refuses_what_is_not_a_machine(states, start, ask, tables):
+    with pytest.raises(TypeError):
+        _C._match_paths(mt.nn.Sequential(mt.nn.ReLU()), states, start, ask, tables)
+
+
+def test_a_registry_that_is_emptied_while_it_is_read(impl):
+    model = impl.nn.Sequential(impl.nn.Module(), impl.nn.Module())
+    states = [(True, False, False, {}, -2)]
+
+    def ask(*args):
+        states.clear()
+        model._modules.clear()
+        return 0
+
+    with pytest.raises(RuntimeError, match="changed size during iteration"):
+        _C._match_paths(model, states, 0, ask, None)
 
 
 def test_registries_of_other_classes(impl):

@@ -77,6 +77,9 @@ public:
     }
     for (Py_ssize_t i = 0; !finds_modules_ && i < PyTuple_GET_SIZE(tables.ptr()); ++i) {
       PyObject *table = PyTuple_GET_ITEM(tables.ptr(), i);
+      if (!PyUnicode_Check(table)) {
+        refuse();
+      }
       tables_.push_back(py::reinterpret_borrow<py::object>(table));
     }
   }
