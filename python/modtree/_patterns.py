@@ -75,7 +75,7 @@ _ASK = -2  # the state behind a name must be computed
 
 class Machine:
     """The patterns of a search as one machine, which native code carries through a tree
-    (``csrc/core/module/match_paths.cpp``).
+    (``csrc/core/module/walk/match_paths.cpp``).
 
     Args:
         include: What to find.

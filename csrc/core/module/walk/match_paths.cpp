@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "module/match_paths.h"
+#include "module/walk/match_paths.h"
 
 #include <deque>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
+#include "module/attributes/registry_items.h"
 #include "module/object.h"
-#include "module/registry_items.h"
 #include "python/call.h"
 #include "python/interned.h"
 #include "python/signals.h"
