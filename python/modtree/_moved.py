@@ -15,6 +15,10 @@ __all__ = ["MOVED"]
 #: Old name of a module or package -> its name now; the longest that fits decides.
 MOVED = {
     "modtree._checkpoint": "modtree.files.checkpoint",
+    "modtree._checkpoint.safetensors_header": "modtree.files.safetensors.header",
+    "modtree._checkpoint.safetensors_reader": "modtree.files.safetensors.reader",
+    "modtree._checkpoint.safetensors_writer": "modtree.files.safetensors.writer",
+    "modtree._checkpoint.torch_reader": "modtree.files.torch.checkpoint",
     "modtree._inspection": "modtree.inspection",
     "modtree._inspection.diff": "modtree.inspection.comparison",
     "modtree._inspection.diff_result": "modtree.inspection.comparison.result",
@@ -23,6 +27,9 @@ MOVED = {
     "modtree._module.parameter": "modtree._tensor.parameter",
     "modtree._module.uninitialized": "modtree._tensor.uninitialized",
     "modtree._serialization": "modtree.files.pickled",
+    "modtree._serialization.archive": "modtree.files.torch.archive",
+    "modtree._serialization.torch_archive": "modtree.files.torch.load",
+    "modtree._serialization.torch_storages": "modtree.files.torch.storages",
     "modtree._tensor.handles": "modtree.core.handles",
     "modtree.families.base": "modtree.core.family",
     "modtree.families.module_tap": "modtree._tensor.module_tap",

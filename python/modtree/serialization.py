@@ -12,11 +12,11 @@ from modtree import _imports
 from modtree._tensor.devices import as_device
 from modtree.core.families import family_of
 from modtree.files.checkpoint.atomic import atomic_file
-from modtree.files.pickled.torch_archive import load_archive
-from modtree.files.pickled.torch_leaves import load_pickle
-from modtree.files.pickled.torch_old import HEAD, begins_old, load_old
-from modtree.files.pickled.torch_writer import prepared
 from modtree.files.pickled.unpickle import UnpicklingError
+from modtree.files.torch.leaves import load_pickle
+from modtree.files.torch.load import load_archive
+from modtree.files.torch.old import HEAD, begins_old, load_old
+from modtree.files.torch.writer import prepared
 
 if TYPE_CHECKING:
     from modtree.types import FileLike

@@ -21,7 +21,7 @@ LAYERS = (
     ("families", "families.torch"),
     ("dropin",),
     ("editing",),
-    ("files.checkpoint",),
+    ("files.checkpoint", "files.safetensors"),
     ("inspection",),
     ("checkpoints", "families.exchange"),
     # what operations on NumPy tensors stand on
@@ -58,9 +58,8 @@ LAYERS = (
     # files as tensors of modtree, and pickles
     (
         "files.checkpoint.load",
-        "files.checkpoint.torch_contents",
-        "files.checkpoint.torch_reader",
         "files.pickled",
+        "files.torch",
     ),
     (
         "amp",

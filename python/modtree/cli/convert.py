@@ -16,7 +16,7 @@ from modtree.core.loading.rename import rename_function
 from modtree.files.checkpoint.base import CheckpointError
 from modtree.files.checkpoint.convert import convert
 from modtree.files.checkpoint.reader import Checkpoint, open_checkpoint
-from modtree.files.checkpoint.torch_reader import TorchCheckpoint
+from modtree.files.torch.checkpoint import TorchCheckpoint
 from modtree.inspection.phrases import bytes_text
 from modtree.inspection.printable import printable
 

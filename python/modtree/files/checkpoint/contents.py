@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import IO, Any
 
 from modtree.files.checkpoint.dtypes import FileDtype
-from modtree.files.checkpoint.safetensors_writer import write_safetensors
+from modtree.files.safetensors.writer import write_safetensors
 
 __all__ = ["FORMAT", "Contents", "SafetensorsContents"]
 

@@ -69,17 +69,17 @@ _FORMATS = (
     _Format(
         _is_safetensors,
         (".safetensors",),
-        "modtree.files.checkpoint.safetensors_reader",
+        "modtree.files.safetensors.reader",
         "SafetensorsCheckpoint",
     ),
     _Format(
         _is_archive,
         (".pt", ".pth", ".bin"),
-        "modtree.files.checkpoint.torch_reader",
+        "modtree.files.torch.checkpoint",
         "TorchCheckpoint",
     ),
     _Format(_is_index, (".json",), "modtree.files.checkpoint.sharded_reader", "open_shards"),
-    _Format(_is_pickle, (), "modtree.files.checkpoint.torch_reader", "TorchCheckpoint"),
+    _Format(_is_pickle, (), "modtree.files.torch.checkpoint", "TorchCheckpoint"),
 )
 _FORMATS_OF_SHARDS = tuple(form for form in _FORMATS if form.endings != (".json",))
 

@@ -20,9 +20,9 @@ from modtree._tensor.size import Size
 from modtree._tensor.tensor import Tensor
 from modtree.core.families import family_of, is_lazy
 from modtree.core.state_dict import StateDict
-from modtree.files.pickled.late_tensors import LateTensor, finished
-from modtree.files.pickled.pickle_opcodes import BITS, Memo, number, text
-from modtree.files.pickled.shared_memory import (
+from modtree.files.torch.late_tensors import LateTensor, finished
+from modtree.files.torch.pickle_opcodes import BITS, Memo, number, text
+from modtree.files.torch.shared_memory import (
     Piece,
     Storage,
     empty_piece,

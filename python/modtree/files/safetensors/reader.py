@@ -14,7 +14,7 @@ from modtree.files.checkpoint.base import Checkpoint, CheckpointError, Entry, te
 from modtree.files.checkpoint.dtypes import array_dtype
 from modtree.files.checkpoint.mapped import FileMap, map_file, open_regular
 from modtree.files.checkpoint.record import take_record
-from modtree.files.checkpoint.safetensors_header import Place, read_header
+from modtree.files.safetensors.header import Place, read_header
 
 __all__ = ["SafetensorsCheckpoint"]
 

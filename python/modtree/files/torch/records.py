@@ -15,12 +15,12 @@ from modtree import _C
 from modtree._strides import reach
 from modtree._tensor.parameter import Parameter
 from modtree._tensor.tensor import Tensor
-from modtree.files.pickled import torch_names
-from modtree.files.pickled.archive import open_archive
 from modtree.files.pickled.names import BUILDERS, MAKERS, NAMES, check_sizes, set_attributes
-from modtree.files.pickled.torch_names import Layout, check_layout
-from modtree.files.pickled.torch_storages import BYTES, Record, Storages
 from modtree.files.pickled.unpickle import Unpickler, UnpicklingError
+from modtree.files.torch import arrays as torch_names
+from modtree.files.torch.archive import open_archive
+from modtree.files.torch.arrays import Layout, check_layout
+from modtree.files.torch.storages import BYTES, Record, Storages
 
 __all__ = ["TensorRecord", "read_records", "records_in", "resolved"]
 

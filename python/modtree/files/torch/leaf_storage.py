@@ -11,8 +11,8 @@ import sys
 from typing import Any
 
 from modtree.files.pickled.names import safe_unpickler
-from modtree.files.pickled.torch_storages import BYTES, STORAGES, StorageKind, kind_and_count
 from modtree.files.pickled.unpickle import UnpicklingError
+from modtree.files.torch.storages import BYTES, STORAGES, StorageKind, kind_and_count
 
 __all__ = ["OLD_TORCH", "storage_in"]
 

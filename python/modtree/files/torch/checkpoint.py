@@ -15,11 +15,11 @@ import numpy as np
 from modtree import _C
 from modtree.files.checkpoint.base import Checkpoint, CheckpointError, Entry
 from modtree.files.checkpoint.mapped import open_regular
-from modtree.files.checkpoint.torch_contents import find_state, flat_state, shared_entries
-from modtree.files.pickled.torch_leaves import load_pickle
-from modtree.files.pickled.torch_old import HEAD, begins_old, read_old_records
-from modtree.files.pickled.torch_records import TensorRecord, read_records, resolved
 from modtree.files.pickled.unpickle import UnpicklingError
+from modtree.files.torch.contents import find_state, flat_state, shared_entries
+from modtree.files.torch.leaves import load_pickle
+from modtree.files.torch.old import HEAD, begins_old, read_old_records
+from modtree.files.torch.records import TensorRecord, read_records, resolved
 
 __all__ = ["TorchCheckpoint"]
 

@@ -9,7 +9,7 @@ from typing import IO, Any
 
 from modtree.files.checkpoint.base import CheckpointError
 from modtree.files.checkpoint.dtypes import FileDtype
-from modtree.files.checkpoint.safetensors_header import header_bytes
+from modtree.files.safetensors.header import header_bytes
 
 __all__ = ["write_safetensors"]
 

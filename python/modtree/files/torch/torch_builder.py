@@ -8,11 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-
 from modtree.files.pickled.names import check_bools, make_size, set_attributes
-from modtree.files.pickled.torch_leaf_storage import storage_in
-from modtree.files.pickled.torch_names import check_layout
 from modtree.files.pickled.unpickle import UnpicklingError
+from modtree.files.torch.arrays import check_layout
+from modtree.files.torch.leaf_storage import storage_in
 
 __all__ = ["MAKERS", "NAMES"]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from modtree.files.checkpoint.base import CheckpointError, View, shortened
-from modtree.files.pickled.torch_records import TensorRecord
+from modtree.files.torch.records import TensorRecord
 
 __all__ = ["find_state", "flat_state", "shared_entries"]
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from modtree.files.pickled.archive_writer import ArchiveWriter
-from modtree.files.pickled.torch_pickle import TorchPickler
+from modtree.files.torch.archive_writer import ArchiveWriter
+from modtree.files.torch.pickler import TorchPickler
 
 __all__ = ["prepared"]
 

@@ -9,11 +9,11 @@ import functools
 import importlib
 from typing import Any
 
-from modtree.files.pickled import torch_names
 from modtree.files.pickled.names import BUILDERS, MAKERS, NAMES
-from modtree.files.pickled.torch_leaf_storage import storage_in
-from modtree.files.pickled.torch_storages import StorageKind, memory_of
 from modtree.files.pickled.unpickle import Unpickler
+from modtree.files.torch import arrays as torch_names
+from modtree.files.torch.leaf_storage import storage_in
+from modtree.files.torch.storages import StorageKind, memory_of
 
 __all__ = ["load_pickle"]
 
@@ -27,7 +27,7 @@ _OWN_NAMES = {
     **{n: value for n, value in torch_names.NAMES.items() if type(value) is not StorageKind},
     ("torch.storage", "_load_from_bytes"): _memory_in,
 }
-_WITH_TORCH = "modtree.files.pickled.torch_leaf_makers"
+_WITH_TORCH = "modtree.files.torch.torch_builder"
 
 
 @functools.cache

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from modtree.files.pickled.pickle_opcodes import Memo, number, numbers, text
-from modtree.files.pickled.shared_memory import Piece, Storage, storages_of
-from modtree.files.pickled.torch_storages import STORAGES
+from modtree.files.torch.pickle_opcodes import Memo, number, numbers, text
+from modtree.files.torch.shared_memory import Piece, Storage, storages_of
+from modtree.files.torch.storages import STORAGES
 
 __all__ = ["LateTensor", "finished"]
 

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from modtree import _C
-from modtree.files.pickled.archive import Archive
 from modtree.files.pickled.names import check_bools
 from modtree.files.pickled.unpickle import UnpicklingError
+from modtree.files.torch.archive import Archive
 
 __all__ = [
     "BYTES",

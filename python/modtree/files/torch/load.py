@@ -9,10 +9,10 @@ import io
 import pickle
 from typing import Any
 
-from modtree.files.pickled.archive import open_archive
 from modtree.files.pickled.names import safe_unpickler
-from modtree.files.pickled.torch_names import MAKERS, NAMES
-from modtree.files.pickled.torch_storages import Storages
+from modtree.files.torch.archive import open_archive
+from modtree.files.torch.arrays import MAKERS, NAMES
+from modtree.files.torch.storages import Storages
 
 __all__ = ["load_archive"]
 

@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 
 from modtree.files.pickled.names import safe_unpickler
-from modtree.files.pickled.torch_names import MAKERS, NAMES
-from modtree.files.pickled.torch_records import records_in
-from modtree.files.pickled.torch_storages import (
+from modtree.files.pickled.unpickle import UnpicklingError
+from modtree.files.torch.arrays import MAKERS, NAMES
+from modtree.files.torch.records import records_in
+from modtree.files.torch.storages import (
     Memory,
     Record,
     StorageKind,
     kind_and_count,
     memory_of,
 )
-from modtree.files.pickled.unpickle import UnpicklingError
 
 __all__ = ["HEAD", "OldStorages", "begins_old", "load_old", "read_old_records"]
 

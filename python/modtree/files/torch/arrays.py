@@ -14,8 +14,8 @@ from modtree._strides import reach
 from modtree._tensor.parameter import Parameter
 from modtree._tensor.tensor import Size, Tensor, _rebuild_meta
 from modtree.files.pickled.names import check_bools, check_sizes, make_device, set_attributes
-from modtree.files.pickled.torch_storages import BYTES, STORAGES, Memory
 from modtree.files.pickled.unpickle import UnpicklingError
+from modtree.files.torch.storages import BYTES, STORAGES, Memory
 
 __all__ = ["MAKERS", "NAMES", "Layout", "check_layout", "tensor_of", "tensor_of_bytes"]
 
