@@ -64,9 +64,15 @@ def save_file(
     save_state(model_or_state_dict, path, metadata, max_shard_size, progress)
 
 
-def load_file(path: Any, *, device: Any = None, progress: bool | None = None) -> Any:
+def load_file(
+    path: Any, *, device: Any = None, at: str | None = None, progress: bool | None = None
+) -> Any:
     """Reads a checkpoint as a state dict: a safetensors file, the index of a sharded one, a folder
-    with one of them, or a file of ``torch.save``.
+    with one of them, or a file of ``torch.save``: of a whole module the parameters and buffers, of
+    a training checkpoint the model.
+
+    Nothing of a file is executed. What is neither a tensor nor plain comes as a stand-in, as
+    ``load(path, foreign="stand-in")`` makes them.
 
     Tensors lie in a map of the file, so that a model takes them without a copy:
     ``model.load_state_dict(load_file(path), assign=True)``. What is written to them stays in this
@@ -77,6 +83,7 @@ def load_file(path: Any, *, device: Any = None, progress: bool | None = None) ->
         path: The file, the index or the folder. Of a sharded checkpoint, its name without
             ``.index.json`` will do.
         device: "meta" for tensors without values, else the CPU.
+        at: The part of a training checkpoint to read, such as "ema"; None for the model.
         progress: Whether to show a progress bar, with tqdm; None for: on a terminal, where it takes
             long.
 
@@ -87,7 +94,7 @@ def load_file(path: Any, *, device: Any = None, progress: bool | None = None) ->
     """
     from modtree.files.checkpoint.load import load_state
 
-    return load_state(path, device, progress)
+    return load_state(path, device, at, progress)
 
 
 def convert(
@@ -98,9 +105,11 @@ def convert(
     rename: Any = None,
     max_shard_size: int | str | None = None,
     format: str | None = None,
+    at: str | None = None,
     progress: bool | None = None,
 ) -> None:
-    """Writes a checkpoint again, tensor by tensor: it may be larger than memory.
+    """Writes a checkpoint again, tensor by tensor: it may be larger than memory. What is neither a
+    tensor nor plain is left out.
 
     Args:
         source: The checkpoint, as :func:`load_file` takes it.
@@ -109,6 +118,7 @@ def convert(
         rename: What becomes of keys, as in ``load_state_dict``.
         max_shard_size: The most bytes of tensors in a file, as in :func:`save_file`.
         format: "safetensors" or "torch"; the ending of the target says it otherwise.
+        at: The part of a training checkpoint to write, such as "ema"; None for the model.
         progress: Whether to show a progress bar, as in :func:`save_file`.
 
     Raises:
@@ -124,15 +134,22 @@ def convert(
         rename=rename,
         max_shard_size=max_shard_size,
         format=format,
+        at=at,
         progress=progress,
     )
 
 
 def verify(
-    path: Any, model: Any = None, *, finite: bool = False, progress: bool | None = None
+    path: Any,
+    model: Any = None,
+    *,
+    finite: bool = False,
+    at: str | None = None,
+    progress: bool | None = None,
 ) -> list[Any]:
     """Checks headers, offsets, sizes and checksums, and that an index and its shards agree. What it
-    calls whole, :func:`modtree.load` reads.
+    calls whole, :func:`modtree.load` reads; with ``foreign="stand-in"`` where ``notes`` of the
+    result say that the file has objects which are neither tensors nor plain.
 
     Returns a list of all that is wrong. Each problem has a ``kind`` ("damaged", "missing",
     "unexpected", "shape", "index", "not finite", "not checked"), a ``message``, and the ``file``
@@ -142,6 +159,7 @@ def verify(
         path: The checkpoint, as :func:`load_file` takes it.
         model: A module or a state dict, whose keys and shapes are to be those of the checkpoint.
         finite: Whether to read all values and count what is infinite or NaN.
+        at: The part of a training checkpoint to compare with the model, such as "ema".
         progress: Whether to show a progress bar while they are read.
 
     Raises:
@@ -149,4 +167,4 @@ def verify(
     """
     from modtree.files.checkpoint.verify import verify as check
 
-    return check(path, model, finite=finite, progress=progress)
+    return check(path, model, finite=finite, at=at, progress=progress)

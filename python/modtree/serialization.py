@@ -12,10 +12,10 @@ from modtree import _imports
 from modtree._tensor.devices import as_device
 from modtree.core.families import family_of
 from modtree.files.checkpoint.atomic import atomic_file
-from modtree.files.pickled.unpickle import UnpicklingError
-from modtree.files.torch.leaves import load_pickle
-from modtree.files.torch.load import load_archive
-from modtree.files.torch.old import HEAD, begins_old, load_old
+from modtree.files.pickled.tensors import TensorBuilder
+from modtree.files.pickled.unpickle import Refused, UnpicklingError
+from modtree.files.torch.load import count_tensors, form_of, load_object
+from modtree.files.torch.old import HEAD
 from modtree.files.torch.writer import prepared
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ def load(
     *,
     weights_only: bool | None = None,
     mmap: bool | None = None,
+    foreign: str | None = None,
     **pickle_load_args: Any,
 ) -> Any:
     """Reads what :func:`save` wrote, or a file that torch.save() wrote, without torch.
@@ -101,6 +102,10 @@ def load(
         mmap: Map a file of torch instead of reading it: its tensors take memory when they are used,
             and what is written to them does not reach the file, which must stay as it is.
             Checksums are not compared. Other files are read.
+        foreign: "stand-in" puts a stand-in in the place of each object that is neither a tensor nor
+            plain, such as an ``argparse.Namespace`` or a whole module: it has the name of its class
+            as ``kind``, and what the file says of it as ``args``, ``state``, ``items`` and
+            ``pairs``. Nothing of it is imported or executed. The default refuses such files.
         pickle_load_args: For the unpickler, ``encoding`` for example.
 
     Raises:
@@ -108,13 +113,20 @@ def load(
             else.
     """
     everything = weights_only is False
+    if foreign not in (None, "stand-in"):
+        raise ValueError(f"foreign is 'stand-in' or None, got {foreign!r}")
+    if foreign and everything:
+        raise ValueError("foreign='stand-in' runs nothing of a file: pass no weights_only=False")
+    tolerant = foreign is not None
     if isinstance(f, (str, os.PathLike)):
         with open(f, "rb") as file:
-            result = _load_file(file, everything, pickle_module, pickle_load_args, bool(mmap))
+            result = _load_file(
+                file, everything, pickle_module, pickle_load_args, tolerant, bool(mmap)
+            )
     elif mmap:
         raise ValueError(f"f must be a file path in order to use mmap=True, got {type(f).__name__}")
     else:
-        result = _load_file(f, everything, pickle_module, pickle_load_args)
+        result = _load_file(f, everything, pickle_module, pickle_load_args, tolerant)
     if map_location is None or callable(map_location) or isinstance(map_location, dict):
         return result
     device = as_device(map_location)
@@ -127,23 +139,38 @@ def load(
 
 
 def _load_file(
-    file: Any, everything: bool, pickle_module: Any, options: Any, mapped: bool = False
+    file: Any,
+    everything: bool,
+    pickle_module: Any,
+    options: Any,
+    tolerant: bool,
+    mapped: bool = False,
 ) -> Any:
     start = file.tell()
     head = file.read(HEAD)
-    is_zip = head.startswith(b"PK\x03\x04")
     if head[4:9] == b"\0\0\0\0{":
         raise UnpicklingError(
             "the file is a safetensors file: read it with modtree.load_file(path)"
         )
     file.seek(start)
-    if is_zip:
-        return load_archive(file, everything, options, mapped)
-    if begins_old(head):
-        return load_old(file, everything, options)
-    if everything:
+    if everything and form_of(head) == "pickle":
         return (pickle if pickle_module is None else pickle_module).load(file, **options)
-    return load_pickle(file, options)
+    try:
+        return load_object(file, TensorBuilder, options, everything, mapped, tolerant)
+    except Refused as error:
+        file.seek(start)
+        raise Refused(f"{error}{_what_can_be_read(file, options)}") from None
+
+
+def _what_can_be_read(file: Any, options: Any) -> str:
+    """How many tensors a file has that was refused, and how to get at them."""
+    try:
+        count = count_tensors(file, options)
+    except (UnpicklingError, MemoryError):
+        return ""
+    them = "The tensor in it" if count == 1 else f"The {count:,} tensors in it"
+    what = f"{them} can be read" if count else "It can be looked at"
+    return f'. {what}, and nothing is run: pass foreign="stand-in"'
 
 
 def _moved(value: Any, device: Any, memo: dict[int, Any]) -> Any:

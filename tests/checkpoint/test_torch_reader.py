@@ -218,7 +218,6 @@ def entry(key, what):
 
 WRONG = {
     "a list": (torch_file(value([1, 2])), "it holds a list where a state dict belongs"),
-    "a tensor": (torch_file(T), "it holds a Tensor where a state dict belongs"),
     "a tuple as key": (torch_file(entry((1, 2), T)), "(1, 2) is no key of a state dict"),
     "code": (torch_file(name(b"os system")), "os.system"),
     "a bad tensor": (torch_file(entry("a", torch_tensor(storage(), 1))), "does not fit"),
@@ -247,6 +246,13 @@ def test_what_is_no_state_dict(case, tmp_path):
     with pytest.raises(CheckpointError) as caught:
         open_checkpoint(path)
     assert caught.value.file == path and message in str(caught.value)
+
+
+@pytest.mark.parametrize("keys, data", [(["tensor"], T), (["0", "1"], T + T + b"\x86")])
+def test_tensors_without_a_state_dict(keys, data, tmp_path):
+    with open_checkpoint(written(torch_file(data), tmp_path)) as checkpoint:
+        assert checkpoint.keys() == keys
+        assert checkpoint.tensor(keys[0]).tolist() == [0] * 4
 
 
 def test_dicts_that_stand_everywhere(tmp_path):

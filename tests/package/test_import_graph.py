@@ -21,7 +21,7 @@ LAYERS = (
     ("families", "families.torch"),
     ("dropin",),
     ("editing",),
-    ("files.checkpoint", "files.safetensors"),
+    ("files",),
     ("inspection",),
     ("checkpoints", "families.exchange"),
     # what operations on NumPy tensors stand on
@@ -58,8 +58,7 @@ LAYERS = (
     # files as tensors of modtree, and pickles
     (
         "files.checkpoint.load",
-        "files.pickled",
-        "files.torch",
+        "files.pickled.tensors",
     ),
     (
         "amp",

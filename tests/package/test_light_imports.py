@@ -84,14 +84,36 @@ def test_the_drop_in_loads_the_core_and_the_family_of_torch():
     assert of_numpy_side(ours) == set() and len(ours) < 45, sorted(ours)
 
 
-def test_inspect_loads_neither_the_numpy_side_nor_torch(tmp_path):
-    path = tmp_path / "model.safetensors"
-    mt.save_file(nn.Linear(2, 3), path)
-    for command in ("inspect", "verify"):
-        modules = loaded(
-            "import sys\nfrom modtree.cli import main\nmain(sys.argv[1:])", command, str(path)
+@pytest.mark.parametrize("form", ["safetensors", "torch", "modtree", "old", "ckpt"])
+def test_the_command_line_loads_neither_the_numpy_side_nor_torch(form, tmp_path):
+    path, other = str(tmp_path / "model.pt"), str(tmp_path / "other.pt")
+    model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
+    state = model.state_dict()
+    state["_extra_state"] = {"seen": mt.ones(2), "size": mt.Size((2, 3))}
+    if form == "safetensors":
+        path = str(tmp_path / "model.safetensors")
+        mt.save_file(model, path)
+    elif form == "old":
+        torch = pytest.importorskip("torch")
+        torch.save(mt.to_torch(state), path, _use_new_zipfile_serialization=False)
+    else:
+        mt.save(
+            {"model": state, "epoch": 3} if form == "ckpt" else state,
+            path,
+            format="torch" if form == "ckpt" else form,
         )
-        assert of_numpy_side(modules) == set() and "torch" not in modules
+    for command in (
+        ["inspect", path],
+        ["verify", path, "--finite"],
+        ["diff", path, path],
+        ["convert", path, other],
+        ["convert", path, other, "--dtype", "float64"],
+        ["convert", path, f"{other}.safetensors", "--match", "[01]*"],
+    ):
+        modules = loaded("import sys\nfrom modtree.cli import main\nmain(sys.argv[1:])", *command)
+        assert of_numpy_side(modules) == set() and "torch" not in modules, command
+        assert "modtree.families.numpy" not in modules
+    assert mt.load_file(other)["0.weight"].tolist() == model[0].weight.tolist()
 
 
 @needs_torch
@@ -140,7 +162,7 @@ def test_models_of_torch_are_changed_and_observed_without_the_numpy_side():
     "name",
     """_batching _ops.attention _ops.ctc _ops.einsum _ops.linalg_functions.factors _ops.scan
     _tensor.creation _tensor.engine _tensor.module_tap _tensor.parameter autograd.saved
-    distributions families.numpy files.pickled.names nn.functional.loss optim.adam random
+    distributions families.numpy files.pickled.tensors nn.functional.loss optim.adam random
     utils.data""".split(),
 )
 def test_whichever_part_is_imported_first(name):

@@ -338,7 +338,7 @@ TENSORS = {
     ),
     "integers that require gradients": (
         one(torch_tensor(storage(b"torch IntStorage"), 0, (4,), (1,), True)),
-        DAMAGED + "RuntimeError: Only Tensors of floating point",
+        DAMAGED + "a tensor of modtree.int32 that requires gradients",
     ),
     "expanded and conjugated": (
         one(
@@ -403,14 +403,27 @@ def test_what_is_wrong_is_said_of_a_map_too(case, tmp_path):
         mt.load(path, mmap=True)
 
 
+def opened(path):
+    with open_checkpoint(path) as checkpoint:
+        for key in checkpoint.entries:
+            checkpoint.tensor(key)
+        return checkpoint
+
+
+#: What the reader of checkpoints shows: nine times the same tensor is one entry.
+SHOWN = {"tensors: conjugated again and again": 0}
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_wrong_is_said_by_the_reader_of_checkpoints(case, tmp_path):
     data, _ = CASES[case]
     path = tmp_path / "file.pt"
     path.write_bytes(data)
-    with pytest.raises(CheckpointError) as caught, open_checkpoint(path) as checkpoint:
-        for key in checkpoint.entries:
-            checkpoint.tensor(key)
+    if case in SHOWN:
+        assert opened(path).foreign == SHOWN[case]
+        return
+    with pytest.raises(CheckpointError) as caught:
+        opened(path)
     assert caught.value.file == str(path) and len(str(caught.value)) < 600
 
 

@@ -115,9 +115,9 @@ def _notes(checkpoint: Checkpoint, options: argparse.Namespace) -> list[tuple[st
     """What has no tensor of its own: ties, views, and values that are no tensors."""
     notes, dtypes = [], _dtypes(options)
     for key in filter(functools.partial(_matches, options=options), checkpoint.keys()):
-        if key in checkpoint.values:
+        if key in checkpoint.raw_values:
             if dtypes is None:
-                notes.append((key, printable(_note(checkpoint.values[key]))))
+                notes.append((key, printable(_note(checkpoint.raw_values[key]))))
         elif key not in checkpoint.entries:
             view = checkpoint.views.get(key)
             kept = checkpoint.ties[key] if view is None else view.of

@@ -21,6 +21,7 @@ __all__ = [
     "CheckpointError",
     "Entry",
     "View",
+    "array_view",
     "bytes_of",
     "completed",
     "shortened",
@@ -125,6 +126,19 @@ class Checkpoint(abc.ABC):
     places: Mapping[str, int] = _NONE
     versions: Any = None
 
+    @property
+    def raw_values(self) -> Mapping[str, Any]:
+        """:attr:`values` as the file has them: tensors in them need not be made."""
+        return self.values
+
+    def plain_values(self) -> Mapping[str, Any]:
+        """:attr:`values` with the arrays of tensors in them, for a file of torch."""
+        return self.values
+
+    def leaf(self, key: str) -> Any:
+        """What a file of torch is to hold for an entry: an array, or a record with one."""
+        return self.array(key)
+
     @abc.abstractmethod
     def tensor(self, key: str) -> Any:
         """The tensor of an entry, over the mapped file where the format allows it.
@@ -184,7 +198,7 @@ class Checkpoint(abc.ABC):
 
     def keys(self) -> list[str]:
         """The keys of the state dict, in its order."""
-        late = dict.fromkeys((*self.ties, *self.views, *self.values))
+        late = dict.fromkeys((*self.ties, *self.views, *self.raw_values))
         return [key for key, _ in _in_place(dict.fromkeys(self.entries), late, self.places)]
 
     def complete(self, tensors: dict[str, Any]) -> Any:
@@ -217,10 +231,19 @@ class _Beside(Protocol):
     def versions(self) -> Any: ...
 
 
-def completed(tensors: dict[str, Any], beside: _Beside) -> Any:
-    """The state dict of these tensors and what stands beside them."""
+def completed(
+    tensors: dict[str, Any], beside: _Beside, view_of: Callable[[Any, View], Any] | None = None
+) -> Any:
+    """The state dict of these tensors and what stands beside them.
+
+    Args:
+        tensors: By their keys.
+        beside: The rest.
+        view_of: Makes a view of one of them; without it, as a tensor of modtree.
+    """
+    make = _view_of if view_of is None else view_of
     late = {key: tensors[kept] for key, kept in beside.ties.items()}
-    made = {view: _view_of(tensors[view.of], view) for view in set(beside.views.values())}
+    made = {view: make(tensors[view.of], view) for view in set(beside.views.values())}
     late |= {key: made[view] for key, view in beside.views.items()}
     late |= beside.values
     state = StateDict(tensors if not late else _in_place(tensors, late, beside.places))
@@ -230,9 +253,13 @@ def completed(tensors: dict[str, Any], beside: _Beside) -> Any:
 
 
 def _view_of(tensor: Any, view: View) -> Any:
-    array = tensor._array
+    return tensor_of(array_view(tensor._array, view))
+
+
+def array_view(array: np.ndarray, view: View) -> np.ndarray:
+    """A view of an array."""
     steps = [stride * array.itemsize for stride in view.strides]
-    return tensor_of(strided_view(array.reshape(-1)[view.offset :], view.shape, steps))
+    return strided_view(array.reshape(-1)[view.offset :], view.shape, steps)
 
 
 def _in_place(

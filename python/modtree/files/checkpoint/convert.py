@@ -14,19 +14,26 @@ import numpy as np
 
 from modtree.core.loading.rename import rename_keys
 from modtree.core.state_dict import StateDict
-from modtree.files.checkpoint.base import Checkpoint, CheckpointError, View, bytes_of, completed
+from modtree.files.checkpoint.base import (
+    Checkpoint,
+    CheckpointError,
+    View,
+    array_view,
+    bytes_of,
+    completed,
+)
 from modtree.files.checkpoint.contents import Contents, SafetensorsContents
 from modtree.files.checkpoint.dtypes import (
     BY_NAME,
     FileDtype,
     array_dtype,
     is_floating,
-    known_dtype,
 )
 from modtree.files.checkpoint.reader import INDEX_ENDING, open_checkpoint
 from modtree.files.checkpoint.record import Record
 from modtree.files.checkpoint.save import full_metadata, write_checkpoint
 from modtree.files.checkpoint.shards import as_size
+from modtree.files.pickled.stand_in import holds_stand_in
 
 __all__ = ["convert"]
 
@@ -49,15 +56,17 @@ def convert(
     rename: Any = None,
     max_shard_size: int | str | None = None,
     format: str | None = None,  # noqa: A002
+    at: str | None = None,
     progress: bool | None = None,
 ) -> None:
     """See modtree.checkpoints.convert."""
     path, format = _target(target, format)  # noqa: A001
     name = None if dtype is None else _dtype_name(dtype)
     largest = None if max_shard_size is None else as_size(max_shard_size)
-    with open_checkpoint(source) as checkpoint:
+    with open_checkpoint(source, at) as checkpoint:
         checkpoint.compare_checksums()
-        keys, record = _renamed(checkpoint, rename)
+        values = checkpoint.plain_values() if format == "torch" else checkpoint.raw_values
+        keys, record = _renamed(checkpoint, rename, values)
         types = {key: _target_dtype(checkpoint, old, name) for key, old in keys.items()}
         contents: Contents
         if format == "torch":
@@ -99,7 +108,9 @@ def _target_dtype(checkpoint: Checkpoint, key: str, name: str | None) -> str:
 # -- other keys ------------------------------------------------------------------------------------
 
 
-def _renamed(checkpoint: Checkpoint, rename: Any) -> tuple[dict[str, str], Record]:
+def _renamed(
+    checkpoint: Checkpoint, rename: Any, values: Mapping[str, Any]
+) -> tuple[dict[str, str], Record]:
     """New key -> key in the checkpoint, for what is written as tensors; and the rest."""
     state = StateDict((key, key) for key in checkpoint.keys())
     if checkpoint.versions is not None:
@@ -120,8 +131,10 @@ def _renamed(checkpoint: Checkpoint, rename: Any) -> tuple[dict[str, str], Recor
             record.ties[new] = new_of[kept]
         elif old in checkpoint.views:
             record.views[new] = _renamed_view(checkpoint, old, new_of)
+        elif holds_stand_in(values[old]):
+            continue
         else:
-            record.values[new] = checkpoint.values[old]
+            record.values[new] = values[old]
         record.places[new] = place
     return keys, record
 
@@ -200,6 +213,12 @@ def _cast(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
 # -- files of torch --------------------------------------------------------------------------------
 
 
+def _leaf_view(leaf: Any, view: View) -> Any:
+    if isinstance(leaf, np.ndarray):
+        return array_view(leaf, view)
+    return array_view(leaf.source, view)
+
+
 class _TorchContents(Contents):
     """Entries of a checkpoint for files that ``torch.load`` reads."""
 
@@ -222,19 +241,24 @@ class _TorchContents(Contents):
         metadata: Mapping[str, str],
         advance: Callable[[int], None],
     ) -> None:
-        tensors = {}
+        leaves = {}
         for key in keys:
-            tensor = self._checkpoint.tensor(self._keys[key])
-            dtype = known_dtype(self._types[key])
-            with np.errstate(over="ignore"):
-                if tensor.dtype != dtype:
-                    tensor = tensor.to(dtype)
-                    self._checkpoint.let_go()
-                tensors[key] = tensor
+            leaf = self._checkpoint.leaf(self._keys[key])
+            dtype = array_dtype(self._types[key]).newbyteorder("=")
+            values = leaf if isinstance(leaf, np.ndarray) else leaf.source
+            if values is not None and values.dtype != dtype:
+                values = _cast(values, dtype)
+                leaf = (
+                    values
+                    if leaf is values or isinstance(leaf, np.ndarray)
+                    else (leaf.with_source(values))
+                )
+                self._checkpoint.let_go()
+            leaves[key] = leaf
             advance(self.sizes[key])
-        state = completed(tensors, self._part(keys))
-        # Public, and on top of this: the one place that knows all formats by name.
-        importlib.import_module("modtree.serialization").save(state, file, format="torch")
+        state = completed(leaves, self._part(keys), _leaf_view)
+        # On top of this: the writer knows the records of files of torch.
+        importlib.import_module("modtree.files.torch.writer").prepared(state).write(file)
         self._checkpoint.let_go()
 
     def names(self, keys: Sequence[str]) -> Sequence[str]:

@@ -52,7 +52,10 @@ def _is_index(head: bytes) -> bool:
 
 
 def _is_pickle(head: bytes) -> bool:
-    return head[:1] == b"\x80" and head[1:2] in b"\x02\x03\x04\x05"
+    if head[:1] == b"\x80":
+        return head[1:2] in b"\x02\x03\x04\x05"
+    # Of protocols 0 and 1; a length of a header has zeros.
+    return head[:1] in b"}](" and b"\0\0\0" not in head[:8]
 
 
 class _Format(NamedTuple):
@@ -84,18 +87,20 @@ _FORMATS = (
 _FORMATS_OF_SHARDS = tuple(form for form in _FORMATS if form.endings != (".json",))
 
 
-def open_checkpoint(path: Any) -> Checkpoint:
+def open_checkpoint(path: Any, at: str | None = None) -> Checkpoint:
     """Opens a file, the index of a sharded checkpoint, or a folder that holds one of them.
 
     Args:
         path: Where it is; of a sharded checkpoint its name without ``.index.json`` will do. The
             name of a file decides only where its content does not.
+        at: Which part of a file with several to open, such as "ema" or "optimizer.state"; None for
+            the model. Keys and numbers on the way are joined by dots.
 
     Raises:
         OSError: It cannot be opened.
-        CheckpointError: It is damaged, or no checkpoint.
+        CheckpointError: It is damaged, no checkpoint, or has no such part.
     """
-    return _opened(locate(path), _FORMATS)
+    return _opened(locate(path), _FORMATS, at)
 
 
 def locate(path: Any) -> str:
@@ -144,14 +149,19 @@ def open_shard(path: str) -> Checkpoint:
         raise CheckpointError(f"the index names it, and {error.strerror}", path) from error
 
 
-def _opened(file: str, formats: tuple[_Format, ...]) -> Checkpoint:
+def _opened(file: str, formats: tuple[_Format, ...], at: str | None = None) -> Checkpoint:
     with open_regular(file) as opened:
         head = opened.read(_HEAD)
     found = [form for form in formats if form.begins_so(head)]
     found += [form for form in formats if file.endswith(form.endings)]
     if not head or not found:
         raise CheckpointError(_unknown(head), file)
-    return getattr(importlib.import_module(found[0].module), found[0].reader)(file)
+    reader = getattr(importlib.import_module(found[0].module), found[0].reader)
+    if at is None:
+        return reader(file)
+    if found[0].reader != "TorchCheckpoint":
+        raise CheckpointError(f"it holds one state dict, and no part {at!r:.100}", file)
+    return reader(file, at)
 
 
 def _in_folder(folder: str) -> str:

@@ -88,7 +88,7 @@ def _not_json(value: Any) -> str | None:
                     return f"dict with a key such as {shortened(key)}"
                 waiting.append(part)
         elif value is not None and type(value) not in (str, int, float, bool):
-            return type(value).__name__
+            return getattr(value, "shown_as", type(value).__name__)
     return None
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -41,7 +41,10 @@ class ShardedCheckpoint(Checkpoint):
         record = take_record(self.metadata, shapes, path)
         for part in besides.values():
             _take_over(record, part)
+        self._raw_values = record.values
+        self._holders = {key: shards[file] for file, part in besides.items() for key in part.values}
         record.give_to(self)
+        del vars(self)["values"]  # which are made when they are asked for
 
     def _checked_shapes(self, index: Index) -> dict[str, tuple[int, ...]]:
         try:
@@ -59,6 +62,28 @@ class ShardedCheckpoint(Checkpoint):
     @functools.cached_property
     def entries(self) -> dict[str, Entry]:  # type: ignore[override]
         return {key: shard.entries[key] for key, shard in self._of.items()}
+
+    @property
+    def raw_values(self) -> Mapping[str, Any]:
+        return self._raw_values
+
+    @functools.cached_property
+    def values(self) -> Mapping[str, Any]:  # type: ignore[override]
+        return self._values_by(lambda shard: shard.values)
+
+    def plain_values(self) -> Mapping[str, Any]:
+        return self._values_by(lambda shard: shard.plain_values())
+
+    def _values_by(self, read: Callable[[Checkpoint], Mapping[str, Any]]) -> dict[str, Any]:
+        of = {id(shard): read(shard) for shard in self._holders.values()}
+        holders = self._holders
+        return {
+            key: of[id(holders[key])][key] if key in holders else value
+            for key, value in self._raw_values.items()
+        }
+
+    def leaf(self, key: str) -> Any:
+        return self._of[key].leaf(key)
 
     def tensor(self, key: str) -> Any:
         return self._of[key].tensor(key)
@@ -97,7 +122,7 @@ def _beside(shard: Checkpoint, index: Index) -> Record:
     tensors = here & shard.shapes().keys()
     ties = {k: of for k, of in shard.ties.items() if k in here and of in tensors}
     views = {k: view for k, view in shard.views.items() if k in here and view.of in tensors}
-    values = {k: value for k, value in shard.values.items() if k in here}
+    values = {k: value for k, value in shard.raw_values.items() if k in here}
     places = dict.fromkeys((*ties, *views, *values), 0)
     return Record(ties, views, values, places, shard.versions)
 

@@ -28,6 +28,8 @@ from modtree.files.checkpoint.shards import is_shard_of
 
 __all__ = ["Problem", "Problems", "verify"]
 
+_CALL = 'modtree.load(path, foreign="stand-in") puts stand-ins in their places'
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -58,16 +60,23 @@ class Problems(list[Problem]):
     Attributes:
         causes: Why its keys probably do not match those of the model, as the error of a load says.
         doubts: What does not tell which of its entries is which of the model.
+        notes: What is not wrong, but good to know.
     """
 
     def __init__(self, problems: Iterable[Problem] = ()) -> None:
         super().__init__(problems)
         self.causes: list[str] = []
         self.doubts: list[str] = []
+        self.notes: list[str] = []
 
 
 def verify(
-    path: Any, model: Any = None, *, finite: bool = False, progress: bool | None = None
+    path: Any,
+    model: Any = None,
+    *,
+    finite: bool = False,
+    at: str | None = None,
+    progress: bool | None = None,
 ) -> Problems:
     """See modtree.checkpoints.verify."""
     try:
@@ -76,10 +85,14 @@ def verify(
         return Problems([_damage(error)])
     problems = Problems(_index_problems(file) if is_index(file) else ())
     try:
-        checkpoint = open_checkpoint(file)
+        checkpoint = open_checkpoint(file, at)
     except CheckpointError as error:
         return problems or Problems([_damage(error)])
     with checkpoint:
+        foreign = getattr(checkpoint, "foreign", 0)
+        if foreign:
+            objects = "1 object is" if foreign == 1 else f"{foreign:,} objects are"
+            problems.notes.append(f"{objects} neither tensors nor plain: {_CALL}")
         damages = _damages(checkpoint, progress)
         problems += damages
         problems += _bool_problems(checkpoint, {problem.key for problem in damages})
@@ -210,12 +223,12 @@ def _model_problems(checkpoint: Checkpoint, model: Any, found: Problems) -> None
     shapes |= {key: shapes[kept] for key, kept in checkpoint.ties.items()}
     shapes |= {key: view.shape for key, view in checkpoint.views.items()}
     given = {key: KnownShape(tuple(shape)) for key, shape in shapes.items()}
-    mismatch = Mismatch([], [], {}, {**given, **checkpoint.values}, _shapes_of(state))
+    mismatch = Mismatch([], [], {}, {**given, **checkpoint.raw_values}, _shapes_of(state))
     mismatch = mismatch._replace(tie=keys.tie_finder(mismatch.state_dict))
     for key, value in state.items():
         own = getattr(value, "shape", None)
         if key not in shapes:
-            if key not in checkpoint.values:
+            if key not in checkpoint.raw_values:
                 mismatch.missing.append(key)
                 found.append(Problem("missing", _lacking(key, mismatch.tie(key)), None, key))
         elif own is None:
@@ -225,7 +238,7 @@ def _model_problems(checkpoint: Checkpoint, model: Any, found: Problems) -> None
             mismatch.shapes[key] = tuple(shapes[key]), tuple(own)
             sizes = f"{list(shapes[key])}, that of the model {list(own)}"
             found.append(Problem("shape", f"its shape is {sizes}", None, key))
-    for key in (*shapes, *checkpoint.values):
+    for key in (*shapes, *checkpoint.raw_values):
         if key not in state:
             if keys.none_above(key) is None:
                 mismatch.unexpected.append(key)

@@ -22,15 +22,19 @@ import numpy as np
 
 from modtree.files.pickled.keys import Keys, length_of
 
-__all__ = ["Unfinished", "Unpickler", "UnpicklingError", "refused"]
+__all__ = ["Refused", "Unfinished", "Unpickler", "UnpicklingError", "refused"]
 
 _DIGITS = 4300  # as many as CPython converts
 _DICTS = (dict, collections.OrderedDict, collections.defaultdict, collections.Counter)
 
 
-def refused(what: str) -> UnpicklingError:
+class Refused(UnpicklingError):
+    """The file is as its writer left it, but contains what may not be made."""
+
+
+def refused(what: str) -> Refused:
     """The error for a name that is not on the list."""
-    return UnpicklingError(
+    return Refused(
         f"Weights only load failed: the file contains {what}, which is neither a tensor nor a "
         f"plain container. "
         "Only if you trust where the file comes from, load it with weights_only=False: it can "
@@ -77,7 +81,7 @@ class Unpickler:
     ) -> None:
         self._file = file
         self._names = names
-        self._makers = type(makers)(makers)
+        self._makers = makers.copy()
         self._makers[set] = lambda items=(): self._as_set(set, items)
         self._makers[frozenset] = lambda items=(): self._as_set(frozenset, items)
         self._makers[collections.OrderedDict] = self._ordered
@@ -357,16 +361,20 @@ class Unpickler:
         if type(target) is Unfinished:
             for part in state if type(state) is tuple else ():
                 self._count_copy(part)
-            finished = self._stack[-1] = target.finish(state)
-            self._unfinished -= 1
-            for place in target.places:
-                if self._memo[place] is target:
-                    self._memo[place] = finished
+            self._finish(target, target.finish(state))
             return
         build = self._builders.get(type(target))
         if build is None:
             raise refused(f"a state for {type(target).__name__}")
         build(target, state)
+
+    def _finish(self, target: Unfinished, value: Any) -> None:
+        """Puts a value in the place of what stood for it."""
+        self._stack[-1] = value
+        self._unfinished -= 1
+        for place in target.places:
+            if self._memo[place] is target:
+                self._memo[place] = value
 
     def _instance(self) -> None:
         """INST and OBJ, protocol 0's and 1's way to write a call of a class."""
@@ -385,6 +393,12 @@ class Unpickler:
         if has_keywords and self._stack.pop() != {}:
             raise refused("a call with keywords")
         self._reduce()
+
+    def _extension(self, code: int) -> None:
+        raise refused("a name of the extension registry")
+
+    def _line_of_persistent_id(self) -> None:
+        raise refused("a persistent id")
 
     def _persistent(self) -> None:
         if self._persistent_load is None:
@@ -424,10 +438,6 @@ def _collected(kind: Any) -> Callable[[Unpickler], None]:
 
 
 _REFUSED = {
-    b"P": "a persistent id",
-    b"\x82": "a name of the extension registry",
-    b"\x83": "a name of the extension registry",
-    b"\x84": "a name of the extension registry",
     b"\x97": "a buffer that lies outside the file",
     b"\x98": "a buffer that lies outside the file",
 }
@@ -480,7 +490,7 @@ _STEPS: dict[bytes, Callable[[Unpickler], Any]] = {
     b"s": Unpickler._set_item,
     b"u": Unpickler._set_all_items,
     b"\x8f": lambda self: self._stack.append(set()),
-    b"\x90": Unpickler._add_items,
+    b"\x90": lambda self: self._add_items(),
     b"\x91": Unpickler._frozen_set,
     # the memo
     b"p": lambda self: self._put(int(self._line(20))),
@@ -498,6 +508,10 @@ _STEPS: dict[bytes, Callable[[Unpickler], Any]] = {
     b"R": Unpickler._reduce,
     b"\x81": lambda self: self._new(False),
     b"\x92": lambda self: self._new(True),
-    b"b": Unpickler._build,
-    b"Q": Unpickler._persistent,
+    b"b": lambda self: self._build(),
+    b"P": lambda self: self._line_of_persistent_id(),
+    b"Q": lambda self: self._persistent(),
+    b"\x82": lambda self: self._extension(self._number(_BYTE)),
+    b"\x83": lambda self: self._extension(self._number(_WORD)),
+    b"\x84": lambda self: self._extension(self._number(_INT)),
 }

@@ -17,6 +17,7 @@ __all__ = ["Archive", "open_archive"]
 
 _LOCAL_HEADER = struct.Struct("<4s5H3I2H")
 _PIECE = 1 << 18
+_LONGEST_CODE = 1 << 20
 #: Bits of an entry's flags: encrypted, a patch of another file, strongly encrypted.
 _ENCRYPTED = 0x61
 
@@ -25,6 +26,19 @@ def _check_name(name: str) -> None:
     parts = name.replace("\\", "/").split("/")
     if ".." in parts or parts[0] == "" or parts[0].endswith(":") or "\0" in name:
         raise UnpicklingError(f"the archive has an entry named {name!r:.80}, which leads out of it")
+
+
+def _is_code(name: str) -> bool:
+    """Is it an entry with code of TorchScript? Those alone may be compressed."""
+    return name.partition("/")[2].startswith("code/")
+
+
+def _check_stored(entry: Any) -> None:
+    if entry.compress_type or entry.compress_size != entry.file_size:
+        raise UnpicklingError(
+            f"the entry {entry.filename!r:.80} of the archive is compressed; torch.save() writes "
+            f"entries as they are"
+        )
 
 
 class Archive:
@@ -37,6 +51,7 @@ class Archive:
     """
 
     def __init__(self, archive: Any, file: Any) -> None:
+        self._zip = archive
         self._file = file
         self._map: Any = None
         self._unchecked: set[str] = set()  # whose checksums are compared before they are mapped
@@ -65,6 +80,9 @@ class Archive:
             UnpicklingError: It is another one.
         """
         entry = self._entry(name)
+        if entry.compress_type:
+            self.code(name)
+            return
         start = self._start(name, self._in_map)
         checksum = 0
         for at in range(start, start + entry.file_size, _PIECE):
@@ -89,16 +107,13 @@ class Archive:
         ends = [entry.header_offset for entry in entries[1:]] + [end_of_all]
         for entry, end in zip(entries, ends, strict=True):
             name = entry.filename
-            if entry.compress_type or entry.compress_size != entry.file_size:
-                raise UnpicklingError(
-                    f"the entry {name!r:.80} of the archive is compressed; torch.save() writes "
-                    f"entries as they are"
-                )
+            if not _is_code(name):
+                _check_stored(entry)
             if entry.flag_bits & _ENCRYPTED:
                 raise UnpicklingError(f"the entry {name!r:.80} of the archive is encrypted")
             if (
                 entry.header_offset < 0
-                or entry.header_offset + _LOCAL_HEADER.size + entry.file_size > end
+                or entry.header_offset + _LOCAL_HEADER.size + entry.compress_size > end
             ):
                 raise UnpicklingError(f"the entry {name!r:.80} of the archive overlaps another one")
             self._ends[name] = end
@@ -121,9 +136,21 @@ class Archive:
             raise UnpicklingError(f"the archive has no entry {name!r:.80}")
         return entry
 
+    def code(self, name: str) -> bytes:
+        """An entry with code, of which no more than a MiB is unpacked; its checksum compared."""
+        entry = self._entry(name)
+        try:
+            with self._zip.open(entry) as unpacked:
+                return unpacked.read(_LONGEST_CODE)
+        except (UnpicklingError, MemoryError):
+            raise
+        except Exception as error:
+            raise _damaged(error) from error
+
     def read(self, name: str) -> bytearray:
         """An entry, its checksum compared."""
         entry = self._entry(name)
+        _check_stored(entry)
         start = self._start(name, self._bytes_at)
         data = bytearray(entry.file_size)
         # A piece at a time, so that the checksum finds it in the processor's cache.
@@ -183,7 +210,7 @@ class Archive:
                 f"the archive is damaged: the entry {name!r:.80} has the name {found[:80]!r} where "
                 f"it lies"
             )
-        if start + entry.file_size > self._ends[name]:
+        if start + entry.compress_size > self._ends[name]:
             raise UnpicklingError(f"the entry {name!r:.80} of the archive overlaps another one")
         return start
 

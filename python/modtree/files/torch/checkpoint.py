@@ -5,39 +5,57 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import math
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from modtree import _C
+from modtree import _imports
 from modtree.files.checkpoint.base import Checkpoint, CheckpointError, Entry
 from modtree.files.checkpoint.mapped import open_regular
+from modtree.files.pickled.stand_in import StandIn
 from modtree.files.pickled.unpickle import UnpicklingError
-from modtree.files.torch.contents import find_state, flat_state, shared_entries
-from modtree.files.torch.leaves import load_pickle
-from modtree.files.torch.old import HEAD, begins_old, read_old_records
-from modtree.files.torch.records import TensorRecord, read_records, resolved
+from modtree.files.torch.contents import (
+    Holders,
+    Part,
+    find_state,
+    flat_state,
+    part_at,
+    parts_of,
+    shared_entries,
+)
+from modtree.files.torch.load import read_contents
+from modtree.files.torch.records import TensorRecord, replaced
 
 __all__ = ["TorchCheckpoint"]
 
 #: More bytes than that are not made of an expanded tensor.
 _LARGE = 1 << 30
+_NAMES_IN_CODE = re.compile(r"^  __(?:parameters|buffers)__ = \[(.*)\]$", re.MULTILINE)
+_CLASS_IN_CODE = re.compile(r"^class (\w+)\(Module\):$", re.MULTILINE)
 
 
 class TorchCheckpoint(Checkpoint):
-    """A file that torch.save() or modtree.save() wrote. Nothing in it is executed; the tensors of
-    an archive lie in a private map of the file, those of a pickle are read.
+    """A file that torch.save(), torch.jit.save() or modtree.save() wrote, or another pickle.
+    Nothing in it is executed; the tensors of an archive lie in a private map of the file, those of
+    a pickle are read.
+
+    Args:
+        path: The file.
+        at: The part to read, such as "ema" or "optimizer.state"; None for the model.
 
     Attributes:
         found_under: The key under which the state dict stands in the file; "" where the file holds
             nothing else.
         left_out: The other keys beside it.
+        foreign: How many objects are not plain: stand-ins are in their places.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, at: str | None = None) -> None:
         self.path = path
         self.metadata = {}
         self._lock = threading.Lock()
@@ -45,78 +63,137 @@ class TorchCheckpoint(Checkpoint):
         self._file: Any = open_regular(path)
         try:
             with self._errors():
-                obj = self._read()
-            self._enter(obj)
+                contents = read_contents(self._file)
+            self._object, self._storages = contents.obj, contents.storages
+            self.foreign = contents.foreign
+            self.format = "modtree" if contents.form == "pickle" else "torch"
+            self._enter(at)
         except BaseException:
             self._file.close()
             raise
 
-    def _read(self) -> Any:
-        head = self._file.read(HEAD)
-        self._file.seek(0)
-        is_archive = head.startswith(b"PK\x03\x04")
-        self.format = "torch" if is_archive or begins_old(head) else "modtree"
-        if self.format == "torch":
-            read = read_records if is_archive else read_old_records
-            obj, self._storages = read(self._file)
-            return obj
-        return load_pickle(self._file, {}, torch=False)
-
-    def _enter(self, obj: Any) -> None:
-        state, self.found_under = find_state(obj, _is_tensor, self.path)
-        self.left_out = (
-            tuple(key for key in obj if key != self.found_under) if state is not obj else ()
-        )
-        flat, self.versions = flat_state(state, _is_tensor, self.path)
-        tensors = {key: value for key, value in flat.items() if _is_tensor(value)}
-        self._others = {key: value for key, value in flat.items() if key not in tensors}
-        self.ties, self.views = _shared(tensors)
+    def _enter(self, at: str | None) -> None:
+        obj = self._object
+        holders = Holders(obj)
+        if at:
+            state, self.found_under = part_at(obj, at, self.path), at
+        else:
+            state, self.found_under = find_state(obj, holders)
+        self.left_out: tuple[Any, ...] = ()
+        if state is not obj and isinstance(obj, dict):
+            self.left_out = tuple(key for key in obj if str(key) != self.found_under)
+        if not isinstance(state, dict) and state not in holders:
+            what = f"it holds {_article(state)} where a state dict belongs; modtree.load() reads it"
+            if at:
+                what = f"its part {at!r:.100} is {_article(state)}, without a tensor"
+            raise CheckpointError(what, self.path)
+        is_dict = isinstance(state, dict) and not at
+        flat = flat_state(state, self.path, holders, self._names_in_code, not is_dict)
+        self.versions, self.in_parts = flat.versions, flat.in_parts
+        tensors = {k: value for k, value in flat.entries.items() if type(value) is TensorRecord}
+        self._raw_values = {k: value for k, value in flat.entries.items() if k not in tensors}
+        self.ties, self.views = shared_entries(tensors)
         late = {*self.ties, *self.views}
         self._tensors = {key: value for key, value in tensors.items() if key not in late}
-        late.update(self._others)
-        self.places = {key: place for place, key in enumerate(flat) if key in late}
+        late.update(self._raw_values)
+        self.places = {key: place for place, key in enumerate(flat.entries) if key in late}
+
+    def _names_in_code(self, kind: str) -> frozenset[str] | None:
+        """The parameters and buffers of a class of TorchScript, as its code lists them."""
+        home, _, name = kind.rpartition(".")
+        code = self._code.get(home)
+        if code is None:
+            with self._errors():
+                code = self._code[home] = self._storages.code(home.replace(".", "/"))
+        for found in _CLASS_IN_CODE.finditer(code):
+            if found[1] == name:
+                end = _CLASS_IN_CODE.search(code, found.end())
+                body = code[found.end() : end.start() if end else len(code)]
+                lists = ",".join(_NAMES_IN_CODE.findall(body))
+                return frozenset(part.strip(" \"'") for part in lists.split(",")) - {""}
+        return None
+
+    @functools.cached_property
+    def _code(self) -> dict[str, str]:
+        return {}
 
     @functools.cached_property
     def entries(self) -> dict[str, Entry]:  # type: ignore[override]
         return {
-            key: Entry(key, _shape(value), value.dtype.name, value.nbytes, self.path)
-            for key, value in self._tensors.items()
+            key: Entry(key, record.shape, record.dtype.name, record.nbytes, self.path)
+            for key, record in self._tensors.items()
         }
 
     @functools.cached_property
     def values(self) -> Mapping[str, Any]:  # type: ignore[override]
-        if self.format == "modtree":
-            return self._others
         with self._lock, self._errors():
             self._check_open()
-            done: dict[int, Any] = {}
-            return {k: resolved(value, self._storages, done) for k, value in self._others.items()}
+            return self._with_tensors(self.raw_values)
+
+    @property
+    def raw_values(self) -> Mapping[str, Any]:
+        return self._raw_values
+
+    def parts(self) -> list[Part]:
+        """What the file holds: the model, an optimizer, numbers, and so on."""
+        return parts_of(self._object)
+
+    def _with_tensors(self, value: Any) -> Any:
+        found = [False]
+
+        def note(record: Any) -> Any:
+            found[0] = True
+            return record
+
+        replaced(value, note, {})
+        if not found[0]:
+            return value
+        _imports.need_numpy_side()
+        return _tensors_module().with_tensors(value, self._storages)
 
     def tensor(self, key: str) -> Any:
-        value = self._tensors[key]
-        if type(value) is not TensorRecord:
-            return value
+        record = self._tensors[key]
         with self._lock, self._errors(key):
             self._check_open()
-            return value.tensor(self._storages)
+            return self._with_tensors(record)
 
     def array(self, key: str) -> np.ndarray:
-        tensor = self.tensor(key)
-        if tensor.is_meta:
-            raise CheckpointError("it is on meta: the file has no values", self.path, key)
-        return tensor._array_view
+        return self.array_of(self._tensors[key], key)
+
+    def array_of(self, record: TensorRecord, key: str) -> np.ndarray:
+        """The values of a record that stands in a value.
+
+        Args:
+            record: The record.
+            key: What errors call it.
+        """
+        with self._lock, self._errors(key):
+            self._check_open()
+            return record.array(self._storages)
+
+    def leaf(self, key: str) -> TensorRecord:
+        record = self._tensors[key]
+        return record.with_source(None if record.source is None else self.array(key))
+
+    def plain_values(self) -> Mapping[str, Any]:
+        def read(record: Any) -> Any:
+            if type(record) is not TensorRecord or record.source is None:
+                return record
+            return record.with_source(record.array(self._storages))
+
+        with self._lock, self._errors():
+            self._check_open()
+            return replaced(self.raw_values, read, {})
 
     def chunks(self, key: str, size: int = 1 << 24) -> Iterator[memoryview]:
-        value = self._tensors[key]
-        if type(value) is not TensorRecord:
-            yield from super().chunks(key, size)
-        elif value.is_plain:
+        record = self._tensors[key]
+        if record.is_plain:
             with self._errors(key):
                 self._check_open()
-                yield from value.pieces(self._storages, size)
-        elif value.nbytes > max(_LARGE, value.reach * value.dtype.itemsize):
+                yield from record.pieces(self._storages, size)
+        elif record.nbytes > max(_LARGE, record.reach * record.dtype.itemsize):
             raise CheckpointError(
-                f"its {math.prod(value.place.size)} elements are {value.reach} in the file, which "
+                f"its {math.prod(record.shape)} elements are {record.reach} in the file, which "
                 f"an expanded tensor repeats: load it, and save what it was expanded from",
                 self.path,
                 key,
@@ -139,16 +216,13 @@ class TorchCheckpoint(Checkpoint):
             raise CheckpointError("containers are nested too deeply", self.path, key) from None
 
     def compare_checksums(self) -> None:
-        if self._storages is not None:
-            self._storages.compare_checksums()
+        self._storages.compare_checksums()
 
     def damages(self, advance: Callable[[int], Any]) -> Iterator[CheckpointError]:
-        if self._storages is None:
-            return
         first: dict[str, str] = {}
-        for key, value in self._tensors.items():
-            if type(value) is TensorRecord and value.storage is not None:
-                first.setdefault(value.storage.key, key)
+        for key, record in self._tensors.items():
+            if record.storage is not None:
+                first.setdefault(record.storage.key, key)
         for storage, count, reason in self._storages.damages():
             advance(count)
             if reason:
@@ -156,26 +230,20 @@ class TorchCheckpoint(Checkpoint):
         self.let_go()
 
     def let_go(self) -> None:
-        if self._storages is not None:
+        if not self._file.closed:
             self._storages.let_go()
 
     def close(self) -> None:
         self._file.close()
-        self._storages = None
+        self._object = None
 
 
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, (TensorRecord, _C.TensorBase))
+def _tensors_module() -> Any:
+    return importlib.import_module("modtree.files.pickled.tensors")
 
 
-def _shape(value: Any) -> tuple[int, ...]:
-    return value.place.size if type(value) is TensorRecord else tuple(value.shape)
-
-
-def _shared(tensors: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
-    records = {k: value for k, value in tensors.items() if type(value) is TensorRecord}
-    if records or not tensors:
-        return shared_entries(records)
-    first: dict[int, str] = {}  # in a pickle, an object that stands at several places
-    kept = {key: first.setdefault(id(value), key) for key, value in tensors.items()}
-    return {key: other for key, other in kept.items() if key != other}, {}
+def _article(obj: Any) -> str:
+    if type(obj) is StandIn:
+        return repr(obj)
+    kind = type(obj).__name__
+    return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"

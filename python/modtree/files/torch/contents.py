@@ -1,101 +1,347 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where in the object of a file the state dict is, and which of its tensors share memory."""
+"""What is in the object of a file: its parts, the state dict among them, and which of its tensors
+share memory.
+"""
 
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 from modtree.files.checkpoint.base import CheckpointError, View, shortened
+from modtree.files.pickled.stand_in import StandIn
 from modtree.files.torch.records import TensorRecord
 
-__all__ = ["find_state", "flat_state", "shared_entries"]
+__all__ = [
+    "Flat",
+    "Holders",
+    "Part",
+    "find_state",
+    "flat_state",
+    "part_at",
+    "parts_of",
+    "shared_entries",
+]
 
 #: Under which of them programs keep the state dict, the first that is there counts.
 _USUAL = ("state_dict", "model_state_dict", "model")
-#: How deep dicts may be nested, and at how many places one may stand: files may come from anywhere.
+#: How deep containers may be nested, and at how many places one may stand: files may come from
+#: anywhere.
 _DEEPEST = _PLACES = 64
+_MOST_PARTS = 64
+
+_Names = Callable[[str], "frozenset[str] | None"]
 
 
-def find_state(obj: Any, is_tensor: Callable[[Any], bool], path: str) -> tuple[dict[Any, Any], str]:
-    """The state dict in the object of a file: what stands under "state_dict", "model_state_dict" or
-    "model", where that is a dict with tensors, or else the object itself.
+def _is_tensor(value: Any) -> bool:
+    return type(value) is TensorRecord
 
-    Args:
-        obj: The object.
-        is_tensor: Is this one?
-        path: Of the file, for errors.
 
-    Returns:
-        The dict, and under which key it stands ("" for the object itself).
+def _children(value: Any) -> Iterator[tuple[Any, Any]]:
+    """What is directly in a value, by key, number or attribute."""
+    if isinstance(value, dict):
+        yield from value.items()
+    elif type(value) in (list, tuple, collections.deque):
+        yield from enumerate(value)
+    elif type(value) is StandIn:
+        yield from value.parts()
+
+
+def _tensors_in(value: Any) -> Iterator[TensorRecord]:
+    """All tensors in a value, each object once."""
+    waiting, seen = [value], {id(value)}
+    while waiting:
+        value = waiting.pop()
+        if _is_tensor(value):
+            yield value
+            continue
+        for _, item in _children(value):
+            if _may_hold(item) and id(item) not in seen:
+                seen.add(id(item))
+                waiting.append(item)
+
+
+def _may_hold(value: Any) -> bool:
+    kind = type(value)
+    return kind in (TensorRecord, StandIn, list, tuple) or isinstance(
+        value, (dict, collections.deque)
+    )
+
+
+class Holders:
+    """Which containers in an object have tensors, at any depth; found in one pass, however often a
+    container stands in others.
+    """
+
+    def __init__(self, obj: Any) -> None:
+        above: dict[int, list[int]] = {id(obj): []}
+        found: list[int] = []
+        waiting = [obj]
+        while waiting:
+            value = waiting.pop()
+            for _, item in _children(value):
+                if _is_tensor(item):
+                    found.append(id(value))
+                elif _may_hold(item):
+                    if id(item) not in above:
+                        above[id(item)] = []
+                        waiting.append(item)
+                    above[id(item)].append(id(value))
+        self._ids = set(found)
+        while found:
+            for holder in above[found.pop()]:
+                if holder not in self._ids:
+                    self._ids.add(holder)
+                    found.append(holder)
+
+    def __contains__(self, value: Any) -> bool:
+        return _is_tensor(value) or id(value) in self._ids
+
+
+# -- parts -----------------------------------------------------------------------------------------
+
+
+class Part(NamedTuple):
+    """A part of what a file holds.
+
+    Attributes:
+        name: Its key.
+        text: What it is, in a few words.
+        tensors: How many tensors it has.
+        nbytes: Their bytes.
+    """
+
+    name: str
+    text: str
+    tensors: int
+    nbytes: int
+
+
+def parts_of(obj: Any) -> list[Part]:
+    """The parts of an object, in their order; the last one says how many more there are."""
+    children = list(_children(obj))
+    parts = [_part(str(key), value) for key, value in children[:_MOST_PARTS]]
+    if len(children) > _MOST_PARTS:
+        parts.append(Part("...", f"{len(children) - _MOST_PARTS:,} more parts", 0, 0))
+    return parts
+
+
+def _part(name: str, value: Any) -> Part:
+    tensors = list(_tensors_in(value))
+    return Part(name, _text(value, tensors), len(tensors), sum(t.nbytes for t in tensors))
+
+
+def _text(value: Any, tensors: list[TensorRecord]) -> str:
+    if _is_optimizer(value):
+        return _optimizer_text(value)
+    if type(value) is StandIn and (value.is_module or value.is_script):
+        return f"a module ‹{value.kind}›"
+    if _is_tensor(value):
+        return repr(value)
+    if tensors and isinstance(value, dict):
+        direct = any(map(_is_tensor, value.values()))
+        return "a state dict" if direct else f"a dict of {len(value)}"
+    if tensors and type(value) in (list, tuple):
+        return f"a {type(value).__name__} of {len(value)}"
+    return _short(value)
+
+
+def _short(value: Any, length: int = 100) -> str:
+    shown = StandIn("", (value,))
+    text = repr(shown)[2:-1]  # which bounds what it looks at
+    return text if len(text) <= length else f"{text[: length - 3]}..."
+
+
+def _is_optimizer(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("state"), dict)
+        and isinstance(value.get("param_groups"), list)
+    )
+
+
+def _optimizer_text(value: dict[str, Any]) -> str:
+    groups, states = value["param_groups"], value["state"]
+    words = [f"{len(groups)} {'group' if len(groups) == 1 else 'groups'}"]
+    words.append(f"state of {len(states)} {'parameter' if len(states) == 1 else 'parameters'}")
+    rates = [group.get("lr") for group in groups if isinstance(group, dict)]
+    plain = dict.fromkeys(_short(rate, 20) for rate in rates if type(rate) in (int, float))
+    if plain:
+        words.append(f"lr {', '.join(list(plain)[:4])}")
+    steps = {s.get("step") for s in states.values() if isinstance(s, dict) and _is_step(s)}
+    if len(steps) == 1:
+        words.append(f"step {steps.pop()}")
+    return f"an optimizer: {', '.join(words)}"
+
+
+def _is_step(state: dict[Any, Any]) -> bool:
+    return type(state.get("step")) in (int, float)
+
+
+def part_at(obj: Any, at: str, path: str) -> Any:
+    """The part of an object that a path such as "optimizer.state" names. Keys may have dots.
 
     Raises:
-        CheckpointError: The object is no dict.
+        CheckpointError: There is none. The message names what there is.
     """
-    if not isinstance(obj, dict):
-        raise CheckpointError(
-            f"it holds {_article(obj)} where a state dict belongs; modtree.load() reads it", path
-        )
-    for name in _USUAL:
-        if isinstance(obj.get(name), dict) and _has_tensors(obj[name], is_tensor):
-            return obj[name], name
+    value, rest = obj, at
+    while rest:
+        children = {str(key): child for key, child in _children(value)}
+        fits = [name for name in children if rest == name or rest.startswith(f"{name}.")]
+        if not fits:
+            there = ", ".join(shortened(name)[1:-1] for name in list(children)[:10])
+            more = f" and {len(children) - 10} more" if len(children) > 10 else ""
+            raise CheckpointError(
+                f"it has no part {at!r:.100}: {f'there is {there}{more}' if there else 'no parts'}",
+                path,
+            )
+        name = max(fits, key=len)
+        value, rest = children[name], rest[len(name) + 1 :]
+    return value
+
+
+def find_state(obj: Any, holders: Holders) -> tuple[Any, str]:
+    """The state dict in the object of a file: what stands under "state_dict", "model_state_dict" or
+    "model", where that has tensors, or else the object itself.
+
+    Returns:
+        What has the tensors, and under which key it stands ("" for the object itself).
+    """
+    for name in _USUAL if isinstance(obj, dict) else ():
+        value = obj.get(name)
+        if (isinstance(value, dict) or type(value) is StandIn) and value in holders:
+            return value, name
     return obj, ""
 
 
-def _article(obj: Any) -> str:
-    kind = "Tensor" if isinstance(obj, TensorRecord) else type(obj).__name__
-    return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"
+# -- entries ---------------------------------------------------------------------------------------
 
 
-def _has_tensors(value: dict[Any, Any], is_tensor: Callable[[Any], bool]) -> bool:
-    waiting, seen = [value], {id(value)}
-    while waiting:
-        for item in waiting.pop().values():
-            if is_tensor(item):
-                return True
-            if isinstance(item, dict) and id(item) not in seen:
-                seen.add(id(item))
-                waiting.append(item)
-    return False
+class Flat(NamedTuple):
+    """The entries of a state dict.
+
+    Attributes:
+        entries: Tensors and values by their keys.
+        versions: Its ``_metadata``, or None.
+        in_parts: Objects that are no tensors themselves, whose tensors are entries: their keys.
+    """
+
+    entries: dict[str, Any]
+    versions: dict[str, Any] | None
+    in_parts: dict[str, StandIn]
+
+
+class _Flattening:
+    def __init__(self, path: str, holders: Holders, names_of: _Names, lists: bool) -> None:
+        self._path = path
+        self._holders = holders
+        self._names_of = names_of
+        self._lists = lists
+        self.flat = Flat({}, {}, {})
+        self._entered: collections.Counter[int] = collections.Counter()
+
+    def enter(self, value: Any, prefix: str, depth: int = 0) -> None:
+        """Takes up everything in a container."""
+        self._entered[id(value)] += 1
+        if self._entered[id(value)] > _PLACES or depth > _DEEPEST:
+            raise CheckpointError(
+                "a dict in it contains itself, or stands at many places", self._path
+            )
+        if type(value) is StandIn:
+            self._stand_in(value, prefix, depth)
+        else:
+            self._container(value, prefix, depth)
+
+    def _container(self, value: Any, prefix: str, depth: int) -> None:
+        items = list(_children(value))
+        is_nested = not any(_is_tensor(item) for _, item in items)
+        own = getattr(value, "_metadata", None)
+        for name, local in own.items() if isinstance(own, dict) else ():
+            assert self.flat.versions is not None
+            self.flat.versions[f"{prefix}{name}" if name else prefix[:-1]] = local
+        for key, item in items:
+            if type(key) not in (str, int):
+                raise CheckpointError(f"{shortened(key)} is no key of a state dict", self._path)
+            full = f"{prefix}{key}"
+            enters = type(item) is StandIn or (is_nested and isinstance(item, dict))
+            enters = enters or (self._lists and type(item) in (list, tuple, dict))
+            if enters and item in self._holders:
+                self.enter(item, f"{full}.", depth + 1)
+            else:
+                self._add(full, item)
+
+    def _add(self, key: str, value: Any) -> None:
+        if key in self.flat.entries:
+            raise CheckpointError("two entries have this key", self._path, key)
+        self.flat.entries[key] = value
+
+    def _stand_in(self, value: StandIn, prefix: str, depth: int) -> None:
+        if value.is_module:
+            self._module(value, prefix, depth)
+            return
+        if value.is_script:
+            self._script(value, prefix, depth)
+            return
+        self.flat.in_parts[prefix[:-1]] = value
+        for name, item in value.parts():
+            full = f"{prefix}{name}"
+            if _is_tensor(item):
+                self._add(full, item)
+            elif _may_hold(item) and item in self._holders:
+                self.enter(item, f"{full}.", depth + 1)
+
+    def _module(self, value: StandIn, prefix: str, depth: int) -> None:
+        attributes = value.attributes
+        passed_over = attributes.get("_non_persistent_buffers_set")
+        passed_over = passed_over if isinstance(passed_over, set) else ()
+        for registry in ("_parameters", "_buffers"):
+            for name, item in attributes[registry].items():
+                if registry == "_buffers" and name in passed_over:
+                    continue
+                if _is_tensor(item):
+                    self._add(f"{prefix}{name}", item)
+                elif type(item) is StandIn and item in self._holders:
+                    self.enter(item, f"{prefix}{name}.", depth + 1)
+        for name, item in attributes["_modules"].items():
+            if type(item) is StandIn:
+                self.enter(item, f"{prefix}{name}.", depth + 1)
+
+    def _script(self, value: StandIn, prefix: str, depth: int) -> None:
+        names = self._names_of(value.kind)
+        for name, item in value.attributes.items():
+            if _is_tensor(item):
+                if names is None or name in names:
+                    self._add(f"{prefix}{name}", item)
+            elif type(item) is StandIn and item in self._holders:
+                self.enter(item, f"{prefix}{name}.", depth + 1)
 
 
 def flat_state(
-    state: dict[Any, Any], is_tensor: Callable[[Any], bool], path: str
-) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """The entries of a state dict by their keys, tensors and others, and its ``_metadata``.
+    state: Any, path: str, holders: Holders, names_of: _Names, lists: bool = False
+) -> Flat:
+    """The entries of a state dict by their keys, tensors and others.
 
     A dict with tensors is a state dict, and its other entries are values. One without holds state
-    dicts, several of them or one in parts: their keys are joined by dots.
+    dicts, several of them or one in parts: their keys are joined by dots. A stand-in with tensors
+    is entered: of a module its parameters and buffers, of everything else whatever it has.
+
+    Args:
+        state: What has the tensors.
+        path: Of the file, for errors.
+        holders: The containers that have tensors.
+        names_of: The parameters and buffers of a class of TorchScript; None where its code does not
+            say.
+        lists: Whether lists and dicts beside tensors are entered too.
 
     Raises:
         CheckpointError: Two entries have one key, or a key is no text.
     """
-    flat: dict[str, Any] = {}
-    entered: collections.Counter[int] = collections.Counter()
-    versions: dict[str, Any] = {}
-
-    def enter(part: dict[Any, Any], prefix: str, depth: int) -> None:
-        is_nested = not any(is_tensor(value) for value in part.values())
-        entered[id(part)] += 1
-        if entered[id(part)] > _PLACES or depth > _DEEPEST:
-            raise CheckpointError("a dict in it contains itself, or stands at many places", path)
-        own = getattr(part, "_metadata", None)
-        for name, local in own.items() if isinstance(own, dict) else ():
-            versions[f"{prefix}{name}" if name else prefix[:-1]] = local
-        for key, value in part.items():
-            if type(key) not in (str, int):
-                raise CheckpointError(f"{shortened(key)} is no key of a state dict", path)
-            full = f"{prefix}{key}"
-            if is_nested and isinstance(value, dict) and _has_tensors(value, is_tensor):
-                enter(value, f"{full}.", depth + 1)
-            elif full in flat:
-                raise CheckpointError("two entries have this key", path, full)
-            else:
-                flat[full] = value
-
-    enter(state, "", 0)
-    return flat, versions or None
+    work = _Flattening(path, holders, names_of, lists)
+    if _is_tensor(state):
+        return Flat({"tensor": state}, None, {})
+    work.enter(state, "")
+    return work.flat._replace(versions=work.flat.versions or None)
 
 
 # -- shared memory ---------------------------------------------------------------------------------
@@ -121,9 +367,11 @@ def shared_entries(records: dict[str, TensorRecord]) -> tuple[dict[str, str], di
 
 
 def _identity(key: str, record: TensorRecord) -> Any:
-    if record.storage is None or not record.nbytes:
+    if record.storage is None:
+        return id(record) if record.source is not None else key
+    if not record.nbytes:
         return key
-    if vars(record):  # attributes of its own
+    if record.attributes:  # of its own
         return id(record)
     flags = record.is_parameter, record.requires_grad, bool(record.noted)
     return record.storage.key, record.dtype.name, record.place, flags
@@ -138,7 +386,7 @@ def _views(members: list[tuple[str, TensorRecord]]) -> dict[str, View]:
     count = base.nbytes // base.dtype.itemsize
     views = {}
     for key, record in members:
-        if key == of or record.dtype != base.dtype or record.noted or vars(record):
+        if key == of or record.dtype != base.dtype or record.noted or record.attributes:
             continue
         if record.is_parameter or record.requires_grad:
             continue

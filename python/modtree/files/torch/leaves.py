@@ -1,72 +1,116 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Tensors of torch in files of modtree.save(): the leaves of a model that were torch's. They are
-tensors of torch again where torch is installed, and modtree's elsewhere.
+"""Pickles of modtree.save(), and plain pickles. Tensors of torch in them are the leaves of a model
+that were torch's: they are tensors of torch again where torch is installed and wanted.
 """
 
 from __future__ import annotations
 
-import functools
 import importlib
 from typing import Any
 
-from modtree.files.pickled.names import BUILDERS, MAKERS, NAMES
+from modtree.files.pickled.builder import Builder
+from modtree.files.pickled.own_names import OwnNames
+from modtree.files.pickled.plain import BUILDERS, MAKERS, NAMES
+from modtree.files.pickled.tolerant import TolerantUnpickler
 from modtree.files.pickled.unpickle import Unpickler
-from modtree.files.torch import arrays as torch_names
-from modtree.files.torch.leaf_storage import storage_in
-from modtree.files.torch.storages import StorageKind, memory_of
+from modtree.files.torch.inline_storage import storage_in
+from modtree.files.torch.names import TorchNames
+from modtree.files.torch.storages import InlineStorages, StorageKind
 
-__all__ = ["load_pickle"]
+__all__ = ["unpickler_of_leaves"]
 
-
-def _memory_in(data: Any) -> Any:
-    kind, numbers = storage_in(data)
-    return memory_of(numbers, kind)
-
-
-_OWN_NAMES = {
-    **{n: value for n, value in torch_names.NAMES.items() if type(value) is not StorageKind},
-    ("torch.storage", "_load_from_bytes"): _memory_in,
-}
 _WITH_TORCH = "modtree.files.torch.torch_builder"
 
 
-@functools.cache
-def _torch_names() -> dict[Any, Any]:
-    try:
-        return importlib.import_module(_WITH_TORCH).NAMES
-    except ImportError:
-        return _OWN_NAMES
+class _Leaves:
+    """What a pickle says of tensors of torch. Which builder makes them is decided when the first of
+    their names is met.
+    """
+
+    def __init__(self, builder: Builder, storages: InlineStorages, torch: bool) -> None:
+        self._builder = builder
+        self._storages = storages
+        self._torch = torch
+        self._names: TorchNames | None = None
+
+    def names(self) -> TorchNames:
+        if self._names is None:
+            builder = self._builder
+            if self._torch:
+                try:
+                    builder = importlib.import_module(_WITH_TORCH).TorchBuilder(self._storages)
+                except ImportError:
+                    pass
+            self._names = TorchNames(builder)
+        return self._names
+
+    def storage(self, data: Any) -> Any:
+        """The bytes of a storage as torch pickles them."""
+        return self._storages.add(*storage_in(data))
+
+    def takes(self, function: Any) -> bool:
+        """Is it one of torch's functions that take stand-ins?"""
+        return self._names is not None and function in self._names.take_stand_ins
 
 
 class _Names(dict[Any, Any]):
-    """Looks for torch when the first name of a tensor of torch is met."""
+    """The names of a pickle, and those of torch's tensors when they are looked for."""
+
+    def __init__(self, known: dict[Any, Any], leaves: _Leaves) -> None:
+        super().__init__(known)
+        self._leaves = leaves
 
     def __missing__(self, key: tuple[str, str]) -> Any:
-        if key not in _OWN_NAMES:
+        if key == ("torch.storage", "_load_from_bytes"):
+            return self._leaves.storage
+        if key[0].partition(".")[0] != "torch":
             raise KeyError(key)
-        return _torch_names()[key]
+        found = self._leaves.names().names[key]
+        if type(found) is StorageKind:  # for storages that are records of an archive
+            raise KeyError(key)
+        return found
 
 
 class _Makers(dict[Any, Any]):
-    """The functions behind torch's names: a file that calls one has named it before."""
+    """The functions of a pickle, and those of torch's tensors: a file that calls one has named it
+    before.
+    """
+
+    def __init__(self, known: dict[Any, Any], leaves: _Leaves) -> None:
+        super().__init__(known)
+        self._leaves = leaves
+
+    def copy(self) -> _Makers:
+        return _Makers(dict(self), self._leaves)
 
     def __missing__(self, function: Any) -> Any:
-        if getattr(function, "__module__", None) != _WITH_TORCH:
-            raise KeyError(function)
-        return importlib.import_module(_WITH_TORCH).MAKERS[function]
+        if function == self._leaves.storage:
+            return function
+        return self._leaves.names().makers[function]
 
 
-def load_pickle(file: Any, options: dict[str, Any], torch: bool = True) -> Any:
-    """Reads a pickle of modtree.save().
+def unpickler_of_leaves(
+    file: Any,
+    options: dict[str, Any],
+    builder: Builder,
+    storages: InlineStorages,
+    torch: bool,
+    tolerant: bool,
+) -> Unpickler:
+    """An unpickler for a pickle of modtree.save().
 
     Args:
         file: Open for reading bytes.
         options: For the unpickler.
+        builder: Makes the tensors.
+        storages: Get what the pickle holds of storages of torch; the builder has them too.
         torch: Whether tensors of torch are to be torch's again, where it is installed.
-
-    Raises:
-        UnpicklingError: The file is damaged, or contains what is not allowed.
+        tolerant: Whether stand-ins are made of what is not allowed.
     """
-    makers = _Makers({**MAKERS, **torch_names.MAKERS, _memory_in: _memory_in})
-    names = _Names(NAMES) if torch else {**NAMES, **_OWN_NAMES}
-    return Unpickler(file, names, makers, BUILDERS, **options).load()
+    own, leaves = OwnNames(builder), _Leaves(builder, storages, torch)
+    names = _Names({**NAMES, **own.names}, leaves)
+    makers = _Makers({**MAKERS, **own.makers}, leaves)
+    builders = {**BUILDERS, **own.builders}
+    if tolerant:
+        return TolerantUnpickler(file, names, makers, builders, takes=leaves.takes, **options)
+    return Unpickler(file, names, makers, builders, **options)

@@ -1,51 +1,163 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The files of torch.save(): a zip archive with a pickle in it, and one record for the memory of
-each storage.
-"""
+"""Reading what is in a file of torch.save() or modtree.save(), and any pickle."""
 
 from __future__ import annotations
 
 import io
 import pickle
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-from modtree.files.pickled.names import safe_unpickler
+from modtree.files.pickled.builder import Builder, RecordBuilder
 from modtree.files.torch.archive import open_archive
-from modtree.files.torch.arrays import MAKERS, NAMES
-from modtree.files.torch.storages import Storages
+from modtree.files.torch.leaves import unpickler_of_leaves
+from modtree.files.torch.names import TorchNames, torch_unpickler
+from modtree.files.torch.old import HEAD, begins_old, find_storages
+from modtree.files.torch.records import TensorRecord
+from modtree.files.torch.storages import InlineStorages, Storages
 
-__all__ = ["load_archive"]
+__all__ = ["Contents", "count_tensors", "form_of", "load_object", "read_contents"]
+
+
+def form_of(head: bytes) -> str:
+    """How torch's files are told apart by their first bytes: "archive", "old" or "pickle"."""
+    if head.startswith(b"PK\x03\x04"):
+        return "archive"
+    return "old" if begins_old(head) else "pickle"
+
+
+class Contents(NamedTuple):
+    """What a file holds.
+
+    Attributes:
+        obj: The object, with records in the place of tensors.
+        storages: What the records need.
+        foreign: How many stand-ins there are.
+        form: "archive", "old" or "pickle".
+    """
+
+    obj: Any
+    storages: Any
+    foreign: int
+    form: str
+
+
+def read_contents(file: Any) -> Contents:
+    """Reads everything but the values of tensors. Nothing of a file is executed or imported.
+
+    Args:
+        file: Open for reading bytes, on a disk. It stays open as long as values are read.
+
+    Raises:
+        UnpicklingError: The file is damaged.
+    """
+    form, storages, unpickler = _opened(file, lambda _: RecordBuilder(), {}, True, False, True)
+    return Contents(unpickler.load(), storages, unpickler.foreign, form)
+
+
+def count_tensors(file: Any, options: dict[str, Any]) -> int:
+    """The number of tensors in a file, whatever else there is.
+
+    Args:
+        file: Open for reading bytes.
+        options: For the unpickler.
+
+    Raises:
+        UnpicklingError: The file is damaged.
+    """
+    builder = _Counter()
+    _opened(file, lambda _: builder, options, False, False, True)[2].load()
+    return builder.count
+
+
+class _Counter(RecordBuilder):
+    """Makes records, and counts them."""
+
+    count = 0
+
+    def tensor(self, record: TensorRecord) -> TensorRecord:
+        self.count += 1
+        return record
+
+
+def load_object(
+    file: Any,
+    builder: Callable[[Any], Builder],
+    options: dict[str, Any],
+    everything: bool = False,
+    mapped: bool = False,
+    tolerant: bool = False,
+) -> Any:
+    """Reads an object with its tensors.
+
+    Args:
+        file: Open for reading bytes.
+        builder: From the storages of a file, what makes its tensors.
+        options: For the unpickler.
+        everything: Whether a file of torch may name and call anything.
+        mapped: Whether tensors of an archive are made over a private map of the file.
+        tolerant: Whether stand-ins are made of what is not allowed.
+
+    Raises:
+        UnpicklingError: The file is damaged, or contains what is not allowed.
+    """
+    _, storages, unpickler = _opened(file, builder, options, mapped, everything, tolerant, True)
+    result = unpickler.load()
+    storages.finish()
+    return result
+
+
+def _opened(
+    file: Any,
+    builder: Callable[[Any], Builder],
+    options: dict[str, Any],
+    mapped: bool,
+    everything: bool,
+    tolerant: bool,
+    torch: bool = False,
+) -> tuple[str, Any, Any]:
+    """The form of a file, its storages, and the unpickler of its object.
+
+    Args:
+        file: Open for reading bytes.
+        builder: From the storages, what makes tensors.
+        options: For the unpickler.
+        mapped: Whether an archive is mapped.
+        everything: Whether a file of torch may name and call anything.
+        tolerant: Whether stand-ins are made of what is not allowed.
+        torch: Whether tensors of torch in a pickle become torch's, and storages are read.
+    """
+    start = file.tell()
+    form = form_of(file.read(HEAD))
+    file.seek(start)
+    storages: Any
+    stream: Any
+    if form == "pickle":
+        storages = InlineStorages()
+        made = builder(storages)
+        return form, storages, unpickler_of_leaves(file, options, made, storages, torch, tolerant)
+    if form == "archive":
+        storages = Storages(open_archive(file, mapped))
+        stream = io.BytesIO(storages.pickled)
+    else:
+        storages, stream = find_storages(file, everything, options)
+    if everything:
+        return form, storages, _TrustingUnpickler(stream, builder(storages), storages, options)
+    storage = storages.load if torch else storages.storage
+    return form, storages, torch_unpickler(stream, builder(storages), storage, options, tolerant)
 
 
 class _TrustingUnpickler(pickle.Unpickler):
     """For weights_only=False: torch's names become ours, and every other name is imported."""
 
-    def __init__(self, file: Any, storages: Storages, options: Any) -> None:
+    def __init__(self, file: Any, builder: Builder, storages: Any, options: Any) -> None:
         super().__init__(file, **options)
+        self._names = TorchNames(builder).names
         self._storages = storages
 
     def find_class(self, module: str, name: str) -> Any:
-        known = NAMES.get((module, name))
+        known = self._names.get((module, name))
         return super().find_class(module, name) if known is None else known
 
     def persistent_load(self, pid: Any) -> Any:
         return self._storages.load(pid)
-
-
-def load_archive(file: Any, everything: bool, options: Any, mapped: bool = False) -> Any:
-    """Reads a file of torch.save().
-
-    Args:
-        file: Open for reading bytes.
-        everything: Whether its pickle may name and call anything.
-        options: For the unpickler.
-        mapped: Whether tensors are made over a private map of the file.
-
-    Raises:
-        UnpicklingError: The archive is damaged, or its pickle contains what is not allowed.
-    """
-    storages = Storages(open_archive(file, mapped))
-    stream = io.BytesIO(storages.pickled)
-    if everything:
-        return _TrustingUnpickler(stream, storages, options).load()
-    return safe_unpickler(stream, options, NAMES, MAKERS, storages.load).load()

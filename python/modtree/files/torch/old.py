@@ -15,19 +15,20 @@ from typing import Any
 
 import numpy as np
 
-from modtree.files.pickled.names import safe_unpickler
+from modtree.files.pickled.builder import RecordBuilder
+from modtree.files.pickled.plain import plain_unpickler
 from modtree.files.pickled.unpickle import UnpicklingError
-from modtree.files.torch.arrays import MAKERS, NAMES
-from modtree.files.torch.records import records_in
+from modtree.files.torch.names import torch_unpickler
 from modtree.files.torch.storages import (
+    BYTES,
+    STORAGES,
     Memory,
-    Record,
-    StorageKind,
-    kind_and_count,
+    Storage,
     memory_of,
+    storage_of,
 )
 
-__all__ = ["HEAD", "OldStorages", "begins_old", "load_old", "read_old_records"]
+__all__ = ["HEAD", "OldStorages", "begins_old", "find_storages"]
 
 #: How many bytes tell.
 HEAD = 32
@@ -52,11 +53,11 @@ class OldStorages:
     def __init__(self, file: Any) -> None:
         self._file = file
         self._lock = threading.Lock()
-        self._records: dict[str, Record] = {}
+        self._known: dict[str, Storage] = {}
         self._starts: dict[str, int] = {}
         self._memories: dict[str, Memory] = {}
 
-    def record(self, pid: Any) -> Record:
+    def storage(self, pid: Any) -> Storage:
         """The storage behind a persistent id; nothing of it is read."""
         _require(type(pid) is tuple and len(pid) == 6 and pid[0] == "storage")
         if pid[5] is not None:
@@ -64,9 +65,9 @@ class OldStorages:
                 "the file has storages that are parts of others, as torch before 0.4 wrote them: "
                 "load it with torch, and save it again"
             )
-        record = kind_and_count(pid[1], pid[2], pid[4])
-        _require(record.length >= 0 and self._records.setdefault(record.key, record) == record)
-        return record
+        storage = storage_of(pid[1], pid[2], pid[4])
+        _require(storage.length >= 0 and self._known.setdefault(storage.key, storage) == storage)
+        return storage
 
     def find(self) -> None:
         """Finds where the storages lie: behind the pickle, at whose end the file is.
@@ -74,38 +75,39 @@ class OldStorages:
         Raises:
             UnpicklingError: The file is damaged.
         """
-        keys = safe_unpickler(self._file, {}).load()
+        keys = plain_unpickler(self._file).load()
         _require(type(keys) is list and all(type(key) is str for key in keys))
-        _require(len(set(keys)) == len(keys) and set(keys) == set(self._records))
+        _require(len(set(keys)) == len(keys) and set(keys) == set(self._known))
         at = self._file.tell()
         end = self._file.seek(0, os.SEEK_END)
         for key in keys:
-            record = self._records[key]
+            storage = self._known[key]
             self._file.seek(at)
             count = self._file.read(_COUNT.size)
             at += _COUNT.size
-            size = record.length * record.kind.stored.itemsize
+            size = storage.length * storage.kind.stored.itemsize
             if at + size > end:
                 raise UnpicklingError(
                     f"the file is truncated: the storage {key!r:.80} has {size} bytes, "
                     f"{max(0, end - at)} are left"
                 )
-            _require(_COUNT.unpack(count) == (record.length,))
+            _require(_COUNT.unpack(count) == (storage.length,))
             self._starts[key] = at
             at += size
         self._end = at
 
-    def memory(self, record: Record) -> Memory:
+    def memory(self, storage: Storage) -> Memory:
         """The numbers of a storage: the same memory at each call."""
         with self._lock:
-            known = self._memories.get(record.key)
+            known = self._memories.get(storage.key)
             if known is None:
-                known = self._memories[record.key] = self._read(record)
+                known = self._memories[storage.key] = self._read(storage)
+                known.storage = storage
         return known
 
-    def _read(self, record: Record) -> Memory:
-        data = bytearray(record.length * record.kind.stored.itemsize)
-        self._file.seek(self._starts[record.key])
+    def _read(self, storage: Storage) -> Memory:
+        data = bytearray(storage.length * storage.kind.stored.itemsize)
+        self._file.seek(self._starts[storage.key])
         whole, at = memoryview(data), 0
         while at < len(data):
             found = self._file.read(len(data) - at)
@@ -113,21 +115,25 @@ class OldStorages:
                 raise UnpicklingError("the file is truncated")
             whole[at : at + len(found)] = found
             at += len(found)
-        return memory_of(data, record.kind)
+        return memory_of(data, storage.kind)
 
     def load(self, pid: Any) -> Memory:
         """The numbers behind a persistent id."""
-        return self.memory(self.record(pid))
+        return self.memory(self.storage(pid))
 
-    def pieces(self, record: Record, at: int, count: int, size: int) -> Iterator[memoryview]:
+    def pieces(self, storage: Storage, at: int, count: int, size: int) -> Iterator[memoryview]:
         """Bytes of a storage from ``at`` on, little-endian, at most ``size`` at once."""
-        memory = self.memory(record)
-        if memory.dtype.name != record.kind.dtype:
-            raise UnpicklingError(f"reading {record.kind.dtype} takes the package ml_dtypes")
+        memory = self.memory(storage)
+        if memory.dtype.name != storage.kind.dtype:
+            raise UnpicklingError(f"reading {storage.kind.dtype} takes the package ml_dtypes")
         plain: Any = memory.view(np.ndarray).view(np.uint8)
         data = memoryview(plain)
         for begin in range(at, at + count, size):
             yield data[begin : min(begin + size, at + count)]
+
+    def code(self, module: str) -> str:
+        """There is none."""
+        return ""
 
     def compare_checksums(self) -> None:
         """There are none."""
@@ -165,27 +171,17 @@ class _Looking(pickle.Unpickler):
 
     def __init__(self, file: Any, storages: OldStorages, options: Any) -> None:
         super().__init__(file, **options)
-        self.persistent_load = storages.record  # type: ignore[method-assign]
+        self.persistent_load = storages.storage  # type: ignore[method-assign]
 
     def find_class(self, module: str, name: str) -> Any:
-        known = NAMES.get((module, name))
-        return known if type(known) is StorageKind else _Inert
+        if (module, name) == ("torch.storage", "UntypedStorage"):
+            return BYTES
+        known = STORAGES.get(name) if module == "torch" else None
+        return _Inert if known is None else known
 
 
-class _Trusting(pickle.Unpickler):
-    """For weights_only=False: torch's names become ours, and every other name is imported."""
-
-    def __init__(self, file: Any, storages: OldStorages, options: Any) -> None:
-        super().__init__(file, **options)
-        self.persistent_load = storages.load  # type: ignore[method-assign]
-
-    def find_class(self, module: str, name: str) -> Any:
-        known = NAMES.get((module, name))
-        return super().find_class(module, name) if known is None else known
-
-
-def load_old(file: Any, everything: bool, options: Any) -> Any:
-    """Reads such a file.
+def find_storages(file: Any, everything: bool, options: Any) -> tuple[OldStorages, Any]:
+    """The storages of such a file, and a stream that gives its pickle.
 
     Args:
         file: Open for reading bytes, at its beginning.
@@ -193,7 +189,7 @@ def load_old(file: Any, everything: bool, options: Any) -> Any:
         options: For the unpickler.
 
     Raises:
-        UnpicklingError: The file is damaged, or its pickle contains what is not allowed.
+        UnpicklingError: The file is damaged.
     """
     _read_head(file)
     start = file.tell()
@@ -201,31 +197,14 @@ def load_old(file: Any, everything: bool, options: Any) -> Any:
     if everything:
         _Looking(file, storages, options).load()
     else:
-        records_in(file, storages, options)
+        torch_unpickler(file, RecordBuilder(), storages.storage, options, True).load()
     storages.find()
     file.seek(start)
-    stream = _Apart(file)  # storages are read on the way
-    if everything:
-        result = _Trusting(stream, storages, options).load()
-    else:
-        result = safe_unpickler(stream, options, NAMES, MAKERS, storages.load).load()
-    storages.finish()
-    return result
-
-
-def read_old_records(file: Any) -> tuple[Any, OldStorages]:
-    """The object in such a file, with records in the place of tensors, and the storages that can
-    make tensors of them.
-    """
-    _read_head(file)
-    storages = OldStorages(file)
-    obj = records_in(file, storages, {})
-    storages.find()
-    return obj, storages
+    return storages, _Apart(file)  # storages are read on the way
 
 
 def _read_head(file: Any) -> None:
-    magic, version, system = (safe_unpickler(file, {}).load() for _ in range(3))
+    magic, version, system = (plain_unpickler(file).load() for _ in range(3))
     _require(type(magic) is int and version == _VERSION and type(system) is dict)
     if system.get("little_endian") is not (sys.byteorder == "little"):
         raise UnpicklingError("the file was written in another byte order")

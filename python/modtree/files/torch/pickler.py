@@ -14,14 +14,11 @@ from typing import Any
 import numpy as np
 
 from modtree import _C
-from modtree._tensor.devices import device
-from modtree._tensor.parameter import Parameter
-from modtree._tensor.size import Size
-from modtree._tensor.tensor import Tensor
 from modtree.core.families import family_of, is_lazy
 from modtree.core.state_dict import StateDict
 from modtree.files.torch.late_tensors import LateTensor, finished
 from modtree.files.torch.pickle_opcodes import BITS, Memo, number, text
+from modtree.files.torch.records import DeviceRecord, SizeRecord, TensorRecord
 from modtree.files.torch.shared_memory import (
     Piece,
     Storage,
@@ -49,6 +46,15 @@ class TorchPickler:
         self._path: list[str] = ["obj"]
         self._moved: dict[Any, Any] = {}
         self.storages: list[Storage] = []
+        # Classes of the NumPy side; there are none of their objects before they exist.
+        sizes, devices = _classes("size", "Size"), _classes("devices", "device")
+        self._writers = {
+            **_WRITERS,
+            **dict.fromkeys(sizes, TorchPickler._size),
+            **dict.fromkeys(devices, TorchPickler._device),
+        }
+        self._tensors = _classes("tensor", "Tensor")
+        self._parameters = _classes("parameter", "Parameter")
 
     def dump(self, obj: Any) -> bytes:
         """The pickle.
@@ -90,7 +96,7 @@ class TorchPickler:
         self._parts.append(b"tR")
 
     def _save(self, value: Any) -> None:
-        writer = _WRITERS.get(type(value))
+        writer = self._writers.get(type(value))
         if writer is not None:
             writer(self, value)
             return
@@ -98,9 +104,12 @@ class TorchPickler:
         if known is not None:
             self._parts.append(known)
             return
-        writer = _CONTAINERS.get(type(value))
+        kind = type(value)
+        writer = _CONTAINERS.get(kind)
         if writer is not None:
             writer(self, value)
+        elif kind in self._tensors or kind in self._parameters:
+            self._own_tensor(value)
         elif isinstance(value, np.generic):
             self._numpy_scalar(value)
         elif isinstance(value, np.ndarray):
@@ -230,7 +239,16 @@ class TorchPickler:
             piece = empty_piece(value.dtype.name, value.dtype.itemsize, value.shape, self._place())
         else:
             piece = piece_of_array(value._array, self._place())
-        self._with_state(value, piece, type(value) is Parameter)
+        self._with_state(value, piece, type(value) in self._parameters)
+
+    def _record(self, value: TensorRecord) -> None:
+        """A tensor of another file, with its values."""
+        if value.source is None:
+            piece = empty_piece(value.dtype.name, value.dtype.itemsize, value.shape, self._place())
+            piece.stride = value.place.stride
+        else:
+            piece = piece_of_array(value.source, self._place())
+        self._with_state(value, piece, value.is_parameter)
 
     def _torch_tensor(self, value: Any, is_parameter: bool) -> None:
         layout, kind = str(value.layout), value.device.type
@@ -247,18 +265,21 @@ class TorchPickler:
 
     def _with_state(self, value: Any, piece: Piece, is_parameter: bool) -> None:
         """A tensor, in the call that makes it a parameter, with its attributes."""
-        attributes, requires_grad = vars(value), bool(value.requires_grad)
+        is_record = type(value) is TensorRecord
+        attributes = value.attributes if is_record else vars(value)
+        is_meta = value.source is None if is_record else value.is_meta
+        requires_grad = bool(value.requires_grad)
         if is_parameter:
             ending = "_parameter_with_state" if attributes else "_parameter"
             self._parts.append(self._memo.name("torch._utils._rebuild" + ending) + b"(")
-            self._wait(piece, False, value.is_meta)
+            self._wait(piece, False, is_meta)
             flag = b"\x88" if requires_grad else b"\x89"
             self._parts.append(flag + self._memo.name("collections.OrderedDict") + b")R")
         elif attributes:
             self._parts.append(self._memo.name("torch._tensor._rebuild_from_type_v2") + b"(")
-            self._wait(piece, requires_grad, value.is_meta, as_call=False)
+            self._wait(piece, requires_grad, is_meta, as_call=False)
         else:
-            self._wait(piece, requires_grad, value.is_meta)
+            self._wait(piece, requires_grad, is_meta)
         if attributes:
             self._parts.append(b"}(")
             for key, item in attributes.items():
@@ -311,8 +332,8 @@ _WRITERS: dict[type, Callable[[TorchPickler, Any], None]] = {
     str: TorchPickler._text,
     bytes: TorchPickler._bytes,
     _C.dtype: TorchPickler._dtype,
-    Size: TorchPickler._size,
-    device: TorchPickler._device,
+    SizeRecord: TorchPickler._size,
+    DeviceRecord: TorchPickler._device,
 }
 _CONTAINERS: dict[type, Callable[[TorchPickler, Any], None]] = {
     dict: TorchPickler._dict,
@@ -323,6 +344,11 @@ _CONTAINERS: dict[type, Callable[[TorchPickler, Any], None]] = {
     tuple: TorchPickler._tuple,
     set: TorchPickler._set,
     bytearray: TorchPickler._bytearray,
-    Tensor: TorchPickler._own_tensor,
-    Parameter: TorchPickler._own_tensor,
+    TensorRecord: TorchPickler._record,
 }
+
+
+def _classes(module: str, name: str) -> tuple[Any, ...]:
+    """A class of the NumPy side, if it was imported."""
+    home = sys.modules.get(f"modtree._tensor.{module}")
+    return () if home is None else (getattr(home, name),)

@@ -1,58 +1,137 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Files of torch without their tensors: what the pickle says of each, while nothing of the storages
-is read.
+"""Tensors of which a file says where they are: the record that every reader makes first, and which
+a builder makes a tensor of.
 """
 
 from __future__ import annotations
 
 import copy
-import io
 import math
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from modtree import _C
 from modtree._strides import reach
-from modtree._tensor.parameter import Parameter
-from modtree._tensor.tensor import Tensor
-from modtree.files.pickled.names import BUILDERS, MAKERS, NAMES, check_sizes, set_attributes
-from modtree.files.pickled.unpickle import Unpickler, UnpicklingError
-from modtree.files.torch import arrays as torch_names
-from modtree.files.torch.archive import open_archive
-from modtree.files.torch.arrays import Layout, check_layout
-from modtree.files.torch.storages import BYTES, Record, Storages
+from modtree.files.pickled.plain import check_bools, check_sizes, require
+from modtree.files.pickled.stand_in import StandIn
+from modtree.files.pickled.unpickle import Refused, UnpicklingError
+from modtree.files.torch.storages import BYTES, Memory, Storage
 
-__all__ = ["TensorRecord", "read_records", "records_in", "resolved"]
+__all__ = [
+    "DeviceRecord",
+    "Layout",
+    "SizeRecord",
+    "TensorRecord",
+    "UninitializedRecord",
+    "check_gradient",
+    "check_layout",
+    "record_of_array",
+    "replaced",
+]
+
+#: NumPy's number for the first dtype of another package: those have no buffers.
+_FIRST_OF_OTHERS = 256
+
+
+class Layout(NamedTuple):
+    """Where in a storage a tensor lies, in elements."""
+
+    offset: int
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+
+
+def check_layout(
+    count: int, itemsize: int, offset: Any, size: Any, stride: Any, requires_grad: Any
+) -> Layout:
+    """The place of a tensor, which lies in its storage.
+
+    Args:
+        count: The values of the storage.
+        itemsize: The bytes of each.
+        offset: The first element.
+        size: The sizes of the dimensions.
+        stride: Elements from one index to the next, for each dimension.
+        requires_grad: Checked as well.
+
+    Raises:
+        UnpicklingError: It does not, or an argument is of another type.
+    """
+    require(type(requires_grad) is bool, "requires_grad is no bool")
+    check_sizes(size, itemsize)
+    numbers = (offset, *stride) if type(stride) is tuple else (None,)
+    if len(numbers) != len(size) + 1 or not all(type(n) is int for n in numbers):
+        raise UnpicklingError("the file is damaged: the strides of a tensor")
+    if min(numbers) < 0 or offset + reach(size, stride) > count:
+        raise UnpicklingError(
+            f"a tensor of size {tuple(size)} and strides {tuple(stride)} at {offset} does not "
+            f"fit the {count} values it is to be made of"
+        )
+    return Layout(offset, tuple(size), stride)
+
+
+def check_gradient(dtype: Any, requires_grad: bool) -> None:
+    """Refuses integers that require gradients: no library makes them."""
+    if requires_grad and not (dtype.is_floating_point or dtype.is_complex):
+        raise UnpicklingError(f"the file is damaged: a tensor of {dtype} that requires gradients")
 
 
 class TensorRecord:
-    """A tensor of which only the place is known.
+    """A tensor of which nothing was read yet.
 
     Attributes:
-        storage: Its storage; None on meta.
-        dtype: Its dtype.
+        source: Its storage; the array itself where a pickle holds that; None on meta.
+        dtype: Its dtype, an object with ``name`` and ``itemsize``.
         place: Where in the storage it lies.
         requires_grad: Its flag.
         noted: What torch notes of it: {"conj": True} and the like, or None.
         is_parameter: Whether it is a parameter.
+        kind: The class that the file names, "" for a plain tensor.
+        attributes: What the file sets as its attributes.
     """
 
-    __slots__ = ("__dict__", "dtype", "is_parameter", "noted", "place", "requires_grad", "storage")
+    __slots__ = (
+        "attributes",
+        "dtype",
+        "is_parameter",
+        "kind",
+        "noted",
+        "place",
+        "requires_grad",
+        "source",
+    )
+    shown_as = "Tensor"
 
     def __init__(
-        self, storage: Record | None, dtype: Any, place: Layout, requires_grad: bool, noted: Any
+        self, source: Any, dtype: Any, place: Layout, requires_grad: bool, noted: Any = None
     ) -> None:
-        self.storage = storage
+        self.source = source
         self.dtype = dtype
         self.place = place
         self.requires_grad = requires_grad
         self.noted = noted
         self.is_parameter = False
+        self.kind = ""
+        self.attributes: dict[str, Any] = {}
+
+    def __repr__(self) -> str:
+        return f"tensor of {self.dtype.name} {list(self.place.size)}"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.place.size
+
+    @property
+    def storage(self) -> Storage | None:
+        """The storage, where it lies in one."""
+        return self.source if type(self.source) is Storage else None
 
     @property
     def nbytes(self) -> int:
         """The bytes of its elements; none on meta."""
-        return math.prod(self.place.size) * self.dtype.itemsize if self.storage else 0
+        return 0 if self.source is None else math.prod(self.place.size) * self.dtype.itemsize
 
     @property
     def reach(self) -> int:
@@ -69,190 +148,188 @@ class TensorRecord:
             step *= n
         return self.storage is not None and not self.noted
 
-    def tensor(self, storages: Storages) -> Any:
-        """The tensor itself, with its attributes."""
-        if self.storage is None:
-            tensor = _C.make_subclass(Tensor, _C.empty_meta(self.place.size, self.dtype), False)
-        else:
-            make: Any = torch_names.tensor_of
-            extra: tuple[Any, ...] = ()
-            if self.storage.kind is BYTES:
-                make, extra = torch_names.tensor_of_bytes, (self.dtype,)
-            memory = storages.memory(self.storage)
-            tensor = make(memory, *self.place, False, None, *extra, self.noted)
-        if self.is_parameter:
-            tensor = Parameter(tensor, self.requires_grad)
-        elif self.requires_grad:
-            tensor.requires_grad_(True)
-        vars(tensor).update(resolved(vars(self), storages, {}))
-        return tensor
+    def array(self, storages: Any) -> np.ndarray:
+        """Its values, over the memory of its storage.
 
-    def pieces(self, storages: Storages, size: int) -> Iterator[Any]:
+        Args:
+            storages: Gives the memory of a storage.
+
+        Raises:
+            UnpicklingError: It has none, or none that NumPy knows.
+        """
+        if self.source is None:
+            raise UnpicklingError("it is on meta: the file has no values")
+        if type(self.source) is not Storage:
+            return self.source
+        memory = storages.memory(self.source)
+        if self.source.kind is BYTES:
+            memory = _typed(memory, self.dtype)
+        offset, size, stride = self.place
+        # Where there is no step, its length means nothing, but NumPy computes with it.
+        steps = [
+            s * memory.itemsize if 0 not in size and (n > 1 or s <= memory.size) else 0
+            for n, s in zip(size, stride, strict=True)
+        ]
+        view = _view(memory.view(np.ndarray), offset, size, steps)
+        return _carried_out(view, self.noted or {}, memory)
+
+    def with_source(self, source: np.ndarray | None) -> TensorRecord:
+        """The same with values, which need no storages any more."""
+        made = copy.copy(self)
+        made.source, made.noted = source, None
+        if source is not None:
+            made.place = _natural(source.shape)
+        return made
+
+    def as_parameter(self, requires_grad: bool) -> TensorRecord:
+        """A parameter over the same memory."""
+        made = copy.copy(self)
+        made.is_parameter, made.requires_grad, made.attributes = True, requires_grad, {}
+        return made
+
+    def pieces(self, storages: Any, size: int) -> Iterator[Any]:
         """The bytes of a plain one, at most ``size`` at once."""
-        assert self.storage is not None
         at = self.place.offset * self.dtype.itemsize
-        return storages.pieces(self.storage, at, self.nbytes, size)
+        return storages.pieces(self.source, at, self.nbytes, size)
 
 
-def resolved(value: Any, storages: Storages, done: dict[int, Any]) -> Any:
-    """A value with tensors in the place of their records.
+def record_of_array(array: np.ndarray, requires_grad: bool = False) -> TensorRecord:
+    """The record of a tensor with these values.
+
+    Raises:
+        UnpicklingError: Tensors of this dtype do not exist.
+    """
+    name = array.dtype.name
+    dtype = _C._dtypes.get(name) or _C._stored_dtypes.get(name)
+    if dtype is None:
+        raise UnpicklingError(f"the file is damaged: a tensor of {name}")
+    check_gradient(dtype, requires_grad)
+    return TensorRecord(array, dtype, _natural(array.shape), requires_grad)
+
+
+def _natural(shape: tuple[int, ...]) -> Layout:
+    strides, step = [], 1
+    for n in reversed(shape):
+        strides.append(step)
+        step *= max(n, 1)
+    return Layout(0, tuple(shape), tuple(reversed(strides)))
+
+
+def _typed(memory: Memory, dtype: Any) -> Memory:
+    """Bytes as numbers of a dtype that has no storage of its own."""
+    try:
+        kind = dtype.dtype
+    except TypeError as error:
+        raise UnpicklingError(f"the file contains numbers of {dtype.name}: {error}") from None
+    copies_left = memory.copies_left
+    if kind.kind == "b":
+        if memory.is_mapped:  # NumPy relies on what a bool is, and a file may change
+            memory.copies_left = copies_left = copies_left - memory.size
+            if copies_left < 0:
+                raise UnpicklingError("the file has too many tensors of bools in one storage")
+            swapped, memory = memory.is_swapped, memory.copy()
+            memory.is_swapped = swapped
+        check_bools(memory.view(np.ndarray).data)
+    if kind.itemsize > 1 and memory.is_swapped:
+        raise UnpicklingError(f"the file has numbers of {dtype} in another byte order")
+    typed: Any = memory[: memory.size // kind.itemsize * kind.itemsize].view(kind)
+    typed.copies_left = copies_left
+    return typed
+
+
+def _view(flat: np.ndarray, offset: int, size: Any, steps: list[int]) -> np.ndarray:
+    """A view that knows whose memory it is; NumPy checks once more that it fits."""
+    plain: Any = flat.view(f"u{flat.itemsize}") if flat.dtype.num >= _FIRST_OF_OTHERS else flat
+    try:
+        view: np.ndarray = np.ndarray(size, plain.dtype, plain, offset * flat.itemsize, steps)
+    except ValueError as error:  # too many dimensions
+        raise UnpicklingError(f"the file is damaged: ValueError: {error}") from None
+    return view.view(flat.dtype)
+
+
+def _carried_out(view: np.ndarray, noted: dict[str, Any], memory: Memory) -> np.ndarray:
+    """Carries out what torch only notes: that a tensor is to be read conjugated, or negated."""
+    if not noted:
+        return view
+    memory.copies_left -= view.size
+    if memory.copies_left < 0:
+        raise UnpicklingError("the file has too many conjugated tensors of one storage")
+    view = view.conj() if "conj" in noted else view
+    return np.negative(view) if "neg" in noted else view
+
+
+# -- what is not a tensor --------------------------------------------------------------------------
+
+
+class SizeRecord(tuple[int, ...]):
+    """A size, as a file has it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"Size({list(self)})"
+
+
+class DeviceRecord(NamedTuple):
+    """A device, as a file names it: it need not be there."""
+
+    type: str
+    index: int | None = None
+
+    def __repr__(self) -> str:
+        at = "" if self.index is None else f", index={self.index}"
+        return f"device(type={self.type!r}{at})"
+
+
+class UninitializedRecord(NamedTuple):
+    """A parameter or buffer without a shape."""
+
+    kind: str
+    arguments: dict[str, Any]
+
+    def __repr__(self) -> str:
+        return f"‹{self.kind}›"
+
+
+def replaced(value: Any, replace: Callable[[Any], Any], done: dict[int, Any]) -> Any:
+    """A value with something else in the place of records.
 
     Args:
         value: What a file holds.
-        storages: Those of the file.
+        replace: What to make of a record.
         done: What became of containers and records before.
     """
     if id(value) in done:
         return done[id(value)]
-    if type(value) is TensorRecord:
-        result = value.tensor(storages)
+    kind = type(value)
+    if kind in (TensorRecord, SizeRecord, DeviceRecord, UninitializedRecord):
+        result = replace(value)
     elif isinstance(value, dict):
         result = copy.copy(value)
         done[id(value)] = result
         for key, item in value.items():
-            result[key] = resolved(item, storages, done)
-    elif type(value) is list:
+            result[key] = replaced(item, replace, done)
+    elif kind is list:
         result = done[id(value)] = []
-        result.extend(resolved(item, storages, done) for item in value)
-    elif type(value) is tuple:
-        result = tuple([resolved(item, storages, done) for item in value])
+        result.extend(replaced(item, replace, done) for item in value)
+    elif kind is tuple:
+        result = tuple([replaced(item, replace, done) for item in value])
+    elif kind is StandIn:
+        result = done[id(value)] = copy.copy(value)
+        for name in ("args", "state", "items", "pairs"):
+            setattr(result, name, replaced(getattr(value, name), replace, done))
     else:
         return value
     done[id(value)] = result
     return result
 
 
-# -- what the pickle calls -------------------------------------------------------------------------
-
-
-def _tensor_of(
-    storage: Any,
-    offset: Any,
-    size: Any,
-    stride: Any,
-    requires_grad: Any,
-    _hooks: Any = None,
-    metadata: Any = None,
-) -> Any:
-    if type(storage) is not Record:
-        raise UnpicklingError("the file is damaged: a tensor that is not made of a storage")
-    kind = storage.kind
-    dtype = _C._dtypes.get(kind.dtype) or _C._stored_dtypes[kind.dtype]
-    return _record(storage, dtype, (offset, size, stride), requires_grad, metadata)
-
-
-def _tensor_of_bytes(
-    storage: Any,
-    offset: Any,
-    size: Any,
-    stride: Any,
-    requires_grad: Any,
-    _hooks: Any = None,
-    dtype: Any = None,
-    metadata: Any = None,
-) -> Any:
-    if type(storage) is not Record or storage.kind is not BYTES:
-        raise UnpicklingError("the file is damaged: a tensor that is not made of a storage")
-    return _record(storage, _checked(dtype), (offset, size, stride), requires_grad, metadata)
-
-
-def _record(
-    storage: Record, dtype: Any, place: tuple[Any, Any, Any], requires_grad: Any, metadata: Any
-) -> TensorRecord:
-    count = storage.length * storage.kind.stored.itemsize // dtype.itemsize
-    layout = check_layout(count, dtype.itemsize, *place, requires_grad)
-    wanted = metadata if type(metadata) is dict else {}
-    noted = {name: True for name in ("conj", "neg") if wanted.get(name) is True}
-    return TensorRecord(storage, dtype, layout, requires_grad, noted or None)
-
-
-def _checked(dtype: Any) -> Any:
-    if type(dtype) is not _C.dtype:
-        raise UnpicklingError("the file is damaged: a tensor without a dtype")
-    return dtype
-
-
-def _meta_tensor(dtype: Any, size: Any, stride: Any, requires_grad: Any) -> Any:
-    if type(requires_grad) is not bool or type(stride) is not tuple:
-        raise UnpicklingError("the file is damaged: a tensor without a dtype")
-    check_sizes(size, _checked(dtype).itemsize)
-    return TensorRecord(None, dtype, Layout(0, tuple(size), stride), requires_grad, None)
-
-
-def _parameter_of(data: Any, requires_grad: Any, _hooks: Any = None, state: Any = None) -> Any:
-    if type(data) is not TensorRecord or type(requires_grad) is not bool:
-        raise UnpicklingError("the file is damaged: a parameter that is not made of a tensor")
-    result = TensorRecord(data.storage, data.dtype, data.place, requires_grad, data.noted)
-    result.is_parameter = True
-    if state is not None:
-        _set_state(result, state)
-    return result
-
-
-def _tensor_with_attributes(make: Any, kind: Any, arguments: Any, state: Any) -> Any:
-    if make not in (_tensor_of, _tensor_of_bytes, _meta_tensor) or kind is not Tensor:
-        raise UnpicklingError(
-            "Weights only load failed: the file contains a tensor of a class of its own"
-        )
-    if type(arguments) is not tuple:
-        raise UnpicklingError("the file is damaged: a call whose arguments are no tuple")
-    result = make(*arguments)
-    _set_state(result, state)
-    return result
-
-
-def _set_state(record: TensorRecord, state: Any) -> None:
-    """What is no attribute of a tensor's class."""
-    probe = _C.make_subclass(
-        Parameter if record.is_parameter else Tensor, _C.empty_meta((), _C._dtypes["float32"])
-    )
-    set_attributes(probe, state)
-    vars(record).update(state)
-
-
-_REBUILDERS = {
-    "_rebuild_tensor_v2": _tensor_of,
-    "_rebuild_tensor_v3": _tensor_of_bytes,
-    "_rebuild_parameter": _parameter_of,
-    "_rebuild_parameter_with_state": _parameter_of,
-    "_rebuild_meta_tensor_no_storage": _meta_tensor,
-}
-_NAMES = {
-    **NAMES,
-    **torch_names.NAMES,
-    **{("torch._utils", name): make for name, make in _REBUILDERS.items()},
-    ("torch._tensor", "_rebuild_from_type_v2"): _tensor_with_attributes,
-}
-_MAKERS = {
-    **MAKERS,
-    **torch_names.MAKERS,
-    **{make: make for make in (*_REBUILDERS.values(), _tensor_with_attributes)},
-}
-
-
-def read_records(file: Any) -> tuple[Any, Storages]:
-    """The object in a file of torch, with records in the place of tensors, and the storages that
-    can make tensors of them, over a map of the file.
-
-    Args:
-        file: Open for reading bytes, on a disk. It stays open as long as tensors are made.
-
-    Raises:
-        UnpicklingError: The archive is damaged, or its pickle contains what is not allowed.
-    """
-    storages = Storages(open_archive(file, mapped=True))
-    return records_in(io.BytesIO(storages.pickled), storages, {}), storages
-
-
-def records_in(stream: Any, storages: Any, options: dict[str, Any]) -> Any:
-    """The object of a pickle with records in the place of tensors.
-
-    Args:
-        stream: What to read.
-        storages: Answers persistent ids by its ``record``.
-        options: For the unpickler.
-
-    Raises:
-        UnpicklingError: The pickle is damaged, or contains what is not allowed.
-    """
-    return Unpickler(stream, _NAMES, _MAKERS, BUILDERS, storages.record, **options).load()
+def set_attributes_of_record(record: TensorRecord, state: Any) -> None:
+    """Notes attributes; whether a tensor may have them shows when it is made."""
+    require(type(state) is dict, "a state of a tensor")
+    for name in state:
+        if type(name) is not str or name[:2] == "__":
+            raise Refused(
+                f"Weights only load failed: the file sets the attribute {name!r:.80} of a tensor"
+            )
+    record.attributes = {**record.attributes, **state}

@@ -10,18 +10,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from modtree import _C
-from modtree.files.pickled.names import check_bools
+from modtree.files.pickled.plain import check_bools
 from modtree.files.pickled.unpickle import UnpicklingError
 from modtree.files.torch.archive import Archive
 
 __all__ = [
     "BYTES",
+    "OTHER_STORAGES",
     "STORAGES",
+    "InlineStorages",
     "Memory",
-    "Record",
+    "Storage",
     "StorageKind",
     "Storages",
-    "kind_and_count",
+    "storage_of",
     "memory_of",
 ]
 
@@ -35,14 +37,17 @@ class StorageKind:
         stored: What NumPy reads the numbers as, at first.
     """
 
-    def __init__(self, name: str, dtype: str) -> None:
+    def __init__(self, name: str, dtype: str, stored: str | None = None) -> None:
         self.name = name
         self.dtype = dtype
-        self.stored = np.dtype(np.uint16 if dtype == "bfloat16" else dtype)
+        self.stored = np.dtype(stored or dtype)
+
+    def __repr__(self) -> str:
+        return f"‹torch.{self.name}›"
 
 
 STORAGES = {
-    name: StorageKind(name, dtype)
+    name: StorageKind(name, dtype, "uint16" if dtype == "bfloat16" else None)
     for name, dtype in {
         "BFloat16Storage": "bfloat16",
         "BoolStorage": "bool",
@@ -59,19 +64,32 @@ STORAGES = {
     }.items()
 }
 BYTES = StorageKind("UntypedStorage", "uint8")
+#: Those of tensors that are not read: what their numbers take in a file.
+OTHER_STORAGES = {
+    name: StorageKind(name, dtype, stored)
+    for name, dtype, stored in (
+        ("ComplexHalfStorage", "complex32", "uint32"),
+        ("QInt8Storage", "qint8", "int8"),
+        ("QUInt8Storage", "quint8", "uint8"),
+        ("QInt32Storage", "qint32", "int32"),
+        ("QUInt4x2Storage", "quint4x2", "uint8"),
+        ("QUInt2x4Storage", "quint2x4", "uint8"),
+    )
+}
 
 
 class Memory(np.ndarray):
-    """The numbers of a storage: only tensors are made of it. ``copies_left`` bounds the tensors
-    that cannot be views.
+    """The numbers of a storage, ``storage``: only tensors are made of it. ``copies_left`` bounds
+    the tensors that cannot be views.
     """
 
     copies_left: int
     is_swapped: bool
     is_mapped: bool
+    storage: Storage
 
 
-class Record(NamedTuple):
+class Storage(NamedTuple):
     """A storage of which nothing was read."""
 
     kind: StorageKind
@@ -79,11 +97,11 @@ class Record(NamedTuple):
     length: int
 
 
-def kind_and_count(kind: Any, key: Any, count: Any) -> Record:
+def storage_of(kind: Any, key: Any, count: Any) -> Storage:
     """The parts of a storage's id, checked."""
     if type(kind) is not StorageKind or type(key) is not str or type(count) is not int:
         raise UnpicklingError("the file is damaged: the id of a storage")
-    return Record(kind, key, count)
+    return Storage(kind, key, count)
 
 
 def memory_of(data: Any, kind: StorageKind, swapped: bool = False, mapped: bool = False) -> Memory:
@@ -112,6 +130,55 @@ def _bfloat16(numbers: np.ndarray) -> np.ndarray:
         return (numbers.astype(np.uint32) << 16).view(np.float32)
 
 
+class InlineStorages:
+    """The storages of a pickle that holds their bytes itself."""
+
+    def __init__(self) -> None:
+        self._data: list[bytearray] = []
+        self._memories: dict[str, Memory] = {}
+
+    def add(self, kind: StorageKind, data: bytearray) -> Storage:
+        """The storage that has these bytes."""
+        self._data.append(data)
+        return Storage(kind, str(len(self._data) - 1), len(data) // kind.stored.itemsize)
+
+    def bytes(self, storage: Storage) -> bytearray:
+        """The bytes themselves."""
+        return self._data[int(storage.key)]
+
+    def memory(self, storage: Storage) -> Memory:
+        """The numbers of a storage: the same memory at each call."""
+        known = self._memories.get(storage.key)
+        if known is None:
+            known = memory_of(self.bytes(storage), storage.kind)
+            known.storage = storage
+            self._memories[storage.key] = known
+        return known
+
+    def pieces(self, storage: Storage, at: int, count: int, size: int) -> Iterator[memoryview]:
+        """Bytes of a storage from ``at`` on, at most ``size`` at once."""
+        data = memoryview(self.bytes(storage))
+        for begin in range(at, at + count, size):
+            yield data[begin : min(begin + size, at + count)]
+
+    def code(self, module: str) -> str:
+        """There is none."""
+        return ""
+
+    def compare_checksums(self) -> None:
+        """There are none."""
+
+    def damages(self) -> Iterator[tuple[str | None, int, str]]:
+        """What reading a storage would find: nothing."""
+        return iter(())
+
+    def let_go(self) -> None:
+        """The bytes are part of the pickle."""
+
+    def finish(self) -> None:
+        """Says that all was read."""
+
+
 class Storages:
     """The storages of an archive in torch's form."""
 
@@ -129,7 +196,7 @@ class Storages:
         self._folder = pickles[0].rpartition("data.pkl")[0]
         self.pickled = archive.read(pickles[0])
         self._swapped = self._byte_order() != sys.byteorder
-        self._records: dict[str, Record] = {}
+        self._known: dict[str, Storage] = {}
         self._memories: dict[str, Memory] = {}
 
     def _byte_order(self) -> str:
@@ -141,38 +208,46 @@ class Storages:
             raise UnpicklingError(f"the archive names the byte order {order!r:.80}")
         return order.decode()
 
-    def record(self, pid: Any) -> Record:
+    def storage(self, pid: Any) -> Storage:
         """The storage behind a persistent id; nothing of it is read."""
         if type(pid) is not tuple or len(pid) != 5 or pid[0] != "storage":
             raise UnpicklingError("the file is damaged: the id of a storage")
-        record = kind_and_count(pid[1], pid[2], pid[4])
-        known = self._records.get(record.key)
+        storage = storage_of(pid[1], pid[2], pid[4])
+        known = self._known.get(storage.key)
         if known is not None:
-            if known != record:
+            if known != storage:
                 raise UnpicklingError(
-                    f"the file is damaged: the storage {record.key!r:.80} is of two kinds"
+                    f"the file is damaged: the storage {storage.key!r:.80} is of two kinds"
                 )
             return known
-        kind, key, length = record
+        kind, key, length = storage
         size = self._archive.size(f"{self._folder}data/{key}")
         if length * kind.stored.itemsize != size:
             raise UnpicklingError(
                 f"the storage {key!r:.80} is to have {length} values of {kind.stored}, but its "
                 f"entry has {size} bytes"
             )
-        self._records[key] = record
-        return record
+        self._known[key] = storage
+        return storage
 
-    def memory(self, record: Record) -> Memory:
+    def memory(self, storage: Storage) -> Memory:
         """The numbers of a storage: the same memory at each call."""
-        known = self._memories.get(record.key)
+        known = self._memories.get(storage.key)
         if known is None:
-            known = self._memories[record.key] = self._found(record)
+            known = self._memories[storage.key] = self._found(storage)
+            known.storage = storage
         return known
 
     def load(self, pid: Any) -> Memory:
         """The numbers behind a persistent id."""
-        return self.memory(self.record(pid))
+        return self.memory(self.storage(pid))
+
+    def code(self, module: str) -> str:
+        """The code of a module of TorchScript, such as "__torch__/net"; "" where there is none."""
+        name = f"{self._folder}code/{module}.py"
+        if name not in self._archive.names():
+            return ""
+        return self._archive.code(name).decode("utf-8", "replace")
 
     def compare_checksums(self) -> None:
         """From now on, of what is read for the first time."""
@@ -196,14 +271,17 @@ class Storages:
         """Gives back the memory of what was read of a map, and of changes to it."""
         self._archive.let_go()
 
-    def pieces(self, record: Record, at: int, count: int, size: int) -> Iterator[memoryview]:
+    def finish(self) -> None:
+        """Says that all was read."""
+
+    def pieces(self, storage: Storage, at: int, count: int, size: int) -> Iterator[memoryview]:
         """Bytes of a storage from ``at`` on, little-endian, at most ``size`` at once."""
-        name = f"{self._folder}data/{record.key}"
+        name = f"{self._folder}data/{storage.key}"
         place = self._archive.mapped(name)
         if place is None or self._swapped:
-            memory = self.memory(record)
-            if memory.dtype.name != record.kind.dtype:
-                raise UnpicklingError(f"reading {record.kind.dtype} takes the package ml_dtypes")
+            memory = self.memory(storage)
+            if memory.dtype.name != storage.kind.dtype:
+                raise UnpicklingError(f"reading {storage.kind.dtype} takes the package ml_dtypes")
             plain: Any = memory.view(np.ndarray).view(np.uint8)
             data = memoryview(plain)
             start = 0
@@ -212,8 +290,8 @@ class Storages:
         for begin in range(at, at + count, size):
             yield data[start + begin : start + min(begin + size, at + count)]
 
-    def _found(self, record: Record) -> Memory:
-        kind, key, length = record
+    def _found(self, storage: Storage) -> Memory:
+        kind, key, length = storage
         name = f"{self._folder}data/{key}"
         place = self._archive.mapped(name)
         # NumPy relies on what a bool is, and a file may change.

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from modtree._strides import strided_view
 from modtree.core import families
 from modtree.core.loading.model_keys import ModelKeys
 from modtree.core.loading.rename import Rename, rename_function
+from modtree.files.checkpoint.base import array_view
 from modtree.files.checkpoint.dtypes import array_dtype
 from modtree.files.checkpoint.reader import Checkpoint, Entry, open_checkpoint
 
@@ -140,11 +140,11 @@ class _FileSide(Side):
     """A checkpoint, whose tensors are read one by one."""
 
     def __init__(self, checkpoint: Checkpoint, owned: bool) -> None:
-        super().__init__(str(checkpoint.path), checkpoint.versions, checkpoint.values)
+        super().__init__(str(checkpoint.path), checkpoint.versions, checkpoint.raw_values)
         self._checkpoint, self._owned = checkpoint, owned
         checkpoint.compare_checksums()
         for key in checkpoint.keys():
-            if key not in checkpoint.values:
+            if key not in checkpoint.raw_values:
                 self.tensors[key] = self._facts(key)
 
     def _entry_of(self, key: str) -> Entry:
@@ -167,10 +167,7 @@ class _FileSide(Side):
             if entry.dtype != "bfloat16":  # which comes as float32 then
                 raise NoValues(str(error)) from None
         array = self._checkpoint.array(entry.key)
-        if view is None:
-            return array
-        steps = [stride * array.itemsize for stride in view.strides]
-        return strided_view(array.reshape(-1)[view.offset :], view.shape, steps)
+        return array if view is None else array_view(array, view)
 
     def close(self) -> None:
         if self._owned:

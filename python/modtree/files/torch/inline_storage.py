@@ -10,9 +10,9 @@ import struct
 import sys
 from typing import Any
 
-from modtree.files.pickled.names import safe_unpickler
-from modtree.files.pickled.unpickle import UnpicklingError
-from modtree.files.torch.storages import BYTES, STORAGES, StorageKind, kind_and_count
+from modtree.files.pickled.plain import BUILDERS, MAKERS, NAMES
+from modtree.files.pickled.unpickle import Unpickler, UnpicklingError
+from modtree.files.torch.storages import BYTES, STORAGES, StorageKind, storage_of
 
 __all__ = ["OLD_TORCH", "storage_in"]
 
@@ -21,6 +21,7 @@ OLD_TORCH = 0x1950A86A20F9469CFC6C
 _VERSION = 1001
 _COUNT = struct.Struct("<q")
 _NAMES = {
+    **NAMES,
     **{("torch", name): kind for name, kind in STORAGES.items()},
     ("torch.storage", "UntypedStorage"): BYTES,
 }
@@ -35,11 +36,11 @@ def storage_in(data: Any) -> tuple[StorageKind, bytearray]:
     _require(type(data) is bytes)
     file = io.BytesIO(data)
     magic, version, system, pid, keys = (
-        safe_unpickler(file, {}, _NAMES, persistent_load=lambda pid: pid).load() for _ in range(5)
+        Unpickler(file, _NAMES, MAKERS, BUILDERS, lambda pid: pid).load() for _ in range(5)
     )
     _require(magic == OLD_TORCH and version == _VERSION and type(system) is dict)
     _require(type(pid) is tuple and len(pid) == 6 and pid[0] == "storage" and pid[5] is None)
-    kind, key, count = kind_and_count(pid[1], pid[2], pid[4])
+    kind, key, count = storage_of(pid[1], pid[2], pid[4])
     _require(keys == [key])
     if system.get("little_endian") is not (sys.byteorder == "little"):
         raise UnpicklingError("the file has a tensor of torch in another byte order")

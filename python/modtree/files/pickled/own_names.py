@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the pickles of modtree's own tensors name and call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from modtree import _C
+from modtree.files.pickled.builder import Builder
+from modtree.files.pickled.plain import array_over, known_dtype, require
+from modtree.files.torch.records import TensorRecord, check_gradient, check_layout, record_of_array
+
+__all__ = ["OwnNames", "made_device", "made_size"]
+
+_PARAMETER = ("modtree._tensor.parameter", "modtree._module.parameter")
+_LAZY = ("modtree._tensor.uninitialized", "modtree._module.uninitialized")
+_UNINITIALIZED = ("UninitializedBuffer", "UninitializedParameter")
+
+
+class OwnNames:
+    """The names in modtree's pickles.
+
+    Args:
+        builder: Makes the tensors.
+
+    Attributes:
+        names: (module, name) -> object.
+        makers: Object -> function that checks its arguments.
+        builders: What takes a state.
+    """
+
+    def __init__(self, builder: Builder) -> None:
+        self._builder = builder
+        self._classes = {id(kind): name for name, kind in builder.classes.items()}
+        table: tuple[tuple[tuple[str, ...], str, Any], ...] = (
+            # The first is today's name; files of earlier versions hold the others.
+            (("modtree", "modtree.devices"), "device", self._device),
+            (("modtree._tensor.dtypes", "modtree.dtypes"), "_dtype_by_name", self._dtype_by_name),
+            ((*_PARAMETER, "modtree.parameter"), "_rebuild_parameter", self._parameter),
+            (_PARAMETER, "_parameter_of_bytes", self._parameter_of_bytes),
+            (_LAZY, "_rebuild_uninitialized", self._uninitialized),
+            (("modtree", "modtree.tensor"), "Size", self._size),
+            (("modtree._tensor.tensor", "modtree.tensor"), "_rebuild", self._tensor),
+            (("modtree._tensor.tensor", "modtree.tensor"), "_rebuild_meta", self._meta_tensor),
+        )
+        self.names = {(module, name): value for modules, name, value in table for module in modules}
+        self.makers = {value: value for _, _, value in table}
+        for name, kind in builder.classes.items():
+            homes = ("modtree", "modtree.tensor")
+            if name != "Tensor":
+                homes = ("modtree.nn.parameter", "modtree.parameter")
+            self.names.update({(module, name): kind for module in homes})
+        self.builders = dict.fromkeys(builder.with_state, builder.set_attributes)
+
+    def _kind(self, kind: Any, *expected: str) -> str:
+        name = self._classes.get(id(kind), "")
+        require(name in expected, "a class that is no class of tensors")
+        return name
+
+    def _tensor(self, kind: Any, array: Any, requires_grad: Any) -> Any:
+        is_parameter = self._kind(kind, "Tensor", "Parameter") == "Parameter"
+        require(type(requires_grad) is bool, "requires_grad is no bool")
+        require(type(array) is np.ndarray, "a tensor that is not made of an array")
+        # An array over bytes never changes.
+        own = array if array.flags.writeable else array.copy(order="K")
+        record = record_of_array(own, requires_grad)
+        record.is_parameter = is_parameter
+        return self._builder.tensor(record)
+
+    def _meta_tensor(self, kind: Any, sizes: Any, dtype: Any, requires_grad: Any) -> Any:
+        is_parameter = self._kind(kind, "Tensor", "Parameter") == "Parameter"
+        require(isinstance(dtype, _C.dtype), "a tensor without a dtype")
+        strides = (0,) * len(sizes) if isinstance(sizes, tuple) else None
+        place = check_layout(1, dtype.itemsize, 0, sizes, strides, requires_grad)
+        check_gradient(dtype, requires_grad)
+        record = TensorRecord(None, dtype, place, requires_grad)
+        record.is_parameter = is_parameter
+        return self._builder.tensor(record)
+
+    def _parameter(self, data: Any, requires_grad: Any) -> Any:
+        require(self._builder.is_tensor(data), "a class that is no class of tensors")
+        require(type(requires_grad) is bool, "requires_grad is no bool")
+        check_gradient(data.dtype, requires_grad)
+        return self._builder.parameter(data, requires_grad)
+
+    def _parameter_of_bytes(self, data: Any, dtype: Any, shape: Any, requires_grad: Any) -> Any:
+        array = array_over(data, known_dtype(dtype).dtype, shape, "C")
+        return self._tensor(self._builder.classes["Parameter"], array, requires_grad)
+
+    def _uninitialized(self, kind: Any, arguments: Any) -> Any:
+        require(type(arguments) is dict, "arguments of a class without a shape")
+        name = self._kind(kind, *_UNINITIALIZED)
+        for argument, value in arguments.items():
+            fits = {
+                "requires_grad": type(value) is bool,
+                "device": self._builder.is_device(value),
+                "dtype": isinstance(value, _C.dtype),
+                "persistent": type(value) is bool and name == "UninitializedBuffer",
+            }
+            require(fits.get(argument), "an argument of a class without a shape")
+        return self._builder.uninitialized(name, arguments)
+
+    @staticmethod
+    def _dtype_by_name(name: Any) -> Any:
+        return known_dtype(name)
+
+    def _device(self, name: Any, index: Any = None) -> Any:
+        return made_device(self._builder, name, index)
+
+    def _size(self, sizes: Any = ()) -> Any:
+        return made_size(self._builder, sizes)
+
+
+def made_device(builder: Builder, name: Any, index: Any) -> Any:
+    """The builder's device of these arguments."""
+    require(type(name) is str and len(name) < 100, "the name of a device")
+    require(index is None or type(index) is int, "the index of a device")
+    return builder.device(name, index)
+
+
+def made_size(builder: Builder, sizes: Any) -> Any:
+    """The builder's size of these arguments."""
+    require(type(sizes) is tuple and all(type(n) is int for n in sizes), "sizes")
+    return builder.size(sizes)

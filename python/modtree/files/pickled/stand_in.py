@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Objects of a file whose classes are not looked for: what the file says of each."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = ["StandIn", "holds_stand_in"]
+
+_LONGEST = 160  # letters of an object
+_MOST = 6  # parts that are shown
+_DEEPEST = 3
+#: The attributes by which a pickled module of torch is known.
+_OF_MODULES = ("_parameters", "_buffers", "_modules")
+#: What a pickle calls to make an object of the class that is the first argument.
+_CONSTRUCTORS = frozenset(
+    f"{module}.{name}"
+    for module in ("copyreg", "copy_reg")
+    for name in ("_reconstructor", "__newobj__", "__newobj_ex__")
+)
+
+
+class StandIn:
+    """Stands for an object whose class is not imported: a name of a file, or what calling it made.
+    Nothing of it is executed.
+
+    Attributes:
+        kind: The full name of the class or function, such as "argparse.Namespace".
+        is_called: False for the name itself.
+        args: The arguments of the call.
+        state: What the file gives the object as its state, a dict of attributes as a rule.
+        items: What the file appends or adds to it.
+        pairs: What the file sets as its items.
+    """
+
+    __slots__ = ("args", "is_called", "items", "kind", "pairs", "state")
+
+    def __init__(self, kind: str, args: tuple[Any, ...] | None = None) -> None:
+        self.kind = kind
+        self.is_called = args is not None
+        self.args = args or ()
+        self.state: Any = None
+        self.items: list[Any] = []
+        self.pairs: dict[Any, Any] = {}
+
+    def called(self, args: tuple[Any, ...]) -> StandIn:
+        """What a call of this name makes."""
+        if self.is_called:
+            return StandIn(f"{self.kind}(...)"[:_LONGEST], args)
+        first = args[0] if args else None
+        if self.kind in _CONSTRUCTORS and type(first) is StandIn and not first.is_called:
+            return StandIn(first.kind, args[1:])
+        return StandIn(self.kind, args)
+
+    def set_state(self, state: Any) -> None:
+        """The state; of slots too, which a file gives beside the attributes."""
+        if type(state) is tuple and len(state) == 2:
+            parts = [part for part in state if part is not None]
+            if parts and all(type(part) is dict for part in parts):
+                state = parts[0] if len(parts) == 1 else {**parts[0], **parts[1]}
+        self.state = state
+
+    @property
+    def attributes(self) -> dict[Any, Any]:
+        """The state, where that is attributes."""
+        return self.state if isinstance(self.state, dict) else {}
+
+    @property
+    def is_module(self) -> bool:
+        """Is it a module of torch or modtree, with its registries?"""
+        attributes = self.attributes
+        return all(isinstance(attributes.get(name), dict) for name in _OF_MODULES)
+
+    @property
+    def is_script(self) -> bool:
+        """Is it a module of a TorchScript archive?"""
+        return self.kind.startswith("__torch__.") and isinstance(self.state, dict)
+
+    def parts(self) -> Iterator[tuple[Any, Any]]:
+        """Everything in it, by name or number."""
+        yield from self.attributes.items()
+        if self.state is not None and not isinstance(self.state, dict):
+            yield "state", self.state
+        yield from enumerate(self.args)
+        yield from enumerate(self.items, len(self.args))
+        yield from self.pairs.items()
+
+    def __repr__(self) -> str:
+        text = _shown(self, _DEEPEST)
+        return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4]}...›"
+
+
+_HOLDERS = (StandIn, list, tuple, set, frozenset)
+
+
+def holds_stand_in(value: Any) -> bool:
+    """Is it, or is anything in it, a stand-in?"""
+    waiting, seen = [value], {id(value)}
+    while waiting:
+        value = waiting.pop()
+        if type(value) is StandIn:
+            return True
+        inside: Any = ()
+        if isinstance(value, dict):
+            inside = itertools.chain(value, value.values())
+        elif isinstance(value, (list, tuple, set, frozenset)):
+            inside = value
+        for item in inside:
+            if type(item) in _HOLDERS or isinstance(item, dict):
+                if id(item) not in seen:
+                    seen.add(id(item))
+                    waiting.append(item)
+    return False
+
+
+def _shown(value: Any, depth: int) -> str:
+    """A value in few words, however large it is."""
+    kind = type(value)
+    if kind is StandIn:
+        return _of_stand_in(value, depth)
+    if kind is str or kind is bytes:
+        return repr(value[:40]) + ("..." if len(value) > 40 else "")
+    if kind in (list, tuple, set, frozenset) or isinstance(value, dict):
+        return _of_container(value, depth)
+    if kind is int and value.bit_length() > 256:
+        return f"an int of {value.bit_length()} bits"
+    try:
+        return repr(value)[:80]
+    except Exception:
+        return f"a {kind.__name__}"
+
+
+def _of_stand_in(value: StandIn, depth: int) -> str:
+    if not value.is_called:
+        return f"‹{value.kind}›"
+    if (date := _date(value)) is not None:
+        return f"‹{value.kind} {date}›"
+    words = [value.kind]
+    if depth > 0:
+        args = itertools.islice(value.args, _MOST + 1)
+        plain = [arg for arg in args if not (type(arg) is StandIn and not arg.is_called)]
+        words += [_shown(arg, depth - 1) for arg in plain[:_MOST] if arg is not None]
+        named = itertools.chain(value.attributes.items(), value.pairs.items())
+        parts = tuple(itertools.islice(named, _MOST + 1))
+        words += [f"{_name(key)}={_shown(part, depth - 1)}" for key, part in parts[:_MOST]]
+        if value.items:
+            words.append(f"{len(value.items)} items")
+        if value.state is not None and not isinstance(value.state, dict):
+            words.append(_shown(value.state, depth - 1))
+        if len(parts) > _MOST or len(plain) > _MOST:
+            words.append("...")
+    return f"‹{' '.join(words)}›"
+
+
+def _name(key: Any) -> str:
+    return key[:40] if type(key) is str else _shown(key, 0)
+
+
+def _of_container(value: Any, depth: int) -> str:
+    name = "dict" if isinstance(value, dict) else type(value).__name__
+    if not value:
+        return {"list": "[]", "tuple": "()", "dict": "{}"}.get(name, f"{name}()")
+    if depth <= 0 or len(value) > _MOST:
+        return f"a {name} of {len(value)}"
+    if isinstance(value, dict):
+        pairs = (f"{_shown(k, 0)}: {_shown(part, depth - 1)}" for k, part in value.items())
+        return f"{{{', '.join(pairs)}}}"
+    inner = ", ".join(_shown(part, depth - 1) for part in value)
+    return f"({inner})" if name == "tuple" else f"[{inner}]"
+
+
+def _date(value: StandIn) -> str | None:
+    """A date or time as text: a pickle has its fields as bytes."""
+    data = value.args[0] if value.args else None
+    if type(data) is not bytes:
+        return None
+    try:
+        if value.kind == "datetime.date" and len(data) == 4:
+            return datetime.date(data[0] * 256 + data[1], *data[2:]).isoformat()
+        if value.kind == "datetime.datetime" and len(data) == 10:
+            microsecond = int.from_bytes(data[7:], "big")
+            year, month = data[0] * 256 + data[1], data[2] & 127
+            return datetime.datetime(year, month, *data[3:7], microsecond).isoformat(" ")
+    except ValueError:
+        pass
+    return None

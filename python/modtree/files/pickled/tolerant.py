@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Reads a pickle whole whatever it names: a stand-in is made of each object that is not plain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from modtree.files.pickled.stand_in import StandIn
+from modtree.files.pickled.unpickle import Refused, Unfinished, Unpickler
+
+__all__ = ["TolerantUnpickler"]
+
+
+class TolerantUnpickler(Unpickler):
+    """An unpickler that refuses nothing but damage.
+
+    Args:
+        takes: May this function be called with stand-ins? For every other one, a call with a
+            stand-in makes a stand-in.
+        args: As for an unpickler.
+        kwargs: The same.
+
+    Attributes:
+        foreign: How many names it met that stand for something else.
+    """
+
+    def __init__(
+        self, *args: Any, takes: Callable[[Any], bool] = lambda _: False, **kwargs: Any
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self._takes = takes
+        self.foreign = 0
+        self._known: dict[tuple[str, str], StandIn] = {}
+        self._paths: dict[int, str] | None = None
+
+    def _stand_in(self, kind: str, args: tuple[Any, ...] | None = None) -> StandIn:
+        self.foreign += 1
+        return StandIn(kind[:300], args)
+
+    def _name(self, module: Any, name: Any) -> Any:
+        try:
+            return super()._name(module, name)
+        except Refused:
+            known = self._known.get((module, name))
+            if known is None:
+                known = self._known[module, name] = self._stand_in(f"{module}.{name}")
+            return known
+
+    def _path_of(self, function: Any) -> str:
+        """Under which name a file finds this function."""
+        if self._paths is None:
+            self._paths = {}
+            for (module, name), value in self._names.items():
+                self._paths.setdefault(id(value), f"{module}.{name}")
+        return self._paths.get(id(function), getattr(function, "__name__", "?"))
+
+    def _call(self, function: Any, arguments: Any) -> None:
+        if type(arguments) is not tuple:
+            super()._call(function, arguments)  # which says so
+        elif type(function) is StandIn:
+            self._count_copy(arguments)
+            self._stack.append(function.called(arguments))
+        elif any(map(_is_foreign, arguments)) and not self._takes(function):
+            self._stack.append(self._stand_in(self._path_of(function), arguments))
+        else:
+            try:
+                super()._call(function, arguments)
+            except Refused:
+                self._stack.append(self._stand_in(self._path_of(function), arguments))
+
+    def _new(self, has_keywords: bool) -> None:
+        if not has_keywords:
+            self._reduce()
+            return
+        keywords = self._stack.pop()
+        self._reduce()
+        if type(self._stack[-1]) is StandIn and type(keywords) is dict:
+            self._count_copy(keywords)
+            self._stack[-1].pairs.update(keywords)
+
+    def _build(self) -> None:
+        state, target = self._stack[-1], self._stack[-2]
+        if type(target) is StandIn:
+            self._stack.pop()
+            for part in state if type(state) is tuple else ():
+                self._count_copy(part)
+            target.set_state(state)
+            return
+        if type(target) is Unfinished and _is_foreign(state):
+            self._stack.pop()
+            self._finish(target, self._stand_in("numpy.ndarray", state))
+            return
+        try:
+            super()._build()
+        except Refused:  # attributes that such an object does not take
+            self.foreign += 1
+            if type(self._stack[-1]) is Unfinished:
+                self._finish(target, self._stand_in("numpy.ndarray", ()))
+
+    def _persistent(self) -> None:
+        pid = self._stack[-1]
+        if self._persistent_load is None or _is_foreign(pid):
+            self._stack[-1] = self._stand_in("a persistent id", (pid,))
+            return
+        super()._persistent()
+
+    def _line_of_persistent_id(self) -> None:
+        self._stack.append(self._stand_in("a persistent id", (self._line(),)))
+
+    def _set_items(self, target: Any, items: list[Any]) -> None:
+        if type(target) is StandIn:
+            super()._set_items(target.pairs, items)
+        else:
+            super()._set_items(target, items)
+
+    def _append(self, items: list[Any]) -> None:
+        if type(self._stack[-1]) is StandIn:
+            self._stack[-1].items.extend(items)
+        else:
+            super()._append(items)
+
+    def _add_items(self) -> None:
+        if self._marks and self._marks[-1] and type(self._marks[-1][-1]) is StandIn:
+            items = self._since_mark()
+            self._stack[-1].items.extend(items)
+        else:
+            super()._add_items()
+
+    def _extension(self, code: int) -> None:
+        self._stack.append(self._stand_in(f"extension {code}"))
+
+
+def _is_foreign(value: Any) -> bool:
+    """Is it, or has a tuple, a stand-in? Two levels deep, where names of classes stand."""
+    if type(value) is tuple:
+        return any(type(v) is StandIn or (type(v) is tuple and _has(v)) for v in value)
+    return type(value) is StandIn
+
+
+def _has(values: tuple[Any, ...]) -> bool:
+    return any(type(value) is StandIn for value in values)

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the pickles of torch's tensors name and call: one reader for all forms of its files and all
+libraries. Every argument is checked here, and a builder makes the tensors.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from modtree.files.pickled.builder import Builder
+from modtree.files.pickled.own_names import OwnNames, made_device, made_size
+from modtree.files.pickled.plain import BUILDERS, MAKERS, NAMES, check_sizes, require
+from modtree.files.pickled.stand_in import StandIn
+from modtree.files.pickled.tolerant import TolerantUnpickler
+from modtree.files.pickled.unpickle import Refused, Unpickler, UnpicklingError
+from modtree.files.torch.records import Layout, TensorRecord, check_gradient, check_layout
+from modtree.files.torch.storages import BYTES, OTHER_STORAGES, STORAGES, Memory, Storage
+
+__all__ = ["TorchNames", "torch_unpickler"]
+
+
+class TorchNames:
+    """The names in torch's pickles.
+
+    Args:
+        builder: Makes the tensors.
+
+    Attributes:
+        names: (module, name) -> object.
+        makers: Object -> function that checks its arguments.
+        take_stand_ins: Those of them that know what to do with a stand-in.
+    """
+
+    def __init__(self, builder: Builder) -> None:
+        self._builder = builder
+        self._dtype_type = type(builder.dtypes["float32"])
+        makers = {
+            "_rebuild_tensor_v2": self._tensor,
+            "_rebuild_tensor_v3": self._tensor_of_bytes,
+            "_rebuild_parameter": self._parameter,
+            "_rebuild_parameter_with_state": self._parameter,
+            "_rebuild_meta_tensor_no_storage": self._meta_tensor,
+        }
+        self.names: dict[tuple[str, str], Any] = {
+            **{("torch._utils", name): make for name, make in makers.items()},
+            ("torch._tensor", "_rebuild_from_type_v2"): self._tensor_with_attributes,
+            ("torch", "Tensor"): builder.classes["Tensor"],
+            ("torch.storage", "UntypedStorage"): BYTES,
+            ("torch", "Size"): self._size,
+            ("torch", "device"): self._device,
+            **{("torch", name): storage for name, storage in STORAGES.items()},
+            **{("torch", name): dtype for name, dtype in builder.dtypes.items()},
+        }
+        made = (*makers.values(), self._tensor_with_attributes, self._size, self._device)
+        self.makers = {make: make for make in made}
+        self.take_stand_ins = frozenset([self._tensor_with_attributes])
+
+    def _tensor(
+        self,
+        storage: Any,
+        offset: Any,
+        size: Any,
+        stride: Any,
+        requires_grad: Any,
+        _hooks: Any = None,
+        metadata: Any = None,
+    ) -> Any:
+        """Of a storage of numbers."""
+        source = _storage_of(storage)
+        dtype = self._builder.dtypes.get(source.kind.dtype)
+        if dtype is None:
+            raise Refused(f"a tensor of {source.kind.dtype}")
+        return self._made(source, dtype, (offset, size, stride), requires_grad, metadata)
+
+    def _tensor_of_bytes(
+        self,
+        storage: Any,
+        offset: Any,
+        size: Any,
+        stride: Any,
+        requires_grad: Any,
+        _hooks: Any = None,
+        dtype: Any = None,
+        metadata: Any = None,
+    ) -> Any:
+        """Of a storage of bytes, for dtypes that have no storage of their own."""
+        source = _storage_of(storage)
+        if source.kind is not BYTES:
+            raise UnpicklingError("the file is damaged: a tensor that is not made of a storage")
+        self._check_dtype(dtype)
+        return self._made(source, dtype, (offset, size, stride), requires_grad, metadata)
+
+    def _made(
+        self, source: Storage, dtype: Any, place: tuple[Any, ...], requires_grad: Any, noted: Any
+    ) -> Any:
+        count = source.length * source.kind.stored.itemsize // dtype.itemsize
+        layout = check_layout(count, dtype.itemsize, *place, requires_grad)
+        check_gradient(dtype, requires_grad)
+        wanted = noted if type(noted) is dict else {}
+        flags = {name: True for name in ("conj", "neg") if wanted.get(name) is True}
+        record = TensorRecord(source, dtype, layout, requires_grad, flags or None)
+        return self._builder.tensor(record)
+
+    def _check_dtype(self, dtype: Any) -> None:
+        require(type(dtype) is self._dtype_type, "a tensor without a dtype")
+
+    def _meta_tensor(self, dtype: Any, size: Any, stride: Any, requires_grad: Any) -> Any:
+        require(type(requires_grad) is bool and type(stride) is tuple, "a tensor without a dtype")
+        self._check_dtype(dtype)
+        check_sizes(size, dtype.itemsize)
+        require(len(stride) == len(size), "the strides of a tensor")
+        require(all(type(n) is int and 0 <= n < 1 << 62 for n in stride), "the strides of a tensor")
+        check_gradient(dtype, requires_grad)
+        record = TensorRecord(None, dtype, Layout(0, tuple(size), stride), requires_grad)
+        return self._builder.tensor(record)
+
+    def _parameter(
+        self, data: Any, requires_grad: Any, _hooks: Any = None, state: Any = None
+    ) -> Any:
+        if not self._builder.is_tensor(data) or type(requires_grad) is not bool:
+            raise UnpicklingError("the file is damaged: a parameter that is not made of a tensor")
+        check_gradient(data.dtype, requires_grad)
+        parameter = self._builder.parameter(data, requires_grad)
+        if state is not None:
+            self._builder.set_attributes(parameter, state)
+        return parameter
+
+    def _tensor_with_attributes(self, make: Any, kind: Any, arguments: Any, state: Any) -> Any:
+        known = make in (self._tensor, self._tensor_of_bytes, self._meta_tensor)
+        if known and type(kind) is StandIn and type(arguments) is tuple:
+            return self._tensor_of_class(make, kind, arguments)
+        if not known or kind is not self._builder.classes["Tensor"]:
+            raise Refused(
+                "Weights only load failed: the file contains a tensor of a class of its own; save "
+                "it as a plain tensor (as_subclass(torch.Tensor))"
+            )
+        if type(arguments) is not tuple:
+            raise UnpicklingError("the file is damaged: a call whose arguments are no tuple")
+        tensor = make(*arguments)
+        self._builder.set_attributes(tensor, state)
+        return tensor
+
+    def _tensor_of_class(self, make: Any, kind: StandIn, arguments: tuple[Any, ...]) -> Any:
+        """The plain tensor in a tensor of a class that is not looked for."""
+        if any(type(argument) is StandIn for argument in arguments):
+            raise Refused(f"a tensor of class {kind.kind}")
+        tensor = make(*arguments)
+        if type(tensor) is TensorRecord:
+            tensor.kind = kind.kind
+        return tensor
+
+    def _size(self, sizes: Any = ()) -> Any:
+        return made_size(self._builder, sizes)
+
+    def _device(self, name: Any, index: Any = None) -> Any:
+        return made_device(self._builder, name, index)
+
+
+def _storage_of(value: Any) -> Storage:
+    if type(value) is Memory:
+        return value.storage
+    if type(value) is not Storage:
+        raise UnpicklingError("the file is damaged: a tensor that is not made of a storage")
+    return value
+
+
+def torch_unpickler(
+    stream: Any, builder: Builder, storage: Any, options: dict[str, Any], tolerant: bool
+) -> Unpickler:
+    """An unpickler for a pickle of torch.
+
+    Args:
+        stream: What to read.
+        builder: Makes the tensors.
+        storage: Answers persistent ids.
+        options: For the unpickler.
+        tolerant: Whether stand-ins are made of what is not allowed.
+    """
+    own, torchs = OwnNames(builder), TorchNames(builder)
+    others = {("torch", name): kind for name, kind in OTHER_STORAGES.items()} if tolerant else {}
+    tables: tuple[Any, ...] = (
+        {**NAMES, **own.names, **torchs.names, **others},
+        {**MAKERS, **own.makers, **torchs.makers},
+        {**BUILDERS, **own.builders},
+    )
+    if tolerant:
+        takes = torchs.take_stand_ins.__contains__
+        return TolerantUnpickler(stream, *tables, storage, takes=takes, **options)
+    return Unpickler(stream, *tables, storage, **options)
