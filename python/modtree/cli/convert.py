@@ -11,12 +11,12 @@ from collections.abc import Callable
 from modtree._patterns import matching_paths
 from modtree.cli.ending import SAME, Trouble
 from modtree.cli.headline import headline
-from modtree.cli.options import RULE_HELP, add_json, describe, pattern, rename_rule
+from modtree.cli.options import RULE_HELP, add_at, add_json, describe, pattern, rename_rule
 from modtree.core.loading.rename import rename_function
 from modtree.files.checkpoint.base import CheckpointError
 from modtree.files.checkpoint.convert import convert
 from modtree.files.checkpoint.reader import Checkpoint, open_checkpoint
-from modtree.files.torch.checkpoint import TorchCheckpoint
+from modtree.files.pickled.stand_in import holds_stand_in
 from modtree.inspection.phrases import bytes_text
 from modtree.inspection.printable import printable
 
@@ -31,6 +31,7 @@ _EXAMPLES = """\
     modtree convert model.pt model.safetensors
     modtree convert model.safetensors model.pt --dtype float16
     modtree convert model.safetensors folder/model.safetensors --max-shard-size 5GB
+    modtree convert run.ckpt ema.safetensors --at ema
     modtree convert ddp.pt plain.safetensors --rename module.= --match 'module.encoder.*'
     modtree convert model.safetensors backbone.safetensors --drop head --drop '**.lora_{A,B}'
 """
@@ -76,12 +77,13 @@ def fill(parser: argparse.ArgumentParser) -> None:
         metavar="PATTERN",
         help="no keys of IN at and below what matches: 'head', '**.lora_{A,B}'",
     )
+    add_at(parser)
     add_json(parser)
 
 
 def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     """Writes the files, and returns the exit status."""
-    with open_checkpoint(options.source) as checkpoint:  # which the target may replace
+    with open_checkpoint(options.source, options.at) as checkpoint:  # which the target may replace
         rename = _rename(options, checkpoint)
         left_out = _left_out(checkpoint, rename)
     try:
@@ -92,6 +94,7 @@ def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int
             rename=rename,
             max_shard_size=options.max_shard_size,
             format=options.format,
+            at=options.at,
         )
     except CheckpointError:
         raise
@@ -108,8 +111,9 @@ def _left_out(
     found = {}
     if rename is not None:
         found["not wanted"] = [key for key in checkpoint.keys() if rename(key) is None]
-    if isinstance(checkpoint, TorchCheckpoint):
-        found[f"beside {checkpoint.found_under!r}"] = list(map(str, checkpoint.left_out))
+    found[f"beside {checkpoint.found_under!r}"] = list(map(str, checkpoint.left_out))
+    foreign = [key for key, value in checkpoint.raw_values.items() if holds_stand_in(value)]
+    found["neither tensors nor plain"] = foreign
     return {reason: keys for reason, keys in found.items() if keys}
 
 

@@ -8,7 +8,7 @@ import json
 import shlex
 
 from modtree.cli.ending import DIFFERENT, SAME, Trouble
-from modtree.cli.options import RULE_HELP, add_json, describe, rename_rule, tolerance
+from modtree.cli.options import RULE_HELP, add_at, add_json, describe, rename_rule, tolerance
 from modtree.cli.terminal import Screen
 from modtree.files.checkpoint.base import CheckpointError
 from modtree.inspection.comparison import compare
@@ -25,6 +25,7 @@ _EXAMPLES = """\
     modtree diff before.safetensors after.safetensors
     modtree diff model.pt model.safetensors --rtol 1e-3 --atol 1e-6
     modtree diff ddp.pt plain.pt --rename module.=
+    modtree diff last.ckpt best.ckpt --at optimizer
     modtree diff a.safetensors b.safetensors --no-values --quiet && echo same keys
 """
 _STATUS = "0: nothing differs; 1: something does; 2: a file cannot be read"
@@ -51,6 +52,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--all", action="store_true", help="a line for each key")
     parser.add_argument("--quiet", action="store_true", help="print nothing")
+    add_at(parser)
     add_json(parser)
 
 
@@ -64,6 +66,7 @@ def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int
             atol=options.atol,
             values=not options.no_values,
             rename=options.rename,
+            at=options.at,
         )
     except CheckpointError:
         raise

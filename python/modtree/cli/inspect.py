@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 from modtree._patterns import matching_paths
 from modtree.cli.ending import DIFFERENT, SAME
 from modtree.cli.headline import headline
-from modtree.cli.options import add_json, count, describe, pattern
+from modtree.cli.options import add_at, add_json, count, describe, pattern
 from modtree.cli.terminal import Screen
 from modtree.files.checkpoint.reader import Checkpoint, Entry, open_checkpoint
+from modtree.files.pickled.stand_in import short_text
 from modtree.inspection.entry_tree import Branch, Group, entry_tree
 from modtree.inspection.phrases import bytes_text, noun
 from modtree.inspection.printable import entries_text, printable
@@ -25,16 +26,20 @@ __all__ = ["execute", "fill"]
 
 _DESCRIPTION = """\
 Shows the tree of a checkpoint: shapes, dtypes and bytes, without reading the values. Blocks that
-are equal are shown once.
+are equal are shown once. A training checkpoint shows its parts, and the tree of the model or of the
+part that --at names. Nothing of a file is executed.
 """
 _EXAMPLES = """\
     modtree inspect model.safetensors
     modtree inspect checkpoint_folder --depth 3 --sort size
     modtree inspect model.pt --match '*.bias' --dtype float32,float16 --all
+    modtree inspect last.ckpt --at optimizer
     modtree inspect model.safetensors --json | jq '.[0].entries[].key'
 """
 _STATUS = "0: shown; 1: no entry matches; 2: a file cannot be read"
 _LONGEST_NOTE = 200
+_WIDEST_NAME = 100
+_WIDEST = 40  # letters of a shape that has a column
 
 
 def fill(parser: argparse.ArgumentParser) -> None:
@@ -63,6 +68,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sort", choices=["size", "name"], help="not in the order of the file")
     parser.add_argument("--all", action="store_true", help="each entry, equal blocks too")
     parser.add_argument("--metadata", action="store_true", help="the text beside the tensors too")
+    add_at(parser)
     add_json(parser)
 
 
@@ -70,7 +76,7 @@ def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int
     """Shows the files, and returns the exit status."""
     status, answers = SAME, []
     for number, file in enumerate(options.files):
-        with open_checkpoint(file) as checkpoint:
+        with open_checkpoint(file, options.at) as checkpoint:
             options.found = options.find and matching_paths(options.find, checkpoint.keys())
             entries = _matching(checkpoint, options)
             notes = _notes(checkpoint, options)
@@ -113,7 +119,12 @@ def _matching(checkpoint: Checkpoint, options: argparse.Namespace) -> list[Entry
 
 def _notes(checkpoint: Checkpoint, options: argparse.Namespace) -> list[tuple[str, str]]:
     """What has no tensor of its own: ties, views, and values that are no tensors."""
-    notes, dtypes = [], _dtypes(options)
+    dtypes = _dtypes(options)
+    notes = [
+        (key, printable(_note(made)))
+        for key, made in checkpoint.in_parts.items()
+        if key and dtypes is None and _matches(key, options)
+    ]
     for key in filter(functools.partial(_matches, options=options), checkpoint.keys()):
         if key in checkpoint.raw_values:
             if dtypes is None:
@@ -128,7 +139,7 @@ def _notes(checkpoint: Checkpoint, options: argparse.Namespace) -> list[tuple[st
 
 
 def _note(value: Any) -> str:
-    text = repr(value)
+    text = short_text(value)
     return text if len(text) <= _LONGEST_NOTE else f"{text[:_LONGEST_NOTE]}..."
 
 
@@ -150,6 +161,10 @@ def _for_json(
             for entry in entries
         ],
         "others": dict(notes),
+        "parts": [
+            {"name": part.name, "text": part.text, "tensors": part.tensors, "nbytes": part.nbytes}
+            for part in checkpoint.parts()
+        ],
         "nbytes": sum(entry.nbytes for entry in entries),
     }
 
@@ -173,15 +188,35 @@ def _show(
 ) -> None:
     screen = Screen()
     root = entry_tree(entries, notes)
-    print(screen.paint(headline(checkpoint, len(entries) + len(notes)), "bold"))
+    own = sum(key not in checkpoint.in_parts for key, _ in notes)
+    print(screen.paint(headline(checkpoint, len(entries) + own), "bold"))
     if options.metadata:
         for key, text in checkpoint.metadata.items():
             print(screen.shortened(f"  {printable(key)}: {printable(text)}"))
+    _print_parts(checkpoint, screen)
     if not entries and not notes:
         print("  no entry matches" if checkpoint.keys() else "  no entries")
         return
     _print_rows(list(_rows(root, 0, options)), screen)
     _print_totals(entries, screen)
+
+
+def _print_parts(checkpoint: Checkpoint, screen: Screen) -> None:
+    """The parts of a file that holds more than what is shown."""
+    if not checkpoint.left_out:
+        return
+    parts = checkpoint.parts()
+    names = [printable(part.name) for part in parts]
+    width = min(max(map(len, names)), 30)
+    shown = f"{checkpoint.found_under}."
+    for name, part in zip(names, parts, strict=True):
+        text = printable(part.text)
+        if part.tensors:
+            text += f", {noun(part.tensors, 'tensor')}, {bytes_text(part.nbytes)}"
+        mark = "*" if shown.startswith(f"{part.name}.") else " "
+        line = f"{mark} {screen.shortened(name, width).ljust(width)}  {text}"
+        print(screen.shortened(line))
+    print(screen.paint(f"* {printable(checkpoint.found_under)}:", "bold"))
 
 
 def _rows(branch: Branch, level: int, options: argparse.Namespace) -> Iterator[_Row]:
@@ -196,7 +231,7 @@ def _rows(branch: Branch, level: int, options: argparse.Namespace) -> Iterator[_
             each = group.count > 1 and not inner.children
             size = group.nbytes if each else inner.entry.nbytes
             yield _Row(name, shape, inner.entry.dtype, bytes_text(size))
-        elif inner.note:
+        elif inner.note and not inner.children:
             yield _Row(name, inner.note, "", "")
         if inner.children:
             yield from _below(name, inner, group, level, options)
@@ -211,23 +246,24 @@ def _below(
 ) -> Iterator[_Row]:
     is_cut = options.depth is not None and level + 1 >= options.depth
     each = f"{group.count:,} x {bytes_text(branch.nbytes)}" if group.count > 1 else ""
-    about = entries_text(group.entries) if is_cut else each
+    about = entries_text(group.entries) if is_cut else each or branch.note
     yield _Row(name, about, "", bytes_text(group.nbytes), is_branch=True)
     if not is_cut:
         yield from _rows(branch, level + 1, options)
 
 
 def _print_rows(rows: list[_Row], screen: Screen) -> None:
-    facts = [row for row in rows if row.dtype or row.size]
+    # What is longer takes its line for itself: it does not move the columns of the others.
+    facts = [row for row in rows if (row.dtype or row.size) and len(row.shape) <= _WIDEST]
     shape_width = max((len(row.shape) for row in facts), default=0)
     dtype_width = max((len(row.dtype) for row in rows), default=0)
     size_width = max((len(row.size) for row in rows), default=0)
-    name_width = max(len(row.name) for row in rows)
+    name_width = max(min(len(row.name), _WIDEST_NAME) for row in rows)
     if screen.width is not None:
         room = screen.width - shape_width - dtype_width - size_width - 6
         name_width = min(name_width, max(room, 20))
     for row in rows:
-        name = screen.shortened(row.name, name_width)
+        name = row.name if screen.width is None else screen.shortened(row.name, name_width)
         padding = " " * (name_width - len(name))
         line = (screen.paint(name, "bold") if row.is_branch else name) + padding
         most = None if screen.width is None or row.size else screen.width - name_width - 2

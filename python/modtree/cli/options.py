@@ -9,7 +9,16 @@ from typing import Any
 
 from modtree._patterns import Machine
 
-__all__ = ["RULE_HELP", "add_json", "count", "describe", "pattern", "rename_rule", "tolerance"]
+__all__ = [
+    "RULE_HELP",
+    "add_at",
+    "add_json",
+    "count",
+    "describe",
+    "pattern",
+    "rename_rule",
+    "tolerance",
+]
 
 RULE_HELP = (
     "keys that begin with OLD begin with NEW instead; /PATTERN/=NEW replaces what the regular "
@@ -23,6 +32,15 @@ def describe(parser: argparse.ArgumentParser, description: str, examples: str, s
     parser.epilog = f"examples:\n{examples}\nexit status:\n    {status}"
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.allow_abbrev = False
+
+
+def add_at(parser: argparse.ArgumentParser) -> None:
+    """``--at``."""
+    parser.add_argument(
+        "--at",
+        metavar="PART",
+        help="the part of a training checkpoint: ema, optimizer.state; the model unless given",
+    )
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

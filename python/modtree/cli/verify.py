@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from modtree.cli.ending import DIFFERENT, SAME
 from modtree.cli.factory import FACTORY_HELP, model_from
-from modtree.cli.options import add_json, describe
+from modtree.cli.options import add_at, add_json, describe
 from modtree.cli.terminal import Screen
 from modtree.files.checkpoint.verify import Problem, Problems, verify
 from modtree.inspection.key_folding import folded
@@ -41,19 +41,21 @@ def fill(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--all", action="store_true", help="a line for each problem")
     parser.add_argument("--quiet", action="store_true", help="print nothing")
+    add_at(parser)
     add_json(parser)
 
 
 def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     """Checks the file, and returns the exit status."""
     model = None if options.model is None else model_from(options.model)
-    problems = verify(options.file, model, finite=options.finite)
+    problems = verify(options.file, model, finite=options.finite, at=options.at)
     if options.json:
         report = {
             "path": options.file,
             "problems": list(map(vars, problems)),
             "causes": problems.causes,
             "doubts": problems.doubts,
+            "notes": problems.notes,
         }
         print(json.dumps(report, indent=1))
     elif not options.quiet:
@@ -65,7 +67,8 @@ def _show(file: str, problems: Problems, fold: bool) -> None:
     screen = Screen()
     for kind, text in _lines(problems, fold):
         print(f"{screen.paint(kind, 'red')}: {printable(text)}")
-    for head, texts in (("likely cause", problems.causes), ("not clear", problems.doubts)):
+    heads = ("likely cause", "not clear", "note")
+    for head, texts in zip(heads, (problems.causes, problems.doubts, problems.notes), strict=True):
         for text in texts:
             print(f"{screen.paint(head, 'bold')}: {printable(text)}")
     found = noun(len(problems), "problem") if problems else screen.paint("no problem", "green")

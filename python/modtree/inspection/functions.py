@@ -148,6 +148,7 @@ def compare(
     atol: float = 0.0,
     values: bool = True,
     rename: Rename | None = None,
+    at: str | tuple[str, str] | None = None,
 ) -> Diff:
     """Compares two models, state dicts or checkpoints: keys, shapes, dtypes and values.
 
@@ -171,6 +172,8 @@ def compare(
         values: Compare values, not only keys, shapes and dtypes.
         rename: Rules that the keys of ``a`` go through first, as ``load_state_dict`` has them:
             ``{"module.": ""}``.
+        at: The part of files with several that is compared, such as "ema" or "optimizer"; a tuple
+            names one for each side. The default is the model.
 
     Returns:
         A :class:`Diff`, true where something differs.
@@ -181,6 +184,6 @@ def compare(
         CheckpointError: A file is damaged, or not a checkpoint.
     """
     found: Diff = _home("comparison").compare(
-        a, b, rtol=rtol, atol=atol, values=values, rename=rename
+        a, b, rtol=rtol, atol=atol, values=values, rename=rename, at=at
     )
     return found

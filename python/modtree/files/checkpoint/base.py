@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import abc
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -106,7 +106,7 @@ class Checkpoint(abc.ABC):
 
     Attributes:
         path: The path that was opened.
-        format: "safetensors", "torch" or "modtree".
+        format: "safetensors", "torch", "torchscript", "modtree", or "pickle".
         entries: The tensors by key, in the order of the file.
         metadata: The text that stands beside the tensors.
         ties: Keys that the file has no tensor of its own for -> the key whose tensor is theirs too.
@@ -114,6 +114,10 @@ class Checkpoint(abc.ABC):
         values: Entries of the state dict that are no tensors: what ``get_extra_state`` returned.
         places: At which place in the state dict ties, views and values stand, where that is known.
         versions: The ``_metadata`` of the state dict, or None where the file does not know it.
+        found_under: Under which name the file has the state dict; "" for the file itself.
+        left_out: The names of other parts that the file has beside the state dict.
+        foreign: How many objects in the file are neither tensors nor plain.
+        in_parts: Foreign objects by key whose tensors are entries under that key.
     """
 
     path: str
@@ -125,6 +129,10 @@ class Checkpoint(abc.ABC):
     values: Mapping[str, Any] = _NONE
     places: Mapping[str, int] = _NONE
     versions: Any = None
+    found_under: str = ""
+    left_out: Sequence[Any] = ()
+    foreign: int = 0
+    in_parts: Mapping[str, Any] = _NONE
 
     @property
     def raw_values(self) -> Mapping[str, Any]:
@@ -165,6 +173,12 @@ class Checkpoint(abc.ABC):
             advance: Called with the bytes that were read.
         """
         return iter(())
+
+    def parts(self) -> Sequence[Any]:
+        """What a file with several parts has: the name of each, what it is in words, the number of
+        its ``tensors`` and their ``nbytes``.
+        """
+        return ()
 
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         """The shapes of all entries."""

@@ -89,10 +89,13 @@ def verify(
     except CheckpointError as error:
         return problems or Problems([_damage(error)])
     with checkpoint:
-        foreign = getattr(checkpoint, "foreign", 0)
+        foreign = checkpoint.foreign
         if foreign:
             objects = "1 object is" if foreign == 1 else f"{foreign:,} objects are"
             problems.notes.append(f"{objects} neither tensors nor plain: {_CALL}")
+        if model is not None and checkpoint.left_out:
+            names = ", ".join(map(str, checkpoint.left_out))
+            problems.notes.append(f"not compared with the model: {names[:200]}")
         damages = _damages(checkpoint, progress)
         problems += damages
         problems += _bool_problems(checkpoint, {problem.key for problem in damages})

@@ -8,13 +8,16 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["StandIn", "holds_stand_in"]
+__all__ = ["StandIn", "holds_stand_in", "short_text"]
 
 _LONGEST = 160  # letters of an object
 _MOST = 6  # parts that are shown
 _DEEPEST = 3
+#: Types of what may have stand-ins in it, besides dicts.
+_HOLDERS = (list, tuple, set, frozenset)
 #: The attributes by which a pickled module of torch is known.
 _OF_MODULES = ("_parameters", "_buffers", "_modules")
+_OF_PYTHON_2 = ("__builtin__", "exceptions")
 #: What a pickle calls to make an object of the class that is the first argument.
 _CONSTRUCTORS = frozenset(
     f"{module}.{name}"
@@ -34,17 +37,26 @@ class StandIn:
         state: What the file gives the object as its state, a dict of attributes as a rule.
         items: What the file appends or adds to it.
         pairs: What the file sets as its items.
+        text: What it is in words, where that is known; else "".
     """
 
-    __slots__ = ("args", "is_called", "items", "kind", "pairs", "state")
+    __slots__ = ("args", "is_called", "items", "kind", "pairs", "state", "text")
+    is_stand_in = True
 
     def __init__(self, kind: str, args: tuple[Any, ...] | None = None) -> None:
-        self.kind = kind
+        home, dot, name = kind.partition(".")
+        self.kind = f"builtins.{name}" if dot and home in _OF_PYTHON_2 else kind
         self.is_called = args is not None
         self.args = args or ()
         self.state: Any = None
         self.items: list[Any] = []
         self.pairs: dict[Any, Any] = {}
+        self.text = ""
+
+    def described(self, kind: str, text: str, parts: dict[str, Any]) -> StandIn:
+        """The same in words, with names for its parts."""
+        self.kind, self.text, self.args, self.state = kind, text, (), parts
+        return self
 
     def called(self, args: tuple[Any, ...]) -> StandIn:
         """What a call of this name makes."""
@@ -93,7 +105,32 @@ class StandIn:
         return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4]}...›"
 
 
-_HOLDERS = (StandIn, list, tuple, set, frozenset)
+def short_text(value: Any, most: int = 1000) -> str:
+    """A value from a file in one line: its repr, or what it is where that would be long."""
+    if type(value) is StandIn or not _is_small(value, most):
+        return _shown(value, _DEEPEST)
+    return " ".join(repr(value).split())
+
+
+def _is_small(value: Any, most: int) -> bool:
+    """Has it at most so many parts, counted as often as repr shows them?"""
+    waiting = [value]
+    count = 0
+    while waiting:
+        value = waiting.pop()
+        count += 1
+        if isinstance(value, (str, bytes, bytearray)):
+            count += len(value) // 40
+        elif isinstance(value, dict):
+            waiting += itertools.islice(value, most)
+            waiting += itertools.islice(value.values(), most)
+        elif isinstance(value, (list, tuple, set, frozenset)):
+            waiting += itertools.islice(value, most)
+        elif type(value) is int and value.bit_length() > 1 << 10:
+            return False
+        if count + len(waiting) > most:
+            return False
+    return True
 
 
 def holds_stand_in(value: Any) -> bool:
@@ -101,15 +138,15 @@ def holds_stand_in(value: Any) -> bool:
     waiting, seen = [value], {id(value)}
     while waiting:
         value = waiting.pop()
-        if type(value) is StandIn:
+        if getattr(type(value), "is_stand_in", False):
             return True
         inside: Any = ()
         if isinstance(value, dict):
             inside = itertools.chain(value, value.values())
-        elif isinstance(value, (list, tuple, set, frozenset)):
+        elif isinstance(value, _HOLDERS):
             inside = value
         for item in inside:
-            if type(item) in _HOLDERS or isinstance(item, dict):
+            if isinstance(item, (StandIn, dict, *_HOLDERS)):
                 if id(item) not in seen:
                     seen.add(id(item))
                     waiting.append(item)
@@ -127,8 +164,11 @@ def _shown(value: Any, depth: int) -> str:
         return _of_container(value, depth)
     if kind is int and value.bit_length() > 256:
         return f"an int of {value.bit_length()} bits"
+    if hasattr(value, "shape") and hasattr(value, "dtype") and value.shape != ():
+        name = getattr(value.dtype, "name", None) or str(value.dtype)
+        return f"{kind.__name__.lower()} of {name.rpartition('.')[2]} {list(value.shape)}"
     try:
-        return repr(value)[:80]
+        return " ".join(repr(value)[:200].split())[:80]
     except Exception:
         return f"a {kind.__name__}"
 
@@ -136,6 +176,10 @@ def _shown(value: Any, depth: int) -> str:
 def _of_stand_in(value: StandIn, depth: int) -> str:
     if not value.is_called:
         return f"‹{value.kind}›"
+    if value.text:
+        return f"‹{value.text}›"
+    if value.is_module:
+        return f"‹module {value.kind}›"
     if (date := _date(value)) is not None:
         return f"‹{value.kind} {date}›"
     words = [value.kind]

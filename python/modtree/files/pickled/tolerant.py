@@ -18,29 +18,40 @@ class TolerantUnpickler(Unpickler):
     Args:
         takes: May this function be called with stand-ins? For every other one, a call with a
             stand-in makes a stand-in.
+        describe: Says in words what a stand-in is, where it knows.
         args: As for an unpickler.
         kwargs: The same.
 
     Attributes:
         foreign: How many names it met that stand for something else.
+        packages: The packages that it met.
     """
 
     def __init__(
-        self, *args: Any, takes: Callable[[Any], bool] = lambda _: False, **kwargs: Any
+        self,
+        *args: Any,
+        takes: Callable[[Any], bool] = lambda _: False,
+        describe: Callable[[StandIn], StandIn] = lambda made: made,
+        **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self._takes = takes
+        self._describe = describe
         self.foreign = 0
+        self.packages: set[str] = set()
         self._known: dict[tuple[str, str], StandIn] = {}
         self._paths: dict[int, str] | None = None
 
     def _stand_in(self, kind: str, args: tuple[Any, ...] | None = None) -> StandIn:
         self.foreign += 1
-        return StandIn(kind[:300], args)
+        made = StandIn(kind[:300], args)
+        return made if args is None else self._describe(made)
 
     def _name(self, module: Any, name: Any) -> Any:
         try:
-            return super()._name(module, name)
+            found = super()._name(module, name)
+            self.packages.add(module.partition(".")[0])
+            return found
         except Refused:
             known = self._known.get((module, name))
             if known is None:
@@ -89,7 +100,7 @@ class TolerantUnpickler(Unpickler):
             return
         if type(target) is Unfinished and _is_foreign(state):
             self._stack.pop()
-            self._finish(target, self._stand_in("numpy.ndarray", state))
+            self._finish(target, _array_of(self._stand_in("numpy.ndarray", state)))
             return
         try:
             super()._build()
@@ -100,6 +111,9 @@ class TolerantUnpickler(Unpickler):
 
     def _persistent(self) -> None:
         pid = self._stack[-1]
+        if type(pid) is tuple and pid[:1] == ("module",) and len(pid) == 4:
+            self._stack[-1] = pid[1]  # a class, with its source, in files before 1.6
+            return
         if self._persistent_load is None or _is_foreign(pid):
             self._stack[-1] = self._stand_in("a persistent id", (pid,))
             return
@@ -140,3 +154,11 @@ def _is_foreign(value: Any) -> bool:
 
 def _has(values: tuple[Any, ...]) -> bool:
     return any(type(value) is StandIn for value in values)
+
+
+def _array_of(made: StandIn) -> StandIn:
+    """An array of objects or records, in words."""
+    if len(made.args) == 5 and type(made.args[1]) is tuple and type(made.args[2]) is StandIn:
+        code, shape = made.args[2].args[:1], made.args[1][:64]
+        made.text = f"array of dtype {code[0] if code else '?'!r:.20} {list(shape)!r:.80}"
+    return made

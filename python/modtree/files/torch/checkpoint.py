@@ -25,6 +25,7 @@ from modtree.files.torch.contents import (
     find_state,
     flat_state,
     part_at,
+    part_names,
     parts_of,
     shared_entries,
 )
@@ -66,7 +67,11 @@ class TorchCheckpoint(Checkpoint):
                 contents = read_contents(self._file)
             self._object, self._storages = contents.obj, contents.storages
             self.foreign = contents.foreign
-            self.format = "modtree" if contents.form == "pickle" else "torch"
+            self.format = "torch"
+            if contents.form == "pickle":
+                self.format = "modtree" if contents.is_own else "pickle"
+            elif type(contents.obj) is StandIn and contents.obj.is_script:
+                self.format = "torchscript"
             self._enter(at)
         except BaseException:
             self._file.close()
@@ -80,8 +85,10 @@ class TorchCheckpoint(Checkpoint):
         else:
             state, self.found_under = find_state(obj, holders)
         self.left_out: tuple[Any, ...] = ()
-        if state is not obj and isinstance(obj, dict):
-            self.left_out = tuple(key for key in obj if str(key) != self.found_under)
+        if state is not obj:
+            opened = self.found_under
+            names = [name for name in part_names(obj) if not f"{opened}.".startswith(f"{name}.")]
+            self.left_out = tuple(names)
         if not isinstance(state, dict) and state not in holders:
             what = f"it holds {_article(state)} where a state dict belongs; modtree.load() reads it"
             if at:
@@ -136,7 +143,13 @@ class TorchCheckpoint(Checkpoint):
 
     def parts(self) -> list[Part]:
         """What the file holds: the model, an optimizer, numbers, and so on."""
-        return parts_of(self._object)
+        return parts_of(self._object, self._one_value)
+
+    def _one_value(self, record: TensorRecord) -> Any:
+        try:
+            return self.array_of(record, "step").item()
+        except CheckpointError:  # which whoever reads it is told
+            return None
 
     def _with_tensors(self, value: Any) -> Any:
         found = [False]

@@ -6,11 +6,12 @@ share memory.
 from __future__ import annotations
 
 import collections
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from modtree.files.checkpoint.base import CheckpointError, View, shortened
-from modtree.files.pickled.stand_in import StandIn
+from modtree.files.pickled.stand_in import StandIn, short_text
 from modtree.files.torch.records import TensorRecord
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "find_state",
     "flat_state",
     "part_at",
+    "part_names",
     "parts_of",
     "shared_entries",
 ]
@@ -30,6 +32,8 @@ _USUAL = ("state_dict", "model_state_dict", "model")
 #: anywhere.
 _DEEPEST = _PLACES = 64
 _MOST_PARTS = 64
+_FEW = 6  # names in a list
+_RANDOM = re.compile(r"rng|random", re.IGNORECASE)
 
 _Names = Callable[[str], "frozenset[str] | None"]
 
@@ -118,38 +122,47 @@ class Part(NamedTuple):
     nbytes: int
 
 
-def parts_of(obj: Any) -> list[Part]:
-    """The parts of an object, in their order; the last one says how many more there are."""
+def parts_of(obj: Any, read: Callable[[TensorRecord], Any]) -> list[Part]:
+    """The parts of an object, in their order; the last one says how many more there are.
+
+    Args:
+        obj: The object.
+        read: The value of a tensor with one element.
+    """
     children = list(_children(obj))
-    parts = [_part(str(key), value) for key, value in children[:_MOST_PARTS]]
+    parts = [_part(str(key), value, read) for key, value in children[:_MOST_PARTS]]
     if len(children) > _MOST_PARTS:
         parts.append(Part("...", f"{len(children) - _MOST_PARTS:,} more parts", 0, 0))
     return parts
 
 
-def _part(name: str, value: Any) -> Part:
+def _part(name: str, value: Any, read: Callable[[TensorRecord], Any]) -> Part:
     tensors = list(_tensors_in(value))
-    return Part(name, _text(value, tensors), len(tensors), sum(t.nbytes for t in tensors))
+    return Part(name, _text(name, value, read), len(tensors), sum(t.nbytes for t in tensors))
 
 
-def _text(value: Any, tensors: list[TensorRecord]) -> str:
+def _text(name: str, value: Any, read: Callable[[TensorRecord], Any]) -> str:
     if _is_optimizer(value):
-        return _optimizer_text(value)
-    if type(value) is StandIn and (value.is_module or value.is_script):
-        return f"a module ‹{value.kind}›"
-    if _is_tensor(value):
-        return repr(value)
-    if tensors and isinstance(value, dict):
-        direct = any(map(_is_tensor, value.values()))
-        return "a state dict" if direct else f"a dict of {len(value)}"
-    if tensors and type(value) in (list, tuple):
-        return f"a {type(value).__name__} of {len(value)}"
+        return _optimizer_text(value, read)
+    if type(value) is StandIn and value.is_script:
+        return f"‹module {value.kind}›"
+    if isinstance(value, dict) and value:
+        if _RANDOM.search(name):
+            return f"random states: {_names(value)}"
+        if any(map(_is_tensor, value.values())):
+            return "a state dict"
+        if any(map(_may_hold, value.values())) or len(value) > _FEW:
+            return f"a dict: {_names(value)}"
     return _short(value)
 
 
+def _names(value: dict[Any, Any]) -> str:
+    more = f" and {len(value) - _FEW:,} more" if len(value) > _FEW else ""
+    return f"{', '.join(_short(str(key), 30)[1:-1] for key in list(value)[:_FEW])}{more}"
+
+
 def _short(value: Any, length: int = 100) -> str:
-    shown = StandIn("", (value,))
-    text = repr(shown)[2:-1]  # which bounds what it looks at
+    text = short_text(value, 20)
     return text if len(text) <= length else f"{text[: length - 3]}..."
 
 
@@ -161,7 +174,7 @@ def _is_optimizer(value: Any) -> bool:
     )
 
 
-def _optimizer_text(value: dict[str, Any]) -> str:
+def _optimizer_text(value: dict[str, Any], read: Callable[[TensorRecord], Any]) -> str:
     groups, states = value["param_groups"], value["state"]
     words = [f"{len(groups)} {'group' if len(groups) == 1 else 'groups'}"]
     words.append(f"state of {len(states)} {'parameter' if len(states) == 1 else 'parameters'}")
@@ -169,14 +182,18 @@ def _optimizer_text(value: dict[str, Any]) -> str:
     plain = dict.fromkeys(_short(rate, 20) for rate in rates if type(rate) in (int, float))
     if plain:
         words.append(f"lr {', '.join(list(plain)[:4])}")
-    steps = {s.get("step") for s in states.values() if isinstance(s, dict) and _is_step(s)}
-    if len(steps) == 1:
-        words.append(f"step {steps.pop()}")
+    first = next(iter(states.values()), None)
+    step = first.get("step") if isinstance(first, dict) else None
+    if type(step) is TensorRecord and step.place.size == () and step.source is not None:
+        step = read(step)
+    if type(step) in (int, float):
+        words.append(f"step {step:g}" if type(step) is float else f"step {_short(step, 20)}")
     return f"an optimizer: {', '.join(words)}"
 
 
-def _is_step(state: dict[Any, Any]) -> bool:
-    return type(state.get("step")) in (int, float)
+def part_names(obj: Any) -> list[str]:
+    """The names of the parts of an object."""
+    return [key if type(key) is str else shortened(key) for key, _ in _children(obj)]
 
 
 def part_at(obj: Any, at: str, path: str) -> Any:
@@ -188,6 +205,8 @@ def part_at(obj: Any, at: str, path: str) -> Any:
     value, rest = obj, at
     while rest:
         children = {str(key): child for key, child in _children(value)}
+        if type(value) is StandIn and value.is_module:
+            children |= {str(key): child for key, child in value.attributes["_modules"].items()}
         fits = [name for name in children if rest == name or rest.startswith(f"{name}.")]
         if not fits:
             there = ", ".join(shortened(name)[1:-1] for name in list(children)[:10])
@@ -208,8 +227,11 @@ def find_state(obj: Any, holders: Holders) -> tuple[Any, str]:
     Returns:
         What has the tensors, and under which key it stands ("" for the object itself).
     """
-    for name in _USUAL if isinstance(obj, dict) else ():
-        value = obj.get(name)
+    named: dict[Any, Any] = obj if isinstance(obj, dict) else {}
+    if type(obj) is StandIn and not obj.is_module and not obj.is_script:
+        named = {**obj.attributes, **obj.pairs}
+    for name in _USUAL:
+        value = named.get(name)
         if (isinstance(value, dict) or type(value) is StandIn) and value in holders:
             return value, name
     return obj, ""
@@ -241,19 +263,33 @@ class _Flattening:
         self.flat = Flat({}, {}, {})
         self._entered: collections.Counter[int] = collections.Counter()
 
-    def enter(self, value: Any, prefix: str, depth: int = 0) -> None:
-        """Takes up everything in a container."""
+    def enter(self, value: Any, prefix: str, depth: int = 0, in_foreign: bool = False) -> None:
+        """Takes up everything in a container.
+
+        Args:
+            value: The container.
+            prefix: Of its keys.
+            depth: How many containers are above it.
+            in_foreign: Is one of them a foreign object? What is in those may lead back to them, and
+                is taken up once.
+        """
         self._entered[id(value)] += 1
+        if in_foreign and (self._entered[id(value)] > 1 or depth > _DEEPEST):
+            return
         if self._entered[id(value)] > _PLACES or depth > _DEEPEST:
             raise CheckpointError(
                 "a dict in it contains itself, or stands at many places", self._path
             )
-        if type(value) is StandIn:
-            self._stand_in(value, prefix, depth)
+        if type(value) is not StandIn:
+            self._container(value, prefix, depth, in_foreign)
+        elif value.is_module:
+            self._module(value, prefix, depth)
+        elif value.is_script:
+            self._script(value, prefix, depth)
         else:
-            self._container(value, prefix, depth)
+            self._foreign(value, prefix, depth)
 
-    def _container(self, value: Any, prefix: str, depth: int) -> None:
+    def _container(self, value: Any, prefix: str, depth: int, in_foreign: bool) -> None:
         items = list(_children(value))
         is_nested = not any(_is_tensor(item) for _, item in items)
         own = getattr(value, "_metadata", None)
@@ -261,13 +297,13 @@ class _Flattening:
             assert self.flat.versions is not None
             self.flat.versions[f"{prefix}{name}" if name else prefix[:-1]] = local
         for key, item in items:
-            if type(key) not in (str, int):
+            if type(key) not in (str, int) and not depth and not self._lists:
                 raise CheckpointError(f"{shortened(key)} is no key of a state dict", self._path)
-            full = f"{prefix}{key}"
+            full = prefix + _key_text(key)
             enters = type(item) is StandIn or (is_nested and isinstance(item, dict))
-            enters = enters or (self._lists and type(item) in (list, tuple, dict))
+            enters = enters or ((self._lists or in_foreign) and type(item) in (list, tuple, dict))
             if enters and item in self._holders:
-                self.enter(item, f"{full}.", depth + 1)
+                self.enter(item, f"{full}.", depth + 1, in_foreign)
             else:
                 self._add(full, item)
 
@@ -276,20 +312,16 @@ class _Flattening:
             raise CheckpointError("two entries have this key", self._path, key)
         self.flat.entries[key] = value
 
-    def _stand_in(self, value: StandIn, prefix: str, depth: int) -> None:
-        if value.is_module:
-            self._module(value, prefix, depth)
-            return
-        if value.is_script:
-            self._script(value, prefix, depth)
-            return
+    def _foreign(self, value: StandIn, prefix: str, depth: int) -> None:
         self.flat.in_parts[prefix[:-1]] = value
         for name, item in value.parts():
-            full = f"{prefix}{name}"
+            full = prefix + _key_text(name)
+            while full in self.flat.entries:
+                full += "'"  # an item and an attribute of one name
             if _is_tensor(item):
                 self._add(full, item)
             elif _may_hold(item) and item in self._holders:
-                self.enter(item, f"{full}.", depth + 1)
+                self.enter(item, f"{full}.", depth + 1, in_foreign=True)
 
     def _module(self, value: StandIn, prefix: str, depth: int) -> None:
         attributes = value.attributes
@@ -315,6 +347,10 @@ class _Flattening:
                     self._add(f"{prefix}{name}", item)
             elif type(item) is StandIn and item in self._holders:
                 self.enter(item, f"{prefix}{name}.", depth + 1)
+
+
+def _key_text(key: Any) -> str:
+    return str(key) if type(key) in (str, int) else shortened(key)
 
 
 def flat_state(

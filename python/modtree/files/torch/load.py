@@ -34,12 +34,14 @@ class Contents(NamedTuple):
         storages: What the records need.
         foreign: How many stand-ins there are.
         form: "archive", "old" or "pickle".
+        is_own: Whether it names something of modtree.
     """
 
     obj: Any
     storages: Any
     foreign: int
     form: str
+    is_own: bool
 
 
 def read_contents(file: Any) -> Contents:
@@ -52,7 +54,8 @@ def read_contents(file: Any) -> Contents:
         UnpicklingError: The file is damaged.
     """
     form, storages, unpickler = _opened(file, lambda _: RecordBuilder(), {}, True, False, True)
-    return Contents(unpickler.load(), storages, unpickler.foreign, form)
+    obj = unpickler.load()
+    return Contents(obj, storages, unpickler.foreign, form, "modtree" in unpickler.packages)
 
 
 def count_tensors(file: Any, options: dict[str, Any]) -> int:

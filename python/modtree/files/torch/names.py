@@ -13,8 +13,13 @@ from modtree.files.pickled.plain import BUILDERS, MAKERS, NAMES, check_sizes, re
 from modtree.files.pickled.stand_in import StandIn
 from modtree.files.pickled.tolerant import TolerantUnpickler
 from modtree.files.pickled.unpickle import Refused, Unpickler, UnpicklingError
+from modtree.files.torch.foreign_tensors import (
+    ForeignTensors,
+    described_nested,
+    described_tensor,
+)
 from modtree.files.torch.records import Layout, TensorRecord, check_gradient, check_layout
-from modtree.files.torch.storages import BYTES, OTHER_STORAGES, STORAGES, Memory, Storage
+from modtree.files.torch.storages import BYTES, STORAGES, Memory, Storage
 
 __all__ = ["TorchNames", "torch_unpickler"]
 
@@ -127,8 +132,8 @@ class TorchNames:
 
     def _tensor_with_attributes(self, make: Any, kind: Any, arguments: Any, state: Any) -> Any:
         known = make in (self._tensor, self._tensor_of_bytes, self._meta_tensor)
-        if known and type(kind) is StandIn and type(arguments) is tuple:
-            return self._tensor_of_class(make, kind, arguments)
+        if type(kind) is StandIn and type(arguments) is tuple:
+            return self._tensor_of_class(make if known else None, kind, arguments, state)
         if not known or kind is not self._builder.classes["Tensor"]:
             raise Refused(
                 "Weights only load failed: the file contains a tensor of a class of its own; save "
@@ -140,10 +145,16 @@ class TorchNames:
         self._builder.set_attributes(tensor, state)
         return tensor
 
-    def _tensor_of_class(self, make: Any, kind: StandIn, arguments: tuple[Any, ...]) -> Any:
-        """The plain tensor in a tensor of a class that is not looked for."""
-        if any(type(argument) is StandIn for argument in arguments):
-            raise Refused(f"a tensor of class {kind.kind}")
+    def _tensor_of_class(
+        self, make: Any, kind: StandIn, arguments: tuple[Any, ...], state: Any
+    ) -> Any:
+        """The plain tensor in a tensor of a class that is not looked for; a stand-in of one that is
+        made of several.
+        """
+        if make is None or any(type(argument) is StandIn for argument in arguments):
+            made = StandIn(kind.kind, arguments)
+            made.set_state(state)
+            return described_nested(made)
         tensor = make(*arguments)
         if type(tensor) is TensorRecord:
             tensor.kind = kind.kind
@@ -177,13 +188,21 @@ def torch_unpickler(
         tolerant: Whether stand-ins are made of what is not allowed.
     """
     own, torchs = OwnNames(builder), TorchNames(builder)
-    others = {("torch", name): kind for name, kind in OTHER_STORAGES.items()} if tolerant else {}
+    foreign = ForeignTensors(builder) if tolerant else None
     tables: tuple[Any, ...] = (
-        {**NAMES, **own.names, **torchs.names, **others},
-        {**MAKERS, **own.makers, **torchs.makers},
+        {**NAMES, **own.names, **torchs.names, **(foreign.names if foreign else {})},
+        {**MAKERS, **own.makers, **torchs.makers, **(foreign.makers if foreign else {})},
         {**BUILDERS, **own.builders},
     )
-    if tolerant:
-        takes = torchs.take_stand_ins.__contains__
-        return TolerantUnpickler(stream, *tables, storage, takes=takes, **options)
+    if foreign:
+        takes = {**foreign.makers, **dict.fromkeys(torchs.take_stand_ins)}.__contains__
+        return TolerantUnpickler(
+            stream, *tables, storage, takes=takes, describe=_described, **options
+        )
     return Unpickler(stream, *tables, storage, **options)
+
+
+def _described(made: StandIn) -> StandIn:
+    """A tensor of a dtype that is not known here, in words."""
+    is_tensor = made.kind.startswith("torch._utils._rebuild_tensor")
+    return described_tensor(made) if is_tensor else made

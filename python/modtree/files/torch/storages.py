@@ -96,6 +96,14 @@ class Storage(NamedTuple):
     key: str
     length: int
 
+    @property
+    def is_stand_in(self) -> bool:
+        """Is it of no use without the file?"""
+        return True
+
+    def __repr__(self) -> str:
+        return f"‹torch.{self.kind.name} of {self.length} values›"
+
 
 def storage_of(kind: Any, key: Any, count: Any) -> Storage:
     """The parts of a storage's id, checked."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from contextlib import closing
 from typing import Any
@@ -16,6 +17,7 @@ from modtree.core.loading.key_rules import likely_rules
 from modtree.core.loading.mismatch import KnownShape, Mismatch, Shape
 from modtree.core.loading.near_keys import near_matches
 from modtree.core.loading.rename import Rename
+from modtree.files.pickled.stand_in import StandIn
 from modtree.inspection.comparison.result import Diff, Unequal
 from modtree.inspection.comparison.sides import Facts, NoValues, Side, open_side
 from modtree.inspection.comparison.value_change import value_change
@@ -80,14 +82,27 @@ def _compare_values(key: str, a: Side, b: Side, rtol: float, atol: float, result
         result.values[key] = change
 
 
-def _same(a: Any, b: Any) -> bool:
-    """Are two values that are no tensors the same? Containers are compared part by part."""
+def _same(a: Any, b: Any, seen: set[tuple[int, int]] | None = None) -> bool:
+    """Are two values that are no tensors the same? Containers are compared part by part, each pair
+    of them once.
+    """
     if a is b:
         return True
+    seen = set() if seen is None else seen
+    if (id(a), id(b)) in seen:
+        return True
     if isinstance(a, Mapping) and isinstance(b, Mapping):
-        return a.keys() == b.keys() and all(_same(a[key], b[key]) for key in a)
+        seen.add((id(a), id(b)))
+        return a.keys() == b.keys() and all(_same(a[key], b[key], seen) for key in a)
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
-        return len(a) == len(b) and all(map(_same, a, b))
+        seen.add((id(a), id(b)))
+        return len(a) == len(b) and all(_same(x, y, seen) for x, y in zip(a, b, strict=True))
+    if isinstance(a, StandIn) and isinstance(b, StandIn):
+        seen.add((id(a), id(b)))
+        return a.kind == b.kind and all(
+            _same(getattr(a, part), getattr(b, part), seen)
+            for part in ("is_called", "args", "state", "items", "pairs")
+        )
     if isinstance(a, float) and isinstance(b, float) and math.isnan(a) and math.isnan(b):
         return True
     return _same_arrays(a, b) if _is_array(a) or _is_array(b) else bool(a == b)
@@ -125,12 +140,16 @@ def compare(
     atol: float = 0.0,
     values: bool = True,
     rename: Rename | None = None,
+    at: str | tuple[str, str] | None = None,
 ) -> Diff:
     """See modtree.diff."""
     for name, tolerance in (("rtol", rtol), ("atol", atol)):
         if not tolerance >= 0:
             raise ValueError(f"{name} is a tolerance of 0 or more, got {tolerance!r}")
-    with closing(open_side(a, "a")) as side_a, closing(open_side(b, "b")) as side_b:
+    if at is not None and not any(isinstance(side, (str, os.PathLike)) for side in (a, b)):
+        raise TypeError("at names a part of a file, and neither side is a path")
+    at_a, at_b = at if isinstance(at, tuple) else (at, at)
+    with closing(open_side(a, "a", at_a)) as side_a, closing(open_side(b, "b", at_b)) as side_b:
         if rename is not None:
             side_a.rename(rename)
         return _compared(side_a, side_b, rtol, atol, values)
@@ -142,6 +161,9 @@ def _compared(a: Side, b: Side, rtol: float, atol: float, values: bool) -> Diff:
     result = Diff(a.name, b.name, len(keys_of_a), len(keys_of_b), in_both)
     result.only_in_a += [k for k in (*a.tensors, *a.others) if k not in keys_of_b]
     result.only_in_b += [k for k in (*b.tensors, *b.others) if k not in keys_of_a]
+    result.left_out.update(
+        (side, found.left_out) for side, found in (("a", a), ("b", b)) if found.left_out
+    )
     _note_reasons(a, b, result)
     _likely_renames(a, b, result)
     for key, facts in a.tensors.items():

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from modtree.files.pickled.stand_in import short_text
 from modtree.inspection.comparison.value_change import ValueChange
 from modtree.inspection.key_folding import folded
 from modtree.inspection.phrases import noun
@@ -15,6 +16,7 @@ from modtree.inspection.printable import entries_text, printable
 
 __all__ = ["Diff", "Unequal"]
 
+_FEW = 6  # names of parts
 _LONGEST = 60  # letters of a value that is no tensor
 
 
@@ -51,6 +53,7 @@ class Diff:
         doubts: What does not tell which entry of the first side is which of the second.
         reasons: Of keys that are only on one side, and that the model on the other knows: what
             it has there.
+        left_out: By side, "a" or "b": the parts of its file beside the one that was compared.
     """
 
     a: str
@@ -71,6 +74,7 @@ class Diff:
     near_keys: dict[str, str] = field(default_factory=dict)
     doubts: list[str] = field(default_factory=list)
     reasons: dict[str, str] = field(default_factory=dict)
+    left_out: dict[str, list[str]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         """Does anything differ?"""
@@ -117,6 +121,7 @@ class Diff:
             "near_keys": dict(self.near_keys),
             "doubts": list(self.doubts),
             "reasons": dict(self.reasons),
+            "left_out": {side: list(names) for side, names in self.left_out.items()},
         }
 
 
@@ -136,10 +141,10 @@ def _plain(value: Any) -> Any:
 
 def _short(value: Any) -> str:
     try:
-        text = repr(value)
+        text = short_text(value)
     except Exception:
         text = f"a {type(value).__name__} whose repr() fails"
-    text = printable(" ".join(text.split()))
+    text = printable(text)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
@@ -214,6 +219,9 @@ def _reasons(found: dict[str, str], fold: bool) -> Iterator[str]:
 def _lines(result: Diff, fold: bool) -> Iterator[str]:
     yield f"a: {printable(result.a)}, {noun(result.entries_of_a, 'entry', 'entries')}"
     yield f"b: {printable(result.b)}, {noun(result.entries_of_b, 'entry', 'entries')}"
+    for side, names in result.left_out.items():
+        more = f" and {len(names) - _FEW:,} more" if len(names) > _FEW else ""
+        yield f"not compared, of {side}: {', '.join(map(printable, names[:_FEW]))}{more}"
     if result.only_in_a:
         yield f"only in a ({noun(len(result.only_in_a), 'entry', 'entries')}):"
         yield from _keys(result.only_in_a, fold)

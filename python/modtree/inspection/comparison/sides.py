@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from modtree.core.loading.rename import Rename, rename_function
 from modtree.files.checkpoint.base import array_view
 from modtree.files.checkpoint.dtypes import array_dtype
 from modtree.files.checkpoint.reader import Checkpoint, Entry, open_checkpoint
+from modtree.files.torch.records import TensorRecord
 
 __all__ = ["Facts", "NoValues", "Side", "open_side"]
 
@@ -40,9 +42,11 @@ class Side:
         others: the entries that are no tensors: numbers, extra state.
         versions: the versions of modules by their paths, or None where they are not known.
         keys: what keys are for, where the side is a model.
+        left_out: the parts of a file beside the one that is compared.
     """
 
     keys: ModelKeys | None = None
+    left_out: Sequence[str] = ()
 
     def __init__(self, name: str, versions: Any, state: Mapping[Any, Any]) -> None:
         self.name = name
@@ -51,7 +55,7 @@ class Side:
         self.others: dict[str, Any] = {}
         self._values: dict[str, Any] = {}
         self._old_keys: dict[str, str] | None = None
-        for key, value in _flat(state, "", ()):
+        for key, value in _flat(state):
             while key in self.tensors or key in self.others:
                 key += "'"  # {"a.b": ..., "a": {"b": ...}}
             facts = _facts(value)
@@ -94,6 +98,8 @@ class Side:
     def _read(self, key: str) -> np.ndarray:
         value = self._values[key]
         family = families.family_of(value)
+        if type(value) is TensorRecord:
+            raise NoValues("it is on meta")
         if family is None:
             return np.asarray(value)
         if family.is_meta(value):
@@ -107,12 +113,13 @@ class Side:
         """Gives the files back."""
 
 
-def open_side(value: Any, which: str) -> Side:
+def open_side(value: Any, which: str, at: str | None = None) -> Side:
     """The side of a model, a state dict, a path or an open checkpoint.
 
     Args:
         value: what is compared.
         which: the name of the argument.
+        at: which part of a file is meant.
 
     Raises:
         TypeError: it is none of these.
@@ -120,7 +127,7 @@ def open_side(value: Any, which: str) -> Side:
         CheckpointError: it is damaged, or no checkpoint.
     """
     if isinstance(value, (str, os.PathLike)):
-        return _FileSide(open_checkpoint(value), owned=True)
+        return _FileSide(open_checkpoint(value, at), owned=True)
     if isinstance(value, Checkpoint):
         return _FileSide(value, owned=False)
     if isinstance(value, Mapping):
@@ -142,6 +149,8 @@ class _FileSide(Side):
     def __init__(self, checkpoint: Checkpoint, owned: bool) -> None:
         super().__init__(str(checkpoint.path), checkpoint.versions, checkpoint.raw_values)
         self._checkpoint, self._owned = checkpoint, owned
+        self._plain: Side | None = None
+        self.left_out = list(map(str, checkpoint.left_out))
         checkpoint.compare_checksums()
         for key in checkpoint.keys():
             if key not in checkpoint.raw_values:
@@ -159,7 +168,7 @@ class _FileSide(Side):
 
     def _read(self, key: str) -> np.ndarray:
         if key in self._values:
-            return super()._read(key)
+            return self._in_value(key)
         entry, view = self._entry_of(key), self._checkpoint.views.get(key)
         try:
             array_dtype(entry.dtype)
@@ -169,22 +178,54 @@ class _FileSide(Side):
         array = self._checkpoint.array(entry.key)
         return array if view is None else array_view(array, view)
 
+    def _in_value(self, key: str) -> np.ndarray:
+        """A tensor that stands in a value, such as extra state."""
+        if self._plain is None:
+            self._plain = Side("", None, self._checkpoint.plain_values())
+        value = self._plain._values[key]
+        source = value.source if type(value) is TensorRecord else None
+        return self._plain._read(key) if source is None else source
+
     def close(self) -> None:
         if self._owned:
             self._checkpoint.close()
 
 
-def _flat(state: Mapping[Any, Any], prefix: str, above: tuple[int, ...]) -> Iterator[Any]:
-    for key, value in state.items():
-        path = f"{prefix}{key}"
-        inside = isinstance(value, Mapping) and value and id(value) not in above
-        if inside and all(isinstance(name, (str, int)) for name in value):
-            yield from _flat(value, f"{path}.", (*above, id(state)))
-        else:
-            yield path, value
+#: How often one container is gone through: in a file it may stand in itself, or everywhere.
+_PLACES = 64
+
+
+def _flat(state: Mapping[Any, Any]) -> Iterator[Any]:
+    """Everything in mappings, in lists of mappings, and in what a file has of foreign objects."""
+    entered: Counter[int] = Counter()
+
+    def parts(items: Iterable[tuple[Any, Any]], prefix: str, depth: int) -> Iterator[Any]:
+        for key, value in items:
+            path = f"{prefix}{key}"
+            inside = _inside(value) if depth < _PLACES else None
+            if inside is not None and entered[id(value)] < _PLACES:
+                entered[id(value)] += 1
+                yield from parts(inside, f"{path}.", depth + 1)
+            else:
+                yield path, value
+
+    yield from parts(state.items(), "", 0)
+
+
+def _inside(value: Any) -> Iterable[tuple[Any, Any]] | None:
+    """The parts of a value by their names; None of what is compared as one."""
+    if isinstance(value, Mapping):
+        fits = value and all(isinstance(name, (str, int)) for name in value)
+        return value.items() if fits else None
+    if type(value) in (list, tuple):
+        fits = any(isinstance(item, (Mapping, TensorRecord)) for item in value)
+        return enumerate(value) if fits else None
+    return None
 
 
 def _facts(value: Any) -> Facts | None:
+    if type(value) is TensorRecord:
+        return Facts(value.shape, value.dtype.name)
     family = families.family_of(value)
     if family is not None:
         if family.is_uninitialized(value):
