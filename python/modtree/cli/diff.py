@@ -8,7 +8,7 @@ import json
 import shlex
 
 from modtree.cli.ending import DIFFERENT, SAME, Trouble
-from modtree.cli.options import RULE_HELP, add_at, add_json, describe, rename_rule, tolerance
+from modtree.cli.options import RULE_HELP, add_json, describe, rename_rule, tolerance
 from modtree.cli.terminal import Screen
 from modtree.files.checkpoint.base import CheckpointError
 from modtree.inspection.comparison import compare
@@ -52,7 +52,13 @@ def fill(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--all", action="store_true", help="a line for each key")
     parser.add_argument("--quiet", action="store_true", help="print nothing")
-    add_at(parser)
+    parser.add_argument(
+        "--at",
+        action="append",
+        metavar="PART",
+        help="the part of training checkpoints: ema, optimizer; the model unless given. Given "
+        "twice: that of A and that of B, '' for the model",
+    )
     add_json(parser)
 
 
@@ -66,7 +72,7 @@ def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int
             atol=options.atol,
             values=not options.no_values,
             rename=options.rename,
-            at=options.at,
+            at=_parts(options.at),
         )
     except CheckpointError:
         raise
@@ -77,6 +83,15 @@ def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int
     elif not options.quiet:
         _show(found, fold=not options.all)
     return DIFFERENT if found else SAME
+
+
+def _parts(given: list[str] | None) -> tuple[str | None, str | None] | None:
+    """The part of each side."""
+    if given is None:
+        return None
+    if len(given) > 2:
+        raise Trouble("--at is given for A and for B at most")
+    return given[0] or None, given[-1] or None
 
 
 def _show(found: Diff, fold: bool) -> None:

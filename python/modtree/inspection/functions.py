@@ -148,7 +148,7 @@ def compare(
     atol: float = 0.0,
     values: bool = True,
     rename: Rename | None = None,
-    at: str | tuple[str, str] | None = None,
+    at: str | tuple[str | None, str | None] | None = None,
 ) -> Diff:
     """Compares two models, state dicts or checkpoints: keys, shapes, dtypes and values.
 

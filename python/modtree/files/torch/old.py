@@ -13,8 +13,6 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from modtree.files.pickled.builder import RecordBuilder
 from modtree.files.pickled.plain import plain_unpickler
 from modtree.files.pickled.unpickle import UnpicklingError
@@ -24,6 +22,7 @@ from modtree.files.torch.storages import (
     STORAGES,
     Memory,
     Storage,
+    bytes_of_memory,
     memory_of,
     storage_of,
 )
@@ -123,11 +122,7 @@ class OldStorages:
 
     def pieces(self, storage: Storage, at: int, count: int, size: int) -> Iterator[memoryview]:
         """Bytes of a storage from ``at`` on, little-endian, at most ``size`` at once."""
-        memory = self.memory(storage)
-        if memory.dtype.name != storage.kind.dtype:
-            raise UnpicklingError(f"reading {storage.kind.dtype} takes the package ml_dtypes")
-        plain: Any = memory.view(np.ndarray).view(np.uint8)
-        data = memoryview(plain)
+        data = bytes_of_memory(self.memory(storage))
         for begin in range(at, at + count, size):
             yield data[begin : min(begin + size, at + count)]
 

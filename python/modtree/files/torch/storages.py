@@ -23,6 +23,7 @@ __all__ = [
     "Storage",
     "StorageKind",
     "Storages",
+    "bytes_of_memory",
     "storage_of",
     "memory_of",
 ]
@@ -136,6 +137,19 @@ def _bfloat16(numbers: np.ndarray) -> np.ndarray:
         return numbers.view(_C._stored_dtypes["bfloat16"].dtype)
     except TypeError:
         return (numbers.astype(np.uint32) << 16).view(np.float32)
+
+
+def bytes_of_memory(memory: Memory) -> memoryview:
+    """The bytes of a storage.
+
+    Raises:
+        UnpicklingError: It was read as other numbers than it has.
+    """
+    kind = memory.storage.kind
+    if memory.itemsize != kind.stored.itemsize:
+        raise UnpicklingError(f"reading {kind.dtype} takes the package ml_dtypes")
+    plain: Any = memory.view(np.ndarray).view(np.uint8)
+    return memoryview(plain)
 
 
 class InlineStorages:
@@ -287,12 +301,7 @@ class Storages:
         name = f"{self._folder}data/{storage.key}"
         place = self._archive.mapped(name)
         if place is None or self._swapped:
-            memory = self.memory(storage)
-            if memory.dtype.name != storage.kind.dtype:
-                raise UnpicklingError(f"reading {storage.kind.dtype} takes the package ml_dtypes")
-            plain: Any = memory.view(np.ndarray).view(np.uint8)
-            data = memoryview(plain)
-            start = 0
+            data, start = bytes_of_memory(self.memory(storage)), 0
         else:
             data, start = memoryview(place[0]), place[1]
         for begin in range(at, at + count, size):

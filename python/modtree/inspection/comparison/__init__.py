@@ -140,7 +140,7 @@ def compare(
     atol: float = 0.0,
     values: bool = True,
     rename: Rename | None = None,
-    at: str | tuple[str, str] | None = None,
+    at: str | tuple[str | None, str | None] | None = None,
 ) -> Diff:
     """See modtree.diff."""
     for name, tolerance in (("rtol", rtol), ("atol", atol)):
