@@ -138,7 +138,17 @@ def _with_pickle(rng, data):
     """A changed pickle, under a checksum that fits."""
     records = dict(_records(data))
     key = next(name for name in records if name.endswith("data.pkl"))
-    changed = bytearray(records[key])
+    records[key] = changed_pickle(rng, records[key])
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as opened:
+        for entry, content in records.items():
+            opened.writestr(entry, content)
+    return file.getvalue()
+
+
+def changed_pickle(rng, data):
+    """A pickle with a few changes."""
+    changed = bytearray(data)
     for _ in range(rng.integers(1, 4)):
         at = int(rng.integers(len(changed)))
         kind = rng.integers(4)
@@ -154,12 +164,7 @@ def _with_pickle(rng, data):
             if small:
                 changed[small[rng.integers(len(small))] + 1] = (0, 1, 255)[rng.integers(3)]
         changed = changed or bytearray(b".")
-    records[key] = bytes(changed)
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as opened:
-        for entry, content in records.items():
-            opened.writestr(entry, content)
-    return file.getvalue()
+    return bytes(changed)
 
 
 def _anywhere(rng, data):
@@ -177,11 +182,13 @@ def _anywhere(rng, data):
     return bytes(changed) or b"P"
 
 
-def mutated(seed):
-    """The file of a number."""
+def mutated(seed, files=None):
+    """The file of a number, made of one of these."""
     rng = np.random.default_rng(seed)
-    files = valid_archives()
+    files = valid_archives() if files is None else files
     data = files[seed % len(files)]
+    if not data.startswith(b"PK"):
+        return changed_pickle(rng, data) if rng.integers(2) else _anywhere(rng, data)
     kind = rng.integers(8)
     if kind < 2:
         data = _with_pickle(rng, data)

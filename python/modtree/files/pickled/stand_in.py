@@ -164,13 +164,18 @@ def _shown(value: Any, depth: int) -> str:
         return _of_container(value, depth)
     if kind is int and value.bit_length() > 256:
         return f"an int of {value.bit_length()} bits"
-    if hasattr(value, "shape") and hasattr(value, "dtype") and value.shape != ():
-        name = getattr(value.dtype, "name", None) or str(value.dtype)
-        return f"{kind.__name__.lower()} of {name.rpartition('.')[2]} {list(value.shape)}"
+    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    if isinstance(shape, tuple) and shape and not isinstance(value, type):
+        name = str(getattr(dtype, "name", dtype)).rpartition(".")[2]
+        return f"{_words_of(kind)} of {name} {list(shape)}"
     try:
         return " ".join(repr(value)[:200].split())[:80]
     except Exception:
         return f"a {kind.__name__}"
+
+
+def _words_of(kind: type) -> str:
+    return {"TensorRecord": "tensor", "ndarray": "array"}.get(kind.__name__, kind.__name__.lower())
 
 
 def _of_stand_in(value: StandIn, depth: int) -> str:

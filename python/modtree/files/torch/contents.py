@@ -142,8 +142,8 @@ def _part(name: str, value: Any, read: Callable[[TensorRecord], Any]) -> Part:
 
 
 def _text(name: str, value: Any, read: Callable[[TensorRecord], Any]) -> str:
-    if _is_optimizer(value):
-        return _optimizer_text(value, read)
+    if (optimizer := _optimizer(value)) is not None:
+        return _optimizer_text(*optimizer, read)
     if type(value) is StandIn and value.is_script:
         return f"‹module {value.kind}›"
     if isinstance(value, dict) and value:
@@ -166,16 +166,20 @@ def _short(value: Any, length: int = 100) -> str:
     return text if len(text) <= length else f"{text[: length - 3]}..."
 
 
-def _is_optimizer(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and isinstance(value.get("state"), dict)
-        and isinstance(value.get("param_groups"), list)
-    )
+def _optimizer(value: Any) -> tuple[list[Any], dict[Any, Any]] | None:
+    """The groups and states of an optimizer, or of its state dict."""
+    named = value.attributes if type(value) is StandIn else value
+    if not isinstance(named, dict):
+        return None
+    groups, states = named.get("param_groups"), named.get("state")
+    if type(states) is StandIn:  # a defaultdict with a factory of its own
+        states = states.pairs
+    return (groups, states) if isinstance(groups, list) and isinstance(states, dict) else None
 
 
-def _optimizer_text(value: dict[str, Any], read: Callable[[TensorRecord], Any]) -> str:
-    groups, states = value["param_groups"], value["state"]
+def _optimizer_text(
+    groups: list[Any], states: dict[Any, Any], read: Callable[[TensorRecord], Any]
+) -> str:
     words = [f"{len(groups)} {'group' if len(groups) == 1 else 'groups'}"]
     words.append(f"state of {len(states)} {'parameter' if len(states) == 1 else 'parameters'}")
     rates = [group.get("lr") for group in groups if isinstance(group, dict)]
@@ -296,30 +300,30 @@ class _Flattening:
         for name, local in own.items() if isinstance(own, dict) else ():
             assert self.flat.versions is not None
             self.flat.versions[f"{prefix}{name}" if name else prefix[:-1]] = local
-        for key, item in items:
+        for number, (key, item) in enumerate(items):
             if type(key) not in (str, int) and not depth and not self._lists:
                 raise CheckpointError(f"{shortened(key)} is no key of a state dict", self._path)
-            full = prefix + _key_text(key)
+            full = prefix + _key_text(key, number)
             enters = type(item) is StandIn or (is_nested and isinstance(item, dict))
             enters = enters or ((self._lists or in_foreign) and type(item) in (list, tuple, dict))
             if enters and item in self._holders:
                 self.enter(item, f"{full}.", depth + 1, in_foreign)
             else:
-                self._add(full, item)
+                self._add(full, item, in_foreign)
 
-    def _add(self, key: str, value: Any) -> None:
+    def _add(self, key: str, value: Any, in_foreign: bool = False) -> None:
+        while in_foreign and key in self.flat.entries:
+            key += "'"  # an item and an attribute of one name
         if key in self.flat.entries:
             raise CheckpointError("two entries have this key", self._path, key)
         self.flat.entries[key] = value
 
     def _foreign(self, value: StandIn, prefix: str, depth: int) -> None:
         self.flat.in_parts[prefix[:-1]] = value
-        for name, item in value.parts():
-            full = prefix + _key_text(name)
-            while full in self.flat.entries:
-                full += "'"  # an item and an attribute of one name
+        for number, (name, item) in enumerate(value.parts()):
+            full = prefix + _key_text(name, number)
             if _is_tensor(item):
-                self._add(full, item)
+                self._add(full, item, in_foreign=True)
             elif _may_hold(item) and item in self._holders:
                 self.enter(item, f"{full}.", depth + 1, in_foreign=True)
 
@@ -349,8 +353,11 @@ class _Flattening:
                 self.enter(item, f"{prefix}{name}.", depth + 1)
 
 
-def _key_text(key: Any) -> str:
-    return str(key) if type(key) in (str, int) else shortened(key)
+def _key_text(key: Any, number: int) -> str:
+    """A key as text; of what has no short text, such as a tensor, its number."""
+    if type(key) in (str, int):
+        return str(key)
+    return shortened(key) if type(key) in (float, bool, type(None), tuple, bytes) else str(number)
 
 
 def flat_state(
