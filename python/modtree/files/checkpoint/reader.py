@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from modtree.files.checkpoint.base import Checkpoint, CheckpointError, Entry
 from modtree.files.checkpoint.beside import what_is_there
 from modtree.files.checkpoint.mapped import open_regular
+from modtree.files.checkpoint.other_files import HEAD, what_it_is
 
 __all__ = [
     "Checkpoint",
@@ -35,7 +36,6 @@ _IN_FOLDERS = (
 #: What is added to the name of a checkpoint to name the index of its shards.
 INDEX_ENDING = ".index.json"
 _SHARD_NAME = re.compile(r"-\d{5}-of-\d{5}\.\w+$")
-_HEAD = 64
 
 
 def _is_safetensors(head: bytes) -> bool:
@@ -130,7 +130,7 @@ def locate(path: Any) -> str:
 def is_index(path: str) -> bool:
     """Does a file begin as the index of shards does?"""
     with open_regular(path) as file:
-        head = file.read(_HEAD)
+        head = file.read(HEAD)
     return next((form.reader == "open_shards" for form in _FORMATS if form.begins_so(head)), False)
 
 
@@ -151,10 +151,12 @@ def open_shard(path: str) -> Checkpoint:
 
 def _opened(file: str, formats: tuple[_Format, ...], at: str | None = None) -> Checkpoint:
     with open_regular(file) as opened:
-        head = opened.read(_HEAD)
+        head = opened.read(HEAD)
+    if (other := what_it_is(head, file)) is not None:
+        raise CheckpointError(other, file)
     found = [form for form in formats if form.begins_so(head)]
     found += [form for form in formats if file.endswith(form.endings)]
-    if not head or not found:
+    if not found:
         raise CheckpointError(_unknown(head), file)
     reader = getattr(importlib.import_module(found[0].module), found[0].reader)
     if at is None:
@@ -189,8 +191,6 @@ def _in_folder(folder: str) -> str:
 
 
 def _unknown(head: bytes) -> str:
-    if not head:
-        return "the file is empty"
     return (
         f"not a checkpoint that is known: it begins with {head[:8]!r}; expected safetensors, the "
         f"index of shards, or a file of torch.save() or modtree.save()"

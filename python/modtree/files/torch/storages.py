@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from modtree import _C
+from modtree.files.checkpoint.other_files import what_an_archive_is
 from modtree.files.pickled.plain import check_bools
 from modtree.files.pickled.unpickle import UnpicklingError
 from modtree.files.torch.archive import Archive
@@ -208,12 +209,11 @@ class Storages:
         self._archive = archive
         pickles = [name for name in archive.names() if name.rpartition("/")[2] == "data.pkl"]
         if len(pickles) != 1:
+            has = "several entries" if pickles else "no entry"
+            other = None if pickles else what_an_archive_is(archive.names())
             raise UnpicklingError(
-                "the file is a zip archive, but not one that torch.save() wrote: it has no entry "
-                "data.pkl"
-                if not pickles
-                else "the file is a zip archive, but not one that torch.save() wrote: it has "
-                "several entries data.pkl"
+                "the file is a zip archive, but not one that torch.save() wrote: "
+                f"{other or f'it has {has} data.pkl'}"
             )
         self._folder = pickles[0].rpartition("data.pkl")[0]
         self.pickled = archive.read(pickles[0])

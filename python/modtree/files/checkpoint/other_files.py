@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Files that are found where a checkpoint was expected: what each is, and what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+__all__ = ["HEAD", "what_an_archive_is", "what_it_is"]
+
+#: How many bytes tell.
+HEAD = 512
+
+_PACKED = {
+    b"\x1f\x8b": ("gzip", "gunzip"),
+    b"BZh": ("bzip2", "bunzip2"),
+    b"\xfd7zXZ\0": ("xz", "unxz"),
+    b"\x28\xb5\x2f\xfd": ("zstd", "unzstd"),
+    b"7z\xbc\xaf\x27\x1c": ("7z", "7z x"),
+    b"Rar!\x1a\x07": ("rar", "unrar x"),
+}
+_BEGINNINGS = {
+    b"GGUF": "a GGUF file: its tensors are not read here; llama.cpp and the package gguf read it",
+    b"\x89HDF\r\n\x1a\n": "an HDF5 file, as Keras writes it: the package h5py reads it",
+    b"\x93NUMPY": "an array of NumPy: numpy.load(path) reads it",
+    b"TFL3": "a TensorFlow Lite model: tensorflow reads it",
+    b"%PDF-": "a PDF document: download the checkpoint again",
+    b"Salted__": "encrypted by openssl: decrypt it first",
+    b"age-encryption.org": "encrypted by age: decrypt it first",
+    b"-----BEGIN PGP MESSAGE": "encrypted by PGP: decrypt it first",
+    b"\x80\x02\x8a\r\nl\xfc": (
+        "a file of torch whose line endings were changed on the way, as a transfer as text does: "
+        "transfer it again as binary"
+    ),
+}
+_LFS = b"version https://git-lfs"
+_SIZE = re.compile(rb"^size (\d{1,18})$", re.MULTILINE)
+_CODE = re.compile(rb"<Code>(\w{1,60})</Code>")
+
+
+def what_it_is(head: bytes, path: str) -> str | None:
+    """What a file is that is not a checkpoint, and what to do; None where that is not known.
+
+    Args:
+        head: Its first bytes.
+        path: Its name, which tells where the content does not.
+    """
+    if not head:
+        return "the file is empty: a download or a save that did not get far; get it again"
+    for beginning, text in _BEGINNINGS.items():
+        if head.startswith(beginning):
+            return f"it is {text}"
+    for beginning, (name, program) in _PACKED.items():
+        if head.startswith(beginning):
+            return f"it is compressed with {name}: unpack it first, with {program}"
+    if head[257:262] == b"ustar":
+        return "it is a tar archive: unpack it first, with tar -xf"
+    if head.startswith(_LFS):
+        size = _SIZE.search(head)
+        of = f" of {int(size[1]):,} bytes" if size else ""
+        return f"it is a Git LFS pointer to a file{of}: get the file with git lfs pull"
+    if (text := _markup(head)) is not None:
+        return text
+    if len(head) >= 64 and not any(head[:64]):
+        return "it begins with zeros: a download that is not complete; get it again"
+    if head[:1] == b"\x08" and path.endswith(".onnx"):
+        return "it is an ONNX model: the package onnx reads it"
+    return None
+
+
+def _markup(head: bytes) -> str | None:
+    start = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:100].lower()
+    if start.startswith((b"<!doctype html", b"<html", b"<head", b"<body")):
+        return (
+            "it is a web page: a download that was answered by a page; get the file again, with "
+            "the address of the file itself and a token where one is needed"
+        )
+    if start.startswith((b"<?xml", b"<error>")):
+        code = _CODE.search(head)
+        says = f" that says {code[1].decode()}" if code else ""
+        return f"it is an XML document{says}, as a storage server answers; get the file again"
+    return None
+
+
+def what_an_archive_is(names: Iterable[str]) -> str | None:
+    """What a zip archive is that torch.save() did not write, by the names of its entries."""
+    found = list(names)
+    if any(name.endswith(".npy") for name in found):
+        return "it is an archive of NumPy (.npz): numpy.load(path) reads it"
+    if "model.weights.h5" in found:
+        return "it is a model of Keras: keras.saving.load_model(path) reads it"
+    if any(name.rpartition("/")[2] == "archive_format" for name in found):
+        return "it is a program of torch.export: torch.export.load(path) reads it"
+    inside = [name for name in found if name.endswith((".safetensors", ".pt", ".pth", ".bin"))]
+    if inside:
+        return f"it is a zip archive around {inside[0]!r:.80}: unpack it first, with unzip"
+    return None

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Files in the place of a checkpoint: the error names what each is, and what to do."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import tarfile
+import zipfile
+
+import numpy as np
+import pytest
+
+import modtree as mt
+from modtree.checkpoints import open_checkpoint, verify
+
+
+def safetensors():
+    file = io.BytesIO()
+    mt.save({"w": mt.ones(2)}, file, format="torch")
+    return file.getvalue()
+
+
+def in_tar():
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as opened:
+        entry = tarfile.TarInfo("model.pt")
+        entry.size = 4
+        opened.addfile(entry, io.BytesIO(b"1234"))
+    return file.getvalue()
+
+
+def in_zip(name):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as opened:
+        opened.writestr(name, b"1234")
+    return file.getvalue()
+
+
+def npz():
+    file = io.BytesIO()
+    np.savez(file, w=np.ones(2))
+    return file.getvalue()
+
+
+def npy():
+    file = io.BytesIO()
+    np.save(file, np.ones(2))
+    return file.getvalue()
+
+
+LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2\nsize 268435456\n"
+XML = b"<?xml version='1.0'?>\n<Error><Code>AccessDenied</Code></Error>"
+FILES = {
+    "empty": (lambda: b"", "the file is empty"),
+    "a pointer": (lambda: LFS, "a Git LFS pointer to a file of 268,435,456 bytes"),
+    "a page": (lambda: b"\n<!DOCTYPE html><html><body>Log in", "it is a web page"),
+    "an error": (lambda: XML, "an XML document that says AccessDenied"),
+    "gzip": (lambda: gzip.compress(safetensors()), "compressed with gzip: unpack it first"),
+    "bzip2": (lambda: bz2.compress(b"x" * 99), "compressed with bzip2"),
+    "xz": (lambda: lzma.compress(b"x" * 99), "compressed with xz"),
+    "tar": (in_tar, "it is a tar archive"),
+    "zip": (lambda: in_zip("model.safetensors"), "a zip archive around 'model.safetensors'"),
+    "npz": (npz, "an archive of NumPy (.npz): numpy.load(path) reads it"),
+    "npy": (npy, "an array of NumPy"),
+    "keras": (lambda: in_zip("model.weights.h5"), "a model of Keras"),
+    "export": (lambda: in_zip("net/archive_format"), "a program of torch.export"),
+    "gguf": (lambda: b"GGUF\x03\0\0\0" + bytes(16), "a GGUF file"),
+    "hdf5": (lambda: b"\x89HDF\r\n\x1a\n" + bytes(90), "an HDF5 file"),
+    "zeros": (lambda: bytes(4096), "it begins with zeros"),
+    "encrypted": (lambda: b"Salted__" + bytes(range(64)), "encrypted by openssl"),
+    "as text": (lambda: b"\x80\x02\x8a\r\nl\xfc\x9cF\xf9 j\xa8P\x19.", "line endings were changed"),
+}
+
+
+@pytest.mark.parametrize("ending", [".safetensors", ".pt", ".bin", ""])
+@pytest.mark.parametrize("case", FILES)
+def test_a_file_that_is_not_a_checkpoint_is_named(case, ending, tmp_path):
+    make, message = FILES[case]
+    path = tmp_path / f"model{ending}"
+    path.write_bytes(make())
+    with pytest.raises(mt.CheckpointError) as caught:
+        open_checkpoint(path)
+    assert message in str(caught.value) and caught.value.file == str(path)
+    (problem,) = verify(path)
+    assert message in problem.message
+
+
+def test_a_model_of_onnx_is_known_by_its_name(tmp_path):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(b"\x08\x09\x12\x07pytorch")
+    with pytest.raises(mt.CheckpointError, match="it is an ONNX model"):
+        open_checkpoint(path)
