@@ -159,7 +159,7 @@ def _load_file(
         return load_object(file, TensorBuilder, options, everything, mapped, tolerant)
     except Refused as error:
         file.seek(start)
-        raise Refused(f"{error}{_what_can_be_read(file, options)}") from None
+        raise UnpicklingError(f"{error}{_what_can_be_read(file, options)}") from None
 
 
 def _what_can_be_read(file: Any, options: Any) -> str:

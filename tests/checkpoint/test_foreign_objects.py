@@ -383,8 +383,8 @@ def test_verify_compares_one_part_with_a_model(run, capsys):
     assert verify(path, content["ema"], at="ema") == []
     problems = verify(path, content["model"])
     assert problems == [] and problems.notes == [
-        '1 object is neither tensors nor plain: modtree.load(path, foreign="stand-in") puts '
-        "stand-ins in their places",
+        "it names 1 class or function that is not imported: "
+        'modtree.load(path, foreign="stand-in") reads it with stand-ins',
         "not compared with the model: ema, optimizer, scheduler, rng, callbacks, "
         "hyper_parameters, epoch",
     ]

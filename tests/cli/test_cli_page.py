@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The commands on the page of the command line print what the page says."""
+"""The commands on pages of the guide print what the pages say."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ import pytest
 
 import modtree as mt
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "command_line.md"
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide"
+#: Page -> the commands on it.
+PAGES = {
+    "command_line.md": {"inspect", "diff", "convert", "verify", "summary"},
+    "what_is_this_file.md": {"inspect", "diff", "convert", "verify"},
+}
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
-pytestmark = pytest.mark.skipif(not PAGE.is_file(), reason="needs the source tree")
+pytestmark = pytest.mark.skipif(not GUIDE.is_dir(), reason="needs the source tree")
 
 
 def commands(block):
@@ -25,12 +30,13 @@ def commands(block):
         yield command, output
 
 
-def test_the_page(cli, tmp_path):
+@pytest.mark.parametrize("page", PAGES)
+def test_the_page(page, cli, tmp_path):
     state = mt.get_rng_state()
     mt.manual_seed(0)
     names = {"__name__": "page"}
     checked = []
-    for kind, block in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
+    for kind, block in BLOCK.findall((GUIDE / page).read_text(encoding="utf-8")):
         if kind == "python":
             exec(block, names)
             if block.startswith("# models.py\n"):
@@ -45,4 +51,4 @@ def test_the_page(cli, tmp_path):
             assert same(expected, ended.out, doctest.ELLIPSIS), f"{command}\n{ended.out}"
             checked.append(arguments[0])
     mt.set_rng_state(state)
-    assert set(checked) == {"inspect", "diff", "convert", "verify", "summary"}
+    assert set(checked) == PAGES[page]

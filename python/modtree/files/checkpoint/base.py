@@ -116,7 +116,7 @@ class Checkpoint(abc.ABC):
         versions: The ``_metadata`` of the state dict, or None where the file does not know it.
         found_under: Under which name the file has the state dict; "" for the file itself.
         left_out: The names of other parts that the file has beside the state dict.
-        foreign: How many objects in the file are neither tensors nor plain.
+        foreign: How many classes and functions the file names that are not imported.
         in_parts: Foreign objects by key whose tensors are entries under that key.
     """
 

@@ -28,7 +28,7 @@ from modtree.files.checkpoint.shards import is_shard_of
 
 __all__ = ["Problem", "Problems", "verify"]
 
-_CALL = 'modtree.load(path, foreign="stand-in") puts stand-ins in their places'
+_CALL = 'modtree.load(path, foreign="stand-in") reads it with stand-ins'
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,9 @@ def verify(
     with checkpoint:
         foreign = checkpoint.foreign
         if foreign:
-            objects = "1 object is" if foreign == 1 else f"{foreign:,} objects are"
-            problems.notes.append(f"{objects} neither tensors nor plain: {_CALL}")
+            several = f"{foreign:,} classes or functions"
+            names, verb = ("1 class or function", "is") if foreign == 1 else (several, "are")
+            problems.notes.append(f"it names {names} that {verb} not imported: {_CALL}")
         if model is not None and checkpoint.left_out:
             names = ", ".join(map(str, checkpoint.left_out))
             problems.notes.append(f"not compared with the model: {names[:200]}")

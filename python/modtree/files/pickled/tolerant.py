@@ -23,7 +23,7 @@ class TolerantUnpickler(Unpickler):
         kwargs: The same.
 
     Attributes:
-        foreign: How many names it met that stand for something else.
+        foreign: How many names it met that stand-ins are made of.
         packages: The packages that it met.
     """
 

@@ -53,7 +53,7 @@ class TorchCheckpoint(Checkpoint):
         found_under: The key under which the state dict stands in the file; "" where the file holds
             nothing else.
         left_out: The other keys beside it.
-        foreign: How many objects are not plain: stand-ins are in their places.
+        foreign: How many classes and functions it names that are not imported.
     """
 
     def __init__(self, path: str, at: str | None = None) -> None:

@@ -32,7 +32,7 @@ class Contents(NamedTuple):
     Attributes:
         obj: The object, with records in the place of tensors.
         storages: What the records need.
-        foreign: How many stand-ins there are.
+        foreign: How many classes and functions it names that are not imported.
         form: "archive", "old" or "pickle".
         is_own: Whether it names something of modtree.
     """
