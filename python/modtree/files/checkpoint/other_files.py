@@ -59,8 +59,8 @@ def what_it_is(head: bytes, path: str) -> str | None:
         size = _SIZE.search(head)
         of = f" of {int(size[1]):,} bytes" if size else ""
         return f"it is a Git LFS pointer to a file{of}: get the file with git lfs pull"
-    if (text := _markup(head)) is not None:
-        return text
+    if (markup := _markup(head)) is not None:
+        return markup
     if len(head) >= 64 and not any(head[:64]):
         return "it begins with zeros: a download that is not complete; get it again"
     if head[:1] == b"\x08" and path.endswith(".onnx"):

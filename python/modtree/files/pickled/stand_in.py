@@ -230,9 +230,10 @@ def _date(value: StandIn) -> str | None:
         if value.kind == "datetime.date" and len(data) == 4:
             return datetime.date(data[0] * 256 + data[1], *data[2:]).isoformat()
         if value.kind == "datetime.datetime" and len(data) == 10:
-            microsecond = int.from_bytes(data[7:], "big")
             year, month = data[0] * 256 + data[1], data[2] & 127
-            return datetime.datetime(year, month, *data[3:7], microsecond).isoformat(" ")
+            moment = datetime.datetime(year, month, data[3], data[4], data[5], data[6])
+            microsecond = int.from_bytes(data[7:], "big")
+            return moment.replace(microsecond=microsecond).isoformat(" ")
     except ValueError:
         pass
     return None

@@ -85,14 +85,15 @@ def with_tensors(value: Any, storages: Any) -> Any:
         value: The value.
         storages: Those of the file.
     """
-    builder, done = TensorBuilder(storages), {}
+    builder = TensorBuilder(storages)
+    done: dict[int, Any] = {}
 
     def made(record: Any) -> Any:
         if type(record) is SizeRecord:
             return Size(record)
         if type(record) is DeviceRecord:
             try:
-                return builder.device(*record)
+                return builder.device(record.type, record.index)
             except Refused:  # one that only torch has
                 return record
         if type(record) is UninitializedRecord:

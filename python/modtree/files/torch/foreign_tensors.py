@@ -77,7 +77,8 @@ class ForeignTensors:
         if integers is None or type(scheme) is not StandIn:
             return made
         dtype = self._builder.dtypes[integers]
-        place = check_layout(storage.length, dtype.itemsize, *args[1:4], False)
+        offset, size, stride = args[1:4]
+        place = check_layout(storage.length, dtype.itemsize, offset, size, stride, False)
         names = ["scale", "zero_point"]
         if "channel" in scheme.kind:
             names = ["scales", "zero_points", "axis"]

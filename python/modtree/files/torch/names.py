@@ -99,7 +99,8 @@ class TorchNames:
         self, source: Storage, dtype: Any, place: tuple[Any, ...], requires_grad: Any, noted: Any
     ) -> Any:
         count = source.length * source.kind.stored.itemsize // dtype.itemsize
-        layout = check_layout(count, dtype.itemsize, *place, requires_grad)
+        offset, size, stride = place
+        layout = check_layout(count, dtype.itemsize, offset, size, stride, requires_grad)
         check_gradient(dtype, requires_grad)
         wanted = noted if type(noted) is dict else {}
         flags = {name: True for name in ("conj", "neg") if wanted.get(name) is True}
@@ -199,7 +200,8 @@ def torch_unpickler(
         return TolerantUnpickler(
             stream, *tables, storage, takes=takes, describe=_described, **options
         )
-    return Unpickler(stream, *tables, storage, **options)
+    names, makers, builders = tables
+    return Unpickler(stream, names, makers, builders, storage, **options)
 
 
 def _described(made: StandIn) -> StandIn:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -270,7 +271,8 @@ class SizeRecord(tuple[int, ...]):
         return f"Size({list(self)})"
 
 
-class DeviceRecord(NamedTuple):
+@dataclass(frozen=True, repr=False)
+class DeviceRecord:
     """A device, as a file names it: it need not be there."""
 
     type: str

@@ -162,7 +162,7 @@ def _compared(a: Side, b: Side, rtol: float, atol: float, values: bool) -> Diff:
     result.only_in_a += [k for k in (*a.tensors, *a.others) if k not in keys_of_b]
     result.only_in_b += [k for k in (*b.tensors, *b.others) if k not in keys_of_a]
     result.left_out.update(
-        (side, found.left_out) for side, found in (("a", a), ("b", b)) if found.left_out
+        (side, list(found.left_out)) for side, found in (("a", a), ("b", b)) if found.left_out
     )
     _note_reasons(a, b, result)
     _likely_renames(a, b, result)
