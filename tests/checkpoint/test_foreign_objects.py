@@ -211,6 +211,13 @@ def test_a_tensor_that_is_not_plain_is_read_in_parts(case, zipped, tmp_path, cap
     assert list(load_file(tmp_path / "new.safetensors"))[: len(parts)] == tensors_of
 
 
+def test_a_parameter_that_is_not_plain(tmp_path):
+    sparse = torch.nn.Parameter(torch.eye(3).to_sparse())
+    path = saved({"p": sparse, "w": torch.ones(1)}, tmp_path / "file.pt")
+    with open_checkpoint(path) as checkpoint:
+        assert list(checkpoint.entries) == ["p.0.indices", "p.0.values", "w"]
+
+
 def test_a_tensor_of_a_class_of_its_own_is_read(tmp_path):
     path = saved({"t": torch.arange(2.0).as_subclass(Sub)}, tmp_path / "file.pt")
     assert load_file(path)["t"].tolist() == [0, 1]

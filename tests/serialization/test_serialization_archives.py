@@ -593,3 +593,20 @@ def test_changed_files_are_read_or_refused():
         except Exception as error:
             raise AssertionError(f"file {seed}") from error
     assert read and refused
+
+
+@pytest.mark.parametrize("at", [100, 9 << 20, (18 << 20) - 1])
+def test_the_checksum_of_a_large_entry_is_compared(at, tmp_path):
+    path = tmp_path / "large.pt"
+    values = np.arange(18 << 20, dtype=np.uint8)
+    mt.save({"w": mt.from_numpy(values)}, path, format="torch")
+    assert np.array_equal(mt.load(path)["w"].numpy(), values)
+    data = bytearray(path.read_bytes())
+    start = data.index(values[:4096].tobytes())
+    data[start + at] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(pickle.UnpicklingError, match="Bad CRC-32 for file 'archive/data/0'"):
+        mt.load(path)
+    path.write_bytes(data[: start + at])
+    with pytest.raises(pickle.UnpicklingError):
+        mt.load(path)

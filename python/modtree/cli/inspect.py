@@ -16,6 +16,7 @@ from modtree.cli.ending import DIFFERENT, SAME
 from modtree.cli.headline import headline
 from modtree.cli.options import add_at, add_json, count, describe, pattern
 from modtree.cli.terminal import Screen
+from modtree.files.checkpoint.collections_off import without_collections
 from modtree.files.checkpoint.reader import Checkpoint, Entry, open_checkpoint
 from modtree.files.pickled.stand_in import short_text
 from modtree.inspection.entry_tree import Branch, Group, entry_tree
@@ -76,7 +77,7 @@ def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int
     """Shows the files, and returns the exit status."""
     status, answers = SAME, []
     for number, file in enumerate(options.files):
-        with open_checkpoint(file, options.at) as checkpoint:
+        with without_collections(), open_checkpoint(file, options.at) as checkpoint:
             options.found = options.find and matching_paths(options.find, checkpoint.keys())
             entries = _matching(checkpoint, options)
             notes = _notes(checkpoint, options)
@@ -125,6 +126,8 @@ def _notes(checkpoint: Checkpoint, options: argparse.Namespace) -> list[tuple[st
         for key, made in checkpoint.in_parts.items()
         if key and dtypes is None and _matches(key, options)
     ]
+    if not (checkpoint.ties or checkpoint.views or checkpoint.raw_values):
+        return notes
     for key in filter(functools.partial(_matches, options=options), checkpoint.keys()):
         if key in checkpoint.raw_values:
             if dtypes is None:

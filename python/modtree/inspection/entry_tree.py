@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from modtree.files.checkpoint.base import Entry
@@ -17,7 +18,9 @@ _DEEPEST = 100  # dots of a key at which it is cut
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
 
 
-@dataclass
+_NONE: Mapping[str, Any] = MappingProxyType({})
+
+
 class Branch:
     """A name between two dots.
 
@@ -30,14 +33,24 @@ class Branch:
         signature: a number that equal branches share, whatever their names.
     """
 
-    name: str
-    entry: Entry | None = None
-    note: str = ""
-    children: dict[str, Branch] = field(default_factory=dict)
-    entries: int = 0
-    elements: int = 0
-    nbytes: int = 0
-    signature: int = -1
+    __slots__ = (
+        "children",
+        "elements",
+        "entries",
+        "entry",
+        "name",
+        "nbytes",
+        "note",
+        "signature",
+    )
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.entry: Entry | None = None
+        self.note = ""
+        self.children: Any = _NONE  # a dict where there are any: most branches have none
+        self.entries = self.elements = self.nbytes = 0
+        self.signature = -1
 
     def groups(self, fold: bool, sort: str | None) -> list[Group]:
         """The children, those with numbers as names that are equal as one.
@@ -84,24 +97,53 @@ def entry_tree(entries: Iterable[Entry], notes: Iterable[tuple[str, str]] = ()) 
         notes: keys without a tensor of their own, and what is said about them.
     """
     root = Branch("")
+    places: dict[str, Branch] = {}
     for entry in entries:
-        _branch_at(root, entry.key).entry = entry
+        _branch_at(root, places, entry.key).entry = entry
     for key, note in notes:
-        _branch_at(root, key).note = note
+        _branch_at(root, places, key).note = note
     known: dict[Any, int] = {}
+    counts: dict[tuple[int, ...], int] = {}
     for branch in _from_below(root):
-        _sum_up(branch, known)
+        _sum_up(branch, known, counts)
     return root
 
 
-def _branch_at(root: Branch, key: str) -> Branch:
-    branch = root
-    for name in key.split(".", _DEEPEST):
-        below = branch.children.get(name)
-        if below is None:
-            below = branch.children[name] = Branch(name)
-        branch = below
-    return branch
+def _branch_at(root: Branch, places: dict[str, Branch], key: str) -> Branch:
+    """The branch of a key.
+
+    Args:
+        root: What all keys are below.
+        places: The branches that have others below them, by their keys.
+        key: The key.
+    """
+    names, branch = [], root
+    above, dot, name = key.rpartition(".")
+    if dot and key.count(".") > _DEEPEST:
+        *names, name = key.split(".", _DEEPEST)
+    else:
+        while dot:  # up to a branch that is there
+            found = places.get(above)
+            if found is not None:
+                branch = found
+                break
+            above, dot, other = above.rpartition(".")
+            names.append(other)
+        names.reverse()
+    for other in names:
+        branch = _child(branch, other)
+    if names and key.count(".") <= _DEEPEST:
+        places[key.rpartition(".")[0]] = branch
+    return _child(branch, name)
+
+
+def _child(parent: Branch, name: str) -> Branch:
+    if not parent.children:
+        parent.children = {}
+    found = parent.children.get(name)
+    if found is None:
+        found = parent.children[name] = Branch(name)
+    return found
 
 
 def _from_below(root: Branch) -> Iterator[Branch]:
@@ -111,16 +153,30 @@ def _from_below(root: Branch) -> Iterator[Branch]:
     return reversed(found)
 
 
-def _sum_up(branch: Branch, known: dict[Any, int]) -> None:
-    children = branch.children.values()
-    entry = branch.entry
-    elements = 1
-    for size in entry.shape if entry is not None else (0,):
-        elements *= size
-    own = (entry is not None) + bool(branch.note)
-    branch.entries = own + sum(child.entries for child in children)
-    branch.elements = elements + sum(child.elements for child in children)
-    branch.nbytes = (entry.nbytes if entry else 0) + sum(child.nbytes for child in children)
-    facts = None if entry is None else (entry.shape, entry.dtype, entry.nbytes)
-    below = tuple((child.name, child.signature) for child in children)
+def _sum_up(branch: Branch, known: dict[Any, int], counts: dict[tuple[int, ...], int]) -> None:
+    """Adds up what is in a branch, when its children are.
+
+    Args:
+        branch: The branch.
+        known: Signatures by what they stand for.
+        counts: Elements by shape.
+    """
+    entry, facts = branch.entry, None
+    entries = 1 if branch.note else 0
+    elements = nbytes = 0
+    if entry is not None:
+        shape = entry.shape
+        found = counts.get(shape)
+        if found is None:
+            found = counts[shape] = math.prod(shape)
+        entries, elements, nbytes = entries + 1, found, entry.nbytes
+        facts = (shape, entry.dtype, nbytes)
+    below: Any = ()
+    if branch.children:
+        for child in branch.children.values():
+            entries += child.entries
+            elements += child.elements
+            nbytes += child.nbytes
+        below = tuple([(child.name, child.signature) for child in branch.children.values()])
+    branch.entries, branch.elements, branch.nbytes = entries, elements, nbytes
     branch.signature = known.setdefault((facts, branch.note, below), len(known))

@@ -72,11 +72,12 @@ class TolerantUnpickler(Unpickler):
         elif type(function) is StandIn:
             self._count_copy(arguments)
             self._stack.append(function.called(arguments))
-        elif any(map(_is_foreign, arguments)) and not self._takes(function):
+        elif self.foreign and any(map(_is_foreign, arguments)) and not self._takes(function):
             self._stack.append(self._stand_in(self._path_of(function), arguments))
         else:
             try:
                 super()._call(function, arguments)
+                self.foreign += type(self._stack[-1]) is StandIn
             except Refused:
                 self._stack.append(self._stand_in(self._path_of(function), arguments))
 
