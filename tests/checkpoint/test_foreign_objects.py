@@ -258,6 +258,20 @@ def test_a_whole_module_is_its_state_dict(whole, tmp_path, capsys):
     assert "= fc.weight" in output(capsys, "inspect", path)[1]
 
 
+@pytest.mark.parametrize("protocol", range(6))
+def test_a_whole_module_in_a_pickle_of_each_protocol(protocol, tmp_path):
+    model = torch.nn.Linear(2, 3)
+    (tmp_path / "net.pkl").write_bytes(pickle.dumps(model, protocol))
+    assert load_file(tmp_path / "net.pkl")["weight"].tolist() == model.weight.tolist()
+
+
+def test_what_is_not_a_state_dict_says_which_call_reads_it(tmp_path):
+    path = saved(argparse.Namespace(a=1), tmp_path / "file.pt")
+    message = """holds ‹argparse.Namespace a=1› where a state dict belongs; modtree.load(path, """
+    with pytest.raises(mt.CheckpointError, match=re.escape(message + 'foreign="stand-in") reads')):
+        open_checkpoint(path)
+
+
 def test_the_classes_of_a_whole_module_need_not_be_there(tmp_path):
     data = pickle.dumps(Net(), 2).replace(b"test_foreign_objects", b"module_that_is_absent")
     (tmp_path / "net.pkl").write_bytes(data)

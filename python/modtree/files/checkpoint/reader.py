@@ -33,6 +33,8 @@ _IN_FOLDERS = (
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
 )
+#: How a pickle of protocol 0 or 1 begins that is an object: with the name of a function.
+_OLD_NAME = re.compile(rb"c[A-Za-z_][\w.]*\n[A-Za-z_][\w.]*\n")
 #: What is added to the name of a checkpoint to name the index of its shards.
 INDEX_ENDING = ".index.json"
 _SHARD_NAME = re.compile(r"-\d{5}-of-\d{5}\.\w+$")
@@ -55,7 +57,8 @@ def _is_pickle(head: bytes) -> bool:
     if head[:1] == b"\x80":
         return head[1:2] in b"\x02\x03\x04\x05"
     # Of protocols 0 and 1; a length of a header has zeros.
-    return head[:1] in b"}](" and b"\0\0\0" not in head[:8]
+    is_container = head[:1] in b"}](" and b"\0\0\0" not in head[:8]
+    return is_container or _OLD_NAME.match(head) is not None
 
 
 class _Format(NamedTuple):

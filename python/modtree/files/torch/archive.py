@@ -18,6 +18,8 @@ __all__ = ["Archive", "open_archive"]
 _LOCAL_HEADER = struct.Struct("<4s5H3I2H")
 _PIECE = 1 << 18
 _LONGEST_CODE = 1 << 20
+_MOST_CODE = 1 << 26
+_DEFLATED = 8  # the method of zip; others may need much memory to unpack
 #: Bits of an entry's flags: encrypted, a patch of another file, strongly encrypted.
 _ENCRYPTED = 0x61
 
@@ -52,6 +54,7 @@ class Archive:
 
     def __init__(self, archive: Any, file: Any) -> None:
         self._zip = archive
+        self._code_left = _MOST_CODE
         self._file = file
         self._map: Any = None
         self._unchecked: set[str] = set()  # whose checksums are compared before they are mapped
@@ -107,7 +110,7 @@ class Archive:
         ends = [entry.header_offset for entry in entries[1:]] + [end_of_all]
         for entry, end in zip(entries, ends, strict=True):
             name = entry.filename
-            if not _is_code(name):
+            if not (_is_code(name) and entry.compress_type == _DEFLATED):
                 _check_stored(entry)
             if entry.flag_bits & _ENCRYPTED:
                 raise UnpicklingError(f"the entry {name!r:.80} of the archive is encrypted")
@@ -137,11 +140,15 @@ class Archive:
         return entry
 
     def code(self, name: str) -> bytes:
-        """An entry with code, of which no more than a MiB is unpacked; its checksum compared."""
+        """An entry with code, of which no more than a MiB is unpacked, and of all together no more
+        than 64; its checksum compared.
+        """
         entry = self._entry(name)
         try:
             with self._zip.open(entry) as unpacked:
-                return unpacked.read(_LONGEST_CODE)
+                data: bytes = unpacked.read(min(_LONGEST_CODE, self._code_left))
+                self._code_left -= len(data)
+                return data
         except (UnpicklingError, MemoryError):
             raise
         except Exception as error:

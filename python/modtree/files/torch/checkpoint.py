@@ -90,7 +90,8 @@ class TorchCheckpoint(Checkpoint):
             names = [name for name in part_names(obj) if not f"{opened}.".startswith(f"{name}.")]
             self.left_out = tuple(names)
         if not isinstance(state, dict) and state not in holders:
-            what = f"it holds {_article(state)} where a state dict belongs; modtree.load() reads it"
+            call = 'load(path, foreign="stand-in")' if self.foreign else "load()"
+            what = f"it holds {_article(state)} where a state dict belongs; modtree.{call} reads it"
             if at:
                 what = f"its part {at!r:.100} is {_article(state)}, without a tensor"
             raise CheckpointError(what, self.path)
@@ -108,20 +109,13 @@ class TorchCheckpoint(Checkpoint):
     def _names_in_code(self, kind: str) -> frozenset[str] | None:
         """The parameters and buffers of a class of TorchScript, as its code lists them."""
         home, _, name = kind.rpartition(".")
-        code = self._code.get(home)
-        if code is None:
+        if home not in self._code:
             with self._errors():
-                code = self._code[home] = self._storages.code(home.replace(".", "/"))
-        for found in _CLASS_IN_CODE.finditer(code):
-            if found[1] == name:
-                end = _CLASS_IN_CODE.search(code, found.end())
-                body = code[found.end() : end.start() if end else len(code)]
-                lists = ",".join(_NAMES_IN_CODE.findall(body))
-                return frozenset(part.strip(" \"'") for part in lists.split(",")) - {""}
-        return None
+                self._code[home] = _names_by_class(self._storages.code(home.replace(".", "/")))
+        return self._code[home].get(name)
 
     @functools.cached_property
-    def _code(self) -> dict[str, str]:
+    def _code(self) -> dict[str, dict[str, frozenset[str]]]:
         return {}
 
     @functools.cached_property
@@ -143,6 +137,7 @@ class TorchCheckpoint(Checkpoint):
 
     def parts(self) -> list[Part]:
         """What the file holds: the model, an optimizer, numbers, and so on."""
+        self._check_open()
         return parts_of(self._object, self._one_value)
 
     def _one_value(self, record: TensorRecord) -> Any:
@@ -253,6 +248,17 @@ class TorchCheckpoint(Checkpoint):
 
 def _tensors_module() -> Any:
     return importlib.import_module("modtree.files.pickled.tensors")
+
+
+def _names_by_class(code: str) -> dict[str, frozenset[str]]:
+    """The parameters and buffers of each class in a module of TorchScript."""
+    found = list(_CLASS_IN_CODE.finditer(code))
+    ends = [*(match.start() for match in found[1:]), len(code)]
+    names = {}
+    for match, end in zip(found, ends, strict=False):
+        lists = ",".join(_NAMES_IN_CODE.findall(code[match.end() : end]))
+        names[match[1]] = frozenset(part.strip(" \"'") for part in lists.split(",")) - {""}
+    return names
 
 
 def _article(obj: Any) -> str:
