@@ -126,6 +126,20 @@ def test_a_device_cannot_be_said_in_json(tmp_path):
     assert mt.load(tmp_path / "new.pt")["on"] == mt.device("cpu")
 
 
+class WithKeywords:
+    def __new__(cls, *, size):
+        return super().__new__(cls)
+
+    def __getnewargs_ex__(self):
+        return (), {"size": 3}
+
+
+def test_keywords_of_a_call(tmp_path):
+    (tmp_path / "file.pkl").write_bytes(pickle.dumps({"k": WithKeywords(size=1), "w": np.ones(1)}))
+    made = mt.load(tmp_path / "file.pkl", foreign="stand-in")["k"]
+    assert made.pairs == {"size": 3} and made.kind.endswith("WithKeywords")
+
+
 def test_what_a_stand_in_has(tmp_path):
     path = saved({"config": Config(), "w": torch.ones(1)}, tmp_path / "file.pt")
     config = mt.load(path, foreign="stand-in")["config"]
@@ -432,3 +446,13 @@ def test_many_references_take_little_time(tmp_path):
     other = saved({"w": torch.ones(1), "x": value, "y": plain}, tmp_path / "other.pt")
     assert not mt.compare(path, other)
     convert(path, tmp_path / "new.pt")
+
+
+def test_one_tuple_as_the_argument_of_many_calls(tmp_path):
+    """A hundred thousand calls with a tuple of a hundred thousand items."""
+    count = 100_000
+    large = b"(" + b"N" * count + b"tq\0"
+    calls = b"cabsent\nname\n0" + b"cbuiltins\nrange\nh\0cabsent\nname\n\x86R0" * count
+    (tmp_path / "file.pkl").write_bytes(b"\x80\x02" + large + b"0" + calls + b"N.")
+    with pytest.raises(pickle.UnpicklingError, match="it copies more than it holds"):
+        mt.load(tmp_path / "file.pkl", foreign="stand-in")

@@ -72,7 +72,7 @@ class TolerantUnpickler(Unpickler):
         elif type(function) is StandIn:
             self._count_copy(arguments)
             self._stack.append(function.called(arguments))
-        elif self.foreign and any(map(_is_foreign, arguments)) and not self._takes(function):
+        elif self.foreign and self._is_foreign(arguments) and not self._takes(function):
             self._stack.append(self._stand_in(self._path_of(function), arguments))
         else:
             try:
@@ -82,14 +82,20 @@ class TolerantUnpickler(Unpickler):
                 self._stack.append(self._stand_in(self._path_of(function), arguments))
 
     def _new(self, has_keywords: bool) -> None:
-        if not has_keywords:
+        keywords = self._stack.pop() if has_keywords else None
+        if not keywords or type(keywords) is not dict:
             self._reduce()
             return
-        keywords = self._stack.pop()
-        self._reduce()
-        if type(self._stack[-1]) is StandIn and type(keywords) is dict:
-            self._count_copy(keywords)
-            self._stack[-1].pairs.update(keywords)
+        arguments, function = self._stack.pop(), self._stack.pop()
+        if type(arguments) is not tuple:
+            super()._call(function, arguments)  # which says so
+        known = type(function) is StandIn
+        made = function if known else self._stand_in(self._path_of(function))
+        self._count_copy(arguments)
+        self._count_copy(keywords)
+        made = made.called(arguments)
+        made.pairs.update(keywords)
+        self._stack.append(made)
 
     def _build(self) -> None:
         state, target = self._stack[-1], self._stack[-2]
@@ -99,9 +105,10 @@ class TolerantUnpickler(Unpickler):
                 self._count_copy(part)
             target.set_state(state)
             return
-        if type(target) is Unfinished and _is_foreign(state):
+        if type(target) is Unfinished and self._is_foreign(state):
             self._stack.pop()
-            self._finish(target, _array_of(self._stand_in("numpy.ndarray", state)))
+            parts = state if type(state) is tuple else (state,)
+            self._finish(target, _array_of(self._stand_in("numpy.ndarray", parts)))
             return
         try:
             super()._build()
@@ -115,7 +122,7 @@ class TolerantUnpickler(Unpickler):
         if type(pid) is tuple and pid[:1] == ("module",) and len(pid) == 4:
             self._stack[-1] = pid[1]  # a class, with its source, in files before 1.6
             return
-        if self._persistent_load is None or _is_foreign(pid):
+        if self._persistent_load is None or self._is_foreign(pid):
             self._stack[-1] = self._stand_in("a persistent id", (pid,))
             return
         super()._persistent()
@@ -145,16 +152,16 @@ class TolerantUnpickler(Unpickler):
     def _extension(self, code: int) -> None:
         self._stack.append(self._stand_in(f"extension {code}"))
 
-
-def _is_foreign(value: Any) -> bool:
-    """Is it, or has a tuple, a stand-in? Two levels deep, where names of classes stand."""
-    if type(value) is tuple:
-        return any(type(v) is StandIn or (type(v) is tuple and _has(v)) for v in value)
-    return type(value) is StandIn
-
-
-def _has(values: tuple[Any, ...]) -> bool:
-    return any(type(value) is StandIn for value in values)
+    def _is_foreign(self, value: Any, depth: int = 3) -> bool:
+        """Is it, or has a tuple, a stand-in? As deep as names of classes stand in arguments. What
+        is looked at counts as copied, since a file may give one tuple again and again.
+        """
+        if type(value) is StandIn:
+            return True
+        if type(value) is not tuple or not depth:
+            return False
+        self._count_copy(value)
+        return any([self._is_foreign(part, depth - 1) for part in value])
 
 
 def _array_of(made: StandIn) -> StandIn:
