@@ -163,7 +163,12 @@ class TorchCheckpoint(Checkpoint):
         record = self._tensors[key]
         with self._lock, self._errors(key):
             self._check_open()
-            return self._with_tensors(record)
+            return self._with_tensors(record) if record.attributes else self._builder.tensor(record)
+
+    @functools.cached_property
+    def _builder(self) -> Any:
+        _imports.need_numpy_side()
+        return _tensors_module().TensorBuilder(self._storages)
 
     def array(self, key: str) -> np.ndarray:
         return self.array_of(self._tensors[key], key)
@@ -224,9 +229,11 @@ class TorchCheckpoint(Checkpoint):
             raise CheckpointError("containers are nested too deeply", self.path, key) from None
 
     def compare_checksums(self) -> None:
+        self._check_open()
         self._storages.compare_checksums()
 
     def damages(self, advance: Callable[[int], Any]) -> Iterator[CheckpointError]:
+        self._check_open()
         first: dict[str, str] = {}
         for key, record in self._tensors.items():
             if record.storage is not None:
@@ -243,7 +250,8 @@ class TorchCheckpoint(Checkpoint):
 
     def close(self) -> None:
         self._file.close()
-        self._object = None
+        self._object = self._storages = None
+        vars(self).pop("_builder", None)
 
 
 def _tensors_module() -> Any:

@@ -79,6 +79,9 @@ def check_gradient(dtype: Any, requires_grad: bool) -> None:
         raise UnpicklingError(f"the file is damaged: a tensor of {dtype} that requires gradients")
 
 
+_NO_ATTRIBUTES: dict[str, Any] = {}  # which nobody changes
+
+
 class TensorRecord:
     """A tensor of which nothing was read yet.
 
@@ -115,7 +118,7 @@ class TensorRecord:
         self.noted = noted
         self.is_parameter = False
         self.kind = ""
-        self.attributes: dict[str, Any] = {}
+        self.attributes = _NO_ATTRIBUTES
 
     def __repr__(self) -> str:
         return f"tensor of {self.dtype.name} {list(self.place.size)}"
@@ -185,7 +188,8 @@ class TensorRecord:
     def as_parameter(self, requires_grad: bool) -> TensorRecord:
         """A parameter over the same memory."""
         made = copy.copy(self)
-        made.is_parameter, made.requires_grad, made.attributes = True, requires_grad, {}
+        made.is_parameter, made.requires_grad = True, requires_grad
+        made.attributes = _NO_ATTRIBUTES
         return made
 
     def pieces(self, storages: Any, size: int) -> Iterator[Any]:
