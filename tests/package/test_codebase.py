@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -283,6 +284,13 @@ def test_compat_rows_are_complete():
             if len(cells) != 4 or "tests/" not in cells[3]:
                 bad.append(line)
     assert bad == []
+
+
+@needs_sources
+def test_files_of_tests_have_different_names():
+    """Pytest imports them by their names alone."""
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 @needs_sources
