@@ -224,6 +224,16 @@ def test_what_is_refused(lib, line):
 
 # Values, each with its dtype.
 RESULTS = {
+    # a single power of integers, of an exponent that is none
+    "m.logspace(0.5, 3, 1, dtype=m.int32)": ([3], "int32"),
+    "m.logspace(-1.5, 3, 1, dtype=m.int64)": ([0], "int64"),
+    # numbers as tensors
+    "m.nn.functional.celu(m.zeros(1), m.tensor(2.0, dtype=m.float64))": ([0.0], "float32"),
+    # bytes as classes, where there are none
+    "m.nn.functional.nll_loss(m.zeros(0, 3, 2), m.zeros(0, 2, dtype=m.uint8), reduction='sum')": (
+        0.0,
+        "float32",
+    ),
     "m.tensor([True]) * True": ([True], "bool"),
     "m.ones(1) * True": ([1.0], "float32"),
     "m.ones(1, dtype=m.int8) / True": ([1.0], "float32"),

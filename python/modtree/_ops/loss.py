@@ -247,12 +247,12 @@ def _check(name: str, x: Array, target: Array, weight: Array | None) -> None:
             f"size {list(x.shape)}"
         )
     need_floating(name, x)
-    # Bytes are taken for an input (N, C) or (C) alone.
-    if target.dtype != np.int64 and (target.dtype != np.uint8 or x.ndim > 2):
+    # Bytes are taken for an input (N, C) or (C), and where there are none.
+    takes_bytes = x.ndim <= 2 or target.size == 0
+    if target.dtype != np.int64 and not (takes_bytes and target.dtype == np.uint8):
         raise RuntimeError(
-            f"expected target dtype to be Long or Byte, but got {target.dtype}: {name} takes "
-            f"class numbers; "
-            "convert with .long()"
+            f"expected target dtype to be Long{' or Byte' if takes_bytes else ''}, but got "
+            f"{target.dtype}: {name} takes class numbers; convert with .long()"
         )
     if weight is not None:
         classes = x.shape[1 if x.ndim > 1 else 0]

@@ -165,9 +165,10 @@ def logspace(
     start, end, dtype = _ends("logspace", start, end, steps, dtype)
 
     def make(shape: Any, kind: Any) -> Any:
+        # Of integers the exponents are rounded first, but for a single one.
+        spaced = start if shape[0] == 1 else _spaced("logspace", start, end, shape[0], kind)
         with np.errstate(all="ignore"):
-            powers = np.power(base, _spaced("logspace", start, end, shape[0], kind) * 1.0)
-            return powers.astype(kind)
+            return np.power(base, np.broadcast_to(spaced, shape) * 1.0).astype(kind)
 
     return make_at(
         make,

@@ -213,7 +213,8 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """
     if alpha == 0:
         raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
-    inverse = 1.0 / float(alpha)
+    alpha = float(alpha)
+    inverse = 1.0 / alpha
     if not alpha > 0:
         return _elu("celu", input, alpha, 1.0, inverse, inplace)
     return _run(activation_ops.elu, input, alpha, 1.0, inverse, inplace=inplace)
