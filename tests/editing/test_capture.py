@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import pickle
 import threading
 from collections import namedtuple
@@ -133,6 +134,29 @@ def test_stop_after_ends_the_forward_and_the_block(impl):
         with mt.capture(model, "layers.*", stop_after="layrs.1"):
             pass
     assert {path for path, _, _ in hooks_of(model)} == {"layers.2"}
+
+
+@dataclasses.dataclass
+class Output:
+    value: object
+    name: str = "out"
+
+
+def test_gradients_are_nested_as_the_outputs(impl):
+    class Nested(impl.nn.Module):
+        def forward(self, x):
+            return Pair(x * 2, {"list": [x + 1, None, "text"], "data": Output(x * 3)})
+
+    model = impl.nn.Sequential(Nested())
+    x = inputs(impl).requires_grad_()
+    with mt.capture(model, "0", grads=True) as acts:
+        y = model(x)
+        (y.left.sum() + y.right["list"][0].sum() * 4).backward()
+    grads = acts.grads["0"]
+    assert type(grads) is Pair and (array(grads.left) == 1).all()
+    first, *others = grads.right["list"]
+    assert (array(first) == 4).all() and others == [None, None]
+    assert type(grads.right["data"]) is Output and grads.right["data"].value is None
 
 
 def test_hooks_are_gone_whatever_happens(impl):

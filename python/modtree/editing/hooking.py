@@ -92,25 +92,32 @@ def run_eagerly(stack: ExitStack) -> None:
         stack.enter_context(compiler.set_stance("force_eager"))
 
 
-def map_tensors(value: Any, function: Callable[[Any], Any]) -> Any:
+def map_tensors(
+    value: Any, function: Callable[[Any], Any], other: Callable[[Any], Any] | None = None
+) -> Any:
     """A nested value with its tensors replaced: lists, tuples, mappings and dataclasses are made
     anew, all else stays.
+
+    Args:
+        value: The nested value.
+        function: Makes what is put in the place of a tensor.
+        other: The same for all else that is no container.
     """
     if family_of(value) is not None:
         return function(value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(map_tensors(part, function) for part in value))
+        return type(value)(*(map_tensors(part, function, other) for part in value))
     if type(value) in (list, tuple):
-        return type(value)(map_tensors(part, function) for part in value)
+        return type(value)(map_tensors(part, function, other) for part in value)
     if isinstance(value, Mapping):
         made: Any = copy.copy(value)
         for key, part in value.items():
-            made[key] = map_tensors(part, function)
+            made[key] = map_tensors(part, function, other)
         return made
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         made = copy.copy(value)
         for part in dataclasses.fields(value):
             held = getattr(value, part.name, None)
-            object.__setattr__(made, part.name, map_tensors(held, function))
+            object.__setattr__(made, part.name, map_tensors(held, function, other))
         return made
-    return value
+    return value if other is None else other(value)

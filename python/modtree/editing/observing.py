@@ -81,7 +81,7 @@ class Call:
     @property
     def grad(self) -> Any:
         """The gradients of what it returned, nested in the same way; None where none came."""
-        return _filled(self._grads)
+        return map_tensors(self._grads, lambda _: None, _value_of)
 
     @property
     def nbytes(self) -> int:
@@ -106,14 +106,8 @@ class Call:
             kept.settle()
 
 
-def _filled(tree: Any) -> Any:
-    if isinstance(tree, _Grad):
-        return tree.value
-    if isinstance(tree, dict):
-        return {key: _filled(part) for key, part in tree.items()}
-    if isinstance(tree, (list, tuple)):
-        return type(tree)(map(_filled, tree))
-    return None
+def _value_of(leaf: Any) -> Any:
+    return leaf.value if isinstance(leaf, _Grad) else None
 
 
 class _Stop(BaseException):
