@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
 from helpers.implementations import needs_torch
 
 pytestmark = needs_torch
@@ -140,6 +141,40 @@ def test_a_report_follows_all_that_the_program_says(tmp_path):
     assert ran.stderr.startswith("modtree run: done natively\n") and " reads\n" in ran.stderr
     ran = start("-m", "modtree", "run", "--report", "-c", "pass", cwd=tmp_path)
     assert ran.stderr == "modtree run: the program did not import torch.nn\n"
+
+
+@pytest.mark.parametrize("imports", ["", "import torch; work(100)"], ids=["children", "all"])
+def test_a_report_counts_what_children_did(tmp_path, imports):
+    """Those of multiprocessing, forked before or after the import of torch, and other Pythons."""
+    (tmp_path / "script.py").write_text(
+        textwrap.dedent("""\
+            import multiprocessing, subprocess, sys
+            def work(count):
+                import torch
+                relu = torch.nn.ReLU()
+                for _ in range(count):
+                    relu(torch.ones(1))
+            if __name__ == "__main__":
+                exec(sys.argv[1])
+                for method in sys.argv[2:]:
+                    process = multiprocessing.get_context(method).Process(target=work, args=(10,))
+                    process.start()
+                    process.join()
+                subprocess.run([sys.executable, "-c", "import script; script.work(10)"], check=True)
+        """)
+    )
+    methods = multiprocessing.get_all_start_methods()
+    (tmp_path / "left").mkdir()
+    ran = start(
+        *("-m", "modtree", "run", "--report", "script.py", imports, *methods),
+        cwd=tmp_path,
+        TMPDIR=str(tmp_path / "left"),
+    )
+    children = len(methods) + 1
+    first, calls, *_ = ran.stderr.splitlines()
+    assert first == f"modtree run: done natively, {children} other processes included"
+    assert calls.split() == [str(10 * children + (100 if imports else 0)), "calls"]
+    assert list((tmp_path / "left").iterdir()) == []
 
 
 def test_only_modules_of_modtree_are_imported_beside_those_of_torch(tmp_path):

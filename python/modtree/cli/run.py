@@ -111,7 +111,7 @@ def _run_here(words: Words, replaces_path: bool) -> None:
             from modtree.dropin import _report
 
             _report.start_report()
-            atexit.register(_report.print_report)
+            atexit.register(_report.end_report)
     main_module = ModuleType("__main__")
     vars(main_module).update(__builtins__=builtins, __loader__=BuiltinImporter)
     if sys.version_info < (3, 14):

@@ -1,15 +1,32 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What ``modtree run --report`` prints at the end."""
+"""What ``modtree run --report`` prints at the end, for the process that it started and for those
+that this one starts.
+
+The environment tells them the process that prints, and a folder in which the others leave what they
+did when they end.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import multiprocessing
+import os
+import shutil
 import sys
+import tempfile
+from collections import Counter
+from multiprocessing import util
+from pathlib import Path
 from typing import Any, TextIO
 
 from modtree import _C
 from modtree.dropin._adopt import adopted
 
-__all__ = ["print_report", "start_report"]
+__all__ = ["end_report", "print_report", "start_report"]
+
+#: ``PID:FOLDER``, or "1" for a process that is to print and has not begun.
+_VARIABLE = "MODTREE_DROPIN_REPORT"
 
 _GROUPS = {
     "walks": (
@@ -43,32 +60,91 @@ _PAIRS = (
 )
 
 
+# What a process that was forked had done before, which its parent counts.
+_before_fork: Counter[str] = Counter()
+
+
 def start_report() -> None:
-    """Notes from now on what the report is about."""
+    """Notes from now on what the report is about, also in processes that are forked."""
     _C._start_report()
+    if os.environ.get(_VARIABLE, "1") == "1":
+        os.environ[_VARIABLE] = f"{os.getpid()}:{tempfile.mkdtemp(prefix='modtree-report-')}"
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_begin_anew)
+    # Processes that multiprocessing forks end without atexit.
+    if multiprocessing.parent_process() is not None:
+        _end_with_report()
+    util.register_after_fork(end_report, _end_with_report)
 
 
-def print_report(file: TextIO | None = None) -> None:
-    """Prints what native code did, and which classes went through Python code of their own."""
+def _end_with_report(_: Any = None) -> None:
+    util.Finalize(None, end_report, exitpriority=0)
+
+
+def _begin_anew() -> None:
+    _before_fork.clear()
+    _before_fork.update(_counts())
+
+
+def _counts() -> dict[str, int]:
+    report: dict[str, Any] = _C._native_report()
+    counts = {what: report[what] for what in ("calls", "reads", "writes")}
+    for group, methods in _GROUPS.items():
+        counts[group] = sum(report["methods"].get(name, 0) for name in methods)
+    return counts
+
+
+def _own_report() -> dict[str, Any]:
+    """What this process did, in the form in which it is left for the one that prints."""
+    classes = _C._native_report()["classes"]
+    # Several classes may have one name, as those that fx makes.
+    fallbacks = {f"{_path(cls)}: {_reasons(tuple(names))}" for cls, names in classes if names}
+    return {
+        "counts": {what: n - _before_fork[what] for what, n in _counts().items()},
+        "fallbacks": sorted(fallbacks),
+        "halves": sorted({line for cls, _ in classes for line in _halves(cls)}),
+    }
+
+
+def end_report() -> None:
+    """At the end of a process: prints, or leaves its part for the process that does."""
+    pid, _, folder = os.environ.get(_VARIABLE, "").partition(":")
+    if not folder or pid == str(os.getpid()):
+        try:
+            print_report(folder=folder)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    elif adopted() is not None:
+        # The one that prints may have ended, and its folder with it.
+        with contextlib.suppress(OSError):
+            Path(folder, f"{os.getpid()}.json").write_text(json.dumps(_own_report()))
+
+
+def print_report(file: TextIO | None = None, folder: str = "") -> None:
+    """Prints what native code did, and which classes went through Python code of their own.
+
+    Args:
+        file: ``sys.stderr`` if not given.
+        folder: What other processes have left.
+    """
     file = sys.stderr if file is None else file
-    if adopted() is None:
+    left = sorted(Path(folder).glob("*.json")) if folder else []
+    reports = [json.loads(path.read_text()) for path in left]
+    others = len(reports)
+    if adopted() is not None:
+        reports.append(_own_report())
+    if not reports:
         print("modtree run: the program did not import torch.nn", file=file)
         return
-    report: dict[str, Any] = _C._native_report()
-    lines = [("calls", report["calls"]), ("reads", report["reads"]), ("writes", report["writes"])]
-    for group, methods in _GROUPS.items():
-        lines.append((group, sum(report["methods"].get(name, 0) for name in methods)))
-    print("modtree run: done natively", file=file)
-    for what, count in lines:
-        print(f"  {count:>12,}  {what}", file=file)
+    among = f", {others} other process{'es' if others > 1 else ''} included" if others else ""
+    print(f"modtree run: done natively{among}", file=file)
+    for what in reports[0]["counts"]:
+        print(f"  {sum(report['counts'][what] for report in reports):>12,}  {what}", file=file)
     print("modtree run: classes with Python code of their own in its place", file=file)
-    # Several classes may have one name, as those that fx makes.
-    fallbacks = {(_path(cls), tuple(names)) for cls, names in report["classes"] if names}
-    for path, names in sorted(fallbacks):
-        print(f"  {path}: {_reasons(names)}", file=file)
-    if not fallbacks:
-        print("  none", file=file)
-    for line in sorted({line for cls, _ in report["classes"] for line in _halves(cls)}):
+    fallbacks = {line for report in reports for line in report["fallbacks"]}
+    for line in sorted(fallbacks) or ["none"]:
+        print(f"  {line}", file=file)
+    for line in sorted({line for report in reports for line in report["halves"]}):
         print(f"modtree run: {line}", file=file)
 
 

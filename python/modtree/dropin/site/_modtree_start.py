@@ -25,12 +25,17 @@ def is_meant() -> bool:
 
 def start() -> None:
     """Has modtree.dropin imported when torch is, and a report printed at the end if wanted."""
-    wants_report = os.environ.pop("MODTREE_DROPIN_REPORT", None) is not None
-    sys.meta_path.insert(0, _BeforeTorch(wants_report))
-    if wants_report:
+    report = os.environ.get("MODTREE_DROPIN_REPORT")
+    sys.meta_path.insert(0, _BeforeTorch(report is not None))
+    if report is not None:
         import atexit
 
-        atexit.register(_print_report)
+        if report == "1":  # This one prints. Its children may import torch, though it does not.
+            import tempfile
+
+            folder = tempfile.mkdtemp(prefix="modtree-report-")
+            os.environ["MODTREE_DROPIN_REPORT"] = f"{os.getpid()}:{folder}"
+        atexit.register(_end_report)
 
 
 class _BeforeTorch:
@@ -86,10 +91,17 @@ def _import_dropin() -> None:
             del sys.path[len(sys.path) - 1 - sys.path[::-1].index(folder)]
 
 
-def _print_report() -> None:
-    if "modtree.dropin" in sys.modules:
-        from modtree.dropin import _report
+def _end_report() -> None:
+    pid, _, folder = os.environ.get("MODTREE_DROPIN_REPORT", "").partition(":")
+    prints = pid == str(os.getpid())
+    if "modtree.dropin" not in sys.modules:
+        if not prints:
+            return
+        if not os.listdir(folder):
+            os.rmdir(folder)
+            print("modtree run: the program did not import torch.nn", file=sys.stderr)
+            return
+        _import_dropin()
+    from modtree.dropin import _report
 
-        _report.print_report()
-    else:
-        print("modtree run: the program did not import torch.nn", file=sys.stderr)
+    _report.end_report()
