@@ -10,6 +10,7 @@ import sys
 
 import numpy as np
 import pytest
+from helpers.implementations import not_under_a_sanitizer
 
 import modtree as mt
 from modtree import nn
@@ -201,6 +202,7 @@ print(peak() - before)
 """
 
 
+@not_under_a_sanitizer
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("dtype", ["", "float16"])
 @pytest.mark.parametrize("target", ["pt", "safetensors"])

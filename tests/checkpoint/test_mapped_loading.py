@@ -9,6 +9,7 @@ import sys
 
 import numpy as np
 import pytest
+from helpers.implementations import not_under_a_sanitizer
 
 import modtree as mt
 from modtree import nn
@@ -189,6 +190,7 @@ def sparse_file(path):
 
 
 @linux
+@not_under_a_sanitizer
 @pytest.mark.parametrize(
     "code", [ASSIGN, COPY, TRAIN, SAVE], ids=["assign", "copy", "train", "save"]
 )

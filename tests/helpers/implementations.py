@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +16,11 @@ import pytest
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 
 needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="needs torch")
+
+#: For tests of how much memory is taken.
+not_under_a_sanitizer = pytest.mark.skipif(
+    "libasan" in os.environ.get("LD_PRELOAD", ""), reason="a sanitizer takes memory of its own"
+)
 
 
 def implementation(kind: str) -> SimpleNamespace:
