@@ -22,6 +22,7 @@ TORCHS_OWN = {
     "test_bound_methods_can_be_public_hooks",
     "test_public_registration_does_not_change_private_ones_elsewhere",
     "test_copy_of_a_stored_hook_keeps_the_names_of_its_function",
+    "test_the_result_tells_what_is_on_meta",
 }
 
 

@@ -80,8 +80,9 @@ def test_the_result_tells_what_is_on_meta(ours):
     result = net.load_state_dict(given, assign=True, strict=False)
     assert str(result) == (
         "_IncompatibleKeys(missing_keys=['1.bias'], unexpected_keys=[], "
-        "meta_keys=['1.bias', 'inv_freq'])"
+        "not persistent and on meta: ['inv_freq'])"
     )
+    assert result.meta_keys == ["1.bias", "inv_freq"]
     for copied in (copy.copy(result), pickle.loads(pickle.dumps(result))):
         assert type(copied) is type(result) and copied == result and copied.meta_keys == []
     net.inv_freq = ours.lib.ones(2)

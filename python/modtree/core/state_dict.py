@@ -93,29 +93,31 @@ class _IncompatibleKeys(
 ):
     """What ``load_state_dict()`` returns: the keys that found no partner on the other side.
 
-    Its text ends with what is on meta in the model after the load, as such tensors have no values.
+    Its text ends with buffers that are on meta and that no checkpoint has.
     """
 
     #: Set by :mod:`modtree.core.loading.report`, for the result of a whole load.
-    _find_meta_keys: Callable[[], list[str]] | None = None
+    _read_model: Callable[[], Any] | None = None
 
     @property
     def meta_keys(self) -> list[str]:
         """The tensors of the model that are on meta, buffers that are not persistent among them;
         none when the model is gone.
         """
-        return [] if self._find_meta_keys is None else self._find_meta_keys()
+        keys = None if self._read_model is None else self._read_model()
+        return [] if keys is None else keys.on_meta()
 
     def __repr__(self) -> str:
-        on_meta = self.meta_keys
+        keys = None if self._read_model is None else self._read_model()
+        left = [] if keys is None else keys.transient_on_meta()
         if not self.missing_keys and not self.unexpected_keys:
-            shown = [*on_meta[:3], *([f"and {len(on_meta) - 3} more"] if len(on_meta) > 3 else [])]
-            left = f"; on meta, without values: {', '.join(shown)}" if on_meta else ""
-            return f"<All keys matched successfully{left}>"
-        left = f", meta_keys={on_meta!r}" if on_meta else ""
+            shown = [*left[:3], *([f"and {len(left) - 3} more"] if len(left) > 3 else [])]
+            more = f"; on meta, without values: {', '.join(shown)}" if left else ""
+            return f"<All keys matched successfully{more}>"
+        more = f", not persistent and on meta: {left!r}" if left else ""
         return (
             f"_IncompatibleKeys(missing_keys={self.missing_keys!r}, "
-            f"unexpected_keys={self.unexpected_keys!r}{left})"
+            f"unexpected_keys={self.unexpected_keys!r}{more})"
         )
 
     __str__ = __repr__

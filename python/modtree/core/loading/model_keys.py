@@ -107,6 +107,10 @@ class ModelKeys:
             if is_meta(tensor)
         ]
 
+    def transient_on_meta(self) -> list[str]:
+        """Those of them that no checkpoint has, so that a load leaves them without values."""
+        return [key for key, tensor in self.transient.items() if is_meta(tensor)]
+
     def tie_finder(self, given: Iterable[Any]) -> Callable[[str], str | None]:
         """A function of a key of the model: the given key with the same tensor in the model."""
         known: dict[int, str] = {}

@@ -205,11 +205,11 @@ def remember_loaded(keys: Any, model: Any) -> None:
         return
     loaded = weakref.ref(model)
 
-    def find() -> list[str]:
+    def read() -> ModelKeys | None:
         model = loaded()
-        return [] if model is None else ModelKeys(model).on_meta()
+        return None if model is None else ModelKeys(model)
 
-    keys._find_meta_keys = find
+    keys._read_model = read
 
 
 _C._install(load_with_options=load_with_options, remember_loaded=remember_loaded)
