@@ -20,6 +20,8 @@ from helpers.support import (
     values,
 )
 
+import modtree as mt
+
 
 def other_values(impl, net):
     """A checkpoint of ``net`` with different numbers."""
@@ -570,3 +572,21 @@ def test_a_name_in_both_registries_is_one_entry_with_the_buffer_as_its_value(imp
     m._parameters["x"] = None
     with raises(RuntimeError, 'Unexpected key(s) in state_dict: "x". '):
         m.load_state_dict(checkpoint)
+
+
+def test_an_error_of_a_shape_is_the_one_that_is_raised():
+    """The shape of the other tensor is not asked for after it."""
+    asked = []
+
+    class Shapeless(mt.Tensor):
+        def __getattribute__(self, name):
+            if name == "shape":
+                asked.append(name)
+                raise KeyboardInterrupt(super().__getattribute__("ndim"))
+            return super().__getattribute__(name)
+
+    net = mt.nn.Module()
+    net.w = mt.nn.Parameter(mt.ones(2).as_subclass(Shapeless))
+    with pytest.raises(KeyboardInterrupt, match="1"):
+        net.load_state_dict({"w": mt.ones(2).as_subclass(Shapeless)})
+    assert asked == ["shape"]

@@ -132,12 +132,12 @@ public:
       return -1;
     }
     const auto mine = py::reinterpret_steal<py::object>(shape(tensor));
-    const auto theirs = py::reinterpret_steal<py::object>(
-        is_tensor ? other_family->shape(other) : PyObject_GetAttr(other, names.shape));
-    if (!mine || !theirs) {
+    if (!mine) {
       return -1;
     }
-    return PyObject_RichCompareBool(mine.ptr(), theirs.ptr(), Py_EQ);
+    const auto theirs = py::reinterpret_steal<py::object>(
+        is_tensor ? other_family->shape(other) : PyObject_GetAttr(other, names.shape));
+    return theirs ? PyObject_RichCompareBool(mine.ptr(), theirs.ptr(), Py_EQ) : -1;
   }
 
   Read read(PyObject *tensor, TensorFacts *facts) override { return reader_.read(tensor, facts); }

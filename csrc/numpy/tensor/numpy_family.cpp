@@ -96,6 +96,9 @@ public:
       return PyArray_SAMESHAPE(as_tensor(tensor)->array, as_tensor(other)->array);
     }
     py::object a = py::reinterpret_steal<py::object>(shape(tensor));
+    if (!a) {
+      return -1;
+    }
     TensorFamily *other_family = this;
     const int found = family_of(other, &other_family);
     if (found < 0) {
@@ -103,10 +106,7 @@ public:
     }
     py::object b = py::reinterpret_steal<py::object>(
         found ? other_family->shape(other) : PyObject_GetAttrString(other, "shape"));
-    if (!a || !b) {
-      return -1;
-    }
-    return PyObject_RichCompareBool(a.ptr(), b.ptr(), Py_EQ);
+    return b ? PyObject_RichCompareBool(a.ptr(), b.ptr(), Py_EQ) : -1;
   }
 
   int requires_grad(PyObject *tensor) override {
