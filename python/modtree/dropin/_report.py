@@ -117,7 +117,9 @@ def end_report() -> None:
     elif adopted() is not None:
         # The one that prints may have ended, and its folder with it.
         with contextlib.suppress(OSError):
-            Path(folder, f"{os.getpid()}.json").write_text(json.dumps(_own_report()))
+            part = Path(folder, f"{os.getpid()}.part")
+            part.write_text(json.dumps(_own_report()))
+            part.replace(part.with_suffix(".json"))  # whole, or not there
 
 
 def print_report(file: TextIO | None = None, folder: str = "") -> None:

@@ -108,7 +108,7 @@ private:
     }
   }
 
-  // Has it nothing of its own that walks ask, and are its registries dicts?
+  // True if it has nothing of its own that walks ask, and its registries are dicts.
   static bool is_plain_state(PyObject *module) {
     const ModuleState &state = as_module(module)->state;
     return state.initialized && !may_override(as_module(module)) &&
