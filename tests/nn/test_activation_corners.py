@@ -61,6 +61,23 @@ def test_the_gradient_at_corners(name, args, dtype, graph):
         np.testing.assert_allclose(ours, theirs, rtol=2e-3, atol=1e-7, err_msg=f"{x}, {g}")
 
 
+# Beyond them torch's exp() overflows, where no threshold is between.
+SOFTPLUS = [
+    *itertools.product([1.0, -1.0, 0.0, math.nan], [2.0, math.inf, -math.inf, math.nan]),
+    *itertools.product([math.inf, -math.inf], [2.0, -math.inf]),
+]
+
+
+@pytest.mark.parametrize(("beta", "threshold"), SOFTPLUS)
+def test_softplus_with_odd_parameters(beta, threshold):
+    for x in (-3.0, 0.0, 1.5, 3.0, math.nan):
+        same(
+            differentiated(
+                lambda lib, x: lib.nn.functional.softplus(x, beta, threshold), np.array([x])
+            )
+        )
+
+
 @pytest.mark.parametrize("name", ["softplus", "logsigmoid", "silu"])
 @pytest.mark.parametrize("x", [-200.0, 200.0, -math.inf])
 def test_the_second_derivative_far_out(name, x):

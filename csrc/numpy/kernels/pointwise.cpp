@@ -43,8 +43,8 @@ struct Softplus {
   static MODTREE_ALWAYS_INLINE T of(T x, T a, T b) {
     const double beta = static_cast<double>(a);
     const double z = static_cast<double>(x) * beta;
-    const double y = ((z > 0.0 ? z : 0.0) + log1p_of<T>(falling<T>(z))) / beta;
-    return static_cast<T>(choose(z <= static_cast<double>(b), y, static_cast<double>(x)));
+    const double y = ((z < 0.0 ? 0.0 : z) + log1p_of<T>(falling<T>(z))) / beta;
+    return static_cast<T>(choose(z > static_cast<double>(b), static_cast<double>(x), y));
   }
 };
 

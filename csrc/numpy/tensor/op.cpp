@@ -328,9 +328,7 @@ int op_inplace(OpObject *op, TensorObject *self, PyObject *const *args, Py_ssize
   }
   int own = PyArray_TYPE(self->array);
   if (num >= 0 && op->promotion != Promotion::compare && !can_cast(num, own)) {
-    PyErr_Format(PyExc_RuntimeError,
-                 "result type %s can't be cast to the desired output type %s (in %U_)",
-                 scalar_type_name(num), scalar_type_name(own), op->name);
+    raise_output_dtype(op->name, num, own);
     return -1;
   }
   PyArrayObject *target = self->array;
@@ -373,6 +371,12 @@ int op_inplace(OpObject *op, TensorObject *self, PyObject *const *args, Py_ssize
       }
       if (!PyArray_SAMESHAPE(as_array(array.ptr()), target)) {
         raise_output_shape(target, as_array(array.ptr()));
+        return -1;
+      }
+      // Functions that count bools as numbers give a wider dtype than the operands have.
+      const int given = PyArray_TYPE(as_array(array.ptr()));
+      if (own == NPY_BOOL && op->promotion == Promotion::arith && !can_cast(given, own)) {
+        raise_output_dtype(op->name, given, own);
         return -1;
       }
       SilenceFloatErrors silence(SilenceFloatErrors::Work::native);

@@ -404,6 +404,10 @@ bool divisor_is_valid(OpObject *op, Arguments &args, int num) {
       args.positional < 2 || args.any_meta) {
     return true;
   }
+  PyObject *dividend = args.slot(0);
+  if (PyArray_Check(dividend) && PyArray_SIZE(as_array(dividend)) == 0) {
+    return true;  // nothing is divided
+  }
   PyObject *divisor = args.slot(1);
   bool zero;
   if (PyArray_Check(divisor)) {

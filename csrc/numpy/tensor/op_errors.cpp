@@ -302,6 +302,12 @@ void raise_output_shape(PyArrayObject *target, PyArrayObject *result) {
                shape_string(target).c_str(), shape_string(result).c_str());
 }
 
+void raise_output_dtype(PyObject *op_name, int result, int target) {
+  PyErr_Format(PyExc_RuntimeError,
+               "result type %s can't be cast to the desired output type %s (in %U_)",
+               scalar_type_name(result), scalar_type_name(target), op_name);
+}
+
 bool broadcast_into(PyArrayObject *array, npy_intp *shape, int *ndim) {
   int n = PyArray_NDIM(array);
   if (n > *ndim) {  // shift what is there to the right

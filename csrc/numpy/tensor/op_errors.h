@@ -14,6 +14,7 @@ void translate_error(PyObject *op_name, PyObject *const *args, Py_ssize_t nargs,
 void raise_no_bool(PyObject *op_name);
 void raise_dtype_mismatch(PyObject *op_name, int a, int b);
 void raise_output_shape(PyArrayObject *target, PyArrayObject *result);
+void raise_output_dtype(PyObject *op_name, int result, int target);
 
 // The class with its module ("torch.Tensor", "int"): both libraries call theirs Tensor.
 py::object type_text(PyTypeObject *type);
