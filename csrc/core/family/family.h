@@ -61,8 +61,11 @@ public:
   // Has it surely no gradient, its contents being what `data` reaches? False also where that is not
   // known. Runs no Python code.
   virtual bool lacks_grad(PyObject *) { return false; }
-  // Asks for the memory in which that looks, of any object: what leads there first, and when that
-  // has come, the rest (`again`). Runs no Python code.
+  // How many bytes into an object of exactly this type the pointer to its gradient is, which is
+  // null where it has none; 0 where that is not to be read there.
+  virtual std::size_t grad_offset(PyTypeObject *) const { return 0; }
+  // Asks for the memory in which lacks_grad looks, of any object: what leads there first, and when
+  // that has come, the rest (`again`). Runs no Python code.
   virtual void prefetch_grad(PyObject *, bool /*again*/) {}
   virtual int set_grad(PyObject *tensor, PyObject *grad) = 0;
   // Module.zero_grad for one parameter (BEHAVIOUR 5.4): drop the gradient, or zero it in place.

@@ -153,6 +153,9 @@ public:
   bool lacks_grad(PyObject *tensor) override {
     return is_plain(tensor) && as_tensor(tensor)->grad == nullptr;
   }
+  std::size_t grad_offset(PyTypeObject *type) const override {
+    return is_plain_type(type) ? offsetof(TensorObject, grad) : 0;
+  }
 
   int set_grad(PyObject *tensor, PyObject *grad) override {
     return inherits(tensor, names.grad) ? assign_grad(as_tensor(tensor), grad)
@@ -352,8 +355,9 @@ private:
   static bool is_leaf(PyObject *tensor) { return as_tensor(tensor)->grad_fn == nullptr; }
 
   // Of a class whose methods are ours: no need to call them through Python.
-  static bool is_plain(PyObject *tensor) {
-    return Py_TYPE(tensor) == parameter_type() || Py_TYPE(tensor) == tensor_type;
+  static bool is_plain(PyObject *tensor) { return is_plain_type(Py_TYPE(tensor)); }
+  static bool is_plain_type(PyTypeObject *type) {
+    return type == parameter_type() || type == tensor_type;
   }
 
   // Has the class under this name what Tensor has, so that native code may read it from the object?

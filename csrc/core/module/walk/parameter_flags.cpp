@@ -49,7 +49,7 @@ private:
 
   // Until a child has children itself, or to their end.
   template <class Visit>
-  bool visit_children(Visit visit) {
+  bool visit_children(Visit &visit) {
     Place &place = path_.back();
     PyObject *key, *child;
     while (dict_next(place.children, &place.position, &key, &child)) {
@@ -81,7 +81,7 @@ private:
   }
 
   template <class Visit>
-  bool visit_members(PyObject *module, Visit visit) {
+  bool visit_members(PyObject *module, Visit &visit) {
     PyObject *parameters = as_module(module)->state.parameters;
     if (!parameters) {
       return true;
@@ -124,6 +124,27 @@ private:
   LookAhead<ReadsOf::gradient> ahead_;
   PlainClass<Virtual::named_modules, Virtual::getattribute> plain_class_;
   long left_ = kStepsWithoutReferences;
+};
+
+// Has a parameter surely no gradient? For a walk that runs no user code: what is known of the last
+// type is not asked again.
+class LacksGrad {
+public:
+  bool operator()(TensorFamily *family, PyObject *parameter) {
+    if (Py_TYPE(parameter) != type_) {
+      type_ = Py_TYPE(parameter);
+      offset_ = family->grad_offset(type_);
+    }
+    if (offset_ == 0) {
+      return family->lacks_grad(parameter);
+    }
+    const char *place = reinterpret_cast<const char *>(parameter) + offset_;
+    return *reinterpret_cast<PyObject *const *>(place) == nullptr;
+  }
+
+private:
+  PyTypeObject *type_ = nullptr;
+  std::size_t offset_ = 0;
 };
 
 [[gnu::noinline]] void raise_no_tensor(PyObject *self_obj, PyObject *parameter) {
@@ -304,13 +325,10 @@ PyObject *module_zero_grad(PyObject *self_obj, PyObject *const *args, Py_ssize_t
   if (set_to_none < 0 || warn_if_replica(self_obj) < 0) {
     return nullptr;
   }
-  const auto has_nothing = [](TensorFamily *family, PyObject *parameter) {
-    return family->lacks_grad(parameter);
-  };
   const auto zero = [&](TensorFamily *family, PyObject *parameter) {
     return family->zero_grad(parameter, set_to_none == 1);
   };
-  const int done = slot_guard(-1, [&] { return for_each_parameter(self_obj, has_nothing, zero); });
+  const int done = slot_guard(-1, [&] { return for_each_parameter(self_obj, LacksGrad(), zero); });
   if (done < 0) {
     return nullptr;
   }
