@@ -268,7 +268,8 @@ def become_the_program() -> None:
     if getattr(sys, "argv", [])[1:2] != ["run"] or not sys.executable:
         return
     try:
-        if not _is_command(read(sys.orig_argv[1:])):
+        started = read(sys.orig_argv[1:])
+        if not _is_command(started):
             return
         if not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
             del sys.path[
@@ -279,6 +280,7 @@ def become_the_program() -> None:
     except UsageError:  # which the command says in its own time
         return
     if not (words.wants_help or "--compare" in words.switches or is_missing(words)):
+        _say_which_python_runs(started)
         become(words)
 
 
@@ -293,3 +295,20 @@ def _is_command(started: Words) -> bool:
         frame = frame.f_back
     is_named = os.path.basename(started.program) == "modtree"
     return started.kind == "script" and is_named and "modtree.cli" in frame.f_code.co_names
+
+
+def _say_which_python_runs(started: Words) -> None:
+    """Where the shell has found the command outside of the active environment, one line."""
+    active = os.environ.get("VIRTUAL_ENV") or os.environ.get("CONDA_PREFIX")
+    if started.kind != "script" or not active or sys.stderr is None:
+        return
+    python = os.path.join(active, "bin", "python")
+    if os.path.realpath(active) == os.path.realpath(sys.prefix) or not os.path.exists(python):
+        return
+    on_path = (os.path.join(p, "modtree") for p in os.environ.get("PATH", "").split(os.pathsep))
+    found = next((path for path in on_path if os.path.isfile(path)), None)
+    if found is not None and os.path.samefile(found, started.program):
+        sys.stderr.write(
+            f"modtree run: this runs {sys.executable}, the Python of {found}, and not that of the "
+            f"active environment {active}: to run there, {python} -m pip install modtree\n"
+        )

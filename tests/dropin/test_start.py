@@ -203,7 +203,9 @@ def test_no_torch(tmp_path):
         import modtree.dropin
     """)
     said = error("-c", program, cwd=tmp_path)
-    assert said.startswith("ModuleNotFoundError") and "pip install torch" in said
+    assert (
+        said.startswith("ModuleNotFoundError") and f"{sys.executable} -m pip install torch" in said
+    )
 
 
 def test_an_unknown_torch_is_refused_before_anything_was_changed(tmp_path):

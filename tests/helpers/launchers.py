@@ -7,8 +7,15 @@ import os
 import stat
 import subprocess
 import sys
+import venv
 from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+import modtree
+from modtree import _C
 
 #: What pip writes for the command.
 SCRIPT = """\
@@ -29,19 +36,35 @@ class Ended(NamedTuple):
     err: str
 
 
-def make_command(folder: Path) -> Path:
-    """Writes the command ``modtree`` into a folder."""
+def make_command(folder: Path, python: str = sys.executable) -> Path:
+    """Writes the command ``modtree`` of a Python into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     command = folder / "modtree"
-    command.write_text(SCRIPT.format(python=sys.executable))
+    command.write_text(SCRIPT.format(python=python))
     command.chmod(command.stat().st_mode | stat.S_IXUSR)
     return command
 
 
+def make_environment(folder: Path) -> Path:
+    """Makes a virtual environment with modtree and NumPy alone. Returns its folder of packages."""
+    package = Path(modtree.__file__).parent
+    if Path(_C.__file__).parent != package:
+        pytest.skip("needs modtree's extension in its package")
+    venv.create(folder, symlinks=True)
+    make_command(folder / "bin", str(folder / "bin" / "python"))
+    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    packages = folder / "lib" / version / "site-packages"
+    beside = Path(np.__file__).parents[1] / "numpy.libs"
+    for needed in (package, Path(np.__file__).parent, *([beside] if beside.exists() else [])):
+        (packages / needed.name).symlink_to(needed)
+    return packages
+
+
 def environment(**changes: str) -> dict[str, str]:
-    """That of this process, for any folder and without the drop-in."""
+    """That of this process, for any folder, without the drop-in and an active environment."""
     path = [os.path.abspath(p) for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("MODTREE_", "PYTEST_"))}
+    left = ("MODTREE_", "PYTEST_", "VIRTUAL_ENV", "CONDA_PREFIX")
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(left)}
     return {**kept, "PYTHONPATH": os.pathsep.join(path), "OMP_NUM_THREADS": "1", **changes}
 
 

@@ -5,6 +5,7 @@ the place of the class in it.
 
 from __future__ import annotations
 
+import builtins
 import importlib.machinery
 import importlib.util
 import os
@@ -94,7 +95,7 @@ def install() -> None:
     if importlib.util.find_spec("torch") is None:
         raise ModuleNotFoundError(
             "modtree.dropin puts modtree's Module under programs of torch, and torch is not "
-            "installed for this Python: pip install torch",
+            f"installed for this Python: {sys.executable} -m pip install torch",
             name="torch",
         )
     sys.meta_path.insert(0, _finder)
@@ -102,21 +103,30 @@ def install() -> None:
 
 
 def _already_imported() -> str:
+    # A main module has two names in processes that multiprocessing knows.
+    modules = {id(module): (name, module) for name, module in reversed(sys.modules.items())}
     importers = [
         f"{name} ({getattr(module, '__file__', None) or 'no file'})"
-        for name, module in list(sys.modules.items())
-        if name.partition(".")[0] not in ("torch", "modtree") and _uses_torch(module)
+        for name, module in reversed(modules.values())
+        if name.partition(".")[0] not in ("torch", "functorch", "modtree") and _uses_torch(module)
     ]
     who = f" (imported by {', '.join(importers[:3])})" if importers else ""
+    start = "make `import modtree.dropin` the first import of the program, or start it with "
+    start += "`modtree run`"
+    if hasattr(builtins, "get_ipython"):  # a notebook, or an IPython shell
+        start = "restart the kernel with `import modtree.dropin` as the first line of its first "
+        start += "cell, and with no startup file of IPython that imports torch"
     return (
-        f"modtree.dropin must be imported before torch, and torch is imported already{who}: make "
-        "`import modtree.dropin` the first import of the program, or start it with `modtree run`"
+        f"modtree.dropin must be imported before torch, and torch is imported already{who}: {start}"
     )
 
 
 def _uses_torch(module: Any) -> bool:
     names = getattr(module, "__dict__", None)
-    return isinstance(names, dict) and isinstance(names.get("torch"), ModuleType)
+    if not isinstance(names, dict):
+        return False
+    found = [value for value in list(names.values()) if isinstance(value, ModuleType)]
+    return any(vars(value).get("__name__", "").partition(".")[0] == "torch" for value in found)
 
 
 def _tell_child_processes() -> None:

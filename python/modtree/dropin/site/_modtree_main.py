@@ -39,8 +39,7 @@ def start_dropin() -> None:
 
     _modtree_start.leave_path()
     sys.modules.pop(__name__, None)
-    if _modtree_start.is_meant():
-        _modtree_start.start()
+    if _modtree_start.start_if_meant():
         sys.meta_path.insert(0, _BeforeProcesses())
 
 

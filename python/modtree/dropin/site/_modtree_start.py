@@ -17,16 +17,49 @@ def leave_path() -> None:
     sys.modules.pop(__name__, None)
 
 
-def is_meant() -> bool:
-    """Is this process to have the drop-in? Another Python that happens to be started is not."""
-    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    return os.environ.get("MODTREE_DROPIN") == f"{sys.prefix}:{version}"
+def start_if_meant() -> bool:
+    """Starts the drop-in in a process that is to have it; any other says why it has none, once it
+    asks for torch. Another Python that happens to be started is one of these.
+    """
+    why_not = _why_not()
+    if why_not is None:
+        start()
+    else:
+        sys.meta_path.insert(0, _BeforeTorch(lambda: _say(why_not), _leave_missing))
+    return why_not is None
+
+
+def _why_not():
+    """Why this process is not to have the drop-in, as one line; None where it is to have it."""
+    meant = os.environ.get("MODTREE_DROPIN")
+    if meant is None:
+        return (
+            "this process has torch's own Module, because MODTREE_DROPIN is not in its "
+            "environment: have its launcher pass on MODTREE_DROPIN and PYTHONPATH"
+        )
+    prefix, _, version = meant.rpartition(":")
+    own = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    is_same = sys.prefix == prefix or os.path.realpath(sys.prefix) == os.path.realpath(prefix)
+    if version == own and is_same:
+        return None
+    return (
+        f"{sys.executable} runs on torch's own Module, because modtree was started for the Python "
+        f"{version} of {prefix}: start this one with {sys.executable} -m modtree run"
+    )
 
 
 def start() -> None:
     """Has modtree.dropin imported when torch is, and a report printed at the end if wanted."""
+    if "torch.nn.modules.module" in sys.modules:
+        _say(
+            "torch was imported before the program began, by a .pth file or a sitecustomize of "
+            f"{sys.prefix}, so the program has torch's own Module: keep torch out of that file"
+        )
+        return
     report = os.environ.get("MODTREE_DROPIN_REPORT")
-    sys.meta_path.insert(0, _BeforeTorch(report is not None))
+    sys.meta_path.insert(
+        0, _BeforeTorch(_import_dropin if report is None else _import_with_report, _missing_error)
+    )
     if report is not None:
         import atexit
 
@@ -38,14 +71,24 @@ def start() -> None:
         atexit.register(_end_report)
 
 
-class _BeforeTorch:
-    """Imports modtree.dropin once torch is asked for and there. Finds what the others find."""
+def _say(line: str) -> None:
+    if sys.stderr is not None:
+        print(f"modtree run: {line}", file=sys.stderr)
 
-    def __init__(self, wants_report):
-        self._wants_report = wants_report
-        self._asking = (
-            set()
-        )  # the threads in which modtree.dropin is imported, which asks for torch
+
+class _BeforeTorch:
+    """Does something once torch is asked for. Finds what the other importers find.
+
+    Args:
+        found: Called when there is a torch, for the first time.
+        missing: Called at each import of a torch that is not there. Returns the error, or None for
+            python's own.
+    """
+
+    def __init__(self, found, missing):
+        self._found = found
+        self._missing = missing
+        self._asking = set()  # the threads in which this asks for torch
 
     def find_spec(self, name, path=None, target=None):
         thread = _thread.get_ident()
@@ -55,19 +98,17 @@ class _BeforeTorch:
         try:
             spec = self._ask_others(name, path, target)
             if spec is not None:
-                _import_dropin()
-                self._leave()
+                self._found()
+                if self in sys.meta_path:
+                    sys.meta_path.remove(self)
+            elif sys._getframe(2).f_code.co_name == "_find_and_load_unlocked":
+                # of importlib: an import, and not find_spec(), whose answer is None
+                error = self._missing()
+                if error is not None:
+                    raise error
             return spec
         finally:
             self._asking.discard(thread)
-
-    def _leave(self):
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)
-        if self._wants_report:
-            from modtree.dropin import _report
-
-            _report.start_report()
 
     def _ask_others(self, name, path, target):
         for finder in list(sys.meta_path):
@@ -76,6 +117,33 @@ class _BeforeTorch:
                 if spec is not None:
                     return spec
         return None
+
+
+def _leave_missing() -> None:
+    """Leaves the error to python."""
+
+
+def _missing_error() -> ModuleNotFoundError:
+    """Python's error, with a note that says what to do."""
+    python = sys.executable
+    active = os.environ.get("VIRTUAL_ENV") or os.environ.get("CONDA_PREFIX")
+    note = f"modtree run: torch is not installed for {python}: {python} -m pip install torch"
+    if active and os.path.realpath(active) != os.path.realpath(sys.prefix):
+        there = os.path.join(active, "Scripts" if os.name == "nt" else "bin", "python")
+        note += f", or install modtree in the active environment: {there} -m modtree run"
+    error = ModuleNotFoundError("No module named 'torch'", name="torch")
+    if sys.version_info >= (3, 11):
+        error.add_note(note)
+    else:
+        error.msg += f"; {note}"
+    return error
+
+
+def _import_with_report() -> None:
+    _import_dropin()
+    from modtree.dropin import _report
+
+    _report.start_report()
 
 
 def _import_dropin() -> None:

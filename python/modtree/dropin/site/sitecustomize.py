@@ -11,8 +11,7 @@ import sys
 import _modtree_start
 
 _modtree_start.leave_path()
-if _modtree_start.is_meant():
-    _modtree_start.start()
+_modtree_start.start_if_meant()
 sys.modules.pop(__name__, None)
 
 import sitecustomize  # noqa: E402, F401
