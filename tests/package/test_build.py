@@ -75,6 +75,55 @@ def test_a_new_isolated_environment_changes_no_command_and_no_header(tmp_path):
     assert [line for line in first if str(tmp_path / "env") in line or str(CMAKE) in line] == []
 
 
+#: Stands in for a compiler: g++ of another time, as far as CMake can see.
+OLD = """\
+#!/bin/sh
+for word; do
+  case $word in
+    -std=*17 | -std=*1z) echo "unrecognized command-line option '$word'" >&2; exit 1 ;;
+  esac
+done
+exec {compiler} {options} "$@"
+"""
+
+GET_ONE = (
+    "install g++ 9, clang 10, Visual Studio 2019 or a later one, or name it in the variable CXX."
+)
+
+
+def said_without(compiler: object, build: Path) -> str:
+    """What CMake says with a compiler that cannot build modtree, without its line breaks."""
+    done = subprocess.run(
+        [str(CMAKE), "-S", str(ROOT), "-B", str(build), "-G", "Ninja"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "CXX": str(compiler)},
+    )
+    assert done.returncode != 0
+    (said,) = re.findall(r"CMake Error at .* \(message\):(.*?)Call Stack", done.stderr, re.DOTALL)
+    return " ".join(said.split())
+
+
+@pytest.mark.skipif(NINJA is None or os.name == "nt", reason="needs ninja and a shell")
+def test_without_a_compiler_one_sentence_says_what_to_do(tmp_path):
+    for compiler in (tmp_path / "nothing", shutil.which("false")):
+        assert said_without(compiler, tmp_path / "build") == (
+            f"modtree needs a C++17 compiler, and {compiler}, which CXX names, compiles no program:"
+            f" {GET_ONE}"
+        )
+
+
+@pytest.mark.skipif(NINJA is None or shutil.which("g++") is None, reason="needs ninja and g++")
+@pytest.mark.parametrize("options", ["", "-U__GNUC__ -D__GNUC__=4"], ids=["C++14", "version 4"])
+def test_with_an_old_compiler_one_sentence_says_what_to_do(tmp_path, options):
+    compiler = tmp_path / "old"
+    compiler.write_text(OLD.format(compiler=shutil.which("g++"), options=options))
+    compiler.chmod(0o755)
+    said = said_without(compiler, tmp_path / "build")
+    assert said.startswith(f"modtree needs a C++17 compiler, and {compiler} (GNU ")
+    assert said.endswith(f" is too old for it: {GET_ONE}")
+
+
 def copy_headers(tmp_path: Path) -> None:
     script = tmp_path / "copy.cmake"
     script.write_text(
