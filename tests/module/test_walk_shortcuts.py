@@ -578,3 +578,48 @@ def test_the_name_of_a_sibling_that_got_children_reaches_their_overrides(impl, n
         if number == 4:
             break
     assert prefixes == ["2.below"]
+
+
+# -- modules that other lists hold -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_modules_that_a_list_holds_come_once_and_in_order(impl, seed):
+    """Some are held, some are in two places, and some get children while they are walked."""
+
+    def build(source):
+        made = [impl.nn.Module() for _ in range(60)]
+        for number, module in enumerate(made[1:], 1):
+            setattr(made[source.randrange(number)], f"m{number}", module)
+            if source.random() < 0.3:
+                other = source.randrange(number)
+                setattr(made[other], f"again{number}", module)
+            if source.random() < 0.5:
+                module.w = param(impl)
+        return made
+
+    made = build(random.Random(seed))
+    root, free = made[0], build(random.Random(seed))[0]
+    expected = [n for n, _ in free.named_modules()]
+    assert [n for n, _ in root.named_modules()] == expected
+    assert len(list(root.modules())) == len(expected) == len(set(map(id, root.modules())))
+    assert [n for n, _ in root.named_parameters()] == [n for n, _ in free.named_parameters()]
+
+    source, numbers, grown = random.Random(seed), [], 0
+    kept = made[1 :: 1 + seed % 3]
+    del made
+    for module in root.modules():
+        numbers.append(len(list(module.children())))
+        if source.random() < 0.1:
+            module.late, grown = impl.nn.Module(), grown + 1
+            module.late_again = kept[source.randrange(len(kept))]
+    assert len(numbers) == len(expected) + grown
+    assert len(list(root.modules())) == len(numbers)
+
+
+def test_a_held_module_in_many_places_of_one_parent_comes_once(impl):
+    shared = impl.nn.Module()
+    m = impl.nn.ModuleList([shared] * 5000)
+    m.append(impl.nn.Module())
+    assert [n for n, _ in m.named_modules()] == ["", "0", "5000"]
+    assert len(list(m.modules())) == 3

@@ -178,13 +178,24 @@ int PreorderWalk::next_plain() {
   }
   Py_ssize_t position;
   PyObject *key, *child, *far;
-  while (!stack_.back().children.peek(&position, &key, &child, kAhead, &far)) {
-    if (!leave_plain()) {
+  bool only_here;  // nothing but its parent holds it, so it was not met before
+  while (true) {
+    while (!stack_.back().children.peek(&position, &key, &child, kAhead, &far)) {
+      if (!leave_plain()) {
+        return 0;
+      }
+    }
+    if (!is_plain(child)) {
       return 0;
     }
-  }
-  if (!is_sole_reference(child) || !is_plain(child)) {
-    return 0;
+    only_here = is_sole_reference(child);
+    if (only_here || seen_.visit(child, true, true, false) != 0) {
+      break;
+    }
+    stack_.back().children.pass(position);
+    if (signals_.is_due()) {
+      return 0;
+    }
   }
   RegistryItems &children = stack_.back().children;
   children.pass(position);
@@ -194,12 +205,12 @@ int PreorderWalk::next_plain() {
   if (ahead_ != Slot::modules && seen_.size() > kSmallTree) {
     look_ahead(children, Py_TYPE(child));
   }
-  if (!named_ && ahead_ == Slot::modules) {
+  if (only_here && !named_ && ahead_ == Slot::modules) {
     const Py_ssize_t siblings = children.ready_entries();
     seen_.make_room(static_cast<std::size_t>(siblings) + 1);
     signals_.spend(static_cast<long>(siblings));  // which next_sibling() does not count
     is_sibling_ = true;
-  } else {
+  } else if (only_here) {
     seen_.add_new(child);
   }
   replace(entered_.module, child);

@@ -51,9 +51,9 @@ public:
   // of modules).
   int next(Visit *visit);
 
-  // next() for the most common case: a module that only its parent holds, and that overrides
-  // nothing. 1: entered_module() and entered_name() have it; 0: not so, or signals are due, and
-  // next() goes on from there; -1 on error. May be tried first at any time.
+  // next() for the most common case: a module that overrides nothing. 1: entered_module() and
+  // entered_name() have it; 0: not so, or signals are due, and next() goes on from there; -1 on
+  // error. May be tried first at any time.
   int next_plain();
 
   // The next module for the most common case of a walk without names: after a plain module without
