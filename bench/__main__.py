@@ -16,7 +16,7 @@ import pickle  # noqa: E402
 from collections.abc import Iterable  # noqa: E402
 from pathlib import Path  # noqa: E402
 
-from . import bench_tree, growth, micro, plot, tree_calls, tree_edits, trees  # noqa: E402
+from . import bench_tree, growth, micro, plot, tree_calls, tree_edits, tree_held, trees  # noqa: E402
 from .common import (  # noqa: E402
     OURS,
     OURS_TORCH,
@@ -33,7 +33,7 @@ from .common import (  # noqa: E402
 from .processes import Measured, measure_in_processes  # noqa: E402
 
 _BASES = ("call",)  # rows that budgets of others name
-PARTS = ("module", "experts", "resnet50", "calls", "chain900", "editing", "growth")
+PARTS = ("module", "experts", "held", "resnet50", "calls", "chain900", "editing", "growth")
 LIBRARIES = (OURS, OURS_TORCH, TORCH)
 
 
@@ -118,6 +118,10 @@ def _measure(options: argparse.Namespace) -> Measured:
     builders = {
         "module": (micro.rows, "A single module"),
         "experts": (bench_tree.expert_rows, "The expert tree: 15,862 modules, 47,092 parameters"),
+        "held": (
+            tree_held.held_rows,
+            "Trees whose leaves and modules other lists hold, and a net of 990 parameters",
+        ),
         "resnet50": (
             bench_tree.resnet_rows,
             "The shape of ResNet-50: 151 modules, 320 tensors; 20 calls in a row",
