@@ -6,6 +6,7 @@ A walk that carries the machine's state does not enter a prefix that cannot matc
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
@@ -64,10 +65,9 @@ class _Node:
         return node
 
 
-#: What a machine knows of a state: whether the path so far matches, whether no longer path can,
-#: whether it may be in this state at any depth, the states behind names, and that behind all other
-#: names. A state is its index among these rows.
-State: TypeAlias = tuple[bool, bool, bool, dict[str, int], int]
+#: What a machine knows of a state: whether the path so far matches, whether no longer path can, the
+#: states behind names, and that behind all other names. A state is its index among these rows.
+State: TypeAlias = tuple[bool, bool, dict[str, int], int]
 
 DEAD = -1  # nothing at and below a path can match
 _ASK = -2  # the state behind a name must be computed
@@ -108,7 +108,7 @@ class Machine:
             position: Its place among its siblings.
             count: Their number.
         """
-        known, others = self.states[state][3:]
+        known, others = self.states[state][2:]
         if name in known:
             return known[name]
         if others != _ASK:
@@ -153,18 +153,17 @@ class Machine:
         if not needed <= roles or "exclude" in ends:  # and so is all that is below
             return DEAD
         edges = [part for node in nodes for part in node.edges]
-        loops = any(node.loops for node in nodes)
         is_end = not any(node.loops or node.edges for node in nodes if node.role == "include")
         must_ask = any(part.kind in ("glob", "index") for part in edges)
         index = self._indices[nodes] = len(self.states)
         self._nodes.append(nodes)
         known: dict[str, int] = {}
-        self.states.append((needed <= ends, is_end, loops, known, _ASK))
+        self.states.append((needed <= ends, is_end, known, _ASK))
         if not must_ask:
             names = [part.value for part in edges if part.kind == "name"]
             known.update((name, self._state(_next(nodes, name, ()))) for name in names)
             others = self._state(_next(nodes, None, ()))
-            self.states[index] = (needed <= ends, is_end, loops, known, others)
+            self.states[index] = (needed <= ends, is_end, known, others)
         return index
 
 
@@ -343,17 +342,11 @@ def _part(text: str, pattern: str) -> Iterator[Part]:
 
 
 def _regex(glob: str) -> re.Pattern[str]:
-    special = dict(_chars(glob))
-    found, i = "", 0
-    while i < len(glob):
-        char = special.get(i)
-        if char is None:  # a backslash, and what it protects
-            found += re.escape(glob[i + 1 : i + 2])
-            i += 2
-            continue
-        found += {"*": ".*", "?": "."}.get(char, re.escape(char))
-        i += 1
-    return re.compile(found, re.DOTALL)
+    """The expression of ``fnmatch``, in which a ``*`` does not try all splits."""
+    text = ""
+    for escaped, char in re.findall(r"\\(.)|(.)", glob, re.DOTALL):
+        text += char if char in ("*", "?") else re.sub(r"([*?[])", r"[\1]", escaped or char)
+    return re.compile(fnmatch.translate(text))
 
 
 # -- paths without a tree --------------------------------------------------------------------------

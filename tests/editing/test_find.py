@@ -87,6 +87,14 @@ def test_a_tree_with_a_cycle_is_searched_to_its_end(impl):
     assert mt.find(model, "*.back.*.back").paths == ["0.back.0.back"]
 
 
+def test_a_module_is_entered_once_however_many_paths_lead_to_it(impl):
+    model = impl.nn.Sequential(impl.nn.Module())
+    for _ in range(40):
+        model = impl.nn.Sequential(model, model)
+    assert mt.find(model, ".".join("*" * 30)).paths == [".".join("0" * 30)]
+    assert len(mt.find(model, "**.0.**.0")) == 40 and len(repr(mt.find(model, "**"))) > 100
+
+
 def test_names_that_hold_none_are_no_modules(impl):
     model = impl.nn.Module()
     model.gone = impl.nn.Module()
@@ -279,12 +287,12 @@ def test_keys_that_are_no_names_are_refused(impl):
     [
         ([], 0, None, None),
         ([(1, 2)], 0, None, None),
-        ([(True, False, False, {"0": 7}, -1)], 0, None, None),
-        ([(True, False, False, {"0": "x"}, -1)], 0, None, None),
-        ([(True, False, False, {}, -2)], 0, None, None),
-        ([(True, False, False, {}, -2)], 0, lambda *args: "x", None),
-        ([(True, False, True, {}, 0)], 10**12, None, None),
-        ([(True, False, True, {}, 0)], 0, None, ("_buffers", 3)),
+        ([(True, False, {"0": 7}, -1)], 0, None, None),
+        ([(True, False, {"0": "x"}, -1)], 0, None, None),
+        ([(True, False, {}, -2)], 0, None, None),
+        ([(True, False, {}, -2)], 0, lambda *args: "x", None),
+        ([(True, False, {}, 0)], 10**12, None, None),
+        ([(True, False, {}, 0)], 0, None, ("_buffers", 3)),
         ((1,), 0, None, None),
     ],
 )
@@ -295,7 +303,7 @@ def test_the_native_walk_refuses_what_is_not_a_machine(states, start, ask, table
 
 def test_a_registry_that_is_emptied_while_it_is_read(impl):
     model = impl.nn.Sequential(impl.nn.Module(), impl.nn.Module())
-    states = [(True, False, False, {}, -2)]
+    states = [(True, False, {}, -2)]
 
     def ask(*args):
         states.clear()

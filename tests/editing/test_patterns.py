@@ -76,6 +76,13 @@ def test_a_backslash_takes_its_meaning_from_a_character():
     assert matches(Machine(r"\*x*"), "*xy") and not matches(Machine(r"\*x*"), "yxy")
 
 
+def test_a_glob_of_many_stars_does_not_try_all_splits():
+    machine = Machine("*a" * 25 + "b")
+    assert not matches(machine, "a" * 60) and matches(machine, "a" * 60 + "b")
+    assert matches(Machine(r"\[x\]\?y*\*"), "[x]?yz*")
+    assert matches(Machine("*!*"), "a!b") and not matches(Machine(r"\[!a\]*"), "b")
+
+
 @pytest.mark.parametrize(
     "pattern", ["a..b", ".a", "a.", "{a", "a}", "a[x]", "a[1", "a[1:2:0]", "a[1]b", "{a,b}{,"]
 )

@@ -51,7 +51,7 @@ private:
 
 // A row of Machine.states.
 struct State {
-  bool accepts, is_end, loops;
+  bool accepts, is_end;
   py::object known;  // a dict of names and indices of states, to which Python code may add
   Py_ssize_t fallback;
   Met met;
@@ -106,17 +106,17 @@ private:
       const auto next = static_cast<Py_ssize_t>(states_.size());
       PyObject *row =
           next < PyList_GET_SIZE(rows_.ptr()) ? PyList_GET_ITEM(rows_.ptr(), next) : nullptr;
-      if (!row || !PyTuple_Check(row) || PyTuple_GET_SIZE(row) != 5 ||
-          !PyDict_Check(PyTuple_GET_ITEM(row, 3)) || !PyLong_Check(PyTuple_GET_ITEM(row, 4))) {
+      if (!row || !PyTuple_Check(row) || PyTuple_GET_SIZE(row) != 4 ||
+          !PyDict_Check(PyTuple_GET_ITEM(row, 2)) || !PyLong_Check(PyTuple_GET_ITEM(row, 3))) {
         refuse();
       }
       const auto flag = [&](int i) { return PyTuple_GET_ITEM(row, i) == Py_True; };
-      const Py_ssize_t fallback = PyLong_AsSsize_t(PyTuple_GET_ITEM(row, 4));
+      const Py_ssize_t fallback = PyLong_AsSsize_t(PyTuple_GET_ITEM(row, 3));
       if (fallback == -1 && PyErr_Occurred()) {
         fail();
       }
-      states_.push_back({flag(0), flag(1), flag(2),
-                         py::reinterpret_borrow<py::object>(PyTuple_GET_ITEM(row, 3)), fallback,
+      states_.push_back({flag(0), flag(1),
+                         py::reinterpret_borrow<py::object>(PyTuple_GET_ITEM(row, 2)), fallback,
                          Met()});
     }
     if (index < 0) {
@@ -214,7 +214,7 @@ private:
 
   void enter(py::handle module, py::handle name, Py_ssize_t index, bool only_here) {
     State &state = state_at(index);
-    if (state.loops && !state.met.is_new(module, only_here)) {
+    if (!state.met.is_new(module, only_here)) {
       return;
     }
     if (!finds_modules_ && !state.is_end) {
