@@ -274,7 +274,51 @@ def test_a_pickle_made_in_the_block_is_not_observed(kind):
     net = lib.nn.Sequential(lib.nn.Linear(2, 2), lib.nn.ReLU())
     before, x = pickle.dumps(net), lib.ones(1, 2)
     with mt.capture(net, "**", inputs=True) as acts, mt.intervene(net, {"1": None}):
-        twin = pickle.loads(pickle.dumps(net))
+        data = pickle.dumps(net)
+        assert b"editing" not in data and (kind == "modtree" or data == before)
+        twin = pickle.loads(data)
+        assert hooks_of(twin) == [] and "forward" not in vars(twin[1])
         assert (twin(x) >= 0).all()
-    assert len(acts) == 0 and hooks_of(twin) == []
-    assert pickle.dumps(net) == before
+    assert len(acts) == 0 and pickle.dumps(net) == before
+
+
+def test_what_is_on_a_module_goes_with_its_last_block(impl):
+    model, x = stacked(impl, 1), inputs(impl)
+    outer, inner = mt.capture(model, "head"), mt.intervene(model, {"head": None})
+    outer.__enter__()
+    inner.__enter__()
+    outer.__exit__(None, None, None)
+    twin = copy.deepcopy(model)
+    assert array(twin(x)).shape == (5, 2) and array(model(x)).shape == (5, 3)
+    inner.__exit__(None, None, None)
+    assert not {"forward", "__reduce_ex__"} & {*vars(model.head)}
+
+
+class KeepsAll:
+    """Of a class that copies its attributes itself."""
+
+    def __deepcopy__(self, memo):
+        twin = type(self).__new__(type(self))
+        twin.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return twin
+
+
+def test_a_class_that_copies_its_attributes_itself(impl):
+    class Twice(KeepsAll, impl.nn.Module):
+        def forward(self, x):
+            return x * 2
+
+    model, x = impl.nn.Sequential(Twice()), inputs(impl)
+    with mt.capture(model, "0") as acts, mt.intervene(model, {"0": None}):
+        twin = copy.deepcopy(model)
+        assert (array(twin(x)) == array(x) * 2).all() and len(acts) == 0
+    assert (array(twin(x)) == array(x) * 2).all()
+
+
+def test_a_shallow_copy_shares_the_hooks_of_the_block(impl):
+    model, x = stacked(impl, 1), inputs(impl)
+    with mt.capture(model, "head") as acts:
+        twin = copy.copy(model.head)
+        twin(x)
+    assert len(acts) == 1 and "__reduce_ex__" not in vars(twin)
+    assert hooks_of(twin) == [] and twin._forward_hooks is model.head._forward_hooks

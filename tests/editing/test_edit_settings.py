@@ -93,11 +93,32 @@ def test_a_frozen_mode_survives_train_and_eval_of_the_model(impl):
     assert all(modes(model)) and "train" not in vars(model.layers[0].up)
 
 
-def test_a_frozen_model_pickles():
-    net = mt.nn.Sequential(mt.nn.Linear(2, 2), mt.nn.BatchNorm1d(2))
-    mt.find(net, mt.nn.BatchNorm1d).train(False, frozen=True)
-    twin = pickle.loads(pickle.dumps(net))
-    assert modes(twin.train()) == [True, True, False] and twin[1].train() is twin[1]
+@pytest.mark.parametrize("kind", ["modtree", pytest.param("torch", marks=needs_torch)])
+def test_pickles_of_a_frozen_model_have_the_modes_alone(kind):
+    nn = (mt if kind == "modtree" else pytest.importorskip("torch")).nn
+    net = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    before = pickle.dumps(net)
+    net[1].eval()
+    by_hand = pickle.dumps(net)
+    net.train()
+    with mt.find(net, nn.BatchNorm1d).train(False, frozen=True):
+        data = pickle.dumps(net)
+        assert b"editing" not in data and (kind == "modtree" or data == by_hand)
+        twin = pickle.loads(data)
+        assert modes(twin) == [True, True, False] and all(modes(twin.train()))
+        assert not any(name in vars(twin[1]) for name in ("train", "__reduce_ex__"))
+    assert pickle.dumps(net) == before
+
+
+def test_a_frozen_copy_thaws(impl):
+    model = stacked(impl, 2)
+    mt.find(model, "layers.0").train(False, frozen=True)
+    twin = copy.deepcopy(model)
+    receipt = mt.find(twin, "layers.0").train()
+    assert all(modes(twin)) and not any(modes(twin.eval()))
+    assert not any(modes(model.train().layers[0]))
+    receipt.undo()
+    assert not any(modes(twin.train().layers[0]))
 
 
 def test_apply_to_and_init_are_for_the_selected_ones(impl):

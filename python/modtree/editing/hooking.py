@@ -1,60 +1,152 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Hooks that are on modules for the time of a ``with`` block, and nested values of tensors."""
+"""What is on modules for a while (hooks, another ``forward``, a frozen mode), and nested values."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from types import CodeType, MethodType
 from typing import Any
 
 from modtree.core.families import family_of
+from modtree.core.undo import plain_methods
 from modtree.editing.walking import describe, is_scripted
 
-__all__ = ["Hook", "attach", "map_tensors", "refuse_scripted", "run_eagerly"]
+__all__ = [
+    "attach",
+    "freeze",
+    "is_frozen",
+    "map_tensors",
+    "refuse_scripted",
+    "run_eagerly",
+    "stand_in",
+    "thaw",
+]
 
-_TABLES = (
-    "_forward_hooks",
-    "_forward_hooks_with_kwargs",
-    "_forward_pre_hooks",
-    "_forward_pre_hooks_with_kwargs",
-)
-
-
-def _drop_copied(module: Any, *rest: Any) -> None:
-    """What a hook is in a copy of its module: it takes itself out at the first call."""
-    for name in ("_forward_hooks", "_forward_pre_hooks"):
-        for key, hook in tuple(getattr(module, name).items()):
-            if hook is _drop_copied:
-                for table in _TABLES:
-                    getattr(module, table).pop(key, None)
+_TABLES = ("_forward_hooks", "_forward_pre_hooks")
+_REDUCE = "__reduce_ex__"
+_ABSENT: Any = object()
 
 
-def _copied_hook() -> Callable[..., None]:
-    return _drop_copied
+# -- copies and pickles without it -----------------------------------------------------------------
 
 
-class Hook:
-    """A function as a hook, which neither copies nor pickles of the module run."""
+def _reduce(module: Any, protocol: Any) -> Any:
+    """The ``__reduce_ex__`` of a module on which something is: copies and pickles are made without
+    it. A deep copy stays frozen.
+    """
+    caller = sys._getframe(1).f_code
+    made = type(module).__reduce_ex__(module, protocol)
+    return tuple(_cleaned(part, caller) for part in made) if isinstance(made, tuple) else made
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+
+def _cleaned(part: Any, caller: CodeType) -> Any:
+    if isinstance(part, tuple):
+        return tuple(_cleaned(inner, caller) for inner in part)
+    if not isinstance(part, dict) or not _is(part.get(_REDUCE), _reduce):
+        return part
+    state = copy.copy(part)
+    if isinstance(state.get("forward"), _Instead):
+        before = state.pop("forward").before
+        if before is not _ABSENT:
+            state["forward"] = before
+    for name in _TABLES if caller is not copy.copy.__code__ else ():  # which shares the tables
+        ours = [key for key, hook in state.get(name, {}).items() if isinstance(hook, _Hook)]
+        for table in (name, f"{name}_with_kwargs"):
+            if ours and table in state:
+                state[table] = copy.copy(state[table])
+                for key in ours:
+                    state[table].pop(key, None)
+    if not _is(state.get("train"), _stay):
+        del state[_REDUCE]
+    elif caller is not copy.deepcopy.__code__:
+        del state[_REDUCE], state["train"]
+    return state
+
+
+def _is(method: Any, function: Callable[..., Any]) -> bool:
+    return getattr(method, "__func__", None) is function
+
+
+def _set(module: Any, name: str, value: Any) -> None:
+    """Sets or, without a value, deletes an attribute past what the module's class does there."""
+    methods = plain_methods(module)
+    if value is not _ABSENT:
+        methods.__setattr__(module, name, value)
+    elif name in methods.__getattribute__(module, "__dict__"):
+        methods.__delattr__(module, name)
+
+
+def _own(module: Any, name: str) -> Any:
+    return plain_methods(module).__getattribute__(module, "__dict__").get(name, _ABSENT)
+
+
+def _mark(module: Any) -> None:
+    """Has copies and pickles of a module made without what is on it."""
+    if not _is(getattr(module, _REDUCE), _reduce):
+        _set(module, _REDUCE, MethodType(_reduce, module))
+
+
+def _unmark(module: Any) -> None:
+    """Takes the mark off, if nothing is left on the module."""
+    hooks = [hook for name in _TABLES for hook in getattr(module, name).values()]
+    if (
+        not any(isinstance(hook, _Hook) for hook in hooks)
+        and not isinstance(module.forward, _Instead)
+        and not is_frozen(module)
+        and _is(getattr(module, _REDUCE), _reduce)
+    ):
+        _set(module, _REDUCE, _ABSENT)
+
+
+# -- what is on modules ----------------------------------------------------------------------------
+
+
+def _stay(module: Any, mode: bool = True) -> Any:
+    """What ``train`` of a frozen module is: the mode stays."""
+    return module
+
+
+def is_frozen(module: Any) -> bool:
+    """True if later calls of ``train`` leave the mode of a module."""
+    return _is(module.train, _stay)
+
+
+def freeze(module: Any) -> Any:
+    """Lets later calls of ``train`` leave the mode of a module. Returns what thaws it."""
+    before = _own(module, "train")
+    _set(module, "train", MethodType(_stay, module))
+    _mark(module)
+    return before
+
+
+def thaw(module: Any, before: Any = _ABSENT) -> None:
+    """Lets later calls of ``train`` change the mode again."""
+    _set(module, "train", before)
+    _unmark(module)
+
+
+class _Hook:
+    """A function as a hook. In a copy that a class makes of its hooks itself, it does nothing."""
+
+    def __init__(self, function: Callable[..., Any] | None = None) -> None:
         self._function = function
-        self.is_open = True
 
     def __call__(self, *args: Any) -> Any:
-        return self._function(*args) if self.is_open else None
+        function = self._function
+        return None if function is None else function(*args)
 
     def close(self) -> None:
         """For calls in other threads that have read the table of hooks already."""
-        self.is_open = False
-
-    def __deepcopy__(self, memo: Any) -> Any:
-        return _drop_copied
+        self._function = None
 
     def __reduce__(self) -> Any:
-        return _copied_hook, ()
+        return _Hook, ()
 
 
 def attach(
@@ -68,10 +160,36 @@ def attach(
         function: Called with module, args and kwargs, and, unless it is ``before``, the output.
         before: Whether it is called before ``forward``.
     """
-    hook = Hook(function)
+    hook = _Hook(function)
     register = module.register_forward_pre_hook if before else module.register_forward_hook
+    stack.callback(_unmark, module)
     stack.callback(register(hook, with_kwargs=True).remove)
     stack.callback(hook.close)
+    _mark(module)
+
+
+class _Instead:
+    """What is called in place of ``forward``."""
+
+    def __init__(self, module: Any, before: Any, function: Callable[..., Any]) -> None:
+        self.module, self.before, self.function = module, before, function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    def __reduce__(self) -> Any:  # of a class that copies its attributes itself
+        if self.before is _ABSENT:
+            return getattr, (self.module, "forward")
+        return functools.partial, (self.before,)
+
+
+def stand_in(stack: ExitStack, module: Any, function: Callable[..., Any]) -> None:
+    """Has a module call a function in place of its ``forward`` until the stack is left."""
+    before = _own(module, "forward")
+    stack.callback(_unmark, module)
+    stack.callback(_set, module, "forward", before)
+    _set(module, "forward", _Instead(module, before, function))
+    _mark(module)
 
 
 def refuse_scripted(path: str, module: Any) -> None:
@@ -83,13 +201,41 @@ def refuse_scripted(path: str, module: Any) -> None:
         )
 
 
+class _Eager:
+    """That no compiled code runs, as long as a block is open; blocks need not nest."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._number = 0
+        self._stance = ExitStack()
+
+    def enter(self, set_stance: Any) -> None:
+        with self._lock:
+            if not self._number:
+                self._stance.enter_context(set_stance("force_eager"))
+            self._number += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._number -= 1
+            if not self._number:
+                self._stance.close()
+
+
+_eager = _Eager()
+
+
 def run_eagerly(stack: ExitStack) -> None:
     """Lets code that torch.compile made wait until the stack is left: it was compiled without the
     hooks, and does not look for new ones.
     """
     compiler = sys.modules.get("torch.compiler")
     if compiler is not None and "torch._dynamo" in sys.modules and hasattr(compiler, "set_stance"):
-        stack.enter_context(compiler.set_stance("force_eager"))
+        _eager.enter(compiler.set_stance)
+        stack.callback(_eager.leave)
+
+
+# -- nested values ---------------------------------------------------------------------------------
 
 
 def map_tensors(

@@ -3,47 +3,14 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from types import MethodType
 from typing import Any
 
-from modtree.core.undo import plain_methods
-from modtree.editing.hooking import attach, refuse_scripted, run_eagerly
+from modtree.editing.hooking import attach, refuse_scripted, run_eagerly, stand_in
 from modtree.editing.selections import selected
 
 __all__ = ["Intervention", "intervene"]
-
-_ABSENT: Any = object()
-
-
-def _own_forward(module: Any) -> Any:
-    return MethodType(type(module).forward, module)
-
-
-class _Instead:
-    """What is called in place of ``forward``. Copies of the module get its own back."""
-
-    def __init__(self, module: Any, before: Any, function: Callable[..., Any]) -> None:
-        self._module, self._before, self._function = module, before, function
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._function(*args, **kwargs)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        if self._before is not _ABSENT:
-            return copy.deepcopy(self._before, memo)
-        return _own_forward(copy.deepcopy(self._module, memo))
-
-    def __reduce__(self) -> Any:
-        if self._before is not _ABSENT:
-            return _same, (self._before,)
-        return _own_forward, (self._module,)
-
-
-def _same(value: Any) -> Any:
-    return value
 
 
 class Intervention:
@@ -74,7 +41,7 @@ class Intervention:
                 if callable(change):
                     attach(stack, module, change)
                 else:
-                    _stand_in(stack, module, _skipped(path) if change is None else _given(change))
+                    stand_in(stack, module, _skipped(path) if change is None else _given(change))
             self._hooks = stack.pop_all()
         self._is_open = True
         return self
@@ -99,22 +66,6 @@ def _skipped(path: str) -> Callable[..., Any]:
 
 def _given(value: Any) -> Callable[..., Any]:
     return lambda *args, **kwargs: value
-
-
-def _stand_in(stack: ExitStack, module: Any, function: Callable[..., Any]) -> None:
-    """Has a module call a function in place of its ``forward`` until the stack is left."""
-    methods = plain_methods(module)
-    attributes = methods.__getattribute__(module, "__dict__")
-    before = attributes.get("forward", _ABSENT)
-
-    def restore() -> None:
-        if before is _ABSENT:
-            methods.__delattr__(module, "forward")
-        else:
-            methods.__setattr__(module, "forward", before)
-
-    methods.__setattr__(module, "forward", _Instead(module, before, function))
-    stack.callback(restore)
 
 
 def intervene(model: Any, changes: Mapping[Any, Any]) -> Intervention:

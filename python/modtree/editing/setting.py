@@ -3,93 +3,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
 
 from modtree.core.families import family_of
-from modtree.core.undo import undone_on_error
+from modtree.editing.hooking import freeze, is_frozen, thaw
 from modtree.editing.receipts import Change, Receipt
 from modtree.editing.walking import describe
 
 __all__ = ["set_requires_grad", "set_training"]
 
 
-class _Flag:
-    """Whether operations on a tensor are recorded."""
+class _Setting:
+    """A value that was set, and the one before.
 
-    def __init__(self, path: str, tensor: Any, family: Any, flag: bool) -> None:
-        self._path, self._tensor, self._family, self._flag = path, tensor, family, flag
-        self._before = bool(family.requires_grad(tensor))
+    Args:
+        exchange: Sets a value, unless it is None, and returns the one before.
+        value: What is set.
+        name: What it is in the error if it was changed since; None if that does not matter.
+    """
+
+    def __init__(self, exchange: Callable[[Any], Any], value: Any, name: str | None = None) -> None:
+        self._exchange, self.value, self._name = exchange, value, name
+        self.before = exchange(None)
 
     @contextmanager
     def kept_on_error(self) -> Iterator[None]:
-        now = bool(self._family.requires_grad(self._tensor))
+        now = self._exchange(None)
         try:
             yield
         except BaseException:
-            self._family.set_requires_grad(self._tensor, now)
+            self._exchange(now)
             raise
 
     def conflict(self) -> str | None:
-        same = bool(self._family.requires_grad(self._tensor)) is self._flag
-        return None if same else f"requires_grad of {describe(self._path)} was changed"
+        is_kept = self._name is None or self._exchange(None) == self.value
+        return None if is_kept else f"{self._name} was changed"
+
+    def redo(self) -> None:
+        self._exchange(self.value)
 
     def undo(self) -> None:
-        self._family.set_requires_grad(self._tensor, self._before)
+        self._exchange(self.before)
+
+
+def _made(kind: str, steps: Sequence[tuple[str, _Setting]]) -> Receipt:
+    """Sets all, or, on an error, none."""
+    with ExitStack() as kept:
+        for _, step in steps:
+            kept.enter_context(step.kept_on_error())
+            step.redo()
+    changes = [Change(kind, path, str(step.before), str(step.value)) for path, step in steps]
+    return Receipt(changes, [step for _, step in steps])
 
 
 def set_requires_grad(leaves: Sequence[tuple[str, Any]], flag: bool) -> Receipt:
     """Switches the gradients of parameters on or off: of all, or, on an error, of none."""
-    steps: list[_Flag] = []
-    changes: list[Change] = []
-    with ExitStack() as kept:
-        for path, tensor in leaves:
-            family = family_of(tensor)
-            if family is None or bool(family.requires_grad(tensor)) is flag:
-                continue
-            step = _Flag(path, tensor, family, flag)
-            kept.enter_context(step.kept_on_error())
-            family.set_requires_grad(tensor, flag)
-            steps.append(step)
-            changes.append(Change("requires_grad_", path, str(not flag), str(flag)))
-    return Receipt(changes, steps)
+
+    def setting(path: str, tensor: Any, family: Any) -> _Setting:
+        def exchange(value: bool | None) -> bool:
+            before = bool(family.requires_grad(tensor))
+            if value is not None and value is not before:
+                family.set_requires_grad(tensor, value)
+            return before
+
+        return _Setting(exchange, flag, f"requires_grad of {describe(path)}")
+
+    found = [(path, tensor, family_of(tensor)) for path, tensor in leaves]
+    steps = [(path, setting(path, tensor, family)) for path, tensor, family in found if family]
+    return _made("requires_grad_", [pair for pair in steps if pair[1].before is not flag])
 
 
-def _stay(module: Any, mode: bool = True) -> Any:
-    """What ``train`` of a module with ``frozen=True`` is: the mode stays."""
-    return module
+class _Mode(NamedTuple):
+    training: bool
+    frozen: bool
 
-
-class _Mode:
-    """The mode of one module."""
-
-    def __init__(self, path: str, module: Any, mode: bool, frozen: bool) -> None:
-        self.path, self._module = path, module
-        self.before, self._mode = module.training, mode
-        self._own = vars(module).get("train") if frozen else None
-        self._frozen = frozen
-
-    def kept_on_error(self) -> AbstractContextManager[None]:
-        return undone_on_error(self._module)
-
-    def set(self) -> None:
-        self._module.training = self._mode
-        if self._frozen:
-            self._module.train = partial(_stay, self._module)
-
-    def conflict(self) -> str | None:
-        return None
-
-    def undo(self) -> None:
-        self._module.training = self.before
-        if not self._frozen:
-            return
-        if self._own is None:
-            vars(self._module).pop("train", None)
-        else:
-            self._module.train = self._own
+    def __str__(self) -> str:
+        return f"{self.training}{', frozen' if self.frozen else ''}"
 
 
 def set_training(members: Sequence[tuple[str, Any]], mode: bool, *, frozen: bool) -> Receipt:
@@ -100,14 +91,23 @@ def set_training(members: Sequence[tuple[str, Any]], mode: bool, *, frozen: bool
         mode: True for training, False for evaluation.
         frozen: Whether later calls of ``train`` and ``eval`` leave it.
     """
-    steps = [
-        _Mode(path, module, mode, frozen)
-        for path, module in members
-        if frozen or module.training is not mode
-    ]
-    with ExitStack() as kept:
-        for step in steps:
-            kept.enter_context(step.kept_on_error())
-            step.set()
-    changes = [Change("train", step.path, str(step.before), str(mode)) for step in steps]
-    return Receipt(changes, steps)
+
+    wanted = _Mode(mode, frozen)
+
+    def setting(module: Any) -> _Setting:
+        own = []  # a ``train`` of the module itself
+
+        def exchange(value: _Mode | None) -> _Mode:
+            before = _Mode(bool(module.training), is_frozen(module))
+            if value is not None:
+                module.training = value.training
+                if value.frozen and not before.frozen:
+                    own.append(freeze(module))
+                elif before.frozen and not value.frozen:
+                    thaw(module, *own[-1:])
+            return before
+
+        return _Setting(exchange, wanted)
+
+    steps = [(path, setting(module)) for path, module in members]
+    return _made("train", [pair for pair in steps if pair[1].before != wanted])
