@@ -52,6 +52,37 @@ def test_insert_into_a_list_renumbers_what_follows(impl):
         mt.edit(model).insert("list.5", impl.nn.Identity())
 
 
+def test_insert_where_none_is_registered(impl):
+    model = flat(impl)
+    model.b = None
+    new, before = impl.nn.Identity(), registries(model)
+    with mt.edit(model).insert("b", new):
+        assert model.b is new and list(model._modules) == ["a", "b", "c", "list"]
+    assert registries(model) == before
+    with mt.edit(model).insert("b", new, before="a"):
+        assert model.b is new and list(model._modules) == ["b", "a", "c", "list"]
+    assert registries(model) == before
+
+
+@pytest.mark.parametrize("change", ["insert", "remove"])
+def test_undo_does_not_leave_a_list_with_a_gap(impl, change):
+    model = impl.nn.Sequential(*(linear(impl) for _ in range(3)))
+    edit, old = mt.edit(model), registries(model)
+    receipt = edit.insert("1", linear(impl)) if change == "insert" else edit.remove("1")
+    model.append(linear(impl))
+    before = registries(model)
+    if change == "insert":
+        with pytest.raises(RuntimeError, match="'4' was added since this change; undo the later"):
+            receipt.undo()
+    else:
+        with pytest.raises(RuntimeError, match="'2' was changed since this change"):
+            receipt.undo()
+    assert registries(model) == before and not receipt.is_undone
+    del model[-1]
+    receipt.undo()
+    assert registries(model) == old
+
+
 def test_a_sequential_with_an_inserted_module_runs(impl):
     model, x = impl.nn.Sequential(linear(impl, 3, 3), linear(impl, 3, 3)), inputs(impl)
     with mt.edit(model).insert("1", linear(impl, 3, 3)):
@@ -72,6 +103,7 @@ def test_insert_refuses_what_does_not_fit(impl):
         ("d", 3, TypeError, "'d': expected a module to put there, got 3"),
         ("a.model", model, ValueError, "'a.model': the module that is put there holds 'a'"),
         ("", impl.nn.Identity(), ValueError, "got '', the model itself"),
+        ("list.-1", impl.nn.Identity(), ValueError, "'list.-1': expected a number up to 3"),
         (3, impl.nn.Identity(), TypeError, "expected a path such as 'layers.3', got 3"),
     ]
     for path, module, error, message in cases:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from modtree.editing.walking import below, joined, registry
 
-__all__ = ["AliasedKeys", "KeyRules", "MovedKeys", "ReplacedKeys", "entries_of", "path_below"]
+__all__ = ["AliasedKeys", "KeyRules", "MovedKeys", "ReplacedKeys", "path_below"]
 
 
 class KeyRules(Protocol):
@@ -26,10 +26,10 @@ def path_below(module: Any, wanted: Any) -> str | None:
     return next((path for path, at in below([("", module)]) if at is wanted), None)
 
 
-def entries_of(module: Any) -> dict[str, Any]:
-    """The keys of the state dict of a module, with the tensors; None for extra state."""
+def _entries(members: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """The keys of the state dict of modules, with the tensors; None for extra state."""
     found: dict[str, Any] = {}
-    for path, at in below([("", module)]):
+    for path, at in members:
         left_out = getattr(at, "_non_persistent_buffers_set", ())
         for name, tensor in registry(at, "_parameters").items():
             if tensor is not None:
@@ -47,20 +47,17 @@ class _Below:
     """The keys behind a path at which one module took the place of another."""
 
     def __init__(self, before: Any, after: Any) -> None:
-        self.inner = path_below(after, before)
-        self.outer = path_below(before, after) if self.inner is None else None
-        self.is_same_set = True
-        self.there: dict[str, str | None] = {}
-        self.back: dict[str, str | None] = {}
-        old, new = entries_of(before), entries_of(after)
+        there, here = list(below([("", before)])), list(below([("", after)]))
+        self.inner = next((path for path, at in here if at is before), None)
+        self.outer = next((path for path, at in there if at is after), None)
+        old, new = _entries(there), _entries(here)
         self.brings_or_takes = {*map(id, old.values())} != {*map(id, new.values())}
-        if self.inner is not None or self.outer is not None:
-            return
+        self.there: dict[str, str | None] = {}
         names = {id(tensor): key for key, tensor in reversed(new.items()) if tensor is not None}
         for key, tensor in old.items():
             kept = key in new and (new[key] is tensor or id(tensor) not in names)
             self.there[key] = key if kept else names.get(id(tensor))
-        self.back = dict.fromkeys(new)
+        self.back: dict[str, str | None] = dict.fromkeys(new)
         self.back.update({to: key for key, to in self.there.items() if to is not None})
 
     def forward(self, key: str) -> str | None:
@@ -92,7 +89,9 @@ class ReplacedKeys:
 
     def add(self, path: str, before: Any, after: Any) -> bool:
         """Notes a replacement; True if a parameter or buffer came or went."""
-        rules = self._below[path] = _Below(before, after)
+        rules = _Below(before, after)
+        if rules.inner is not None or rules.outer is not None or rules.there or rules.back:
+            self._below[path] = rules
         return rules.brings_or_takes
 
     def forward(self, key: str) -> str | None:

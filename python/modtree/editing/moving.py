@@ -88,8 +88,8 @@ def _add_module(parent: Any, parent_path: str, name: str, module: Any, before: s
     _check_kind(parent, module, path)
     if parent is module or path_below(module, parent) is not None:
         raise ValueError(f"{path!r}: the module that is put there holds {describe(parent_path)}")
-    if is_numbered(parent) and name.isdecimal():
-        if int(name) > len(children):
+    if is_numbered(parent) and name.lstrip("-").isdecimal():
+        if not 0 <= int(name) <= len(children):
             raise ValueError(
                 f"{path!r}: expected a number up to {len(children)}, the length of "
                 f"{describe(parent_path)}"
@@ -98,14 +98,16 @@ def _add_module(parent: Any, parent_path: str, name: str, module: Any, before: s
         each.insert(int(name), module)
         renumber(parent, each)
         return
-    _check_name(parent, parent_path, name)
+    if name not in children or children[name] is not None:
+        _check_name(parent, parent_path, name)
     if before is not None and before not in children:
         raise ValueError(f"before: {describe(parent_path)} has no child {before!r}")
     parent.add_module(name, module)
     if before is not None:
-        items = list(registry(parent, "_modules").items())
-        at = [n for n, _ in items].index(before)
-        fill(registry(parent, "_modules"), dict([*items[:at], items[-1], *items[at:-1]]))
+        rest = {n: child for n, child in registry(parent, "_modules").items() if n != name}
+        at = [*rest].index(before)
+        items = [*rest.items()]
+        fill(registry(parent, "_modules"), dict([*items[:at], (name, module), *items[at:]]))
 
 
 def insert(model: Any, path: str, module: Any, *, before: str | None = None) -> Receipt:
@@ -166,7 +168,7 @@ def move(model: Any, path: str, to: str) -> Receipt:
         record.touch(slot.parent, slot.parent_path)
         record.touch(parent, parent_path)
         if slot.table == "_modules":
-            take_out(slot.parent, slot.name)
+            take_out(slot.parent, [slot.name])
             _add_module(parent, parent_path, name, slot.value, None)
         else:
             transient = slot.name in getattr(slot.parent, _TRANSIENT, ())

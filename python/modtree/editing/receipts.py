@@ -158,6 +158,11 @@ class _Table(NamedTuple):
         pairs = {n: (self.before.get(n, _ABSENT), self.after.get(n, _ABSENT)) for n in both}
         return {name: pair for name, pair in pairs.items() if pair[0] is not pair[1]}
 
+    def renumbered(self) -> bool:
+        """True if a list got longer or shorter: others in it would no longer be numbered."""
+        each = [*self.before], [*self.after]
+        return each[0] != each[1] and all(names == [*map(str, range(len(names)))] for names in each)
+
 
 class _Tables:
     """The registries of a module before and after a change."""
@@ -192,6 +197,10 @@ class _Tables:
             for name, (_, after) in table.changed().items():
                 if now.get(name, _ABSENT) is not after:
                     return f"{describe(joined(self.path, name))} was changed"
+            if table.renumbered():
+                for name in now:
+                    if name not in table.after:
+                        return f"{describe(joined(self.path, name))} was added"
         return None
 
     def undo(self) -> None:

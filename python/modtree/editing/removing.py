@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from modtree.editing.receipts import Change, Receipt, Recording, fill, recording
-from modtree.editing.walking import describe, places_of, registry
+from modtree.editing.walking import Place, describe, places_of, registry
 from modtree.editing.wrappers import refuse_graph_target
 
 __all__ = ["is_numbered", "remove", "renumber", "take_out"]
@@ -28,13 +28,14 @@ def renumber(module: Any, children: Sequence[Any]) -> None:
     fill(registry(module, "_modules"), {str(i): child for i, child in enumerate(children)})
 
 
-def take_out(parent: Any, name: str) -> None:
-    """Takes a child out of its parent; what follows it in a list gets a number less."""
+def take_out(parent: Any, names: Collection[str]) -> None:
+    """Takes children out of their parent; what follows them in a list gets smaller numbers."""
     if is_numbered(parent):
         children = registry(parent, "_modules").items()
-        renumber(parent, [child for other, child in children if other != name])
+        renumber(parent, [child for name, child in children if name not in names])
     else:
-        delattr(parent, name)
+        for name in names:
+            delattr(parent, name)
 
 
 def remove(model: Any, members: Sequence[tuple[str, Any]]) -> Receipt:
@@ -51,23 +52,26 @@ def remove(model: Any, members: Sequence[tuple[str, Any]]) -> Receipt:
     if id(model) in paths:
         raise ValueError(f"the model itself ({type(model).__name__}) cannot be removed from itself")
     places = places_of(model, paths)
+    below: dict[int, list[Place]] = {}
+    for key in places.order:
+        for place in places.of[key]:
+            refuse_graph_target(model, place.path)
+            below.setdefault(id(place.parent), []).append(place)
     with recording(model, places.aliases) as record:
-        for key in places.order:
-            for place in places.of[key]:
-                refuse_graph_target(model, place.path)
-                _remove_one(record, place.parent, place.path, key)
+        for each in below.values():
+            _remove(record, each)
         return record.receipt()
 
 
-def _remove_one(record: Recording, parent: Any, path: str, key: int) -> None:
-    record.touch(parent, path.rpartition(".")[0])
-    # Of a list, others may have gone before it.
-    for name, child in registry(parent, "_modules").items():
-        if id(child) == key:
-            take_out(parent, name)
-            if registry(parent, "_modules").get(name) is child:
-                raise TypeError(f"{describe(path)}: {type(parent).__name__} keeps it")
-            record.changes.append(Change("remove", path, child, None))
-            if any(True for _ in child.parameters()):
-                record.moves_parameters.append(path)
-            return
+def _remove(record: Recording, places: Sequence[Place]) -> None:
+    """Takes modules out of their parent."""
+    parent, names = places[0].parent, {place.name: place.path for place in places}
+    record.touch(parent, places[0].path.rpartition(".")[0])
+    children = dict(registry(parent, "_modules"))
+    take_out(parent, names)
+    for name, path in names.items():
+        if registry(parent, "_modules").get(name) is children[name]:
+            raise TypeError(f"{describe(path)}: {type(parent).__name__} keeps it")
+        record.changes.append(Change("remove", path, children[name], None))
+        if any(True for _ in children[name].parameters()):
+            record.moves_parameters.append(path)

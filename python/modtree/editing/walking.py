@@ -148,8 +148,12 @@ def below(
             if id(module) not in seen:
                 seen.add(id(module))
                 yield path, module
-                inner = [(joined(path, name), child) for name, child in _children(module)]
-                waiting += [pair for pair in reversed(inner) if id(pair[1]) not in barred]
+                children = registry(module, "_modules")
+                if children:
+                    inner = [
+                        (joined(path, n), each) for n, each in children.items() if each is not None
+                    ]
+                    waiting += [pair for pair in reversed(inner) if id(pair[1]) not in barred]
 
 
 class Places(NamedTuple):
