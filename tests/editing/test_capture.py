@@ -118,6 +118,21 @@ def test_gradients_of_outputs(impl):
     assert acts["head"] is None
 
 
+def test_gradients_count_and_go_with_their_calls(impl):
+    model, x = stacked(impl, 1), inputs(impl)
+    size = 5 * 2 * 8
+    with mt.capture(model, "head", grads=True, keep="last", max_bytes=3 * size) as acts:
+        for _ in range(9):
+            model(x).sum().backward()
+        assert acts.nbytes == acts.calls("head")[0].nbytes == 2 * size
+        old, _ = model(x), model(x)
+        old.sum().backward()  # of a call that is not kept
+        assert acts.nbytes == size and acts.grads["head"] is None
+    with pytest.raises(RuntimeError, match="160 bytes with grads of 'head', more than max_bytes=1"):
+        with mt.capture(model, "head", grads=True, max_bytes=100):
+            model(x).sum().backward()
+
+
 def test_stop_after_ends_the_forward_and_the_block(impl):
     model, x = stacked(impl), inputs(impl)
     called, after = [], []

@@ -112,6 +112,18 @@ def test_selections_are_of_the_tree_as_it_is(impl):
     assert model.layers[1].act in acts and "layers.1.act" in acts and "head" not in acts
 
 
+def test_a_list_of_a_selection_is_one_search(impl):
+    model, asked = stacked(impl, 2), []
+    found = mt.find(model, "layers.*", where=lambda path, m: asked.append(path) or True)
+    assert list(found) == [(f"layers.{i}", layer) for i, layer in enumerate(model.layers)]
+    assert asked == ["layers.0", "layers.1"]
+    pairs = iter(found)
+    model.layers.append(impl.nn.Module())
+    assert len(found) == 3 and len(list(pairs)) == 3
+    del model.layers[0]
+    assert len(found) == len(tuple(found)) == 2
+
+
 def test_set_operations_keep_the_order_of_the_tree(impl):
     model = stacked(impl, 2)
     ups, first = mt.find(model, "**.up"), mt.find(model, "layers.0.**")

@@ -59,9 +59,12 @@ class Call:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self.nbytes = 0
+        """The bytes of the tensors that are kept."""
         self._kept: dict[str, _Kept] = {}
         self._changed: set[str] = set()
         self._grads: Any = None
+        self._handles: list[Any] = []
 
     @property
     def args(self) -> tuple[Any, ...]:
@@ -83,11 +86,6 @@ class Call:
         """The gradients of what it returned, nested in the same way; None where none came."""
         return map_tensors(self._grads, lambda _: None, _value_of)
 
-    @property
-    def nbytes(self) -> int:
-        """The bytes of the tensors that are kept."""
-        return sum(kept.nbytes for kept in self._kept.values())
-
     def _value(self, what: str) -> Any:
         kept = self._kept.get(what)
         if kept is None:
@@ -99,7 +97,9 @@ class Call:
             )
         return kept.value
 
-    def _settle(self) -> None:
+    def _close(self) -> None:
+        while self._handles:
+            self._handles.pop().remove()
         for what, kept in self._kept.items():
             if kept.is_changed():
                 self._changed.add(what)
@@ -169,7 +169,7 @@ class Capture(Mapping[str, Any]):
         self._open.clear()
         for calls in self._calls.values():
             for call in calls:
-                call._settle()
+                call._close()
         return isinstance(value, _Stop) and value.owner is self
 
     def _is_ours(self) -> bool:
@@ -191,7 +191,7 @@ class Capture(Mapping[str, Any]):
                 waiting = self._open.get(path)
                 call = waiting.pop() if waiting else Call(path)
                 if self._options["grads"]:
-                    call._grads = self._listen(output)
+                    call._grads = self._listen(call, output)
                 if self._options["outputs"]:
                     self._add(call, "outputs", output)
                 elif not call._kept:
@@ -208,7 +208,11 @@ class Capture(Mapping[str, Any]):
         if not call._kept:
             self._note(call)
         call._kept[what] = kept = _Kept(value, self._keep)
-        self._nbytes += kept.nbytes
+        self._count(call, what, kept.nbytes)
+
+    def _count(self, call: Call, what: str, nbytes: int) -> None:
+        call.nbytes += nbytes
+        self._nbytes += nbytes
         limit = self._options["max_bytes"]
         if limit is not None and self._nbytes > limit:
             raise RuntimeError(
@@ -219,7 +223,8 @@ class Capture(Mapping[str, Any]):
     def _note(self, call: Call) -> None:
         calls = self._calls.setdefault(call.path, [])
         if self._options["keep"] == "last" and calls:
-            self._nbytes -= calls.pop().nbytes
+            self._nbytes -= calls[0].nbytes
+            calls.pop()._close()
         calls.append(call)
 
     def _keep(self, tensor: Any) -> Any:
@@ -231,7 +236,7 @@ class Capture(Mapping[str, Any]):
         reduce = self._options["reduce"]
         return tensor if reduce is None else reduce(tensor)
 
-    def _listen(self, output: Any) -> Any:
+    def _listen(self, call: Call, output: Any) -> Any:
         """Hooks on the gradients of what a module returned, and where they are put."""
 
         def place(tensor: Any) -> Any:
@@ -241,9 +246,9 @@ class Capture(Mapping[str, Any]):
 
                 def take(grad: Any) -> None:
                     found.value = self._keep(grad)
-                    self._nbytes += int(getattr(found.value, "nbytes", 0))
+                    self._count(call, "grads", int(getattr(found.value, "nbytes", 0)))
 
-                self._hooks.callback(tensor.register_hook(take).remove)
+                call._handles.append(tensor.register_hook(take))
             return found
 
         return map_tensors(output, place)

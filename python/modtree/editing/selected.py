@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
+from weakref import ref
 
 from modtree.editing.outline import outline
 
@@ -16,10 +17,17 @@ __all__ = ["Pairs", "Selected"]
 Pairs: TypeAlias = list[tuple[str, Any]]
 
 
+class _Taken:
+    """What an iterator that has not started yet gives: ``list()`` asks for the length meanwhile."""
+
+    found: Pairs | None = None
+
+
 class Selected:
     """What modules and tensors that were found have in common. Each use searches again."""
 
     _what: str
+    _taken: Callable[[], _Taken | None] = staticmethod(lambda: None)
 
     def __init__(
         self,
@@ -42,10 +50,21 @@ class Selected:
         return [path for path, _ in self._search()]
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
-        return iter(self._search())
+        taken = _Taken()
+        self._taken = ref(taken)
+        return self._pairs(taken)
+
+    def _pairs(self, taken: _Taken) -> Iterator[tuple[str, Any]]:
+        found = taken.found
+        del taken
+        yield from self._search() if found is None else found
 
     def __len__(self) -> int:
-        return len(self._search())
+        found = self._search()
+        taken = self._taken()
+        if taken is not None:
+            taken.found = found
+        return len(found)
 
     def __contains__(self, item: Any) -> bool:
         """True for a path or an object that is selected."""
