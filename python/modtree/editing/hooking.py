@@ -131,7 +131,16 @@ def thaw(module: Any, before: Any = _ABSENT) -> None:
     _unmark(module)
 
 
-class _Hook:
+class _Unscripted:
+    """Says what is wrong if torch.jit.script asks for what it needs of a function."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("__name__", "__globals__"):
+            name += ": torch.jit.script takes no module on which capture() or intervene() is open"
+        raise AttributeError(name)
+
+
+class _Hook(_Unscripted):
     """A function as a hook. In a copy that a class makes of its hooks itself, it does nothing."""
 
     def __init__(self, function: Callable[..., Any] | None = None) -> None:
@@ -168,7 +177,7 @@ def attach(
     _mark(module)
 
 
-class _Instead:
+class _Instead(_Unscripted):
     """What is called in place of ``forward``."""
 
     def __init__(self, module: Any, before: Any, function: Callable[..., Any]) -> None:

@@ -267,7 +267,7 @@ def _address(tensor: Any) -> Any:
     """Where the values of a tensor are, with its device and shape; None if that cannot be told."""
     shape = _shape(tensor)
     try:
-        address = tensor.data_ptr()
+        address = None if shape is None else tensor.data_ptr()
     except (AttributeError, RuntimeError, NotImplementedError):
         return None
-    return (address, str(tensor.device), tuple(shape)) if address and shape is not None else None
+    return (address, str(tensor.device), tuple(shape or ())) if address else None

@@ -132,6 +132,16 @@ def test_scripted_modules_are_found_and_not_changed():
             pass
 
 
+def test_scripting_in_a_block_is_refused():
+    net = Net()
+    blocks = [mt.capture(net, "body.1"), mt.intervene(net, {"head": None})]
+    for block in blocks:
+        with block, pytest.raises(AttributeError, match="takes no module on which capture.. or in"):
+            torch.jit.script(net)
+    mt.find(net, "head").train(False, frozen=True)
+    assert same(torch.jit.script(net)(X), net(X))
+
+
 def test_a_changed_model_scripts():
     net = Net()
     with mt.find(net, nn.ReLU).replace(nn.Tanh):
@@ -224,6 +234,28 @@ def test_gradients_under_checkpointing():
     assert same(grads[0][1], grads[1][1]) and same(grads[0][2], grads[1][2])
 
 
+def test_graphs_and_files_that_are_made_in_a_block_are_the_models_own(tmp_path):
+    net = Net()
+    traced, y = torch.fx.symbolic_trace(net), net(X)
+    with mt.capture(net, "**", inputs=True), mt.intervene(net, {"head": None}):
+        torch.save(net, tmp_path / "net.pt")
+    with mt.capture(traced, ["", "**"]), mt.intervene(traced, {"head": None}):
+        copies = [copy.deepcopy(traced), pickle.loads(pickle.dumps(traced))]
+        assert b"modtree.editing" not in pickle.dumps(traced)
+    assert b"modtree" not in (tmp_path / "net.pt").read_bytes()
+    copies.append(torch.load(tmp_path / "net.pt", weights_only=False))
+    for each in copies:
+        assert same(each(X), y) and same(each.head(X), net.head(X))
+        assert not any(m._forward_hooks or "__reduce_ex__" in vars(m) for m in each.modules())
+
+
+def test_uninitialized_parameters_are_tied_by_identity_alone():
+    net = nn.Sequential(nn.LazyLinear(3), nn.LazyLinear(3))
+    assert mt.edit(net).tie_report() == []
+    net[1].weight = net[0].weight
+    assert [str(tie) for tie in mt.edit(net).tie_report()] == ["parameter: 0.weight = 1.weight"]
+
+
 def test_pickles_of_a_changed_model_name_nothing_of_modtree():
     net = Net()
     receipt = mt.find(net, nn.ReLU).replace(nn.GELU)
@@ -282,3 +314,36 @@ def test_under_fully_shard(one_process):
     assert len(acts) == 4
     with pytest.warns(UserWarning, match="the model itself is a FSDPModule"):
         mt.find(net, "head").replace(lambda path, m: nn.Linear(4, 2)).undo()
+
+
+@pytest.mark.filterwarnings("ignore:FSDP is switching to use `NO_SHARD`:UserWarning")
+@pytest.mark.parametrize("original", [True, False])
+def test_under_fully_sharded_data_parallel(one_process, original):
+    fsdp = pytest.importorskip("torch.distributed.fsdp")
+    net = Net()
+    expected, x = net(X), X.clone().requires_grad_()
+    wrapped = fsdp.FullyShardedDataParallel(
+        net, device_id=torch.device("cpu"), use_orig_params=original
+    )
+    y = wrapped(X)
+    assert torch.allclose(y, expected)
+    prefix = "_fsdp_wrapped_module."
+    with warnings.catch_warnings():
+        warnings.filterwarnings(
+            "error", message=".*which noted the parameters", category=UserWarning
+        )
+        with mt.find(wrapped, nn.ReLU).replace(nn.Tanh) as receipt:
+            assert [change.path for change in receipt] == [f"{prefix}body.1", f"{prefix}body.3"]
+            assert not same(wrapped(X), y)
+        with mt.find(wrapped, "**.body").train(False, frozen=True):
+            assert not wrapped.train().module.body.training
+        with mt.find(wrapped, "**.head").wrap(nn.Sequential):
+            pass
+    with mt.capture(wrapped, "**.head", inputs=True, grads=True) as acts:
+        wrapped(x).sum().backward()
+    assert same(acts[f"{prefix}head"], y) and same(acts.grads[f"{prefix}head"], torch.ones(2, 2))
+    with mt.intervene(wrapped, {"**.head": lambda m, a, k, output: output * 0}):
+        assert not wrapped(X).any()
+    with pytest.warns(UserWarning, match="the model itself is a FullyShardedDataParallel, which n"):
+        mt.find(wrapped, "**.head").replace(lambda path, m: nn.Linear(4, 2)).undo()
+    assert same(wrapped(X), y)
