@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from modtree.editing.walking import below, joined, registry
+from modtree.editing.walking import TRANSIENT, below, joined, registry
 
 __all__ = ["AliasedKeys", "KeyRules", "MovedKeys", "ReplacedKeys", "path_below"]
 
@@ -30,7 +30,7 @@ def _entries(members: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     """The keys of the state dict of modules, with the tensors; None for extra state."""
     found: dict[str, Any] = {}
     for path, at in members:
-        left_out = getattr(at, "_non_persistent_buffers_set", ())
+        left_out = getattr(at, TRANSIENT, ())
         for name, tensor in registry(at, "_parameters").items():
             if tensor is not None:
                 found[joined(path, name)] = tensor

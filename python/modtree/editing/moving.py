@@ -6,18 +6,25 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from modtree import _C
-from modtree.core.families import family_of
 from modtree.core.foreign import is_module_class
 from modtree.editing.keys import ReplacedKeys, path_below
-from modtree.editing.receipts import TABLES, Change, Receipt, fill, put, recording
+from modtree.editing.receipts import Receipt, fill, put, recording
 from modtree.editing.removing import is_numbered, renumber, take_out
-from modtree.editing.walking import describe, is_module, joined, places_of, registry, submodule
+from modtree.editing.walking import (
+    TABLES,
+    TRANSIENT,
+    describe,
+    is_module,
+    joined,
+    registry,
+    shape_of,
+    submodule,
+)
 from modtree.editing.wrappers import refuse_graph_target
 
 __all__ = ["Tie", "insert", "move", "rename", "share", "tie_report"]
 
 _KINDS = {"_modules": "module", "_parameters": "parameter", "_buffers": "buffer"}
-_TRANSIENT = "_non_persistent_buffers_set"
 
 
 class _Slot(NamedTuple):
@@ -120,14 +127,12 @@ def insert(model: Any, path: str, module: Any, *, before: str | None = None) -> 
         before: The sibling in front of which it is registered; None for the end.
     """
     parent, parent_path, name = _split(model, path)
-    with recording(model, places_of(model).aliases) as record:
+    with recording(model) as record:
         record.touch(parent, parent_path)
         if is_numbered(parent):
             refuse_graph_target(model, path)
         _add_module(parent, parent_path, name, module, before)
-        if any(True for _ in module.parameters()):
-            record.moves_parameters.append(path)
-        record.changes.append(Change("insert", path, None, module))
+        record.note("insert", path, None, module, moves=module)
         return record.receipt()
 
 
@@ -140,15 +145,15 @@ def rename(model: Any, path: str, name: str) -> Receipt:
             f"{path!r} is in a list, whose children are numbered; move() changes their order"
         )
     refuse_graph_target(model, path)
-    with recording(model, places_of(model).aliases) as record:
+    with recording(model) as record:
         record.touch(slot.parent, slot.parent_path)
         table = registry(slot.parent, slot.table)
         fill(table, {name if old == slot.name else old: v for old, v in table.items()})
-        transient: Any = getattr(slot.parent, _TRANSIENT, ())
+        transient: Any = getattr(slot.parent, TRANSIENT, ())
         if slot.table == "_buffers" and slot.name in transient:
             transient.remove(slot.name)
             transient.add(name)
-        record.changes.append(Change("rename", path, slot.value, joined(slot.parent_path, name)))
+        record.note("rename", path, slot.value, joined(slot.parent_path, name))
         return record.receipt()
 
 
@@ -164,21 +169,21 @@ def move(model: Any, path: str, to: str) -> Receipt:
     slot = _slot(model, path)
     parent, parent_path, name = _split(model, to)
     refuse_graph_target(model, path)
-    with recording(model, places_of(model).aliases) as record:
+    with recording(model) as record:
         record.touch(slot.parent, slot.parent_path)
         record.touch(parent, parent_path)
         if slot.table == "_modules":
             take_out(slot.parent, [slot.name])
             _add_module(parent, parent_path, name, slot.value, None)
         else:
-            transient = slot.name in getattr(slot.parent, _TRANSIENT, ())
+            transient = slot.name in getattr(slot.parent, TRANSIENT, ())
             delattr(slot.parent, slot.name)
             _check_name(parent, parent_path, name)
             if slot.table == "_parameters":
                 parent.register_parameter(name, slot.value)
             else:
                 parent.register_buffer(name, slot.value, persistent=not transient)
-        record.changes.append(Change("move", path, slot.value, to))
+        record.note("move", path, slot.value, to)
         return record.receipt()
 
 
@@ -199,7 +204,7 @@ def share(model: Any, path: str, to: str) -> Receipt:
             f"{path!r} is a {_KINDS[slot.table]}, and {to!r} is a {_KINDS[target.table]}"
         )
     keys = ReplacedKeys()
-    with recording(model, places_of(model).aliases) as record:
+    with recording(model) as record:
         record.touch(target.parent, target.parent_path)
         if slot.table == "_modules":
             if path_below(slot.value, target.parent) is not None:
@@ -207,20 +212,12 @@ def share(model: Any, path: str, to: str) -> Receipt:
             put(target.parent, target.name, slot.value, to)
             keys.add(to, target.value, slot.value)
         else:
-            shapes = [_shape(slot.value), _shape(target.value)]
+            shapes = [shape_of(slot.value), shape_of(target.value)]
             if shapes[0] != shapes[1]:
                 raise ValueError(f"{path!r} has the shape {shapes[0]}, and {to!r} {shapes[1]}")
             setattr(target.parent, target.name, slot.value)
-        record.moves_parameters.append(to)
-        record.changes.append(Change("share", to, target.value, slot.value))
+        record.note("share", to, target.value, slot.value, moves=True)
         return record.receipt(keys)
-
-
-def _shape(tensor: Any) -> list[int] | None:
-    family = family_of(tensor)
-    if family is None or family.is_uninitialized(tensor):
-        return None
-    return list(family.shape(tensor))
 
 
 class Tie(NamedTuple):
@@ -265,7 +262,7 @@ def tie_report(model: Any) -> list[Tie]:
 
 def _address(tensor: Any) -> Any:
     """Where the values of a tensor are, with its device and shape; None if that cannot be told."""
-    shape = _shape(tensor)
+    shape = shape_of(tensor)
     try:
         address = None if shape is None else tensor.data_ptr()
     except (AttributeError, RuntimeError, NotImplementedError):

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from modtree.core.families import family_of
-from modtree.editing.walking import registry
+from modtree.editing.walking import registry, shape_of
 
 __all__ = ["outline"]
 
@@ -56,12 +56,10 @@ def outline(model: Any, selected: Iterable[tuple[str, Any]]) -> list[str]:
 
 
 def _text(value: Any) -> str:
-    family = family_of(value)
-    if family is None:
-        return type(value).__name__
-    if family.is_uninitialized(value):
-        return f"{type(value).__name__}, uninitialized"
-    return f"{type(value).__name__}{list(family.shape(value))}"
+    name, shape = type(value).__name__, shape_of(value)
+    if shape is not None:
+        return f"{name}{shape}"
+    return name if family_of(value) is None else f"{name}, uninitialized"
 
 
 def _number(root: _Branch, keys: dict[int, int]) -> None:

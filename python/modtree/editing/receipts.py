@@ -9,13 +9,21 @@ from typing import Any, NamedTuple, Protocol
 
 from modtree.core.undo import undone_on_error
 from modtree.editing.keys import AliasedKeys, KeyRules, MovedKeys
-from modtree.editing.walking import describe, is_scripted, joined, registry
+from modtree.editing.walking import (
+    TABLES,
+    TRANSIENT,
+    Places,
+    describe,
+    is_module,
+    is_scripted,
+    joined,
+    places_of,
+    registry,
+)
 from modtree.editing.wrappers import warn_of_wrappers
 
-__all__ = ["TABLES", "Change", "Receipt", "Recording", "Step", "fill", "put", "recording"]
+__all__ = ["Change", "Receipt", "Recording", "Step", "fill", "put", "recording"]
 
-TABLES = ("_modules", "_parameters", "_buffers")
-_TRANSIENT = "_non_persistent_buffers_set"
 _PLAIN_SETATTR = ("Module.__setattr__", "ModuleBase.__setattr__", "object.__setattr__")
 _MOST_CHANGES = 10
 _ABSENT: Any = object()
@@ -171,7 +179,7 @@ class _Tables:
         self.module = module
         self.path = path
         self._before = self._now()
-        self._transient = set(getattr(module, _TRANSIENT, ()))
+        self._transient = set(getattr(module, TRANSIENT, ()))
         self._tables: list[_Table] = []
 
     def _now(self) -> list[dict[str, Any]]:
@@ -218,8 +226,8 @@ class _Tables:
                 if name in changed or name in rest
             }
             fill(now, {**contents, **rest})
-            if table.name == "_buffers" and isinstance(getattr(self.module, _TRANSIENT), set):
-                left_out = getattr(self.module, _TRANSIENT)
+            if table.name == "_buffers" and isinstance(getattr(self.module, TRANSIENT), set):
+                left_out = getattr(self.module, TRANSIENT)
                 left_out -= {*changed}
                 left_out |= {*changed} & self._transient
 
@@ -248,10 +256,9 @@ class Recording:
     """A change that is being made: whatever it touches is noted first, and put back on an error."""
 
     def __init__(self, model: Any, aliases: Mapping[str, str]) -> None:
-        self.model = model
-        self._aliases = aliases
-        self.changes: list[Change] = []
-        self.moves_parameters: list[str] = []
+        self._model, self._aliases = model, aliases
+        self._changes: list[Change] = []
+        self._moves_parameters: list[str] = []
         self._touched: dict[int, _Tables] = {}
         self._kept = ExitStack()
 
@@ -271,6 +278,12 @@ class Recording:
         self._kept.enter_context(undone_on_error(module))
         self._touched[id(module)] = _Tables(module, path)
 
+    def note(self, kind: str, path: str, before: Any, after: Any, *, moves: Any = False) -> None:
+        """Notes a change; ``moves``: whether parameters came or went, or the module that did."""
+        self._changes.append(Change(kind, path, before, after))
+        if any(True for _ in moves.parameters()) if is_module(moves) else moves:
+            self._moves_parameters.append(path)
+
     def receipt(self, rules: KeyRules | None = None) -> Receipt:
         """What was done, at the end of the change.
 
@@ -286,19 +299,14 @@ class Recording:
             rules = MovedKeys(before, [pair for _, new in slots for pair in new])
         if self._aliases:
             rules = AliasedKeys(rules, self._aliases)
-        warn_of_wrappers(self.model, self.moves_parameters)
-        return Receipt(self.changes, steps, [rules])
+        warn_of_wrappers(self._model, self._moves_parameters)
+        return Receipt(self._changes, steps, [rules])
 
 
 @contextmanager
-def recording(model: Any, aliases: Mapping[str, str]) -> Iterator[Recording]:
-    """A block that changes a tree: all of it, or, if it raises, nothing.
-
-    Args:
-        model: The root.
-        aliases: The further paths of modules that hang at several places.
-    """
-    record = Recording(model, aliases)
+def recording(model: Any, places: Places | None = None) -> Iterator[Recording]:
+    """A block that changes a tree: all of it, or, if it raises, nothing."""
+    record = Recording(model, (places or places_of(model)).aliases)
     with record._kept:
         yield record
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from modtree.editing.receipts import Change, Receipt, Recording, fill, recording
+from modtree.editing.receipts import Receipt, Recording, fill, recording
 from modtree.editing.walking import Place, describe, places_of, registry
 from modtree.editing.wrappers import refuse_graph_target
 
@@ -57,7 +57,7 @@ def remove(model: Any, members: Sequence[tuple[str, Any]]) -> Receipt:
         for place in places.of[key]:
             refuse_graph_target(model, place.path)
             below.setdefault(id(place.parent), []).append(place)
-    with recording(model, places.aliases) as record:
+    with recording(model, places) as record:
         for each in below.values():
             _remove(record, each)
         return record.receipt()
@@ -72,6 +72,4 @@ def _remove(record: Recording, places: Sequence[Place]) -> None:
     for name, path in names.items():
         if registry(parent, "_modules").get(name) is children[name]:
             raise TypeError(f"{describe(path)}: {type(parent).__name__} keeps it")
-        record.changes.append(Change("remove", path, children[name], None))
-        if any(True for _ in children[name].parameters()):
-            record.moves_parameters.append(path)
+        record.note("remove", path, children[name], None, moves=children[name])

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from modtree.core.families import family_of
 from modtree.editing.keys import ReplacedKeys, path_below
-from modtree.editing.receipts import Change, Receipt, put, recording
+from modtree.editing.receipts import Receipt, put, recording
 from modtree.editing.walking import describe, is_module, places_of, registry
 from modtree.editing.wrappers import refuse_compiled
 
@@ -85,7 +85,7 @@ def replace(
     modules = {id(module): module for _, module in members}
     places = places_of(model, modules)
     keys = ReplacedKeys()
-    with recording(model, places.aliases) as record:
+    with recording(model, places) as record:
         for key in places.order:
             path, module = paths[key], modules[key]
             new = make(path, module)
@@ -103,9 +103,8 @@ def replace(
                 refuse_compiled(place.parent, place.name, place.path)
                 record.touch(place.parent, place.path.rpartition(".")[0])
                 put(place.parent, place.name, new, place.path)
-                if keys.add(place.path, module, new):
-                    record.moves_parameters.append(place.path)
-                record.changes.append(Change(kind, place.path, module, new))
+                moves = keys.add(place.path, module, new)
+                record.note(kind, place.path, module, new, moves=moves)
         return record.receipt(keys)
 
 

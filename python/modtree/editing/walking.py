@@ -8,11 +8,14 @@ from typing import Any, NamedTuple
 
 from modtree import _C
 from modtree._patterns import Machine
+from modtree.core.families import family_of
 from modtree.core.foreign import is_module_class
 
 __all__ = [
     "BUFFERS",
     "PARAMETERS",
+    "TABLES",
+    "TRANSIENT",
     "Place",
     "Places",
     "below",
@@ -25,13 +28,17 @@ __all__ = [
     "modules_that_match",
     "places_of",
     "registry",
+    "shape_of",
     "submodule",
 ]
 
 
-#: Registries of parameters and buffers.
+#: Registries.
 PARAMETERS = ("_parameters",)
 BUFFERS = ("_buffers",)
+TABLES = ("_modules", *PARAMETERS, *BUFFERS)
+#: The names of buffers that are not in a state dict.
+TRANSIENT = "_non_persistent_buffers_set"
 
 
 class Place(NamedTuple):
@@ -72,6 +79,12 @@ def registry(module: Any, name: str) -> Mapping[str, Any]:
     if isinstance(found, dict):
         return found
     return dict(found.items()) if found is not None and hasattr(found, "items") else {}
+
+
+def shape_of(tensor: Any) -> list[int] | None:
+    """The shape of a tensor of any library; None if it is uninitialized, or not a tensor."""
+    family = family_of(tensor)
+    return None if family is None or family.is_uninitialized(tensor) else [*family.shape(tensor)]
 
 
 def joined(path: str, name: str) -> str:
