@@ -61,6 +61,21 @@ def test_filters_leave_out_whole_subtrees_and_single_modules(impl):
     assert wide.paths == ["head"]
 
 
+def test_patterns_of_a_generator_are_kept(impl):
+    model = stacked(impl)
+    found = mt.find(
+        model,
+        (one for one in [impl.nn.ModuleList, "head", "layers.*.up"]),
+        within=(pattern for pattern in ["layers", "head"]),
+        exclude=(pattern for pattern in ["layers[1:]"]),
+    )
+    for _ in range(2):
+        assert found.paths == ["layers", "layers.0.up", "head"] and "'layers[1:]'" in repr(found)
+    assert "layers.1.up.weight" not in found.parameters().paths
+    leaves = mt.find_parameters(model, (p for p in ["**.bias"]), within=(p for p in ["head"]))
+    assert leaves.paths == leaves.paths == ["head.bias"]
+
+
 @pytest.mark.parametrize("seed", range(15))
 def test_shared_modules_are_found_once_under_the_first_path_that_matches(impl, seed):
     rng = random.Random(seed)

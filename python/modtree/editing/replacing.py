@@ -61,7 +61,7 @@ def replace(
     make: Maker,
     *,
     like: bool,
-    kind: str = "replace",
+    kind: str,
 ) -> Receipt:
     """Puts ``make(path, module)`` wherever a module hangs. What is below another selected module is
     replaced before that.
@@ -118,7 +118,7 @@ def _check(path: str, new: Any) -> None:
     )
 
 
-def only_child(path: str, module: Any, name: str | None) -> Any:
+def only_child(name: str | None, path: str, module: Any) -> Any:
     """What a wrapper holds.
 
     Raises:

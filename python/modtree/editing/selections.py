@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 from modtree._patterns import Machine, Patterns, texts_of
@@ -148,26 +149,19 @@ class Selection(Selected):
                 ones. ``handle.remove()`` of an old hook does not reach the copy.
         """
         members = self._search()
-        make = replacing.maker_of(what, len(members))
-        return self._noted(replacing.replace(self._model, members, make, like=like))
+        return self._put("replace", replacing.maker_of(what, len(members)), members, like)
+
+    def _put(self, kind: str, make: Any, members: Pairs, like: bool = False) -> Receipt:
+        return self._noted(replacing.replace(self._model, members, make, like=like, kind=kind))
 
     def wrap(self, what: Callable[[Any], Any]) -> Receipt:
         """Puts ``what(module)`` in place of each module: a class, or a function of the module."""
-        members = self._search()
-        return self._noted(
-            replacing.replace(self._model, members, lambda _, m: what(m), like=False, kind="wrap")
-        )
+        return self._put("wrap", lambda _, module: what(module), self._search())
 
     def unwrap(self, name: str | None = None) -> Receipt:
         """Puts the child of each module in its place: the only one, or the one of a name."""
 
-        def inner(path: str, module: Any) -> Any:
-            return replacing.only_child(path, module, name)
-
-        members = self._search()
-        return self._noted(
-            replacing.replace(self._model, members, inner, like=False, kind="unwrap")
-        )
+        return self._put("unwrap", partial(replacing.only_child, name), self._search())
 
     def remove(self) -> Receipt:
         """Takes the modules out of the tree. The rest of a list or Sequential is renumbered."""
@@ -177,7 +171,7 @@ class Selection(Selected):
 
     def requires_grad_(self, requires_grad: bool = True) -> Receipt:
         """Switches the gradients of all :meth:`parameters` on or off."""
-        return self._noted(setting.set_requires_grad(list(self.parameters()), requires_grad))
+        return self._noted(self.parameters().requires_grad_(requires_grad))
 
     def train(self, mode: bool = True, *, frozen: bool = False) -> Receipt:
         """Sets the mode of these modules and of all below them, without modules that ``exclude`` or
@@ -294,31 +288,24 @@ def find(
     """
     check_model(model)
     each = [what] if isinstance(what, (str, type)) else list(what)
+    within, exclude = _kept(within), _kept(exclude)
     classes = tuple(one for one in each if isinstance(one, type))
     patterns = texts_of(one for one in each if not isinstance(one, type))
-    machines = [Machine(patterns, within, exclude)] if patterns else []
-    every = Machine(_EVERY, within, exclude) if classes else None
 
-    def search(filtered: bool = True) -> Pairs:
-        found = [pair for machine in machines for pair in modules_that_match(model, machine)]
-        if every is not None:
-            accepted = {id(module) for _, module in found}
-            found = [
-                pair
-                for pair in modules_that_match(model, every)
-                if isinstance(pair[1], classes) or id(pair[1]) in accepted
-            ]
-        if where is not None and filtered:
-            found = [pair for pair in found if where(*pair)]
-        return found
+    def matching(*filters: Patterns | None) -> Callable[[], Pairs]:
+        named, every = Machine(patterns, *filters), Machine(_EVERY, *filters)
 
-    def why_empty() -> str:
-        unfiltered = search(filtered=False)
-        if unfiltered:
-            return f"{_number(unfiltered, 'module')} found, none of which where= accepts"
-        alone = find(model, each)
-        if (within is not None or exclude is not None) and len(alone):
-            return f"{_number(list(alone), 'module')} found, all left out by within= or exclude="
+        def search() -> Pairs:
+            found = modules_that_match(model, named) if patterns else []
+            if classes:
+                ids = {id(module) for _, module in found}
+                pairs = modules_that_match(model, every)
+                found = [p for p in pairs if isinstance(p[1], classes) or id(p[1]) in ids]
+            return found
+
+        return search
+
+    def reason() -> str:
         reasons = [why_no_match(model, patterns)] if patterns else []
         return "; ".join(reasons + ([why_no_instance(model, classes)] if classes else []))
 
@@ -327,10 +314,49 @@ def find(
         left = {id(module) for _, module in below([("", model)])}
         return left.difference(id(module) for _, module in kept)
 
-    found = Selection(model, search, _text(each, within, exclude, where), why_empty)
+    made = _searches(matching(within, exclude), matching(), where, "module", reason)
+    found = Selection(model, made[0], _text(each, within, exclude, where), made[1])
     if exclude is not None:
         found._barred = barred
     return found
+
+
+def _searches(
+    every: Callable[[], Pairs],
+    unfiltered: Callable[[], Pairs],
+    where: _Where | None,
+    noun: str,
+    reason: Callable[[], str],
+) -> tuple[Callable[[], Pairs], Callable[[], str]]:
+    """A search, and what says why it found nothing.
+
+    Args:
+        every: What matches, before ``where``.
+        unfiltered: What would match without ``within`` and ``exclude``.
+        where: Which of it is wanted.
+        noun: What it is.
+        reason: Says why nothing matches.
+    """
+
+    def search() -> Pairs:
+        return every() if where is None else [pair for pair in every() if where(*pair)]
+
+    def why_empty() -> str:
+        for find_all, rest in (
+            (every, "none of which where= accepts"),
+            (unfiltered, "all left out by within= or exclude="),
+        ):
+            number = len(find_all())
+            if number:
+                return f"{number} {noun}{' was' if number == 1 else 's were'} found, {rest}"
+        return reason()
+
+    return search, why_empty
+
+
+def _kept(patterns: Patterns | None) -> Patterns | None:
+    """Patterns that can be read several times."""
+    return patterns if patterns is None or isinstance(patterns, str) else list(patterns)
 
 
 def find_parameters(
@@ -359,25 +385,17 @@ def find_parameters(
     check_model(model)
     if kind not in _KINDS:
         raise ValueError(f"kind: expected 'parameters', 'buffers' or 'all', got {kind!r}")
-    patterns = texts_of(what)
-    machine = Machine(patterns, within, exclude)
+    patterns, within, exclude = texts_of(what), _kept(within), _kept(exclude)
+    tables = _KINDS[kind]
 
-    def search(filtered: bool = True) -> Pairs:
-        found = leaves_that_match(model, machine, _KINDS[kind])
-        if where is not None and filtered:
-            found = [pair for pair in found if where(*pair)]
-        return found
+    def matching(*filters: Patterns | None) -> Callable[[], Pairs]:
+        return partial(leaves_that_match, model, Machine(patterns, *filters), tables)
 
-    def why_empty() -> str:
-        unfiltered = search(filtered=False)
-        if unfiltered:
-            return f"{_number(unfiltered, 'tensor')} found, none of which where= accepts"
-        alone = leaves_that_match(model, Machine(patterns), _KINDS[kind])
-        if alone:
-            return f"{_number(alone, 'tensor')} found, all left out by within= or exclude="
-        return why_no_match(model, patterns, _KINDS[kind])
+    def reason() -> str:
+        return why_no_match(model, patterns, tables)
 
-    return TensorSelection(model, search, _text(patterns, within, exclude, where), why_empty)
+    made = _searches(matching(within, exclude), matching(), where, "tensor", reason)
+    return TensorSelection(model, made[0], _text(patterns, within, exclude, where), made[1])
 
 
 def param_groups(
@@ -436,10 +454,6 @@ def selected(model: Any, what: Any, **options: Any) -> Selection:
     if what._model is not model:
         raise ValueError("the selection is of another model")
     return what
-
-
-def _number(found: Sequence[Any], what: str) -> str:
-    return f"{len(found)} {what} was" if len(found) == 1 else f"{len(found)} {what}s were"
 
 
 def _text(what: Sequence[str | type], within: Any, exclude: Any, where: Any) -> str:
