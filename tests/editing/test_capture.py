@@ -7,7 +7,8 @@ import copy
 import dataclasses
 import pickle
 import threading
-from collections import namedtuple
+from collections import UserDict, deque, namedtuple
+from types import MappingProxyType
 
 import pytest
 from helpers.edited_models import inputs, stacked
@@ -15,6 +16,7 @@ from helpers.implementations import needs_torch
 from helpers.small_modules import array, linear
 
 import modtree as mt
+from modtree.editing.hooking import map_tensors
 
 
 def hooks_of(model):
@@ -94,6 +96,46 @@ def test_nested_outputs_keep_their_form(impl):
     with mt.capture(model, "0", outputs=True, detach=False) as acts:
         output = model[0](x, scale=2)
     assert acts["0"]["pair"].left is output["pair"].left
+
+
+class Named(namedtuple("Named", "left right")):
+    """Made of one argument."""
+
+    __slots__ = ()
+
+    def __new__(cls, left):
+        return super().__new__(cls, left, [left])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        Named,
+        lambda x: MappingProxyType({"x": x}),
+        lambda x: deque([x], maxlen=3),
+        lambda x: UserDict(x=x),
+        lambda x: Output(x),
+        lambda x: x.max(0),
+    ],
+)
+def test_outputs_of_many_kinds(impl, make):
+    class Made(impl.nn.Module):
+        def forward(self, x):
+            return make(x * 1)
+
+    model, x = impl.nn.Sequential(Made()), inputs(impl).requires_grad_()
+    with mt.capture(model, "0", grads=True, inputs=True) as acts:
+        output = model(x)
+        tensors = []
+        map_tensors(output, tensors.append)
+        sum(tensor.sum() for tensor in tensors if tensor.requires_grad).backward()
+    kind = dict if type(output) is MappingProxyType else type(output)
+    assert type(acts["0"]) is type(acts.grads["0"]) is kind
+    kept = []
+    map_tensors(acts["0"], kept.append)
+    assert len(kept) == len(tensors) and not any(tensor.requires_grad for tensor in kept)
+    map_tensors(acts.grads["0"], lambda tensor: kept.remove(kept[0]))
+    assert len(kept) < len(tensors)
 
 
 def test_reduce_and_to(impl):

@@ -8,7 +8,8 @@ import dataclasses
 import functools
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import ExitStack
 from types import CodeType, MethodType
 from typing import Any
@@ -250,8 +251,8 @@ def run_eagerly(stack: ExitStack) -> None:
 def map_tensors(
     value: Any, function: Callable[[Any], Any], other: Callable[[Any], Any] | None = None
 ) -> Any:
-    """A nested value with its tensors replaced: lists, tuples, mappings and dataclasses are made
-    anew, all else stays.
+    """A nested value with its tensors replaced: lists, deques, tuples, mappings and dataclasses are
+    made anew, all else stays.
 
     Args:
         value: The nested value.
@@ -260,12 +261,19 @@ def map_tensors(
     """
     if family_of(value) is not None:
         return function(value)
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(map_tensors(part, function, other) for part in value))
-    if type(value) in (list, tuple):
-        return type(value)(map_tensors(part, function, other) for part in value)
+    made: Any
+    if isinstance(value, tuple):
+        parts = [map_tensors(part, function, other) for part in value]
+        if hasattr(value, "n_fields"):  # a struct sequence, such as those of torch.return_types
+            return type(value)(parts)
+        return tuple.__new__(type(value), parts)
+    if isinstance(value, (list, deque)):
+        made = copy.copy(value)
+        made.clear()
+        made.extend(map_tensors(part, function, other) for part in value)
+        return made
     if isinstance(value, Mapping):
-        made: Any = copy.copy(value)
+        made = copy.copy(value) if isinstance(value, MutableMapping) else dict(value)
         for key, part in value.items():
             made[key] = map_tensors(part, function, other)
         return made
