@@ -164,7 +164,7 @@ _global_parameter_registration_hooks: OrderedDict[int, Callable[..., Any]]
 def _forget_families() -> None: ...
 def _match_paths(
     root: Any,
-    states: list[tuple[bool, bool, bool, dict[str, int], int]],
+    states: list[tuple[bool, bool, dict[str, int], int]],
     start: int,
     ask: Callable[[int, str, int, int], int],
     tables: tuple[str, ...] | None,

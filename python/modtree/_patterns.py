@@ -227,7 +227,8 @@ def texts_of(patterns: Patterns) -> list[str]:
     Raises:
         TypeError: One is not a str.
     """
-    texts = [patterns] if isinstance(patterns, str) else list(patterns)
+    is_one = isinstance(patterns, str) or not isinstance(patterns, Iterable)
+    texts: list[Any] = [patterns] if is_one else [*patterns]
     for text in texts:
         if not isinstance(text, str):
             raise TypeError(f"expected a pattern such as 'layers.*.mlp', got {text!r}")

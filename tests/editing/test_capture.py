@@ -75,6 +75,8 @@ def test_all_calls_of_a_module_are_kept_or_the_last(impl):
     assert hooks_of(model) == []
     with pytest.raises(ValueError, match="keep: expected 'all' or 'last', got 'first'"):
         mt.capture(model, "0", keep="first")
+    with pytest.raises(ValueError, match="nothing to take: one of inputs="):
+        mt.capture(model, "0", outputs=False)
 
 
 Pair = namedtuple("Pair", "left right")

@@ -194,6 +194,27 @@ def test_an_empty_selection_says_how_far_the_pattern_leads(impl):
     assert "the parameters below them match 'head.**'" in repr(mt.find_parameters(model, "head"))
 
 
+def test_an_empty_combination_says_what_is_empty(impl):
+    model = stacked(impl, 1)
+    head, act, none = (mt.find(model, pattern) for pattern in ("head", "**.act", "haed"))
+    reasons = {
+        head & act: "nothing is in both",
+        head - head: "the second has all of the first",
+        head & none: "did you mean 'head'",
+        none & head: "did you mean 'head'",
+        none | none: "did you mean 'head'",
+        mt.find(model, "").parents(): "nothing holds them",
+        head.children(): "nothing is in them",
+        none.children(): "did you mean 'head'",
+        act.parameters(): "no parameters are in them",
+        none.buffers(): "did you mean 'head'",
+    }
+    for found, reason in reasons.items():
+        assert reason in repr(found)
+        with pytest.raises(LookupError, match=reason):
+            found.one()
+
+
 @needs_torch
 def test_a_class_of_the_other_library_is_named():
     import torch
@@ -270,6 +291,16 @@ def test_a_search_changes_nothing(impl):
 def test_what_is_not_a_model_is_refused(value):
     with pytest.raises(TypeError, match="expected a module of modtree or torch, got"):
         mt.find(value, "**")
+
+
+def test_what_is_not_a_pattern_is_refused(impl):
+    model = stacked(impl, 1)
+    for value in (3, None, model.head, [3], 3.5):
+        with pytest.raises(TypeError, match="expected a pattern such as 'layers.*.mlp', got "):
+            mt.find(model, value)
+    for name in ("within", "exclude"):
+        with pytest.raises(TypeError, match="expected a pattern such as 'layers.*.mlp', got 3"):
+            mt.find(model, "**", **{name: 3})
 
 
 class Name(str):

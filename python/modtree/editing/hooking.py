@@ -42,7 +42,8 @@ def _reduce(module: Any, protocol: Any) -> Any:
     it. A deep copy stays frozen.
     """
     caller = sys._getframe(1).f_code
-    made = type(module).__reduce_ex__(module, protocol)
+    cls: Any = type(module)
+    made = cls.__reduce_ex__(module, protocol)
     return tuple(_cleaned(part, caller) for part in made) if isinstance(made, tuple) else made
 
 

@@ -364,6 +364,8 @@ def capture(
     """
     if keep not in ("all", "last"):
         raise ValueError(f"keep: expected 'all' or 'last', got {keep!r}")
+    if not (inputs or outputs or grads or stop_after is not None):
+        raise ValueError("nothing to take: one of inputs=, outputs= and grads= must be true")
     options = {
         "inputs": inputs,
         "outputs": outputs,

@@ -34,15 +34,19 @@ class Selected:
         model: Any,
         search: Callable[[], Pairs],
         text: str,
-        why_empty: Callable[[], str] | None = None,
+        why_empty: Callable[[], str],
     ) -> None:
         self._model = model
         self._search = search
         self._text = text
-        self._why_empty = why_empty
+        self._explained = why_empty
 
-    def _derived(self, search: Callable[[], Pairs], text: str) -> Self:
-        return type(self)(self._model, search, text)
+    def _derived(self, search: Callable[[], Pairs], text: str, why: Callable[[], str]) -> Self:
+        return type(self)(self._model, search, text, why)
+
+    def _why(self, otherwise: str) -> Callable[[], str]:
+        """What says why something that was made of this is empty, even if this is not."""
+        return lambda: otherwise if len(self) else self._explained()
 
     @property
     def paths(self) -> list[str]:
@@ -98,9 +102,6 @@ class Selected:
             f"{self._text}: expected one {self._what}, got {len(found)}: {paths}{more}"
         )
 
-    def _explained(self) -> str:
-        return self._why_empty() if self._why_empty is not None else "no search is left in it"
-
     def __and__(self, other: Self) -> Self:
         def search() -> Pairs:
             theirs = other._ids()
@@ -136,7 +137,13 @@ class Selected:
             return NotImplemented
         if other._model is not self._model:
             raise ValueError("the two selections are of different models")
-        return self._derived(search, f"({self._text} {sign} {other._text})")
+
+        def why() -> str:
+            if len(self) and (sign != "&" or len(other)):
+                return "nothing is in both" if sign == "&" else "the second has all of the first"
+            return (other if len(self) else self)._explained()
+
+        return self._derived(search, f"({self._text} {sign} {other._text})", why)
 
     def __repr__(self) -> str:
         found = self._search()

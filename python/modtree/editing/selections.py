@@ -61,8 +61,8 @@ class Selection(Selected):
     def _order(self) -> Iterable[int]:
         return [id(module) for _, module in modules_that_match(self._model, Machine(_EVERY))]
 
-    def _derived(self, search: Callable[[], Pairs], text: str) -> Selection:
-        made = type(self)(self._model, search, text)
+    def _derived(self, search: Callable[[], Pairs], text: str, why: Callable[[], str]) -> Selection:
+        made = super()._derived(search, text, why)
         made._note, made._barred = self._note, self._barred
         return made
 
@@ -90,7 +90,7 @@ class Selection(Selected):
                 if any(id(child) in wanted for child in registry(module, "_modules").values())
             ]
 
-        return self._derived(search, f"parents of {self._text}")
+        return self._derived(search, f"parents of {self._text}", self._why("nothing holds them"))
 
     def children(self) -> Selection:
         """The modules directly below these."""
@@ -106,7 +106,7 @@ class Selection(Selected):
             first = {id(child): (path, child) for path, child in reversed(pairs)}
             return sorted(first.values(), key=lambda pair: order[id(pair[1])])
 
-        return self._derived(search, f"children of {self._text}")
+        return self._derived(search, f"children of {self._text}", self._why("nothing is in them"))
 
     def parameters(self) -> TensorSelection:
         """The parameters of these modules and of all below them, without those of modules that
@@ -132,7 +132,7 @@ class Selection(Selected):
             return list(found.values())
 
         text = f"{kind} of {self._text}"
-        return TensorSelection(self._model, search, text, self._explained)
+        return TensorSelection(self._model, search, text, self._why(f"no {kind} are in them"))
 
     # -- changes -----------------------------------------------------------------------------------
 
@@ -287,7 +287,9 @@ def find(
         2: Linear  <--
     """
     check_model(model)
-    each = [what] if isinstance(what, (str, type)) else list(what)
+    each: list[Any] = [what]
+    if isinstance(what, Iterable) and not isinstance(what, (str, type)):
+        each = list(what)
     within, exclude = _kept(within), _kept(exclude)
     classes = tuple(one for one in each if isinstance(one, type))
     patterns = texts_of(one for one in each if not isinstance(one, type))
@@ -356,7 +358,7 @@ def _searches(
 
 def _kept(patterns: Patterns | None) -> Patterns | None:
     """Patterns that can be read several times."""
-    return patterns if patterns is None or isinstance(patterns, str) else list(patterns)
+    return patterns if patterns is None or isinstance(patterns, str) else texts_of(patterns)
 
 
 def find_parameters(
