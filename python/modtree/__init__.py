@@ -57,6 +57,8 @@ __all__ = [
     "set_deterministic_debug_mode", "set_float32_matmul_precision", "set_flush_denormal",
     "set_num_interop_threads", "set_num_threads", "set_printoptions", "set_warn_always",
     "from_torch", "to_torch", "typename", "use_deterministic_algorithms",
+    # going on with training
+    "load_optimizer_state", "optimizer_state",
     # seeing a model
     "check", "compare", "summary", "to_dot", "to_mermaid", "to_svg",
     # changing and observing models
@@ -140,6 +142,8 @@ _imports.answer_lazily(
         "from_torch": "modtree.families.exchange",
         "intervene": "modtree.editing.intervening",
         "load_file": "modtree.checkpoints",
+        "load_optimizer_state": "modtree.core.resuming.optimizers",
+        "optimizer_state": "modtree.core.resuming.optimizers",
         "param_groups": "modtree.editing.selections",
         "save_file": "modtree.checkpoints",
         "summary": "modtree.inspection.functions",

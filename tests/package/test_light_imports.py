@@ -158,6 +158,33 @@ def test_models_of_torch_are_changed_and_observed_without_the_numpy_side():
     assert {f"modtree.{name}" for name in above} & modules == set()
 
 
+@needs_torch
+def test_training_with_torch_is_resumed_without_the_numpy_side():
+    modules = loaded("""
+        import torch
+        import modtree as mt
+
+        def make(*sizes):
+            net = torch.nn.Sequential(*map(torch.nn.Linear, sizes, sizes[1:]))
+            return net, torch.optim.Adam(net.parameters())
+
+        net, optimizer = make(2, 3, 4)
+        net(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+        state = mt.optimizer_state(optimizer, net)
+        net, optimizer = make(2, 3, 5)
+        report = mt.load_optimizer_state(optimizer, state, model=net, partial=True)
+        assert report.loaded == ["0.weight", "0.bias"] and len(report.skipped) == 2
+        try:
+            mt.load_optimizer_state(optimizer, state, model=net, rename={"": "net."})
+        except ValueError as error:
+            assert "rename={'net.': ''}" in str(error)
+    """)
+    assert of_numpy_side(modules) == set() and "modtree.families.numpy" not in modules
+    above = ("dropin", "files", "inspection", "editing", "cli")
+    assert {f"modtree.{name}" for name in above} & modules == set()
+
+
 @pytest.mark.parametrize(
     "name",
     """_batching _ops.attention _ops.ctc _ops.einsum _ops.linalg_functions.factors _ops.scan
