@@ -513,3 +513,100 @@ def test_a_deep_rename_is_found(ours):
     parent.weight, parent.bias = (ours.nn.Parameter(ours.lib.ones(n)) for n in (2, 3))
     state = {key.replace(".new.", ".encoder."): v for key, v in model.state_dict().items()}
     assert f"'{deep}.encoder' is '{deep}.new' now" in explanation(model, state)
+
+
+# -- what is not a state dict ----------------------------------------------------------------------
+
+
+def small(ours, *names):
+    model = ours.nn.Module()
+    for i, name in enumerate(names or ("weight", "bias")):
+        setattr(model, name, ours.nn.Parameter(ours.lib.ones(2, 2 + i) * i))
+    return model
+
+
+def explanation_of_given(model, given):
+    with pytest.raises(TypeError) as info:
+        model.load_state_dict(given)
+    first, _, added = str(info.value).partition("\n\n")
+    assert first == f"Expected state_dict to be dict-like, got {type(given)}."
+    return added
+
+
+def follow_given(ours, text, model, given):
+    call = text.partition("Try: ")[2].removesuffix(".")
+    library = {"torch": ours.lib, "modtree": ours.lib}
+    assert eval(call, {"model": model, "state_dict": given, **library}) == ([], [])
+
+
+GIVEN = {
+    "a model": lambda model: model,
+    "pairs": lambda model: list(model.state_dict().items()),
+    "a view of pairs": lambda model: model.state_dict().items(),
+    "a view of pairs of a dict": lambda model: dict(model.state_dict()).items(),
+    "a state dict in a list": lambda model: ["epoch", model.state_dict(), {"lr": 1}],
+    "a state dict in a tuple": lambda model: (dict(model.state_dict()), None),
+    "values": lambda model: list(model.state_dict().values()),
+    "a view of values": lambda model: model.state_dict().values(),
+    "parameters": lambda model: list(model.parameters()),
+}
+
+
+@pytest.mark.parametrize("kind", GIVEN)
+def test_what_is_given_in_place_of_a_state_dict(ours, kind):
+    source, model = small(ours), small(ours)
+    for p in source.parameters():
+        p.data.fill_(5)
+    given = GIVEN[kind](source)
+    follow_given(ours, explanation_of_given(model, given), model, given)
+    assert [values(p) for p in model.parameters()] == [values(p) for p in source.parameters()]
+
+
+@pytest.mark.parametrize("kind", GIVEN)
+def test_what_is_given_does_not_fit(ours, kind):
+    text = explanation_of_given(small(ours), GIVEN[kind](small(ours, "weight", "scale", "bias")))
+    assert "Try: " not in text
+    assert bool(text) is (kind == "a model")
+
+
+def test_two_state_dicts_in_a_list_are_not_told_apart(ours):
+    model = small(ours)
+    assert explanation_of_given(model, [model.state_dict(), dict(model.state_dict())]) == ""
+
+
+def test_an_explanation_of_what_is_given_that_fails_adds_nothing(ours):
+    class Odd(str):
+        def __fspath__(self):
+            raise ValueError
+
+    class Path(os.PathLike):
+        def __fspath__(self):
+            raise ValueError
+
+    assert explanation_of_given(small(ours), Path()) == ""
+    assert explanation_of_given(small(ours), "text" * 1000) == ""
+    assert "there is no file" in explanation_of_given(small(ours), "missing.pt")
+    assert "there is no file" in explanation_of_given(small(ours), Odd("missing.pt"))
+
+
+@pytest.mark.parametrize("ending", ["pt", "safetensors"])
+def test_a_path(ours, ending, tmp_path):
+    import modtree
+
+    source, model = small(ours), small(ours)
+    source.weight.data.fill_(5)
+    path = tmp_path / f"model.{ending}"
+    if ending == "safetensors":
+        modtree.save_file(source, path)
+    else:
+        ours.lib.save(source.state_dict(), path)
+    for given in (path, str(path)):
+        text = explanation_of_given(model, given)
+        call = text.partition("Try: ")[2].removesuffix(".")
+        if "safetensors" in call:
+            safetensors = pytest.importorskip("safetensors.torch")
+            assert call == "model.load_state_dict(safetensors.torch.load_file(state_dict))"
+            assert model.load_state_dict(safetensors.load_file(given)) == ([], [])
+        else:
+            follow_given(ours, text, model, given)
+        assert values(model.weight) == values(source.weight)

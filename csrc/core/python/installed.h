@@ -32,6 +32,7 @@ namespace modtree {
   X(call_by_name, function)                                                                        \
   X(dtype_by_name, function)                                                                       \
   X(explain_anomaly, function)                                                                     \
+  X(explain_given, function)                                                                       \
   X(explain_load, function)                                                                        \
   X(find_family, function)                                                                         \
   X(find_operation, function)                                                                      \

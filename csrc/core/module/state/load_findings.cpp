@@ -16,6 +16,19 @@ using Owned = py::object;
 Owned steal(PyObject *object) { return py::reinterpret_steal<Owned>(object); }
 Owned borrow(PyObject *object) { return py::reinterpret_borrow<Owned>(object); }
 
+// What an explanation said. Empty where that cannot be told; null when something worse than an
+// Exception was raised.
+Owned text_or_empty(Owned text) {
+  if (text && PyUnicode_Check(text.ptr())) {
+    return text;
+  }
+  if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) {
+    return Owned();
+  }
+  PyErr_Clear();
+  return steal(PyUnicode_FromString(""));
+}
+
 // `head` and the quoted keys: new reference, null on error.
 PyObject *key_message(const char *head, PyObject *keys) {
   const Owned quoted = steal(PyList_New(0)), comma = steal(PyUnicode_FromString(", "));
@@ -98,17 +111,20 @@ int LoadFindings::raise(PyObject *root, PyObject *state_dict, bool strict) const
 
 Owned LoadFindings::explain(PyObject *root, PyObject *state_dict, bool strict) const {
   const Owned none = steal(PyList_New(0));
-  Owned text = none ? call_installed(installed.explain_load, root, state_dict,
-                                     strict ? missing_ : none, strict ? unexpected_ : none, errors_)
-                    : Owned();
-  if (text && PyUnicode_Check(text.ptr())) {
-    return text;
+  return text_or_empty(none ? call_installed(installed.explain_load, root, state_dict,
+                                             strict ? missing_ : none, strict ? unexpected_ : none,
+                                             errors_)
+                            : Owned());
+}
+
+void refuse_given(PyObject *root, PyObject *given) {
+  // Held: the explanation may run Python.
+  const Owned type = borrow(reinterpret_cast<PyObject *>(Py_TYPE(given)));
+  const Owned text = text_or_empty(call_installed(installed.explain_given, root, given));
+  if (text) {
+    PyErr_Format(PyExc_TypeError, "Expected state_dict to be dict-like, got %R.%U", type.ptr(),
+                 text.ptr());
   }
-  if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) {
-    return Owned();
-  }
-  PyErr_Clear();
-  return steal(PyUnicode_FromString(""));
 }
 
 }  // namespace modtree

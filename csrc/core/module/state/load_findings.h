@@ -29,11 +29,13 @@ public:
   int raise(PyObject *root, PyObject *state_dict, bool strict) const;
 
 private:
-  // What is said below torch's message on the likely cause. Empty where that cannot be told; null
-  // when something worse than an Exception was raised.
+  // What is said below torch's message on the likely cause; null on error.
   py::object explain(PyObject *root, PyObject *state_dict, bool strict) const;
 
   py::object missing_, unexpected_, errors_;
 };
+
+// Raises the TypeError of a load that was given something else than a mapping.
+void refuse_given(PyObject *root, PyObject *given);
 
 }  // namespace modtree

@@ -540,8 +540,7 @@ PyObject *module_load_state_dict(PyObject *self_obj, PyObject *const *args, Py_s
     const int good = is_mapping(state_dict);
     if (good <= 0) {
       if (good == 0) {
-        PyErr_Format(PyExc_TypeError, "Expected state_dict to be dict-like, got %R.",
-                     Py_TYPE(state_dict));
+        refuse_given(self_obj, state_dict);
       }
       return nullptr;
     }

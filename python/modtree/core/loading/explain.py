@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from modtree import _C
-from modtree.core import families
 from modtree.core.loading.causes import likely_causes
+from modtree.core.loading.given import library_of
 from modtree.core.loading.mismatch import Mismatch
 from modtree.core.loading.model_keys import ModelKeys
 from modtree.core.loading.near_keys import near_matches
@@ -127,9 +127,7 @@ def _arrays(module: Any, found: Mismatch, messages: list[str]) -> list[str]:
     if not matches and not (found.unexpected and issubclass(type(given), np.ndarray)):
         return []
     key = matches[0][1] if matches else next(iter(found.missing), "")
-    family = families.family_of(_entry(module, key))
-    library = "torch" if family is not None and family.name == "torch" else "modtree"
-    converted = f"{library}.from_numpy(value)"
+    converted = f"{library_of(_entry(module, key))}.from_numpy(value)"
     if not all(issubclass(type(value), np.ndarray) for value in found.state_dict.values()):
         converted += " if type(value).__module__ == 'numpy' else value"
     return [
