@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from modtree.core.loading.certainty import RENUMBERED
-from modtree.core.loading.key_rules import Found, Rules, find_rules, shown_rules
+from modtree.core.loading.key_rules import Found, find_rules, shown_rules
 from modtree.core.loading.mismatch import Mismatch, Shape, given_shapes, mismatch_of, shape_of
+from modtree.core.loading.norm_forms import norms
 
 __all__ = ["Causes", "doubts_of", "likely_causes"]
 
@@ -79,7 +80,7 @@ def _others(changed: Found) -> list[str]:
     """
     found = changed.rest
     causes = []
-    for find in (_parametrizations, _ties, _layers, _transposed, _sizes):
+    for find in (norms, _ties, _layers, _transposed, _sizes):
         is_sure = changed.is_sure or (find is _transposed and changed.is_named)
         for cause in find(found):
             if changed.rules:
@@ -199,100 +200,6 @@ def _quantized(found: Mismatch) -> Iterator[str]:
                     f"loading, or save it dequantized"
                 )
                 return
-
-
-# -- parametrizations ------------------------------------------------------------------------------
-
-
-def _parametrized(key: str) -> str | None:
-    """The entry whose original a key is, or None."""
-    path, _, name = key.rpartition(".")
-    module, _, parametrized = path.rpartition(".")
-    if name not in ("original", "original0") or not parametrized:
-        return None
-    if module.rpartition(".")[2] != "parametrizations":
-        return None
-    return module[: -len("parametrizations")] + parametrized
-
-
-def _parametrizations(found: Mismatch) -> Iterator[str]:
-    missing, unexpected = set(found.missing), set(found.unexpected)
-    entries = [(key, entry) for key in found.missing if (entry := _parametrized(key)) is not None]
-    for _, entry in entries:
-        if entry in unexpected:
-            yield (
-                f"{entry!r} is parametrized in the model, and was not when it was saved. "
-                "Try: load first and parametrize then"
-            )
-            break
-    entries = [
-        (key, entry) for key in found.unexpected if (entry := _parametrized(key)) is not None
-    ]
-    for _, entry in entries:
-        if entry in missing:
-            how = "parametrize the model in the same way before loading"
-            pairs = [(k, e) for k, e in entries if k.endswith(".original0") and e in missing]
-            norms = {e: _norm_call(found, e, k, f"{k[:-1]}1") for k, e in pairs}
-            if norms and None not in norms.values():
-                how = _weight_norm("nn.utils.parametrizations.weight_norm", norms)
-            yield (
-                f"{entry!r} was parametrized when it was saved, and is not in the model. Try: {how}"
-            )
-            break
-        if f"{entry}_g" in missing and f"{entry}_v" in missing:
-            rules: Rules = {
-                re.compile(r"\bparametrizations\.(\w+)\.original0$"): r"\1_g",
-                re.compile(r"\bparametrizations\.(\w+)\.original1$"): r"\1_v",
-            }
-            yield (
-                f"{entry!r} was saved under parametrizations.weight_norm, the model has the older "
-                f"weight_norm. Try: model.load_state_dict(state_dict, rename={shown_rules(rules)})"
-            )
-            break
-    for key in found.unexpected:
-        if f"{key}_g" in missing and f"{key}_v" in missing:
-            yield (
-                f"{key!r} has weight_norm in the model, and had not when it was saved. Try: load "
-                f"first and call weight_norm then"
-            )
-            break
-    older = [
-        key[:-2]
-        for key in found.unexpected
-        if key.endswith("_g") and key[:-2] in missing and key[:-2] + "_v" in unexpected
-    ]
-    norms = {entry: _norm_call(found, entry, f"{entry}_g", f"{entry}_v") for entry in older}
-    if norms and None not in norms.values():
-        how = _weight_norm("nn.utils.weight_norm", norms)
-        yield f"{older[0]!r} was saved under weight_norm. Try: {how}"
-
-
-def _norm_call(found: Mismatch, entry: str, norm: str, direction: str) -> str | None:
-    """The arguments of weight_norm for an entry that was saved as these two; None where their
-    shapes say that it was something else.
-    """
-    shape = found.own.get(entry)
-    lengths, other = (shape_of(found.state_dict.get(key)) for key in (norm, direction))
-    if shape is None or other != shape or lengths is None or len(lengths) != len(shape):
-        return None
-    kept = [
-        dim
-        for dim, size in enumerate(shape)
-        if lengths == tuple(size if i == dim else 1 for i in range(len(shape)))
-    ]
-    if not kept:
-        return None
-    path, _, name = entry.rpartition(".")
-    module = f"model.get_submodule({path!r})" if path else "model"
-    dim = f", dim={kept[0]}" if kept[0] else ""
-    return f"{module}{'' if name == 'weight' else f', {name!r}'}{dim}"
-
-
-def _weight_norm(function: str, arguments: Mapping[str, str | None]) -> str:
-    """Calls that give modules of these entries their weight norm."""
-    calls = [f"{function}({given})" for given in itertools.islice(arguments.values(), _FEW)]
-    more = f", and so on for {len(arguments)} entries" if len(arguments) > _FEW else ""
-    return f"{'; '.join(calls)}{more}, before loading"
 
 
 # -- what is missing or has another shape ----------------------------------------------------------

@@ -16,6 +16,7 @@ from modtree.core.loading.given import library_of
 from modtree.core.loading.mismatch import Mismatch
 from modtree.core.loading.model_keys import ModelKeys
 from modtree.core.loading.near_keys import near_matches
+from modtree.core.loading.norm_forms import norm_of
 
 __all__ = ["by_module", "explain_load", "wrong_shapes"]
 
@@ -180,14 +181,19 @@ def explain_load(
     if not isinstance(state_dict, dict):
         return ""  # a mapping of somebody's own, whose methods nobody called
     keys = ModelKeys(module)
+    own_shapes = keys.shapes()
+    # The older spectral norm reports an entry that it computes, and some twice.
+    missing = list(dict.fromkeys(key for key in missing if f"{key}_orig" not in own_shapes))
     found = Mismatch(
         missing,
         unexpected,
         shapes,
         state_dict,
-        keys.shapes(),
+        own_shapes,
         keys.tie_finder(state_dict),
         lambda key: keys.none_above(key) is not None,
+        keys.nones.__contains__,
+        lambda entry: norm_of(module, entry),
     )
     causes, doubts = likely_causes(found)
     causes += _older_versions(

@@ -16,9 +16,8 @@ from modtree.core.loading.model_keys import ModelKeys
 
 __all__ = ["explain_given", "library_of"]
 
-_VIEWS = tuple(
-    type(view) for kind in (dict, OrderedDict) for view in (kind().items(), kind().values())
-)
+_EMPTY: tuple[dict[str, Any], ...] = ({}, OrderedDict())
+_VIEWS = tuple(type(view) for empty in _EMPTY for view in (empty.items(), empty.values()))
 _MOST_ITEMS = 100_000
 _LONGEST_SHOWN = 300  # letters of a path
 

@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 
 from modtree.core.loading.certainty import doubt
 from modtree.core.loading.mismatch import Mismatch, given_shapes, renamed, shape_of
+from modtree.core.loading.norm_forms import form_rules
 from modtree.core.loading.numbering import Shift, find_shifts
 
 __all__ = ["Found", "Rules", "find_rules", "likely_rules", "shown_rules"]
@@ -446,8 +447,16 @@ def _of_all(old: str | re.Pattern[str], new: str) -> tuple[re.Pattern[str], str]
     return re.compile(pattern), target + new[at:]
 
 
+# -- forms of norms --------------------------------------------------------------------------------
+
+
+def _forms(found: Mismatch) -> list[_Rule]:
+    """Weight norm or spectral norm, which has other keys as a hook and as a parametrization."""
+    return [_Rule(*rule, is_known=True) for rule in form_rules(found)]
+
+
 _Finder: TypeAlias = "Callable[[Mismatch], list[_Rule]]"
-_FINDERS: tuple[_Finder, ...] = (_prefixes, _shifts, _modules, _entries, _parts)
+_FINDERS: tuple[_Finder, ...] = (_prefixes, _forms, _shifts, _modules, _entries, _parts)
 
 
 # -- for those who ask for prefixes alone ----------------------------------------------------------

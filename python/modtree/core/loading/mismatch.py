@@ -18,7 +18,11 @@ def _no_tie(key: str) -> str | None:
     return None
 
 
-def _none_passed_over(key: str) -> bool:
+def _no_norm(entry: str) -> str | None:
+    return None
+
+
+def _never(key: str) -> bool:
     return False
 
 
@@ -34,6 +38,8 @@ class Mismatch(NamedTuple):
         tie: gives the key of the state dict whose tensor in the model is that of a missing key, or
             None.
         is_passed_over: is a load silent about a key that the model has no entry for?
+        is_none: does the model have None under a key?
+        norm_of: gives the function that gave an entry of the model its norm, or None.
     """
 
     missing: list[str]
@@ -42,7 +48,9 @@ class Mismatch(NamedTuple):
     state_dict: Mapping[str, Any]
     own: Mapping[str, Shape]
     tie: Callable[[str], str | None] = _no_tie
-    is_passed_over: Callable[[str], bool] = _none_passed_over
+    is_passed_over: Callable[[str], bool] = _never
+    is_none: Callable[[str], bool] = _never
+    norm_of: Callable[[str], str | None] = _no_norm
 
     @property
     def is_empty(self) -> bool:
