@@ -76,6 +76,33 @@ class Shared(nn.Module):
         self.head = nn.Linear(2, 2)
 
 
+class Branches(nn.Module):
+    """Numbers in names, with layers of one kind and shape."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(3), nn.LayerNorm(3)
+        self.fc1, self.fc2 = nn.Linear(3, 4), nn.Linear(4, 3)
+        self.layers = nn.ModuleList([nn.Linear(3, 3) for _ in range(2)])
+        self.batch_norm = nn.BatchNorm1d(3)
+
+
+class MultiHead(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList([nn.MultiheadAttention(4, 2) for _ in range(2)])
+        self.head = nn.Linear(4, 3)
+
+
+class Pointwise(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(2, 3, 1)
+        self.second = nn.Conv1d(3, 4, 1, bias=False)
+        self.third = nn.Conv2d(4, 4, 3)
+        self.fc = nn.Linear(4, 2)
+
+
 def conv_bn() -> nn.Module:
     layers: list[nn.Module] = []
     for _ in range(3):
@@ -105,6 +132,9 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "numbers in names": Numbered,
     "entries": Entries,
     "shared": Shared,
+    "branches": Branches,
+    "multi head": MultiHead,
+    "pointwise": Pointwise,
     "two alike": lambda: nn.ModuleDict({"student": Block(), "teacher": Block()}),
     "one layer": lambda: nn.Linear(2, 3),
 }
@@ -208,6 +238,19 @@ def _count_from_one(model: nn.Module, rng: random.Random) -> None:
             row._modules[str(i)] = layer
 
 
+def _none_buffer(model: nn.Module, rng: random.Random) -> None:
+    parts = [part for part in model.modules() if part._buffers]
+    if parts:
+        part = rng.choice(parts)
+        setattr(part, rng.choice(list(part._buffers)), None)
+
+
+def _none_bias(model: nn.Module, rng: random.Random) -> None:
+    parts = [part for part in model.modules() if part._parameters.get("bias") is not None]
+    if parts:
+        rng.choice(parts).bias = None
+
+
 EDITS: dict[str, Edit] = {
     "nothing": lambda model, rng: None,
     "something in front": _row_edit(lambda row, rng: _put(row, nn.Flatten(), 0)),
@@ -236,6 +279,8 @@ EDITS: dict[str, Edit] = {
     "a renamed child": _rename_child,
     "a child that is None": _none_child,
     "numbers from 1": _count_from_one,
+    "a buffer that is None": _none_buffer,
+    "a bias that is None": _none_bias,
 }
 
 
@@ -315,6 +360,53 @@ def _turn(value: Any) -> Any:
     return value.T if value.ndim == 2 else value
 
 
+def _fused(state: State, rng: random.Random) -> State:
+    """As nn.MultiheadAttention has queries, keys and values."""
+    new: State = {}
+    for key, value in state.items():
+        match = re.match(r"(.*\b)(query|q_proj)\.(weight|bias)$", key)
+        if match:
+            names = (
+                ("query", "key", "value") if match[2] == "query" else ("q_proj", "k_proj", "v_proj")
+            )
+            parts = [state[f"{match[1]}{name}.{match[3]}"] for name in names]
+            new[f"{match[1]}in_proj_{match[3]}"] = modtree.cat(parts)
+        elif not re.search(r"\b(key|value|k_proj|v_proj)\.", key):
+            new[key] = value
+    return new
+
+
+def _split(names: tuple[str, str, str], by: str = "in_proj_") -> Harm:
+    def harm(state: State, rng: random.Random) -> State:
+        new: State = {}
+        for key, value in state.items():
+            if by in key and len(value) % 3 == 0:
+                for name, part in zip(names, value.chunk(3), strict=True):
+                    new[key.replace(by, f"{name}.")] = part.clone()
+            else:
+                new[key] = value
+        return new
+
+    return harm
+
+
+def _other_fused(state: State, rng: random.Random) -> State:
+    """As other programs have them, of which nobody knows the order of rows."""
+    return {key.replace("in_proj_", "qkv."): value for key, value in _fused(state, rng).items()}
+
+
+def _pointwise(state: State, rng: random.Random) -> State:
+    """Linear layers as convolutions, and these as linear layers."""
+    new: State = {}
+    for key, value in state.items():
+        if value.ndim == 2 and key.endswith("weight"):
+            value = value.reshape(*value.shape, 1, 1)
+        elif value.ndim > 2 and value.shape[2:].numel() == 1:
+            value = value.reshape(value.shape[:2])
+        new[key] = value
+    return new
+
+
 def _moved_to_end(state: State, rng: random.Random) -> State:
     first = next(iter(state))
     return {key: value for key, value in state.items() if key != first} | {first: state[first]}
@@ -342,6 +434,20 @@ HARMS: dict[str, Harm] = {
         "model": state,
         "ema": {key: value.clone() + 1 for key, value in state.items()},
     },  # fmt: skip
+    "averages": lambda state, rng: {
+        **{f"module.{key}": value for key, value in state.items()},
+        "n_averaged": modtree.ones(1),
+    },
+    "nested averages": lambda state, rng: {"ema": state, "epoch": 3},
+    "underscores": _keys(lambda key: key.replace(".", "_")),
+    "no separators": _keys(lambda key: key.replace(".", "")),
+    "dots before numbers": _keys(lambda key: re.sub(r"(?<=[a-z])(\d+)(?=\.|$)", r".\1", key)),
+    "numbers behind underscores": _keys(lambda key: re.sub(r"\.(\d+)", r"_\1", key)),
+    "fused": _fused,
+    "fused otherwise": _other_fused,
+    "split": _split(("q_proj", "k_proj", "v_proj")),
+    "split otherwise": _split(("to_q", "to_k", "to_v")),
+    "pointwise": _pointwise,
     "half": _values(lambda key, value: value.to(modtree.float64)),
     # Those that they do not.
     "numbers from 1": _shift_numbers(1),

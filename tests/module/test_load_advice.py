@@ -50,6 +50,8 @@ def is_told_apart(name, edit, harms, seed):
     """Can anybody see what has happened? Not where what is left looks like something else."""
     if sum("nested" in harm for harm in harms) > 1 or ("tops" in harms and edit != "nothing"):
         return False
+    if "a teacher" in harms and len(harms) > 1:  # of which the student may be lost
+        return False
     if name == "no biases" and any("transposed" in harm for harm in harms):
         return False
     return is_seen(name, edit, seed)
@@ -91,6 +93,19 @@ MENDED = [
     ("layers of all sizes", "numbers from 1"),
     ("layers of all sizes", "numbers from 5"),
     ("one layer", "transposed"),
+    *itertools.product(
+        ["branches", "transformer", "conv and norm", "entries", "multi head"],
+        ["slashes", "underscores", "no separators", "averages", "nested averages"],
+    ),
+    ("branches", "numbers behind underscores"),
+    ("transformer", "numbers behind underscores"),
+    ("branches", "dots before numbers"),
+    ("branches", "numbers without dots"),
+    ("numbers in names", "dots before numbers"),
+    ("transformer", "numbers without dots"),
+    ("attention", "fused"),
+    ("pointwise", "pointwise"),
+    ("branches", "pointwise"),
 ]  # fmt: skip
 
 

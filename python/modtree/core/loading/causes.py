@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 
 from modtree.core.loading.certainty import RENUMBERED
 from modtree.core.loading.key_rules import Found, find_rules, shown_rules
+from modtree.core.loading.layouts import attention_parts, pointwise
 from modtree.core.loading.mismatch import Mismatch, Shape, given_shapes, mismatch_of, shape_of
 from modtree.core.loading.norm_forms import norms
+from modtree.core.loading.separators import flat_keys, separator_rules
 
 __all__ = ["Causes", "doubts_of", "likely_causes"]
 
@@ -34,6 +36,7 @@ _QUANTIZED = {
     "qzeros": "GPTQ or AWQ",
 }
 _TABLES = ("lm_head.weight", "head.weight", "decoder.weight", "output.weight", "embed_out.weight")
+_AVERAGED = re.compile(r"(?<![a-z])(ema|swa|averaged?|shadow)(?![a-z])", re.IGNORECASE)
 _EMBEDDINGS = re.compile(r"(embed\w*|wte|tok\w*|shared|word_\w+)(\.\w+)*\.weight$")
 
 
@@ -55,6 +58,9 @@ def likely_causes(found: Mismatch) -> Causes:
     if nested is not None:
         return nested
     causes = [*_adapters(found), *_quantized(found)]
+    mark = None if separator_rules(found) else flat_keys(found)
+    if mark is not None:
+        return Causes([*causes, _flat(mark)], [])
     changed = find_rules(found)
     if changed.rules:
         causes.insert(0, _renames(changed))
@@ -80,7 +86,7 @@ def _others(changed: Found) -> list[str]:
     """
     found = changed.rest
     causes = []
-    for find in (norms, _ties, _layers, _transposed, _sizes):
+    for find in (norms, _nones, attention_parts, pointwise, _ties, _layers, _transposed, _sizes):
         is_sure = changed.is_sure or (find is _transposed and changed.is_named)
         for cause in find(found):
             if changed.rules:
@@ -128,24 +134,26 @@ def _nested_state_dict(found: Mismatch) -> Causes | None:
         what = "this is the state of an optimizer"
         return Causes([f"{what}. Try: optimizer.load_state_dict(state_dict)"], [])
     fitting: list[tuple[int, str, Found]] = []
+    averages: set[str] = set()
     for place, inner in itertools.islice(_mappings(found), _MOST_MAPPINGS):
         changed = find_rules(mismatch_of(inner, found))
         gained = len(found.missing) - len(changed.rest.missing)
         if gained > 0:
             fitting.append((gained, place, changed))
+            averages |= {place} if _AVERAGED.search(place) or "n_averaged" in inner else set()
     if not fitting:
         return None
     most = max(gained for gained, _, _ in fitting)
     best = [(place, changed) for gained, place, changed in fitting if gained == most]
     if len(best) > 1:
-        places = " and ".join(place for place, _ in best)
+        places = " and ".join(f"{place}{_average(place in averages)}" for place, _ in best)
         intro = "the mapping holds several state dicts that fit, of which only you know the right"
         return Causes([f"{intro} one: {places}"], [])
     place, changed = best[0]
     mapping = f"state_dict{place}"
     intro = (
-        f"the mapping holds the state dict under {place}, as checkpoints with more than the "
-        f"model's state do"
+        f"the mapping holds the state dict under {place}{_average(place in averages)}, as "
+        f"checkpoints with more than the model's state do"
     )
     doubts = doubts_of(changed)
     if changed.rules:
@@ -155,6 +163,10 @@ def _nested_state_dict(found: Mismatch) -> Causes | None:
     if not changed.is_sure:
         return Causes([intro, *(_without_loads(cause) for cause in _others(changed))], doubts)
     return Causes([f"{intro}. Try: model.load_state_dict({mapping}, partial=True)"], doubts)
+
+
+def _average(is_average: bool) -> str:
+    return " (averages of weights)" if is_average else ""
 
 
 def _mappings(found: Mismatch) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -202,6 +214,14 @@ def _quantized(found: Mismatch) -> Iterator[str]:
                 return
 
 
+def _flat(mark: str) -> str:
+    names = f"{{key.replace('.', {mark!r}): key for key in model.state_dict()}}.get"
+    return (
+        f"the keys of the state dict have {mark!r} where those of the model have '.'. Try: "
+        f"model.load_state_dict(state_dict, rename={names})"
+    )
+
+
 # -- what is missing or has another shape ----------------------------------------------------------
 
 
@@ -235,6 +255,21 @@ def _ties(found: Mismatch) -> Iterator[str]:
                 f"saved, of which files such as those of safetensors keep one; in this model the "
                 f"two are not tied"
             )
+
+
+def _nones(found: Mismatch) -> Iterator[str]:
+    """Entries of the checkpoint that are None in the model."""
+    nones = [key for key in found.unexpected if found.is_none(key)]
+    if not nones:
+        return
+    more = f" and {len(nones) - 1} more are" if len(nones) > 1 else " is"
+    what = (
+        f"{nones[0]!r}{more} None in the model, as with bias=False or track_running_stats=False. "
+        f"Try: build the model so that it has them"
+    )
+    if len(nones) == len(found.unexpected) and not found.missing and not found.shapes:
+        what += ", or load the others with model.load_state_dict(state_dict, strict=False)"
+    yield what
 
 
 def _layers(found: Mismatch) -> Iterator[str]:
@@ -296,7 +331,7 @@ def _transposed(found: Mismatch) -> Iterator[str]:
     else:
         yield (
             f"{what}. Try: own = model.state_dict(); "
-            f"model.load_state_dict({{key: value.T if value.shape != "
+            f"model.load_state_dict({{key: value.T if key in own and value.shape != "
             f"own[key].shape else value for key, value in state_dict.items()}})"
         )
 

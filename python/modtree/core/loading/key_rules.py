@@ -16,6 +16,7 @@ from modtree.core.loading.certainty import doubt
 from modtree.core.loading.mismatch import Mismatch, given_shapes, renamed, shape_of
 from modtree.core.loading.norm_forms import form_rules
 from modtree.core.loading.numbering import Shift, find_shifts
+from modtree.core.loading.separators import separator_rules
 
 __all__ = ["Found", "Rules", "find_rules", "likely_rules", "shown_rules"]
 
@@ -31,6 +32,9 @@ _MOST_SHIFTED = 24  # rules of a call for layers that have other numbers
 
 #: Names that other programs have for the entries of normalizations.
 _SYNONYMS = {"gamma": "weight", "beta": "bias"}
+
+#: What AveragedModel counts in, beside the copy of the model that it calls `module`.
+_AVERAGES = "n_averaged"
 
 _WRAPPERS = {
     "module.": "as DataParallel and DistributedDataParallel save them",
@@ -205,11 +209,18 @@ def _prefixes(found: Mismatch) -> list[_Rule]:
     prefix = _most_common_prefix(found.unexpected, found.missing)
     if prefix is not None:
         saved = f", {_WRAPPERS[prefix]}" if prefix in _WRAPPERS else ""
+        if f"{prefix.removesuffix('module.')}{_AVERAGES}" in found.unexpected:
+            saved = (
+                f", and there is {_AVERAGES!r}, as AveragedModel saves averages of weights; those "
+                f"of the last step are in the state dict of the model itself"
+            )
         return [_Rule(prefix, "", f"the keys of the state dict begin with {prefix!r}{saved}")]
     prefix = _most_common_prefix(found.missing, found.unexpected)
     if prefix is None:
         return []
     reason = f"the keys of the model begin with {prefix!r}, those of the state dict do not"
+    if f"{prefix.removesuffix('module.')}{_AVERAGES}" in found.missing:
+        reason += ": it is an AveragedModel, and its copy gets the weights"
     for old in ("", _all_but_fitting(found)):
         if old is not None and _mends_most(found, {old: prefix}):
             return [_Rule(old, prefix, reason)]
@@ -455,8 +466,20 @@ def _forms(found: Mismatch) -> list[_Rule]:
     return [_Rule(*rule, is_known=True) for rule in form_rules(found)]
 
 
+def _separators(found: Mismatch) -> list[_Rule]:
+    return [_Rule(*rule, is_known=True) for rule in separator_rules(found)]
+
+
 _Finder: TypeAlias = "Callable[[Mismatch], list[_Rule]]"
-_FINDERS: tuple[_Finder, ...] = (_prefixes, _forms, _shifts, _modules, _entries, _parts)
+_FINDERS: tuple[_Finder, ...] = (
+    _prefixes,
+    _forms,
+    _separators,
+    _shifts,
+    _modules,
+    _entries,
+    _parts,
+)
 
 
 # -- for those who ask for prefixes alone ----------------------------------------------------------
