@@ -124,6 +124,17 @@ def test_what_is_none_beside_something_else():
     assert "'bias' is None in the model" in text and "strict=False" not in text
 
 
+def test_none_in_the_checkpoint():
+    source, model = nn.Linear(2, 3, bias=False), nn.Linear(2, 3, bias=False)
+    state = saved(source) | {"bias": None}
+    text = explained(model, state)
+    assert "the state dict has None under 'bias'" in text
+    follow(text, model, state)
+    assert_same(model, source)
+    text = explained(model, state | {"more": modtree.ones(1)})
+    assert "the state dict has None under 'bias'" in text and "Try: " not in text
+
+
 # -- 1x1 convolutions ------------------------------------------------------------------------------
 
 

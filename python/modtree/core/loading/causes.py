@@ -258,7 +258,17 @@ def _ties(found: Mismatch) -> Iterator[str]:
 
 
 def _nones(found: Mismatch) -> Iterator[str]:
-    """Entries of the checkpoint that are None in the model."""
+    """Entries that are None in the model, or in the checkpoint."""
+    is_alone = not found.missing and not found.shapes
+    empty = [key for key in found.unexpected if found.state_dict.get(key, 0) is None]
+    if empty:
+        call = (
+            ". Try: model.load_state_dict({key: value for key, value in state_dict.items() if "
+            "value is not None})"
+        )
+        is_all = is_alone and len(empty) == len(found.unexpected)
+        yield f"the state dict has None under {empty[0]!r}{call if is_all else ''}"
+        return
     nones = [key for key in found.unexpected if found.is_none(key)]
     if not nones:
         return
@@ -267,7 +277,7 @@ def _nones(found: Mismatch) -> Iterator[str]:
         f"{nones[0]!r}{more} None in the model, as with bias=False or track_running_stats=False. "
         f"Try: build the model so that it has them"
     )
-    if len(nones) == len(found.unexpected) and not found.missing and not found.shapes:
+    if is_alone and len(nones) == len(found.unexpected):
         what += ", or load the others with model.load_state_dict(state_dict, strict=False)"
     yield what
 

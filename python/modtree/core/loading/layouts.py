@@ -61,7 +61,7 @@ def _is_pointwise(saved: Shape, own: Shape) -> bool:
 
 def _are_in_their_places(found: Mismatch, changed: list[str]) -> bool:
     """Does no changed entry have the shape of another entry that has changed?"""
-    if any(shape_of(found.state_dict[key]) is None for key in found.own):
+    if any(shape_of(value) is None for value in found.state_dict.values()):
         return False  # a value that the call could not ask for its shape
     own = [found.shapes[key][1] for key in changed]
     return not any(found.shapes[key][0] in own for key in changed)

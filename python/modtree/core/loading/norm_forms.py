@@ -92,11 +92,11 @@ def _keys(form: str | None, entry: str) -> list[str]:
     return [begin + end.replace(r"\1", name) for end in _ENDS[form]]
 
 
-def _entries_by_form(keys: Mapping[str, Any]) -> dict[str | None, list[str]]:
+def _entries_by_form(keys: Mapping[str, Any]) -> dict[str | None, dict[str, None]]:
     """The entries of which keys have the parts, by form; under None those with another
     parametrization.
     """
-    found: dict[str | None, list[str]] = {}
+    found: dict[str | None, dict[str, None]] = {}
     for key in keys:
         entry = _entry_of(key) if type(key) is str else None
         if entry is None:
@@ -104,7 +104,7 @@ def _entries_by_form(keys: Mapping[str, Any]) -> dict[str | None, list[str]]:
         forms = (form for form in _ENDS if all(k in keys for k in _keys(form, entry)))
         form = next(forms, None)
         if form is not None or ".original" in key[-10:]:
-            found.setdefault(form, []).append(entry)
+            found.setdefault(form, {})[entry] = None
     return found
 
 
