@@ -46,9 +46,10 @@ def optimizer_state(optimizer: Any, model: Any = None) -> dict[str, Any]:
         ValueError: A parameter of the optimizer is not in the model, or the model is needed.
 
     Example:
-        >>> net = modtree.nn.Linear(2, 1)
-        >>> optimizer = modtree.optim.Adam(net.parameters())
-        >>> modtree.optimizer_state(optimizer, net)["param_groups"][0]["param_names"]
+        >>> import modtree as mt
+        >>> net = mt.nn.Linear(2, 1)
+        >>> optimizer = mt.optim.Adam(net.parameters())
+        >>> mt.optimizer_state(optimizer, net)["param_groups"][0]["param_names"]
         ['weight', 'bias']
     """
     names = names_by_group(optimizer, model)
@@ -102,12 +103,13 @@ def load_optimizer_state(
             which parameter is which. The optimizer is unchanged.
 
     Example:
-        >>> net = modtree.nn.Linear(2, 1)
-        >>> optimizer = modtree.optim.SGD(net.named_parameters(), momentum=0.9)
-        >>> state = modtree.optimizer_state(optimizer)
-        >>> wrapped = modtree.nn.Sequential(net)
-        >>> optimizer = modtree.optim.SGD(wrapped.named_parameters(), momentum=0.9)
-        >>> print(modtree.load_optimizer_state(optimizer, state, rename={"": "0."}))
+        >>> import modtree as mt
+        >>> net = mt.nn.Linear(2, 1)
+        >>> optimizer = mt.optim.SGD(net.named_parameters(), momentum=0.9)
+        >>> state = mt.optimizer_state(optimizer)
+        >>> wrapped = mt.nn.Sequential(net)
+        >>> optimizer = mt.optim.SGD(wrapped.named_parameters(), momentum=0.9)
+        >>> print(mt.load_optimizer_state(optimizer, state, rename={"": "0."}))
         2 of 2 entries fit
     """
     _check_form(state_dict)
