@@ -436,6 +436,14 @@ def test_names_of_the_wrong_type(lib, names):
         mt.load_optimizer_state(optimizer, optimizer.state_dict(), model=model, names=names)
 
 
+def test_places_do_not_fit_and_names_are_pointed_to():
+    model, optimizer = trained(mt)
+    one = mt.optim.Adam([{"params": [p]} for p in model.parameters()])
+    for other in (one, mt.optim.Adam(make(mt, "a").parameters())):
+        with pytest.raises(ValueError, match="modtree.load_optimizer_state.. goes by the names"):
+            other.load_state_dict(optimizer.state_dict())
+
+
 def test_an_optimizer_without_names(lib):
     model, optimizer = trained(lib, named=False)
     with pytest.raises(ValueError, match=r"pass model=, or make the optimizer of model\.named_pa"):
@@ -575,6 +583,18 @@ def test_what_is_no_state_of_an_optimizer(lib, given, error, words):
     model, optimizer = trained(lib)
     with pytest.raises(error, match=re.escape(words)):
         mt.load_optimizer_state(optimizer, given)
+
+
+def test_factors_that_lack_a_dimension(lib):
+    """As transformers' Adafactor has them."""
+    model = lib.nn.ModuleDict({"a": lib.nn.Linear(3, 4, bias=False)})
+    state = adam(lib, model).state_dict()
+    state["state"] = {0: {"step": 3, "exp_avg_sq_row": lib.ones(4), "exp_avg_sq_col": lib.ones(3)}}
+    for size, fits in ((4, True), (3, False)):
+        other = lib.nn.ModuleDict({"a": lib.nn.Linear(7 - size, size, bias=False)})
+        report = mt.load_optimizer_state(adam(lib, other), state, dry_run=True)
+        assert report.is_complete is fits
+    assert "its state has the shape [4] and [3], the parameter [3, 4]" in str(report)
 
 
 def test_lbfgs_has_one_state_for_all(lib):

@@ -38,6 +38,8 @@ required = _Required()
 _global_pre_hooks: OrderedDict[int, Any] = OrderedDict()
 _global_post_hooks: OrderedDict[int, Any] = OrderedDict()
 
+_BY_NAMES = "modtree.load_optimizer_state() goes by the names of parameters"
+
 _HOOK_TABLES = (
     "_optimizer_step_pre_hooks",
     "_optimizer_step_post_hooks",
@@ -230,7 +232,8 @@ class Optimizer:
         return result
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Takes over what :meth:`state_dict` returned, of modtree or of torch.
+        """Takes over what :meth:`state_dict` returned, of modtree or of torch. Parameters are told
+        by their places; :func:`modtree.load_optimizer_state` goes by their names.
 
         Tensors of the state get their parameter's device and, if floating, its dtype; a tensor that
         fits already is used itself. Arrays and tensors of another library are converted.
@@ -249,7 +252,7 @@ class Optimizer:
         if len(groups) != len(saved):
             raise ValueError(
                 f"loaded state dict has a different number of parameter groups ({len(saved)}, "
-                f"the optimizer {len(groups)})"
+                f"the optimizer {len(groups)}). {_BY_NAMES}"
             )
         for i, (group, new) in enumerate(zip(groups, saved, strict=True)):
             if len(group["params"]) != len(new["params"]):
@@ -257,7 +260,7 @@ class Optimizer:
                     "loaded state dict contains a parameter group that doesn't match the size of "
                     "optimizer's group "
                     f"(group {i}: {len(new['params'])} parameters, the optimizer "
-                    f"{len(group['params'])})"
+                    f"{len(group['params'])}). {_BY_NAMES}"
                 )
         owners: dict[Any, tuple[Any, Any]] = {}
         for group, new in zip(groups, saved, strict=True):

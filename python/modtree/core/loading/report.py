@@ -30,7 +30,8 @@ _FEW = 12
 
 @dataclasses.dataclass(frozen=True)
 class LoadReport:
-    """What ``load_state_dict(partial=True)`` did, and ``dry_run=True`` would do.
+    """What ``load_state_dict(partial=True)`` did, and ``dry_run=True`` would do; the same of
+    ``load_optimizer_state``, whose keys are the names of parameters.
 
     Args:
         loaded: the keys that went (or would go) into the model.

@@ -24,6 +24,8 @@ __all__ = [
 _BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
 #: Entries of states that have an element for each of the parameter.
 _ELEMENTWISE = ("exp_avg", "momentum_buffer", "square_avg", "sum", "prev", "ax", "variance")
+#: Those of which two make one, where they lack a dimension each, as in transformers' Adafactor.
+_FACTORS = ("exp_avg_sq_row", "exp_avg_sq_col")
 
 
 class OwnParameter(NamedTuple):
@@ -226,7 +228,11 @@ def _candidates(
     now: without what is one parameter with another now, and without what was one in the file.
     """
     new_name = (lambda key: key) if rename is None else rename_function(rename)
-    buffers = {name for name, _ in model.named_buffers(remove_duplicate=False)} if model else ()
+    buffers = (
+        {name for name, _ in model.named_buffers(remove_duplicate=False)}
+        if model is not None
+        else set()
+    )
     names = {
         key: new_name(key)
         for key, value in saved_model.items()
@@ -260,13 +266,16 @@ def shapes_in(entry: Mapping[str, Any]) -> list[tuple[int, ...]]:
 
 
 def may_be_of(entry: Mapping[str, Any], shape: Shape) -> bool:
-    """May this be the state of a parameter of this shape? Tensors are of its shape, or, as factors
-    are, of size 1 in some dimensions.
+    """May this be the state of a parameter of this shape? Tensors are of its shape, or factors,
+    which lack a dimension or have the size 1 in it.
     """
     shapes = shapes_in(entry)
     if shape is None or shape in shapes or "func_evals" in entry:
         return True
     if not shapes:
         return shape == () or all(shape_of(entry.get(name)) is None for name in _ELEMENTWISE)
+    rows, columns = (shape_of(entry.get(name)) for name in _FACTORS)
+    if rows and columns:
+        return (*rows, columns[-1]) == shape and (*rows[:-1], columns[-1]) == columns
     alike = [found for found in shapes if len(found) == len(shape)]
     return tuple(map(max, *alike, *[(0,) * len(shape)])) == shape if alike else False

@@ -85,7 +85,8 @@ def load_optimizer_state(
         model: The model that the optimizer trains. Not needed where the optimizer was made of
             ``model.named_parameters()``; tied parameters are then known under one name alone.
         names: For a state without names: the state dict of the model that was saved beside it, for
-            an optimizer that got ``model.parameters()``; or a list of the names in their order.
+            an optimizer that got ``model.parameters()``; or a list of the names in their order. The
+            state dict also tells the shapes that parameters had, which states may not tell.
         rename: What became of the names, as in ``load_state_dict``.
         options: The names of options whose values are taken from the saved group of a group's
             parameters, such as ``["lr"]``; "all" for all but those that say how a step is computed
