@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import importlib
 import io
+import random
 import re
 
 import numpy as np
@@ -648,6 +649,61 @@ def test_the_error_names_the_rename_that_mends_it(lib):
     assert mt.load_optimizer_state(fresh, optimizer.state_dict(), rename=rename).is_complete
     with pytest.raises(ValueError, match="To load what fits: partial=True"):
         mt.load_optimizer_state(fresh, adam(lib, make(lib, "x")).state_dict())
+
+
+# -- at random -------------------------------------------------------------------------------------
+
+
+def drawn_optimizer(lib, model, rng, named):
+    """The parameters in one group or two, in the model's order or another."""
+    pairs = list(model.named_parameters())
+    if named:
+        rng.shuffle(pairs)
+        cut = rng.choice([0, len(pairs) // 2])
+        parts = [part for part in (pairs[:cut], pairs[cut:]) if part]
+        return lib.optim.AdamW([{"params": part} for part in parts], amsgrad=True)
+    return lib.optim.AdamW(model.parameters(), amsgrad=True)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_drawn_changes(lib, seed):
+    rng = random.Random(seed)
+    names = rng.sample("abcdefg", 4)
+    model = make(lib, *names)
+    named = rng.random() < 0.5
+    optimizer = drawn_optimizer(lib, model, rng, named)
+    train(lib, model, optimizer)
+
+    kept = rng.sample(names, rng.randint(1, 4))
+    new_names = {name: rng.choice([name, f"new_{name}"]) for name in kept}
+    order = [*new_names.values(), *rng.sample("xyz", rng.randint(0, 2))]
+    rng.shuffle(order)
+    head = rng.choice([2, 5])
+    changed = make(lib, *order, head=head)
+    fresh = drawn_optimizer(lib, changed, rng, rng.random() < 0.5)
+    report = mt.load_optimizer_state(
+        fresh,
+        optimizer.state_dict(),
+        model=changed,
+        names=None if named else model.state_dict(),
+        rename={f"{old}.": f"{new}." for old, new in new_names.items()},
+        partial=True,
+    )
+    old_names = {new: old for old, new in new_names.items()} | (
+        {"head": "head"} if head == 2 else {}
+    )
+    for name, layer in changed.items():
+        for entry in ("weight", "bias"):
+            own = state_of(fresh, getattr(layer, entry))
+            assert (f"{name}.{entry}" in report.loaded) is (name in old_names)
+            if name in old_names:
+                old = getattr(model[old_names[name]], entry)
+                assert_same(own, state_of(optimizer, old))
+            else:
+                assert own == {}
+    missing = {name.partition(".")[0] for name in report.missing_keys}
+    assert missing == set(order) - set(old_names)
+    train(lib, changed, fresh, 1)
 
 
 # -- across libraries ------------------------------------------------------------------------------
