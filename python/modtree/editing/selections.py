@@ -179,7 +179,8 @@ class Selection(Selected):
 
         Args:
             mode: True for training, False for evaluation.
-            frozen: Whether later calls of ``model.train()`` and ``model.eval()`` leave it.
+            frozen: Whether later calls of ``model.train()`` and ``model.eval()`` leave it, those of
+                deep copies too. A pickle has the modes alone.
         """
         return self._noted(setting.set_training(self._covered(), mode, frozen=frozen))
 
