@@ -16,14 +16,13 @@ from typing import Any
 
 from modtree.core.families import family_of
 from modtree.core.undo import plain_methods
-from modtree.editing.walking import describe, is_scripted
+from modtree.editing.walking import refuse_scripted
 
 __all__ = [
     "attach",
     "freeze",
     "is_frozen",
     "map_tensors",
-    "refuse_scripted",
     "run_eagerly",
     "stand_in",
     "thaw",
@@ -32,6 +31,7 @@ __all__ = [
 _TABLES = ("_forward_hooks", "_forward_pre_hooks")
 _REDUCE = "__reduce_ex__"
 _ABSENT: Any = object()
+_COMPILED = "whose calls do not run hooks: observe"
 
 
 # -- copies and pickles without it -----------------------------------------------------------------
@@ -57,7 +57,7 @@ def _cleaned(part: Any, caller: CodeType) -> Any:
         before = state.pop("forward").before
         if before is not _ABSENT:
             state["forward"] = before
-    for name in _TABLES if caller is not copy.copy.__code__ else ():  # which shares the tables
+    for name in _TABLES if caller is not _code(copy.copy) else ():  # which shares the tables
         ours = [key for key, hook in state.get(name, {}).items() if isinstance(hook, _Hook)]
         for table in (name, f"{name}_with_kwargs"):
             if ours and table in state:
@@ -66,9 +66,13 @@ def _cleaned(part: Any, caller: CodeType) -> Any:
                     state[table].pop(key, None)
     if not _is(state.get("train"), _stay):
         del state[_REDUCE]
-    elif caller is not copy.deepcopy.__code__:
+    elif caller is not _code(copy.deepcopy):
         del state[_REDUCE], state["train"]
     return state
+
+
+def _code(function: Any) -> Any:
+    return getattr(function, "__code__", None)
 
 
 def _is(method: Any, function: Callable[..., Any]) -> bool:
@@ -161,16 +165,23 @@ class _Hook(_Unscripted):
 
 
 def attach(
-    stack: ExitStack, module: Any, function: Callable[..., Any], *, before: bool = False
+    stack: ExitStack,
+    path: str,
+    module: Any,
+    function: Callable[..., Any],
+    *,
+    before: bool = False,
 ) -> None:
     """Calls a function with each call of a module until the stack is left.
 
     Args:
         stack: What takes the hook off again.
+        path: That of the module, for errors.
         module: The module.
         function: Called with module, args and kwargs, and, unless it is ``before``, the output.
         before: Whether it is called before ``forward``.
     """
+    refuse_scripted(path, module, _COMPILED)
     hook = _Hook(function)
     register = module.register_forward_pre_hook if before else module.register_forward_hook
     stack.callback(_unmark, module)
@@ -194,22 +205,14 @@ class _Instead(_Unscripted):
         return functools.partial, (self.before,)
 
 
-def stand_in(stack: ExitStack, module: Any, function: Callable[..., Any]) -> None:
+def stand_in(stack: ExitStack, path: str, module: Any, function: Callable[..., Any]) -> None:
     """Has a module call a function in place of its ``forward`` until the stack is left."""
+    refuse_scripted(path, module, _COMPILED)
     before = _own(module, "forward")
     stack.callback(_unmark, module)
     stack.callback(_set, module, "forward", before)
     _set(module, "forward", _Instead(module, before, function))
     _mark(module)
-
-
-def refuse_scripted(path: str, module: Any) -> None:
-    """Raises TypeError for a scripted module: its calls do not pass through Python."""
-    if is_scripted(module):
-        raise TypeError(
-            f"{describe(path)} is a scripted module ({type(module).__name__}), whose calls do not "
-            f"run hooks: observe the model before torch.jit.script or torch.jit.trace"
-        )
 
 
 class _Eager:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from modtree.editing.hooking import attach, refuse_scripted, run_eagerly, stand_in
+from modtree.editing.hooking import attach, run_eagerly, stand_in
 from modtree.editing.selections import selected
 
 __all__ = ["Intervention", "intervene"]
@@ -37,11 +37,12 @@ class Intervention:
         with ExitStack() as stack:
             run_eagerly(stack)
             for path, module, change in self._members:
-                refuse_scripted(path, module)
                 if callable(change):
-                    attach(stack, module, change)
+                    attach(stack, path, module, change)
                 else:
-                    stand_in(stack, module, _skipped(path) if change is None else _given(change))
+                    stand_in(
+                        stack, path, module, _skipped(path) if change is None else _given(change)
+                    )
             self._hooks = stack.pop_all()
         self._is_open = True
         return self

@@ -5,16 +5,14 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from modtree import _C
-from modtree.core.foreign import is_module_class
 from modtree.editing.keys import ReplacedKeys, path_below
 from modtree.editing.receipts import Receipt, fill, put, recording
 from modtree.editing.removing import is_numbered, renumber, take_out
 from modtree.editing.walking import (
     TABLES,
     TRANSIENT,
+    check_child,
     describe,
-    is_module,
     joined,
     registry,
     shape_of,
@@ -76,23 +74,10 @@ def _check_name(parent: Any, path: str, name: str) -> None:
         )
 
 
-def _check_kind(parent: Any, module: Any, path: str) -> None:
-    if not is_module(module):
-        raise TypeError(f"{describe(path)}: expected a module to put there, got {module!r:.80}")
-    ours = isinstance(parent, _C.ModuleBase)
-    fits = isinstance(module, _C.ModuleBase) if ours else is_module_class(type(module))
-    if not fits:
-        home, other = ("modtree", "torch") if ours else ("torch", "modtree")
-        raise TypeError(
-            f"{describe(path)}: {type(parent).__name__} is a module of {home}, whose children "
-            f"cannot be modules of {other}, such as {type(module).__name__}"
-        )
-
-
 def _add_module(parent: Any, parent_path: str, name: str, module: Any, before: str | None) -> None:
     children = registry(parent, "_modules")
     path = joined(parent_path, name)
-    _check_kind(parent, module, path)
+    check_child(parent, module, path)
     if parent is module or path_below(module, parent) is not None:
         raise ValueError(f"{path!r}: the module that is put there holds {describe(parent_path)}")
     if is_numbered(parent) and name.lstrip("-").isdecimal():

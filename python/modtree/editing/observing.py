@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from modtree.core.families import family_of
-from modtree.editing.hooking import attach, map_tensors, refuse_scripted, run_eagerly
+from modtree.editing.hooking import attach, map_tensors, run_eagerly
 from modtree.editing.selections import selected
 
 __all__ = ["Call", "Capture", "capture"]
@@ -148,17 +148,15 @@ class Capture(Mapping[str, Any]):
         with ExitStack() as stack:
             run_eagerly(stack)
             for path, module in self._members:
-                refuse_scripted(path, module)
                 if self._options["inputs"]:
-                    attach(stack, module, self._before(path), before=True)
+                    attach(stack, path, module, self._before(path), before=True)
                 if self._options["outputs"] or self._options["grads"]:
-                    attach(stack, module, self._after(path))
+                    attach(stack, path, module, self._after(path))
             if self._stop_after is not None:
                 stops = selected(self._model, self._stop_after)
                 stops.first()
                 for path, module in stops:
-                    refuse_scripted(path, module)
-                    attach(stack, module, self._stop)
+                    attach(stack, path, module, self._stop)
             self._hooks = stack.pop_all()
         self._thread = threading.get_ident()
         return self

@@ -15,9 +15,9 @@ from modtree.editing.walking import (
     Places,
     describe,
     is_module,
-    is_scripted,
     joined,
     places_of,
+    refuse_scripted,
     registry,
 )
 from modtree.editing.wrappers import warn_of_wrappers
@@ -270,11 +270,7 @@ class Recording:
         """
         if id(module) in self._touched:
             return
-        if is_scripted(module):
-            raise TypeError(
-                f"{describe(path)} is a scripted module ({type(module).__name__}), whose tree is "
-                f"compiled: change the model before torch.jit.script or torch.jit.trace"
-            )
+        refuse_scripted(path, module, "whose tree is compiled: change")
         self._kept.enter_context(undone_on_error(module))
         self._touched[id(module)] = _Tables(module, path)
 

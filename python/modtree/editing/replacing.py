@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from modtree.core.families import family_of
 from modtree.editing.keys import ReplacedKeys, path_below
 from modtree.editing.receipts import Receipt, put, recording
-from modtree.editing.walking import describe, is_module, places_of, registry
+from modtree.editing.walking import check_child, describe, is_module, places_of, registry
 from modtree.editing.wrappers import refuse_compiled
 
 __all__ = ["Maker", "maker_of", "only_child", "replace"]
@@ -91,7 +91,7 @@ def replace(
             new = make(path, module)
             if new is module:
                 continue
-            _check(path, new)
+            check_child(places.of[key][0].parent, new, path)
             if like:
                 _make_like(new, module)
             for place in places.of[key]:
@@ -106,16 +106,6 @@ def replace(
                 moves = keys.add(place.path, module, new)
                 record.note(kind, place.path, module, new, moves=moves)
         return record.receipt(keys)
-
-
-def _check(path: str, new: Any) -> None:
-    if is_module(new):
-        return
-    what = f"the class {new.__name__}" if isinstance(new, type) else f"{new!r:.80}"
-    raise TypeError(
-        f"{describe(path)}: expected a module to put there, got {what}"
-        + ("; remove() takes modules out of the tree" if new is None else "")
-    )
 
 
 def only_child(name: str | None, path: str, module: Any) -> Any:

@@ -19,14 +19,15 @@ __all__ = [
     "Place",
     "Places",
     "below",
+    "check_child",
     "check_model",
     "describe",
     "is_module",
-    "is_scripted",
     "joined",
     "leaves_that_match",
     "modules_that_match",
     "places_of",
+    "refuse_scripted",
     "registry",
     "shape_of",
     "submodule",
@@ -54,11 +55,6 @@ def is_module(value: Any) -> bool:
     return isinstance(value, _C.ModuleBase) or is_module_class(type(value))
 
 
-def is_scripted(module: Any) -> bool:
-    """True for modules of torch.jit, whose tree and calls are compiled."""
-    return any(cls.__module__.startswith("torch.jit") for cls in type(module).__mro__)
-
-
 def check_model(model: Any) -> Any:
     """The model itself.
 
@@ -71,6 +67,31 @@ def check_model(model: Any) -> Any:
     if is_module(model):
         what += ", whose __init__ did not call super().__init__()"
     raise TypeError(f"expected a module of modtree or torch, got {what}")
+
+
+def check_child(parent: Any, child: Any, path: str) -> None:
+    """Raises TypeError if what is to be put at a path cannot be a child of a module."""
+    if not is_module(child):
+        what = f"the class {child.__name__}" if isinstance(child, type) else f"{child!r:.80}"
+        hint = "; remove() takes modules out of the tree" if child is None else ""
+        raise TypeError(f"{describe(path)}: expected a module to put there, got {what}{hint}")
+    ours = isinstance(parent, _C.ModuleBase)
+    if not (isinstance(child, _C.ModuleBase) if ours else is_module_class(type(child))):
+        home, other = ("modtree", "torch") if ours else ("torch", "modtree")
+        raise TypeError(
+            f"{describe(path)}: {type(parent).__name__} is a module of {home}, whose children "
+            f"cannot be modules of {other}, such as {type(child).__name__}"
+        )
+
+
+def refuse_scripted(path: str, module: Any, why: str) -> None:
+    """Raises TypeError for a module of torch.jit, whose tree and calls are compiled."""
+    if any(cls.__module__.startswith("torch.jit") for cls in type(module).__mro__):
+        name = type(module).__name__
+        raise TypeError(
+            f"{describe(path)} is a scripted module ({name}), {why} the model before "
+            f"torch.jit.script or torch.jit.trace"
+        )
 
 
 def registry(module: Any, name: str) -> Mapping[str, Any]:
