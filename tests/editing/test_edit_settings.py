@@ -121,6 +121,18 @@ def test_a_frozen_copy_thaws(impl):
     assert not any(modes(twin.train().layers[0]))
 
 
+def test_frozen_modes_are_undone_in_turn(impl):
+    model = stacked(impl, 1)
+    first = mt.find(model, "layers.0").train(False, frozen=True)
+    second = mt.find(model, "layers.0.up").train(True, frozen=True)
+    with pytest.raises(RuntimeError, match="mode of 'layers.0.up' was changed since this change"):
+        first.undo()
+    assert model.eval().layers[0].up.training and not model.train().layers[0].act.training
+    second.undo()
+    first.undo()
+    assert all(modes(model)) and not any(modes(model.eval()))
+
+
 def test_apply_to_and_init_are_for_the_selected_ones(impl):
     model = stacked(impl, 2)
     seen = []

@@ -83,6 +83,22 @@ def test_a_copy_made_in_the_block_runs_its_own_forward(impl):
     assert (array(y) == array(model(x))).all()
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_blocks_that_overlap(impl, first):
+    model = impl.nn.Sequential(linear(impl, 3, 3))
+    x, own = inputs(impl), model[0].forward
+    blocks = [mt.intervene(model, {"0": None}), mt.intervene(model, {"0": inputs(impl) * 2})]
+    for block in blocks:
+        block.__enter__()
+    twin = copy.deepcopy(model)
+    assert (array(model(x)) == array(x) * 2).all() and "forward" not in vars(twin[0])
+    blocks[first].__exit__(None, None, None)
+    assert (array(model(x)) == array(x) * (1 + (first == 0))).all()
+    blocks[1 - first].__exit__(None, None, None)
+    assert (array(model(x)) == array(own(x))).all()
+    assert not {"forward", "__reduce_ex__"} & {*vars(model[0])}
+
+
 def test_blocks_end_whatever_happens(impl):
     model, x = stacked(impl, 2), inputs(impl)
     plain = array(model(x))

@@ -53,7 +53,7 @@ def _cleaned(part: Any, caller: CodeType) -> Any:
     if not isinstance(part, dict) or not _is(part.get(_REDUCE), _reduce):
         return part
     state = copy.copy(part)
-    if isinstance(state.get("forward"), _Instead):
+    while isinstance(state.get("forward"), _Instead):
         before = state.pop("forward").before
         if before is not _ABSENT:
             state["forward"] = before
@@ -208,11 +208,22 @@ class _Instead(_Unscripted):
 def stand_in(stack: ExitStack, path: str, module: Any, function: Callable[..., Any]) -> None:
     """Has a module call a function in place of its ``forward`` until the stack is left."""
     refuse_scripted(path, module, _COMPILED)
-    before = _own(module, "forward")
+    ours = _Instead(module, _own(module, "forward"), function)
     stack.callback(_unmark, module)
-    stack.callback(_set, module, "forward", before)
-    _set(module, "forward", _Instead(module, before, function))
+    stack.callback(_step_down, module, ours)
+    _set(module, "forward", ours)
     _mark(module)
+
+
+def _step_down(module: Any, ours: _Instead) -> None:
+    """Takes a stand-in off, which later ones may have for what was there before them."""
+    at = _own(module, "forward")
+    if at is ours:
+        _set(module, "forward", ours.before)
+    while isinstance(at, _Instead):
+        if at.before is ours:
+            at.before = ours.before
+        at = at.before
 
 
 class _Eager:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
@@ -21,11 +22,18 @@ class _Setting:
     Args:
         exchange: Sets a value, unless it is None, and returns the one before.
         value: What is set.
-        name: What it is in the error if it was changed since; None if that does not matter.
+        name: What it is in the error if it was changed since.
+        differs: True for a value that was not set and one that was, if that is an error.
     """
 
-    def __init__(self, exchange: Callable[[Any], Any], value: Any, name: str | None = None) -> None:
-        self._exchange, self.value, self._name = exchange, value, name
+    def __init__(
+        self,
+        exchange: Callable[[Any], Any],
+        value: Any,
+        name: str,
+        differs: Callable[[Any, Any], bool] = operator.ne,
+    ) -> None:
+        self._exchange, self.value, self._name, self._differs = exchange, value, name, differs
         self.before = exchange(None)
 
     @contextmanager
@@ -38,8 +46,8 @@ class _Setting:
             raise
 
     def conflict(self) -> str | None:
-        is_kept = self._name is None or self._exchange(None) == self.value
-        return None if is_kept else f"{self._name} was changed"
+        is_other = self._differs(self._exchange(None), self.value)
+        return f"{self._name} was changed" if is_other else None
 
     def redo(self) -> None:
         self._exchange(self.value)
@@ -79,6 +87,10 @@ class _Mode(NamedTuple):
     training: bool
     frozen: bool
 
+    def differs(self, wanted: _Mode) -> bool:
+        """True if this is not what was set. Calls of ``train`` may change modes that may change."""
+        return self.frozen != wanted.frozen or (self.frozen and self != wanted)
+
     def __str__(self) -> str:
         return f"{self.training}{', frozen' if self.frozen else ''}"
 
@@ -94,7 +106,7 @@ def set_training(members: Sequence[tuple[str, Any]], mode: bool, *, frozen: bool
 
     wanted = _Mode(mode, frozen)
 
-    def setting(module: Any) -> _Setting:
+    def setting(path: str, module: Any) -> _Setting:
         own = []  # a ``train`` of the module itself
 
         def exchange(value: _Mode | None) -> _Mode:
@@ -107,7 +119,7 @@ def set_training(members: Sequence[tuple[str, Any]], mode: bool, *, frozen: bool
                     thaw(module, *own[-1:])
             return before
 
-        return _Setting(exchange, wanted)
+        return _Setting(exchange, wanted, f"mode of {describe(path)}", _Mode.differs)
 
-    steps = [(path, setting(module)) for path, module in members]
+    steps = [(path, setting(path, module)) for path, module in members]
     return _made("train", [pair for pair in steps if pair[1].before != wanted])
