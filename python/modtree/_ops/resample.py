@@ -55,6 +55,7 @@ def _resample(x: Array, axis: int, taps: Array, weights: Array | None, size: int
 
 def _resample_bytes(x: Array, axis: int, taps: Array, weights: Array) -> Array:
     """With weights in fixed point, as many bits as 16 have room for, and rounded."""
+    weights = _merged_at_borders(taps, weights)
     bits = 0
     while bits < 22 and int(0.5 + weights.max() * (2 << bits)) < 1 << 15:
         bits += 1
@@ -65,6 +66,16 @@ def _resample_bytes(x: Array, axis: int, taps: Array, weights: Array) -> Array:
     for tap, indices in enumerate(taps):
         total = total + x.take(indices, axis) * _weights_of(whole, tap, np.int32, after)
     return np.clip(total >> bits, 0, 255).astype(np.uint8)
+
+
+def _merged_at_borders(taps: Array, weights: Array) -> Array:
+    """The sum of the weights of one element at its last tap: sums are rounded, not terms."""
+    merged = weights.copy()
+    for tap in range(1, len(taps)):
+        again = taps[tap] == taps[tap - 1]
+        merged[tap] += np.where(again, merged[tap - 1], 0)
+        merged[tap - 1][again] = 0
+    return merged
 
 
 def _resample_meta(x: Array, axis: int, taps: Array, weights: Array | None, size: int) -> Spec:

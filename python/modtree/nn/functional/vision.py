@@ -177,7 +177,7 @@ def _resize(
                 continue
             taps, weights = _antialiased(old, new, factor, mode, align_corners)
         else:
-            if new == old and (factor is None or factor == 1 or (mode in _LINEAR and not of_bytes)):
+            if new == old and (factor in (None, 1) or of_bytes or mode in _LINEAR):
                 continue
             taps, weights = taps_of(old, new, factor, align_corners, real)
         input = resample_ops.resample(input, axis, taps, weights, old)
