@@ -139,6 +139,8 @@ def _softplus_slope(g: Any, _out: Any, x: Any, beta: float, threshold: float) ->
 
 def _logsigmoid(x: Array) -> Array:
     need_floating("logsigmoid", x)
+    if x.dtype == np.float16:
+        return _in_single(_logsigmoid, x)
     return np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x)))
 
 

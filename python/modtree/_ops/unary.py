@@ -87,6 +87,8 @@ def _with_kernel(kernel: Any) -> Any:
 
 
 def _rsqrt(x: Any) -> Any:
+    if x.dtype == np.float16:  # of a root that is not rounded
+        return _rsqrt(x.astype(np.float32)).astype(np.float16)
     return np.reciprocal(np.sqrt(x))
 
 
