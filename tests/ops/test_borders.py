@@ -215,13 +215,30 @@ ERRORS = {
     "m.ones(3).index_put((m.zeros(0).long(),), m.ones(3, 2, 0))": RuntimeError,
     "m.ones(0).__setitem__([0], m.ones(2))": IndexError,
     "m.ones(0).index_put((m.tensor([0]),), m.ones(2))": IndexError,
+    # tensors without dimensions as numbers
+    "m.ones(3, 2).vsplit(m.tensor(4))": RuntimeError,
+    "m.ones(3, 2).hsplit(m.tensor(3))": RuntimeError,
+    "m.ones(3, 2, 1).dsplit(m.tensor(0))": RuntimeError,
+    "m.ones(3, 2).vsplit(m.tensor(1.0))": TypeError,
+    "m.trapezoid(m.ones(3), dx=m.tensor(True))": RuntimeError,
+    "m.cumulative_trapezoid(m.ones(3), dx=m.tensor(1j))": RuntimeError,
+    "m.hamming_window(3, True, m.tensor(1j))": RuntimeError,
+    "m.hamming_window(3, True, '1')": TypeError,
+    "m.tensor([1]).masked_fill(m.tensor([True]), m.tensor(1j))": RuntimeError,
+    # of a batch of nothing too
+    "f.conv_transpose1d(m.ones(1, 1, 3), m.ones(1, 1, 3), None, 2, 0, -1)": RuntimeError,
+    "f.conv_transpose2d(m.ones(0, 1, 3, 3), m.ones(1, 1, 3, 3), None, 2, 0, -1)": RuntimeError,
+    "f.instance_norm(m.ones(0, 3, 2).byte(), m.zeros(3), m.ones(3))": RuntimeError,
+    "m.instance_norm(m.ones(0, 1).byte(), None, None, m.ones(1), m.ones(1), True, 1, 1, False)": (
+        RuntimeError
+    ),
 }
 
 
 @pytest.mark.parametrize("line", ERRORS)
 def test_what_is_refused(lib, line):
     with pytest.raises(ERRORS[line]) as caught:
-        eval(line, {"m": lib, "math": math})
+        eval(line, {"m": lib, "f": lib.nn.functional, "math": math})
     assert isinstance(caught.value, ERRORS[line])
 
 
@@ -309,13 +326,20 @@ RESULTS = {
     "m.histc(m.tensor([1e30, 1e30]), 5)": ([0.0, 0.0, 2.0, 0.0, 0.0], "float32"),
     "m.histc(m.zeros(0), 2, 1e30, 1e30)": ([0.0, 0.0], "float32"),
     "m.histc(m.tensor([6e4], dtype=m.half), 3)": ([1.0, 0.0, 0.0], "float16"),
+    "m.arange(4).reshape(2, 2).vsplit(m.tensor(2, dtype=m.int8))[1]": ([[2, 3]], "int64"),
+    "m.hamming_window(3, False, m.tensor(False), m.tensor(True))": ([-1.0, 1.0, -1.0], "float32"),
+    "m.kaiser_window(1, False, m.tensor(True))": ([1.0], "float32"),
+    "m.tensor([False]).masked_fill(m.tensor([True]), m.tensor(1j))": ([True], "bool"),
+    "m.linalg.matrix_rank(m.ones(2, 0), hermitian=True)": (0, "int64"),
+    "m.linalg.matrix_rank(m.ones(0, 2, 3), hermitian=True)": ([], "int64"),
+    "f.embedding(m.zeros(0).long(), m.ones(1, 2).long(), None, 1)": ([], "int64"),
 }
 
 
 @pytest.mark.parametrize("line", RESULTS)
 @pytest.mark.filterwarnings("ignore")
 def test_results(lib, line):
-    result = eval(line, {"m": lib, "math": math})
+    result = eval(line, {"m": lib, "f": lib.nn.functional, "math": math})
     values, dtype = RESULTS[line]
     assert str(result.dtype).rpartition(".")[2] == dtype
     assert result.tolist() == values
@@ -346,6 +370,18 @@ def test_a_number_may_be_assigned_by_a_mask_of_bytes():
     x, mask = mt.zeros(3), mt.tensor([0, 1, 2], dtype=mt.uint8)
     x[mask] = 9
     assert x.tolist() == x.index_put((mask,), mt.tensor(9.0)).tolist() == [0.0, 9.0, 9.0]
+
+
+def test_the_root_of_float16_is_not_rounded_before_its_reciprocal():
+    """torch's vectorized kernel does the same, for eight elements and more."""
+    x = np.linspace(0.001, 60000, 4096).astype(np.float16)
+    exact = (1 / np.sqrt(x.astype(float))).astype(np.float16)
+    assert mt.from_numpy(x).rsqrt().tolist() == exact.tolist()
+
+
+def test_bools_are_sizes(lib):
+    assert tuple(lib.broadcast_shapes([2], True)) == (2,)
+    assert tuple(lib.broadcast_shapes([False], 1)) == (0,)
 
 
 def test_bytes_as_a_mask_warn(lib):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -92,7 +93,8 @@ def _refuse_negative(shapes: list[tuple[int, ...]]) -> None:
 
 def broadcast_shapes(*shapes: int | Sizes) -> Size:
     """The shape that tensors of these shapes have together."""
-    known = [(s,) if isinstance(s, int) else tuple(as_tuple(s)) for s in shapes]
+    given = [(s,) if isinstance(s, int) else as_tuple(s) for s in shapes]
+    known = [tuple(map(operator.index, sizes)) for sizes in given]
     _refuse_negative(known)
     try:
         return Size(np.broadcast_shapes(*known))

@@ -227,6 +227,8 @@ def _transposed(
 def _checked_sizes(
     y: Array, weight: Array, stride: Sizes, padding: Sizes, extra: Sizes, dilation: Sizes
 ) -> Sizes:
+    if min(extra) < 0:
+        raise RuntimeError(f"negative output_padding is not supported, got {extra}")
     sizes = _transposed_sizes(y, weight.shape[2:], stride, padding, extra, dilation)
     if any(e >= max(s, d) for e, s, d in zip(extra, stride, dilation, strict=True)):
         raise RuntimeError(

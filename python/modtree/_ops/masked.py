@@ -31,7 +31,7 @@ def _masked_fill(x: Any, mask: Any, value: Any) -> Any:
                 f"masked_fill only supports a 0-dimensional value tensor, but got one with "
                 f"{value.ndim} dimension(s)"
             )
-        if value.dtype.kind == "c" and x.dtype.kind != "c":
+        if value.dtype.kind == "c" and x.dtype.kind not in "bc":
             raise RuntimeError(f"masked_fill: a complex value does not fit {x.dtype}")
         value = value.item()
     value = fitted_number(value, x.dtype)

@@ -243,6 +243,8 @@ def _split_along(name: str, dim: int, least: int) -> Any:
                 f"with {input.ndim}"
             )
         axis = dim if input.ndim > 1 else 0
+        if isinstance(indices_or_sections, TensorBase) and not indices_or_sections.ndim:
+            indices_or_sections = operator.index(indices_or_sections)
         sections = indices_or_sections
         if isinstance(sections, int) and (sections <= 0 or input.size(axis) % sections):
             raise RuntimeError(

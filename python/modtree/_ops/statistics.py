@@ -136,7 +136,8 @@ def diff(
 
 
 def _check_step(dx: Any) -> None:
-    if isinstance(dx, (bool, complex)):
+    of_tensor = isinstance(dx, TensorBase) and (dx.dtype.name == "bool" or dx.is_complex())
+    if of_tensor or isinstance(dx, (bool, complex)):
         raise RuntimeError(f"trapezoid: only real numbers are supported as dx, got {dx}")
 
 

@@ -56,6 +56,10 @@ def _window(
     return make_at(values, (int(window_length),), dtype, device, requires_grad)
 
 
+def _real(given: Any) -> float:
+    return float(given + 0)  # float() alone takes strings
+
+
 def _of_length(make: Any, name: str, what: str) -> Any:
     def window(
         window_length: int,
@@ -107,6 +111,8 @@ def hamming_window(
         requires_grad: Record operations on the result.
     """
 
+    alpha, beta = _real(alpha), _real(beta)
+
     def make(n: int) -> Any:
         return alpha - beta * np.cos(2 * np.pi * np.arange(n) / (n - 1))
 
@@ -132,6 +138,7 @@ def kaiser_window(
         device: ``"cpu"`` or ``"meta"``.
         requires_grad: Record operations on the result.
     """
+    beta = _real(beta)
     return _window(
         lambda n: np.kaiser(n, beta), window_length, periodic, dtype, device, requires_grad
     )

@@ -182,6 +182,8 @@ def matrix_rank(
                 f"{limit.dtype}"
             )
     A = A.detach()  # noqa: N806
+    if not A.numel():
+        hermitian = False  # of nothing there are no triangles
     values = (abs(eigvalsh(A)) if hermitian else svdvals(A))._array
     if not A.numel():
         return _C.from_array(np.zeros(values.shape[:-1], np.int64))

@@ -47,6 +47,7 @@ from modtree.nn.functional import (
     adaptive_max_pool1d_with_indices as adaptive_max_pool1d,  # at the top it gives both
 )
 from modtree.nn.functional.normalization import (
+    need_means,
     normalize_batch,
     normalize_nothing,
     track_instances,
@@ -150,6 +151,7 @@ def instance_norm(
         _need_channels("instance_norm", input)
     if use_input_stats and math.prod(input.shape[2:]) == 1:
         if not input.numel():
+            need_means(input, running_mean, running_var)
             return normalize_nothing(input, weight, bias)
         pixels = input.reshape(*input.shape[:2], -1)
         track_instances(pixels, running_mean, running_var, momentum)

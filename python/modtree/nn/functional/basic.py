@@ -130,6 +130,8 @@ def renormalize_rows(input: Tensor, weight: Tensor, max_norm: float, norm_type: 
         if input.is_meta or weight.is_meta:
             return
         used = input.reshape(-1)
+        if not used.numel():
+            return  # whatever the table is of
         chosen = embedding_ops.embedding(used, weight)
         norm = chosen.norm(norm_type, 1, keepdim=True)
         scale = (max_norm / (norm + 1e-7)).masked_fill((norm > max_norm).logical_not(), 1.0)

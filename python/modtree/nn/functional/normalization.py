@@ -150,7 +150,7 @@ def instance_norm(
     if running_mean is not None or running_var is not None:
         _check_statistics(running_mean, running_var)
     if not input.numel():
-        _need_means(running_mean, running_var)
+        need_means(input, running_mean, running_var)
         return normalize_nothing(input, weight, bias)
     track_instances(input, running_mean, running_var, momentum)
     return norm_ops.group_norm(input, weight, bias, input.shape[1], eps)
@@ -163,12 +163,14 @@ def _need_statistics(running_mean: Tensor | None, running_var: Tensor | None) ->
         )
 
 
-def _need_means(*statistics: Tensor | None) -> None:
-    """Their mean over the samples is taken, even of none."""
-    for given in statistics:
-        if given is not None and not (given.is_floating_point() or given.is_complex()):
+def need_means(input: Tensor, *statistics: Tensor | None) -> None:
+    """Means over the samples are taken where there are statistics, even of none."""
+    tracked = [given for given in statistics if given is not None]
+    for given in (input, *tracked) if tracked else ():
+        if not (given.is_floating_point() or given.is_complex()):
             raise RuntimeError(
-                f"instance_norm: statistics need a floating dtype for their mean, got {given.dtype}"
+                f"instance_norm: expected a floating dtype to take the mean of, got {given.dtype}; "
+                f"convert with .float()"
             )
 
 
