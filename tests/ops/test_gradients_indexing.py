@@ -363,3 +363,10 @@ def test_a_value_fills_a_place_once_in_second_derivatives():
     y = mt.zeros(3).index_fill(0, mt.tensor([1, 1]), value) ** 3
     (slope,) = mt.autograd.grad(y.sum(), value, create_graph=True)
     assert mt.autograd.grad(slope, value)[0].item() == 30.0
+
+
+def test_factors_beyond_the_index_have_no_gradient():
+    x, source = (mt.tensor([2.0, 3.0], requires_grad=True) for _ in range(2))
+    x.scatter_reduce(0, mt.tensor([0]), source, "prod").sum().backward()
+    assert x.grad.tolist() == [2.0, 1.0]
+    assert source.grad.tolist() == [2.0, 0.0]

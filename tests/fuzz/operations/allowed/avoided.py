@@ -75,10 +75,11 @@ AVOIDED: list[Avoided] = [
 def is_avoided(line: Any) -> bool:
     name = line.operation.name.rstrip("_")
     given = [*line.values, *line.keywords.values()]
-    if name in ("arange", "tensor_split", "Tensor.tensor_split") and any(
-        isinstance(v, (int, float)) and abs(v) > 1e6 for v in given
-    ):
-        return True  # more numbers, or pieces, than memory
+    if name in ("arange", "tensor_split", "Tensor.tensor_split"):
+        numbers = [v for v in given if isinstance(v, (int, float))]
+        numbers += [float(t.array) for t in line.tensors[1:] if t.array.size == 1]
+        if any(abs(n) > 1e6 for n in numbers):
+            return True  # more numbers, or pieces, than memory
     if name.startswith("operator.") and not line.tensors:
         return True  # Python's numbers
     return any(name in entry.names and entry.applies(line) for entry in AVOIDED)

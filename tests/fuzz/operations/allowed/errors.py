@@ -75,11 +75,13 @@ ACCIDENTS: dict[str, tuple[str, ...]] = {
     "can't be cast to the desired output type": (
         *("addbmm", "addmm", "baddbmm"),
         *("binary_cross_entropy", "binary_cross_entropy_with_logits"),
+        *("RNN", "LSTM", "GRU", "RNNCell", "LSTMCell", "GRUCell"),
         *("gaussian_nll_loss", "huber_loss", "cumprod", "addcdiv", "square", "pow", "ipow"),
     ),
     "doesn't match the broadcast shape": (
         *("binary_cross_entropy_with_logits", "logsumexp", "clamp", "clip"),
     ),
+    "value cannot be converted to type": ("addcdiv", "addcmul"),
     "grad_input must be contiguous": ("nll_loss", "cross_entropy"),
     "modified by an inplace operation": ("cond", "vander"),
     "must be Tensor, not tuple": ("lp_pool1d",),
@@ -93,9 +95,9 @@ ACCIDENTS: dict[str, tuple[str, ...]] = {
     "with a bool tensor is not supported": (
         *("binary_cross_entropy_with_logits", "gaussian_nll_loss", "igamma", "igammac"),
         *("smooth_l1_loss", "lp_pool1d", "lp_pool2d", "lp_pool3d"),
-        *("logaddexp", "logaddexp2"),
+        *("logaddexp", "logaddexp2", "pow", "ipow"),
     ),
-    "two bool tensors is not supported": ("logaddexp", "logaddexp2", "huber_loss"),
+    "two bool tensors is not supported": ("logaddexp", "logaddexp2", "huber_loss", "lerp"),
     "returned an invalid gradient": (
         *("index_put", "pixel_shuffle", "pixel_unshuffle", "scatter", "scatter_add"),
         *("scatter_reduce", "addcdiv", "clamp", "clip", "addr"),
@@ -150,7 +152,7 @@ BEYOND: dict[str, tuple[str, ...]] = {
 
 def index_out_of_range(f: Any) -> bool:
     if bare(f) == "index_fill" and f.word == "backward accepted":  # counted from the end
-        return "out of DATA bounds" in message(f)
+        return any(p in message(f) for p in ("out of DATA bounds", "index out of range in self"))
     return f.word in ("error type", "backward error type") and any(
         part in message(f) and bare(f) in names for part, names in BEYOND.items()
     )
@@ -182,6 +184,7 @@ UNSEEN: dict[str, tuple[str, ...]] = {
     "should be the same": CONVOLUTIONS,
     "output padding must be smaller": CONVOLUTIONS,
     "should be greater than zero": CONVOLUTIONS,
+    "non-positive dilation": CONVOLUTIONS,
     "square matrices": ("cholesky",),
     "at least 2 dimensions": ("cholesky",),
     "driver": ("svdvals", "svd"),

@@ -71,6 +71,14 @@ def same_place_twice(f: Any) -> bool:
     return bare(f).startswith(names) and f.word in words and (twice or bool(values))
 
 
+def factors_beyond_the_index(f: Any) -> bool:
+    """Factors of a product that the index does not reach have a gradient in torch."""
+    first, index, source = (*arrays(f), None, None, None)[:3]
+    gradients = "prod" in [*f.line.values, *f.line.keywords.values()] and index is not None
+    short = gradients and source is not None and index.shape != source.shape
+    return bare(f) == "scatter_reduce" and f.word == "gradient value" and short
+
+
 def same_dtype_view(f: Any) -> bool:
     return bare(f) == "view" and f.word == "requires_grad"
 
@@ -91,6 +99,7 @@ ALLOWED = [
     Allowed("`isin(assume_unique=True)`", not_viewable),
     Allowed("`view(dtype)` of a tensor without elements", bytes_of_nothing),
     Allowed("several values for one place", same_place_twice),
+    Allowed("gradient of `scatter_reduce` by products", factors_beyond_the_index),
     Allowed("`view(dtype)` to the dtype that a tensor has", same_dtype_view),
     Allowed("a number assigned by a mask of uint8", bytes_as_a_mask),
     Allowed("`take_along_dim` with an index beyond", wraps_around),

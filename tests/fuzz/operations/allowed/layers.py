@@ -65,9 +65,7 @@ def without_channels(f: Any) -> bool:
 
 def transposed_to_nothing(f: Any) -> bool:
     small = "Output size is too small" in our_message(f)
-    if not bare(f).startswith("conv_transpose") or f.word != "refused":
-        return False
-    return small or ("non-positive dilation" in our_message(f) and is_result_empty(f))
+    return bare(f).startswith("conv_transpose") and f.word == "refused" and small
 
 
 def parts_of_none(f: Any) -> bool:
@@ -118,10 +116,12 @@ def copied_axis(f: Any) -> bool:
 
 def width_of_one(f: Any) -> bool:
     """torch's kernel gives the first row for all."""
-    if bare(f) != "interpolate" or f.word != "value":
+    if bare(f) not in ("interpolate", "upsample") or f.word != "value":
         return False
     antialias = f.line.keywords.get("antialias", (f.line.values + [False] * 7)[6])
-    return bool(antialias) and f.theirs.results[0].shape[-1] == 1
+    first = arrays(f)[0]
+    several = first.dtype == np.uint8 and first.shape[1] > 4
+    return (bool(antialias) or several) and f.theirs.results[0].shape[-1] == 1
 
 
 def negative_causality(f: Any) -> bool:
@@ -142,9 +142,15 @@ def attention_of_nothing(f: Any) -> bool:
 def dense_gradients(f: Any) -> bool:
     """torch's sparse ones are refused for some tables."""
     if bare(f) == "embedding_bag":
-        return f.word == "accepted" and "does not support sparse weights" in message(f)
+        words = {
+            "accepted": "does not support sparse weights",
+            "backward accepted": "scale_grad_by_freq not supported with sparse",
+        }
+        return f.word in words and words[f.word] in message(f)
     sparse = f.line.keywords.get("sparse", (f.line.values + [False] * 7)[6])
-    return bare(f) == "embedding" and f.word == "backward accepted" and sparse is True
+    by_frequency = "scale_grad_by_freq not supported with sparse" in message(f)
+    refused = bare(f) == "embedding" and f.word == "backward accepted"
+    return refused and (sparse is True or by_frequency)
 
 
 def frequency_in_bags(f: Any) -> bool:

@@ -43,7 +43,10 @@ COMPARISONS = ("lt le gt ge eq ne less less_equal greater greater_equal not_equa
 
 
 def largest_integers(f: Any) -> bool:
-    return bare(f) in ("gcd", "lcm", "softsign") and f.word == "value"
+    names = ("gcd", "lcm", "softsign", "isclose", "allclose")
+    whole = all(a.dtype.kind in "iu" for a in arrays(f)[:2])
+    large = any(beyond(a, 100) for a in arrays(f))
+    return bare(f) in names and f.word == "value" and (bare(f) == "softsign" or whole and large)
 
 
 def whole_powers(f: Any) -> bool:
@@ -146,7 +149,7 @@ ALLOWED = [
     Allowed("`addcmul` whose product overflows", fused_product),
     Allowed("remainders of quotients that overflow", overflowing_quotient),
     Allowed("comparisons with a number beyond the range", beyond_the_dtype),
-    Allowed("`gcd`, `lcm`, `softsign` that overflow", largest_integers),
+    Allowed("`gcd`, `lcm`, `softsign`, `isclose` that overflow", largest_integers),
     Allowed("powers of integers and bools by a tensor without dimensions", whole_powers),
     Allowed("powers with complex exponents", powers_of_nothing),
     Allowed("powers of -infinity by a tensor", roots_of_infinity),
