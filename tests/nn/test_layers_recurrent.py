@@ -580,3 +580,17 @@ def test_parameters_of_several_dtypes_are_refused():
     same_outcome(program)
     with raises(TypeError, "bias"):
         mt.nn.GRU(2, 3, bias=1)
+
+
+@pytest.mark.parametrize("name", ["RNN", "RNNCell"])
+def test_nan_lets_a_gradient_through_relu(name):
+    gradients = []
+    for lib in (mt, torch):
+        cell = getattr(lib.nn, name)(1, 1, bias=False, nonlinearity="relu")
+        with lib.no_grad():
+            for weight in cell.parameters():
+                weight.fill_(float("nan"))
+        result = cell(lib.ones(1, 1))
+        (result[0] if name == "RNN" else result).backward(lib.ones(1, 1))
+        gradients.append([weight.grad.tolist() for weight in cell.parameters()])
+    assert gradients[0] == gradients[1] == [[[1.0]], [[0.0]]]

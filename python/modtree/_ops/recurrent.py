@@ -245,7 +245,8 @@ def _rnn_backward(
     counts = step_sizes(sizes, reverse, steps, batch)
     gy = None if g[0] is None else in_order(g[0], reverse)
     states = np.stack(hidden)
-    slope = (states[1:] > 0).astype(x.dtype) if relu else 1 - np.square(states[1:])
+    # As in relu, NaN lets a gradient through.
+    slope = (~(states[1:] <= 0)).astype(x.dtype) if relu else 1 - np.square(states[1:])
     dg = np.zeros(slope.shape, x.dtype) if counts is not None else np.empty(slope.shape, x.dtype)
     dh = np.zeros(h0.shape, x.dtype) if g[1] is None else np.array(g[1])
     for s in range(steps - 1, -1, -1):

@@ -320,10 +320,11 @@ derive("abs", lambda g, _out, x: g * _sign_op(x))
 
 
 def _acosh(g: Any, _out: Any, x: Any) -> Any:
-    # Of a complex number the two roots have branch cuts of their own; x - 1 would keep an imaginary
-    # part of -0.
-    root = np.sqrt(x * x - 1) if is_real(x) else np.sqrt(x + -1) * np.sqrt(x + 1)
-    return g / root.conj()
+    if is_real(x):
+        return g / np.sqrt(x * x - 1)
+    # The two roots have branch cuts of their own; x - 1 would keep an imaginary part of -0. Their
+    # product would be NaN at infinity, that of their reciprocals is 0.
+    return g * ((1 / np.sqrt(x + -1)) * (1 / np.sqrt(x + 1))).conj()
 
 
 derive("acosh", _acosh)

@@ -455,7 +455,7 @@ def poisson_nll_loss(
 def _check_classes(input: Tensor, target: Tensor) -> None:
     if input.dim() == 0:
         raise ValueError("Expected 1 or more dimensions (got 0)")
-    if input.dim() > 1 and (target.dim() == 0 or input.shape[0] != target.shape[0]):
+    if input.dim() > 1 and input.shape[0] != (target.shape[0] if target.dim() else 0):
         got = target.shape[0] if target.dim() else "none: it is 0-D"
         raise ValueError(
             f"Expected input batch_size ({input.shape[0]}) to match target batch_size ({got})."

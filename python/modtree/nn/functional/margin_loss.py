@@ -396,10 +396,11 @@ def multilabel_soft_margin_loss(
         reduce: Deprecated; see ``reduction``.
         reduction: "mean", "sum" or "none".
     """
+    logs = logsigmoid(input), logsigmoid(-input)
     reduction = loss_reduction(size_average, reduce, reduction)
     if input.dim() == 0:
         raise IndexError("multilabel_soft_margin_loss: Expected an input of (..., C), got a scalar")
-    loss = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
+    loss = -(target * logs[0] + (1 - target) * logs[1])
     if weight is not None:
         loss = loss * weight
     return reduced(loss.sum(input.dim() - 1) / input.shape[-1], reduction)
