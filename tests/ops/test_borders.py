@@ -502,7 +502,7 @@ def test_a_view_of_the_same_dtype_has_a_gradient():
     assert x.grad.tolist() == [1.0, 1.0]
 
 
-@pytest.mark.parametrize("x", [math.inf, -math.inf, complex(math.inf, -math.inf)])
+@pytest.mark.parametrize("x", [math.inf, -math.inf])
 def test_slope_of_acosh_at_complex_infinity(lib, x):
     leaf = lib.tensor(x, dtype=lib.complex128, requires_grad=True)
     lib.acosh(leaf).backward(lib.ones_like(leaf))
