@@ -75,9 +75,9 @@ AVOIDED: list[Avoided] = [
 def is_avoided(line: Any) -> bool:
     name = line.operation.name.rstrip("_")
     given = [*line.values, *line.keywords.values()]
-    if name in ("arange", "tensor_split", "Tensor.tensor_split"):
+    if name.rpartition(".")[2] in ("arange", "tensor_split", "repeat_interleave"):
         numbers = [v for v in given if isinstance(v, (int, float))]
-        numbers += [float(t.array) for t in line.tensors[1:] if t.array.size == 1]
+        numbers += [abs(t.array.item()) for t in line.tensors[1:] if t.array.size == 1]
         if any(abs(n) > 1e6 for n in numbers):
             return True  # more numbers, or pieces, than memory
     if name.startswith("operator.") and not line.tensors:

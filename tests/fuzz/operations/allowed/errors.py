@@ -190,6 +190,7 @@ UNSEEN: dict[str, tuple[str, ...]] = {
     "at least 2 dimensions": ("cholesky",),
     "driver": ("svdvals", "svd"),
     "Invalid output_size": ("repeat_interleave",),
+    "repeats can not be negative": ("repeat_interleave",),
     "both of one dtype": ("cdist",),
     "at least 1 at dimension 0": ("conv_tbc",),
     "must agree in their last axis": ("scaled_dot_product_attention",),
