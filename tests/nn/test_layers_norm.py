@@ -540,3 +540,16 @@ def test_instances_of_one_pixel_have_statistics_at_the_top():
         return running
 
     same_outcome(program)
+
+
+@pytest.mark.parametrize("affine", [False, True])
+def test_infinities_stay_out_of_the_gradient_by_given_statistics(affine):
+    gradients = []
+    for lib in (mt, torch):
+        x = lib.tensor([[float("inf"), 1.0], [float("nan"), 2.0]], requires_grad=True)
+        layer = lib.nn.BatchNorm1d(2, affine=affine).eval()
+        layer(x).backward(lib.tensor([[1.0, 2.0], [3.0, 4.0]]))
+        found = [x.grad, *(p.grad for p in layer.parameters())]
+        gradients.append([g.numpy() for g in found])
+    for ours, theirs in zip(*gradients, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)

@@ -383,7 +383,15 @@ def _batch_norm_vjp(
         g, x, weight = wide(g, x, weight)
         wanted = (bool(needs[0]), bool(needs[1]), bool(needs[2]))
         centre, rstd = saved
-        return kernels.batch_norm_backward(g, x, centre, rstd, weight, training, wanted)
+        if training or not wanted[0]:
+            return kernels.batch_norm_backward(g, x, centre, rstd, weight, training, wanted)
+        # The kernel's terms of mean and variance are 0 here, and NaN for an infinite x.
+        scale = rstd if weight is None else rstd * weight
+        gx = g * scale.reshape(-1, *(1,) * (g.ndim - 2))
+        if not any(wanted[1:]):
+            return gx, None, None
+        rest = (False, *wanted[1:])
+        return gx, *kernels.batch_norm_backward(g, x, centre, rstd, weight, training, rest)[1:]
     shape = (-1, *(1,) * (g.ndim - 2))
     axes = (0, *range(2, g.ndim))
     if training:
