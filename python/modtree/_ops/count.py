@@ -381,7 +381,8 @@ def cov(
                     f"cov(): expected {name} to have one or fewer dimensions but got {name} with "
                     f"{given.ndim} dimensions"
                 )
-            if given.is_floating_point() is (name == "fweights") or given.is_complex():
+            fits = given.is_floating_point() is (name == "aweights")
+            if not fits or given.is_complex() or given.dtype.name == "bool":
                 raise RuntimeError(
                     f"cov(): expected fweights to have integral dtype and aweights to have "
                     f"floating point dtype but got {name} with {given.dtype} dtype"

@@ -175,6 +175,8 @@ def _norm(x: Any, axis: Any, keepdims: bool, p: Any) -> Any:
     size = np.abs(x)
     if p == 2 or p == "fro":
         total = np.add.reduce(size * size, axis=axis, keepdims=keepdims)
+        if np.size(total) == x.size:  # of one element each, whose square may overflow
+            return np.add.reduce(size, axis=axis, keepdims=keepdims)
         return np.sqrt(total)
     if p == float("inf"):
         return np.max(size, axis=axis, keepdims=keepdims, initial=0)
