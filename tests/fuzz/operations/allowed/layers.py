@@ -185,9 +185,13 @@ def states_of_several_dtypes(f: Any) -> bool:
 
 
 def bias_of_another_dtype(f: Any) -> bool:
-    """Of a convolution: some of torch's kernels take it, by dtype and sizes."""
+    """Some of torch's kernels take it, by dtype, sizes and order in memory."""
     words = ("refused", "error type")
-    return bare(f).startswith("conv") and f.word in words and "bias type" in our_message(f)
+    differs = "bias type" in our_message(f)
+    if bare(f) == "linear" and len(arrays(f)) == 3:
+        x, weight, bias = arrays(f)
+        differs = f.line.tensors[0].turned and x.dtype == weight.dtype != bias.dtype
+    return (bare(f) == "linear" or bare(f).startswith("conv")) and f.word in words and differs
 
 
 #: What multiplies matrices, in an order of its own.
@@ -258,7 +262,7 @@ ALLOWED = [
     Allowed("`scale_grad_by_freq` of bags", frequency_in_bags),
     Allowed("`adaptive_avg_pool` of nothing to one part", one_part_of_nothing),
     Allowed("gradient of `interpolate` with a `scale_factor` that keeps", copied_axis),
-    Allowed("convolutions with a bias of another dtype", bias_of_another_dtype),
+    Allowed("convolutions, and `linear` of memory in another order", bias_of_another_dtype),
     Allowed("recurrent layers with states or parameters", states_of_several_dtypes),
     Allowed("layers, losses and products of infinite, NaN", not_finite_in_a_layer),
 ]

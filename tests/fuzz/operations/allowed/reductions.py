@@ -122,7 +122,7 @@ def gradient_that_cancels(f: Any) -> bool:
         sizes = [np.abs(g).max() for o in (f.theirs, f.ours) for g in o.gradients if g is not None]
         return max(sizes) < 1e-3 and any(a.dtype == np.float32 for a in arrays(f))
     halves = any(a.dtype == np.float16 for a in arrays(f))
-    names = ("renorm", "corrcoef", "cosine_similarity", "sinc")
+    names = ("renorm", "corrcoef", "cosine_similarity", "sinc", "group_norm", "layer_norm")
     return bare(f) in names and f.word == "gradient value" and halves
 
 
@@ -139,5 +139,5 @@ ALLOWED = [
     Allowed("`prod` of infinite values", order_of_factors),
     Allowed("`logsumexp` over an empty list", over_no_dimension),
     Allowed("`cov` of one observation with weights", changes_its_argument),
-    Allowed("gradients of `renorm`, `corrcoef`, `sinc` and", gradient_that_cancels),
+    Allowed("gradients of `renorm`, `corrcoef`, `sinc`, `group_norm`", gradient_that_cancels),
 ]
