@@ -59,8 +59,8 @@ def slogdet(A: Tensor) -> SignLog:  # noqa: N803
 
 
 def solve(A: Any, B: Any, *, left: bool = True) -> Any:  # noqa: N803
-    """X with A X = B (or X A = B where left is False); B may be one vector, or one for each
-    matrix.
+    """X with A X = B (or X A = B where left is False); with ``left``, B may be one vector, or
+    one for each matrix.
 
     Args:
         B: Right-hand sides.
@@ -68,7 +68,7 @@ def solve(A: Any, B: Any, *, left: bool = True) -> Any:  # noqa: N803
 
     Shape:
         - A: (..., N, N).
-        - B: (..., N, K), with ``left=False`` (..., K, N); or vectors, (N) or (..., N).
+        - B: (..., N, K), or vectors, (N) or (..., N); with ``left=False`` (..., K, N).
         - output: as B, with the batch of both.
     """
     if left and B.ndim:
@@ -79,12 +79,11 @@ def solve(A: Any, B: Any, *, left: bool = True) -> Any:  # noqa: N803
             f"dimensions, got shapes {list(A.shape)} and {list(B.shape)}"
         )
     if is_vector(A, B):
-        if B.ndim == 1 and A.ndim != 2 or A.shape[-1] != B.shape[-1]:
-            raise RuntimeError(
-                "linalg.solve: Vector broadcasting of the left hand side is not supported for "
-                f"left=False: got A of shape {list(A.shape)}, B of {list(B.shape)}"
-            )
-        return ops["solve"](A.mT, B)
+        raise RuntimeError(
+            "linalg.solve: Vector broadcasting of the left hand side is not supported for "
+            f"left=False: got A of shape {list(A.shape)}, B of {list(B.shape)}; try "
+            "B.unsqueeze(-2)"
+        )
     return ops["solve"](A.mT, B.mT).mT
 
 
