@@ -63,7 +63,13 @@ MAX_POOLS = tuple(
 )
 
 
+def drops_out(line: Any) -> bool:
+    """At random, in each library by its own numbers."""
+    return bool(line.keywords.get("dropout_p", (*line.values, *(0,) * 5)[4]))
+
+
 AVOIDED: list[Avoided] = [
+    Avoided(("F.scaled_dot_product_attention",), "random numbers", drops_out),
     Avoided(CONVOLUTIONS, "convolutions of float16", half_in_another_order),
     Avoided(MAX_POOLS, "`max_pool` with a dilated window", dilated_into_the_padding),
     Avoided(("pdist", "F.pdist"), "gradient of `pdist` of no rows", has_no_rows),

@@ -194,6 +194,7 @@ UNSEEN: dict[str, tuple[str, ...]] = {
     "both of one dtype": ("cdist",),
     "at least 1 at dimension 0": ("conv_tbc",),
     "must agree in their last axis": ("scaled_dot_product_attention",),
+    "enable_gqa needs": ("scaled_dot_product_attention",),
 }
 
 

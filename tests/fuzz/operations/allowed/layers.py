@@ -195,7 +195,10 @@ def bias_of_another_dtype(f: Any) -> bool:
 
 
 #: What multiplies matrices, in an order of its own.
-PRODUCTS = ("mm", "mv", "addr", "matmul", "multi_dot", "einsum", "cross", "tensordot", "inner")
+PRODUCTS = (
+    *("mm", "bmm", "addmm", "addbmm", "baddbmm", "mv", "addmv", "addr", "matmul", "multi_dot"),
+    *("chain_matmul", "einsum", "cross", "tensordot", "inner", "outer", "ger", "kron"),
+)
 
 
 def not_finite_in_a_layer(f: Any) -> bool:
@@ -220,7 +223,6 @@ def not_finite_in_a_layer(f: Any) -> bool:
         "similarity",
         "normalize",
         "linear",
-        *PRODUCTS,
     )
     given = list(arrays(f))
     if f.word == "gradient value":
@@ -235,7 +237,7 @@ def not_finite_in_a_layer(f: Any) -> bool:
 
     return (
         (f.word.endswith("value") or f.word == "argument afterwards")
-        and any(p in bare(f) for p in part)
+        and (bare(f) in PRODUCTS or any(p in bare(f) for p in part))
         and any(odd(a) for a in given if a.dtype.kind in "fciu")
         and agree_where_finite(f)
     )
