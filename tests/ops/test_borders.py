@@ -511,3 +511,9 @@ def test_slope_of_acosh_at_complex_infinity(lib, x):
     leaf = lib.tensor(x, dtype=lib.complex128, requires_grad=True)
     lib.acosh(leaf).backward(lib.ones_like(leaf))
     assert leaf.grad.item() == 0
+
+
+def test_a_slice_of_nan_has_a_gradient_through_renorm(lib):
+    x = lib.tensor([[math.nan, 1.0], [2.0, 3.0]], requires_grad=True)
+    lib.renorm(x, 2, 0, 5.0).backward(lib.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    assert x.grad.tolist() == [[1.0, 2.0], [3.0, 4.0]]

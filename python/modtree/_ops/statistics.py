@@ -233,8 +233,12 @@ def renorm(input: Tensor, p: Number, dim: int, maxnorm: Number) -> Tensor:
         return input.clone()
     if input.dtype.name == "float16":
         return renorm(input.float(), p, dim, maxnorm).to(input.dtype)
-    sizes = norm(input, p, [d for d in range(input.ndim) if d != dim], True)
-    return input * ops["where"](sizes > maxnorm, maxnorm / (sizes + 1e-7), 1.0)
+    others, where = [d for d in range(input.ndim) if d != dim], ops["where"]
+    above = norm(input.detach(), p, others, True) > maxnorm
+    # Slices that stay have no part in what is derived: their norm may be NaN.
+    scaled = where(above, input, 1.0)
+    sizes = norm(scaled, p, others, True)
+    return where(above, scaled * (maxnorm / (sizes + 1e-7)), input)
 
 
 # -- order -----------------------------------------------------------------------------------------
