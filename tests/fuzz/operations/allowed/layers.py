@@ -121,6 +121,8 @@ def copied_axis(f: Any) -> bool:
     sizes = list(zip(before, after, strict=True))
     if mode == "nearest":
         return any(m in (n, 2 * n) for n, m in sizes)
+    if mode == "bicubic" and all(n == m for n, m in sizes):
+        return True
     return bool(antialias) and any(m == n for n, m in sizes)
 
 

@@ -120,7 +120,8 @@ def changes_its_argument(f: Any) -> bool:
 def gradient_that_cancels(f: Any) -> bool:
     if bare(f) == "corrcoef" and f.word == "gradient value":
         sizes = [np.abs(g).max() for o in (f.theirs, f.ours) for g in o.gradients if g is not None]
-        return max(sizes) < 1e-3 and any(a.dtype == np.float32 for a in arrays(f))
+        if max(sizes) < 1e-3 and any(a.dtype == np.float32 for a in arrays(f)):
+            return True
     halves = any(a.dtype == np.float16 for a in arrays(f))
     names = ("renorm", "corrcoef", "cosine_similarity", "sinc", "group_norm", "layer_norm")
     return bare(f) in names and f.word == "gradient value" and halves
