@@ -110,6 +110,18 @@ def test_half_precision_is_computed_in_single(name, args):
     np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+def test_half_precision_keeps_what_is_left_of_a_gradient(name):
+    x = np.array([[-3.142, 3.857], [0.25, -6.5]], np.float16)
+    slopes = []
+    for library in (mt, torch):
+        leaf = library.from_numpy(x.copy()).requires_grad_()
+        result = getattr(library, name)(leaf, -1)
+        result.backward(library.tensor([[0.54, -0.416], [1.0, 0.5]], dtype=library.half))
+        slopes.append(leaf.grad.numpy())
+    np.testing.assert_allclose(*slopes, rtol=1e-3)
+
+
 @pytest.mark.parametrize("name", ["elu", "selu", "celu"])
 def test_half_precision_keeps_the_slope_near_the_limit(name):
     x = np.linspace(-9, 0, 200).astype(np.float16)

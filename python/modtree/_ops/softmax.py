@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from modtree._C import kernels
-from modtree._ops.generic import like_first, native, total, wrap_dim
+from modtree._ops.generic import is_array, like_first, native, total, wrap_dim
 from modtree._ops.reduce import SCALAR_NAMES
 from modtree._ops.registry import define, derive, export, ops
 
@@ -91,9 +91,16 @@ for _function in (softmax, log_softmax):
 # -- derivatives -----------------------------------------------------------------------------------
 
 
+def _in_single(vjp: Any, g: Any, out: Any, axis: int) -> Any:
+    """Of float16: what is left of two near terms must not be rounded before."""
+    return vjp(g.astype(np.float32), out.astype(np.float32), None, axis).astype(np.float16)
+
+
 def _softmax_vjp(g: Any, out: Any, _x: Any, axis: int) -> Any:
     if native(g, out) and axis in (-1, out.ndim - 1):
         return kernels.softmax_backward(g, out)
+    if is_array(g) and g.dtype == np.float16:
+        return _in_single(_softmax_vjp, g, out, axis)
     weighted = g * out
     return weighted - out * _along_vjp(weighted, axis)
 
@@ -101,6 +108,8 @@ def _softmax_vjp(g: Any, out: Any, _x: Any, axis: int) -> Any:
 def _log_softmax_vjp(g: Any, out: Any, _x: Any, axis: int) -> Any:
     if native(g, out) and axis in (-1, out.ndim - 1):
         return kernels.log_softmax_backward(g, out)
+    if is_array(g) and g.dtype == np.float16:
+        return _in_single(_log_softmax_vjp, g, out, axis)
     return g - np.exp(out) * _along_vjp(g, axis)
 
 
