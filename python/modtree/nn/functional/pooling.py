@@ -123,11 +123,11 @@ def _window_sizes(
     for k, p, d in zip(kernel, pads, spread, strict=True):
         if p < 0:
             raise RuntimeError(f"{name}: pad must be non-negative, but got pad: {p}")
-        if p > (d * (k - 1) + 1) // 2:
+        if p > k // 2:
+            size = "effective kernel size" if d == 1 else "kernel size, whatever the dilation"
             raise RuntimeError(
-                f"{name}: pad should be at most half of effective kernel size, but got pad={p}, "
-                f"kernel_size={k} and "
-                f"dilation={d}"
+                f"{name}: pad should be at most half of {size}, but got pad={p}, kernel_size={k} "
+                f"and dilation={d}"
             )
     return kernel, steps, pads, spread
 
