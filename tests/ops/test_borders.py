@@ -234,6 +234,7 @@ ERRORS = {
     "m.cov(m.ones(2), fweights=m.tensor([True, True]))": RuntimeError,
     "f.cross_entropy(m.ones(0, 3, 2, 2), m.tensor(1))": RuntimeError,
     "f.multilabel_soft_margin_loss(m.tensor(1), m.tensor(1), reduction='x')": NotImplementedError,
+    "f.instance_norm(m.ones(0), m.ones(1), m.ones(1), use_input_stats=False)": IndexError,
     "f.instance_norm(m.ones(0, 3, 2).byte(), m.zeros(3), m.ones(3))": RuntimeError,
     "m.instance_norm(m.ones(0, 1).byte(), None, None, m.ones(1), m.ones(1), True, 1, 1, False)": (
         RuntimeError

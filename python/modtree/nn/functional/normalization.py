@@ -135,6 +135,10 @@ def instance_norm(
     need_tensor("instance_norm", input)
     if not use_input_stats:
         _need_statistics(running_mean, running_var)
+        if input.ndim < 2:
+            raise IndexError(
+                f"instance_norm: expected (batch, channels, ...), got shape {list(input.shape)}"
+            )
         if not input.numel():
             return normalize_nothing(input, weight, bias)
     need_constants("instance_norm", running_mean=running_mean, running_var=running_var)
