@@ -29,7 +29,9 @@ def rounded_to_narrow(f: Any) -> bool:
     if f.word not in ("value", "gradient value"):
         return False
     named = [v.name for v in (*f.line.values, *f.line.keywords.values()) if isinstance(v, Named)]
-    kinds = {name for name in (*named, *(str(a.dtype) for a in arrays(f))) if name in TOLERANCE}
+    # Integers are computed in float32.
+    given = ("float32" if a.dtype.kind in "biu" else str(a.dtype) for a in arrays(f))
+    kinds = {name for name in (*named, *given) if name in TOLERANCE}
     near = max((TOLERANCE[name] for name in kinds), default=0.0)
     if near <= min((TOLERANCE[name] for name in kinds), default=0.0):
         return False
