@@ -44,6 +44,7 @@ KINDS = (
     "of a 0-dim tensor",
     "Dimension out of range",  # of a tensor that counts as a dimension
     "expected a modtree.Tensor",
+    "Input dimension should be at least",  # of a string as a size
 )
 
 
