@@ -172,6 +172,8 @@ def _truth(function: Any) -> Any:
 
 
 def _norm(x: Any, axis: Any, keepdims: bool, p: Any) -> Any:
+    if x.dtype == np.float16:  # whose squares overflow from 256 on
+        return _norm(x.astype(np.float32), axis, keepdims, p).astype(np.float16)
     size = np.abs(x)
     if p == 2 or p == "fro":
         total = np.add.reduce(size * size, axis=axis, keepdims=keepdims)
