@@ -82,7 +82,7 @@ ACCIDENTS: dict[str, tuple[str, ...]] = {
     "doesn't match the broadcast shape": (
         *("binary_cross_entropy_with_logits", "logsumexp", "clamp", "clip"),
     ),
-    "value cannot be converted to type": ("addcdiv", "addcmul"),
+    "value cannot be converted to type": ("addcdiv", "addcmul", "logspace"),
     "grad_input must be contiguous": ("nll_loss", "cross_entropy"),
     "modified by an inplace operation": ("cond", "vander"),
     "must be Tensor, not tuple": ("lp_pool1d",),

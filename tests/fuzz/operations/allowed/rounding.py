@@ -49,11 +49,13 @@ def saturated_gates(f: Any) -> bool:
 
 
 def sums_of_halves(f: Any) -> bool:
-    """torch adds up the gradient of pooled elements in float16."""
+    """torch adds up the gradient of pooled elements, and weighs pixels of a grid, in float16."""
     halves = any(a.dtype == np.float16 for a in arrays(f))
-    if not (halves and "_pool" in bare(f) and f.word == "gradient value"):
+    pooled = "_pool" in bare(f) and f.word == "gradient value"
+    weighed = bare(f) == "grid_sample" and f.word.endswith("value")
+    if not halves or not (pooled or weighed):
         return False
-    both = (f.theirs.gradients, f.ours.gradients)
+    both = (getattr(outcome, OUTCOMES[f.word]) for outcome in (f.theirs, f.ours))
     pairs = [pair for pair in zip(*both, strict=True) if pair[0] is not None]
     return all(np.allclose(a, b, 8e-3, 8e-3, equal_nan=True) for a, b in pairs)
 
