@@ -168,3 +168,12 @@ def test_the_old_name(impl):
         norm = utils.clip_grad_norm([p], 1.0)
     assert float(norm) == 5
     assert p.grad.tolist() == pytest.approx([0.6, 0.8])
+
+
+@pytest.mark.parametrize("norm_type", [2.0, 3.0])
+def test_gradients_of_float16_whose_squares_overflow(norm_type):
+    weight = mt.nn.Parameter(mt.zeros(2).half())
+    weight.grad = mt.tensor([300.0, 400.0]).half()
+    total = mt.nn.utils.clip_grad_norm_([weight], 1.0, norm_type)
+    assert total.item() == pytest.approx((300**norm_type + 400**norm_type) ** (1 / norm_type), 1e-3)
+    assert weight.grad.tolist() == pytest.approx([300 / total.item(), 400 / total.item()], 1e-2)

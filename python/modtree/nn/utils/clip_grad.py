@@ -100,6 +100,8 @@ def get_total_norm(
 def _norm(arrays: list[Any], order: float) -> float:
     """The norm of the norms of the arrays: of the order, that is the norm of all elements."""
     flats = [array.ravel(order="K") for array in arrays]
+    # Squares of float16 overflow from 256 on.
+    flats = [flat.astype(np.float32) if flat.dtype == np.float16 else flat for flat in flats]
     if order == 2:
         # Sums of squares need no root in between.
         squares = [float((np.vdot if f.dtype.kind == "c" else np.dot)(f, f).real) for f in flats]
