@@ -20,7 +20,6 @@ from typing import Any
 from .bench_dropin import SIDES
 from .common import ROOT, machine, write_json
 from .instructions import callgrind
-from .real_programs import PROGRAMS
 
 #: What an instruction may belong to: the interpreter, modtree's extension, anything else.
 OBJECTS = (
@@ -140,6 +139,8 @@ def _arguments(programs: list[str]) -> argparse.Namespace:
 
 
 def main() -> int:
+    from .real_programs import PROGRAMS  # imports torch, which the page of results does without
+
     names = list(PROGRAMS)
     options = _arguments(names)
     record: dict[str, Any] = {"machine": machine()}

@@ -12,13 +12,14 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from . import bench_dropin, bench_peers, plot
+from . import bench_dropin, bench_peers, bench_shares, plot
 from .common import FLOOR, OURS, OURS_TORCH, ROOT, TORCH, TORCH_FLOOR, number, ratio_of
 
 _FRONT, _TREE, _TRAINING, _DROPIN = "bench-front", "bench", "bench-autograd", "bench-dropin"
 _ALL_PEERS, _GROWTH = "bench-peers-all", "bench-peers-growth"
 
 _TREE_FILE, _DROPIN_FILE = "bench.json", "bench-dropin.json"
+_SHARES, _SHARES_FILE = "bench-shares", "bench-shares.json"
 
 #: README's rows: what it says of them, the file they come from, and their key or name there.
 _FRONT_ROWS = (
@@ -200,6 +201,20 @@ def dropin_text_of(record: dict[str, Any]) -> str:
     return f"{textwrap.fill(text, 100)}\n\n{bench_dropin.table(rows)}"
 
 
+def shares_text_of(record: dict[str, Any]) -> str:
+    """The same for the run of bench.bench_shares."""
+    machine = record["machine"]
+    text = (
+        "Millions of instructions, and their shares, of the programs of `bench/real_programs.py` "
+        f"on torch's class and on modtree's ({machine['python']}, torch {machine['torch']}, commit "
+        f"{machine['commit']}), `{machine['command']}`. Operations include their bindings to "
+        "Python, and Python is that of the program and the libraries; `bench/README.md` says how "
+        "it is counted."
+    )
+    filled = textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False)
+    return f"{filled}\n\n{bench_shares.table(record['rows'])}"
+
+
 def _peer_paragraph(record: dict[str, Any]) -> str:
     machine = record["machine"]
     text = (
@@ -270,6 +285,9 @@ def main() -> int:
     ):
         if record:
             _write(options.docs, mark, make(record))
+    shares = _read(options.folder / _SHARES_FILE)
+    if shares:
+        _write(options.docs, _SHARES, shares_text_of(shares))
     if peers:
         try:
             plot.draw_growth(peers, options.docs.with_name("growth.svg"))
