@@ -71,7 +71,7 @@ def test_no_torch_where_another_environment_is_active(bare, tmp_path):
     command = [str(bare / "bin" / "modtree"), "run", "-c", "import torch"]
     ended = ran(command, tmp_path, PYTHONPATH="", VIRTUAL_ENV=str(there))
     assert note_of(ended.err).endswith(
-        f", or install modtree in the active environment: {there}/bin/python -m modtree run"
+        f", or to run in the active environment: {there}/bin/python -m pip install modtree"
     )
 
 

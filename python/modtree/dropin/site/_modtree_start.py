@@ -130,7 +130,7 @@ def _missing_error() -> ModuleNotFoundError:
     note = f"modtree run: torch is not installed for {python}: {python} -m pip install torch"
     if active and os.path.realpath(active) != os.path.realpath(sys.prefix):
         there = os.path.join(active, "Scripts" if os.name == "nt" else "bin", "python")
-        note += f", or install modtree in the active environment: {there} -m modtree run"
+        note += f", or to run in the active environment: {there} -m pip install modtree"
     error = ModuleNotFoundError("No module named 'torch'", name="torch")
     if sys.version_info >= (3, 11):
         error.add_note(note)
