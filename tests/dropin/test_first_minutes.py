@@ -76,10 +76,11 @@ def test_no_torch_where_another_environment_is_active(bare, tmp_path):
 
 
 def test_a_program_that_does_without_torch_is_told_nothing(bare, tmp_path):
-    code = "import importlib.util as u; print(u.find_spec('torch'))\ntry: import torch\n"
-    code += "except ImportError as error: print(error.name)"
+    code = "import importlib.util as u, sys; print(u.find_spec('torch'))\n"
+    code += "print(sys.meta_path[0].find_spec('torch'))\n"
+    code += "try: import torch\nexcept ImportError as error: print(error.name)"
     ended = ran([str(bare / "bin" / "modtree"), "run", "-c", code], tmp_path, PYTHONPATH="")
-    assert ended == (0, "None\ntorch\n", "")
+    assert ended == (0, "None\nNone\ntorch\n", "")
 
 
 # -- an environment other than its own -------------------------------------------------------------

@@ -101,8 +101,7 @@ class _BeforeTorch:
                 self._found()
                 if self in sys.meta_path:
                     sys.meta_path.remove(self)
-            elif sys._getframe(2).f_code.co_name == "_find_and_load_unlocked":
-                # of importlib: an import, and not find_spec(), whose answer is None
+            elif _is_import(sys._getframe(1)):
                 error = self._missing()
                 if error is not None:
                     raise error
@@ -117,6 +116,12 @@ class _BeforeTorch:
                 if spec is not None:
                     return spec
         return None
+
+
+def _is_import(caller) -> bool:
+    """Does an import statement or a function like it ask? The answer to find_spec() stays None."""
+    above = caller.f_back
+    return above is not None and above.f_code.co_name == "_find_and_load_unlocked"
 
 
 def _leave_missing() -> None:
