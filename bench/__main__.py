@@ -16,7 +16,16 @@ import pickle  # noqa: E402
 from collections.abc import Iterable  # noqa: E402
 from pathlib import Path  # noqa: E402
 
-from . import bench_tree, growth, micro, plot, tree_calls, tree_edits, tree_held, trees  # noqa: E402
+from . import (  # noqa: E402
+    bench_tree,
+    growth,
+    micro,
+    plot,
+    tree_calls,
+    tree_edits,
+    tree_held,
+    trees,
+)
 from .common import (  # noqa: E402
     OURS,
     OURS_TORCH,

@@ -112,6 +112,10 @@ def shares(plain: dict[str, Any], native: dict[str, Any]) -> dict[str, Any]:
     return {"name": plain["name"], "per": plain["per"], **found}
 
 
+def _millions(instructions: float) -> str:
+    return f"{instructions / 1e6:,.{1 if instructions >= 1e6 else 4}f}"
+
+
 def table(rows: list[dict[str, Any]]) -> str:
     head = ["program", "per", "millions", *SHARES, "on the native class", "ratio", *SHARES]
     lines = [head, ["---"] * 2 + ["---:"] * (len(head) - 2)]
@@ -119,7 +123,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         cells = [row["name"], row["per"]]
         for side in SIDES:
             took = row[side]
-            cells.append(f"{took['all'] / 1e6:,.1f}")
+            cells.append(_millions(took["all"]))
             if side == SIDES[1]:
                 cells.append(f"{took['all'] / row[SIDES[0]]['all']:.2f}")
             cells += [f"{took[what] / took['all']:.1%}" for what in SHARES]
@@ -134,23 +138,26 @@ def _arguments(programs: list[str]) -> argparse.Namespace:
         "Python, optimizers.",
     )
     parser.add_argument("--only", action="append", choices=programs, help="count this program")
+    parser.add_argument("--calls", action="store_true", help="count single calls instead")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "bench")
     return parser.parse_args()
 
 
 def main() -> int:
-    from .real_programs import PROGRAMS  # imports torch, which the page of results does without
+    # These import torch, which the page of results does without.
+    from .real_calls import CALLS
+    from .real_programs import PROGRAMS
 
-    names = list(PROGRAMS)
-    options = _arguments(names)
+    options = _arguments(list(PROGRAMS))
+    names = list(CALLS) if options.calls else options.only or list(PROGRAMS)
     record: dict[str, Any] = {"machine": machine()}
     try:
-        plain, native = (count(side, options.only or names) for side in SIDES)
+        plain, native = (count(side, names) for side in SIDES)
     except callgrind.Unavailable as error:
         print(error, file=sys.stderr)
         return 2
     record["rows"] = [shares(*both) for both in zip(plain, native, strict=True)]
-    write_json(options.out / "bench-shares.json", record)
+    write_json(options.out / f"bench-shares{'-calls' * options.calls}.json", record)
     for key, value in record["machine"].items():
         print(f"{key}: {value}")
     print(f"\n{table(record['rows'])}")

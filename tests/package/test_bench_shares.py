@@ -76,8 +76,8 @@ def test_what_the_sides_differ_by_belongs_to_modules():
     assert row["modtree run"] == {"modules": 50, **same, "all": 1750}
     last = module.table([row]).splitlines()[-1]
     assert last == (
-        "| net | step | 0.0 | 32.0% | 40.0% | 8.0% | 20.0% | 0.0 | 0.70 | 2.9% | 57.1% | 11.4% "
-        "| 28.6% |"
+        "| net | step | 0.0025 | 32.0% | 40.0% | 8.0% | 20.0% | 0.0018 | 0.70 | 2.9% | 57.1% "
+        "| 11.4% | 28.6% |"
     )
 
 
@@ -109,6 +109,12 @@ def test_programs_do_their_steps(name):
     program.step()
     changed = [not torch.equal(p, old) for p, old in zip(weights, before, strict=True)]
     assert all(changed)
+
+
+@needs_torch
+def test_single_calls_can_be_made():
+    for make in load_bench("real_calls").CALLS.values():
+        make().step()
 
 
 @needs_torch
