@@ -126,7 +126,7 @@ def table(rows: list[dict[str, Any]]) -> str:
             cells.append(_millions(took["all"]))
             if side == SIDES[1]:
                 cells.append(f"{took['all'] / row[SIDES[0]]['all']:.2f}")
-            cells += [f"{took[what] / took['all']:.1%}" for what in SHARES]
+            cells += [f"{round(took[what] / took['all'], 3) + 0.0:.1%}" for what in SHARES]
         lines.append(cells)
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
