@@ -13,10 +13,14 @@ from typing import Any, NamedTuple
 
 from modtree.core.loading.certainty import RENUMBERED
 from modtree.core.loading.key_rules import Found, find_rules, shown_rules
-from modtree.core.loading.layouts import attention_parts, pointwise
+from modtree.core.loading.layouts import (
+    attention_parts,
+    flat_keys,
+    pointwise,
+    separator_rules,
+)
 from modtree.core.loading.mismatch import Mismatch, Shape, given_shapes, mismatch_of, shape_of
 from modtree.core.loading.norm_forms import norms
-from modtree.core.loading.separators import flat_keys, separator_rules
 
 __all__ = ["Causes", "doubts_of", "likely_causes"]
 

@@ -1,28 +1,34 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The lines that the error of a failed ``load_state_dict()`` adds to torch's."""
+"""The lines that the errors of ``load_state_dict()`` add to torch's."""
 
 from __future__ import annotations
 
 import inspect
+import os
 import re
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sized
 from typing import Any
 
 import numpy as np
 
 from modtree import _C
+from modtree.core.foreign import is_module_class
 from modtree.core.loading.causes import likely_causes
-from modtree.core.loading.given import library_of
-from modtree.core.loading.mismatch import Mismatch
+from modtree.core.loading.mismatch import Mismatch, library_of, mismatch_of, shape_of
 from modtree.core.loading.model_keys import ModelKeys
 from modtree.core.loading.near_keys import near_matches
 from modtree.core.loading.norm_forms import norm_of
 
-__all__ = ["by_module", "explain_load", "wrong_shapes"]
+__all__ = ["by_module", "explain_given", "explain_load", "wrong_shapes"]
 
 # Under `modtree run` the class shows torch's function in its place.
 _registered = _C.ModuleBase.__getattr__
 
+_EMPTY: tuple[dict[str, Any], ...] = ({}, OrderedDict())
+_VIEWS = tuple(type(view) for empty in _EMPTY for view in (empty.items(), empty.values()))
+_MOST_ITEMS = 100_000
+_LONGEST_SHOWN = 300  # letters of a path
 _FEW = 8  # keys that need no summary
 _MOST_MODULES = 12
 _MOST_VERSIONS = 1000  # missing keys whose modules are asked for their version
@@ -221,4 +227,78 @@ def explain_load(
     return "\n\n" + "\n".join(lines)
 
 
-_C._install(explain_load=explain_load)
+# -- what was given in place of a state dict -------------------------------------------------------
+
+
+def explain_given(module: Any, given: Any) -> str:
+    """What follows torch's message that something is not dict-like, after an empty line: what it
+    is, and the call that loads it. Empty where there is nothing to add.
+    """
+    cause = _cause(ModelKeys(module), given)
+    return f"\n\nLikely cause: {cause}." if cause else ""
+
+
+def _cause(keys: ModelKeys, given: Any) -> str | None:
+    cls = type(given)
+    if issubclass(cls, (str, os.PathLike)):
+        return _of_path(keys, given)
+    if issubclass(cls, _C.ModuleBase) or is_module_class(cls):
+        what = "this is a model, and its state dict is expected"
+        fits = _fits(keys, ModelKeys(given).tensors)
+        return what + (". Try: model.load_state_dict(state_dict.state_dict())" if fits else "")
+    is_list = issubclass(cls, (list, tuple))
+    if (is_list or cls in _VIEWS) and 0 < len(given) <= _MOST_ITEMS:
+        return _of_row(keys, list(given), is_list)
+    return None
+
+
+def _of_path(keys: ModelKeys, path: Any) -> str | None:
+    if len(os.fspath(path)) > _LONGEST_SHOWN:
+        return None
+    if not os.path.exists(path):
+        return f"there is no file {os.fspath(path)!r}, and its state dict would be expected"
+    library = library_of(next(iter(keys.tensors.values()), None))
+    read = "modtree.load_file"
+    if library == "torch":
+        ends = str(path).endswith(".safetensors")
+        read = "safetensors.torch.load_file" if ends else "torch.load"
+    return (
+        f"this is the path of a file, and its state dict is expected. Try: "
+        f"model.load_state_dict({read}(state_dict))"
+    )
+
+
+def _of_row(keys: ModelKeys, items: list[Any], is_list: bool) -> str | None:
+    """Of a list of pairs, of state dicts, or of tensors in the order of the model."""
+    if all(type(item) is tuple and len(item) == 2 and type(item[0]) is str for item in items):
+        pairs = dict(items)
+        if len(pairs) == len(items) and _fits(keys, pairs):
+            return (
+                "these are the pairs of a state dict. Try: model.load_state_dict(dict(state_dict))"
+            )
+    if is_list:
+        mappings = [i for i, item in enumerate(items) if issubclass(type(item), dict)]
+        fitting = [i for i in mappings if _fits(keys, items[i])]
+        if len(fitting) == 1:
+            return (
+                f"the state dict is at place {fitting[0]} of this. Try: "
+                f"model.load_state_dict(state_dict[{fitting[0]}])"
+            )
+    if not keys.extra_state and len(items) == len(keys.tensors):
+        shapes = [shape_of(item) for item in items]
+        if None not in shapes and shapes == list(keys.shapes().values()):
+            return (
+                "these are tensors of the shapes that the model has, in its order. Try: "
+                "model.load_state_dict(dict(zip(model.state_dict(), state_dict)))"
+            )
+    return None
+
+
+def _fits(keys: ModelKeys, given: Mapping[str, Any]) -> bool:
+    """Would a load of these succeed?"""
+    own = keys.shapes()
+    rest = mismatch_of(given, Mismatch(list(own), [], {}, {}, own))
+    return rest.is_empty and set(given) == set(own)
+
+
+_C._install(explain_given=explain_given, explain_load=explain_load)

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeAlias
 
 from modtree.core.loading.certainty import doubt
+from modtree.core.loading.layouts import separator_rules
 from modtree.core.loading.mismatch import Mismatch, given_shapes, renamed, shape_of
 from modtree.core.loading.norm_forms import form_rules
 from modtree.core.loading.numbering import Shift, find_shifts
-from modtree.core.loading.separators import separator_rules
 
 __all__ = ["Found", "Rules", "find_rules", "likely_rules", "shown_rules"]
 

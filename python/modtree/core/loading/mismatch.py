@@ -9,7 +9,16 @@ from typing import Any, NamedTuple, TypeAlias
 from modtree.core import families
 from modtree.core.loading.rename import Rename, rename_function
 
-__all__ = ["KnownShape", "Mismatch", "Shape", "given_shapes", "mismatch_of", "renamed", "shape_of"]
+__all__ = [
+    "KnownShape",
+    "Mismatch",
+    "Shape",
+    "given_shapes",
+    "library_of",
+    "mismatch_of",
+    "renamed",
+    "shape_of",
+]
 
 Shape: TypeAlias = "tuple[int, ...] | None"
 
@@ -81,6 +90,12 @@ def shape_of(value: Any) -> Shape:
     if family is None or family.is_uninitialized(value):
         return None
     return tuple(family.shape(value))
+
+
+def library_of(tensor: Any) -> str:
+    """The library that makes tensors for a module with this one."""
+    family = families.family_of(tensor)
+    return "torch" if family is not None and family.name == "torch" else "modtree"
 
 
 def given_shapes(found: Mismatch) -> dict[str, Shape]:
