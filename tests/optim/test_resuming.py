@@ -586,6 +586,36 @@ def test_what_is_no_state_of_an_optimizer(lib, given, error, words):
         mt.load_optimizer_state(optimizer, given)
 
 
+@needs_torch
+def test_a_state_that_has_names_for_numbers():
+    """As torch.distributed.checkpoint makes it."""
+    import torch
+    from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
+
+    model, optimizer = trained(torch, named=False)
+    state = get_optimizer_state_dict(model, optimizer)
+    assert set(state["state"]) == {name for name, _ in model.named_parameters()}
+    other = make(torch, "c", "a", "b")
+    fresh = adam(torch, other)
+    assert mt.load_optimizer_state(fresh, state).is_complete
+    assert_same(states(fresh, other), states(optimizer, model))
+
+
+@pytest.mark.parametrize("kind", ["Adam", "SGD"])
+def test_the_optimizer_of_a_checkpoint(lib, kind, tmp_path):
+    options = {} if kind == "Adam" else {"momentum": 0.9}
+    model, optimizer = trained(lib, kind=kind, **options)
+    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 3}
+    lib.save(state, tmp_path / "last.pt")
+    read = mt.load_file(tmp_path / "last.pt", at="optimizer")
+    assert "state" not in read
+    other = make(lib, "c", "a", "b")
+    fresh = getattr(lib.optim, kind)(other.named_parameters(), **options)
+    assert mt.load_optimizer_state(fresh, read).is_complete
+    assert_same(states(fresh, other), states(optimizer, model))
+    train(lib, other, fresh)
+
+
 def test_factors_that_lack_a_dimension(lib):
     """As transformers' Adafactor has them."""
     model = lib.nn.ModuleDict({"a": lib.nn.Linear(3, 4, bias=False)})

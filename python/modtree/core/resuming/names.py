@@ -146,6 +146,8 @@ def saved_parameters(
     beside = names if isinstance(names, Mapping) else {}
     if all("param_names" in group for group in groups):
         known = [name for group in groups for name in group["param_names"]]
+    elif all(isinstance(key, str) for group in groups for key in group["params"]):
+        known = [key for group in groups for key in group["params"]]  # as torch.distributed has it
     elif isinstance(names, Mapping):
         known = _of_model(state_dict, names, model, rename)
     elif names is not None:

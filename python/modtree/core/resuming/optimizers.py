@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -29,6 +30,8 @@ _IMPLEMENTATION = {"foreach", "fused", "capturable", "differentiable"}
 #: What groups have beside the options of a kind of optimizer, or only in newer versions.
 _NOT_TELLING = {*_IMPLEMENTATION, "maximize", "decoupled_weight_decay", "initial_lr"}
 _OF_PARAMETERS = {"params", "param_names"}
+#: A key of load_file(): the number of the parameter, and what is kept of it.
+_FLAT = re.compile(r"state\.([0-9]+)\.([^.]+)$")
 #: Options that need an entry of the state.
 _NEEDED = {"amsgrad": "max_exp_avg_sq", "centered": "grad_avg"}
 
@@ -81,7 +84,8 @@ def load_optimizer_state(
 
     Args:
         optimizer: An optimizer of modtree or torch.
-        state_dict: What ``optimizer.state_dict()`` or :func:`optimizer_state` gave.
+        state_dict: What ``optimizer.state_dict()`` or :func:`optimizer_state` gave; or what
+            ``load_file(path, at="optimizer")`` read.
         model: The model that the optimizer trains. Not needed where the optimizer was made of
             ``model.named_parameters()``; tied parameters are then known under one name alone.
         names: For a state without names: the state dict of the model that was saved beside it, for
@@ -113,6 +117,7 @@ def load_optimizer_state(
         >>> print(mt.load_optimizer_state(optimizer, state, rename={"": "0."}))
         2 of 2 entries fit
     """
+    state_dict = _nested(state_dict)
     _check_form(state_dict)
     _check_kind(optimizer, state_dict)
     own = own_parameters(optimizer, model)
@@ -128,6 +133,21 @@ def load_optimizer_state(
     if not dry_run:
         _load(optimizer, match, report, taken)
     return report
+
+
+def _nested(state_dict: Any) -> Any:
+    """The state dict of which ``load_file()`` has read the parts, each under a key of its own."""
+    is_flat = isinstance(state_dict, Mapping) and "param_groups" in state_dict
+    if not is_flat or "state" in state_dict:
+        return state_dict
+    state: dict[int, dict[str, Any]] = {}
+    for key, value in state_dict.items():
+        match = _FLAT.match(key) if isinstance(key, str) else None
+        if match is not None:
+            state.setdefault(int(match[1]), {})[match[2]] = value
+        elif key != "param_groups":
+            return state_dict
+    return {"state": state, "param_groups": state_dict["param_groups"]}
 
 
 def _check_form(state_dict: Any) -> None:
