@@ -113,7 +113,7 @@ def _next_rules(
     if not rest.missing and not rest.unexpected and not rest.shapes:
         return []
     for find in finders:
-        part = rest if find in (_shifts, _prefixes) else _beginning(rest)
+        part = rest if find in _OF_ALL_KEYS else _beginning(rest)
         found = [rule for rule in find(part) if rule.old not in rules]
         for new in (found, *([rule] for rule in found)) if len(found) > 1 else (found,):
             if new and _mends_more(rest, new):
@@ -471,15 +471,8 @@ def _separators(found: Mismatch) -> list[_Rule]:
 
 
 _Finder: TypeAlias = "Callable[[Mismatch], list[_Rule]]"
-_FINDERS: tuple[_Finder, ...] = (
-    _prefixes,
-    _forms,
-    _separators,
-    _shifts,
-    _modules,
-    _entries,
-    _parts,
-)
+_OF_ALL_KEYS: tuple[_Finder, ...] = (_prefixes, _forms, _separators, _shifts)
+_FINDERS: tuple[_Finder, ...] = (*_OF_ALL_KEYS, _modules, _entries, _parts)
 
 
 # -- for those who ask for prefixes alone ----------------------------------------------------------

@@ -154,7 +154,7 @@ def _are_in_their_places(found: Mismatch, changed: list[str]) -> bool:
     """Does no changed entry have the shape of another entry that has changed?"""
     if any(shape_of(value) is None for value in found.state_dict.values()):
         return False  # a value that the call could not ask for its shape
-    own = [found.shapes[key][1] for key in changed]
+    own = {found.shapes[key][1] for key in changed}
     return not any(found.shapes[key][0] in own for key in changed)
 
 
