@@ -362,17 +362,14 @@ def _turn(value: Any) -> Any:
 
 def _fused(state: State, rng: random.Random) -> State:
     """As nn.MultiheadAttention has queries, keys and values."""
-    new: State = {}
-    for key, value in state.items():
-        match = re.match(r"(.*\b)(query|q_proj)\.(weight|bias)$", key)
-        if match:
-            names = (
-                ("query", "key", "value") if match[2] == "query" else ("q_proj", "k_proj", "v_proj")
-            )
-            parts = [state[f"{match[1]}{name}.{match[3]}"] for name in names]
-            new[f"{match[1]}in_proj_{match[3]}"] = modtree.cat(parts)
-        elif not re.search(r"\b(key|value|k_proj|v_proj)\.", key):
-            new[key] = value
+    new = dict(state)
+    for names in (("query", "key", "value"), ("q_proj", "k_proj", "v_proj")):
+        for key in state:
+            match = re.match(rf"(.*\b){names[0]}\.(weight|bias)$", key)
+            parts = [f"{match[1]}{name}.{match[2]}" for name in names] if match else []
+            if match and all(part in state for part in parts):
+                joined = modtree.cat([new.pop(part) for part in parts])
+                new[f"{match[1]}in_proj_{match[2]}"] = joined
     return new
 
 
