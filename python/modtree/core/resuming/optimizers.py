@@ -380,7 +380,8 @@ def _load(optimizer: Any, match: _Match, report: LoadReport, taken: list[dict[st
             for key, value in match.state_dict["state"].items()
             if key not in known and isinstance(key, str)
         }
-    others = [match.own[name].tensor for name in match.own if name not in set(report.loaded)]
+    loaded = set(report.loaded)
+    others = [one.tensor for name, one in match.own.items() if name not in loaded]
     kept = [(p, optimizer.state[p]) for p in others if p in optimizer.state]
     before = dict(vars(optimizer))
     try:
