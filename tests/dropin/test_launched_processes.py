@@ -126,7 +126,7 @@ LAUNCHERS = {
     ),
     "deepspeed": lambda: (
         [*RUN, "--report", *deepspeed(), "train.py"],
-        [*deepspeed(), "--no_python", *RUN, "--report", "train.py"],
+        [*deepspeed(), "--no_python", "--no_local_rank", *RUN, "--report", "train.py"],
         2,
     ),
     "srun": lambda: (
