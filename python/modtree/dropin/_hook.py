@@ -104,7 +104,7 @@ def install() -> None:
 
 def _already_imported() -> str:
     # A main module has two names in processes that multiprocessing knows.
-    modules = {id(module): (name, module) for name, module in reversed(sys.modules.items())}
+    modules = {id(module): (name, module) for name, module in reversed(list(sys.modules.items()))}
     importers = [
         f"{name} ({getattr(module, '__file__', None) or 'no file'})"
         for name, module in reversed(modules.values())
@@ -126,7 +126,7 @@ def _uses_torch(module: Any) -> bool:
     if not isinstance(names, dict):
         return False
     found = [value for value in list(names.values()) if isinstance(value, ModuleType)]
-    return any(vars(value).get("__name__", "").partition(".")[0] == "torch" for value in found)
+    return any(str(vars(value).get("__name__")).partition(".")[0] == "torch" for value in found)
 
 
 def _tell_child_processes() -> None:
