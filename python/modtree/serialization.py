@@ -12,6 +12,7 @@ from modtree import _imports
 from modtree._tensor.devices import as_device
 from modtree.core.families import family_of
 from modtree.files.checkpoint.atomic import atomic_file
+from modtree.files.checkpoint.reader import open_checkpoint
 from modtree.files.pickled.tensors import TensorBuilder
 from modtree.files.pickled.unpickle import Refused, UnpicklingError
 from modtree.files.torch.load import count_tensors, form_of, load_object
@@ -93,7 +94,8 @@ def load(
     is installed, and else in the same way.
 
     Args:
-        f: A path, or a file open for reading bytes that can seek.
+        f: A path, or a file open for reading bytes that can seek. Of a folder, such as one of
+            ``torch.distributed.checkpoint``, all parts are put together.
         map_location: "meta" or "cpu"; tensors are in main memory anyway.
         pickle_module: With ``weights_only=False``, the module whose ``load`` reads.
         weights_only: Refuse everything but tensors, arrays of numbers or text, numbers, text and
@@ -111,6 +113,7 @@ def load(
     Raises:
         pickle.UnpicklingError: With ``weights_only``: the file is damaged, or contains something
             else.
+        CheckpointError: A folder is damaged, or not a checkpoint.
     """
     everything = weights_only is False
     if foreign not in (None, "stand-in"):
@@ -118,7 +121,9 @@ def load(
     if foreign and everything:
         raise ValueError("foreign='stand-in' runs nothing of a file: pass no weights_only=False")
     tolerant = foreign is not None
-    if isinstance(f, (str, os.PathLike)):
+    if isinstance(f, (str, os.PathLike)) and os.path.isdir(f):
+        result = _load_folder(f, tolerant)
+    elif isinstance(f, (str, os.PathLike)):
         with open(f, "rb") as file:
             result = _load_file(
                 file, everything, pickle_module, pickle_load_args, tolerant, bool(mmap)
@@ -136,6 +141,18 @@ def load(
         return _moved(result, device, {})
     except RecursionError:
         raise UnpicklingError("the file has containers nested too deeply to move them") from None
+
+
+def _load_folder(path: Any, tolerant: bool) -> Any:
+    """Everything in a folder that is a checkpoint, put together where it is in several files."""
+    with open_checkpoint(path) as checkpoint:
+        if checkpoint.foreign and not tolerant:
+            raise UnpicklingError(
+                f"Weights only load failed: the files name {checkpoint.foreign:,} classes or "
+                f"functions that are not imported. The tensors can be read, and nothing is run: "
+                f'pass foreign="stand-in"'
+            )
+        return checkpoint.contents()
 
 
 def _load_file(

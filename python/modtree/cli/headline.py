@@ -20,6 +20,7 @@ def headline(checkpoint: Checkpoint, shown: int | None = None) -> str:
     entries = entries_text(every)
     if shown is not None and shown != every:
         entries = f"{shown:,} of {entries}"
-    files = len({entry.file for entry in checkpoint.entries.values()})
+    entries_of = checkpoint.entries.values()
+    files = len({file for entry in entries_of for file in entry.files or (entry.file,)})
     parts = f", {files:,} files" if files > 1 else ""
     return f"{printable(str(checkpoint.path))}: {checkpoint.format}{parts}, {entries}"

@@ -7,6 +7,7 @@ import argparse
 import fnmatch
 import functools
 import json
+import os
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -40,6 +41,7 @@ _EXAMPLES = """\
 _STATUS = "0: shown; 1: no entry matches; 2: a file cannot be read"
 _LONGEST_NOTE = 200
 _WIDEST_NAME = 100
+_FEW_FILES = 3
 _WIDEST = 40  # letters of a shape that has a column
 
 
@@ -160,6 +162,7 @@ def _for_json(
                 "dtype": entry.dtype,
                 "nbytes": entry.nbytes,
                 "file": str(entry.file),
+                **({"files": list(entry.files)} if entry.files else {}),
             }
             for entry in entries
         ],
@@ -181,6 +184,7 @@ class _Row(NamedTuple):
     dtype: str
     size: str
     is_branch: bool = False
+    where: str = ""
 
 
 def _show(
@@ -233,11 +237,19 @@ def _rows(branch: Branch, level: int, options: argparse.Namespace) -> Iterator[_
             shape = str(list(inner.entry.shape))
             each = group.count > 1 and not inner.children
             size = group.nbytes if each else inner.entry.nbytes
-            yield _Row(name, shape, inner.entry.dtype, bytes_text(size))
+            where = "" if group.count > 1 else _where(inner.entry)
+            yield _Row(name, shape, inner.entry.dtype, bytes_text(size), where=where)
         elif inner.note and not inner.children:
             yield _Row(name, inner.note, "", "")
         if inner.children:
             yield from _below(name, inner, group, level, options)
+
+
+def _where(entry: Entry) -> str:
+    """The files that hold parts of a tensor, where they are several."""
+    names = [printable(os.path.basename(file)) for file in entry.files[:_FEW_FILES]]
+    more = f" and {len(entry.files) - _FEW_FILES:,} more" if len(entry.files) > _FEW_FILES else ""
+    return f"in {', '.join(names)}{more}" if names else ""
 
 
 def _is_link(branch: Branch) -> bool:
@@ -272,7 +284,7 @@ def _print_rows(rows: list[_Row], screen: Screen) -> None:
         most = None if screen.width is None or row.size else screen.width - name_width - 2
         line += "  " + screen.shortened(row.shape, most).ljust(shape_width)
         line += "  " + screen.paint(row.dtype, "cyan") + " " * (dtype_width - len(row.dtype))
-        line += "  " + row.size.rjust(size_width)
+        line += "  " + row.size.rjust(size_width) + (f"  {row.where}" if row.where else "")
         print(line.rstrip())
 
 

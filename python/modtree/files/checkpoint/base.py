@@ -81,7 +81,8 @@ class Entry:
         shape: Its shape.
         dtype: torch's name of its dtype, without the module: "float32", "bfloat16".
         nbytes: The bytes of its values in the file.
-        file: The path of the file that holds it.
+        file: The path of the file that holds it; of the first one, where several hold parts of it.
+        files: The paths of all of them, where they are several.
     """
 
     key: str
@@ -89,6 +90,7 @@ class Entry:
     dtype: str
     nbytes: int
     file: str
+    files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ class Checkpoint(abc.ABC):
 
     Attributes:
         path: The path that was opened.
-        format: "safetensors", "torch", "torchscript", "modtree", or "pickle".
+        format: "safetensors", "torch", "torchscript", "modtree", "pickle", "distributed", ...
         entries: The tensors by key, in the order of the file.
         metadata: The text that stands beside the tensors.
         ties: Keys that the file has no tensor of its own for -> the key whose tensor is theirs too.
@@ -118,6 +120,7 @@ class Checkpoint(abc.ABC):
         left_out: The names of other parts that the file has beside the state dict.
         foreign: How many classes and functions the file names that are not imported.
         in_parts: Foreign objects by key whose tensors are entries under that key.
+        is_read_to_verify: Whether :meth:`damages` reads anything.
     """
 
     path: str
@@ -133,6 +136,7 @@ class Checkpoint(abc.ABC):
     left_out: Sequence[Any] = ()
     foreign: int = 0
     in_parts: Mapping[str, Any] = _NONE
+    is_read_to_verify: bool = False
 
     @property
     def raw_values(self) -> Mapping[str, Any]:
@@ -187,6 +191,22 @@ class Checkpoint(abc.ABC):
     def array(self, key: str) -> np.ndarray:
         """The values of an entry as an array, which shares their memory with :meth:`tensor`."""
         return self.tensor(key).numpy()
+
+    def part(self, key: str, index: Any) -> np.ndarray:
+        """Some of the values of an entry as an array: of one in several files, only those that the
+        index names are read.
+
+        Args:
+            key: The key of the entry.
+            index: Numbers and slices, as NumPy takes them: ``(slice(0, 8), ...)``.
+        """
+        return self.array(key)[index]
+
+    def contents(self) -> Any:
+        """Everything that there is, with tensors: the object of a training checkpoint, or the state
+        dict.
+        """
+        return self.state_dict()
 
     def chunks(self, key: str, size: int = 1 << 24) -> Iterator[memoryview]:
         """The bytes of an entry in their order, little-endian, in pieces of at most ``size``. Each

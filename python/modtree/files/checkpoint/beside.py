@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which checkpoints a folder holds: what an error names when the one that is meant is not there."""
+"""What is beside a file: the files that it names, and the checkpoints that an error names when the
+one that is meant is not there.
+"""
 
 from __future__ import annotations
 
 import difflib
 import itertools
 import os
+from typing import Any
 
-from modtree.files.checkpoint.base import shortened
+from modtree.files.checkpoint.base import CheckpointError, shortened
 
-__all__ = ["checkpoints_in", "what_is_there"]
+__all__ = ["checkpoints_in", "file_beside", "what_is_there"]
 
 _ENDINGS = (".safetensors", ".index.json", ".pt", ".pth", ".bin", ".ckpt")
 _USUAL = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
@@ -51,3 +54,38 @@ def what_is_there(folder: str, wanted: str = "") -> str:
         return ""
     more = f" and {len(names) - _FEW} more" if len(names) > _FEW else ""
     return f"{', '.join(shortened(name)[1:-1] for name in names[:_FEW])}{more}"
+
+
+def file_beside(name: Any, path: str, what: str, key: str | None = None) -> str:
+    """The path of a file that another file names, and which is beside it: a file from anywhere says
+    nothing about other folders. Where they are links, as in caches of downloads, what one leads to
+    is beside what the other leads to.
+
+    Args:
+        name: The name.
+        path: The file that has it.
+        what: What that file is, for errors: "the index".
+        key: The key of the tensor that is to be in it, for errors.
+
+    Raises:
+        CheckpointError: It is not the name of a file there.
+    """
+    if type(name) is not str:
+        raise CheckpointError(f"{what} names the file {shortened(name)}", path, key)
+    is_plain = name not in ("", ".", "..") and not set(name) & {"/", "\\", "\0", ":"}
+    if not is_plain:
+        raise CheckpointError(
+            f"{what} names the file {shortened(name)}, which is no name of a file beside it",
+            path,
+            key,
+        )
+    folder = os.path.dirname(path)
+    file = os.path.join(folder, name)
+    if os.path.realpath(file) == os.path.realpath(path):
+        raise CheckpointError(f"{what} names itself", path, key)
+    target = os.path.dirname(os.path.realpath(file))
+    if target not in (os.path.realpath(folder), os.path.dirname(os.path.realpath(path))):
+        raise CheckpointError(
+            f"the shard {shortened(name)} is a link that leads out of the folder", path, key
+        )
+    return file

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from modtree.files.checkpoint.atomic import atomic_file
 from modtree.files.checkpoint.base import CheckpointError, shortened
+from modtree.files.checkpoint.beside import file_beside
 from modtree.files.checkpoint.json_text import parsed_json
 from modtree.files.checkpoint.mapped import open_regular
 
@@ -49,11 +50,10 @@ def read_index(path: str, file: Any = None) -> Index:
     files = content.get("weight_map")
     if type(files) is not dict:
         raise CheckpointError("no index of shards: it has no weight_map", path)
-    folder = os.path.dirname(path)
     checked: dict[Any, str] = {}
     for key, name in files.items():
         if type(name) is not str or name not in checked:
-            checked[name] = _checked_name(name, folder, path, key)
+            checked[name] = file_beside(name, path, "the index", key)
     metadata = content.get("metadata")
     return Index(
         {key: checked[name] for key, name in files.items()},
@@ -65,31 +65,6 @@ def _texts(metadata: dict[str, Any]) -> dict[str, str]:
     return {
         key: value if type(value) is str else shortened(value) for key, value in metadata.items()
     }
-
-
-def _checked_name(name: Any, folder: str, path: str, key: str) -> str:
-    """The path of a shard, which stands beside the index: an index from anywhere says nothing about
-    other files. Where shards are links, as in caches of downloads, what they lead to stands beside
-    what the index leads to.
-    """
-    if type(name) is not str:
-        raise CheckpointError(f"the index names the file {shortened(name)}", path, key)
-    is_plain = name not in ("", ".", "..") and not set(name) & {"/", "\\", "\0", ":"}
-    if not is_plain:
-        raise CheckpointError(
-            f"the index names the file {shortened(name)}, which is no name of a file beside it",
-            path,
-            key,
-        )
-    file = os.path.join(folder, name)
-    if os.path.realpath(file) == os.path.realpath(path):
-        raise CheckpointError("the index names itself", path, key)
-    target = os.path.dirname(os.path.realpath(file))
-    if target not in (os.path.realpath(folder), os.path.dirname(os.path.realpath(path))):
-        raise CheckpointError(
-            f"the shard {shortened(name)} is a link that leads out of the folder", path, key
-        )
-    return file
 
 
 def write_index(path: str, files: Mapping[str, str], metadata: Mapping[str, Any]) -> None:

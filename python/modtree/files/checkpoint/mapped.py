@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import mmap
 import os
 import stat
@@ -11,7 +12,7 @@ from typing import Any
 
 from modtree.files.checkpoint.base import CheckpointError
 
-__all__ = ["FileMap", "map_file", "open_regular"]
+__all__ = ["FileMap", "MappedFiles", "Window", "map_file", "open_regular"]
 
 # Names that Python has had since 3.11 or 3.13; the numbers are those of Linux.
 _NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
@@ -51,3 +52,83 @@ def map_file(file: Any) -> FileMap:
             prot=mmap.PROT_READ | mmap.PROT_WRITE,
         )
     return FileMap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+
+
+class Window(io.RawIOBase):
+    """A part of a mapped file, to be read like a file.
+
+    Args:
+        memory: The bytes.
+    """
+
+    def __init__(self, memory: memoryview) -> None:
+        self.memory = memory
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        base = (0, self._at, len(self.memory))[whence]
+        if base + offset < 0:
+            raise OSError("a place before the beginning")
+        self._at = base + offset
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        piece = self.memory[self._at : self._at + len(buffer)]
+        buffer[: len(piece)] = piece
+        self._at += len(piece)
+        return len(piece)
+
+
+class MappedFiles:
+    """The files of a folder, each mapped when a part of it is asked for."""
+
+    def __init__(self) -> None:
+        self._maps: dict[str, FileMap | None] = {}  # None for an empty file
+
+    def window(self, path: str, offset: int, length: int) -> Window:
+        """A part of a file.
+
+        Raises:
+            CheckpointError: The file does not have it.
+        """
+        if path not in self._maps:
+            self._maps[path] = _mapped_whole(path)
+        whole = self._maps[path]
+        size = 0 if whole is None else len(whole)
+        if offset < 0 or length < 0 or offset + length > size:
+            raise CheckpointError(
+                f"the file is truncated: bytes {offset} to {offset + length} are to be in it, and "
+                f"it has {size}",
+                path,
+            )
+        return Window(memoryview(b"" if whole is None else whole)[offset : offset + length])
+
+    def let_go(self) -> None:
+        """Gives back the memory of what was read."""
+        for opened in self._maps.values():
+            if opened is not None:
+                opened.let_go()
+
+    def close(self) -> None:
+        self._maps = {}  # a map is closed when the last tensor of it dies
+
+
+def _mapped_whole(path: str) -> FileMap | None:
+    try:
+        with open_regular(path) as file:
+            return map_file(file) if os.fstat(file.fileno()).st_size else None
+    except FileNotFoundError:
+        raise CheckpointError("the file is not there", path) from None
+    except (OSError, ValueError) as error:
+        if isinstance(error, CheckpointError):
+            raise
+        raise CheckpointError(f"cannot be mapped: {error}", path) from None

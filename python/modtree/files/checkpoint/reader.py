@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from modtree.files.checkpoint.base import Checkpoint, CheckpointError, Entry
 from modtree.files.checkpoint.beside import what_is_there
+from modtree.files.checkpoint.folders import folder_format
 from modtree.files.checkpoint.mapped import open_regular
 from modtree.files.checkpoint.other_files import HEAD, what_it_is
 
@@ -62,12 +63,13 @@ def _is_pickle(head: bytes) -> bool:
 
 
 class _Format(NamedTuple):
-    """How a file of a format begins, how its name ends, and who reads it."""
+    """How a file of a format begins, how its name ends, who reads it, and whether it has parts."""
 
     begins_so: Callable[[bytes], bool]
     endings: tuple[str, ...]
     module: str
     reader: str
+    has_parts: bool = False
 
 
 #: In the order in which they are asked. A module is imported when a file of its format is opened.
@@ -83,15 +85,21 @@ _FORMATS = (
         (".pt", ".pth", ".bin"),
         "modtree.files.torch.checkpoint",
         "TorchCheckpoint",
+        has_parts=True,
     ),
     _Format(_is_index, (".json",), "modtree.files.checkpoint.sharded_reader", "open_shards"),
-    _Format(_is_pickle, (), "modtree.files.torch.checkpoint", "TorchCheckpoint"),
+    _Format(_is_pickle, (), "modtree.files.torch.checkpoint", "TorchCheckpoint", has_parts=True),
+)
+#: Of files that describe the folder in which they are.
+_METADATA = _Format(
+    lambda _: True, (), "modtree.files.distributed.reader", "DistributedCheckpoint", has_parts=True
 )
 _FORMATS_OF_SHARDS = tuple(form for form in _FORMATS if form.endings != (".json",))
 
 
 def open_checkpoint(path: Any, at: str | None = None) -> Checkpoint:
-    """Opens a file, the index of a sharded checkpoint, or a folder that holds one of them.
+    """Opens a file, the index of a sharded checkpoint, or a folder that is a checkpoint or holds
+    one.
 
     Args:
         path: Where it is; of a sharded checkpoint its name without ``.index.json`` will do. The
@@ -103,11 +111,14 @@ def open_checkpoint(path: Any, at: str | None = None) -> Checkpoint:
         OSError: It cannot be opened.
         CheckpointError: It is damaged, no checkpoint, or has no such part.
     """
-    return _opened(locate(path), _FORMATS, at)
+    place = locate(path)
+    if os.path.isdir(place) and (folder := folder_format(place)) is not None:
+        return getattr(importlib.import_module(folder.module), folder.reader)(place, at)
+    return _opened(place, _FORMATS, at)
 
 
 def locate(path: Any) -> str:
-    """The file or index that a path stands for.
+    """The file or index that a path stands for, or the folder that is a checkpoint as a whole.
 
     Raises:
         FileNotFoundError: There is nothing. The message names the checkpoints in its folder.
@@ -127,11 +138,15 @@ def locate(path: Any) -> str:
         raise FileNotFoundError(errno.ENOENT, text, file) from None
     except (OSError, ValueError):
         return file  # whoever opens it is told
-    return _in_folder(file) if is_folder else file
+    if not is_folder or folder_format(file) is not None:
+        return file
+    return _in_folder(file)
 
 
 def is_index(path: str) -> bool:
-    """Does a file begin as the index of shards does?"""
+    """Is it a file that begins as the index of shards does?"""
+    if os.path.isdir(path):
+        return False
     with open_regular(path) as file:
         head = file.read(HEAD)
     return next((form.reader == "open_shards" for form in _FORMATS if form.begins_so(head)), False)
@@ -157,14 +172,15 @@ def _opened(file: str, formats: tuple[_Format, ...], at: str | None = None) -> C
         head = opened.read(HEAD)
     if (other := what_it_is(head, file)) is not None:
         raise CheckpointError(other, file)
-    found = [form for form in formats if form.begins_so(head)]
+    found = [_METADATA] if os.path.basename(file) == ".metadata" else []
+    found += [form for form in formats if form.begins_so(head)]
     found += [form for form in formats if file.endswith(form.endings)]
     if not found:
         raise CheckpointError(_unknown(head), file)
     reader = getattr(importlib.import_module(found[0].module), found[0].reader)
     if at is None:
         return reader(file)
-    if found[0].reader != "TorchCheckpoint":
+    if not found[0].has_parts:
         raise CheckpointError(f"it holds one state dict, and no part {at!r:.100}", file)
     return reader(file, at)
 

@@ -170,7 +170,7 @@ def _strays(path: str, known: set[str]) -> Iterator[Problem]:
 
 def _damages(checkpoint: Checkpoint, progress: bool | None) -> list[Problem]:
     """What a load would find: formats with checksums are read whole."""
-    if checkpoint.format != "torch":
+    if not checkpoint.is_read_to_verify:
         return []
     total = sum(entry.nbytes for entry in checkpoint.entries.values())
     with progress_bar(total, "Comparing checksums", progress) as advance:

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-from modtree.files.checkpoint.mapped import map_file
+from modtree.files.checkpoint.mapped import FileMap, Window, map_file
 from modtree.files.pickled.unpickle import UnpicklingError
 
 __all__ = ["Archive", "open_archive"]
@@ -70,7 +70,7 @@ class Archive:
 
     def map(self, file: Any) -> None:
         """Maps the file on the disk in which the archive lies: entries need not be read then."""
-        self._map = map_file(file)
+        self._map = file.memory if isinstance(file, Window) else map_file(file)
 
     def compare_checksums(self) -> None:
         """From now on an entry is mapped only if it has its checksum, as it is read only then."""
@@ -103,7 +103,7 @@ class Archive:
 
     def let_go(self) -> None:
         """Gives back the memory of what was read of the map, and of changes to it."""
-        if self._map is not None:
+        if isinstance(self._map, FileMap):
             self._map.let_go()
 
     def _check_places(self, entries: list[Any], end_of_all: int) -> None:
@@ -195,7 +195,7 @@ class Archive:
         return self._map, self._start(name, self._in_map)
 
     def _in_map(self, at: int, count: int) -> bytes:
-        return self._map[at : at + count]
+        return bytes(self._map[at : at + count])
 
     def _bytes_at(self, at: int, count: int) -> bytes:
         self._file.seek(at)

@@ -24,6 +24,7 @@ __all__ = [
     "part_names",
     "parts_of",
     "shared_entries",
+    "tensors_in",
 ]
 
 #: Under which of them programs keep the state dict, the first that is there counts.
@@ -52,7 +53,7 @@ def _children(value: Any) -> Iterator[tuple[Any, Any]]:
         yield from value.parts()
 
 
-def _tensors_in(value: Any) -> Iterator[TensorRecord]:
+def tensors_in(value: Any) -> Iterator[TensorRecord]:
     """All tensors in a value, each object once."""
     waiting, seen = [value], {id(value)}
     while waiting:
@@ -137,7 +138,7 @@ def parts_of(obj: Any, read: Callable[[TensorRecord], Any]) -> list[Part]:
 
 
 def _part(name: str, value: Any, read: Callable[[TensorRecord], Any]) -> Part:
-    tensors = list(_tensors_in(value))
+    tensors = list(tensors_in(value))
     return Part(name, _text(name, value, read), len(tensors), sum(t.nbytes for t in tensors))
 
 

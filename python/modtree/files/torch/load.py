@@ -8,6 +8,7 @@ import pickle
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from modtree.files.checkpoint.mapped import Window
 from modtree.files.pickled.builder import Builder, RecordBuilder
 from modtree.files.torch.archive import open_archive
 from modtree.files.torch.leaves import unpickler_of_leaves
@@ -140,7 +141,7 @@ def _opened(
         made = builder(storages)
         return form, storages, unpickler_of_leaves(file, options, made, storages, torch, tolerant)
     if form == "archive":
-        storages = Storages(open_archive(file, mapped))
+        storages = Storages(open_archive(file, mapped), isinstance(file, Window))
         stream = io.BytesIO(storages.pickled)
     else:
         storages, stream = find_storages(file, everything, options)

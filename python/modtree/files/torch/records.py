@@ -18,9 +18,11 @@ from modtree._strides import reach
 from modtree.files.pickled.plain import check_bools, check_sizes, require
 from modtree.files.pickled.stand_in import StandIn
 from modtree.files.pickled.unpickle import Refused, UnpicklingError
+from modtree.files.torch.sources import Source
 from modtree.files.torch.storages import BYTES, Memory, Storage
 
 __all__ = [
+    "DTYPES",
     "DeviceRecord",
     "Layout",
     "SizeRecord",
@@ -29,6 +31,7 @@ __all__ = [
     "check_gradient",
     "check_layout",
     "record_of_array",
+    "record_of_source",
     "replaced",
 ]
 
@@ -79,6 +82,8 @@ def check_gradient(dtype: Any, requires_grad: bool) -> None:
         raise UnpicklingError(f"the file is damaged: a tensor of {dtype} that requires gradients")
 
 
+#: The class of dtypes.
+DTYPES = type(_C._dtypes["float32"])
 _NO_ATTRIBUTES: dict[str, Any] = {}  # which nobody changes
 
 
@@ -86,7 +91,8 @@ class TensorRecord:
     """A tensor of which nothing was read yet.
 
     Attributes:
-        source: Its storage; the array itself where a pickle holds that; None on meta.
+        source: Its storage; the array itself where a pickle holds that; what reads it from several
+            places; None on meta.
         dtype: Its dtype, an object with ``name`` and ``itemsize``.
         place: Where in the storage it lies.
         requires_grad: Its flag.
@@ -144,7 +150,9 @@ class TensorRecord:
 
     @property
     def is_plain(self) -> bool:
-        """Do its elements lie in the file one after the other, as they are?"""
+        """Do its elements lie in the file one after the other, as they are, or come so?"""
+        if isinstance(self.source, Source):
+            return True
         step = 1
         for n, stride in zip(reversed(self.place.size), reversed(self.place.stride), strict=True):
             if n != 1 and stride != step:
@@ -163,6 +171,8 @@ class TensorRecord:
         """
         if self.source is None:
             raise UnpicklingError("it is on meta: the file has no values")
+        if isinstance(self.source, Source):
+            return self.source.array()
         if type(self.source) is not Storage:
             return self.source
         memory = storages.memory(self.source)
@@ -185,6 +195,12 @@ class TensorRecord:
             made.place = _natural(source.shape)
         return made
 
+    def with_late(self, source: Source) -> TensorRecord:
+        """The same with values that are read when they are asked for."""
+        made = copy.copy(self)
+        made.source, made.noted, made.place = source, None, _natural(self.shape)
+        return made
+
     def as_parameter(self, requires_grad: bool) -> TensorRecord:
         """A parameter over the same memory."""
         made = copy.copy(self)
@@ -193,9 +209,16 @@ class TensorRecord:
         return made
 
     def pieces(self, storages: Any, size: int) -> Iterator[Any]:
-        """The bytes of a plain one, at most ``size`` at once."""
+        """The bytes of a plain one, about ``size`` at once."""
+        if isinstance(self.source, Source):
+            return self.source.pieces(size)
         at = self.place.offset * self.dtype.itemsize
         return storages.pieces(self.source, at, self.nbytes, size)
+
+
+def record_of_source(source: Source, dtype: Any, shape: tuple[int, ...]) -> TensorRecord:
+    """The record of a tensor whose values are read from several places."""
+    return TensorRecord(source, dtype, _natural(shape), False)
 
 
 def record_of_array(array: np.ndarray, requires_grad: bool = False) -> TensorRecord:

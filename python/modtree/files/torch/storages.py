@@ -203,10 +203,16 @@ class InlineStorages:
 
 
 class Storages:
-    """The storages of an archive in torch's form."""
+    """The storages of an archive in torch's form.
 
-    def __init__(self, archive: Archive) -> None:
+    Args:
+        archive: The archive.
+        unaligned: Whether numbers may lie at any address. Otherwise they are copied.
+    """
+
+    def __init__(self, archive: Archive, unaligned: bool = False) -> None:
         self._archive = archive
+        self._unaligned = unaligned
         pickles = [name for name in archive.names() if name.rpartition("/")[2] == "data.pkl"]
         if len(pickles) != 1:
             has = "several entries" if pickles else "no entry"
@@ -315,7 +321,7 @@ class Storages:
         if place is None or self._swapped or kind.dtype == "bool" or not length:
             return memory_of(self._archive.read(name), kind, self._swapped)
         file, start = place
-        if start % kind.stored.alignment:
+        if start % kind.stored.alignment and not self._unaligned:
             return memory_of(self._archive.read(name), kind)
         data = memoryview(file)[start : start + length * kind.stored.itemsize]
         return memory_of(data, kind, mapped=True)

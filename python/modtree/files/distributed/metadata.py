@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The ``.metadata`` of a folder of torch.distributed.checkpoint: a pickle, read through stand-ins.
+
+It has the global shape of each tensor and the boxes that it was split into, and for each box the
+file and the bytes where it is. A box is a file of ``torch.save`` within that file. Values that are
+not tensors have no boxes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from modtree.files.checkpoint.base import CheckpointError, shortened
+from modtree.files.checkpoint.beside import file_beside
+from modtree.files.pickled.stand_in import StandIn
+from modtree.files.torch.load import Contents
+from modtree.files.torch.records import DTYPES
+
+__all__ = ["Item", "Metadata", "TensorFacts", "read_metadata"]
+
+_MODULE = "torch.distributed.checkpoint.metadata."
+_MOST_DIMENSIONS = 64  # NumPy's
+_LARGEST = 2**63 - 1
+
+
+class Item(NamedTuple):
+    """Where a box or a value is."""
+
+    file: str
+    offset: int
+    length: int
+
+
+class TensorFacts(NamedTuple):
+    """A tensor: its shape, its dtype (None for one that is not known), and its boxes, for each
+    where it begins and its sizes.
+    """
+
+    shape: tuple[int, ...]
+    dtype: Any
+    boxes: list[tuple[tuple[int, ...], tuple[int, ...]]]
+
+
+class Metadata(NamedTuple):
+    """What a folder holds.
+
+    Attributes:
+        entries: By their names: the facts of tensors, None for other values.
+        items: Where everything is: by name, and beginning of a box (None for other values).
+        places: Where in the object the entries are: keys and numbers on the way.
+    """
+
+    entries: dict[str, TensorFacts | None]
+    items: dict[tuple[str, tuple[int, ...] | None], Item]
+    places: dict[str, tuple[Any, ...]]
+
+
+class _Reader:
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._files: dict[str, str] = {}
+
+    def error(self, what: str, key: str | None = None) -> CheckpointError:
+        return CheckpointError(f"the .metadata is damaged: {what}", self._path, key)
+
+    def fields(self, value: Any, kind: str, what: str) -> dict[Any, Any]:
+        """The attributes of an object of this class."""
+        if type(value) is not StandIn or not value.is_called:
+            raise self.error(f"{shortened(value)} where {what} belongs")
+        if value.kind.rpartition(".")[2] != kind:
+            raise self.error(f"a {value.kind:.100} where {what} belongs")
+        return value.attributes
+
+    def numbers(self, value: Any, what: str) -> tuple[int, ...]:
+        fits = isinstance(value, (tuple, list)) and len(value) <= _MOST_DIMENSIONS
+        if not fits or not all(type(n) is int and 0 <= n <= _LARGEST for n in value):
+            raise self.error(f"{what} is {shortened(value)}")
+        return tuple(value)
+
+    def file(self, name: Any) -> str:
+        if type(name) is not str or name not in self._files:
+            found = file_beside(name, self._path, "the .metadata")
+            self._files[name] = found
+        return self._files[name]
+
+    def tensor(self, key: str, value: StandIn) -> TensorFacts:
+        fields = value.attributes
+        shape = self.numbers(fields.get("size"), f"the size of {shortened(key)}")
+        reached = 1
+        for n in shape:
+            reached *= max(n, 1)
+        if reached > _LARGEST // 16:
+            raise self.error(f"no memory holds the shape {shortened(list(shape))}", key)
+        properties = fields.get("properties")
+        state = properties.state if type(properties) is StandIn else None
+        dtype = state.get("dtype") if isinstance(state, dict) else None
+        if type(state) is tuple and state:
+            dtype = state[0]
+        chunks = fields.get("chunks")
+        if type(chunks) is not list:
+            raise self.error("the chunks of a tensor are missing", key)
+        boxes = []
+        for chunk in chunks:
+            parts = self.fields(chunk, "ChunkStorageMetadata", "a chunk")
+            offsets = self.numbers(parts.get("offsets"), "the place of a chunk")
+            boxes.append((offsets, self.numbers(parts.get("sizes"), "the shape of a chunk")))
+        return TensorFacts(shape, dtype if type(dtype) is DTYPES else None, boxes)
+
+    def entries(self, value: Any) -> Iterator[tuple[str, TensorFacts | None]]:
+        if not isinstance(value, dict):
+            raise self.error("it does not say which tensors there are")
+        for key, entry in value.items():
+            if type(key) is not str:
+                raise self.error(f"the key {shortened(key)} is not text")
+            kind = entry.kind if type(entry) is StandIn else type(entry).__name__
+            if kind == f"{_MODULE}TensorStorageMetadata":
+                yield key, self.tensor(key, entry)
+            elif kind == f"{_MODULE}BytesStorageMetadata":
+                yield key, None
+            else:
+                raise self.error(f"a {kind:.100} where a tensor or a value belongs", key)
+
+    def items(self, value: Any) -> Iterator[tuple[tuple[str, tuple[int, ...] | None], Item]]:
+        if not isinstance(value, dict):
+            raise CheckpointError(
+                "it does not say in which files the tensors are: another storage wrote it than "
+                "torch's FileSystemWriter",
+                self._path,
+            )
+        for index, info in value.items():
+            at = self.fields(index, "MetadataIndex", "a name")
+            where = self.fields(info, "_StorageInfo", "the place of a chunk")
+            key, offset = at.get("fqn"), at.get("offset")
+            if type(key) is not str:
+                raise self.error(f"the key {shortened(key)} is not text")
+            begin = None if offset is None else self.numbers(offset, "the place of a chunk")
+            start, length = where.get("offset"), where.get("length")
+            if type(start) is not int or type(length) is not int or min(start, length) < 0:
+                raise self.error(f"bytes {shortened(start)} and {shortened(length)}", key)
+            if where.get("transform_descriptors"):
+                kinds = shortened(where["transform_descriptors"])
+                raise CheckpointError(
+                    f"its bytes were transformed by {kinds}: load it with torch and save it "
+                    f"without extensions",
+                    self._path,
+                    key,
+                )
+            yield (key, begin), Item(self.file(where.get("relative_path")), start, length)
+
+    def places(self, value: Any) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        """Planners of users may keep anything there: what does not fit is passed over."""
+        for key, place in value.items() if isinstance(value, dict) else ():
+            if type(place) is tuple and place and all(type(p) in (str, int) for p in place):
+                yield key, place
+
+
+def read_metadata(path: str, contents: Contents) -> Metadata:
+    """Checks what the file holds.
+
+    Args:
+        path: The ``.metadata`` file.
+        contents: What was read from it.
+
+    Raises:
+        CheckpointError: It is damaged, or names a file outside of the folder.
+    """
+    reader = _Reader(path)
+    fields = reader.fields(contents.obj, "Metadata", "the Metadata of a folder")
+    return Metadata(
+        dict(reader.entries(fields.get("state_dict_metadata"))),
+        dict(reader.items(fields.get("storage_data"))),
+        dict(reader.places(fields.get("planner_data"))),
+    )
+
+
+def metadata_path(path: str) -> str:
+    """The ``.metadata`` of a folder; a path of that file itself will do."""
+    return path if os.path.basename(path) == ".metadata" else os.path.join(path, ".metadata")
