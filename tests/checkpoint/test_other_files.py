@@ -39,12 +39,6 @@ def in_zip(name):
     return file.getvalue()
 
 
-def npz():
-    file = io.BytesIO()
-    np.savez(file, w=np.ones(2))
-    return file.getvalue()
-
-
 def npy():
     file = io.BytesIO()
     np.save(file, np.ones(2))
@@ -63,11 +57,9 @@ FILES = {
     "xz": (lambda: lzma.compress(b"x" * 99), "compressed with xz"),
     "tar": (in_tar, "it is a tar archive"),
     "zip": (lambda: in_zip("model.safetensors"), "a zip archive around 'model.safetensors'"),
-    "npz": (npz, "an archive of NumPy (.npz): numpy.load(path) reads it"),
     "npy": (npy, "an array of NumPy"),
     "keras": (lambda: in_zip("model.weights.h5"), "a model of Keras"),
     "export": (lambda: in_zip("net/archive_format"), "a program of torch.export"),
-    "gguf": (lambda: b"GGUF\x03\0\0\0" + bytes(16), "a GGUF file"),
     "hdf5": (lambda: b"\x89HDF\r\n\x1a\n" + bytes(90), "an HDF5 file"),
     "zeros": (lambda: bytes(4096), "it begins with zeros"),
     "encrypted": (lambda: b"Salted__" + bytes(range(64)), "encrypted by openssl"),

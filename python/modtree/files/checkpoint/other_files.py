@@ -20,7 +20,6 @@ _PACKED = {
     b"Rar!\x1a\x07": ("rar", "unrar x"),
 }
 _BEGINNINGS = {
-    b"GGUF": "a GGUF file: its tensors are not read here; llama.cpp and the package gguf read it",
     b"\x89HDF\r\n\x1a\n": "an HDF5 file, as Keras writes it: the package h5py reads it",
     b"\x93NUMPY": "an array of NumPy: numpy.load(path) reads it",
     b"TFL3": "a TensorFlow Lite model: tensorflow reads it",
@@ -85,8 +84,6 @@ def _markup(head: bytes) -> str | None:
 def what_an_archive_is(names: Iterable[str]) -> str | None:
     """What a zip archive is that torch.save() did not write, by the names of its entries."""
     found = list(names)
-    if any(name.endswith(".npy") for name in found):
-        return "it is an archive of NumPy (.npz): numpy.load(path) reads it"
     if "model.weights.h5" in found:
         return "it is a model of Keras: keras.saving.load_model(path) reads it"
     if any(name.rpartition("/")[2] == "archive_format" for name in found):

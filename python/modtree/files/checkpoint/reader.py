@@ -50,6 +50,16 @@ def _is_archive(head: bytes) -> bool:
     return head.startswith(b"PK\x03\x04")
 
 
+def _is_npz(head: bytes) -> bool:
+    """Is the first entry of an archive an array of NumPy?"""
+    length = int.from_bytes(head[26:28], "little")
+    return _is_archive(head) and head[30 : 30 + length].endswith(b".npy")
+
+
+def _is_gguf(head: bytes) -> bool:
+    return head.startswith(b"GGUF")
+
+
 def _is_index(head: bytes) -> bool:
     return head.lstrip()[:1] == b"{"
 
@@ -80,6 +90,8 @@ _FORMATS = (
         "modtree.files.safetensors.reader",
         "SafetensorsCheckpoint",
     ),
+    _Format(_is_gguf, (".gguf",), "modtree.files.gguf.reader", "GgufCheckpoint"),
+    _Format(_is_npz, (".npz",), "modtree.files.npz.reader", "NpzCheckpoint"),
     _Format(
         _is_archive,
         (".pt", ".pth", ".bin"),
@@ -94,7 +106,8 @@ _FORMATS = (
 _METADATA = _Format(
     lambda _: True, (), "modtree.files.distributed.reader", "DistributedCheckpoint", has_parts=True
 )
-_FORMATS_OF_SHARDS = tuple(form for form in _FORMATS if form.endings != (".json",))
+_OF_SHARDS = ("SafetensorsCheckpoint", "TorchCheckpoint")
+_FORMATS_OF_SHARDS = tuple(form for form in _FORMATS if form.reader in _OF_SHARDS)
 
 
 def open_checkpoint(path: Any, at: str | None = None) -> Checkpoint:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from modtree.files.checkpoint.base import Checkpoint, CheckpointError, Entry, tensor_of
-from modtree.files.checkpoint.dtypes import array_dtype
 from modtree.files.checkpoint.mapped import FileMap, map_file, open_regular
+from modtree.files.checkpoint.mapped_array import mapped_array
 from modtree.files.checkpoint.record import take_record
 from modtree.files.safetensors.header import Place, read_header
 
@@ -53,28 +53,9 @@ class SafetensorsCheckpoint(Checkpoint):
 
     def array(self, key: str) -> np.ndarray:
         place = self._places[key]
-        try:
-            dtype = array_dtype(place.dtype.name)
-        except TypeError as error:
-            if place.dtype.name != "bfloat16":
-                raise CheckpointError(str(error), self.path, key) from None
-            return _widened(self._values(key, place, np.dtype("<u2")))
-        return self._values(key, place, dtype)
-
-    def _values(self, key: str, place: Place, dtype: np.dtype) -> np.ndarray:
-        if place.begin == place.end:
-            return np.empty(place.shape, dtype.newbyteorder("="))
+        memory = None if place.begin == place.end else self._mapped()
         at = self._start + place.begin
-        try:
-            array: np.ndarray = np.ndarray(place.shape, dtype, self._mapped(), at)
-        except (TypeError, ValueError) as error:
-            # Of a file that was cut off after its header was read.
-            raise CheckpointError(f"its values are not there: {error}", self.path, key) from None
-        if dtype.kind == "b" and array.view(np.uint8).max() > 1:
-            raise CheckpointError("a bool is neither 0 nor 1", self.path, key)
-        if at % dtype.itemsize:  # native code computes on aligned memory
-            array = array.copy()
-        return array if dtype.isnative else array.astype(dtype.newbyteorder("="))
+        return mapped_array(memory, at, place.dtype.name, place.shape, self.path, key)
 
     def _mapped(self) -> FileMap:
         with self._lock:
@@ -111,9 +92,3 @@ class SafetensorsCheckpoint(Checkpoint):
     def close(self) -> None:
         self._file.close()
         self._map = None  # and closed when the last tensor of it dies
-
-
-def _widened(halves: np.ndarray) -> np.ndarray:
-    """bfloat16 numbers, the upper halves of float32 numbers, as those: for want of ml_dtypes."""
-    # An array of no dimensions comes out of << as a number.
-    return np.asarray(halves.astype(np.uint32) << 16).view(np.float32)

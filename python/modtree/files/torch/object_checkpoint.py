@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A checkpoint that is an object with records in the place of tensors: the state dict in it, and its
-other parts.
+"""A checkpoint that is an object with records in the place of tensors: the state dict in it, and
+its other parts.
 """
 
 from __future__ import annotations

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""GGUF files, as llama.cpp reads them."""
