@@ -120,6 +120,7 @@ class Checkpoint(abc.ABC):
         left_out: The names of other parts that the file has beside the state dict.
         foreign: How many classes and functions the file names that are not imported.
         in_parts: Foreign objects by key whose tensors are entries under that key.
+        members: Files in a folder that are checkpoints themselves.
         is_read_to_verify: Whether :meth:`damages` reads anything.
     """
 
@@ -136,6 +137,7 @@ class Checkpoint(abc.ABC):
     left_out: Sequence[Any] = ()
     foreign: int = 0
     in_parts: Mapping[str, Any] = _NONE
+    members: Sequence[str] = ()
     is_read_to_verify: bool = False
 
     @property

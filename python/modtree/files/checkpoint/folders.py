@@ -8,9 +8,20 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple
 
-__all__ = ["Folder", "folder_format"]
+__all__ = ["WEIGHTS_IN_ORDER", "Folder", "folder_format"]
 
 _MOST_READ = 10_000  # names of a folder that are read
+
+
+#: The names of weights in a folder, those of adapters apart; the first that is there counts.
+WEIGHTS_IN_ORDER = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
+WEIGHTS = frozenset(WEIGHTS_IN_ORDER)
+_ADAPTERS = frozenset(("adapter_model.safetensors", "adapter_model.bin"))
 
 
 class Folder(NamedTuple):
@@ -27,6 +38,20 @@ _FORMATS = (
         lambda names: ".metadata" in names,
         "modtree.files.distributed.reader",
         "DistributedCheckpoint",
+    ),
+    Folder(
+        lambda names: "trainer_state.json" in names,
+        "modtree.files.hugging_face.trainer",
+        "TrainerCheckpoint",
+    ),
+    Folder(
+        lambda names: (
+            "adapter_config.json" in names
+            and not _ADAPTERS.isdisjoint(names)
+            and WEIGHTS.isdisjoint(names)
+        ),
+        "modtree.files.hugging_face.adapter",
+        "AdapterCheckpoint",
     ),
 )
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from modtree.files.checkpoint.base import Checkpoint, CheckpointError, Entry
 from modtree.files.checkpoint.beside import what_is_there
-from modtree.files.checkpoint.folders import folder_format
+from modtree.files.checkpoint.folders import WEIGHTS_IN_ORDER, folder_format
 from modtree.files.checkpoint.mapped import open_regular
 from modtree.files.checkpoint.other_files import HEAD, what_it_is
 
@@ -25,15 +25,9 @@ __all__ = [
     "locate",
     "open_checkpoint",
     "open_shard",
+    "weights_in",
 ]
 
-#: What a folder may hold, the first that is there counts.
-_IN_FOLDERS = (
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "pytorch_model.bin",
-    "pytorch_model.bin.index.json",
-)
 #: How a pickle of protocol 0 or 1 begins that is an object: with the name of a function.
 _OLD_NAME = re.compile(rb"c[A-Za-z_][\w.]*\n[A-Za-z_][\w.]*\n")
 #: What is added to the name of a checkpoint to name the index of its shards.
@@ -198,10 +192,15 @@ def _opened(file: str, formats: tuple[_Format, ...], at: str | None = None) -> C
     return reader(file, at)
 
 
+def weights_in(folder: str) -> str | None:
+    """The file or index with one of the usual names in a folder, or None."""
+    paths = (os.path.join(folder, name) for name in WEIGHTS_IN_ORDER)
+    return next((path for path in paths if os.path.exists(path)), None)
+
+
 def _in_folder(folder: str) -> str:
-    for name in _IN_FOLDERS:
-        if os.path.exists(os.path.join(folder, name)):
-            return os.path.join(folder, name)
+    if (weights := weights_in(folder)) is not None:
+        return weights
     names = sorted(os.listdir(folder))
     for ending in (".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json"):
         found = [n for n in names if n.endswith(ending) and not _SHARD_NAME.search(n)]

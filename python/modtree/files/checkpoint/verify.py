@@ -89,6 +89,8 @@ def verify(
     except CheckpointError as error:
         return problems or Problems([_damage(error)])
     with checkpoint:
+        for member in filter(is_index, checkpoint.members):
+            problems += _index_problems(member)
         foreign = checkpoint.foreign
         if foreign:
             several = f"{foreign:,} classes or functions"

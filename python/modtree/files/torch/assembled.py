@@ -11,7 +11,7 @@ import numpy as np
 
 from modtree.files.checkpoint.base import CheckpointError, bytes_of
 from modtree.files.checkpoint.dtypes import array_dtype
-from modtree.files.torch.sources import Source, boxed
+from modtree.files.torch.sources import Source, aligned, boxed
 
 __all__ = ["Assembled", "Piece"]
 
@@ -70,20 +70,20 @@ class Assembled(Source):
     def array(self) -> np.ndarray:
         self._check_coverage()
         found = self._box([0] * len(self._layout), list(self._layout))
-        return _aligned(found.reshape(self._shape))
+        return aligned(found.reshape(self._shape))
 
     def part(self, index: Any) -> np.ndarray:
         starts, stops, inner = boxed(index, self._shape)
         self._check_coverage()
         if self._layout == self._shape:
-            return _aligned(self._box(starts, stops)[inner])
+            return aligned(self._box(starts, stops)[inner])
         if not self._shape:
             return self.array()[inner]
         row = math.prod(self._shape[1:])  # the rows of the box lie in the vector in one stretch
         rows = self._box([starts[0] * row], [stops[0] * row])
         block = rows.reshape(stops[0] - starts[0], *self._shape[1:])
         rest = (slice(None), *map(slice, starts[1:], stops[1:]))
-        return _aligned(block[rest][inner])
+        return aligned(block[rest][inner])
 
     def pieces(self, size: int) -> Iterator[memoryview]:
         self._check_coverage()
@@ -224,8 +224,3 @@ def _cut(array: np.ndarray, box: list[tuple[int, int]], begin: Sequence[int]) ->
     """The part of an array that has a box; an array of no dimensions stays one."""
     index: Any = tuple(slice(a - at, b - at) for (a, b), at in zip(box, begin, strict=True))
     return array[index] if index else array
-
-
-def _aligned(array: Any) -> np.ndarray:
-    """Native code computes on aligned memory; files have their pieces anywhere."""
-    return array if array.flags.aligned else array.copy()

@@ -18,7 +18,7 @@ from modtree.files.torch.contents import tensors_in
 from modtree.files.torch.load import Contents, read_contents
 from modtree.files.torch.object_checkpoint import ObjectCheckpoint
 from modtree.files.torch.records import TensorRecord, replaced
-from modtree.files.torch.sources import LateSource, Source
+from modtree.files.torch.sources import LateSource, Source, aligned
 
 __all__ = ["AssembledCheckpoint", "TorchFiles"]
 
@@ -61,7 +61,8 @@ class TorchFiles:
         def late(record: Any) -> Any:
             if type(record) is not TensorRecord or record.source is None:
                 return record
-            return record.with_late(LateSource(lambda: self.array(contents, record, path), path))
+            source = LateSource(lambda: aligned(self.array(contents, record, path)), path)
+            return record.with_late(source)
 
         return replaced(contents.obj, late, {})
 
@@ -101,6 +102,8 @@ def errors_of(path: str) -> Iterator[None]:
         raise CheckpointError("containers are nested too deeply", path) from None
     except FileNotFoundError:
         raise CheckpointError("the file is not there", path) from None
+    except OSError as error:
+        raise CheckpointError(f"cannot be read: {error.strerror}", path) from None
 
 
 class AssembledCheckpoint(ObjectCheckpoint):

@@ -11,7 +11,7 @@ import numpy as np
 
 from modtree.files.checkpoint.base import CheckpointError, bytes_of
 
-__all__ = ["LateSource", "Source", "boxed"]
+__all__ = ["LateSource", "Source", "aligned", "boxed"]
 
 
 class Source(abc.ABC):
@@ -110,3 +110,8 @@ def boxed(index: Any, shape: tuple[int, ...]) -> tuple[list[int], list[int], Any
         starts.append(first)
         stops.append(last)
     return starts, stops, tuple(inner)
+
+
+def aligned(array: Any) -> np.ndarray:
+    """Native code computes on aligned memory; files have their pieces anywhere."""
+    return array if array.flags.aligned else array.copy()
