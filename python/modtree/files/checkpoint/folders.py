@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -22,6 +23,15 @@ WEIGHTS_IN_ORDER = (
 )
 WEIGHTS = frozenset(WEIGHTS_IN_ORDER)
 _ADAPTERS = frozenset(("adapter_model.safetensors", "adapter_model.bin"))
+
+
+_STEP = re.compile(r"global_step\d+")
+_STATES = re.compile(r"(?:\w+_)?mp_rank_\d+_(?:model|optim)_states\.pt")
+
+
+def _is_of_deepspeed(names: frozenset[str]) -> bool:
+    has_steps = "latest" in names and any(map(_STEP.fullmatch, names))
+    return has_steps or any(map(_STATES.fullmatch, names))
 
 
 class Folder(NamedTuple):
@@ -53,6 +63,7 @@ _FORMATS = (
         "modtree.files.hugging_face.adapter",
         "AdapterCheckpoint",
     ),
+    Folder(_is_of_deepspeed, "modtree.files.deepspeed.reader", "DeepSpeedCheckpoint"),
 )
 
 

@@ -83,7 +83,7 @@ class DistributedCheckpoint(AssembledCheckpoint):
 
     def _value(self, item: Item, key: str) -> Any:
         try:
-            contents = self._files_of_torch.contents(*item)
+            contents = self._files_of_torch.contents(*item, keep=True)
         except CheckpointError as error:
             raise CheckpointError(error.reason, error.file, key) from None
         self.foreign += contents.foreign

@@ -54,7 +54,7 @@ class PartsFolder(AssembledCheckpoint):
     def add_torch(self, name: str, file: str) -> None:
         """A file of torch as a part."""
         try:
-            contents = self._files_of_torch.contents(file)
+            contents = self._files_of_torch.contents(file, keep=True)
             self._object[name] = self._files_of_torch.bound(contents, file)
             self.foreign += contents.foreign
         except CheckpointError as error:

@@ -34,10 +34,19 @@ class TorchFiles:
     def __init__(self) -> None:
         self._files = MappedFiles()
         self._kept: collections.OrderedDict[Any, Contents] = collections.OrderedDict()
+        self._used: list[Contents] = []
         self._compares = False
 
-    def contents(self, path: str, offset: int = 0, length: int | None = None) -> Contents:
+    def contents(
+        self, path: str, offset: int = 0, length: int | None = None, keep: bool = False
+    ) -> Contents:
         """What a file, or a part of it, holds.
+
+        Args:
+            path: The file.
+            offset: Where the part begins.
+            length: Its bytes; None for all.
+            keep: Whether the caller goes on using what it gets.
 
         Raises:
             CheckpointError: It is not there, or damaged.
@@ -50,6 +59,9 @@ class TorchFiles:
                 known = read_contents(self._files.window(path, offset, size))
             if self._compares:
                 known.storages.compare_checksums()
+        if keep:
+            self._used.append(known)
+            return known
         self._kept[key] = known
         if len(self._kept) > _KEPT:
             self._kept.popitem(last=False)
@@ -80,7 +92,7 @@ class TorchFiles:
     def compare_checksums(self) -> None:
         """From now on, of what is read."""
         self._compares = True
-        for contents in self._kept.values():
+        for contents in (*self._kept.values(), *self._used):
             contents.storages.compare_checksums()
 
     def let_go(self) -> None:
@@ -88,6 +100,7 @@ class TorchFiles:
 
     def close(self) -> None:
         self._kept.clear()
+        self._used.clear()
         self._files.close()
 
 

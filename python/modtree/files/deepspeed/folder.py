@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Which files of DeepSpeed are in a folder."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import NamedTuple
+
+from modtree.files.checkpoint.base import CheckpointError, shortened
+from modtree.files.checkpoint.beside import file_beside
+
+__all__ = ["Files", "files_in", "step_folder"]
+
+_NAME = re.compile(
+    r"(?:(?:bf16_|fp16_)?zero_pp_rank_(\d{1,6})_)?mp_rank_(\d{1,6})_(model|optim)_states\.pt"
+)
+_LONGEST_TAG = 200
+
+
+class Files(NamedTuple):
+    """The files of states, by rank: what the model has, and what the optimizer has."""
+
+    model: dict[int, str]
+    optimizer: dict[int, str]
+
+
+def step_folder(path: str) -> str:
+    """The folder of the step that the file ``latest`` names; the folder itself without one.
+
+    Raises:
+        CheckpointError: It is not there.
+    """
+    latest = os.path.join(path, "latest")
+    if not os.path.isfile(latest):
+        return path
+    with open(latest, "rb") as file:
+        tag = file.read(_LONGEST_TAG + 1).decode("utf-8", "replace").strip()
+    if len(tag) > _LONGEST_TAG:
+        raise CheckpointError("it does not name a folder", latest)
+    folder = file_beside(tag, latest, "the file latest")
+    if not os.path.isdir(folder):
+        raise CheckpointError(f"it names the folder {shortened(tag)}, which is not there", latest)
+    return folder
+
+
+def files_in(folder: str) -> Files:
+    """The files of a step.
+
+    Raises:
+        CheckpointError: There are none, or the model is split in another way too.
+    """
+    found = Files({}, {})
+    tensor_parallel = set()
+    for name in sorted(os.listdir(folder)):
+        if (match := _NAME.fullmatch(name)) is None:
+            continue
+        rank, model_rank, kind = match.groups()
+        tensor_parallel.add(int(model_rank))
+        files = found.model if kind == "model" else found.optimizer
+        files.setdefault(int(rank or 0), os.path.join(folder, name))
+    if not found.model:
+        there = " and files of optimizer states" if found.optimizer else ""
+        raise CheckpointError(f"no file *_model_states.pt is in the folder{there}", folder)
+    if len(tensor_parallel) > 1:
+        raise CheckpointError(
+            f"its model is split over {len(tensor_parallel)} model-parallel ranks, and the files "
+            f"do not say how: each mp_rank_*_model_states.pt can be inspected alone",
+            folder,
+        )
+    return found

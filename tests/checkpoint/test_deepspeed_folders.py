@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Folders of DeepSpeed: 32-bit weights of the partitions of ZeRO's ranks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers.command_line import CommandLine
+from helpers.deepspeed_folders import BUFFERS, FROZEN, WEIGHTS, deepspeed_folder
+
+import modtree as mt
+from modtree.checkpoints import convert, open_checkpoint, verify
+
+ALL = {**WEIGHTS, **FROZEN, **BUFFERS}
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 5])
+def test_weights_are_put_together(stage, ranks, tmp_path):
+    folder = deepspeed_folder(tmp_path / "run", stage, ranks)
+    for path in (folder, folder / "global_step7"):
+        state = mt.load_file(path)
+        assert list(state) == [*ALL, "tied"] and state["tied"] is state["0.weight"]
+        for key, array in ALL.items():
+            assert np.array_equal(state[key].numpy(), array) and state[key].shape == array.shape
+            assert state[key].numpy().dtype == array.dtype
+    assert verify(folder) == []
+    with open_checkpoint(folder) as checkpoint:
+        assert checkpoint.format == "deepspeed"
+        assert np.array_equal(checkpoint.part("2.weight", (1, slice(1, 3))), [206, 207])
+        assert np.array_equal(checkpoint.part("0.weight", slice(1, 3)), WEIGHTS["0.weight"][1:3])
+
+
+def test_vectors_without_padding(tmp_path):
+    state = mt.load_file(deepspeed_folder(tmp_path / "run", 2, 3, padded=False))
+    assert np.array_equal(state["2.weight"].numpy(), WEIGHTS["2.weight"])
+
+
+@pytest.mark.parametrize("stage", [2, 3])
+def test_other_parts_are_shown_and_opened(stage, tmp_path, capsys):
+    folder = deepspeed_folder(tmp_path / "run", stage)
+    lines = CommandLine(capsys)("inspect", folder).lines
+    names = [line.split()[0] for line in lines[2:7]]
+    module = ["module"] if stage == 2 else []
+    assert lines[1].startswith("* model         a state dict, 7 tensors")
+    assert names[: 4 + len(module)] == [*module, "optimizer", "lr_scheduler", "ds_version", "epoch"]
+    if module:
+        assert mt.load_file(folder, at="module")["0.weight"].dtype is mt.float16
+    assert mt.load(folder)["epoch"] == 2
+
+
+@pytest.mark.parametrize("stage", [1, 3])
+def test_it_is_converted(stage, tmp_path):
+    folder = deepspeed_folder(tmp_path / "run", stage, 3)
+    convert(folder, tmp_path / "out.safetensors", dtype="float16")
+    state = mt.load_file(tmp_path / "out.safetensors")
+    assert state["tied"] is state["0.weight"] and state["0.weight"].dtype is mt.float16
+    assert np.array_equal(state["0.weight"].numpy(), WEIGHTS["0.weight"])
+
+
+def test_a_missing_rank_is_named(tmp_path):
+    folder = deepspeed_folder(tmp_path / "run", 2, 3)
+    (folder / "global_step7" / "zero_pp_rank_1_mp_rank_00_optim_states.pt").unlink()
+    with pytest.raises(mt.CheckpointError, match="of 3 ranks, and the optim_states of rank 1 are"):
+        mt.load_file(folder)
+
+
+def test_without_files_of_the_optimizer_the_module_is_the_model(tmp_path):
+    folder = deepspeed_folder(tmp_path / "run", 2, 1)
+    (folder / "global_step7" / "zero_pp_rank_0_mp_rank_00_optim_states.pt").unlink()
+    assert mt.load_file(folder)["0.weight"].dtype is mt.float16
+
+
+@pytest.mark.parametrize(
+    ("tag", "reason"),
+    [
+        ("../outside", "the file latest names the file '../outside'"),
+        ("global_step9", "names the folder 'global_step9', which is not there"),
+        ("x" * 1000, "does not name a folder"),
+        ("", "the file latest names the file ''"),
+    ],
+)
+def test_the_name_of_the_last_step(tag, reason, tmp_path):
+    folder = deepspeed_folder(tmp_path / "run", 2)
+    (folder / "latest").write_text(tag)
+    with pytest.raises(mt.CheckpointError, match=reason):
+        mt.load_file(folder)
+
+
+def longer_shape(name, states):
+    if "param_shapes" in states:
+        states["param_shapes"][0]["0.weight"] = mt.Size((30, 4))
+
+
+def no_stage(name, states):
+    if "optim" in name:
+        states["optimizer_state_dict"]["zero_stage"] = 9
+
+
+def no_vectors(name, states):
+    if "optim" in name:
+        states["optimizer_state_dict"] = {"zero_stage": 2, "partition_count": 2}
+
+
+def many_ranks(name, states):
+    if "optim" in name:
+        states["optimizer_state_dict"]["partition_count"] = 10**15
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (longer_shape, "the parameters of group 0 have 123 elements, and the 2 ranks have 16"),
+        (no_stage, "the stage of ZeRO is 9"),
+        (no_vectors, "it has no single_partition_of_fp32_groups"),
+        (many_ranks, "the number of ranks is"),
+    ],
+)
+def test_reasons(change, reason, tmp_path):
+    folder = deepspeed_folder(tmp_path / "run", 2, change=change)
+    with pytest.raises(mt.CheckpointError, match=reason):
+        mt.load_file(folder)
+    assert reason in verify(folder)[0].message
+
+
+def test_a_model_that_is_split_in_another_way_too_is_said(tmp_path):
+    folder = deepspeed_folder(tmp_path / "run", 2)
+    (folder / "global_step7" / "mp_rank_01_model_states.pt").write_bytes(b"")
+    with pytest.raises(mt.CheckpointError, match="split over 2 model-parallel ranks"):
+        mt.load_file(folder)
