@@ -65,11 +65,17 @@ def save_file(
 
 
 def load_file(
-    path: Any, *, device: Any = None, at: str | None = None, progress: bool | None = None
+    path: Any,
+    *,
+    device: Any = None,
+    at: str | None = None,
+    join: Any = None,
+    progress: bool | None = None,
 ) -> Any:
     """Reads a checkpoint as a state dict: a safetensors file, the index of a sharded one, a folder
     with one of them, or a file of ``torch.save``: of a whole module the parameters and buffers, of
-    a training checkpoint the model.
+    a training checkpoint the model. Folders of ``torch.distributed.checkpoint``, of DeepSpeed and
+    of several ranks are put together; GGUF files and NumPy's archives are read as well.
 
     Nothing of a file is executed. What is neither a tensor nor plain comes as a stand-in, as
     ``load(path, foreign="stand-in")`` makes them.
@@ -84,6 +90,8 @@ def load_file(
             ``.index.json`` will do.
         device: "meta" for tensors without values, else the CPU.
         at: The part of a training checkpoint to read, such as "ema"; None for the model.
+        join: How files of several ranks are put together that do not say it, as
+            :func:`open_checkpoint` takes it.
         progress: Whether to show a progress bar, with tqdm; None for: on a terminal, where it takes
             long.
 
@@ -94,7 +102,7 @@ def load_file(
     """
     from modtree.files.checkpoint.load import load_state
 
-    return load_state(path, device, at, progress)
+    return load_state(path, device, at, join, progress)
 
 
 def convert(
@@ -106,6 +114,7 @@ def convert(
     max_shard_size: int | str | None = None,
     format: str | None = None,
     at: str | None = None,
+    join: Any = None,
     progress: bool | None = None,
 ) -> None:
     """Writes a checkpoint again, tensor by tensor: it may be larger than memory. What is neither a
@@ -119,6 +128,7 @@ def convert(
         max_shard_size: The most bytes of tensors in a file, as in :func:`save_file`.
         format: "safetensors" or "torch"; the ending of the target says it otherwise.
         at: The part of a training checkpoint to write, such as "ema"; None for the model.
+        join: How files of several ranks are put together, as in :func:`load_file`.
         progress: Whether to show a progress bar, as in :func:`save_file`.
 
     Raises:
@@ -135,6 +145,7 @@ def convert(
         max_shard_size=max_shard_size,
         format=format,
         at=at,
+        join=join,
         progress=progress,
     )
 
@@ -145,6 +156,7 @@ def verify(
     *,
     finite: bool = False,
     at: str | None = None,
+    join: Any = None,
     progress: bool | None = None,
 ) -> list[Any]:
     """Checks headers, offsets, sizes and checksums, and that an index and its shards agree. What it
@@ -160,6 +172,7 @@ def verify(
         model: A module or a state dict, whose keys and shapes are to be those of the checkpoint.
         finite: Whether to read all values and count what is infinite or NaN.
         at: The part of a training checkpoint to compare with the model, such as "ema".
+        join: How files of several ranks are put together, as in :func:`load_file`.
         progress: Whether to show a progress bar while they are read.
 
     Raises:
@@ -167,4 +180,4 @@ def verify(
     """
     from modtree.files.checkpoint.verify import verify as check
 
-    return check(path, model, finite=finite, at=at, progress=progress)
+    return check(path, model, finite=finite, at=at, join=join, progress=progress)

@@ -11,7 +11,15 @@ from collections.abc import Callable
 from modtree._patterns import matching_paths
 from modtree.cli.ending import SAME, Trouble
 from modtree.cli.headline import headline
-from modtree.cli.options import RULE_HELP, add_at, add_json, describe, pattern, rename_rule
+from modtree.cli.options import (
+    RULE_HELP,
+    add_at,
+    add_join,
+    add_json,
+    describe,
+    pattern,
+    rename_rule,
+)
 from modtree.core.loading.rename import rename_function
 from modtree.files.checkpoint.base import CheckpointError
 from modtree.files.checkpoint.convert import convert
@@ -78,12 +86,16 @@ def fill(parser: argparse.ArgumentParser) -> None:
         help="no keys of IN at and below what matches: 'head', '**.lora_{A,B}'",
     )
     add_at(parser)
+    add_join(parser)
     add_json(parser)
 
 
 def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     """Writes the files, and returns the exit status."""
-    with open_checkpoint(options.source, options.at) as checkpoint:  # which the target may replace
+    rules = None if options.join is None else dict(options.join)
+    with open_checkpoint(
+        options.source, options.at, rules
+    ) as checkpoint:  # which the target may replace
         rename = _rename(options, checkpoint)
         left_out = _left_out(checkpoint, rename)
     try:
@@ -95,6 +107,7 @@ def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int
             max_shard_size=options.max_shard_size,
             format=options.format,
             at=options.at,
+            join=rules,
         )
     except CheckpointError:
         raise

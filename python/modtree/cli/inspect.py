@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from modtree._patterns import matching_paths
 from modtree.cli.ending import DIFFERENT, SAME
 from modtree.cli.headline import headline
-from modtree.cli.options import add_at, add_json, count, describe, pattern
+from modtree.cli.options import add_at, add_join, add_json, count, describe, pattern
 from modtree.cli.terminal import Screen
 from modtree.files.checkpoint.collections_off import without_collections
 from modtree.files.checkpoint.reader import Checkpoint, Entry, open_checkpoint
@@ -72,14 +72,16 @@ def fill(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="each entry, equal blocks too")
     parser.add_argument("--metadata", action="store_true", help="the text beside the tensors too")
     add_at(parser)
+    add_join(parser)
     add_json(parser)
 
 
 def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     """Shows the files, and returns the exit status."""
     status, answers = SAME, []
+    rules = None if options.join is None else dict(options.join)
     for number, file in enumerate(options.files):
-        with without_collections(), open_checkpoint(file, options.at) as checkpoint:
+        with without_collections(), open_checkpoint(file, options.at, rules) as checkpoint:
             options.found = options.find and matching_paths(options.find, checkpoint.keys())
             entries = _matching(checkpoint, options)
             notes = _notes(checkpoint, options)

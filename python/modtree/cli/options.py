@@ -12,9 +12,11 @@ from modtree._patterns import Machine
 __all__ = [
     "RULE_HELP",
     "add_at",
+    "add_join",
     "add_json",
     "count",
     "describe",
+    "join_rule",
     "pattern",
     "rename_rule",
     "tolerance",
@@ -41,6 +43,29 @@ def add_at(parser: argparse.ArgumentParser) -> None:
         metavar="PART",
         help="the part of a training checkpoint: ema, optimizer.state; the model unless given",
     )
+
+
+def add_join(parser: argparse.ArgumentParser) -> None:
+    """``--join``."""
+    parser.add_argument(
+        "--join",
+        action="append",
+        type=join_rule,
+        metavar="GLOB=DIM",
+        help="how files of ranks are put together that do not say it: '*.proj.weight=1', "
+        "'*.qkv.weight=0/3' for three blocks, '*.norm.*=same'; may be given several times",
+    )
+
+
+def join_rule(text: str) -> tuple[str, Any]:
+    """``GLOB=DIM``, ``GLOB=DIM/BLOCKS`` or ``GLOB=same``, for argparse."""
+    glob, equals, value = text.rpartition("=")
+    match = re.fullmatch(r"(-?\d{1,3})(?:/([1-9]\d{0,5}))?", value)
+    if not equals or not glob or (match is None and value != "same"):
+        raise argparse.ArgumentTypeError(
+            f"expected GLOB=DIM, GLOB=DIM/BLOCKS or GLOB=same, such as '*.weight=0', got {text!r}"
+        )
+    return glob, None if match is None else (int(match[1]), int(match[2] or 1))
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from modtree.cli.ending import DIFFERENT, SAME
 from modtree.cli.factory import FACTORY_HELP, model_from
-from modtree.cli.options import add_at, add_json, describe
+from modtree.cli.options import add_at, add_join, add_json, describe
 from modtree.cli.terminal import Screen
 from modtree.files.checkpoint.verify import Problem, Problems, verify
 from modtree.inspection.key_folding import folded
@@ -42,13 +42,15 @@ def fill(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="a line for each problem")
     parser.add_argument("--quiet", action="store_true", help="print nothing")
     add_at(parser)
+    add_join(parser)
     add_json(parser)
 
 
 def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     """Checks the file, and returns the exit status."""
+    rules = None if options.join is None else dict(options.join)
     model = None if options.model is None else model_from(options.model)
-    problems = verify(options.file, model, finite=options.finite, at=options.at)
+    problems = verify(options.file, model, finite=options.finite, at=options.at, join=rules)
     if options.json:
         report = {
             "path": options.file,

@@ -57,13 +57,14 @@ def convert(
     max_shard_size: int | str | None = None,
     format: str | None = None,  # noqa: A002
     at: str | None = None,
+    join: Any = None,
     progress: bool | None = None,
 ) -> None:
     """See modtree.checkpoints.convert."""
     path, format = _target(target, format)  # noqa: A001
     name = None if dtype is None else _dtype_name(dtype)
     largest = None if max_shard_size is None else as_size(max_shard_size)
-    with open_checkpoint(source, at) as checkpoint:
+    with open_checkpoint(source, at, join) as checkpoint:
         checkpoint.compare_checksums()
         values = checkpoint.plain_values() if format == "torch" else checkpoint.raw_values
         keys, record = _renamed(checkpoint, rename, values)

@@ -9,8 +9,12 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-__all__ = ["WEIGHTS_IN_ORDER", "Folder", "folder_format"]
+from modtree.files.checkpoint.base import CheckpointError, shortened
+from modtree.files.distributed.rank_files import has_rank_files
 
+__all__ = ["WEIGHTS_IN_ORDER", "Folder", "folder_format", "step_in"]
+
+_LATEST = "latest_checkpointed_iteration.txt"
 _MOST_READ = 10_000  # names of a folder that are read
 
 
@@ -35,11 +39,14 @@ def _is_of_deepspeed(names: frozenset[str]) -> bool:
 
 
 class Folder(NamedTuple):
-    """What is in a folder of a format, and who reads it."""
+    """What is in a folder of a format, who reads it, and whether that takes rules by which ranks
+    are put together.
+    """
 
     has: Callable[[frozenset[str]], bool]
     module: str
     reader: str
+    takes_rules: bool = False
 
 
 #: In the order in which they are asked. A module is imported when a folder of its format is opened.
@@ -64,7 +71,33 @@ _FORMATS = (
         "AdapterCheckpoint",
     ),
     Folder(_is_of_deepspeed, "modtree.files.deepspeed.reader", "DeepSpeedCheckpoint"),
+    Folder(
+        lambda names: WEIGHTS.isdisjoint(names) and has_rank_files(names),
+        "modtree.files.distributed.ranks",
+        "RanksCheckpoint",
+        takes_rules=True,
+    ),
 )
+
+
+def step_in(path: str) -> str:
+    """The folder of the last step of Megatron, where a file says which one that is; else the folder
+    itself.
+
+    Raises:
+        CheckpointError: The file does not say it.
+    """
+    file = os.path.join(path, _LATEST)
+    if not os.path.isfile(file):
+        return path
+    with open(file, "rb") as opened:
+        text = opened.read(100).decode("utf-8", "replace").strip()
+    if text != "release" and not re.fullmatch(r"\d{1,12}", text, re.ASCII):
+        raise CheckpointError(f"it names the step {shortened(text)}", file)
+    folder = os.path.join(path, text if text == "release" else f"iter_{int(text):07}")
+    if not os.path.isdir(folder):
+        raise CheckpointError(f"the folder of step {text} is not there", file)
+    return folder
 
 
 def folder_format(path: str) -> Folder | None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from modtree.files.checkpoint.base import Checkpoint, CheckpointError, Entry
 from modtree.files.checkpoint.beside import what_is_there
-from modtree.files.checkpoint.folders import WEIGHTS_IN_ORDER, folder_format
+from modtree.files.checkpoint.folders import WEIGHTS_IN_ORDER, folder_format, step_in
 from modtree.files.checkpoint.mapped import open_regular
 from modtree.files.checkpoint.other_files import HEAD, what_it_is
 
@@ -104,7 +104,7 @@ _OF_SHARDS = ("SafetensorsCheckpoint", "TorchCheckpoint")
 _FORMATS_OF_SHARDS = tuple(form for form in _FORMATS if form.reader in _OF_SHARDS)
 
 
-def open_checkpoint(path: Any, at: str | None = None) -> Checkpoint:
+def open_checkpoint(path: Any, at: str | None = None, join: Any = None) -> Checkpoint:
     """Opens a file, the index of a sharded checkpoint, or a folder that is a checkpoint or holds
     one.
 
@@ -113,6 +113,10 @@ def open_checkpoint(path: Any, at: str | None = None) -> Checkpoint:
             name of a file decides only where its content does not.
         at: Which part of a file with several to open, such as "ema" or "optimizer.state"; None for
             the model. Keys and numbers on the way are joined by dots.
+        join: How the tensors in files of several ranks are put together, where those do not say it:
+            patterns of keys, and for each the dimension in which the parts follow each other.
+            ``(0, 2)`` is dimension 0 of two blocks, each put together by itself, and None is for
+            tensors that all ranks have. ``{"*.qkv.weight": (0, 3), "*.proj.weight": 1}``
 
     Raises:
         OSError: It cannot be opened.
@@ -120,8 +124,20 @@ def open_checkpoint(path: Any, at: str | None = None) -> Checkpoint:
     """
     place = locate(path)
     if os.path.isdir(place) and (folder := folder_format(place)) is not None:
-        return getattr(importlib.import_module(folder.module), folder.reader)(place, at)
+        reader = getattr(importlib.import_module(folder.module), folder.reader)
+        if folder.takes_rules:
+            return reader(place, at, join)
+        _check_no_rules(join, place)
+        return reader(place, at)
+    _check_no_rules(join, place)
     return _opened(place, _FORMATS, at)
+
+
+def _check_no_rules(join: Any, place: str) -> None:
+    if join is not None:
+        raise CheckpointError(
+            "join= puts files of several ranks together, and this is one checkpoint already", place
+        )
 
 
 def locate(path: Any) -> str:
@@ -145,9 +161,10 @@ def locate(path: Any) -> str:
         raise FileNotFoundError(errno.ENOENT, text, file) from None
     except (OSError, ValueError):
         return file  # whoever opens it is told
-    if not is_folder or folder_format(file) is not None:
+    if not is_folder:
         return file
-    return _in_folder(file)
+    file = step_in(file)
+    return file if folder_format(file) is not None else _in_folder(file)
 
 
 def is_index(path: str) -> bool:

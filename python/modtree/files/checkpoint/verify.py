@@ -76,6 +76,7 @@ def verify(
     *,
     finite: bool = False,
     at: str | None = None,
+    join: Any = None,
     progress: bool | None = None,
 ) -> Problems:
     """See modtree.checkpoints.verify."""
@@ -85,7 +86,7 @@ def verify(
         return Problems([_damage(error)])
     problems = Problems(_index_problems(file) if is_index(file) else ())
     try:
-        checkpoint = open_checkpoint(file, at)
+        checkpoint = open_checkpoint(file, at, join)
     except CheckpointError as error:
         return problems or Problems([_damage(error)])
     with checkpoint:

@@ -45,6 +45,7 @@ class Assembled(Source):
         path: What was opened, for errors.
         key: Of the tensor, for errors.
         layout: The shape in which pieces lie, where that is another one: a flat vector.
+        hint: What to add to the error where pieces are missing.
     """
 
     def __init__(
@@ -55,12 +56,14 @@ class Assembled(Source):
         path: str,
         key: str,
         layout: tuple[int, ...] | None = None,
+        hint: str = "",
     ) -> None:
         self._shape = shape
         self._dtype = dtype
         self._pieces = [piece for piece in pieces if math.prod(piece.sizes)]
         self._path, self._key = path, key
         self._layout = shape if layout is None else layout
+        self._hint = hint
         self._is_covered = False
         self.files = tuple(dict.fromkeys(piece.file for piece in pieces))
 
@@ -190,7 +193,7 @@ class Assembled(Source):
         if lacking:
             raise self._error(
                 f"its pieces do not cover it: {lacking:,} of {math.prod(self._layout):,} elements "
-                f"are in no file"
+                f"are in no file{self._hint}"
             )
         self._is_covered = True
 
