@@ -23,7 +23,8 @@ def test_weights_are_put_together(stage, ranks, tmp_path):
         assert list(state) == [*ALL, "tied"] and state["tied"] is state["0.weight"]
         for key, array in ALL.items():
             assert np.array_equal(state[key].numpy(), array) and state[key].shape == array.shape
-            assert state[key].numpy().dtype == array.dtype
+            half = stage == 1 and key in FROZEN  # which is in the module alone
+            assert state[key].numpy().dtype == (np.float16 if half else array.dtype)
     assert verify(folder) == []
     with open_checkpoint(folder) as checkpoint:
         assert checkpoint.format == "deepspeed"

@@ -70,6 +70,11 @@ _FORMATS = (
         "modtree.files.hugging_face.adapter",
         "AdapterCheckpoint",
     ),
+    Folder(
+        lambda names: "_CHECKPOINT_METADATA" in names or names >= {"_METADATA", "_sharding"},
+        "modtree.files.libraries.orbax",
+        "OrbaxCheckpoint",
+    ),
     Folder(_is_of_deepspeed, "modtree.files.deepspeed.reader", "DeepSpeedCheckpoint"),
     Folder(
         lambda names: WEIGHTS.isdisjoint(names) and has_rank_files(names),

@@ -20,7 +20,6 @@ _PACKED = {
     b"Rar!\x1a\x07": ("rar", "unrar x"),
 }
 _BEGINNINGS = {
-    b"\x89HDF\r\n\x1a\n": "an HDF5 file, as Keras writes it: the package h5py reads it",
     b"\x93NUMPY": "an array of NumPy: numpy.load(path) reads it",
     b"TFL3": "a TensorFlow Lite model: tensorflow reads it",
     b"%PDF-": "a PDF document: download the checkpoint again",
@@ -37,12 +36,9 @@ _SIZE = re.compile(rb"^size (\d{1,18})$", re.MULTILINE)
 _CODE = re.compile(rb"<Code>(\w{1,60})</Code>")
 
 
-def what_it_is(head: bytes, path: str) -> str | None:
-    """What a file is that is not a checkpoint, and what to do; None where that is not known.
-
-    Args:
-        head: Its first bytes.
-        path: Its name, which tells where the content does not.
+def what_it_is(head: bytes) -> str | None:
+    """What a file is that begins so and is not a checkpoint, and what to do; None where that is not
+    known.
     """
     if not head:
         return "the file is empty: a download or a save that did not get far; get it again"
@@ -62,8 +58,6 @@ def what_it_is(head: bytes, path: str) -> str | None:
         return markup
     if len(head) >= 64 and not any(head[:64]):
         return "it begins with zeros: a download that is not complete; get it again"
-    if head[:1] == b"\x08" and path.endswith(".onnx"):
-        return "it is an ONNX model: the package onnx reads it"
     return None
 
 

@@ -54,6 +54,10 @@ def _is_gguf(head: bytes) -> bool:
     return head.startswith(b"GGUF")
 
 
+def _is_hdf5(head: bytes) -> bool:
+    return head.startswith(b"\x89HDF\r\n\x1a\n")
+
+
 def _is_index(head: bytes) -> bool:
     return head.lstrip()[:1] == b"{"
 
@@ -93,7 +97,10 @@ _FORMATS = (
         "TorchCheckpoint",
         has_parts=True,
     ),
+    _Format(_is_hdf5, (".h5", ".hdf5"), "modtree.files.libraries.hdf5", "Hdf5Checkpoint"),
     _Format(_is_index, (".json",), "modtree.files.checkpoint.sharded_reader", "open_shards"),
+    # As a model of ONNX begins, much else does: the name of the file counts.
+    _Format(lambda _: False, (".onnx",), "modtree.files.libraries.onnx_model", "OnnxCheckpoint"),
     _Format(_is_pickle, (), "modtree.files.torch.checkpoint", "TorchCheckpoint", has_parts=True),
 )
 #: Of files that describe the folder in which they are.
@@ -194,7 +201,7 @@ def open_shard(path: str) -> Checkpoint:
 def _opened(file: str, formats: tuple[_Format, ...], at: str | None = None) -> Checkpoint:
     with open_regular(file) as opened:
         head = opened.read(HEAD)
-    if (other := what_it_is(head, file)) is not None:
+    if (other := what_it_is(head)) is not None:
         raise CheckpointError(other, file)
     found = [_METADATA] if os.path.basename(file) == ".metadata" else []
     found += [form for form in formats if form.begins_so(head)]

@@ -13,6 +13,7 @@ from modtree.files.checkpoint.base import CheckpointError, shortened
 from modtree.files.deepspeed.folder import files_in, step_folder
 from modtree.files.deepspeed.partitions import Parameter, Vector, of_groups, of_ranks
 from modtree.files.pickled.plain import check_sizes
+from modtree.files.pickled.stand_in import StandIn
 from modtree.files.pickled.unpickle import UnpicklingError
 from modtree.files.torch.assembled import Assembled
 from modtree.files.torch.files import AssembledCheckpoint
@@ -107,6 +108,8 @@ class DeepSpeedCheckpoint(AssembledCheckpoint):
         states = {rank: self._optimizer_of(found) for rank, found in optimizers.items()}
         one = states[min(states)]
         stage, count = one.get("zero_stage"), one.get("partition_count")
+        if type(stage) is StandIn and stage.args:  # a member of an enumeration
+            stage = stage.args[0]
         if isinstance(count, (list, tuple)):
             numbers = [n for n in count if type(n) is int]
             count = max(numbers, default=None)
@@ -143,6 +146,10 @@ class DeepSpeedCheckpoint(AssembledCheckpoint):
         for key, kept in shared.items() if isinstance(shared, dict) else ():
             if type(key) is str and type(kept) is str and kept in weights:
                 weights[key] = weights[kept]
+        if stage < 3:  # what is not trained is nowhere else in files of stage 1
+            for key, value in module.items():
+                if type(key) is str and type(value) is TensorRecord:
+                    weights.setdefault(key, value)
         order = [key for key in module if key in weights]
         return {key: weights[key] for key in dict.fromkeys((*order, *weights))}
 
