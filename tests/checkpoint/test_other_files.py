@@ -17,6 +17,16 @@ import modtree as mt
 from modtree.checkpoints import open_checkpoint, verify
 
 
+def archive():
+    file = io.BytesIO()
+    mt.save({"w": mt.arange(5000)}, file, format="torch")
+    return file.getvalue()
+
+
+def as_text(data):
+    return data.replace(b"\n", b"\r\n")
+
+
 def safetensors():
     file = io.BytesIO()
     mt.save({"w": mt.ones(2)}, file, format="torch")
@@ -60,7 +70,13 @@ FILES = {
     "npy": (npy, "an array of NumPy"),
     "keras": (lambda: in_zip("model.weights.h5"), "a model of Keras"),
     "export": (lambda: in_zip("net/archive_format"), "a program of torch.export"),
-    "hdf5": (lambda: b"\x89HDF\r\n\x1a\n" + bytes(90), "an HDF5 file"),
+    "a json error": (
+        lambda: b'{"error": "Repository not found"}',
+        'an answer of a server, \'{"error": "Repository not found"}\'',
+    ),
+    "half": (lambda: archive()[:-100], "it ends before its directory, as half of a download"),
+    "an archive as text": (lambda: as_text(archive()), "line endings were changed"),
+    "git-crypt": (lambda: b"\0GITCRYPT\0" + bytes(range(64)), "encrypted by git-crypt"),
     "zeros": (lambda: bytes(4096), "it begins with zeros"),
     "encrypted": (lambda: b"Salted__" + bytes(range(64)), "encrypted by openssl"),
     "as text": (lambda: b"\x80\x02\x8a\r\nl\xfc\x9cF\xf9 j\xa8P\x19.", "line endings were changed"),
@@ -80,8 +96,14 @@ def test_a_file_that_is_not_a_checkpoint_is_named(case, ending, tmp_path):
     assert message in problem.message
 
 
-def test_a_model_of_onnx_is_known_by_its_name(tmp_path):
-    path = tmp_path / "model.onnx"
-    path.write_bytes(b"\x08\x09\x12\x07pytorch")
-    with pytest.raises(mt.CheckpointError, match="it is an ONNX model"):
-        open_checkpoint(path)
+@pytest.mark.parametrize("ending", ["safetensors", "gguf", "npz", "pt"])
+def test_half_of_a_file_is_named_as_that(ending, tmp_path):
+    content = {
+        "safetensors": b"\x50" + bytes(7) + b"{}",
+        "gguf": b"GGUF\3\0\0\0",
+        "npz": archive()[:300],
+        "pt": archive()[:300],
+    }[ending]
+    (tmp_path / f"model.{ending}").write_bytes(content)
+    with pytest.raises(mt.CheckpointError, match="the file is truncated|ends before its directory"):
+        open_checkpoint(tmp_path / f"model.{ending}")

@@ -47,7 +47,7 @@ def deepspeed_folder(folder, stage, ranks=2, padded=True, change=None):
                 "param_shapes": [
                     {key: mt.Size(WEIGHTS[key].shape) for key in group} for group in GROUPS
                 ],
-                "frozen_param_shapes": None if stage == 1 else {k: mt.Size(v.shape) for k, v in FROZEN.items()},
+                "frozen_param_shapes": _frozen_shapes(stage),
                 "frozen_param_fragments": {
                     key: _part(value, rank, ranks) if stage == 3 else value
                     for key, value in FROZEN.items()
@@ -62,6 +62,10 @@ def deepspeed_folder(folder, stage, ranks=2, padded=True, change=None):
             change(name, states)
         mt.save(_tensors(states), step / name, format="torch")
     return Path(folder)
+
+
+def _frozen_shapes(stage):
+    return {key: mt.Size(value.shape) for key, value in FROZEN.items()} if stage > 1 else None
 
 
 def _tensors(value):

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-__all__ = ["HEAD", "what_an_archive_is", "what_it_is"]
+__all__ = ["HEAD", "what_an_archive_is", "what_damaged_it", "what_it_is"]
 
 #: How many bytes tell.
 HEAD = 512
@@ -24,6 +24,8 @@ _BEGINNINGS = {
     b"TFL3": "a TensorFlow Lite model: tensorflow reads it",
     b"%PDF-": "a PDF document: download the checkpoint again",
     b"Salted__": "encrypted by openssl: decrypt it first",
+    b"\0GITCRYPT\0": "encrypted by git-crypt: run git-crypt unlock in its repository",
+    b"gAAAAA": "encrypted by Fernet, of the package cryptography: decrypt it first",
     b"age-encryption.org": "encrypted by age: decrypt it first",
     b"-----BEGIN PGP MESSAGE": "encrypted by PGP: decrypt it first",
     b"\x80\x02\x8a\r\nl\xfc": (
@@ -31,6 +33,9 @@ _BEGINNINGS = {
         "transfer it again as binary"
     ),
 }
+#: How an answer of a server begins that is not the file.
+_JSON_ERROR = re.compile(rb'\s*\{\s*"(?:error|message|detail|errors|Code)"\s*:', re.IGNORECASE)
+_FEWEST = 8  # line feeds that tell
 _LFS = b"version https://git-lfs"
 _SIZE = re.compile(rb"^size (\d{1,18})$", re.MULTILINE)
 _CODE = re.compile(rb"<Code>(\w{1,60})</Code>")
@@ -56,6 +61,11 @@ def what_it_is(head: bytes) -> str | None:
         return f"it is a Git LFS pointer to a file{of}: get the file with git lfs pull"
     if (markup := _markup(head)) is not None:
         return markup
+    if _JSON_ERROR.match(head):
+        return (
+            f"it is an answer of a server, {head.strip()[:80].decode('utf-8', 'replace')!a}: get "
+            f"the file again, with a token where one is needed"
+        )
     if len(head) >= 64 and not any(head[:64]):
         return "it begins with zeros: a download that is not complete; get it again"
     return None
@@ -85,4 +95,16 @@ def what_an_archive_is(names: Iterable[str]) -> str | None:
     inside = [name for name in found if name.endswith((".safetensors", ".pt", ".pth", ".bin"))]
     if inside:
         return f"it is a zip archive around {inside[0]!r:.80}: unpack it first, with unzip"
+    return None
+
+
+def what_damaged_it(sample: bytes) -> str | None:
+    """What a transfer did to a file whose first bytes these are, as far as that shows."""
+    feeds = sample.count(b"\n")
+    # By chance, one in 256 has a carriage return before it.
+    if feeds >= _FEWEST and feeds == sample.count(b"\r\n"):
+        return (
+            "its line endings were changed on the way, as a transfer as text does: transfer it "
+            "again as binary"
+        )
     return None

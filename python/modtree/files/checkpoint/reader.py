@@ -180,6 +180,8 @@ def is_index(path: str) -> bool:
         return False
     with open_regular(path) as file:
         head = file.read(HEAD)
+    if what_it_is(head) is not None:
+        return False
     return next((form.reader == "open_shards" for form in _FORMATS if form.begins_so(head)), False)
 
 

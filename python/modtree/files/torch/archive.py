@@ -11,12 +11,14 @@ from collections.abc import Callable
 from typing import Any
 
 from modtree.files.checkpoint.mapped import FileMap, Window, map_file
+from modtree.files.checkpoint.other_files import what_damaged_it
 from modtree.files.pickled.unpickle import UnpicklingError
 
 __all__ = ["Archive", "open_archive"]
 
 _LOCAL_HEADER = struct.Struct("<4s5H3I2H")
 _PIECE = 1 << 18
+_SAMPLE = 1 << 14
 _LONGEST_CODE = 1 << 20
 _MOST_CODE = 1 << 26
 _DEFLATED = 8  # the method of zip; others may need much memory to unpack
@@ -208,7 +210,9 @@ class Archive:
         header = bytes_at(at, _LOCAL_HEADER.size)
         fields = _LOCAL_HEADER.unpack(header) if len(header) == _LOCAL_HEADER.size else (b"",)
         if fields[0] != b"PK\x03\x04":
-            raise UnpicklingError(f"the archive is damaged: there is no entry {name!r:.80} at {at}")
+            other = what_damaged_it(bytes_at(0, _SAMPLE))
+            what = f"there is no entry {name!r:.80} at {at}"
+            raise UnpicklingError(f"the archive is damaged: {other or what}")
         *_, name_length, extra_length = fields
         start = at + _LOCAL_HEADER.size + name_length + extra_length
         found = bytes_at(at + _LOCAL_HEADER.size, name_length)
@@ -236,14 +240,28 @@ def open_archive(file: Any, mapped: bool = False) -> Archive:
 
     try:
         archive = Archive(zipfile.ZipFile(file), file)
-    except (UnpicklingError, MemoryError):
+    except MemoryError:
         raise
     except Exception as error:
+        if (other := _what_damaged(file)) is not None:
+            raise UnpicklingError(f"the archive is damaged: {other}") from error
+        if isinstance(error, UnpicklingError):
+            raise
         raise _damaged(error) from error
     if mapped:
         archive.map(file)
     return archive
 
 
+def _what_damaged(file: Any) -> str | None:
+    file.seek(0)
+    return what_damaged_it(file.read(_SAMPLE))
+
+
 def _damaged(error: Exception) -> UnpicklingError:
-    return UnpicklingError(f"the archive is damaged: {type(error).__name__}: {error}")
+    text = f"the archive is damaged: {type(error).__name__}: {error}"
+    if str(error) == "File is not a zip file":
+        text += (
+            "; it ends before its directory, as half of a download or of a save does: get it again"
+        )
+    return UnpicklingError(text)
