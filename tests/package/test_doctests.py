@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.implementations import HAS_TORCH
 
 import modtree as mt
 from modtree import nn
@@ -94,6 +95,7 @@ def test_every_prompt_stands_in_a_docstring():
 BLOCK = re.compile(r"^( *)```(python|pycon)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 @pytest.mark.parametrize("page", pages(), ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_page(page):
     """The blocks of a page share one namespace, in their order."""
@@ -105,6 +107,8 @@ def test_page(page):
         for block in BLOCK.finditer(source):
             line = source.count("\n", 0, block.start(3))
             text = textwrap.dedent(block[3])
+            if "import torch" in text and not HAS_TORCH:
+                break
             if block[2] == "pycon":
                 run_examples(text, names, page, line)
             else:

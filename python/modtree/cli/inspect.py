@@ -41,7 +41,6 @@ _EXAMPLES = """\
 _STATUS = "0: shown; 1: no entry matches; 2: a file cannot be read"
 _LONGEST_NOTE = 200
 _WIDEST_NAME = 100
-_FEW_FILES = 3
 _WIDEST = 40  # letters of a shape that has a column
 
 
@@ -249,9 +248,10 @@ def _rows(branch: Branch, level: int, options: argparse.Namespace) -> Iterator[_
 
 def _where(entry: Entry) -> str:
     """The files that hold parts of a tensor, where they are several."""
-    names = [printable(os.path.basename(file)) for file in entry.files[:_FEW_FILES]]
-    more = f" and {len(entry.files) - _FEW_FILES:,} more" if len(entry.files) > _FEW_FILES else ""
-    return f"in {', '.join(names)}{more}" if names else ""
+    names = ", ".join(printable(os.path.basename(file)) for file in entry.files)
+    if not names:
+        return ""
+    return f"in {names}" if len(names) <= _WIDEST else f"in {len(entry.files):,} files"
 
 
 def _is_link(branch: Branch) -> bool:

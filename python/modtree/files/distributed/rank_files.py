@@ -10,7 +10,8 @@ from collections.abc import Iterable
 __all__ = ["families", "files_of", "has_rank_files", "rank_folders"]
 
 _FILE = re.compile(
-    r"(.*?(?:rank|shard|consolidated|tp|mp|part)[_.-]?)(\d{1,6})((?:[_-]of[_-]\d+)?\.(?:pt|pth|bin))"
+    r"(.*?(?:rank|shard|consolidated|tp|mp|part)[_.-]?)(\d{1,6})"
+    r"((?:[_-]of[_-]\d+)?\.(?:pt|pth|bin))"
 )
 #: Of Megatron: a folder for each rank, of which the second number is that of a pipeline's stage.
 _FOLDER = re.compile(r"mp_rank_(\d{2,6})(?:_(\d{3,6}))?")
